@@ -1,0 +1,136 @@
+package ratelimit
+
+import (
+	"math"
+	"math/bits"
+	"time"
+)
+
+// maxCapacity keeps every sum of a level and a cost below 2^53, where a double
+// of Lua still counts exactly.
+const maxCapacity = 1 << 52
+
+// NewCharge returns what a request that costs so many tokens asks of the
+// bucket of the limit. A cost below 1 is 1. A cost above the burst, as it can
+// come from an override that lowers the burst, is the whole burst: such a
+// request waits for the full bucket instead of for ever.
+//
+// A limit that [ParseLimit] would refuse is brought inside its bounds.
+func NewCharge(bucket string, l Limit, cost int64) Charge {
+	count := min(max(l.Count, 1), maxTokens)
+	burst := min(l.Burst, maxTokens)
+	if burst < 1 {
+		burst = count
+	}
+	period := min(max(l.Period, time.Second), maxPeriod).Microseconds()
+
+	g := gcd(period, count)
+	unit, drain := period/g, count/g
+	if hi, lo := bits.Mul64(uint64(burst), uint64(unit)); hi != 0 || lo > maxCapacity {
+		unit, drain, burst = scaleDown(period, count, burst)
+	}
+	return Charge{
+		Bucket:   bucket,
+		Unit:     unit,
+		Drain:    drain,
+		Capacity: burst * unit,
+		Cost:     min(max(cost, 1), burst) * unit,
+	}
+}
+
+// scaleDown returns units so coarse that the burst fits in maxCapacity. The
+// rate that they give is never above count per period, so that the promise of
+// at most burst + rate x t still holds.
+func scaleDown(period, count, burst int64) (unit, drain, fitting int64) {
+	hi, lo := bits.Mul64(uint64(burst), uint64(period))
+	capacity := (math.Ldexp(float64(hi), 64) + float64(lo)) / float64(count) // at one unit per microsecond
+	drain = max(1, int64((maxCapacity-2*float64(burst))/capacity))
+	hi, lo = bits.Mul64(uint64(period), uint64(drain))
+	quotient, rest := bits.Div64(hi, lo, uint64(count))
+	unit = int64(quotient)
+	if rest != 0 {
+		unit++
+	}
+	return unit, drain, min(burst, maxCapacity/unit)
+}
+
+func gcd(a, b int64) int64 {
+	for b != 0 {
+		a, b = b, a%b
+	}
+	return a
+}
+
+// Decide says whether the request fits the bucket at the moment now, in
+// microseconds of Unix time, and returns the level that follows: with the
+// request in it when it fits, else the same level brought up to the moment,
+// which means the same as the one given. It is pure.
+//
+// A clock that goes back lets nothing drain until it has caught up. A level
+// that was written under another limit keeps its tokens, rounded up, as far as
+// the capacity reaches, and drains at the new rate.
+func (c *Charge) Decide(l Level, now int64) (next Level, ok bool) {
+	next = c.at(l, now)
+	if next.Used+c.Cost > c.Capacity {
+		return next, false
+	}
+	next.Used += c.Cost
+	return next, true
+}
+
+// at brings a level up to the moment. The steps and their order are those of
+// settle.lua: convert, clamp, drain. The conversion is done in doubles on both
+// sides, each operation rounded on its own.
+func (c *Charge) at(l Level, now int64) Level {
+	used := l.Used
+	if l.Unit != c.Unit && l.Unit > 0 && used > 0 {
+		product := float64(float64(used) * float64(c.Unit))
+		used = c.clamp(math.Ceil(float64(product / float64(l.Unit))))
+	}
+	used = min(max(used, 0), c.Capacity)
+	if now <= l.At {
+		return Level{Used: used, At: l.At, Unit: c.Unit}
+	}
+	if elapsed := now - l.At; elapsed < 0 || elapsed > used/c.Drain {
+		used = 0
+	} else {
+		used -= elapsed * c.Drain
+	}
+	return Level{Used: used, At: now, Unit: c.Unit}
+}
+
+func (c *Charge) clamp(used float64) int64 {
+	if used >= float64(c.Capacity) {
+		return c.Capacity
+	}
+	return int64(used)
+}
+
+// State tells what the caller may know of the bucket at the moment now, given
+// its level after the decision and whether the request fits this bucket. A
+// request that was refused for the sake of another bucket did not spend
+// anything here: its level is the one before, and ok is true.
+func (c *Charge) State(l Level, now int64, ok bool) State {
+	l = c.at(l, now)
+	room := c.Capacity - l.Used
+	s := State{
+		Bucket:    c.Bucket,
+		Limit:     c.Capacity / c.Unit,
+		Remaining: room / c.Unit,
+		Requests:  room / c.Cost,
+		Reset:     ceilDiv(l.At+ceilDiv(l.Used, c.Drain), 1e6),
+	}
+	if over := c.Cost - room; !ok && over > 0 {
+		s.Retry = time.Duration(ceilDiv(over, c.Drain)+l.At-now) * time.Microsecond
+	}
+	return s
+}
+
+// ceilDiv divides non-negative numbers and rounds up.
+func ceilDiv(a, b int64) int64 {
+	q := a / b
+	if a%b > 0 {
+		q++
+	}
+	return q
+}

@@ -1,0 +1,58 @@
+// Package ratelimit is the arithmetic of rate limits: how much a caller may
+// send, how much it has left and when it may come back.
+//
+// The algorithm is GCRA, the generic cell rate algorithm, kept as a level that
+// drains: at most burst + rate x t requests pass in any interval t. Everything
+// is whole numbers, so that the Go and the Lua form of it agree to the bit, and
+// the time is always an argument, in microseconds of Unix time.
+package ratelimit
+
+import "time"
+
+// A Limit is "Count per Period, at most Burst at once", as written in
+// `60/1m burst 10`.
+type Limit struct {
+	Count  int64         // requests per period
+	Period time.Duration // from one second to 31 days
+	Burst  int64         // the bucket's capacity in tokens; the whole Count unless set
+	// Cost is how many tokens one request of the operation takes. 0 means that
+	// the text says nothing: an override then keeps the configured cost of the
+	// operation, and elsewhere a request costs 1.
+	Cost int64
+}
+
+// MaxCharges is the largest number of buckets that one request is charged to.
+const MaxCharges = 4
+
+// A Charge is what one request asks of one bucket. Its exported numbers are
+// what a store needs; they are made by [NewCharge] and fit in 53 bits, so that
+// a Lua script reads them without loss.
+//
+// The level of a bucket is counted in units that drain Drain per microsecond.
+// One token costs Unit, so the capacity is burst tokens, Capacity units, and
+// the request adds Cost units.
+type Charge struct {
+	Bucket   string // name of the bucket within the key: an operation's name, or "total"
+	Unit     int64  // units that one token costs
+	Drain    int64  // units that drain in one microsecond
+	Capacity int64  // units that the bucket holds when no further request fits
+	Cost     int64  // units that this request adds
+}
+
+// A Level is the state of a bucket that a store keeps. The zero value is an
+// untouched bucket.
+type Level struct {
+	Used int64 // units in the bucket at the moment At
+	At   int64 // microseconds of Unix time
+	Unit int64 // Charge.Unit when it was written; a changed limit keeps the tokens spent
+}
+
+// State is what a caller may know of a bucket after a decision.
+type State struct {
+	Bucket    string
+	Limit     int64         // capacity in tokens
+	Remaining int64         // tokens left, never negative
+	Requests  int64         // further requests of this cost that fit now
+	Reset     int64         // Unix seconds, rounded up, at which the bucket is full again
+	Retry     time.Duration // wait until this request would fit; 0 when it did
+}

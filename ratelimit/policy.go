@@ -1,0 +1,104 @@
+package ratelimit
+
+import (
+	"errors"
+	"fmt"
+	"time"
+)
+
+// A Policy is the configured limits of a site. It is read-only once in use.
+type Policy struct {
+	// Default is the limit of every operation that has none of its own. Left
+	// zero, the built-in table of [DefaultLimits] takes its place.
+	Default Limit
+	// Total, if set, is the limit of all operations of one key together.
+	Total *Limit
+	// Operations holds limits by operation.
+	Operations map[string]Limit
+}
+
+// NewPolicy makes a policy of limits by name: an operation, "default" or
+// "total". The error is that of [Policy.Check].
+func NewPolicy(limits map[string]Limit) (*Policy, error) {
+	p := &Policy{Operations: make(map[string]Limit, len(limits))}
+	for name, l := range limits {
+		switch name {
+		case NameDefault:
+			p.Default = l
+		case NameTotal:
+			p.Total = &l
+		default:
+			p.Operations[name] = l
+		}
+	}
+	return p, p.Check()
+}
+
+// Check returns what is wrong with the policy: a limit out of bounds, a cost
+// on "total", or an operation that costs more than "total" can hold at once.
+func (p *Policy) Check() error {
+	if p.Default != (Limit{}) {
+		if err := p.Default.check(); err != nil {
+			return fmt.Errorf("limit default: %w", err)
+		}
+	}
+	if p.Total != nil {
+		if p.Total.Cost != 0 {
+			return fmt.Errorf("limit total: %w", errTotalCost)
+		}
+		if err := errors.Join(p.Total.check(), p.fitsTotal(NameDefault, p.Default)); err != nil {
+			return fmt.Errorf("limit total: %w", err)
+		}
+	}
+	for name, l := range p.Operations {
+		if err := errors.Join(l.check(), p.fitsTotal(name, l)); err != nil {
+			return fmt.Errorf("limit %s: %w", name, err)
+		}
+	}
+	return nil
+}
+
+func (p *Policy) fitsTotal(name string, l Limit) error {
+	if p.Total == nil || l.Cost <= p.Total.Burst {
+		return nil
+	}
+	return fmt.Errorf("a cost of %d (%s) never fits the burst of total, %d", l.Cost, name, p.Total.Burst)
+}
+
+// AppendCharges appends what one request of the operation asks of the buckets
+// of its key, and returns the extended slice. It allocates nothing when dst
+// has room for two more.
+//
+// The operation has a bucket of its own name. The most specific limit wins:
+// the key's for the operation, the configured one for the operation, the key's
+// default, the configured default; where none is configured, the built-in one.
+// The bucket "total" follows if the key or the configuration has it. Both are
+// charged what the operation costs.
+func (p *Policy) AppendCharges(dst []Charge, operation string, o Overrides, now time.Time) []Charge {
+	configured, special := p.Operations[operation]
+	if !special {
+		configured = p.Default
+		if configured.Count == 0 {
+			configured = builtIn(operation)
+		}
+	}
+	limit, found := o.get(operation, now)
+	if !found && !special {
+		limit, found = o.get(NameDefault, now)
+	}
+	if !found {
+		limit = configured
+	}
+	cost := limit.Cost
+	if cost == 0 {
+		cost = configured.Cost
+	}
+	dst = append(dst, NewCharge(operation, limit, cost))
+	if total, found := o.get(NameTotal, now); found {
+		return append(dst, NewCharge(NameTotal, total, cost))
+	}
+	if p.Total != nil {
+		return append(dst, NewCharge(NameTotal, *p.Total, cost))
+	}
+	return dst
+}
