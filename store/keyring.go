@@ -1,0 +1,162 @@
+package store
+
+import (
+	"crypto/aes"
+	"crypto/cipher"
+	"crypto/hmac"
+	"crypto/sha256"
+	"crypto/subtle"
+	"encoding/base64"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"strings"
+)
+
+// Errors of opening what is sealed.
+var (
+	// ErrMasterKey means that something is sealed under a master key that is
+	// not in the ring.
+	ErrMasterKey = errors.New("sealed under a master key that was not given")
+	// ErrDamaged means that a stored value is not what was stored, or belongs
+	// elsewhere.
+	ErrDamaged = errors.New("the stored value is damaged or belongs to another key")
+)
+
+const (
+	masterKeySize  = 32
+	maxMasterKeys  = 16
+	sealVersion    = 1
+	sealTagSize    = 4
+	sealHeaderSize = 1 + sealTagSize
+)
+
+// A Keyring holds the master keys, which seal secrets at rest with
+// AES-256-GCM. The first key seals, all of them open. A Keyring is immutable.
+type Keyring struct {
+	keys []masterKey
+}
+
+type masterKey struct {
+	aead cipher.AEAD
+	// tag tells which key sealed a value. It is derived from the key one-way.
+	tag [sealTagSize]byte
+}
+
+// ParseKeyring reads master keys, one on each line: 32 bytes in standard
+// base64. Blank lines and white space around a key are tolerated. The error
+// says which line is wrong and never repeats any of it.
+func ParseKeyring(text string) (*Keyring, error) {
+	ring := &Keyring{}
+	var raws [][]byte
+	var lines []int
+	for i, line := range strings.Split(text, "\n") {
+		line = strings.TrimSpace(line)
+		if line == "" {
+			continue
+		}
+		raw, err := base64.StdEncoding.Strict().DecodeString(line)
+		if err != nil || len(raw) != masterKeySize {
+			return nil, fmt.Errorf("master key, line %d: want 32 bytes in standard base64 (44 characters), as `openssl rand -base64 32` makes them", i+1)
+		}
+		if uniform(raw) {
+			return nil, fmt.Errorf("master key, line %d: the bytes are all alike, which is no key; make one with `openssl rand -base64 32`", i+1)
+		}
+		for j := range raws {
+			if subtle.ConstantTimeCompare(raw, raws[j]) == 1 {
+				return nil, fmt.Errorf("master key, line %d: the same key as on line %d; a rotation wants the new key first and the old one below it", i+1, lines[j])
+			}
+		}
+		key, err := newMasterKey(raw)
+		if err != nil {
+			return nil, fmt.Errorf("master key, line %d: %w", i+1, err)
+		}
+		raws, lines = append(raws, raw), append(lines, i+1)
+		ring.keys = append(ring.keys, key)
+	}
+	switch {
+	case len(ring.keys) == 0:
+		return nil, errors.New("the master key is empty: want 32 bytes in standard base64, as `openssl rand -base64 32` makes them")
+	case len(ring.keys) > maxMasterKeys:
+		return nil, fmt.Errorf("%d master keys are more than a rotation needs: at most %d", len(ring.keys), maxMasterKeys)
+	}
+	return ring, nil
+}
+
+func newMasterKey(raw []byte) (masterKey, error) {
+	block, err := aes.NewCipher(raw)
+	if err != nil {
+		return masterKey{}, err
+	}
+	aead, err := cipher.NewGCMWithRandomNonce(block)
+	if err != nil {
+		return masterKey{}, err
+	}
+	key := masterKey{aead: aead}
+	mac := hmac.New(sha256.New, raw)
+	mac.Write([]byte("card-gateway master key tag"))
+	copy(key.tag[:], mac.Sum(nil))
+	return key, nil
+}
+
+// uniform reports whether all bytes are the same, such as a file of zeros.
+func uniform(raw []byte) bool {
+	for _, b := range raw {
+		if b != raw[0] {
+			return false
+		}
+	}
+	return true
+}
+
+// Len returns the number of master keys.
+func (k *Keyring) Len() int { return len(k.keys) }
+
+// Seal encrypts plaintext under the first master key. Only the same associated
+// string opens it. The result is a version byte, the tag of the master key, a
+// random nonce of 12 bytes, and the ciphertext with its authentication tag of
+// 16 bytes.
+func (k *Keyring) Seal(plaintext []byte, associated string) []byte {
+	key := &k.keys[0]
+	out := make([]byte, sealHeaderSize, sealHeaderSize+key.aead.Overhead()+len(plaintext))
+	out[0] = sealVersion
+	copy(out[1:], key.tag[:])
+	return key.aead.Seal(out, nil, plaintext, []byte(associated))
+}
+
+// Open decrypts what Seal made and returns the index of the master key that
+// opened it: 0 unless it should be sealed again. Errors are [ErrMasterKey] and
+// [ErrDamaged], wrapped.
+func (k *Keyring) Open(sealed []byte, associated string) (plaintext []byte, index int, err error) {
+	if len(sealed) < sealHeaderSize {
+		return nil, 0, fmt.Errorf("%w: it is %d bytes long", ErrDamaged, len(sealed))
+	}
+	if sealed[0] != sealVersion {
+		return nil, 0, fmt.Errorf("%w: sealed in version %d of the format, this gateway knows version %d", ErrDamaged, sealed[0], sealVersion)
+	}
+	known := false
+	for i := range k.keys {
+		key := &k.keys[i]
+		if [sealTagSize]byte(sealed[1:sealHeaderSize]) != key.tag {
+			continue
+		}
+		known = true
+		plaintext, err := key.aead.Open(nil, nil, sealed[sealHeaderSize:], []byte(associated))
+		if err == nil {
+			return plaintext, i, nil
+		}
+	}
+	if known {
+		return nil, 0, ErrDamaged
+	}
+	return nil, 0, ErrMasterKey
+}
+
+// current reports whether a value is sealed under the first master key,
+// without opening it.
+func (k *Keyring) current(sealed []byte) bool {
+	return len(sealed) >= sealHeaderSize && [sealTagSize]byte(sealed[1:sealHeaderSize]) == k.keys[0].tag
+}
+
+// tagHex returns the tag of the master key with the index, in hex.
+func (k *Keyring) tagHex(index int) string { return hex.EncodeToString(k.keys[index].tag[:]) }

@@ -1,0 +1,135 @@
+package store
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/card-gateway/card-gateway/auth"
+)
+
+// A Change tells of one change of a key, done or attempted, for the audit log.
+// It holds no secret in any form.
+type Change struct {
+	At       time.Time
+	Actor    string
+	Action   string // create, import, update, disable, enable, unlock, rotate, delete, reseal, lock
+	KeyID    string
+	Tenant   string
+	Revision string        // of the record afterwards; empty when it is gone or unchanged
+	Fields   []FieldChange // what changed, or was to change, by name
+	// Replicated is nil where the backend has no replicas, else whether one
+	// has acknowledged the change.
+	Replicated *bool
+	Err        error // why the change was not made, or may not have been; nil: it was
+}
+
+// A FieldChange holds the JSON of one field before and after; nil where the
+// field has no value.
+type FieldChange struct {
+	Field    string
+	Old, New json.RawMessage
+}
+
+// GatewayActor is the actor of changes that nobody asked for.
+const GatewayActor = "gateway"
+
+// report tells of a change from one record to another; nil stands for none.
+// Requests that were refused for what they asked are no attempts.
+func (k *Keys) report(action string, before, after *Record, by By, replicated *bool, err error) {
+	var bad *InvalidError
+	if errors.As(err, &bad) || errors.Is(err, ErrMalformed) || before == nil && after == nil {
+		return
+	}
+	c := Change{At: k.opt.Clock(), Actor: by.Actor, Action: action, Replicated: replicated, Err: err, Fields: diff(before, after)}
+	for _, r := range []*Record{before, after} {
+		if r != nil {
+			c.KeyID, c.Tenant = r.ID, r.Tenant
+		}
+	}
+	if after != nil && err == nil {
+		c.Revision = after.Revision
+	}
+	k.opt.OnChange(c)
+}
+
+// audited is the part of a record that an audit log shows.
+type audited struct {
+	Fields
+	Failures int          `json:"failures,omitempty"`
+	Lock     *auth.Lock   `json:"lock,omitempty"`
+	Secrets  []SecretView `json:"secrets,omitempty"`
+}
+
+func auditedFields(r *Record) map[string]json.RawMessage {
+	if r == nil {
+		return nil
+	}
+	a := audited{Fields: fieldsOf(r), Failures: r.Failures, Lock: r.Lock}
+	for _, s := range r.Secrets {
+		a.Secrets = append(a.Secrets, SecretView{Version: s.Version, CreatedAt: s.CreatedAt, ExpiresAt: optional(s.ExpiresAt)})
+	}
+	doc, err := json.Marshal(a)
+	fields := make(map[string]json.RawMessage)
+	if err == nil {
+		err = json.Unmarshal(doc, &fields)
+	}
+	if err != nil { // a damaged record, such as limits that are no JSON
+		fields["record"], _ = json.Marshal(fmt.Sprintf("not readable: %v", err))
+	}
+	return fields
+}
+
+func diff(before, after *Record) []FieldChange {
+	old, now := auditedFields(before), auditedFields(after)
+	names := make(map[string]bool)
+	for _, fields := range []map[string]json.RawMessage{old, now} {
+		for name := range fields {
+			names[name] = true
+		}
+	}
+	var changes []FieldChange
+	for _, name := range slices.Sorted(maps.Keys(names)) {
+		if string(old[name]) != string(now[name]) {
+			changes = append(changes, FieldChange{Field: name, Old: old[name], New: now[name]})
+		}
+	}
+	return changes
+}
+
+// reseal seals all secrets under the first master key that are sealed under
+// another one. A record that cannot be opened, or that the backend does not
+// give, stays as it is, and is tried again at the next start.
+func (k *Keys) reseal(ctx context.Context) {
+	_ = k.each(ctx, func(r *Record) error {
+		if !slices.ContainsFunc(r.Secrets, k.old) {
+			return nil
+		}
+		_, err := k.change(ctx, r.ID, By{Actor: GatewayActor}, edit{action: "reseal", apply: k.resealRecord})
+		if errors.Is(err, ErrNotFound) || errors.Is(err, ErrMasterKey) || errors.Is(err, ErrDamaged) {
+			return nil
+		}
+		return err
+	})
+}
+
+func (k *Keys) old(s SealedSecret) bool { return !k.ring.current(s.Sealed) }
+
+func (k *Keys) resealRecord(r *Record) error {
+	for i := range r.Secrets {
+		s := &r.Secrets[i]
+		if !k.old(*s) {
+			continue
+		}
+		text, _, err := k.ring.Open(s.Sealed, secretLabel(r.ID, s.Version))
+		if err != nil {
+			return fmt.Errorf("secret %d: %w", s.Version, err)
+		}
+		s.Sealed = k.ring.Seal(text, secretLabel(r.ID, s.Version))
+	}
+	return nil
+}

@@ -1,0 +1,138 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/card-gateway/card-gateway/auth"
+)
+
+// The id key lies in the store sealed. The value named metaIDKey is written
+// once and never replaced, so that gateways that start at the same time agree
+// on it. When the master key is rotated, a copy sealed under the new one is
+// laid beside it, under the same name with the tag of the new key.
+const metaIDKey = "id_key"
+
+// TestMasterKey reports whether the master keys open the store, without
+// writing anything. A store that holds nothing yet is opened by any. The
+// error is [ErrMasterKey] or [ErrDamaged], wrapped; any other means that the
+// backend could not answer.
+func (k *Keys) TestMasterKey(ctx context.Context) error {
+	_, _, err := k.readIDKey(ctx)
+	if errors.Is(err, ErrNotFound) {
+		return nil
+	}
+	return err
+}
+
+// idKey returns the key that makes and checks ids, loading it at first.
+func (k *Keys) idKey(ctx context.Context) (*auth.IDKey, error) {
+	if ids := k.ids.Load(); ids != nil {
+		return ids, nil
+	}
+	result, err := k.once(ctx, metaIDKey, func(ctx context.Context) (any, error) {
+		ids, err := k.loadIDKey(ctx)
+		if err == nil && k.ids.CompareAndSwap(nil, ids) && k.ring.Len() > 1 {
+			k.background(k.reseal)
+		}
+		return ids, err
+	})
+	if err != nil {
+		return nil, err
+	}
+	return result.(*auth.IDKey), nil
+}
+
+// background runs a task that ends with Stop, unless Stop was called already.
+func (k *Keys) background(task func(context.Context)) {
+	k.stopMu.Lock()
+	defer k.stopMu.Unlock()
+	if k.stopped.Err() == nil {
+		k.tasks.Go(func() { task(k.stopped) })
+	}
+}
+
+// loadIDKey reads the id key, makes it if there is none, and sees to it that
+// it is stored under the first master key too.
+func (k *Keys) loadIDKey(ctx context.Context) (*auth.IDKey, error) {
+	ids, index, err := k.readIDKey(ctx)
+	if errors.Is(err, ErrNotFound) {
+		made := auth.NewIDKey()
+		if _, err := k.backend.PutMeta(ctx, metaIDKey, k.ring.Seal(made[:], metaIDKey)); err != nil {
+			return nil, fmt.Errorf("storing the key that checks ids: %w", err)
+		}
+		ids, index, err = k.readIDKey(ctx)
+	}
+	if err != nil {
+		return nil, err
+	}
+	if index > 0 {
+		name := metaIDKey + ":" + k.ring.tagHex(0)
+		if _, err := k.backend.PutMeta(ctx, name, k.ring.Seal(ids[:], metaIDKey)); err != nil {
+			return nil, fmt.Errorf("storing the key that checks ids under the first master key: %w", err)
+		}
+	}
+	return ids, nil
+}
+
+// readIDKey returns the id key and the index of the master key that opened
+// it. ErrNotFound when the store has none.
+func (k *Keys) readIDKey(ctx context.Context) (*auth.IDKey, int, error) {
+	names := make([]string, 0, k.ring.Len()+1)
+	for i := range k.ring.Len() {
+		names = append(names, metaIDKey+":"+k.ring.tagHex(i))
+	}
+	for _, name := range append(names, metaIDKey) {
+		sealed, err := k.backend.Meta(ctx, name)
+		if errors.Is(err, ErrNotFound) {
+			continue
+		}
+		if err != nil {
+			return nil, 0, fmt.Errorf("reading the key that checks ids: %w", err)
+		}
+		raw, index, err := k.ring.Open(sealed, metaIDKey)
+		switch {
+		case errors.Is(err, ErrMasterKey):
+			return nil, 0, fmt.Errorf("the master key does not open this store (%w): give the key that the store was made with; to rotate, the new key stands on the first line and the old one below it", err)
+		case err != nil:
+			return nil, 0, fmt.Errorf("the key that checks ids cannot be opened: %w", err)
+		case len(raw) != len(auth.IDKey{}):
+			return nil, 0, fmt.Errorf("the key that checks ids is %d bytes long: %w", len(raw), ErrDamaged)
+		}
+		ids := auth.IDKey(raw)
+		return &ids, index, nil
+	}
+	return nil, 0, ErrNotFound
+}
+
+// maxIDLength bounds the length of a key id in bytes.
+const maxIDLength = 128
+
+// validID reports whether a key of this id can exist: 1 to 128 letters, digits
+// and `. _ ~ : @ + = -`, neither "." nor "..". Ids of earlier systems that
+// hold anything else cannot be taken over: they stand in URL paths of the
+// admin API and in names of stored values.
+func validID(id string) bool {
+	if id == "" || len(id) > maxIDLength || id == "." || id == ".." {
+		return false
+	}
+	for i := range len(id) {
+		if !idByte(id[i]) {
+			return false
+		}
+	}
+	return true
+}
+
+func idByte(c byte) bool {
+	switch {
+	case 'a' <= c && c <= 'z', 'A' <= c && c <= 'Z', '0' <= c && c <= '9':
+		return true
+	}
+	switch c {
+	case '.', '_', '~', ':', '@', '+', '=', '-':
+		return true
+	}
+	return false
+}

@@ -1,0 +1,78 @@
+package store
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/card-gateway/card-gateway/auth"
+	"github.com/card-gateway/card-gateway/ratelimit"
+)
+
+// open makes the key that the judge works with from a record. A record that
+// cannot be read in full is an error and never a key: [ErrMasterKey] or
+// [ErrDamaged], wrapped.
+func (k *Keys) open(r *Record) (*auth.Key, error) {
+	damaged := func(field string, err error) (*auth.Key, error) {
+		return nil, fmt.Errorf("key %s: %s: %w: %w", r.ID, field, ErrDamaged, err)
+	}
+	key := &auth.Key{
+		ID: r.ID, Revision: r.Revision, Tenant: r.Tenant, ExpiresAt: r.ExpiresAt, Disabled: r.Disabled,
+		Lock: r.Lock, CustomerVariant: r.CustomerVariant, Mode: auth.ModeOf(r.ID),
+	}
+	var err error
+	if key.Scopes, err = auth.ParseScopes(r.Scopes); err != nil {
+		return damaged("scopes", err)
+	}
+	if r.AllowedIPs != nil {
+		if key.AllowedIPs, err = auth.ParseAllowedIPs(r.AllowedIPs); err != nil {
+			return damaged("allowed_ips", err)
+		}
+	}
+	if key.Limits, err = ratelimit.ParseOverrides(r.Limits); err != nil {
+		return damaged("limits", err)
+	}
+	if err := checkVariant(r.CustomerVariant); err != nil {
+		return damaged("customer_variant", err)
+	}
+	if r.Revision == "" {
+		return damaged("revision", errors.New("there is none"))
+	}
+	if key.Secrets, err = k.openSecrets(r); err != nil {
+		return nil, fmt.Errorf("key %s: %w", r.ID, err)
+	}
+	return key, nil
+}
+
+// openSecrets opens the secrets that have not expired, the newest first.
+func (k *Keys) openSecrets(r *Record) ([]*auth.Secret, error) {
+	now := k.opt.Clock()
+	var secrets []*auth.Secret
+	for i := range r.Secrets {
+		s := &r.Secrets[i]
+		if !s.live(now) {
+			continue
+		}
+		text, _, err := k.ring.Open(s.Sealed, secretLabel(r.ID, s.Version))
+		if err != nil {
+			return nil, fmt.Errorf("secret %d: %w", s.Version, err)
+		}
+		secrets = append(secrets, auth.NewSecret(s.Version, string(text), s.ExpiresAt))
+	}
+	slices.SortFunc(secrets, func(a, b *auth.Secret) int { return b.Version() - a.Version() })
+	return secrets, nil
+}
+
+// live reports whether the secret is accepted at the moment.
+func (s *SealedSecret) live(now time.Time) bool {
+	return s.ExpiresAt.IsZero() || now.Before(s.ExpiresAt)
+}
+
+// secretLabel is the associated data of a sealed secret. It ties the secret to
+// its key and version, so that swapped ciphertexts do not open. A key id holds
+// no line feed.
+func secretLabel(id string, version int) string {
+	return "secret\n" + id + "\n" + strconv.Itoa(version)
+}
