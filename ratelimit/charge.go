@@ -120,10 +120,19 @@ func (c *Charge) State(l Level, now int64, ok bool) State {
 		Requests:  room / c.Cost,
 		Reset:     ceilDiv(l.At+ceilDiv(l.Used, c.Drain), 1e6),
 	}
+	if l.Used > 0 {
+		s.Next = c.wait(c.Unit-room%c.Unit, l.At-now)
+	}
 	if over := c.Cost - room; !ok && over > 0 {
-		s.Retry = time.Duration(ceilDiv(over, c.Drain)+l.At-now) * time.Microsecond
+		s.Retry = c.wait(over, l.At-now)
 	}
 	return s
+}
+
+// wait is how long so many units take to drain, after the clock has caught up
+// with the level by so many microseconds.
+func (c *Charge) wait(units, behind int64) time.Duration {
+	return time.Duration(ceilDiv(units, c.Drain)+behind) * time.Microsecond
 }
 
 // ceilDiv divides non-negative numbers and rounds up.

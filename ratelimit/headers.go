@@ -30,22 +30,21 @@ func (s *State) tighterThan(other *State) bool {
 	}
 }
 
-// RetryAfter returns the wait in whole seconds, rounded up, as the header
-// Retry-After has it. Any wait is at least one second.
+// RetryAfter returns a wait in whole seconds, rounded up, as the header
+// Retry-After has it.
 func RetryAfter(wait time.Duration) int64 {
 	return ceilDiv(max(int64(wait), 0), int64(time.Second))
 }
 
 // AppendRateLimit appends the value of the header RateLimit of
 // draft-ietf-httpapi-ratelimit-headers: per bucket the tokens left and the
-// seconds until it is full again, such as `"issue_card";r=50;t=30`. The moment
-// is in microseconds of Unix time, of the clock that the states were made by.
-func AppendRateLimit(dst []byte, states []State, now int64) []byte {
+// seconds until there is one more, such as `"issue_card";r=50;t=1`.
+func AppendRateLimit(dst []byte, states []State) []byte {
 	for i := range states {
 		s := &states[i]
 		dst = appendItem(dst, i, s.Bucket)
 		dst = strconv.AppendInt(append(dst, ";r="...), s.Remaining, 10)
-		dst = strconv.AppendInt(append(dst, ";t="...), max(0, s.Reset-now/1e6), 10)
+		dst = strconv.AppendInt(append(dst, ";t="...), RetryAfter(s.Next), 10)
 	}
 	return dst
 }

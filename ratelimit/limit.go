@@ -53,6 +53,7 @@ type State struct {
 	Limit     int64         // capacity in tokens
 	Remaining int64         // tokens left, never negative
 	Requests  int64         // further requests of this cost that fit now
-	Reset     int64         // Unix seconds, rounded up, at which the bucket is full again
+	Next      time.Duration // until one more token is left; 0 when the bucket is untouched
+	Reset     int64         // Unix seconds, rounded up, at which all tokens are back
 	Retry     time.Duration // wait until this request would fit; 0 when it did
 }
