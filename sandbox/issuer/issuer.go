@@ -1,0 +1,157 @@
+// Package issuer is a small card issuer for trying the gateway against: what
+// the published interface shows of customers, cards, balances and transaction
+// lists, kept in memory and bounded. It is plain net/http and knows nothing of
+// Caddy; package sandbox makes a Caddy handler of it.
+//
+// It trusts the gateway as a real issuer would: a request without the
+// gateway's identity headers is refused with 403, and what one tenant creates
+// no other tenant sees. Given the same calls it makes the same ids, card
+// numbers and transactions, so that examples can be read beside their answers.
+package issuer
+
+import (
+	"fmt"
+	"net/http"
+	"strings"
+	"sync"
+	"time"
+)
+
+// The headers by which the gateway tells the issuer who calls. All are needed.
+const (
+	HeaderKeyID     = "X-Gateway-Key-Id"
+	HeaderTenant    = "X-Gateway-Tenant"
+	HeaderScopes    = "X-Gateway-Scopes"
+	HeaderOperation = "X-Gateway-Operation"
+	HeaderRequestID = "X-Request-Id"
+)
+
+var identityHeaders = []string{HeaderKeyID, HeaderTenant, HeaderScopes, HeaderOperation, HeaderRequestID}
+
+// Options are the bounds of an [Issuer]; zero values take the defaults.
+type Options struct {
+	// MaxCustomers is how many customers all tenants together may create;
+	// one more is answered 507. Default: 10,000.
+	MaxCustomers int
+	// MaxCards is the same for cards. Default: 10,000.
+	MaxCards int
+	// Now is the clock of created_at and the like. Default: time.Now.
+	Now func() time.Time
+}
+
+func (o Options) withDefaults() Options {
+	if o.MaxCustomers <= 0 {
+		o.MaxCustomers = 10_000
+	}
+	if o.MaxCards <= 0 {
+		o.MaxCards = 10_000
+	}
+	if o.Now == nil {
+		o.Now = time.Now
+	}
+	return o
+}
+
+// An Issuer answers the card API from memory. It is an [http.Handler] and safe
+// for use by many requests at once.
+type Issuer struct {
+	routes *http.ServeMux
+
+	mu        sync.Mutex
+	opt       Options
+	tenants   map[string]*tenant
+	customers int // of all tenants
+	cards     int // of all tenants
+}
+
+// A tenant is everything that one client organisation has created. Order is
+// the order of creation.
+type tenant struct {
+	customers     map[string]*customer
+	customerOrder []*customer
+	emails        map[string]bool // lower case
+	cards         map[string]*card
+	cardOrder     []*card
+}
+
+// New returns an issuer without customers.
+func New(opt Options) *Issuer {
+	i := &Issuer{opt: opt.withDefaults(), tenants: map[string]*tenant{}, routes: http.NewServeMux()}
+	for pattern, h := range map[string]operation{
+		"POST /api/v1/customers":                  i.createCustomer,
+		"GET /api/v1/customers":                   i.listCustomers,
+		"GET /api/v1/customers/{id}":              i.getCustomer,
+		"PATCH /api/v1/customers/{id}":            i.updateCustomer,
+		"GET /api/v1/customers/{id}/transactions": i.listCustomerTransactions,
+		"POST /api/v1/cards":                      i.issueCard,
+		"GET /api/v1/cards":                       i.listCards,
+		"GET /api/v1/cards/{id}":                  i.getCard,
+		"GET /api/v1/cards/{id}/sensitive":        i.getSensitiveCard,
+		"GET /api/v1/cards/{id}/balance":          i.getCardBalance,
+		"GET /api/v1/cards/{id}/transactions":     i.listCardTransactions,
+		"POST /api/v1/cards/{id}/activate":        i.activateCard,
+		"POST /api/v1/cards/{id}/freeze":          i.freezeCard,
+		"POST /api/v1/cards/{id}/unfreeze":        i.unfreezeCard,
+		"GET /api/v1/transactions":                i.listTransactions,
+		"GET /api/v1/products":                    i.listProducts,
+		"GET /api/v1/products/{id}":               i.getProduct,
+	} {
+		i.routes.Handle(pattern, i.serve(h))
+	}
+	return i
+}
+
+// SetBounds replaces the bounds of a running issuer; what exists stays, also
+// beyond them.
+func (i *Issuer) SetBounds(opt Options) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	opt.Now = i.opt.Now
+	i.opt = opt.withDefaults()
+}
+
+// ServeHTTP answers one request. Paths are matched without regard to case,
+// because clients write both /Customers and /customers.
+func (i *Issuer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if p := checkIdentity(r.Header); p != nil {
+		writeProblem(w, p)
+		return
+	}
+	lower := r.Clone(r.Context())
+	lower.URL.Path, lower.URL.RawPath = strings.ToLower(r.URL.Path), ""
+	if _, pattern := i.routes.Handler(lower); pattern == "" {
+		writeProblem(w, &problem{
+			status: http.StatusNotFound, code: "NOT_FOUND",
+			message: fmt.Sprintf("the sandbox issuer has no %s %s", r.Method, r.URL.Path),
+		})
+		return
+	}
+	i.routes.ServeHTTP(w, lower)
+}
+
+// checkIdentity wants each of the gateway's headers exactly once and not empty.
+func checkIdentity(h http.Header) *problem {
+	var wrong []string
+	for _, name := range identityHeaders {
+		if values := h.Values(name); len(values) != 1 || values[0] == "" {
+			wrong = append(wrong, name)
+		}
+	}
+	if wrong == nil {
+		return nil
+	}
+	return &problem{
+		status: http.StatusForbidden, code: "NOT_FROM_GATEWAY",
+		message: "this issuer serves requests that come through the gateway only; missing or repeated: " +
+			strings.Join(wrong, ", "),
+	}
+}
+
+// tenantLocked returns what the caller's tenant has; an empty one, not kept,
+// when it has nothing yet.
+func (i *Issuer) tenantLocked(name string) *tenant {
+	if t := i.tenants[name]; t != nil {
+		return t
+	}
+	return &tenant{customers: map[string]*customer{}, emails: map[string]bool{}, cards: map[string]*card{}}
+}

@@ -1,0 +1,174 @@
+package issuer
+
+import (
+	"encoding/json"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+)
+
+var testNow = time.Date(2026, time.March, 4, 5, 6, 7, 0, time.UTC)
+
+func newTestIssuer(opt Options) *Issuer {
+	opt.Now = func() time.Time { return testNow }
+	return New(opt)
+}
+
+// request makes a request as the gateway would send it, for tenant acme.
+func request(method, target, body string) *http.Request {
+	r := httptest.NewRequest(method, target, strings.NewReader(body))
+	r.Header.Set(HeaderKeyID, "ck_test_1")
+	r.Header.Set(HeaderTenant, "acme")
+	r.Header.Set(HeaderScopes, "*")
+	r.Header.Set(HeaderOperation, "some_operation")
+	r.Header.Set(HeaderRequestID, "req-1")
+	return r
+}
+
+// ask sends a request and wants a status; it returns the body, decoded.
+func ask(t *testing.T, i *Issuer, want int, r *http.Request) map[string]any {
+	t.Helper()
+	w := httptest.NewRecorder()
+	i.ServeHTTP(w, r)
+	if w.Code != want {
+		t.Fatalf("%s %s: status %d, want %d; body %s", r.Method, r.URL, w.Code, want, w.Body)
+	}
+	if w.Body.Len() == 0 {
+		return nil
+	}
+	if got := w.Header().Get("Content-Type"); got != "application/json" {
+		t.Errorf("%s %s: Content-Type %q", r.Method, r.URL, got)
+	}
+	var body map[string]any
+	if err := json.Unmarshal(w.Body.Bytes(), &body); err != nil {
+		t.Fatalf("%s %s: the body is no JSON object: %v: %s", r.Method, r.URL, err, w.Body)
+	}
+	return body
+}
+
+// at walks down into a decoded body.
+func at(t *testing.T, body any, path ...string) any {
+	t.Helper()
+	for _, name := range path {
+		object, ok := body.(map[string]any)
+		if !ok {
+			t.Fatalf("%v: %q is asked of %T", path, name, body)
+		}
+		body = object[name]
+	}
+	return body
+}
+
+const ann = `{"type":"individual","first_name":"Ann","last_name":"Lee","email":"ann@example.com","phone_code":"+44",` +
+	`"phone_number":"7700900123","country":"GB","date_of_birth":"1990-05-17T00:00:00Z","gender":"female",` +
+	`"address":{"city":"Leeds","lines":["1 High St"]},"external_reference":"ref-1"}`
+
+func createAnn(t *testing.T, i *Issuer) string {
+	t.Helper()
+	return at(t, ask(t, i, 201, request("POST", "/api/v1/Customers", ann)), "data", "id").(string)
+}
+
+const (
+	virtualProduct  = "00000000-0000-4000-8000-000000000001"
+	physicalProduct = "00000000-0000-4000-8000-000000000002"
+)
+
+func issueCard(t *testing.T, i *Issuer, customerID string) string {
+	t.Helper()
+	body := `{"customerId":"` + customerID + `","productId":"` + virtualProduct + `","currency":"EUR"}`
+	return at(t, ask(t, i, 201, request("POST", "/api/v1/cards", body)), "cardId").(string)
+}
+
+func TestIdentityHeadersAreNeeded(t *testing.T) {
+	i := newTestIssuer(Options{})
+	for _, name := range identityHeaders {
+		for how, spoil := range map[string]func(http.Header){
+			"absent":   func(h http.Header) { h.Del(name) },
+			"empty":    func(h http.Header) { h.Set(name, "") },
+			"repeated": func(h http.Header) { h.Add(name, h.Get(name)) },
+		} {
+			r := request("GET", "/api/v1/products", "")
+			spoil(r.Header)
+			body := ask(t, i, 403, r)
+			if message := at(t, body, "error", "message").(string); !strings.Contains(message, name) {
+				t.Errorf("%s %s: the message does not name it: %s", name, how, message)
+			}
+		}
+	}
+	ask(t, i, 200, request("GET", "/api/v1/products", ""))
+}
+
+func TestUnknownPathsAreNotFound(t *testing.T) {
+	i := newTestIssuer(Options{})
+	for _, r := range []*http.Request{
+		request("GET", "/", ""),
+		request("GET", "/api/v1/webhooks", ""),
+		request("DELETE", "/api/v1/cards/1", ""),
+		request("GET", "/api/v1/products/", ""),
+	} {
+		body := ask(t, i, 404, r)
+		if message := at(t, body, "error", "message").(string); !strings.Contains(message, r.Method+" "+r.URL.Path) {
+			t.Errorf("the message does not say what was asked: %s", message)
+		}
+	}
+}
+
+func TestBodiesAreBounded(t *testing.T) {
+	i := newTestIssuer(Options{})
+	ask(t, i, 413, request("POST", "/api/v1/customers", strings.Repeat(" ", maxBody+1)))
+}
+
+func TestBoundsAnswer507(t *testing.T) {
+	i := newTestIssuer(Options{MaxCustomers: 1, MaxCards: 1})
+	id := createAnn(t, i)
+	issueCard(t, i, id)
+	other := request("POST", "/api/v1/customers", ann)
+	other.Header.Set(HeaderTenant, "globex")
+	ask(t, i, 507, other)
+	again := `{"customerId":"` + id + `","productId":"` + virtualProduct + `","currency":"EUR"}`
+	ask(t, i, 507, request("POST", "/api/v1/cards", again))
+
+	i.SetBounds(Options{MaxCustomers: 1, MaxCards: 2})
+	ask(t, i, 201, request("POST", "/api/v1/cards", again))
+}
+
+func TestTenantsDoNotSeeEachOther(t *testing.T) {
+	i := newTestIssuer(Options{})
+	customerID := createAnn(t, i)
+	cardID := issueCard(t, i, customerID)
+	for _, target := range []string{
+		"/api/v1/customers/" + customerID,
+		"/api/v1/customers/" + customerID + "/transactions",
+		"/api/v1/cards/" + cardID,
+		"/api/v1/cards/" + cardID + "/sensitive",
+		"/api/v1/cards/" + cardID + "/balance",
+	} {
+		r := request("GET", target, "")
+		r.Header.Set(HeaderTenant, "globex")
+		ask(t, i, 404, r)
+		ask(t, i, 200, request("GET", target, ""))
+	}
+	r := request("GET", "/api/v1/transactions", "")
+	r.Header.Set(HeaderTenant, "globex")
+	if total := at(t, ask(t, i, 200, r), "pagination", "total"); total != 0.0 {
+		t.Errorf("another tenant sees %v transactions", total)
+	}
+	twin := request("POST", "/api/v1/customers", ann)
+	twin.Header.Set(HeaderTenant, "globex")
+	if id := at(t, ask(t, i, 201, twin), "data", "id"); id == customerID {
+		t.Error("two tenants got one customer id")
+	}
+}
+
+func TestSameCallsGiveSameIDs(t *testing.T) {
+	first, second := newTestIssuer(Options{}), newTestIssuer(Options{})
+	a, b := createAnn(t, first), createAnn(t, second)
+	if a != b || !isUUID(a) {
+		t.Errorf("customer ids %q and %q", a, b)
+	}
+	if a, b := issueCard(t, first, a), issueCard(t, second, b); a != b || !isUUID(a) {
+		t.Errorf("card ids %q and %q", a, b)
+	}
+}

@@ -1,0 +1,57 @@
+package issuer
+
+import (
+	"fmt"
+	"net/url"
+	"strconv"
+)
+
+const (
+	defaultLimit = 20
+	maxLimit     = 100
+)
+
+// pagination stands beside data in a list, as the published interface shows.
+type pagination struct {
+	Total   int  `json:"total"`
+	Limit   int  `json:"limit"`
+	Offset  int  `json:"offset"`
+	HasMore bool `json:"hasMore"`
+}
+
+// paginate cuts the page that limit (1 to 100, default 20) and offset (from 0)
+// ask for out of all.
+func paginate[T any](q url.Values, all []T) ([]T, *pagination, *problem) {
+	limit, bad := number(q, "limit", defaultLimit)
+	if bad == nil && (limit < 1 || limit > maxLimit) {
+		bad = invalid(detail{"limit", fmt.Sprintf("must be from 1 to %d", maxLimit)})
+	}
+	if bad != nil {
+		return nil, nil, bad
+	}
+	offset, bad := number(q, "offset", 0)
+	if bad != nil {
+		return nil, nil, bad
+	}
+	p := &pagination{Total: len(all), Limit: limit, Offset: offset}
+	from := min(offset, len(all))
+	to := min(from+limit, len(all))
+	p.HasMore = to < len(all)
+	shown := all[from:to]
+	if shown == nil {
+		shown = []T{} // a list is [], never null
+	}
+	return shown, p, nil
+}
+
+// number reads a whole number from 0 up out of the query.
+func number(q url.Values, name string, missing int) (int, *problem) {
+	if !q.Has(name) {
+		return missing, nil
+	}
+	n, err := strconv.Atoi(q.Get(name))
+	if err != nil || n < 0 || len(q[name]) > 1 {
+		return 0, invalid(detail{name, "must be one whole number from 0 up"})
+	}
+	return n, nil
+}

@@ -1,0 +1,44 @@
+package issuer
+
+import "net/http"
+
+// A product is what a card is issued from. The published interface does not
+// show its fields; these are the sandbox's.
+type product struct {
+	ID         string   `json:"id"`
+	Name       string   `json:"name"`
+	CardType   string   `json:"card_type"`
+	Provider   string   `json:"provider"`
+	Currencies []string `json:"currencies"`
+}
+
+// products are the same for every tenant and at every start.
+var products = []product{
+	{"00000000-0000-4000-8000-000000000001", "Sandbox Virtual", "virtual", "sandbox", []string{"EUR", "USD", "GBP"}},
+	{"00000000-0000-4000-8000-000000000002", "Sandbox Physical", "physical", "sandbox", []string{"EUR", "USD"}},
+	{"00000000-0000-4000-8000-000000000003", "Sandbox Business Virtual", "virtual", "sandbox", []string{"EUR"}},
+}
+
+func productByID(id string) *product {
+	for n := range products {
+		if products[n].ID == id {
+			return &products[n]
+		}
+	}
+	return nil
+}
+
+func (i *Issuer) listProducts(c *call) (int, any, *problem) {
+	shown, p, bad := paginate(c.URL.Query(), products)
+	if bad != nil {
+		return 0, nil, bad
+	}
+	return http.StatusOK, page{shown, p}, nil
+}
+
+func (i *Issuer) getProduct(c *call) (int, any, *problem) {
+	if found := productByID(c.PathValue("id")); found != nil {
+		return http.StatusOK, found, nil
+	}
+	return 0, nil, notFound("product", c.PathValue("id"))
+}
