@@ -1,0 +1,135 @@
+package auth
+
+import (
+	"crypto/sha256"
+	"net/http"
+	"strings"
+	"time"
+)
+
+// The five headers that every signed request carries, in the canonical form
+// by which net/http indexes them. HTTP compares their names without regard to
+// case, so they are the published X-API-Key and so on.
+const (
+	HeaderKeyID     = "X-Api-Key"
+	HeaderTimestamp = "X-Timestamp"
+	HeaderNonce     = "X-Nonce"
+	HeaderBodyHash  = "X-Body-Hash"
+	HeaderSignature = "X-Signature"
+)
+
+// maxNonce is the largest length of X-Nonce in bytes.
+const maxNonce = 256
+
+// Credentials are the values of the five headers, as they were sent.
+type Credentials struct {
+	KeyID     string
+	Timestamp string
+	Nonce     string
+	BodyHash  string
+	Signature string
+	// Unix is X-Timestamp in seconds, or 0 when it is malformed: that is not
+	// a missing header but a timestamp outside of every window (rule 7).
+	Unix int64
+}
+
+// ParseCredentials reads the five headers. It refuses by rule 1 unless each of
+// them is there exactly once and not empty and X-Nonce consists of 1 to 256
+// visible ASCII characters. The refusal's log text names every header that is
+// wrong and how, never its value.
+func ParseCredentials(h http.Header) (Credentials, *Refusal) {
+	id, timestamp, nonce := h[HeaderKeyID], h[HeaderTimestamp], h[HeaderNonce]
+	bodyHash, signature := h[HeaderBodyHash], h[HeaderSignature]
+	if !once(id) || !once(timestamp) || !once(nonce) || !once(bodyHash) || !once(signature) || !validNonce(nonce[0]) {
+		return Credentials{}, Refuse(MissingHeaders, describeHeaders(h))
+	}
+	c := Credentials{
+		KeyID:     id[0],
+		Timestamp: timestamp[0],
+		Nonce:     nonce[0],
+		BodyHash:  bodyHash[0],
+		Signature: signature[0],
+	}
+	c.Unix, _ = ParseTimestamp(c.Timestamp)
+	return c, nil
+}
+
+func once(values []string) bool { return len(values) == 1 && values[0] != "" }
+
+func validNonce(s string) bool {
+	if s == "" || len(s) > maxNonce {
+		return false
+	}
+	for i := 0; i < len(s); i++ {
+		if s[i] < 0x21 || s[i] > 0x7e {
+			return false
+		}
+	}
+	return true
+}
+
+// describeHeaders says which of the five headers are wrong, and how.
+func describeHeaders(h http.Header) string {
+	var faults []string
+	for _, name := range [...]string{HeaderKeyID, HeaderTimestamp, HeaderNonce, HeaderBodyHash, HeaderSignature} {
+		switch values := h[name]; {
+		case len(values) == 0:
+			faults = append(faults, name+" is missing")
+		case len(values) > 1:
+			faults = append(faults, name+" is there more than once")
+		case values[0] == "":
+			faults = append(faults, name+" is empty")
+		case name == HeaderNonce && len(values[0]) > maxNonce:
+			faults = append(faults, name+" is longer than 256 characters")
+		case name == HeaderNonce && !validNonce(values[0]):
+			faults = append(faults, name+" holds something else than visible ASCII characters")
+		}
+	}
+	return strings.Join(faults, ", ")
+}
+
+// ParseTimestamp reads a timestamp in Unix seconds: ten decimal digits without
+// a leading zero, so that there is one spelling of every moment from 2001 to
+// 2286. Anything else is false.
+func ParseTimestamp(s string) (int64, bool) {
+	if len(s) != 10 || s[0] == '0' {
+		return 0, false
+	}
+	var n int64
+	for i := 0; i < len(s); i++ {
+		if s[i] < '0' || s[i] > '9' {
+			return 0, false
+		}
+		n = n*10 + int64(s[i]-'0')
+	}
+	return n, true
+}
+
+// InWindow reports whether the timestamp, in Unix seconds, differs from now by
+// at most the window. Whole seconds are compared: a difference of exactly the
+// window is inside. The timestamp 0 of a malformed header never is.
+func InWindow(now time.Time, timestamp int64, window time.Duration) bool {
+	if timestamp <= 0 {
+		return false
+	}
+	d := now.Unix() - timestamp
+	if d < 0 {
+		d = -d
+	}
+	return d <= int64(window/time.Second)
+}
+
+// NonceDigest returns the first 16 bytes of the nonce's SHA-256, which is what
+// is remembered of it: of fixed size, and nothing that could be sent again.
+func NonceDigest(nonce string) [16]byte {
+	sum := sha256.Sum256([]byte(nonce))
+	return [16]byte(sum[:16])
+}
+
+// NonceLifetime returns how long the nonce of a request that is accepted now
+// must be remembered: as long as its timestamp (Unix seconds) could still pass
+// the window, at least the window itself, and ten seconds of margin.
+func NonceLifetime(now time.Time, timestamp int64, window time.Duration) time.Duration {
+	valid := time.Unix(timestamp, 0).Add(window + time.Second).Sub(now)
+	return max(window, valid) + 10*time.Second
+}

@@ -1,0 +1,103 @@
+package auth
+
+import (
+	"crypto/hmac"
+	"crypto/rand"
+	"crypto/sha256"
+	"crypto/subtle"
+	"encoding/base32"
+	"strings"
+)
+
+// The prefixes of the ids that [IDKey.Mint] makes.
+const (
+	livePrefix = "ck_live_"
+	testPrefix = "ck_test_"
+)
+
+const (
+	idRandom   = 16 // random bytes of an id
+	idChecksum = 4  // bytes of the checksum that follow them
+	idText     = 32 // characters that these make
+)
+
+// lowerBase32 is base32 in lower case; 20 bytes fill 32 characters exactly, so
+// an id has one spelling.
+var lowerBase32 = base32.NewEncoding("abcdefghijklmnopqrstuvwxyz234567").WithPadding(base32.NoPadding)
+
+// An IDKey makes key ids and recognises them, so that an invented id is
+// refused without looking it up. It is a secret of its own, kept for the life
+// of the store.
+type IDKey [32]byte
+
+// NewIDKey returns a random key.
+func NewIDKey() IDKey {
+	var k IDKey
+	rand.Read(k[:]) // never fails
+	return k
+}
+
+// Mint returns a new id for the mode: ck_live_ or ck_test_ and 32 characters
+// of a-z and 2-7 that hold 128 random bits and a keyed checksum of 32 bits.
+func (k IDKey) Mint(m Mode) string {
+	prefix := livePrefix
+	if m == Test {
+		prefix = testPrefix
+	}
+	var id [idRandom + idChecksum]byte
+	rand.Read(id[:idRandom]) // never fails
+	copy(id[idRandom:], k.derive("key id", prefix+string(id[:idRandom])))
+	return prefix + lowerBase32.EncodeToString(id[:])
+}
+
+// Check reports in constant time whether Mint made the id with this key. An id
+// that was imported has no checksum of ours; Check is false for it.
+func (k IDKey) Check(id string) bool {
+	if !strings.HasPrefix(id, livePrefix) && !strings.HasPrefix(id, testPrefix) || len(id) != len(livePrefix)+idText {
+		return false
+	}
+	prefix, text := id[:len(livePrefix)], id[len(livePrefix):]
+	raw, err := lowerBase32.DecodeString(text)
+	if err != nil || len(raw) != idRandom+idChecksum {
+		return false // the decoder skips line ends, which makes it short
+	}
+	want := k.derive("key id", prefix+string(raw[:idRandom]))
+	return subtle.ConstantTimeCompare(want[:idChecksum], raw[idRandom:]) == 1
+}
+
+// Fingerprint returns 16 bytes that tell equal secrets apart from others
+// without holding them; they reveal nothing without the key.
+func (k IDKey) Fingerprint(secret string) []byte {
+	return k.derive("secret fingerprint", secret)[:16]
+}
+
+// derive returns the HMAC of the data for one of the key's uses.
+func (k IDKey) derive(use, data string) []byte {
+	mac := hmac.New(sha256.New, k[:])
+	mac.Write([]byte("card-gateway " + use + "\x00"))
+	mac.Write([]byte(data))
+	return mac.Sum(nil)
+}
+
+// String hides the key.
+func (k IDKey) String() string { return "[id key]" }
+
+// GoString hides the key.
+func (k IDKey) GoString() string { return "[id key]" }
+
+// ModeOf returns the mode that the id says: [Test] for ck_test_, else [Live],
+// also for the ids of an earlier system.
+func ModeOf(id string) Mode {
+	if strings.HasPrefix(id, testPrefix) {
+		return Test
+	}
+	return Live
+}
+
+// NewSecretText returns a new signing secret of 256 random bits: 52 of the
+// characters a-z and 2-7, which shells, .env files and URLs leave alone.
+func NewSecretText() string {
+	var b [32]byte
+	rand.Read(b[:]) // never fails
+	return lowerBase32.EncodeToString(b[:])
+}

@@ -1,0 +1,212 @@
+package auth
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+)
+
+// apiPrefix begins every path that is authenticated.
+const apiPrefix = "/api/v1/"
+
+// A segment is one part of a pattern between slashes: a literal, compared
+// without regard to ASCII case, or a placeholder for one non-empty segment.
+type segment struct {
+	literal     string
+	placeholder bool
+}
+
+// check returns the segments of a definition's pattern below /api/v1/, or what
+// is wrong with the definition.
+func (d *OperationDef) check() ([]segment, error) {
+	switch d.Name {
+	case OtherOperation, "total", "default":
+		return nil, errors.New("the name is reserved; choose another")
+	}
+	if !isOperationName(d.Name) {
+		return nil, errors.New("the name must be lower-case letters, digits and underscores, with a letter first")
+	}
+	switch d.Method {
+	case "GET", "POST", "PUT", "PATCH", "DELETE":
+	case "HEAD":
+		return nil, errors.New("the method HEAD is matched as GET; define GET")
+	default:
+		return nil, fmt.Errorf("unknown method %q; use GET, POST, PUT, PATCH or DELETE, in upper case", d.Method)
+	}
+	if !isPlainScope(d.Scope) {
+		return nil, fmt.Errorf("bad scope %q: write resource:action in lower case, such as cards:read", d.Scope)
+	}
+	if d.MaxBody < 0 {
+		return nil, errors.New("max_body must not be negative")
+	}
+	segments, err := parsePattern(d.Pattern)
+	if err != nil {
+		return nil, fmt.Errorf("bad pattern %q: %w", d.Pattern, err)
+	}
+	return segments, nil
+}
+
+func isOperationName(s string) bool {
+	for i := 0; i < len(s); i++ {
+		c := s[i]
+		letter := 'a' <= c && c <= 'z'
+		if !letter && (i == 0 || (c < '0' || c > '9') && c != '_') {
+			return false
+		}
+	}
+	return s != ""
+}
+
+// parsePattern returns the segments that follow /api/v1/. A slash at the end
+// is an empty last segment.
+func parsePattern(pattern string) ([]segment, error) {
+	rest, ok := strings.CutPrefix(pattern, apiPrefix)
+	if !ok {
+		return nil, errors.New("it must begin with " + apiPrefix)
+	}
+	if rest == "" {
+		return nil, errors.New("it must name something below " + apiPrefix)
+	}
+	parts := strings.Split(rest, "/")
+	segments := make([]segment, len(parts))
+	for i, part := range parts {
+		if part == "" && i == len(parts)-1 {
+			break // an empty literal
+		}
+		s, err := parseSegment(part)
+		if err != nil {
+			return nil, err
+		}
+		segments[i] = s
+	}
+	return segments, nil
+}
+
+func parseSegment(part string) (segment, error) {
+	switch part {
+	case "":
+		return segment{}, errors.New("it has an empty segment")
+	case ".", "..":
+		return segment{}, errors.New("it has a . or .. segment, which no request may have")
+	}
+	if name, ok := strings.CutPrefix(part, "{"); ok {
+		name, ok = strings.CutSuffix(name, "}")
+		if !ok || !isPlaceholderName(name) {
+			return segment{}, fmt.Errorf("the placeholder %q must fill its segment, as in {cardId}", part)
+		}
+		return segment{placeholder: true}, nil
+	}
+	if strings.ContainsAny(part, "{}") {
+		return segment{}, fmt.Errorf("the placeholder in %q must fill its segment, as in {cardId}", part)
+	}
+	if strings.Contains(part, "*") {
+		return segment{}, errors.New("it has a *; write a {placeholder}, which stands for one segment")
+	}
+	for i := 0; i < len(part); i++ {
+		if c := part[i]; c <= ' ' || c >= 0x7f || strings.IndexByte(`%?#;"<>^|\`+"`", c) >= 0 {
+			return segment{}, fmt.Errorf("the segment %q must be plain ASCII text, as it is after decoding", part)
+		}
+	}
+	return segment{literal: part}, nil
+}
+
+func isPlaceholderName(s string) bool {
+	for i := 0; i < len(s); i++ {
+		c := s[i] | 0x20
+		letter := 'a' <= c && c <= 'z' || s[i] == '_'
+		if !letter && (i == 0 || s[i] < '0' || s[i] > '9') {
+			return false
+		}
+	}
+	return s != ""
+}
+
+// shapeOf returns a text that is equal for patterns that match the same paths.
+func shapeOf(segments []segment) string {
+	var b strings.Builder
+	for _, s := range segments {
+		if s.placeholder {
+			b.WriteString("/{}")
+		} else {
+			b.WriteString("/" + asciiLower(s.literal))
+		}
+	}
+	return b.String()
+}
+
+// matchSegments reports whether the segments match the rest of a path, which
+// has as many segments.
+func matchSegments(segments []segment, rest string) bool {
+	for i := range segments {
+		part, after, _ := strings.Cut(rest, "/")
+		rest = after
+		if segments[i].placeholder {
+			if part == "" {
+				return false
+			}
+		} else if !equalFold(part, segments[i].literal) {
+			return false
+		}
+	}
+	return true
+}
+
+// equalFold compares without regard to the case of ASCII letters. Unlike
+// strings.EqualFold it leaves other letters alone: the Kelvin sign is no k.
+func equalFold(a, b string) bool {
+	if len(a) != len(b) {
+		return false
+	}
+	for i := 0; i < len(a); i++ {
+		if a[i] != b[i] && lowerByte(a[i]) != lowerByte(b[i]) {
+			return false
+		}
+	}
+	return true
+}
+
+func lowerByte(c byte) byte {
+	if 'A' <= c && c <= 'Z' {
+		c += 'a' - 'A'
+	}
+	return c
+}
+
+func asciiLower(s string) string {
+	b := []byte(s)
+	for i := range b {
+		b[i] = lowerByte(b[i])
+	}
+	return string(b)
+}
+
+// UpstreamTarget returns the target that the upstream receives: the raw one,
+// byte for byte. Only the second path of the sensitive card details,
+// /api/v1/card/{cardId}/sensitive, has its segment "card" replaced by "cards",
+// so that the upstream sees one path.
+func UpstreamTarget(t Target) string {
+	if !matchesPath(sensitiveAlias, t.Path) {
+		return t.Raw
+	}
+	// Raw and decoded segments correspond: a target with an encoded slash is
+	// refused. The third one is "card" in some spelling.
+	start := 0
+	for range 3 {
+		start += strings.IndexByte(t.RawPath[start:], '/') + 1
+	}
+	end := start + strings.IndexByte(t.RawPath[start:], '/')
+	return t.Raw[:start] + "cards" + t.Raw[end:]
+}
+
+// sensitiveAlias is what follows /api/v1/ in the second sensitive path.
+var sensitiveAlias = []segment{{literal: "card"}, {placeholder: true}, {literal: "sensitive"}}
+
+// matchesPath reports whether a decoded path consists of /api/v1/ and the
+// segments.
+func matchesPath(segments []segment, path string) bool {
+	if len(path) < len(apiPrefix) || !equalFold(path[:len(apiPrefix)], apiPrefix) {
+		return false
+	}
+	rest := path[len(apiPrefix):]
+	return strings.Count(rest, "/")+1 == len(segments) && matchSegments(segments, rest)
+}

@@ -1,0 +1,95 @@
+package auth
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// ScopeAll is the scope that holds every other one, and the only one that
+// holds the operation "other".
+const ScopeAll = "*"
+
+// ScopeSensitive is the scope that cards:* does not hold.
+const ScopeSensitive = "cards:sensitive"
+
+// KnownScopes returns the scopes of the operations of the published interface.
+// Configured operations may bring further ones.
+func KnownScopes() []string {
+	return []string{
+		"customers:read", "customers:write", "cards:read", "cards:write", ScopeSensitive,
+		"funding:read", "funding:write", "transactions:read", "products:read",
+		"documents:write", "webhooks:read", "webhooks:write",
+	}
+}
+
+// Scopes is the set of scopes that a key holds (rule 12). The zero value holds
+// none. It is immutable.
+type Scopes struct {
+	list []string
+	text string
+}
+
+// ParseScopes reads a key's scopes: "resource:action", "resource:*" for all
+// actions of a resource but cards:sensitive, or "*" for everything. The order
+// is kept and duplicates are dropped. An empty list is an error, because a key
+// must not come to hold something by omission.
+func ParseScopes(list []string) (Scopes, error) {
+	if len(list) == 0 {
+		return Scopes{}, errors.New("no scopes given: name at least one, such as cards:read, or * for all")
+	}
+	var s Scopes
+	for _, scope := range list {
+		resource, action, ok := strings.Cut(scope, ":")
+		wellFormed := ok && isScopeName(resource) && (action == "*" || isScopeName(action))
+		if scope != ScopeAll && !wellFormed {
+			return Scopes{}, fmt.Errorf("bad scope %q: write resource:action in lower case, such as cards:read, or cards:*, or *", scope)
+		}
+		if !slices.Contains(s.list, scope) {
+			s.list = append(s.list, scope)
+		}
+	}
+	s.text = strings.Join(s.list, " ")
+	return s, nil
+}
+
+// isScopeName reports whether s is [a-z][a-z0-9_-]*.
+func isScopeName(s string) bool {
+	for i := 0; i < len(s); i++ {
+		c := s[i]
+		letter := 'a' <= c && c <= 'z'
+		if !letter && (i == 0 || (c < '0' || c > '9') && c != '_' && c != '-') {
+			return false
+		}
+	}
+	return s != ""
+}
+
+// isPlainScope reports whether s is resource:action without a wildcard.
+func isPlainScope(s string) bool {
+	resource, action, ok := strings.Cut(s, ":")
+	return ok && isScopeName(resource) && isScopeName(action)
+}
+
+// Has reports whether the set holds the scope that an operation needs. The
+// scope "*" is held by "*" alone, and cards:sensitive only by its own name
+// or "*".
+func (s Scopes) Has(scope string) bool {
+	for _, held := range s.list {
+		if held == ScopeAll || held == scope {
+			return true
+		}
+		resource, ok := strings.CutSuffix(held, "*")
+		if ok && strings.HasPrefix(scope, resource) && scope != ScopeSensitive {
+			return true
+		}
+	}
+	return false
+}
+
+// String returns the scopes separated by spaces.
+func (s Scopes) String() string { return s.text }
+
+// List returns a copy of the scopes in the order given.
+func (s Scopes) List() []string { return slices.Clone(s.list) }

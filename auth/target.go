@@ -1,0 +1,259 @@
+package auth
+
+import (
+	"strings"
+)
+
+// maxTarget is the largest request target in bytes.
+const maxTarget = 8 << 10
+
+// A Target is a request target that can be read in one way only.
+type Target struct {
+	Raw      string // as it came over the wire; this is what is signed and forwarded
+	RawPath  string // Raw up to the first question mark
+	RawQuery string // what follows that question mark
+	Path     string // RawPath with its percent escapes decoded
+}
+
+// CheckMethod refuses every method but GET, HEAD, POST, PUT, PATCH and DELETE.
+// Methods are compared exactly: a lower-case one is another method.
+func CheckMethod(method string) *Refusal {
+	switch method {
+	case "GET", "HEAD", "POST", "PUT", "PATCH", "DELETE":
+		return nil
+	default:
+		return Refuse(MethodNotAllowed, "")
+	}
+}
+
+// ParseTarget reads a request target as it came over the wire and refuses one
+// that two parsers could read in two ways:
+//
+//   - anything but the origin form (a path, perhaps with a query), over 8 KiB
+//     or with a '#';
+//   - an empty, "." or ".." segment, also percent-encoded or before a ';'. One
+//     slash at the end is no empty segment;
+//   - an encoded slash, backslash, NUL or control byte in the path;
+//   - control bytes, spaces and bytes from 0x80, unencoded, anywhere; in the
+//     path also { } | " < > ^ ` and the backslash, which HTTP libraries
+//     rewrite on their way;
+//   - a percent sign that two hexadecimal digits do not follow, in the path or
+//     in the query.
+//
+// An escape that hides one more escape is judged by what it hides: %252e%252e
+// and %252f are refused like %2e%2e and %2f, because a backend that decodes
+// once more than it should would see them, and no identifier needs them. Other
+// encoded percent signs (50%25, 100%25ff) stay what they are. So are the forms
+// of UTF-8 that spell ASCII in more bytes than needed, such as %c0%af.
+//
+// A refusal tells the client which of these it was and repeats no input.
+// ParseTarget allocates only to decode a path that holds escapes.
+func ParseTarget(raw string) (Target, *Refusal) {
+	switch {
+	case len(raw) > maxTarget:
+		return Target{}, badTarget("The request target is longer than 8 KiB")
+	case raw == "" || raw[0] != '/':
+		return Target{}, badTarget("The request target must be a path that starts with a slash, without scheme and host")
+	}
+	t := Target{Raw: raw, RawPath: raw}
+	if i := strings.IndexByte(raw, '?'); i >= 0 {
+		t.RawPath, t.RawQuery = raw[:i], raw[i+1:]
+	}
+	escapes, fault := checkPathBytes(t.RawPath)
+	if fault == "" {
+		fault = checkQueryBytes(t.RawQuery)
+	}
+	if fault != "" {
+		return Target{}, badTarget(fault)
+	}
+	t.Path = t.RawPath
+	if escapes {
+		t.Path = decodePath(t.RawPath)
+	}
+	if fault = checkSegments(t.Path); fault == "" && escapes {
+		fault = checkHidden(t.Path)
+	}
+	if fault != "" {
+		return Target{}, badTarget(fault)
+	}
+	return t, nil
+}
+
+// The faults of a target that more than one check can find, as the client
+// reads them.
+const (
+	faultEscape  = "The request target holds a percent sign that two hexadecimal digits do not follow"
+	faultHash    = "The request target holds a '#'; write %23 for the character, and send no fragment"
+	faultByte    = "The request target holds a space, a control byte or a byte beyond ASCII; percent-encode it"
+	faultSlash   = "The path holds a percent-encoded slash or backslash"
+	faultControl = "The path holds a percent-encoded control byte"
+	faultSegment = "The path holds an empty, '.' or '..' segment"
+	faultUTF8    = "The path holds an overlong UTF-8 sequence"
+)
+
+func badTarget(message string) *Refusal {
+	return &Refusal{Reason: BadTarget, Message: message, Log: message}
+}
+
+// checkPathBytes says what is wrong with the bytes of a raw path, if anything,
+// and whether it holds escapes.
+func checkPathBytes(path string) (escapes bool, fault string) {
+	for i := 0; i < len(path); i++ {
+		switch c := path[i]; c {
+		case '%':
+			b, ok := escapedByte(path, i)
+			if !ok {
+				return true, faultEscape
+			}
+			if fault := checkDecodedByte(b); fault != "" {
+				return true, fault
+			}
+			escapes = true
+			i += 2
+		case '{', '}', '|', '"', '<', '>', '^', '`', '\\':
+			return escapes, "The path holds one of { } | \" < > ^ ` or a backslash; percent-encode it"
+		default:
+			if fault := checkRawByte(c); fault != "" {
+				return escapes, fault
+			}
+		}
+	}
+	return escapes, ""
+}
+
+// checkQueryBytes says what is wrong with the bytes of a raw query.
+func checkQueryBytes(query string) string {
+	for i := 0; i < len(query); i++ {
+		if query[i] == '%' {
+			if _, ok := escapedByte(query, i); !ok {
+				return faultEscape
+			}
+		} else if fault := checkRawByte(query[i]); fault != "" {
+			return fault
+		}
+	}
+	return ""
+}
+
+func checkRawByte(c byte) string {
+	switch {
+	case c == '#':
+		return faultHash
+	case c <= ' ' || c >= 0x7f:
+		return faultByte
+	default:
+		return ""
+	}
+}
+
+func checkDecodedByte(c byte) string {
+	switch {
+	case c == '/' || c == '\\':
+		return faultSlash
+	case c < ' ' || c == 0x7f:
+		return faultControl
+	default:
+		return ""
+	}
+}
+
+// escapedByte returns the byte that the percent sign at i stands for.
+func escapedByte(s string, i int) (byte, bool) {
+	if i+2 >= len(s) {
+		return 0, false
+	}
+	hi, ok1 := hexDigit(s[i+1])
+	lo, ok2 := hexDigit(s[i+2])
+	return hi<<4 | lo, ok1 && ok2
+}
+
+func hexDigit(c byte) (byte, bool) {
+	switch {
+	case '0' <= c && c <= '9':
+		return c - '0', true
+	case 'a' <= c && c <= 'f':
+		return c - 'a' + 10, true
+	case 'A' <= c && c <= 'F':
+		return c - 'A' + 10, true
+	default:
+		return 0, false
+	}
+}
+
+// decodePath decodes a path whose escapes are known to be well formed.
+func decodePath(path string) string {
+	var b strings.Builder
+	b.Grow(len(path))
+	for i := 0; i < len(path); i++ {
+		c := path[i]
+		if c == '%' {
+			c, _ = escapedByte(path, i)
+			i += 2
+		}
+		b.WriteByte(c)
+	}
+	return b.String()
+}
+
+// checkSegments refuses segments that a server might drop or resolve. What
+// follows a ';' in a segment is a parameter for some servers, so the part
+// before it is looked at.
+func checkSegments(path string) string {
+	for rest, more := path[1:], true; more; {
+		var segment string
+		segment, rest, more = strings.Cut(rest, "/")
+		if segment == "" && !more {
+			return "" // the one slash at the end, or the path "/"
+		}
+		name, _, _ := strings.Cut(segment, ";")
+		if name == "" || name == "." || name == ".." {
+			return faultSegment
+		}
+	}
+	return ""
+}
+
+// checkHidden looks at what a decoded path would become if it were decoded
+// again: escapes that were escaped, and overlong UTF-8.
+func checkHidden(path string) string {
+	if fault := checkOverlong(path); fault != "" {
+		return fault
+	}
+	if strings.IndexByte(path, '%') < 0 {
+		return ""
+	}
+	var b strings.Builder
+	b.Grow(len(path))
+	for i := 0; i < len(path); i++ {
+		c := path[i]
+		if c == '%' {
+			// The percent sign of an escape may be escaped any number of times.
+			end := i
+			for strings.HasPrefix(path[end+1:], "25") {
+				end += 2
+			}
+			if hidden, ok := escapedByte(path, end); ok {
+				if fault := checkDecodedByte(hidden); fault != "" {
+					return fault
+				}
+				c, i = hidden, end+2
+			}
+		}
+		b.WriteByte(c)
+	}
+	return checkSegments(b.String())
+}
+
+// checkOverlong refuses sequences that a lenient UTF-8 decoder takes for a
+// character that has a shorter spelling.
+func checkOverlong(path string) string {
+	for i := 0; i+1 < len(path); i++ {
+		lead, next := path[i], path[i+1]
+		switch {
+		case lead < 0xc0 || next < 0x80 || next > 0xbf:
+		case lead <= 0xc1, lead == 0xe0 && next < 0xa0, lead == 0xf0 && next < 0x90:
+			return faultUTF8
+		}
+	}
+	return ""
+}
