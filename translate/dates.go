@@ -1,0 +1,97 @@
+package translate
+
+const (
+	dateLength = len("2006-01-02")
+	// midnight completes a calendar day to a date-time of that day.
+	midnight = "T00:00:00Z"
+)
+
+// validDate reports whether s is a calendar day that exists, as YYYY-MM-DD,
+// from the year 1 on.
+func validDate(s []byte) bool {
+	if len(s) != dateLength || s[4] != '-' || s[7] != '-' {
+		return false
+	}
+	year, month, day := number(s[:4]), number(s[5:7]), number(s[8:])
+	return year >= 1 && month >= 1 && month <= 12 && day >= 1 && day <= daysIn(year, month)
+}
+
+// validDateTime reports whether s is an ISO 8601 date-time in the extended
+// format: a day that exists, T, hours and minutes, and as options seconds
+// with a fraction and a zone (Z, ±hh:mm, ±hhmm or ±hh).
+func validDateTime(s []byte) bool {
+	if len(s) < len("2006-01-02T15:04") || !validDate(s[:dateLength]) || s[dateLength] != 'T' {
+		return false
+	}
+	s = s[dateLength+1:]
+	if s[2] != ':' || !within(s[:2], 23) || !within(s[3:5], 59) {
+		return false
+	}
+	s = s[len("15:04"):]
+	if len(s) >= 3 && s[0] == ':' {
+		if !within(s[1:3], 60) { // 60: a leap second
+			return false
+		}
+		s = s[3:]
+		if len(s) > 0 && (s[0] == '.' || s[0] == ',') {
+			digits := 1
+			for digits < len(s) && s[digits] >= '0' && s[digits] <= '9' {
+				digits++
+			}
+			if digits == 1 {
+				return false
+			}
+			s = s[digits:]
+		}
+	}
+	return validZone(s)
+}
+
+func validZone(s []byte) bool {
+	if len(s) == 0 || string(s) == "Z" {
+		return true
+	}
+	if s[0] != '+' && s[0] != '-' {
+		return false
+	}
+	switch len(s) {
+	case len("+hh"):
+		return within(s[1:], 23)
+	case len("+hhmm"):
+		return within(s[1:3], 23) && within(s[3:], 59)
+	case len("+hh:mm"):
+		return within(s[1:3], 23) && s[3] == ':' && within(s[4:], 59)
+	}
+	return false
+}
+
+// within reports whether s is all digits and at most limit.
+func within(s []byte, limit int) bool {
+	n := number(s)
+	return n >= 0 && n <= limit
+}
+
+// number returns the value of a few digits, or -1.
+func number(s []byte) int {
+	n := 0
+	for _, c := range s {
+		if c < '0' || c > '9' {
+			return -1
+		}
+		n = 10*n + int(c-'0')
+	}
+	return n
+}
+
+func daysIn(year, month int) int {
+	switch month {
+	case 2:
+		if year%4 == 0 && (year%100 != 0 || year%400 == 0) {
+			return 29
+		}
+		return 28
+	case 4, 6, 9, 11:
+		return 30
+	}
+	return 31
+}

@@ -1,0 +1,75 @@
+package translate
+
+import (
+	"regexp"
+	"strings"
+	"testing"
+)
+
+// TestFields holds the table to what the code takes for granted.
+func TestFields(t *testing.T) {
+	snake, camel := regexp.MustCompile(`^[a-z0-9]+(_[a-z0-9]+)*$`), regexp.MustCompile(`^[a-z][A-Za-z0-9]*$`)
+	for i := range fields {
+		f := &fields[i]
+		name := placeNames[f.in] + f.snake
+		if !snake.MatchString(f.snake) || !camel.MatchString(f.camel) {
+			t.Errorf("%s: %q is not snake_case or %q not camelCase", name, f.snake, f.camel)
+		}
+		if strings.ReplaceAll(f.snake, "_", "") != strings.ToLower(f.camel) {
+			t.Errorf("%s: %q and %q are different words", name, f.snake, f.camel)
+		}
+		for _, text := range []string{f.snake, f.camel, f.requestC} {
+			if text == "" {
+				continue
+			}
+			s := spellings[f.in][text]
+			if s == nil || s.field != i || s.text != text {
+				t.Errorf("%s: the spelling %q leads to %+v", name, text, s)
+			}
+		}
+		for _, v := range []Variant{A, B, C} {
+			s := spellings[f.in][strings.TrimPrefix(f.requestName(v), placeNames[f.in])]
+			if s == nil || s.field != i || !s.of.has(v) {
+				t.Errorf("%s: variant %s writes %q, which is of %+v", name, v, f.requestName(v), s)
+			}
+			if f.need[v] == free && (f.check != nil || f.max > 0) {
+				t.Errorf("%s: a check that variant %s never makes", name, v)
+			}
+		}
+		if (f.opens != top || f.need != [4]need{}) && f.in != top {
+			t.Errorf("%s: constraints and inner objects are for the top level", name)
+		}
+	}
+	if fields[typeField].snake != "type" {
+		t.Errorf("the field that tells the customer's type is %q", fields[typeField].snake)
+	}
+}
+
+func TestNames(t *testing.T) {
+	for _, form := range []Form{SnakeCase, CamelCase} {
+		if got, ok := ParseForm(form.String()); !ok || got != form {
+			t.Errorf("form %s read as %s, %v", form, got, ok)
+		}
+		if form.variant().form() != form {
+			t.Errorf("form %s is not the form of its variant", form)
+		}
+	}
+	for _, text := range []string{"", "camelcase", "snake-case", "A"} {
+		if _, ok := ParseForm(text); ok {
+			t.Errorf("form %q was read", text)
+		}
+	}
+	for _, v := range []Variant{A, B, C} {
+		if got := ParseVariant(v.String()); got != v {
+			t.Errorf("variant %s read as %s", v, got)
+		}
+	}
+	for _, text := range []string{"", "none", "a", "AB", "D"} {
+		if got := ParseVariant(text); got != None {
+			t.Errorf("variant %q read as %s", text, got)
+		}
+	}
+	if Variant(200).String() != "none" {
+		t.Error("a variant that does not exist has a name")
+	}
+}
