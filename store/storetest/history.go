@@ -1,0 +1,146 @@
+package storetest
+
+import (
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"github.com/card-gateway/card-gateway/auth"
+	"github.com/card-gateway/card-gateway/ratelimit"
+	"github.com/card-gateway/card-gateway/store"
+)
+
+// testHistory compares backend and model over random histories of requests,
+// changes, passing time, ends and new starts. Every history has keys of its
+// own on one backend.
+func testHistory(t *testing.T, open Factory) {
+	w := newWorld(t, open)
+	rapid.Check(t, func(rt *rapid.T) {
+		h := &history{world: &world{TB: rt, Setup: w.Setup, model: newModel()}, t: t}
+		for range 2 {
+			h.records = append(h.records, h.newKey())
+		}
+		actions := map[string]func(*rapid.T){
+			"settle":  h.settleAny,
+			"settle2": h.settleAny, // most of what happens
+			"settle3": h.settleAny,
+			"change":  h.changeAny,
+			"delete":  h.deleteAny,
+			"reopen":  h.reopenAny,
+			"":        h.check,
+		}
+		if w.Advance != nil {
+			actions["wait"] = h.wait
+		}
+		rt.Repeat(actions)
+	})
+}
+
+// A history is a world with the records as its callers know them.
+type history struct {
+	*world
+	t       *testing.T
+	records []*store.Record // as last written; a lock may have changed them since
+	nonces  [][16]byte
+}
+
+var historyLimits = []string{"1/1d", "3/1d", "3/1d cost 2", "50/1d", "7/12h burst 2"}
+
+// settleAny settles a request with whatever faults.
+func (h *history) settleAny(rt *rapid.T) {
+	h.TB = rt
+	r := rapid.SampledFrom(h.records).Draw(rt, "key")
+	if stored := h.model.key(r.ID).record; stored != nil && rapid.IntRange(0, 9).Draw(rt, "judged now") > 0 {
+		r = stored
+	}
+	c := h.claim(r)
+	c.Nonce = h.anyNonce(rt)
+	for _, rule := range []auth.Rules{auth.RuleIP, auth.RuleTimestamp, auth.RuleBodyHash, auth.RuleSignature, auth.RuleScope} {
+		if rapid.IntRange(0, 5).Draw(rt, "fails") == 0 {
+			c.Failed |= rule
+		}
+	}
+	c.Timestamp += rapid.SampledFrom([]int64{0, 0, 0, -301, -300, -299, -20, 20, 299, 300, 301}).Draw(rt, "offset")
+	c.LockAfter = rapid.IntRange(1, 6).Draw(rt, "lock after")
+	c.LockDuration = rapid.SampledFrom([]time.Duration{0, time.Hour}).Draw(rt, "lock duration")
+	c.LockCounts = rapid.SampledFrom([]auth.Rules{0, 0, auth.RuleIP, auth.RuleNonce | auth.RuleTimestamp}).Draw(rt, "lock counts")
+	c.DryRun = rapid.IntRange(0, 7).Draw(rt, "dry run") == 0
+	c.LimitsDryRun = rapid.IntRange(0, 7).Draw(rt, "limits dry run") == 0
+	c.SecretVersion = rapid.IntRange(0, 1).Draw(rt, "secret")
+	c.Charges = h.anyCharges(rt)
+	if h.model.unsettled(c) {
+		c.Nonce = nonce()
+	}
+	h.settle(c)
+}
+
+func (h *history) anyNonce(rt *rapid.T) [16]byte {
+	if len(h.nonces) > 0 && rapid.Bool().Draw(rt, "nonce seen before") {
+		return rapid.SampledFrom(h.nonces).Draw(rt, "nonce")
+	}
+	n := nonce()
+	h.nonces = append(h.nonces, n)
+	return n
+}
+
+func (h *history) anyCharges(rt *rapid.T) (charges []ratelimit.Charge) {
+	for _, bucket := range []string{"issue_card", "total", "get_card"} {
+		if rapid.Bool().Draw(rt, "bucket") {
+			limit := rapid.SampledFrom(historyLimits).Draw(rt, "limit")
+			charges = append(charges, charge(h.world, bucket, limit))
+		}
+	}
+	return charges
+}
+
+// changeAny writes a record, or one of a new key.
+func (h *history) changeAny(rt *rapid.T) {
+	h.TB = rt
+	i := rapid.IntRange(0, len(h.records)-1).Draw(rt, "key")
+	r := h.records[i].Clone()
+	opt := store.PutOptions{ClearFailures: rapid.Bool().Draw(rt, "clear failures")}
+	if stored := h.model.key(r.ID).record; stored != nil {
+		r = stored.Clone()
+		opt.Expect = r.Revision
+	}
+	r.Revision = random()
+	r.Lock = nil
+	r.Tenant = random()
+	h.put(r, opt)
+	h.records[i] = r
+}
+
+func (h *history) deleteAny(rt *rapid.T) {
+	h.TB = rt
+	r := rapid.SampledFrom(h.records).Draw(rt, "key")
+	stored := h.model.key(r.ID).record
+	if stored == nil || rapid.IntRange(0, 3).Draw(rt, "keep") > 0 {
+		return
+	}
+	h.delete(stored)
+}
+
+// reopenAny now and then ends the backend and starts it again.
+func (h *history) reopenAny(rt *rapid.T) {
+	h.TB = rt
+	if rapid.IntRange(0, 19).Draw(rt, "go on") == 0 {
+		h.reopen(h.t, rapid.SampledFrom([]Ending{Closed, Crashed}).Draw(rt, "ending"))
+	}
+}
+
+func (h *history) wait(rt *rapid.T) {
+	h.Advance(rapid.SampledFrom([]time.Duration{
+		time.Second, 20 * time.Second, 5 * time.Minute, 311 * time.Second, 11 * time.Minute, time.Hour,
+	}).Draw(rt, "for"))
+}
+
+// check compares all that can be read.
+func (h *history) check(rt *rapid.T) {
+	h.TB = rt
+	for _, r := range h.records {
+		if h.model.key(r.ID).record != nil {
+			h.get(r.ID)
+		}
+	}
+}

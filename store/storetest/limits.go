@@ -1,0 +1,108 @@
+package storetest
+
+import (
+	"testing"
+	"time"
+
+	"github.com/card-gateway/card-gateway/auth"
+	"github.com/card-gateway/card-gateway/ratelimit"
+)
+
+// testLimits: a request spends from all its buckets or from none, and what is
+// refused may be sent again with the same nonce.
+func testLimits(t *testing.T, open Factory) {
+	w := newWorld(t, open)
+	r := w.newKey()
+	wide, narrow, total := charge(w, "get_card", "100/1d"), charge(w, "issue_card", "2/1d"), charge(w, "total", "50/1d")
+
+	var refused [16]byte
+	for i, want := range []auth.Reason{auth.Accepted, auth.Accepted, auth.RateLimited, auth.RateLimited} {
+		c := w.claim(r)
+		c.Charges = []ratelimit.Charge{wide, narrow, total}
+		v := w.expect(c, want)
+		spent := int64(min(i+1, 2))
+		for j, capacity := range []int64{100, 2, 50} {
+			if s := v.States[j]; s.Remaining != capacity-spent || s.Limit != capacity {
+				t.Fatalf("request %d, bucket %s: %d of %d left, want %d of %d", i, s.Bucket, s.Remaining, s.Limit, capacity-spent, capacity)
+			}
+		}
+		if v.OverLimit != (want == auth.RateLimited) {
+			t.Fatalf("request %d: over limit %v", i, v.OverLimit)
+		}
+		refused = c.Nonce
+	}
+	c := w.claim(r)
+	c.Nonce, c.Charges = refused, []ratelimit.Charge{wide, total}
+	w.expect(c, auth.Accepted)
+	w.expect(c, auth.ReplayedNonce)
+
+	// The buckets of another key are its own.
+	c = w.claim(w.newKey())
+	c.Charges = []ratelimit.Charge{narrow}
+	if v := w.expect(c, auth.Accepted); v.States[0].Remaining != 1 {
+		t.Fatalf("another key has %d left, want 1", v.States[0].Remaining)
+	}
+
+	// As many buckets as there may be, and a cost above one.
+	c = w.claim(w.newKey())
+	c.Charges = []ratelimit.Charge{
+		charge(w, "a", "9/1d"), charge(w, "b", "9/1d cost 4"), charge(w, "c", "7/1d burst 5"), charge(w, "d", "6/1d cost 6"),
+	}
+	w.expect(c, auth.Accepted)
+	c.Nonce = nonce()
+	w.expect(c, auth.RateLimited)
+}
+
+// testLimitsRefill is a script of moments.
+func testLimitsRefill(t *testing.T, open Factory) {
+	w := newWorld(t, open)
+	if w.Advance == nil || !w.ClaimClock {
+		return // moments cannot be told exactly
+	}
+	r := w.newKey()
+	limit := charge(w, "issue_card", "60/1m burst 2")
+	for i, m := range []struct {
+		wait time.Duration
+		want auth.Reason
+	}{
+		{0, auth.Accepted}, {0, auth.Accepted}, {0, auth.RateLimited},
+		{999 * time.Millisecond, auth.RateLimited},
+		{time.Millisecond, auth.Accepted}, {0, auth.RateLimited},
+		{time.Hour, auth.Accepted}, {0, auth.Accepted}, {0, auth.RateLimited},
+	} {
+		w.Advance(m.wait)
+		c := w.claim(r)
+		c.Charges = []ratelimit.Charge{limit}
+		v := w.settle(c)
+		if v.Reason != m.want {
+			t.Fatalf("moment %d: %v, want %v", i, v.Reason, m.want)
+		}
+	}
+}
+
+// testLimitsDryRun: decided and told, but nothing is refused.
+func testLimitsDryRun(t *testing.T, open Factory) {
+	w := newWorld(t, open)
+	r := w.newKey()
+	wide, narrow := charge(w, "total", "10/1d"), charge(w, "issue_card", "1/1d")
+	for i := range 3 {
+		c := w.claim(r)
+		c.LimitsDryRun, c.Charges = true, []ratelimit.Charge{wide, narrow}
+		v := w.expect(c, auth.Accepted)
+		if v.OverLimit != (i > 0) || v.States[0].Remaining != 9 || v.States[1].Remaining != 0 {
+			t.Fatalf("request %d: %+v", i, v)
+		}
+		w.expect(c, auth.ReplayedNonce)
+	}
+}
+
+// testLimitChanged: a changed limit keeps what was spent.
+func testLimitChanged(t *testing.T, open Factory) {
+	w := newWorld(t, open)
+	r := w.newKey()
+	for _, limit := range []string{"10/1d", "10/1d", "20/1d", "20/12h burst 4", "3/1d", "100/2d"} {
+		c := w.claim(r)
+		c.Charges = []ratelimit.Charge{charge(w, "issue_card", limit)}
+		w.settle(c)
+	}
+}

@@ -1,0 +1,172 @@
+package storetest
+
+import (
+	"testing"
+	"time"
+
+	"github.com/card-gateway/card-gateway/auth"
+	"github.com/card-gateway/card-gateway/store"
+)
+
+// testLock: the 50th failure in a row has its own message, the next request is
+// told that the key is locked and locks it, and from then on the judged record
+// is stale. One accepted request in between begins the count anew.
+func testLock(t *testing.T, open Factory) {
+	w := newWorld(t, open)
+	r := w.newKey()
+	w.fail(r, 49)
+	w.expect(w.claim(r), auth.Accepted)
+	if got := w.get(r.ID); got.Failures != 0 {
+		t.Fatalf("count %d after an accepted request, want 0", got.Failures)
+	}
+	w.fail(r, 50)
+
+	c := w.claim(r) // a good one
+	v := w.expect(c, auth.KeyLocked)
+	if !v.Locked || v.Failures != 0 {
+		t.Fatalf("locked %v with %d failures, want the lock written and the count 0", v.Locked, v.Failures)
+	}
+	got := w.get(r.ID)
+	if got.Revision != c.NextRevision || got.Lock == nil || got.Lock.Failures != 50 || !got.Lock.Until.IsZero() {
+		t.Fatalf("record after the lock: revision %q, lock %+v", got.Revision, got.Lock)
+	}
+	if v := w.settle(w.claim(r)); !v.Stale {
+		t.Fatalf("a claim on the record before the lock: %+v, want stale", v)
+	}
+
+	// An operator unlocks; the count begins anew.
+	got.Lock = nil
+	w.change(got, true)
+	w.fail(got, 50)
+	w.expect(w.claim(got), auth.KeyLocked)
+}
+
+// testLockDuration: a lock that has run out is no lock, and the next one can
+// follow.
+func testLockDuration(t *testing.T, open Factory) {
+	w := newWorld(t, open)
+	r := w.newKey()
+	w.fail(r, 3)
+	c := w.claim(r)
+	c.LockAfter, c.LockDuration = 3, 10*time.Minute
+	w.expect(c, auth.KeyLocked)
+	got := w.get(r.ID)
+	if until := c.Now.Add(10 * time.Minute); !near(got.Lock.Until, until) {
+		t.Fatalf("locked until %v, want %v", got.Lock.Until, until)
+	}
+	w.expect(w.claim(got), auth.Accepted) // as judged after it has run out
+	w.fail(got, 3)
+	c = w.claim(got)
+	c.LockAfter = 3
+	w.expect(c, auth.KeyLocked)
+	if got = w.get(r.ID); !got.Lock.Until.IsZero() {
+		t.Fatalf("second lock until %v, want no end", got.Lock.Until)
+	}
+}
+
+// testDryRun: judged as usual, nonces and charges recorded, the count and the
+// record left alone.
+func testDryRun(t *testing.T, open Factory) {
+	w := newWorld(t, open)
+	r := w.newKey()
+	w.fail(r, 2)
+
+	bad := w.claim(r)
+	bad.DryRun, bad.Failed = true, auth.RuleSignature
+	for range 5 {
+		if v := w.expect(bad, auth.SignatureMismatch); v.Failures != 2 {
+			t.Fatalf("count %d in a dry run, want 2", v.Failures)
+		}
+	}
+	good := w.claim(r)
+	good.DryRun = true
+	w.expect(good, auth.Accepted)
+	w.expect(good, auth.ReplayedNonce)
+
+	atLimit := w.claim(r)
+	atLimit.DryRun, atLimit.LockAfter = true, 2
+	for range 3 {
+		if v := w.expect(atLimit, auth.KeyLocked); v.Locked {
+			t.Fatal("a dry run locked the key")
+		}
+	}
+	if got := w.get(r.ID); got.Lock != nil || got.Revision != r.Revision || got.Failures != 2 {
+		t.Fatalf("after dry runs: lock %+v, revision changed %v, count %d", got.Lock, got.Revision != r.Revision, got.Failures)
+	}
+}
+
+// testStale: a claim on any other revision than the stored one, or on a key
+// that is not there, changes nothing.
+func testStale(t *testing.T, open Factory) {
+	w := newWorld(t, open)
+	r := w.newKey()
+	old := *r
+	w.change(r, false)
+	for _, c := range []struct {
+		name string
+		rec  func() (id, revision string)
+	}{
+		{"older revision", func() (string, string) { return r.ID, old.Revision }},
+		{"unknown revision", func() (string, string) { return r.ID, random() }},
+		{"no revision", func() (string, string) { return r.ID, "" }},
+		{"unknown key", func() (string, string) { return "ck_test_" + random(), r.Revision }},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			w.TB = t
+			claim := w.claim(r)
+			claim.KeyID, claim.Revision = c.rec()
+			for _, failed := range []auth.Rules{0, auth.RuleSignature} {
+				claim.Failed = failed
+				if v := w.settle(claim); !v.Stale {
+					t.Fatalf("%+v, want stale", v)
+				}
+			}
+			again := *claim
+			again.KeyID, again.Revision, again.Failed = r.ID, r.Revision, 0
+			w.expect(&again, auth.Accepted)
+			w.get(r.ID)
+		})
+	}
+	w.TB = t
+	w.delete(r)
+	if v := w.settle(w.claim(r)); !v.Stale {
+		t.Fatalf("claim on a deleted key: %+v, want stale", v)
+	}
+}
+
+// testClearFailures: a written record keeps the count unless asked to clear it.
+func testClearFailures(t *testing.T, open Factory) {
+	w := newWorld(t, open)
+	r := w.newKey()
+	w.fail(r, 4)
+	w.change(r, false)
+	if got := w.get(r.ID); got.Failures != 4 {
+		t.Fatalf("count %d after a change, want 4", got.Failures)
+	}
+	w.fail(r, 1)
+	w.change(r, true)
+	if got := w.get(r.ID); got.Failures != 0 {
+		t.Fatalf("count %d after it was cleared, want 0", got.Failures)
+	}
+}
+
+// testLastUsed: an accepted request notes which secret verified it, and a
+// refused one does not.
+func testLastUsed(t *testing.T, open Factory) {
+	w := newWorld(t, open)
+	r := w.newKey()
+	r.Secrets = append([]store.SealedSecret{{Version: 2, Sealed: []byte("second")}}, r.Secrets...)
+	w.change(r, false)
+
+	c := w.claim(r)
+	c.SecretVersion, c.Failed = 2, auth.RuleScope
+	w.expect(c, auth.ScopeMissing)
+	w.expect(w.claim(r), auth.Accepted)
+	if got := w.get(r.ID); !got.LastUsed[2].IsZero() || got.LastUsed[1].IsZero() {
+		t.Fatalf("last used %v, want secret 1 alone", got.LastUsed)
+	}
+	c = w.claim(r)
+	c.SecretVersion = 2
+	w.expect(c, auth.Accepted)
+	w.get(r.ID)
+}

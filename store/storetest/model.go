@@ -1,0 +1,166 @@
+package storetest
+
+import (
+	"time"
+
+	"github.com/card-gateway/card-gateway/auth"
+	"github.com/card-gateway/card-gateway/ratelimit"
+	"github.com/card-gateway/card-gateway/store"
+)
+
+// A model is what a backend should be: plain maps and the steps of Settle in
+// the order of the contract. It is slow and obvious, and knows no clock but
+// the one in the claim.
+type model struct {
+	keys map[string]*modelKey
+}
+
+type modelKey struct {
+	record   *store.Record // nil: there is none
+	failures int
+	nonces   map[[16]byte]time.Time // until when they live
+	levels   map[string]ratelimit.Level
+	lastUsed map[int]time.Time
+}
+
+func newModel() *model { return &model{keys: map[string]*modelKey{}} }
+
+func (m *model) key(id string) *modelKey {
+	k := m.keys[id]
+	if k == nil {
+		k = &modelKey{nonces: map[[16]byte]time.Time{}}
+		k.forget()
+		m.keys[id] = k
+	}
+	return k
+}
+
+// forget drops everything but the nonces.
+func (k *modelKey) forget() {
+	k.record = nil
+	k.failures = 0
+	k.levels = map[string]ratelimit.Level{}
+	k.lastUsed = map[int]time.Time{}
+}
+
+func (m *model) put(r *store.Record, clearFailures bool) {
+	k := m.key(r.ID)
+	if clearFailures || k.record == nil {
+		k.failures = 0
+	}
+	k.record = r.Clone()
+}
+
+func (m *model) delete(id string) { m.key(id).forget() }
+
+func (m *model) settle(c *store.Claim) store.Verdict {
+	k := m.key(c.KeyID)
+	if k.record == nil || k.record.Revision != c.Revision {
+		return store.Verdict{Stale: true}
+	}
+
+	// Rule 5.
+	if k.failures >= c.LockAfter {
+		if c.DryRun {
+			return store.Verdict{Reason: auth.KeyLocked, Failures: k.failures}
+		}
+		lock := &auth.Lock{At: c.Now, Failures: k.failures}
+		if c.LockDuration > 0 {
+			lock.Until = c.Now.Add(c.LockDuration)
+		}
+		k.record.Lock = lock
+		k.record.Revision = c.NextRevision
+		k.failures = 0
+		return store.Verdict{Reason: auth.KeyLocked, Locked: true}
+	}
+
+	unsigned := c.Failed.Has(auth.RuleSignature)
+	extra := c.LockCounts
+
+	// Rules 6 to 10 and 12.
+	late := c.Failed.Has(auth.RuleTimestamp) || outside(c.Now, c.Timestamp, c.Window)
+	seen := c.Now.Before(k.nonces[c.Nonce])
+	switch {
+	case c.Failed.Has(auth.RuleIP):
+		return k.refuse(c, auth.IPNotAllowed, extra.Has(auth.RuleIP))
+	case late:
+		return k.refuse(c, auth.TimestampOutOfWindow, unsigned || extra.Has(auth.RuleTimestamp))
+	case seen:
+		return k.refuse(c, auth.ReplayedNonce, unsigned || extra.Has(auth.RuleNonce))
+	case c.Failed.Has(auth.RuleBodyHash):
+		return k.refuse(c, auth.BodyHashMismatch, true)
+	case unsigned:
+		return k.refuse(c, auth.SignatureMismatch, true)
+	case c.Failed.Has(auth.RuleScope):
+		return k.refuse(c, auth.ScopeMissing, false)
+	}
+
+	// The limits: all buckets or none.
+	v := k.charge(c)
+	if v.OverLimit && !c.LimitsDryRun {
+		v.Reason = auth.RateLimited
+		v.Failures = k.failures
+		return v
+	}
+
+	k.nonces[c.Nonce] = c.Now.Add(lifetime(c))
+	if !c.DryRun {
+		k.failures = 0
+	}
+	if c.SecretVersion != 0 {
+		k.lastUsed[c.SecretVersion] = c.Now.Truncate(time.Minute)
+	}
+	v.Failures = k.failures
+	return v
+}
+
+func (k *modelKey) refuse(c *store.Claim, reason auth.Reason, counts bool) store.Verdict {
+	if counts && !c.DryRun {
+		k.failures++
+	}
+	return store.Verdict{Reason: reason, Failures: k.failures}
+}
+
+func (k *modelKey) charge(c *store.Claim) store.Verdict {
+	var v store.Verdict
+	now := c.Now.UnixMicro()
+	next := map[string]ratelimit.Level{}
+	fits := map[string]bool{}
+	for _, ch := range c.Charges {
+		level, ok := ch.Decide(k.levels[ch.Bucket], now)
+		next[ch.Bucket], fits[ch.Bucket] = level, ok
+		if !ok {
+			v.OverLimit = true
+		}
+	}
+	for i, ch := range c.Charges {
+		if !v.OverLimit {
+			k.levels[ch.Bucket] = next[ch.Bucket]
+		}
+		v.States[i] = ch.State(k.levels[ch.Bucket], now, fits[ch.Bucket])
+	}
+	return v
+}
+
+// unsettled reports whether the nonce is at the end of its life, where a
+// backend that keeps whole seconds may still know it.
+func (m *model) unsettled(c *store.Claim) bool {
+	end, known := m.key(c.KeyID).nonces[c.Nonce]
+	return known && !c.Now.Before(end) && c.Now.Before(end.Add(2*time.Second))
+}
+
+// outside is rule 7: whole seconds, the edge is inside, and a malformed
+// timestamp is 0.
+func outside(now time.Time, timestamp int64, window time.Duration) bool {
+	seconds := int64(window / time.Second)
+	return timestamp == 0 || now.Unix() > timestamp+seconds || now.Unix() < timestamp-seconds
+}
+
+// lifetime is max(window, ts + window + 1 s - now) + 10 s.
+func lifetime(c *store.Claim) time.Duration {
+	valid := time.Unix(c.Timestamp, 0).Add(c.Window + time.Second).Sub(c.Now)
+	if valid < c.Window {
+		valid = c.Window
+	}
+	return valid + 10*time.Second
+}

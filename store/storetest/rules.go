@@ -1,0 +1,241 @@
+package storetest
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/card-gateway/card-gateway/auth"
+	"github.com/card-gateway/card-gateway/ratelimit"
+)
+
+// A fault is something that is wrong with a request or with the state that it
+// meets.
+type fault int
+
+const (
+	locked fault = 1 << iota
+	badIP
+	judgedLate  // rule 7, found by the judge
+	settledLate // rule 7, found by Settle alone
+	repeated
+	badBody
+	badSignature
+	noScope
+	overLimit
+	allFaults = 1<<iota - 1
+)
+
+// faultOrder is the order in which faults are answered.
+var faultOrder = []struct {
+	fault  fault
+	reason auth.Reason
+}{
+	{locked, auth.KeyLocked},
+	{badIP, auth.IPNotAllowed},
+	{judgedLate | settledLate, auth.TimestampOutOfWindow},
+	{repeated, auth.ReplayedNonce},
+	{badBody, auth.BodyHashMismatch},
+	{badSignature, auth.SignatureMismatch},
+	{noScope, auth.ScopeMissing},
+	{overLimit, auth.RateLimited},
+}
+
+func (f fault) reason() auth.Reason {
+	for _, o := range faultOrder {
+		if f&o.fault != 0 {
+			return o.reason
+		}
+	}
+	return auth.Accepted
+}
+
+func (f fault) rules() (failed auth.Rules) {
+	for _, r := range []struct {
+		fault fault
+		rule  auth.Rules
+	}{
+		{badIP, auth.RuleIP}, {judgedLate, auth.RuleTimestamp}, {badBody, auth.RuleBodyHash},
+		{badSignature, auth.RuleSignature}, {noScope, auth.RuleScope},
+	} {
+		if f&r.fault != 0 {
+			failed |= r.rule
+		}
+	}
+	return failed
+}
+
+// testOrder tries every combination of faults: the first in the published
+// order is answered, and what is refused leaves nothing behind.
+func testOrder(t *testing.T, open Factory) {
+	w := newWorld(t, open)
+	for f := fault(0); f <= allFaults; f++ {
+		w.TB = t
+		w.tryFaults(f)
+	}
+}
+
+func (w *world) tryFaults(f fault) {
+	w.Helper()
+	r := w.newKey()
+	limit := charge(w, "issue_card", "1/24h")
+	limits := []ratelimit.Charge{limit}
+
+	if f&overLimit != 0 {
+		c := w.claim(r)
+		c.Charges = limits
+		w.expect(c, auth.Accepted)
+	}
+	c := w.claim(r)
+	c.Charges = limits
+	c.Failed = f.rules()
+	if f&repeated != 0 {
+		first := w.claim(r)
+		first.Nonce = c.Nonce
+		w.expect(first, auth.Accepted)
+	}
+	if f&settledLate != 0 {
+		c.Timestamp -= 301
+	}
+	if f&locked != 0 {
+		w.fail(r, 2)
+		c.LockAfter = 2
+	}
+	v := w.settle(c)
+	if v.Reason != f.reason() || v.Stale {
+		w.Fatalf("faults %b: %v (stale %v), want %v", f, v.Reason, v.Stale, f.reason())
+	}
+	w.get(r.ID)
+	if f&(locked|repeated|overLimit) == 0 && f != 0 {
+		honest := w.claim(r)
+		honest.Nonce, honest.Charges = c.Nonce, limits
+		w.expect(honest, auth.Accepted)
+	}
+}
+
+// testWindow looks at both edges of rule 7, which Settle checks by itself.
+func testWindow(t *testing.T, open Factory) {
+	w := newWorld(t, open)
+	for _, tt := range []struct {
+		offset int64
+		window time.Duration
+		want   auth.Reason
+	}{
+		{0, 5 * time.Minute, auth.Accepted},
+		{-300, 5 * time.Minute, auth.Accepted},
+		{-301, 5 * time.Minute, auth.TimestampOutOfWindow},
+		{300, 5 * time.Minute, auth.Accepted},
+		{301, 5 * time.Minute, auth.TimestampOutOfWindow},
+		{-60, time.Minute, auth.Accepted},
+		{-61, time.Minute, auth.TimestampOutOfWindow},
+		{61, time.Minute, auth.TimestampOutOfWindow},
+	} {
+		t.Run(fmt.Sprintf("%+d s of %v", tt.offset, tt.window), func(t *testing.T) {
+			w.TB = t
+			c := w.claim(w.newKey())
+			c.Window = tt.window
+			c.Timestamp += tt.offset
+			w.expect(c, tt.want)
+		})
+	}
+	t.Run("malformed", func(t *testing.T) {
+		w.TB = t
+		c := w.claim(w.newKey())
+		c.Timestamp = 0
+		c.Failed = auth.RuleTimestamp
+		w.expect(c, auth.TimestampOutOfWindow)
+	})
+	t.Run("fraction of a second", func(t *testing.T) {
+		w.TB = t
+		c := w.claim(w.newKey())
+		c.Now = c.Now.Truncate(time.Second).Add(999 * time.Millisecond)
+		c.Timestamp = c.Now.Unix() - 300
+		w.expect(c, auth.Accepted)
+	})
+}
+
+// testRefusedWritesNothing: whatever refuses a request, its nonce is not
+// burned and its buckets are untouched.
+func testRefusedWritesNothing(t *testing.T, open Factory) {
+	w := newWorld(t, open)
+	for _, failed := range []auth.Rules{
+		auth.RuleIP, auth.RuleTimestamp, auth.RuleBodyHash, auth.RuleSignature, auth.RuleScope,
+	} {
+		t.Run(failed.First().String(), func(t *testing.T) {
+			w.TB = t
+			r := w.newKey()
+			limits := []ratelimit.Charge{charge(w, "issue_card", "5/24h")}
+			c := w.claim(r)
+			c.Failed, c.Charges = failed, limits
+			for range 7 {
+				w.expect(c, failed.First())
+			}
+			honest := w.claim(r)
+			honest.Nonce, honest.Charges = c.Nonce, limits
+			if v := w.expect(honest, auth.Accepted); v.States[0].Remaining != 4 {
+				t.Fatalf("Remaining %d after refused requests, want 4", v.States[0].Remaining)
+			}
+		})
+	}
+}
+
+// testCounting is the table of what raises the failure count.
+func testCounting(t *testing.T, open Factory) {
+	w := newWorld(t, open)
+	const all = auth.RuleIP | auth.RuleTimestamp | auth.RuleNonce
+	for _, tt := range []struct {
+		name   string
+		faults fault
+		extra  auth.Rules
+		want   int
+	}{
+		{"signature", badSignature, 0, 1},
+		{"body", badBody, 0, 1},
+		{"body and signature", badBody | badSignature, 0, 1},
+		{"late", judgedLate, 0, 0},
+		{"late at settle", settledLate, 0, 0},
+		{"late and unsigned", judgedLate | badSignature, 0, 1},
+		{"late at settle and unsigned", settledLate | badSignature, 0, 1},
+		{"late, counted", judgedLate, auth.RuleTimestamp, 1},
+		{"late at settle, counted", settledLate, auth.RuleTimestamp, 1},
+		{"late, others counted", judgedLate, auth.RuleIP | auth.RuleNonce, 0},
+		{"late, body wrong", judgedLate | badBody, 0, 0},
+		{"repeated", repeated, 0, 0},
+		{"repeated and unsigned", repeated | badSignature, 0, 1},
+		{"repeated, counted", repeated, auth.RuleNonce, 1},
+		{"repeated, others counted", repeated, auth.RuleIP | auth.RuleTimestamp, 0},
+		{"address", badIP, 0, 0},
+		{"address and unsigned", badIP | badSignature, 0, 0},
+		{"address and late and unsigned", badIP | judgedLate | badSignature, 0, 0},
+		{"address, counted", badIP, auth.RuleIP, 1},
+		{"address, others counted", badIP | badSignature, auth.RuleTimestamp | auth.RuleNonce, 0},
+		{"scope", noScope, all, 0},
+		{"limit", overLimit, all, 0},
+		{"scope and signature", noScope | badSignature, 0, 1},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			w.TB = t
+			r := w.newKey()
+			c := w.claim(r)
+			c.Failed, c.LockCounts = tt.faults.rules(), tt.extra
+			c.Charges = []ratelimit.Charge{charge(w, "issue_card", "1/24h")}
+			if tt.faults&repeated != 0 {
+				first := w.claim(r)
+				first.Nonce = c.Nonce
+				w.expect(first, auth.Accepted)
+			}
+			if tt.faults&overLimit != 0 {
+				first := w.claim(r)
+				first.Charges = c.Charges
+				w.expect(first, auth.Accepted)
+			}
+			if tt.faults&settledLate != 0 {
+				c.Timestamp -= 301
+			}
+			if v := w.expect(c, tt.faults.reason()); v.Failures != tt.want {
+				t.Fatalf("count %d, want %d", v.Failures, tt.want)
+			}
+			w.get(r.ID)
+		})
+	}
+}

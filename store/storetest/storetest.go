@@ -1,0 +1,91 @@
+// Package storetest is the suite that every backend of the store passes. It
+// holds a readable model of Settle and compares a backend with it, by tables,
+// by random histories and under contention.
+package storetest
+
+import (
+	"testing"
+	"time"
+
+	"github.com/card-gateway/card-gateway/store"
+)
+
+// A Setup is a backend under test, started, on state of its own.
+type Setup struct {
+	Backend store.Backend
+
+	// Now is the clock of the claims. It must be near the clock of the
+	// backend, if that has one.
+	Now func() time.Time
+
+	// Advance moves Now, and with it every clock of the backend, forward. It
+	// is nil where the clock of the backend cannot be moved; the tests that
+	// need it are then left out.
+	Advance func(d time.Duration)
+
+	// ClaimClock says that limits are decided at Claim.Now, to the
+	// microsecond. A backend that has its own clock for them leaves it false:
+	// times in its verdicts are then compared to within two seconds.
+	ClaimClock bool
+
+	// Reopen ends Backend and starts another one on the same state.
+	Reopen func(t testing.TB, how Ending) store.Backend
+}
+
+// An Ending is how the life of a backend ends.
+type Ending int
+
+// The endings.
+const (
+	Closed  Ending = iota // by Close
+	Crashed               // without a chance to write anything more
+)
+
+// A Factory makes a Setup on fresh state. What it opens it closes by
+// t.Cleanup, also what Reopen returned.
+type Factory func(t testing.TB) *Setup
+
+// Run runs the whole suite.
+func Run(t *testing.T, open Factory) {
+	t.Helper()
+	parts := []struct {
+		name string
+		run  func(*testing.T, Factory)
+	}{
+		{"Order", testOrder},
+		{"Window", testWindow},
+		{"RefusedWritesNothing", testRefusedWritesNothing},
+		{"Counting", testCounting},
+		{"Lock", testLock},
+		{"LockDuration", testLockDuration},
+		{"DryRun", testDryRun},
+		{"Stale", testStale},
+		{"ClearFailures", testClearFailures},
+		{"LastUsed", testLastUsed},
+		{"NoncePerKey", testNoncePerKey},
+		{"NonceLife", testNonceLife},
+		{"NonceClockJump", testNonceClockJump},
+		{"Limits", testLimits},
+		{"LimitsRefill", testLimitsRefill},
+		{"LimitsDryRun", testLimitsDryRun},
+		{"LimitChanged", testLimitChanged},
+		{"Put", testPut},
+		{"PutAtOnce", testPutAtOnce},
+		{"Delete", testDelete},
+		{"RecordKept", testRecordKept},
+		{"List", testList},
+		{"Meta", testMeta},
+		{"MetaAtOnce", testMetaAtOnce},
+		{"Copies", testCopies},
+		{"FailuresAtOnce", testFailuresAtOnce},
+		{"LockAtOnce", testLockAtOnce},
+		{"QuotaAtOnce", testQuotaAtOnce},
+		{"ChangeAtOnce", testChangeAtOnce},
+		{"Reopen", testReopen},
+		{"Closed", testClosed},
+		{"History", testHistory},
+	}
+	for _, p := range parts {
+		t.Run(p.name, func(t *testing.T) { p.run(t, open) })
+	}
+}
