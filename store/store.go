@@ -10,6 +10,7 @@ package store
 import (
 	"context"
 	"errors"
+	"fmt"
 	"time"
 
 	"github.com/card-gateway/card-gateway/auth"
@@ -25,7 +26,7 @@ var (
 	ErrUnavailable = errors.New("the store cannot answer")
 	// ErrFull means that a cap on live nonces is reached. Nothing is ever
 	// evicted to make room. It is an ErrUnavailable.
-	ErrFull = errors.New("the store holds as many live nonces as it may")
+	ErrFull = fmt.Errorf("%w: it holds as many live nonces as it may", ErrUnavailable)
 )
 
 // A Backend remembers. All its methods may be called at once from many
@@ -64,9 +65,10 @@ type Backend interface {
 	//     Claim.SecretVersion noted as used.
 	//
 	// A refusal by rules 6 to 10 for which auth.Counts holds raises the
-	// failure count by one. Claim.DryRun counts and locks nothing, and records
-	// nonces and charges as usual. What step 7 writes, what counts and what
-	// locks survives the end of the process before Settle returns.
+	// failure count by one. Claim.DryRun leaves the count and the record alone
+	// (step 2 refuses without locking, step 7 does not clear the count), and
+	// records nonces and charges as usual. What step 7 writes, what counts and
+	// what locks survives the end of the process before Settle returns.
 	Settle(ctx context.Context, c *Claim) (Verdict, error)
 
 	// Get returns the record of a key as it is stored now, with its failure
@@ -74,14 +76,17 @@ type Backend interface {
 	Get(ctx context.Context, id string) (*Record, error)
 
 	// Put writes a record if the stored one still has the revision opt.Expect
-	// (empty: there must be none, else ErrExists), else ErrConflict. The
-	// record must carry a new revision. A changed record holds for the very
+	// (empty: there must be none, else ErrExists), else ErrConflict, also when
+	// there is none. The record must carry a new revision. The failure count
+	// stays, unless opt says otherwise; that of a new record is 0. A changed
+	// record holds for the very
 	// next Settle on every gateway. Durability says how safe the change is.
 	Put(ctx context.Context, r *Record, opt PutOptions) (Durability, error)
 
 	// Delete forgets a key's record, failure count and buckets, if it still
-	// has the revision (empty: whatever it has). Its nonces stay until they
-	// die, so that a key that is imported again accepts no request twice.
+	// has the revision (empty: whatever it has), else ErrConflict, or
+	// ErrNotFound when there is none. Its nonces stay until they die, so that
+	// a key that is imported again accepts no request twice.
 	Delete(ctx context.Context, id, revision string) (Durability, error)
 
 	// List returns up to limit records in a stable order that follow the
@@ -97,7 +102,8 @@ type Backend interface {
 	// returns the value that is stored then.
 	PutMeta(ctx context.Context, name string, value []byte) ([]byte, error)
 
-	// DeleteMeta removes a named value if it still is the given one.
+	// DeleteMeta removes a named value if it still is the given one. That it
+	// is another or gone already is no error.
 	DeleteMeta(ctx context.Context, name string, value []byte) error
 
 	// Status describes the backend for an operator.
