@@ -1,0 +1,207 @@
+package store_test
+
+import (
+	"context"
+	"encoding/json"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/card-gateway/card-gateway/auth"
+	"github.com/card-gateway/card-gateway/store"
+)
+
+// watched is a backend that is not local, counts reads of records and fails or
+// waits when told to.
+type watched struct {
+	store.Backend
+	gets   atomic.Int64
+	down   atomic.Bool
+	before func(call string) // set before use; called before each call
+}
+
+func (w *watched) Local() bool { return false }
+
+func (w *watched) enter(call string) error {
+	if w.before != nil {
+		w.before(call)
+	}
+	if w.down.Load() {
+		return store.ErrUnavailable
+	}
+	return nil
+}
+
+func (w *watched) Get(ctx context.Context, id string) (*store.Record, error) {
+	w.gets.Add(1)
+	if err := w.enter("Get"); err != nil {
+		return nil, err
+	}
+	return w.Backend.Get(ctx, id)
+}
+
+func (w *watched) Put(ctx context.Context, r *store.Record, opt store.PutOptions) (store.Durability, error) {
+	if err := w.enter("Put"); err != nil {
+		return store.Durability{}, err
+	}
+	return w.Backend.Put(ctx, r, opt)
+}
+
+func (w *watched) Meta(ctx context.Context, name string) ([]byte, error) {
+	if err := w.enter("Meta"); err != nil {
+		return nil, err
+	}
+	return w.Backend.Meta(ctx, name)
+}
+
+func (w *watched) PutMeta(ctx context.Context, name string, value []byte) ([]byte, error) {
+	if err := w.enter("PutMeta"); err != nil {
+		return nil, err
+	}
+	return w.Backend.PutMeta(ctx, name, value)
+}
+
+func (w *watched) DeleteMeta(ctx context.Context, name string, value []byte) error {
+	if err := w.enter("DeleteMeta"); err != nil {
+		return err
+	}
+	return w.Backend.DeleteMeta(ctx, name, value)
+}
+
+func (w *watched) Delete(ctx context.Context, id, revision string) (store.Durability, error) {
+	if err := w.enter("Delete"); err != nil {
+		return store.Durability{}, err
+	}
+	return w.Backend.Delete(ctx, id, revision)
+}
+
+// world is a key service on a backend of its own, with a clock that only the
+// test moves.
+type world struct {
+	*store.Keys
+	t       testing.TB
+	backend *watched
+	now     atomic.Pointer[time.Time]
+
+	mu      sync.Mutex
+	changes []store.Change
+	waiting func(store.Change)
+}
+
+var epoch = time.Date(2026, 11, 28, 12, 0, 0, 0, time.UTC)
+
+// newWorld starts a key service; options may be adjusted by f.
+func newWorld(t testing.TB, f ...func(*store.KeysOptions)) *world {
+	t.Helper()
+	w := &world{t: t, backend: &watched{Backend: newBackend(t)}}
+	w.now.Store(&epoch)
+	w.Keys = w.service(ring(t, masterKey(1)), f...)
+	if err := w.Start(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	return w
+}
+
+// service returns another key service on the same backend, as another gateway
+// or the same after a restart would have.
+func (w *world) service(ring *store.Keyring, f ...func(*store.KeysOptions)) *store.Keys {
+	opt := store.KeysOptions{Clock: w.clock, OnChange: func(c store.Change) {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		w.changes = append(w.changes, c)
+		if w.waiting != nil {
+			w.waiting(c)
+		}
+	}}
+	for _, f := range f {
+		f(&opt)
+	}
+	keys := store.NewKeys(w.backend, ring, opt)
+	w.t.Cleanup(keys.Stop)
+	return keys
+}
+
+func (w *world) clock() time.Time { return *w.now.Load() }
+
+func (w *world) pass(d time.Duration) {
+	now := w.clock().Add(d)
+	w.now.Store(&now)
+}
+
+// create makes a key of the tenant "acme" with the scope "*".
+func (w *world) create() store.Changed {
+	w.t.Helper()
+	changed, err := w.Create(w.t.Context(), store.CreateRequest{Fields: acme()}, by)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return changed
+}
+
+func acme() store.Fields { return store.Fields{Tenant: "acme", Scopes: []string{"*"}} }
+
+var by = store.By{Actor: "alice"}
+
+// accepts reports which of the secrets the key verifies signatures with at
+// the moment.
+func (w *world) accepts(key *auth.Key, secrets ...string) []bool {
+	var accepted []bool
+	for _, text := range secrets {
+		signature := auth.NewSecret(1, text, time.Time{}).Sign([]byte("x"))
+		ok := false
+		for _, s := range key.Secrets {
+			ok = ok || s.Live(w.clock()) && s.Verify([]byte("x"), signature)
+		}
+		accepted = append(accepted, ok)
+	}
+	return accepted
+}
+
+func (w *world) lookup(id string) *auth.Key {
+	w.t.Helper()
+	key, err := w.Lookup(w.t.Context(), id)
+	if err != nil {
+		w.t.Fatalf("looking up %s: %v", id, err)
+	}
+	return key
+}
+
+func (w *world) fresh(id string) *auth.Key {
+	w.t.Helper()
+	key, err := w.Fresh(w.t.Context(), id)
+	if err != nil {
+		w.t.Fatalf("looking up %s: %v", id, err)
+	}
+	return key
+}
+
+// record returns what is stored, as JSON.
+func (w *world) record(id string) string {
+	w.t.Helper()
+	r, err := w.backend.Backend.Get(context.Background(), id)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	doc, err := json.Marshal(r)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return string(doc)
+}
+
+// tamper writes a record behind the service's back.
+func (w *world) tamper(id string, f func(*store.Record)) {
+	w.t.Helper()
+	r, err := w.backend.Backend.Get(context.Background(), id)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	expect := r.Revision
+	r = r.Clone()
+	r.Revision = store.NewRevision()
+	f(r)
+	if _, err := w.backend.Backend.Put(context.Background(), r, store.PutOptions{Expect: expect}); err != nil {
+		w.t.Fatal(err)
+	}
+}
