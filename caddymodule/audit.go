@@ -1,0 +1,65 @@
+package caddymodule
+
+import (
+	"encoding/json"
+
+	"go.uber.org/zap"
+	"go.uber.org/zap/zapcore"
+
+	"github.com/card-gateway/card-gateway/store"
+)
+
+// auditLogName is the name of the audit log beneath the gateway's logger.
+// Route it elsewhere with `log NAME { include card_gateway.audit }`.
+const auditLogName = "audit"
+
+// auditChange writes the one line of the audit log that a change of a key, or
+// an attempt at one, gets: who, what, which key, the old and the new value of
+// what changed, and the result. A Change holds no secret.
+func auditChange(log *zap.Logger, c store.Change) {
+	level, result := zapcore.InfoLevel, "ok"
+	fields := []zap.Field{
+		zap.String("actor", c.Actor), zap.String("action", c.Action),
+		zap.String("key_id", c.KeyID), zap.String("tenant", c.Tenant),
+	}
+	if c.Err != nil {
+		level, result = zapcore.WarnLevel, "failed"
+		fields = append(fields, zap.String("error", c.Err.Error()))
+	}
+	fields = append(fields, zap.String("result", result))
+	if c.Revision != "" {
+		fields = append(fields, zap.String("revision", c.Revision))
+	}
+	if c.Replicated != nil {
+		fields = append(fields, zap.Bool("replicated", *c.Replicated))
+	}
+	if len(c.Fields) > 0 {
+		fields = append(fields, zap.Object("changes", fieldChanges(c.Fields)))
+	}
+	log.Log(level, "key "+c.Action, fields...)
+}
+
+// fieldChanges writes {"scopes":{"old":[…],"new":[…]},…} into a log line.
+type fieldChanges []store.FieldChange
+
+func (f fieldChanges) MarshalLogObject(enc zapcore.ObjectEncoder) error {
+	for _, c := range f {
+		if err := enc.AddObject(c.Field, fieldChange(c)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+type fieldChange store.FieldChange
+
+func (c fieldChange) MarshalLogObject(enc zapcore.ObjectEncoder) error {
+	if err := addValue(enc, "old", c.Old); err != nil {
+		return err
+	}
+	return addValue(enc, "new", c.New)
+}
+
+func addValue(enc zapcore.ObjectEncoder, name string, value json.RawMessage) error {
+	return enc.AddReflected(name, value) // a nil RawMessage is null
+}

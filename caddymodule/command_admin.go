@@ -1,0 +1,103 @@
+package caddymodule
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"os/user"
+	"regexp"
+	"strings"
+
+	caddycmd "github.com/caddyserver/caddy/v2/cmd"
+	"github.com/spf13/cobra"
+)
+
+// addAdminFlags adds what every card-keys command knows.
+func addAdminFlags(cmd *cobra.Command) {
+	f := cmd.PersistentFlags()
+	f.String("address", "", "admin endpoint, such as localhost:2019 or unix//run/caddy/admin.sock")
+	f.StringP("config", "c", "", "configuration file that names the admin endpoint")
+	f.StringP("adapter", "a", "", "adapter of the configuration file")
+	f.String("actor", "", "who is asking, for the audit log (default: the user's name)")
+	f.Bool("json", false, "print the JSON of the admin API")
+}
+
+// flag returns the text of a flag, empty when there is no such flag.
+func flag(cmd *cobra.Command, name string) string {
+	if f := cmd.Flags().Lookup(name); f != nil {
+		return f.Value.String()
+	}
+	return ""
+}
+
+func asJSON(cmd *cobra.Command) bool { return flag(cmd, "json") == "true" }
+
+// actor names the user for the audit log.
+func actor(cmd *cobra.Command) string {
+	if name := flag(cmd, "actor"); name != "" {
+		return name
+	}
+	if name := os.Getenv("SUDO_USER"); name != "" {
+		return name
+	}
+	if u, err := user.Current(); err == nil && u.Username != "" {
+		return u.Username
+	}
+	return "unknown user"
+}
+
+// askAdmin makes one call to the admin API and returns its answer.
+func askAdmin(cmd *cobra.Command, method, path string, body map[string]any) ([]byte, error) {
+	address, err := caddycmd.DetermineAdminAPIAddress(flag(cmd, "address"), nil, flag(cmd, "config"), flag(cmd, "adapter"))
+	if err != nil {
+		return nil, fmt.Errorf("finding the admin endpoint: %w", err)
+	}
+	headers := http.Header{actorHeader: {actor(cmd)}}
+	if revision := flag(cmd, "revision"); revision != "" {
+		headers.Set("If-Match", `"`+revision+`"`)
+	}
+	var reader io.Reader
+	if body != nil {
+		doc, err := json.Marshal(body)
+		if err != nil {
+			return nil, fmt.Errorf("writing the request: %w", err)
+		}
+		reader = bytes.NewReader(doc)
+	}
+	answer, err := caddycmd.AdminAPIRequest(address, method, path, headers, reader)
+	if err != nil {
+		return nil, adminCallError(address, err)
+	}
+	defer answer.Body.Close()
+	raw, err := io.ReadAll(answer.Body)
+	if err != nil {
+		return nil, fmt.Errorf("reading the answer of the admin endpoint at %s: %w", address, err)
+	}
+	return raw, nil
+}
+
+// adminAnswered matches the error by which Caddy tells of a status from 400.
+var adminAnswered = regexp.MustCompile(`(?s)^caddy responded with error: HTTP (\d+): (.*)$`)
+
+// adminCallError says what went wrong in terms of the gateway. Caddy gives its
+// error as text only.
+func adminCallError(address string, err error) error {
+	match := adminAnswered.FindStringSubmatch(err.Error())
+	if match == nil {
+		return fmt.Errorf("no gateway answers at %s: start it with `card-gateway run --config Caddyfile`, or name its admin endpoint with --address or --config (%w)", address, err)
+	}
+	var answer struct {
+		Error string `json:"error"`
+	}
+	if json.Unmarshal([]byte(match[2]), &answer) == nil && answer.Error != "" {
+		return errors.New(answer.Error)
+	}
+	if match[1] == "404" {
+		return fmt.Errorf("the Caddy at %s has no Card Gateway in it: start it with a binary that `list-modules` shows admin.api.card_gateway for", address)
+	}
+	return fmt.Errorf("the admin endpoint at %s answered %s: %s", address, match[1], strings.TrimSpace(match[2]))
+}

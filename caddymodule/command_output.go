@@ -1,0 +1,150 @@
+package caddymodule
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/card-gateway/card-gateway/store"
+)
+
+func printJSON(cmd *cobra.Command, value any) error {
+	enc := json.NewEncoder(cmd.OutOrStdout())
+	enc.SetIndent("", "  ")
+	enc.SetEscapeHTML(false)
+	return enc.Encode(value)
+}
+
+// printChanged shows a key after a change, with its new secret if it got one.
+func printChanged(cmd *cobra.Command, raw json.RawMessage, changed store.Changed) error {
+	warnUnreplicated(cmd, changed.Replicated)
+	if asJSON(cmd) {
+		return printJSON(cmd, raw)
+	}
+	if err := printKey(cmd, changed.View, changed.Secret); err != nil {
+		return err
+	}
+	if changed.Secret != "" {
+		fmt.Fprintln(cmd.ErrOrStderr(), "\nThe secret is shown this once and cannot be shown again: hand it to the client now.")
+	}
+	return nil
+}
+
+func warnUnreplicated(cmd *cobra.Command, replicated *bool) {
+	if replicated != nil && !*replicated {
+		fmt.Fprintln(cmd.ErrOrStderr(), "warning: no replica of the store has acknowledged the change yet; a failover now could lose it")
+	}
+}
+
+// printKey shows one key, a line for each field.
+func printKey(cmd *cobra.Command, v store.View, secret string) error {
+	w := tabwriter.NewWriter(cmd.OutOrStdout(), 0, 0, 2, ' ', 0)
+	row := func(name, value string) { fmt.Fprintf(w, "%s\t%s\n", name, value) }
+	row("id", v.ID)
+	if secret != "" {
+		row("secret", secret)
+	}
+	row("tenant", v.Tenant)
+	row("description", orDash(v.Description))
+	row("status", v.Status)
+	row("mode", string(v.Mode))
+	row("scopes", strings.Join(v.Scopes, " "))
+	row("allowed ips", listOr(v.AllowedIPs, "any"))
+	row("expires at", timeOr(v.ExpiresAt, "never"))
+	for i, name := range slices.Sorted(maps.Keys(v.Limits)) {
+		title := "limits"
+		if i > 0 {
+			title = ""
+		}
+		row(title, name+" "+limitText(v.Limits[name]))
+	}
+	if v.CustomerVariant != nil {
+		row("customer variant", *v.CustomerVariant)
+	}
+	if v.DebugUntil != nil {
+		row("debug until", timeOr(v.DebugUntil, ""))
+	}
+	row("failures", fmt.Sprint(v.Failures))
+	if v.Lock != nil {
+		until := v.Lock.Until
+		row("locked", fmt.Sprintf("at %s after %d failures, until %s", timeOr(&v.Lock.At, ""), v.Lock.Failures, timeOr(&until, "it is unlocked")))
+	}
+	for _, s := range v.Secrets {
+		row(fmt.Sprintf("secret %d", s.Version), fmt.Sprintf("created %s, ends %s, last used %s",
+			timeOr(&s.CreatedAt, ""), timeOr(s.ExpiresAt, "never"), timeOr(s.LastUsedAt, "never")))
+	}
+	row("created at", timeOr(&v.CreatedAt, ""))
+	row("updated at", timeOr(&v.UpdatedAt, ""))
+	row("revision", v.Revision)
+	return w.Flush()
+}
+
+// printKeys shows a table, a line for each key.
+func printKeys(cmd *cobra.Command, views []store.View) error {
+	w := tabwriter.NewWriter(cmd.OutOrStdout(), 0, 0, 2, ' ', 0)
+	fmt.Fprintln(w, "ID\tTENANT\tSTATUS\tEXPIRES\tLAST USED\tFAILURES\tSCOPES\tDESCRIPTION")
+	for _, v := range views {
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%d\t%s\t%s\n", v.ID, v.Tenant, v.Status, timeOr(v.ExpiresAt, "never"),
+			timeOr(lastUsed(v), "never"), v.Failures, strings.Join(v.Scopes, " "), orDash(v.Description))
+	}
+	if err := w.Flush(); err != nil {
+		return err
+	}
+	if len(views) == 0 {
+		fmt.Fprintln(cmd.ErrOrStderr(), "no such keys")
+	}
+	return nil
+}
+
+func lastUsed(v store.View) *time.Time {
+	var last *time.Time
+	for _, s := range v.Secrets {
+		if s.LastUsedAt != nil && (last == nil || s.LastUsedAt.After(*last)) {
+			last = s.LastUsedAt
+		}
+	}
+	return last
+}
+
+// limitText shows a limit as it is typed after --limit NAME=.
+func limitText(raw json.RawMessage) string {
+	var text string
+	if json.Unmarshal(raw, &text) == nil {
+		return text
+	}
+	var limit struct{ Limit, Until string }
+	if json.Unmarshal(raw, &limit) == nil && limit.Limit != "" {
+		if limit.Until == "" {
+			return limit.Limit
+		}
+		return limit.Limit + " until " + limit.Until
+	}
+	return string(raw)
+}
+
+func timeOr(t *time.Time, none string) string {
+	if t == nil || t.IsZero() {
+		return none
+	}
+	return t.UTC().Format(time.RFC3339)
+}
+
+func listOr(list []string, none string) string {
+	if len(list) == 0 {
+		return none
+	}
+	return strings.Join(list, " ")
+}
+
+func orDash(text string) string {
+	if text == "" {
+		return "-"
+	}
+	return text
+}

@@ -1,0 +1,256 @@
+package caddymodule
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/textproto"
+	"net/url"
+	"os"
+	"os/signal"
+	"strings"
+	"time"
+
+	caddycmd "github.com/caddyserver/caddy/v2/cmd"
+	"github.com/spf13/cobra"
+
+	"github.com/card-gateway/card-gateway/auth"
+)
+
+func init() {
+	caddycmd.RegisterCommand(caddycmd.Command{
+		Name:  "card-sign",
+		Usage: "METHOD URL [-d DATA|@FILE] [-H 'Name: value']",
+		Short: "Signs a request to a Card Gateway and sends it, or prints it for curl",
+		Long: `Signs a request and sends it. The path and query are signed and sent exactly as
+they are typed. The key comes from the environment, never from the command
+line: the id from CARD_KEY_ID, the secret from CARD_SECRET or the file named by
+--secret-file, of which one line end is dropped.
+
+The body of the answer goes to standard output, its status to standard error.
+The command fails with status 22, as curl --fail does, when the answer's status
+is 400 or more.`,
+		CobraFunc: signCommand,
+	})
+}
+
+// exitRefused is the exit status after an answer of 400 or more.
+const exitRefused = 22
+
+func signCommand(cmd *cobra.Command) {
+	cmd.Args = cobra.ExactArgs(2)
+	cmd.Example = `  card-sign GET 'http://localhost:8080/api/v1/cards/4e0f…/balance'
+  card-sign POST http://localhost:8080/api/v1/cards -d '{"customerId":"…","productId":"…","currency":"USD"}'
+  card-sign POST http://localhost:8080/api/v1/cards -d @card.json --curl`
+	f := cmd.Flags()
+	f.StringP("data", "d", "", "body: text, @FILE, or @- for standard input; nothing is added or taken away")
+	f.StringArrayP("header", "H", nil, "further header, as in 'Accept: application/json' (repeatable)")
+	f.BoolP("include", "i", false, "print the answer's status line and headers before its body")
+	f.BoolP("insecure", "k", false, "accept any TLS certificate, such as that of a local test")
+	f.Bool("curl", false, "print a curl command instead of sending; it is good once, for five minutes")
+	f.String("secret-file", "", "file that holds the secret (default: $CARD_SECRET)")
+	f.Duration("timeout", time.Minute, "how long to wait for the answer")
+	cmd.RunE = runSign
+}
+
+func runSign(cmd *cobra.Command, args []string) error {
+	signer, err := signerFor(cmd)
+	if err != nil {
+		return err
+	}
+	call, err := newSignedCall(cmd, args[0], args[1])
+	if err != nil {
+		return err
+	}
+	if err := signer.Sign(call.request, call.body); err != nil {
+		return err
+	}
+	if curl, _ := cmd.Flags().GetBool("curl"); curl {
+		line, err := call.curl()
+		if err != nil {
+			return err
+		}
+		_, err = fmt.Fprintln(cmd.OutOrStdout(), line)
+		return err
+	}
+	return call.send(cmd)
+}
+
+// signerFor reads the key from the environment.
+func signerFor(cmd *cobra.Command) (*auth.Signer, error) {
+	id := os.Getenv("CARD_KEY_ID")
+	if id == "" {
+		return nil, errors.New("no key id: set CARD_KEY_ID to the id of the key, such as ck_test_…")
+	}
+	if path := flag(cmd, "secret-file"); path != "" {
+		secret, err := readSecretFile(cmd.ErrOrStderr(), path)
+		if err == nil && secret == "" {
+			err = fmt.Errorf("the secret in %s is empty", path)
+		}
+		return &auth.Signer{KeyID: id, Secret: secret}, err
+	}
+	secret := os.Getenv("CARD_SECRET")
+	if secret == "" {
+		return nil, errors.New("no secret: set CARD_SECRET, or name a file with --secret-file")
+	}
+	if strings.TrimSpace(secret) != secret {
+		fmt.Fprintln(cmd.ErrOrStderr(), "warning: CARD_SECRET has white space at its start or end, which is taken as part of the secret")
+	}
+	return &auth.Signer{KeyID: id, Secret: secret}, nil
+}
+
+// A signedCall is a request with its body, and where the body came from.
+type signedCall struct {
+	request  *http.Request
+	target   string // path and query, as typed
+	body     []byte
+	hasBody  bool
+	bodyFile string // "" unless the body was read from a file
+}
+
+func newSignedCall(cmd *cobra.Command, method, address string) (*signedCall, error) {
+	base, target, err := splitURL(address)
+	if err != nil {
+		return nil, err
+	}
+	c := &signedCall{target: target, hasBody: cmd.Flags().Changed("data")}
+	if c.body, c.bodyFile, err = bodyFlag(cmd, flag(cmd, "data")); err != nil {
+		return nil, err
+	}
+	c.request, err = http.NewRequest(method, base.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+	// Opaque is what net/http writes on the request line without touching it.
+	c.request.URL.Opaque = target
+	if c.hasBody {
+		c.request.Body = io.NopCloser(bytes.NewReader(c.body))
+		c.request.ContentLength = int64(len(c.body))
+		if len(c.body) == 0 {
+			c.request.Body = http.NoBody
+		} else {
+			c.request.Header.Set("Content-Type", "application/json")
+		}
+	}
+	c.request.Header.Set("User-Agent", "card-sign")
+	headers, _ := cmd.Flags().GetStringArray("header")
+	return c, c.setHeaders(headers)
+}
+
+// splitURL parts scheme and host from path and query, which stay as typed.
+func splitURL(address string) (*url.URL, string, error) {
+	scheme, rest, ok := strings.Cut(address, "://")
+	if !ok || scheme != "http" && scheme != "https" {
+		return nil, "", fmt.Errorf("%q is no URL to sign: want http://HOST/PATH or https://HOST/PATH", address)
+	}
+	end := strings.IndexAny(rest, "/?#")
+	if end < 0 {
+		end = len(rest)
+	}
+	base, err := url.Parse(scheme + "://" + rest[:end])
+	if err != nil || base.Host == "" || base.User != nil {
+		return nil, "", fmt.Errorf("%q is no URL to sign: want http://HOST/PATH or https://HOST/PATH, without a user name", address)
+	}
+	target := rest[end:]
+	switch {
+	case strings.Contains(target, "#"):
+		return nil, "", errors.New("a # and what follows it are never sent: write %23 if it belongs to the path or query")
+	case !strings.HasPrefix(target, "/"):
+		target = "/" + target
+	}
+	return base, target, nil
+}
+
+// bodyFlag reads the body that --data names.
+func bodyFlag(cmd *cobra.Command, data string) (body []byte, file string, err error) {
+	path, isFile := strings.CutPrefix(data, "@")
+	switch {
+	case !isFile:
+		return []byte(data), "", nil
+	case path == "-":
+		body, err = io.ReadAll(cmd.InOrStdin())
+		path = ""
+	default:
+		body, err = os.ReadFile(path)
+	}
+	if err != nil {
+		return nil, "", fmt.Errorf("reading the body: %w", err)
+	}
+	return body, path, nil
+}
+
+func (c *signedCall) setHeaders(lines []string) error {
+	for _, line := range lines {
+		name, value, ok := strings.Cut(line, ":")
+		name, value = textproto.CanonicalMIMEHeaderKey(strings.TrimSpace(name)), strings.TrimSpace(value)
+		if !ok || name == "" {
+			return fmt.Errorf("header %q: want 'Name: value'", line)
+		}
+		switch name {
+		case auth.HeaderKeyID, auth.HeaderTimestamp, auth.HeaderNonce, auth.HeaderBodyHash, auth.HeaderSignature:
+			return fmt.Errorf("header %s is made by signing", name)
+		case "Content-Length", "Transfer-Encoding":
+			return fmt.Errorf("header %s is made from the body", name)
+		case "Host":
+			c.request.Host = value
+		case "Content-Type", "User-Agent":
+			c.request.Header.Set(name, value)
+		default:
+			c.request.Header.Add(name, value)
+		}
+	}
+	return nil
+}
+
+// send sends the request and prints the answer. Redirects are shown, never
+// followed: a signature is for one URL.
+func (c *signedCall) send(cmd *cobra.Command) error {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	defer stop()
+	insecure, _ := cmd.Flags().GetBool("insecure")
+	timeout, _ := cmd.Flags().GetDuration("timeout")
+	client := &http.Client{
+		Timeout: timeout,
+		Transport: &http.Transport{
+			Proxy: tunnelOnly, ForceAttemptHTTP2: true, DisableCompression: true,
+			TLSClientConfig: &tls.Config{InsecureSkipVerify: insecure},
+		},
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}
+	answer, err := client.Do(c.request.WithContext(ctx))
+	if err != nil {
+		return fmt.Errorf("sending the request: %w", err)
+	}
+	defer answer.Body.Close()
+	out := cmd.OutOrStdout()
+	if include, _ := cmd.Flags().GetBool("include"); include {
+		fmt.Fprintf(out, "%s %s\r\n", answer.Proto, answer.Status)
+		if err := answer.Header.Write(out); err != nil {
+			return err
+		}
+		fmt.Fprint(out, "\r\n")
+	} else {
+		fmt.Fprintf(cmd.ErrOrStderr(), "%s %s\n", answer.Proto, answer.Status)
+	}
+	if _, err := io.Copy(out, answer.Body); err != nil {
+		return fmt.Errorf("reading the answer: %w", err)
+	}
+	if answer.StatusCode >= http.StatusBadRequest {
+		cmd.SilenceErrors = true
+		return caddycmd.WrapCommandFuncForCobra(func(caddycmd.Flags) (int, error) { return exitRefused, nil })(cmd, nil)
+	}
+	return nil
+}
+
+// tunnelOnly uses the environment's proxy for https. A proxy for plain http
+// rewrites the request line, which is signed.
+func tunnelOnly(r *http.Request) (*url.URL, error) {
+	if r.URL.Scheme != "https" {
+		return nil, nil
+	}
+	return http.ProxyFromEnvironment(r)
+}
