@@ -1,0 +1,199 @@
+package caddymodule
+
+import (
+	"bytes"
+	"fmt"
+	"net/http"
+	"strconv"
+	"time"
+
+	"github.com/caddyserver/caddy/v2"
+	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
+	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
+	"go.uber.org/zap"
+
+	"github.com/card-gateway/card-gateway/auth"
+	"github.com/card-gateway/card-gateway/translate"
+)
+
+func init() {
+	caddy.RegisterModule(Translate{})
+}
+
+// Translate is the handler card_translate. It lets clients of every published
+// customer variant talk to an issuer that speaks one form: bodies of
+// create_customer and update_customer are checked and translated, and answers
+// to these and to get_customer and list_customers come back in the variant
+// that asked. All other operations pass untouched.
+//
+// It needs card_auth before it.
+type Translate struct {
+	// How the upstream spells the fields of a customer: `snake_case`, with
+	// date-times, or `camelCase`, with dates as YYYY-MM-DD.
+	// Default: snake_case.
+	Upstream string `json:"upstream,omitempty"`
+
+	form translate.Form
+	log  *zap.Logger
+}
+
+// CaddyModule returns the Caddy module information.
+func (Translate) CaddyModule() caddy.ModuleInfo {
+	return caddy.ModuleInfo{ID: "http.handlers.card_translate", New: func() caddy.Module { return new(Translate) }}
+}
+
+// Provision sets the default.
+func (h *Translate) Provision(ctx caddy.Context) error {
+	h.log = ctx.Logger()
+	if h.Upstream == "" {
+		h.Upstream = translate.SnakeCase.String()
+	}
+	h.form, _ = translate.ParseForm(h.Upstream)
+	return nil
+}
+
+// Validate checks the name of the form.
+func (h *Translate) Validate() error {
+	if err := validUpstream(h.Upstream); err != nil {
+		return fmt.Errorf("card_translate: %w", err)
+	}
+	return nil
+}
+
+func validUpstream(name string) error {
+	if _, ok := translate.ParseForm(name); !ok {
+		return fmt.Errorf("upstream is %q; it must be snake_case or camelCase", name)
+	}
+	return nil
+}
+
+// translations holds the operations that are translated, by name, and what
+// is done with their bodies.
+var translations = map[string]translation{
+	"create_customer": {body: true, operation: translate.Create},
+	"update_customer": {body: true, operation: translate.Update},
+	"get_customer":    {},
+	"list_customers":  {list: true},
+}
+
+type translation struct {
+	body      bool // the request carries a customer
+	operation translate.Operation
+	list      bool // the answer is a list
+}
+
+// translatedOperation reports whether bodies of the operation are translated.
+func translatedOperation(name string) bool {
+	_, ok := translations[name]
+	return ok
+}
+
+func (h *Translate) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddyhttp.Handler) error {
+	info := infoFrom(r.Context())
+	if info == nil {
+		h.log.Error("card_translate runs where card_auth has not run before; put card_auth in front of it")
+		return refuse(w, r, auth.Refuse(auth.InternalError, "card_translate without card_auth"))
+	}
+	if info.Operation == nil {
+		return next.ServeHTTP(w, r)
+	}
+	what, ok := translations[info.Operation.Name]
+	if !ok {
+		return next.ServeHTTP(w, r)
+	}
+	asked := keyVariant(info.Key)
+	if what.body && jsonRequest(r) {
+		var refusal *auth.Refusal
+		if asked, refusal = h.request(r, info, what.operation); refusal != nil {
+			return refuse(w, r, refusal)
+		}
+	}
+	if asked == translate.None {
+		observeTranslation(asked.String(), "answer", "unchanged")
+		return next.ServeHTTP(w, r)
+	}
+	askPlainly(r)
+	return serveTranslated(newAnswerWriter(w, r, info, translate.ResponseOptions{
+		Variant: asked, List: what.list, RequestID: info.RequestID,
+	}), r, next)
+}
+
+func keyVariant(key *auth.Key) translate.Variant {
+	if key == nil {
+		return translate.None
+	}
+	return translate.ParseVariant(key.CustomerVariant)
+}
+
+// request puts the translated body in the place of the client's and returns
+// the variant that asked, or the refusal that names what is wrong.
+func (h *Translate) request(r *http.Request, info *requestInfo, op translate.Operation) (translate.Variant, *auth.Refusal) {
+	start := time.Now()
+	body, asked, problems := translate.Request(info.Body, translate.RequestOptions{
+		Operation: op, Upstream: h.form, KeyVariant: keyVariant(info.Key),
+	})
+	info.overhead += time.Since(start)
+	switch {
+	case len(problems) > 0:
+		observeTranslation(asked.String(), "request", "invalid")
+		return asked, invalidBody(problems)
+	case bytes.Equal(body, info.Body):
+		observeTranslation(asked.String(), "request", "unchanged")
+	default:
+		observeTranslation(asked.String(), "request", "ok")
+		setBody(r, body)
+	}
+	return asked, nil
+}
+
+func invalidBody(problems []translate.Problem) *auth.Refusal {
+	refusal := auth.Refuse(auth.InvalidBody, strconv.Itoa(len(problems))+" problems in the customer body")
+	for _, p := range problems {
+		refusal.Details = append(refusal.Details, auth.FieldError{Field: p.Field, Message: p.Message})
+	}
+	return refusal
+}
+
+// askPlainly asks the upstream for an answer that can be translated: whole,
+// not compressed, and not "as you know it already", since what the client
+// knows is a translation. If-Match stays, so that no update loses its guard.
+func askPlainly(r *http.Request) {
+	r.Header.Set("Accept-Encoding", "identity")
+	for _, name := range []string{"Range", "If-Range", "If-None-Match"} {
+		r.Header.Del(name)
+	}
+}
+
+// UnmarshalCaddyfile reads:
+//
+//	card_translate {
+//	    upstream snake_case|camelCase
+//	}
+func (h *Translate) UnmarshalCaddyfile(d *caddyfile.Dispenser) (err error) {
+	d.Next()
+	if err := noMore(d); err != nil {
+		return err
+	}
+	for d.NextBlock(0) {
+		switch d.Val() {
+		case "upstream":
+			if h.Upstream, err = oneArg(d, "snake_case or camelCase"); err != nil {
+				return err
+			}
+			if err := validUpstream(h.Upstream); err != nil {
+				return d.WrapErr(err)
+			}
+		default:
+			return d.Errf("unknown option %s of card_translate; it takes upstream", d.Val())
+		}
+	}
+	return nil
+}
+
+// Interface guards
+var (
+	_ caddy.Provisioner           = (*Translate)(nil)
+	_ caddy.Validator             = (*Translate)(nil)
+	_ caddyhttp.MiddlewareHandler = (*Translate)(nil)
+	_ caddyfile.Unmarshaler       = (*Translate)(nil)
+)

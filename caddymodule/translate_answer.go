@@ -1,0 +1,277 @@
+package caddymodule
+
+import (
+	"bytes"
+	"compress/gzip"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"mime"
+	"net/http"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
+
+	"github.com/card-gateway/card-gateway/auth"
+	"github.com/card-gateway/card-gateway/translate"
+)
+
+// maxAnswer bounds the bytes of an answer that is held to be translated.
+const maxAnswer = 8 << 20
+
+// Why an answer cannot be translated, besides what is wrong with its text.
+var (
+	errAnswerTooLarge = errors.New("the answer is larger than the " + strconv.Itoa(maxAnswer) + " bytes that are translated")
+	errAnswerCutOff   = errors.New("the upstream closed the connection in the middle of the answer")
+	errAnswerPartial  = errors.New("the answer holds a part of the document only")
+)
+
+// answerBuffers are pooled while they are of ordinary size.
+var answerBuffers = sync.Pool{New: func() any { return new(bytes.Buffer) }}
+
+const pooledBuffer = 256 << 10
+
+// An answerWriter holds back an answer that has to be translated and lets
+// every other one through as it comes: errors and redirects, answers without
+// a body, and what is not JSON.
+type answerWriter struct {
+	http.ResponseWriter
+	r      *http.Request
+	info   *requestInfo
+	opt    translate.ResponseOptions
+	before http.Header // the headers as they were before the upstream's
+
+	status int           // of the final answer; 0 until it is known
+	held   *bytes.Buffer // nil: the answer goes through
+	failed error         // the held answer is lost, and why
+}
+
+func newAnswerWriter(w http.ResponseWriter, r *http.Request, info *requestInfo, opt translate.ResponseOptions) *answerWriter {
+	return &answerWriter{ResponseWriter: w, r: r, info: info, opt: opt, before: maps.Clone(w.Header())}
+}
+
+// Unwrap is for http.ResponseController.
+func (w *answerWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
+
+// WriteHeader decides whether the answer is held back.
+func (w *answerWriter) WriteHeader(status int) {
+	if status < 200 {
+		w.ResponseWriter.WriteHeader(status)
+		return
+	}
+	if w.status != 0 {
+		return
+	}
+	w.status = status
+	switch h := w.Header(); {
+	case status == http.StatusNoContent, status == http.StatusResetContent, status == http.StatusNotModified:
+		dropValidators(h)
+	case status >= 300 || !jsonAnswer(h):
+	case w.r.Method == http.MethodHead:
+		dropValidators(h)
+		h.Del("Content-Length")
+	default:
+		w.hold(status)
+		return
+	}
+	observeTranslation(w.opt.Variant.String(), "answer", "unchanged")
+	w.ResponseWriter.WriteHeader(status)
+}
+
+func (w *answerWriter) hold(status int) {
+	w.held = answerBuffers.Get().(*bytes.Buffer)
+	if status == http.StatusPartialContent {
+		w.failed = errAnswerPartial
+		return
+	}
+	size, err := strconv.Atoi(w.Header().Get("Content-Length"))
+	switch {
+	case err != nil || size < 0:
+	case size > maxAnswer:
+		w.failed = errAnswerTooLarge
+	default:
+		w.held.Grow(size)
+	}
+}
+
+// Write keeps a part of the body or lets it through.
+func (w *answerWriter) Write(p []byte) (int, error) {
+	if w.status == 0 {
+		w.WriteHeader(http.StatusOK)
+	}
+	switch {
+	case w.held == nil:
+		return w.ResponseWriter.Write(p)
+	case w.failed == nil && w.held.Len()+len(p) > maxAnswer:
+		w.failed = errAnswerTooLarge
+	}
+	if w.failed != nil {
+		return 0, w.failed
+	}
+	return w.held.Write(p)
+}
+
+// FlushError sends what has come so far, unless the answer is held back.
+func (w *answerWriter) FlushError() error {
+	if w.held != nil {
+		return nil
+	}
+	return http.NewResponseController(w.ResponseWriter).Flush()
+}
+
+// Flush is FlushError for callers of before it.
+func (w *answerWriter) Flush() { _ = w.FlushError() }
+
+// serveTranslated lets the next handler answer and sends its answer in the
+// variant that asked. An answer that is held back is sent whole or not at all.
+func serveTranslated(w *answerWriter, r *http.Request, next caddyhttp.Handler) error {
+	err := w.serve(next, r)
+	if w.held == nil {
+		return err
+	}
+	defer w.release()
+	if w.failed != nil {
+		return w.withhold(w.failed)
+	}
+	if err != nil {
+		w.restoreHeaders()
+		return err
+	}
+	start := time.Now()
+	body, err := w.translated()
+	w.info.overhead += time.Since(start)
+	if err != nil {
+		return w.withhold(err)
+	}
+	return w.send(body)
+}
+
+// serve calls the next handler. Caddy's reverse proxy panics when the upstream
+// hangs up half-way, to cut off the client too; nothing has been sent here
+// while the answer is held back, so that the client can still be told.
+func (w *answerWriter) serve(next caddyhttp.Handler, r *http.Request) error {
+	defer func() {
+		reason := recover()
+		if reason == nil {
+			return
+		}
+		if reason != http.ErrAbortHandler || w.held == nil {
+			panic(reason)
+		}
+		if w.failed == nil {
+			w.failed = errAnswerCutOff
+		}
+	}()
+	return next.ServeHTTP(w, r)
+}
+
+// translated returns the body in the variant that asked. An empty body stays
+// empty.
+func (w *answerWriter) translated() ([]byte, error) {
+	body := w.held.Bytes()
+	decoded, err := decodedBody(body, w.Header())
+	if err != nil || len(decoded) == 0 {
+		return nil, err
+	}
+	w.opt.Now = time.Now()
+	return translate.Response(decoded, w.opt)
+}
+
+// decodedBody undoes the compression of an upstream that compresses although
+// it was asked not to.
+func decodedBody(body []byte, h http.Header) ([]byte, error) {
+	switch encoding := strings.ToLower(strings.Join(h["Content-Encoding"], ",")); encoding {
+	case "", "identity":
+		return body, nil
+	case "gzip", "x-gzip":
+	default:
+		return nil, fmt.Errorf("the answer has the content encoding %q, although identity was asked for", encoding)
+	}
+	reader, err := gzip.NewReader(bytes.NewReader(body))
+	if err != nil {
+		return nil, fmt.Errorf("decompressing the answer: %w", err)
+	}
+	decoded, err := io.ReadAll(io.LimitReader(reader, maxAnswer+1))
+	if err != nil {
+		return nil, fmt.Errorf("decompressing the answer: %w", err)
+	}
+	if len(decoded) > maxAnswer {
+		return nil, errAnswerTooLarge
+	}
+	return decoded, nil
+}
+
+// send sends the head and the translated body.
+func (w *answerWriter) send(body []byte) error {
+	observeTranslation(w.opt.Variant.String(), "answer", "ok")
+	h := w.Header()
+	dropTrailers(h)
+	dropValidators(h)
+	h.Del("Content-Encoding")
+	h.Set("Content-Length", strconv.Itoa(len(body)))
+	w.ResponseWriter.WriteHeader(w.status)
+	if _, err := w.ResponseWriter.Write(body); err != nil {
+		return caddyhttp.Error(499, fmt.Errorf("sending the translated answer: %w", err))
+	}
+	return nil
+}
+
+// withhold answers that the upstream failed. Nothing of its answer is shown.
+func (w *answerWriter) withhold(err error) error {
+	w.restoreHeaders()
+	if w.r.Context().Err() != nil {
+		return refuse(w.ResponseWriter, w.r, &auth.Refusal{Reason: auth.ClientGone, Cause: err})
+	}
+	observeTranslation(w.opt.Variant.String(), "answer", "failed")
+	return refuse(w.ResponseWriter, w.r, &auth.Refusal{
+		Reason: auth.UpstreamError, Log: "the answer could not be translated and was withheld", Cause: err,
+	})
+}
+
+func (w *answerWriter) restoreHeaders() {
+	h := w.Header()
+	clear(h)
+	maps.Copy(h, w.before)
+}
+
+func (w *answerWriter) release() {
+	if w.held.Cap() <= pooledBuffer {
+		w.held.Reset()
+		answerBuffers.Put(w.held)
+	}
+	w.held = nil
+}
+
+// dropValidators removes what speaks of the bytes of the upstream's body:
+// after translation they are others.
+func dropValidators(h http.Header) {
+	for _, name := range []string{"Etag", "Content-Md5", "Digest", "Content-Digest", "Repr-Digest", "Accept-Ranges", "Content-Range", "Trailer"} {
+		h.Del(name)
+	}
+}
+
+// dropTrailers removes what the upstream sent behind the body. The head has not
+// been sent yet, so that trailers would turn into headers.
+func dropTrailers(h http.Header) {
+	for _, names := range h["Trailer"] {
+		for name := range strings.SplitSeq(names, ",") {
+			h.Del(strings.TrimSpace(name))
+		}
+	}
+	for name := range h {
+		if strings.HasPrefix(name, http.TrailerPrefix) {
+			delete(h, name)
+		}
+	}
+}
+
+// jsonAnswer reports whether an answer says that it is JSON.
+func jsonAnswer(h http.Header) bool {
+	media, _, err := mime.ParseMediaType(h.Get("Content-Type"))
+	return (err == nil || errors.Is(err, mime.ErrInvalidMediaParameter)) &&
+		(media == "application/json" || strings.HasSuffix(media, "+json"))
+}

@@ -1,0 +1,174 @@
+package caddymodule
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/caddyserver/caddy/v2"
+	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
+	_ "github.com/caddyserver/caddy/v2/modules/caddyhttp/encode"
+	_ "github.com/caddyserver/caddy/v2/modules/caddyhttp/encode/gzip"
+	_ "github.com/caddyserver/caddy/v2/modules/caddyhttp/reverseproxy"
+	"go.uber.org/zap"
+
+	"github.com/card-gateway/card-gateway/auth"
+)
+
+func init() { caddy.RegisterModule(acceptedForTest{}) }
+
+// acceptedForTest stands in for card_auth: it lets every request through as the
+// operation and of the key variant that its headers name.
+type acceptedForTest struct{}
+
+func (acceptedForTest) CaddyModule() caddy.ModuleInfo {
+	return caddy.ModuleInfo{ID: "http.handlers.card_test_accepted", New: func() caddy.Module { return acceptedForTest{} }}
+}
+
+func (acceptedForTest) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddyhttp.Handler) error {
+	body, err := io.ReadAll(r.Body)
+	if err != nil {
+		return err
+	}
+	info := &requestInfo{
+		app: &App{refused: zap.NewNop()}, RequestID: "req-1", Body: body,
+		Operation: &auth.Operation{Name: r.Header.Get("Operation")}, Key: &auth.Key{CustomerVariant: r.Header.Get("Variant")},
+	}
+	r = withInfo(r, info)
+	setBody(r, body)
+	return next.ServeHTTP(w, r)
+}
+
+// translatingProxy serves card_translate and Caddy's reverse proxy in front of the
+// issuer, with or without `encode` around them, and returns a client for it.
+func translatingProxy(t *testing.T, issuer http.HandlerFunc) *http.Client {
+	t.Helper()
+	server := httptest.NewServer(issuer)
+	t.Cleanup(server.Close)
+	socket := filepath.Join(t.TempDir(), "caddy.sock")
+	config := fmt.Sprintf(`{"admin":{"disabled":true,"config":{"persist":false}},"logging":{"logs":{"default":{"level":"PANIC"}}},
+		"apps":{"http":{"servers":{"test":{"listen":["unix/%s"],"automatic_https":{"disable":true},"routes":[{"handle":[
+			{"handler":"encode","encodings":{"gzip":{}},"minimum_length":1,"prefer":["gzip"]},
+			{"handler":"card_test_accepted"},{"handler":"card_translate"},
+			{"handler":"reverse_proxy","upstreams":[{"dial":%q}]}]}]}}}}}`, socket, server.Listener.Addr())
+	if err := caddy.Load([]byte(config), true); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := caddy.Stop(); err != nil {
+			t.Error(err)
+		}
+	})
+	transport := &http.Transport{
+		DisableCompression: true,
+		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+			return new(net.Dialer).DialContext(ctx, "unix", socket)
+		},
+	}
+	t.Cleanup(transport.CloseIdleConnections)
+	return &http.Client{Transport: transport}
+}
+
+// TestBehindTheProxy runs the handler where it lives: between encode and the
+// reverse proxy, with an issuer on the network.
+func TestBehindTheProxy(t *testing.T) {
+	client := translatingProxy(t, func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		w.Header().Set("Etag", `"e"`)
+		switch r.URL.Path {
+		case "/echo":
+			body, _ := io.ReadAll(r.Body)
+			w.Header().Set("X-Seen", r.Header.Get("Accept-Encoding")+" "+r.Header.Get("Content-Length"))
+			_, _ = w.Write(body)
+		case "/hints":
+			w.WriteHeader(http.StatusEarlyHints)
+			_, _ = io.WriteString(w, customerA)
+		case "/chunked":
+			for _, part := range strings.SplitAfter(customerA, ",") {
+				_, _ = io.WriteString(w, part)
+				w.(http.Flusher).Flush()
+			}
+		case "/trailers":
+			w.Header().Set("Trailer", "X-Sum")
+			_, _ = io.WriteString(w, customerA)
+			w.Header().Set("X-Sum", "1")
+		case "/gzip":
+			w.Header().Set("Content-Encoding", "gzip")
+			_, _ = w.Write(compressed(t, customerA))
+		case "/cut":
+			w.Header().Set("Content-Length", strconv.Itoa(len(customerA)))
+			_, _ = io.WriteString(w, customerA[:40])
+			w.(http.Flusher).Flush()
+			panic(http.ErrAbortHandler)
+		case "/large":
+			w.WriteHeader(http.StatusOK)
+			for range maxAnswer>>20 + 1 {
+				_, _ = w.Write(make([]byte, 1<<20))
+			}
+		case "/conflict":
+			w.WriteHeader(http.StatusConflict)
+			_, _ = io.WriteString(w, `{"first_name":"exists"}`)
+		}
+	})
+	for _, c := range []struct {
+		name, method, path, operation, variant, body, accept string
+		status                                               int
+		want                                                 string // of the body; "": not looked at
+	}{
+		{"created", "POST", "/echo", "create_customer", "", customerC, "", 200, customerB},
+		{"read", "GET", "/chunked", "get_customer", "C", "", "", 200, customerB},
+		{"early hints", "GET", "/hints", "get_customer", "C", "", "", 200, customerB},
+		{"trailers", "GET", "/trailers", "get_customer", "C", "", "", 200, customerB},
+		{"compressed by the issuer", "GET", "/gzip", "get_customer", "C", "", "", 200, customerB},
+		{"compressed for the client", "GET", "/chunked", "get_customer", "C", "", "gzip", 200, ""},
+		{"head", "HEAD", "/chunked", "get_customer", "C", "", "", 200, ""},
+		{"cut off", "GET", "/cut", "get_customer", "C", "", "", 502, ""},
+		{"too large", "GET", "/large", "get_customer", "C", "", "", 502, ""},
+		{"conflict", "POST", "/conflict", "create_customer", "", customerC, "", 409, `{"first_name":"exists"}`},
+		{"invalid", "POST", "/echo", "create_customer", "", `{}`, "", 422, ""},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			r, err := http.NewRequestWithContext(t.Context(), c.method, "http://gateway"+c.path, strings.NewReader(c.body))
+			if err != nil {
+				t.Fatal(err)
+			}
+			r.Header.Set("Operation", c.operation)
+			r.Header.Set("Variant", c.variant)
+			r.Header.Set("Content-Type", "application/json")
+			if c.accept != "" {
+				r.Header.Set("Accept-Encoding", c.accept)
+			}
+			answer, err := client.Do(r)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer answer.Body.Close()
+			body, err := io.ReadAll(answer.Body)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if answer.StatusCode != c.status || c.want != "" && string(body) != c.want {
+				t.Errorf("%d %s\nwant %d %s", answer.StatusCode, body, c.status, c.want)
+			}
+			if c.status == 200 && answer.Header.Get("Etag") != "" || answer.Header.Get("X-Sum") != "" || len(answer.Trailer) > 0 {
+				t.Errorf("headers %v, trailers %v", answer.Header, answer.Trailer)
+			}
+			if seen := answer.Header.Get("X-Seen"); seen != "" && seen != "identity "+strconv.Itoa(len(customerA)) {
+				t.Errorf("the issuer saw %s", seen)
+			}
+			if got := answer.Header.Get("Content-Encoding"); got != c.accept {
+				t.Errorf("content encoding %q, want %q", got, c.accept)
+			}
+			if c.status == 502 && strings.Contains(string(body), "first_name") {
+				t.Errorf("shows %s", body)
+			}
+		})
+	}
+}
