@@ -89,7 +89,7 @@ func (s *Signer) nonce() string {
 //
 // It reads a request's body into memory, because its hash travels in a header,
 // and leaves the caller's request as it was. To try again, send the request
-// again: it is signed anew. A redirect to another host is refused rather than
+// again: it is signed anew. A redirect to another origin is refused rather than
 // signed, so that no signature is given to a stranger.
 type Transport struct {
 	Signer
@@ -104,7 +104,7 @@ func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
 		return nil, err
 	}
 	if foreignRedirect(r) {
-		return nil, errors.New("sign request: the server redirects to another host, which is not given a signature")
+		return nil, errors.New("sign request: the server redirects to another origin, which is not given a signature")
 	}
 	signed := r.Clone(r.Context())
 	setBody(signed, body)
@@ -152,7 +152,7 @@ func setBody(r *http.Request, body []byte) {
 }
 
 // foreignRedirect reports whether the request follows a redirect that left the
-// host of the request before.
+// scheme and host of the request before.
 func foreignRedirect(r *http.Request) bool {
 	if r.Response == nil || r.Response.Request == nil {
 		return false
