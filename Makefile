@@ -1,0 +1,53 @@
+# What this repository can do. `make help` lists it.
+
+# Go 1.26.8 has published net/http holes; see docs/decisions.md.
+export GOTOOLCHAIN := go1.27.3
+
+golangci := v2.15.0
+go_files := $(shell git ls-files -co --exclude-standard '*.go' 2>/dev/null)
+
+.DEFAULT_GOAL := help
+.PHONY: help run build test install-test-tools vet unit race lint fmt clean
+
+help: ## list these targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-20s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+run: build ## start the gateway with the sandbox issuer on 127.0.0.1:8080; Ctrl-C stops it
+	@demo/run.sh
+
+build: ## build bin/card-gateway, the sandbox issuer included
+	go build -o bin/card-gateway ./cmd/card-gateway
+
+test: install-test-tools vet unit race ## install what the tests need, then vet, unit and end-to-end tests
+
+install-test-tools: ## install redis-server and promtool where they are missing
+	@tests/install-tools.sh
+
+vet:
+	go vet ./...
+
+unit: ## all tests, end to end included
+	go test -timeout 20m ./...
+
+# The race detector slows what measures time and what starts real binaries, so
+# it watches the packages where goroutines meet.
+race: ## the tests of the packages where goroutines meet, under the race detector
+	go test -race -short -timeout 20m ./auth/... ./ratelimit/... ./translate/... ./store/... ./sandbox/... ./caddymodule/...
+
+lint: bin/golangci-lint-$(golangci) ## vet, gofmt and golangci-lint
+	go vet ./...
+	@unformatted=$$(gofmt -l $(go_files)); if [ -n "$$unformatted" ]; then \
+		echo "not formatted (make fmt): $$unformatted"; exit 1; fi
+	bin/golangci-lint-$(golangci) run ./...
+
+bin/golangci-lint-$(golangci):
+	GOBIN=$(CURDIR)/bin go install github.com/golangci/golangci-lint/v2/cmd/golangci-lint@$(golangci)
+	mv bin/golangci-lint $@
+
+fmt: ## format the Go files and the Caddyfiles
+	gofmt -w $(go_files)
+	go run ./cmd/card-gateway fmt --overwrite Caddyfile.example
+	go run ./cmd/card-gateway fmt --overwrite demo/Caddyfile
+
+clean: ## remove what was built and what `make run` has made
+	rm -rf bin dist demo/data

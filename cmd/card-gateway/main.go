@@ -1,0 +1,16 @@
+// Command card-gateway is Caddy with its standard modules, the Card Gateway
+// and the sandbox issuer: the binary of `make run` and of the tests. For
+// production xcaddy.sh builds one without the sandbox.
+package main
+
+import (
+	caddycmd "github.com/caddyserver/caddy/v2/cmd"
+	_ "github.com/caddyserver/caddy/v2/modules/standard"
+
+	_ "github.com/card-gateway/card-gateway/caddymodule"
+	_ "github.com/card-gateway/card-gateway/sandbox"
+)
+
+func main() {
+	caddycmd.Main()
+}
