@@ -23,8 +23,41 @@ func (k *Keys) TestMasterKey(ctx context.Context) error {
 	if errors.Is(err, ErrNotFound) {
 		return nil
 	}
-	return err
+	if err != nil {
+		return err
+	}
+	return k.testSecrets(ctx)
 }
+
+// testedSecrets is how many records are looked at to find a master key that
+// was right once and is outdated.
+const testedSecrets = 50
+
+// testSecrets returns ErrMasterKey when none of the secrets of some records is
+// sealed under a key of the ring: the id key still opens under the master key
+// that it was first sealed with, after all else was sealed under another.
+func (k *Keys) testSecrets(ctx context.Context) error {
+	records, _, err := k.backend.List(ctx, "", testedSecrets)
+	if err != nil {
+		return fmt.Errorf("reading keys to test the master key: %w", err)
+	}
+	foreign := 0
+	for _, r := range records {
+		for i := range r.Secrets {
+			_, _, err := k.ring.Open(r.Secrets[i].Sealed, secretLabel(r.ID, r.Secrets[i].Version))
+			if !errors.Is(err, ErrMasterKey) {
+				return nil
+			}
+			foreign++
+		}
+	}
+	if foreign > 0 {
+		return errWrongMasterKey
+	}
+	return nil
+}
+
+var errWrongMasterKey = fmt.Errorf("the master key does not open this store (%w): give the key that the store was sealed with last; to rotate, the new key stands on the first line and the old one below it", ErrMasterKey)
 
 // idKey returns the key that makes and checks ids, loading it at first.
 func (k *Keys) idKey(ctx context.Context) (*auth.IDKey, error) {
@@ -64,6 +97,9 @@ func (k *Keys) loadIDKey(ctx context.Context) (*auth.IDKey, error) {
 		}
 		ids, index, err = k.readIDKey(ctx)
 	}
+	if err == nil {
+		err = k.testSecrets(ctx)
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -94,7 +130,7 @@ func (k *Keys) readIDKey(ctx context.Context) (*auth.IDKey, int, error) {
 		raw, index, err := k.ring.Open(sealed, metaIDKey)
 		switch {
 		case errors.Is(err, ErrMasterKey):
-			return nil, 0, fmt.Errorf("the master key does not open this store (%w): give the key that the store was made with; to rotate, the new key stands on the first line and the old one below it", err)
+			return nil, 0, errWrongMasterKey
 		case err != nil:
 			return nil, 0, fmt.Errorf("the key that checks ids cannot be opened: %w", err)
 		case len(raw) != len(auth.IDKey{}):

@@ -88,6 +88,12 @@ func TestMasterKeyRotation(t *testing.T) {
 	if _, err := only.Import(t.Context(), store.ImportRequest{Fields: acme(), ID: "x", Secret: rotated.Secret}, by); !errors.Is(err, store.ErrSecretInUse) {
 		t.Errorf("import of a secret in use: %v", err)
 	}
+	outdated := w.service(ring(t, masterKey(1)))
+	for _, err := range []error{outdated.TestMasterKey(t.Context()), outdated.Start(t.Context())} {
+		if !errors.Is(err, store.ErrMasterKey) {
+			t.Errorf("the old master key alone: %v, want ErrMasterKey", err)
+		}
+	}
 	next, err := only.Create(t.Context(), store.CreateRequest{Fields: acme()}, by)
 	if err != nil {
 		t.Fatal(err)
