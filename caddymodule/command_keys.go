@@ -27,6 +27,7 @@ The admin endpoint is found as by Caddy's own commands: --address, else the
 configuration named by --config, else $CADDY_ADMIN, else localhost:2019.
 Answers are tables, or with --json the JSON of the admin API.`,
 		CobraFunc: func(cmd *cobra.Command) {
+			cmd.Args, cmd.RunE = cobra.ArbitraryArgs, refuseUnknown
 			addAdminFlags(cmd)
 			cmd.AddCommand(createCommand(), importCommand(), listCommand(), showCommand(), updateCommand(),
 				plainCommand("disable", "Refuses every further request with a key"),
@@ -35,6 +36,15 @@ Answers are tables, or with --json the JSON of the admin API.`,
 				rotateCommand(), deleteCommand())
 		},
 	})
+}
+
+// refuseUnknown makes a mistyped subcommand fail; cobra would print the help
+// and succeed.
+func refuseUnknown(cmd *cobra.Command, args []string) error {
+	if len(args) == 0 {
+		return cmd.Help()
+	}
+	return fmt.Errorf("there is no command card-keys %s; see card-keys --help", args[0])
 }
 
 func createCommand() *cobra.Command {
