@@ -1,0 +1,104 @@
+package caddymodule
+
+import (
+	"encoding/json"
+	"errors"
+	"net/http"
+	"strconv"
+	"time"
+
+	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
+
+	"github.com/card-gateway/card-gateway/auth"
+)
+
+// errorBody is the JSON form of every refusal: the published interface, Errors.
+type errorBody struct {
+	Success bool        `json:"success"`
+	Error   errorDetail `json:"error"`
+}
+
+type errorDetail struct {
+	Code    string            `json:"code"`
+	Message string            `json:"message"`
+	Details []auth.FieldError `json:"details,omitempty"`
+}
+
+// refuse gives a refusal its face: status, headers and body of the answer,
+// the outcome for metric and access log, and a line in the gateway's log. It
+// is the only place that does. It always returns nil, so that Caddy neither
+// answers again nor logs a second time.
+func refuse(w http.ResponseWriter, r *http.Request, refusal *auth.Refusal) error {
+	info := infoFrom(r.Context())
+	if info != nil {
+		info.refusal = refusal
+		info.app.logRefusal(r, info, refusal)
+	}
+	if refusal.Reason == auth.ClientGone {
+		return nil
+	}
+	writeRefusal(w, refusal)
+	return nil
+}
+
+func writeRefusal(w http.ResponseWriter, refusal *auth.Refusal) {
+	status := refusal.Reason.Status()
+	body, err := json.Marshal(errorBody{Error: errorDetail{
+		Code: refusal.Reason.Code(), Message: refusal.Text(), Details: refusal.Details,
+	}})
+	if err != nil {
+		body = []byte(`{"success":false,"error":{"code":"INTERNAL_ERROR","message":"Internal error"}}`)
+	}
+	h := w.Header()
+	for _, name := range []string{"Content-Encoding", "Etag", "Last-Modified", "Trailer"} {
+		h.Del(name)
+	}
+	h.Set("Content-Type", "application/json")
+	h.Set("Content-Length", strconv.Itoa(len(body)))
+	h.Set("Cache-Control", "no-store")
+	switch status {
+	case http.StatusUnauthorized:
+		h.Set("Www-Authenticate", `HMAC-SHA256 realm="card-gateway"`)
+	case http.StatusMethodNotAllowed:
+		h.Set("Allow", "GET, HEAD, POST, PUT, PATCH, DELETE")
+	case http.StatusRequestTimeout:
+		h.Set("Connection", "close")
+	}
+	if refusal.RetryAfter > 0 {
+		h.Set("Retry-After", strconv.FormatInt(ceilSeconds(refusal.RetryAfter), 10))
+	}
+	w.WriteHeader(status)
+	_, _ = w.Write(body)
+}
+
+func ceilSeconds(d time.Duration) int64 {
+	return int64((d + time.Second - 1) / time.Second)
+}
+
+// storeRefusal turns an error of the store into the answer 503: never 401,
+// never 429, and nothing is let through.
+func storeRefusal(err error) *auth.Refusal {
+	return &auth.Refusal{Reason: auth.StoreUnavailable, RetryAfter: time.Second, Cause: err}
+}
+
+// refusalOf turns the error of a later handler into a refusal.
+func refusalOf(err error) *auth.Refusal {
+	var refusal *auth.Refusal
+	if errors.As(err, &refusal) {
+		return refusal
+	}
+	var handlerError caddyhttp.HandlerError
+	if errors.As(err, &handlerError) {
+		switch status := handlerError.StatusCode; status {
+		case 499:
+			return &auth.Refusal{Reason: auth.ClientGone, Cause: err}
+		case http.StatusGatewayTimeout:
+			return &auth.Refusal{Reason: auth.UpstreamTimeout, Cause: err}
+		case http.StatusBadGateway, http.StatusServiceUnavailable:
+			return &auth.Refusal{Reason: auth.UpstreamError, Cause: err}
+		case http.StatusRequestEntityTooLarge:
+			return &auth.Refusal{Reason: auth.BodyTooLarge, Cause: err}
+		}
+	}
+	return &auth.Refusal{Reason: auth.InternalError, Cause: err}
+}

@@ -1,0 +1,143 @@
+package caddymodule
+
+import (
+	"fmt"
+	"strconv"
+
+	"github.com/caddyserver/caddy/v2"
+	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
+	"github.com/caddyserver/caddy/v2/caddyconfig/httpcaddyfile"
+	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
+	"github.com/dustin/go-humanize"
+)
+
+func init() {
+	httpcaddyfile.RegisterGlobalOption("card_gateway", parseGlobalOption)
+
+	// The limiter says how limits apply before the judge charges them. Both
+	// run before Caddy's own authentication, the translation inside `encode`.
+	httpcaddyfile.RegisterDirectiveOrder("card_rate_limit", httpcaddyfile.Before, "basic_auth")
+	httpcaddyfile.RegisterDirectiveOrder("card_auth", httpcaddyfile.Before, "basic_auth")
+	httpcaddyfile.RegisterDirectiveOrder("card_translate", httpcaddyfile.After, "encode")
+	httpcaddyfile.RegisterDirectiveOrder("card_health", httpcaddyfile.Before, "respond")
+
+	for name, handler := range map[string]func() handlerModule{
+		"card_auth":       func() handlerModule { return new(Auth) },
+		"card_rate_limit": func() handlerModule { return new(RateLimit) },
+		"card_translate":  func() handlerModule { return new(Translate) },
+		"card_health":     func() handlerModule { return new(Health) },
+	} {
+		httpcaddyfile.RegisterHandlerDirective(name, func(h httpcaddyfile.Helper) (caddyhttp.MiddlewareHandler, error) {
+			m := handler()
+			return m, m.UnmarshalCaddyfile(h.Dispenser)
+		})
+	}
+}
+
+// handlerModule is a handler with a directive of its own.
+type handlerModule interface {
+	caddyhttp.MiddlewareHandler
+	caddyfile.Unmarshaler
+}
+
+// noMore refuses further arguments on the line.
+func noMore(d *caddyfile.Dispenser) error {
+	if d.NextArg() {
+		return d.Errf("unexpected argument %q", d.Val())
+	}
+	return nil
+}
+
+// oneArg returns the single argument of an option.
+func oneArg(d *caddyfile.Dispenser, expected string) (string, error) {
+	option := d.Val()
+	if !d.NextArg() {
+		return "", d.Errf("%s needs %s", option, expected)
+	}
+	value := d.Val()
+	return value, noMore(d)
+}
+
+// parseNumber reads a whole number that is not below the least.
+func parseNumber(d *caddyfile.Dispenser, least int) (int, error) {
+	option := d.Val()
+	text, err := oneArg(d, "a number")
+	if err != nil {
+		return 0, err
+	}
+	n, err := strconv.Atoi(text)
+	if err != nil || n < least {
+		return 0, d.Errf("%s: %q is no number from %d on", option, text, least)
+	}
+	return n, nil
+}
+
+// parseSize reads a size in bytes such as 1MiB.
+func parseSize(d *caddyfile.Dispenser) (int64, error) {
+	text, err := oneArg(d, "a size such as 1MiB")
+	if err != nil {
+		return 0, err
+	}
+	return sizeOf(d, text)
+}
+
+func sizeOf(d *caddyfile.Dispenser, text string) (int64, error) {
+	size, err := humanize.ParseBytes(text)
+	if err != nil || size < 1 || size > 1<<40 {
+		return 0, d.Errf("%q is no size; write for example 1MiB or 65536", text)
+	}
+	return int64(size), nil
+}
+
+// parseDuration reads a time span such as 5m.
+func parseDuration(d *caddyfile.Dispenser) (caddy.Duration, error) {
+	option := d.Val()
+	text, err := oneArg(d, "a time span such as 5m")
+	if err != nil {
+		return 0, err
+	}
+	span, err := caddy.ParseDuration(text)
+	if err != nil || span < 0 {
+		return 0, d.Errf("%s: %q is no time span; write for example 30s, 5m or 1h", option, text)
+	}
+	return caddy.Duration(span), nil
+}
+
+// UnmarshalCaddyfile reads:
+//
+//	card_auth {
+//	    max_body <size>
+//	    body_timeout <time span>
+//	    generic_messages
+//	    dry_run
+//	}
+func (h *Auth) UnmarshalCaddyfile(d *caddyfile.Dispenser) (err error) {
+	d.Next()
+	if err := noMore(d); err != nil {
+		return err
+	}
+	for d.NextBlock(0) {
+		switch d.Val() {
+		case "max_body":
+			h.MaxBody, err = parseSize(d)
+		case "body_timeout":
+			h.BodyTimeout, err = parseDuration(d)
+		case "generic_messages":
+			h.GenericMessages, err = true, noMore(d)
+		case "dry_run":
+			h.DryRun, err = true, noMore(d)
+		default:
+			err = d.Errf("unknown option %s of card_auth; it takes max_body, body_timeout, generic_messages and dry_run", d.Val())
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// at puts the place of a token in front of an error that is found later.
+func at(d *caddyfile.Dispenser) func(error) error {
+	file, line := d.File(), d.Line()
+	return func(err error) error { return fmt.Errorf("%s:%d: %w", file, line, err) }
+}

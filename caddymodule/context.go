@@ -1,0 +1,91 @@
+package caddymodule
+
+import (
+	"context"
+	"net/http"
+	"time"
+
+	"go.uber.org/zap/zapcore"
+
+	"github.com/card-gateway/card-gateway/auth"
+)
+
+// requestInfo is what the gateway knows of one request. card_auth makes it and
+// puts it into the request's context; later handlers read it. It belongs to
+// the goroutine that serves the request.
+type requestInfo struct {
+	app       *App
+	RequestID string
+	Target    auth.Target
+	Operation *auth.Operation
+	Key       *auth.Key // the judged key; nil until one was found
+	Client    string    // address of the client, as Caddy tells it
+	Body      []byte    // the verified body
+
+	refusal  *auth.Refusal // the last refusal; nil when accepted
+	dryRun   *auth.Refusal // what card_auth would have refused, in dry run
+	overhead time.Duration // time spent in the gateway, waiting for others left out
+	skew     time.Duration // server clock minus X-Timestamp
+	failures int           // consecutive failures of the key after this request
+}
+
+type contextKey int
+
+const (
+	infoKey contextKey = iota
+	limitsKey
+)
+
+// infoFrom returns what card_auth knows of the request, or nil when card_auth
+// did not run before.
+func infoFrom(ctx context.Context) *requestInfo {
+	info, _ := ctx.Value(infoKey).(*requestInfo)
+	return info
+}
+
+// withInfo returns the request with the info in its context.
+func withInfo(r *http.Request, info *requestInfo) *http.Request {
+	return r.WithContext(context.WithValue(r.Context(), infoKey, info))
+}
+
+// outcome is the request's value of the metric label and log field "outcome".
+func (i *requestInfo) outcome() string {
+	switch {
+	case i.refusal != nil:
+		return i.refusal.Reason.String()
+	case i.dryRun != nil:
+		return wouldRefuse[i.dryRun.Reason]
+	default:
+		return auth.Accepted.String()
+	}
+}
+
+// MarshalLogObject adds the gateway's fields to an access log line. It runs
+// only when the line is written.
+func (i *requestInfo) MarshalLogObject(enc zapcore.ObjectEncoder) error {
+	if _, redacts := enc.(*redactor); !redacts {
+		i.app.warnUnredacted()
+	}
+	enc.AddString("request_id", i.RequestID)
+	enc.AddString("outcome", i.outcome())
+	if i.Operation != nil {
+		enc.AddString("operation", i.Operation.Name)
+	}
+	if i.Key != nil {
+		enc.AddString("key_id", i.Key.ID)
+		enc.AddString("tenant", i.Key.Tenant)
+	}
+	return nil
+}
+
+// String keeps the info out of anything that is printed.
+func (i *requestInfo) String() string { return "request " + i.RequestID }
+
+// wouldRefuse holds the outcomes of a dry run by reason.
+var wouldRefuse = func() []string {
+	names := make([]string, len(auth.Reasons()))
+	for _, reason := range auth.Reasons() {
+		names[reason] = "would_refuse_" + reason.String()
+	}
+	return names
+}()

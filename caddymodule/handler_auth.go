@@ -1,0 +1,232 @@
+package caddymodule
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/netip"
+	"time"
+
+	"github.com/caddyserver/caddy/v2"
+	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
+	"go.uber.org/zap"
+
+	"github.com/card-gateway/card-gateway/auth"
+)
+
+func init() {
+	caddy.RegisterModule(Auth{})
+}
+
+// Auth is the handler card_auth. It lets a request through that passes all
+// verification rules of the published interface, with headers that tell the
+// upstream who sent it, and answers every other one.
+//
+// It judges the request as it came over the wire, whatever handlers before it
+// have rewritten.
+type Auth struct {
+	// The largest request body in bytes, where the operation says nothing
+	// else. Default: 1048576 (1 MiB).
+	MaxBody int64 `json:"max_body,omitempty"`
+
+	// How long the whole body of a request may take to arrive. Default: 30s.
+	BodyTimeout caddy.Duration `json:"body_timeout,omitempty"`
+
+	// Answer rules 2 to 10 with one text, so that nobody learns which failed.
+	// Default: false, the published messages.
+	GenericMessages bool `json:"generic_messages,omitempty"`
+
+	// Judge and report, but let everything pass that is not ambiguous or
+	// oversized. For introducing the gateway only: while it is on, nothing is
+	// protected. Default: false.
+	DryRun bool `json:"dry_run,omitempty"`
+
+	app   *App
+	other *auth.Operation
+}
+
+// genericMessage is the one text of generic_messages.
+const genericMessage = "Authentication failed"
+
+// CaddyModule returns the Caddy module information.
+func (Auth) CaddyModule() caddy.ModuleInfo {
+	return caddy.ModuleInfo{ID: "http.handlers.card_auth", New: func() caddy.Module { return new(Auth) }}
+}
+
+// Provision finds the app and sets the defaults.
+func (h *Auth) Provision(ctx caddy.Context) (err error) {
+	if h.MaxBody == 0 {
+		h.MaxBody = 1 << 20
+	}
+	if h.BodyTimeout == 0 {
+		h.BodyTimeout = caddy.Duration(30 * time.Second)
+	}
+	if h.app, err = appOf(ctx, "card_auth"); err != nil {
+		return err
+	}
+	h.other = h.app.table.ByName("other")
+	if h.DryRun {
+		ctx.Logger().Warn("card_auth is in dry run: every request is let through, nothing is protected")
+	}
+	return nil
+}
+
+// Validate checks the sizes.
+func (h *Auth) Validate() error {
+	if h.MaxBody < 0 || h.MaxBody > h.app.BodyBudget {
+		return fmt.Errorf("card_auth: max_body is %d bytes; it must be positive and at most body_budget, %d", h.MaxBody, h.app.BodyBudget)
+	}
+	if h.BodyTimeout < 0 || time.Duration(h.BodyTimeout) > time.Duration(h.app.Window) {
+		return fmt.Errorf("card_auth: body_timeout is %s; it must be positive and at most the window, %s", time.Duration(h.BodyTimeout), time.Duration(h.app.Window))
+	}
+	return nil
+}
+
+func (h *Auth) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddyhttp.Handler) error {
+	start := time.Now()
+	h.app.pooled.acquire()
+	defer h.app.pooled.release()
+
+	p := &passage{h: h, limits: limitsFrom(r.Context())}
+	p.info.app = h.app
+	p.info.RequestID = requestID(r.Header)
+	info := &p.info
+	r = withInfo(r, info)
+	if extra, ok := r.Context().Value(caddyhttp.ExtraLogFieldsCtxKey).(*caddyhttp.ExtraLogFields); ok {
+		extra.Add(zap.Inline(info))
+	}
+	p.w, p.r = newResponseWriter(w, info), r
+	defer func() {
+		h.app.metrics.observe(info, h.other)
+		traceOutcome(r.Context(), info)
+	}()
+
+	refusal := p.admit()
+	defer p.body.release()
+	if refusal != nil {
+		if refusal = p.pass(refusal); refusal != nil {
+			info.overhead = time.Since(start) - p.waited
+			return refuse(p.w, r, refusal)
+		}
+	}
+	p.forward()
+	info.overhead += time.Since(start) - p.waited
+	once, done := sendOnce(r)
+	defer done()
+	return p.finish(once, next.ServeHTTP(p.w, once))
+}
+
+// finish gives the error of a later handler its face, unless an answer is on
+// its way already.
+func (p *passage) finish(r *http.Request, err error) error {
+	if err == nil {
+		return nil
+	}
+	refusal := refusalOf(err)
+	if cause := context.Cause(r.Context()); errors.Is(cause, errSentOnce) {
+		refusal = &auth.Refusal{Reason: auth.UpstreamError, Cause: cause}
+	}
+	if p.w.written {
+		p.info.refusal = refusal
+		return err
+	}
+	return refuse(p.w, p.r, refusal)
+}
+
+// pass decides, in a dry run, whether a refused request goes on all the same.
+// It returns nil when it does, with the body read and the refusal noted.
+func (p *passage) pass(refusal *auth.Refusal) *auth.Refusal {
+	if !p.h.DryRun || !dryRunLetsPass(refusal.Reason) || p.r.Method == http.MethodConnect {
+		return p.generic(refusal)
+	}
+	if p.info.Operation == nil {
+		p.info.Operation = p.h.other
+	}
+	if failed := p.readBody(); failed != nil {
+		return failed
+	}
+	p.info.dryRun = refusal
+	p.h.app.logRefusal(p.r, &p.info, refusal)
+	return nil
+}
+
+// dryRunLetsPass reports whether a dry run only reports the reason. What is
+// ambiguous or too large is refused all the same, and what makes a body
+// unreadable cannot be let pass.
+func dryRunLetsPass(reason auth.Reason) bool {
+	switch reason {
+	case auth.Accepted, auth.BadTarget, auth.BodyTooLarge, auth.BodyTimeout, auth.OverBudget, auth.ClientGone,
+		auth.InvalidBody, auth.InternalError, auth.UpstreamError, auth.UpstreamTimeout:
+		return false
+	default:
+		return true
+	}
+}
+
+// generic replaces the texts of rules 2 to 10 where the site wants one.
+func (p *passage) generic(refusal *auth.Refusal) *auth.Refusal {
+	if p.h.GenericMessages && refusal.Reason.Status() == http.StatusUnauthorized && refusal.Reason != auth.MissingHeaders {
+		refusal.Message = genericMessage
+	}
+	return refusal
+}
+
+// forward makes the request what the upstream may see.
+func (p *passage) forward() {
+	setBody(p.r, p.info.Body)
+	p.r.Header[headerRequestID] = []string{p.info.RequestID}
+	if p.info.dryRun == nil || p.info.dryRun.Reason == auth.RateLimited {
+		setIdentity(p.r.Header, &p.info)
+	}
+	if p.r.URL.RequestURI() != p.info.Target.Raw {
+		return // a handler before us has rewritten it, on purpose
+	}
+	if target := auth.UpstreamTarget(p.info.Target); target != p.info.Target.Raw {
+		if url, err := p.r.URL.Parse(target); err == nil {
+			p.r.URL.Path, p.r.URL.RawPath = url.Path, url.RawPath
+		}
+	}
+}
+
+// clientAddress returns the address of the client as Caddy tells it, which
+// knows the trusted proxies. The zero address passes no whitelist.
+func clientAddress(r *http.Request) (text string, addr netip.Addr) {
+	text, _ = caddyhttp.GetVar(r.Context(), caddyhttp.ClientIPVarKey).(string)
+	addr, err := netip.ParseAddr(text)
+	if err != nil {
+		return text, netip.Addr{}
+	}
+	return text, addr.WithZone("").Unmap()
+}
+
+// originalTarget returns the request target as it came over the wire, before
+// any handler rewrote it.
+func originalTarget(r *http.Request) (method, target string) {
+	if original, ok := r.Context().Value(caddyhttp.OriginalRequestCtxKey).(http.Request); ok {
+		return original.Method, original.RequestURI
+	}
+	return r.Method, r.RequestURI
+}
+
+var errNoApp = errors.New("there is no global option card_gateway; it says where the keys are and what is allowed")
+
+// appOf returns the app that a handler belongs to.
+func appOf(ctx caddy.Context, handler string) (*App, error) {
+	module, err := ctx.AppIfConfigured("card_gateway")
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w: %w", handler, errNoApp, err)
+	}
+	app, ok := module.(*App)
+	if !ok {
+		return nil, fmt.Errorf("%s: the app card_gateway is a %T", handler, module)
+	}
+	return app, nil
+}
+
+// Interface guards
+var (
+	_ caddy.Provisioner           = (*Auth)(nil)
+	_ caddy.Validator             = (*Auth)(nil)
+	_ caddyhttp.MiddlewareHandler = (*Auth)(nil)
+)

@@ -1,0 +1,117 @@
+package caddymodule
+
+import (
+	"crypto/rand"
+	"net/http"
+	"strings"
+)
+
+// Headers that the gateway sets for the upstream.
+const (
+	headerRequestID = "X-Request-Id"
+	headerIDKey     = "X-Gateway-Key-Id"
+	headerTenant    = "X-Gateway-Tenant"
+	headerScopes    = "X-Gateway-Scopes"
+	headerOperation = "X-Gateway-Operation"
+)
+
+// unforwarded are request headers that never reach the upstream: credentials
+// of this gateway and of others, what speaks of the connection, and what some
+// frameworks let replace the method or the target that was signed. Names are
+// folded, see foldName.
+var unforwarded = map[string]bool{
+	"x-api-key": true, "x-timestamp": true, "x-nonce": true, "x-body-hash": true, "x-signature": true,
+	"authorization": true, "proxy-authorization": true,
+	"connection": true, "keep-alive": true, "proxy-connection": true, "upgrade": true, "http2-settings": true,
+	"te": true, "trailer": true, "transfer-encoding": true, "expect": true, "early-data": true,
+	"x-http-method-override": true, "x-http-method": true, "x-method-override": true, "x-method": true,
+	"x-original-url": true, "x-original-uri": true, "x-original-method": true,
+	"x-rewrite-url": true, "x-rewrite-uri": true, "x-override-url": true,
+	"x-request-id": true,
+}
+
+// cleanHeaders removes from a client's request what the upstream must not
+// see, in every spelling that a backend may fold into the same name.
+func cleanHeaders(h http.Header) {
+	for name := range h {
+		if !mayMatter(name) {
+			continue
+		}
+		folded := foldName(name)
+		if unforwarded[folded] || strings.HasPrefix(folded, "x-gateway-") {
+			delete(h, name)
+		}
+	}
+	hideIdempotencyKey(h, "Idempotency-Key", "idempotency-key")
+	hideIdempotencyKey(h, "X-Idempotency-Key", "x-idempotency-key")
+}
+
+// mayMatter is a quick look at the first letter: the names of the headers
+// that are removed begin with one of few.
+func mayMatter(name string) bool {
+	if name == "" {
+		return false
+	}
+	switch name[0] | 0x20 {
+	case 'a', 'c', 'e', 'h', 'k', 'p', 't', 'u', 'x':
+		return true
+	default:
+		return false
+	}
+}
+
+// foldName lowers a header's name and writes every separator as "-", as
+// backends do that turn headers into variables.
+func foldName(name string) string {
+	return strings.Map(func(c rune) rune {
+		switch {
+		case 'A' <= c && c <= 'Z':
+			return c + 'a' - 'A'
+		case 'a' <= c && c <= 'z', '0' <= c && c <= '9':
+			return c
+		default:
+			return '-'
+		}
+	}, name)
+}
+
+// hideIdempotencyKey gives the header a lower-case name in the map. On the
+// wire that is the same header, but net/http, which looks it up under its
+// canonical name, no longer takes it as leave to send a POST twice.
+func hideIdempotencyKey(h http.Header, canonical, lower string) {
+	if values, ok := h[canonical]; ok {
+		delete(h, canonical)
+		h[lower] = values
+	}
+}
+
+// requestID returns the client's own request id if it has the form that is
+// kept, else a new one.
+func requestID(h http.Header) string {
+	if values := h[headerRequestID]; len(values) == 1 && validRequestID(values[0]) {
+		return values[0]
+	}
+	return rand.Text()
+}
+
+func validRequestID(id string) bool {
+	if len(id) < 1 || len(id) > 64 {
+		return false
+	}
+	for i := range len(id) {
+		switch c := id[i]; {
+		case 'A' <= c && c <= 'Z', 'a' <= c && c <= 'z', '0' <= c && c <= '9', c == '-', c == '_':
+		default:
+			return false
+		}
+	}
+	return true
+}
+
+// setIdentity tells the upstream who sent the request.
+func setIdentity(h http.Header, info *requestInfo) {
+	h.Set(headerIDKey, info.Key.ID)
+	h.Set(headerTenant, info.Key.Tenant)
+	h.Set(headerScopes, info.Key.Scopes.String())
+	h.Set(headerOperation, info.Operation.Name)
+}

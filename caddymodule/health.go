@@ -1,0 +1,93 @@
+package caddymodule
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"time"
+
+	"github.com/caddyserver/caddy/v2"
+	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
+	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
+)
+
+func init() {
+	caddy.RegisterModule(Health{})
+}
+
+// readyTimeout bounds how long a readiness check waits for the store.
+const readyTimeout = time.Second
+
+// Health is the handler card_health. It answers whether the process lives, or
+// whether the gateway is ready: the store can settle requests.
+type Health struct {
+	// What is asked: `live` or `ready`. Live says 200 as long as the process
+	// serves; ready says 503 and why while the store cannot answer.
+	Check string `json:"check"`
+
+	app *App
+}
+
+// CaddyModule returns the Caddy module information.
+func (Health) CaddyModule() caddy.ModuleInfo {
+	return caddy.ModuleInfo{ID: "http.handlers.card_health", New: func() caddy.Module { return new(Health) }}
+}
+
+// Provision finds the app.
+func (h *Health) Provision(ctx caddy.Context) (err error) {
+	h.app, err = appOf(ctx, "card_health")
+	return err
+}
+
+// Validate checks the kind of check.
+func (h *Health) Validate() error { return validCheck(h.Check) }
+
+func validCheck(check string) error {
+	if check != "live" && check != "ready" {
+		return fmt.Errorf("card_health %q: ask for live or ready", check)
+	}
+	return nil
+}
+
+// healthBody is what a load balancer can put into its log.
+type healthBody struct {
+	Status string `json:"status"`
+	Reason string `json:"reason,omitempty"`
+}
+
+func (h *Health) ServeHTTP(w http.ResponseWriter, r *http.Request, _ caddyhttp.Handler) error {
+	status, body := http.StatusOK, healthBody{Status: h.Check}
+	if h.Check == "ready" {
+		ctx, cancel := context.WithTimeout(r.Context(), readyTimeout)
+		defer cancel()
+		if err := h.app.ready(ctx); err != nil {
+			status, body = http.StatusServiceUnavailable, healthBody{Status: "not ready", Reason: err.Error()}
+		}
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("Cache-Control", "no-store")
+	w.WriteHeader(status)
+	return json.NewEncoder(w).Encode(body)
+}
+
+// UnmarshalCaddyfile reads `card_health live` or `card_health ready`.
+func (h *Health) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
+	d.Next()
+	if !d.NextArg() {
+		return d.Err("card_health needs one argument: live or ready")
+	}
+	h.Check = d.Val()
+	if err := validCheck(h.Check); err != nil {
+		return d.WrapErr(err)
+	}
+	return noMore(d)
+}
+
+// Interface guards
+var (
+	_ caddy.Provisioner           = (*Health)(nil)
+	_ caddy.Validator             = (*Health)(nil)
+	_ caddyhttp.MiddlewareHandler = (*Health)(nil)
+	_ caddyfile.Unmarshaler       = (*Health)(nil)
+)

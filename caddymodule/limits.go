@@ -1,0 +1,84 @@
+package caddymodule
+
+import (
+	"context"
+	"errors"
+	"net/http"
+
+	"github.com/caddyserver/caddy/v2"
+	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
+	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
+
+	"github.com/card-gateway/card-gateway/auth"
+)
+
+func init() {
+	caddy.RegisterModule(RateLimit{})
+}
+
+// RateLimit is the handler card_rate_limit. It says on the request that rate
+// limits apply and how; card_auth, which must come after it, charges them in
+// the same atomic step that accepts the request. Without it nothing is charged
+// and no rate limit header is sent.
+//
+// The limits themselves are part of the app card_gateway.
+type RateLimit struct {
+	// Decide and report, but refuse nothing. Default: false.
+	DryRun bool `json:"dry_run,omitempty"`
+	// Also send the headers RateLimit and RateLimit-Policy of the IETF draft.
+	// Default: false.
+	IETFHeaders bool `json:"ietf_headers,omitempty"`
+}
+
+var errLimitsLate = errors.New("card_rate_limit comes after card_auth; in a route of your own write card_rate_limit first")
+
+// CaddyModule returns the Caddy module information.
+func (RateLimit) CaddyModule() caddy.ModuleInfo {
+	return caddy.ModuleInfo{ID: "http.handlers.card_rate_limit", New: func() caddy.Module { return new(RateLimit) }}
+}
+
+func (h *RateLimit) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddyhttp.Handler) error {
+	if infoFrom(r.Context()) != nil {
+		return &auth.Refusal{Reason: auth.InternalError, Cause: errLimitsLate}
+	}
+	return next.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), limitsKey, h)))
+}
+
+// UnmarshalCaddyfile reads:
+//
+//	card_rate_limit {
+//	    dry_run
+//	    ietf_headers
+//	}
+func (h *RateLimit) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
+	d.Next()
+	if err := noMore(d); err != nil {
+		return err
+	}
+	for d.NextBlock(0) {
+		switch d.Val() {
+		case "dry_run":
+			h.DryRun = true
+		case "ietf_headers":
+			h.IETFHeaders = true
+		default:
+			return d.Errf("unknown option %s of card_rate_limit; it takes dry_run and ietf_headers (limits stand in the global block card_gateway)", d.Val())
+		}
+		if err := noMore(d); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// limitsFrom returns how limits apply to the request; nil: not at all.
+func limitsFrom(ctx context.Context) *RateLimit {
+	h, _ := ctx.Value(limitsKey).(*RateLimit)
+	return h
+}
+
+// Interface guards
+var (
+	_ caddyhttp.MiddlewareHandler = (*RateLimit)(nil)
+	_ caddyfile.Unmarshaler       = (*RateLimit)(nil)
+)

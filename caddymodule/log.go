@@ -1,0 +1,101 @@
+package caddymodule
+
+import (
+	"net/http"
+	"sync"
+	"time"
+
+	"go.uber.org/zap"
+	"go.uber.org/zap/zapcore"
+
+	"github.com/card-gateway/card-gateway/auth"
+	"github.com/card-gateway/card-gateway/store"
+)
+
+// A flood of junk must not become a flood of logs: of each reason, the first
+// lines of every second are written, then one in many.
+const (
+	refusalsPerSecond = 20
+	refusalsThen      = 1000
+)
+
+func refusalLogger(log *zap.Logger) *zap.Logger {
+	return log.Named("refusals").WithOptions(zap.WrapCore(func(core zapcore.Core) zapcore.Core {
+		return zapcore.NewSamplerWithOptions(core, time.Second, refusalsPerSecond, refusalsThen)
+	}))
+}
+
+// logRefusal writes the one line that explains a refusal: the reason and the
+// facts behind it, never a secret, a signature, a nonce or a body.
+func (a *App) logRefusal(_ *http.Request, info *requestInfo, refusal *auth.Refusal) {
+	level := zapcore.InfoLevel
+	if refusal.Reason.Status() >= http.StatusInternalServerError {
+		level = zapcore.ErrorLevel
+	}
+	if line := a.refused.Check(level, "request refused: "+refusal.Reason.String()); line != nil {
+		line.Write(zap.String("reason", refusal.Reason.String()), zap.Inline(refusalFacts{info, refusal}))
+	}
+}
+
+// refusalFacts are the fields of a refusal's log line.
+type refusalFacts struct {
+	info    *requestInfo
+	refusal *auth.Refusal
+}
+
+// MarshalLogObject is part of zapcore.ObjectMarshaler.
+func (f refusalFacts) MarshalLogObject(enc zapcore.ObjectEncoder) error {
+	info, refusal := f.info, f.refusal
+	enc.AddString("request_id", info.RequestID)
+	if info.Client != "" {
+		enc.AddString("client_ip", info.Client)
+	}
+	if info.Operation != nil {
+		enc.AddString("operation", info.Operation.Name)
+	}
+	if info.Key != nil {
+		enc.AddString("key_id", info.Key.ID)
+		enc.AddString("tenant", info.Key.Tenant)
+		enc.AddInt("failures", info.failures)
+	}
+	if info.skew != 0 {
+		enc.AddFloat64("skew_seconds", info.skew.Seconds())
+	}
+	if refusal.Log != "" {
+		enc.AddString("detail", refusal.Log)
+	}
+	for _, field := range refusal.Details {
+		if refusal.Log == "" {
+			enc.AddString("field", field.Field)
+			break
+		}
+	}
+	if refusal.Cause != nil {
+		enc.AddString("error", refusal.Cause.Error())
+	}
+	if info.dryRun == refusal {
+		enc.AddBool("dry_run", true)
+	}
+	return nil
+}
+
+var unredactedOnce sync.Once
+
+// warnUnredacted says, once in the life of the process, that an access log is
+// written without the format card.
+func (a *App) warnUnredacted() {
+	unredactedOnce.Do(func() {
+		go a.log.Warn("an access log is written without `format card`: it shows key ids, signatures, nonces and query values; set `format card` in each log block that receives http.log.access or http.log.error")
+	})
+}
+
+// locked tells of a lock that a request has just announced.
+func (a *App) locked(p *passage) {
+	a.log.Warn("an API key was locked by consecutive authentication failures; it answers 401 until it is unlocked (card-keys unlock)",
+		zap.String("key_id", p.info.Key.ID), zap.String("tenant", p.info.Key.Tenant),
+		zap.Int("failures", a.LockAfter), zap.String("client_ip", p.info.Client))
+	a.changed(store.Change{
+		At: time.Now(), Actor: store.GatewayActor, Action: "lock",
+		KeyID: p.info.Key.ID, Tenant: p.info.Key.Tenant, Revision: p.claim.NextRevision,
+	})
+}

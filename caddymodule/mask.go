@@ -1,0 +1,96 @@
+package caddymodule
+
+import (
+	"net/url"
+	"strings"
+
+	"github.com/google/uuid"
+)
+
+// masked stands where a log line leaves something out.
+const masked = "***"
+
+// longestDigits is the length of a run of digits that no segment of a path may
+// show: card numbers have 12 to 19.
+const longestDigits = 11
+
+// maskTarget returns a request target or URL whose path shows no card number
+// and whose query shows names but no values.
+func maskTarget(target string) string {
+	path, query, found := strings.Cut(target, "?")
+	path = maskPath(path)
+	if !found {
+		return path
+	}
+	return path + "?" + maskQuery(query)
+}
+
+func maskPath(path string) string {
+	if !hidesDigits(path) {
+		return path
+	}
+	segments := strings.Split(path, "/")
+	for i, segment := range segments {
+		if hidesDigits(segment) && uuid.Validate(segment) != nil {
+			segments[i] = masked
+		}
+	}
+	return strings.Join(segments, "/")
+}
+
+// hidesDigits reports whether the text, decoded and without separators, holds
+// a run of digits as long as a card number.
+func hidesDigits(text string) bool {
+	if strings.Contains(text, "%") {
+		if decoded, err := url.PathUnescape(text); err == nil {
+			text = decoded
+		}
+	}
+	run := 0
+	for i := range len(text) {
+		switch c := text[i]; {
+		case '0' <= c && c <= '9':
+			if run++; run > longestDigits {
+				return true
+			}
+		case c == ' ' || c == '-' || c == '+' || c == '.':
+		default:
+			run = 0
+		}
+	}
+	return false
+}
+
+// maskQuery keeps the names of parameters that look like names.
+func maskQuery(query string) string {
+	if query == "" {
+		return ""
+	}
+	pairs := strings.Split(query, "&")
+	for i, pair := range pairs {
+		name, _, found := strings.Cut(pair, "=")
+		switch {
+		case !plainName(name):
+			pairs[i] = masked
+		case found:
+			pairs[i] = name + "=" + masked
+		}
+	}
+	return strings.Join(pairs, "&")
+}
+
+// plainName reports whether a parameter's name is one, and not a value that
+// somebody wrote without a name.
+func plainName(name string) bool {
+	if len(name) > 32 || hidesDigits(name) {
+		return false
+	}
+	for i := range len(name) {
+		switch c := name[i]; {
+		case 'A' <= c && c <= 'Z', 'a' <= c && c <= 'z', '0' <= c && c <= '9', c == '_', c == '-', c == '.', c == '[', c == ']':
+		default:
+			return false
+		}
+	}
+	return true
+}

@@ -1,0 +1,117 @@
+package caddymodule
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/card-gateway/card-gateway/store"
+)
+
+// Calls of the store and their results, closed sets.
+var (
+	storeCalls   = []string{"settle", "get", "put", "delete", "list", "meta"}
+	storeResults = []string{"ok", "error"}
+)
+
+// storeCall observes one kind of call.
+type storeCall struct{ ok, failed prometheus.Observer }
+
+func newStoreCalls() map[string]*storeCall {
+	calls := make(map[string]*storeCall, len(storeCalls))
+	for _, call := range storeCalls {
+		calls[call] = &storeCall{
+			ok:     storeSeconds.WithLabelValues(call, storeResults[0]),
+			failed: storeSeconds.WithLabelValues(call, storeResults[1]),
+		}
+	}
+	return calls
+}
+
+// done observes the time since start. An answer such as "no such key" is a
+// result of the store, not a failure of it.
+func (c *storeCall) done(start time.Time, err error) {
+	observer := c.ok
+	if err != nil && !errors.Is(err, store.ErrNotFound) && !errors.Is(err, store.ErrConflict) && !errors.Is(err, store.ErrExists) {
+		observer = c.failed
+	}
+	observer.Observe(time.Since(start).Seconds())
+}
+
+// measuredBackend observes the calls of a backend.
+type measuredBackend struct {
+	store.Backend
+	settle, get, put, del, list, meta *storeCall
+}
+
+func (m *metrics) measured(backend store.Backend) store.Backend {
+	return &measuredBackend{
+		Backend: backend,
+		settle:  m.store["settle"], get: m.store["get"], put: m.store["put"],
+		del: m.store["delete"], list: m.store["list"], meta: m.store["meta"],
+	}
+}
+
+// Local says whether the backend answers from memory; see store.LocalBackend.
+func (b *measuredBackend) Local() bool {
+	local, ok := b.Backend.(store.LocalBackend)
+	return ok && local.Local()
+}
+
+func (b *measuredBackend) Settle(ctx context.Context, c *store.Claim) (store.Verdict, error) {
+	start := time.Now()
+	verdict, err := b.Backend.Settle(ctx, c)
+	b.settle.done(start, err)
+	return verdict, err
+}
+
+func (b *measuredBackend) Get(ctx context.Context, id string) (*store.Record, error) {
+	start := time.Now()
+	record, err := b.Backend.Get(ctx, id)
+	b.get.done(start, err)
+	return record, err
+}
+
+func (b *measuredBackend) Put(ctx context.Context, r *store.Record, opt store.PutOptions) (store.Durability, error) {
+	start := time.Now()
+	durability, err := b.Backend.Put(ctx, r, opt)
+	b.put.done(start, err)
+	return durability, err
+}
+
+func (b *measuredBackend) Delete(ctx context.Context, id, revision string) (store.Durability, error) {
+	start := time.Now()
+	durability, err := b.Backend.Delete(ctx, id, revision)
+	b.del.done(start, err)
+	return durability, err
+}
+
+func (b *measuredBackend) List(ctx context.Context, cursor string, limit int) ([]*store.Record, string, error) {
+	start := time.Now()
+	records, next, err := b.Backend.List(ctx, cursor, limit)
+	b.list.done(start, err)
+	return records, next, err
+}
+
+func (b *measuredBackend) Meta(ctx context.Context, name string) ([]byte, error) {
+	start := time.Now()
+	value, err := b.Backend.Meta(ctx, name)
+	b.meta.done(start, err)
+	return value, err
+}
+
+func (b *measuredBackend) PutMeta(ctx context.Context, name string, value []byte) ([]byte, error) {
+	start := time.Now()
+	stored, err := b.Backend.PutMeta(ctx, name, value)
+	b.meta.done(start, err)
+	return stored, err
+}
+
+func (b *measuredBackend) DeleteMeta(ctx context.Context, name string, value []byte) error {
+	start := time.Now()
+	err := b.Backend.DeleteMeta(ctx, name, value)
+	b.meta.done(start, err)
+	return err
+}

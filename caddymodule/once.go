@@ -1,0 +1,34 @@
+package caddymodule
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"net/http/httptrace"
+	"sync/atomic"
+)
+
+// errSentOnce is why a second attempt was not made.
+var errSentOnce = errors.New("the upstream closed the connection before it answered; the request was sent once and is not sent again")
+
+// sendOnce returns a request that net/http does not send to the upstream a
+// second time once bytes of it were sent. Requests with a body, and all POST
+// and PATCH, are safe by the way their body is set; what net/http would replay
+// on its own are a GET and HEAD on a kept connection that breaks. The cause of
+// the request's context is then errSentOnce.
+func sendOnce(r *http.Request) (*http.Request, context.CancelFunc) {
+	if r.Method != http.MethodGet && r.Method != http.MethodHead || r.ContentLength != 0 {
+		return r, func() {}
+	}
+	ctx, cancel := context.WithCancelCause(r.Context())
+	var sent atomic.Bool
+	ctx = httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{
+		WroteHeaders: func() { sent.Store(true) },
+		GetConn: func(string) {
+			if sent.Load() {
+				cancel(errSentOnce)
+			}
+		},
+	})
+	return r.WithContext(ctx), func() { cancel(nil) }
+}

@@ -1,0 +1,286 @@
+package caddymodule
+
+import (
+	"context"
+	"errors"
+	"mime"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/card-gateway/card-gateway/auth"
+	"github.com/card-gateway/card-gateway/ratelimit"
+	"github.com/card-gateway/card-gateway/store"
+)
+
+// A passage is the way of one request through card_auth: target, judge, body,
+// settle. It carries what one step leaves for the next.
+type passage struct {
+	info   requestInfo
+	h      *Auth
+	w      *responseWriter
+	r      *http.Request
+	limits *RateLimit
+
+	request   auth.Request
+	judgement auth.Judgement
+	body      *readBody // nil until it was read
+	bodyKept  bool
+	claim     store.Claim
+	charges   [ratelimit.MaxCharges]ratelimit.Charge
+	waited    time.Duration // for the body
+}
+
+// judgeings is how often a request is judged before the gateway gives up
+// because its key is changed under it again and again.
+const judgings = 3
+
+var errKeyKeepsChanging = errors.New("the key was changed each time that the request was judged")
+
+// admit takes the request through all checks, in the published order. It
+// returns nil for a request that may go on.
+func (p *passage) admit() *auth.Refusal {
+	method, raw := originalTarget(p.r)
+	credentials, missing := auth.ParseCredentials(p.r.Header)
+	cleanHeaders(p.r.Header)
+	target, refusal := auth.ParseTarget(raw)
+	if refusal != nil {
+		return refusal
+	}
+	p.info.Target = target
+	if refusal := auth.CheckMethod(method); refusal != nil {
+		return refusal
+	}
+	p.info.Operation = p.h.app.table.Match(method, target.Path)
+	if missing != nil {
+		return missing
+	}
+	p.request = auth.Request{Method: method, Target: raw, Credentials: credentials, Scope: p.info.Operation.Scope}
+	p.info.Client, p.request.Client = clientAddress(p.r)
+	if err := p.h.app.ensureStarted(p.r.Context()); err != nil {
+		return storeRefusal(err)
+	}
+	return p.judgeAndSettle()
+}
+
+func (p *passage) judgeAndSettle() *auth.Refusal {
+	for attempt := range judgings {
+		if refusal := p.judge(attempt > 0); refusal != nil {
+			return refusal
+		}
+		if !p.judgement.Failed.Has(auth.RuleIP | auth.RuleTimestamp) {
+			if refusal := p.readBody(); refusal != nil {
+				return refusal
+			}
+		}
+		verdict, refusal := p.settle()
+		if refusal != nil {
+			return refusal
+		}
+		if !verdict.Stale {
+			return p.judged(&verdict)
+		}
+	}
+	return storeRefusal(errKeyKeepsChanging)
+}
+
+// judge finds the key and says which of the rules fail that need neither the
+// body nor shared state. It returns the refusal by rules 2 to 4. What rests on
+// the record as we remember it is confirmed with a fresh read first.
+func (p *passage) judge(fresh bool) *auth.Refusal {
+	lookup := p.h.app.keys.Lookup
+	if fresh {
+		lookup = p.h.app.keys.Fresh
+	}
+	key, err := lookup(p.r.Context(), p.request.Credentials.KeyID)
+	if err != nil && !errors.Is(err, store.ErrNotFound) {
+		return lookupRefusal(err)
+	}
+	now := time.Now()
+	p.judgement = auth.Judge(&p.request, key, time.Duration(p.h.app.Window), now)
+	failed := p.judgement.Failed
+	p.info.Key = key
+	if key != nil && !fresh && failed.Has(auth.RuleEnabled|auth.RuleExpiry|auth.RuleSignature|auth.RuleScope) {
+		return p.judge(true)
+	}
+	if key != nil && !failed.Has(auth.RuleSignature) && p.request.Credentials.Unix > 0 {
+		p.info.skew = now.Sub(time.Unix(p.request.Credentials.Unix, 0))
+	}
+	if first := failed & (auth.RuleKnown | auth.RuleEnabled | auth.RuleExpiry); first != 0 {
+		return &auth.Refusal{Reason: first.First()}
+	}
+	return nil
+}
+
+func lookupRefusal(err error) *auth.Refusal {
+	if errors.Is(err, store.ErrLookupBudget) {
+		return &auth.Refusal{Reason: auth.OverBudget, RetryAfter: time.Second, Cause: err}
+	}
+	return storeRefusal(err)
+}
+
+// readBody refuses what cannot be read, reads the body once and says whether
+// its hash is the one that was signed. A body with a wrong signature is only
+// hashed, so that no unproven sender makes us hold memory.
+func (p *passage) readBody() *auth.Refusal {
+	keep := p.h.DryRun || !p.judgement.Failed.Has(auth.RuleSignature)
+	if p.body != nil {
+		if keep && !p.bodyKept {
+			return storeRefusal(errKeyKeepsChanging)
+		}
+		return p.checkHash()
+	}
+	reader := bodyReader{budget: p.h.app.bodies, max: p.maxBody(), timeout: time.Duration(p.h.BodyTimeout), keep: keep}
+	if !p.h.DryRun && translatedOperation(p.info.Operation.Name) && !jsonRequest(p.r) {
+		return p.unlessLocked(&auth.Refusal{Reason: auth.UnsupportedMediaType})
+	}
+	start := time.Now()
+	body, refusal := reader.read(p.w, p.r)
+	p.waited += time.Since(start)
+	if refusal != nil {
+		if refusal.Reason == auth.BodyTooLarge {
+			return p.unlessLocked(refusal)
+		}
+		return refusal
+	}
+	p.body, p.bodyKept, p.info.Body = body, keep, body.bytes
+	return p.checkHash()
+}
+
+func (p *passage) checkHash() *auth.Refusal {
+	if !auth.BodyHashEqual(p.request.Credentials.BodyHash, p.body.sum) {
+		p.judgement.Failed |= auth.RuleBodyHash
+	}
+	return nil
+}
+
+func (p *passage) maxBody() int64 {
+	if p.info.Operation.MaxBody > 0 {
+		return p.info.Operation.MaxBody
+	}
+	return p.h.MaxBody
+}
+
+// unlessLocked gives way to rule 5, which comes before the refusals of a body
+// by its size or type. Only when the count has reached the threshold does the
+// request settle; else nothing is settled or counted.
+func (p *passage) unlessLocked(refusal *auth.Refusal) *auth.Refusal {
+	if p.info.Key == nil {
+		return refusal
+	}
+	record, err := p.h.app.backend.Get(p.r.Context(), p.info.Key.ID)
+	if errors.Is(err, store.ErrNotFound) {
+		return refusal
+	}
+	if err != nil {
+		return storeRefusal(err)
+	}
+	if record.Failures < p.h.app.LockAfter {
+		return refusal
+	}
+	p.judgement.Failed |= auth.RuleBodyHash // whatever else happens, it is not accepted
+	verdict, failed := p.settle()
+	switch {
+	case failed != nil:
+		return failed
+	case verdict.Reason == auth.KeyLocked:
+		return p.judged(&verdict)
+	default:
+		return refusal
+	}
+}
+
+// settle asks the store for everything that only shared state can decide.
+func (p *passage) settle() (store.Verdict, *auth.Refusal) {
+	app, key := p.h.app, p.info.Key
+	now := time.Now()
+	if !key.ExpiresAt.IsZero() && !now.Before(key.ExpiresAt) {
+		return store.Verdict{}, &auth.Refusal{Reason: auth.KeyExpired, Log: "the key expired while the body arrived"}
+	}
+	p.claim = store.Claim{
+		KeyID: key.ID, Revision: key.Revision, NextRevision: app.nextRevision(false),
+		SecretVersion: p.judgement.SecretVersion,
+		Now:           now, Timestamp: p.request.Credentials.Unix,
+		Window: time.Duration(app.Window), ReplayFloorAhead: app.ahead,
+		Nonce:     auth.NonceDigest(p.request.Credentials.Nonce),
+		Failed:    p.judgement.Failed,
+		LockAfter: app.LockAfter, LockDuration: time.Duration(app.LockDuration), LockCounts: app.counts,
+		DryRun: p.h.DryRun,
+	}
+	if p.limits != nil {
+		p.claim.Charges = app.policy.AppendCharges(p.charges[:0], p.info.Operation.Name, key.Limits, now)
+		p.claim.LimitsDryRun = p.limits.DryRun
+	}
+	verdict, err := app.backend.Settle(context.WithoutCancel(p.r.Context()), &p.claim)
+	if err != nil {
+		return verdict, storeRefusal(err)
+	}
+	return verdict, nil
+}
+
+// judged turns the verdict into the refusal, or nil, with the rate limit
+// headers and everything that is counted.
+func (p *passage) judged(v *store.Verdict) *auth.Refusal {
+	p.info.failures = v.Failures
+	if p.judgement.SecretVersion > 0 && p.request.Credentials.Unix > 0 {
+		observeSkew(p.info.skew)
+	}
+	if v.Locked {
+		p.h.app.nextRevision(true)
+		keyLocksTotal.Inc()
+		p.h.app.locked(p)
+	}
+	if v.Reason != auth.Accepted && v.Reason != auth.RateLimited {
+		return &auth.Refusal{Reason: v.Reason}
+	}
+	states := v.States[:len(p.claim.Charges)]
+	if len(states) == 0 {
+		return nil
+	}
+	p.w.setLimits(p.claim.Charges, states, p.limits.IETFHeaders)
+	p.countLimits(v, states)
+	if v.Reason == auth.RateLimited {
+		return &auth.Refusal{Reason: auth.RateLimited, RetryAfter: states[ratelimit.Tightest(states)].Retry}
+	}
+	return nil
+}
+
+func (p *passage) countLimits(v *store.Verdict, states []ratelimit.State) {
+	decision := limitAllowed
+	switch {
+	case v.Reason == auth.RateLimited:
+		decision = limitRefused
+	case v.OverLimit:
+		decision = limitWouldRefuse
+	default:
+		for i := range states {
+			if states[i].Remaining*5 < states[i].Limit {
+				decision = limitNear
+			}
+		}
+	}
+	p.h.app.metrics.operations[p.info.Operation.Index].limits[decision].Inc()
+}
+
+// jsonRequest reports whether the body is JSON in UTF-8 without an encoding,
+// or there is no body.
+func jsonRequest(r *http.Request) bool {
+	if r.ContentLength == 0 {
+		return true
+	}
+	for _, encoding := range r.Header["Content-Encoding"] {
+		if encoding != "" && !strings.EqualFold(encoding, "identity") {
+			return false
+		}
+	}
+	types := r.Header["Content-Type"]
+	if len(types) != 1 {
+		return false
+	}
+	media, params, err := mime.ParseMediaType(types[0])
+	if err != nil || media != "application/json" && !strings.HasSuffix(media, "+json") {
+		return false
+	}
+	charset, given := params["charset"]
+	return !given || strings.EqualFold(charset, "utf-8") || strings.EqualFold(charset, "utf8")
+}

@@ -1,0 +1,122 @@
+package caddymodule
+
+import (
+	"encoding/json"
+	"fmt"
+	"path/filepath"
+	"sync/atomic"
+	"time"
+
+	"github.com/caddyserver/caddy/v2"
+
+	"github.com/card-gateway/card-gateway/store"
+	"github.com/card-gateway/card-gateway/store/file"
+)
+
+func init() {
+	caddy.RegisterModule(new(FileStore))
+}
+
+// stores holds the backends that are in use, by kind and place, so that a
+// reload finds the state that the configuration before it has built.
+var stores = caddy.NewUsagePool()
+
+// closeAfter is how long a backend that no configuration uses any more waits
+// for the requests in flight.
+const closeAfter = time.Minute
+
+// storeModule is a module of the namespace card_gateway.stores.
+type storeModule interface {
+	// place names the state: two configurations with the same place share it.
+	place() string
+	// open makes the backend without taking anything.
+	open() (store.Backend, error)
+}
+
+// pooledStore is a backend with the number of requests that use it.
+type pooledStore struct {
+	backend  store.Backend
+	requests atomic.Int64
+}
+
+func (p *pooledStore) acquire() { p.requests.Add(1) }
+func (p *pooledStore) release() { p.requests.Add(-1) }
+
+// Destruct closes the backend once no request uses it. Caddy calls it while
+// requests of the old configuration may still be in flight.
+func (p *pooledStore) Destruct() error {
+	if p.requests.Load() == 0 {
+		return p.backend.Close()
+	}
+	go func() {
+		for deadline := time.Now().Add(closeAfter); p.requests.Load() > 0 && time.Now().Before(deadline); {
+			time.Sleep(50 * time.Millisecond)
+		}
+		_ = p.backend.Close()
+	}()
+	return nil
+}
+
+func (a *App) provisionStore(ctx caddy.Context) error {
+	if a.StoreRaw == nil {
+		a.StoreRaw = json.RawMessage(`{"module":"file"}`)
+	}
+	module, err := ctx.LoadModule(a, "StoreRaw")
+	if err != nil {
+		return fmt.Errorf("card_gateway: store: %w", err)
+	}
+	opener, ok := module.(storeModule)
+	if !ok {
+		return fmt.Errorf("card_gateway: store: %T is no store", module)
+	}
+	key := opener.place()
+	value, _, err := stores.LoadOrNew(key, func() (caddy.Destructor, error) {
+		backend, err := opener.open()
+		if err != nil {
+			return nil, err
+		}
+		return &pooledStore{backend: backend}, nil
+	})
+	if err != nil {
+		return fmt.Errorf("card_gateway: store: %w", err)
+	}
+	a.poolKey = key
+	a.pooled = value.(*pooledStore)
+	a.backend = a.metrics.measured(a.pooled.backend)
+	return nil
+}
+
+// FileStore keeps the state of one node in a directory: keys in a file,
+// everything else in memory with a journal beside it. One process can use a
+// directory at a time.
+type FileStore struct {
+	// The directory; placeholders are expanded.
+	// Default: card-gateway in Caddy's data directory.
+	Dir string `json:"dir,omitempty"`
+}
+
+// CaddyModule returns the Caddy module information.
+func (*FileStore) CaddyModule() caddy.ModuleInfo {
+	return caddy.ModuleInfo{ID: "card_gateway.stores.file", New: func() caddy.Module { return new(FileStore) }}
+}
+
+// Provision resolves the directory.
+func (s *FileStore) Provision(caddy.Context) error {
+	if s.Dir == "" {
+		s.Dir = filepath.Join(caddy.AppDataDir(), "card-gateway")
+	}
+	dir, err := caddy.NewReplacer().ReplaceOrErr(s.Dir, true, true)
+	if err != nil {
+		return fmt.Errorf("directory %s: %w", s.Dir, err)
+	}
+	if s.Dir, err = filepath.Abs(dir); err != nil {
+		return fmt.Errorf("directory %s: %w", dir, err)
+	}
+	return nil
+}
+
+func (s *FileStore) place() string { return "file:" + s.Dir }
+
+func (s *FileStore) open() (store.Backend, error) {
+	return file.Open(s.Dir, file.Options{})
+}
