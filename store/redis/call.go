@@ -1,0 +1,186 @@
+package redis
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/sha1"
+	_ "embed"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"net"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/sony/gobreaker/v2"
+
+	"github.com/card-gateway/card-gateway/store"
+)
+
+type dialer = func(ctx context.Context, network, addr string) (net.Conn, error)
+
+// A script is a Lua script with the digest that Redis knows it by.
+type script struct{ source, sha string }
+
+func newScript(source string) *script {
+	sum := sha1.Sum([]byte(source))
+	return &script{source: source, sha: hex.EncodeToString(sum[:])}
+}
+
+// Each file is joined behind server.lua, which it may use.
+var (
+	//go:embed server.lua
+	serverLua string
+	//go:embed settle.lua
+	settleLua string
+	//go:embed get.lua
+	getLua string
+	//go:embed put.lua
+	putLua string
+	//go:embed delete.lua
+	deleteLua string
+	//go:embed index.lua
+	indexLua string
+	//go:embed meta.lua
+	metaLua string
+	//go:embed adopt.lua
+	adoptLua string
+
+	settleScript = newScript(serverLua + settleLua)
+	getScript    = newScript(getLua)
+	putScript    = newScript(serverLua + putLua)
+	deleteScript = newScript(serverLua + deleteLua)
+	indexScript  = newScript(indexLua)
+	metaScript   = newScript(metaLua)
+	adoptScript  = newScript(serverLua + adoptLua)
+)
+
+// tags makes a token for every call, which its reply must show: a reply that
+// belongs to another call is not believed.
+type tags struct {
+	prefix string
+	next   *atomic.Uint64
+}
+
+func newTags() tags {
+	var b [6]byte
+	rand.Read(b[:])
+	return tags{prefix: hex.EncodeToString(b[:]) + ".", next: new(atomic.Uint64)}
+}
+
+func (t tags) make() string {
+	b := make([]byte, 0, 32)
+	return string(strconv.AppendUint(append(b, t.prefix...), t.next.Add(1), 36))
+}
+
+// once is a command that go-redis never repeats by itself, because after a
+// lost reply nobody knows whether it was executed. It still follows MOVED and
+// ASK, which say that it was not.
+type once struct{ *redis.Cmd }
+
+func (once) NoRetry() bool { return true }
+
+// processor is what runs a command: the client, or one connection of it.
+type processor interface {
+	Process(ctx context.Context, cmd redis.Cmder) error
+}
+
+// A call is one run of a script. The tag is put before args.
+type call struct {
+	script *script
+	keys   []string
+	args   []any
+}
+
+// run executes the script under the circuit breaker and returns its reply
+// without the tag. Every error is a [store.ErrUnavailable].
+func (s *Store) run(ctx context.Context, doing string, c call) ([]any, error) {
+	reply, err := s.breaker.Execute(func() ([]any, error) { return s.runOn(ctx, s.client, c) })
+	if err == nil {
+		return reply, nil
+	}
+	switch {
+	case isFull(err):
+		err = fmt.Errorf("%w: %w", store.ErrFull, err)
+	case s.cluster != nil && !errors.Is(err, gobreaker.ErrOpenState):
+		s.cluster.ReloadState(context.WithoutCancel(ctx)) // perhaps a master fell
+	}
+	return nil, unavailable(doing, err)
+}
+
+// runOn executes the script once. It is sent again only when Redis has said
+// that it did not execute it: the script is not loaded, or its slot is being
+// moved.
+func (s *Store) runOn(ctx context.Context, on processor, c call) ([]any, error) {
+	tag := s.tags.make()
+	args := make([]any, 0, 4+len(c.keys)+len(c.args))
+	args = append(args, "evalsha", c.script.sha, strconv.Itoa(len(c.keys)))
+	for _, k := range c.keys {
+		args = append(args, k)
+	}
+	args = append(args, tag)
+	args = append(args, c.args...)
+	for pause := firstPause; ; pause *= 2 {
+		cmd := redis.NewCmd(ctx, args...)
+		err := on.Process(ctx, once{cmd})
+		switch {
+		case err == nil:
+			return checkReply(cmd, tag)
+		case redis.HasErrorPrefix(err, "NOSCRIPT"):
+			args[0], args[1] = "eval", c.script.source
+		case isMoving(err):
+			if err := sleep(ctx, pause); err != nil {
+				return nil, fmt.Errorf("the slot is being moved: %w", err)
+			}
+		default:
+			return nil, err
+		}
+	}
+}
+
+const firstPause = 2 * time.Millisecond
+
+func checkReply(cmd *redis.Cmd, tag string) ([]any, error) {
+	reply, err := cmd.Slice()
+	if err != nil {
+		return nil, fmt.Errorf("an unexpected reply: %w", err)
+	}
+	if len(reply) == 0 || reply[0] != any(tag) {
+		return nil, errors.New("a reply that belongs to another call")
+	}
+	return reply[1:], nil
+}
+
+// isMoving reports whether the script was turned away because its slot is
+// being moved to another node, before it wrote anything.
+func isMoving(err error) bool {
+	return redis.HasErrorPrefix(err, "TRYAGAIN") ||
+		err != nil && strings.Contains(err.Error(), "non local key")
+}
+
+// isFull reports whether Redis refused to write for want of memory.
+func isFull(err error) bool { return redis.HasErrorPrefix(err, "OOM") }
+
+func sleep(ctx context.Context, d time.Duration) error {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// text returns the i-th element of a reply as text.
+func text(reply []any, i int) (string, error) {
+	if i < len(reply) {
+		if s, ok := reply[i].(string); ok {
+			return s, nil
+		}
+	}
+	return "", fmt.Errorf("%w: a reply of redis lacks text at place %d", store.ErrUnavailable, i)
+}

@@ -1,0 +1,100 @@
+package redis
+
+import (
+	"context"
+	"errors"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// The epoch marks a store that is in use, so that one which lost everything is
+// not taken for one that has no keys. On a cluster every range of slots has a
+// copy of it, because a single node can be emptied.
+
+// checkEpochs looks for the copies on a cluster. Copies that are missing are
+// made with a new store, and with an emptied one when the mode allows it.
+func (s *Store) checkEpochs(ctx context.Context, mode lookMode, next *view) error {
+	if s.cluster == nil {
+		return nil
+	}
+	created := next.epoch != s.view.Load().epoch && mode == lookNormal && s.view.Load().epoch == ""
+	missing, err := s.missingEpochs(ctx)
+	if err != nil || len(missing) == 0 {
+		return err
+	}
+	if mode != lookCreate && !(created && len(missing) == slotRanges) {
+		return errEmptied
+	}
+	if mode == lookCreate {
+		if _, err := s.runAdopt(ctx, "", adoption{raise: true}, next); err != nil {
+			return err
+		}
+	}
+	for _, name := range missing {
+		if _, _, err := s.runMeta(ctx, name, "put", next.epoch); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// missingEpochs returns the names of the copies that are not there. A copy on
+// a node that is out of reach is not missing.
+func (s *Store) missingEpochs(ctx context.Context) ([]string, error) {
+	names := s.names.epochs()
+	pipe := s.cluster.Pipeline()
+	found := make([]*redis.IntCmd, len(names))
+	for i, name := range names {
+		found[i] = pipe.Exists(ctx, name)
+	}
+	_, _ = pipe.Exec(ctx) // the errors stand at the commands
+	var missing []string
+	for i, name := range names {
+		n, err := found[i].Result()
+		if unfit := refusal("", err); unfit != nil {
+			return nil, unfit
+		}
+		if err == nil && n == 0 {
+			missing = append(missing, name)
+		}
+	}
+	return missing, nil
+}
+
+// initialised reports whether the part of the store where the name belongs has
+// its epoch. A store that nobody has seen in use gets one.
+func (s *Store) initialised(ctx context.Context, name string) (bool, error) {
+	there, err := s.hasEpoch(ctx, name)
+	if err != nil || there || s.view.Load().epoch != "" {
+		return there, err
+	}
+	if err := s.look(ctx, lookNormal); err != nil {
+		return false, err
+	}
+	return s.hasEpoch(ctx, name)
+}
+
+func (s *Store) hasEpoch(ctx context.Context, name string) (bool, error) {
+	if s.cluster != nil {
+		_, found, err := s.runMeta(ctx, s.names.epochs()[slotRange(name)], "get", "")
+		return found, err
+	}
+	var ignored view
+	reply, err := s.runAdopt(ctx, "", adoption{}, &ignored)
+	return reply, err
+}
+
+// initialise makes sure that the store is in use before keys are written.
+func (s *Store) initialise(ctx context.Context, name string) error {
+	if s.closed.Load() {
+		return errClosed
+	}
+	there, err := s.initialised(ctx, name)
+	if err != nil && !errors.Is(err, errEmptied) {
+		return err
+	}
+	if there && s.view.Load().epoch != "" {
+		return nil
+	}
+	return s.look(ctx, lookCreate)
+}

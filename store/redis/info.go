@@ -1,0 +1,116 @@
+package redis
+
+import (
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// oldestMajor is the first major version that settle.lua runs on: from 7.0 on
+// the effects of a script are what is replicated, also of one that reads the
+// clock first.
+const oldestMajor = 7
+
+// An UnfitError says that a server was reached and cannot be used.
+type UnfitError struct {
+	Server  string // its address, as far as known
+	Problem string // what is wrong and what to do
+	Cause   error  // what the server said, if it was an error
+}
+
+// Error names the server and the problem.
+func (e *UnfitError) Error() string {
+	s := "redis"
+	if e.Server != "" {
+		s += " at " + e.Server
+	}
+	s += ": " + e.Problem
+	if e.Cause != nil {
+		s += ": " + e.Cause.Error()
+	}
+	return s
+}
+
+// Unwrap returns the cause.
+func (e *UnfitError) Unwrap() error { return e.Cause }
+
+// serverInfo is what a server says of itself in INFO.
+type serverInfo struct {
+	addr       string
+	run        string
+	identity   string // as server() in server.lua makes it
+	version    string
+	role       string
+	policy     string
+	loading    bool
+	replicas   int64
+	evicted    int64
+	usedMemory int64
+	maxMemory  int64
+	persistent bool
+	now        time.Time
+}
+
+// parseInfo reads the reply of INFO.
+func parseInfo(addr, reply string) (serverInfo, error) {
+	values := make(map[string]string, 200)
+	for line := range strings.Lines(reply) {
+		name, value, _ := strings.Cut(strings.TrimSpace(line), ":")
+		values[name] = value
+	}
+	i := serverInfo{addr: addr, run: values["run_id"], version: values["redis_version"], role: values["role"], policy: values["maxmemory_policy"]}
+	if i.run == "" || i.role == "" || i.version == "" || len(values["master_replid"]) < 16 || len(i.run) < 16 {
+		return i, errors.New("redis does not say in INFO who it is")
+	}
+	i.identity = i.run[:16] + "." + values["master_replid"][:16]
+	i.loading = values["loading"] == "1"
+	i.persistent = values["aof_enabled"] == "1"
+	var now int64
+	for name, field := range map[string]*int64{
+		"connected_slaves": &i.replicas, "evicted_keys": &i.evicted, "used_memory": &i.usedMemory,
+		"maxmemory": &i.maxMemory, "server_time_usec": &now,
+	} {
+		if values[name] == "" {
+			continue
+		}
+		var err error
+		if *field, err = strconv.ParseInt(values[name], 10, 64); err != nil {
+			return i, fmt.Errorf("redis says in INFO that %s is %q", name, values[name])
+		}
+	}
+	i.now = moment(now)
+	return i, nil
+}
+
+// check returns what makes the server unfit.
+func (i *serverInfo) check() error {
+	unfit := func(format string, args ...any) error {
+		return &UnfitError{Server: i.addr, Problem: fmt.Sprintf(format, args...)}
+	}
+	major, _, _ := strings.Cut(i.version, ".")
+	if n, err := strconv.Atoi(major); err != nil || n < oldestMajor {
+		return unfit("version %s is too old; use %d.0 or newer", i.version, oldestMajor)
+	}
+	if i.role != "master" {
+		return unfit("it is a replica; give the address of the master, or the sentinels")
+	}
+	if i.policy != "noeviction" {
+		return unfit("maxmemory-policy %s may evict nonces, so that requests could be replayed; set it to noeviction", i.policy)
+	}
+	return nil
+}
+
+// refusal returns an UnfitError when the error says that the server refuses
+// our user, else nil.
+func refusal(addr string, err error) error {
+	for _, prefix := range []string{"NOAUTH", "WRONGPASS", "NOPERM"} {
+		if redis.HasErrorPrefix(err, prefix) {
+			return &UnfitError{Server: addr, Problem: "it refuses the user; check username, password and its ACL rule", Cause: err}
+		}
+	}
+	return nil
+}

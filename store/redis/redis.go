@@ -1,0 +1,154 @@
+// Package redis keeps the state of several gateways in Redis: one server, a
+// Sentinel set or a Cluster. A nonce that one gateway accepted is spent on
+// all, a limit is one limit, and a changed key holds for the next request
+// everywhere, for one script call per request.
+//
+// All Redis keys of one API key carry the hash tag {id} and so share a slot.
+// What one call decides stands in settle.lua; docs/redis.md says what is
+// promised through a failover.
+package redis
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/sony/gobreaker/v2"
+
+	"github.com/card-gateway/card-gateway/store"
+)
+
+// Store is a [store.Backend] on Redis. It is made by [New].
+type Store struct {
+	opt     Options
+	log     *slog.Logger
+	client  redis.UniversalClient
+	cluster *redis.ClusterClient // nil unless it is one
+	names   names
+	tags    tags
+	breaker *gobreaker.CircuitBreaker[[]any]
+
+	view    atomic.Pointer[view] // what is known of the servers
+	looking sync.Mutex           // held while the servers are looked at
+	memory  memory               // guarded by looking
+
+	lastAccept atomic.Int64 // server's clock, microseconds
+
+	closed  atomic.Bool
+	mu      sync.Mutex // guards what follows
+	started bool
+	stop    context.CancelFunc
+	watcher sync.WaitGroup
+}
+
+var _ store.Backend = (*Store)(nil)
+
+// New checks the options and returns a store. It does no I/O.
+func New(opt Options) (*Store, error) {
+	opt, err := opt.withDefaults()
+	if err != nil {
+		return nil, err
+	}
+	s := &Store{opt: opt, log: opt.Logger, names: names{prefix: opt.Prefix}, tags: newTags()}
+	if s.client, err = opt.newClient(); err != nil {
+		return nil, err
+	}
+	s.cluster, _ = s.client.(*redis.ClusterClient)
+	s.breaker = gobreaker.NewCircuitBreaker[[]any](gobreaker.Settings{
+		Name:         "redis",
+		Timeout:      breakerPause,
+		ReadyToTrip:  func(c gobreaker.Counts) bool { return c.ConsecutiveFailures >= breakerFailures },
+		IsSuccessful: func(err error) bool { return err == nil || isFull(err) },
+		IsExcluded:   func(err error) bool { return errors.Is(err, context.Canceled) },
+		OnStateChange: func(_ string, from, to gobreaker.State) {
+			s.log.Warn("the circuit breaker to redis changed", "from", from.String(), "to", to.String())
+		},
+	})
+	s.view.Store(&view{problem: errNotLooked})
+	return s, nil
+}
+
+const (
+	// breakerFailures in a row open the breaker.
+	breakerFailures = 5
+	// breakerPause is how long an open breaker answers by itself.
+	breakerPause = 300 * time.Millisecond
+)
+
+// Start looks at the servers and begins to watch them. An error means that a
+// server was reached and is unfit: it may evict, is a replica or too old, or
+// refuses our user. Servers out of reach are no error.
+func (s *Store) Start(ctx context.Context) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed.Load() {
+		return errClosed
+	}
+	if s.started {
+		return nil
+	}
+	look, cancel := context.WithTimeout(ctx, s.opt.ChangeTimeout)
+	defer cancel()
+	if err := s.look(look, lookNormal); err != nil {
+		var unfit *UnfitError
+		if errors.As(err, &unfit) {
+			return err
+		}
+		s.log.Warn("redis is out of reach; requests are refused until it answers", "error", err)
+	}
+	watch, stop := context.WithCancel(context.Background())
+	s.stop = stop
+	s.watcher.Go(func() { s.watch(watch) })
+	s.started = true
+	return nil
+}
+
+// Ready returns nil when the servers were fit at the last look, which is at
+// most about a second old, and calls come through.
+func (s *Store) Ready(ctx context.Context) error {
+	if s.closed.Load() {
+		return errClosed
+	}
+	if err := s.view.Load().problem; err != nil {
+		return err
+	}
+	if s.breaker.State() == gobreaker.StateOpen {
+		return unavailable("redis", gobreaker.ErrOpenState)
+	}
+	return ctx.Err()
+}
+
+// Close ends the watch and closes the connections.
+func (s *Store) Close() error {
+	if s.closed.Swap(true) {
+		return nil
+	}
+	s.mu.Lock()
+	if s.stop != nil {
+		s.stop()
+	}
+	s.mu.Unlock()
+	s.watcher.Wait()
+	if err := s.client.Close(); err != nil {
+		return fmt.Errorf("closing the connections to redis: %w", err)
+	}
+	return nil
+}
+
+var (
+	errClosed    = fmt.Errorf("%w: it was closed", store.ErrUnavailable)
+	errNotLooked = fmt.Errorf("%w: redis was not reached yet", store.ErrUnavailable)
+)
+
+// unavailable says that an answer could not be had, and why.
+func unavailable(doing string, err error) error {
+	if errors.Is(err, store.ErrUnavailable) {
+		return err
+	}
+	return fmt.Errorf("%w: %s: %w", store.ErrUnavailable, doing, err)
+}

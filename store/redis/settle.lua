@@ -1,0 +1,174 @@
+-- The state machine of a request, in one atomic step: see Settle in
+-- store/store.go, whose numbered steps stand here in the same order.
+--
+-- KEYS[1]  the key's hash:   rev doc lock fails floor hi last:<version>
+-- KEYS[2]  its buckets:      b:<bucket> = "used at unit", until = end of all
+-- KEYS[3-] its nonces, one hash per span of expiry: digest = end, ms into the
+--          span. They are declared for the sake of a cluster that is moving
+--          the slot; the ones looked at are told by the clock and by hi.
+--
+-- Everything is read before anything is written, so that an error in between
+-- writes nothing. The reply is {tag, outcome, numbers}.
+
+local SPAN = 128000         -- ms; of one nonce hash
+local REACH = 58            -- spans that the longest life of a nonce covers
+local SKEW = 5000000        -- us; the clocks may differ by this much
+
+local tag, revision, next_revision = ARGV[1], ARGV[2], ARGV[3]
+local servers, floor = ARGV[4], tonumber(ARGV[5])
+local ahead, claim_now, claim_clock = tonumber(ARGV[6]), tonumber(ARGV[7]), ARGV[8]
+local timestamp, life, digest = tonumber(ARGV[9]), tonumber(ARGV[10]), ARGV[11]
+local failed, counts = ARGV[12], ARGV[13]
+local lock_after, lock_until = tonumber(ARGV[14]), ARGV[15]
+local dry_run, limits_dry_run = ARGV[16] == '1', ARGV[17] == '1'
+local version, minute = ARGV[18], ARGV[19]
+local max_nonces = tonumber(ARGV[20])
+local FIRST_CHARGE = 21     -- then five each: bucket unit drain capacity cost
+
+local identity, role = server()
+if role ~= 'master' or not string.find(servers, identity, 1, true) then
+  return {tag, 'server', identity .. ' ' .. role}
+end
+local now = clock()
+if claim_clock == '1' then
+  now = claim_now
+elseif math.abs(now - claim_now) > SKEW then
+  return {tag, 'clock', int(now - claim_now)}
+end
+
+-- 1. The revision.
+local stored = redis.call('HMGET', KEYS[1], 'rev', 'fails', 'floor', 'hi', 'last:' .. version)
+if stored[1] ~= revision then
+  return {tag, 'stale', '0'}
+end
+local failures = tonumber(stored[2] or '0')
+
+-- 2. Rule 5.
+if failures >= lock_after then
+  if dry_run then
+    return {tag, 'locked', int(failures)}
+  end
+  redis.call('HSET', KEYS[1], 'rev', next_revision, 'lock', ARGV[7] .. ' ' .. lock_until .. ' ' .. int(failures))
+  redis.call('HDEL', KEYS[1], 'fails')
+  return {tag, 'locks', '0'}
+end
+
+local function fails(rule)
+  return string.find(failed, rule, 1, true)
+end
+
+local function refuse(outcome, rule)
+  if string.find(counts, rule, 1, true) then
+    failures = redis.call('HINCRBY', KEYS[1], 'fails', 1)
+  end
+  return {tag, outcome, int(failures)}
+end
+
+-- 3. Rules 6 and 7, and the replay floor, which never counts.
+if fails('i') then return refuse('ip', 'i') end
+if fails('t') then return refuse('time', 't') end
+floor = math.max(floor, tonumber(stored[3] or '0'))
+if floor > 0 and timestamp * 1000000 <= floor + ahead then
+  return {tag, 'time', int(failures)}
+end
+
+-- 4. Rule 8.
+local nonces = string.sub(KEYS[1], 1, -2) .. 'n'
+local now_ms = math.floor(now / 1000)
+local first = math.floor(now_ms / SPAN)
+local highest = tonumber(stored[4] or '0')
+local live = 0
+for span = first, math.min(highest, first + REACH) do
+  local name = nonces .. int(span)
+  local ends = redis.call('HGET', name, digest)
+  if ends and span * SPAN + tonumber(ends) > now_ms then
+    return refuse('nonce', 'n')
+  end
+  if max_nonces > 0 then
+    live = live + redis.call('HLEN', name)
+  end
+end
+
+-- 5. Rules 9, 10 and 12.
+if fails('h') then return refuse('hash', 'h') end
+if fails('s') then return refuse('signature', 's') end
+if fails('c') then return refuse('scope', 'c') end
+
+-- 6. The buckets; the arithmetic is that of ratelimit.Charge.
+local states, fields = {}, {'until'}
+for i = FIRST_CHARGE, #ARGV, 5 do
+  fields[#fields + 1] = 'b:' .. ARGV[i]
+end
+local levels = {}
+if #fields > 1 then
+  levels = redis.call('HMGET', KEYS[2], unpack(fields))
+end
+local over, ends_all = false, tonumber(levels[1] or '0')
+local charged = {'until', ''}
+for n = 2, #fields do
+  local i = FIRST_CHARGE + (n - 2) * 5
+  local unit, drain = tonumber(ARGV[i + 1]), tonumber(ARGV[i + 2])
+  local capacity, cost = tonumber(ARGV[i + 3]), tonumber(ARGV[i + 4])
+  local used, at, was = 0, 0, 0
+  if levels[n] then
+    used, at, was = string.match(levels[n], '^(%d+) (%d+) (%d+)$')
+    used, at, was = tonumber(used or '0'), tonumber(at or '0'), tonumber(was or '0')
+  end
+  if was ~= unit and was > 0 and used > 0 then
+    used = math.ceil(used * unit / was)
+  end
+  used = math.min(used, capacity)
+  if now > at then
+    local drained = (now - at) * drain
+    if drained >= used then used = 0 else used = used - drained end
+    at = now
+  end
+  local fits = used + cost <= capacity
+  if not fits then over = true end
+  states[n - 1] = {used = used, at = at, fits = fits, cost = cost}
+  charged[#charged + 1] = fields[n]
+  charged[#charged + 1] = int(used + cost) .. ' ' .. int(at) .. ' ' .. int(unit)
+  ends_all = math.max(ends_all, math.ceil((at + math.ceil((used + cost) / drain)) / 1000))
+end
+
+local function answer(outcome, spent)
+  local numbers = {int(failures), int(now)}
+  for _, s in ipairs(states) do
+    numbers[#numbers + 1] = int(spent and s.used + s.cost or s.used)
+    numbers[#numbers + 1] = int(s.at)
+    numbers[#numbers + 1] = s.fits and '1' or '0'
+  end
+  return {tag, outcome, table.concat(numbers, ' ')}
+end
+
+if over and not limits_dry_run then
+  return answer('limit', false)
+end
+if max_nonces > 0 and live >= max_nonces then
+  return {tag, 'full', int(live)}
+end
+if #states > 0 and not over then
+  charged[2] = int(ends_all)
+  redis.call('HSET', KEYS[2], unpack(charged))
+  redis.call('PEXPIRE', KEYS[2], int(math.max(ends_all - now_ms, 0) + 1000))
+end
+
+-- 7. The nonce, the count, and when the secret was used.
+local ends = now_ms + life
+local span = math.floor(ends / SPAN)
+local name = nonces .. int(span)
+redis.call('HSET', name, digest, int(ends - span * SPAN))
+if redis.call('HLEN', name) == 1 then
+  redis.call('PEXPIRE', name, int((span + 1) * SPAN - now_ms))
+end
+if span > highest then
+  redis.call('HSET', KEYS[1], 'hi', int(span))
+end
+if failures > 0 and not dry_run then
+  redis.call('HDEL', KEYS[1], 'fails')
+  failures = 0
+end
+if version ~= '0' and stored[5] ~= minute then
+  redis.call('HSET', KEYS[1], 'last:' .. version, minute)
+end
+return answer('ok', not over)

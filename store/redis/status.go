@@ -1,0 +1,64 @@
+package redis
+
+import (
+	"context"
+	"strings"
+
+	"github.com/card-gateway/card-gateway/store"
+)
+
+// Status tells where the store is, what was found at the last look, and what
+// an operator should change. It does no I/O.
+func (s *Store) Status(ctx context.Context) store.Status {
+	v := s.view.Load()
+	status := store.Status{Backend: "redis", Place: s.opt.place(), Ready: true}
+	if err := s.Ready(ctx); err != nil {
+		status.Ready, status.Problem = false, err.Error()
+	}
+	servers := make([]map[string]any, len(v.servers))
+	warnings := []string{}
+	for i := range v.servers {
+		info := &v.servers[i]
+		servers[i] = map[string]any{
+			"address": info.addr, "version": info.version, "replicas": info.replicas,
+			"used_memory": info.usedMemory, "max_memory": info.maxMemory,
+		}
+		if !info.persistent {
+			warnings = append(warnings, info.addr+" keeps no append-only file: a restart loses keys, nonces and locks (set appendonly yes)")
+		}
+		if info.maxMemory == 0 {
+			warnings = append(warnings, info.addr+" has no maxmemory: nonces are bounded by the machine's memory alone")
+		}
+	}
+	status.Details = map[string]any{"topology": s.opt.topology(), "servers": servers, "warnings": warnings, "breaker": s.breaker.State().String()}
+	if v.floor > 0 {
+		status.Details["replay_floor"] = moment(v.floor)
+	}
+	return status
+}
+
+func (o *Options) topology() string {
+	switch {
+	case len(o.ClusterAddrs) > 0:
+		return "cluster"
+	case len(o.SentinelAddrs) > 0:
+		return "sentinel"
+	default:
+		return "single"
+	}
+}
+
+// place is where the store is, without credentials.
+func (o *Options) place() string {
+	switch o.topology() {
+	case "cluster":
+		return strings.Join(o.ClusterAddrs, ",")
+	case "sentinel":
+		return o.SentinelMaster + "@" + strings.Join(o.SentinelAddrs, ",")
+	}
+	scheme, rest, _ := strings.Cut(o.URL, "://")
+	if i := strings.LastIndexByte(rest, '@'); i >= 0 {
+		rest = rest[i+1:]
+	}
+	return scheme + "://" + rest
+}

@@ -1,0 +1,85 @@
+package redis
+
+import (
+	"context"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/card-gateway/card-gateway/store"
+	"github.com/card-gateway/card-gateway/store/storetest"
+)
+
+var ctx = context.Background()
+
+// open makes a started store and closes it with the test.
+func open(t testing.TB, opt Options) *Store {
+	t.Helper()
+	s, err := New(opt)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := s.Close(); err != nil {
+			t.Errorf("Close: %v", err)
+		}
+	})
+	if err := s.Start(ctx); err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// single are options for the shared server under a prefix of its own.
+func single(t testing.TB) Options {
+	return Options{URL: sharedSingle(t).url(), Prefix: random() + ":"}
+}
+
+// suite opens stores for the suite, whose clock is the claims'.
+func suite(options func(t testing.TB) Options) storetest.Factory {
+	return func(t testing.TB) *storetest.Setup {
+		opt := options(t)
+		opt.claimClock = true
+		opt.IOTimeout, opt.SettleTimeout = time.Second, 2*time.Second // a busy machine is not under test
+		var mu sync.Mutex
+		offset := time.Duration(0)
+		setup := &storetest.Setup{
+			Backend: open(t, opt),
+			Now: func() time.Time {
+				mu.Lock()
+				defer mu.Unlock()
+				return time.Now().Add(offset)
+			},
+			Advance: func(d time.Duration) {
+				mu.Lock()
+				defer mu.Unlock()
+				offset += d
+			},
+			ClaimClock: true,
+		}
+		setup.Reopen = func(t testing.TB, how storetest.Ending) store.Backend {
+			if how == storetest.Closed {
+				if err := setup.Backend.Close(); err != nil {
+					t.Fatal(err)
+				}
+			}
+			setup.Backend = open(t, opt)
+			return setup.Backend
+		}
+		return setup
+	}
+}
+
+func TestSingle(t *testing.T) { storetest.Run(t, suite(single)) }
+
+func TestCluster(t *testing.T) {
+	storetest.Run(t, suite(func(t testing.TB) Options {
+		return Options{ClusterAddrs: addrs(sharedCluster(t)), Prefix: random() + ":"}
+	}))
+}
+
+func TestSentinel(t *testing.T) {
+	storetest.Run(t, suite(func(t testing.TB) Options {
+		return Options{SentinelMaster: "gw", SentinelAddrs: addrs(sharedSentinel(t).sentinels), Prefix: random() + ":"}
+	}))
+}
