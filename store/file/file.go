@@ -1,0 +1,275 @@
+// Package file is the embedded store: one process, one directory, no server.
+//
+// The records of the keys are in keys.json. Everything else is in memory, in
+// 24 bytes a nonce, and in a journal from which it is read back at the start:
+// nonces, failure counts, locks, levels of rate limits and when secrets were
+// last used all survive the end of the process, however it ends.
+//
+// Where nonces may have been lost, because the machine was started anew or the
+// journal is damaged or missing, the replay floor of the contract applies. No
+// guarantee against repeated requests depends on the clock: a request whose
+// timestamp is not after that of a nonce which was dropped is refused.
+package file
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/gofrs/flock"
+
+	"github.com/card-gateway/card-gateway/store"
+)
+
+// Options are the bounds and the surroundings of a store.
+type Options struct {
+	// MaxNonces and MaxNoncesPerKey are the most nonces that are kept; when
+	// there are so many, requests are refused with store.ErrFull. Default:
+	// 8,000,000 (some 320 MB) and 2,000,000.
+	MaxNonces       int64
+	MaxNoncesPerKey int64
+	// Clock tells the time for all that is not done for a claim. Default:
+	// time.Now.
+	Clock func() time.Time
+	// OnProblem, when set, is told of what an operator should know: that the
+	// replay floor applies and why, and that something cannot be written. It
+	// must not call the store.
+	OnProblem func(error)
+
+	// boot names the run of the machine; tests set it.
+	boot string
+}
+
+func (o Options) withDefaults() Options {
+	if o.MaxNonces <= 0 {
+		o.MaxNonces = 8_000_000
+	}
+	if o.MaxNoncesPerKey <= 0 {
+		o.MaxNoncesPerKey = 2_000_000
+	}
+	if o.Clock == nil {
+		o.Clock = time.Now
+	}
+	if o.OnProblem == nil {
+		o.OnProblem = func(error) {}
+	}
+	if o.boot == "" {
+		o.boot = currentBoot()
+	}
+	return o
+}
+
+// A Store is a store.Backend in a directory.
+type Store struct {
+	dir   string
+	opt   Options
+	state atomic.Pointer[state] // nil: closed
+
+	life   sync.Mutex // guards what follows
+	closed bool
+	lock   *flock.Flock
+	stop   chan struct{} // nil: not started
+	kept   sync.WaitGroup
+}
+
+var _ store.Backend = (*Store)(nil)
+
+const (
+	journalDir = "journal"
+	lockName   = "lock"
+)
+
+// Open reads the key file of the directory, if there is one, so that reading
+// methods work. It writes nothing and takes no lock: another process may be
+// using the directory.
+func Open(dir string, opt Options) (*Store, error) {
+	dir, err := filepath.Abs(dir)
+	if err != nil {
+		return nil, fmt.Errorf("store directory %q: %w", dir, err)
+	}
+	s := &Store{dir: dir, opt: opt.withDefaults()}
+	st, _, err := s.readState()
+	if err != nil {
+		return nil, err
+	}
+	s.state.Store(st)
+	return s, nil
+}
+
+// readState returns the state as the key file has it.
+func (s *Store) readState() (st *state, found bool, err error) {
+	path := filepath.Join(s.dir, keyFileName)
+	f, found, err := readKeyFile(path)
+	if err != nil {
+		return nil, false, err
+	}
+	st = newState(s.opt, path)
+	ids := make([]string, 0, len(f.Keys))
+	for _, r := range f.Keys {
+		stored, err := newStored(r)
+		if err != nil {
+			return nil, false, err
+		}
+		st.makeKey(r.ID).stored.Store(stored)
+		ids = append(ids, r.ID)
+	}
+	slices.Sort(ids)
+	st.ids.Store(&ids)
+	if f.Meta != nil {
+		st.meta.Store(&f.Meta)
+	}
+	return st, found, nil
+}
+
+// Start implements store.Backend. It makes the directory if there is none,
+// takes it for this process alone and reads the journal.
+func (s *Store) Start(context.Context) error {
+	s.life.Lock()
+	defer s.life.Unlock()
+	if s.closed {
+		return errClosed
+	}
+	if s.stop != nil {
+		return nil
+	}
+	if err := os.MkdirAll(filepath.Join(s.dir, journalDir), 0o700); err != nil {
+		return fmt.Errorf("making the store's directory: %w", err)
+	}
+	lock := flock.New(filepath.Join(s.dir, lockName), flock.SetPermissions(0o600))
+	locked, err := lock.TryLock()
+	if err != nil {
+		return fmt.Errorf("locking directory %s: %w", s.dir, err)
+	}
+	if !locked {
+		return fmt.Errorf("directory %s is used by another process: stop that one, or give this one a directory of its own", s.dir)
+	}
+	wake := make(chan struct{}, 1)
+	st, err := s.startState(wake)
+	if err != nil {
+		return errors.Join(err, lock.Close())
+	}
+	s.lock, s.stop = lock, make(chan struct{})
+	s.state.Store(st)
+	s.kept.Go(func() { st.keepUp(wake, s.stop) })
+	return nil
+}
+
+// startState reads all there is and begins a new segment of the journal.
+func (s *Store) startState(wake chan<- struct{}) (*state, error) {
+	st, hasKeys, err := s.readState()
+	if err != nil {
+		return nil, err
+	}
+	now := s.opt.Clock()
+	dir := filepath.Join(s.dir, journalDir)
+	r, err := st.replay(dir, now.Unix())
+	if err != nil {
+		return nil, err
+	}
+	if why := r.lost(hasKeys, s.opt.boot); why != "" {
+		floor := max(now.UnixNano(), r.seen*1e9)
+		st.raiseFloor(floor)
+		s.opt.OnProblem(fmt.Errorf("nonces may be lost: %s; requests stamped up to %s are refused",
+			why, time.Unix(0, floor).UTC().Format(time.RFC3339)))
+	}
+	st.journal = &journal{
+		dir: dir, boot: bootSum(s.opt.boot), problem: s.opt.OnProblem, wake: wake,
+		horizon: func() (int64, int64) { return st.forgotten.Load(), st.floor.Load() },
+		sealed:  r.segments, seq: r.seq, nextID: r.nextID, size: minSegmentSize,
+	}
+	if err := st.journal.begin(now.Unix()); err != nil {
+		return nil, err
+	}
+	if len(r.damage) > 0 {
+		err = st.rewrite(r.segments, now.Unix())
+	}
+	if err == nil && st.unfolded.Load() {
+		err = st.writeKeyFile(change{})
+	}
+	if err != nil {
+		return nil, errors.Join(err, st.journal.close())
+	}
+	return st, nil
+}
+
+// lost says why nonces may have been lost before this start, or "".
+func (r *replayed) lost(hasKeys bool, boot string) string {
+	switch {
+	case len(r.damage) == 1:
+		return "the journal is damaged, " + r.damage[0]
+	case len(r.damage) > 1:
+		return fmt.Sprintf("the journal is damaged in %d places, the first is %s", len(r.damage), r.damage[0])
+	case len(r.segments) == 0 && hasKeys:
+		return "there are keys, but no journal"
+	case len(r.segments) > 0 && (boot == "" || r.boot != bootSum(boot)):
+		return "the machine was started anew"
+	}
+	return ""
+}
+
+// Close implements store.Backend. Requests that are being settled either are
+// in the journal by then or get an error.
+func (s *Store) Close() error {
+	s.life.Lock()
+	defer s.life.Unlock()
+	if s.closed {
+		return nil
+	}
+	s.closed = true
+	st := s.state.Swap(nil)
+	if s.stop == nil {
+		return nil
+	}
+	close(s.stop)
+	s.kept.Wait()
+
+	st.changes.Lock()
+	defer st.changes.Unlock()
+	st.closed = true
+	var err error
+	if st.unfolded.Load() {
+		err = st.writeKeyFile(change{})
+	}
+	return errors.Join(err, st.journal.close(), s.lock.Close())
+}
+
+// Ready implements store.Backend.
+func (s *Store) Ready(context.Context) error {
+	st := s.state.Load()
+	if st == nil || st.journal == nil {
+		return errNotStarted
+	}
+	return st.journal.ready()
+}
+
+// Local says that reading is answered from memory.
+func (s *Store) Local() bool { return true }
+
+// Status implements store.Backend.
+func (s *Store) Status(ctx context.Context) store.Status {
+	status := store.Status{Backend: "file", Place: s.dir}
+	if err := s.Ready(ctx); err != nil {
+		status.Problem = err.Error()
+	} else {
+		status.Ready = true
+	}
+	st := s.state.Load()
+	if st == nil {
+		return status
+	}
+	status.Details = map[string]any{"keys": len(*st.ids.Load()), "nonces": st.live.Load(), "max_nonces": s.opt.MaxNonces}
+	if st.journal != nil {
+		segments, bytes := st.journal.extent()
+		status.Details["journal_segments"], status.Details["journal_bytes"] = segments, bytes
+	}
+	if floor := st.floor.Load(); floor != 0 {
+		status.Details["replay_floor"] = time.Unix(0, floor).UTC().Format(time.RFC3339)
+	}
+	return status
+}

@@ -1,0 +1,283 @@
+package file
+
+import (
+	"fmt"
+	"runtime/debug"
+	"sync"
+	"time"
+
+	"github.com/card-gateway/card-gateway/store"
+)
+
+// A journal is where entries are written before what they say holds: a row of
+// segments, each a file in one directory. Entries are numbered through, and
+// written one after the other, so that only the very last can be incomplete.
+// An append is a copy into mapped memory: no system call, and the kernel keeps
+// it when the process is killed. A crash of the machine is another matter; see
+// the replay floor.
+type journal struct {
+	dir     string
+	boot    [16]byte
+	problem func(error)     // is told of every new problem
+	wake    chan<- struct{} // wakes the keeper
+
+	// horizon returns what the header of a new segment must know.
+	horizon func() (forgotten, floor int64)
+
+	mu       sync.Mutex
+	current  *segment // nil: closed
+	spare    *segment // made in advance; nil: the keeper is at it
+	sealed   []*segment
+	seq      uint64 // of the next entry
+	nextID   uint64
+	size     int // of the next segment
+	failed   error
+	failedAt time.Time
+}
+
+// A segment is followed by another one after a minute, if there is one, or
+// when it is full.
+const segmentSeconds = 60
+
+var errClosed = fmt.Errorf("%w: it is closed", store.ErrUnavailable)
+
+// append writes an entry and returns the segment that holds it. An error is a
+// store.ErrUnavailable and means that nothing was written.
+func (j *journal) append(e *entry) (id uint64, err error) {
+	size := e.size()
+	if size > maxEntry || len(e.buckets) > 255 {
+		return 0, fmt.Errorf("%w: %w", store.ErrUnavailable, errEntryTooLong)
+	}
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if err := j.makeRoom(size, e.now); err != nil {
+		return 0, err
+	}
+	s := j.current
+	if err := j.write(s, s.data[s.used:s.used+size], e); err != nil {
+		return 0, err
+	}
+	s.used += size
+	j.seq++
+	s.note(e)
+	return s.id, nil
+}
+
+// write encodes the entry into the mapping. The kernel reports a disk that
+// fails, or a file that somebody cut, by a fault, which is an error here.
+func (j *journal) write(s *segment, dst []byte, e *entry) (err error) {
+	defer func(before bool) {
+		debug.SetPanicOnFault(before)
+		if fault := recover(); fault != nil {
+			if _, ok := fault.(interface{ Addr() uintptr }); !ok {
+				panic(fault)
+			}
+			s.used = len(s.data) // nothing more goes into it
+			err = j.failLocked(fmt.Errorf("writing %s: %v", s.path, fault))
+		}
+	}(debug.SetPanicOnFault(true))
+	e.write(dst, j.seq)
+	return nil
+}
+
+// makeRoom sees to it that the current segment has room for so many bytes.
+func (j *journal) makeRoom(size int, now int64) error {
+	s := j.current
+	if s == nil {
+		return errClosed
+	}
+	full := s.used+size > len(s.data)
+	due := s.holdsMore && now-s.opened >= segmentSeconds
+	if !full && (!due || j.spare == nil) {
+		if due {
+			j.nudge()
+		}
+		return nil
+	}
+	if j.spare == nil || len(j.spare.data) < segmentHead+size {
+		if j.failed != nil && time.Since(j.failedAt) < retryAfter {
+			return j.failed
+		}
+		if err := j.prepareLocked(); err != nil {
+			return err
+		}
+	}
+	j.adaptSize(full, now)
+	j.turnLocked(now)
+	return nil
+}
+
+// retryAfter is how long an append does not try again to make a segment where
+// that failed. The keeper tries all the while.
+const retryAfter = 250 * time.Millisecond
+
+// adaptSize lets the size of segments follow what is written in a minute.
+func (j *journal) adaptSize(full bool, now int64) {
+	switch s := j.current; {
+	case full && now-s.opened < segmentSeconds/2:
+		j.size = min(4*j.size, maxSegmentSize)
+	case !full && s.used < len(s.data)/4:
+		j.size = max(j.size/2, minSegmentSize)
+	}
+}
+
+// turnLocked goes on with the spare segment.
+func (j *journal) turnLocked(now int64) {
+	if j.current != nil {
+		j.sealed = append(j.sealed, j.current)
+	}
+	h := segmentHeader{firstSeq: j.seq, opened: now, boot: j.boot}
+	h.forgotten, h.floor = j.horizon()
+	j.spare.begin(h)
+	j.current, j.spare = j.spare, nil
+	j.nudge()
+}
+
+// begin makes the first segment.
+func (j *journal) begin(now int64) error {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if err := j.prepareLocked(); err != nil {
+		return err
+	}
+	j.turnLocked(now)
+	return nil
+}
+
+// prepare makes the spare segment if there is none. It does not hold up
+// appends meanwhile.
+func (j *journal) prepare() error {
+	j.mu.Lock()
+	if j.current == nil || j.spare != nil || j.failed != nil && time.Since(j.failedAt) < retryAfter {
+		defer j.mu.Unlock()
+		return j.failed
+	}
+	id, size := j.nextID, j.size
+	j.nextID++
+	j.mu.Unlock()
+
+	s, err := newSegment(j.dir, id, size)
+
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if err != nil {
+		return j.failLocked(err)
+	}
+	if j.current == nil || j.spare != nil || id < j.current.id { // closed, or an append made one itself
+		j.failed = nil
+		return s.discard()
+	}
+	j.spare, j.failed = s, nil
+	return nil
+}
+
+// prepareLocked makes the spare segment while appends wait.
+func (j *journal) prepareLocked() error {
+	s, err := newSegment(j.dir, j.nextID, j.size)
+	if err != nil {
+		return j.failLocked(err)
+	}
+	if j.spare != nil {
+		_ = j.spare.discard()
+	}
+	j.nextID++
+	j.spare, j.failed = s, nil
+	return nil
+}
+
+func (j *journal) failLocked(cause error) error {
+	if j.failed == nil {
+		j.problem(fmt.Errorf("the journal cannot be written, requests are refused once it is full: %w", cause))
+	}
+	j.failed = fmt.Errorf("%w: the journal cannot be written: %w", store.ErrUnavailable, cause)
+	j.failedAt = time.Now()
+	return j.failed
+}
+
+// nudge wakes the keeper.
+func (j *journal) nudge() {
+	select {
+	case j.wake <- struct{}{}:
+	default:
+	}
+}
+
+// tidy gives back what the sealed segments do not need, and returns those in
+// which every nonce is dead at the moment now, oldest first. A segment is
+// only among them if all older ones are.
+func (j *journal) tidy(now int64) (dead []*segment) {
+	j.mu.Lock()
+	sealed := j.sealed
+	j.mu.Unlock()
+	for _, s := range sealed {
+		if err := s.seal(); err != nil {
+			j.problem(fmt.Errorf("closing %s: %w", s.path, err))
+		}
+	}
+	for i, s := range sealed {
+		if s.lastDeath > now {
+			return sealed[:i]
+		}
+	}
+	return sealed
+}
+
+// drop removes the oldest segments, which tidy returned.
+func (j *journal) drop(dead []*segment) error {
+	for _, s := range dead {
+		if err := s.discard(); err != nil {
+			return err
+		}
+		j.mu.Lock()
+		j.sealed = j.sealed[1:]
+		j.mu.Unlock()
+	}
+	return nil
+}
+
+// ready returns nil unless appends fail, or will within a few.
+func (j *journal) ready() error {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if j.current == nil {
+		return errClosed
+	}
+	if left := len(j.current.data) - j.current.used; left < maxEntry && j.spare == nil {
+		return j.failed
+	}
+	return nil
+}
+
+// extent returns the number of segments and the bytes of entries in them.
+func (j *journal) extent() (segments int, bytes int64) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	for _, s := range j.sealed {
+		bytes += int64(s.used)
+	}
+	if j.current != nil {
+		bytes += int64(j.current.used)
+		segments = 1
+	}
+	return segments + len(j.sealed), bytes
+}
+
+// close ends the journal: appends fail from now on.
+func (j *journal) close() error {
+	j.mu.Lock()
+	current, spare := j.current, j.spare
+	j.current, j.spare = nil, nil
+	j.mu.Unlock()
+	if spare != nil {
+		_ = spare.discard()
+	}
+	for _, s := range append(j.sealed, current) {
+		if s == nil {
+			continue
+		}
+		if err := s.seal(); err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,155 @@
+package file
+
+import (
+	"fmt"
+	"time"
+)
+
+// The keeper is the one goroutine of a store. It does what need not be done
+// while a request waits.
+const (
+	keepEvery  = time.Second
+	sweepEvery = 10 // times keepEvery
+)
+
+// keepUp runs until stop is closed.
+func (st *state) keepUp(wake <-chan struct{}, stop <-chan struct{}) {
+	tick := time.NewTicker(keepEvery)
+	defer tick.Stop()
+	for n := 0; ; {
+		select {
+		case <-stop:
+			return
+		case <-wake:
+			st.keep(st.opt.Clock().Unix())
+		case <-tick.C:
+			st.retryFold = true
+			st.keep(st.opt.Clock().Unix())
+			if n++; n%sweepEvery == 0 {
+				st.sweepAll(st.opt.Clock().Unix())
+			}
+		}
+	}
+}
+
+// keep makes the next segment of the journal, brings locks into the key file
+// and removes segments in which every nonce is dead at the moment now.
+func (st *state) keep(now int64) {
+	_ = st.journal.prepare() // tells of problems itself
+	st.fold()
+	dead := st.journal.tidy(now)
+	if len(dead) == 0 || st.unfolded.Load() {
+		return
+	}
+	if err := st.retire(dead, now); err != nil {
+		st.opt.OnProblem(fmt.Errorf("removing old parts of the journal: %w", err))
+	}
+}
+
+// fold writes the key file if a lock is not in it yet.
+func (st *state) fold() {
+	if !st.unfolded.Load() || !st.retryFold {
+		return
+	}
+	st.changes.Lock()
+	defer st.changes.Unlock()
+	if err := st.writeKeyFile(change{}); err != nil {
+		st.retryFold = false // until the next tick
+		st.opt.OnProblem(fmt.Errorf("a lock is in the journal only: %w", err))
+	}
+}
+
+// retire removes segments after it has written anew what is still needed of
+// them: the state of keys, and up to which timestamp nonces are forgotten.
+func (st *state) retire(dead []*segment, now int64) (err error) {
+	last := dead[len(dead)-1].id
+	st.eachKey(func(k *keyState) {
+		k.mu.Lock()
+		defer k.mu.Unlock()
+		switch {
+		case err != nil || k.carried == 0 || k.carried > last:
+		case k.blank():
+			k.carried = 0
+		default:
+			err = k.carry(st, now)
+		}
+	})
+	if err != nil {
+		return err
+	}
+	for _, s := range dead {
+		st.forget(clampSeconds(s.lastStamp))
+	}
+	if err := st.recordHorizon(now); err != nil {
+		return err
+	}
+	return st.journal.drop(dead)
+}
+
+// recordHorizon writes into the journal how far nonces are forgotten.
+func (st *state) recordHorizon(now int64) error {
+	_, err := st.journal.append(&entry{kind: entryHorizon, now: now, first: st.forgotten.Load(), second: st.floor.Load()})
+	return err
+}
+
+// carry writes all of the key's state but its nonces into the journal. It
+// needs the key's lock.
+func (k *keyState) carry(st *state, now int64) error {
+	k.dropBuckets(now * 1e6)
+	e := entry{
+		kind: entryState, now: now, key: k.id, failures: int64(k.failures),
+		extra: string(appendUses(nil, k.used)), buckets: k.buckets,
+	}
+	segment, err := st.journal.append(&e)
+	if err == nil {
+		k.carried = segment
+	}
+	return err
+}
+
+// blank reports whether there is nothing to carry.
+func (k *keyState) blank() bool {
+	return k.failures == 0 && len(k.buckets) == 0 && len(k.used) == 0
+}
+
+// sweepAll drops all nonces that are dead at the moment now, and keys of which
+// nothing is left.
+func (st *state) sweepAll(now int64) {
+	st.eachKey(func(k *keyState) { st.sweepKey(k, now) })
+
+	st.changes.Lock()
+	defer st.changes.Unlock()
+	st.eachKey(func(k *keyState) {
+		k.mu.Lock()
+		gone := k.stored.Load() == nil && k.nonces.count == 0
+		k.mu.Unlock()
+		if gone {
+			sh := st.shard(k.id)
+			sh.mu.Lock()
+			delete(sh.keys, k.id)
+			sh.mu.Unlock()
+		}
+	})
+}
+
+// rewrite puts all that is known into new segments, so that the old ones, in
+// which something is damaged, can go.
+func (st *state) rewrite(old []*segment, now int64) (err error) {
+	st.eachKey(func(k *keyState) {
+		k.nonces.each(func(s nonceSlot) {
+			if err == nil {
+				_, err = st.journal.append(&entry{
+					kind: entryAccepted, now: now, first: int64(s.stamp), second: int64(s.death),
+					nonce: s.digest(), key: k.id,
+				})
+			}
+		})
+		if err == nil {
+			err = k.carry(st, now)
+		}
+	})
+	if err == nil {
+		err = st.journal.drop(old)
+	}
+	return err
+}

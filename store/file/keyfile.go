@@ -1,0 +1,191 @@
+package file
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+
+	"github.com/card-gateway/card-gateway/store"
+)
+
+// The key file is one JSON object, written by a program and checked as a
+// whole:
+//
+//	{"format":"card-gateway keys","version":1,"sha256":"<hex, of data>","data":{"meta":{
+//	"name":"base64"
+//	},"keys":[
+//	{"id":"ck_live_…", …}
+//	]}}
+//
+// Every key has a line of its own. Any other byte is damage.
+const (
+	keyFileName    = "keys.json"
+	keyFileVersion = 1
+	keyFileStart   = `{"format":"card-gateway keys","version":`
+	keyFileSum     = `,"sha256":"`
+	keyFileData    = `","data":`
+	keyFileEnd     = "}\n"
+)
+
+// A keyFile is what a key file holds.
+type keyFile struct {
+	Meta map[string][]byte `json:"meta"`
+	Keys []*store.Record   `json:"keys"`
+}
+
+// A damageError says what is wrong with a file, and what can be done.
+type damageError struct{ path, what string }
+
+func (e *damageError) Error() string {
+	return fmt.Sprintf("key file %s is damaged (%s): restore it from a backup, or move it away to begin without keys", e.path, e.what)
+}
+
+// readKeyFile reads the key file; ok is false when there is none.
+func readKeyFile(path string) (f keyFile, ok bool, err error) {
+	b, err := os.ReadFile(path)
+	if errors.Is(err, os.ErrNotExist) {
+		return f, false, nil
+	}
+	if err != nil {
+		return f, false, fmt.Errorf("reading the key file: %w", err)
+	}
+	f, err = parseKeyFile(path, b)
+	return f, err == nil, err
+}
+
+// parseKeyFile accepts exactly what appendKeyFile writes.
+func parseKeyFile(path string, b []byte) (f keyFile, err error) {
+	damaged := func(what string) (keyFile, error) { return keyFile{}, &damageError{path, what} }
+	rest, ok := bytes.CutPrefix(b, []byte(keyFileStart))
+	if !ok {
+		return damaged("it does not begin as a key file")
+	}
+	version, rest, ok := bytes.Cut(rest, []byte(keyFileSum))
+	if n, err := strconv.Atoi(string(version)); !ok || err != nil || strconv.Itoa(n) != string(version) {
+		return damaged("its first line is not that of a key file")
+	} else if n != keyFileVersion {
+		return f, fmt.Errorf("key file %s has format %d, this version reads format %d: use the version that wrote it", path, n, keyFileVersion)
+	}
+	sum, rest, found := bytes.Cut(rest, []byte(keyFileData))
+	data, complete := bytes.CutSuffix(rest, []byte(keyFileEnd))
+	if !found || !complete {
+		return damaged("it is cut off")
+	}
+	if want := sha256.Sum256(data); string(sum) != hex.EncodeToString(want[:]) {
+		return damaged("its content does not fit its checksum")
+	}
+	dec := json.NewDecoder(bytes.NewReader(data))
+	dec.DisallowUnknownFields()
+	if err := dec.Decode(&f); err != nil {
+		return damaged(err.Error())
+	}
+	if _, err := dec.Token(); err == nil {
+		return damaged("more follows after its data")
+	}
+	return f, f.check(path)
+}
+
+func (f *keyFile) check(path string) error {
+	seen := make(map[string]bool, len(f.Keys))
+	for i, r := range f.Keys {
+		switch {
+		case r == nil || r.ID == "" || r.Revision == "":
+			return &damageError{path, fmt.Sprintf("key %d lacks its id or revision", i+1)}
+		case seen[r.ID]:
+			return &damageError{path, "it holds key " + r.ID + " twice"}
+		}
+		seen[r.ID] = true
+	}
+	return nil
+}
+
+// newStored returns a record with its line in the key file.
+func newStored(r *store.Record) (*storedRecord, error) {
+	line, err := json.Marshal(r)
+	if err != nil {
+		return nil, fmt.Errorf("key %s: %w", r.ID, err)
+	}
+	return &storedRecord{r, line}, nil
+}
+
+// appendKeyFile encodes a key file. The lines are those of the keys.
+func appendKeyFile(b []byte, meta map[string][]byte, lines func(yield func(line []byte) bool)) ([]byte, error) {
+	b = append(b, keyFileStart...)
+	b = strconv.AppendInt(b, keyFileVersion, 10)
+	b = append(b, keyFileSum...)
+	sumAt := len(b)
+	b = append(b, make([]byte, hex.EncodedLen(sha256.Size))...)
+	b = append(b, keyFileData...)
+	dataAt := len(b)
+
+	b = append(b, `{"meta":{`...)
+	names := make([]string, 0, len(meta))
+	for name := range meta {
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	separator := "\n"
+	for _, name := range names {
+		line, err := json.Marshal(map[string][]byte{name: meta[name]})
+		if err != nil {
+			return nil, fmt.Errorf("value %q: %w", name, err)
+		}
+		b = append(b, separator...)
+		b = append(b, line[1:len(line)-1]...)
+		separator = ",\n"
+	}
+	b = append(b, "\n},\"keys\":["...)
+	separator = "\n"
+	for line := range lines {
+		b = append(b, separator...)
+		b = append(b, line...)
+		separator = ",\n"
+	}
+	b = append(b, "\n]}"...)
+
+	sum := sha256.Sum256(b[dataAt:])
+	hex.Encode(b[sumAt:], sum[:])
+	return append(b, keyFileEnd...), nil
+}
+
+// replaceFile writes the file so that, whatever happens, there is either the
+// old one or the new one, whole and on the disk.
+func replaceFile(path string, content []byte) error {
+	next := path + ".new"
+	f, err := os.OpenFile(next, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(content)
+	if err == nil {
+		err = f.Sync()
+	}
+	if closeErr := f.Close(); err == nil {
+		err = closeErr
+	}
+	if err == nil {
+		err = os.Rename(next, path)
+	}
+	if err != nil {
+		_ = os.Remove(next)
+		return err
+	}
+	return syncDir(filepath.Dir(path))
+}
+
+// syncDir makes what was renamed in a directory survive a crash.
+func syncDir(dir string) error {
+	d, err := os.Open(dir)
+	if err != nil {
+		return err
+	}
+	defer d.Close()
+	return d.Sync()
+}

@@ -1,0 +1,39 @@
+package file
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// reserve takes the disk blocks of the file, so that writing through a mapping
+// cannot run out of them.
+func reserve(f *os.File, size int) error {
+	for {
+		switch err := unix.Fallocate(int(f.Fd()), 0, 0, int64(size)); {
+		case err == nil:
+			return nil
+		case errors.Is(err, unix.EINTR):
+		case errors.Is(err, unix.EOPNOTSUPP), errors.Is(err, unix.ENOSYS):
+			return fill(f, size)
+		default:
+			return fmt.Errorf("reserving %d bytes: %w", size, err)
+		}
+	}
+}
+
+// populate makes the pages of a mapping present, so that the first write to
+// each costs no fault. It is an optimisation and may fail.
+func populate(b []byte) { _ = unix.Madvise(b, unix.MADV_POPULATE_WRITE) }
+
+// currentBoot names this run of the machine.
+func currentBoot() string {
+	b, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
+	if err != nil {
+		return ""
+	}
+	return strings.TrimSpace(string(b))
+}

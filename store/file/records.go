@@ -1,0 +1,248 @@
+package file
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/card-gateway/card-gateway/store"
+)
+
+// defaultPage is the length of a page of List where none was asked for.
+const defaultPage = 100
+
+// reading returns the state to read from.
+func (s *Store) reading(ctx context.Context) (*state, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	st := s.state.Load()
+	if st == nil {
+		return nil, errClosed
+	}
+	return st, nil
+}
+
+// changing locks the state for a change; the caller unlocks st.changes.
+func (s *Store) changing(ctx context.Context) (*state, error) {
+	st, err := s.reading(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if st.journal == nil {
+		return nil, errNotStarted
+	}
+	st.changes.Lock()
+	if st.closed {
+		st.changes.Unlock()
+		return nil, errClosed
+	}
+	return st, nil
+}
+
+// Get implements store.Backend. Before Start it answers from the key file as
+// it was when the store was opened.
+func (s *Store) Get(ctx context.Context, id string) (*store.Record, error) {
+	st, err := s.reading(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if k := st.key(id); k != nil {
+		if r := k.view(); r != nil {
+			return r, nil
+		}
+	}
+	return nil, store.ErrNotFound
+}
+
+// List implements store.Backend. The order is that of the ids, the cursor is
+// the last id of a page.
+func (s *Store) List(ctx context.Context, cursor string, limit int) ([]*store.Record, string, error) {
+	st, err := s.reading(ctx)
+	if err != nil {
+		return nil, "", err
+	}
+	if limit <= 0 {
+		limit = defaultPage
+	}
+	ids := *st.ids.Load()
+	at, found := slices.BinarySearch(ids, cursor)
+	if found {
+		at++
+	}
+	var records []*store.Record
+	for ; at < len(ids) && len(records) < limit; at++ {
+		if k := st.key(ids[at]); k != nil {
+			if r := k.view(); r != nil {
+				records = append(records, r)
+			}
+		}
+	}
+	if at >= len(ids) {
+		return records, "", nil
+	}
+	return records, ids[at-1], nil
+}
+
+// Put implements store.Backend. The record is on the disk when it returns.
+// Requests of this one key wait meanwhile.
+func (s *Store) Put(ctx context.Context, r *store.Record, opt store.PutOptions) (store.Durability, error) {
+	if r.ID == "" || r.Revision == "" || r.Revision == opt.Expect {
+		return store.Durability{}, fmt.Errorf("key %q: a record needs an id and a new revision", r.ID)
+	}
+	next, err := newStored(r.Clone())
+	if err != nil {
+		return store.Durability{}, err
+	}
+	st, err := s.changing(ctx)
+	if err != nil {
+		return store.Durability{}, err
+	}
+	defer st.changes.Unlock()
+	if opt.Expect == "" {
+		return store.Durability{}, st.create(next)
+	}
+	return store.Durability{}, st.replace(next, opt)
+}
+
+// create writes the record of a new key. What the journal holds of an earlier
+// key of that id, but its nonces, is made void first.
+func (st *state) create(next *storedRecord) error {
+	id := next.record.ID
+	k := st.makeKey(id)
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.stored.Load() != nil {
+		return store.ErrExists
+	}
+	k.forgetAll()
+	if err := k.carry(st, st.opt.Clock().Unix()); err != nil {
+		return err
+	}
+	if err := st.writeKeyFile(change{id: id, line: next.line}); err != nil {
+		return err
+	}
+	k.stored.Store(next)
+	ids := *st.ids.Load()
+	at, _ := slices.BinarySearch(ids, id)
+	ids = slices.Insert(slices.Clone(ids), at, id)
+	st.ids.Store(&ids)
+	return nil
+}
+
+// replace writes a changed record. Where the count is to be cleared, that is
+// done first, and stays done if the record cannot be written.
+func (st *state) replace(next *storedRecord, opt store.PutOptions) error {
+	k := st.key(next.record.ID)
+	if k == nil {
+		return store.ErrConflict
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if stored := k.stored.Load(); stored == nil || stored.record.Revision != opt.Expect {
+		return store.ErrConflict
+	}
+	if opt.ClearFailures && k.failures > 0 {
+		e := entry{kind: entryCounted, now: st.opt.Clock().Unix(), key: k.id}
+		if err := k.append(st, &e); err != nil {
+			return err
+		}
+		k.failures = 0
+	}
+	if err := st.writeKeyFile(change{id: k.id, line: next.line}); err != nil {
+		return err
+	}
+	k.stored.Store(next)
+	return nil
+}
+
+// Delete implements store.Backend.
+func (s *Store) Delete(ctx context.Context, id, revision string) (store.Durability, error) {
+	st, err := s.changing(ctx)
+	if err != nil {
+		return store.Durability{}, err
+	}
+	defer st.changes.Unlock()
+	k := st.key(id)
+	if k == nil {
+		return store.Durability{}, store.ErrNotFound
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	stored := k.stored.Load()
+	switch {
+	case stored == nil:
+		return store.Durability{}, store.ErrNotFound
+	case revision != "" && stored.record.Revision != revision:
+		return store.Durability{}, store.ErrConflict
+	}
+	if err := st.writeKeyFile(change{id: id}); err != nil {
+		return store.Durability{}, err
+	}
+	k.stored.Store(nil)
+	k.forgetAll()
+	ids := *st.ids.Load()
+	if at, found := slices.BinarySearch(ids, id); found {
+		ids = slices.Delete(slices.Clone(ids), at, at+1)
+		st.ids.Store(&ids)
+	}
+	return store.Durability{}, nil
+}
+
+// Meta implements store.Backend.
+func (s *Store) Meta(ctx context.Context, name string) ([]byte, error) {
+	st, err := s.reading(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if v, ok := (*st.meta.Load())[name]; ok {
+		return bytes.Clone(v), nil
+	}
+	return nil, store.ErrNotFound
+}
+
+// PutMeta implements store.Backend. A value that is there already costs no
+// more than Meta.
+func (s *Store) PutMeta(ctx context.Context, name string, value []byte) ([]byte, error) {
+	v, err := s.Meta(ctx, name)
+	if err == nil || !errors.Is(err, store.ErrNotFound) {
+		return v, err
+	}
+	st, err := s.changing(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer st.changes.Unlock()
+	if v, ok := (*st.meta.Load())[name]; ok {
+		return bytes.Clone(v), nil
+	}
+	meta := maps.Clone(*st.meta.Load())
+	meta[name] = append([]byte{}, value...)
+	return bytes.Clone(meta[name]), st.replaceMeta(meta)
+}
+
+// DeleteMeta implements store.Backend.
+func (s *Store) DeleteMeta(ctx context.Context, name string, value []byte) error {
+	st, err := s.changing(ctx)
+	if err != nil {
+		return err
+	}
+	defer st.changes.Unlock()
+	if v, ok := (*st.meta.Load())[name]; !ok || !bytes.Equal(v, value) {
+		return nil
+	}
+	meta := maps.Clone(*st.meta.Load())
+	delete(meta, name)
+	return st.replaceMeta(meta)
+}
+
+func (st *state) replaceMeta(meta map[string][]byte) error {
+	if err := st.writeKeyFile(change{meta: meta}); err != nil {
+		return err
+	}
+	st.meta.Store(&meta)
+	return nil
+}

@@ -1,0 +1,172 @@
+package file
+
+import (
+	"crypto/sha256"
+	"encoding/binary"
+	"fmt"
+	"hash/crc32"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+)
+
+// A segment is one file of the journal: a header, then entries, then zeros. It
+// is made whole in advance, all zeros and with its disk blocks taken, and
+// mapped into memory; its header makes it part of the journal.
+type segment struct {
+	id   uint64
+	path string
+	data []byte // the mapping; nil once it is no longer written
+	used int
+
+	opened    int64 // Unix seconds
+	holdsMore bool  // than state carried over from older segments
+	lastDeath int64 // until when it must be kept, Unix seconds
+	lastStamp int64 // the latest timestamp of a nonce in it
+}
+
+// note takes from an entry what it means for the segment that holds it.
+func (s *segment) note(e *entry) {
+	switch e.kind {
+	case entryAccepted:
+		s.lastDeath, s.lastStamp = max(s.lastDeath, e.second), max(s.lastStamp, e.first)
+	case entryState:
+		s.lastDeath = max(s.lastDeath, e.now+carriedSeconds)
+	}
+	s.holdsMore = s.holdsMore || e.kind != entryState && e.kind != entryHorizon
+}
+
+// carriedSeconds is how long state that was carried over stays where it is
+// before it is carried over again.
+const carriedSeconds = 600
+
+// A segmentHeader says where a segment belongs and what no older segment need
+// be asked for. On disk: magic, id, first sequence number, opened, forgotten,
+// floor, boot (16 bytes), CRC-32C of all that as u32, four zeros.
+type segmentHeader struct {
+	id        uint64
+	firstSeq  uint64
+	opened    int64 // Unix seconds
+	forgotten int64 // see state.forgotten
+	floor     int64 // see state.floor
+	boot      [16]byte
+}
+
+const (
+	segmentMagic   = "CGJRNL\x00\x01" // the last byte is the version of the format
+	segmentHead    = 72
+	segmentSuffix  = ".journal"
+	minSegmentSize = 256 << 10
+	maxSegmentSize = 16 << 20
+)
+
+func segmentName(id uint64) string { return fmt.Sprintf("%016x%s", id, segmentSuffix) }
+
+// segmentID is the inverse of segmentName.
+func segmentID(name string) (uint64, bool) {
+	text, ok := strings.CutSuffix(name, segmentSuffix)
+	if !ok || len(text) != 16 {
+		return 0, false
+	}
+	id, err := strconv.ParseUint(text, 16, 64)
+	return id, err == nil && segmentName(id) == name
+}
+
+func bootSum(boot string) [16]byte {
+	sum := sha256.Sum256([]byte(boot))
+	return [16]byte(sum[:16])
+}
+
+// newSegment makes the file of a segment, without a header yet.
+func newSegment(dir string, id uint64, size int) (*segment, error) {
+	s := &segment{id: id, path: filepath.Join(dir, segmentName(id))}
+	f, err := os.OpenFile(s.path, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	if err = reserve(f, size); err == nil {
+		s.data, err = mapFile(f, size)
+	}
+	if err != nil {
+		_ = os.Remove(s.path)
+		return nil, fmt.Errorf("%s: %w", s.path, err)
+	}
+	populate(s.data)
+	return s, nil
+}
+
+// fill writes zeros over the whole file, where blocks cannot be reserved.
+func fill(f *os.File, size int) error {
+	zeros := make([]byte, 64<<10)
+	for size > 0 {
+		n, err := f.Write(zeros[:min(size, len(zeros))])
+		if err != nil {
+			return err
+		}
+		size -= n
+	}
+	return nil
+}
+
+// begin writes the header; its first 8 bytes, the magic, come last.
+func (s *segment) begin(h segmentHeader) {
+	h.id = s.id
+	b := s.data[:segmentHead]
+	h.put(b)
+	storeWord(b, binary.LittleEndian.Uint64([]byte(segmentMagic)))
+	s.used = segmentHead
+	s.opened = h.opened
+}
+
+// put encodes all but the magic.
+func (h *segmentHeader) put(b []byte) {
+	le := binary.LittleEndian
+	le.PutUint64(b[8:], h.id)
+	le.PutUint64(b[16:], h.firstSeq)
+	le.PutUint64(b[24:], uint64(h.opened))
+	le.PutUint64(b[32:], uint64(h.forgotten))
+	le.PutUint64(b[40:], uint64(h.floor))
+	copy(b[48:64], h.boot[:])
+	le.PutUint32(b[64:], crc32.Update(0, castagnoli, b[8:64]))
+}
+
+// readSegmentHeader decodes a header. It is false when b holds none, or not
+// the one that was written.
+func readSegmentHeader(b []byte) (h segmentHeader, ok bool) {
+	le := binary.LittleEndian
+	if len(b) < segmentHead || string(b[:8]) != segmentMagic || le.Uint64(b[64:]) != uint64(crc32.Update(0, castagnoli, b[8:64])) {
+		return h, false
+	}
+	return segmentHeader{
+		id:        le.Uint64(b[8:]),
+		firstSeq:  le.Uint64(b[16:]),
+		opened:    int64(le.Uint64(b[24:])),
+		forgotten: int64(le.Uint64(b[32:])),
+		floor:     int64(le.Uint64(b[40:])),
+		boot:      [16]byte(b[48:64]),
+	}, true
+}
+
+// seal gives back the mapping and what the segment did not use.
+func (s *segment) seal() error {
+	if s.data == nil {
+		return nil
+	}
+	err := unmap(s.data)
+	s.data = nil
+	if err == nil {
+		err = os.Truncate(s.path, int64(s.used))
+	}
+	return err
+}
+
+// discard removes the segment.
+func (s *segment) discard() error {
+	if s.data != nil {
+		_ = unmap(s.data)
+		s.data = nil
+	}
+	return os.Remove(s.path)
+}

@@ -1,0 +1,218 @@
+package file
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/card-gateway/card-gateway/auth"
+	"github.com/card-gateway/card-gateway/ratelimit"
+	"github.com/card-gateway/card-gateway/store"
+)
+
+var (
+	errNotStarted = fmt.Errorf("%w: it is not started, or closed", store.ErrUnavailable)
+	errCharges    = errors.New("more charges than a claim may hold")
+)
+
+// Settle implements store.Backend. Times are the claim's. Whatever must
+// survive is in the journal before the state in memory changes; an error
+// leaves both as they were.
+func (s *Store) Settle(_ context.Context, c *store.Claim) (v store.Verdict, err error) {
+	st := s.state.Load()
+	if st == nil || st.journal == nil {
+		return v, errNotStarted
+	}
+	k := st.key(c.KeyID)
+	if k == nil {
+		v.Stale = true
+		return v, nil
+	}
+	err = k.settle(st, c, &v)
+	if errors.Is(err, store.ErrFull) && st.makeRoom(k, c.Now.Unix()) {
+		v = store.Verdict{}
+		err = k.settle(st, c, &v)
+	}
+	return v, err
+}
+
+// settle is the order of the contract. Verdict v is zero when it is called.
+func (k *keyState) settle(st *state, c *store.Claim, v *store.Verdict) error {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	stored := k.stored.Load()
+	if stored == nil || stored.record.Revision != c.Revision {
+		v.Stale = true
+		return nil
+	}
+	if k.failures >= c.LockAfter {
+		return k.lock(st, c, v)
+	}
+
+	slot := makeSlot(&c.Nonce, c.Timestamp, deathOf(c))
+	known := k.nonces.find(&slot)
+	if known != nil && known.death <= clampSeconds(c.Now.Unix()) {
+		st.forget(known.stamp) // as if it had been dropped already
+	}
+	late := c.Failed.Has(auth.RuleTimestamp) || !auth.InWindow(c.Now, c.Timestamp, c.Window)
+	lost := !late && st.lost(c)
+	switch {
+	case c.Failed.Has(auth.RuleIP):
+		return k.refuse(st, c, v, auth.IPNotAllowed)
+	case late:
+		return k.refuse(st, c, v, auth.TimestampOutOfWindow)
+	case lost:
+		v.Reason, v.Failures = auth.TimestampOutOfWindow, k.failures
+		return nil
+	case known != nil && known.death > clampSeconds(c.Now.Unix()):
+		return k.refuse(st, c, v, auth.ReplayedNonce)
+	}
+	if rest := c.Failed & (auth.RuleBodyHash | auth.RuleSignature | auth.RuleScope); rest != 0 {
+		return k.refuse(st, c, v, rest.First())
+	}
+	return k.accept(st, c, v, slot, known)
+}
+
+// deathOf returns when the nonce of a request that is accepted now dies, in
+// Unix seconds, rounded up.
+func deathOf(c *store.Claim) int64 {
+	return c.Now.Add(auth.NonceLifetime(c.Now, c.Timestamp, c.Window) + time.Second - 1).Unix()
+}
+
+// lock writes the lock into the record, unless this is a dry run.
+func (k *keyState) lock(st *state, c *store.Claim, v *store.Verdict) error {
+	v.Reason, v.Failures = auth.KeyLocked, k.failures
+	if c.DryRun {
+		return nil
+	}
+	before := k.stored.Load().record
+	lock := &auth.Lock{At: c.Now.UTC().Round(0), Failures: k.failures}
+	e := entry{
+		kind: entryLocked, now: c.Now.Unix(), key: k.id, failures: int64(k.failures),
+		first: lock.At.UnixNano(), extra: joinRevisions(before.Revision, c.NextRevision),
+	}
+	if c.LockDuration > 0 {
+		lock.Until = lock.At.Add(c.LockDuration)
+		e.second = lock.Until.UnixNano()
+	}
+	after, err := withLock(before, lock, c.NextRevision)
+	if err != nil {
+		return err
+	}
+	if err := k.append(st, &e); err != nil {
+		return err
+	}
+	k.stored.Store(after)
+	st.unfolded.Store(true)
+	st.journal.nudge()
+	k.failures = 0
+	v.Failures, v.Locked = 0, true
+	return nil
+}
+
+// refuse gives the reason and raises the count if the request counts.
+func (k *keyState) refuse(st *state, c *store.Claim, v *store.Verdict, reason auth.Reason) error {
+	if !c.DryRun && auth.Counts(reason, c.Failed, c.LockCounts) {
+		e := entry{kind: entryCounted, now: c.Now.Unix(), key: k.id, failures: int64(k.failures) + 1}
+		if err := k.append(st, &e); err != nil {
+			return err
+		}
+		k.failures++
+	}
+	v.Reason, v.Failures = reason, k.failures
+	return nil
+}
+
+// accept charges the buckets and records the nonce, or refuses for want of
+// room in a bucket. The slot is the nonce's; known is the dead slot of the same
+// nonce, if there is one.
+func (k *keyState) accept(st *state, c *store.Claim, v *store.Verdict, slot nonceSlot, known *nonceSlot) error {
+	var after [ratelimit.MaxCharges]bucket
+	if len(c.Charges) > len(after) {
+		return errCharges
+	}
+	k.charge(c, v, &after)
+	if v.OverLimit && !c.LimitsDryRun {
+		v.Reason, v.Failures = auth.RateLimited, k.failures
+		return nil
+	}
+	if known == nil && !k.takeRoom(st) {
+		return store.ErrFull
+	}
+	e := entry{
+		kind: entryAccepted, now: c.Now.Unix(), first: int64(slot.stamp), second: int64(slot.death),
+		version: int32(c.SecretVersion), nonce: c.Nonce, key: k.id,
+	}
+	if c.DryRun {
+		e.failures = int64(k.failures)
+	}
+	if !v.OverLimit {
+		e.buckets = after[:len(c.Charges)]
+	}
+	if err := k.append(st, &e); err != nil {
+		if known == nil {
+			st.live.Add(-1)
+		}
+		return err
+	}
+	if known != nil {
+		*known = slot
+	} else {
+		expected := k.nonces.count + 1
+		st.forget(k.nonces.insert(slot, clampSeconds(c.Now.Unix())))
+		st.live.Add(int64(k.nonces.count - expected)) // less what it dropped
+	}
+	for i := range e.buckets {
+		k.setBucket(e.buckets[i])
+	}
+	k.failures = int(e.failures)
+	k.use(c.SecretVersion, c.Now.Unix())
+	v.Failures = k.failures
+	return nil
+}
+
+// takeRoom takes the room of one more nonce, if there is any under both caps.
+func (k *keyState) takeRoom(st *state) bool {
+	if int64(k.nonces.count) >= st.opt.MaxNoncesPerKey {
+		return false
+	}
+	if st.live.Add(1) > st.opt.MaxNonces {
+		st.live.Add(-1)
+		return false
+	}
+	return true
+}
+
+// charge decides on all buckets and fills in the verdict's states and, for the
+// case that all have room, the buckets as they are afterwards.
+func (k *keyState) charge(c *store.Claim, v *store.Verdict, after *[ratelimit.MaxCharges]bucket) {
+	now := c.Now.UnixMicro()
+	var before [ratelimit.MaxCharges]ratelimit.Level
+	var fits [ratelimit.MaxCharges]bool
+	for i := range c.Charges {
+		ch := &c.Charges[i]
+		if j := k.bucket(ch.Bucket); j >= 0 {
+			before[i] = k.buckets[j].level
+		}
+		after[i].name, after[i].drain = ch.Bucket, ch.Drain
+		after[i].level, fits[i] = ch.Decide(before[i], now)
+		v.OverLimit = v.OverLimit || !fits[i]
+	}
+	for i := range c.Charges {
+		level := after[i].level
+		if v.OverLimit {
+			level = before[i]
+		}
+		v.States[i] = c.Charges[i].State(level, now, fits[i])
+	}
+}
+
+// append writes an entry of this key into the journal.
+func (k *keyState) append(st *state, e *entry) error {
+	segment, err := st.journal.append(e)
+	if err == nil && k.carried == 0 {
+		k.carried = segment
+	}
+	return err
+}
