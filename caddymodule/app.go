@@ -191,6 +191,11 @@ func (a *App) Validate() error {
 	case a.BodyBudget < 1<<20:
 		return fmt.Errorf("card_gateway: body_budget is %d bytes; it must be 1MiB or more", a.BodyBudget)
 	}
+	for _, operation := range a.Operations {
+		if operation.MaxBody > a.BodyBudget {
+			return fmt.Errorf("card_gateway: operation %s: max_body is %d bytes, more than body_budget, %d", operation.Name, operation.MaxBody, a.BodyBudget)
+		}
+	}
 	return nil
 }
 

@@ -102,9 +102,8 @@ func (h *Auth) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddyhttp.
 		traceOutcome(r.Context(), info)
 	}()
 
-	refusal := p.admit()
-	defer p.body.release()
-	if refusal != nil {
+	defer func() { p.body.release() }()
+	if refusal := p.admit(); refusal != nil {
 		if refusal = p.pass(refusal); refusal != nil {
 			info.overhead = time.Since(start) - p.waited
 			return refuse(p.w, r, refusal)
