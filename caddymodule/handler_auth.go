@@ -213,8 +213,11 @@ var errNoApp = errors.New("there is no global option card_gateway; it says where
 // appOf returns the app that a handler belongs to.
 func appOf(ctx caddy.Context, handler string) (*App, error) {
 	module, err := ctx.AppIfConfigured("card_gateway")
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w: %w", handler, errNoApp, err)
+	switch {
+	case errors.Is(err, caddy.ErrNotConfigured):
+		return nil, fmt.Errorf("%s: %w", handler, errNoApp)
+	case err != nil:
+		return nil, fmt.Errorf("%s: %w", handler, err)
 	}
 	app, ok := module.(*App)
 	if !ok {
