@@ -207,6 +207,7 @@ func (a *App) Start() error {
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	a.stop, a.done = cancel, make(chan struct{})
+	takeStandardLog()
 	go a.watch(ctx)
 	return nil
 }

@@ -5,6 +5,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/caddyserver/caddy/v2"
 	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
 
@@ -78,6 +79,11 @@ func (f refusalFacts) MarshalLogObject(enc zapcore.ObjectEncoder) error {
 	}
 	return nil
 }
+
+// takeStandardLog sends what the standard library logs to Caddy's default log
+// of now. Caddy does so once, before it knows a configuration, and net/http
+// quotes there what an upstream sends without being asked.
+func takeStandardLog() { zap.RedirectStdLog(caddy.Log().Named("net")) }
 
 var unredactedOnce sync.Once
 

@@ -66,6 +66,7 @@ func (e *LogEncoder) EncodeEntry(entry zapcore.Entry, fields []zapcore.Field) (*
 	for i := range fields {
 		fields[i].AddTo(redacted)
 	}
+	entry.Message = maskText(entry.Message)
 	return encoder.EncodeEntry(entry, nil)
 }
 
@@ -100,7 +101,7 @@ func (r *redactor) AddString(key, value string) {
 	case isTargetField(key) || looksLikeTarget(value):
 		value = maskTarget(value)
 	case key == "error":
-		value = queryInText.ReplaceAllString(value, "?"+masked)
+		value = maskText(queryInText.ReplaceAllString(value, "?"+masked))
 	}
 	r.ObjectEncoder.AddString(key, value)
 }

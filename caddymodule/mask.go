@@ -2,6 +2,7 @@ package caddymodule
 
 import (
 	"net/url"
+	"regexp"
 	"strings"
 
 	"github.com/google/uuid"
@@ -36,6 +37,18 @@ func maskPath(path string) string {
 		}
 	}
 	return strings.Join(segments, "/")
+}
+
+// cardNumber finds a card number in a text, also in groups.
+var cardNumber = regexp.MustCompile(`[0-9](?:[ -]?[0-9]){11,}`)
+
+// maskText returns a text that may quote what somebody has sent, as errors of
+// net/http do, without what looks like a card number.
+func maskText(text string) string {
+	if !hidesDigits(text) {
+		return text
+	}
+	return cardNumber.ReplaceAllString(text, masked)
 }
 
 // hidesDigits reports whether the text, decoded and without separators, holds
