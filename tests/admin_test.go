@@ -52,11 +52,7 @@ func (g *gateway) keyCall(method, path string, body any) keyView {
 	g.t.Helper()
 	doc := ""
 	if body != nil {
-		encoded, err := json.Marshal(body)
-		if err != nil {
-			g.t.Fatal(err)
-		}
-		doc = string(encoded)
+		doc = jsonText(g.t, body)
 	}
 	status, answer := g.admin(method, "/card-gateway/keys"+path, "application/json", doc)
 	if status/100 != 2 {
@@ -123,3 +119,12 @@ func (g *gateway) wantFailures(t testing.TB, c credentials, want int) {
 
 // moment writes a time as the key API wants it.
 func moment(t time.Time) string { return t.UTC().Format(time.RFC3339) }
+
+func jsonText(t testing.TB, v any) string {
+	t.Helper()
+	text, err := json.Marshal(v)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}

@@ -66,10 +66,15 @@ func newGateway(t testing.TB, s site) *gateway {
 		}
 		_ = os.RemoveAll(dir)
 	})
+	g.write("master.key", masterKey())
+	return g
+}
+
+// masterKey returns a line of a master key file.
+func masterKey() string {
 	key := make([]byte, 32)
 	rand.Read(key)
-	g.write("master.key", base64.StdEncoding.EncodeToString(key)+"\n")
-	return g
+	return base64.StdEncoding.EncodeToString(key) + "\n"
 }
 
 // startGateway returns a gateway that is ready.
@@ -208,7 +213,9 @@ func (g *gateway) becomesReady() bool {
 	for deadline := time.Now().Add(patience); time.Now().Before(deadline); {
 		if answer, err := client.Get("http://" + g.addr + "/readyz"); err == nil {
 			_ = answer.Body.Close()
-			if answer.StatusCode == http.StatusOK {
+			// The sites serve a moment before the configuration is the active
+			// one, which the key API asks for.
+			if answer.StatusCode == http.StatusOK && g.configured() {
 				return true
 			}
 		}
@@ -221,11 +228,16 @@ func (g *gateway) becomesReady() bool {
 	return false
 }
 
-// refusesToStart runs the gateway and returns what it said when it ended.
+func (g *gateway) configured() bool {
+	status, _ := g.admin(http.MethodGet, "/card-gateway/status", "", "")
+	return status == http.StatusOK
+}
+
+// refusesToStart runs the gateway and returns what it logged until it ended.
 func (g *gateway) refusesToStart() string {
 	g.t.Helper()
 	g.addr = freeAddress(g.t)
-	before := len(g.read("stderr"))
+	before := len(g.read("default.log"))
 	g.run()
 	select {
 	case <-g.done:
@@ -235,7 +247,7 @@ func (g *gateway) refusesToStart() string {
 	if code := g.cmd.ProcessState.ExitCode(); code == 0 {
 		g.t.Fatal("the gateway ended with code 0")
 	}
-	return g.read("stderr")[before:]
+	return g.read("default.log")[before:] + g.read("stderr")
 }
 
 // stop ends the process as a service manager does, and checks that it ends
