@@ -64,6 +64,10 @@ announce() {
 
 			  $(rotate_line "$id")
 
+			and then, with what it prints:
+
+			  CARD_KEY_ID=$id CARD_SECRET=… $gateway card-sign GET http://127.0.0.1:$CARD_GATEWAY_PORT/api/v1/products
+
 		END
 		return
 	fi
