@@ -33,7 +33,7 @@ type entry struct {
 	now      int64 // Unix seconds
 	first    int64 // accepted: X-Timestamp; locked: lock.At in ns; horizon: the timestamp forgotten
 	second   int64 // accepted: end of the nonce's life, Unix seconds; locked: lock.Until in ns; horizon: the floor in ns
-	failures int64 // the count after it; locked: lock.Failures
+	failures int64 // the count after it; locked: lock.Failures; horizon: the oldest sequence number that is needed
 	nonce    [16]byte
 	key      string
 	extra    string // locked: the revision before, a zero byte, the revision after; state: see appendUses

@@ -128,6 +128,10 @@ func (j *journal) turnLocked(now int64) {
 	}
 	h := segmentHeader{firstSeq: j.seq, opened: now, boot: j.boot}
 	h.forgotten, h.floor = j.horizon()
+	h.oldestSeq = j.seq
+	if len(j.sealed) > 0 {
+		h.oldestSeq = j.sealed[0].firstSeq
+	}
 	j.spare.begin(h)
 	j.current, j.spare = j.spare, nil
 	j.nudge()
@@ -220,6 +224,20 @@ func (j *journal) tidy(now int64) (dead []*segment) {
 		}
 	}
 	return sealed
+}
+
+// firstAfter returns the sequence number of the first entry after the n oldest
+// segments.
+func (j *journal) firstAfter(n int) uint64 {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	switch {
+	case n < len(j.sealed):
+		return j.sealed[n].firstSeq
+	case j.current != nil:
+		return j.current.firstSeq
+	}
+	return j.seq
 }
 
 // drop removes the oldest segments, which tidy returned.

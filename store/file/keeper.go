@@ -23,7 +23,7 @@ func (st *state) keepUp(wake <-chan struct{}, stop <-chan struct{}) {
 		case <-wake:
 			st.keep(st.opt.Clock().Unix())
 		case <-tick.C:
-			st.retryFold = true
+			st.retryFold.Store(true)
 			st.keep(st.opt.Clock().Unix())
 			if n++; n%sweepEvery == 0 {
 				st.sweepAll(st.opt.Clock().Unix())
@@ -35,6 +35,8 @@ func (st *state) keepUp(wake <-chan struct{}, stop <-chan struct{}) {
 // keep makes the next segment of the journal, brings locks into the key file
 // and removes segments in which every nonce is dead at the moment now.
 func (st *state) keep(now int64) {
+	st.keeping.Lock()
+	defer st.keeping.Unlock()
 	_ = st.journal.prepare() // tells of problems itself
 	st.fold()
 	dead := st.journal.tidy(now)
@@ -48,13 +50,13 @@ func (st *state) keep(now int64) {
 
 // fold writes the key file if a lock is not in it yet.
 func (st *state) fold() {
-	if !st.unfolded.Load() || !st.retryFold {
+	if !st.unfolded.Load() || !st.retryFold.Load() {
 		return
 	}
 	st.changes.Lock()
 	defer st.changes.Unlock()
 	if err := st.writeKeyFile(change{}); err != nil {
-		st.retryFold = false // until the next tick
+		st.retryFold.Store(false) // until the next tick
 		st.opt.OnProblem(fmt.Errorf("a lock is in the journal only: %w", err))
 	}
 }
@@ -80,16 +82,20 @@ func (st *state) retire(dead []*segment, now int64) (err error) {
 	for _, s := range dead {
 		st.forget(clampSeconds(s.lastStamp))
 	}
-	if err := st.recordHorizon(now); err != nil {
+	return st.drop(dead, now)
+}
+
+// drop removes the oldest segments, after it has written into the journal that
+// they are not needed, and how far nonces are forgotten.
+func (st *state) drop(dead []*segment, now int64) error {
+	_, err := st.journal.append(&entry{
+		kind: entryHorizon, now: now, first: st.forgotten.Load(), second: st.floor.Load(),
+		failures: int64(st.journal.firstAfter(len(dead))),
+	})
+	if err != nil {
 		return err
 	}
 	return st.journal.drop(dead)
-}
-
-// recordHorizon writes into the journal how far nonces are forgotten.
-func (st *state) recordHorizon(now int64) error {
-	_, err := st.journal.append(&entry{kind: entryHorizon, now: now, first: st.forgotten.Load(), second: st.floor.Load()})
-	return err
 }
 
 // carry writes all of the key's state but its nonces into the journal. It
@@ -149,7 +155,7 @@ func (st *state) rewrite(old []*segment, now int64) (err error) {
 		}
 	})
 	if err == nil {
-		err = st.journal.drop(old)
+		err = st.drop(old, now)
 	}
 	return err
 }

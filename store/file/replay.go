@@ -18,6 +18,8 @@ import (
 type replayed struct {
 	segments []*segment // oldest first, sealed
 	seq      uint64     // of the next entry
+	oldest   uint64     // of the oldest entry that is needed
+	broken   bool       // the last thing read was damaged: what follows may have any number
 	nextID   uint64
 	boot     [16]byte // of the newest segment
 	seen     int64    // the highest time in it, Unix seconds
@@ -37,6 +39,9 @@ func (st *state) replay(dir string, now int64) (*replayed, error) {
 		if err := st.replaySegment(r, dir, id, now); err != nil {
 			return nil, fmt.Errorf("reading the journal: %w", err)
 		}
+	}
+	if len(r.segments) > 0 && len(r.damage) == 0 && r.segments[0].firstSeq > r.oldest {
+		r.note(r.segments[0], "entries before it are missing")
 	}
 	st.eachKey(func(k *keyState) {
 		if k.stored.Load() == nil {
@@ -74,9 +79,11 @@ func (st *state) replaySegment(r *replayed, dir string, id uint64, now int64) er
 	h, ok := readSegmentHeader(b)
 	switch {
 	case ok:
-		if h.firstSeq != r.seq && len(r.segments) > 0 {
+		if h.firstSeq != r.seq && len(r.segments) > 0 && !r.broken {
 			r.note(s, "entries before it are missing")
 		}
+		r.broken = false
+		s.firstSeq, r.oldest = h.firstSeq, max(r.oldest, h.oldestSeq)
 		r.seq, r.boot, r.seen = h.firstSeq, h.boot, max(r.seen, h.opened)
 		st.forget(clampSeconds(h.forgotten))
 		st.raiseFloor(h.floor)
@@ -84,6 +91,7 @@ func (st *state) replaySegment(r *replayed, dir string, id uint64, now int64) er
 		return fmt.Errorf("%s has format %d, this version reads format %d; use the version that wrote it", s.path, b[7], segmentMagic[7])
 	default:
 		r.note(s, "its header is damaged")
+		r.broken = true
 	}
 	st.replayEntries(r, s, b, now)
 	r.segments = append(r.segments, s)
@@ -101,11 +109,14 @@ func (st *state) replayEntries(r *replayed, s *segment, b []byte, now int64) {
 		n, ok := entryLength(b[at:])
 		if ok && at+n <= len(b) {
 			if e, seq, ok := readEntry(b[at : at+n]); ok {
-				if seq != uint32(r.seq) {
+				if seq != uint32(r.seq) && !r.broken {
 					r.note(s, fmt.Sprintf("entries before byte %d are missing", at))
-					r.seq += uint64(seq - uint32(r.seq))
 				}
-				r.seq++
+				r.broken = false
+				r.seq += uint64(seq-uint32(r.seq)) + 1
+				if e.kind == entryHorizon {
+					r.oldest = max(r.oldest, uint64(e.failures))
+				}
 				r.seen = max(r.seen, e.now)
 				s.note(&e)
 				st.apply(&e, now)
@@ -117,6 +128,7 @@ func (st *state) replayEntries(r *replayed, s *segment, b []byte, now int64) {
 			return
 		}
 		r.note(s, fmt.Sprintf("it is damaged at byte %d", at))
+		r.broken = true
 		at = nextEntry(b, at+8)
 	}
 }

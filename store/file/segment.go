@@ -15,10 +15,11 @@ import (
 // is made whole in advance, all zeros and with its disk blocks taken, and
 // mapped into memory; its header makes it part of the journal.
 type segment struct {
-	id   uint64
-	path string
-	data []byte // the mapping; nil once it is no longer written
-	used int
+	id       uint64
+	path     string
+	firstSeq uint64
+	data     []byte // the mapping; nil once it is no longer written
+	used     int
 
 	opened    int64 // Unix seconds
 	holdsMore bool  // than state carried over from older segments
@@ -42,20 +43,21 @@ func (s *segment) note(e *entry) {
 const carriedSeconds = 600
 
 // A segmentHeader says where a segment belongs and what no older segment need
-// be asked for. On disk: magic, id, first sequence number, opened, forgotten,
-// floor, boot (16 bytes), CRC-32C of all that as u32, four zeros.
+// be asked for. On disk: the magic, then the fields in their order, 8 bytes
+// each but for the 16 of boot, the CRC-32C of all those as u32, four zeros.
 type segmentHeader struct {
 	id        uint64
-	firstSeq  uint64
-	opened    int64 // Unix seconds
-	forgotten int64 // see state.forgotten
-	floor     int64 // see state.floor
+	firstSeq  uint64 // sequence number of its first entry
+	oldestSeq uint64 // of the first entry in the oldest segment that is needed
+	opened    int64  // Unix seconds
+	forgotten int64  // see state.forgotten
+	floor     int64  // see state.floor
 	boot      [16]byte
 }
 
 const (
 	segmentMagic   = "CGJRNL\x00\x01" // the last byte is the version of the format
-	segmentHead    = 72
+	segmentHead    = 80
 	segmentSuffix  = ".journal"
 	minSegmentSize = 256 << 10
 	maxSegmentSize = 16 << 20
@@ -116,8 +118,7 @@ func (s *segment) begin(h segmentHeader) {
 	b := s.data[:segmentHead]
 	h.put(b)
 	storeWord(b, binary.LittleEndian.Uint64([]byte(segmentMagic)))
-	s.used = segmentHead
-	s.opened = h.opened
+	s.used, s.firstSeq, s.opened = segmentHead, h.firstSeq, h.opened
 }
 
 // put encodes all but the magic.
@@ -125,27 +126,29 @@ func (h *segmentHeader) put(b []byte) {
 	le := binary.LittleEndian
 	le.PutUint64(b[8:], h.id)
 	le.PutUint64(b[16:], h.firstSeq)
-	le.PutUint64(b[24:], uint64(h.opened))
-	le.PutUint64(b[32:], uint64(h.forgotten))
-	le.PutUint64(b[40:], uint64(h.floor))
-	copy(b[48:64], h.boot[:])
-	le.PutUint32(b[64:], crc32.Update(0, castagnoli, b[8:64]))
+	le.PutUint64(b[24:], h.oldestSeq)
+	le.PutUint64(b[32:], uint64(h.opened))
+	le.PutUint64(b[40:], uint64(h.forgotten))
+	le.PutUint64(b[48:], uint64(h.floor))
+	copy(b[56:72], h.boot[:])
+	le.PutUint32(b[72:], crc32.Update(0, castagnoli, b[8:72]))
 }
 
 // readSegmentHeader decodes a header. It is false when b holds none, or not
 // the one that was written.
 func readSegmentHeader(b []byte) (h segmentHeader, ok bool) {
 	le := binary.LittleEndian
-	if len(b) < segmentHead || string(b[:8]) != segmentMagic || le.Uint64(b[64:]) != uint64(crc32.Update(0, castagnoli, b[8:64])) {
+	if len(b) < segmentHead || string(b[:8]) != segmentMagic || le.Uint64(b[72:]) != uint64(crc32.Update(0, castagnoli, b[8:72])) {
 		return h, false
 	}
 	return segmentHeader{
 		id:        le.Uint64(b[8:]),
 		firstSeq:  le.Uint64(b[16:]),
-		opened:    int64(le.Uint64(b[24:])),
-		forgotten: int64(le.Uint64(b[32:])),
-		floor:     int64(le.Uint64(b[40:])),
-		boot:      [16]byte(b[48:64]),
+		oldestSeq: le.Uint64(b[24:]),
+		opened:    int64(le.Uint64(b[32:])),
+		forgotten: int64(le.Uint64(b[40:])),
+		floor:     int64(le.Uint64(b[48:])),
+		boot:      [16]byte(b[56:72]),
 	}, true
 }
 

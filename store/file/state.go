@@ -11,7 +11,7 @@ import (
 )
 
 // A state is everything that the store remembers, in memory. Locks are taken
-// in this order: changes, a key's, a shard's or the journal's.
+// in this order: keeping, changes, a key's, a shard's or the journal's.
 type state struct {
 	opt     Options
 	path    string   // of the key file
@@ -38,7 +38,8 @@ type state struct {
 	closed   bool
 	document []byte // the buffer in which the key file is made
 
-	retryFold bool // the keeper's: the key file may be tried again
+	keeping   sync.Mutex  // held by the keeper while it works
+	retryFold atomic.Bool // the keeper may try to write the key file
 
 	// These are replaced under changes and read by all.
 	meta     atomic.Pointer[map[string][]byte]
@@ -87,6 +88,7 @@ func newState(opt Options, path string) *state {
 	for i := range st.shards {
 		st.shards[i].keys = map[string]*keyState{}
 	}
+	st.retryFold.Store(true)
 	st.ids.Store(&[]string{})
 	st.meta.Store(&map[string][]byte{})
 	return st

@@ -1,0 +1,189 @@
+package file
+
+import (
+	"bufio"
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"fmt"
+	mathrand "math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/card-gateway/card-gateway/auth"
+	"github.com/card-gateway/card-gateway/store"
+)
+
+// crashDir, in the environment, makes the test binary the process that
+// TestKilled kills.
+const crashDir = "CARD_GATEWAY_TEST_CRASH_DIR"
+
+func TestMain(m *testing.M) {
+	if dir := os.Getenv(crashDir); dir != "" {
+		settleForever(dir)
+	}
+	goleak.VerifyTestMain(m)
+}
+
+// The two keys of the process that is killed. One makes good requests, the
+// other only failures.
+const (
+	goodKey = "ck_test_good"
+	badKey  = "ck_test_bad"
+)
+
+func crashClaim(id string) *store.Claim {
+	c := &store.Claim{
+		KeyID: id, Revision: "r1", NextRevision: "r2", SecretVersion: 1, Now: time.Now(),
+		Window: 5 * time.Minute, ReplayFloorAhead: 5 * time.Second, LockAfter: 1 << 30,
+	}
+	c.Timestamp = c.Now.Unix()
+	_, _ = rand.Read(c.Nonce[:])
+	return c
+}
+
+// settleForever settles from several goroutines and writes a line for every
+// answer: the nonce and timestamp that were accepted, or the failure count.
+func settleForever(dir string) {
+	fail := func(err error) {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	s, err := Open(dir, Options{})
+	if err == nil {
+		err = s.Start(context.Background())
+	}
+	if err != nil {
+		fail(err)
+	}
+	for i := range 4 {
+		go func() {
+			for {
+				c := crashClaim(goodKey)
+				if i == 0 {
+					c = crashClaim(badKey)
+					c.Failed = auth.RuleSignature
+				}
+				v, err := s.Settle(context.Background(), c)
+				if err != nil {
+					fail(err)
+				}
+				line := fmt.Sprintf("failures %d\n", v.Failures)
+				if v.Reason == auth.Accepted {
+					line = fmt.Sprintf("%x %d\n", c.Nonce, c.Timestamp)
+				}
+				if _, err := os.Stdout.WriteString(line); err != nil {
+					os.Exit(1)
+				}
+			}
+		}()
+	}
+	select {}
+}
+
+// TestKilled kills a process that settles requests, again and again. Nothing
+// that it answered is forgotten: no request is accepted twice, no failure lost.
+func TestKilled(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "store")
+	s := start(t, dir, Options{})
+	for _, id := range []string{goodKey, badKey} {
+		r := &store.Record{ID: id, Revision: "r1", Tenant: "acme", Scopes: []string{"*"}}
+		if _, err := s.Put(t.Context(), r, store.PutOptions{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	var accepted []*store.Claim
+	failures := 0
+	for range 20 {
+		for _, line := range runAndKill(t, dir, 50+mathrand.IntN(2000)) {
+			if n, ok := strings.CutPrefix(line, "failures "); ok {
+				got, err := strconv.Atoi(n)
+				if err != nil {
+					t.Fatal(err)
+				}
+				failures = max(failures, got)
+				continue
+			}
+			accepted = append(accepted, acceptedClaim(t, line))
+		}
+		checkKilled(t, dir, accepted, failures)
+	}
+	t.Logf("%d accepted requests, %d failures", len(accepted), failures)
+}
+
+// runAndKill runs the process until it has written so many lines, kills it, and
+// returns all the lines that it wrote.
+func runAndKill(t *testing.T, dir string, lines int) (all []string) {
+	t.Helper()
+	cmd := exec.Command(os.Args[0])
+	cmd.Env = append(os.Environ(), crashDir+"="+dir)
+	cmd.Stderr = os.Stderr
+	out, err := cmd.StdoutPipe()
+	if err == nil {
+		err = cmd.Start()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	for in := bufio.NewScanner(out); in.Scan(); {
+		all = append(all, in.Text())
+		if len(all) == lines {
+			if err := cmd.Process.Kill(); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	_ = cmd.Wait() // it was killed
+	if len(all) < lines {
+		t.Fatalf("the process ended after %d lines, want %d", len(all), lines)
+	}
+	return all
+}
+
+func acceptedClaim(t *testing.T, line string) *store.Claim {
+	t.Helper()
+	nonce, timestamp, _ := strings.Cut(line, " ")
+	c := crashClaim(goodKey)
+	if n, err := hex.Decode(c.Nonce[:], []byte(nonce)); err != nil || n != len(c.Nonce) {
+		t.Fatalf("line %q: %v", line, err)
+	}
+	var err error
+	if c.Timestamp, err = strconv.ParseInt(timestamp, 10, 64); err != nil {
+		t.Fatalf("line %q: %v", line, err)
+	}
+	return c
+}
+
+// checkKilled repeats every request that was accepted.
+func checkKilled(t *testing.T, dir string, accepted []*store.Claim, failures int) {
+	t.Helper()
+	problems := &problems{}
+	s := start(t, dir, Options{OnProblem: problems.add})
+	for _, c := range accepted {
+		c.Now = time.Now()
+		v, err := s.Settle(t.Context(), c)
+		if err != nil || v.Reason != auth.ReplayedNonce {
+			t.Fatalf("%v, %v: a request that was accepted before the process was killed, want a replay", v.Reason, err)
+		}
+	}
+	r, err := s.Get(t.Context(), badKey)
+	if err != nil || r.Failures < failures {
+		t.Fatalf("%+v, %v: want at least %d failures", r, err, failures)
+	}
+	if told := problems.text(); told != "" {
+		t.Fatalf("told %q after a process was killed", told)
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+}

@@ -1,0 +1,155 @@
+package file
+
+import (
+	"context"
+	"crypto/rand"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/card-gateway/card-gateway/auth"
+	"github.com/card-gateway/card-gateway/store"
+)
+
+// problems collects what a store tells the operator.
+type problems struct {
+	mu   sync.Mutex
+	told []string
+}
+
+func (p *problems) add(err error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.told = append(p.told, err.Error())
+}
+
+func (p *problems) text() string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return strings.Join(p.told, "\n")
+}
+
+// A bench is a store on a clock of its own, with one key.
+type bench struct {
+	*Store
+	t        testing.TB
+	clock    *testClock
+	problems *problems
+	opt      Options
+	record   *store.Record
+}
+
+func newBench(t testing.TB, opt Options) *bench {
+	t.Helper()
+	b := &bench{t: t, clock: newTestClock(), problems: &problems{}}
+	opt.Clock, opt.OnProblem = b.clock.now, b.problems.add
+	if opt.boot == "" {
+		opt.boot = "one"
+	}
+	b.opt = opt
+	b.Store = start(t, filepath.Join(t.TempDir(), "store"), opt)
+	b.record = b.newKey()
+	return b
+}
+
+func (b *bench) newKey() *store.Record {
+	b.t.Helper()
+	r := &store.Record{
+		ID: "ck_test_" + rand.Text(), Revision: rand.Text(), Tenant: "acme", Scopes: []string{"*"},
+		Secrets: []store.SealedSecret{{Version: 1, Sealed: []byte("sealed")}},
+	}
+	if _, err := b.Put(b.t.Context(), r, store.PutOptions{}); err != nil {
+		b.t.Fatal(err)
+	}
+	return r
+}
+
+// claim is a good request of the key, now.
+func (b *bench) claim() *store.Claim {
+	c := &store.Claim{
+		KeyID: b.record.ID, Revision: b.record.Revision, NextRevision: rand.Text(), SecretVersion: 1,
+		Now: b.clock.now(), Timestamp: b.clock.now().Unix(), Window: 5 * time.Minute,
+		ReplayFloorAhead: 5 * time.Second, LockAfter: 50,
+	}
+	_, _ = rand.Read(c.Nonce[:])
+	return c
+}
+
+func (b *bench) settle(c *store.Claim) store.Verdict {
+	b.t.Helper()
+	v, err := b.Settle(context.Background(), c)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	return v
+}
+
+func (b *bench) expect(c *store.Claim, want auth.Reason) store.Verdict {
+	b.t.Helper()
+	v := b.settle(c)
+	if v.Stale || v.Reason != want {
+		b.t.Fatalf("%v (stale %v), want %v", v.Reason, v.Stale, want)
+	}
+	return v
+}
+
+func (b *bench) fail(n int) {
+	b.t.Helper()
+	for range n {
+		c := b.claim()
+		c.Failed = auth.RuleSignature
+		b.expect(c, auth.SignatureMismatch)
+	}
+}
+
+// crash goes on with what a killed process would leave. The edit, if there is
+// one, is made to the files meanwhile.
+func (b *bench) crash(edit func(dir string)) {
+	b.t.Helper()
+	dir := copyDir(b.t, b.dir)
+	if err := b.Close(); err != nil {
+		b.t.Fatal(err)
+	}
+	if edit != nil {
+		edit(dir)
+	}
+	b.problems = &problems{}
+	b.opt.OnProblem = b.problems.add
+	b.Store = start(b.t, dir, b.opt)
+}
+
+// keep does what the keeper does.
+func (b *bench) keep() {
+	st := b.state.Load()
+	st.keep(b.clock.now().Unix())
+	st.sweepAll(b.clock.now().Unix())
+}
+
+// segments returns the paths of the journal's files, oldest first.
+func segments(t testing.TB, dir string) []string {
+	t.Helper()
+	paths, err := filepath.Glob(filepath.Join(dir, journalDir, "*"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return paths
+}
+
+func readFile(t testing.TB, path string) []byte {
+	t.Helper()
+	b, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
+func writeFile(t testing.TB, path string, b []byte) {
+	t.Helper()
+	if err := os.WriteFile(path, b, 0o600); err != nil {
+		t.Fatal(err)
+	}
+}

@@ -1,0 +1,411 @@
+package file
+
+import (
+	"bytes"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/card-gateway/card-gateway/auth"
+	"github.com/card-gateway/card-gateway/ratelimit"
+	"github.com/card-gateway/card-gateway/store"
+)
+
+// journalBytes returns a segment with some of every kind of entry, and where
+// each entry in it ends.
+func journalBytes(t testing.TB) (b []byte, ends []int) {
+	t.Helper()
+	limit := ratelimit.NewCharge("issue_card", ratelimit.Limit{Count: 5, Period: time.Hour, Burst: 5}, 1)
+	bn := newBench(t, Options{})
+	for range 3 {
+		c := bn.claim()
+		c.Charges = []ratelimit.Charge{limit}
+		bn.expect(c, auth.Accepted)
+		bn.fail(2)
+	}
+	c := bn.claim()
+	c.LockAfter, c.LockDuration = 2, time.Hour
+	bn.expect(c, auth.KeyLocked)
+	if err := bn.state.Load().drop(nil, bn.clock.now().Unix()); err != nil {
+		t.Fatal(err)
+	}
+	b = readFile(t, segments(t, copyDir(t, bn.dir))[0])
+	written := len(bytes.TrimRight(b, "\x00"))
+	for at := segmentHead; at < written; {
+		n, ok := entryLength(b[at:])
+		if !ok {
+			t.Fatalf("no entry at byte %d", at)
+		}
+		at += n
+		ends = append(ends, at)
+	}
+	return b[:written+256], ends
+}
+
+// replayBytes reads a journal of one segment and returns how many entries were
+// taken up.
+func replayBytes(t testing.TB, dir string, b []byte) (r *replayed, entries int, err error) {
+	t.Helper()
+	writeFile(t, filepath.Join(dir, segmentName(1)), b)
+	st := newState(Options{}.withDefaults(), "")
+	r, err = st.replay(dir, newTestClock().now().Unix())
+	if err != nil {
+		return nil, 0, err
+	}
+	return r, int(r.seq) - 1, nil
+}
+
+// TestTornTail cuts a segment at every byte. What is cut is passed over in
+// silence, what stands before it is all there.
+func TestTornTail(t *testing.T) {
+	full, ends := journalBytes(t)
+	dir := t.TempDir()
+	for cut := segmentHead; cut <= ends[len(ends)-1]; cut++ {
+		want := 0
+		for _, end := range ends {
+			if end <= cut {
+				want++
+			}
+		}
+		zeroed := append(bytes.Clone(full[:cut]), make([]byte, len(full)-cut)...)
+		for _, b := range [][]byte{full[:cut], zeroed} {
+			r, got, err := replayBytes(t, dir, b)
+			if err != nil || len(r.damage) > 0 || got != want {
+				t.Fatalf("cut at byte %d: %d entries, damage %v, error %v; want %d entries", cut, got, r.damage, err, want)
+			}
+		}
+	}
+}
+
+// TestNeverBegun: a process that ends while it makes a segment leaves nothing
+// that could be taken for damage.
+func TestNeverBegun(t *testing.T) {
+	full, _ := journalBytes(t)
+	dir := t.TempDir()
+	for cut := 8; cut <= segmentHead; cut++ {
+		b := make([]byte, len(full))
+		copy(b[8:cut], full[8:cut]) // all but the magic, which comes last
+		if r, _, err := replayBytes(t, dir, b); err != nil || len(r.damage)+len(r.segments) > 0 {
+			t.Fatalf("cut at byte %d: %+v, %v", cut, r, err)
+		}
+		if left, err := os.ReadDir(dir); err != nil || len(left) > 0 {
+			t.Fatalf("left behind: %v, %v", left, err)
+		}
+	}
+}
+
+// TestDamageIsNoticed flips a bit of every byte that was written.
+func TestDamageIsNoticed(t *testing.T) {
+	full, ends := journalBytes(t)
+	dir := t.TempDir()
+	for at := range ends[len(ends)-1] {
+		b := bytes.Clone(full)
+		b[at] ^= 0x10
+		r, got, err := replayBytes(t, dir, b)
+		if err == nil && len(r.damage) == 0 {
+			t.Fatalf("damage at byte %d was not noticed", at)
+		}
+		if err != nil && at != len(segmentMagic)-1 {
+			t.Fatalf("damage at byte %d: %v", at, err)
+		}
+		if err == nil && got < len(ends)-1 {
+			t.Fatalf("damage at byte %d: %d of %d entries were read, want all but one", at, got, len(ends))
+		}
+	}
+}
+
+// TestReplayFloor: where nonces may have been lost, requests stamped up to that
+// moment and a little ahead are refused, and that does not count. What is still
+// known is refused as a repetition. The next start is as usual.
+func TestReplayFloor(t *testing.T) {
+	for _, tt := range []struct {
+		name string
+		edit func(t *testing.T, b *bench, dir string)
+		told string
+	}{
+		{"damaged", func(t *testing.T, _ *bench, dir string) {
+			path := segments(t, dir)[0]
+			b := readFile(t, path)
+			b[segmentHead+entryHead+3] ^= 1
+			writeFile(t, path, b)
+		}, "the journal is damaged"},
+		{"a segment is missing", func(t *testing.T, _ *bench, dir string) {
+			if err := os.Remove(segments(t, dir)[1]); err != nil {
+				t.Fatal(err)
+			}
+		}, "entries before it are missing"},
+		{"no journal", func(t *testing.T, _ *bench, dir string) {
+			for _, path := range segments(t, dir) {
+				if err := os.Remove(path); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}, "there are keys, but no journal"},
+		{"another boot", func(_ *testing.T, b *bench, _ string) { b.opt.boot = "two" }, "the machine was started anew"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			b := newBench(t, Options{})
+			for range 3 { // three segments
+				b.expect(b.claim(), auth.Accepted)
+				b.keep()
+				b.clock.advance(61 * time.Second)
+			}
+			kept := b.claim()
+			b.expect(kept, auth.Accepted)
+			b.clock.advance(time.Second)
+			b.crash(func(dir string) { tt.edit(t, b, dir) })
+			if !strings.Contains(b.problems.text(), tt.told) {
+				t.Fatalf("told %q, want %q", b.problems.text(), tt.told)
+			}
+			b.checkFloor(kept)
+
+			floor := b.state.Load().floor.Load()
+			b.crash(nil)
+			if told := b.problems.text(); told != "" || b.state.Load().floor.Load() != floor {
+				t.Fatalf("the next start told %q, floor %d, want nothing and %d", told, b.state.Load().floor.Load(), floor)
+			}
+			b.checkFloor(kept)
+			if b.Status(t.Context()).Details["replay_floor"] == nil {
+				t.Error("the status does not tell the floor")
+			}
+		})
+	}
+}
+
+// checkFloor wants the floor to be now.
+func (b *bench) checkFloor(kept *store.Claim) {
+	b.t.Helper()
+	if v := b.settle(kept); v.Reason != auth.TimestampOutOfWindow {
+		b.t.Fatalf("a request from before: %v, want rule 7", v.Reason)
+	}
+	for _, ahead := range []int64{-300, 0, 5} {
+		c := b.claim()
+		c.Timestamp += ahead
+		b.expect(c, auth.TimestampOutOfWindow)
+		c.Failed, c.LockCounts = auth.RuleSignature, auth.RuleTimestamp
+		if v := b.expect(c, auth.TimestampOutOfWindow); v.Failures != 0 {
+			b.t.Fatal("a refusal by the floor was counted")
+		}
+	}
+	c := b.claim()
+	c.Timestamp += 6
+	b.expect(c, auth.Accepted)
+	c = b.claim()
+	c.ReplayFloorAhead = -time.Second
+	b.expect(c, auth.Accepted)
+}
+
+// TestNoFloor: neither a new directory nor a usual start has one.
+func TestNoFloor(t *testing.T) {
+	b := newBench(t, Options{})
+	b.expect(b.claim(), auth.Accepted)
+	b.crash(nil)
+	b.expect(b.claim(), auth.Accepted)
+	if told := b.problems.text(); told != "" {
+		t.Fatalf("told %q", told)
+	}
+}
+
+// TestSegments: segments follow one another by the minute and go when they are
+// dead, and what is still needed of them does not go with them.
+func TestSegments(t *testing.T) {
+	b := newBench(t, Options{})
+	limit := ratelimit.NewCharge("issue_card", ratelimit.Limit{Count: 50, Period: 24 * time.Hour, Burst: 50}, 1)
+	first := b.claim()
+	first.Charges = []ratelimit.Charge{limit}
+	b.expect(first, auth.Accepted)
+	b.fail(3)
+	idle, busy := b.record, b.newKey()
+	b.record = busy
+	most := 0
+	for range 60 {
+		b.expect(b.claim(), auth.Accepted)
+		b.keep()
+		b.clock.advance(time.Minute)
+		most = max(most, len(segments(t, b.dir)))
+	}
+	if most > 14 {
+		t.Errorf("%d segments at a time, want no more than what the life of nonces asks for", most)
+	}
+	b.clock.advance(time.Hour)
+	b.keep()
+	b.keep()
+	if left := len(segments(t, b.dir)); left > 3 {
+		t.Errorf("%d segments when nothing is live any more", left)
+	}
+
+	for range 2 {
+		b.crash(nil)
+		r, err := b.Get(t.Context(), idle.ID)
+		if err != nil || r.Failures != 3 || !r.LastUsed[1].Equal(first.Now) {
+			t.Fatalf("%+v, %v: want 3 failures and the last use of the secret", r, err)
+		}
+	}
+	b.record = idle
+	c := b.claim()
+	c.Charges = []ratelimit.Charge{limit}
+	if v := b.expect(c, auth.Accepted); v.States[0].Remaining != 49 || v.States[0].Next > 1728*time.Second {
+		t.Fatalf("%+v: want the level of before, drained since", v.States[0])
+	}
+}
+
+// TestForgottenStaysForgotten: a request whose nonce is long gone, its segment
+// included, is not accepted when the clock is set back, not even after a start.
+func TestForgottenStaysForgotten(t *testing.T) {
+	b := newBench(t, Options{})
+	at := b.clock.now()
+	old := b.claim()
+	old.Timestamp += 299
+	b.expect(old, auth.Accepted)
+	again := *old
+	for _, moment := range []string{"at once", "after a start", "after another one"} {
+		b.clock.advance(time.Hour)
+		b.expect(b.claim(), auth.Accepted)
+		b.keep()
+		b.clock.nanos.Store(at.UnixNano())
+		if v := b.settle(&again); v.Reason != auth.TimestampOutOfWindow {
+			t.Fatalf("%s: %v, want rule 7", moment, v.Reason)
+		}
+		b.crash(nil)
+		if v := b.settle(&again); v.Reason != auth.TimestampOutOfWindow {
+			t.Fatalf("after a start, %s: %v, want rule 7", moment, v.Reason)
+		}
+	}
+}
+
+// TestWiderWindow: a window that is made wider lets no request in again.
+func TestWiderWindow(t *testing.T) {
+	b := newBench(t, Options{})
+	c := b.claim()
+	b.expect(c, auth.Accepted)
+	b.clock.advance(320 * time.Second)
+	again := b.claim()
+	again.Nonce, again.Timestamp, again.Window = c.Nonce, c.Timestamp, 10*time.Minute
+	b.expect(again, auth.TimestampOutOfWindow)
+}
+
+// TestJournalCannotGrow: when the disk takes no more, requests are refused, and
+// accepted again when it does. None is let through without a journal.
+func TestJournalCannotGrow(t *testing.T) {
+	b := newBench(t, Options{})
+	dir := filepath.Join(b.dir, journalDir)
+	b.state.Load().keeping.Lock() // the keeper is slow
+	if err := os.Rename(dir, dir+".away"); err != nil {
+		t.Fatal(err)
+	}
+	accepted, err := b.fillUp()
+	if !errors.Is(err, store.ErrUnavailable) || errors.Is(err, store.ErrFull) {
+		t.Fatalf("%v after %d requests, want ErrUnavailable", err, len(accepted))
+	}
+	if b.Ready(t.Context()) == nil || b.Status(t.Context()).Ready {
+		t.Error("ready although nothing can be settled")
+	}
+	c := b.claim()
+	c.Failed = auth.RuleSignature
+	if _, err := b.Settle(t.Context(), c); !errors.Is(err, store.ErrUnavailable) {
+		t.Errorf("a failure that counts: %v, want ErrUnavailable", err)
+	}
+	if !strings.Contains(b.problems.text(), "the journal cannot be written") {
+		t.Errorf("told %q", b.problems.text())
+	}
+	if err := os.Rename(dir+".away", dir); err != nil {
+		t.Fatal(err)
+	}
+	b.state.Load().keeping.Unlock()
+	b.state.Load().journal.failedAt = time.Time{}
+	b.keep()
+	if err := b.Ready(t.Context()); err != nil {
+		t.Fatalf("not ready when the disk is back: %v", err)
+	}
+	b.expect(b.claim(), auth.Accepted)
+	b.crash(nil)
+	for _, c := range accepted {
+		b.expect(c, auth.ReplayedNonce)
+	}
+}
+
+// fillUp settles requests until one cannot be.
+func (b *bench) fillUp() (accepted []*store.Claim, err error) {
+	for range 2 * maxSegmentSize / entryHead {
+		c := b.claim()
+		if _, err := b.Settle(b.t.Context(), c); err != nil {
+			return accepted, err
+		}
+		accepted = append(accepted, c)
+	}
+	return accepted, nil
+}
+
+// TestFileCutUnderMapping: a journal file that somebody cuts is an error, not
+// the end of the process, and what was in it is known to be missing.
+func TestFileCutUnderMapping(t *testing.T) {
+	b := newBench(t, Options{})
+	c := b.claim()
+	b.expect(c, auth.Accepted)
+	if err := os.Truncate(segments(t, b.dir)[0], 0); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := b.Settle(t.Context(), b.claim()); !errors.Is(err, store.ErrUnavailable) {
+		t.Fatalf("%v, want ErrUnavailable", err)
+	}
+	b.expect(b.claim(), auth.Accepted)
+	b.expect(c, auth.ReplayedNonce)
+	b.crash(nil)
+	if told := b.problems.text(); !strings.Contains(told, "missing") {
+		t.Fatalf("told %q, want that entries are missing", told)
+	}
+	b.expect(c, auth.TimestampOutOfWindow)
+}
+
+// TestCaps: nothing is forgotten to make room.
+func TestCaps(t *testing.T) {
+	for _, tt := range []struct {
+		name string
+		opt  Options
+	}{
+		{"per key", Options{MaxNoncesPerKey: 100}},
+		{"in all", Options{MaxNonces: 100}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			b := newBench(t, tt.opt)
+			var all []*store.Claim
+			for range 100 {
+				all = append(all, b.claim())
+				b.expect(all[len(all)-1], auth.Accepted)
+			}
+			over := b.claim()
+			for range 3 {
+				if _, err := b.Settle(t.Context(), over); !errors.Is(err, store.ErrFull) || !errors.Is(err, store.ErrUnavailable) {
+					t.Fatalf("%v, want ErrFull", err)
+				}
+				b.clock.advance(100 * time.Second)
+				over = b.claim()
+			}
+			for _, c := range all {
+				b.expect(c, auth.ReplayedNonce)
+			}
+			b.clock.advance(11 * time.Second)
+			b.expect(b.claim(), auth.Accepted)
+			if got := b.Status(t.Context()).Details["nonces"]; got != int64(1) {
+				t.Errorf("%v nonces, want 1", got)
+			}
+		})
+	}
+}
+
+// TestLockIsFolded: a lock is in the journal at once and in the key file soon.
+func TestLockIsFolded(t *testing.T) {
+	b := newBench(t, Options{})
+	b.fail(2)
+	c := b.claim()
+	c.LockAfter = 2
+	b.expect(c, auth.KeyLocked)
+	b.keep()
+	f, _, err := readKeyFile(filepath.Join(b.dir, keyFileName))
+	if err != nil || f.Keys[0].Revision != c.NextRevision || f.Keys[0].Lock == nil {
+		t.Fatalf("%+v, %v: want the lock", f, err)
+	}
+}

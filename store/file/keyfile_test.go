@@ -1,0 +1,298 @@
+package file
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"os"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"testing"
+
+	"github.com/card-gateway/card-gateway/auth"
+	"github.com/card-gateway/card-gateway/store"
+)
+
+// keyFileBytes is a key file that holds two keys and a named value.
+func keyFileBytes(t testing.TB) []byte {
+	t.Helper()
+	b := newBench(t, Options{})
+	b.newKey()
+	if _, err := b.PutMeta(t.Context(), "a <name>", []byte{0, 1, 255}); err != nil {
+		t.Fatal(err)
+	}
+	return readFile(t, filepath.Join(b.dir, keyFileName))
+}
+
+// withData is a key file of that data with a checksum that fits.
+func withData(data string) []byte {
+	sum := sha256.Sum256([]byte(data))
+	return []byte(`{"format":"card-gateway keys","version":1,"sha256":"` + hex.EncodeToString(sum[:]) + `","data":` + data + "}\n")
+}
+
+// TestDamagedKeyFile: any change of the key file is noticed, and the store does
+// not start. One line says which file and what to do.
+func TestDamagedKeyFile(t *testing.T) {
+	whole := keyFileBytes(t)
+	replace := func(old, by string) []byte { return bytes.Replace(whole, []byte(old), []byte(by), 1) }
+	for _, tt := range []struct {
+		name string
+		file []byte
+		want string
+	}{
+		{"empty", nil, "does not begin as a key file"},
+		{"something else", []byte("{}"), "does not begin as a key file"},
+		{"cut in its first line", whole[:50], "first line"},
+		{"cut in the middle", whole[:len(whole)/2], "cut off"},
+		{"last byte missing", whole[:len(whole)-1], "cut off"},
+		{"one letter changed", replace("acme", "acne"), "checksum"},
+		{"formatted by hand", replace(",\n", ",\n\n"), "checksum"},
+		{"written twice", append(bytes.Clone(whole), whole...), "checksum"},
+		{"newer", replace(`"version":1`, `"version":2`), "has format 2, this version reads format 1"},
+		{"version spelled otherwise", replace(`"version":1`, `"version":01`), "first line"},
+		{"unknown field", withData(`{"meta":{},"keys":[{"id":"a","revision":"b","colour":"red"}]}`), `unknown field`},
+		{"no id", withData(`{"meta":{},"keys":[{"revision":"b"}]}`), "lacks its id"},
+		{"null", withData(`{"meta":{},"keys":[null]}`), "lacks its id"},
+		{"twice the same key", withData(`{"meta":{},"keys":[{"id":"a","revision":"b"},{"id":"a","revision":"c"}]}`), "twice"},
+		{"more data", withData(`{"meta":{},"keys":[]}{}`), "more follows"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			dir := t.TempDir()
+			path := filepath.Join(dir, keyFileName)
+			writeFile(t, path, tt.file)
+			_, err := Open(dir, Options{})
+			if err == nil || !strings.Contains(err.Error(), tt.want) || !strings.Contains(err.Error(), path) || strings.Contains(err.Error(), "\n") {
+				t.Fatalf("%v, want one line with %q and %q", err, path, tt.want)
+			}
+			if got := readFile(t, path); !bytes.Equal(got, tt.file) {
+				t.Fatal("the damaged file was changed")
+			}
+		})
+	}
+}
+
+// TestKeyFileDamagedAfterOpen: what Open has seen is read again at Start.
+func TestKeyFileDamagedAfterOpen(t *testing.T) {
+	whole := keyFileBytes(t)
+	dir := t.TempDir()
+	path := filepath.Join(dir, keyFileName)
+	writeFile(t, path, whole)
+	s, err := Open(dir, Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	writeFile(t, path, whole[:100])
+	if err := s.Start(t.Context()); err == nil || !strings.Contains(err.Error(), "is damaged") {
+		t.Fatalf("Start: %v, want that the file is damaged", err)
+	}
+	writeFile(t, path, whole)
+	if err := s.Start(t.Context()); err != nil {
+		t.Fatalf("Start once it is whole again: %v", err)
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// FuzzKeyFile: whatever is accepted is what would be written.
+func FuzzKeyFile(f *testing.F) {
+	f.Add(keyFileBytes(f))
+	f.Add(withData(`{"meta":{},"keys":[]}`))
+	f.Add(withData(`{"meta":{"a":"AA=="},"keys":[{"id":"a","revision":"b","lock":{"at":"2026-01-01T00:00:00Z","failures":3}}]}`))
+	f.Add([]byte(keyFileStart))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		tryKeyFile(t, b)
+		tryKeyFile(t, withData(string(b)))
+	})
+}
+
+func tryKeyFile(t *testing.T, b []byte) {
+	t.Helper()
+	parsed, err := parseKeyFile("keys.json", b)
+	if err != nil {
+		if strings.Contains(err.Error(), "\n") {
+			t.Fatalf("more than one line: %v", err)
+		}
+		return
+	}
+	var lines [][]byte
+	for _, r := range parsed.Keys {
+		s, err := newStored(r)
+		if err != nil {
+			return // such as a time that JSON cannot hold
+		}
+		lines = append(lines, s.line)
+	}
+	written, err := appendKeyFile(nil, parsed.Meta, func(yield func([]byte) bool) {
+		for _, l := range lines {
+			if !yield(l) {
+				return
+			}
+		}
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	again, err := parseKeyFile("keys.json", written)
+	if err != nil || len(again.Keys) != len(parsed.Keys) || !sameMeta(again.Meta, parsed.Meta) {
+		t.Fatalf("%v: read back\n%+v\nwant\n%+v", err, again, parsed)
+	}
+	for i := range again.Keys {
+		s, err := json.Marshal(again.Keys[i])
+		if err != nil || !bytes.Equal(s, lines[i]) {
+			t.Fatalf("%v: read back\n%s\nwant\n%s", err, s, lines[i])
+		}
+	}
+}
+
+func sameMeta(a, b map[string][]byte) bool {
+	return len(a) == 0 && len(b) == 0 || reflect.DeepEqual(a, b)
+}
+
+// FuzzJournal: whatever is in a segment, reading it does not fail, and says so
+// when something is missing.
+func FuzzJournal(f *testing.F) {
+	full, ends := journalBytes(f)
+	f.Add(full, 0, byte(0))
+	f.Add(full, ends[2]+20, byte(7))
+	f.Add(full[:ends[1]-3], 3, byte(255))
+	f.Add([]byte(segmentMagic), 0, byte(1))
+	f.Add([]byte{}, 0, byte(0))
+	last := ends[len(ends)-1]
+	dir := f.TempDir()
+	f.Fuzz(func(t *testing.T, b []byte, at int, flip byte) {
+		if len(b) > 1<<16 {
+			return
+		}
+		if at >= 0 && at < len(b) {
+			b = bytes.Clone(b)
+			b[at] ^= flip
+		}
+		r, entries, err := replayBytes(t, dir, b)
+		if err == nil && len(r.damage) == 0 && entries < len(ends) && len(b) == len(full) && bytes.Equal(b[last-8:], full[last-8:]) {
+			t.Fatalf("%d of %d entries are there, and nothing says so", entries, len(ends))
+		}
+	})
+}
+
+// TestOpenOnly: before Start nothing is made and nothing is locked, reading
+// works, beside a process that uses the directory as well; settling does not.
+func TestOpenOnly(t *testing.T) {
+	empty := filepath.Join(t.TempDir(), "not", "there")
+	s, err := Open(empty, Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.Stat(filepath.Dir(empty)); !errors.Is(err, os.ErrNotExist) {
+		t.Fatalf("%v: Open made the directory", err)
+	}
+	if _, _, err := s.List(t.Context(), "", 10); err != nil {
+		t.Fatal(err)
+	}
+
+	b := newBench(t, Options{})
+	if _, err := b.PutMeta(t.Context(), "name", []byte("value")); err != nil {
+		t.Fatal(err)
+	}
+	before := storeFiles(t, b.dir)
+	s, err = Open(b.dir, Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if r, err := s.Get(t.Context(), b.record.ID); err != nil || r.Revision != b.record.Revision {
+		t.Fatalf("Get: %+v, %v", r, err)
+	}
+	if v, err := s.Meta(t.Context(), "name"); err != nil || string(v) != "value" {
+		t.Fatalf("Meta: %q, %v", v, err)
+	}
+	if _, err := s.Settle(t.Context(), b.claim()); !errors.Is(err, store.ErrUnavailable) {
+		t.Fatalf("Settle: %v, want ErrUnavailable", err)
+	}
+	if _, err := s.Put(t.Context(), b.record, store.PutOptions{}); !errors.Is(err, store.ErrUnavailable) {
+		t.Fatalf("Put: %v, want ErrUnavailable", err)
+	}
+	if _, err := s.PutMeta(t.Context(), "another", nil); !errors.Is(err, store.ErrUnavailable) {
+		t.Fatalf("PutMeta: %v, want ErrUnavailable", err)
+	}
+	err = s.Start(t.Context())
+	if err == nil || !strings.Contains(err.Error(), b.dir) || !strings.Contains(err.Error(), "used by another process") {
+		t.Fatalf("Start: %v, want that another process uses %s", err, b.dir)
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if after := storeFiles(t, b.dir); !reflect.DeepEqual(before, after) {
+		t.Fatalf("files %v, before %v", after, before)
+	}
+	b.expect(b.claim(), auth.Accepted)
+}
+
+// TestPermissions: nobody else can read what the store keeps.
+func TestPermissions(t *testing.T) {
+	b := newBench(t, Options{})
+	b.expect(b.claim(), auth.Accepted)
+	err := filepath.Walk(b.dir, func(path string, info os.FileInfo, err error) error {
+		if err != nil {
+			return err
+		}
+		want := os.FileMode(0o600)
+		if info.IsDir() {
+			want = 0o700
+		}
+		if got := info.Mode().Perm(); got != want {
+			t.Errorf("%s has mode %o, want %o", path, got, want)
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestKeyFileCannotBeWritten: a change that does not reach the disk did not
+// happen.
+func TestKeyFileCannotBeWritten(t *testing.T) {
+	b := newBench(t, Options{})
+	blocked := filepath.Join(b.dir, keyFileName+".new")
+	if err := os.Mkdir(blocked, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(blocked, "x"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	next := b.record.Clone()
+	next.Revision = "next"
+	if _, err := b.Put(t.Context(), next, store.PutOptions{Expect: b.record.Revision}); !errors.Is(err, store.ErrUnavailable) {
+		t.Fatalf("Put: %v, want ErrUnavailable", err)
+	}
+	if _, err := b.Delete(t.Context(), b.record.ID, ""); !errors.Is(err, store.ErrUnavailable) {
+		t.Fatalf("Delete: %v, want ErrUnavailable", err)
+	}
+	if _, err := b.PutMeta(t.Context(), "name", nil); !errors.Is(err, store.ErrUnavailable) {
+		t.Fatalf("PutMeta: %v, want ErrUnavailable", err)
+	}
+	if _, err := b.Meta(t.Context(), "name"); !errors.Is(err, store.ErrNotFound) {
+		t.Fatalf("Meta: %v, want ErrNotFound", err)
+	}
+	b.expect(b.claim(), auth.Accepted)
+
+	// A lock is kept in the journal meanwhile.
+	b.fail(1)
+	c := b.claim()
+	c.LockAfter = 1
+	b.expect(c, auth.KeyLocked)
+	b.keep()
+	if told := b.problems.text(); !strings.Contains(told, "a lock is in the journal only") {
+		t.Fatalf("told %q", told)
+	}
+	if err := os.RemoveAll(blocked); err != nil {
+		t.Fatal(err)
+	}
+	b.crash(nil)
+	if r, err := b.Get(t.Context(), b.record.ID); err != nil || r.Revision != c.NextRevision || r.Lock == nil {
+		t.Fatalf("%+v, %v: want the lock", r, err)
+	}
+}
