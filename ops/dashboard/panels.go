@@ -1,0 +1,213 @@
+package main
+
+import "strings"
+
+// A row of the dashboard; its panels share the width.
+type row struct {
+	title  string
+	panels []panel
+}
+
+// A panel answers one question. Its description says what good looks like.
+type panel struct {
+	title, good string
+	kind        kind
+	unit        string
+	queries     []query
+	stacked     bool
+	signed      bool    // values below zero make sense
+	bad         float64 // of a stat: red from here on
+	reversed    bool    // of a stat: red below bad
+}
+
+type kind string
+
+const (
+	stat  kind = "stat"
+	graph kind = "timeseries"
+	heat  kind = "heatmap"
+)
+
+// Units, as Grafana names them.
+const (
+	count    = "short"
+	perSec   = "reqps"
+	share    = "percentunit"
+	duration = "s"
+)
+
+type query struct{ expr, legend string }
+
+// q makes a query of an expression in which @ stands for the selection of
+// instances and $t for the range over which rates are taken.
+func q(expr, legend string) query {
+	expr = strings.ReplaceAll(expr, "@", `instance=~"$instance"`)
+	return query{expr: strings.ReplaceAll(expr, "$t", "$__rate_interval"), legend: legend}
+}
+
+var rows = []row{
+	{"At a glance", []panel{
+		{
+			kind: stat, title: "Gateways ready", unit: count, bad: 1, reversed: true,
+			good:    "Good: the number of gateways you run; each can settle requests.",
+			queries: []query{q(`sum(card_gateway_store_up{@})`, "ready")},
+		},
+		{
+			kind: stat, title: "Accepted", unit: perSec,
+			good:    "Good: the usual traffic for this time of day.",
+			queries: []query{q(`sum(rate(card_gateway_requests_total{@,outcome="accepted"}[$t]))`, "accepted")},
+		},
+		{
+			kind: stat, title: "Refused", unit: share, bad: 0.1,
+			good:    "Good: a few percent, steady; it says that clients sign correctly.",
+			queries: []query{q(`sum(rate(card_gateway_requests_total{@,outcome!~"accepted|would_refuse_.+|upstream_error|upstream_timeout"}[$t])) / sum(rate(card_gateway_requests_total{@}[$t]))`, "refused")},
+		},
+		{
+			kind: stat, title: "Issuer fails", unit: share, bad: 0.01,
+			good:    "Good: under 1% of what reaches the issuer ends in 502 or 504.",
+			queries: []query{q(`sum(rate(card_gateway_requests_total{@,outcome=~"upstream_error|upstream_timeout"}[$t])) / sum(rate(card_gateway_requests_total{@,outcome=~"accepted|upstream_error|upstream_timeout"}[$t]))`, "failed")},
+		},
+		{
+			kind: stat, title: "Overhead, 99th percentile", unit: duration, bad: 0.01,
+			good:    "Good: under 10 ms; on the embedded store far under 1 ms.",
+			queries: []query{q(`histogram_quantile(0.99, sum by (le) (rate(card_gateway_overhead_seconds_bucket{@}[$t])))`, "p99")},
+		},
+		{
+			kind: stat, title: "Keys locked", unit: count, bad: 1,
+			good:    "Good: 0; every locked key is a client that is shut out.",
+			queries: []query{q(`max(card_gateway_keys{@,status="locked"})`, "locked")},
+		},
+		{
+			kind: stat, title: "Keys expiring in 7 days", unit: count, bad: 1,
+			good:    "Good: 0, or keys whose end is wanted.",
+			queries: []query{q(`max(card_gateway_keys_expiring{@,within="7d"})`, "expiring")},
+		},
+		{
+			kind: stat, title: "Dry run lets pass", unit: perSec, bad: 0.0001,
+			good:    "Good: 0; anything else means that card_auth protects nothing.",
+			queries: []query{q(`sum(rate(card_gateway_requests_total{@,outcome=~"would_refuse_.+"}[$t]))`, "would refuse")},
+		},
+	}},
+	{"Traffic and refusals", []panel{
+		{
+			kind: graph, title: "Accepted by operation", unit: perSec, stacked: true,
+			good:    "Good: the shape of yesterday; no operation falls to zero by itself.",
+			queries: []query{q(`sum by (operation) (rate(card_gateway_requests_total{@,outcome="accepted"}[$t])) > 0`, "{{operation}}")},
+		},
+		{
+			kind: graph, title: "Refusals by reason", unit: perSec, stacked: true,
+			good:    "Good: low and level; one colour that grows is one cause, see the runbook refusals-above-usual.",
+			queries: []query{q(`sum by (outcome) (rate(card_gateway_requests_total{@,outcome!~"accepted|would_refuse_.+"}[$t])) > 0`, "{{outcome}}")},
+		},
+		{
+			kind: graph, title: "Refused share by operation", unit: share,
+			good:    "Good: alike for all operations; one that stands out has a client that calls it wrongly.",
+			queries: []query{q(`sum by (operation) (rate(card_gateway_requests_total{@,outcome!~"accepted|would_refuse_.+"}[$t])) / (sum by (operation) (rate(card_gateway_requests_total{@}[$t])) > 0)`, "{{operation}}")},
+		},
+	}},
+	{"Keys and clocks", []panel{
+		{
+			kind: graph, title: "Signs of attack", unit: perSec,
+			good: "Good: near zero; unknown keys are scanning, used nonces are replays, signatures are guesses.",
+			queries: []query{q(`sum by (outcome) (rate(card_gateway_requests_total{@,outcome=~"unknown_key|replayed_nonce|signature_mismatch|ip_not_allowed|key_locked"}[$t]))`,
+				"{{outcome}}")},
+		},
+		{
+			kind: graph, title: "Locks and keys by status", unit: count,
+			good: "Good: no new locks, none locked; the others change only when somebody changes keys.",
+			queries: []query{
+				q(`sum(increase(card_gateway_key_locks_total{@}[1h]))`, "locks in an hour"),
+				q(`max by (status) (card_gateway_keys{@,status!="active"})`, "{{status}}"),
+				q(`max by (within) (card_gateway_keys_expiring{@})`, "expiring within {{within}}"),
+			},
+		},
+		{
+			kind: graph, title: "Clock skew of clients", unit: duration, signed: true,
+			good: "Good: all lines within a few seconds of zero; above zero clients are behind, below ahead, at 300 s they are refused.",
+			queries: []query{
+				q(`histogram_quantile(0.01, sum by (le) (rate(card_gateway_clock_skew_seconds_bucket{@}[$t])))`, "p1"),
+				q(`histogram_quantile(0.5, sum by (le) (rate(card_gateway_clock_skew_seconds_bucket{@}[$t])))`, "p50"),
+				q(`histogram_quantile(0.99, sum by (le) (rate(card_gateway_clock_skew_seconds_bucket{@}[$t])))`, "p99"),
+			},
+		},
+	}},
+	{"What it costs", []panel{
+		{
+			kind: graph, title: "Overhead", unit: duration,
+			good: "Good: flat; p99 under 10 ms. The issuer's time is left out.",
+			queries: []query{
+				q(`histogram_quantile(0.5, sum by (le) (rate(card_gateway_overhead_seconds_bucket{@}[$t])))`, "p50"),
+				q(`histogram_quantile(0.95, sum by (le) (rate(card_gateway_overhead_seconds_bucket{@}[$t])))`, "p95"),
+				q(`histogram_quantile(0.99, sum by (le) (rate(card_gateway_overhead_seconds_bucket{@}[$t])))`, "p99"),
+			},
+		},
+		{
+			kind: graph, title: "Overhead by instance, 99th percentile", unit: duration,
+			good:    "Good: the same on every instance; one that stands out has a machine or a network of its own to blame.",
+			queries: []query{q(`histogram_quantile(0.99, sum by (le, instance) (rate(card_gateway_overhead_seconds_bucket{@}[$t])))`, "{{instance}}")},
+		},
+		{
+			kind: heat, title: "Overhead, all requests", unit: duration,
+			good:    "Good: one narrow band; a second band is a second kind of request, such as one whose key was not cached.",
+			queries: []query{q(`sum by (le) (increase(card_gateway_overhead_seconds_bucket{@}[$t]))`, "{{le}}")},
+		},
+	}},
+	{"Store", []panel{
+		{
+			kind: graph, title: "Settling a request", unit: duration,
+			good: "Good: microseconds on the embedded store, one network round trip on Redis; p99 under 5 ms.",
+			queries: []query{
+				q(`histogram_quantile(0.5, sum by (le) (rate(card_gateway_store_seconds_bucket{@,call="settle"}[$t])))`, "p50"),
+				q(`histogram_quantile(0.95, sum by (le) (rate(card_gateway_store_seconds_bucket{@,call="settle"}[$t])))`, "p95"),
+				q(`histogram_quantile(0.99, sum by (le) (rate(card_gateway_store_seconds_bucket{@,call="settle"}[$t])))`, "p99"),
+			},
+		},
+		{
+			kind: graph, title: "Calls", unit: perSec,
+			good:    "Good: about one settle for each signed request and few of the others.",
+			queries: []query{q(`sum by (call) (rate(card_gateway_store_seconds_count{@}[$t]))`, "{{call}}")},
+		},
+		{
+			kind: graph, title: "Up, and failing calls", unit: count,
+			good: "Good: every instance at 1 and no failing call.",
+			queries: []query{
+				q(`card_gateway_store_up{@}`, "up {{instance}}"),
+				q(`sum by (call) (rate(card_gateway_store_seconds_count{@,result="error"}[$t]))`, "failing {{call}}/s"),
+			},
+		},
+	}},
+	{"Rate limits", []panel{
+		{
+			kind: graph, title: "Decisions", unit: perSec, stacked: true,
+			good:    "Good: allowed nearly all the way up; near is a warning, refused is a client waiting.",
+			queries: []query{q(`sum by (decision) (rate(card_gateway_rate_limit_decisions_total{@}[$t]))`, "{{decision}}")},
+		},
+		{
+			kind: graph, title: "Near exhaustion by operation", unit: share,
+			good:    "Good: a few percent; an operation that stays high has a limit too tight or a client too eager.",
+			queries: []query{q(`sum by (operation) (rate(card_gateway_rate_limit_decisions_total{@,decision="near"}[$t])) / (sum by (operation) (rate(card_gateway_rate_limit_decisions_total{@}[$t])) > 0)`, "{{operation}}")},
+		},
+		{
+			kind: graph, title: "Refused by operation", unit: perSec, stacked: true,
+			good:    "Good: nothing, or the one client that you expect; would_refuse counts only in dry run.",
+			queries: []query{q(`sum by (operation, decision) (rate(card_gateway_rate_limit_decisions_total{@,decision=~"refused|would_refuse"}[$t])) > 0`, "{{operation}} {{decision}}")},
+		},
+	}},
+	{"Translation and issuer", []panel{
+		{
+			kind: graph, title: "Translations", unit: perSec, stacked: true,
+			good:    "Good: requests and answers in the same number; unchanged means that a body was in the issuer's form already.",
+			queries: []query{q(`sum by (variant, direction) (rate(card_gateway_translations_total{@,result=~"ok|unchanged"}[$t])) > 0`, "{{variant}} {{direction}}")},
+		},
+		{
+			kind: graph, title: "Translations that fail", unit: perSec,
+			good:    "Good: failed at zero; invalid counts bodies that break the published rules and got 422.",
+			queries: []query{q(`sum by (variant, direction, result) (rate(card_gateway_translations_total{@,result=~"invalid|failed"}[$t]))`, "{{variant}} {{direction}} {{result}}")},
+		},
+		{
+			kind: graph, title: "Issuer out of reach", unit: perSec, stacked: true,
+			good:    "Good: zero; errors that the issuer answers itself pass through and are not counted here.",
+			queries: []query{q(`sum by (outcome) (rate(card_gateway_requests_total{@,outcome=~"upstream_error|upstream_timeout|client_gone"}[$t]))`, "{{outcome}}")},
+		},
+	}},
+}
