@@ -9,13 +9,11 @@ import (
 	"github.com/card-gateway/card-gateway/store"
 )
 
-// auditLogName is the name of the audit log beneath the gateway's logger.
-// Route it elsewhere with `log NAME { include card_gateway.audit }`.
-const auditLogName = "audit"
-
 // auditChange writes the one line of the audit log that a change of a key, or
 // an attempt at one, gets: who, what, which key, the old and the new value of
-// what changed, and the result. A Change holds no secret.
+// what changed, and the result. A Change holds no secret. The logger is
+// card_gateway.audit, which `log NAME { include card_gateway.audit }` in the
+// global block of a Caddyfile writes to a file of its own.
 func auditChange(log *zap.Logger, c store.Change) {
 	level, result := zapcore.InfoLevel, "ok"
 	fields := []zap.Field{

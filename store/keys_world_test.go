@@ -10,6 +10,7 @@ import (
 
 	"github.com/card-gateway/card-gateway/auth"
 	"github.com/card-gateway/card-gateway/store"
+	"github.com/card-gateway/card-gateway/store/file"
 )
 
 // watched is a backend that is not local, counts reads of records and fails or
@@ -74,6 +75,19 @@ func (w *watched) Delete(ctx context.Context, id, revision string) (store.Durabi
 		return store.Durability{}, err
 	}
 	return w.Backend.Delete(ctx, id, revision)
+}
+
+func newBackend(t testing.TB) store.Backend {
+	t.Helper()
+	backend, err := file.Open(t.TempDir(), file.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = backend.Close() })
+	if err := backend.Start(context.Background()); err != nil {
+		t.Fatal(err)
+	}
+	return backend
 }
 
 // world is a key service on a backend of its own, with a clock that only the

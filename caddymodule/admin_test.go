@@ -1,0 +1,284 @@
+package caddymodule
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/caddyserver/caddy/v2"
+
+	"github.com/card-gateway/card-gateway/store"
+	"github.com/card-gateway/card-gateway/store/file"
+)
+
+// adminServer serves the key API as Caddy's admin endpoint does.
+type adminServer struct {
+	*httptest.Server
+	t       testing.TB
+	keys    *store.Keys
+	changes *[]store.Change
+}
+
+func newAdminServer(t testing.TB) *adminServer {
+	t.Helper()
+	keys, changes := keysForTest(t)
+	s := &adminServer{t: t, keys: keys, changes: changes}
+	s.Server = httptest.NewServer(adminMux(func() (*store.Keys, error) { return keys, nil }))
+	t.Cleanup(s.Close)
+	return s
+}
+
+// adminMux routes like Caddy's admin endpoint and writes errors as it does.
+func adminMux(keys func() (*store.Keys, error)) http.Handler {
+	mux := http.NewServeMux()
+	for _, route := range (&AdminAPI{keys: keys}).Routes() {
+		mux.HandleFunc(route.Pattern, func(w http.ResponseWriter, r *http.Request) {
+			err := route.Handler.ServeHTTP(w, r)
+			if err == nil {
+				return
+			}
+			answer, ok := err.(caddy.APIError) //nolint:errorlint // Caddy looks no deeper
+			if !ok {
+				answer = caddy.APIError{HTTPStatus: http.StatusInternalServerError, Err: err}
+			}
+			if answer.Message == "" {
+				answer.Message = answer.Err.Error()
+			}
+			w.Header().Set("Content-Type", "application/json")
+			w.WriteHeader(answer.HTTPStatus)
+			_ = json.NewEncoder(w).Encode(answer)
+		})
+	}
+	return mux
+}
+
+// keysForTest returns a key service on a store of its own, and the changes
+// that it tells of.
+func keysForTest(t testing.TB) (*store.Keys, *[]store.Change) {
+	t.Helper()
+	ring, err := store.ParseKeyring("AQIDBAUGBwgJCgsMDQ4PEBESExQVFhcYGRobHB0eHyA=")
+	if err != nil {
+		t.Fatal(err)
+	}
+	changes := new([]store.Change)
+	backend, err := file.Open(t.TempDir(), file.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = backend.Close() })
+	if err := backend.Start(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	keys := store.NewKeys(backend, ring, store.KeysOptions{OnChange: func(c store.Change) { *changes = append(*changes, c) }})
+	if err := keys.Start(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(keys.Stop)
+	return keys, changes
+}
+
+// call makes a request and returns the status and the decoded answer.
+func (s *adminServer) call(method, path, body string, headers ...string) (int, map[string]any) {
+	s.t.Helper()
+	r, err := http.NewRequest(method, s.URL+path, strings.NewReader(body))
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	for i := 0; i < len(headers); i += 2 {
+		r.Header.Set(headers[i], headers[i+1])
+	}
+	answer, err := http.DefaultClient.Do(r)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	defer answer.Body.Close()
+	raw, err := io.ReadAll(answer.Body)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	var doc map[string]any
+	if err := json.Unmarshal(raw, &doc); err != nil {
+		s.t.Fatalf("%s %s: %d with %q", method, path, answer.StatusCode, raw)
+	}
+	return answer.StatusCode, doc
+}
+
+const acmeKey = `{"tenant":"acme","scopes":["cards:*"]}`
+
+func (s *adminServer) create() string {
+	s.t.Helper()
+	status, doc := s.call("POST", "/card-gateway/keys", acmeKey)
+	if status != http.StatusCreated {
+		s.t.Fatalf("create: %d %v", status, doc)
+	}
+	return doc["id"].(string)
+}
+
+func TestAdminKeyLife(t *testing.T) {
+	s := newAdminServer(t)
+	status, made := s.call("POST", "/card-gateway/keys", `{"tenant":"acme","scopes":["cards:*"],"mode":"test","limits":{"issue_card":"60/1m burst 10"}}`)
+	if status != http.StatusCreated || made["secret"] == nil || made["status"] != "active" || made["mode"] != "test" {
+		t.Fatalf("create: %d %v", status, made)
+	}
+	id := made["id"].(string)
+	path := "/card-gateway/keys/" + id
+	want := func(status int, doc map[string]any, wantStatus int, field string, value any) {
+		t.Helper()
+		if status != wantStatus || fmt.Sprint(doc[field]) != fmt.Sprint(value) {
+			t.Errorf("%d with %s = %v; want %d with %v", status, field, doc[field], wantStatus, value)
+		}
+		if _, shown := doc["secret"]; shown && field != "secret" {
+			t.Error("the secret is shown again")
+		}
+	}
+	status, doc := s.call("GET", path, "")
+	want(status, doc, 200, "tenant", "acme")
+	status, doc = s.call("PATCH", path, `{"description":"x"}`)
+	want(status, doc, 200, "description", "x")
+	status, doc = s.call("POST", path+"/disable", "")
+	want(status, doc, 200, "status", "disabled")
+	status, doc = s.call("POST", path+"/enable", "")
+	want(status, doc, 200, "status", "active")
+	status, doc = s.call("POST", path+"/unlock", "")
+	want(status, doc, 200, "lock", nil)
+	status, doc = s.call("POST", path+"/rotate", `{"overlap":"7d"}`)
+	if secrets := doc["secrets"].([]any); status != 200 || doc["secret"] == made["secret"] || len(secrets) != 2 {
+		t.Errorf("rotate: %d %v", status, doc)
+	}
+	status, doc = s.call("POST", path+"/rotate", ``)
+	if end := doc["secrets"].([]any)[1].(map[string]any)["expires_at"]; status != 200 || !endsIn(t, end, 24*time.Hour) {
+		t.Errorf("rotate without a body: %d, the old secret ends %v", status, end)
+	}
+	status, doc = s.call("GET", "/card-gateway/keys?tenant=acme&status=active", "")
+	if keys := doc["keys"].([]any); status != 200 || len(keys) != 1 || doc["next"] != nil {
+		t.Errorf("list: %d %v", status, doc)
+	}
+	status, doc = s.call("DELETE", path, "")
+	want(status, doc, 200, "deleted", true)
+	status, doc = s.call("GET", path, "")
+	want(status, doc, 404, "error", "no such key")
+}
+
+// endsIn reports whether a time in JSON is about d from now.
+func endsIn(t *testing.T, value any, d time.Duration) bool {
+	t.Helper()
+	end, err := time.Parse(time.RFC3339, fmt.Sprint(value))
+	if err != nil {
+		t.Fatal(err)
+	}
+	left := time.Until(end)
+	return left > d-time.Minute && left <= d
+}
+
+func TestAdminRefusals(t *testing.T) {
+	s := newAdminServer(t)
+	id := s.create()
+	path := "/card-gateway/keys/" + id
+	if status, doc := s.call("POST", "/card-gateway/keys/import", `{"id":"old","secret":"0123456789abcdef","tenant":"acme","scopes":["*"]}`); status != 201 || doc["secret"] != nil {
+		t.Fatalf("import: %d %v", status, doc)
+	}
+	tests := []struct {
+		method, path, body string
+		status             int
+		want               string // in the error
+	}{
+		{"POST", "/card-gateway/keys", `{"tenant":"acme"}`, 422, "scopes: at least one must be given"},
+		{"POST", "/card-gateway/keys", `{"tenant":"acme","scopes":["*"],"colour":"red"}`, 422, "colour: unknown field"},
+		{"POST", "/card-gateway/keys", `{"tenant":"acme","scopes":["*"],"secret":"mine"}`, 422, "secret: unknown field"},
+		{"POST", "/card-gateway/keys", `{"tenant":7}`, 422, "tenant: a JSON number does not fit here"},
+		{"POST", "/card-gateway/keys", ``, 400, "malformed JSON"},
+		{"POST", "/card-gateway/keys", `{"tenant":"a","tenant":"b"}`, 400, "malformed JSON"},
+		{"POST", "/card-gateway/keys", `{"description":"` + strings.Repeat("x", maxAdminBody) + `"}`, 413, "over"},
+		{"POST", "/card-gateway/keys/import", `{"id":"new","secret":"short","tenant":"acme","scopes":["*"]}`, 422, "secret: want at least 16 bytes"},
+		{"POST", "/card-gateway/keys/import", `{"id":"new","secret":"0123456789abcdef","tenant":"acme","scopes":["*"]}`, 409, "in use under another key id"},
+		{"POST", "/card-gateway/keys/import", `{"id":"old","secret":"0123456789abcdeg","tenant":"acme","scopes":["*"]}`, 409, "exists already"},
+		{"GET", "/card-gateway/keys/nobody", ``, 404, "no such key"},
+		{"GET", "/card-gateway/keys/a%2Fb", ``, 404, "no such key"},
+		{"POST", "/card-gateway/keys/nobody/disable", ``, 404, "no such key"},
+		{"DELETE", "/card-gateway/keys/nobody", ``, 404, "no such key"},
+		{"PATCH", path, `{"id":"x"}`, 422, "id: cannot be changed"},
+		{"PATCH", path, `{"scopes":[]}`, 422, "scopes"},
+		{"PATCH", path, `[]`, 400, "malformed JSON"},
+		{"POST", path + "/rotate", `{"overlap":"soon"}`, 422, "overlap: want a duration"},
+		{"POST", path + "/rotate", `{"overlap":"91d"}`, 422, "overlap: want 0 to 90 days"},
+		{"POST", path + "/rotate", `{"overlaps":"1h"}`, 422, "overlaps: unknown field"},
+		{"GET", "/card-gateway/keys?limit=many", ``, 422, "limit: want a whole number"},
+		{"GET", "/card-gateway/keys?limit=0", ``, 422, "limit: want 1 to 500"},
+		{"GET", "/card-gateway/keys?status=gone", ``, 422, "status: want one of"},
+		{"GET", "/card-gateway/keys?tennant=acme", ``, 422, "tennant: unknown query parameter"},
+	}
+	for _, test := range tests {
+		status, doc := s.call(test.method, test.path, test.body)
+		if message := fmt.Sprint(doc["error"]); status != test.status || !strings.Contains(message, test.want) || len(doc) != 1 {
+			t.Errorf("%s %s %.60s: %d %v; want %d %q", test.method, test.path, test.body, status, doc, test.status, test.want)
+		}
+	}
+}
+
+func TestAdminIfMatch(t *testing.T) {
+	s := newAdminServer(t)
+	path := "/card-gateway/keys/" + s.create()
+	_, doc := s.call("GET", path, "")
+	revision := doc["revision"].(string)
+	if status, doc := s.call("PATCH", path, `{"description":"x"}`, "If-Match", `"`+revision+`"`); status != 200 {
+		t.Fatalf("with the present revision: %d %v", status, doc)
+	}
+	if status, doc := s.call("PATCH", path, `{"description":"y"}`, "If-Match", `"`+revision+`"`); status != 412 {
+		t.Errorf("with an old revision: %d %v", status, doc)
+	}
+	if status, doc := s.call("DELETE", path, "", "If-Match", `"`+revision+`"`); status != 412 {
+		t.Errorf("delete with an old revision: %d %v", status, doc)
+	}
+}
+
+func TestAdminNamesTheActor(t *testing.T) {
+	s := newAdminServer(t)
+	path := "/card-gateway/keys/" + s.create()
+	s.call("POST", path+"/disable", "", actorHeader, "alice")
+	s.call("POST", path+"/enable", "", actorHeader, strings.Repeat("a", maxActor+1))
+	var actors []string
+	for _, c := range *s.changes {
+		actors = append(actors, c.Actor)
+	}
+	if !strings.HasPrefix(actors[0], "admin API 127.0.0.1:") || actors[1] != "alice" || !strings.HasPrefix(actors[2], "admin API ") {
+		t.Errorf("actors %q", actors)
+	}
+}
+
+func TestAdminStatus(t *testing.T) {
+	s := newAdminServer(t)
+	s.create()
+	status, doc := s.call("GET", "/card-gateway/status", "")
+	keys, _ := doc["keys"].(map[string]any)
+	place, _ := doc["store"].(map[string]any)
+	if status != 200 || doc["version"] == "" || keys["active"] != 1.0 || keys["locked"] != 0.0 || place["ready"] != true {
+		t.Errorf("%d %v", status, doc)
+	}
+}
+
+func TestAdminWithoutGateway(t *testing.T) {
+	server := httptest.NewServer(adminMux(activeKeys))
+	defer server.Close()
+	s := &adminServer{Server: server, t: t}
+	if status, doc := s.call("GET", "/card-gateway/keys", ""); status != 503 || !strings.Contains(fmt.Sprint(doc["error"]), "no gateway is configured here") {
+		t.Errorf("%d %v", status, doc)
+	}
+}
+
+func TestAdminErrorsOfTheStore(t *testing.T) {
+	for err, want := range map[error]int{
+		store.ErrUnavailable: 503, errors.New("dial tcp: refused"): 503, store.ErrConflict: 409,
+		fmt.Errorf("key x: %w", store.ErrDamaged): 500, store.ErrMasterKey: 500,
+	} {
+		var answer caddy.APIError
+		if !errors.As(adminError(err), &answer) || answer.HTTPStatus != want {
+			t.Errorf("%v: %d, want %d", err, answer.HTTPStatus, want)
+		}
+	}
+}

@@ -1,0 +1,95 @@
+package caddymodule
+
+import (
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/json"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"testing"
+
+	caddycmd "github.com/caddyserver/caddy/v2/cmd"
+	"github.com/rogpeppe/go-internal/testscript"
+
+	"github.com/card-gateway/card-gateway/store"
+)
+
+func TestMain(m *testing.M) {
+	testscript.Main(m, map[string]func(){"card-gateway": caddycmd.Main})
+}
+
+// The scripts are in testdata/script, one for each thing that a user does.
+// Each has a key API of its own at $ADMIN, and at $ISSUER a server that checks
+// signatures of the key $CARD_KEY_ID by arithmetic of its own.
+func TestScripts(t *testing.T) {
+	testscript.Run(t, testscript.Params{
+		Dir: "testdata/script",
+		Setup: func(env *testscript.Env) error {
+			keys, _ := keysForTest(env.T().(testing.TB))
+			admin := httptest.NewServer(adminMux(func() (*store.Keys, error) { return keys, nil }))
+			env.Defer(admin.Close)
+			issuer := httptest.NewServer(http.HandlerFunc(checkingIssuer))
+			env.Defer(issuer.Close)
+			env.Setenv("ADMIN", strings.TrimPrefix(admin.URL, "http://"))
+			env.Setenv("ISSUER", issuer.URL)
+			env.Setenv("CARD_KEY_ID", scriptKeyID)
+			env.Setenv("CARD_SECRET", scriptSecret)
+			return nil
+		},
+		Cmds: map[string]func(*testscript.TestScript, bool, []string){"capture": capture, "paste": paste},
+	})
+}
+
+const (
+	scriptKeyID  = "ck_test_script"
+	scriptSecret = "it's a $ecret \"with\" `all` of it"
+)
+
+// capture NAME REGEXP sets a variable to what the group of the expression
+// matched in the output of the last command.
+func capture(ts *testscript.TestScript, _ bool, args []string) {
+	match := regexp.MustCompile(args[1]).FindStringSubmatch(ts.ReadFile("stdout"))
+	if match == nil {
+		ts.Fatalf("%s matches nothing", args[1])
+	}
+	ts.Setenv(args[0], match[1])
+}
+
+// paste runs the last command's output in a shell, as a user would, and
+// appends what it prints to the file "pasted".
+func paste(ts *testscript.TestScript, _ bool, _ []string) {
+	out, err := exec.Command("sh", "-c", ts.ReadFile("stdout")).Output()
+	ts.Check(err)
+	ts.Check(os.WriteFile(filepath.Join(ts.Getenv("WORK"), "pasted"), out, 0o600))
+}
+
+// checkingIssuer says what it received and whether it was signed correctly.
+// The status of its answer is that of the header X-Want-Status.
+func checkingIssuer(w http.ResponseWriter, r *http.Request) {
+	body, _ := io.ReadAll(r.Body)
+	hash := sha256.Sum256(body)
+	bodyHash := base64.StdEncoding.EncodeToString(hash[:])
+	mac := hmac.New(sha256.New, []byte(scriptSecret))
+	io.WriteString(mac, strings.Join([]string{r.Method, r.RequestURI, r.Header.Get("X-Timestamp"), r.Header.Get("X-Nonce"), bodyHash}, "\n"))
+	signed := r.Header.Get("X-Api-Key") == scriptKeyID && r.Header.Get("X-Body-Hash") == bodyHash &&
+		r.Header.Get("X-Signature") == base64.StdEncoding.EncodeToString(mac.Sum(nil))
+	status, err := strconv.Atoi(r.Header.Get("X-Want-Status"))
+	if err != nil {
+		status = http.StatusOK
+	}
+	w.Header().Set("X-Seen", "yes")
+	w.Header().Set("Location", "/elsewhere")
+	w.WriteHeader(status)
+	_ = json.NewEncoder(w).Encode(map[string]any{
+		"line": r.Method + " " + r.RequestURI, "signed": signed, "body": string(body), "host": r.Host,
+		"type": r.Header.Get("Content-Type"), "extra": r.Header.Get("X-Extra"), "length": r.ContentLength,
+	})
+}
