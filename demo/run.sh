@@ -9,7 +9,7 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-gateway=bin/card-gateway
+gateway=${CARD_GATEWAY_BINARY:-bin/card-gateway}
 data=${CARD_GATEWAY_DEMO_DIR:-demo/data}
 mkdir -p "$data"
 chmod 0700 "$data"
@@ -96,7 +96,7 @@ rotate_line() {
 	if [ "$CARD_GATEWAY_ADMIN" = localhost:2019 ]; then
 		echo "$gateway card-keys rotate $1"
 	else
-		echo "$gateway card-keys rotate --address $CARD_GATEWAY_ADMIN $1"
+		echo "$gateway card-keys rotate --address '$CARD_GATEWAY_ADMIN' $1"
 	fi
 }
 
