@@ -165,3 +165,37 @@ func TestReadiness(t *testing.T) {
 	}
 	u.none(t)
 }
+
+// TestBodyBudget sends more bodies at once than may be held in memory.
+func TestBodyBudget(t *testing.T) {
+	t.Parallel()
+	u := startUpstream(t)
+	g := startGateway(t, site{upstream: u.addr, global: "body_budget 1MiB"})
+	key := g.newKey(nil)
+	body := strings.Repeat("x", 600<<10)
+	first := key.request(http.MethodPost, "/api/v1/cards", body)
+	w := g.connect(t)
+	w.write(t, first.head()+body[:len(body)-1])
+	second := key.request(http.MethodPost, "/api/v1/cards", body)
+	eventually(t, "the budget was used up", func() bool {
+		got := g.send(t, second)
+		if got.status == http.StatusServiceUnavailable {
+			refused(t, got, http.StatusServiceUnavailable, "SERVICE_UNAVAILABLE")
+			if got.header.Get("Retry-After") == "" {
+				t.Error("503 without Retry-After")
+			}
+			return true
+		}
+		second = key.request(http.MethodPost, "/api/v1/cards", body)
+		return false
+	})
+	// Who has not proven to hold the secret takes none of it.
+	unauthorized(t, g.send(t, key.request(http.MethodPost, "/api/v1/cards", body).forge()), wrongSignature)
+	w.write(t, body[:1])
+	answer, err := w.receive(http.MethodPost)
+	if err != nil {
+		t.Fatal(err)
+	}
+	accepted(t, answer)
+	accepted(t, g.send(t, second)) // nothing of it was spent by the 503
+}
