@@ -31,8 +31,8 @@ type entry struct {
 	kind     entryKind
 	version  int32 // of the secret of an accepted request
 	now      int64 // Unix seconds
-	first    int64 // accepted: X-Timestamp; locked: lock.At in ns; horizon: the timestamp forgotten
-	second   int64 // accepted: end of the nonce's life, Unix seconds; locked: lock.Until in ns; horizon: the floor in ns
+	first    int64 // accepted, nonce: X-Timestamp; locked: lock.At in ns; horizon: the timestamp forgotten
+	second   int64 // accepted, nonce: end of the nonce's life, Unix seconds; locked: lock.Until in ns; horizon: the floor in ns
 	failures int64 // the count after it; locked: lock.Failures; horizon: the oldest sequence number that is needed
 	nonce    [16]byte
 	key      string
@@ -48,6 +48,7 @@ const (
 	entryState                         // all of a key's state but its nonces
 	entryLocked                        // a lock and the revision that it makes
 	entryHorizon                       // how far nonces are forgotten
+	entryNonce                         // a nonce that was accepted earlier
 	entryKinds
 )
 

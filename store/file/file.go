@@ -31,7 +31,7 @@ import (
 type Options struct {
 	// MaxNonces and MaxNoncesPerKey are the most nonces that are kept; when
 	// there are so many, requests are refused with store.ErrFull. Default:
-	// 8,000,000 (some 320 MB) and 2,000,000.
+	// 8,000,000 (some 400 MB) and 2,000,000.
 	MaxNonces       int64
 	MaxNoncesPerKey int64
 	// Clock tells the time for all that is not done for a claim. Default:

@@ -73,7 +73,8 @@ func (j *journal) write(s *segment, dst []byte, e *entry) (err error) {
 				panic(fault)
 			}
 			s.used = len(s.data) // nothing more goes into it
-			err = j.failLocked(fmt.Errorf("writing %s: %v", s.path, fault))
+			err = fmt.Errorf("%w: writing %s: %v", store.ErrUnavailable, s.path, fault)
+			j.problem(err)
 		}
 	}(debug.SetPanicOnFault(true))
 	e.write(dst, j.seq)
@@ -224,6 +225,34 @@ func (j *journal) tidy(now int64) (dead []*segment) {
 		}
 	}
 	return sealed
+}
+
+// stuck reports whether the oldest segment must be kept for longer than any
+// nonce lives that is accepted at the moment now. The limit is the time up to
+// which segments are kept usually, last the newest segment that is sealed.
+func (j *journal) stuck(now int64) (limit int64, last uint64, stuck bool) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if j.current == nil || len(j.sealed) == 0 {
+		return 0, 0, false
+	}
+	longest := max(j.current.longest, carriedSeconds)
+	for _, s := range j.sealed {
+		longest = max(longest, s.longest)
+	}
+	limit = now + longest
+	return limit, j.sealed[len(j.sealed)-1].id, j.sealed[0].lastDeath > limit
+}
+
+// shorten lets the segments up to the last be kept until the limit at most.
+func (j *journal) shorten(limit int64, last uint64) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	for _, s := range j.sealed {
+		if s.id <= last {
+			s.lastDeath, s.shortened = min(s.lastDeath, limit), true
+		}
+	}
 }
 
 // firstAfter returns the sequence number of the first entry after the n oldest

@@ -3,6 +3,7 @@ package file
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -407,5 +408,52 @@ func TestLockIsFolded(t *testing.T) {
 	f, _, err := readKeyFile(filepath.Join(b.dir, keyFileName))
 	if err != nil || f.Keys[0].Revision != c.NextRevision || f.Keys[0].Lock == nil {
 		t.Fatalf("%+v, %v: want the lock", f, err)
+	}
+}
+
+// TestClockWentBack: nonces that were accepted while the clock was far ahead are
+// kept, and do not hold the journal.
+func TestClockWentBack(t *testing.T) {
+	b := newBench(t, Options{})
+	at := b.clock.now()
+	b.clock.advance(24 * 365 * time.Hour)
+	ahead := b.claim()
+	b.expect(ahead, auth.Accepted)
+	b.clock.nanos.Store(at.UnixNano())
+	most := 0
+	for range 120 {
+		b.expect(b.claim(), auth.Accepted)
+		b.keep()
+		b.clock.advance(time.Minute)
+		most = max(most, len(segments(t, b.dir)))
+	}
+	if most > 30 {
+		t.Errorf("%d segments, want about what the life of nonces asks for", most)
+	}
+	b.crash(nil)
+	b.clock.advance(24*365*time.Hour - 2*time.Hour)
+	b.expect(ahead, auth.ReplayedNonce)
+}
+
+// TestCarriedStateRests: state that fills more than a segment is carried over
+// once in a while, not all the time.
+func TestCarriedStateRests(t *testing.T) {
+	b := newBench(t, Options{})
+	st := b.state.Load()
+	const keys = 5000
+	for i := range keys {
+		k := st.makeKey(fmt.Sprintf("ck_test_%040d", i))
+		k.failures = 1
+		if err := k.append(st, &entry{kind: entryCounted, now: b.clock.now().Unix(), key: k.id, failures: 1}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	before := st.journal.seq
+	for range 30 { // five minutes
+		b.clock.advance(10 * time.Second)
+		st.keep(b.clock.now().Unix())
+	}
+	if written := st.journal.seq - before; written > 2*keys {
+		t.Errorf("%d entries were written in five minutes without a request, want at most one carrying over of %d", written, keys)
 	}
 }

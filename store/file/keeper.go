@@ -2,6 +2,7 @@ package file
 
 import (
 	"fmt"
+	"slices"
 	"time"
 )
 
@@ -39,6 +40,7 @@ func (st *state) keep(now int64) {
 	defer st.keeping.Unlock()
 	_ = st.journal.prepare() // tells of problems itself
 	st.fold()
+	st.rescue(now)
 	dead := st.journal.tidy(now)
 	if len(dead) == 0 || st.unfolded.Load() {
 		return
@@ -79,8 +81,13 @@ func (st *state) retire(dead []*segment, now int64) (err error) {
 	if err != nil {
 		return err
 	}
+	if slices.ContainsFunc(dead, func(s *segment) bool { return s.shortened }) {
+		st.eachKey(func(k *keyState) { st.sweepKey(k, now) }) // forgets exactly what is dead
+	}
 	for _, s := range dead {
-		st.forget(clampSeconds(s.lastStamp))
+		if !s.shortened {
+			st.forget(clampSeconds(s.lastStamp))
+		}
 	}
 	return st.drop(dead, now)
 }
@@ -138,18 +145,37 @@ func (st *state) sweepAll(now int64) {
 	})
 }
 
+// rescue keeps the journal from growing for ever after the clock went back: a
+// nonce that was accepted when the clock was far ahead dies in the far future,
+// and would hold its segment, and all that follow, until then. Such nonces are
+// written anew, and the segments are held no longer than is usual.
+func (st *state) rescue(now int64) {
+	limit, last, stuck := st.journal.stuck(now)
+	if !stuck {
+		return
+	}
+	var err error
+	st.eachKey(func(k *keyState) {
+		k.mu.Lock()
+		defer k.mu.Unlock()
+		if err == nil {
+			err = k.carryNonces(st, now, limit)
+		}
+	})
+	if err != nil {
+		st.opt.OnProblem(fmt.Errorf("keeping the journal short after the clock went back: %w", err))
+		return
+	}
+	st.journal.shorten(limit, last)
+}
+
 // rewrite puts all that is known into new segments, so that the old ones, in
 // which something is damaged, can go.
 func (st *state) rewrite(old []*segment, now int64) (err error) {
 	st.eachKey(func(k *keyState) {
-		k.nonces.each(func(s nonceSlot) {
-			if err == nil {
-				_, err = st.journal.append(&entry{
-					kind: entryAccepted, now: now, first: int64(s.stamp), second: int64(s.death),
-					nonce: s.digest(), key: k.id,
-				})
-			}
-		})
+		if err == nil {
+			err = k.carryNonces(st, now, now)
+		}
 		if err == nil {
 			err = k.carry(st, now)
 		}
@@ -157,5 +183,18 @@ func (st *state) rewrite(old []*segment, now int64) (err error) {
 	if err == nil {
 		err = st.drop(old, now)
 	}
+	return err
+}
+
+// carryNonces writes into the journal the nonces that die after a moment.
+func (k *keyState) carryNonces(st *state, now, after int64) (err error) {
+	k.nonces.each(func(s nonceSlot) {
+		if err == nil && int64(s.death) > after {
+			_, err = st.journal.append(&entry{
+				kind: entryNonce, now: now, first: int64(s.stamp), second: int64(s.death),
+				nonce: s.digest(), key: k.id,
+			})
+		}
+	})
 	return err
 }

@@ -159,6 +159,8 @@ func (st *state) apply(e *entry, now int64) {
 	}
 	k := st.makeKey(e.key)
 	switch e.kind {
+	case entryNonce:
+		st.takeUp(k, e, now)
 	case entryAccepted:
 		st.takeUp(k, e, now)
 		for _, b := range e.buckets {

@@ -25,17 +25,22 @@ type segment struct {
 	holdsMore bool  // than state carried over from older segments
 	lastDeath int64 // until when it must be kept, Unix seconds
 	lastStamp int64 // the latest timestamp of a nonce in it
+	shortened bool  // nonces that die later, and their timestamps, do not count
+	longest   int64 // the longest life of a nonce that was accepted in it, seconds
 }
 
 // note takes from an entry what it means for the segment that holds it.
 func (s *segment) note(e *entry) {
 	switch e.kind {
 	case entryAccepted:
+		s.longest = max(s.longest, e.second-e.now)
+		fallthrough
+	case entryNonce:
 		s.lastDeath, s.lastStamp = max(s.lastDeath, e.second), max(s.lastStamp, e.first)
 	case entryState:
 		s.lastDeath = max(s.lastDeath, e.now+carriedSeconds)
 	}
-	s.holdsMore = s.holdsMore || e.kind != entryState && e.kind != entryHorizon
+	s.holdsMore = s.holdsMore || e.kind < entryState || e.kind == entryLocked
 }
 
 // carriedSeconds is how long state that was carried over stays where it is
