@@ -75,7 +75,7 @@ func importCommand() *cobra.Command {
 read from --secret-file, or from standard input, never from the command line;
 one line end after it is dropped.`,
 		Example: `  card-keys import legacy-7731 --tenant acme --scopes 'cards:*' --secret-file ./legacy-7731.secret
-  vault read -field secret clients/7731 | card-keys import legacy-7731 --tenant acme --scopes 'cards:*'`,
+  card-keys import legacy-7732 --tenant acme --scopes 'cards:*' < ./legacy-7732.secret`,
 	}
 	addFieldFlags(cmd)
 	cmd.Flags().String("secret-file", "", "file that holds the secret (default: standard input)")

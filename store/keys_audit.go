@@ -60,9 +60,15 @@ func (k *Keys) report(action string, before, after *Record, by By, replicated *b
 // audited is the part of a record that an audit log shows.
 type audited struct {
 	Fields
-	Failures int          `json:"failures,omitempty"`
-	Lock     *auth.Lock   `json:"lock,omitempty"`
-	Secrets  []SecretView `json:"secrets,omitempty"`
+	Failures int             `json:"failures,omitempty"`
+	Lock     *auth.Lock      `json:"lock,omitempty"`
+	Secrets  []auditedSecret `json:"secrets,omitempty"`
+}
+
+type auditedSecret struct {
+	Version   int       `json:"version"`
+	CreatedAt time.Time `json:"created_at"`
+	ExpiresAt time.Time `json:"expires_at,omitzero"`
 }
 
 func auditedFields(r *Record) map[string]json.RawMessage {
@@ -71,7 +77,7 @@ func auditedFields(r *Record) map[string]json.RawMessage {
 	}
 	a := audited{Fields: fieldsOf(r), Failures: r.Failures, Lock: r.Lock}
 	for _, s := range r.Secrets {
-		a.Secrets = append(a.Secrets, SecretView{Version: s.Version, CreatedAt: s.CreatedAt, ExpiresAt: optional(s.ExpiresAt)})
+		a.Secrets = append(a.Secrets, auditedSecret{Version: s.Version, CreatedAt: s.CreatedAt, ExpiresAt: s.ExpiresAt})
 	}
 	doc, err := json.Marshal(a)
 	fields := make(map[string]json.RawMessage)

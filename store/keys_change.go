@@ -52,6 +52,9 @@ func NewRevision() string {
 	return hex.EncodeToString(b[:])
 }
 
+// stamp returns the time as it is stored, to the millisecond.
+func (k *Keys) stamp() time.Time { return k.opt.Clock().UTC().Truncate(time.Millisecond) }
+
 // Create makes a key with a secret of its own. Errors: [InvalidError], else
 // the store did not answer and there may or may not be a new key, which nobody
 // holds the secret of.
@@ -83,7 +86,7 @@ func (k *Keys) add(ctx context.Context, action string, r *Record, secret string,
 	}
 	f.store(r)
 	r.Revision = NewRevision()
-	r.CreatedAt = k.opt.Clock().UTC()
+	r.CreatedAt = k.stamp()
 	r.UpdatedAt = r.CreatedAt
 	defer func() { k.report(action, nil, r, by, changed.Replicated, err) }()
 	sealed, err := k.sealSecret(ctx, r.ID, 1, secret)
@@ -218,7 +221,7 @@ func (k *Keys) change(ctx context.Context, id string, by By, e edit) (changed Ch
 		if err := e.apply(r); err != nil {
 			return Changed{}, err
 		}
-		r.Revision, r.UpdatedAt = NewRevision(), now
+		r.Revision, r.UpdatedAt = NewRevision(), k.stamp()
 		var d Durability
 		d, err = k.backend.Put(ctx, r, PutOptions{Expect: old.Revision, ClearFailures: e.clearFailures})
 		k.cache.drop(id)

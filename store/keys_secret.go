@@ -80,7 +80,7 @@ func (k *Keys) outgoing(r *Record, overlap time.Duration) []SealedSecret {
 		return nil
 	}
 	newest := slices.MaxFunc(r.Secrets, func(a, b SealedSecret) int { return a.Version - b.Version })
-	if end := k.opt.Clock().UTC().Add(overlap); newest.ExpiresAt.IsZero() || end.Before(newest.ExpiresAt) {
+	if end := k.stamp().Add(overlap); newest.ExpiresAt.IsZero() || end.Before(newest.ExpiresAt) {
 		newest.ExpiresAt = end
 	}
 	return []SealedSecret{newest}
@@ -94,6 +94,6 @@ func (k *Keys) sealSecret(ctx context.Context, id string, version int, text stri
 	}
 	return SealedSecret{
 		Version: version, Sealed: k.ring.Seal([]byte(text), secretLabel(id, version)),
-		Fingerprint: ids.Fingerprint(text), CreatedAt: k.opt.Clock().UTC(),
+		Fingerprint: ids.Fingerprint(text), CreatedAt: k.stamp(),
 	}, nil
 }

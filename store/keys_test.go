@@ -177,7 +177,7 @@ func TestChangeHereHoldsForTheNextLookup(t *testing.T) {
 func TestCacheIsBounded(t *testing.T) {
 	w := newWorld(t, func(o *store.KeysOptions) { o.CacheSize = 64 })
 	var ids []string
-	for range 300 {
+	for range 130 {
 		ids = append(ids, w.create().ID)
 	}
 	for _, id := range ids {
@@ -187,8 +187,8 @@ func TestCacheIsBounded(t *testing.T) {
 	for _, id := range ids {
 		w.lookup(id)
 	}
-	if n := w.backend.gets.Load(); n < 300-64 {
-		t.Errorf("%d of 300 keys are kept, want 64 at most", 300-n)
+	if n := w.backend.gets.Load(); n < 130-64 {
+		t.Errorf("%d of 130 keys are kept, want 64 at most", 130-n)
 	}
 }
 
