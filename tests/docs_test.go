@@ -127,6 +127,17 @@ func TestCaddyfilesInDocsAdapt(t *testing.T) {
 // that they are formatted as Caddy likes it.
 func TestShippedCaddyfilesAdapt(t *testing.T) {
 	t.Parallel()
+	text, err := os.ReadFile("../Caddyfile.example")
+	if err != nil {
+		t.Fatal(err)
+	}
+	production := strings.NewReplacer(
+		"admin {$CARD_GATEWAY_ADMIN:localhost:2019}", "admin unix//run/card-gateway/admin.sock|0660",
+		":{$CARD_GATEWAY_PORT:8080} {", "cards.example.com {",
+	).Replace(string(text))
+	if _, err := adaptText(t, production); err != nil || strings.Count(production, "cards.example.com {") != 2 {
+		t.Errorf("the production form of Caddyfile.example: %v", err)
+	}
 	for _, path := range []string{"../Caddyfile.example", "../demo/Caddyfile"} {
 		if _, err := adapt(t, path); err != nil {
 			t.Errorf("%s: %v", path, err)
