@@ -177,7 +177,7 @@ func TestSecretOfAMadeKeyCannotBeImported(t *testing.T) {
 // Two gateways import one secret under two ids at the same time, in every order
 // that their first calls to the backend can take.
 func TestOneSecretNeverGetsTwoKeys(t *testing.T) {
-	const calls = 7
+	const calls = 6
 	w := newWorld(t)
 	ids := []string{"id-0", "id-1"}
 	var gateways []*gateway
