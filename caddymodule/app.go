@@ -155,6 +155,16 @@ func (a *App) Provision(ctx caddy.Context) error {
 		CheckLimits: a.checkLimits,
 		OnChange:    a.changed,
 	})
+	return a.testMasterKey(ctx)
+}
+
+// testMasterKey refuses a master key that does not open the store, where that
+// costs no network. Elsewhere Start finds out, or the first answer of a store
+// that was out of reach then.
+func (a *App) testMasterKey(ctx context.Context) error {
+	if local, ok := a.backend.(store.LocalBackend); !ok || !local.Local() {
+		return nil
+	}
 	if err := a.keys.TestMasterKey(ctx); err != nil {
 		return fmt.Errorf("card_gateway: %w", err)
 	}

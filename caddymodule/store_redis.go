@@ -78,6 +78,11 @@ func (*RedisStore) CaddyModule() caddy.ModuleInfo {
 // Provision expands placeholders and reads the passwords. It connects to
 // nothing.
 func (s *RedisStore) Provision(ctx caddy.Context) (err error) {
+	if s.URL != "" {
+		if err := withoutPassword(s.URL); err != nil {
+			return err
+		}
+	}
 	repl := caddy.NewReplacer()
 	expand := func(texts ...*string) {
 		for _, text := range texts {

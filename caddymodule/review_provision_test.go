@@ -1,0 +1,78 @@
+package caddymodule
+
+import (
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"github.com/caddyserver/caddy/v2"
+	"github.com/caddyserver/caddy/v2/caddyconfig"
+)
+
+// configFor returns the configuration of a gateway on the store, with a master
+// key in a file and no listener.
+func configFor(t *testing.T, store string) string {
+	t.Helper()
+	key := filepath.Join(t.TempDir(), "master.key")
+	if err := os.WriteFile(key, []byte("MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY=\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	text := "{\nadmin off\nlog {\noutput discard\n}\ncard_gateway {\nstore " + store + "\nmaster_key file " + key + "\n}\n}\n" +
+		"http://127.0.0.1:0 {\ncard_auth\nrespond 204\n}\n"
+	config, _, err := caddyconfig.GetAdapter("caddyfile").Adapt([]byte(text), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(config)
+}
+
+// validated runs what `caddy validate` runs.
+func validated(t *testing.T, config string) error {
+	t.Helper()
+	var c caddy.Config
+	if err := caddy.StrictUnmarshalJSON([]byte(config), &c); err != nil {
+		t.Fatal(err)
+	}
+	return caddy.Validate(&c)
+}
+
+// A configuration is valid whether or not Redis can be reached, and finding
+// that out touches no network: a gateway must start while Redis is down.
+func TestValidateTouchesNoNetwork(t *testing.T) {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var connections atomic.Int64
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for {
+			conn, err := listener.Accept()
+			if err != nil {
+				return
+			}
+			connections.Add(1)
+			_ = conn.Close()
+		}
+	}()
+	err = validated(t, configFor(t, "redis redis://"+listener.Addr().String()+"/0"))
+	_ = listener.Close()
+	<-done
+	if err != nil || connections.Load() != 0 {
+		t.Errorf("validating made %d connections: %v", connections.Load(), err)
+	}
+}
+
+// Caddy shows and saves its JSON, so a password in it is refused like one in
+// the Caddyfile, and the refusal does not repeat it.
+func TestRedisPasswordInJSON(t *testing.T) {
+	config := configFor(t, "redis redis://localhost:6379/0")
+	err := validated(t, strings.Replace(config, "redis://localhost", "redis://:hunter2@localhost", 1))
+	if err == nil || !strings.Contains(err.Error(), "password env NAME") || strings.Contains(err.Error(), "hunter2") {
+		t.Errorf("a password in the URL: %v", err)
+	}
+}
