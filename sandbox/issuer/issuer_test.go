@@ -2,6 +2,7 @@ package issuer
 
 import (
 	"encoding/json"
+	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -170,5 +171,25 @@ func TestSameCallsGiveSameIDs(t *testing.T) {
 	}
 	if a, b := issueCard(t, first, a), issueCard(t, second, b); a != b || !isUUID(a) {
 		t.Errorf("card ids %q and %q", a, b)
+	}
+}
+
+func TestBoundsHoldUnderContention(t *testing.T) {
+	const callers, bound = 64, 20
+	i := newTestIssuer(Options{MaxCustomers: bound})
+	statuses := make(chan int, callers)
+	for n := range callers {
+		go func() {
+			w := httptest.NewRecorder()
+			i.ServeHTTP(w, request("POST", "/api/v1/customers", strings.Replace(ann, "ann@", fmt.Sprintf("ann%d@", n), 1)))
+			statuses <- w.Code
+		}()
+	}
+	count := map[int]int{}
+	for range callers {
+		count[<-statuses]++
+	}
+	if count[http.StatusCreated] != bound || count[http.StatusInsufficientStorage] != callers-bound {
+		t.Errorf("statuses %v, want %d of 201 and the others 507", count, bound)
 	}
 }
