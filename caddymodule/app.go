@@ -153,6 +153,7 @@ func (a *App) Provision(ctx caddy.Context) error {
 	a.nextRevision(true)
 	a.keys = store.NewKeys(a.backend, a.ring, store.KeysOptions{
 		CheckLimits: a.checkLimits,
+		CheckScopes: a.checkScopes,
 		OnChange:    a.changed,
 	})
 	return a.testMasterKey(ctx)

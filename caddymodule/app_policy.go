@@ -71,6 +71,33 @@ func (a *App) checkLimits(limits map[string]json.RawMessage) error {
 	return nil
 }
 
+// checkScopes refuses scopes of a key that no operation asks for: a mistyped
+// one would be a key that works nowhere.
+func (a *App) checkScopes(scopes []string) error {
+	known := a.knownScopes()
+	for _, scope := range scopes {
+		resource, action, _ := strings.Cut(scope, ":")
+		hasPrefix := func(s string) bool { return strings.HasPrefix(s, resource+":") }
+		if scope == auth.ScopeAll || slices.Contains(known, scope) || action == "*" && slices.ContainsFunc(known, hasPrefix) {
+			continue
+		}
+		return fmt.Errorf("no operation asks for the scope %q; known are %s, and wildcards such as cards:* and *", scope, strings.Join(known, " "))
+	}
+	return nil
+}
+
+// knownScopes returns those of the published interface and of the configured
+// operations.
+func (a *App) knownScopes() []string {
+	known := auth.KnownScopes()
+	for _, operation := range a.table.Operations() {
+		known = append(known, operation.Scope)
+	}
+	known = slices.DeleteFunc(known, func(scope string) bool { return scope == auth.ScopeAll })
+	slices.Sort(known)
+	return slices.Compact(known)
+}
+
 func parseLockCounts(names []string) (auth.Rules, error) {
 	var rules auth.Rules
 	for _, name := range names {

@@ -1,6 +1,7 @@
 package caddymodule
 
 import (
+	"encoding/json"
 	"net/http"
 	"sync"
 	"time"
@@ -103,5 +104,8 @@ func (a *App) locked(p *passage) {
 	a.changed(store.Change{
 		At: time.Now(), Actor: store.GatewayActor, Action: "lock",
 		KeyID: p.info.Key.ID, Tenant: p.info.Key.Tenant, Revision: p.claim.NextRevision,
+		Fields: []store.FieldChange{{
+			Field: "status", Old: json.RawMessage(`"` + store.StatusActive + `"`), New: json.RawMessage(`"` + store.StatusLocked + `"`),
+		}},
 	})
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"mime"
 	"net/http"
+	"net/netip"
 	"strings"
 	"time"
 
@@ -40,6 +41,8 @@ var errKeyKeepsChanging = errors.New("the key was changed each time that the req
 // admit takes the request through all checks, in the published order. It
 // returns nil for a request that may go on.
 func (p *passage) admit() *auth.Refusal {
+	var client netip.Addr
+	p.info.Client, client = clientAddress(p.r)
 	method, raw := originalTarget(p.r)
 	credentials, missing := auth.ParseCredentials(p.r.Header)
 	cleanHeaders(p.r.Header)
@@ -55,8 +58,7 @@ func (p *passage) admit() *auth.Refusal {
 	if missing != nil {
 		return missing
 	}
-	p.request = auth.Request{Method: method, Target: raw, Credentials: credentials, Scope: p.info.Operation.Scope}
-	p.info.Client, p.request.Client = clientAddress(p.r)
+	p.request = auth.Request{Method: method, Target: raw, Credentials: credentials, Client: client, Scope: p.info.Operation.Scope}
 	if err := p.h.app.ensureStarted(p.r.Context()); err != nil {
 		return storeRefusal(err)
 	}
