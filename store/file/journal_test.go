@@ -315,8 +315,11 @@ func TestJournalCannotGrow(t *testing.T) {
 	if err := os.Rename(dir+".away", dir); err != nil {
 		t.Fatal(err)
 	}
+	j := b.state.Load().journal
+	j.mu.Lock()
+	j.failedAt = time.Time{} // as if it were long ago
+	j.mu.Unlock()
 	b.state.Load().keeping.Unlock()
-	b.state.Load().journal.failedAt = time.Time{}
 	b.keep()
 	if err := b.Ready(t.Context()); err != nil {
 		t.Fatalf("not ready when the disk is back: %v", err)
@@ -435,6 +438,12 @@ func TestClockWentBack(t *testing.T) {
 	b.expect(ahead, auth.ReplayedNonce)
 }
 
+func (j *journal) nextSeq() uint64 {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.seq
+}
+
 // TestCarriedStateRests: state that fills more than a segment is carried over
 // once in a while, not all the time.
 func TestCarriedStateRests(t *testing.T) {
@@ -448,12 +457,12 @@ func TestCarriedStateRests(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	before := st.journal.seq
+	before := st.journal.nextSeq()
 	for range 30 { // five minutes
 		b.clock.advance(10 * time.Second)
 		st.keep(b.clock.now().Unix())
 	}
-	if written := st.journal.seq - before; written > 2*keys {
+	if written := st.journal.nextSeq() - before; written > 2*keys {
 		t.Errorf("%d entries were written in five minutes without a request, want at most one carrying over of %d", written, keys)
 	}
 }
