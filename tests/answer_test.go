@@ -121,7 +121,7 @@ func TestRequestID(t *testing.T) {
 func TestUpstreamFailures(t *testing.T) {
 	t.Parallel()
 	u := startUpstream(t)
-	g := startGateway(t, site{upstream: u.addr, proxy: "transport http {\nresponse_header_timeout 300ms\ndial_timeout 300ms\n}"})
+	g := startGateway(t, site{upstream: u.addr, proxy: "transport http {\nresponse_header_timeout 1s\n}"})
 	key := g.newKey(nil)
 	done := make(chan struct{})
 	defer close(done)

@@ -221,7 +221,7 @@ func TestStrangersCannotLock(t *testing.T) {
 func TestLockDuration(t *testing.T) {
 	t.Parallel()
 	u := startUpstream(t)
-	g := startGateway(t, site{upstream: u.addr, global: "lock_after 2\nlock_duration 1500ms"})
+	g := startGateway(t, site{upstream: u.addr, global: "lock_after 2\nlock_duration 3s"})
 	key := g.newKey(nil)
 	g.series(t, key.forged(2))
 	unauthorized(t, g.send(t, key.get()), keyLocked)
