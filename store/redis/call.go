@@ -15,7 +15,6 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
-	"github.com/sony/gobreaker/v2"
 
 	"github.com/card-gateway/card-gateway/store"
 )
@@ -95,18 +94,22 @@ type call struct {
 	args   []any
 }
 
-// run executes the script under the circuit breaker and returns its reply
-// without the tag. Every error is a [store.ErrUnavailable].
+// run executes the script under the circuit breaker of its server and returns
+// the reply without the tag. Every error is a [store.ErrUnavailable].
 func (s *Store) run(ctx context.Context, doing string, c call) ([]any, error) {
-	reply, err := s.breaker.Execute(func() ([]any, error) { return s.runOn(ctx, s.client, c) })
+	breaker, err := s.breakerOf(ctx, c.keys[0])
+	if err != nil {
+		return nil, unavailable(doing, err)
+	}
+	reply, err := breaker.Execute(func() ([]any, error) { return s.runOn(ctx, s.client, c) })
 	if err == nil {
 		return reply, nil
 	}
 	switch {
 	case isFull(err):
 		err = fmt.Errorf("%w: %w", store.ErrFull, err)
-	case s.cluster != nil && !errors.Is(err, gobreaker.ErrOpenState):
-		s.cluster.ReloadState(context.WithoutCancel(ctx)) // perhaps a master fell
+	case s.cluster != nil:
+		s.cluster.ReloadState(ctx) // perhaps a master fell
 	}
 	return nil, unavailable(doing, err)
 }

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/card-gateway/card-gateway/store"
 )
 
 // oldestMajor is the first major version that settle.lua runs on: from 7.0 on
@@ -35,8 +37,14 @@ func (e *UnfitError) Error() string {
 	return s
 }
 
-// Unwrap returns the cause.
-func (e *UnfitError) Unwrap() error { return e.Cause }
+// Unwrap returns the cause and [store.ErrUnavailable], which it is once the
+// gateway runs.
+func (e *UnfitError) Unwrap() []error {
+	if e.Cause == nil {
+		return []error{store.ErrUnavailable}
+	}
+	return []error{store.ErrUnavailable, e.Cause}
+}
 
 // serverInfo is what a server says of itself in INFO.
 type serverInfo struct {

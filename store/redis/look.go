@@ -270,13 +270,19 @@ type adoption struct {
 	raise      bool
 }
 
-// adopt agrees on epoch and floor.
+// adopt agrees on epoch and floor. As long as nothing has changed it only
+// reads them.
 func (s *Store) adopt(ctx context.Context, mode lookMode, a adoption, next *view) error {
+	before := s.view.Load().epoch
+	if s.memory.nothingNew(&a, s.cluster != nil) {
+		if ok, err := s.readFloor(ctx, next); ok || err != nil {
+			return err
+		}
+	}
 	found, err := s.runAdopt(ctx, "", a, next)
 	if err != nil {
 		return err
 	}
-	before := s.view.Load().epoch
 	switch {
 	case !found && before == "":
 		_, err = s.runAdopt(ctx, newEpoch(), a, next)
@@ -292,8 +298,45 @@ func (s *Store) adopt(ctx context.Context, mode lookMode, a adoption, next *view
 	return err
 }
 
+// nothingNew reports whether the adoption would change nothing.
+func (m *memory) nothingNew(a *adoption, cluster bool) bool {
+	if a.raise || a.least > 0 {
+		return false
+	}
+	for _, id := range a.identities {
+		if !m.identities[id] || !cluster && m.last != id {
+			return false
+		}
+	}
+	return true
+}
+
+// readFloor takes over a floor that another gateway has raised. It reports
+// false when the epoch is not the one of the view. The floor never falls, so
+// that a wrong reply does no harm.
+func (s *Store) readFloor(ctx context.Context, next *view) (bool, error) {
+	values, err := s.client.HMGet(ctx, s.names.servers(), "epoch", "floor").Result()
+	if err != nil {
+		if unfit := refusal("", err); unfit != nil {
+			return false, unfit
+		}
+		return false, unavailable("looking at the store", err)
+	}
+	if len(values) != 2 || next.epoch == "" || values[0] != any(next.epoch) {
+		return false, nil
+	}
+	if text, ok := values[1].(string); ok {
+		floor, err := strconv.ParseInt(text, 10, 64)
+		if err != nil {
+			return false, unavailable("reading the replay floor", err)
+		}
+		next.floor = max(next.floor, floor)
+	}
+	return true, nil
+}
+
 func (s *Store) runAdopt(ctx context.Context, epoch string, a adoption, next *view) (found bool, err error) {
-	args := []any{epoch, decimal(a.least), flag(a.raise)}
+	args := []any{epoch, decimal(a.least), bit(a.raise)}
 	for _, id := range a.identities {
 		args = append(args, id)
 	}

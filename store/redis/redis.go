@@ -15,7 +15,6 @@ import (
 	"log/slog"
 	"sync"
 	"sync/atomic"
-	"time"
 
 	"github.com/redis/go-redis/v9"
 	"github.com/sony/gobreaker/v2"
@@ -25,13 +24,13 @@ import (
 
 // Store is a [store.Backend] on Redis. It is made by [New].
 type Store struct {
-	opt     Options
-	log     *slog.Logger
-	client  redis.UniversalClient
-	cluster *redis.ClusterClient // nil unless it is one
-	names   names
-	tags    tags
-	breaker *gobreaker.CircuitBreaker[[]any]
+	opt      Options
+	log      *slog.Logger
+	client   redis.UniversalClient
+	cluster  *redis.ClusterClient // nil unless it is one
+	names    names
+	tags     tags
+	breakers breakers
 
 	view    atomic.Pointer[view] // what is known of the servers
 	looking sync.Mutex           // held while the servers are looked at
@@ -54,31 +53,14 @@ func New(opt Options) (*Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Store{opt: opt, log: opt.Logger, names: names{prefix: opt.Prefix}, tags: newTags()}
+	s := &Store{opt: opt, log: opt.Logger, names: names{prefix: opt.Prefix}, tags: newTags(), breakers: breakers{log: opt.Logger}}
 	if s.client, err = opt.newClient(); err != nil {
 		return nil, err
 	}
 	s.cluster, _ = s.client.(*redis.ClusterClient)
-	s.breaker = gobreaker.NewCircuitBreaker[[]any](gobreaker.Settings{
-		Name:         "redis",
-		Timeout:      breakerPause,
-		ReadyToTrip:  func(c gobreaker.Counts) bool { return c.ConsecutiveFailures >= breakerFailures },
-		IsSuccessful: func(err error) bool { return err == nil || isFull(err) },
-		IsExcluded:   func(err error) bool { return errors.Is(err, context.Canceled) },
-		OnStateChange: func(_ string, from, to gobreaker.State) {
-			s.log.Warn("the circuit breaker to redis changed", "from", from.String(), "to", to.String())
-		},
-	})
 	s.view.Store(&view{problem: errNotLooked})
 	return s, nil
 }
-
-const (
-	// breakerFailures in a row open the breaker.
-	breakerFailures = 5
-	// breakerPause is how long an open breaker answers by itself.
-	breakerPause = 300 * time.Millisecond
-)
 
 // Start looks at the servers and begins to watch them. An error means that a
 // server was reached and is unfit: it may evict, is a replica or too old, or
@@ -117,7 +99,7 @@ func (s *Store) Ready(ctx context.Context) error {
 	if err := s.view.Load().problem; err != nil {
 		return err
 	}
-	if s.breaker.State() == gobreaker.StateOpen {
+	if s.cluster == nil && s.breakers.at(theServer).State() == gobreaker.StateOpen {
 		return unavailable("redis", gobreaker.ErrOpenState)
 	}
 	return ctx.Err()

@@ -93,11 +93,11 @@ func (s *Store) settleArgs(c *store.Claim, seen *view) []any {
 	args := make([]any, 0, 19+5*len(c.Charges))
 	args = append(args, c.Revision, c.NextRevision,
 		seen.known, decimal(seen.floor), decimal(c.ReplayFloorAhead.Microseconds()),
-		decimal(c.Now.UnixMicro()), flag(s.opt.claimClock),
+		decimal(c.Now.UnixMicro()), bit(s.opt.claimClock),
 		decimal(c.Timestamp), decimal(int64((life+time.Millisecond-1)/time.Millisecond)), c.Nonce[:],
 		letters(failed), countLetters(c, failed),
 		decimal(int64(c.LockAfter)), decimal(lockUntil),
-		flag(c.DryRun), flag(c.LimitsDryRun),
+		bit(c.DryRun), bit(c.LimitsDryRun),
 		decimal(int64(c.SecretVersion)), decimal(c.Now.Unix()/60), decimal(int64(s.opt.MaxNoncesPerKey)))
 	for i := range c.Charges {
 		ch := &c.Charges[i]
@@ -108,7 +108,7 @@ func (s *Store) settleArgs(c *store.Claim, seen *view) []any {
 
 func decimal(n int64) string { return strconv.FormatInt(n, 10) }
 
-func flag(b bool) string {
+func bit(b bool) string {
 	if b {
 		return "1"
 	}

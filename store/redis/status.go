@@ -30,7 +30,7 @@ func (s *Store) Status(ctx context.Context) store.Status {
 			warnings = append(warnings, info.addr+" has no maxmemory: nonces are bounded by the machine's memory alone")
 		}
 	}
-	status.Details = map[string]any{"topology": s.opt.topology(), "servers": servers, "warnings": warnings, "breaker": s.breaker.State().String()}
+	status.Details = map[string]any{"topology": s.opt.topology(), "servers": servers, "warnings": warnings}
 	if v.floor > 0 {
 		status.Details["replay_floor"] = moment(v.floor)
 	}

@@ -42,18 +42,18 @@ func suite(options func(t testing.TB) Options) storetest.Factory {
 		opt.claimClock = true
 		opt.IOTimeout, opt.SettleTimeout = time.Second, 2*time.Second // a busy machine is not under test
 		var mu sync.Mutex
-		offset := time.Duration(0)
+		now := time.Now() // stands still unless it is advanced
 		setup := &storetest.Setup{
 			Backend: open(t, opt),
 			Now: func() time.Time {
 				mu.Lock()
 				defer mu.Unlock()
-				return time.Now().Add(offset)
+				return now
 			},
 			Advance: func(d time.Duration) {
 				mu.Lock()
 				defer mu.Unlock()
-				offset += d
+				now = now.Add(d)
 			},
 			ClaimClock: true,
 		}
@@ -73,12 +73,14 @@ func suite(options func(t testing.TB) Options) storetest.Factory {
 func TestSingle(t *testing.T) { storetest.Run(t, suite(single)) }
 
 func TestCluster(t *testing.T) {
+	t.Parallel()
 	storetest.Run(t, suite(func(t testing.TB) Options {
 		return Options{ClusterAddrs: addrs(sharedCluster(t)), Prefix: random() + ":"}
 	}))
 }
 
 func TestSentinel(t *testing.T) {
+	t.Parallel()
 	storetest.Run(t, suite(func(t testing.TB) Options {
 		return Options{SentinelMaster: "gw", SentinelAddrs: addrs(sharedSentinel(t).sentinels), Prefix: random() + ":"}
 	}))

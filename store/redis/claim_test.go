@@ -1,0 +1,102 @@
+package redis
+
+import (
+	"crypto/rand"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/card-gateway/card-gateway/auth"
+	"github.com/card-gateway/card-gateway/ratelimit"
+	"github.com/card-gateway/card-gateway/store"
+)
+
+func newRecord() *store.Record {
+	now := time.Now().UTC()
+	return &store.Record{ID: "ck_test_" + random(), Revision: random(), Tenant: "acme", Scopes: []string{"*"}, CreatedAt: now, UpdatedAt: now}
+}
+
+// newKey stores a new key.
+func newKey(t testing.TB, s *Store) *store.Record {
+	t.Helper()
+	r := newRecord()
+	put(t, s, r)
+	return r
+}
+
+func put(t testing.TB, s *Store, r *store.Record) store.Durability {
+	t.Helper()
+	d, err := s.Put(ctx, r, store.PutOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return d
+}
+
+// newClaim is the claim of a good request that comes now.
+func newClaim(r *store.Record) *store.Claim {
+	now := time.Now()
+	c := &store.Claim{
+		KeyID: r.ID, Revision: r.Revision, NextRevision: random(), SecretVersion: 1,
+		Now: now, Timestamp: now.Unix(), Window: 5 * time.Minute, ReplayFloorAhead: 5 * time.Second, LockAfter: 50,
+	}
+	rand.Read(c.Nonce[:])
+	return c
+}
+
+// charge adds the bucket of a limit to the claim.
+func charge(t testing.TB, c *store.Claim, bucket, limit string) *store.Claim {
+	t.Helper()
+	l, err := ratelimit.ParseLimit(limit)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.Charges = append(c.Charges, ratelimit.NewCharge(bucket, l, l.Cost))
+	return c
+}
+
+// again is the same request, arriving now.
+func again(c *store.Claim) *store.Claim {
+	d := *c
+	d.Now, d.NextRevision = time.Now(), random()
+	return &d
+}
+
+func expect(t testing.TB, s *Store, c *store.Claim, want auth.Reason) store.Verdict {
+	t.Helper()
+	v, err := s.Settle(ctx, c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if v.Stale || v.Reason != want {
+		t.Fatalf("%v (stale %v), want %v", v.Reason, v.Stale, want)
+	}
+	return v
+}
+
+func expectUnavailable(t testing.TB, s *Store, c *store.Claim) {
+	t.Helper()
+	if v, err := s.Settle(ctx, c); !errors.Is(err, store.ErrUnavailable) {
+		t.Fatalf("%+v, %v; want ErrUnavailable", v, err)
+	}
+}
+
+// flows waits until a new request of the key is accepted again, stamped far
+// enough ahead that a replay floor does not matter.
+func flows(t testing.TB, s *Store, r *store.Record, within time.Duration) {
+	t.Helper()
+	var last error
+	deadline := time.Now().Add(within)
+	for {
+		c := newClaim(r)
+		c.ReplayFloorAhead = -time.Hour
+		v, err := s.Settle(ctx, c)
+		if err == nil && !v.Stale && v.Reason == auth.Accepted {
+			return
+		}
+		if last = err; time.Now().After(deadline) {
+			t.Fatalf("no request was accepted within %v: %+v, %v", within, v, last)
+		}
+		time.Sleep(2 * time.Millisecond)
+	}
+}

@@ -1,0 +1,297 @@
+package redis
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"net"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/card-gateway/card-gateway/auth"
+	"github.com/card-gateway/card-gateway/store"
+)
+
+// What the network and the server may do to a call. Each must end in
+// ErrUnavailable, in time, and be over as soon as the fault is.
+var faults = map[string]fault{
+	"NOAUTH":        {reply: "-NOAUTH Authentication required.\r\n"},
+	"NOPERM":        {reply: "-NOPERM this user has no permissions to run the 'evalsha' command\r\n"},
+	"LOADING":       {reply: "-LOADING Redis is loading the dataset in memory\r\n"},
+	"READONLY":      {reply: "-READONLY You can't write against a read only replica.\r\n"},
+	"CLUSTERDOWN":   {reply: "-CLUSTERDOWN The cluster is down\r\n"},
+	"MASTERDOWN":    {reply: "-MASTERDOWN Link with MASTER is down\r\n"},
+	"BUSY":          {reply: "-BUSY Redis is busy running a script.\r\n"},
+	"TRYAGAIN":      {reply: "-TRYAGAIN Multiple keys request during rehashing of slot\r\n"},
+	"NOREPLICAS":    {reply: "-NOREPLICAS Not enough good replicas to write.\r\n"},
+	"OOM":           {reply: "-OOM command not allowed when used memory > 'maxmemory'.\r\n"},
+	"max clients":   {reply: "-ERR max number of clients reached\r\n"},
+	"script error":  {reply: "-ERR user_script:1: something broke\r\n"},
+	"silence":       {silent: true},
+	"EOF":           {drop: true},
+	"EOF in reply":  {drop: true, change: func(b []byte) []byte { return b[:len(b)/2] }},
+	"lost reply":    {drop: true, change: func([]byte) []byte { return nil }},
+	"garbage":       {reply: "HTTP/1.1 400 Bad Request\r\n\r\n"},
+	"nothing":       {reply: "$-1\r\n"},
+	"another type":  {reply: ":1\r\n"},
+	"empty list":    {reply: "*0\r\n"},
+	"another call":  {reply: "*3\r\n$5\r\nother\r\n$2\r\nok\r\n$1\r\n0\r\n"},
+	"short of text": {change: func(b []byte) []byte { return firstElementOnly(b) }},
+	"another word":  {change: func(b []byte) []byte { return bytes.Replace(b, []byte("ok\r\n"), []byte("OK\r\n"), 1) }},
+	"no number":     {change: func(b []byte) []byte { return bytes.Replace(b, []byte("\r\n0 1"), []byte("\r\nx 1"), 1) }},
+}
+
+// firstElementOnly cuts a list of texts down to its first.
+func firstElementOnly(reply []byte) []byte {
+	lines := bytes.SplitN(reply, []byte("\r\n"), 4)
+	if len(lines) < 4 || reply[0] != '*' {
+		return reply
+	}
+	return append(append([]byte("*1\r\n"), bytes.Join(lines[1:3], []byte("\r\n"))...), "\r\n"...)
+}
+
+const (
+	inTime     = 250 * time.Millisecond
+	inTimeOpen = 5 * time.Millisecond
+)
+
+func TestFaults(t *testing.T) {
+	server := sharedSingle(t)
+	for name, f := range faults {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			p := newProxy(t, server)
+			s := open(t, Options{URL: p.url(), Prefix: random() + ":", ChangeTimeout: 300 * time.Millisecond})
+			r := newKey(t, s)
+			c := newClaim(r)
+			expect(t, s, c, auth.Accepted)
+			p.set(f)
+			answeredInTime(t, inTime, func() { expectUnavailable(t, s, newClaim(r)) })
+			if f.change == nil { // the other calls have other replies
+				for call, err := range otherCalls(s, r) {
+					if !errors.Is(err, store.ErrUnavailable) {
+						t.Errorf("%s: %v, want ErrUnavailable", call, err)
+					}
+				}
+			}
+			p.set(faultless)
+			flows(t, s, r, 3*time.Second)
+			expect(t, s, again(c), auth.ReplayedNonce)
+			eventually(t, 3*time.Second, "ready again", func() bool { return s.Ready(ctx) == nil })
+		})
+	}
+}
+
+func otherCalls(s *Store, r *store.Record) map[string]error {
+	errs := make(map[string]error)
+	_, errs["Get"] = s.Get(ctx, r.ID)
+	_, errs["Put"] = s.Put(ctx, newRecord(), store.PutOptions{})
+	_, errs["Delete"] = s.Delete(ctx, r.ID, r.Revision)
+	_, _, errs["List"] = s.List(ctx, "", 10)
+	_, errs["Meta"] = s.Meta(ctx, "name")
+	_, errs["PutMeta"] = s.PutMeta(ctx, "name", []byte("value"))
+	errs["DeleteMeta"] = s.DeleteMeta(ctx, "name", []byte("value"))
+	return errs
+}
+
+func answeredInTime(t testing.TB, limit time.Duration, f func()) {
+	t.Helper()
+	start := time.Now()
+	f()
+	if took := time.Since(start); took > limit {
+		t.Errorf("took %v, at most %v are allowed", took, limit)
+	}
+}
+
+// A reply that was lost leaves behind what the call wrote, once: go-redis must
+// not have sent it again.
+func TestLostReplyIsNotRepeated(t *testing.T) {
+	p := newProxy(t, sharedSingle(t))
+	s := open(t, Options{URL: p.url(), Prefix: random() + ":"})
+	r := newKey(t, s)
+	c := charge(t, newClaim(r), "issue_card", "10/1d")
+	expect(t, s, c, auth.Accepted)
+	before := p.count("evalsha")
+	lost := charge(t, newClaim(r), "issue_card", "10/1d")
+	p.set(faults["lost reply"])
+	expectUnavailable(t, s, lost)
+	p.set(faultless)
+	if sent := p.count("evalsha") - before; sent != 1 {
+		t.Errorf("sent %d times, want once", sent)
+	}
+	expect(t, s, again(lost), auth.ReplayedNonce)
+	last := charge(t, newClaim(r), "issue_card", "10/1d")
+	if v := expect(t, s, last, auth.Accepted); v.States[0].Remaining != 7 {
+		t.Errorf("%d left, want 7: the lost request was charged %d times", v.States[0].Remaining, 8-v.States[0].Remaining)
+	}
+}
+
+// Replies that two calls have exchanged are both not believed.
+func TestExchangedReplies(t *testing.T) {
+	p := newProxy(t, sharedSingle(t))
+	s := open(t, Options{URL: p.url(), Prefix: random() + ":"})
+	r := newKey(t, s)
+	replies := make(chan []byte, 2)
+	var both sync.WaitGroup
+	both.Add(2)
+	p.set(fault{change: func(b []byte) []byte {
+		if !bytes.Contains(b, []byte("\r\n0 1")) {
+			return b // not a settle
+		}
+		replies <- b
+		both.Done()
+		both.Wait()
+		other := <-replies
+		if bytes.Equal(other, b) {
+			replies <- other
+			other = <-replies
+		}
+		return other
+	}})
+	var tasks sync.WaitGroup
+	var unavailable atomic.Int32
+	for range 2 {
+		c := newClaim(r)
+		tasks.Go(func() {
+			if _, err := s.Settle(ctx, c); errors.Is(err, store.ErrUnavailable) {
+				unavailable.Add(1)
+			}
+		})
+	}
+	tasks.Wait()
+	p.set(faultless)
+	if n := unavailable.Load(); n != 2 {
+		t.Errorf("%d of 2 exchanged replies were refused", n)
+	}
+}
+
+func TestOpenBreakerAnswersAtOnce(t *testing.T) {
+	p := newProxy(t, sharedSingle(t))
+	s := open(t, Options{URL: p.url(), Prefix: random() + ":"})
+	r := newKey(t, s)
+	p.set(faults["silence"])
+	var tasks sync.WaitGroup
+	for range 2 * breakerFailures {
+		tasks.Go(func() { expectUnavailable(t, s, newClaim(r)) })
+	}
+	tasks.Wait()
+	if s.Ready(ctx) == nil {
+		t.Error("ready with an open breaker")
+	}
+	answeredInTime(t, inTimeOpen, func() { expectUnavailable(t, s, newClaim(r)) })
+	p.set(faultless)
+	p.disconnect()
+	flows(t, s, r, time.Second)
+}
+
+func TestDialFaults(t *testing.T) {
+	tests := map[string]dialer{
+		"refused": func(context.Context, string, string) (net.Conn, error) {
+			return nil, &net.OpError{Op: "dial", Net: "tcp", Err: errors.New("connection refused")}
+		},
+		"timeout": stuckDialer,
+	}
+	for name, broken := range tests {
+		t.Run(name, func(t *testing.T) {
+			var cut atomic.Bool
+			server := sharedSingle(t)
+			opt := Options{URL: server.url(), Prefix: random() + ":"}
+			opt.dialer = func(ctx context.Context, network, addr string) (net.Conn, error) {
+				if cut.Load() {
+					return broken(ctx, network, addr)
+				}
+				return (&net.Dialer{}).DialContext(ctx, network, addr)
+			}
+			cut.Store(true)
+			s := open(t, opt) // out of reach is no reason not to start
+			if err := s.Ready(ctx); !errors.Is(err, store.ErrUnavailable) {
+				t.Errorf("Ready: %v, want ErrUnavailable", err)
+			}
+			r := newRecord()
+			answeredInTime(t, inTime, func() { expectUnavailable(t, s, newClaim(r)) })
+			cut.Store(false)
+			eventually(t, 3*time.Second, "ready", func() bool { return s.Ready(ctx) == nil })
+			put(t, s, r)
+			expect(t, s, newClaim(r), auth.Accepted)
+		})
+	}
+}
+
+func TestPoolTimeout(t *testing.T) {
+	p := newProxy(t, sharedSingle(t))
+	s := open(t, Options{URL: p.url(), Prefix: random() + ":", PoolSize: 1, SettleTimeout: 150 * time.Millisecond})
+	r := newKey(t, s)
+	p.set(faults["silence"])
+	var tasks sync.WaitGroup
+	for range 4 {
+		tasks.Go(func() { answeredInTime(t, inTime, func() { expectUnavailable(t, s, newClaim(r)) }) })
+	}
+	tasks.Wait()
+}
+
+// A client that leaves does not cut its settle in two.
+func TestClientGone(t *testing.T) {
+	s := open(t, single(t))
+	r := newKey(t, s)
+	gone, cancel := context.WithCancel(ctx)
+	cancel()
+	c := newClaim(r)
+	if v, err := s.Settle(gone, c); err != nil || v.Reason != auth.Accepted {
+		t.Fatalf("%+v, %v; want an acceptance", v, err)
+	}
+	expect(t, s, again(c), auth.ReplayedNonce)
+	if _, err := s.Get(gone, r.ID); !errors.Is(err, context.Canceled) {
+		t.Errorf("Get with a canceled context: %v", err)
+	}
+}
+
+// A full server is told apart from one that does not answer.
+func TestFull(t *testing.T) {
+	server := own(t, false)
+	s := open(t, Options{URL: server.url(), MaxNoncesPerKey: 3})
+	r := newKey(t, s)
+	for range 3 {
+		expect(t, s, newClaim(r), auth.Accepted)
+	}
+	if _, err := s.Settle(ctx, newClaim(r)); !errors.Is(err, store.ErrFull) || !errors.Is(err, store.ErrUnavailable) {
+		t.Errorf("at the cap of a key: %v, want ErrFull", err)
+	}
+	other := newKey(t, s)
+	server.do(t, "config", "set", "maxmemory", "1")
+	if _, err := s.Settle(ctx, newClaim(other)); !errors.Is(err, store.ErrFull) || !errors.Is(err, store.ErrUnavailable) {
+		t.Errorf("without memory: %v, want ErrFull", err)
+	}
+	server.do(t, "config", "set", "maxmemory", "0")
+	expect(t, s, newClaim(other), auth.Accepted)
+}
+
+// Nothing is left behind by a store that was closed under faults.
+func TestNoLeak(t *testing.T) {
+	server := sharedSingle(t)
+	ignore := goleak.IgnoreCurrent()
+	p := newProxy(t, server)
+	for _, name := range []string{"silence", "EOF", "garbage", "EOF in reply"} {
+		s, err := New(Options{URL: p.url(), Prefix: random() + ":"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := s.Start(ctx); err != nil {
+			t.Fatal(err)
+		}
+		r := newKey(t, s)
+		p.set(faults[name])
+		for range 3 {
+			expectUnavailable(t, s, newClaim(r))
+		}
+		p.set(faultless)
+		if err := s.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	p.disconnect()
+	goleak.VerifyNone(t, ignore, goleak.IgnoreAnyFunction("github.com/card-gateway/card-gateway/store/redis.(*proxy).accept"), goleak.IgnoreAnyFunction("github.com/card-gateway/card-gateway/store/redis.(*proxy).serve"))
+}

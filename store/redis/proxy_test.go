@@ -1,0 +1,208 @@
+package redis
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"net"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+)
+
+// A proxy stands at the socket between a store and a server. It understands
+// commands well enough to count them and to answer in the server's place.
+type proxy struct {
+	path, server string
+	listener     net.Listener
+	tasks        sync.WaitGroup
+	done         chan struct{}
+
+	mu    sync.Mutex
+	fault fault
+	calls map[string]int
+	conns map[net.Conn]bool
+}
+
+// A fault decides what happens to a command.
+type fault struct {
+	// reply is sent in the server's place. Empty: the server is asked.
+	reply string
+	// change makes another reply of the server's.
+	change func(reply []byte) []byte
+	// silent answers nothing at all, or, with drop, closes the connection:
+	// before the server was asked, or behind the changed reply.
+	silent, drop bool
+}
+
+var faultless fault
+
+func newProxy(t testing.TB, server *process) *proxy {
+	t.Helper()
+	p := &proxy{path: filepath.Join(t.TempDir(), "p"), server: server.addr, done: make(chan struct{}), calls: map[string]int{}, conns: map[net.Conn]bool{}}
+	var err error
+	if p.listener, err = net.Listen("unix", p.path); err != nil {
+		t.Fatal(err)
+	}
+	p.tasks.Go(p.accept)
+	t.Cleanup(p.close)
+	return p
+}
+
+func (p *proxy) url() string { return "unix://" + p.path }
+
+func (p *proxy) close() {
+	close(p.done)
+	_ = p.listener.Close()
+	p.disconnect()
+	p.tasks.Wait()
+}
+
+// set makes every command from now on meet the fault.
+func (p *proxy) set(f fault) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.fault = f
+}
+
+// disconnect closes all connections.
+func (p *proxy) disconnect() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for c := range p.conns {
+		_ = c.Close()
+	}
+}
+
+// count returns how often the command was sent.
+func (p *proxy) count(name string) int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.calls[name]
+}
+
+func (p *proxy) accept() {
+	for {
+		client, err := p.listener.Accept()
+		if err != nil {
+			return
+		}
+		p.tasks.Go(func() { p.serve(client) })
+	}
+}
+
+func (p *proxy) serve(client net.Conn) {
+	server, err := net.Dial("unix", p.server)
+	if err != nil {
+		_ = client.Close()
+		return
+	}
+	p.mu.Lock()
+	p.conns[client], p.conns[server] = true, true
+	p.mu.Unlock()
+	defer func() {
+		p.mu.Lock()
+		delete(p.conns, client)
+		delete(p.conns, server)
+		p.mu.Unlock()
+		_ = client.Close()
+		_ = server.Close()
+	}()
+	commands, replies := bufio.NewReader(client), bufio.NewReader(server)
+	for {
+		raw, err := readReply(commands, nil)
+		if err != nil {
+			return
+		}
+		if !p.handle(raw, client, server, replies) {
+			return
+		}
+	}
+}
+
+// handle deals with one command and reports whether to go on.
+func (p *proxy) handle(raw []byte, client, server net.Conn, replies *bufio.Reader) bool {
+	name := commandName(raw)
+	p.mu.Lock()
+	p.calls[name]++
+	f := p.fault
+	p.mu.Unlock()
+	if name == "hello" || name == "client" {
+		f = faultless
+	}
+	switch {
+	case f.silent:
+		<-p.done
+		return false
+	case f.drop && f.change == nil:
+		return false
+	case f.reply != "":
+		_, err := io.WriteString(client, f.reply)
+		return err == nil
+	}
+	if _, err := server.Write(raw); err != nil {
+		return false
+	}
+	reply, err := readReply(replies, nil)
+	if err != nil {
+		return false
+	}
+	if f.change != nil {
+		reply = f.change(reply)
+	}
+	_, err = client.Write(reply)
+	return err == nil && !f.drop
+}
+
+// commandName returns the second bulk line of a command: its name.
+func commandName(raw []byte) string {
+	lines := bytes.SplitN(raw, []byte("\r\n"), 4)
+	if len(lines) < 3 {
+		return ""
+	}
+	return strings.ToLower(string(lines[2]))
+}
+
+// readReply reads one RESP value and returns its bytes.
+func readReply(r *bufio.Reader, raw []byte) ([]byte, error) {
+	line, err := r.ReadBytes('\n')
+	if err != nil {
+		return nil, err
+	}
+	raw = append(raw, line...)
+	n, _ := strconv.Atoi(strings.TrimSpace(string(line[1:])))
+	switch line[0] {
+	case '+', '-', ':', '_', '#', ',':
+		return raw, nil
+	case '$', '=':
+		if n < 0 {
+			return raw, nil
+		}
+		body := make([]byte, n+2)
+		if _, err := io.ReadFull(r, body); err != nil {
+			return nil, err
+		}
+		return append(raw, body...), nil
+	case '%':
+		n *= 2
+		fallthrough
+	case '*', '~', '>':
+		for range n {
+			if raw, err = readReply(r, raw); err != nil {
+				return nil, err
+			}
+		}
+		return raw, nil
+	}
+	return nil, errors.New("no RESP: " + string(line))
+}
+
+// stuckDialer never connects.
+func stuckDialer(ctx context.Context, _, _ string) (net.Conn, error) {
+	<-ctx.Done()
+	return nil, &net.OpError{Op: "dial", Net: "unix", Err: ctx.Err()}
+}
