@@ -51,7 +51,7 @@ func Judge(r *Request, key *Key, window time.Duration, now time.Time) Judgement 
 	if !allowsClient(key.AllowedIPs, r.Client) {
 		j.Failed |= RuleIP
 	}
-	if !InWindow(now, r.Credentials.Unix, window) {
+	if !InWindow(now, r.Credentials.Unix, window) || !key.StampedAfter.IsZero() && r.Credentials.Unix <= key.StampedAfter.Unix() {
 		j.Failed |= RuleTimestamp
 	}
 	var ok bool

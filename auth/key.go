@@ -19,7 +19,10 @@ type Key struct {
 	ExpiresAt  time.Time // rule 4; zero: never
 	Disabled   bool      // rule 3, by an operator
 	Lock       *Lock     // rule 3, after the lock of rule 5 was announced
-	Limits     ratelimit.Overrides
+	// StampedAfter refuses, by rule 7, requests stamped up to it; zero: none.
+	// The nonces of those may have been accepted where we cannot see them.
+	StampedAfter time.Time
+	Limits       ratelimit.Overrides
 	// Secrets holds the one or two live secrets, the newest first.
 	Secrets []*Secret
 	// CustomerVariant is "A", "B", "C" or empty.

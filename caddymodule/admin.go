@@ -26,6 +26,7 @@ func init() {
 //
 //	POST   /card-gateway/keys               make a key; the answer shows its secret, once
 //	POST   /card-gateway/keys/import        take over a key of an earlier system
+//	POST   /card-gateway/keys/copy          take over the keys of an embedded store
 //	GET    /card-gateway/keys               list: ?tenant= &status= &cursor= &limit=
 //	GET    /card-gateway/keys/{id}          show
 //	PATCH  /card-gateway/keys/{id}          change, by JSON merge patch
@@ -88,6 +89,7 @@ func (a *AdminAPI) Routes() []caddy.AdminRoute {
 	return []caddy.AdminRoute{
 		route("POST /card-gateway/keys", createKey),
 		route("POST /card-gateway/keys/import", importKey),
+		route("POST /card-gateway/keys/copy", copyKeys),
 		route("GET /card-gateway/keys", listKeys),
 		route("GET /card-gateway/keys/{id}", showKey),
 		route("PATCH /card-gateway/keys/{id}", updateKey),

@@ -58,14 +58,19 @@ func adminMux(keys func() (*store.Keys, error)) http.Handler {
 	return mux
 }
 
-// keysForTest returns a key service on a store of its own, and the changes
-// that it tells of.
-func keysForTest(t testing.TB) (*store.Keys, *[]store.Change) {
+func ringForTest(t testing.TB) *store.Keyring {
 	t.Helper()
 	ring, err := store.ParseKeyring("AQIDBAUGBwgJCgsMDQ4PEBESExQVFhcYGRobHB0eHyA=")
 	if err != nil {
 		t.Fatal(err)
 	}
+	return ring
+}
+
+// keysForTest returns a key service on a store of its own, and the changes
+// that it tells of.
+func keysForTest(t testing.TB) (*store.Keys, *[]store.Change) {
+	t.Helper()
 	changes := new([]store.Change)
 	backend, err := file.Open(t.TempDir(), file.Options{})
 	if err != nil {
@@ -75,7 +80,7 @@ func keysForTest(t testing.TB) (*store.Keys, *[]store.Change) {
 	if err := backend.Start(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	keys := store.NewKeys(backend, ring, store.KeysOptions{OnChange: func(c store.Change) { *changes = append(*changes, c) }})
+	keys := store.NewKeys(backend, ringForTest(t), store.KeysOptions{OnChange: func(c store.Change) { *changes = append(*changes, c) }})
 	if err := keys.Start(t.Context()); err != nil {
 		t.Fatal(err)
 	}

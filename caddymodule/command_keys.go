@@ -18,7 +18,7 @@ import (
 func init() {
 	caddycmd.RegisterCommand(caddycmd.Command{
 		Name:  "card-keys",
-		Usage: "create|import|list|show|update|disable|enable|unlock|rotate|delete",
+		Usage: "create|import|list|show|update|disable|enable|unlock|rotate|delete|copy",
 		Short: "Manages the API keys of a running Card Gateway",
 		Long: `Manages the API keys of a running gateway, over Caddy's admin endpoint. A
 change holds for the next request on every node.
@@ -33,7 +33,7 @@ Answers are tables, or with --json the JSON of the admin API.`,
 				plainCommand("disable", "Refuses every further request with a key"),
 				plainCommand("enable", "Takes back disable; a lock stays"),
 				plainCommand("unlock", "Clears a key's lock and its count of failures; disabled stays"),
-				rotateCommand(), deleteCommand())
+				rotateCommand(), deleteCommand(), copyCommand())
 		},
 	})
 }

@@ -40,6 +40,7 @@ func TestScripts(t *testing.T) {
 			env.Defer(issuer.Close)
 			env.Setenv("ADMIN", strings.TrimPrefix(admin.URL, "http://"))
 			env.Setenv("ISSUER", issuer.URL)
+			env.Setenv("EMBEDDED", embeddedStore(env.T().(testing.TB)))
 			env.Setenv("CARD_KEY_ID", scriptKeyID)
 			env.Setenv("CARD_SECRET", scriptSecret)
 			return nil

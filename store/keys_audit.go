@@ -111,7 +111,7 @@ func diff(before, after *Record) []FieldChange {
 // another one. A record that cannot be opened, or that the backend does not
 // give, stays as it is, and is tried again at the next start.
 func (k *Keys) reseal(ctx context.Context) {
-	_ = k.each(ctx, func(r *Record) error {
+	_ = each(ctx, k.backend, func(r *Record) error {
 		if !slices.ContainsFunc(r.Secrets, k.old) {
 			return nil
 		}

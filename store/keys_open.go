@@ -20,7 +20,7 @@ func (k *Keys) open(r *Record) (*auth.Key, error) {
 	}
 	key := &auth.Key{
 		ID: r.ID, Revision: r.Revision, Tenant: r.Tenant, ExpiresAt: r.ExpiresAt, Disabled: r.Disabled,
-		Lock: r.Lock, CustomerVariant: r.CustomerVariant, Mode: auth.ModeOf(r.ID),
+		Lock: r.Lock, StampedAfter: r.StampedAfter, CustomerVariant: r.CustomerVariant, Mode: auth.ModeOf(r.ID),
 	}
 	var err error
 	if key.Scopes, err = auth.ParseScopes(r.Scopes); err != nil {

@@ -113,7 +113,7 @@ func (k *Keys) Census(ctx context.Context) (Census, error) {
 		c.Keys[status] = 0
 	}
 	now := k.opt.Clock()
-	err := k.each(ctx, func(r *Record) error {
+	err := each(ctx, k.backend, func(r *Record) error {
 		status := statusOf(r, now)
 		c.Keys[status]++
 		if status != StatusActive || r.ExpiresAt.IsZero() {
@@ -130,10 +130,10 @@ func (k *Keys) Census(ctx context.Context) (Census, error) {
 	return c, err
 }
 
-// each calls f for every record until f returns an error.
-func (k *Keys) each(ctx context.Context, f func(*Record) error) error {
+// each calls f for every record of a backend until f returns an error.
+func each(ctx context.Context, backend Backend, f func(*Record) error) error {
 	for cursor := ""; ; {
-		records, next, err := k.backend.List(ctx, cursor, censusPage)
+		records, next, err := backend.List(ctx, cursor, censusPage)
 		if err != nil {
 			return err
 		}

@@ -2,6 +2,7 @@ package store
 
 import (
 	"encoding/json"
+	"slices"
 	"time"
 
 	"github.com/card-gateway/card-gateway/auth"
@@ -16,17 +17,20 @@ type Record struct {
 	Tenant          string                     `json:"tenant"`
 	Description     string                     `json:"description,omitempty"`
 	Scopes          []string                   `json:"scopes"`
-	AllowedIPs      []string                   `json:"allowed_ips,omitempty"`
+	AllowedIPs      []string                   `json:"allowed_ips"` // nil: any; an empty list is none
 	ExpiresAt       time.Time                  `json:"expires_at,omitzero"`
 	Disabled        bool                       `json:"disabled,omitempty"`
 	Limits          map[string]json.RawMessage `json:"limits,omitempty"`
 	CustomerVariant string                     `json:"customer_variant,omitempty"`
 	DebugUntil      time.Time                  `json:"debug_until,omitzero"`
 	Imported        bool                       `json:"imported,omitempty"`
-	CreatedAt       time.Time                  `json:"created_at"`
-	UpdatedAt       time.Time                  `json:"updated_at"`
-	Secrets         []SealedSecret             `json:"secrets"`
-	Lock            *auth.Lock                 `json:"lock,omitempty"`
+	// StampedAfter, when set, refuses requests that are stamped up to it: the
+	// nonces of those may have been accepted by the store it was copied from.
+	StampedAfter time.Time      `json:"stamped_after,omitzero"`
+	CreatedAt    time.Time      `json:"created_at"`
+	UpdatedAt    time.Time      `json:"updated_at"`
+	Secrets      []SealedSecret `json:"secrets"`
+	Lock         *auth.Lock     `json:"lock,omitempty"`
 
 	Failures int `json:"-"`
 	// LastUsed holds, by secret version, when a request was last accepted with
@@ -48,7 +52,7 @@ type SealedSecret struct {
 func (r *Record) Clone() *Record {
 	c := *r
 	c.Scopes = append([]string(nil), r.Scopes...)
-	c.AllowedIPs = append([]string(nil), r.AllowedIPs...)
+	c.AllowedIPs = slices.Clone(r.AllowedIPs)
 	c.Secrets = append([]SealedSecret(nil), r.Secrets...)
 	if r.Limits != nil {
 		c.Limits = make(map[string]json.RawMessage, len(r.Limits))

@@ -1,0 +1,32 @@
+package caddymodule
+
+import (
+	"testing"
+
+	"github.com/card-gateway/card-gateway/store"
+	"github.com/card-gateway/card-gateway/store/file"
+)
+
+// embeddedStore returns the directory of a store with two keys, closed, under
+// the master key of the tests.
+func embeddedStore(t testing.TB) string {
+	t.Helper()
+	dir := t.TempDir()
+	backend, err := file.Open(dir, file.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = backend.Close() }()
+	if err := backend.Start(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	keys := store.NewKeys(backend, ringForTest(t), store.KeysOptions{})
+	defer keys.Stop()
+	for _, id := range []string{"old-1", "old-2"} {
+		request := store.ImportRequest{ID: id, Secret: "the secret of " + id, Fields: store.Fields{Tenant: "acme", Scopes: []string{"*"}}}
+		if _, err := keys.Import(t.Context(), request, store.By{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return dir
+}

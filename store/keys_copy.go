@@ -1,0 +1,109 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/card-gateway/card-gateway/auth"
+)
+
+// A Copy says what became of the keys of another store.
+type Copy struct {
+	Copied  []string      `json:"copied"`  // ids of the keys that are here now
+	Skipped []SkippedCopy `json:"skipped"` // keys that were left where they are
+}
+
+// A SkippedCopy is a key that was not copied, and why.
+type SkippedCopy struct {
+	ID     string `json:"id"`
+	Reason string `json:"reason"`
+}
+
+// Copy takes over all keys of another store, sealed under one of this ring's
+// master keys: records, secrets and locks. Keys that exist here already, and
+// secrets in use here under another id, are skipped and named. It can be
+// called again after an error.
+//
+// What the other store remembered of nonces stays there. So requests of a
+// copied key that were stamped before the copy are refused by rule 7, which
+// keeps what was accepted there from being accepted here again. Failure counts
+// begin anew. Nothing may use the other store meanwhile.
+func (k *Keys) Copy(ctx context.Context, from Backend, by By) (Copy, error) {
+	done := Copy{Copied: []string{}, Skipped: []SkippedCopy{}}
+	ids, err := k.idKey(ctx)
+	if err != nil {
+		return done, err
+	}
+	err = each(ctx, from, func(r *Record) error {
+		err := k.copyOne(ctx, ids, r, by)
+		switch {
+		case errors.Is(err, ErrExists), errors.Is(err, ErrSecretInUse), errors.Is(err, ErrDamaged):
+			done.Skipped = append(done.Skipped, SkippedCopy{ID: r.ID, Reason: err.Error()})
+			return nil
+		case err != nil:
+			return fmt.Errorf("copying key %s: %w", r.ID, err)
+		}
+		done.Copied = append(done.Copied, r.ID)
+		return nil
+	})
+	return done, err
+}
+
+func (k *Keys) copyOne(ctx context.Context, ids *auth.IDKey, source *Record, by By) (err error) {
+	if !validID(source.ID) {
+		return fmt.Errorf("its id has a form that is not used here: %w", ErrDamaged)
+	}
+	r := source.Clone()
+	now := k.opt.Clock().UTC()
+	r.Revision, r.UpdatedAt, r.StampedAfter = NewRevision(), now, now
+	r.Imported = source.Imported || !ids.Check(source.ID)
+	if r.Secrets, err = k.sealAnew(ids, source); err != nil {
+		return err
+	}
+	if _, err := k.open(r); err != nil {
+		return err
+	}
+	var d Durability
+	defer func() { k.report("copy", nil, r, by, d.Replicated, err) }()
+	for i, s := range r.Secrets {
+		if err = k.claim(ctx, s.Fingerprint, r.ID); err != nil {
+			k.releaseAll(ctx, r.Secrets[:i], r.ID)
+			return err
+		}
+	}
+	d, err = k.backend.Put(ctx, r, PutOptions{})
+	k.cache.drop(r.ID)
+	for i := 0; err == nil && i < len(r.Secrets); i++ {
+		err = k.confirm(ctx, r.Secrets[i].Fingerprint, r)
+	}
+	if err != nil {
+		k.releaseAll(ctx, r.Secrets, r.ID)
+	}
+	return err
+}
+
+// sealAnew returns the live secrets of a record of another store as this one
+// keeps them: sealed under the first master key, with fingerprints of its own.
+func (k *Keys) sealAnew(ids *auth.IDKey, r *Record) ([]SealedSecret, error) {
+	var sealed []SealedSecret
+	for _, s := range r.Secrets {
+		if !s.live(k.opt.Clock()) {
+			continue
+		}
+		label := secretLabel(r.ID, s.Version)
+		text, _, err := k.ring.Open(s.Sealed, label)
+		if err != nil {
+			return nil, fmt.Errorf("secret %d: %w", s.Version, err)
+		}
+		s.Sealed, s.Fingerprint = k.ring.Seal(text, label), ids.Fingerprint(string(text))
+		sealed = append(sealed, s)
+	}
+	return sealed, nil
+}
+
+func (k *Keys) releaseAll(ctx context.Context, secrets []SealedSecret, id string) {
+	for _, s := range secrets {
+		k.release(ctx, s.Fingerprint, id)
+	}
+}
