@@ -16,8 +16,8 @@ func TestVectors(t *testing.T) {
 	g := startGateway(t, site{
 		upstream: u.addr,
 		// A key may hold only scopes that some operation asks for.
-		global: "operation x GET /x cards:readx\noperation y GET /y cardsx:read\noperation z GET /z card:read",
-		servers:  "trusted_proxies static 127.0.0.1/32\ntrusted_proxies_strict",
+		global:  "operation x GET /api/v1/x cards:readx\noperation y GET /api/v1/y cardsx:read\noperation z GET /api/v1/z card:read",
+		servers: "trusted_proxies static 127.0.0.1/32\ntrusted_proxies_strict",
 	})
 	next := 0
 	for _, file := range []string{
