@@ -77,7 +77,7 @@ func (*RedisStore) CaddyModule() caddy.ModuleInfo {
 
 // Provision expands placeholders and reads the passwords. It connects to
 // nothing.
-func (s *RedisStore) Provision(ctx caddy.Context) (err error) {
+func (s *RedisStore) Provision(caddy.Context) (err error) {
 	if s.URL != "" {
 		if err := withoutPassword(s.URL); err != nil {
 			return err
@@ -111,7 +111,7 @@ func (s *RedisStore) Provision(ctx caddy.Context) (err error) {
 		TLS: s.TLS, CAFile: s.CAFile, ServerName: s.ServerName, Prefix: s.Prefix,
 		SettleTimeout: time.Duration(s.SettleTimeout), ChangeTimeout: time.Duration(s.ChangeTimeout),
 		IOTimeout: time.Duration(s.IOTimeout), PoolSize: s.PoolSize, MaxNoncesPerKey: s.MaxNoncesPerKey,
-		Logger: slog.New(ctx.Slogger().Handler()),
+		Logger: slog.New(storeSlog{}),
 	}
 	return s.readPasswords()
 }
