@@ -2,12 +2,9 @@ package redis
 
 import (
 	"context"
-	"crypto/rand"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -24,22 +21,11 @@ type view struct {
 	epoch   string // of the store; empty until it was seen
 	problem error  // why the store is not ready
 	unfit   bool   // the problem forbids every settle
-	servers []serverInfo
 }
-
-func (v *view) refuses() bool { return v.unfit }
 
 func (v *view) equal(o *view) bool {
 	return v.known == o.known && v.floor == o.floor && v.epoch == o.epoch && v.unfit == o.unfit &&
 		fmt.Sprint(v.problem) == fmt.Sprint(o.problem)
-}
-
-// memory is what this gateway has seen of the servers since it began.
-type memory struct {
-	identities map[string]bool
-	last       string // identity of the master, where there is one
-	evicted    map[string]int64
-	skewed     bool // the server's clock was off at the last look
 }
 
 // What a look may do to a store that has no epoch.
@@ -54,17 +40,6 @@ const (
 )
 
 var errEmptied = fmt.Errorf("%w: redis was emptied; create or import the keys again", store.ErrUnavailable)
-
-// gone is the error for what is not there because the store was emptied.
-func (s *Store) gone() error { return errEmptied }
-
-// orGone returns the reason for an error that an unfit server explains better.
-func (s *Store) orGone(err error) error {
-	if v := s.view.Load(); v.unfit {
-		return unavailable("redis", v.problem)
-	}
-	return err
-}
 
 // watch looks at the servers about once a second until the context ends.
 func (s *Store) watch(ctx context.Context) {
@@ -98,7 +73,7 @@ func (s *Store) look(ctx context.Context, mode lookMode) error {
 // replay floor, and makes that the view.
 func (s *Store) lookLocked(ctx context.Context, mode lookMode) error {
 	before := s.view.Load()
-	next := &view{known: before.known, floor: before.floor, epoch: before.epoch, servers: before.servers}
+	next := &view{known: before.known, floor: before.floor, epoch: before.epoch}
 	err := s.examine(ctx, mode, next)
 	next.problem = err
 	var unfit *UnfitError
@@ -139,7 +114,7 @@ func (s *Store) examine(ctx context.Context, mode lookMode, next *view) error {
 		}
 		raise = s.memory.evictedMore(&servers[i]) || raise
 	}
-	next.servers = servers
+	s.servers.Store(&servers)
 	if problem := s.skew(servers); problem != nil {
 		s.memory.skewed = true
 		return problem
@@ -241,130 +216,4 @@ func (s *Store) leastFloor(servers []serverInfo) int64 {
 		}
 	}
 	return 0
-}
-
-func (m *memory) remember(identities []string) {
-	if m.identities == nil {
-		m.identities = make(map[string]bool)
-	}
-	for _, id := range identities {
-		m.identities[id] = true
-	}
-	m.last = identities[len(identities)-1]
-}
-
-// evictedMore reports whether the server has evicted since the last look.
-func (m *memory) evictedMore(i *serverInfo) bool {
-	if m.evicted == nil {
-		m.evicted = make(map[string]int64)
-	}
-	last, known := m.evicted[i.run]
-	m.evicted[i.run] = i.evicted
-	return known && i.evicted > last
-}
-
-// An adoption is what is told to the other gateways.
-type adoption struct {
-	identities []string
-	least      int64
-	raise      bool
-}
-
-// adopt agrees on epoch and floor. As long as nothing has changed it only
-// reads them.
-func (s *Store) adopt(ctx context.Context, mode lookMode, a adoption, next *view) error {
-	before := s.view.Load().epoch
-	if s.memory.nothingNew(&a, s.cluster != nil) {
-		if ok, err := s.readFloor(ctx, next); ok || err != nil {
-			return err
-		}
-	}
-	found, err := s.runAdopt(ctx, "", a, next)
-	if err != nil {
-		return err
-	}
-	switch {
-	case !found && before == "":
-		_, err = s.runAdopt(ctx, newEpoch(), a, next)
-	case !found && mode == lookCreate:
-		a.raise = true
-		_, err = s.runAdopt(ctx, newEpoch(), a, next)
-	case !found:
-		err = errEmptied
-	case before != "" && next.epoch != before: // emptied, and made anew by another gateway
-		a.raise = true
-		_, err = s.runAdopt(ctx, "", a, next)
-	}
-	return err
-}
-
-// nothingNew reports whether the adoption would change nothing.
-func (m *memory) nothingNew(a *adoption, cluster bool) bool {
-	if a.raise || a.least > 0 {
-		return false
-	}
-	for _, id := range a.identities {
-		if !m.identities[id] || !cluster && m.last != id {
-			return false
-		}
-	}
-	return true
-}
-
-// readFloor takes over a floor that another gateway has raised. It reports
-// false when the epoch is not the one of the view. The floor never falls, so
-// that a wrong reply does no harm.
-func (s *Store) readFloor(ctx context.Context, next *view) (bool, error) {
-	values, err := s.client.HMGet(ctx, s.names.servers(), "epoch", "floor").Result()
-	if err != nil {
-		if unfit := refusal("", err); unfit != nil {
-			return false, unfit
-		}
-		return false, unavailable("looking at the store", err)
-	}
-	if len(values) != 2 || next.epoch == "" || values[0] != any(next.epoch) {
-		return false, nil
-	}
-	if text, ok := values[1].(string); ok {
-		floor, err := strconv.ParseInt(text, 10, 64)
-		if err != nil {
-			return false, unavailable("reading the replay floor", err)
-		}
-		next.floor = max(next.floor, floor)
-	}
-	return true, nil
-}
-
-func (s *Store) runAdopt(ctx context.Context, epoch string, a adoption, next *view) (found bool, err error) {
-	args := []any{epoch, decimal(a.least), bit(a.raise)}
-	for _, id := range a.identities {
-		args = append(args, id)
-	}
-	reply, err := s.runOn(ctx, s.client, call{script: adoptScript, keys: []string{s.names.servers()}, args: args})
-	if err != nil {
-		if unfit := refusal("", err); unfit != nil {
-			return false, unfit
-		}
-		return false, unavailable("looking at the store", err)
-	}
-	if len(reply) == 0 {
-		return false, nil
-	}
-	if next.epoch, err = text(reply, 0); err != nil {
-		return false, err
-	}
-	floor, err := text(reply, 1)
-	if err != nil {
-		return false, err
-	}
-	if next.floor, err = strconv.ParseInt(floor, 10, 64); err != nil {
-		return false, unavailable("reading the replay floor", err)
-	}
-	return true, nil
-}
-
-func newEpoch() string {
-	var b [8]byte
-	rand.Read(b[:])
-	return hex.EncodeToString(b[:])
 }

@@ -21,7 +21,7 @@ func (s *Store) Meta(ctx context.Context, name string) ([]byte, error) {
 	if there, err := s.initialised(ctx, name); err != nil {
 		return nil, err
 	} else if !there {
-		return nil, s.gone()
+		return nil, errEmptied
 	}
 	return nil, fmt.Errorf("value %q: %w", name, store.ErrNotFound)
 }

@@ -21,13 +21,13 @@ func (s *Store) Get(ctx context.Context, id string) (*store.Record, error) {
 	defer cancel()
 	reply, err := s.run(ctx, "reading a key", call{script: getScript, keys: []string{s.names.record(id)}})
 	if err != nil {
-		return nil, s.orGone(err)
+		return nil, err
 	}
 	if len(reply) == 0 {
 		if there, err := s.initialised(ctx, id); err != nil {
 			return nil, err
 		} else if !there {
-			return nil, s.gone()
+			return nil, errEmptied
 		}
 		return nil, fmt.Errorf("key %q: %w", id, store.ErrNotFound)
 	}

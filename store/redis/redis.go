@@ -32,9 +32,10 @@ type Store struct {
 	tags     tags
 	breakers breakers
 
-	view    atomic.Pointer[view] // what is known of the servers
-	looking sync.Mutex           // held while the servers are looked at
-	memory  memory               // guarded by looking
+	view    atomic.Pointer[view]         // what is known of the servers
+	servers atomic.Pointer[[]serverInfo] // the masters at the last look
+	looking sync.Mutex                   // held while the servers are looked at
+	memory  memory                       // guarded by looking
 
 	lastAccept atomic.Int64 // server's clock, microseconds
 
@@ -59,6 +60,7 @@ func New(opt Options) (*Store, error) {
 	}
 	s.cluster, _ = s.client.(*redis.ClusterClient)
 	s.view.Store(&view{problem: errNotLooked})
+	s.servers.Store(new([]serverInfo))
 	return s, nil
 }
 

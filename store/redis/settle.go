@@ -31,7 +31,7 @@ func (s *Store) Settle(ctx context.Context, c *store.Claim) (store.Verdict, erro
 	defer cancel()
 	for {
 		seen := s.view.Load()
-		if seen.refuses() {
+		if seen.unfit {
 			return store.Verdict{}, seen.problem
 		}
 		reply, err := s.run(ctx, "settling", call{script: settleScript, keys: s.settleKeys(c), args: s.settleArgs(c, seen)})

@@ -15,10 +15,11 @@ func (s *Store) Status(ctx context.Context) store.Status {
 	if err := s.Ready(ctx); err != nil {
 		status.Ready, status.Problem = false, err.Error()
 	}
-	servers := make([]map[string]any, len(v.servers))
+	found := *s.servers.Load()
+	servers := make([]map[string]any, len(found))
 	warnings := []string{}
-	for i := range v.servers {
-		info := &v.servers[i]
+	for i := range found {
+		info := &found[i]
 		servers[i] = map[string]any{
 			"address": info.addr, "version": info.version, "replicas": info.replicas,
 			"used_memory": info.usedMemory, "max_memory": info.maxMemory,

@@ -1,0 +1,245 @@
+package redis
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"github.com/card-gateway/card-gateway/auth"
+	"github.com/card-gateway/card-gateway/ratelimit"
+	"github.com/card-gateway/card-gateway/store"
+)
+
+// The Lua and the Go form of the limits agree to the bit: any limits, any
+// moments, also a clock that goes back, and limits that change on the way.
+func TestLimitsAgree(t *testing.T) {
+	opt := single(t)
+	opt.claimClock = true
+	s := open(t, opt)
+	limit := rapid.Custom(func(t *rapid.T) ratelimit.Limit {
+		l := ratelimit.Limit{
+			Count:  rapid.OneOf(rapid.Int64Range(1, 20), rapid.Int64Range(1, 1e9)).Draw(t, "count"),
+			Period: time.Second * time.Duration(rapid.OneOf(rapid.Int64Range(1, 100), rapid.Int64Range(1, 31*86400)).Draw(t, "period")),
+		}
+		l.Burst = rapid.OneOf(rapid.Just(l.Count), rapid.Int64Range(1, l.Count)).Draw(t, "burst")
+		return l
+	})
+	rapid.Check(t, func(t *rapid.T) {
+		r := newRecord()
+		if _, err := s.Put(ctx, r, store.PutOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		levels := map[string]ratelimit.Level{}
+		now := time.UnixMicro(1_700_000_000_000_000)
+		charges := []ratelimit.Charge{}
+		for range rapid.IntRange(1, 25).Draw(t, "steps") {
+			if len(charges) == 0 || rapid.IntRange(0, 4).Draw(t, "change") == 0 {
+				charges = charges[:0]
+				for i := range rapid.IntRange(1, 3).Draw(t, "buckets") {
+					l := limit.Draw(t, "limit")
+					charges = append(charges, ratelimit.NewCharge(fmt.Sprint("bucket ", i), l, rapid.Int64Range(1, l.Burst).Draw(t, "cost")))
+				}
+			}
+			now = now.Add(time.Microsecond * time.Duration(rapid.OneOf(rapid.Just(int64(0)), rapid.Int64Range(-1e6, 1e8), rapid.Int64Range(0, 4e12)).Draw(t, "elapsed")))
+			c := newClaim(r)
+			c.Now, c.Timestamp, c.Charges = now, now.Unix(), charges
+			got, err := s.Settle(ctx, c)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if want := decide(levels, c); got != want {
+				t.Fatalf("redis says\n%+v\nwant\n%+v", got, want)
+			}
+		}
+	})
+}
+
+// decide is what ratelimit makes of the claim.
+func decide(levels map[string]ratelimit.Level, c *store.Claim) store.Verdict {
+	var v store.Verdict
+	var next [ratelimit.MaxCharges]ratelimit.Level
+	var fits [ratelimit.MaxCharges]bool
+	now := c.Now.UnixMicro()
+	for i := range c.Charges {
+		next[i], fits[i] = c.Charges[i].Decide(levels[c.Charges[i].Bucket], now)
+		v.OverLimit = v.OverLimit || !fits[i]
+	}
+	for i := range c.Charges {
+		ch := &c.Charges[i]
+		if !v.OverLimit {
+			levels[ch.Bucket] = next[i]
+		}
+		v.States[i] = ch.State(levels[ch.Bucket], now, fits[i])
+	}
+	if v.OverLimit {
+		v.Reason = auth.RateLimited
+	}
+	return v
+}
+
+// In the steady state a request is one script call and nothing else.
+func TestOneScriptCall(t *testing.T) {
+	p := own(t, false)
+	s, err := New(Options{URL: p.url()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = s.Close() })
+	r := newKey(t, s)
+	const n = 500
+	expect(t, s, newClaim(r), auth.Accepted)
+	p.do(t, "config", "resetstat")
+	for range n {
+		c := charge(t, newClaim(r), "issue_card", "1000000/1m")
+		expect(t, s, charge(t, c, "total", "1000000/1m"), auth.Accepted)
+	}
+	stats := p.do(t, "info", "commandstats").(string)
+	for line := range strings.Lines(stats) {
+		name, values, _ := strings.Cut(strings.TrimPrefix(line, "cmdstat_"), ":")
+		calls, _, _ := strings.Cut(strings.TrimPrefix(values, "calls="), ",")
+		switch {
+		case name == "evalsha" && calls != fmt.Sprint(n):
+			t.Errorf("%s calls of evalsha for %d requests", calls, n)
+		case strings.HasPrefix(name, "eval") && name != "evalsha", strings.HasPrefix(name, "script"):
+			t.Errorf("calls of %s: %s", name, calls)
+		}
+	}
+	if !strings.Contains(stats, "cmdstat_evalsha:") {
+		t.Errorf("no evalsha in %s", stats)
+	}
+	// A look that finds nothing new calls no script.
+	p.do(t, "config", "resetstat")
+	if err := s.look(ctx, lookNormal); err != nil {
+		t.Fatal(err)
+	}
+	if stats := p.do(t, "info", "commandstats").(string); strings.Contains(stats, "eval") {
+		t.Errorf("a look called a script:\n%s", stats)
+	}
+}
+
+// What an accepted request costs in memory while its nonce lives.
+func TestMemoryPerNonce(t *testing.T) {
+	const most = 200 // bytes, on any path
+	tests := []struct {
+		name           string
+		keys, requests int
+	}{{"one busy key", 1, 8_000}, {"keys with 50 requests", 100, 50}, {"keys with 10 requests", 300, 10}}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			p := own(t, false)
+			s := open(t, Options{URL: p.url()})
+			records := make([]*store.Record, tt.keys)
+			for i := range records {
+				records[i] = newKey(t, s)
+				expect(t, s, charge(t, newClaim(records[i]), "issue_card", "1000000/1m"), auth.Accepted)
+			}
+			before := usedMemory(t, p)
+			var tasks sync.WaitGroup
+			for worker := range 4 {
+				tasks.Go(func() {
+					for i := worker; i < tt.keys*tt.requests; i += 4 {
+						expect(t, s, charge(t, newClaim(records[i%tt.keys]), "issue_card", "1000000/1m"), auth.Accepted)
+					}
+				})
+			}
+			tasks.Wait()
+			each := float64(usedMemory(t, p)-before) / float64(tt.keys*tt.requests)
+			t.Logf("%.0f bytes", each)
+			if each > most {
+				t.Errorf("%.0f bytes per accepted request, at most %d are allowed", each, most)
+			}
+		})
+	}
+}
+
+func usedMemory(t testing.TB, p *process) int64 {
+	t.Helper()
+	i, err := readInfo(ctx, p.client)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return i.usedMemory
+}
+
+// Whatever is left of a key in Redis goes away by itself once the nonces are
+// dead, but for the record.
+func TestEverythingExpires(t *testing.T) {
+	p := own(t, false)
+	s := open(t, Options{URL: p.url()})
+	r := newKey(t, s)
+	expect(t, s, charge(t, newClaim(r), "issue_card", "5/1m"), auth.Accepted)
+	check := func(without ...string) {
+		t.Helper()
+		for _, name := range p.do(t, "keys", "*").([]any) {
+			ttl := p.do(t, "pttl", name).(int64)
+			lasting := false
+			for _, w := range without {
+				lasting = lasting || w == name
+			}
+			if (ttl > 0) == lasting || ttl > 900_000 {
+				t.Errorf("%s lives %d ms", name, ttl)
+			}
+		}
+	}
+	check(s.names.record(r.ID), s.names.index(), s.names.servers())
+	if _, err := s.Delete(ctx, r.ID, ""); err != nil {
+		t.Fatal(err)
+	}
+	check(s.names.index(), s.names.servers())
+	put(t, s, r)
+	check(s.names.record(r.ID), s.names.index(), s.names.servers())
+}
+
+func TestSlotsAreThoseOfRedis(t *testing.T) {
+	p := sharedCluster(t)[0]
+	n := names{prefix: "a:"}
+	for range 200 {
+		id := random()
+		if got, want := slot(id), int(p.do(t, "cluster", "keyslot", n.record(id)).(int64)); got != want {
+			t.Fatalf("slot of %s is %d, want %d", id, got, want)
+		}
+	}
+	for i, name := range n.epochs() {
+		if got := int(p.do(t, "cluster", "keyslot", name).(int64)); got/(slots/slotRanges) != i {
+			t.Errorf("%s is in slot %d, not in range %d", name, got, i)
+		}
+	}
+}
+
+// Gateways with different prefixes on one server do not meet.
+func TestPrefixes(t *testing.T) {
+	a, b := open(t, single(t)), open(t, single(t))
+	r := newKey(t, a)
+	if _, err := b.Get(context.Background(), r.ID); err == nil {
+		t.Error("a key of another prefix was found")
+	}
+	put(t, b, r)
+	c := newClaim(r)
+	expect(t, a, c, auth.Accepted)
+	expect(t, b, again(c), auth.Accepted)
+	if all, _, err := a.List(ctx, "", 10); err != nil || len(all) != 1 {
+		t.Errorf("%d keys listed, %v; want 1", len(all), err)
+	}
+}
+
+func BenchmarkSettle(b *testing.B) {
+	s := open(b, single(b))
+	r := newKey(b, s)
+	for _, buckets := range []int{0, 3} {
+		b.Run(fmt.Sprintf("%d buckets", buckets), func(b *testing.B) {
+			b.ReportAllocs()
+			for b.Loop() {
+				c := newClaim(r)
+				for i := range buckets {
+					charge(b, c, fmt.Sprint("bucket", i), "1000000000/1s")
+				}
+				expect(b, s, c, auth.Accepted)
+			}
+		})
+	}
+}

@@ -1,0 +1,209 @@
+package redis
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/card-gateway/card-gateway/auth"
+	"github.com/card-gateway/card-gateway/store"
+)
+
+// putReplicated stores a new key until a replica has it.
+func putReplicated(t testing.TB, s *Store, r *store.Record) {
+	t.Helper()
+	d := put(t, s, r)
+	eventually(t, 10*time.Second, "the replica acknowledges", func() bool {
+		if d.Replicated != nil && *d.Replicated {
+			return true
+		}
+		expect := r.Revision
+		r.Revision = random()
+		var err error
+		if d, err = s.Put(ctx, r, store.PutOptions{Expect: expect}); err != nil {
+			t.Fatal(err)
+		}
+		return false
+	})
+}
+
+// A Sentinel failover to a replica that lacks the last nonces.
+func TestSentinelFailover(t *testing.T) {
+	t.Parallel()
+	set := launchSentinel(t)
+	t.Cleanup(func() {
+		for _, p := range set.processes() {
+			if p.client != nil {
+				p.kill()
+			}
+			_ = os.RemoveAll(p.dir)
+		}
+	})
+	a, b := pair(t, Options{SentinelMaster: "gw", SentinelAddrs: addrs(set.sentinels)})
+	r := newRecord()
+	putReplicated(t, a, r)
+	h := startHammer(t, []*Store{a, b}, []*store.Record{r})
+	eventually(t, 5*time.Second, "load", func() bool { return h.accepted.Load() > 50 })
+	set.replica.signal(t, syscall.SIGSTOP)
+	lost := ahead(newClaim(r), 4)
+	expect(t, a, lost, auth.Accepted)
+	set.master.kill()
+	set.replica.signal(t, syscall.SIGCONT)
+	flows(t, a, r, 20*time.Second)
+	flows(t, b, r, 5*time.Second)
+	expect(t, a, again(lost), auth.TimestampOutOfWindow)
+	expect(t, b, again(lost), auth.TimestampOutOfWindow)
+	h.finish()
+	if d, err := a.Put(ctx, newRecord(), store.PutOptions{}); err != nil || d.Replicated == nil || *d.Replicated {
+		t.Errorf("without a replica: %v, %v; want replicated false", d.Replicated, err)
+	}
+}
+
+func (p *process) id(t testing.TB) string {
+	t.Helper()
+	return fmt.Sprint(p.do(t, "cluster", "myid"))
+}
+
+func ownCluster(t testing.TB) []*process {
+	t.Helper()
+	all := launchCluster(t, 3)
+	t.Cleanup(func() {
+		for _, p := range all {
+			if p.client != nil {
+				p.kill()
+			}
+			_ = os.RemoveAll(p.dir)
+		}
+	})
+	return all
+}
+
+// A cluster whose replica, which lacks the last nonces, takes over.
+func TestClusterFailover(t *testing.T) {
+	t.Parallel()
+	nodes := ownCluster(t)
+	replica := launchClusterNode(t)
+	t.Cleanup(func() { replica.kill(); _ = os.RemoveAll(replica.dir) })
+	replica.meet(t, nodes[0])
+	eventually(t, 10*time.Second, "the replica knows its master", func() bool {
+		return replica.client.Do(ctx, "cluster", "replicate", nodes[0].id(t)).Err() == nil
+	})
+	for _, p := range append([]*process{replica}, nodes...) {
+		eventually(t, 20*time.Second, "all know each other", func() bool {
+			list, err := p.client.ClusterNodes(ctx).Result()
+			return err == nil && strings.Count(list, " connected") == 4 && strings.Count(list, "slave ") == 1
+		})
+	}
+	eventually(t, 10*time.Second, "the replica follows", func() bool {
+		info, _ := replica.client.Info(ctx, "replication").Result()
+		return strings.Contains(info, "master_link_status:up")
+	})
+	a, b := pair(t, Options{ClusterAddrs: addrs(nodes[1:])})
+	r := newRecord()
+	for slot(r.ID) >= slots/3 { // on the first node
+		r = newRecord()
+	}
+	putReplicated(t, a, r)
+	h := startHammer(t, []*Store{a, b}, []*store.Record{r, newKey(t, b), newKey(t, b)})
+	eventually(t, 5*time.Second, "load", func() bool { return h.accepted.Load() > 50 })
+	replica.signal(t, syscall.SIGSTOP)
+	lost := ahead(newClaim(r), 4)
+	expect(t, a, lost, auth.Accepted)
+	nodes[0].kill()
+	replica.signal(t, syscall.SIGCONT)
+	flows(t, a, r, 20*time.Second)
+	flows(t, b, r, 5*time.Second)
+	expect(t, a, again(lost), auth.TimestampOutOfWindow)
+	expect(t, b, again(lost), auth.TimestampOutOfWindow)
+	h.finish()
+}
+
+// While slots move between nodes, requests neither fail nor pass twice.
+func TestSlotMigration(t *testing.T) {
+	t.Parallel()
+	nodes := ownCluster(t)
+	opt := Options{ClusterAddrs: addrs(nodes), IOTimeout: time.Second, SettleTimeout: 3 * time.Second}
+	a, b := pair(t, opt)
+	var keys []*store.Record
+	for range 3 {
+		keys = append(keys, newKey(t, a))
+	}
+	h := startHammer(t, []*Store{a, b}, keys)
+	eventually(t, 5*time.Second, "load", func() bool { return h.accepted.Load() > 50 })
+	for round := range 6 {
+		for _, r := range keys {
+			number := slot(r.ID)
+			owner := slotOwner(t, nodes, nodes[0], number)
+			moveSlot(t, nodes, number, owner, (owner+1)%len(nodes))
+			if round == 3 { // also keys change meanwhile
+				next := r.Clone()
+				next.Revision = random()
+				next.ID = "ck_test_" + random()
+				put(t, b, next)
+			}
+		}
+	}
+	h.finish()
+	if n := h.failed.Load(); n != 0 {
+		t.Errorf("%d requests noticed", n)
+	}
+}
+
+// moveSlot moves a slot key by key, as redis-cli does.
+func moveSlot(t testing.TB, nodes []*process, number, from, to int) {
+	t.Helper()
+	nodes[to].do(t, "cluster", "setslot", number, "importing", nodes[from].id(t))
+	nodes[from].do(t, "cluster", "setslot", number, "migrating", nodes[to].id(t))
+	for {
+		keys, err := nodes[from].client.ClusterGetKeysInSlot(context.Background(), number, 1).Result()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(keys) == 0 {
+			break
+		}
+		nodes[from].do(t, "migrate", "127.0.0.1", nodes[to].port, keys[0], 0, 5000)
+	}
+	for _, i := range []int{to, from, 3 - to - from} {
+		nodes[i].do(t, "cluster", "setslot", number, "node", nodes[to].id(t))
+	}
+	eventually(t, 30*time.Second, "the nodes agree on the slot", func() bool {
+		epochs := map[string]bool{}
+		for _, p := range nodes {
+			if slotOwner(t, nodes, p, number) != to {
+				return false
+			}
+			info, err := p.client.ClusterInfo(ctx).Result()
+			_, epoch, _ := strings.Cut(info, "cluster_my_epoch:")
+			epoch, _, _ = strings.Cut(epoch, "\r")
+			if err != nil || epochs[epoch] {
+				return false
+			}
+			epochs[epoch] = true
+		}
+		return true
+	})
+}
+
+// slotOwner is the index of the node that owns the slot in the eyes of one.
+func slotOwner(t testing.TB, nodes []*process, eyes *process, number int) int {
+	t.Helper()
+	ranges, err := eyes.client.ClusterSlots(ctx).Result()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, r := range ranges {
+		if r.Start <= number && number <= r.End {
+			for i, p := range nodes {
+				if r.Nodes[0].Addr == p.addr {
+					return i
+				}
+			}
+		}
+	}
+	return -1
+}

@@ -1,0 +1,92 @@
+package redis
+
+import (
+	"testing"
+
+	"github.com/card-gateway/card-gateway/auth"
+)
+
+// A server whose clock was far ahead has dropped nonces that should live: once
+// it is right again, what came before is refused.
+func TestFloorAfterWrongClock(t *testing.T) {
+	s := open(t, single(t))
+	r := newKey(t, s)
+	c := newClaim(r)
+	expect(t, s, c, auth.Accepted)
+	s.looking.Lock()
+	s.memory.skewed = true // as a look finds it
+	err := s.lookLocked(ctx, lookNormal)
+	s.looking.Unlock()
+	if err != nil {
+		t.Fatal(err)
+	}
+	expect(t, s, again(c), auth.TimestampOutOfWindow)
+	expect(t, s, ahead(newClaim(r), 6), auth.Accepted)
+}
+
+// Another gateway's floor is taken over at the next look.
+func TestFloorIsShared(t *testing.T) {
+	a, b := pair(t, single(t))
+	a.looking.Lock()
+	a.memory.skewed = true
+	err := a.lookLocked(ctx, lookNormal)
+	a.looking.Unlock()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := b.look(ctx, lookNormal); err != nil {
+		t.Fatal(err)
+	}
+	if got, want := b.view.Load().floor, a.view.Load().floor; got != want || got == 0 {
+		t.Errorf("floor %d, want %d", got, want)
+	}
+}
+
+// A gateway that went on with an old master, cut off from the others, makes
+// the floor reach to its own last acceptance when it comes to the new one.
+func TestLeastFloor(t *testing.T) {
+	tests := []struct {
+		name     string
+		cluster  bool
+		seen     []string // in this order
+		servers  []string
+		wantLast bool
+	}{
+		{"first look", false, nil, []string{"a"}, false},
+		{"same server", false, []string{"a"}, []string{"a"}, false},
+		{"another server", false, []string{"a"}, []string{"b"}, true},
+		{"back to the first", false, []string{"a", "b"}, []string{"a"}, true},
+		{"cluster, one away", true, []string{"a", "b", "c"}, []string{"a", "c"}, false},
+		{"cluster, all back", true, []string{"a", "b", "c"}, []string{"a", "b", "c"}, false},
+		{"cluster, a new one", true, []string{"a", "b", "c"}, []string{"a", "b", "d"}, true},
+	}
+	for _, tt := range tests {
+		opt := Options{URL: "redis://127.0.0.1:1"}
+		if tt.cluster {
+			opt = Options{ClusterAddrs: []string{"127.0.0.1:1"}}
+		}
+		s, err := New(opt)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, id := range tt.seen {
+			s.memory.remember([]string{id})
+		}
+		s.accepted(7)
+		s.accepted(5)
+		var servers []serverInfo
+		for _, id := range tt.servers {
+			servers = append(servers, serverInfo{identity: id})
+		}
+		want := int64(0)
+		if tt.wantLast {
+			want = 7
+		}
+		if got := s.leastFloor(servers); got != want {
+			t.Errorf("%s: %d, want %d", tt.name, got, want)
+		}
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+}

@@ -1,0 +1,155 @@
+package redis
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/anishathalye/porcupine"
+
+	"github.com/card-gateway/card-gateway/auth"
+	"github.com/card-gateway/card-gateway/store"
+)
+
+// An operation on one key, and what it answered. Revisions and nonces are
+// small numbers.
+type operation struct {
+	kind     string // settle, fail, change
+	revision int    // that the claim was judged by, or that the change expects
+	next     int    // of a change
+	nonce    int
+}
+
+type answer struct {
+	outcome   string
+	remaining int64
+	failures  int
+}
+
+// A keyState is what the operations change.
+type keyState struct {
+	revision int
+	seen     uint64 // nonces
+	spent    int64
+	failures int
+}
+
+const quota = 12 // per month, so that nothing comes back during the test
+
+var keyModel = porcupine.Model{
+	Init: func() any { return keyState{} },
+	Step: func(state, input, output any) (bool, any) {
+		want, next := state.(keyState).step(input.(operation))
+		return want == output.(answer), next
+	},
+	DescribeOperation: func(input, output any) string { return fmt.Sprintf("%+v: %+v", input, output) },
+}
+
+// step is the contract of the store, as far as these operations go.
+func (s keyState) step(op operation) (answer, keyState) {
+	if op.kind == "change" {
+		if op.revision != s.revision {
+			return answer{outcome: "conflict"}, s
+		}
+		s.revision = op.next
+		return answer{outcome: "ok"}, s
+	}
+	switch {
+	case op.revision != s.revision:
+		return answer{outcome: "stale"}, s
+	case s.seen&(1<<op.nonce) != 0:
+		if op.kind == "fail" {
+			s.failures++
+		}
+		return answer{outcome: auth.ReplayedNonce.String(), failures: s.failures}, s
+	case op.kind == "fail":
+		s.failures++
+		return answer{outcome: auth.SignatureMismatch.String(), failures: s.failures}, s
+	case s.spent == quota:
+		return answer{outcome: auth.RateLimited.String(), failures: s.failures}, s
+	}
+	s.seen |= 1 << op.nonce
+	s.spent++
+	s.failures = 0
+	return answer{outcome: auth.Accepted.String(), remaining: quota - s.spent}, s
+}
+
+// Concurrent histories of three gateways are linearizable: each call takes
+// effect at one moment between its beginning and its end.
+func TestLinearizable(t *testing.T) {
+	opt := single(t)
+	gateways := []*Store{open(t, opt), open(t, opt), open(t, opt)}
+	for round := range 20 {
+		r := newRecord()
+		r.Revision = "0"
+		put(t, gateways[0], r)
+		history := record(t, gateways, r, uint64(round))
+		if got := porcupine.CheckOperationsTimeout(keyModel, history, 20*time.Second); got != porcupine.Ok {
+			t.Fatalf("round %d: %v:\n%v", round, got, history)
+		}
+	}
+}
+
+// record lets six clients work on one key and returns what they saw.
+func record(t *testing.T, gateways []*Store, r *store.Record, seed uint64) []porcupine.Operation {
+	var mu sync.Mutex
+	var history []porcupine.Operation
+	revision := 0 // the newest that anybody has heard of
+	begin := time.Now()
+	var clients sync.WaitGroup
+	for client := range 6 {
+		random := rand.New(rand.NewPCG(seed, uint64(client)))
+		clients.Go(func() {
+			for i := range 12 {
+				mu.Lock()
+				op := operation{kind: "settle", revision: revision, nonce: random.IntN(24)}
+				mu.Unlock()
+				switch random.IntN(8) {
+				case 0:
+					op.kind, op.next = "change", 1+client*100+i
+				case 1, 2:
+					op.kind = "fail"
+				}
+				call := time.Since(begin)
+				got := perform(t, gateways[client%len(gateways)], r, op)
+				end := time.Since(begin)
+				mu.Lock()
+				if op.kind == "change" && got.outcome == "ok" {
+					revision = op.next
+				}
+				history = append(history, porcupine.Operation{ClientId: client, Input: op, Call: int64(call), Output: got, Return: int64(end)})
+				mu.Unlock()
+			}
+		})
+	}
+	clients.Wait()
+	return history
+}
+
+func perform(t *testing.T, s *Store, r *store.Record, op operation) answer {
+	if op.kind == "change" {
+		next := r.Clone()
+		next.Revision = fmt.Sprint(op.next)
+		if _, err := s.Put(ctx, next, store.PutOptions{Expect: fmt.Sprint(op.revision)}); err != nil {
+			return answer{outcome: "conflict"}
+		}
+		return answer{outcome: "ok"}
+	}
+	c := charge(t, newClaim(r), "issue_card", fmt.Sprintf("%d/31d", quota))
+	c.Revision, c.LockAfter = fmt.Sprint(op.revision), 1000
+	c.Nonce = [16]byte{byte(op.nonce)}
+	if op.kind == "fail" {
+		c.Failed = auth.RuleSignature
+	}
+	v, err := s.Settle(ctx, c)
+	switch {
+	case err != nil:
+		t.Errorf("settle: %v", err)
+		return answer{}
+	case v.Stale:
+		return answer{outcome: "stale"}
+	}
+	return answer{outcome: v.Reason.String(), remaining: v.States[0].Remaining, failures: v.Failures}
+}
