@@ -34,9 +34,6 @@ func refuse(w http.ResponseWriter, r *http.Request, refusal *auth.Refusal) error
 		info.refusal = refusal
 		info.app.logRefusal(r, info, refusal)
 	}
-	if refusal.Reason == auth.ClientGone {
-		return nil
-	}
 	writeRefusal(w, refusal)
 	return nil
 }

@@ -106,6 +106,7 @@ func (h *Auth) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddyhttp.
 	if refusal := p.admit(); refusal != nil {
 		if refusal = p.pass(refusal); refusal != nil {
 			info.overhead = time.Since(start) - p.waited
+			p.answerAtOnce()
 			return refuse(p.w, r, refusal)
 		}
 	}
@@ -116,17 +117,35 @@ func (h *Auth) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddyhttp.
 	return p.finish(once, next.ServeHTTP(p.w, once))
 }
 
+// answerAtOnce lets a refusal go out although the request's body has not come
+// in, which net/http would wait for, up to the size from which on it closes the
+// connection instead.
+func (p *passage) answerAtOnce() {
+	const closesFrom = 256 << 10
+	if p.body == nil && p.r.ProtoMajor == 1 && p.r.ContentLength != 0 && p.r.ContentLength < closesFrom {
+		_ = http.NewResponseController(p.w).EnableFullDuplex() // else the answer comes late
+	}
+}
+
 // finish gives the error of a later handler its face, unless an answer is on
-// its way already.
+// its way already. That no handler has answered is one, too: net/http would say
+// 200.
 func (p *passage) finish(r *http.Request, err error) error {
-	if err == nil {
+	switch {
+	case err != nil:
+	case p.w.status == 0:
+		return refuse(p.w, p.r, auth.Refuse(auth.UpstreamError, "no handler behind card_auth has answered"))
+	case p.w.status == auth.ClientGone.Status() && p.r.Context().Err() != nil:
+		p.info.refusal = auth.Refuse(auth.ClientGone, "") // the reverse proxy has said so
+		return nil
+	default:
 		return nil
 	}
 	refusal := refusalOf(err)
 	if cause := context.Cause(r.Context()); errors.Is(cause, errSentOnce) {
 		refusal = &auth.Refusal{Reason: auth.UpstreamError, Cause: cause}
 	}
-	if p.w.written {
+	if p.w.status != 0 {
 		p.info.refusal = refusal
 		return err
 	}

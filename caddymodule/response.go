@@ -1,6 +1,7 @@
 package caddymodule
 
 import (
+	"io"
 	"net/http"
 	"strconv"
 	"strings"
@@ -15,9 +16,9 @@ import (
 // when it is sent, whoever wrote it.
 type responseWriter struct {
 	caddyhttp.ResponseWriterWrapper
-	info    *requestInfo
-	limits  []rateHeader
-	written bool
+	info   *requestInfo
+	limits []rateHeader
+	status int // of the answer; 0 until its head is sent
 }
 
 type rateHeader struct{ name, value string }
@@ -29,29 +30,46 @@ func newResponseWriter(w http.ResponseWriter, info *requestInfo) *responseWriter
 	}
 }
 
-// WriteHeader sends the head of the answer.
+// WriteHeader sends the head of the answer. What an upstream says before it
+// (1xx) speaks in the place of the gateway as little as the answer does.
 func (w *responseWriter) WriteHeader(status int) {
-	if status >= 200 && !w.written {
-		w.written = true
+	switch {
+	case status < 200:
+		dropOwn(w.Header())
+	case w.status == 0:
+		w.status = status
 		w.finish(w.Header())
 	}
 	w.ResponseWriterWrapper.WriteHeader(status)
 }
 
-// Write sends a part of the body.
-func (w *responseWriter) Write(p []byte) (int, error) {
-	if !w.written {
+// begin sends the head where a handler has not done so before the body.
+func (w *responseWriter) begin() {
+	if w.status == 0 {
 		w.WriteHeader(http.StatusOK)
 	}
+}
+
+// Write sends a part of the body.
+func (w *responseWriter) Write(p []byte) (int, error) {
+	w.begin()
 	return w.ResponseWriterWrapper.Write(p)
 }
 
+// ReadFrom sends a part of the body.
+func (w *responseWriter) ReadFrom(r io.Reader) (int64, error) {
+	w.begin()
+	return w.ResponseWriterWrapper.ReadFrom(r)
+}
+
+// FlushError sends what was written so far, the head at least.
+func (w *responseWriter) FlushError() error {
+	w.begin()
+	return http.NewResponseController(w.ResponseWriter).Flush()
+}
+
 func (w *responseWriter) finish(h http.Header) {
-	for name := range h {
-		if isLimitHeader(name) {
-			delete(h, name)
-		}
-	}
+	dropOwn(h)
 	h.Set(headerRequestID, w.info.RequestID)
 	for _, limit := range w.limits {
 		h[limit.name] = []string{limit.value}
@@ -66,6 +84,34 @@ func (w *responseWriter) finish(h http.Header) {
 	case len(h["Cache-Control"]) == 0:
 		h.Set("Cache-Control", "private, no-store")
 	}
+}
+
+// dropOwn removes what only the gateway itself says on an answer, also from
+// the list of trailers that follow.
+func dropOwn(h http.Header) {
+	for name := range h {
+		if isOwn(name) {
+			delete(h, name)
+		}
+	}
+	if announced, ok := h["Trailer"]; ok {
+		var kept []string
+		for _, names := range announced {
+			for name := range strings.SplitSeq(names, ",") {
+				if name = strings.TrimSpace(name); name != "" && !isOwn(name) {
+					kept = append(kept, name)
+				}
+			}
+		}
+		delete(h, "Trailer")
+		if len(kept) > 0 {
+			h["Trailer"] = []string{strings.Join(kept, ", ")}
+		}
+	}
+}
+
+func isOwn(name string) bool {
+	return strings.EqualFold(name, headerRequestID) || isLimitHeader(name)
 }
 
 // isLimitHeader reports whether an upstream's header would speak of limits in

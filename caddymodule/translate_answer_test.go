@@ -255,7 +255,7 @@ func TestClientGone(t *testing.T) {
 		cancel()
 		panic(http.ErrAbortHandler)
 	})
-	if w.Body.Len() > 0 || testutil.ToFloat64(translationsTotal.WithLabelValues("B", "answer", "failed")) != before {
+	if w.Code != auth.ClientGone.Status() || testutil.ToFloat64(translationsTotal.WithLabelValues("B", "answer", "failed")) != before {
 		t.Errorf("%d %s", w.Code, w.Body)
 	}
 }

@@ -1,0 +1,95 @@
+package tests
+
+import (
+	"net"
+	"net/http"
+	"testing"
+	"time"
+)
+
+// TestHalfClosed ends the sending side in the middle of a body and goes on
+// reading: what was not forwarded must not look like a success.
+func TestHalfClosed(t *testing.T) {
+	t.Parallel()
+	u := startUpstream(t)
+	g := startGateway(t, site{upstream: u.addr})
+	for _, r := range []*request{g.newKey(nil).post(), g.newKey(nil).post().forge()} {
+		w := g.connect(t)
+		w.write(t, r.head()+r.body[:4])
+		if err := w.Conn.(*net.TCPConn).CloseWrite(); err != nil {
+			t.Fatal(err)
+		}
+		got, err := w.receive(r.method)
+		if err != nil {
+			t.Fatal(err)
+		}
+		refused(t, got, 499, "CLIENT_GONE")
+	}
+	g.logged("access.log", `"outcome":"client_gone"`, `"status":499`)
+	u.none(t)
+}
+
+// TestRefusalDoesNotWait sends requests that are refused without their body,
+// and never the end of it: the answer comes at once.
+func TestRefusalDoesNotWait(t *testing.T) {
+	t.Parallel()
+	u := startUpstream(t)
+	g := startGateway(t, site{upstream: u.addr})
+	key := g.newKey(nil)
+	outside := g.newKey(fields{"allowed_ips": []string{"203.0.113.7"}})
+	for name, r := range map[string]*request{
+		"missing header": key.post().drop("X-Nonce"),
+		"unknown key":    credentials{"nobody", "x"}.post(),
+		"late":           key.requestAt(time.Now().Add(-time.Hour), "POST", "/api/v1/cards", `{"a":1}`),
+		"outside":        outside.post(),
+		"target":         key.request("POST", "/api/v1//cards", `{"a":1}`),
+		"method":         key.request("PROPFIND", "/api/v1/cards", `{"a":1}`),
+		"in chunks":      chunked(key.post().drop("X-Nonce")),
+	} {
+		w := g.connect(t)
+		_ = w.SetDeadline(time.Now().Add(patience / 2)) // Caddy itself gives up after a minute
+		w.write(t, r.head()+r.body[:3])
+		got, err := w.receive(r.method)
+		if err != nil || got.status < 400 {
+			t.Errorf("%s: %v, %v", name, got, err)
+			continue
+		}
+		// The connection is still good when the body has come.
+		w.write(t, r.body[3:])
+		if got, err = w.exchange(key.get()); err != nil || got.status != http.StatusOK {
+			t.Errorf("%s, then another request: %v, %v", name, got, err)
+		}
+	}
+}
+
+// TestUpstreamSwitchesProtocols lets the issuer switch to a protocol that
+// nobody asked for: the client must not take that for a success.
+func TestUpstreamSwitchesProtocols(t *testing.T) {
+	t.Parallel()
+	u := startUpstream(t)
+	g := startGateway(t, site{upstream: u.addr})
+	u.replies(reply{raw: "HTTP/1.1 101 Switching Protocols\r\nUpgrade: x\r\nConnection: Upgrade\r\n\r\nhello"})
+	refused(t, g.send(t, g.newKey(nil).get()), http.StatusBadGateway, "UPSTREAM_ERROR")
+}
+
+// TestNothingBehind leaves out the proxy: nobody has issued the card.
+func TestNothingBehind(t *testing.T) {
+	t.Parallel()
+	g := startGateway(t, site{routes: "card_auth"})
+	refused(t, g.send(t, g.newKey(nil).post()), http.StatusBadGateway, "UPSTREAM_ERROR")
+}
+
+// TestClientHangsUp closes the connection while the issuer thinks.
+func TestClientHangsUp(t *testing.T) {
+	t.Parallel()
+	u := startUpstream(t)
+	g := startGateway(t, site{upstream: u.addr})
+	done := make(chan struct{})
+	defer close(done)
+	u.replies(reply{wait: done})
+	w := g.connect(t)
+	w.write(t, g.newKey(nil).get().head())
+	eventually(t, "the request reached the upstream", func() bool { return len(u.took()) > 0 })
+	_ = w.Close()
+	g.logged("access.log", "/api/v1/cards/c1", `"outcome":"client_gone"`, `"status":499`)
+}
