@@ -115,21 +115,27 @@ func (br *bodyReader) read(w http.ResponseWriter, r *http.Request) (*readBody, *
 	return b, nil
 }
 
+// firstRead is how many bytes an announced length is believed to before any
+// of them has come: whoever repeats a signed request, or has a key, must not
+// use up the budget with announcements.
+const firstRead = 16 << 10
+
 func (br *bodyReader) readKept(r *http.Request, b *readBody) *auth.Refusal {
-	size := r.ContentLength
-	if size < 0 {
-		size = min(4<<10, br.max)
+	most := r.ContentLength
+	if most < 0 {
+		most = br.max + 1 // room enough to see that the limit is passed
 	}
+	size := min(firstRead, most)
 	if !br.reserve(b, size) {
 		return overBudget()
 	}
 	buf := make([]byte, 0, size)
 	for {
 		if len(buf) == cap(buf) {
-			if r.ContentLength >= 0 {
+			if int64(len(buf)) == most {
 				break
 			}
-			grown, refusal := br.grow(b, buf)
+			grown, refusal := br.grow(b, buf, most)
 			if refusal != nil {
 				return refusal
 			}
@@ -152,13 +158,9 @@ func (br *bodyReader) readKept(r *http.Request, b *readBody) *auth.Refusal {
 	return nil
 }
 
-// grow doubles a full buffer of a body whose length is not known. One byte
-// more than the limit is room enough to see that the limit is passed.
-func (br *bodyReader) grow(b *readBody, buf []byte) ([]byte, *auth.Refusal) {
-	if int64(len(buf)) > br.max {
-		return nil, br.tooLarge()
-	}
-	size := min(2*int64(cap(buf))+1, br.max+1)
+// grow doubles a full buffer, up to the most that can be needed.
+func (br *bodyReader) grow(b *readBody, buf []byte, most int64) ([]byte, *auth.Refusal) {
+	size := min(2*int64(cap(buf)), most)
 	if !br.reserve(b, size-int64(cap(buf))) {
 		return nil, overBudget()
 	}
