@@ -98,6 +98,21 @@ func otherCalls(s *Store, r *store.Record) map[string]error {
 	return errs
 }
 
+// answeredAtOnce wants the fastest of several answers to take next to nothing;
+// the others may have waited for a CPU.
+func answeredAtOnce(t testing.TB, f func()) {
+	t.Helper()
+	fastest := time.Hour
+	for range 10 {
+		start := time.Now()
+		f()
+		fastest = min(fastest, time.Since(start))
+	}
+	if fastest > inTimeOpen {
+		t.Errorf("took %v with an open breaker, at most %v are allowed", fastest, inTimeOpen)
+	}
+}
+
 func answeredInTime(t testing.TB, limit time.Duration, f func()) {
 	t.Helper()
 	start := time.Now()
@@ -182,7 +197,7 @@ func TestOpenBreakerAnswersAtOnce(t *testing.T) {
 	if s.Ready(ctx) == nil {
 		t.Error("ready with an open breaker")
 	}
-	answeredInTime(t, inTimeOpen, func() { expectUnavailable(t, s, newClaim(r)) })
+	answeredAtOnce(t, func() { expectUnavailable(t, s, newClaim(r)) })
 	p.set(faultless)
 	p.disconnect()
 	flows(t, s, r, time.Second)
