@@ -59,7 +59,7 @@ func (p *passage) admit() *auth.Refusal {
 		return missing
 	}
 	p.request = auth.Request{Method: method, Target: raw, Credentials: credentials, Client: client, Scope: p.info.Operation.Scope}
-	if err := p.h.app.ensureStarted(p.r.Context()); err != nil {
+	if err := p.h.app.ensureStarted(context.WithoutCancel(p.r.Context())); err != nil {
 		return storeRefusal(err)
 	}
 	return p.judgeAndSettle()
@@ -96,7 +96,7 @@ func (p *passage) judge(fresh bool) *auth.Refusal {
 	}
 	key, err := lookup(p.r.Context(), p.request.Credentials.KeyID)
 	if err != nil && !errors.Is(err, store.ErrNotFound) {
-		return lookupRefusal(err)
+		return p.lookupRefusal(err)
 	}
 	now := time.Now()
 	p.judgement = auth.Judge(&p.request, key, time.Duration(p.h.app.Window), now)
@@ -114,11 +114,17 @@ func (p *passage) judge(fresh bool) *auth.Refusal {
 	return nil
 }
 
-func lookupRefusal(err error) *auth.Refusal {
-	if errors.Is(err, store.ErrLookupBudget) {
+// lookupRefusal says why a key could not be read. The client may have hung up
+// meanwhile, which is no failure of the store.
+func (p *passage) lookupRefusal(err error) *auth.Refusal {
+	switch {
+	case errors.Is(p.r.Context().Err(), context.Canceled):
+		return &auth.Refusal{Reason: auth.ClientGone, Cause: err}
+	case errors.Is(err, store.ErrLookupBudget):
 		return &auth.Refusal{Reason: auth.OverBudget, RetryAfter: time.Second, Cause: err}
+	default:
+		return storeRefusal(err)
 	}
-	return storeRefusal(err)
 }
 
 // readBody refuses what cannot be read, reads the body once and says whether
@@ -175,7 +181,7 @@ func (p *passage) unlessLocked(refusal *auth.Refusal) *auth.Refusal {
 		return refusal
 	}
 	if err != nil {
-		return storeRefusal(err)
+		return p.lookupRefusal(err)
 	}
 	if record.Failures < p.h.app.LockAfter {
 		return refusal

@@ -2,6 +2,7 @@ package caddymodule
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"go.uber.org/zap"
@@ -33,13 +34,17 @@ func (a *App) watch(ctx context.Context) {
 	}
 }
 
-// ready returns nil when requests can be settled, and sets the gauge.
+// ready returns nil when requests can be settled, and sets the gauge, unless
+// whoever asked has left before there was an answer.
 func (a *App) ready(ctx context.Context) error {
 	err := a.ensureStarted(ctx)
 	if err == nil {
 		err = a.backend.Ready(ctx)
 	}
-	if err != nil {
+	switch {
+	case errors.Is(ctx.Err(), context.Canceled):
+		return ctx.Err()
+	case err != nil:
 		storeUp.Set(0)
 		return err
 	}

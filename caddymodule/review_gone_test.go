@@ -1,0 +1,41 @@
+package caddymodule
+
+import (
+	"context"
+	"net/http/httptest"
+	"testing"
+
+	"github.com/prometheus/client_golang/prometheus/testutil"
+
+	"github.com/card-gateway/card-gateway/auth"
+	"github.com/card-gateway/card-gateway/store"
+)
+
+// Whoever leaves while the store is asked does not make it look broken.
+func TestGoneIsNoFailureOfTheStore(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	p := &passage{r: httptest.NewRequest("GET", "/", nil).WithContext(ctx)}
+	if got := p.lookupRefusal(store.ErrUnavailable); got.Reason != auth.StoreUnavailable {
+		t.Errorf("before: %v", got)
+	}
+	cancel()
+	if got := p.lookupRefusal(store.ErrUnavailable); got.Reason != auth.ClientGone {
+		t.Errorf("afterwards: %v", got)
+	}
+
+	app := &App{}
+	app.started.Store(true)
+	app.backend = unreachable{}
+	storeUp.Set(1)
+	if err := app.ready(ctx); err == nil || testutil.ToFloat64(storeUp) != 1 {
+		t.Errorf("a question that was taken back: %v, gauge %v", err, testutil.ToFloat64(storeUp))
+	}
+	if err := app.ready(t.Context()); err == nil || testutil.ToFloat64(storeUp) != 0 {
+		t.Errorf("a store out of reach: %v, gauge %v", err, testutil.ToFloat64(storeUp))
+	}
+}
+
+// unreachable is a store that cannot answer.
+type unreachable struct{ store.Backend }
+
+func (unreachable) Ready(context.Context) error { return store.ErrUnavailable }
