@@ -144,6 +144,8 @@ func (s *RedisStore) connection() any {
 	return options
 }
 
+func (s *RedisStore) maxWindow() time.Duration { return redis.MaxWindow }
+
 func (s *RedisStore) open() (store.Backend, error) {
 	return redis.New(s.options)
 }
@@ -270,4 +272,5 @@ var (
 	_ caddy.Provisioner     = (*RedisStore)(nil)
 	_ caddyfile.Unmarshaler = (*RedisStore)(nil)
 	_ storeModule           = (*RedisStore)(nil)
+	_ windowBound           = (*RedisStore)(nil)
 )

@@ -33,6 +33,11 @@ type storeModule interface {
 	open() (store.Backend, error)
 }
 
+// windowBound is a storeModule that cannot remember nonces for longer windows.
+type windowBound interface {
+	maxWindow() time.Duration
+}
+
 // pooledStore is a backend with the number of requests that use it.
 type pooledStore struct {
 	backend  store.Backend
@@ -68,6 +73,9 @@ func (a *App) provisionStore(ctx caddy.Context) error {
 	opener, ok := module.(storeModule)
 	if !ok {
 		return fmt.Errorf("card_gateway: store: %T is no store", module)
+	}
+	if bound, ok := module.(windowBound); ok && time.Duration(a.Window) > bound.maxWindow() {
+		return fmt.Errorf("card_gateway: window is %s; with this store it must be at most %s", time.Duration(a.Window), bound.maxWindow())
 	}
 	key := opener.place()
 	value, _, err := stores.LoadOrNew(key, func() (caddy.Destructor, error) {
