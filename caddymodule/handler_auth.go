@@ -98,8 +98,15 @@ func (h *Auth) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddyhttp.
 	}
 	p.w, p.r = newResponseWriter(w, info), r
 	defer func() {
+		panicked := recover()
+		if panicked != nil {
+			p.broken(panicked)
+		}
 		h.app.metrics.observe(info, h.other)
 		traceOutcome(r.Context(), info)
+		if panicked != nil {
+			panic(panicked)
+		}
 	}()
 
 	defer func() { p.body.release() }()
@@ -136,7 +143,7 @@ func (p *passage) finish(r *http.Request, err error) error {
 	case p.w.status == 0:
 		return refuse(p.w, p.r, auth.Refuse(auth.UpstreamError, "no handler behind card_auth has answered"))
 	case p.w.status == auth.ClientGone.Status() && p.r.Context().Err() != nil:
-		p.info.refusal = auth.Refuse(auth.ClientGone, "") // the reverse proxy has said so
+		p.note(auth.Refuse(auth.ClientGone, "")) // the reverse proxy has said so
 		return nil
 	default:
 		return nil
@@ -146,10 +153,30 @@ func (p *passage) finish(r *http.Request, err error) error {
 		refusal = &auth.Refusal{Reason: auth.UpstreamError, Cause: cause}
 	}
 	if p.w.status != 0 {
-		p.info.refusal = refusal
+		p.note(refusal)
 		return err
 	}
 	return refuse(p.w, p.r, refusal)
+}
+
+// broken says why a handler has panicked. Caddy's reverse proxy does when an
+// answer breaks off half-way, so that the client notices.
+func (p *passage) broken(panicked any) {
+	switch {
+	case p.info.refusal != nil:
+	case panicked != http.ErrAbortHandler:
+		p.note(auth.Refuse(auth.InternalError, "a handler has panicked"))
+	case p.w.failed || p.r.Context().Err() != nil:
+		p.note(auth.Refuse(auth.ClientGone, "while the answer was sent"))
+	default:
+		p.note(auth.Refuse(auth.UpstreamError, "the answer broke off half-way"))
+	}
+}
+
+// note tells operators of a refusal that the client can no longer be told of.
+func (p *passage) note(refusal *auth.Refusal) {
+	p.info.refusal = refusal
+	p.h.app.logRefusal(p.r, &p.info, refusal)
 }
 
 // pass decides, in a dry run, whether a refused request goes on all the same.

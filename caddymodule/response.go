@@ -18,7 +18,8 @@ type responseWriter struct {
 	caddyhttp.ResponseWriterWrapper
 	info   *requestInfo
 	limits []rateHeader
-	status int // of the answer; 0 until its head is sent
+	status int  // of the answer; 0 until its head is sent
+	failed bool // the client no longer takes what is written
 }
 
 type rateHeader struct{ name, value string }
@@ -53,7 +54,9 @@ func (w *responseWriter) begin() {
 // Write sends a part of the body.
 func (w *responseWriter) Write(p []byte) (int, error) {
 	w.begin()
-	return w.ResponseWriterWrapper.Write(p)
+	n, err := w.ResponseWriterWrapper.Write(p)
+	w.failed = w.failed || err != nil
+	return n, err
 }
 
 // ReadFrom sends a part of the body.
