@@ -43,6 +43,9 @@ var errKeyKeepsChanging = errors.New("the key was changed each time that the req
 func (p *passage) admit() *auth.Refusal {
 	var client netip.Addr
 	p.info.Client, client = clientAddress(p.r)
+	if p.r.TLS != nil && !p.r.TLS.HandshakeComplete {
+		client = netip.Addr{} // early data over QUIC: anybody can write any address on it
+	}
 	method, raw := originalTarget(p.r)
 	credentials, missing := auth.ParseCredentials(p.r.Header)
 	cleanHeaders(p.r.Header)

@@ -1,0 +1,113 @@
+package caddymodule
+
+import (
+	"context"
+	"crypto/tls"
+	"net/http"
+	"net/http/httptest"
+	"testing"
+	"time"
+
+	"github.com/caddyserver/caddy/v2"
+	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
+	"github.com/prometheus/client_golang/prometheus"
+	"go.uber.org/zap"
+
+	"github.com/card-gateway/card-gateway/auth"
+	"github.com/card-gateway/card-gateway/store"
+	"github.com/card-gateway/card-gateway/store/file"
+)
+
+// gate is the handler card_auth alone, on a store of its own.
+type gate struct {
+	t    *testing.T
+	auth *Auth
+	keys *store.Keys
+}
+
+func newGate(t *testing.T) *gate {
+	t.Helper()
+	backend, err := file.Open(t.TempDir(), file.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = backend.Close() })
+	app := &App{log: zap.NewNop(), audit: zap.NewNop(), refused: zap.NewNop(), pooled: &pooledStore{backend: backend}}
+	app.setDefaults()
+	if err := app.provisionPolicy(); err != nil {
+		t.Fatal(err)
+	}
+	if app.metrics, err = newMetrics(prometheus.NewPedanticRegistry(), app.table); err != nil {
+		t.Fatal(err)
+	}
+	app.backend = app.metrics.measured(backend)
+	app.bodies = &budget{limit: app.BodyBudget}
+	app.nextRevision(true)
+	app.keys = store.NewKeys(app.backend, ringForTest(t), store.KeysOptions{})
+	t.Cleanup(app.keys.Stop)
+	if err := app.ensureStarted(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	h := &Auth{MaxBody: 1 << 20, BodyTimeout: caddy.Duration(time.Minute), app: app, other: app.table.ByName("other")}
+	return &gate{t: t, auth: h, keys: app.keys}
+}
+
+// signer returns the credentials of a new key.
+func (g *gate) signer(f store.Fields) *auth.Signer {
+	g.t.Helper()
+	f.Tenant = "acme"
+	if f.Scopes == nil {
+		f.Scopes = []string{"*"}
+	}
+	made, err := g.keys.Create(g.t.Context(), store.CreateRequest{Fields: f}, store.By{Actor: "test"})
+	if err != nil {
+		g.t.Fatal(err)
+	}
+	return &auth.Signer{KeyID: made.ID, Secret: made.Secret}
+}
+
+// get signs a request for a card, lets the test change it and returns the
+// answer. What passes is answered with 204.
+func (g *gate) get(by *auth.Signer, client string, change func(*http.Request)) *httptest.ResponseRecorder {
+	g.t.Helper()
+	r := httptest.NewRequest(http.MethodGet, "/api/v1/cards/c1", nil)
+	if err := by.Sign(r, nil); err != nil {
+		g.t.Fatal(err)
+	}
+	change(r)
+	r = r.WithContext(context.WithValue(r.Context(), caddyhttp.VarsCtxKey, map[string]any{caddyhttp.ClientIPVarKey: client}))
+	w := httptest.NewRecorder()
+	err := g.auth.ServeHTTP(w, r, caddyhttp.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) error {
+		w.WriteHeader(http.StatusNoContent)
+		return nil
+	}))
+	if err != nil {
+		g.t.Fatal(err)
+	}
+	return w
+}
+
+// Early data over QUIC comes before the client has shown that it receives what
+// is sent to its address, so that it could be any: it passes no whitelist.
+func TestEarlyDataPassesNoWhitelist(t *testing.T) {
+	g := newGate(t)
+	listed := g.signer(store.Fields{AllowedIPs: []string{"203.0.113.7"}})
+	anywhere := g.signer(store.Fields{})
+	early := func(r *http.Request) { r.TLS = &tls.ConnectionState{} }
+	complete := func(r *http.Request) { r.TLS = &tls.ConnectionState{HandshakeComplete: true} }
+	plain := func(*http.Request) {}
+	for name, c := range map[string]struct {
+		by     *auth.Signer
+		change func(*http.Request)
+		status int
+	}{
+		"early, listed":       {listed, early, http.StatusUnauthorized},
+		"complete, listed":    {listed, complete, http.StatusNoContent},
+		"without TLS, listed": {listed, plain, http.StatusNoContent},
+		"early, no list":      {anywhere, early, http.StatusNoContent},
+	} {
+		if got := g.get(c.by, "203.0.113.7", c.change); got.Code != c.status {
+			t.Errorf("%s: %d %s", name, got.Code, got.Body)
+		}
+	}
+}
