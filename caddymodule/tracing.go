@@ -2,13 +2,16 @@ package caddymodule
 
 import (
 	"context"
+	"net/http"
 
+	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/trace"
 )
 
 // traceOutcome puts what became of the request on the span that Caddy's
-// tracing directive has begun. It costs nothing where there is none.
+// tracing directive has begun, and takes card numbers off it. It costs nothing
+// where there is none.
 func traceOutcome(ctx context.Context, info *requestInfo) {
 	span := trace.SpanFromContext(ctx)
 	if !span.IsRecording() {
@@ -26,5 +29,9 @@ func traceOutcome(ctx context.Context, info *requestInfo) {
 		span.SetAttributes(
 			attribute.String("card_gateway.key_id", info.Key.ID),
 			attribute.String("card_gateway.tenant", info.Key.Tenant))
+	}
+	if original, ok := ctx.Value(caddyhttp.OriginalRequestCtxKey).(http.Request); ok && hidesDigits(original.URL.Path) {
+		// In the place of the path that the tracing directive has noted.
+		span.SetAttributes(attribute.String("url.path", maskPath(original.URL.Path)))
 	}
 }
