@@ -242,7 +242,7 @@ func (p *passage) judged(v *store.Verdict) *auth.Refusal {
 		p.h.app.locked(p)
 	}
 	if v.Reason != auth.Accepted && v.Reason != auth.RateLimited {
-		return &auth.Refusal{Reason: v.Reason}
+		return auth.Refuse(v.Reason, p.explain(v))
 	}
 	states := v.States[:len(p.claim.Charges)]
 	if len(states) == 0 {
@@ -251,7 +251,7 @@ func (p *passage) judged(v *store.Verdict) *auth.Refusal {
 	p.w.setLimits(p.claim.Charges, states, p.limits.IETFHeaders)
 	p.countLimits(v, states)
 	if v.Reason == auth.RateLimited {
-		return &auth.Refusal{Reason: auth.RateLimited, RetryAfter: states[ratelimit.Tightest(states)].Retry}
+		return &auth.Refusal{Reason: auth.RateLimited, Log: p.explain(v), RetryAfter: states[ratelimit.Tightest(states)].Retry}
 	}
 	return nil
 }

@@ -63,14 +63,16 @@ func refusalCases(g *gateway) []refusalCase {
 		{auth.KeyExpired, "get_card", no, one(expired.get()), nil},
 		{auth.KeyLocked, "get_card", auth.SignatureMismatch, []*request{locked.get().forge(), locked.get()}, nil},
 		{auth.IPNotAllowed, "get_card", no, one(barred.get()), []string{`"client_ip":"127.0.0.1"`}},
-		{auth.TimestampOutOfWindow, "get_card", no, one(key().requestAt(hour, "GET", "/api/v1/cards/c1", "")), []string{`"skew_seconds":36`, `"failures":0`}},
+		{auth.TimestampOutOfWindow, "get_card", no, one(key().requestAt(hour, "GET", "/api/v1/cards/c1", "")), []string{`"skew_seconds":36`, `"failures":0`, ` s behind our clock`}},
+		{auth.TimestampOutOfWindow, "get_card", no, one(key().requestAt(time.Now().Add(time.Hour), "GET", "/api/v1/cards/c1", "").forge()), []string{`"failures":1`, ` s ahead of our clock`}},
+		{auth.TimestampOutOfWindow, "get_card", no, one(resigned(key(), "X-Timestamp", "yesterday")), []string{`X-Timestamp is not a number of ten digits`}},
 		{auth.UnsupportedMediaType, "create_customer", no, one(key().request("POST", "/api/v1/Customers", "{}")), nil},
 		{auth.BodyTooLarge, "issue_card", no, one(key().request("POST", "/api/v1/cards", strings.Repeat("x", 1<<20+1))), nil},
 		{auth.ReplayedNonce, "get_card", no, []*request{used, used}, []string{`"failures":0`}},
-		{auth.BodyHashMismatch, "issue_card", no, one(misdescribed(key())), []string{`"failures":1`}},
+		{auth.BodyHashMismatch, "get_card", no, one(resigned(key(), "X-Body-Hash", bodyHash("another body"))), []string{`"failures":1`}},
 		{auth.SignatureMismatch, "get_card", no, one(key().get().forge()), []string{`"failures":1`}},
-		{auth.ScopeMissing, "get_card", no, one(poor.get()), nil},
-		{auth.RateLimited, "get_card_balance", no, []*request{balance(limited), balance(limited)}, nil},
+		{auth.ScopeMissing, "get_card", no, one(poor.get()), []string{`needs the scope cards:read`}},
+		{auth.RateLimited, "get_card_balance", no, []*request{balance(limited), balance(limited)}, []string{`the bucket get_card_balance is empty`}},
 		{auth.InvalidBody, "create_customer", no, one(key().json("POST", "/api/v1/Customers", `{"type":"alien"}`)), nil},
 		{auth.InternalError, "other", no, one(key().request("GET", "/api/v1/misplaced", "")), []string{`"level":"error"`, "write card_rate_limit first"}},
 		{auth.UpstreamError, "issue_card", no, one(key().post().add("X-Test", "hang up")), []string{`"level":"error"`, `"error":"`}},
@@ -78,9 +80,10 @@ func refusalCases(g *gateway) []refusalCase {
 	}
 }
 
-// misdescribed returns a correctly signed request whose body is another.
-func misdescribed(c credentials) *request {
-	return c.post().set("X-Body-Hash", bodyHash("")).sign(c.secret)
+// resigned returns a request in which a header was changed before it was
+// signed.
+func resigned(c credentials, name, value string) *request {
+	return c.get().set(name, value).sign(c.secret)
 }
 
 // keyless are the reasons that are found before a key is.
@@ -135,10 +138,10 @@ func TestEveryReason(t *testing.T) {
 	})
 	g := startGateway(t, reasonSite(u.addr))
 	seen := map[auth.Reason]bool{auth.Accepted: true}
-	for _, c := range refusalCases(g) {
+	for number, c := range refusalCases(g) {
 		before, want := g.scrape(t), samples{requestSeries(c.operation, c.reason.String()): 1}
 		for i, r := range c.requests {
-			r.set("X-Request-Id", fmt.Sprintf("%s-%d", c.reason, i))
+			r.set("X-Request-Id", fmt.Sprintf("case-%d-%d", number, i))
 			got := g.send(t, r)
 			if i < len(c.requests)-1 {
 				want[requestSeries(c.operation, c.first.String())]++

@@ -1,0 +1,41 @@
+package caddymodule
+
+import (
+	"strconv"
+	"time"
+
+	"github.com/card-gateway/card-gateway/auth"
+	"github.com/card-gateway/card-gateway/ratelimit"
+	"github.com/card-gateway/card-gateway/store"
+)
+
+// explain says for the log what an operator needs to know of the store's
+// verdict besides its reason; nothing, where the reason says all.
+func (p *passage) explain(v *store.Verdict) string {
+	switch v.Reason {
+	case auth.TimestampOutOfWindow:
+		return p.explainTimestamp()
+	case auth.ScopeMissing:
+		return "the operation needs the scope " + p.request.Scope
+	case auth.RateLimited:
+		refusing := ratelimit.Tightest(v.States[:len(p.claim.Charges)])
+		return "the bucket " + p.claim.Charges[refusing].Bucket + " is empty"
+	}
+	return ""
+}
+
+// explainTimestamp tells clocks that are off from timestamps that are none, and
+// from those whose nonces the store may have lost.
+func (p *passage) explainTimestamp() string {
+	stamp := p.request.Credentials.Unix
+	switch off := p.claim.Now.Unix() - stamp; {
+	case stamp == 0:
+		return "X-Timestamp is not a number of ten digits"
+	case auth.InWindow(p.claim.Now, stamp, time.Duration(p.h.app.Window)):
+		return "the store may have lost the nonces of that moment"
+	case off < 0:
+		return "X-Timestamp is " + strconv.FormatInt(-off, 10) + " s ahead of our clock"
+	default:
+		return "X-Timestamp is " + strconv.FormatInt(off, 10) + " s behind our clock"
+	}
+}
