@@ -19,24 +19,29 @@ import (
 // A page is a Markdown file of the repository, by its path from the root.
 type page struct{ path, text string }
 
-// pages returns what people read: the README and everything in Markdown below
-// docs, ops and bench.
+// madeHere are the directories of what is built and run, which git ignores.
+var madeHere = map[string]bool{"bin": true, "data": true, "dist": true, "node_modules": true, "testdata": true}
+
+// pages returns what people read: everything in Markdown.
 func pages(t *testing.T) []page {
 	t.Helper()
 	var all []page
-	for _, root := range []string{"README.md", "docs", "ops", "bench"} {
-		err := filepath.WalkDir(filepath.Join("..", root), func(path string, entry fs.DirEntry, err error) error {
-			if err != nil || entry.IsDir() || filepath.Ext(path) != ".md" {
-				return err
-			}
-			text, err := os.ReadFile(path)
-			rel, _ := filepath.Rel("..", path)
-			all = append(all, page{rel, string(text)})
+	err := filepath.WalkDir("..", func(path string, entry fs.DirEntry, err error) error {
+		switch {
+		case err != nil:
 			return err
-		})
-		if err != nil {
-			t.Fatal(err)
+		case entry.IsDir() && path != ".." && (strings.HasPrefix(entry.Name(), ".") || madeHere[entry.Name()]):
+			return fs.SkipDir
+		case entry.IsDir() || filepath.Ext(path) != ".md":
+			return nil
 		}
+		text, err := os.ReadFile(path)
+		rel, _ := filepath.Rel("..", path)
+		all = append(all, page{rel, string(text)})
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
 	}
 	return all
 }
@@ -89,7 +94,8 @@ func adaptText(t *testing.T, text string) (map[string]any, error) {
 		}
 	}
 	shapes := []string{"{\ncard_gateway {\n%s\n}\n}\n", "{\n%s\n}\n", ":8080 {\n%s\n}\n", "{\nlog {\n%s\n}\n}\n"}
-	if address, isBlock := strings.CutSuffix(first, "{"); isBlock && (address == "" || strings.ContainsAny(address, ":./*")) {
+	word, _, _ := strings.Cut(first, " ")
+	if strings.HasSuffix(first, "{") && strings.ContainsAny(word, "{:./*") {
 		shapes = []string{"%s"} // a whole one
 	}
 	path := filepath.Join(t.TempDir(), "Caddyfile")
