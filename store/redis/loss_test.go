@@ -203,7 +203,7 @@ func TestUnfitServers(t *testing.T) {
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
-			p := &process{}
+			var p *process
 			if name == "password" { // launch would wait for an answer
 				p = own(t, false)
 				p.do(t, "config", "set", "requirepass", "another")
