@@ -207,6 +207,10 @@ func TestStrangersCannotLock(t *testing.T) {
 		"203.0.113.8":               ipNotAllowed,
 		"2001:db9::7":               ipNotAllowed,
 		"unknown":                   ipNotAllowed,
+		"203.0.113.7:51234":         "",
+		"[2001:db8::7]:443":         "",
+		"::ffff:cb00:7107":          "",
+		"[203.0.113.7":              ipNotAllowed,
 	} {
 		unauthorized(t, g.send(t, key.get().add("X-Forwarded-For", from)), message)
 		if t.Failed() {
