@@ -51,7 +51,8 @@ is_ready() {
 announce() {
 	local waited id secret made
 	for ((waited = 0; waited < 600; waited++)); do
-		if (is_ready); then break; fi
+		# It serves a moment before keys can be made.
+		if (is_ready) && card_keys list >/dev/null 2>&1; then break; fi
 		sleep 0.1
 	done
 	if [ -s "$data/demo-key" ]; then
