@@ -78,7 +78,7 @@ func (st *state) retire(dead []*segment, now int64) (err error) {
 			err = k.carry(st, now)
 		}
 	})
-	if err != nil {
+	if err != nil || st.unfolded.Load() { // a lock has come, which only one of these may hold
 		return err
 	}
 	if slices.ContainsFunc(dead, func(s *segment) bool { return s.shortened }) {

@@ -1,0 +1,42 @@
+package file
+
+import (
+	"testing"
+	"time"
+
+	"github.com/card-gateway/card-gateway/auth"
+)
+
+// TestLockOutlivesItsSegment: a lock that comes while old segments go is in
+// one of them and not yet in the key file; the process may be killed then.
+func TestLockOutlivesItsSegment(t *testing.T) {
+	b := newBench(t, Options{})
+	st := b.state.Load()
+	b.fail(2)
+
+	st.keeping.Lock() // the keeper is held up after it has looked for locks
+	b.clock.advance(time.Hour)
+	now := b.clock.now().Unix()
+	c := b.claim()
+	c.LockAfter = 2
+	b.expect(c, auth.KeyLocked)
+	_ = st.journal.prepare()
+	st.journal.mu.Lock()
+	st.journal.turnLocked(now)
+	st.journal.mu.Unlock()
+	dead := st.journal.tidy(now)
+	var err error
+	if len(dead) > 0 {
+		err = st.retire(dead, now)
+	}
+	dir := copyDir(t, b.dir)
+	st.keeping.Unlock()
+	if len(dead) == 0 || err != nil {
+		t.Fatalf("%d dead segments, %v", len(dead), err)
+	}
+
+	r, err := start(t, dir, b.opt).Get(t.Context(), c.KeyID)
+	if err != nil || r.Lock == nil || r.Revision != c.NextRevision {
+		t.Errorf("%+v, %v: want the lock", r, err)
+	}
+}
