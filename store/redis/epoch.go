@@ -26,6 +26,7 @@ func (s *Store) checkEpochs(ctx context.Context, mode lookMode, next *view) erro
 		return errEmptied
 	}
 	if mode == lookCreate {
+		s.lost.Store(s.lost.Load() || s.view.Load().epoch != "")
 		if _, err := s.runAdopt(ctx, "", adoption{raise: true}, next); err != nil {
 			return err
 		}
@@ -61,27 +62,37 @@ func (s *Store) missingEpochs(ctx context.Context) ([]string, error) {
 	return missing, nil
 }
 
-// initialised reports whether the part of the store where the name belongs has
-// its epoch. A store that nobody has seen in use gets one.
+// initialised reports whether the part of the store where the name belongs is
+// in use. A store that nobody has seen in use gets an epoch. One that was
+// emptied and put into use again by another gateway is looked at first, so
+// that the view holds its replay floor.
 func (s *Store) initialised(ctx context.Context, name string) (bool, error) {
-	there, err := s.hasEpoch(ctx, name)
-	if err != nil || there || s.view.Load().epoch != "" {
-		return there, err
+	epoch, err := s.epochAt(ctx, name)
+	known := s.view.Load().epoch
+	if err != nil || known != "" && (epoch == "" || epoch == known) {
+		return epoch != "", err
 	}
 	if err := s.look(ctx, lookNormal); err != nil {
 		return false, err
 	}
-	return s.hasEpoch(ctx, name)
+	epoch, err = s.epochAt(ctx, name)
+	return epoch != "", err
 }
 
-func (s *Store) hasEpoch(ctx context.Context, name string) (bool, error) {
-	if s.cluster != nil {
-		_, found, err := s.runMeta(ctx, s.names.epochs()[slotRange(name)], "get", "")
-		return found, err
+// epochAt returns the epoch of that part, empty when there is none. The copies
+// on a cluster are not replaced when another part is emptied, so there they
+// tell only whether there is one.
+func (s *Store) epochAt(ctx context.Context, name string) (string, error) {
+	if s.cluster == nil {
+		var found view
+		_, err := s.runAdopt(ctx, "", adoption{}, &found)
+		return found.epoch, err
 	}
-	var ignored view
-	reply, err := s.runAdopt(ctx, "", adoption{}, &ignored)
-	return reply, err
+	copied, found, err := s.runMeta(ctx, s.names.epochs()[slotRange(name)], "get", "")
+	if known := s.view.Load().epoch; found && known != "" {
+		return known, err
+	}
+	return string(copied), err
 }
 
 // initialise makes sure that the store is in use before keys are written.

@@ -39,7 +39,10 @@ const (
 	lookCreate
 )
 
-var errEmptied = fmt.Errorf("%w: redis was emptied; create or import the keys again", store.ErrUnavailable)
+var (
+	errEmptied = fmt.Errorf("%w: redis was emptied; create or import the keys again", store.ErrUnavailable)
+	errLost    = fmt.Errorf("%w: the key is not there, and redis was emptied since this gateway started; import the key again, or restart the gateway when all keys are there", store.ErrUnavailable)
+)
 
 // watch looks at the servers about once a second until the context ends.
 func (s *Store) watch(ctx context.Context) {
@@ -78,6 +81,9 @@ func (s *Store) lookLocked(ctx context.Context, mode lookMode) error {
 	next.problem = err
 	var unfit *UnfitError
 	next.unfit = errors.As(err, &unfit)
+	if errors.Is(err, errEmptied) || before.epoch != "" && next.epoch != before.epoch {
+		s.lost.Store(true)
+	}
 	if err != nil && ctx.Err() != nil && errors.Is(err, context.Canceled) {
 		return err // Close; the view stays
 	}

@@ -15,7 +15,9 @@ import (
 	"github.com/card-gateway/card-gateway/store"
 )
 
-// Get reads the key's hash on the master of its slot.
+// Get reads the key's hash on the master of its slot. After the store was
+// emptied nobody can tell a key that was lost from one that never was, so it
+// answers that there is none only in a gateway that was started since.
 func (s *Store) Get(ctx context.Context, id string) (*store.Record, error) {
 	ctx, cancel := context.WithTimeout(ctx, s.opt.SettleTimeout)
 	defer cancel()
@@ -28,6 +30,9 @@ func (s *Store) Get(ctx context.Context, id string) (*store.Record, error) {
 			return nil, err
 		} else if !there {
 			return nil, errEmptied
+		}
+		if s.lost.Load() {
+			return nil, errLost
 		}
 		return nil, fmt.Errorf("key %q: %w", id, store.ErrNotFound)
 	}

@@ -38,6 +38,7 @@ type Store struct {
 	memory  memory                       // guarded by looking
 
 	lastAccept atomic.Int64 // server's clock, microseconds
+	lost       atomic.Bool  // the store was emptied since New: who is not there may have been
 
 	closed  atomic.Bool
 	mu      sync.Mutex // guards what follows
