@@ -80,12 +80,30 @@ func (w *responseWriter) finish(h http.Header) {
 	switch {
 	case w.info.refusal != nil: // it brought its own
 	case w.info.Operation != nil && w.info.Operation.Name == auth.SensitiveOperation:
+		for name := range h {
+			if speaksOfCaching(name) {
+				delete(h, name)
+			}
+		}
 		h.Set("Cache-Control", "private, no-store")
-		h.Del("Etag")
-		h.Del("Last-Modified")
-		h.Del("Expires")
-	case len(h["Cache-Control"]) == 0:
+	case h.Get("Cache-Control") == "":
 		h.Set("Cache-Control", "private, no-store")
+	}
+}
+
+// speaksOfCaching reports whether a header could make some cache keep an
+// answer in spite of its Cache-Control, as those do that address one kind of
+// cache alone (RFC 9213), or tell later that it has not changed.
+func speaksOfCaching(name string) bool {
+	const control = "cache-control"
+	if at := len(name) - len(control); at >= 0 && strings.EqualFold(name[at:], control) {
+		return true
+	}
+	switch name {
+	case "Etag", "Last-Modified", "Expires", "Age", "Pragma", "Surrogate-Control", "X-Accel-Expires":
+		return true
+	default:
+		return false
 	}
 }
 

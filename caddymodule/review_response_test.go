@@ -1,6 +1,7 @@
 package caddymodule
 
 import (
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -47,5 +48,35 @@ func TestResponseWriterDropsOwn(t *testing.T) {
 	w.WriteHeader(http.StatusOK)
 	if got := h["Trailer"]; len(got) != 1 || got[0] != "X-Checksum" {
 		t.Errorf("announced trailers are %q", got)
+	}
+}
+
+// Sensitive details are kept by no cache, whatever the upstream says, and all
+// else only where the upstream says so.
+func TestCacheControl(t *testing.T) {
+	const withheld = "private, no-store"
+	for _, c := range []struct {
+		operation string
+		sent      http.Header
+		want      string
+		left      int // headers besides Cache-Control and X-Request-Id
+	}{
+		{"get_card", nil, withheld, 0},
+		{"get_card", http.Header{"Cache-Control": {""}}, withheld, 0},
+		{"get_card", http.Header{"Cache-Control": {"max-age=60"}, "Etag": {`"1"`}}, "max-age=60", 1},
+		{auth.SensitiveOperation, http.Header{
+			"Cache-Control": {"public", "max-age=60"}, "Cdn-Cache-Control": {"max-age=60"}, "Acme-CDN-Cache-Control": {"max-age=60"},
+			"Surrogate-Control": {"max-age=60"}, "X-Accel-Expires": {"60"}, "Expires": {"0"}, "Etag": {`"1"`}, "Last-Modified": {"x"},
+			"Content-Type": {"application/json"},
+		}, withheld, 1},
+	} {
+		rec := httptest.NewRecorder()
+		w := newResponseWriter(rec, &requestInfo{Operation: &auth.Operation{Name: c.operation}})
+		maps.Copy(w.Header(), c.sent)
+		w.WriteHeader(http.StatusOK)
+		h := rec.Result().Header
+		if got := h["Cache-Control"]; len(got) != 1 || got[0] != c.want || len(h) != 2+c.left {
+			t.Errorf("%s, %v: the answer has %v", c.operation, c.sent, h)
+		}
 	}
 }
