@@ -57,7 +57,8 @@ type App struct {
 	LockCounts []string `json:"lock_counts,omitempty"`
 
 	// How far ahead of the loss of nonces a request may be stamped and still
-	// be refused for sure, after another boot or a failover. Default: 5s.
+	// be refused for sure, after another boot or a failover. Default: 5s, or
+	// the window if that is shorter.
 	ReplayFloorAhead *caddy.Duration `json:"replay_floor_ahead,omitempty"`
 
 	// Rate limits by operation, and by the names `default` (every operation,
@@ -182,7 +183,7 @@ func (a *App) setDefaults() {
 	if a.BodyBudget == 0 {
 		a.BodyBudget = 256 << 20
 	}
-	a.ahead = 5 * time.Second
+	a.ahead = min(5*time.Second, time.Duration(a.Window))
 	if a.ReplayFloorAhead != nil {
 		a.ahead = time.Duration(*a.ReplayFloorAhead)
 	}

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"net/netip"
 	"time"
 
 	"github.com/caddyserver/caddy/v2"
@@ -30,7 +29,8 @@ type Auth struct {
 	// else. Default: 1048576 (1 MiB).
 	MaxBody int64 `json:"max_body,omitempty"`
 
-	// How long the whole body of a request may take to arrive. Default: 30s.
+	// How long the whole body of a request may take to arrive. Default: 30s, or
+	// the window if that is shorter.
 	BodyTimeout caddy.Duration `json:"body_timeout,omitempty"`
 
 	// Answer rules 2 to 10 with one text, so that nobody learns which failed.
@@ -59,11 +59,11 @@ func (h *Auth) Provision(ctx caddy.Context) (err error) {
 	if h.MaxBody == 0 {
 		h.MaxBody = 1 << 20
 	}
-	if h.BodyTimeout == 0 {
-		h.BodyTimeout = caddy.Duration(30 * time.Second)
-	}
 	if h.app, err = appOf(ctx, "card_auth"); err != nil {
 		return err
+	}
+	if h.BodyTimeout == 0 {
+		h.BodyTimeout = min(caddy.Duration(30*time.Second), h.app.Window)
 	}
 	h.other = h.app.table.ByName("other")
 	if h.DryRun {
@@ -232,17 +232,6 @@ func (p *passage) forward() {
 			p.r.URL.Path, p.r.URL.RawPath = url.Path, url.RawPath
 		}
 	}
-}
-
-// clientAddress returns the address of the client as Caddy tells it, which
-// knows the trusted proxies. The zero address passes no whitelist.
-func clientAddress(r *http.Request) (text string, addr netip.Addr) {
-	text, _ = caddyhttp.GetVar(r.Context(), caddyhttp.ClientIPVarKey).(string)
-	addr, err := netip.ParseAddr(text)
-	if err != nil {
-		return text, netip.Addr{}
-	}
-	return text, addr.WithZone("").Unmap()
 }
 
 // originalTarget returns the request target as it came over the wire, before
