@@ -93,6 +93,8 @@ type App struct {
 	refused *zap.Logger
 	spare   atomic.Pointer[string] // the next random revision, see nextRevision
 
+	leftmostOnce sync.Once // of warnLeftmost
+
 	startOnce sync.Mutex
 	started   atomic.Bool
 	stop      context.CancelFunc
@@ -153,9 +155,10 @@ func (a *App) Provision(ctx caddy.Context) error {
 	a.bodies = &budget{limit: a.BodyBudget}
 	a.nextRevision(true)
 	a.keys = store.NewKeys(a.backend, a.ring, store.KeysOptions{
-		CheckLimits: a.checkLimits,
-		CheckScopes: a.checkScopes,
-		OnChange:    a.changed,
+		CheckLimits:      a.checkLimits,
+		CheckScopes:      a.checkScopes,
+		OnChange:         a.changed,
+		ReplayFloorAhead: a.ahead,
 	})
 	return a.testMasterKey(ctx)
 }

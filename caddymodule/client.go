@@ -34,3 +34,20 @@ func peerAddress(r *http.Request) netip.Addr {
 	}
 	return peer.Addr().WithZone("").Unmap()
 }
+
+// warnLeftmost says, once in the life of the configuration, that clients can
+// write the address themselves by which a whitelist judges them: without
+// trusted_proxies_strict Caddy believes the left-most one of X-Forwarded-For,
+// to which a load balancer only appends.
+func (a *App) warnLeftmost(r *http.Request) {
+	if trusted, _ := caddyhttp.GetVar(r.Context(), caddyhttp.TrustedProxyVarKey).(bool); !trusted {
+		return
+	}
+	server, ok := r.Context().Value(caddyhttp.ServerCtxKey).(*caddyhttp.Server)
+	if !ok || server.TrustedProxiesStrict > 0 {
+		return
+	}
+	a.leftmostOnce.Do(func() {
+		a.log.Warn("trusted_proxies is set without trusted_proxies_strict: unless the load balancer replaces X-Forwarded-For, clients choose the address that IP whitelists see; add trusted_proxies_strict to the servers block")
+	})
+}

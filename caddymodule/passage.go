@@ -105,6 +105,9 @@ func (p *passage) judge(fresh bool) *auth.Refusal {
 	p.judgement = auth.Judge(&p.request, key, time.Duration(p.h.app.Window), now)
 	failed := p.judgement.Failed
 	p.info.Key = key
+	if key != nil && key.AllowedIPs != nil {
+		p.h.app.warnLeftmost(p.r)
+	}
 	if key != nil && !fresh && failed.Has(auth.RuleEnabled|auth.RuleExpiry|auth.RuleSignature|auth.RuleScope) {
 		return p.judge(true)
 	}
