@@ -53,9 +53,10 @@ func copyCommand() *cobra.Command {
 		Short: "Takes over all keys of an embedded store, such as on the way to Redis",
 		Long: `Takes over all keys of an embedded store with their secrets and locks. Stop the
 gateway that uses the directory first; the running gateway, which reads it, must
-have the same master key. Requests stamped before the copy are refused, because
-the nonces of the embedded store stay behind. Keys that exist already are
-skipped, so it can be called again.`,
+have the same master key. Requests stamped before the copy, or up to
+replay_floor_ahead after it, are refused, because the nonces of the embedded
+store stay behind. Keys that exist already are skipped, so it can be called
+again.`,
 		Example: "  card-keys copy /var/lib/card-gateway",
 	}
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {

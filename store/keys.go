@@ -63,6 +63,9 @@ type KeysOptions struct {
 	// (see [LocalBackend]) has no bound. Default: 1000 and 2000.
 	LookupRate  float64
 	LookupBurst int
+	// ReplayFloorAhead is added to the moment of a [Keys.Copy]: requests stamped
+	// up to that sum are refused. Default: 0.
+	ReplayFloorAhead time.Duration
 	// OnChange, when set, is told of every change and attempted change.
 	OnChange func(Change)
 }

@@ -26,9 +26,10 @@ type SkippedCopy struct {
 // called again after an error.
 //
 // What the other store remembered of nonces stays there. So requests of a
-// copied key that were stamped before the copy are refused by rule 7, which
-// keeps what was accepted there from being accepted here again. Failure counts
-// begin anew. Nothing may use the other store meanwhile.
+// copied key that were stamped before the copy, or up to
+// KeysOptions.ReplayFloorAhead after it, are refused by rule 7, which keeps
+// what was accepted there from being accepted here again. Failure counts begin
+// anew. Nothing may use the other store meanwhile.
 func (k *Keys) Copy(ctx context.Context, from Backend, by By) (Copy, error) {
 	done := Copy{Copied: []string{}, Skipped: []SkippedCopy{}}
 	ids, err := k.idKey(ctx)
@@ -56,7 +57,7 @@ func (k *Keys) copyOne(ctx context.Context, ids *auth.IDKey, source *Record, by 
 	}
 	r := source.Clone()
 	now := k.opt.Clock().UTC()
-	r.Revision, r.UpdatedAt, r.StampedAfter = NewRevision(), now, now
+	r.Revision, r.UpdatedAt, r.StampedAfter = NewRevision(), now, now.Add(k.opt.ReplayFloorAhead)
 	r.Imported = source.Imported || !ids.Check(source.ID)
 	if r.Secrets, err = k.sealAnew(ids, source); err != nil {
 		return err
