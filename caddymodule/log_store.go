@@ -24,7 +24,8 @@ type storeSlog struct {
 }
 
 func (h storeSlog) handler() slog.Handler {
-	handler := slog.Handler(zapslog.NewHandler(storeLogger().Core(), zapslog.WithName("card_gateway.store")))
+	handler := slog.Handler(zapslog.NewHandler(storeLogger().Core(),
+		zapslog.WithName("card_gateway.store"), zapslog.AddStacktraceAt(slog.LevelError+1)))
 	if h.wrap != nil {
 		handler = h.wrap(handler)
 	}

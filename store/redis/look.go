@@ -94,8 +94,10 @@ func (s *Store) lookLocked(ctx context.Context, mode lookMode) error {
 	return err
 }
 
+// tell logs what has changed. The problem of the first look is for Start to
+// tell.
 func (s *Store) tell(before, next *view) {
-	if fmt.Sprint(before.problem) != fmt.Sprint(next.problem) {
+	if fmt.Sprint(before.problem) != fmt.Sprint(next.problem) && (before.problem != errNotLooked || next.problem == nil) {
 		if next.problem != nil {
 			s.log.Error("redis is not ready", "error", next.problem)
 		} else {
