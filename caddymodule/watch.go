@@ -41,6 +41,9 @@ func (a *App) ready(ctx context.Context) error {
 	if err == nil {
 		err = a.backend.Ready(ctx)
 	}
+	if err == nil {
+		err = a.keys.Start(ctx) // what could not be read when the store was out of reach
+	}
 	switch {
 	case errors.Is(ctx.Err(), context.Canceled):
 		return ctx.Err()
