@@ -124,16 +124,6 @@ func (h *Auth) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddyhttp.
 	return p.finish(once, next.ServeHTTP(p.w, once))
 }
 
-// answerAtOnce lets a refusal go out although the request's body has not come
-// in, which net/http would wait for, up to the size from which on it closes the
-// connection instead.
-func (p *passage) answerAtOnce() {
-	const closesFrom = 256 << 10
-	if p.body == nil && p.r.ProtoMajor == 1 && p.r.ContentLength != 0 && p.r.ContentLength < closesFrom {
-		_ = http.NewResponseController(p.w).EnableFullDuplex() // else the answer comes late
-	}
-}
-
 // finish gives the error of a later handler its face, unless an answer is on
 // its way already. That no handler has answered is one, too: net/http would say
 // 200.
