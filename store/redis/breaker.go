@@ -36,12 +36,19 @@ func (b *breakers) at(server string) *breaker {
 		Timeout:      breakerPause,
 		ReadyToTrip:  func(c gobreaker.Counts) bool { return c.ConsecutiveFailures >= breakerFailures },
 		IsSuccessful: func(err error) bool { return err == nil || isFull(err) },
-		IsExcluded:   func(err error) bool { return errors.Is(err, context.Canceled) },
+		IsExcluded:   saysNothing,
 		OnStateChange: func(name string, from, to gobreaker.State) {
 			b.log.Warn("the circuit breaker to redis changed", "server", name, "from", from.String(), "to", to.String())
 		},
 	}))
 	return found.(*breaker)
+}
+
+// saysNothing reports whether the error says nothing of the server: the caller
+// has left, or a burst of calls has waited for a connection in vain. If the
+// server was why the others kept theirs, they have failed by themselves.
+func saysNothing(err error) bool {
+	return errors.Is(err, context.Canceled) || errors.Is(err, redis.ErrPoolTimeout)
 }
 
 // The names of the breakers that belong to no address: the one server, and the

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/redis/go-redis/v9"
 	"go.uber.org/goleak"
 
 	"github.com/card-gateway/card-gateway/auth"
@@ -246,6 +247,26 @@ func TestPoolTimeout(t *testing.T) {
 		tasks.Go(func() { answeredInTime(t, inTime, func() { expectUnavailable(t, s, newClaim(r)) }) })
 	}
 	tasks.Wait()
+}
+
+// A burst that has to wait for connections is no fault of the server: the
+// breaker stays closed.
+func TestBurst(t *testing.T) {
+	s := open(t, Options{URL: sharedSingle(t).url(), Prefix: random() + ":", PoolSize: 1})
+	r := newKey(t, s)
+	held := s.client.(*redis.Client).Conn()
+	if err := held.Ping(ctx).Err(); err != nil {
+		t.Fatal(err)
+	}
+	var tasks sync.WaitGroup
+	for range 2 * breakerFailures {
+		tasks.Go(func() { answeredInTime(t, inTime, func() { expectUnavailable(t, s, newClaim(r)) }) })
+	}
+	tasks.Wait()
+	if err := held.Close(); err != nil {
+		t.Fatal(err)
+	}
+	expect(t, s, newClaim(r), auth.Accepted)
 }
 
 // A client that leaves does not cut its settle in two.
