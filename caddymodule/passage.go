@@ -32,7 +32,7 @@ type passage struct {
 	waited    time.Duration // for the body
 }
 
-// judgeings is how often a request is judged before the gateway gives up
+// judgings is how often a request is judged before the gateway gives up
 // because its key is changed under it again and again.
 const judgings = 3
 
