@@ -9,6 +9,7 @@ import (
 // is a plain gateway without rate limits.
 type site struct {
 	upstream string // address of the issuer
+	store    string // what the line store says; empty: an embedded store
 	global   string // further lines of the global block card_gateway
 	servers  string // lines of the global block servers
 	auth     string // lines of the block card_auth
@@ -27,6 +28,9 @@ const withLimits = "\n"
 // caddyfile returns the configuration for the address it serves on.
 func (g *gateway) caddyfile() string {
 	s, format := g.site, g.site.logs
+	if s.store == "" {
+		s.store = "file " + g.path("data")
+	}
 	if format == "" {
 		format = "format card"
 	}
@@ -47,7 +51,7 @@ func (g *gateway) caddyfile() string {
 		%[2]s
 	}
 	card_gateway {
-		store file %[1]s/data
+		store %[9]s
 		master_key file %[1]s/master.key
 		%[3]s
 	}
@@ -79,5 +83,5 @@ http://:%[5]s {
 		respond `+"`"+`{"success":false,"error":{"code":"NOT_FOUND","message":"no such resource"}}`+"`"+` 404
 	}
 }
-`, g.dir, format, s.global, s.servers, port, host, s.extra, routes)
+`, g.dir, format, s.global, s.servers, port, host, s.extra, routes, s.store)
 }
