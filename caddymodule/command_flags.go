@@ -13,6 +13,17 @@ import (
 	"golang.org/x/term"
 )
 
+// wants takes the named arguments and no others; cobra's own message would not
+// say which are missing.
+func wants(names ...string) cobra.PositionalArgs {
+	return func(cmd *cobra.Command, args []string) error {
+		if len(args) == len(names) {
+			return nil
+		}
+		return fmt.Errorf("want %s, got %d arguments; see %s --help", strings.Join(names, " and "), len(args), cmd.CommandPath())
+	}
+}
+
 // addFieldFlags adds a flag for each field of a key that can be set.
 func addFieldFlags(cmd *cobra.Command) {
 	f := cmd.Flags()
@@ -24,7 +35,7 @@ func addFieldFlags(cmd *cobra.Command) {
 	f.String("expires-in", "", "end, counted from now, as in 90d")
 	f.StringArray("limit", nil, "rate limit, as in 'issue_card=60/1m burst 10' or 'total=10/1s until 2030-01-31T00:00:00Z' (repeatable)")
 	f.String("variant", "", "customer variant where the body does not tell: A, B, C or none")
-	f.String("debug-until", "", "time until which failing signatures are explained, or never")
+	f.String("debug-until", "", "end of help with failing signatures, as in 2030-01-31T00:00:00Z, or never; kept, without effect yet")
 	cmd.MarkFlagsMutuallyExclusive("expires-at", "expires-in")
 }
 

@@ -69,7 +69,7 @@ func createCommand() *cobra.Command {
 
 func importCommand() *cobra.Command {
 	cmd := &cobra.Command{
-		Use: "import ID --tenant TENANT --scopes SCOPE,…", Args: cobra.ExactArgs(1),
+		Use: "import ID --tenant TENANT --scopes SCOPE,…", Args: wants("ID"),
 		Short: "Takes over a key of an earlier system",
 		Long: `Takes over the id and the secret of a key of an earlier system. The secret is
 read from --secret-file, or from standard input, never from the command line;
@@ -154,7 +154,7 @@ func listAll(cmd *cobra.Command, limit int) ([]store.View, error) {
 
 func showCommand() *cobra.Command {
 	return &cobra.Command{
-		Use: "show ID", Args: cobra.ExactArgs(1),
+		Use: "show ID", Args: wants("ID"),
 		Short: "Shows all there is to see of a key; never its secrets",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			var view store.View
@@ -172,7 +172,7 @@ func showCommand() *cobra.Command {
 
 func updateCommand() *cobra.Command {
 	cmd := &cobra.Command{
-		Use: "update ID", Args: cobra.ExactArgs(1),
+		Use: "update ID", Args: wants("ID"),
 		Short: "Changes what a key may do",
 		Long: `Changes the fields that are named by flags and leaves all others. A list
 replaces the list before. Take a setting back with --allowed-ips any,
@@ -198,7 +198,7 @@ replaces the list before. Take a setting back with --allowed-ips any,
 // plainCommand makes a command that takes nothing but the id.
 func plainCommand(name, short string) *cobra.Command {
 	return &cobra.Command{
-		Use: name + " ID", Args: cobra.ExactArgs(1), Short: short,
+		Use: name + " ID", Args: wants("ID"), Short: short,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return changeByCommand(cmd, http.MethodPost, keyPath(args[0], "/"+name), nil)
 		},
@@ -207,7 +207,7 @@ func plainCommand(name, short string) *cobra.Command {
 
 func rotateCommand() *cobra.Command {
 	cmd := &cobra.Command{
-		Use: "rotate ID", Args: cobra.ExactArgs(1),
+		Use: "rotate ID", Args: wants("ID"),
 		Short: "Gives a key a new secret and shows it, once",
 		Long: `Gives a key a new secret. The one before lives for the overlap, so that clients
 can change over; two are live at most, so an older one ends at once.`,
@@ -232,7 +232,7 @@ func changeByCommand(cmd *cobra.Command, method, path string, body map[string]an
 
 func deleteCommand() *cobra.Command {
 	cmd := &cobra.Command{
-		Use: "delete ID --yes", Args: cobra.ExactArgs(1),
+		Use: "delete ID --yes", Args: wants("ID"),
 		Short: "Forgets a key for good; disable is the way that can be taken back",
 	}
 	cmd.Flags().Bool("yes", false, "really delete it")

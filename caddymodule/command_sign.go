@@ -42,7 +42,7 @@ is 400 or more.`,
 const exitRefused = 22
 
 func signCommand(cmd *cobra.Command) {
-	cmd.Args = cobra.ExactArgs(2)
+	cmd.Args = wants("METHOD", "URL")
 	cmd.Example = `  card-sign GET 'http://localhost:8080/api/v1/cards/4e0f…/balance'
   card-sign POST http://localhost:8080/api/v1/cards -d '{"customerId":"…","productId":"…","currency":"USD"}'
   card-sign POST http://localhost:8080/api/v1/cards -d @card.json --curl`
@@ -223,7 +223,7 @@ func (c *signedCall) send(cmd *cobra.Command) error {
 	}
 	answer, err := client.Do(c.request.WithContext(ctx))
 	if err != nil {
-		return fmt.Errorf("sending the request: %w", err)
+		return fmt.Errorf("sending the request to %s: %w", c.request.URL.Host, withoutURL(err))
 	}
 	defer answer.Body.Close()
 	out := cmd.OutOrStdout()
@@ -244,6 +244,16 @@ func (c *signedCall) send(cmd *cobra.Command) error {
 		return caddycmd.WrapCommandFuncForCobra(func(caddycmd.Flags) (int, error) { return exitRefused, nil })(cmd, nil)
 	}
 	return nil
+}
+
+// withoutURL unwraps an error of net/http, which tells the URL without its host
+// where the target is sent as typed.
+func withoutURL(err error) error {
+	var of *url.Error
+	if errors.As(err, &of) {
+		return of.Err
+	}
+	return err
 }
 
 // tunnelOnly uses the environment's proxy for https. A proxy for plain http

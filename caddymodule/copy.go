@@ -49,7 +49,7 @@ func copyKeys(c *adminCall) (int, any, error) {
 
 func copyCommand() *cobra.Command {
 	cmd := &cobra.Command{
-		Use: "copy DIRECTORY", Args: cobra.ExactArgs(1),
+		Use: "copy DIRECTORY", Args: wants("DIRECTORY"),
 		Short: "Takes over all keys of an embedded store, such as on the way to Redis",
 		Long: `Takes over all keys of an embedded store with their secrets and locks. Stop the
 gateway that uses the directory first; the running gateway, which reads it, must
@@ -57,7 +57,7 @@ have the same master key. Requests stamped before the copy, or up to
 replay_floor_ahead after it, are refused, because the nonces of the embedded
 store stay behind. Keys that exist already are skipped, so it can be called
 again.`,
-		Example: "  card-keys copy /var/lib/card-gateway",
+		Example: "  card-keys copy /var/lib/card-gateway/store",
 	}
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		dir, err := filepath.Abs(args[0])

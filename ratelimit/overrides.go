@@ -47,7 +47,7 @@ func ParseOverrides(limits map[string]json.RawMessage) (Overrides, error) {
 			err = errors.New(`expected the name of an operation, "default" or "total"`)
 		}
 		if err != nil {
-			return nil, fmt.Errorf("limits: %q: %w", name, err)
+			return nil, fmt.Errorf("%q: %w", name, err)
 		}
 		all[name] = o
 	}

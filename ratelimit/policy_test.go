@@ -131,7 +131,7 @@ func TestNewPolicyRefuses(t *testing.T) {
 
 func TestParseOverridesRefuses(t *testing.T) {
 	tests := []struct{ limits, says string }{
-		{`{"issue_card":"0/1m"}`, `limits: "issue_card": limit "0/1m": count "0"`},
+		{`{"issue_card":"0/1m"}`, `"issue_card": limit "0/1m": count "0"`},
 		{`{"issue_card":5}`, `found 5; expected a limit such as`},
 		{`{"issue_card":null}`, `found null; expected a limit such as`},
 		{`{"issue_card":[]}`, `found []; expected a limit such as`},
@@ -144,9 +144,9 @@ func TestParseOverridesRefuses(t *testing.T) {
 		{`{"issue_card":{"limit":"1/1s","until":1}}`, `"until" is not a string`},
 		{`{"issue_card":{"limit":"1/1s","until":null}}`, `"until" is not a string`},
 		{`{"issue_card":{"limit":"1/1s","until":"0001-01-01T00:00:00Z"}}`, `no moment`},
-		{`{"total":"5/1s cost 2"}`, `limits: "total": total has no cost`},
-		{`{"":"5/1s"}`, `limits: "": expected the name`},
-		{`{"b":"x","a":"y"}`, `limits: "a"`},
+		{`{"total":"5/1s cost 2"}`, `"total": total has no cost`},
+		{`{"":"5/1s"}`, `"": expected the name`},
+		{`{"b":"x","a":"y"}`, `"a"`},
 	}
 	for _, tt := range tests {
 		var raw map[string]json.RawMessage
