@@ -138,6 +138,9 @@ func (p *appParser) limit() error {
 	if err != nil {
 		return d.WrapErr(fmt.Errorf("limit %s: %w", name, err))
 	}
+	if _, err := ratelimit.NewPolicy(map[string]ratelimit.Limit{name: limit}); err != nil {
+		return d.WrapErr(err)
+	}
 	if p.app.Limits == nil {
 		p.app.Limits = make(map[string]string)
 	}

@@ -201,6 +201,9 @@ func (s *RedisStore) parseWhere(d *caddyfile.Dispenser) (err error) {
 		if len(args) < 2 {
 			return d.Err("store redis sentinel needs the name of the master and one or more addresses host:port")
 		}
+		if strings.Contains(args[0], ":") {
+			return d.Errf("store redis sentinel: %s is an address; the name of the master comes first", args[0])
+		}
 		s.Master, s.Sentinel = args[0], args[1:]
 	default:
 		s.URL = d.Val()
