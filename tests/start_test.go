@@ -4,6 +4,7 @@ import (
 	"encoding/base64"
 	"net/http"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -234,4 +235,15 @@ func TestChangesHoldForTheNextRequest(t *testing.T) {
 	}
 	g.keyCall(http.MethodDelete, "/"+key.id, nil)
 	unauthorized(t, g.send(t, key.get()), unknownKey)
+}
+
+// TestHelpNamesTheBinary reads the help, which must show what one can type.
+func TestHelpNamesTheBinary(t *testing.T) {
+	t.Parallel()
+	for _, command := range []string{"card-keys", "card-sign"} {
+		out, err := exec.Command(binary(t), command, "--help").CombinedOutput()
+		if err != nil || !strings.Contains(string(out), "card-gateway "+command) {
+			t.Errorf("%s --help: %v, want card-gateway %s in\n%s", command, err, command, out)
+		}
+	}
 }

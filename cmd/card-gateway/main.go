@@ -4,6 +4,7 @@
 package main
 
 import (
+	"github.com/caddyserver/caddy/v2"
 	caddycmd "github.com/caddyserver/caddy/v2/cmd"
 	_ "github.com/caddyserver/caddy/v2/modules/standard"
 
@@ -12,5 +13,6 @@ import (
 )
 
 func main() {
+	caddy.CustomBinaryName = "card-gateway" // for the help of its commands
 	caddycmd.Main()
 }
