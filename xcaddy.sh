@@ -17,6 +17,10 @@ work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 mkdir -p "$(dirname "$output")"
 
+# xcaddy's own flags, and the name that the help of the commands shows.
+export XCADDY_GO_BUILD_FLAGS="-trimpath -tags nobadger,nomysql,nopgx \
+	-ldflags '-w -s -X github.com/caddyserver/caddy/v2.CustomBinaryName=card-gateway'"
+
 # Without the version here xcaddy would ask the module proxy for the newest.
 go run "github.com/caddyserver/xcaddy/cmd/xcaddy@$xcaddy" build "$caddy" \
 	--output "$output" --with "$module@v0.0.0=."
@@ -32,6 +36,10 @@ for name in card_gateway \
 		exit 1
 	fi
 done
+if ! "$output" card-keys --help | grep -q 'card-gateway card-keys'; then
+	echo "xcaddy.sh: $output calls itself something else than card-gateway" >&2
+	exit 1
+fi
 if grep sandbox "$work/modules" >&2; then
 	echo "xcaddy.sh: the sandbox issuer is in $output; it must not be" >&2
 	exit 1
