@@ -97,7 +97,7 @@ func (s *Store) lookLocked(ctx context.Context, mode lookMode) error {
 // tell logs what has changed. The problem of the first look is for Start to
 // tell.
 func (s *Store) tell(before, next *view) {
-	if fmt.Sprint(before.problem) != fmt.Sprint(next.problem) && (before.problem != errNotLooked || next.problem == nil) {
+	if fmt.Sprint(before.problem) != fmt.Sprint(next.problem) && (next.problem == nil || !errors.Is(before.problem, errNotLooked)) {
 		if next.problem != nil {
 			s.log.Error("redis is not ready", "error", next.problem)
 		} else {
