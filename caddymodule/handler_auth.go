@@ -217,6 +217,9 @@ func (p *passage) forward() {
 	if p.r.URL.RequestURI() != p.info.Target.Raw {
 		return // a handler before us has rewritten it, on purpose
 	}
+	if p.info.Operation.Name != auth.SensitiveOperation {
+		return
+	}
 	if target := auth.UpstreamTarget(p.info.Target); target != p.info.Target.Raw {
 		if url, err := p.r.URL.Parse(target); err == nil {
 			p.r.URL.Path, p.r.URL.RawPath = url.Path, url.RawPath

@@ -28,6 +28,9 @@ var unforwarded = map[string]bool{
 	"x-original-url": true, "x-original-uri": true, "x-original-method": true,
 	"x-rewrite-url": true, "x-rewrite-uri": true, "x-override-url": true,
 	"x-request-id": true,
+	// Addresses that anybody can write; the proxy adds X-Forwarded-For itself.
+	"forwarded": true, "x-real-ip": true, "true-client-ip": true, "cf-connecting-ip": true, "x-client-ip": true,
+	"x-cluster-client-ip": true,
 }
 
 // cleanHeaders removes from a client's request what the upstream must not
@@ -38,13 +41,26 @@ func cleanHeaders(h http.Header) {
 			continue
 		}
 		folded := foldName(name)
-		if unforwarded[folded] || strings.HasPrefix(folded, "x-gateway-") {
+		if unforwarded[folded] || isIdentity(folded) {
 			delete(h, name)
 		}
 	}
 	hideIdempotencyKey(h, "Idempotency-Key", "idempotency-key")
 	hideIdempotencyKey(h, "X-Idempotency-Key", "x-idempotency-key")
 }
+
+// dropIdentity removes what a client claims to be.
+func dropIdentity(h http.Header) {
+	for name := range h {
+		if mayMatter(name) && isIdentity(foldName(name)) {
+			delete(h, name)
+		}
+	}
+}
+
+// isIdentity reports whether a folded name is that of a header by which the
+// upstream knows the caller.
+func isIdentity(folded string) bool { return strings.HasPrefix(folded, "x-gateway-") }
 
 // mayMatter is a quick look at the first letter: the names of the headers
 // that are removed begin with one of few.
@@ -53,7 +69,7 @@ func mayMatter(name string) bool {
 		return false
 	}
 	switch name[0] | 0x20 {
-	case 'a', 'c', 'e', 'h', 'k', 'p', 't', 'u', 'x':
+	case 'a', 'c', 'e', 'f', 'h', 'k', 'p', 't', 'u', 'x':
 		return true
 	default:
 		return false

@@ -13,6 +13,7 @@ func TestCleanHeaders(t *testing.T) {
 		"Expect", "Te", "Trailer", "Upgrade", "Connection", "Keep-Alive", "Early-Data", "Http2-Settings",
 		"X-Http-Method-Override", "X_HTTP_METHOD_OVERRIDE", "X-Http-Method", "X-Method-Override",
 		"X-Original-Url", "X-Rewrite-Url", "Authorization", "Proxy-Authorization", "X-Request-Id",
+		"Forwarded", "X-Real-Ip", "X_Real_IP", "True-Client-Ip", "Cf-Connecting-Ip",
 	}
 	kept := []string{"Accept", "Content-Type", "Cookie", "User-Agent", "X-Customer", "X-Gatewayed", "X-Forwarded-For", "Traceparent"}
 	h := make(http.Header)

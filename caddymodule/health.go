@@ -23,7 +23,8 @@ const readyTimeout = time.Second
 // whether the gateway is ready: the store can settle requests.
 type Health struct {
 	// What is asked: `live` or `ready`. Live says 200 as long as the process
-	// serves; ready says 503 and why while the store cannot answer.
+	// serves; ready says 503 and why while the store cannot answer. Addresses
+	// and paths are left out of the reason; the log has them.
 	Check string `json:"check"`
 
 	app *App
@@ -62,7 +63,7 @@ func (h *Health) ServeHTTP(w http.ResponseWriter, r *http.Request, _ caddyhttp.H
 		ctx, cancel := context.WithTimeout(r.Context(), readyTimeout)
 		defer cancel()
 		if err := h.app.ready(ctx); err != nil {
-			status, body = http.StatusServiceUnavailable, healthBody{Status: "not ready", Reason: err.Error()}
+			status, body = http.StatusServiceUnavailable, healthBody{Status: "not ready", Reason: maskPlaces(err.Error())}
 		}
 	}
 	w.Header().Set("Content-Type", "application/json")

@@ -4,16 +4,18 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"sync"
 
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
+	"go.uber.org/zap"
 
 	"github.com/card-gateway/card-gateway/auth"
 )
 
 func init() {
-	caddy.RegisterModule(RateLimit{})
+	caddy.RegisterModule(new(RateLimit))
 }
 
 // RateLimit is the handler card_rate_limit. It says on the request that rate
@@ -28,20 +30,44 @@ type RateLimit struct {
 	// Also send the headers RateLimit and RateLimit-Policy of the IETF draft.
 	// Default: false.
 	IETFHeaders bool `json:"ietf_headers,omitempty"`
+
+	log      *zap.Logger
+	unjudged sync.Once // says that card_auth is missing
 }
 
 var errLimitsLate = errors.New("card_rate_limit comes after card_auth; in a route of your own write card_rate_limit first")
 
 // CaddyModule returns the Caddy module information.
-func (RateLimit) CaddyModule() caddy.ModuleInfo {
+func (*RateLimit) CaddyModule() caddy.ModuleInfo {
 	return caddy.ModuleInfo{ID: "http.handlers.card_rate_limit", New: func() caddy.Module { return new(RateLimit) }}
+}
+
+// Provision finds the log.
+func (h *RateLimit) Provision(ctx caddy.Context) error {
+	h.log = ctx.Logger()
+	return nil
 }
 
 func (h *RateLimit) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddyhttp.Handler) error {
 	if infoFrom(r.Context()) != nil {
 		return &auth.Refusal{Reason: auth.InternalError, Cause: errLimitsLate}
 	}
-	return next.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), limitsKey, h)))
+	dropIdentity(r.Header) // whatever comes behind: what a client calls itself is nobody's
+	use := &limitsUse{RateLimit: h}
+	err := next.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), limitsKey, use)))
+	if !use.taken {
+		h.unjudged.Do(func() {
+			h.log.Error("card_rate_limit let a request pass that card_auth did not judge: no limit applies and nothing is protected; put card_auth behind it")
+		})
+	}
+	return err
+}
+
+// limitsUse says on a request how limits apply, and remembers whether card_auth
+// has read it.
+type limitsUse struct {
+	*RateLimit
+	taken bool
 }
 
 // UnmarshalCaddyfile reads:
@@ -73,12 +99,17 @@ func (h *RateLimit) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 
 // limitsFrom returns how limits apply to the request; nil: not at all.
 func limitsFrom(ctx context.Context) *RateLimit {
-	h, _ := ctx.Value(limitsKey).(*RateLimit)
-	return h
+	use, _ := ctx.Value(limitsKey).(*limitsUse)
+	if use == nil {
+		return nil
+	}
+	use.taken = true
+	return use.RateLimit
 }
 
 // Interface guards
 var (
+	_ caddy.Provisioner           = (*RateLimit)(nil)
 	_ caddyhttp.MiddlewareHandler = (*RateLimit)(nil)
 	_ caddyfile.Unmarshaler       = (*RateLimit)(nil)
 )

@@ -26,6 +26,13 @@ func maskTarget(target string) string {
 	return path + "?" + maskQuery(query)
 }
 
+// placeInText finds what names a machine, a port or a file in an error text.
+var placeInText = regexp.MustCompile(`\S*(?::[0-9]+|/)\S*`)
+
+// maskPlaces returns an error text that may be shown outside, such as to a load
+// balancer, without the places that it names.
+func maskPlaces(text string) string { return placeInText.ReplaceAllString(text, masked) }
+
 func maskPath(path string) string {
 	if !hidesDigits(path) {
 		return path

@@ -24,3 +24,17 @@ func TestMaskTarget(t *testing.T) {
 		}
 	}
 }
+
+func TestMaskPlaces(t *testing.T) {
+	for in, want := range map[string]string{
+		"the store cannot answer: dial tcp 10.0.0.5:6379: connect: connection refused": "the store cannot answer: dial tcp *** connect: connection refused",
+		"the store cannot answer: dial tcp [2001:db8::1]:6379: i/o timeout":            "the store cannot answer: dial tcp *** *** timeout",
+		"directory /var/lib/card-gateway is used by another process: stop that one":    "directory *** is used by another process: stop that one",
+		"redis was emptied; keys must be imported again, 503 until then":               "redis was emptied; keys must be imported again, 503 until then",
+		"the master key does not open what is stored":                                  "the master key does not open what is stored",
+	} {
+		if got := maskPlaces(in); got != want {
+			t.Errorf("%q became %q, want %q", in, got, want)
+		}
+	}
+}
