@@ -1,8 +1,8 @@
 package file
 
 import (
+	"errors"
 	"fmt"
-	"runtime/debug"
 	"sync"
 	"time"
 
@@ -54,31 +54,15 @@ func (j *journal) append(e *entry) (id uint64, err error) {
 		return 0, err
 	}
 	s := j.current
-	if err := j.write(s, s.data[s.used:s.used+size], e); err != nil {
+	if err := s.touch(func() { e.write(s.data[s.used:s.used+size], j.seq) }); err != nil {
+		s.used = len(s.data) // nothing more goes into it
+		j.problem(err)
 		return 0, err
 	}
 	s.used += size
 	j.seq++
 	s.note(e)
 	return s.id, nil
-}
-
-// write encodes the entry into the mapping. The kernel reports a disk that
-// fails, or a file that somebody cut, by a fault, which is an error here.
-func (j *journal) write(s *segment, dst []byte, e *entry) (err error) {
-	defer func(before bool) {
-		debug.SetPanicOnFault(before)
-		if fault := recover(); fault != nil {
-			if _, ok := fault.(interface{ Addr() uintptr }); !ok {
-				panic(fault)
-			}
-			s.used = len(s.data) // nothing more goes into it
-			err = fmt.Errorf("%w: writing %s: %v", store.ErrUnavailable, s.path, fault)
-			j.problem(err)
-		}
-	}(debug.SetPanicOnFault(true))
-	e.write(dst, j.seq)
-	return nil
 }
 
 // makeRoom sees to it that the current segment has room for so many bytes.
@@ -103,18 +87,24 @@ func (j *journal) makeRoom(size int, now int64) error {
 			return err
 		}
 	}
-	j.adaptSize(full, now)
-	j.turnLocked(now)
-	return nil
+	err := j.turnLocked(now)
+	switch {
+	case err == nil:
+		j.adaptSize(s, full, now)
+	case !full:
+		err = nil // it still fits here
+	}
+	return err
 }
 
 // retryAfter is how long an append does not try again to make a segment where
 // that failed. The keeper tries all the while.
 const retryAfter = 250 * time.Millisecond
 
-// adaptSize lets the size of segments follow what is written in a minute.
-func (j *journal) adaptSize(full bool, now int64) {
-	switch s := j.current; {
+// adaptSize lets the size of segments follow what is written in a minute; s is
+// the segment that was left, because it was full or old.
+func (j *journal) adaptSize(s *segment, full bool, now int64) {
+	switch {
 	case full && now-s.opened < segmentSeconds/2:
 		j.size = min(4*j.size, maxSegmentSize)
 	case !full && s.used < len(s.data)/4:
@@ -122,20 +112,28 @@ func (j *journal) adaptSize(full bool, now int64) {
 	}
 }
 
-// turnLocked goes on with the spare segment.
-func (j *journal) turnLocked(now int64) {
+// turnLocked goes on with the spare segment, or gives that up when it cannot
+// be written and stays with the current one.
+func (j *journal) turnLocked(now int64) error {
+	sealed := j.sealed
 	if j.current != nil {
-		j.sealed = append(j.sealed, j.current)
+		sealed = append(sealed, j.current)
 	}
 	h := segmentHeader{firstSeq: j.seq, opened: now, boot: j.boot}
 	h.forgotten, h.floor = j.horizon()
 	h.oldestSeq = j.seq
-	if len(j.sealed) > 0 {
-		h.oldestSeq = j.sealed[0].firstSeq
+	if len(sealed) > 0 {
+		h.oldestSeq = sealed[0].firstSeq
 	}
-	j.spare.begin(h)
-	j.current, j.spare = j.spare, nil
-	j.nudge()
+	next := j.spare
+	j.spare = nil
+	defer j.nudge()
+	if err := next.touch(func() { next.begin(h) }); err != nil {
+		_ = next.discard()
+		return j.failLocked(err)
+	}
+	j.current, j.sealed = next, sealed
+	return nil
 }
 
 // begin makes the first segment.
@@ -145,8 +143,7 @@ func (j *journal) begin(now int64) error {
 	if err := j.prepareLocked(); err != nil {
 		return err
 	}
-	j.turnLocked(now)
-	return nil
+	return j.turnLocked(now)
 }
 
 // prepare makes the spare segment if there is none. It does not hold up
@@ -318,13 +315,11 @@ func (j *journal) close() error {
 	if spare != nil {
 		_ = spare.discard()
 	}
+	var err error
 	for _, s := range append(j.sealed, current) {
-		if s == nil {
-			continue
-		}
-		if err := s.seal(); err != nil {
-			return err
+		if s != nil {
+			err = errors.Join(err, s.seal())
 		}
 	}
-	return nil
+	return err
 }

@@ -3,12 +3,16 @@ package file
 import (
 	"crypto/sha256"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"hash/crc32"
 	"os"
 	"path/filepath"
+	"runtime/debug"
 	"strconv"
 	"strings"
+
+	"github.com/card-gateway/card-gateway/store"
 )
 
 // A segment is one file of the journal: a header, then entries, then zeros. It
@@ -117,6 +121,23 @@ func fill(f *os.File, size int) error {
 	return nil
 }
 
+// touch calls a function that writes into the mapping. The kernel reports a
+// disk that fails, or a file that somebody cut, by a fault, which is an error
+// here, a store.ErrUnavailable.
+func (s *segment) touch(write func()) (err error) {
+	defer func(before bool) {
+		debug.SetPanicOnFault(before)
+		if fault := recover(); fault != nil {
+			if _, ok := fault.(interface{ Addr() uintptr }); !ok {
+				panic(fault)
+			}
+			err = fmt.Errorf("%w: writing %s: the disk failed, or the file was cut (%v)", store.ErrUnavailable, s.path, fault)
+		}
+	}(debug.SetPanicOnFault(true))
+	write()
+	return nil
+}
+
 // begin writes the header; its first 8 bytes, the magic, come last.
 func (s *segment) begin(h segmentHeader) {
 	h.id = s.id
@@ -170,11 +191,14 @@ func (s *segment) seal() error {
 	return err
 }
 
-// discard removes the segment.
+// discard removes the segment. That its file is gone already is no error.
 func (s *segment) discard() error {
 	if s.data != nil {
 		_ = unmap(s.data)
 		s.data = nil
 	}
-	return os.Remove(s.path)
+	if err := os.Remove(s.path); !errors.Is(err, os.ErrNotExist) {
+		return err
+	}
+	return nil
 }
