@@ -5,7 +5,8 @@
 # Everything it makes is below demo/data, which is not in git; remove that
 # directory to begin anew. Addresses that are taken already can be changed:
 #
-#   CARD_GATEWAY_PORT=8081 CARD_GATEWAY_ADMIN=localhost:2020 make run
+#   CARD_GATEWAY_PORT=8081 CARD_GATEWAY_ADMIN=localhost:2020 \
+#   CARD_SANDBOX_PORT=9001 CARD_GATEWAY_METRICS_PORT=9181 make run
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -21,6 +22,7 @@ export CARD_GATEWAY_BIND=127.0.0.1
 export CARD_GATEWAY_ADMIN=${CARD_GATEWAY_ADMIN:-localhost:2019}
 export CARD_GATEWAY_DATA=$data/store
 export CARD_GATEWAY_MASTER_KEY_FILE=$data/master.key
+export CARD_GATEWAY_METRICS_PORT=${CARD_GATEWAY_METRICS_PORT:-9180}
 export CARD_SANDBOX_PORT=$sandbox_port
 export CARD_ISSUER=127.0.0.1:$sandbox_port
 # What Caddy itself saves.
@@ -33,6 +35,15 @@ card_keys() {
 make_master_key() {
 	if [ ! -s "$CARD_GATEWAY_MASTER_KEY_FILE" ]; then
 		(umask 077 && head -c 32 /dev/urandom | base64 >"$CARD_GATEWAY_MASTER_KEY_FILE")
+	fi
+}
+
+# refuse_taken stops where something answers already. Caddy would share a port
+# with another Caddy, and each would get some of the requests.
+refuse_taken() {
+	if (exec 3<>"/dev/tcp/127.0.0.1/${2##*:}") 2>/dev/null; then
+		printf '%s is taken by another program: stop it, or choose another with %s=… make run\n' "$2" "$1" >&2
+		exit 1
 	fi
 }
 
@@ -101,6 +112,10 @@ rotate_line() {
 	fi
 }
 
+refuse_taken CARD_GATEWAY_PORT "127.0.0.1:$CARD_GATEWAY_PORT"
+refuse_taken CARD_SANDBOX_PORT "127.0.0.1:$CARD_SANDBOX_PORT"
+refuse_taken CARD_GATEWAY_METRICS_PORT "127.0.0.1:$CARD_GATEWAY_METRICS_PORT"
+if [[ $CARD_GATEWAY_ADMIN =~ :[0-9]+$ ]]; then refuse_taken CARD_GATEWAY_ADMIN "$CARD_GATEWAY_ADMIN"; fi
 make_master_key
 
 # With job control each command has a process group of its own. So Ctrl-C on

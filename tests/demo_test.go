@@ -187,3 +187,21 @@ func filesWith(t *testing.T, dir, text string) []string {
 	}
 	return found
 }
+
+// TestDemoTakesNoTakenPort starts the demo where something else answers: Caddy
+// would share the port with another Caddy.
+func TestDemoTakesNoTakenPort(t *testing.T) {
+	t.Parallel()
+	other, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer other.Close()
+	_, port, _ := net.SplitHostPort(other.Addr().String())
+	run := exec.Command("bash", "../demo/run.sh")
+	run.Env = append(os.Environ(), "CARD_GATEWAY_BINARY="+binary(t), "CARD_GATEWAY_DEMO_DIR="+t.TempDir(), "CARD_GATEWAY_PORT="+port)
+	out, err := run.CombinedOutput()
+	if err == nil || !strings.Contains(string(out), port+" is taken") || !strings.Contains(string(out), "CARD_GATEWAY_PORT=…") {
+		t.Errorf("the demo on a taken port: %v, says\n%s", err, out)
+	}
+}
