@@ -1,13 +1,17 @@
 package redis
 
+import "maps"
+
 // memory is what this gateway has seen of the servers since it began.
 type memory struct {
 	identities map[string]bool
-	last       string // identity of the master, where there is one
-	evicted    map[string]int64
-	skewed     bool // the server's clock was off at the last look
+	last       string           // identity of the master, where there is one
+	counted    map[string]int64 // by run, keys evicted as of the last look
+	evicted    map[string]int64 // the same, as far as the floor was raised for it
+	skewed     bool             // the server's clock was off at the last look
 }
 
+// remember notes that the other gateways were told of what the look found.
 func (m *memory) remember(identities []string) {
 	if m.identities == nil {
 		m.identities = make(map[string]bool)
@@ -16,16 +20,20 @@ func (m *memory) remember(identities []string) {
 		m.identities[id] = true
 	}
 	m.last = identities[len(identities)-1]
+	maps.Copy(m.evicted, m.counted)
 }
 
-// evictedMore reports whether the server has evicted since the last look.
+// evictedMore reports whether the server has evicted anything that the others
+// were not told of.
 func (m *memory) evictedMore(i *serverInfo) bool {
 	if m.evicted == nil {
-		m.evicted = make(map[string]int64)
+		m.counted, m.evicted = make(map[string]int64), make(map[string]int64)
 	}
-	last, known := m.evicted[i.run]
-	m.evicted[i.run] = i.evicted
-	return known && i.evicted > last
+	m.counted[i.run] = i.evicted
+	if _, known := m.evicted[i.run]; !known {
+		m.evicted[i.run] = i.evicted
+	}
+	return i.evicted > m.evicted[i.run]
 }
 
 // nothingNew reports whether the adoption would change nothing.

@@ -1,0 +1,23 @@
+package redis
+
+import "testing"
+
+// An eviction is told to the other gateways by the first look that reaches
+// them, if it takes several.
+func TestEvictionIsRememberedUntilTold(t *testing.T) {
+	var m memory
+	look := func(evicted int64, told, want bool) {
+		t.Helper()
+		if got := m.evictedMore(&serverInfo{run: "a", evicted: evicted}); got != want {
+			t.Errorf("%d evicted: %v, want %v", evicted, got, want)
+		}
+		if told {
+			m.remember([]string{"a"})
+		}
+	}
+	look(3, true, false) // before this gateway began
+	look(5, false, true)
+	look(5, true, true)
+	look(5, true, false)
+	look(6, true, true)
+}
