@@ -245,7 +245,10 @@ func (s *Store) Ready(context.Context) error {
 	if st == nil || st.journal == nil {
 		return errNotStarted
 	}
-	return st.journal.ready()
+	if err := st.journal.ready(); err != nil {
+		return err
+	}
+	return st.clockWasAhead()
 }
 
 // Local says that reading is answered from memory.

@@ -2,6 +2,7 @@ package file
 
 import (
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -84,4 +85,33 @@ func TestRemovedSegmentIsNoObstacle(t *testing.T) {
 	if n, _ := b.state.Load().journal.extent(); n > 2 {
 		t.Errorf("%d segments are kept, want the newest; told %q", n, b.problems.text())
 	}
+}
+
+// TestNotReadyBehindItsTime: a clock that was far ahead for longer than nonces
+// live leaves a store that refuses everything, and says so and what to do.
+func TestNotReadyBehindItsTime(t *testing.T) {
+	b := newBench(t, Options{})
+	at := b.clock.now()
+	b.clock.advance(24 * time.Hour)
+	b.expect(b.claim(), auth.Accepted)
+	b.clock.advance(time.Hour)
+	b.keep()
+	if err := b.Ready(t.Context()); err != nil {
+		t.Fatalf("not ready although the clock only went on: %v", err)
+	}
+	b.clock.nanos.Store(at.UnixNano())
+	b.expect(b.claim(), auth.TimestampOutOfWindow)
+	if status := b.Status(t.Context()); status.Ready || !strings.Contains(status.Problem, "the clock was ahead") {
+		t.Errorf("%+v: want that the clock was ahead", status)
+	}
+	b.crash(func(dir string) { // what the problem says
+		if err := os.RemoveAll(filepath.Join(dir, journalDir)); err != nil {
+			t.Fatal(err)
+		}
+	})
+	if err := b.Ready(t.Context()); err != nil {
+		t.Errorf("not ready without the journal: %v", err)
+	}
+	b.clock.advance(6 * time.Second)
+	b.expect(b.claim(), auth.Accepted)
 }

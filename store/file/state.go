@@ -1,6 +1,7 @@
 package file
 
 import (
+	"fmt"
 	"hash/maphash"
 	"sync"
 	"sync/atomic"
@@ -156,6 +157,18 @@ func (st *state) lost(c *store.Claim) bool {
 	}
 	floor := st.floor.Load()
 	return floor != 0 && !time.Unix(c.Timestamp, 0).After(time.Unix(0, floor).Add(c.ReplayFloorAhead))
+}
+
+// clockWasAhead returns an error while no request that is stamped now can be
+// accepted: nonces were lost, or dropped, that are stamped in what is now the
+// future.
+func (st *state) clockWasAhead() error {
+	until := time.Unix(0, max(st.floor.Load(), st.forgotten.Load()*1e9))
+	if !until.After(st.opt.Clock()) {
+		return nil
+	}
+	return fmt.Errorf("%w: the clock was ahead, requests stamped up to %s are refused; wait, or, if that was a mistake, stop the gateway and move the directory %s away",
+		store.ErrUnavailable, until.UTC().Format(time.RFC3339), journalDir)
 }
 
 // sweepKey drops what is dead of a key at the moment now, page by page, so
