@@ -24,6 +24,9 @@ func printJSON(cmd *cobra.Command, value any) error {
 // printChanged shows a key after a change, with its new secret if it got one.
 func printChanged(cmd *cobra.Command, raw json.RawMessage, changed store.Changed) error {
 	warnUnreplicated(cmd, changed.Replicated)
+	if changed.Status == store.StatusExpired {
+		fmt.Fprintln(cmd.ErrOrStderr(), "warning: the key has expired, and its requests are refused; see --expires-at of card-keys update")
+	}
 	if asJSON(cmd) {
 		return printJSON(cmd, raw)
 	}
