@@ -22,11 +22,10 @@ func TestLockOutlivesItsSegment(t *testing.T) {
 	b.expect(c, auth.KeyLocked)
 	_ = st.journal.prepare()
 	st.journal.mu.Lock()
-	st.journal.turnLocked(now)
+	err := st.journal.turnLocked(now)
 	st.journal.mu.Unlock()
 	dead := st.journal.tidy(now)
-	var err error
-	if len(dead) > 0 {
+	if err == nil && len(dead) > 0 {
 		err = st.retire(dead, now)
 	}
 	dir := copyDir(t, b.dir)
