@@ -137,8 +137,7 @@ func TestSlotMigration(t *testing.T) {
 	for round := range 6 {
 		for _, r := range keys {
 			number := slot(r.ID)
-			owner := slotOwner(t, nodes, nodes[0], number)
-			moveSlot(t, nodes, number, owner, (owner+1)%len(nodes))
+			moveSlot(t, nodes, number)
 			if round == 3 { // also keys change meanwhile
 				next := r.Clone()
 				next.Revision = random()
@@ -154,10 +153,9 @@ func TestSlotMigration(t *testing.T) {
 }
 
 // moveSlot moves a slot key by key, as redis-cli does.
-func moveSlot(t testing.TB, nodes []*process, number, from, to int) {
+func moveSlot(t testing.TB, nodes []*process, number int) {
 	t.Helper()
-	nodes[to].do(t, "cluster", "setslot", number, "importing", nodes[from].id(t))
-	nodes[from].do(t, "cluster", "setslot", number, "migrating", nodes[to].id(t))
+	from, to := openSlot(t, nodes, number)
 	for {
 		keys, err := nodes[from].client.ClusterGetKeysInSlot(context.Background(), number, 1).Result()
 		if err != nil {
@@ -172,21 +170,49 @@ func moveSlot(t testing.TB, nodes []*process, number, from, to int) {
 		nodes[i].do(t, "cluster", "setslot", number, "node", nodes[to].id(t))
 	}
 	eventually(t, 30*time.Second, "the nodes agree on the slot", func() bool {
-		epochs := map[string]bool{}
-		for _, p := range nodes {
-			if slotOwner(t, nodes, p, number) != to {
-				return false
-			}
-			info, err := p.client.ClusterInfo(ctx).Result()
-			_, epoch, _ := strings.Cut(info, "cluster_my_epoch:")
-			epoch, _, _ = strings.Cut(epoch, "\r")
-			if err != nil || epochs[epoch] {
-				return false
-			}
-			epochs[epoch] = true
-		}
-		return true
+		return agreedOwner(t, nodes, number) == to
 	})
+}
+
+// openSlot begins to move a slot from its owner to the next node, once the
+// nodes have told each other of the moves before: else the new owner might not
+// know the epoch that it must exceed.
+func openSlot(t testing.TB, nodes []*process, number int) (from, to int) {
+	t.Helper()
+	eventually(t, 30*time.Second, "the nodes agree", func() bool {
+		from = agreedOwner(t, nodes, number)
+		return from >= 0
+	})
+	to = (from + 1) % len(nodes)
+	nodes[to].do(t, "cluster", "setslot", number, "importing", nodes[from].id(t))
+	nodes[from].do(t, "cluster", "setslot", number, "migrating", nodes[to].id(t))
+	return from, to
+}
+
+// agreedOwner is the index of the node that owns the slot in the eyes of all,
+// or -1 while they do not agree on that and on their epochs.
+func agreedOwner(t testing.TB, nodes []*process, number int) int {
+	t.Helper()
+	owner := slotOwner(t, nodes, nodes[0], number)
+	own, current := map[string]bool{}, map[string]bool{}
+	for _, p := range nodes {
+		info, err := p.client.ClusterInfo(ctx).Result()
+		if err != nil || slotOwner(t, nodes, p, number) != owner {
+			return -1
+		}
+		own[infoField(info, "cluster_my_epoch")] = true
+		current[infoField(info, "cluster_current_epoch")] = true
+	}
+	if len(own) != len(nodes) || len(current) != 1 {
+		return -1
+	}
+	return owner
+}
+
+func infoField(info, name string) string {
+	_, value, _ := strings.Cut(info, name+":")
+	value, _, _ = strings.Cut(value, "\r")
+	return value
 }
 
 // slotOwner is the index of the node that owns the slot in the eyes of one.

@@ -55,15 +55,24 @@ func (s *Store) watch(ctx context.Context) {
 
 const watchPause = time.Second
 
-// lookAgain looks at the servers unless somebody else has done it since the
-// view was current.
+// lookAgain waits for a look at the servers that begins now or goes on, unless
+// the view is another one already. All who ask share one look, which has a
+// deadline of its own and goes on when they have to leave.
 func (s *Store) lookAgain(ctx context.Context, seen *view) error {
-	s.looking.Lock()
-	defer s.looking.Unlock()
 	if s.view.Load() != seen {
 		return nil
 	}
-	return s.lookLocked(ctx, lookNormal)
+	done := s.looks.DoChan("", func() (any, error) {
+		look, cancel := context.WithTimeout(s.life, s.opt.ChangeTimeout)
+		defer cancel()
+		return nil, s.look(look, lookNormal)
+	})
+	select {
+	case result := <-done:
+		return result.Err
+	case <-ctx.Done():
+		return unavailable("looking at the servers", ctx.Err())
+	}
 }
 
 func (s *Store) look(ctx context.Context, mode lookMode) error {

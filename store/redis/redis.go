@@ -18,6 +18,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 	"github.com/sony/gobreaker/v2"
+	"golang.org/x/sync/singleflight"
 
 	"github.com/card-gateway/card-gateway/store"
 )
@@ -34,6 +35,7 @@ type Store struct {
 
 	view    atomic.Pointer[view]         // what is known of the servers
 	servers atomic.Pointer[[]serverInfo] // the masters at the last look
+	looks   singleflight.Group           // of requests that met a server that is not known
 	looking sync.Mutex                   // held while the servers are looked at
 	memory  memory                       // guarded by looking
 
@@ -43,8 +45,10 @@ type Store struct {
 	closed  atomic.Bool
 	mu      sync.Mutex // guards what follows
 	started bool
-	stop    context.CancelFunc
 	watcher sync.WaitGroup
+
+	life context.Context // ends with Close
+	end  context.CancelFunc
 }
 
 var _ store.Backend = (*Store)(nil)
@@ -59,6 +63,7 @@ func New(opt Options) (*Store, error) {
 	if s.client, err = opt.newClient(); err != nil {
 		return nil, err
 	}
+	s.life, s.end = context.WithCancel(context.Background())
 	s.cluster, _ = s.client.(*redis.ClusterClient)
 	s.view.Store(&view{problem: errNotLooked})
 	s.servers.Store(new([]serverInfo))
@@ -86,9 +91,7 @@ func (s *Store) Start(ctx context.Context) error {
 		}
 		s.log.Warn("redis is out of reach; requests are refused until it answers", "error", err)
 	}
-	watch, stop := context.WithCancel(context.Background())
-	s.stop = stop
-	s.watcher.Go(func() { s.watch(watch) })
+	s.watcher.Go(func() { s.watch(s.life) })
 	s.started = true
 	return nil
 }
@@ -113,10 +116,8 @@ func (s *Store) Close() error {
 	if s.closed.Swap(true) {
 		return nil
 	}
-	s.mu.Lock()
-	if s.stop != nil {
-		s.stop()
-	}
+	s.mu.Lock() // a Start that is under way comes first
+	s.end()
 	s.mu.Unlock()
 	s.watcher.Wait()
 	if err := s.client.Close(); err != nil {
