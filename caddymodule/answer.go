@@ -1,6 +1,7 @@
 package caddymodule
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"net/http"
@@ -10,6 +11,7 @@ import (
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 
 	"github.com/card-gateway/card-gateway/auth"
+	"github.com/card-gateway/card-gateway/ratelimit"
 )
 
 // errorBody is the JSON form of every refusal: the published interface, Errors.
@@ -39,13 +41,7 @@ func refuse(w http.ResponseWriter, r *http.Request, refusal *auth.Refusal) error
 }
 
 func writeRefusal(w http.ResponseWriter, refusal *auth.Refusal) {
-	status := refusal.Reason.Status()
-	body, err := json.Marshal(errorBody{Error: errorDetail{
-		Code: refusal.Reason.Code(), Message: refusal.Text(), Details: refusal.Details,
-	}})
-	if err != nil {
-		body = []byte(`{"success":false,"error":{"code":"INTERNAL_ERROR","message":"Internal error"}}`)
-	}
+	status, body := refusal.Reason.Status(), refusalBody(refusal)
 	h := w.Header()
 	for _, name := range []string{"Content-Encoding", "Etag", "Last-Modified", "Trailer"} {
 		h.Del(name)
@@ -62,14 +58,25 @@ func writeRefusal(w http.ResponseWriter, refusal *auth.Refusal) {
 		h.Set("Connection", "close")
 	}
 	if refusal.RetryAfter > 0 {
-		h.Set("Retry-After", strconv.FormatInt(ceilSeconds(refusal.RetryAfter), 10))
+		h.Set("Retry-After", strconv.FormatInt(ratelimit.RetryAfter(refusal.RetryAfter), 10))
 	}
 	w.WriteHeader(status)
 	_, _ = w.Write(body)
 }
 
-func ceilSeconds(d time.Duration) int64 {
-	return int64((d + time.Second - 1) / time.Second)
+// refusalBody returns the JSON of a refusal. Characters such as < stay what
+// they are: it is read by people, and never as HTML.
+func refusalBody(refusal *auth.Refusal) []byte {
+	var body bytes.Buffer
+	encoder := json.NewEncoder(&body)
+	encoder.SetEscapeHTML(false)
+	err := encoder.Encode(errorBody{Error: errorDetail{
+		Code: refusal.Reason.Code(), Message: refusal.Text(), Details: refusal.Details,
+	}})
+	if err != nil {
+		return []byte(`{"success":false,"error":{"code":"INTERNAL_ERROR","message":"Internal error"}}`)
+	}
+	return bytes.TrimSuffix(body.Bytes(), []byte("\n"))
 }
 
 // storeRefusal turns an error of the store into the answer 503: never 401,
