@@ -66,12 +66,6 @@ func (f refusalFacts) MarshalLogObject(enc zapcore.ObjectEncoder) error {
 	if refusal.Log != "" {
 		enc.AddString("detail", refusal.Log)
 	}
-	for _, field := range refusal.Details {
-		if refusal.Log == "" {
-			enc.AddString("field", field.Field)
-			break
-		}
-	}
 	if refusal.Cause != nil {
 		enc.AddString("error", refusal.Cause.Error())
 	}
