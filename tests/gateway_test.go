@@ -231,7 +231,22 @@ func (g *gateway) tryReload(s site) error {
 		g.site = before
 		return fmt.Errorf("reload: %d %s", status, answer)
 	}
+	g.tookOver()
 	return nil
+}
+
+// tookOver waits until the new configuration takes the connections. The server
+// of the old one may accept one more, which Caddy then drops unread.
+func (g *gateway) tookOver() {
+	g.t.Helper()
+	eventually(g.t, "the new configuration answers", func() bool {
+		for range 2 {
+			if _, err := g.try(&request{method: http.MethodGet, target: "/livez"}); err != nil {
+				return false
+			}
+		}
+		return true
+	})
 }
 
 // said returns the end of the process's standard error and log.

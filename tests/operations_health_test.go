@@ -14,6 +14,7 @@ func (g *gateway) reloadText(t testing.TB, caddyfile string) {
 	if status, answer := g.admin(http.MethodPost, "/load", "text/caddyfile", caddyfile); status != http.StatusOK {
 		t.Fatalf("reload: %d %s", status, answer)
 	}
+	g.tookOver()
 }
 
 // losesStore puts a store in the place of the gateway's that nobody answers
