@@ -204,7 +204,7 @@ func (k *keyState) charge(c *store.Claim, v *store.Verdict, after *[ratelimit.Ma
 		if v.OverLimit {
 			level = before[i]
 		}
-		v.States[i] = c.Charges[i].State(level, now, fits[i])
+		c.Charges[i].Describe(&v.States[i], level, now, fits[i])
 	}
 }
 
