@@ -40,7 +40,7 @@ type Credentials struct {
 func ParseCredentials(h http.Header) (Credentials, *Refusal) {
 	id, timestamp, nonce := h[HeaderKeyID], h[HeaderTimestamp], h[HeaderNonce]
 	bodyHash, signature := h[HeaderBodyHash], h[HeaderSignature]
-	if !once(id) || !once(timestamp) || !once(nonce) || !once(bodyHash) || !once(signature) || !validNonce(nonce[0]) {
+	if !once(id) || !once(timestamp) || !once(nonce) || !once(bodyHash) || !once(signature) || !ValidNonce(nonce[0]) {
 		return Credentials{}, Refuse(MissingHeaders, describeHeaders(h))
 	}
 	c := Credentials{
@@ -56,7 +56,7 @@ func ParseCredentials(h http.Header) (Credentials, *Refusal) {
 
 func once(values []string) bool { return len(values) == 1 && values[0] != "" }
 
-func validNonce(s string) bool {
+func ValidNonce(s string) bool {
 	if s == "" || len(s) > maxNonce {
 		return false
 	}
@@ -81,7 +81,7 @@ func describeHeaders(h http.Header) string {
 			faults = append(faults, name+" is empty")
 		case name == HeaderNonce && len(values[0]) > maxNonce:
 			faults = append(faults, name+" is longer than 256 characters")
-		case name == HeaderNonce && !validNonce(values[0]):
+		case name == HeaderNonce && !ValidNonce(values[0]):
 			faults = append(faults, name+" holds something else than visible ASCII characters")
 		}
 	}

@@ -27,17 +27,7 @@ type Key struct {
 	Secrets []*Secret
 	// CustomerVariant is "A", "B", "C" or empty.
 	CustomerVariant string
-	Mode            Mode
 }
-
-// Mode tells live keys from test keys; the key id says which.
-type Mode string
-
-// The two modes of a key.
-const (
-	Live Mode = "live"
-	Test Mode = "test"
-)
 
 // A Lock says that a key was locked by too many consecutive failures.
 type Lock struct {

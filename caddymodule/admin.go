@@ -13,6 +13,8 @@ import (
 	"time"
 	"unicode"
 
+	"github.com/card-gateway/card-gateway/keys"
+
 	"github.com/caddyserver/caddy/v2"
 
 	"github.com/card-gateway/card-gateway/store"
@@ -41,7 +43,7 @@ type AdminAPI struct {
 	// keys returns the keys of the gateway that is running. It is asked for
 	// each request, because after a failed reload the routes outlive the
 	// configuration they were made for. Nil: of Caddy's active configuration.
-	keys func() (*store.Keys, error)
+	keys func() (*keys.Service, error)
 }
 
 // CaddyModule returns the Caddy module information.
@@ -53,7 +55,7 @@ func (AdminAPI) CaddyModule() caddy.ModuleInfo {
 }
 
 // activeKeys returns the keys of the gateway in Caddy's active configuration.
-func activeKeys() (*store.Keys, error) {
+func activeKeys() (*keys.Service, error) {
 	app, err := caddy.ActiveContext().AppIfConfigured("card_gateway")
 	if err != nil {
 		return nil, caddy.APIError{HTTPStatus: http.StatusServiceUnavailable, Err: err, Message: "no gateway is configured here: the running configuration has no card_gateway block"}
@@ -75,10 +77,10 @@ const (
 // An adminCall is one request to the key API.
 type adminCall struct {
 	context.Context
-	keys *store.Keys
+	keys *keys.Service
 	r    *http.Request
 	id   string // of the key in the path
-	by   store.By
+	by   keys.By
 }
 
 // Routes returns the routes of the key API.
@@ -93,9 +95,9 @@ func (a *AdminAPI) Routes() []caddy.AdminRoute {
 		route("GET /card-gateway/keys", listKeys),
 		route("GET /card-gateway/keys/{id}", showKey),
 		route("PATCH /card-gateway/keys/{id}", updateKey),
-		route("POST /card-gateway/keys/{id}/disable", changeKey((*store.Keys).Disable)),
-		route("POST /card-gateway/keys/{id}/enable", changeKey((*store.Keys).Enable)),
-		route("POST /card-gateway/keys/{id}/unlock", changeKey((*store.Keys).Unlock)),
+		route("POST /card-gateway/keys/{id}/disable", changeKey((*keys.Service).Disable)),
+		route("POST /card-gateway/keys/{id}/enable", changeKey((*keys.Service).Enable)),
+		route("POST /card-gateway/keys/{id}/unlock", changeKey((*keys.Service).Unlock)),
 		route("POST /card-gateway/keys/{id}/rotate", rotateKey),
 		route("DELETE /card-gateway/keys/{id}", deleteKey),
 		route("GET /card-gateway/status", showStatus),
@@ -105,13 +107,13 @@ func (a *AdminAPI) Routes() []caddy.AdminRoute {
 // handler runs a call and writes its status and answer.
 func (a *AdminAPI) handler(call func(*adminCall) (int, any, error)) caddy.AdminHandler {
 	return caddy.AdminHandlerFunc(func(w http.ResponseWriter, r *http.Request) error {
-		keys, err := a.keys()
+		service, err := a.keys()
 		if err != nil {
 			return err
 		}
 		r.Body = http.MaxBytesReader(w, r.Body, maxAdminBody)
-		c := &adminCall{Context: r.Context(), keys: keys, r: r, id: r.PathValue("id")}
-		c.by = store.By{Actor: actorOf(r), Revision: strings.Trim(strings.TrimSpace(r.Header.Get("If-Match")), `"`)}
+		c := &adminCall{Context: r.Context(), keys: service, r: r, id: r.PathValue("id")}
+		c.by = keys.By{Actor: actorOf(r), Revision: strings.Trim(strings.TrimSpace(r.Header.Get("If-Match")), `"`)}
 		status, answer, err := call(c)
 		if err != nil {
 			return adminError(err)
@@ -151,7 +153,7 @@ func (c *adminCall) decode(into any) error {
 	if err != nil {
 		return err
 	}
-	return store.Decode(doc, into)
+	return keys.Decode(doc, into)
 }
 
 // adminError gives an error of the key service its status. The text is meant
@@ -162,26 +164,26 @@ func adminError(err error) error {
 		return answered
 	}
 	status := http.StatusServiceUnavailable
-	var invalid *store.InvalidError
+	var invalid *keys.InvalidError
 	switch {
 	case errors.As(err, &invalid):
 		status = http.StatusUnprocessableEntity
-	case errors.Is(err, store.ErrMalformed):
+	case errors.Is(err, keys.ErrMalformed):
 		status = http.StatusBadRequest
 	case errors.Is(err, store.ErrNotFound):
 		status = http.StatusNotFound
-	case errors.Is(err, store.ErrExists), errors.Is(err, store.ErrConflict), errors.Is(err, store.ErrSecretInUse):
+	case errors.Is(err, store.ErrExists), errors.Is(err, store.ErrConflict), errors.Is(err, keys.ErrSecretInUse):
 		status = http.StatusConflict
-	case errors.Is(err, store.ErrRevision):
+	case errors.Is(err, keys.ErrRevision):
 		status = http.StatusPreconditionFailed
-	case errors.Is(err, store.ErrMasterKey), errors.Is(err, store.ErrDamaged):
+	case errors.Is(err, keys.ErrMasterKey), errors.Is(err, keys.ErrDamaged):
 		status = http.StatusInternalServerError
 	}
 	return caddy.APIError{HTTPStatus: status, Err: err}
 }
 
 func createKey(c *adminCall) (int, any, error) {
-	var req store.CreateRequest
+	var req keys.CreateRequest
 	if err := c.decode(&req); err != nil {
 		return 0, nil, err
 	}
@@ -190,7 +192,7 @@ func createKey(c *adminCall) (int, any, error) {
 }
 
 func importKey(c *adminCall) (int, any, error) {
-	var req store.ImportRequest
+	var req keys.ImportRequest
 	if err := c.decode(&req); err != nil {
 		return 0, nil, err
 	}
@@ -200,17 +202,17 @@ func importKey(c *adminCall) (int, any, error) {
 
 // keyPage is one page of a listing.
 type keyPage struct {
-	Keys []store.View `json:"keys"`
-	Next string       `json:"next,omitempty"` // the cursor of the next page; absent at the end
+	Keys []keys.View `json:"keys"`
+	Next string      `json:"next,omitempty"` // the cursor of the next page; absent at the end
 }
 
 func listKeys(c *adminCall) (int, any, error) {
 	query := c.r.URL.Query()
-	q := store.ListQuery{Tenant: query.Get("tenant"), Status: query.Get("status"), Cursor: query.Get("cursor"), Limit: defaultListed}
+	q := keys.ListQuery{Tenant: query.Get("tenant"), Status: query.Get("status"), Cursor: query.Get("cursor"), Limit: defaultListed}
 	if text := query.Get("limit"); text != "" {
 		limit, err := strconv.Atoi(text)
 		if err != nil {
-			return 0, nil, &store.InvalidError{Field: "limit", Reason: "want a whole number"}
+			return 0, nil, &keys.InvalidError{Field: "limit", Reason: "want a whole number"}
 		}
 		q.Limit = limit
 	}
@@ -218,7 +220,7 @@ func listKeys(c *adminCall) (int, any, error) {
 		switch name {
 		case "tenant", "status", "cursor", "limit":
 		default:
-			return 0, nil, &store.InvalidError{Field: name, Reason: "unknown query parameter; there are tenant, status, cursor and limit"}
+			return 0, nil, &keys.InvalidError{Field: name, Reason: "unknown query parameter; there are tenant, status, cursor and limit"}
 		}
 	}
 	views, next, err := c.keys.List(c, q)
@@ -240,7 +242,7 @@ func updateKey(c *adminCall) (int, any, error) {
 }
 
 // changeKey makes a route of a change that takes nothing but the key.
-func changeKey(do func(*store.Keys, context.Context, string, store.By) (store.Changed, error)) func(*adminCall) (int, any, error) {
+func changeKey(do func(*keys.Service, context.Context, string, keys.By) (keys.Changed, error)) func(*adminCall) (int, any, error) {
 	return func(c *adminCall) (int, any, error) {
 		changed, err := do(c.keys, c, c.id, c.by)
 		return http.StatusOK, changed, err
@@ -256,11 +258,11 @@ func rotateKey(c *adminCall) (int, any, error) {
 		return 0, nil, err
 	}
 	if len(doc) > 0 {
-		if err := store.Decode(doc, &req); err != nil {
+		if err := keys.Decode(doc, &req); err != nil {
 			return 0, nil, err
 		}
 	}
-	overlap := store.DefaultOverlap
+	overlap := keys.DefaultOverlap
 	if req.Overlap != nil {
 		if overlap, err = parseOverlap(*req.Overlap); err != nil {
 			return 0, nil, err
@@ -274,7 +276,7 @@ func rotateKey(c *adminCall) (int, any, error) {
 func parseOverlap(text string) (time.Duration, error) {
 	overlap, err := caddy.ParseDuration(text)
 	if err != nil {
-		return 0, &store.InvalidError{Field: "overlap", Reason: `want a duration such as "24h", "7d" or "0"`}
+		return 0, &keys.InvalidError{Field: "overlap", Reason: `want a duration such as "24h", "7d" or "0"`}
 	}
 	return overlap, nil
 }
@@ -294,11 +296,11 @@ func deleteKey(c *adminCall) (int, any, error) {
 // gatewayStatus is the answer of GET /card-gateway/status.
 type gatewayStatus struct {
 	Version string `json:"version"`
-	store.KeysStatus
+	keys.Status
 }
 
 func showStatus(c *adminCall) (int, any, error) {
-	return http.StatusOK, gatewayStatus{Version: moduleVersion(), KeysStatus: c.keys.Status(c)}, nil
+	return http.StatusOK, gatewayStatus{Version: moduleVersion(), Status: c.keys.Status(c)}, nil
 }
 
 // modulePath is the path under which the gateway is built into a binary.

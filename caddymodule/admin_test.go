@@ -11,6 +11,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/card-gateway/card-gateway/keys"
+
 	"github.com/caddyserver/caddy/v2"
 
 	"github.com/card-gateway/card-gateway/store"
@@ -21,23 +23,23 @@ import (
 type adminServer struct {
 	*httptest.Server
 	t       testing.TB
-	keys    *store.Keys
-	changes *[]store.Change
+	keys    *keys.Service
+	changes *[]keys.Change
 }
 
 func newAdminServer(t testing.TB) *adminServer {
 	t.Helper()
-	keys, changes := keysForTest(t)
-	s := &adminServer{t: t, keys: keys, changes: changes}
-	s.Server = httptest.NewServer(adminMux(func() (*store.Keys, error) { return keys, nil }))
+	service, changes := keysForTest(t)
+	s := &adminServer{t: t, keys: service, changes: changes}
+	s.Server = httptest.NewServer(adminMux(func() (*keys.Service, error) { return service, nil }))
 	t.Cleanup(s.Close)
 	return s
 }
 
 // adminMux routes like Caddy's admin endpoint and writes errors as it does.
-func adminMux(keys func() (*store.Keys, error)) http.Handler {
+func adminMux(service func() (*keys.Service, error)) http.Handler {
 	mux := http.NewServeMux()
-	for _, route := range (&AdminAPI{keys: keys}).Routes() {
+	for _, route := range (&AdminAPI{keys: service}).Routes() {
 		mux.HandleFunc(route.Pattern, func(w http.ResponseWriter, r *http.Request) {
 			err := route.Handler.ServeHTTP(w, r)
 			if err == nil {
@@ -58,9 +60,9 @@ func adminMux(keys func() (*store.Keys, error)) http.Handler {
 	return mux
 }
 
-func ringForTest(t testing.TB) *store.Keyring {
+func ringForTest(t testing.TB) *keys.Keyring {
 	t.Helper()
-	ring, err := store.ParseKeyring("AQIDBAUGBwgJCgsMDQ4PEBESExQVFhcYGRobHB0eHyA=")
+	ring, err := keys.ParseKeyring("AQIDBAUGBwgJCgsMDQ4PEBESExQVFhcYGRobHB0eHyA=")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -69,9 +71,9 @@ func ringForTest(t testing.TB) *store.Keyring {
 
 // keysForTest returns a key service on a store of its own, and the changes
 // that it tells of.
-func keysForTest(t testing.TB) (*store.Keys, *[]store.Change) {
+func keysForTest(t testing.TB) (*keys.Service, *[]keys.Change) {
 	t.Helper()
-	changes := new([]store.Change)
+	changes := new([]keys.Change)
 	backend, err := file.Open(t.TempDir(), file.Options{})
 	if err != nil {
 		t.Fatal(err)
@@ -80,12 +82,12 @@ func keysForTest(t testing.TB) (*store.Keys, *[]store.Change) {
 	if err := backend.Start(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	keys := store.NewKeys(backend, ringForTest(t), store.KeysOptions{OnChange: func(c store.Change) { *changes = append(*changes, c) }})
-	if err := keys.Start(t.Context()); err != nil {
+	service := keys.New(backend, ringForTest(t), keys.Options{OnChange: func(c keys.Change) { *changes = append(*changes, c) }})
+	if err := service.Start(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(keys.Stop)
-	return keys, changes
+	t.Cleanup(service.Stop)
+	return service, changes
 }
 
 // call makes a request and returns the status and the decoded answer.
@@ -279,7 +281,7 @@ func TestAdminWithoutGateway(t *testing.T) {
 func TestAdminErrorsOfTheStore(t *testing.T) {
 	for err, want := range map[error]int{
 		store.ErrUnavailable: 503, errors.New("dial tcp: refused"): 503, store.ErrConflict: 409,
-		fmt.Errorf("key x: %w", store.ErrDamaged): 500, store.ErrMasterKey: 500,
+		fmt.Errorf("key x: %w", keys.ErrDamaged): 500, keys.ErrMasterKey: 500,
 	} {
 		var answer caddy.APIError
 		if !errors.As(adminError(err), &answer) || answer.HTTPStatus != want {

@@ -10,6 +10,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/card-gateway/card-gateway/keys"
+
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/modules/caddyevents"
 	"go.uber.org/zap"
@@ -83,11 +85,11 @@ type App struct {
 	policy  *ratelimit.Policy
 	counts  auth.Rules
 	ahead   time.Duration
-	ring    *store.Keyring
+	ring    *keys.Keyring
 	pooled  *pooledStore
 	poolKey string
 	backend store.Backend // the pooled backend, measured
-	keys    *store.Keys
+	keys    *keys.Service
 	bodies  *budget
 	metrics *metrics
 	refused *zap.Logger
@@ -140,7 +142,7 @@ func (a *App) Provision(ctx caddy.Context) error {
 	if err != nil {
 		return fmt.Errorf("card_gateway: reading master_key: %w", err)
 	}
-	if a.ring, err = store.ParseKeyring(text); err != nil {
+	if a.ring, err = keys.ParseKeyring(text); err != nil {
 		return fmt.Errorf("card_gateway: master_key from %s: %w", a.MasterKey, err)
 	}
 	if a.metrics, err = newMetrics(ctx.GetMetricsRegistry(), a.table); err != nil {
@@ -154,7 +156,7 @@ func (a *App) Provision(ctx caddy.Context) error {
 	}
 	a.bodies = &budget{limit: a.BodyBudget}
 	a.nextRevision(true)
-	a.keys = store.NewKeys(a.backend, a.ring, store.KeysOptions{
+	a.keys = keys.New(a.backend, a.ring, keys.Options{
 		CheckLimits:      a.checkLimits,
 		CheckScopes:      a.checkScopes,
 		OnChange:         a.changed,
@@ -241,7 +243,7 @@ func (a *App) ensureStarted(ctx context.Context) error {
 	if err := a.backend.Start(ctx); err != nil {
 		return err
 	}
-	if err := a.keys.Start(ctx); errors.Is(err, store.ErrMasterKey) || errors.Is(err, store.ErrDamaged) {
+	if err := a.keys.Start(ctx); errors.Is(err, keys.ErrMasterKey) || errors.Is(err, keys.ErrDamaged) {
 		return err
 	}
 	a.started.Store(true)
@@ -269,7 +271,7 @@ func (a *App) Cleanup() error {
 }
 
 // keysService is what the admin API works on.
-func (a *App) keysService() *store.Keys { return a.keys }
+func (a *App) keysService() *keys.Service { return a.keys }
 
 // nextRevision returns a random revision for a record that a request may lock.
 // Locks are rare, so one value serves until it was used, and renew makes the

@@ -3,10 +3,10 @@ package caddymodule
 import (
 	"encoding/json"
 
+	"github.com/card-gateway/card-gateway/keys"
+
 	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
-
-	"github.com/card-gateway/card-gateway/store"
 )
 
 // auditChange writes the one line of the audit log that a change of a key, or
@@ -14,7 +14,7 @@ import (
 // what changed, and the result. A Change holds no secret. The logger is
 // card_gateway.audit, which `log NAME { include card_gateway.audit }` in the
 // global block of a Caddyfile writes to a file of its own.
-func auditChange(log *zap.Logger, c store.Change) {
+func auditChange(log *zap.Logger, c keys.Change) {
 	level, result := zapcore.InfoLevel, "ok"
 	fields := []zap.Field{
 		zap.String("actor", c.Actor), zap.String("action", c.Action),
@@ -38,7 +38,7 @@ func auditChange(log *zap.Logger, c store.Change) {
 }
 
 // fieldChanges writes {"scopes":{"old":[…],"new":[…]},…} into a log line.
-type fieldChanges []store.FieldChange
+type fieldChanges []keys.FieldChange
 
 func (f fieldChanges) MarshalLogObject(enc zapcore.ObjectEncoder) error {
 	for _, c := range f {
@@ -49,7 +49,7 @@ func (f fieldChanges) MarshalLogObject(enc zapcore.ObjectEncoder) error {
 	return nil
 }
 
-type fieldChange store.FieldChange
+type fieldChange keys.FieldChange
 
 func (c fieldChange) MarshalLogObject(enc zapcore.ObjectEncoder) error {
 	if err := addValue(enc, "old", c.Old); err != nil {

@@ -7,28 +7,28 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/card-gateway/card-gateway/keys"
+
 	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
-
-	"github.com/card-gateway/card-gateway/store"
 )
 
 func TestAuditChange(t *testing.T) {
 	yes := true
 	tests := []struct {
 		name   string
-		change store.Change
+		change keys.Change
 		want   string
 	}{
-		{"done", store.Change{
+		{"done", keys.Change{
 			Actor: "alice", Action: "update", KeyID: "ck_live_x", Tenant: "acme", Revision: "r2", Replicated: &yes,
-			Fields: []store.FieldChange{
+			Fields: []keys.FieldChange{
 				{Field: "scopes", Old: json.RawMessage(`["*"]`), New: json.RawMessage(`["cards:read"]`)},
 				{Field: "allowed_ips", New: json.RawMessage(`["192.0.2.1"]`)},
 			},
 		}, `{"level":"info","msg":"key update","actor":"alice","action":"update","key_id":"ck_live_x","tenant":"acme","result":"ok","revision":"r2","replicated":true,` +
 			`"changes":{"scopes":{"old":["*"],"new":["cards:read"]},"allowed_ips":{"old":null,"new":["192.0.2.1"]}}}`},
-		{"failed", store.Change{Actor: "bob", Action: "disable", KeyID: "k", Tenant: "t", Err: errors.New("no store")},
+		{"failed", keys.Change{Actor: "bob", Action: "disable", KeyID: "k", Tenant: "t", Err: errors.New("no store")},
 			`{"level":"warn","msg":"key disable","actor":"bob","action":"disable","key_id":"k","tenant":"t","error":"no store","result":"failed"}`},
 	}
 	for _, test := range tests {

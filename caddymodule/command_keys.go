@@ -12,7 +12,7 @@ import (
 	caddycmd "github.com/caddyserver/caddy/v2/cmd"
 	"github.com/spf13/cobra"
 
-	"github.com/card-gateway/card-gateway/store"
+	"github.com/card-gateway/card-gateway/keys"
 )
 
 func init() {
@@ -95,7 +95,7 @@ one line end after it is dropped.`,
 }
 
 func makeKey(cmd *cobra.Command, path string, fields map[string]any) error {
-	var changed store.Changed
+	var changed keys.Changed
 	raw, err := callAdmin(cmd, http.MethodPost, path, fields, &changed)
 	if err != nil {
 		return err
@@ -110,7 +110,7 @@ func listCommand() *cobra.Command {
 		Example: "  card-keys list --tenant acme --status locked",
 	}
 	cmd.Flags().String("tenant", "", "only keys of this tenant")
-	cmd.Flags().String("status", "", "only keys that are "+strings.Join(store.Statuses(), ", "))
+	cmd.Flags().String("status", "", "only keys that are "+strings.Join(keys.Statuses(), ", "))
 	cmd.Flags().Int("limit", 0, "at most this many (default: all)")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		limit, _ := cmd.Flags().GetInt("limit")
@@ -127,9 +127,9 @@ func listCommand() *cobra.Command {
 }
 
 // listAll reads page after page, up to the limit; 0 means all.
-func listAll(cmd *cobra.Command, limit int) ([]store.View, error) {
+func listAll(cmd *cobra.Command, limit int) ([]keys.View, error) {
 	const page = 200
-	views := []store.View{}
+	views := []keys.View{}
 	query := url.Values{"limit": {strconv.Itoa(page)}}
 	for _, name := range []string{"tenant", "status"} {
 		if value := flag(cmd, name); value != "" {
@@ -157,7 +157,7 @@ func showCommand() *cobra.Command {
 		Use: "show ID", Args: wants("ID"),
 		Short: "Shows all there is to see of a key; never its secrets",
 		RunE: func(cmd *cobra.Command, args []string) error {
-			var view store.View
+			var view keys.View
 			raw, err := callAdmin(cmd, http.MethodGet, keyPath(args[0], ""), nil, &view)
 			if err != nil {
 				return err
@@ -222,7 +222,7 @@ can change over; two are live at most, so an older one ends at once.`,
 }
 
 func changeByCommand(cmd *cobra.Command, method, path string, body map[string]any) error {
-	var changed store.Changed
+	var changed keys.Changed
 	raw, err := callAdmin(cmd, method, path, body, &changed)
 	if err != nil {
 		return err

@@ -11,7 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/card-gateway/card-gateway/store"
+	"github.com/card-gateway/card-gateway/keys"
 )
 
 func printJSON(cmd *cobra.Command, value any) error {
@@ -22,9 +22,9 @@ func printJSON(cmd *cobra.Command, value any) error {
 }
 
 // printChanged shows a key after a change, with its new secret if it got one.
-func printChanged(cmd *cobra.Command, raw json.RawMessage, changed store.Changed) error {
+func printChanged(cmd *cobra.Command, raw json.RawMessage, changed keys.Changed) error {
 	warnUnreplicated(cmd, changed.Replicated)
-	if changed.Status == store.StatusExpired {
+	if changed.Status == keys.StatusExpired {
 		fmt.Fprintln(cmd.ErrOrStderr(), "warning: the key has expired, and its requests are refused; see --expires-at of card-keys update")
 	}
 	if asJSON(cmd) {
@@ -46,7 +46,7 @@ func warnUnreplicated(cmd *cobra.Command, replicated *bool) {
 }
 
 // printKey shows one key, a line for each field.
-func printKey(cmd *cobra.Command, v store.View, secret string) error {
+func printKey(cmd *cobra.Command, v keys.View, secret string) error {
 	w := tabwriter.NewWriter(cmd.OutOrStdout(), 0, 0, 2, ' ', 0)
 	row := func(name, value string) { fmt.Fprintf(w, "%s\t%s\n", name, value) }
 	row("id", v.ID)
@@ -89,7 +89,7 @@ func printKey(cmd *cobra.Command, v store.View, secret string) error {
 }
 
 // printKeys shows a table, a line for each key.
-func printKeys(cmd *cobra.Command, views []store.View) error {
+func printKeys(cmd *cobra.Command, views []keys.View) error {
 	w := tabwriter.NewWriter(cmd.OutOrStdout(), 0, 0, 2, ' ', 0)
 	fmt.Fprintln(w, "ID\tTENANT\tSTATUS\tEXPIRES\tLAST USED\tFAILURES\tSCOPES\tDESCRIPTION")
 	for _, v := range views {
@@ -105,7 +105,7 @@ func printKeys(cmd *cobra.Command, views []store.View) error {
 	return nil
 }
 
-func lastUsed(v store.View) *time.Time {
+func lastUsed(v keys.View) *time.Time {
 	var last *time.Time
 	for _, s := range v.Secrets {
 		if s.LastUsedAt != nil && (last == nil || s.LastUsedAt.After(*last)) {

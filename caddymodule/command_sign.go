@@ -19,6 +19,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/card-gateway/card-gateway/auth"
+	"github.com/card-gateway/card-gateway/sign"
 )
 
 func init() {
@@ -81,7 +82,7 @@ func runSign(cmd *cobra.Command, args []string) error {
 }
 
 // signerFor reads the key from the environment.
-func signerFor(cmd *cobra.Command) (*auth.Signer, error) {
+func signerFor(cmd *cobra.Command) (*sign.Signer, error) {
 	id := os.Getenv("CARD_KEY_ID")
 	if id == "" {
 		return nil, errors.New("no key id: set CARD_KEY_ID to the id of the key, such as ck_test_…")
@@ -91,7 +92,7 @@ func signerFor(cmd *cobra.Command) (*auth.Signer, error) {
 		if err == nil && secret == "" {
 			err = fmt.Errorf("the secret in %s is empty", path)
 		}
-		return &auth.Signer{KeyID: id, Secret: secret}, err
+		return &sign.Signer{KeyID: id, Secret: secret}, err
 	}
 	secret := os.Getenv("CARD_SECRET")
 	if secret == "" {
@@ -100,7 +101,7 @@ func signerFor(cmd *cobra.Command) (*auth.Signer, error) {
 	if strings.TrimSpace(secret) != secret {
 		fmt.Fprintln(cmd.ErrOrStderr(), "warning: CARD_SECRET has white space at its start or end, which is taken as part of the secret")
 	}
-	return &auth.Signer{KeyID: id, Secret: secret}, nil
+	return &sign.Signer{KeyID: id, Secret: secret}, nil
 }
 
 // A signedCall is a request with its body, and where the body came from.

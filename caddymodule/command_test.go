@@ -19,7 +19,7 @@ import (
 	caddycmd "github.com/caddyserver/caddy/v2/cmd"
 	"github.com/rogpeppe/go-internal/testscript"
 
-	"github.com/card-gateway/card-gateway/store"
+	"github.com/card-gateway/card-gateway/keys"
 )
 
 func TestMain(m *testing.M) {
@@ -33,8 +33,8 @@ func TestScripts(t *testing.T) {
 	testscript.Run(t, testscript.Params{
 		Dir: "testdata/script",
 		Setup: func(env *testscript.Env) error {
-			keys, _ := keysForTest(env.T().(testing.TB))
-			admin := httptest.NewServer(adminMux(func() (*store.Keys, error) { return keys, nil }))
+			service, _ := keysForTest(env.T().(testing.TB))
+			admin := httptest.NewServer(adminMux(func() (*keys.Service, error) { return service, nil }))
 			env.Defer(admin.Close)
 			issuer := httptest.NewServer(http.HandlerFunc(checkingIssuer))
 			env.Defer(issuer.Close)

@@ -7,9 +7,10 @@ import (
 	"net/http"
 	"path/filepath"
 
+	"github.com/card-gateway/card-gateway/keys"
+
 	"github.com/spf13/cobra"
 
-	"github.com/card-gateway/card-gateway/store"
 	"github.com/card-gateway/card-gateway/store/file"
 )
 
@@ -27,18 +28,18 @@ func copyKeys(c *adminCall) (int, any, error) {
 		return 0, nil, err
 	}
 	if !filepath.IsAbs(req.Dir) {
-		return 0, nil, &store.InvalidError{Field: "dir", Reason: "want the absolute path of the directory of an embedded store"}
+		return 0, nil, &keys.InvalidError{Field: "dir", Reason: "want the absolute path of the directory of an embedded store"}
 	}
 	from, err := file.Open(req.Dir, file.Options{})
 	if err != nil {
-		return 0, nil, &store.InvalidError{Field: "dir", Reason: err.Error()}
+		return 0, nil, &keys.InvalidError{Field: "dir", Reason: err.Error()}
 	}
 	defer func() { _ = from.Close() }()
 	if records, _, err := from.List(c, "", 1); err != nil || len(records) == 0 {
-		return 0, nil, &store.InvalidError{Field: "dir", Reason: "holds no embedded store with keys"}
+		return 0, nil, &keys.InvalidError{Field: "dir", Reason: "holds no embedded store with keys"}
 	}
 	if err := from.Start(c); err != nil {
-		return 0, nil, &store.InvalidError{Field: "dir", Reason: err.Error()}
+		return 0, nil, &keys.InvalidError{Field: "dir", Reason: err.Error()}
 	}
 	done, err := c.keys.Copy(c, from, c.by)
 	if err != nil {
@@ -64,7 +65,7 @@ again.`,
 		if err != nil {
 			return fmt.Errorf("directory %s: %w", args[0], err)
 		}
-		var done store.Copy
+		var done keys.Copy
 		raw, err := callAdmin(cmd, http.MethodPost, "/card-gateway/keys/copy", map[string]any{"dir": dir}, &done)
 		if err != nil {
 			return err
@@ -76,7 +77,7 @@ again.`,
 
 var errNotAllCopied = errors.New("not all keys were copied; those above are not")
 
-func printCopy(cmd *cobra.Command, raw json.RawMessage, done store.Copy) error {
+func printCopy(cmd *cobra.Command, raw json.RawMessage, done keys.Copy) error {
 	if asJSON(cmd) {
 		if err := printJSON(cmd, raw); err != nil {
 			return err

@@ -3,6 +3,8 @@ package caddymodule
 import (
 	"testing"
 
+	"github.com/card-gateway/card-gateway/keys"
+
 	"github.com/card-gateway/card-gateway/store"
 	"github.com/card-gateway/card-gateway/store/file"
 )
@@ -20,11 +22,11 @@ func embeddedStore(t testing.TB) string {
 	if err := backend.Start(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	keys := store.NewKeys(backend, ringForTest(t), store.KeysOptions{})
-	defer keys.Stop()
+	service := keys.New(backend, ringForTest(t), keys.Options{})
+	defer service.Stop()
 	for _, id := range []string{"old-1", "old-2"} {
-		request := store.ImportRequest{ID: id, Secret: "the secret of " + id, Fields: store.Fields{Tenant: "acme", Scopes: []string{"*"}}}
-		if _, err := keys.Import(t.Context(), request, store.By{}); err != nil {
+		request := keys.ImportRequest{ID: id, Secret: "the secret of " + id, Fields: store.Fields{Tenant: "acme", Scopes: []string{"*"}}}
+		if _, err := service.Import(t.Context(), request, keys.By{}); err != nil {
 			t.Fatal(err)
 		}
 	}

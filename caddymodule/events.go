@@ -4,7 +4,7 @@ import (
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/modules/caddyevents"
 
-	"github.com/card-gateway/card-gateway/store"
+	"github.com/card-gateway/card-gateway/keys"
 )
 
 // keyEvents names the Caddy events by which other modules learn of changes of
@@ -33,7 +33,7 @@ func (a *App) provisionEvents(ctx caddy.Context) error {
 
 // changed is told of every change of a key, whoever made it: the audit log has
 // a line for each, and what came about is an event.
-func (a *App) changed(c store.Change) {
+func (a *App) changed(c keys.Change) {
 	auditChange(a.audit, c)
 	name, known := keyEvents[c.Action]
 	if c.Err != nil || !known || a.events == nil || !a.events.ShouldEmit(name) {

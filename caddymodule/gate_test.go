@@ -8,12 +8,14 @@ import (
 	"testing"
 	"time"
 
+	"github.com/card-gateway/card-gateway/keys"
+
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 	"github.com/prometheus/client_golang/prometheus"
 	"go.uber.org/zap"
 
-	"github.com/card-gateway/card-gateway/auth"
+	"github.com/card-gateway/card-gateway/sign"
 	"github.com/card-gateway/card-gateway/store"
 	"github.com/card-gateway/card-gateway/store/file"
 )
@@ -22,7 +24,7 @@ import (
 type gate struct {
 	t    *testing.T
 	auth *Auth
-	keys *store.Keys
+	keys *keys.Service
 }
 
 func newGate(t *testing.T) *gate {
@@ -43,7 +45,7 @@ func newGate(t *testing.T) *gate {
 	app.backend = app.metrics.measured(backend)
 	app.bodies = &budget{limit: app.BodyBudget}
 	app.nextRevision(true)
-	app.keys = store.NewKeys(app.backend, ringForTest(t), store.KeysOptions{})
+	app.keys = keys.New(app.backend, ringForTest(t), keys.Options{})
 	t.Cleanup(app.keys.Stop)
 	if err := app.ensureStarted(t.Context()); err != nil {
 		t.Fatal(err)
@@ -53,22 +55,22 @@ func newGate(t *testing.T) *gate {
 }
 
 // signer returns the credentials of a new key.
-func (g *gate) signer(f store.Fields) *auth.Signer {
+func (g *gate) signer(f store.Fields) *sign.Signer {
 	g.t.Helper()
 	f.Tenant = "acme"
 	if f.Scopes == nil {
 		f.Scopes = []string{"*"}
 	}
-	made, err := g.keys.Create(g.t.Context(), store.CreateRequest{Fields: f}, store.By{Actor: "test"})
+	made, err := g.keys.Create(g.t.Context(), keys.CreateRequest{Fields: f}, keys.By{Actor: "test"})
 	if err != nil {
 		g.t.Fatal(err)
 	}
-	return &auth.Signer{KeyID: made.ID, Secret: made.Secret}
+	return &sign.Signer{KeyID: made.ID, Secret: made.Secret}
 }
 
 // get signs a request for a card, lets the test change it and returns the
 // answer. What passes is answered with 204.
-func (g *gate) get(by *auth.Signer, client string, change func(*http.Request)) *httptest.ResponseRecorder {
+func (g *gate) get(by *sign.Signer, client string, change func(*http.Request)) *httptest.ResponseRecorder {
 	g.t.Helper()
 	r := httptest.NewRequest(http.MethodGet, "/api/v1/cards/c1", nil)
 	if err := by.Sign(r, nil); err != nil {
@@ -97,7 +99,7 @@ func TestEarlyDataPassesNoWhitelist(t *testing.T) {
 	complete := func(r *http.Request) { r.TLS = &tls.ConnectionState{HandshakeComplete: true} }
 	plain := func(*http.Request) {}
 	for name, c := range map[string]struct {
-		by     *auth.Signer
+		by     *sign.Signer
 		change func(*http.Request)
 		status int
 	}{

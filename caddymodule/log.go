@@ -6,12 +6,13 @@ import (
 	"sync"
 	"time"
 
+	"github.com/card-gateway/card-gateway/keys"
+
 	"github.com/caddyserver/caddy/v2"
 	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
 
 	"github.com/card-gateway/card-gateway/auth"
-	"github.com/card-gateway/card-gateway/store"
 )
 
 // A flood of junk must not become a flood of logs: of each reason, the first
@@ -95,11 +96,11 @@ func (a *App) locked(p *passage) {
 	a.log.Warn("an API key was locked by consecutive authentication failures; it answers 401 until it is unlocked (card-keys unlock)",
 		zap.String("key_id", p.info.Key.ID), zap.String("tenant", p.info.Key.Tenant),
 		zap.Int("failures", a.LockAfter), zap.String("client_ip", p.info.Client))
-	a.changed(store.Change{
-		At: time.Now(), Actor: store.GatewayActor, Action: "lock",
+	a.changed(keys.Change{
+		At: time.Now(), Actor: keys.GatewayActor, Action: "lock",
 		KeyID: p.info.Key.ID, Tenant: p.info.Key.Tenant, Revision: p.claim.NextRevision,
-		Fields: []store.FieldChange{{
-			Field: "status", Old: json.RawMessage(`"` + store.StatusActive + `"`), New: json.RawMessage(`"` + store.StatusLocked + `"`),
+		Fields: []keys.FieldChange{{
+			Field: "status", Old: json.RawMessage(`"` + keys.StatusActive + `"`), New: json.RawMessage(`"` + keys.StatusLocked + `"`),
 		}},
 	})
 }

@@ -9,6 +9,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/card-gateway/card-gateway/keys"
+
 	"github.com/card-gateway/card-gateway/auth"
 	"github.com/card-gateway/card-gateway/ratelimit"
 	"github.com/card-gateway/card-gateway/store"
@@ -126,7 +128,7 @@ func (p *passage) lookupRefusal(err error) *auth.Refusal {
 	switch {
 	case errors.Is(p.r.Context().Err(), context.Canceled):
 		return &auth.Refusal{Reason: auth.ClientGone, Cause: err}
-	case errors.Is(err, store.ErrLookupBudget):
+	case errors.Is(err, keys.ErrLookupBudget):
 		return &auth.Refusal{Reason: auth.OverBudget, RetryAfter: time.Second, Cause: err}
 	default:
 		return storeRefusal(err)

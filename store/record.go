@@ -8,22 +8,38 @@ import (
 	"github.com/card-gateway/card-gateway/auth"
 )
 
+// Fields are what an operator decides of a key and may change later.
+type Fields struct {
+	// Tenant is the client organisation: 1 to 64 of `A-Za-z0-9._-`. Required.
+	Tenant string `json:"tenant"`
+	// Description is free text of up to 500 bytes.
+	Description string `json:"description,omitempty"`
+	// Scopes are what the key may do. Required, at least one.
+	Scopes []string `json:"scopes"`
+	// AllowedIPs is the whitelist of addresses and CIDR blocks; null: any
+	// address. An empty list is refused.
+	AllowedIPs []string `json:"allowed_ips"`
+	// ExpiresAt ends the key; null: never.
+	ExpiresAt time.Time `json:"expires_at,omitzero"`
+	// Disabled keys are refused.
+	Disabled bool `json:"disabled,omitempty"`
+	// Limits override the configured rate limits, by operation or "default"
+	// or "total": `"60/1m burst 10"` or `{"limit":"…","until":"…"}`.
+	Limits map[string]json.RawMessage `json:"limits,omitempty"`
+	// CustomerVariant is "A", "B", "C" or null.
+	CustomerVariant string `json:"customer_variant,omitempty"`
+	// DebugUntil allows help with failing signatures until that time.
+	DebugUntil time.Time `json:"debug_until,omitzero"`
+}
+
 // A Record is what is stored of a key: everything but plain secrets. Its JSON
 // form is what the backends write. Failures is state that the backend keeps
 // beside the record and fills in on reading.
 type Record struct {
-	ID              string                     `json:"id"`
-	Revision        string                     `json:"revision"`
-	Tenant          string                     `json:"tenant"`
-	Description     string                     `json:"description,omitempty"`
-	Scopes          []string                   `json:"scopes"`
-	AllowedIPs      []string                   `json:"allowed_ips"` // nil: any; an empty list is none
-	ExpiresAt       time.Time                  `json:"expires_at,omitzero"`
-	Disabled        bool                       `json:"disabled,omitempty"`
-	Limits          map[string]json.RawMessage `json:"limits,omitempty"`
-	CustomerVariant string                     `json:"customer_variant,omitempty"`
-	DebugUntil      time.Time                  `json:"debug_until,omitzero"`
-	Imported        bool                       `json:"imported,omitempty"`
+	ID       string `json:"id"`
+	Revision string `json:"revision"`
+	Fields
+	Imported bool `json:"imported,omitempty"`
 	// StampedAfter, when set, refuses requests that are stamped up to it: the
 	// nonces of those may have been accepted by the store it was copied from.
 	StampedAfter time.Time      `json:"stamped_after,omitzero"`
@@ -46,6 +62,11 @@ type SealedSecret struct {
 	Fingerprint []byte    `json:"fingerprint"` // keyed; tells equal secrets apart without opening them
 	CreatedAt   time.Time `json:"created_at"`
 	ExpiresAt   time.Time `json:"expires_at,omitzero"`
+}
+
+// Live reports whether the secret is accepted at now.
+func (s *SealedSecret) Live(now time.Time) bool {
+	return s.ExpiresAt.IsZero() || now.Before(s.ExpiresAt)
 }
 
 // Clone returns a deep copy that may be changed freely.

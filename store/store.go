@@ -1,10 +1,11 @@
-// Package store says what must be remembered: the records of the keys, and
-// per key the nonces, the failure count and the levels of its rate limits.
+// Package store is the contract between the gateway and what remembers its
+// state: the records of the keys, and per key the nonces, the failure count
+// and the levels of its rate limits.
 //
 // [Backend] is the contract. Every backend is a package of its own below this
-// one and passes the suite in storetest. A backend holds state only; limits,
+// one and passes the suite in storetest. A backend holds state only. Limits,
 // windows and thresholds belong to the configuration and travel in the
-// [Claim], and what opens the sealed secrets never reaches it.
+// [Claim]. The master key never reaches a backend.
 package store
 
 import (
@@ -112,6 +113,10 @@ type Backend interface {
 	// Close gives everything back. Calls after it return ErrUnavailable.
 	Close() error
 }
+
+// LocalBackend is an optional ability of a [Backend]: Local reports whether
+// Get answers from memory, so that look-ups of invented ids need no bound.
+type LocalBackend interface{ Local() bool }
 
 // A Claim is everything that Settle needs to know of one judged request.
 type Claim struct {

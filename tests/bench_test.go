@@ -53,7 +53,7 @@ func benchStore(b testing.TB) (*file.Store, *auth.Key) {
 		b.Fatal(err)
 	}
 	b.Cleanup(func() { _ = backend.Close() })
-	record := &store.Record{ID: benchID, Revision: "r1", Tenant: "t", Scopes: []string{"*"}, CreatedAt: time.Now()}
+	record := &store.Record{ID: benchID, Revision: "r1", Fields: store.Fields{Tenant: "t", Scopes: []string{"*"}}, CreatedAt: time.Now()}
 	if _, err := backend.Put(context.Background(), record, store.PutOptions{}); err != nil {
 		b.Fatal(err)
 	}

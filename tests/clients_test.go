@@ -9,7 +9,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/card-gateway/card-gateway/auth"
+	"github.com/card-gateway/card-gateway/sign"
 )
 
 // clientsOfTheGuide are the clients that docs/signing.md shows: a word of their
@@ -145,7 +145,7 @@ func TestGoClient(t *testing.T) {
 	u := startUpstream(t)
 	g := startGateway(t, site{upstream: u.addr})
 	key := g.newKey(nil)
-	client := http.Client{Transport: &auth.Transport{Signer: auth.Signer{KeyID: key.id, Secret: key.secret}}}
+	client := http.Client{Transport: &sign.Transport{Signer: sign.Signer{KeyID: key.id, Secret: key.secret}}}
 	defer client.CloseIdleConnections()
 	for _, c := range []struct{ method, target, body string }{
 		{"GET", "/api/v1/transactions?limit=20", ""},

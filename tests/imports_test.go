@@ -5,7 +5,9 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
+	"os"
 	"os/exec"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -25,7 +27,11 @@ type importRule struct {
 var importRules = []importRule{
 	{
 		dir: "auth", ours: []string{"ratelimit"},
-		reason: "an integrator who imports auth for its signing client gets the standard library and nothing more",
+		reason: "whether a request may pass is decided by pure code, from its inputs alone",
+	},
+	{
+		dir: "sign", ours: []string{"auth"},
+		reason: "an integrator who imports the signing client gets the standard library, auth's canonical forms and nothing more",
 	},
 	{
 		dir:    "ratelimit",
@@ -37,8 +43,12 @@ var importRules = []importRule{
 	},
 	{
 		dir: "store", ours: []string{"auth", "ratelimit"},
-		others: []string{"github.com/go-json-experiment/json/…/", "golang.org/x/sync/singleflight", "golang.org/x/time/rate"},
 		reason: "the contract must not know its backends, or they could not be told apart from it",
+	},
+	{
+		dir: "keys", ours: []string{"auth", "ratelimit", "store"},
+		others: []string{"github.com/go-json-experiment/json/…/", "golang.org/x/sync/singleflight", "golang.org/x/time/rate"},
+		reason: "keys are kept in any backend, so this knows only the contract; who asks for a change is not its business",
 	},
 	{
 		dir: "store/file", ours: []string{"auth", "ratelimit", "store"},
@@ -64,7 +74,7 @@ var importRules = []importRule{
 		reason: "the sandbox talks to the gateway over HTTP only, as an issuer would",
 	},
 	{
-		dir: "caddymodule", ours: []string{"auth", "ratelimit", "store", "store/file", "store/redis", "translate"},
+		dir: "caddymodule", ours: []string{"auth", "keys", "ratelimit", "sign", "store", "store/file", "store/redis", "translate"},
 		others: []string{"…/"},
 		reason: "the sandbox must never be part of a production build",
 	},
@@ -192,12 +202,39 @@ func TestPrometheusAndZapStayInTheCaddyModule(t *testing.T) {
 	}
 }
 
-// TestSigningClientIsStandardLibrary looks at all that comes with auth.
-func TestSigningClientIsStandardLibrary(t *testing.T) {
+// TestPureAndClientCodeIsStandardLibrary also checks what is imported
+// indirectly.
+func TestPureAndClientCodeIsStandardLibrary(t *testing.T) {
 	t.Parallel()
-	for _, p := range goList(t, "-deps", "./auth") {
-		if _, ours := below(p.ImportPath); !ours && !p.Standard {
-			t.Errorf("package auth depends on %s: %s", p.ImportPath, importRules[0].reason)
+	for _, dir := range []string{"auth", "ratelimit", "sign"} {
+		for _, p := range goList(t, "-deps", "./"+dir) {
+			if _, ours := below(p.ImportPath); !ours && !p.Standard {
+				t.Errorf("package %s depends on %s: it is the standard library alone, so that its decisions can be read to the end", dir, p.ImportPath)
+			}
+		}
+	}
+}
+
+// TestAuthHasNoClockAndNoRandomNumbers keeps the first sentence of the package
+// true to the letter.
+func TestAuthHasNoClockAndNoRandomNumbers(t *testing.T) {
+	t.Parallel()
+	files, err := filepath.Glob("../auth/*.go")
+	if err != nil || len(files) == 0 {
+		t.Fatalf("%d files, %v", len(files), err)
+	}
+	for _, file := range files {
+		if strings.HasSuffix(file, "_test.go") {
+			continue
+		}
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, impure := range []string{"time.Now", "time.Since", "time.Until", "\"crypto/rand\"", "\"math/rand", "\"os\"", "\"net/http/httptest\""} {
+			if bytes.Contains(text, []byte(impure)) {
+				t.Errorf("%s has %s: the judge gets the time and every random number as an argument, so that a decision can be repeated", file, impure)
+			}
 		}
 	}
 }

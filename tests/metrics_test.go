@@ -13,7 +13,7 @@ import (
 	"testing"
 
 	"github.com/card-gateway/card-gateway/auth"
-	"github.com/card-gateway/card-gateway/store"
+	"github.com/card-gateway/card-gateway/keys"
 )
 
 // A metric as the source of caddymodule defines it.
@@ -115,7 +115,7 @@ func literals(e ast.Expr) []string {
 // here have others.
 func closedSets(t testing.TB) map[string][]string {
 	t.Helper()
-	sets := map[string][]string{"status": store.Statuses(), "within": {"1d", "7d", "30d"}}
+	sets := map[string][]string{"status": keys.Statuses(), "within": {"1d", "7d", "30d"}}
 	for _, reason := range auth.Reasons() {
 		sets["outcome"] = append(sets["outcome"], reason.String(), "would_refuse_"+reason.String())
 	}

@@ -94,7 +94,7 @@ func TestKilled(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "store")
 	s := start(t, dir, Options{})
 	for _, id := range []string{goodKey, badKey} {
-		r := &store.Record{ID: id, Revision: "r1", Tenant: "acme", Scopes: []string{"*"}}
+		r := &store.Record{ID: id, Revision: "r1", Fields: store.Fields{Tenant: "acme", Scopes: []string{"*"}}}
 		if _, err := s.Put(t.Context(), r, store.PutOptions{}); err != nil {
 			t.Fatal(err)
 		}

@@ -22,7 +22,7 @@ func benchKeys(b testing.TB, s *Store, keys, buckets int) []*store.Claim {
 	b.Helper()
 	claims := make([]*store.Claim, keys)
 	for i := range claims {
-		r := &store.Record{ID: fmt.Sprintf("ck_live_%040d", i), Revision: "r1", Tenant: "acme", Scopes: []string{"*"}}
+		r := &store.Record{ID: fmt.Sprintf("ck_live_%040d", i), Revision: "r1", Fields: store.Fields{Tenant: "acme", Scopes: []string{"*"}}}
 		if _, err := s.Put(context.Background(), r, store.PutOptions{}); err != nil {
 			b.Fatal(err)
 		}

@@ -58,7 +58,7 @@ func newBench(t testing.TB, opt Options) *bench {
 func (b *bench) newKey() *store.Record {
 	b.t.Helper()
 	r := &store.Record{
-		ID: "ck_test_" + rand.Text(), Revision: rand.Text(), Tenant: "acme", Scopes: []string{"*"},
+		ID: "ck_test_" + rand.Text(), Revision: rand.Text(), Fields: store.Fields{Tenant: "acme", Scopes: []string{"*"}},
 		Secrets: []store.SealedSecret{{Version: 1, Sealed: []byte("sealed")}},
 	}
 	if _, err := b.Put(b.t.Context(), r, store.PutOptions{}); err != nil {

@@ -13,7 +13,7 @@ import (
 
 func newRecord() *store.Record {
 	now := time.Now().UTC()
-	return &store.Record{ID: "ck_test_" + random(), Revision: random(), Tenant: "acme", Scopes: []string{"*"}, CreatedAt: now, UpdatedAt: now}
+	return &store.Record{ID: "ck_test_" + random(), Revision: random(), Fields: store.Fields{Tenant: "acme", Scopes: []string{"*"}}, CreatedAt: now, UpdatedAt: now}
 }
 
 // newKey stores a new key.

@@ -49,8 +49,7 @@ func (w *world) record() *store.Record {
 	return &store.Record{
 		ID:       "ck_test_" + random(),
 		Revision: random(),
-		Tenant:   "acme",
-		Scopes:   []string{"cards:read", "cards:write"},
+		Fields:   store.Fields{Tenant: "acme", Scopes: []string{"cards:read", "cards:write"}},
 		Secrets: []store.SealedSecret{
 			{Version: 1, Sealed: []byte("sealed " + random()), Fingerprint: []byte(random()), CreatedAt: now},
 		},

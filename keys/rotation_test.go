@@ -1,10 +1,11 @@
-package store_test
+package keys_test
 
 import (
 	"errors"
 	"strings"
 	"testing"
 
+	"github.com/card-gateway/card-gateway/keys"
 	"github.com/card-gateway/card-gateway/store"
 )
 
@@ -26,16 +27,16 @@ func TestMasterKeyIsTested(t *testing.T) {
 	}
 	wrong := w.service(ring(t, masterKey(2)))
 	for _, err := range []error{wrong.TestMasterKey(t.Context()), wrong.Start(t.Context())} {
-		if !errors.Is(err, store.ErrMasterKey) || strings.Contains(err.Error(), "\n") || !strings.Contains(err.Error(), "does not open this store") {
+		if !errors.Is(err, keys.ErrMasterKey) || strings.Contains(err.Error(), "\n") || !strings.Contains(err.Error(), "does not open this store") {
 			t.Errorf("a wrong key: %v", err)
 		}
 	}
-	if _, err := wrong.Lookup(t.Context(), "ck_live_x"); !errors.Is(err, store.ErrMasterKey) {
+	if _, err := wrong.Lookup(t.Context(), "ck_live_x"); !errors.Is(err, keys.ErrMasterKey) {
 		t.Errorf("looking up under a wrong key: %v", err)
 	}
 	w.backend.down.Store(true)
 	for _, err := range []error{first.TestMasterKey(t.Context()), w.service(ring(t, masterKey(1))).Start(t.Context())} {
-		if !errors.Is(err, store.ErrUnavailable) || errors.Is(err, store.ErrMasterKey) {
+		if !errors.Is(err, store.ErrUnavailable) || errors.Is(err, keys.ErrMasterKey) {
 			t.Errorf("no backend: %v", err)
 		}
 	}
@@ -61,7 +62,7 @@ func TestStartWithoutBackendLoadsLater(t *testing.T) {
 func TestMasterKeyRotation(t *testing.T) {
 	w := newWorld(t)
 	made := w.create()
-	rotated, err := w.Rotate(t.Context(), made.ID, store.DefaultOverlap, by)
+	rotated, err := w.Rotate(t.Context(), made.ID, keys.DefaultOverlap, by)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -70,7 +71,7 @@ func TestMasterKeyRotation(t *testing.T) {
 	if err := both.Start(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if c := <-resealed; c.KeyID != made.ID || c.Actor != store.GatewayActor || c.Err != nil {
+	if c := <-resealed; c.KeyID != made.ID || c.Actor != keys.GatewayActor || c.Err != nil {
 		t.Errorf("resealed: %+v", c)
 	}
 	// The old master key can go: ids, secrets and fingerprints still work.
@@ -85,16 +86,16 @@ func TestMasterKeyRotation(t *testing.T) {
 	if got := w.accepts(key, made.Secret, rotated.Secret); !got[0] || !got[1] {
 		t.Errorf("accepts the secrets: %v", got)
 	}
-	if _, err := only.Import(t.Context(), store.ImportRequest{Fields: acme(), ID: "x", Secret: rotated.Secret}, by); !errors.Is(err, store.ErrSecretInUse) {
+	if _, err := only.Import(t.Context(), keys.ImportRequest{Fields: acme(), ID: "x", Secret: rotated.Secret}, by); !errors.Is(err, keys.ErrSecretInUse) {
 		t.Errorf("import of a secret in use: %v", err)
 	}
 	outdated := w.service(ring(t, masterKey(1)))
 	for _, err := range []error{outdated.TestMasterKey(t.Context()), outdated.Start(t.Context())} {
-		if !errors.Is(err, store.ErrMasterKey) {
+		if !errors.Is(err, keys.ErrMasterKey) {
 			t.Errorf("the old master key alone: %v, want ErrMasterKey", err)
 		}
 	}
-	next, err := only.Create(t.Context(), store.CreateRequest{Fields: acme()}, by)
+	next, err := only.Create(t.Context(), keys.CreateRequest{Fields: acme()}, by)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -104,11 +105,11 @@ func TestMasterKeyRotation(t *testing.T) {
 }
 
 // awaitChange returns a channel that gets the first change of the action.
-func (w *world) awaitChange(action string) <-chan store.Change {
-	c := make(chan store.Change, 1)
+func (w *world) awaitChange(action string) <-chan keys.Change {
+	c := make(chan keys.Change, 1)
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.waiting = func(change store.Change) {
+	w.waiting = func(change keys.Change) {
 		if change.Action == action {
 			select {
 			case c <- change:

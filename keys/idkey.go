@@ -1,11 +1,11 @@
-package store
+package keys
 
 import (
 	"context"
 	"errors"
 	"fmt"
 
-	"github.com/card-gateway/card-gateway/auth"
+	"github.com/card-gateway/card-gateway/store"
 )
 
 // The id key lies in the store sealed. The value named metaIDKey is written
@@ -18,9 +18,9 @@ const metaIDKey = "id_key"
 // writing anything. A store that holds nothing yet is opened by any. The
 // error is [ErrMasterKey] or [ErrDamaged], wrapped; any other means that the
 // backend could not answer.
-func (k *Keys) TestMasterKey(ctx context.Context) error {
+func (k *Service) TestMasterKey(ctx context.Context) error {
 	_, _, err := k.readIDKey(ctx)
-	if errors.Is(err, ErrNotFound) {
+	if errors.Is(err, store.ErrNotFound) {
 		return nil
 	}
 	if err != nil {
@@ -36,7 +36,7 @@ const testedSecrets = 50
 // testSecrets returns ErrMasterKey when none of the secrets of some records is
 // sealed under a key of the ring: the id key still opens under the master key
 // that it was first sealed with, after all else was sealed under another.
-func (k *Keys) testSecrets(ctx context.Context) error {
+func (k *Service) testSecrets(ctx context.Context) error {
 	records, _, err := k.backend.List(ctx, "", testedSecrets)
 	if err != nil {
 		return fmt.Errorf("reading keys to test the master key: %w", err)
@@ -60,11 +60,11 @@ func (k *Keys) testSecrets(ctx context.Context) error {
 var errWrongMasterKey = fmt.Errorf("the master key does not open this store (%w): give the key that the store was sealed with last; to rotate, the new key stands on the first line and the old one below it", ErrMasterKey)
 
 // idKey returns the key that makes and checks ids, loading it at first.
-func (k *Keys) idKey(ctx context.Context) (*auth.IDKey, error) {
+func (k *Service) idKey(ctx context.Context) (*IDKey, error) {
 	if ids := k.ids.Load(); ids != nil {
 		return ids, nil
 	}
-	result, err := k.once(ctx, metaIDKey, func(ctx context.Context) (any, error) {
+	result, err := k.shared(ctx, metaIDKey, func(ctx context.Context) (any, error) {
 		ids, err := k.loadIDKey(ctx)
 		if err == nil && k.ids.CompareAndSwap(nil, ids) && k.ring.Len() > 1 {
 			k.background(k.reseal)
@@ -74,24 +74,15 @@ func (k *Keys) idKey(ctx context.Context) (*auth.IDKey, error) {
 	if err != nil {
 		return nil, err
 	}
-	return result.(*auth.IDKey), nil
-}
-
-// background runs a task that ends with Stop, unless Stop was called already.
-func (k *Keys) background(task func(context.Context)) {
-	k.stopMu.Lock()
-	defer k.stopMu.Unlock()
-	if k.stopped.Err() == nil {
-		k.tasks.Go(func() { task(k.stopped) })
-	}
+	return result.(*IDKey), nil
 }
 
 // loadIDKey reads the id key, makes it if there is none, and sees to it that
 // it is stored under the first master key too.
-func (k *Keys) loadIDKey(ctx context.Context) (*auth.IDKey, error) {
+func (k *Service) loadIDKey(ctx context.Context) (*IDKey, error) {
 	ids, index, err := k.readIDKey(ctx)
-	if errors.Is(err, ErrNotFound) {
-		made := auth.NewIDKey()
+	if errors.Is(err, store.ErrNotFound) {
+		made := NewIDKey()
 		if _, err := k.backend.PutMeta(ctx, metaIDKey, k.ring.Seal(made[:], metaIDKey)); err != nil {
 			return nil, fmt.Errorf("storing the key that checks ids: %w", err)
 		}
@@ -114,14 +105,14 @@ func (k *Keys) loadIDKey(ctx context.Context) (*auth.IDKey, error) {
 
 // readIDKey returns the id key and the index of the master key that opened
 // it. ErrNotFound when the store has none.
-func (k *Keys) readIDKey(ctx context.Context) (*auth.IDKey, int, error) {
+func (k *Service) readIDKey(ctx context.Context) (*IDKey, int, error) {
 	names := make([]string, 0, k.ring.Len()+1)
 	for i := range k.ring.Len() {
 		names = append(names, metaIDKey+":"+k.ring.tagHex(i))
 	}
 	for _, name := range append(names, metaIDKey) {
 		sealed, err := k.backend.Meta(ctx, name)
-		if errors.Is(err, ErrNotFound) {
+		if errors.Is(err, store.ErrNotFound) {
 			continue
 		}
 		if err != nil {
@@ -133,42 +124,11 @@ func (k *Keys) readIDKey(ctx context.Context) (*auth.IDKey, int, error) {
 			return nil, 0, errWrongMasterKey
 		case err != nil:
 			return nil, 0, fmt.Errorf("the key that checks ids cannot be opened: %w", err)
-		case len(raw) != len(auth.IDKey{}):
+		case len(raw) != len(IDKey{}):
 			return nil, 0, fmt.Errorf("the key that checks ids is %d bytes long: %w", len(raw), ErrDamaged)
 		}
-		ids := auth.IDKey(raw)
+		ids := IDKey(raw)
 		return &ids, index, nil
 	}
-	return nil, 0, ErrNotFound
-}
-
-// maxIDLength bounds the length of a key id in bytes.
-const maxIDLength = 128
-
-// validID reports whether a key of this id can exist: 1 to 128 letters, digits
-// and `. _ ~ : @ + = -`, neither "." nor "..". Ids of earlier systems that
-// hold anything else cannot be taken over: they stand in URL paths of the
-// admin API and in names of stored values.
-func validID(id string) bool {
-	if id == "" || len(id) > maxIDLength || id == "." || id == ".." {
-		return false
-	}
-	for i := range len(id) {
-		if !idByte(id[i]) {
-			return false
-		}
-	}
-	return true
-}
-
-func idByte(c byte) bool {
-	switch {
-	case 'a' <= c && c <= 'z', 'A' <= c && c <= 'Z', '0' <= c && c <= '9':
-		return true
-	}
-	switch c {
-	case '.', '_', '~', ':', '@', '+', '=', '-':
-		return true
-	}
-	return false
+	return nil, 0, store.ErrNotFound
 }

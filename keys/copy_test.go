@@ -1,4 +1,4 @@
-package store_test
+package keys_test
 
 import (
 	"errors"
@@ -6,13 +6,13 @@ import (
 	"time"
 
 	"github.com/card-gateway/card-gateway/auth"
-	"github.com/card-gateway/card-gateway/store"
+	"github.com/card-gateway/card-gateway/keys"
 )
 
 func TestCopy(t *testing.T) {
 	from, to := newWorld(t), newWorld(t)
 	one := from.create()
-	two, err := from.Import(t.Context(), store.ImportRequest{ID: "legacy", Secret: "a secret of old times", Fields: acme()}, by)
+	two, err := from.Import(t.Context(), keys.ImportRequest{ID: "legacy", Secret: "a secret of old times", Fields: acme()}, by)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -38,11 +38,11 @@ func TestCopy(t *testing.T) {
 		}
 	}
 	view, err := to.Show(t.Context(), two.ID)
-	if err != nil || view.Status != store.StatusDisabled {
+	if err != nil || view.Status != keys.StatusDisabled {
 		t.Errorf("%+v, %v", view, err)
 	}
-	_, err = to.Import(t.Context(), store.ImportRequest{ID: "again", Secret: "a secret of old times", Fields: acme()}, by)
-	if !errors.Is(err, store.ErrSecretInUse) {
+	_, err = to.Import(t.Context(), keys.ImportRequest{ID: "again", Secret: "a secret of old times", Fields: acme()}, by)
+	if !errors.Is(err, keys.ErrSecretInUse) {
 		t.Errorf("a copied secret can be imported again: %v", err)
 	}
 	again, err := to.Copy(t.Context(), from.backend, by)
@@ -56,7 +56,7 @@ func TestCopy(t *testing.T) {
 func TestCopyLeavesNoNonceBehind(t *testing.T) {
 	from, to := newWorld(t), newWorld(t)
 	made := from.create()
-	to.Keys = store.NewKeys(to.backend, ring(t, masterKey(1)), store.KeysOptions{Clock: to.clock, ReplayFloorAhead: 5 * time.Second})
+	to.Service = keys.New(to.backend, ring(t, masterKey(1)), keys.Options{Clock: to.clock, ReplayFloorAhead: 5 * time.Second})
 	if _, err := to.Copy(t.Context(), from.backend, by); err != nil {
 		t.Fatal(err)
 	}
@@ -78,9 +78,9 @@ func TestCopyNeedsTheMasterKey(t *testing.T) {
 	from.create()
 	to := &world{t: t, backend: &watched{Backend: newBackend(t)}}
 	to.now.Store(&epoch)
-	to.Keys = to.service(ring(t, masterKey(2)))
+	to.Service = to.service(ring(t, masterKey(2)))
 	done, err := to.Copy(t.Context(), from.backend, by)
-	if !errors.Is(err, store.ErrMasterKey) || len(done.Copied) != 0 {
+	if !errors.Is(err, keys.ErrMasterKey) || len(done.Copied) != 0 {
 		t.Errorf("%+v, %v", done, err)
 	}
 }

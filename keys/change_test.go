@@ -1,4 +1,4 @@
-package store_test
+package keys_test
 
 import (
 	"encoding/json"
@@ -11,11 +11,12 @@ import (
 	"time"
 
 	"github.com/card-gateway/card-gateway/auth"
+	"github.com/card-gateway/card-gateway/keys"
 	"github.com/card-gateway/card-gateway/store"
 )
 
 func TestFieldsAreChecked(t *testing.T) {
-	w := newWorld(t, func(o *store.KeysOptions) {
+	w := newWorld(t, func(o *keys.Options) {
 		o.CheckLimits = func(limits map[string]json.RawMessage) error {
 			if _, ok := limits["nope"]; ok {
 				return errors.New("no operation is named nope")
@@ -30,36 +31,36 @@ func TestFieldsAreChecked(t *testing.T) {
 		}
 	})
 	tests := []struct {
-		change func(*store.CreateRequest)
+		change func(*keys.CreateRequest)
 		want   string // start of the error; empty: accepted
 	}{
-		{func(r *store.CreateRequest) {}, ""},
-		{func(r *store.CreateRequest) { r.Tenant = strings.Repeat("a", 64) }, ""},
-		{func(r *store.CreateRequest) { r.Tenant = "" }, "tenant: "},
-		{func(r *store.CreateRequest) { r.Tenant = strings.Repeat("a", 65) }, "tenant: "},
-		{func(r *store.CreateRequest) { r.Tenant = "a b" }, "tenant: "},
-		{func(r *store.CreateRequest) { r.Tenant = "a\n" }, "tenant: "},
-		{func(r *store.CreateRequest) { r.Description = "Zoë's key" }, ""},
-		{func(r *store.CreateRequest) { r.Description = "a\x1b[2J" }, "description: "},
-		{func(r *store.CreateRequest) { r.Description = strings.Repeat("a", 501) }, "description: "},
-		{func(r *store.CreateRequest) { r.Scopes = nil }, "scopes: at least one"},
-		{func(r *store.CreateRequest) { r.Scopes = []string{} }, "scopes: at least one"},
-		{func(r *store.CreateRequest) { r.Scopes = []string{"Cards Read"} }, "scopes: "},
-		{func(r *store.CreateRequest) { r.Scopes = []string{"card:read"} }, "scopes: no scope is named"},
-		{func(r *store.CreateRequest) { r.AllowedIPs = []string{} }, "allowed_ips: an empty list"},
-		{func(r *store.CreateRequest) { r.AllowedIPs = []string{"10.0.0.0/8", "2001:db8::/48"} }, ""},
-		{func(r *store.CreateRequest) { r.AllowedIPs = []string{"10.0.0.0/33"} }, "allowed_ips: "},
-		{func(r *store.CreateRequest) { r.Limits = limits("issue_card", `"60/1m"`) }, ""},
-		{func(r *store.CreateRequest) { r.Limits = limits("issue_card", `"often"`) }, "limits: "},
-		{func(r *store.CreateRequest) { r.Limits = limits("nope", `"60/1m"`) }, "limits: no operation"},
-		{func(r *store.CreateRequest) { r.CustomerVariant = "a" }, "customer_variant: "},
-		{func(r *store.CreateRequest) { r.Mode = "prod" }, "mode: "},
+		{func(r *keys.CreateRequest) {}, ""},
+		{func(r *keys.CreateRequest) { r.Tenant = strings.Repeat("a", 64) }, ""},
+		{func(r *keys.CreateRequest) { r.Tenant = "" }, "tenant: "},
+		{func(r *keys.CreateRequest) { r.Tenant = strings.Repeat("a", 65) }, "tenant: "},
+		{func(r *keys.CreateRequest) { r.Tenant = "a b" }, "tenant: "},
+		{func(r *keys.CreateRequest) { r.Tenant = "a\n" }, "tenant: "},
+		{func(r *keys.CreateRequest) { r.Description = "Zoë's key" }, ""},
+		{func(r *keys.CreateRequest) { r.Description = "a\x1b[2J" }, "description: "},
+		{func(r *keys.CreateRequest) { r.Description = strings.Repeat("a", 501) }, "description: "},
+		{func(r *keys.CreateRequest) { r.Scopes = nil }, "scopes: at least one"},
+		{func(r *keys.CreateRequest) { r.Scopes = []string{} }, "scopes: at least one"},
+		{func(r *keys.CreateRequest) { r.Scopes = []string{"Cards Read"} }, "scopes: "},
+		{func(r *keys.CreateRequest) { r.Scopes = []string{"card:read"} }, "scopes: no scope is named"},
+		{func(r *keys.CreateRequest) { r.AllowedIPs = []string{} }, "allowed_ips: an empty list"},
+		{func(r *keys.CreateRequest) { r.AllowedIPs = []string{"10.0.0.0/8", "2001:db8::/48"} }, ""},
+		{func(r *keys.CreateRequest) { r.AllowedIPs = []string{"10.0.0.0/33"} }, "allowed_ips: "},
+		{func(r *keys.CreateRequest) { r.Limits = limits("issue_card", `"60/1m"`) }, ""},
+		{func(r *keys.CreateRequest) { r.Limits = limits("issue_card", `"often"`) }, "limits: "},
+		{func(r *keys.CreateRequest) { r.Limits = limits("nope", `"60/1m"`) }, "limits: no operation"},
+		{func(r *keys.CreateRequest) { r.CustomerVariant = "a" }, "customer_variant: "},
+		{func(r *keys.CreateRequest) { r.Mode = "prod" }, "mode: "},
 	}
 	for i, test := range tests {
-		req := store.CreateRequest{Fields: acme()}
+		req := keys.CreateRequest{Fields: acme()}
 		test.change(&req)
 		_, err := w.Create(t.Context(), req, by)
-		var bad *store.InvalidError
+		var bad *keys.InvalidError
 		switch {
 		case test.want == "" && err != nil:
 			t.Errorf("%d: %v", i, err)
@@ -117,7 +118,7 @@ func TestUpdate(t *testing.T) {
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
 			w := newWorld(t)
-			made, err := w.Create(t.Context(), store.CreateRequest{Fields: start}, by)
+			made, err := w.Create(t.Context(), keys.CreateRequest{Fields: start}, by)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -149,9 +150,9 @@ func TestUpdate(t *testing.T) {
 }
 
 // viewDiff returns what differs, but for revision and updated_at, as name=new.
-func viewDiff(t *testing.T, before, after store.View) string {
+func viewDiff(t *testing.T, before, after keys.View) string {
 	t.Helper()
-	fields := func(v store.View) map[string]json.RawMessage {
+	fields := func(v keys.View) map[string]json.RawMessage {
 		v.Revision, v.UpdatedAt = "", time.Time{}
 		doc, err := json.Marshal(v)
 		if err != nil {
@@ -188,24 +189,24 @@ func TestDisableLockAndUnlock(t *testing.T) {
 			t.Errorf("status %s, disabled %v, lock %v; want %s, %v, %v", v.Status, v.Disabled, v.Lock, want, disabled, locked)
 		}
 	}
-	do := func(f func() (store.Changed, error)) {
+	do := func(f func() (keys.Changed, error)) {
 		t.Helper()
 		if _, err := f(); err != nil {
 			t.Fatal(err)
 		}
 	}
 	status("active", false, false)
-	do(func() (store.Changed, error) { return w.Disable(t.Context(), id, by) })
-	do(func() (store.Changed, error) { return w.Disable(t.Context(), id, by) })
+	do(func() (keys.Changed, error) { return w.Disable(t.Context(), id, by) })
+	do(func() (keys.Changed, error) { return w.Disable(t.Context(), id, by) })
 	status("disabled", true, false)
 	w.tamper(id, func(r *store.Record) { r.Lock = &auth.Lock{At: epoch, Failures: 50} })
 	status("disabled", true, true)
-	do(func() (store.Changed, error) { return w.Enable(t.Context(), id, by) })
+	do(func() (keys.Changed, error) { return w.Enable(t.Context(), id, by) })
 	status("locked", false, true)
-	do(func() (store.Changed, error) { return w.Disable(t.Context(), id, by) })
-	do(func() (store.Changed, error) { return w.Unlock(t.Context(), id, by) })
+	do(func() (keys.Changed, error) { return w.Disable(t.Context(), id, by) })
+	do(func() (keys.Changed, error) { return w.Unlock(t.Context(), id, by) })
 	status("disabled", true, false)
-	do(func() (store.Changed, error) { return w.Enable(t.Context(), id, by) })
+	do(func() (keys.Changed, error) { return w.Enable(t.Context(), id, by) })
 	status("active", false, false)
 	w.tamper(id, func(r *store.Record) { r.Lock = &auth.Lock{At: epoch, Until: epoch.Add(time.Minute), Failures: 50} })
 	status("locked", false, true)
@@ -238,18 +239,18 @@ func TestUnknownKeysCannotBeChanged(t *testing.T) {
 func TestRevisionIsAPrecondition(t *testing.T) {
 	w := newWorld(t)
 	made := w.create()
-	changed, err := w.Disable(t.Context(), made.ID, store.By{Actor: "alice", Revision: made.Revision})
+	changed, err := w.Disable(t.Context(), made.ID, keys.By{Actor: "alice", Revision: made.Revision})
 	if err != nil {
 		t.Fatal(err)
 	}
-	old := store.By{Actor: "bob", Revision: made.Revision}
-	if _, err := w.Enable(t.Context(), made.ID, old); !errors.Is(err, store.ErrRevision) {
+	old := keys.By{Actor: "bob", Revision: made.Revision}
+	if _, err := w.Enable(t.Context(), made.ID, old); !errors.Is(err, keys.ErrRevision) {
 		t.Errorf("enable: %v", err)
 	}
-	if _, err := w.Delete(t.Context(), made.ID, old); !errors.Is(err, store.ErrRevision) {
+	if _, err := w.Delete(t.Context(), made.ID, old); !errors.Is(err, keys.ErrRevision) {
 		t.Errorf("delete: %v", err)
 	}
-	if _, err := w.Delete(t.Context(), made.ID, store.By{Revision: changed.Revision}); err != nil {
+	if _, err := w.Delete(t.Context(), made.ID, keys.By{Revision: changed.Revision}); err != nil {
 		t.Errorf("delete of the present revision: %v", err)
 	}
 }
@@ -285,7 +286,7 @@ func TestList(t *testing.T) {
 	for i := range 30 {
 		fields := acme()
 		fields.Tenant, fields.Disabled = fmt.Sprintf("t%d", i%3), i%10 == 0
-		made, err := w.Create(t.Context(), store.CreateRequest{Fields: fields}, by)
+		made, err := w.Create(t.Context(), keys.CreateRequest{Fields: fields}, by)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -294,7 +295,7 @@ func TestList(t *testing.T) {
 			disabled = append(disabled, made.ID)
 		}
 	}
-	collect := func(q store.ListQuery) (ids []string) {
+	collect := func(q keys.ListQuery) (ids []string) {
 		t.Helper()
 		for {
 			views, next, err := w.List(t.Context(), q)
@@ -316,18 +317,18 @@ func TestList(t *testing.T) {
 	slices.Sort(all)
 	slices.Sort(disabled)
 	for _, limit := range []int{1, 7, 30, 500} {
-		if got := collect(store.ListQuery{Limit: limit}); !slices.Equal(got, all) {
+		if got := collect(keys.ListQuery{Limit: limit}); !slices.Equal(got, all) {
 			t.Errorf("limit %d: %d keys, want all 30 once", limit, len(got))
 		}
-		if got := collect(store.ListQuery{Limit: limit, Status: "disabled"}); !slices.Equal(got, disabled) {
+		if got := collect(keys.ListQuery{Limit: limit, Status: "disabled"}); !slices.Equal(got, disabled) {
 			t.Errorf("limit %d: disabled %v, want %v", limit, got, disabled)
 		}
-		if got := collect(store.ListQuery{Limit: limit, Tenant: "t1"}); len(got) != 10 {
+		if got := collect(keys.ListQuery{Limit: limit, Tenant: "t1"}); len(got) != 10 {
 			t.Errorf("limit %d: %d keys of t1, want 10", limit, len(got))
 		}
 	}
-	for _, q := range []store.ListQuery{{Limit: 0}, {Limit: 501}, {Limit: 1, Status: "gone"}} {
-		var bad *store.InvalidError
+	for _, q := range []keys.ListQuery{{Limit: 0}, {Limit: 501}, {Limit: 1, Status: "gone"}} {
+		var bad *keys.InvalidError
 		if _, _, err := w.List(t.Context(), q); !errors.As(err, &bad) {
 			t.Errorf("%+v: %v", q, err)
 		}
@@ -343,7 +344,7 @@ func TestCensus(t *testing.T) {
 		}
 		for _, disabled := range []bool{false, true} {
 			fields.Disabled = disabled
-			if _, err := w.Create(t.Context(), store.CreateRequest{Fields: fields}, by); err != nil {
+			if _, err := w.Create(t.Context(), keys.CreateRequest{Fields: fields}, by); err != nil {
 				t.Fatal(err)
 			}
 		}

@@ -1,4 +1,4 @@
-package auth_test
+package sign_test
 
 import (
 	"bytes"
@@ -6,23 +6,33 @@ import (
 	"crypto/hmac"
 	"crypto/sha256"
 	"encoding/base64"
+	"encoding/json"
 	"errors"
 	"io"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
+	"os"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
-	"github.com/card-gateway/card-gateway/auth"
+	"github.com/card-gateway/card-gateway/sign"
 )
 
-func fixtureSigner() auth.Signer {
-	return auth.Signer{
-		KeyID: fixtureID, Secret: fixtureSecret,
-		Now:   func() time.Time { return fixtureNow },
+// The fixture of the vectors; their README describes it.
+const (
+	signerID     = "ak_test_1"
+	signerSecret = "test_secret_0123456789abcdef"
+)
+
+var signerNow = time.Unix(1750000000, 0)
+
+func testSigner() sign.Signer {
+	return sign.Signer{
+		KeyID: signerID, Secret: signerSecret,
+		Now:   func() time.Time { return signerNow },
 		Nonce: func() string { return "n-0001" },
 	}
 }
@@ -31,9 +41,21 @@ func fixtureSigner() auth.Signer {
 // as sent, and compares with the signatures that stand there.
 func TestSignerMatchesVectors(t *testing.T) {
 	var content struct {
-		Requests []vector `json:"requests"`
+		Requests []struct {
+			Name, Method, Target string
+			Headers              map[string][]string
+			Body                 string
+			BodyBase64           []byte `json:"body_base64"`
+			Expect               struct{ Reason string }
+		}
 	}
-	readVectorFile(t, "string_to_sign.json", &content)
+	text, err := os.ReadFile("../tests/vectors/string_to_sign.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := json.Unmarshal(text, &content); err != nil {
+		t.Fatal(err)
+	}
 	signed := 0
 	for _, v := range content.Requests {
 		if v.Expect.Reason != "accepted" {
@@ -44,8 +66,12 @@ func TestSignerMatchesVectors(t *testing.T) {
 			t.Errorf("%s: %v", v.Name, err)
 			continue
 		}
-		signer := fixtureSigner()
-		if err := signer.Sign(r, v.body()); err != nil {
+		body := v.BodyBase64
+		if body == nil {
+			body = []byte(v.Body)
+		}
+		signer := testSigner()
+		if err := signer.Sign(r, body); err != nil {
 			t.Errorf("%s: %v", v.Name, err)
 			continue
 		}
@@ -64,24 +90,24 @@ func TestSignerMatchesVectors(t *testing.T) {
 func TestSignRefusesWhatTheGatewayWould(t *testing.T) {
 	tests := []struct {
 		name   string
-		change func(*auth.Signer, *http.Request)
+		change func(*sign.Signer, *http.Request)
 		want   string
 	}{
-		{"no id", func(s *auth.Signer, _ *http.Request) { s.KeyID = "" }, "key id and a secret"},
-		{"no secret", func(s *auth.Signer, _ *http.Request) { s.Secret = "" }, "key id and a secret"},
-		{"method", func(_ *auth.Signer, r *http.Request) { r.Method = "patch" }, "upper case"},
-		{"dot segment", func(_ *auth.Signer, r *http.Request) { r.URL.Path = "/api/v1/../x" }, "'..' segment"},
-		{"absolute form", func(_ *auth.Signer, r *http.Request) { r.URL.Opaque = "//gw.example/api/v1/x" }, "without scheme and host"},
-		{"raw query", func(_ *auth.Signer, r *http.Request) { r.URL.RawQuery = "q=é" }, "percent-encode"},
-		{"nonce", func(s *auth.Signer, _ *http.Request) { s.Nonce = func() string { return "a b" } }, "visible ASCII"},
-		{"no URL", func(_ *auth.Signer, r *http.Request) { r.URL = nil }, "no URL"},
+		{"no id", func(s *sign.Signer, _ *http.Request) { s.KeyID = "" }, "key id and a secret"},
+		{"no secret", func(s *sign.Signer, _ *http.Request) { s.Secret = "" }, "key id and a secret"},
+		{"method", func(_ *sign.Signer, r *http.Request) { r.Method = "patch" }, "upper case"},
+		{"dot segment", func(_ *sign.Signer, r *http.Request) { r.URL.Path = "/api/v1/../x" }, "'..' segment"},
+		{"absolute form", func(_ *sign.Signer, r *http.Request) { r.URL.Opaque = "//gw.example/api/v1/x" }, "without scheme and host"},
+		{"raw query", func(_ *sign.Signer, r *http.Request) { r.URL.RawQuery = "q=é" }, "percent-encode"},
+		{"nonce", func(s *sign.Signer, _ *http.Request) { s.Nonce = func() string { return "a b" } }, "visible ASCII"},
+		{"no URL", func(_ *sign.Signer, r *http.Request) { r.URL = nil }, "no URL"},
 	}
 	for _, test := range tests {
-		signer := fixtureSigner()
+		signer := testSigner()
 		r := httptest.NewRequest(http.MethodGet, "http://gw.example/api/v1/x", nil)
 		test.change(&signer, r)
 		err := signer.Sign(r, nil)
-		if err == nil || !strings.Contains(err.Error(), test.want) || strings.Contains(err.Error(), fixtureSecret) {
+		if err == nil || !strings.Contains(err.Error(), test.want) || strings.Contains(err.Error(), signerSecret) {
 			t.Errorf("%s: got %v, want %q", test.name, err, test.want)
 		}
 		if len(r.Header) != 0 {
@@ -138,7 +164,7 @@ func recorder(t *testing.T, answer http.HandlerFunc) (address string, seen func(
 }
 
 func signingClient() *http.Client {
-	return &http.Client{Transport: &auth.Transport{Signer: auth.Signer{KeyID: fixtureID, Secret: fixtureSecret}}}
+	return &http.Client{Transport: &sign.Transport{Signer: sign.Signer{KeyID: signerID, Secret: signerSecret}}}
 }
 
 func TestTransportSignsWhatIsOnTheWire(t *testing.T) {
@@ -174,7 +200,7 @@ func TestTransportSignsWhatIsOnTheWire(t *testing.T) {
 			t.Errorf("%s %s: the caller's request was changed", test.method, test.target)
 		}
 		got := seen()
-		if len(got) != 1 || got[0].requestURI != test.target || string(got[0].body) != test.body || !got[0].verify(test.method, fixtureSecret) {
+		if len(got) != 1 || got[0].requestURI != test.target || string(got[0].body) != test.body || !got[0].verify(test.method, signerSecret) {
 			t.Errorf("%s %s: the server received %+v", test.method, test.target, got)
 		}
 	}
@@ -192,7 +218,7 @@ func TestTransportSignsUnescapedPaths(t *testing.T) {
 		t.Fatal(err)
 	}
 	response.Body.Close()
-	if got := seen(); len(got) != 1 || !got[0].verify("GET", fixtureSecret) {
+	if got := seen(); len(got) != 1 || !got[0].verify("GET", signerSecret) {
 		t.Errorf("the server received %+v", got)
 	}
 }
@@ -209,7 +235,7 @@ func TestTransportSignsEachAttemptAnew(t *testing.T) {
 	}
 	response.Body.Close()
 	got := seen()
-	if len(got) != 2 || !got[0].verify("POST", fixtureSecret) || !got[1].verify("POST", fixtureSecret) {
+	if len(got) != 2 || !got[0].verify("POST", signerSecret) || !got[1].verify("POST", signerSecret) {
 		t.Fatalf("the server received %+v", got)
 	}
 	if got[0].header.Get("X-Nonce") == got[1].header.Get("X-Nonce") {
@@ -243,7 +269,7 @@ func TestTransportClosesTheBodyInAnyCase(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		transport := &auth.Transport{Signer: fixtureSigner()}
+		transport := &sign.Transport{Signer: testSigner()}
 		if response, err := transport.RoundTrip(r); err == nil {
 			response.Body.Close()
 			t.Error("a body that cannot be read was sent")
@@ -274,7 +300,7 @@ func TestTransportLetsOnlyUnwrittenRequestsBeRepeated(t *testing.T) {
 			r.Header.Set("Idempotency-Key", "k")
 		}
 		below := &base{}
-		transport := &auth.Transport{Signer: fixtureSigner(), Base: below}
+		transport := &sign.Transport{Signer: testSigner(), Base: below}
 		if _, err := transport.RoundTrip(r); err != nil {
 			t.Fatal(err)
 		}

@@ -1,4 +1,4 @@
-package store_test
+package keys_test
 
 import (
 	"encoding/json"
@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/card-gateway/card-gateway/keys"
 	"github.com/card-gateway/card-gateway/store"
 )
 
@@ -48,8 +49,8 @@ func TestRotateOverlaps(t *testing.T) {
 	if v, err := w.Show(t.Context(), made.ID); err != nil || len(v.Secrets) != 1 || v.Secrets[0].Version != 5 {
 		t.Errorf("secrets %+v, %v", v.Secrets, err)
 	}
-	for _, overlap := range []time.Duration{-1, store.MaxOverlap + 1} {
-		var bad *store.InvalidError
+	for _, overlap := range []time.Duration{-1, keys.MaxOverlap + 1} {
+		var bad *keys.InvalidError
 		if _, err := w.Rotate(t.Context(), made.ID, overlap, by); !errors.As(err, &bad) {
 			t.Errorf("overlap %s: %v", overlap, err)
 		}
@@ -94,7 +95,7 @@ func TestImport(t *testing.T) {
 		{"legacy-3", strings.Repeat("ab", 600), "secret: at most 1024"},
 	}
 	for _, test := range tests {
-		changed, err := w.Import(t.Context(), store.ImportRequest{Fields: acme(), ID: test.id, Secret: test.secret}, by)
+		changed, err := w.Import(t.Context(), keys.ImportRequest{Fields: acme(), ID: test.id, Secret: test.secret}, by)
 		switch {
 		case test.want == "" && err != nil:
 			t.Errorf("%s: %v", test.id, err)
@@ -115,7 +116,7 @@ func TestImport(t *testing.T) {
 
 func TestSecretIsFreeWhenNobodyUsesIt(t *testing.T) {
 	imports := func(w *world, id string) error {
-		_, err := w.Import(w.t.Context(), store.ImportRequest{Fields: acme(), ID: id, Secret: legacy}, by)
+		_, err := w.Import(w.t.Context(), keys.ImportRequest{Fields: acme(), ID: id, Secret: legacy}, by)
 		return err
 	}
 	tests := []struct {
@@ -148,11 +149,11 @@ func TestSecretIsFreeWhenNobodyUsesIt(t *testing.T) {
 				t.Fatal(err)
 			}
 			err := imports(w, "second")
-			if test.free && err != nil || !test.free && !errors.Is(err, store.ErrSecretInUse) {
+			if test.free && err != nil || !test.free && !errors.Is(err, keys.ErrSecretInUse) {
 				t.Errorf("import under another id: %v", err)
 			}
 			if test.free {
-				if err := imports(w, "third"); !errors.Is(err, store.ErrSecretInUse) {
+				if err := imports(w, "third"); !errors.Is(err, keys.ErrSecretInUse) {
 					t.Errorf("and once more: %v", err)
 				}
 			}
@@ -168,7 +169,7 @@ func TestSecretOfAMadeKeyCannotBeImported(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, secret := range []string{made.Secret, rotated.Secret} {
-		if _, err := w.Import(t.Context(), store.ImportRequest{Fields: acme(), ID: "x", Secret: secret}, by); !errors.Is(err, store.ErrSecretInUse) {
+		if _, err := w.Import(t.Context(), keys.ImportRequest{Fields: acme(), ID: "x", Secret: secret}, by); !errors.Is(err, keys.ErrSecretInUse) {
 			t.Errorf("import: %v", err)
 		}
 	}
@@ -194,7 +195,7 @@ func TestOneSecretNeverGetsTwoKeys(t *testing.T) {
 	for order := range 1 << calls {
 		for i, g := range gateways {
 			go func() {
-				_, err := g.keys.Import(t.Context(), store.ImportRequest{Fields: acme(), ID: ids[i], Secret: legacy}, by)
+				_, err := g.keys.Import(t.Context(), keys.ImportRequest{Fields: acme(), ID: ids[i], Secret: legacy}, by)
 				g.done <- err
 			}()
 		}
@@ -206,7 +207,7 @@ func TestOneSecretNeverGetsTwoKeys(t *testing.T) {
 			if exists {
 				made++
 			}
-			if err := results[i]; (err == nil) != exists || err != nil && !errors.Is(err, store.ErrSecretInUse) {
+			if err := results[i]; (err == nil) != exists || err != nil && !errors.Is(err, keys.ErrSecretInUse) {
 				t.Fatalf("order %b: import %d said %v, and its key exists: %v", order, i, err, exists)
 			}
 		}
@@ -219,7 +220,7 @@ func TestOneSecretNeverGetsTwoKeys(t *testing.T) {
 // gateway is a key service whose backend calls wait to be granted.
 type gateway struct {
 	*watched
-	keys         *store.Keys
+	keys         *keys.Service
 	asks, grants chan struct{}
 	done         chan error
 }
@@ -276,14 +277,14 @@ func TestEveryChangeIsReported(t *testing.T) {
 		}, "rotate by alice on other: secrets"},
 		{func() error { _, err := w.Unlock(t.Context(), made.ID, by); return err }, "unlock by alice on other:"},
 		{func() error {
-			_, err := w.Import(t.Context(), store.ImportRequest{Fields: acme(), ID: "old", Secret: legacy}, by)
+			_, err := w.Import(t.Context(), keys.ImportRequest{Fields: acme(), ID: "old", Secret: legacy}, by)
 			return err
 		}, "import by alice on acme: scopes secrets tenant"},
 		{func() error { _, err := w.Delete(t.Context(), "old", by); return err }, "delete by alice on acme: scopes secrets tenant"},
 		{func() error {
 			w.backend.down.Store(true)
 			defer w.backend.down.Store(false)
-			if _, err := w.Create(t.Context(), store.CreateRequest{Fields: acme()}, by); !errors.Is(err, store.ErrUnavailable) {
+			if _, err := w.Create(t.Context(), keys.CreateRequest{Fields: acme()}, by); !errors.Is(err, store.ErrUnavailable) {
 				return fmt.Errorf("create without a backend: %w", err)
 			}
 			return nil

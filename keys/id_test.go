@@ -1,28 +1,27 @@
-package auth_test
+package keys_test
 
 import (
 	"bytes"
-	"encoding/json"
 	"fmt"
 	"regexp"
 	"strings"
 	"testing"
 
-	"github.com/card-gateway/card-gateway/auth"
+	"github.com/card-gateway/card-gateway/keys"
 )
 
 func TestMintedIDs(t *testing.T) {
-	k := auth.NewIDKey()
+	k := keys.NewIDKey()
 	seen := make(map[string]bool)
-	for _, mode := range []auth.Mode{auth.Live, auth.Test} {
+	for _, mode := range []keys.Mode{keys.Live, keys.Test} {
 		form := regexp.MustCompile(`^ck_` + string(mode) + `_[a-z2-7]{32}$`)
 		for range 100 {
 			id := k.Mint(mode)
-			if !form.MatchString(id) || !k.Check(id) || auth.ModeOf(id) != mode || seen[id] {
+			if !form.MatchString(id) || !k.Check(id) || keys.ModeOf(id) != mode || seen[id] {
 				t.Fatalf("minted %s", id)
 			}
 			seen[id] = true
-			if auth.NewIDKey().Check(id) {
+			if keys.NewIDKey().Check(id) {
 				t.Fatalf("another key knows %s", id)
 			}
 		}
@@ -30,8 +29,8 @@ func TestMintedIDs(t *testing.T) {
 }
 
 func TestCheckTakesOneSpelling(t *testing.T) {
-	k := auth.IDKey{1, 2, 3}
-	id := k.Mint(auth.Live)
+	k := keys.IDKey{1, 2, 3}
+	id := k.Mint(keys.Live)
 	for i := range id {
 		changed := []byte(id)
 		changed[i] ^= 1
@@ -50,17 +49,17 @@ func TestCheckTakesOneSpelling(t *testing.T) {
 }
 
 func TestModeOfImportedIDs(t *testing.T) {
-	for id, want := range map[string]auth.Mode{
-		"ak_test_1": auth.Live, "": auth.Live, "ck_test": auth.Live, "ck_test_x": auth.Test, "ck_live_x": auth.Live, "CK_TEST_x": auth.Live,
+	for id, want := range map[string]keys.Mode{
+		"ak_test_1": keys.Live, "": keys.Live, "ck_test": keys.Live, "ck_test_x": keys.Test, "ck_live_x": keys.Live, "CK_TEST_x": keys.Live,
 	} {
-		if got := auth.ModeOf(id); got != want {
+		if got := keys.ModeOf(id); got != want {
 			t.Errorf("%q is %s", id, got)
 		}
 	}
 }
 
 func TestFingerprintsAreKeyed(t *testing.T) {
-	a, b := auth.IDKey{1}, auth.IDKey{2}
+	a, b := keys.IDKey{1}, keys.IDKey{2}
 	got := a.Fingerprint("secret")
 	if len(got) != 16 || !bytes.Equal(got, a.Fingerprint("secret")) {
 		t.Errorf("got %x", got)
@@ -72,26 +71,19 @@ func TestFingerprintsAreKeyed(t *testing.T) {
 
 func TestNewSecretText(t *testing.T) {
 	form := regexp.MustCompile(`^[a-z2-7]{52}$`)
-	a, b := auth.NewSecretText(), auth.NewSecretText()
+	a, b := keys.NewSecretText(), keys.NewSecretText()
 	if !form.MatchString(a) || !form.MatchString(b) || a == b {
 		t.Errorf("made %d and %d characters", len(a), len(b))
 	}
 }
 
-func TestSecretsAreNotPrinted(t *testing.T) {
-	key := goodKey(t)
-	idKey := auth.IDKey{222, 173, 190, 239}
-	text, err := json.Marshal(key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	all := string(text)
+func TestIDKeyIsNotPrinted(t *testing.T) {
+	idKey := keys.IDKey{222, 173, 190, 239}
+	all := ""
 	for _, format := range []string{"%v", "%+v", "%#v", "%s", "%q"} {
-		all += fmt.Sprintf(format, key) + fmt.Sprintf(format, *key) + fmt.Sprintf(format, key.Secrets) + fmt.Sprintf(format, key.Secrets[0])
 		all += fmt.Sprintf(format, idKey) + fmt.Sprintf(format, &idKey)
 	}
-	bytesOf := strings.Trim(fmt.Sprint([]byte(fixtureSecret)), "[]")
-	for _, canary := range []string{fixtureSecret, bytesOf, "222", "0xde", "deadbeef"} {
+	for _, canary := range []string{"222", "0xde", "deadbeef"} {
 		if strings.Contains(all, canary) {
 			t.Errorf("%q is printed", canary)
 		}
@@ -99,8 +91,8 @@ func TestSecretsAreNotPrinted(t *testing.T) {
 }
 
 func FuzzIDKeyCheck(f *testing.F) {
-	k := auth.IDKey{1, 2, 3}
-	f.Add(k.Mint(auth.Test))
+	k := keys.IDKey{1, 2, 3}
+	f.Add(k.Mint(keys.Test))
 	f.Add("ck_live_" + strings.Repeat("a", 32))
 	f.Add("ck_live_" + strings.Repeat("\n", 32))
 	f.Fuzz(func(t *testing.T, id string) {

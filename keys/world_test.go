@@ -1,4 +1,4 @@
-package store_test
+package keys_test
 
 import (
 	"context"
@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/card-gateway/card-gateway/auth"
+	"github.com/card-gateway/card-gateway/keys"
 	"github.com/card-gateway/card-gateway/store"
 	"github.com/card-gateway/card-gateway/store/file"
 )
@@ -93,24 +94,24 @@ func newBackend(t testing.TB) store.Backend {
 // world is a key service on a backend of its own, with a clock that only the
 // test moves.
 type world struct {
-	*store.Keys
+	*keys.Service
 	t       testing.TB
 	backend *watched
 	now     atomic.Pointer[time.Time]
 
 	mu      sync.Mutex
-	changes []store.Change
-	waiting func(store.Change)
+	changes []keys.Change
+	waiting func(keys.Change)
 }
 
 var epoch = time.Date(2026, 11, 28, 12, 0, 0, 0, time.UTC)
 
 // newWorld starts a key service; options may be adjusted by f.
-func newWorld(t testing.TB, f ...func(*store.KeysOptions)) *world {
+func newWorld(t testing.TB, f ...func(*keys.Options)) *world {
 	t.Helper()
 	w := &world{t: t, backend: &watched{Backend: newBackend(t)}}
 	w.now.Store(&epoch)
-	w.Keys = w.service(ring(t, masterKey(1)), f...)
+	w.Service = w.service(ring(t, masterKey(1)), f...)
 	if err := w.Start(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -119,8 +120,8 @@ func newWorld(t testing.TB, f ...func(*store.KeysOptions)) *world {
 
 // service returns another key service on the same backend, as another gateway
 // or the same after a restart would have.
-func (w *world) service(ring *store.Keyring, f ...func(*store.KeysOptions)) *store.Keys {
-	opt := store.KeysOptions{Clock: w.clock, OnChange: func(c store.Change) {
+func (w *world) service(ring *keys.Keyring, f ...func(*keys.Options)) *keys.Service {
+	opt := keys.Options{Clock: w.clock, OnChange: func(c keys.Change) {
 		w.mu.Lock()
 		defer w.mu.Unlock()
 		w.changes = append(w.changes, c)
@@ -131,7 +132,7 @@ func (w *world) service(ring *store.Keyring, f ...func(*store.KeysOptions)) *sto
 	for _, f := range f {
 		f(&opt)
 	}
-	keys := store.NewKeys(w.backend, ring, opt)
+	keys := keys.New(w.backend, ring, opt)
 	w.t.Cleanup(keys.Stop)
 	return keys
 }
@@ -144,9 +145,9 @@ func (w *world) pass(d time.Duration) {
 }
 
 // create makes a key of the tenant "acme" with the scope "*".
-func (w *world) create() store.Changed {
+func (w *world) create() keys.Changed {
 	w.t.Helper()
-	changed, err := w.Create(w.t.Context(), store.CreateRequest{Fields: acme()}, by)
+	changed, err := w.Create(w.t.Context(), keys.CreateRequest{Fields: acme()}, by)
 	if err != nil {
 		w.t.Fatal(err)
 	}
@@ -155,7 +156,7 @@ func (w *world) create() store.Changed {
 
 func acme() store.Fields { return store.Fields{Tenant: "acme", Scopes: []string{"*"}} }
 
-var by = store.By{Actor: "alice"}
+var by = keys.By{Actor: "alice"}
 
 // accepts reports which of the secrets the key verifies signatures with at
 // the moment.
@@ -213,7 +214,7 @@ func (w *world) tamper(id string, f func(*store.Record)) {
 	}
 	expect := r.Revision
 	r = r.Clone()
-	r.Revision = store.NewRevision()
+	r.Revision = keys.NewRevision()
 	f(r)
 	if _, err := w.backend.Backend.Put(context.Background(), r, store.PutOptions{Expect: expect}); err != nil {
 		w.t.Fatal(err)

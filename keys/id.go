@@ -1,4 +1,4 @@
-package auth
+package keys
 
 import (
 	"crypto/hmac"
@@ -7,6 +7,15 @@ import (
 	"crypto/subtle"
 	"encoding/base32"
 	"strings"
+)
+
+// Mode tells live keys from test keys; the key id says which.
+type Mode string
+
+// The two modes of a key.
+const (
+	Live Mode = "live"
+	Test Mode = "test"
 )
 
 // The prefixes of the ids that [IDKey.Mint] makes.
@@ -94,10 +103,33 @@ func ModeOf(id string) Mode {
 	return Live
 }
 
-// NewSecretText returns a new signing secret of 256 random bits: 52 of the
-// characters a-z and 2-7, which shells, .env files and URLs leave alone.
-func NewSecretText() string {
-	var b [32]byte
-	rand.Read(b[:]) // never fails
-	return lowerBase32.EncodeToString(b[:])
+// maxIDLength bounds the length of a key id in bytes.
+const maxIDLength = 128
+
+// validID reports whether a key of this id can exist: 1 to 128 letters, digits
+// and `. _ ~ : @ + = -`, neither "." nor "..". Ids of earlier systems that
+// hold anything else cannot be taken over: they stand in URL paths of the
+// admin API and in names of stored values.
+func validID(id string) bool {
+	if id == "" || len(id) > maxIDLength || id == "." || id == ".." {
+		return false
+	}
+	for i := range len(id) {
+		if !idByte(id[i]) {
+			return false
+		}
+	}
+	return true
+}
+
+func idByte(c byte) bool {
+	switch {
+	case 'a' <= c && c <= 'z', 'A' <= c && c <= 'Z', '0' <= c && c <= '9':
+		return true
+	}
+	switch c {
+	case '.', '_', '~', ':', '@', '+', '=', '-':
+		return true
+	}
+	return false
 }

@@ -1,26 +1,26 @@
-package store
+package keys
 
 import (
 	"errors"
 	"fmt"
 	"slices"
 	"strconv"
-	"time"
 
 	"github.com/card-gateway/card-gateway/auth"
 	"github.com/card-gateway/card-gateway/ratelimit"
+	"github.com/card-gateway/card-gateway/store"
 )
 
 // open makes the key that the judge works with from a record. A record that
 // cannot be read in full is an error and never a key: [ErrMasterKey] or
 // [ErrDamaged], wrapped.
-func (k *Keys) open(r *Record) (*auth.Key, error) {
+func (k *Service) open(r *store.Record) (*auth.Key, error) {
 	damaged := func(field string, err error) (*auth.Key, error) {
 		return nil, fmt.Errorf("key %s: %s: %w: %w", r.ID, field, ErrDamaged, err)
 	}
 	key := &auth.Key{
 		ID: r.ID, Revision: r.Revision, Tenant: r.Tenant, ExpiresAt: r.ExpiresAt, Disabled: r.Disabled,
-		Lock: r.Lock, StampedAfter: r.StampedAfter, CustomerVariant: r.CustomerVariant, Mode: auth.ModeOf(r.ID),
+		Lock: r.Lock, StampedAfter: r.StampedAfter, CustomerVariant: r.CustomerVariant,
 	}
 	var err error
 	if key.Scopes, err = auth.ParseScopes(r.Scopes); err != nil {
@@ -47,12 +47,12 @@ func (k *Keys) open(r *Record) (*auth.Key, error) {
 }
 
 // openSecrets opens the secrets that have not expired, the newest first.
-func (k *Keys) openSecrets(r *Record) ([]*auth.Secret, error) {
+func (k *Service) openSecrets(r *store.Record) ([]*auth.Secret, error) {
 	now := k.opt.Clock()
 	var secrets []*auth.Secret
 	for i := range r.Secrets {
 		s := &r.Secrets[i]
-		if !s.live(now) {
+		if !s.Live(now) {
 			continue
 		}
 		text, _, err := k.ring.Open(s.Sealed, secretLabel(r.ID, s.Version))
@@ -63,11 +63,6 @@ func (k *Keys) openSecrets(r *Record) ([]*auth.Secret, error) {
 	}
 	slices.SortFunc(secrets, func(a, b *auth.Secret) int { return b.Version() - a.Version() })
 	return secrets, nil
-}
-
-// live reports whether the secret is accepted at the moment.
-func (s *SealedSecret) live(now time.Time) bool {
-	return s.ExpiresAt.IsZero() || now.Before(s.ExpiresAt)
 }
 
 // secretLabel is the associated data of a sealed secret. It ties the secret to

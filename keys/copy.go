@@ -1,11 +1,11 @@
-package store
+package keys
 
 import (
 	"context"
 	"errors"
 	"fmt"
 
-	"github.com/card-gateway/card-gateway/auth"
+	"github.com/card-gateway/card-gateway/store"
 )
 
 // A Copy says what became of the keys of another store.
@@ -27,19 +27,19 @@ type SkippedCopy struct {
 //
 // What the other store remembered of nonces stays there. So requests of a
 // copied key that were stamped before the copy, or up to
-// KeysOptions.ReplayFloorAhead after it, are refused by rule 7, which keeps
+// Options.ReplayFloorAhead after it, are refused by rule 7, which keeps
 // what was accepted there from being accepted here again. Failure counts begin
 // anew. Nothing may use the other store meanwhile.
-func (k *Keys) Copy(ctx context.Context, from Backend, by By) (Copy, error) {
+func (k *Service) Copy(ctx context.Context, from store.Backend, by By) (Copy, error) {
 	done := Copy{Copied: []string{}, Skipped: []SkippedCopy{}}
 	ids, err := k.idKey(ctx)
 	if err != nil {
 		return done, err
 	}
-	err = each(ctx, from, func(r *Record) error {
+	err = each(ctx, from, func(r *store.Record) error {
 		err := k.copyOne(ctx, ids, r, by)
 		switch {
-		case errors.Is(err, ErrExists), errors.Is(err, ErrSecretInUse), errors.Is(err, ErrDamaged):
+		case errors.Is(err, store.ErrExists), errors.Is(err, ErrSecretInUse), errors.Is(err, ErrDamaged):
 			done.Skipped = append(done.Skipped, SkippedCopy{ID: r.ID, Reason: err.Error()})
 			return nil
 		case err != nil:
@@ -51,7 +51,7 @@ func (k *Keys) Copy(ctx context.Context, from Backend, by By) (Copy, error) {
 	return done, err
 }
 
-func (k *Keys) copyOne(ctx context.Context, ids *auth.IDKey, source *Record, by By) (err error) {
+func (k *Service) copyOne(ctx context.Context, ids *IDKey, source *store.Record, by By) (err error) {
 	if !validID(source.ID) {
 		return fmt.Errorf("its id has a form that is not used here: %w", ErrDamaged)
 	}
@@ -65,18 +65,18 @@ func (k *Keys) copyOne(ctx context.Context, ids *auth.IDKey, source *Record, by 
 	if _, err := k.open(r); err != nil {
 		return err
 	}
-	var d Durability
+	var d store.Durability
 	defer func() { k.report("copy", nil, r, by, d.Replicated, err) }()
 	for i, s := range r.Secrets {
-		if err = k.claim(ctx, s.Fingerprint, r.ID); err != nil {
+		if err = k.reserve(ctx, s.Fingerprint, r.ID); err != nil {
 			k.releaseAll(ctx, r.Secrets[:i], r.ID)
 			return err
 		}
 	}
-	d, err = k.backend.Put(ctx, r, PutOptions{})
+	d, err = k.backend.Put(ctx, r, store.PutOptions{})
 	k.cache.drop(r.ID)
 	for i := 0; err == nil && i < len(r.Secrets); i++ {
-		err = k.confirm(ctx, r.Secrets[i].Fingerprint, r)
+		err = k.confirmReservation(ctx, r.Secrets[i].Fingerprint, r)
 	}
 	if err != nil {
 		k.releaseAll(ctx, r.Secrets, r.ID)
@@ -86,10 +86,10 @@ func (k *Keys) copyOne(ctx context.Context, ids *auth.IDKey, source *Record, by 
 
 // sealAnew returns the live secrets of a record of another store as this one
 // keeps them: sealed under the first master key, with fingerprints of its own.
-func (k *Keys) sealAnew(ids *auth.IDKey, r *Record) ([]SealedSecret, error) {
-	var sealed []SealedSecret
+func (k *Service) sealAnew(ids *IDKey, r *store.Record) ([]store.SealedSecret, error) {
+	var sealed []store.SealedSecret
 	for _, s := range r.Secrets {
-		if !s.live(k.opt.Clock()) {
+		if !s.Live(k.opt.Clock()) {
 			continue
 		}
 		label := secretLabel(r.ID, s.Version)
@@ -103,7 +103,7 @@ func (k *Keys) sealAnew(ids *auth.IDKey, r *Record) ([]SealedSecret, error) {
 	return sealed, nil
 }
 
-func (k *Keys) releaseAll(ctx context.Context, secrets []SealedSecret, id string) {
+func (k *Service) releaseAll(ctx context.Context, secrets []store.SealedSecret, id string) {
 	for _, s := range secrets {
 		k.release(ctx, s.Fingerprint, id)
 	}

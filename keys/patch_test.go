@@ -1,10 +1,12 @@
-package store
+package keys
 
 import (
 	"encoding/json"
 	"errors"
 	"testing"
 	"time"
+
+	"github.com/card-gateway/card-gateway/store"
 )
 
 // The examples of RFC 7396, Appendix A.
@@ -42,12 +44,12 @@ func FuzzPatched(f *testing.F) {
 	} {
 		f.Add([]byte(seed))
 	}
-	start := Fields{
+	start := store.Fields{
 		Tenant: "a", Scopes: []string{"*"}, ExpiresAt: time.Unix(2e9, 0).UTC(),
 		Limits: map[string]json.RawMessage{"total": json.RawMessage(`"9/1s"`)},
 	}
 	f.Fuzz(func(t *testing.T, patch []byte) {
-		out, err := start.patched(patch)
+		out, err := patched(&start, patch)
 		var bad *InvalidError
 		if err != nil {
 			if !errors.As(err, &bad) && !errors.Is(err, ErrMalformed) {
@@ -55,7 +57,7 @@ func FuzzPatched(f *testing.F) {
 			}
 			return
 		}
-		again, err := out.patched(patch)
+		again, err := patched(&out, patch)
 		if err != nil {
 			t.Fatalf("%q: accepted once, then %v", patch, err)
 		}

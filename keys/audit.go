@@ -1,7 +1,6 @@
-package store
+package keys
 
 import (
-	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -10,6 +9,7 @@ import (
 	"time"
 
 	"github.com/card-gateway/card-gateway/auth"
+	"github.com/card-gateway/card-gateway/store"
 )
 
 // A Change tells of one change of a key, done or attempted, for the audit log.
@@ -40,13 +40,13 @@ const GatewayActor = "gateway"
 
 // report tells of a change from one record to another; nil stands for none.
 // Requests that were refused for what they asked are no attempts.
-func (k *Keys) report(action string, before, after *Record, by By, replicated *bool, err error) {
+func (k *Service) report(action string, before, after *store.Record, by By, replicated *bool, err error) {
 	var bad *InvalidError
 	if errors.As(err, &bad) || errors.Is(err, ErrMalformed) || before == nil && after == nil {
 		return
 	}
 	c := Change{At: k.opt.Clock(), Actor: by.Actor, Action: action, Replicated: replicated, Err: err, Fields: diff(before, after)}
-	for _, r := range []*Record{before, after} {
+	for _, r := range []*store.Record{before, after} {
 		if r != nil {
 			c.KeyID, c.Tenant = r.ID, r.Tenant
 		}
@@ -59,7 +59,7 @@ func (k *Keys) report(action string, before, after *Record, by By, replicated *b
 
 // audited is the part of a record that an audit log shows.
 type audited struct {
-	Fields
+	store.Fields
 	Failures int             `json:"failures,omitempty"`
 	Lock     *auth.Lock      `json:"lock,omitempty"`
 	Secrets  []auditedSecret `json:"secrets,omitempty"`
@@ -71,11 +71,11 @@ type auditedSecret struct {
 	ExpiresAt time.Time `json:"expires_at,omitzero"`
 }
 
-func auditedFields(r *Record) map[string]json.RawMessage {
+func auditedFields(r *store.Record) map[string]json.RawMessage {
 	if r == nil {
 		return nil
 	}
-	a := audited{Fields: fieldsOf(r), Failures: r.Failures, Lock: r.Lock}
+	a := audited{Fields: r.Fields, Failures: r.Failures, Lock: r.Lock}
 	for _, s := range r.Secrets {
 		a.Secrets = append(a.Secrets, auditedSecret{Version: s.Version, CreatedAt: s.CreatedAt, ExpiresAt: s.ExpiresAt})
 	}
@@ -87,10 +87,11 @@ func auditedFields(r *Record) map[string]json.RawMessage {
 	if err != nil { // a damaged record, such as limits that are no JSON
 		fields["record"], _ = json.Marshal(fmt.Sprintf("not readable: %v", err))
 	}
+	maps.DeleteFunc(fields, func(_ string, v json.RawMessage) bool { return string(v) == "null" })
 	return fields
 }
 
-func diff(before, after *Record) []FieldChange {
+func diff(before, after *store.Record) []FieldChange {
 	old, now := auditedFields(before), auditedFields(after)
 	names := make(map[string]bool)
 	for _, fields := range []map[string]json.RawMessage{old, now} {
@@ -105,37 +106,4 @@ func diff(before, after *Record) []FieldChange {
 		}
 	}
 	return changes
-}
-
-// reseal seals all secrets under the first master key that are sealed under
-// another one. A record that cannot be opened, or that the backend does not
-// give, stays as it is, and is tried again at the next start.
-func (k *Keys) reseal(ctx context.Context) {
-	_ = each(ctx, k.backend, func(r *Record) error {
-		if !slices.ContainsFunc(r.Secrets, k.old) {
-			return nil
-		}
-		_, err := k.change(ctx, r.ID, By{Actor: GatewayActor}, edit{action: "reseal", apply: k.resealRecord})
-		if errors.Is(err, ErrNotFound) || errors.Is(err, ErrMasterKey) || errors.Is(err, ErrDamaged) {
-			return nil
-		}
-		return err
-	})
-}
-
-func (k *Keys) old(s SealedSecret) bool { return !k.ring.current(s.Sealed) }
-
-func (k *Keys) resealRecord(r *Record) error {
-	for i := range r.Secrets {
-		s := &r.Secrets[i]
-		if !k.old(*s) {
-			continue
-		}
-		text, _, err := k.ring.Open(s.Sealed, secretLabel(r.ID, s.Version))
-		if err != nil {
-			return fmt.Errorf("secret %d: %w", s.Version, err)
-		}
-		s.Sealed = k.ring.Seal(text, secretLabel(r.ID, s.Version))
-	}
-	return nil
 }

@@ -1,0 +1,162 @@
+package keys
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/card-gateway/card-gateway/store"
+)
+
+// By says who changes a key, and on what condition.
+type By struct {
+	// Actor is the name for the audit log.
+	Actor string
+	// Revision, when set, is the one that the key must have, else ErrRevision.
+	Revision string
+}
+
+// Changed is what a change leads to: the key as it is now, the secret if one
+// was made, which is the only time it is shown, and whether a replica has
+// acknowledged the change (nil where there are none).
+type Changed struct {
+	View
+	Secret     string `json:"secret,omitempty"`
+	Replicated *bool  `json:"replicated,omitempty"`
+}
+
+const (
+	// changeAttempts bounds how often a change is tried against others.
+	changeAttempts = 10
+	// DefaultOverlap is how long a rotated secret lives on.
+	DefaultOverlap = 24 * time.Hour
+	// MaxOverlap is the longest overlap of two secrets.
+	MaxOverlap = 90 * 24 * time.Hour
+)
+
+// NewRevision returns a fresh random revision of 16 hex digits.
+func NewRevision() string {
+	var b [8]byte
+	rand.Read(b[:])
+	return hex.EncodeToString(b[:])
+}
+
+// stamp returns the time as it is stored, to the millisecond.
+func (k *Service) stamp() time.Time { return k.opt.Clock().UTC().Truncate(time.Millisecond) }
+
+// Update applies a JSON merge patch (RFC 7396) to the [Fields] of a key.
+// Errors: [InvalidError], [ErrMalformed], [ErrNotFound], [ErrRevision],
+// [ErrConflict] when others keep changing the key.
+func (k *Service) Update(ctx context.Context, id string, patch []byte, by By) (Changed, error) {
+	return k.change(ctx, id, by, edit{action: "update", apply: func(r *store.Record) error {
+		after, err := patched(&r.Fields, patch)
+		if err != nil {
+			return err
+		}
+		if err := k.checkFields(&after); err != nil {
+			return err
+		}
+		r.Fields = after
+		return nil
+	}})
+}
+
+// Disable makes every further request with the key fail. Errors as Update.
+func (k *Service) Disable(ctx context.Context, id string, by By) (Changed, error) {
+	return k.change(ctx, id, by, edit{action: "disable", apply: func(r *store.Record) error { r.Disabled = true; return nil }})
+}
+
+// Enable takes back Disable, and leaves a lock as it is. Errors as Update.
+func (k *Service) Enable(ctx context.Context, id string, by By) (Changed, error) {
+	return k.change(ctx, id, by, edit{action: "enable", apply: func(r *store.Record) error { r.Disabled = false; return nil }})
+}
+
+// Unlock clears the lock and the count of failures, and leaves a key that an
+// operator disabled as it is. Errors as Update.
+func (k *Service) Unlock(ctx context.Context, id string, by By) (Changed, error) {
+	return k.change(ctx, id, by, edit{action: "unlock", clearFailures: true, apply: func(r *store.Record) error { r.Lock = nil; return nil }})
+}
+
+// An edit is what one call does to a record.
+type edit struct {
+	action        string
+	clearFailures bool
+	apply         func(*store.Record) error // may be called several times, on fresh copies
+}
+
+// change applies an edit to a record as it is stored, and starts over when
+// somebody else changed it meanwhile.
+func (k *Service) change(ctx context.Context, id string, by By, e edit) (changed Changed, err error) {
+	if !validID(id) {
+		return Changed{}, store.ErrNotFound
+	}
+	var old, r *store.Record
+	defer func() { k.report(e.action, old, r, by, changed.Replicated, err) }()
+	for range changeAttempts {
+		if old, err = k.read(ctx, id, by); err != nil {
+			return Changed{}, err
+		}
+		r = old.Clone()
+		now := k.opt.Clock().UTC()
+		r.Secrets = slices.DeleteFunc(r.Secrets, func(s store.SealedSecret) bool { return !s.Live(now) })
+		if err := e.apply(r); err != nil {
+			return Changed{}, err
+		}
+		r.Revision, r.UpdatedAt = NewRevision(), k.stamp()
+		var d store.Durability
+		d, err = k.backend.Put(ctx, r, store.PutOptions{Expect: old.Revision, ClearFailures: e.clearFailures})
+		k.cache.drop(id)
+		if errors.Is(err, store.ErrConflict) {
+			continue
+		}
+		if err != nil {
+			return Changed{}, fmt.Errorf("storing key %s, which may or may not have been changed: %w", id, err)
+		}
+		if e.clearFailures {
+			r.Failures = 0
+		}
+		k.releaseDropped(ctx, old, r)
+		return Changed{View: viewOf(r, now), Replicated: d.Replicated}, nil
+	}
+	return Changed{}, err
+}
+
+// read returns the record as it is stored, if it has the wanted revision.
+func (k *Service) read(ctx context.Context, id string, by By) (*store.Record, error) {
+	r, err := k.backend.Get(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	if by.Revision != "" && by.Revision != r.Revision {
+		return nil, ErrRevision
+	}
+	return r, nil
+}
+
+// Delete forgets a key. Errors: [ErrNotFound], [ErrRevision], [ErrConflict].
+func (k *Service) Delete(ctx context.Context, id string, by By) (d store.Durability, err error) {
+	if !validID(id) {
+		return store.Durability{}, store.ErrNotFound
+	}
+	var old *store.Record
+	defer func() { k.report("delete", old, nil, by, d.Replicated, err) }()
+	for range changeAttempts {
+		if old, err = k.read(ctx, id, by); err != nil {
+			return store.Durability{}, err
+		}
+		d, err = k.backend.Delete(ctx, id, old.Revision)
+		k.cache.drop(id)
+		if errors.Is(err, store.ErrConflict) {
+			continue
+		}
+		if err == nil {
+			k.releaseDropped(ctx, old, &store.Record{ID: id})
+		}
+		return d, err
+	}
+	return store.Durability{}, err
+}

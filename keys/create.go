@@ -1,0 +1,100 @@
+package keys
+
+import (
+	"context"
+
+	"github.com/card-gateway/card-gateway/store"
+)
+
+// CreateRequest asks for a new key.
+type CreateRequest struct {
+	store.Fields
+	// Mode is "live" or "test". Default: live.
+	Mode Mode `json:"mode,omitempty"`
+}
+
+// Create makes a key with a secret of its own. Errors: [InvalidError], else
+// the store did not answer and there may or may not be a new key, which nobody
+// holds the secret of.
+func (k *Service) Create(ctx context.Context, req CreateRequest, by By) (Changed, error) {
+	switch req.Mode {
+	case "":
+		req.Mode = Live
+	case Live, Test:
+	default:
+		return Changed{}, invalid("mode", `want "live" or "test"`)
+	}
+	ids, err := k.idKey(ctx)
+	if err != nil {
+		return Changed{}, err
+	}
+	secret := NewSecretText()
+	changed, err := k.add(ctx, "create", &store.Record{ID: ids.Mint(req.Mode)}, secret, req.Fields, by)
+	if err != nil {
+		return Changed{}, err
+	}
+	changed.Secret = secret
+	return changed, nil
+}
+
+// add writes a new record with its first secret.
+func (k *Service) add(ctx context.Context, action string, r *store.Record, secret string, f store.Fields, by By) (changed Changed, err error) {
+	if err := k.checkFields(&f); err != nil {
+		return Changed{}, err
+	}
+	r.Fields = f
+	r.Revision = NewRevision()
+	r.CreatedAt = k.stamp()
+	r.UpdatedAt = r.CreatedAt
+	defer func() { k.report(action, nil, r, by, changed.Replicated, err) }()
+	sealed, err := k.sealSecret(ctx, r.ID, 1, secret)
+	if err != nil {
+		return Changed{}, err
+	}
+	r.Secrets = []store.SealedSecret{sealed}
+	if err := k.reserve(ctx, sealed.Fingerprint, r.ID); err != nil {
+		return Changed{}, err
+	}
+	d, err := k.backend.Put(ctx, r, store.PutOptions{})
+	k.cache.drop(r.ID)
+	if err == nil {
+		err = k.confirmReservation(ctx, sealed.Fingerprint, r)
+	}
+	if err != nil {
+		k.release(ctx, sealed.Fingerprint, r.ID)
+		return Changed{}, err
+	}
+	return Changed{View: viewOf(r, k.opt.Clock()), Replicated: d.Replicated}, nil
+}
+
+// ImportRequest takes over a key of an earlier system.
+type ImportRequest struct {
+	store.Fields
+	// ID is 1 to 128 letters, digits and `. _ ~ : @ + = -`.
+	ID string `json:"id"`
+	// Secret is 16 to 1024 bytes of text without control characters.
+	Secret string `json:"secret"`
+}
+
+const (
+	minImportedSecret = 16
+	maxImportedSecret = 1024
+)
+
+// Import makes a key of a given id and secret. Errors: [InvalidError],
+// [ErrExists] when there is a key of this id, [ErrSecretInUse].
+func (k *Service) Import(ctx context.Context, req ImportRequest, by By) (Changed, error) {
+	if !validID(req.ID) {
+		return Changed{}, invalid("id", "want 1 to %d letters, digits and . _ ~ : @ + = -", maxIDLength)
+	}
+	if len(req.Secret) < minImportedSecret {
+		return Changed{}, invalid("secret", "want at least %d bytes; a shorter one can be guessed", minImportedSecret)
+	}
+	if err := checkText("secret", req.Secret, maxImportedSecret); err != nil {
+		return Changed{}, err
+	}
+	if uniform([]byte(req.Secret)) {
+		return Changed{}, invalid("secret", "one character repeated can be guessed")
+	}
+	return k.add(ctx, "import", &store.Record{ID: req.ID, Imported: true}, req.Secret, req.Fields, by)
+}

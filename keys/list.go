@@ -1,0 +1,61 @@
+package keys
+
+import (
+	"context"
+	"slices"
+
+	"github.com/card-gateway/card-gateway/store"
+)
+
+// List returns up to limit keys that follow the cursor (empty: from the start)
+// and the cursor of the next page, empty at the end. Tenant and status, when
+// set, choose. A page may be short, even empty, with more to follow.
+func (k *Service) List(ctx context.Context, q ListQuery) ([]View, string, error) {
+	if q.Status != "" && !slices.Contains(Statuses(), q.Status) {
+		return nil, "", invalid("status", "want one of %v", Statuses())
+	}
+	if q.Limit <= 0 || q.Limit > censusPage {
+		return nil, "", invalid("limit", "want 1 to %d", censusPage)
+	}
+	now := k.opt.Clock()
+	views := make([]View, 0, min(q.Limit, 64))
+	cursor := q.Cursor
+	for range listReads {
+		records, next, err := k.backend.List(ctx, cursor, q.Limit-len(views))
+		if err != nil {
+			return nil, "", err
+		}
+		for _, r := range records {
+			if v := viewOf(r, now); (q.Tenant == "" || q.Tenant == v.Tenant) && (q.Status == "" || q.Status == v.Status) {
+				views = append(views, v)
+			}
+		}
+		cursor = next
+		if cursor == "" || len(views) >= q.Limit {
+			break
+		}
+	}
+	return views, cursor, nil
+}
+
+// listReads bounds the reads behind one page.
+const listReads = 20
+
+// ListQuery chooses keys for [Service.List].
+type ListQuery struct {
+	Tenant, Status string // empty: all
+	Cursor         string // from the page before
+	Limit          int    // 1 to 500
+}
+
+// Show returns one key, or [ErrNotFound].
+func (k *Service) Show(ctx context.Context, id string) (View, error) {
+	if !validID(id) {
+		return View{}, store.ErrNotFound
+	}
+	r, err := k.backend.Get(ctx, id)
+	if err != nil {
+		return View{}, err
+	}
+	return viewOf(r, k.opt.Clock()), nil
+}
