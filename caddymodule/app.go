@@ -10,6 +10,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/card-gateway/card-gateway/caddymodule/secret"
+
 	"github.com/card-gateway/card-gateway/keys"
 
 	"github.com/caddyserver/caddy/v2"
@@ -40,7 +42,7 @@ type App struct {
 	// base64, one per line. With several lines the first seals and all open,
 	// which is how a master key is rotated. Required: there is no default, and
 	// whoever holds it can open every stored secret.
-	MasterKey *SecretRef `json:"master_key,omitempty"`
+	MasterKey *secret.Ref `json:"master_key,omitempty"`
 
 	// How far X-Timestamp may differ from the server's clock, both ways, and
 	// how long a nonce may not be used again. Default: 5m.
@@ -138,7 +140,7 @@ func (a *App) Provision(ctx caddy.Context) error {
 	if a.MasterKey == nil {
 		return errors.New("card_gateway: no master_key is configured; make one with `openssl rand -base64 32` and name it: master_key file PATH, or master_key env NAME")
 	}
-	text, err := a.MasterKey.read()
+	text, err := a.MasterKey.Read()
 	if err != nil {
 		return fmt.Errorf("card_gateway: reading master_key: %w", err)
 	}
@@ -270,8 +272,9 @@ func (a *App) Cleanup() error {
 	return err
 }
 
-// keysService is what the admin API works on.
-func (a *App) keysService() *keys.Service { return a.keys }
+// Keys returns the service that keeps the keys, for the admin API; nil before
+// the app is provisioned.
+func (a *App) Keys() *keys.Service { return a.keys }
 
 // nextRevision returns a random revision for a record that a request may lock.
 // Locks are rare, so one value serves until it was used, and renew makes the

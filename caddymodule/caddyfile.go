@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"strconv"
 
+	"github.com/card-gateway/card-gateway/caddymodule/secret"
+
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
 	"github.com/caddyserver/caddy/v2/caddyconfig/httpcaddyfile"
@@ -140,4 +142,22 @@ func (h *Auth) UnmarshalCaddyfile(d *caddyfile.Dispenser) (err error) {
 func at(d *caddyfile.Dispenser) func(error) error {
 	file, line := d.File(), d.Line()
 	return func(err error) error { return fmt.Errorf("%s:%d: %w", file, line, err) }
+}
+
+// parseSecretRef reads the tokens `env NAME` or `file PATH`.
+func parseSecretRef(d *caddyfile.Dispenser) (*secret.Ref, error) {
+	if !d.NextArg() {
+		return nil, d.Err("expected: env NAME, or file PATH; the secret itself never stands in the configuration")
+	}
+	kind := d.Val()
+	if kind != "env" && kind != "file" {
+		return nil, d.Err("expected env or file after the option; the secret itself never stands in the configuration")
+	}
+	if !d.NextArg() {
+		return nil, d.Errf("expected a name or path after %s", kind)
+	}
+	if kind == "env" {
+		return &secret.Ref{Env: d.Val()}, nil
+	}
+	return &secret.Ref{File: d.Val()}, nil
 }

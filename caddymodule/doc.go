@@ -1,4 +1,9 @@
-// Package caddymodule is the only package that knows Caddy. It turns the pure
-// packages auth, ratelimit, translate and store into the app card_gateway, its
-// HTTP handlers, a log encoder, an admin API and two commands.
+// Package caddymodule makes Caddy modules of the gateway: the app card_gateway,
+// its HTTP handlers and its stores. The admin API, the commands and the log
+// format are packages below it, which it registers too.
 package caddymodule
+
+import (
+	_ "github.com/card-gateway/card-gateway/caddymodule/keyadmin" // registers the admin API and card-keys
+	_ "github.com/card-gateway/card-gateway/caddymodule/signcmd"  // registers card-sign
+)

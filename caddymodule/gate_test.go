@@ -113,3 +113,12 @@ func TestEarlyDataPassesNoWhitelist(t *testing.T) {
 		}
 	}
 }
+
+func ringForTest(t testing.TB) *keys.Keyring {
+	t.Helper()
+	ring, err := keys.ParseKeyring("AQIDBAUGBwgJCgsMDQ4PEBESExQVFhcYGRobHB0eHyA=")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return ring
+}

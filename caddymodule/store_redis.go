@@ -1,11 +1,15 @@
 package caddymodule
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
 	"fmt"
 	"log/slog"
 	"path/filepath"
 	"strings"
 	"time"
+
+	"github.com/card-gateway/card-gateway/caddymodule/secret"
 
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
@@ -32,11 +36,11 @@ type RedisStore struct {
 	Sentinel []string `json:"sentinel,omitempty"`
 
 	// The ACL user, and where its password is found.
-	Username string     `json:"username,omitempty"`
-	Password *SecretRef `json:"password,omitempty"`
+	Username string      `json:"username,omitempty"`
+	Password *secret.Ref `json:"password,omitempty"`
 	// The same for the sentinels themselves. Default: no authentication.
-	SentinelUsername string     `json:"sentinel_username,omitempty"`
-	SentinelPassword *SecretRef `json:"sentinel_password,omitempty"`
+	SentinelUsername string      `json:"sentinel_username,omitempty"`
+	SentinelPassword *secret.Ref `json:"sentinel_password,omitempty"`
 
 	// The number of the database; a cluster has only 0. Default: 0, or the
 	// URL's.
@@ -118,12 +122,12 @@ func (s *RedisStore) Provision(caddy.Context) (err error) {
 
 func (s *RedisStore) readPasswords() (err error) {
 	if s.Password != nil {
-		if s.options.Password, err = s.Password.read(); err != nil {
+		if s.options.Password, err = s.Password.Read(); err != nil {
 			return fmt.Errorf("redis password: %w", err)
 		}
 	}
 	if s.SentinelPassword != nil {
-		if s.options.SentinelPassword, err = s.SentinelPassword.read(); err != nil {
+		if s.options.SentinelPassword, err = s.SentinelPassword.Read(); err != nil {
 			return fmt.Errorf("redis sentinel_password: %w", err)
 		}
 	}
@@ -268,6 +272,15 @@ func withoutPassword(url string) error {
 		return fmt.Errorf("the password does not belong into the URL, where Caddy would show it; write: store redis URL password env NAME")
 	}
 	return nil
+}
+
+// fingerprint tells secrets apart without showing them.
+func fingerprint(secret string) string {
+	if secret == "" {
+		return ""
+	}
+	sum := sha256.Sum256([]byte("card-gateway secret reference\n" + secret))
+	return hex.EncodeToString(sum[:8])
 }
 
 // Interface guards

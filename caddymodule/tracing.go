@@ -4,6 +4,8 @@ import (
 	"context"
 	"net/http"
 
+	"github.com/card-gateway/card-gateway/caddymodule/cardlog"
+
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/trace"
@@ -30,8 +32,8 @@ func traceOutcome(ctx context.Context, info *requestInfo) {
 			attribute.String("card_gateway.key_id", info.Key.ID),
 			attribute.String("card_gateway.tenant", info.Key.Tenant))
 	}
-	if original, ok := ctx.Value(caddyhttp.OriginalRequestCtxKey).(http.Request); ok && hidesDigits(original.URL.Path) {
+	if original, ok := ctx.Value(caddyhttp.OriginalRequestCtxKey).(http.Request); ok && cardlog.HidesCardNumber(original.URL.Path) {
 		// In the place of the path that the tracing directive has noted.
-		span.SetAttributes(attribute.String("url.path", maskPath(original.URL.Path)))
+		span.SetAttributes(attribute.String("url.path", cardlog.MaskPath(original.URL.Path)))
 	}
 }

@@ -74,7 +74,31 @@ var importRules = []importRule{
 		reason: "the sandbox talks to the gateway over HTTP only, as an issuer would",
 	},
 	{
-		dir: "caddymodule", ours: []string{"auth", "keys", "ratelimit", "sign", "store", "store/file", "store/redis", "translate"},
+		dir:    "caddymodule/secret",
+		reason: "where a secret is found is one question with one answer; who asks does not matter",
+	},
+	{
+		dir: "caddymodule/cli", others: []string{"github.com/spf13/cobra"},
+		reason: "what the commands share knows none of them",
+	},
+	{
+		dir: "caddymodule/cardlog", others: []string{"github.com/caddyserver/caddy/v2/…/", "github.com/google/uuid", "go.uber.org/zap/…/"},
+		reason: "the log format masks whatever it is given; it knows no request, no key and no app",
+	},
+	{
+		dir: "caddymodule/keyadmin", ours: []string{"caddymodule/cli", "caddymodule/secret", "keys", "store", "store/file"}, others: []string{"…/"},
+		reason: "the admin API is the only way to a running gateway, and card-keys a client of it like any other; neither reaches into handlers",
+	},
+	{
+		dir: "caddymodule/signcmd", ours: []string{"auth", "caddymodule/cli", "caddymodule/secret", "sign"}, others: []string{"…/"},
+		reason: "card-sign signs as any client would: it needs no gateway and no store",
+	},
+	{
+		dir: "caddymodule",
+		ours: []string{
+			"auth", "caddymodule/cardlog", "caddymodule/keyadmin", "caddymodule/secret", "caddymodule/signcmd",
+			"keys", "ratelimit", "store", "store/file", "store/redis", "translate",
+		},
 		others: []string{"…/"},
 		reason: "the sandbox must never be part of a production build",
 	},

@@ -1,4 +1,4 @@
-package caddymodule
+package keyadmin
 
 import (
 	"bytes"
@@ -11,6 +11,8 @@ import (
 	"os/user"
 	"regexp"
 	"strings"
+
+	"github.com/card-gateway/card-gateway/caddymodule/cli"
 
 	caddycmd "github.com/caddyserver/caddy/v2/cmd"
 	"github.com/spf13/cobra"
@@ -26,19 +28,11 @@ func addAdminFlags(cmd *cobra.Command) {
 	f.Bool("json", false, "print the JSON of the admin API")
 }
 
-// flag returns the text of a flag, empty when there is no such flag.
-func flag(cmd *cobra.Command, name string) string {
-	if f := cmd.Flags().Lookup(name); f != nil {
-		return f.Value.String()
-	}
-	return ""
-}
-
-func asJSON(cmd *cobra.Command) bool { return flag(cmd, "json") == "true" }
+func asJSON(cmd *cobra.Command) bool { return cli.Flag(cmd, "json") == "true" }
 
 // actor names the user for the audit log.
 func actor(cmd *cobra.Command) string {
-	if name := flag(cmd, "actor"); name != "" {
+	if name := cli.Flag(cmd, "actor"); name != "" {
 		return name
 	}
 	if name := os.Getenv("SUDO_USER"); name != "" {
@@ -52,12 +46,12 @@ func actor(cmd *cobra.Command) string {
 
 // askAdmin makes one call to the admin API and returns its answer.
 func askAdmin(cmd *cobra.Command, method, path string, body map[string]any) ([]byte, error) {
-	address, err := caddycmd.DetermineAdminAPIAddress(flag(cmd, "address"), nil, flag(cmd, "config"), flag(cmd, "adapter"))
+	address, err := caddycmd.DetermineAdminAPIAddress(cli.Flag(cmd, "address"), nil, cli.Flag(cmd, "config"), cli.Flag(cmd, "adapter"))
 	if err != nil {
 		return nil, fmt.Errorf("finding the admin endpoint: %w", err)
 	}
 	headers := http.Header{actorHeader: {actor(cmd)}}
-	if revision := flag(cmd, "revision"); revision != "" {
+	if revision := cli.Flag(cmd, "revision"); revision != "" {
 		headers.Set("If-Match", `"`+revision+`"`)
 	}
 	var reader io.Reader

@@ -1,4 +1,4 @@
-package caddymodule
+package cardlog
 
 import (
 	"net/url"
@@ -19,7 +19,7 @@ const longestDigits = 11
 // and whose query shows names but no values.
 func maskTarget(target string) string {
 	path, query, found := strings.Cut(target, "?")
-	path = maskPath(path)
+	path = MaskPath(path)
 	if !found {
 		return path
 	}
@@ -29,17 +29,18 @@ func maskTarget(target string) string {
 // placeInText finds what names a machine, a port or a file in an error text.
 var placeInText = regexp.MustCompile(`\S*(?::[0-9]+|/)\S*`)
 
-// maskPlaces returns an error text that may be shown outside, such as to a load
+// MaskPlaces returns an error text that may be shown outside, such as to a load
 // balancer, without the places that it names.
-func maskPlaces(text string) string { return placeInText.ReplaceAllString(text, masked) }
+func MaskPlaces(text string) string { return placeInText.ReplaceAllString(text, masked) }
 
-func maskPath(path string) string {
-	if !hidesDigits(path) {
+// MaskPath returns a path whose segments show no card number.
+func MaskPath(path string) string {
+	if !HidesCardNumber(path) {
 		return path
 	}
 	segments := strings.Split(path, "/")
 	for i, segment := range segments {
-		if hidesDigits(segment) && uuid.Validate(segment) != nil {
+		if HidesCardNumber(segment) && uuid.Validate(segment) != nil {
 			segments[i] = masked
 		}
 	}
@@ -52,15 +53,15 @@ var cardNumber = regexp.MustCompile(`[0-9](?:[ -]?[0-9]){11,}`)
 // maskText returns a text that may quote what somebody has sent, as errors of
 // net/http do, without what looks like a card number.
 func maskText(text string) string {
-	if !hidesDigits(text) {
+	if !HidesCardNumber(text) {
 		return text
 	}
 	return cardNumber.ReplaceAllString(text, masked)
 }
 
-// hidesDigits reports whether the text, decoded and without separators, holds
+// HidesCardNumber reports whether the text, decoded and without separators, holds
 // a run of digits as long as a card number.
-func hidesDigits(text string) bool {
+func HidesCardNumber(text string) bool {
 	if strings.Contains(text, "%") {
 		if decoded, err := url.PathUnescape(text); err == nil {
 			text = decoded
@@ -102,7 +103,7 @@ func maskQuery(query string) string {
 // plainName reports whether a parameter's name is one, and not a value that
 // somebody wrote without a name.
 func plainName(name string) bool {
-	if len(name) > 32 || hidesDigits(name) {
+	if len(name) > 32 || HidesCardNumber(name) {
 		return false
 	}
 	for i := range len(name) {

@@ -1,4 +1,6 @@
-package caddymodule
+// Package keyadmin manages the API keys of a running gateway: the admin API on
+// Caddy's admin endpoint, and the command card-keys, which is a client of it.
+package keyadmin
 
 import (
 	"context"
@@ -54,17 +56,23 @@ func (AdminAPI) CaddyModule() caddy.ModuleInfo {
 	}
 }
 
+// A Gateway is what the admin API needs of the app card_gateway.
+type Gateway interface {
+	// Keys returns the service that keeps the keys; nil until the app is ready.
+	Keys() *keys.Service
+}
+
 // activeKeys returns the keys of the gateway in Caddy's active configuration.
 func activeKeys() (*keys.Service, error) {
 	app, err := caddy.ActiveContext().AppIfConfigured("card_gateway")
 	if err != nil {
 		return nil, caddy.APIError{HTTPStatus: http.StatusServiceUnavailable, Err: err, Message: "no gateway is configured here: the running configuration has no card_gateway block"}
 	}
-	gateway, ok := app.(*App)
-	if !ok || gateway.keysService() == nil {
+	gateway, ok := app.(Gateway)
+	if !ok || gateway.Keys() == nil {
 		return nil, caddy.APIError{HTTPStatus: http.StatusServiceUnavailable, Message: "the gateway is not running yet"}
 	}
-	return gateway.keysService(), nil
+	return gateway.Keys(), nil
 }
 
 const (

@@ -1,4 +1,4 @@
-package caddymodule
+package signcmd
 
 import (
 	"crypto/hmac"
@@ -11,15 +11,12 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"regexp"
 	"strconv"
 	"strings"
 	"testing"
 
 	caddycmd "github.com/caddyserver/caddy/v2/cmd"
 	"github.com/rogpeppe/go-internal/testscript"
-
-	"github.com/card-gateway/card-gateway/keys"
 )
 
 func TestMain(m *testing.M) {
@@ -27,25 +24,20 @@ func TestMain(m *testing.M) {
 }
 
 // The scripts are in testdata/script, one for each thing that a user does.
-// Each has a key API of its own at $ADMIN, and at $ISSUER a server that checks
-// signatures of the key $CARD_KEY_ID by arithmetic of its own.
+// At $ISSUER each has a server that checks signatures of the key $CARD_KEY_ID by
+// arithmetic of its own.
 func TestScripts(t *testing.T) {
 	testscript.Run(t, testscript.Params{
 		Dir: "testdata/script",
 		Setup: func(env *testscript.Env) error {
-			service, _ := keysForTest(env.T().(testing.TB))
-			admin := httptest.NewServer(adminMux(func() (*keys.Service, error) { return service, nil }))
-			env.Defer(admin.Close)
 			issuer := httptest.NewServer(http.HandlerFunc(checkingIssuer))
 			env.Defer(issuer.Close)
-			env.Setenv("ADMIN", strings.TrimPrefix(admin.URL, "http://"))
 			env.Setenv("ISSUER", issuer.URL)
-			env.Setenv("EMBEDDED", embeddedStore(env.T().(testing.TB)))
 			env.Setenv("CARD_KEY_ID", scriptKeyID)
 			env.Setenv("CARD_SECRET", scriptSecret)
 			return nil
 		},
-		Cmds: map[string]func(*testscript.TestScript, bool, []string){"capture": capture, "paste": paste},
+		Cmds: map[string]func(*testscript.TestScript, bool, []string){"paste": paste},
 	})
 }
 
@@ -53,16 +45,6 @@ const (
 	scriptKeyID  = "ck_test_script"
 	scriptSecret = "it's a $ecret \"with\" `all` of it"
 )
-
-// capture NAME REGEXP sets a variable to what the group of the expression
-// matched in the output of the last command.
-func capture(ts *testscript.TestScript, _ bool, args []string) {
-	match := regexp.MustCompile(args[1]).FindStringSubmatch(ts.ReadFile("stdout"))
-	if match == nil {
-		ts.Fatalf("%s matches nothing", args[1])
-	}
-	ts.Setenv(args[0], match[1])
-}
 
 // paste runs the last command's output in a shell, as a user would, and
 // appends what it prints to the file "pasted".

@@ -1,28 +1,19 @@
-package caddymodule
+package keyadmin
 
 import (
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"strings"
 	"time"
+
+	"github.com/card-gateway/card-gateway/caddymodule/cli"
+	"github.com/card-gateway/card-gateway/caddymodule/secret"
 
 	"github.com/caddyserver/caddy/v2"
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
 )
-
-// wants takes the named arguments and no others; cobra's own message would not
-// say which are missing.
-func wants(names ...string) cobra.PositionalArgs {
-	return func(cmd *cobra.Command, args []string) error {
-		if len(args) == len(names) {
-			return nil
-		}
-		return fmt.Errorf("want %s, got %d arguments; see %s --help", strings.Join(names, " and "), len(args), cmd.CommandPath())
-	}
-}
 
 // addFieldFlags adds a flag for each field of a key that can be set.
 func addFieldFlags(cmd *cobra.Command) {
@@ -66,7 +57,7 @@ func fieldFlags(cmd *cobra.Command) (map[string]any, error) {
 			fields["allowed_ips"] = nil
 		}
 	}
-	if in := flag(cmd, "expires-in"); in != "" {
+	if in := cli.Flag(cmd, "expires-in"); in != "" {
 		d, err := caddy.ParseDuration(in)
 		if err != nil || d <= 0 {
 			return nil, fmt.Errorf("--expires-in %s: want a duration such as 90d or 12h", in)
@@ -107,14 +98,16 @@ func limitFlags(flags []string) (map[string]any, error) {
 	return limits, nil
 }
 
-// maxSecretFile bounds how much is read where a secret is expected.
-const maxSecretFile = 64 << 10
-
 // readImportedSecret reads the secret from --secret-file or standard input,
 // which a terminal does not show while it is typed.
 func readImportedSecret(cmd *cobra.Command) (string, error) {
-	if path := flag(cmd, "secret-file"); path != "" {
-		return readSecretFile(cmd.ErrOrStderr(), path)
+	if path := cli.Flag(cmd, "secret-file"); path != "" {
+		text, err := secret.ReadFile(path)
+		if err != nil {
+			return "", fmt.Errorf("reading the secret: %w", err)
+		}
+		cli.WarnBlanks(cmd.ErrOrStderr(), path, text)
+		return text, nil
 	}
 	in := cmd.InOrStdin()
 	if f, ok := in.(*os.File); ok && term.IsTerminal(int(f.Fd())) {
@@ -123,35 +116,13 @@ func readImportedSecret(cmd *cobra.Command) (string, error) {
 		fmt.Fprintln(cmd.ErrOrStderr())
 		return string(text), err
 	}
-	text, err := io.ReadAll(io.LimitReader(in, maxSecretFile))
-	if err != nil {
-		return "", fmt.Errorf("reading the secret from standard input: %w", err)
-	}
-	if len(text) == 0 {
+	text, err := secret.ReadFrom(in, "standard input")
+	if errors.Is(err, secret.ErrEmpty) {
 		return "", errors.New("no secret on standard input: pipe it in, or name a file with --secret-file")
 	}
-	return trimSecret(cmd.ErrOrStderr(), "standard input", string(text)), nil
-}
-
-func readSecretFile(warnings io.Writer, path string) (string, error) {
-	f, err := os.Open(path)
 	if err != nil {
 		return "", fmt.Errorf("reading the secret: %w", err)
 	}
-	defer f.Close()
-	text, err := io.ReadAll(io.LimitReader(f, maxSecretFile))
-	if err != nil {
-		return "", fmt.Errorf("reading the secret: %w", err)
-	}
-	return trimSecret(warnings, path, string(text)), nil
-}
-
-// trimSecret drops the one line end that editors and echo put after a secret.
-// Further white space is taken as part of it, with a warning.
-func trimSecret(warnings io.Writer, source, text string) string {
-	secret := strings.TrimSuffix(strings.TrimSuffix(text, "\n"), "\r")
-	if strings.TrimSpace(secret) != secret {
-		fmt.Fprintf(warnings, "warning: the secret in %s has white space at its start or end, which is taken as part of it\n", source)
-	}
-	return secret
+	cli.WarnBlanks(cmd.ErrOrStderr(), "standard input", text)
+	return text, nil
 }

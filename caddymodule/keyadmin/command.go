@@ -1,4 +1,4 @@
-package caddymodule
+package keyadmin
 
 import (
 	"encoding/json"
@@ -8,6 +8,8 @@ import (
 	"net/url"
 	"strconv"
 	"strings"
+
+	"github.com/card-gateway/card-gateway/caddymodule/cli"
 
 	caddycmd "github.com/caddyserver/caddy/v2/cmd"
 	"github.com/spf13/cobra"
@@ -61,7 +63,7 @@ func createCommand() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		fields["mode"] = flag(cmd, "mode")
+		fields["mode"] = cli.Flag(cmd, "mode")
 		return makeKey(cmd, "/card-gateway/keys", fields)
 	}
 	return cmd
@@ -69,7 +71,7 @@ func createCommand() *cobra.Command {
 
 func importCommand() *cobra.Command {
 	cmd := &cobra.Command{
-		Use: "import ID --tenant TENANT --scopes SCOPE,…", Args: wants("ID"),
+		Use: "import ID --tenant TENANT --scopes SCOPE,…", Args: cli.Wants("ID"),
 		Short: "Takes over a key of an earlier system",
 		Long: `Takes over the id and the secret of a key of an earlier system. The secret is
 read from --secret-file, or from standard input, never from the command line;
@@ -132,7 +134,7 @@ func listAll(cmd *cobra.Command, limit int) ([]keys.View, error) {
 	views := []keys.View{}
 	query := url.Values{"limit": {strconv.Itoa(page)}}
 	for _, name := range []string{"tenant", "status"} {
-		if value := flag(cmd, name); value != "" {
+		if value := cli.Flag(cmd, name); value != "" {
 			query.Set(name, value)
 		}
 	}
@@ -154,7 +156,7 @@ func listAll(cmd *cobra.Command, limit int) ([]keys.View, error) {
 
 func showCommand() *cobra.Command {
 	return &cobra.Command{
-		Use: "show ID", Args: wants("ID"),
+		Use: "show ID", Args: cli.Wants("ID"),
 		Short: "Shows all there is to see of a key; never its secrets",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			var view keys.View
@@ -172,7 +174,7 @@ func showCommand() *cobra.Command {
 
 func updateCommand() *cobra.Command {
 	cmd := &cobra.Command{
-		Use: "update ID", Args: wants("ID"),
+		Use: "update ID", Args: cli.Wants("ID"),
 		Short: "Changes what a key may do",
 		Long: `Changes the fields that are named by flags and leaves all others. A list
 replaces the list before. Take a setting back with --allowed-ips any,
@@ -198,7 +200,7 @@ replaces the list before. Take a setting back with --allowed-ips any,
 // plainCommand makes a command that takes nothing but the id.
 func plainCommand(name, short string) *cobra.Command {
 	return &cobra.Command{
-		Use: name + " ID", Args: wants("ID"), Short: short,
+		Use: name + " ID", Args: cli.Wants("ID"), Short: short,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return changeByCommand(cmd, http.MethodPost, keyPath(args[0], "/"+name), nil)
 		},
@@ -207,7 +209,7 @@ func plainCommand(name, short string) *cobra.Command {
 
 func rotateCommand() *cobra.Command {
 	cmd := &cobra.Command{
-		Use: "rotate ID", Args: wants("ID"),
+		Use: "rotate ID", Args: cli.Wants("ID"),
 		Short: "Gives a key a new secret and shows it, once",
 		Long: `Gives a key a new secret. The one before lives for the overlap, so that clients
 can change over; two are live at most, so an older one ends at once.`,
@@ -216,7 +218,7 @@ can change over; two are live at most, so an older one ends at once.`,
 	}
 	cmd.Flags().String("overlap", "24h", "how long the old secret lives: 0 to 90d")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		return changeByCommand(cmd, http.MethodPost, keyPath(args[0], "/rotate"), map[string]any{"overlap": flag(cmd, "overlap")})
+		return changeByCommand(cmd, http.MethodPost, keyPath(args[0], "/rotate"), map[string]any{"overlap": cli.Flag(cmd, "overlap")})
 	}
 	return cmd
 }
@@ -232,7 +234,7 @@ func changeByCommand(cmd *cobra.Command, method, path string, body map[string]an
 
 func deleteCommand() *cobra.Command {
 	cmd := &cobra.Command{
-		Use: "delete ID --yes", Args: wants("ID"),
+		Use: "delete ID --yes", Args: cli.Wants("ID"),
 		Short: "Forgets a key for good; disable is the way that can be taken back",
 	}
 	cmd.Flags().Bool("yes", false, "really delete it")

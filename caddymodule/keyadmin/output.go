@@ -1,4 +1,4 @@
-package caddymodule
+package keyadmin
 
 import (
 	"encoding/json"

@@ -1,4 +1,6 @@
-package caddymodule
+// Package signcmd is the command card-sign: it signs one request and sends it,
+// or prints it for curl.
+package signcmd
 
 import (
 	"bytes"
@@ -14,6 +16,9 @@ import (
 	"os/signal"
 	"strings"
 	"time"
+
+	"github.com/card-gateway/card-gateway/caddymodule/cli"
+	"github.com/card-gateway/card-gateway/caddymodule/secret"
 
 	caddycmd "github.com/caddyserver/caddy/v2/cmd"
 	"github.com/spf13/cobra"
@@ -43,7 +48,7 @@ is 400 or more.`,
 const exitRefused = 22
 
 func signCommand(cmd *cobra.Command) {
-	cmd.Args = wants("METHOD", "URL")
+	cmd.Args = cli.Wants("METHOD", "URL")
 	cmd.Example = `  card-sign GET 'http://localhost:8080/api/v1/cards/4e0f…/balance'
   card-sign POST http://localhost:8080/api/v1/cards -d '{"customerId":"…","productId":"…","currency":"USD"}'
   card-sign POST http://localhost:8080/api/v1/cards -d @card.json --curl`
@@ -81,27 +86,27 @@ func runSign(cmd *cobra.Command, args []string) error {
 	return call.send(cmd)
 }
 
-// signerFor reads the key from the environment.
+// signerFor reads the key from the environment, and the secret from there or a
+// file.
 func signerFor(cmd *cobra.Command) (*sign.Signer, error) {
 	id := os.Getenv("CARD_KEY_ID")
 	if id == "" {
 		return nil, errors.New("no key id: set CARD_KEY_ID to the id of the key, such as ck_test_…")
 	}
-	if path := flag(cmd, "secret-file"); path != "" {
-		secret, err := readSecretFile(cmd.ErrOrStderr(), path)
-		if err == nil && secret == "" {
-			err = fmt.Errorf("the secret in %s is empty", path)
+	path := cli.Flag(cmd, "secret-file")
+	text, source := os.Getenv("CARD_SECRET"), "CARD_SECRET"
+	if path != "" {
+		var err error
+		if text, err = secret.ReadFile(path); err != nil {
+			return nil, fmt.Errorf("reading the secret: %w", err)
 		}
-		return &sign.Signer{KeyID: id, Secret: secret}, err
+		source = path
 	}
-	secret := os.Getenv("CARD_SECRET")
-	if secret == "" {
+	if text == "" {
 		return nil, errors.New("no secret: set CARD_SECRET, or name a file with --secret-file")
 	}
-	if strings.TrimSpace(secret) != secret {
-		fmt.Fprintln(cmd.ErrOrStderr(), "warning: CARD_SECRET has white space at its start or end, which is taken as part of the secret")
-	}
-	return &sign.Signer{KeyID: id, Secret: secret}, nil
+	cli.WarnBlanks(cmd.ErrOrStderr(), source, text)
+	return &sign.Signer{KeyID: id, Secret: text}, nil
 }
 
 // A signedCall is a request with its body, and where the body came from.
@@ -119,7 +124,7 @@ func newSignedCall(cmd *cobra.Command, method, address string) (*signedCall, err
 		return nil, err
 	}
 	c := &signedCall{target: target, hasBody: cmd.Flags().Changed("data")}
-	if c.body, c.bodyFile, err = bodyFlag(cmd, flag(cmd, "data")); err != nil {
+	if c.body, c.bodyFile, err = bodyFlag(cmd, cli.Flag(cmd, "data")); err != nil {
 		return nil, err
 	}
 	c.request, err = http.NewRequest(method, base.String(), nil)

@@ -1,4 +1,4 @@
-package caddymodule
+package signcmd
 
 import (
 	"bytes"
@@ -14,7 +14,7 @@ import (
 // signingGuide returns the code blocks of docs/signing.md of a language.
 func signingGuide(t *testing.T, language string) []string {
 	t.Helper()
-	text, err := os.ReadFile("../docs/signing.md")
+	text, err := os.ReadFile("../../docs/signing.md")
 	if err != nil {
 		t.Fatal(err)
 	}

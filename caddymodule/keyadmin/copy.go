@@ -1,4 +1,4 @@
-package caddymodule
+package keyadmin
 
 import (
 	"encoding/json"
@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"net/http"
 	"path/filepath"
+
+	"github.com/card-gateway/card-gateway/caddymodule/cli"
 
 	"github.com/card-gateway/card-gateway/keys"
 
@@ -50,7 +52,7 @@ func copyKeys(c *adminCall) (int, any, error) {
 
 func copyCommand() *cobra.Command {
 	cmd := &cobra.Command{
-		Use: "copy DIRECTORY", Args: wants("DIRECTORY"),
+		Use: "copy DIRECTORY", Args: cli.Wants("DIRECTORY"),
 		Short: "Takes over all keys of an embedded store, such as on the way to Redis",
 		Long: `Takes over all keys of an embedded store with their secrets and locks. Stop the
 gateway that uses the directory first; the running gateway, which reads it, must

@@ -1,4 +1,6 @@
-package caddymodule
+// Package cardlog is the log format `card`: Caddy's JSON encoder, and what it
+// must not write.
+package cardlog
 
 import (
 	"net/http"
@@ -74,8 +76,8 @@ func (e *LogEncoder) EncodeEntry(entry zapcore.Entry, fields []zapcore.Field) (*
 // an optional block.
 func (e *LogEncoder) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 	d.Next()
-	if err := noMore(d); err != nil {
-		return err
+	if d.NextArg() {
+		return d.Errf("unexpected argument %q", d.Val())
 	}
 	return e.LogEncoderConfig.UnmarshalCaddyfile(d)
 }
@@ -83,6 +85,13 @@ func (e *LogEncoder) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 // redactor passes log fields on without what must not be written.
 type redactor struct {
 	zapcore.ObjectEncoder
+}
+
+// Redacts reports whether an encoder that a log field was given writes the
+// format `card`.
+func Redacts(enc zapcore.ObjectEncoder) bool {
+	_, redacts := enc.(*redactor)
+	return redacts
 }
 
 // AddObject is part of zapcore.ObjectEncoder.

@@ -7,6 +7,8 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/card-gateway/card-gateway/caddymodule/cardlog"
+
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
@@ -63,7 +65,7 @@ func (h *Health) ServeHTTP(w http.ResponseWriter, r *http.Request, _ caddyhttp.H
 		ctx, cancel := context.WithTimeout(r.Context(), readyTimeout)
 		defer cancel()
 		if err := h.app.ready(ctx); err != nil {
-			status, body = http.StatusServiceUnavailable, healthBody{Status: "not ready", Reason: maskPlaces(err.Error())}
+			status, body = http.StatusServiceUnavailable, healthBody{Status: "not ready", Reason: cardlog.MaskPlaces(err.Error())}
 		}
 	}
 	w.Header().Set("Content-Type", "application/json")

@@ -5,6 +5,8 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/card-gateway/card-gateway/caddymodule/cardlog"
+
 	"go.uber.org/zap/zapcore"
 
 	"github.com/card-gateway/card-gateway/auth"
@@ -63,7 +65,7 @@ func (i *requestInfo) outcome() string {
 // MarshalLogObject adds the gateway's fields to an access log line. It runs
 // only when the line is written.
 func (i *requestInfo) MarshalLogObject(enc zapcore.ObjectEncoder) error {
-	if _, redacts := enc.(*redactor); !redacts {
+	if !cardlog.Redacts(enc) {
 		i.app.warnUnredacted()
 	}
 	enc.AddString("request_id", i.RequestID)

@@ -1,4 +1,4 @@
-package caddymodule
+package cardlog
 
 import "testing"
 
@@ -33,7 +33,7 @@ func TestMaskPlaces(t *testing.T) {
 		"redis was emptied; keys must be imported again, 503 until then":               "redis was emptied; keys must be imported again, 503 until then",
 		"the master key does not open what is stored":                                  "the master key does not open what is stored",
 	} {
-		if got := maskPlaces(in); got != want {
+		if got := MaskPlaces(in); got != want {
 			t.Errorf("%q became %q, want %q", in, got, want)
 		}
 	}

@@ -1,0 +1,84 @@
+// Package secret reads secrets from where a configuration or a command says
+// that they are, so that no secret stands in either.
+package secret
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+)
+
+// Ref says where a secret is found. A secret itself never stands in the
+// configuration, because Caddy shows and saves its configuration. Exactly one
+// of the fields is set.
+type Ref struct {
+	// Name of an environment variable that holds the secret.
+	Env string `json:"env,omitempty"`
+	// Path of a file that holds the secret.
+	File string `json:"file,omitempty"`
+}
+
+// Read returns the secret without the line ends that editors leave behind. A
+// secret that is missing or empty is an error, which names the place.
+func (s *Ref) Read() (string, error) {
+	switch {
+	case s.Env != "" && s.File != "":
+		return "", errors.New("give either env or file, not both")
+	case s.Env != "":
+		text, ok := os.LookupEnv(s.Env)
+		if !ok || text == "" {
+			return "", fmt.Errorf("the environment variable %s is not set or empty", s.Env)
+		}
+		return text, nil
+	case s.File != "":
+		text, err := ReadFile(s.File)
+		return strings.TrimRight(text, "\r\n"), err
+	default:
+		return "", errors.New("say where it is: env NAME or file PATH")
+	}
+}
+
+// String names the place, never the secret.
+func (s *Ref) String() string {
+	if s.Env != "" {
+		return "environment variable " + s.Env
+	}
+	return "file " + s.File
+}
+
+// ErrEmpty means that there is nothing where a secret is expected.
+var ErrEmpty = errors.New("empty")
+
+// maxSize bounds how much is read where a secret is expected, in bytes.
+const maxSize = 64 << 10
+
+// ReadFile returns the secret that a file holds, without the one line end that
+// editors and echo put behind it. A file that is empty or larger than 64 KiB is
+// an error.
+func ReadFile(path string) (string, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return "", err
+	}
+	defer f.Close()
+	return ReadFrom(f, path)
+}
+
+// ReadFrom is ReadFile for a stream, such as standard input, which errors name
+// as source.
+func ReadFrom(r io.Reader, source string) (string, error) {
+	text, err := io.ReadAll(io.LimitReader(r, maxSize+1))
+	if err != nil {
+		return "", fmt.Errorf("reading %s: %w", source, err)
+	}
+	if len(text) > maxSize {
+		return "", fmt.Errorf("%s is larger than %d bytes; is it the right file?", source, maxSize)
+	}
+	secret := strings.TrimSuffix(strings.TrimSuffix(string(text), "\n"), "\r")
+	if strings.Trim(secret, "\r\n") == "" {
+		return "", fmt.Errorf("%s is %w", source, ErrEmpty)
+	}
+	return secret, nil
+}
