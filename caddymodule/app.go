@@ -2,25 +2,16 @@ package caddymodule
 
 import (
 	"context"
-	"crypto/rand"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"sync"
-	"sync/atomic"
-	"time"
 
 	"github.com/card-gateway/card-gateway/caddymodule/secret"
 
 	"github.com/card-gateway/card-gateway/keys"
 
 	"github.com/caddyserver/caddy/v2"
-	"github.com/caddyserver/caddy/v2/modules/caddyevents"
-	"go.uber.org/zap"
-
-	"github.com/card-gateway/card-gateway/auth"
-	"github.com/card-gateway/card-gateway/ratelimit"
-	"github.com/card-gateway/card-gateway/store"
 )
 
 func init() {
@@ -79,30 +70,13 @@ type App struct {
 	// it requests are answered with 503. Default: 268435456 (256 MiB).
 	BodyBudget int64 `json:"body_budget,omitempty"`
 
-	ctx     caddy.Context
-	log     *zap.Logger
-	events  *caddyevents.App
-	audit   *zap.Logger
-	table   *auth.Table
-	policy  *ratelimit.Policy
-	counts  auth.Rules
-	ahead   time.Duration
-	ring    *keys.Keyring
-	pooled  *pooledStore
-	poolKey string
-	backend store.Backend // the pooled backend, measured
-	keys    *keys.Service
-	bodies  *budget
-	metrics *metrics
-	refused *zap.Logger
-	spare   atomic.Pointer[string] // the next random revision, see nextRevision
+	rules     *rules
+	state     *state
+	telemetry *telemetry
 
-	leftmostOnce sync.Once // of warnLeftmost
-
-	startOnce sync.Mutex
-	started   atomic.Bool
-	stop      context.CancelFunc
-	done      chan struct{}
+	poolKey string // of the store in the pool; empty until it is taken
+	refresh sync.WaitGroup
+	stop    context.CancelFunc
 }
 
 // OperationConfig is one line of the table of operations.
@@ -130,125 +104,59 @@ func (*App) CaddyModule() caddy.ModuleInfo {
 // network and takes no lock, so that a configuration can be validated beside a
 // running gateway.
 func (a *App) Provision(ctx caddy.Context) error {
-	a.log = ctx.Logger()
-	a.audit = a.log.Named("audit")
-	a.refused = refusalLogger(a.log)
-	a.setDefaults()
-	if err := a.provisionPolicy(); err != nil {
+	if err := a.provision(ctx); err != nil {
+		return fmt.Errorf("card_gateway: %w", err)
+	}
+	return nil
+}
+
+func (a *App) provision(ctx caddy.Context) (err error) {
+	if a.rules, err = newRules(a); err != nil {
 		return err
 	}
+	ring, err := a.readMasterKey()
+	if err != nil {
+		return err
+	}
+	if a.telemetry, err = newTelemetry(ctx.Logger(), ctx.GetMetricsRegistry(), a.rules.table); err != nil {
+		return fmt.Errorf("registering metrics: %w", err)
+	}
+	if a.telemetry.emit, err = eventEmitter(ctx); err != nil {
+		return err
+	}
+	pooled, err := a.openStore(ctx)
+	if err != nil {
+		return fmt.Errorf("store: %w", err)
+	}
+	a.state = newState(pooled, ring, a.rules, a.telemetry)
+	return a.state.testMasterKey(ctx)
+}
+
+func (a *App) readMasterKey() (*keys.Keyring, error) {
 	if a.MasterKey == nil {
-		return errors.New("card_gateway: no master_key is configured; make one with `openssl rand -base64 32` and name it: master_key file PATH, or master_key env NAME")
+		return nil, errors.New("no master_key is configured; make one with `openssl rand -base64 32` and name it: master_key file PATH, or master_key env NAME")
 	}
 	text, err := a.MasterKey.Read()
 	if err != nil {
-		return fmt.Errorf("card_gateway: reading master_key: %w", err)
+		return nil, fmt.Errorf("reading master_key: %w", err)
 	}
-	if a.ring, err = keys.ParseKeyring(text); err != nil {
-		return fmt.Errorf("card_gateway: master_key from %s: %w", a.MasterKey, err)
+	ring, err := keys.ParseKeyring(text)
+	if err != nil {
+		return nil, fmt.Errorf("master_key from %s: %w", a.MasterKey, err)
 	}
-	if a.metrics, err = newMetrics(ctx.GetMetricsRegistry(), a.table); err != nil {
-		return fmt.Errorf("card_gateway: registering metrics: %w", err)
-	}
-	if err := a.provisionEvents(ctx); err != nil {
-		return fmt.Errorf("card_gateway: %w", err)
-	}
-	if err := a.provisionStore(ctx); err != nil {
-		return err
-	}
-	a.bodies = &budget{limit: a.BodyBudget}
-	a.nextRevision(true)
-	a.keys = keys.New(a.backend, a.ring, keys.Options{
-		CheckLimits:      a.checkLimits,
-		CheckScopes:      a.checkScopes,
-		OnChange:         a.changed,
-		ReplayFloorAhead: a.ahead,
-	})
-	return a.testMasterKey(ctx)
-}
-
-// testMasterKey refuses a master key that does not open the store, where that
-// costs no network. Elsewhere Start finds out, or the first answer of a store
-// that was out of reach then.
-func (a *App) testMasterKey(ctx context.Context) error {
-	if local, ok := a.backend.(store.LocalBackend); !ok || !local.Local() {
-		return nil
-	}
-	if err := a.keys.TestMasterKey(ctx); err != nil {
-		return fmt.Errorf("card_gateway: %w", err)
-	}
-	return nil
-}
-
-func (a *App) setDefaults() {
-	if a.Window == 0 {
-		a.Window = caddy.Duration(5 * time.Minute)
-	}
-	if a.LockAfter == 0 {
-		a.LockAfter = 50
-	}
-	if a.BodyBudget == 0 {
-		a.BodyBudget = 256 << 20
-	}
-	a.ahead = min(5*time.Second, time.Duration(a.Window))
-	if a.ReplayFloorAhead != nil {
-		a.ahead = time.Duration(*a.ReplayFloorAhead)
-	}
-}
-
-// Validate checks what Provision could not refuse.
-func (a *App) Validate() error {
-	switch {
-	case a.Window < caddy.Duration(time.Second) || a.Window > caddy.Duration(24*time.Hour):
-		return fmt.Errorf("card_gateway: window is %s; it must be between 1s and 24h", time.Duration(a.Window))
-	case a.LockAfter < 1:
-		return fmt.Errorf("card_gateway: lock_after is %d; it must be 1 or more", a.LockAfter)
-	case a.LockDuration < 0:
-		return fmt.Errorf("card_gateway: lock_duration is negative; leave it out to lock until an operator unlocks")
-	case a.ahead < 0 || a.ahead > time.Duration(a.Window):
-		return fmt.Errorf("card_gateway: replay_floor_ahead is %s; it must be between 0s and the window", a.ahead)
-	case a.BodyBudget < 1<<20:
-		return fmt.Errorf("card_gateway: body_budget is %d bytes; it must be 1MiB or more", a.BodyBudget)
-	}
-	for _, operation := range a.Operations {
-		if operation.MaxBody > a.BodyBudget {
-			return fmt.Errorf("card_gateway: operation %s: max_body is %d bytes, more than body_budget, %d", operation.Name, operation.MaxBody, a.BodyBudget)
-		}
-	}
-	return nil
+	return ring, nil
 }
 
 // Start takes the store and begins the background work. An unfit store, a
 // directory in use or a wrong master key refuse to start.
 func (a *App) Start() error {
-	if err := a.ensureStarted(context.Background()); err != nil {
+	if err := a.state.ensureStarted(context.Background()); err != nil {
 		return fmt.Errorf("card_gateway: %w", err)
 	}
 	ctx, cancel := context.WithCancel(context.Background())
-	a.stop, a.done = cancel, make(chan struct{})
+	a.stop = cancel
 	takeStandardLog()
-	go a.watch(ctx)
-	return nil
-}
-
-// ensureStarted starts the store unless it runs. Caddy starts its apps in any
-// order, so a request may come first.
-func (a *App) ensureStarted(ctx context.Context) error {
-	if a.started.Load() {
-		return nil
-	}
-	a.startOnce.Lock()
-	defer a.startOnce.Unlock()
-	if a.started.Load() {
-		return nil
-	}
-	if err := a.backend.Start(ctx); err != nil {
-		return err
-	}
-	if err := a.keys.Start(ctx); errors.Is(err, keys.ErrMasterKey) || errors.Is(err, keys.ErrDamaged) {
-		return err
-	}
-	a.started.Store(true)
+	a.refresh.Go(func() { a.refreshGauges(ctx) })
 	return nil
 }
 
@@ -256,8 +164,8 @@ func (a *App) ensureStarted(ctx context.Context) error {
 func (a *App) Stop() error {
 	if a.stop != nil {
 		a.stop()
-		<-a.done
-		a.keys.Stop()
+		a.refresh.Wait()
+		a.state.keys.Stop()
 	}
 	return nil
 }
@@ -274,23 +182,16 @@ func (a *App) Cleanup() error {
 
 // Keys returns the service that keeps the keys, for the admin API; nil before
 // the app is provisioned.
-func (a *App) Keys() *keys.Service { return a.keys }
-
-// nextRevision returns a random revision for a record that a request may lock.
-// Locks are rare, so one value serves until it was used, and renew makes the
-// next.
-func (a *App) nextRevision(renew bool) string {
-	if renew {
-		text := rand.Text()
-		a.spare.Store(&text)
+func (a *App) Keys() *keys.Service {
+	if a.state == nil {
+		return nil
 	}
-	return *a.spare.Load()
+	return a.state.keys
 }
 
 // Interface guards
 var (
 	_ caddy.App          = (*App)(nil)
 	_ caddy.Provisioner  = (*App)(nil)
-	_ caddy.Validator    = (*App)(nil)
 	_ caddy.CleanerUpper = (*App)(nil)
 )

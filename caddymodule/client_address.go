@@ -1,8 +1,10 @@
 package caddymodule
 
 import (
+	"errors"
 	"net/http"
 	"net/netip"
+	"reflect"
 
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 )
@@ -35,19 +37,21 @@ func peerAddress(r *http.Request) netip.Addr {
 	return peer.Addr().WithZone("").Unmap()
 }
 
-// warnLeftmost says, once in the life of the configuration, that clients can
-// write the address themselves by which a whitelist judges them: without
-// trusted_proxies_strict Caddy believes the left-most one of X-Forwarded-For,
-// to which a load balancer only appends.
-func (a *App) warnLeftmost(r *http.Request) {
-	if trusted, _ := caddyhttp.GetVar(r.Context(), caddyhttp.TrustedProxyVarKey).(bool); !trusted {
-		return
+// checkTrustedProxies refuses a server where clients write the address
+// themselves by which a whitelist judges them: without trusted_proxies_strict
+// Caddy believes the left-most address of X-Forwarded-For, to which a load
+// balancer only appends.
+func checkTrustedProxies(server *caddyhttp.Server) error {
+	if server == nil || server.TrustedProxiesStrict > 0 || !trustsProxies(server) {
+		return nil
 	}
-	server, ok := r.Context().Value(caddyhttp.ServerCtxKey).(*caddyhttp.Server)
-	if !ok || server.TrustedProxiesStrict > 0 {
-		return
-	}
-	a.leftmostOnce.Do(func() {
-		a.log.Warn("trusted_proxies is set without trusted_proxies_strict: unless the load balancer replaces X-Forwarded-For, clients choose the address that IP whitelists see; add trusted_proxies_strict to the servers block")
-	})
+	return errors.New("card_auth: trusted_proxies is set without trusted_proxies_strict, so that clients could choose the address that IP whitelists see; add the line trusted_proxies_strict to the servers block")
+}
+
+// trustsProxies reports whether a server has trusted proxies. Caddy has moved
+// them to a field of its own by the time that handlers are provisioned, so only
+// reflection sees them.
+func trustsProxies(server *caddyhttp.Server) bool {
+	field := reflect.ValueOf(server).Elem().FieldByName("trustedProxies")
+	return server.TrustedProxiesUnix || field.IsValid() && !field.IsNil()
 }

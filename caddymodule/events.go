@@ -12,6 +12,7 @@ import (
 var keyEvents = map[string]string{
 	"create":  "card_gateway.key_created",
 	"import":  "card_gateway.key_created",
+	"copy":    "card_gateway.key_created",
 	"disable": "card_gateway.key_disabled",
 	"enable":  "card_gateway.key_enabled",
 	"lock":    "card_gateway.key_locked",
@@ -20,24 +21,25 @@ var keyEvents = map[string]string{
 	"delete":  "card_gateway.key_deleted",
 }
 
-// provisionEvents finds Caddy's events app.
-func (a *App) provisionEvents(ctx caddy.Context) error {
+// eventEmitter returns what emits events of a configuration.
+func eventEmitter(ctx caddy.Context) (func(string, map[string]any), error) {
 	module, err := ctx.App("events")
 	if err != nil {
-		return err
+		return nil, err
 	}
-	a.ctx = ctx
-	a.events, _ = module.(*caddyevents.App)
-	return nil
+	events, _ := module.(*caddyevents.App)
+	return func(name string, data map[string]any) {
+		if events != nil && events.ShouldEmit(name) {
+			events.Emit(ctx, name, data)
+		}
+	}, nil
 }
 
-// changed is told of every change of a key, whoever made it: the audit log has
-// a line for each, and what came about is an event.
-func (a *App) changed(c keys.Change) {
-	auditChange(a.audit, c)
-	name, known := keyEvents[c.Action]
-	if c.Err != nil || !known || a.events == nil || !a.events.ShouldEmit(name) {
-		return
+// keyChanged receives every change of a key, whoever made it: the audit log has
+// a line for each, and each change that was made is an event.
+func (t *telemetry) keyChanged(c keys.Change) {
+	auditChange(t.audit, c)
+	if name, known := keyEvents[c.Action]; known && c.Err == nil && t.emit != nil {
+		t.emit(name, map[string]any{"key_id": c.KeyID, "tenant": c.Tenant, "actor": c.Actor})
 	}
-	a.events.Emit(a.ctx, name, map[string]any{"key_id": c.KeyID, "tenant": c.Tenant, "actor": c.Actor})
 }

@@ -34,24 +34,24 @@ func newGate(t *testing.T) *gate {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = backend.Close() })
-	app := &App{log: zap.NewNop(), audit: zap.NewNop(), refused: zap.NewNop(), pooled: &pooledStore{backend: backend}}
-	app.setDefaults()
-	if err := app.provisionPolicy(); err != nil {
+	rules, err := newRules(&App{})
+	if err != nil {
 		t.Fatal(err)
 	}
-	if app.metrics, err = newMetrics(prometheus.NewPedanticRegistry(), app.table); err != nil {
+	telemetry, err := newTelemetry(zap.NewNop(), prometheus.NewPedanticRegistry(), rules.table)
+	if err != nil {
 		t.Fatal(err)
 	}
-	app.backend = app.metrics.measured(backend)
-	app.bodies = &budget{limit: app.BodyBudget}
-	app.nextRevision(true)
-	app.keys = keys.New(app.backend, ringForTest(t), keys.Options{})
-	t.Cleanup(app.keys.Stop)
-	if err := app.ensureStarted(t.Context()); err != nil {
+	state := newState(&pooledStore{backend: backend}, ringForTest(t), rules, telemetry)
+	t.Cleanup(state.keys.Stop)
+	if err := state.ensureStarted(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	h := &Auth{MaxBody: 1 << 20, BodyTimeout: caddy.Duration(time.Minute), app: app, other: app.table.ByName("other")}
-	return &gate{t: t, auth: h, keys: app.keys}
+	h := &Auth{
+		MaxBody: 1 << 20, BodyTimeout: caddy.Duration(time.Minute),
+		rules: rules, state: state, telemetry: telemetry, other: rules.table.ByName("other"),
+	}
+	return &gate{t: t, auth: h, keys: state.keys}
 }
 
 // signer returns the credentials of a new key.

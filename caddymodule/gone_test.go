@@ -23,14 +23,13 @@ func TestGoneIsNoFailureOfTheStore(t *testing.T) {
 		t.Errorf("afterwards: %v", got)
 	}
 
-	app := &App{}
-	app.started.Store(true)
-	app.backend = unreachable{}
+	state := &state{backend: unreachable{}}
+	state.started.Store(true)
 	storeUp.Set(1)
-	if err := app.ready(ctx); err == nil || testutil.ToFloat64(storeUp) != 1 {
+	if err := state.ready(ctx); err == nil || testutil.ToFloat64(storeUp) != 1 {
 		t.Errorf("a question that was taken back: %v, gauge %v", err, testutil.ToFloat64(storeUp))
 	}
-	if err := app.ready(t.Context()); err == nil || testutil.ToFloat64(storeUp) != 0 {
+	if err := state.ready(t.Context()); err == nil || testutil.ToFloat64(storeUp) != 0 {
 		t.Errorf("a store out of reach: %v, gauge %v", err, testutil.ToFloat64(storeUp))
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"sync"
 	"time"
 
 	"github.com/caddyserver/caddy/v2"
@@ -15,7 +16,7 @@ import (
 )
 
 func init() {
-	caddy.RegisterModule(Auth{})
+	caddy.RegisterModule(new(Auth))
 }
 
 // Auth is the handler card_auth. It lets a request through that passes all
@@ -42,30 +43,42 @@ type Auth struct {
 	// protected. Default: false.
 	DryRun bool `json:"dry_run,omitempty"`
 
-	app   *App
-	other *auth.Operation
+	rules     *rules
+	state     *state
+	telemetry *telemetry
+	other     *auth.Operation
+
+	server     *caddyhttp.Server // that this handler is part of
+	walk       sync.Once
+	translates bool // a card_translate is behind this handler
 }
 
 // genericMessage is the one text of generic_messages.
 const genericMessage = "Authentication failed"
 
 // CaddyModule returns the Caddy module information.
-func (Auth) CaddyModule() caddy.ModuleInfo {
+func (*Auth) CaddyModule() caddy.ModuleInfo {
 	return caddy.ModuleInfo{ID: "http.handlers.card_auth", New: func() caddy.Module { return new(Auth) }}
 }
 
 // Provision finds the app and sets the defaults.
-func (h *Auth) Provision(ctx caddy.Context) (err error) {
+func (h *Auth) Provision(ctx caddy.Context) error {
 	if h.MaxBody == 0 {
 		h.MaxBody = 1 << 20
 	}
-	if h.app, err = appOf(ctx, "card_auth"); err != nil {
+	app, err := appOf(ctx, "card_auth")
+	if err != nil {
 		return err
 	}
+	h.rules, h.state, h.telemetry = app.rules, app.state, app.telemetry
+	h.server, _ = ctx.Value(caddyhttp.ServerCtxKey).(*caddyhttp.Server)
 	if h.BodyTimeout == 0 {
-		h.BodyTimeout = min(caddy.Duration(30*time.Second), h.app.Window)
+		h.BodyTimeout = min(caddy.Duration(30*time.Second), caddy.Duration(h.rules.window))
 	}
-	h.other = h.app.table.ByName("other")
+	if err := checkTrustedProxies(h.server); err != nil {
+		return err
+	}
+	h.other = h.rules.table.ByName("other")
 	if h.DryRun {
 		ctx.Logger().Warn("card_auth is in dry run: every request is let through, nothing is protected")
 	}
@@ -74,22 +87,23 @@ func (h *Auth) Provision(ctx caddy.Context) (err error) {
 
 // Validate checks the sizes.
 func (h *Auth) Validate() error {
-	if h.MaxBody < 0 || h.MaxBody > h.app.BodyBudget {
-		return fmt.Errorf("card_auth: max_body is %d bytes; it must be positive and at most body_budget, %d", h.MaxBody, h.app.BodyBudget)
+	if h.MaxBody < 0 || h.MaxBody > h.rules.bodyBudget {
+		return fmt.Errorf("card_auth: max_body is %d bytes; it must be positive and at most body_budget, %d", h.MaxBody, h.rules.bodyBudget)
 	}
-	if h.BodyTimeout < 0 || time.Duration(h.BodyTimeout) > time.Duration(h.app.Window) {
-		return fmt.Errorf("card_auth: body_timeout is %s; it must be positive and at most the window, %s", time.Duration(h.BodyTimeout), time.Duration(h.app.Window))
+	if h.BodyTimeout < 0 || time.Duration(h.BodyTimeout) > h.rules.window {
+		return fmt.Errorf("card_auth: body_timeout is %s; it must be positive and at most the window, %s", time.Duration(h.BodyTimeout), h.rules.window)
 	}
 	return nil
 }
 
 func (h *Auth) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddyhttp.Handler) error {
 	start := time.Now()
-	h.app.pooled.acquire()
-	defer h.app.pooled.release()
+	h.walk.Do(h.walkChain)
+	h.state.pooled.acquire()
+	defer h.state.pooled.release()
 
 	p := &passage{h: h, limits: limitsFrom(r.Context())}
-	p.info.app = h.app
+	p.info.telemetry = h.telemetry
 	p.info.RequestID = requestID(r.Header)
 	info := &p.info
 	r = withInfo(r, info)
@@ -102,7 +116,7 @@ func (h *Auth) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddyhttp.
 		if panicked != nil {
 			p.broken(panicked)
 		}
-		h.app.metrics.observe(info, h.other)
+		h.telemetry.metrics.observe(info, h.other)
 		traceOutcome(r.Context(), info)
 		if panicked != nil {
 			panic(panicked)
@@ -122,6 +136,16 @@ func (h *Auth) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddyhttp.
 	once, done := sendOnce(r)
 	defer done()
 	return p.finish(once, next.ServeHTTP(p.w, once))
+}
+
+// walkChain finds out what is behind this handler. A customer's body that
+// nobody translates may have any type.
+func (h *Auth) walkChain() {
+	for _, handler := range handlersBehind(h.server, h) {
+		if _, translates := handler.(*Translate); translates {
+			h.translates = true
+		}
+	}
 }
 
 // finish gives the error of a later handler its face, unless an answer is on
@@ -166,7 +190,7 @@ func (p *passage) broken(panicked any) {
 // note tells operators of a refusal that the client can no longer be told of.
 func (p *passage) note(refusal *auth.Refusal) {
 	p.info.refusal = refusal
-	p.h.app.logRefusal(p.r, &p.info, refusal)
+	p.h.telemetry.logRefusal(&p.info, refusal)
 }
 
 // pass decides, in a dry run, whether a refused request goes on all the same.
@@ -182,7 +206,7 @@ func (p *passage) pass(refusal *auth.Refusal) *auth.Refusal {
 		return failed
 	}
 	p.info.dryRun = refusal
-	p.h.app.logRefusal(p.r, &p.info, refusal)
+	p.h.telemetry.logRefusal(&p.info, refusal)
 	return nil
 }
 

@@ -29,7 +29,7 @@ type Health struct {
 	// and paths are left out of the reason; the log has them.
 	Check string `json:"check"`
 
-	app *App
+	state *state
 }
 
 // CaddyModule returns the Caddy module information.
@@ -38,9 +38,13 @@ func (Health) CaddyModule() caddy.ModuleInfo {
 }
 
 // Provision finds the app.
-func (h *Health) Provision(ctx caddy.Context) (err error) {
-	h.app, err = appOf(ctx, "card_health")
-	return err
+func (h *Health) Provision(ctx caddy.Context) error {
+	app, err := appOf(ctx, "card_health")
+	if err != nil {
+		return err
+	}
+	h.state = app.state
+	return nil
 }
 
 // Validate checks the kind of check.
@@ -64,7 +68,7 @@ func (h *Health) ServeHTTP(w http.ResponseWriter, r *http.Request, _ caddyhttp.H
 	if h.Check == "ready" {
 		ctx, cancel := context.WithTimeout(r.Context(), readyTimeout)
 		defer cancel()
-		if err := h.app.ready(ctx); err != nil {
+		if err := h.state.ready(ctx); err != nil {
 			status, body = http.StatusServiceUnavailable, healthBody{Status: "not ready", Reason: cardlog.MaskPlaces(err.Error())}
 		}
 	}

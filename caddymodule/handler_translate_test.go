@@ -52,7 +52,7 @@ func (c translateCall) do(t *testing.T, answer issuerFunc) *httptest.ResponseRec
 		r.Header.Set("Content-Type", "application/json")
 	}
 	info := &requestInfo{
-		app: &App{refused: zap.NewNop()}, RequestID: "req-1", Body: []byte(c.body),
+		telemetry: &telemetry{refused: zap.NewNop()}, RequestID: "req-1", Body: []byte(c.body),
 		Operation: &auth.Operation{Name: c.operation}, Key: &auth.Key{CustomerVariant: c.keyVariant},
 	}
 	r = withInfo(r, info)

@@ -2,7 +2,6 @@ package caddymodule
 
 import (
 	"strconv"
-	"time"
 
 	"github.com/card-gateway/card-gateway/auth"
 	"github.com/card-gateway/card-gateway/ratelimit"
@@ -31,7 +30,7 @@ func (p *passage) explainTimestamp() string {
 	switch off := p.claim.Now.Unix() - stamp; {
 	case stamp == 0:
 		return "X-Timestamp is not a number of ten digits"
-	case auth.InWindow(p.claim.Now, stamp, time.Duration(p.h.app.Window)):
+	case auth.InWindow(p.claim.Now, stamp, p.h.rules.window):
 		return "the store may have lost the nonces of that moment"
 	case off < 0:
 		return "X-Timestamp is " + strconv.FormatInt(-off, 10) + " s ahead of our clock"

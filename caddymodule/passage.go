@@ -59,12 +59,12 @@ func (p *passage) admit() *auth.Refusal {
 	if refusal := auth.CheckMethod(method); refusal != nil {
 		return refusal
 	}
-	p.info.Operation = p.h.app.table.Match(method, target.Path)
+	p.info.Operation = p.h.rules.table.Match(method, target.Path)
 	if missing != nil {
 		return missing
 	}
 	p.request = auth.Request{Method: method, Target: raw, Credentials: credentials, Client: client, Scope: p.info.Operation.Scope}
-	if err := p.h.app.ensureStarted(context.WithoutCancel(p.r.Context())); err != nil {
+	if err := p.h.state.ensureStarted(context.WithoutCancel(p.r.Context())); err != nil {
 		return storeRefusal(err)
 	}
 	return p.judgeAndSettle()
@@ -95,21 +95,18 @@ func (p *passage) judgeAndSettle() *auth.Refusal {
 // body nor shared state. It returns the refusal by rules 2 to 4. What rests on
 // the record as we remember it is confirmed with a fresh read first.
 func (p *passage) judge(fresh bool) *auth.Refusal {
-	lookup := p.h.app.keys.Lookup
+	lookup := p.h.state.keys.Lookup
 	if fresh {
-		lookup = p.h.app.keys.Fresh
+		lookup = p.h.state.keys.Fresh
 	}
 	key, err := lookup(p.r.Context(), p.request.Credentials.KeyID)
 	if err != nil && !errors.Is(err, store.ErrNotFound) {
 		return p.lookupRefusal(err)
 	}
 	now := time.Now()
-	p.judgement = auth.Judge(&p.request, key, time.Duration(p.h.app.Window), now)
+	p.judgement = auth.Judge(&p.request, key, p.h.rules.window, now)
 	failed := p.judgement.Failed
 	p.info.Key = key
-	if key != nil && key.AllowedIPs != nil {
-		p.h.app.warnLeftmost(p.r)
-	}
 	if key != nil && !fresh && failed.Has(auth.RuleEnabled|auth.RuleExpiry|auth.RuleSignature|auth.RuleScope) {
 		return p.judge(true)
 	}
@@ -146,8 +143,8 @@ func (p *passage) readBody() *auth.Refusal {
 		}
 		return p.checkHash()
 	}
-	reader := bodyReader{budget: p.h.app.bodies, max: p.maxBody(), timeout: time.Duration(p.h.BodyTimeout), keep: keep}
-	if !p.h.DryRun && translatedOperation(p.info.Operation.Name) && !jsonRequest(p.r) {
+	reader := bodyReader{budget: p.h.state.bodies, max: p.maxBody(), timeout: time.Duration(p.h.BodyTimeout), keep: keep}
+	if !p.h.DryRun && p.h.translates && translatedOperation(p.info.Operation.Name) && !jsonRequest(p.r) {
 		return p.unlessLocked(&auth.Refusal{Reason: auth.UnsupportedMediaType})
 	}
 	start := time.Now()
@@ -184,14 +181,14 @@ func (p *passage) unlessLocked(refusal *auth.Refusal) *auth.Refusal {
 	if p.info.Key == nil {
 		return refusal
 	}
-	record, err := p.h.app.backend.Get(p.r.Context(), p.info.Key.ID)
+	record, err := p.h.state.backend.Get(p.r.Context(), p.info.Key.ID)
 	if errors.Is(err, store.ErrNotFound) {
 		return refusal
 	}
 	if err != nil {
 		return p.lookupRefusal(err)
 	}
-	if record.Failures < p.h.app.LockAfter {
+	if record.Failures < p.h.rules.lockAfter {
 		return refusal
 	}
 	p.judgement.Failed |= auth.RuleBodyHash // whatever else happens, it is not accepted
@@ -208,26 +205,26 @@ func (p *passage) unlessLocked(refusal *auth.Refusal) *auth.Refusal {
 
 // settle asks the store for everything that only shared state can decide.
 func (p *passage) settle() (store.Verdict, *auth.Refusal) {
-	app, key := p.h.app, p.info.Key
+	rules, key := p.h.rules, p.info.Key
 	now := time.Now()
 	if !key.ExpiresAt.IsZero() && !now.Before(key.ExpiresAt) {
 		return store.Verdict{}, &auth.Refusal{Reason: auth.KeyExpired, Log: "the key expired while the body arrived"}
 	}
 	p.claim = store.Claim{
-		KeyID: key.ID, Revision: key.Revision, NextRevision: app.nextRevision(false),
+		KeyID: key.ID, Revision: key.Revision, NextRevision: p.h.state.lockRevision(),
 		SecretVersion: p.judgement.SecretVersion,
 		Now:           now, Timestamp: p.request.Credentials.Unix,
-		Window: time.Duration(app.Window), ReplayFloorAhead: app.ahead,
+		Window: rules.window, ReplayFloorAhead: rules.floorAhead,
 		Nonce:     auth.NonceDigest(p.request.Credentials.Nonce),
 		Failed:    p.judgement.Failed,
-		LockAfter: app.LockAfter, LockDuration: time.Duration(app.LockDuration), LockCounts: app.counts,
+		LockAfter: rules.lockAfter, LockDuration: rules.lockDuration, LockCounts: rules.lockCounts,
 		DryRun: p.h.DryRun,
 	}
 	if p.limits != nil {
-		p.claim.Charges = app.policy.AppendCharges(p.charges[:0], p.info.Operation.Name, key.Limits, now)
+		p.claim.Charges = rules.limits.AppendCharges(p.charges[:0], p.info.Operation.Name, key.Limits, now)
 		p.claim.LimitsDryRun = p.limits.DryRun
 	}
-	verdict, err := app.backend.Settle(context.WithoutCancel(p.r.Context()), &p.claim)
+	verdict, err := p.h.state.backend.Settle(context.WithoutCancel(p.r.Context()), &p.claim)
 	if err != nil {
 		return verdict, storeRefusal(err)
 	}
@@ -242,9 +239,8 @@ func (p *passage) judged(v *store.Verdict) *auth.Refusal {
 		observeSkew(p.info.skew)
 	}
 	if v.Locked {
-		p.h.app.nextRevision(true)
-		keyLocksTotal.Inc()
-		p.h.app.locked(p)
+		p.h.state.renewLockRevision()
+		p.h.telemetry.keyLocked(p)
 	}
 	if v.Reason != auth.Accepted && v.Reason != auth.RateLimited {
 		return auth.Refuse(v.Reason, p.explain(v))
@@ -275,7 +271,7 @@ func (p *passage) countLimits(v *store.Verdict, states []ratelimit.State) {
 			}
 		}
 	}
-	p.h.app.metrics.operations[p.info.Operation.Index].limits[decision].Inc()
+	p.h.telemetry.metrics.operations[p.info.Operation.Index].limits[decision].Inc()
 }
 
 // jsonRequest reports whether the body is JSON in UTF-8 without an encoding,

@@ -16,12 +16,17 @@ import (
 // key in a file and no listener.
 func configFor(t *testing.T, store string) string {
 	t.Helper()
+	return configFrom(t, store, "", "http://127.0.0.1:0 {\ncard_auth\nrespond 204\n}\n")
+}
+
+// configFrom returns the same with further global options and other sites.
+func configFrom(t *testing.T, store, global, sites string) string {
+	t.Helper()
 	key := filepath.Join(t.TempDir(), "master.key")
 	if err := os.WriteFile(key, []byte("MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY=\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	text := "{\nadmin off\nlog {\noutput discard\n}\ncard_gateway {\nstore " + store + "\nmaster_key file " + key + "\n}\n}\n" +
-		"http://127.0.0.1:0 {\ncard_auth\nrespond 204\n}\n"
+	text := "{\nadmin off\nlog {\noutput discard\n}\ncard_gateway {\nstore " + store + "\nmaster_key file " + key + "\n}\n" + global + "\n}\n" + sites
 	config, _, err := caddyconfig.GetAdapter("caddyfile").Adapt([]byte(text), nil)
 	if err != nil {
 		t.Fatal(err)

@@ -2,7 +2,6 @@ package caddymodule
 
 import (
 	"context"
-	"errors"
 	"time"
 
 	"go.uber.org/zap"
@@ -14,9 +13,8 @@ const (
 	censusEvery = 30 * time.Second
 )
 
-// watch keeps the gauges over the store fresh until the context ends.
-func (a *App) watch(ctx context.Context) {
-	defer close(a.done)
+// refreshGauges keeps the gauges over the store fresh until the context ends.
+func (a *App) refreshGauges(ctx context.Context) {
 	probe, census := time.NewTicker(probeEvery), time.NewTicker(censusEvery)
 	defer probe.Stop()
 	defer census.Stop()
@@ -34,32 +32,11 @@ func (a *App) watch(ctx context.Context) {
 	}
 }
 
-// ready returns nil when requests can be settled, and sets the gauge, unless
-// whoever asked has left before there was an answer.
-func (a *App) ready(ctx context.Context) error {
-	err := a.ensureStarted(ctx)
-	if err == nil {
-		err = a.backend.Ready(ctx)
-	}
-	if err == nil {
-		err = a.keys.Start(ctx) // what could not be read when the store was out of reach
-	}
-	switch {
-	case errors.Is(ctx.Err(), context.Canceled):
-		return ctx.Err()
-	case err != nil:
-		storeUp.Set(0)
-		return err
-	}
-	storeUp.Set(1)
-	return nil
-}
-
 func (a *App) probe(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, readyTimeout)
 	defer cancel()
-	if err := a.ready(ctx); err != nil && ctx.Err() == nil {
-		a.log.Warn("the store cannot settle requests; they are answered with 503", zap.Error(err))
+	if err := a.state.ready(ctx); err != nil && ctx.Err() == nil {
+		a.telemetry.log.Warn("the store cannot settle requests; they are answered with 503", zap.Error(err))
 	}
 }
 
@@ -68,7 +45,7 @@ func (a *App) probe(ctx context.Context) {
 func (a *App) takeCensus(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, censusEvery/2)
 	defer cancel()
-	census, err := a.keys.Census(ctx)
+	census, err := a.state.keys.Census(ctx)
 	if err != nil {
 		return
 	}

@@ -16,7 +16,7 @@ import (
 // puts it into the request's context; later handlers read it. It belongs to
 // the goroutine that serves the request.
 type requestInfo struct {
-	app       *App
+	telemetry *telemetry
 	RequestID string
 	Target    auth.Target
 	Operation *auth.Operation
@@ -66,7 +66,7 @@ func (i *requestInfo) outcome() string {
 // only when the line is written.
 func (i *requestInfo) MarshalLogObject(enc zapcore.ObjectEncoder) error {
 	if !cardlog.Redacts(enc) {
-		i.app.warnUnredacted()
+		i.telemetry.warnUnredacted()
 	}
 	enc.AddString("request_id", i.RequestID)
 	enc.AddString("outcome", i.outcome())

@@ -62,20 +62,21 @@ func (p *pooledStore) Destruct() error {
 	return nil
 }
 
-func (a *App) provisionStore(ctx caddy.Context) error {
+// openStore takes the configured store from the pool, or opens it.
+func (a *App) openStore(ctx caddy.Context) (*pooledStore, error) {
 	if a.StoreRaw == nil {
 		a.StoreRaw = json.RawMessage(`{"module":"file"}`)
 	}
 	module, err := ctx.LoadModule(a, "StoreRaw")
 	if err != nil {
-		return fmt.Errorf("card_gateway: store: %w", err)
+		return nil, err
 	}
 	opener, ok := module.(storeModule)
 	if !ok {
-		return fmt.Errorf("card_gateway: store: %T is no store", module)
+		return nil, fmt.Errorf("%T is not a store", module)
 	}
-	if bound, ok := module.(windowBound); ok && time.Duration(a.Window) > bound.maxWindow() {
-		return fmt.Errorf("card_gateway: window is %s; with this store it must be at most %s", time.Duration(a.Window), bound.maxWindow())
+	if bound, ok := module.(windowBound); ok && a.rules.window > bound.maxWindow() {
+		return nil, fmt.Errorf("window is %s; with this store it must be at most %s", a.rules.window, bound.maxWindow())
 	}
 	key := opener.place()
 	value, _, err := stores.LoadOrNew(key, func() (caddy.Destructor, error) {
@@ -86,12 +87,10 @@ func (a *App) provisionStore(ctx caddy.Context) error {
 		return &pooledStore{backend: backend}, nil
 	})
 	if err != nil {
-		return fmt.Errorf("card_gateway: store: %w", err)
+		return nil, err
 	}
 	a.poolKey = key
-	a.pooled = value.(*pooledStore)
-	a.backend = a.metrics.measured(a.pooled.backend)
-	return nil
+	return value.(*pooledStore), nil
 }
 
 // FileStore keeps the state of one node in a directory: keys in a file,

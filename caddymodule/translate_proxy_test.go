@@ -38,7 +38,7 @@ func (acceptedForTest) ServeHTTP(w http.ResponseWriter, r *http.Request, next ca
 		return err
 	}
 	info := &requestInfo{
-		app: &App{refused: zap.NewNop()}, RequestID: "req-1", Body: body,
+		telemetry: &telemetry{refused: zap.NewNop()}, RequestID: "req-1", Body: body,
 		Operation: &auth.Operation{Name: r.Header.Get("Operation")}, Key: &auth.Key{CustomerVariant: r.Header.Get("Variant")},
 	}
 	r = withInfo(r, info)

@@ -6,6 +6,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+
 	"github.com/card-gateway/card-gateway/keys"
 
 	"github.com/caddyserver/caddy/v2"
@@ -22,6 +24,27 @@ const (
 	refusalsThen      = 1000
 )
 
+// telemetry is what one configuration reports to operators: logs, events and
+// metrics.
+type telemetry struct {
+	log     *zap.Logger
+	refused *zap.Logger
+	audit   *zap.Logger
+	metrics *metrics
+	emit    func(event string, data map[string]any) // nil: nobody hears events
+}
+
+// newTelemetry returns the telemetry that writes to the log and counts in the
+// registry.
+func newTelemetry(log *zap.Logger, registry *prometheus.Registry, table *auth.Table) (*telemetry, error) {
+	t := &telemetry{log: log, audit: log.Named("audit"), refused: refusalLogger(log)}
+	var err error
+	if t.metrics, err = newMetrics(registry, table); err != nil {
+		return nil, err
+	}
+	return t, nil
+}
+
 func refusalLogger(log *zap.Logger) *zap.Logger {
 	return log.Named("refusals").WithOptions(zap.WrapCore(func(core zapcore.Core) zapcore.Core {
 		return zapcore.NewSamplerWithOptions(core, time.Second, refusalsPerSecond, refusalsThen)
@@ -30,12 +53,12 @@ func refusalLogger(log *zap.Logger) *zap.Logger {
 
 // logRefusal writes the one line that explains a refusal: the reason and the
 // facts behind it, never a secret, a signature, a nonce or a body.
-func (a *App) logRefusal(_ *http.Request, info *requestInfo, refusal *auth.Refusal) {
+func (t *telemetry) logRefusal(info *requestInfo, refusal *auth.Refusal) {
 	level := zapcore.InfoLevel
 	if refusal.Reason.Status() >= http.StatusInternalServerError {
 		level = zapcore.ErrorLevel
 	}
-	if line := a.refused.Check(level, "request refused: "+refusal.Reason.String()); line != nil {
+	if line := t.refused.Check(level, "request refused: "+refusal.Reason.String()); line != nil {
 		line.Write(zap.String("reason", refusal.Reason.String()), zap.Inline(refusalFacts{info, refusal}))
 	}
 }
@@ -85,18 +108,19 @@ var unredactedOnce sync.Once
 
 // warnUnredacted says, once in the life of the process, that an access log is
 // written without the format card.
-func (a *App) warnUnredacted() {
+func (t *telemetry) warnUnredacted() {
 	unredactedOnce.Do(func() {
-		go a.log.Warn("an access log is written without `format card`: it shows key ids, signatures, nonces and query values; set `format card` in each log block that receives http.log.access or http.log.error")
+		go t.log.Warn("an access log is written without `format card`: it shows key ids, signatures, nonces and query values; set `format card` in each log block that receives http.log.access or http.log.error")
 	})
 }
 
-// locked tells of a lock that a request has just announced.
-func (a *App) locked(p *passage) {
-	a.log.Warn("an API key was locked by consecutive authentication failures; it answers 401 until it is unlocked (card-keys unlock)",
+// keyLocked reports a lock that a request has just announced.
+func (t *telemetry) keyLocked(p *passage) {
+	keyLocksTotal.Inc()
+	t.log.Warn("an API key was locked by consecutive authentication failures; it answers 401 until it is unlocked (card-keys unlock)",
 		zap.String("key_id", p.info.Key.ID), zap.String("tenant", p.info.Key.Tenant),
-		zap.Int("failures", a.LockAfter), zap.String("client_ip", p.info.Client))
-	a.changed(keys.Change{
+		zap.Int("failures", p.claim.LockAfter), zap.String("client_ip", p.info.Client))
+	t.keyChanged(keys.Change{
 		At: time.Now(), Actor: keys.GatewayActor, Action: "lock",
 		KeyID: p.info.Key.ID, Tenant: p.info.Key.Tenant, Revision: p.claim.NextRevision,
 		Fields: []keys.FieldChange{{

@@ -13,14 +13,14 @@ func TestCheckScopesAndLimits(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	app := &App{table: table}
+	rules := &rules{table: table}
 	for _, scope := range []string{"cards:read", "cards:*", "*", "bills:pay", "bills:*", "webhooks:write"} {
-		if err := app.checkScopes([]string{scope}); err != nil {
+		if err := rules.checkScopes([]string{scope}); err != nil {
 			t.Errorf("%s: %v", scope, err)
 		}
 	}
 	for _, scope := range []string{"card:read", "cards:reed", "bill:*", "cards", ""} {
-		if err := app.checkScopes([]string{"cards:read", scope}); err == nil || !strings.Contains(err.Error(), "bills:pay") {
+		if err := rules.checkScopes([]string{"cards:read", scope}); err == nil || !strings.Contains(err.Error(), "bills:pay") {
 			t.Errorf("%s: %v", scope, err)
 		}
 	}
@@ -28,11 +28,11 @@ func TestCheckScopesAndLimits(t *testing.T) {
 		return map[string]json.RawMessage{name: json.RawMessage(`"1/1m"`)}
 	}
 	for _, name := range []string{"default", "total", "pay_bill", "other", "get_card"} {
-		if err := app.checkLimits(limits(name)); err != nil {
+		if err := rules.checkLimits(limits(name)); err != nil {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	if err := app.checkLimits(limits("paybill")); err == nil || !strings.Contains(err.Error(), "pay_bill") {
+	if err := rules.checkLimits(limits("paybill")); err == nil || !strings.Contains(err.Error(), "pay_bill") {
 		t.Errorf("paybill: %v", err)
 	}
 }

@@ -2,27 +2,79 @@ package caddymodule
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/card-gateway/card-gateway/auth"
 	"github.com/card-gateway/card-gateway/ratelimit"
 )
 
-// provisionPolicy compiles the table of operations, the limits and what counts
-// towards the lock.
-func (a *App) provisionPolicy() error {
-	table, err := auth.NewTable(operationDefs(a.Operations))
-	if err != nil {
-		return fmt.Errorf("card_gateway: operations: %w", err)
+// rules are what one configuration decides: the operations and their limits,
+// the window, and what locks a key.
+type rules struct {
+	table        *auth.Table
+	limits       *ratelimit.Policy
+	window       time.Duration
+	floorAhead   time.Duration // replay_floor_ahead
+	lockAfter    int
+	lockDuration time.Duration
+	lockCounts   auth.Rules
+	bodyBudget   int64 // bytes
+}
+
+// newRules compiles the options of the app, with defaults for those that were
+// left out.
+func newRules(a *App) (*rules, error) {
+	r := &rules{
+		window: time.Duration(a.Window), lockAfter: a.LockAfter, lockDuration: time.Duration(a.LockDuration), bodyBudget: a.BodyBudget,
 	}
-	a.table = table
-	if a.policy, err = newPolicy(a.Limits, table); err != nil {
-		return fmt.Errorf("card_gateway: %w", err)
+	if r.window == 0 {
+		r.window = 5 * time.Minute
 	}
-	if a.counts, err = parseLockCounts(a.LockCounts); err != nil {
-		return fmt.Errorf("card_gateway: %w", err)
+	if r.lockAfter == 0 {
+		r.lockAfter = 50
+	}
+	if r.bodyBudget == 0 {
+		r.bodyBudget = 256 << 20
+	}
+	r.floorAhead = min(5*time.Second, r.window)
+	if a.ReplayFloorAhead != nil {
+		r.floorAhead = time.Duration(*a.ReplayFloorAhead)
+	}
+	var err error
+	if r.table, err = auth.NewTable(operationDefs(a.Operations)); err != nil {
+		return nil, fmt.Errorf("operations: %w", err)
+	}
+	if r.limits, err = newPolicy(a.Limits, r.table); err != nil {
+		return nil, err
+	}
+	if r.lockCounts, err = parseLockCounts(a.LockCounts); err != nil {
+		return nil, err
+	}
+	return r, r.check()
+}
+
+// check refuses values that are out of range.
+func (r *rules) check() error {
+	switch {
+	case r.window < time.Second || r.window > 24*time.Hour:
+		return fmt.Errorf("window is %s; it must be between 1s and 24h", r.window)
+	case r.lockAfter < 1:
+		return fmt.Errorf("lock_after is %d; it must be 1 or more", r.lockAfter)
+	case r.lockDuration < 0:
+		return errors.New("lock_duration is negative; leave it out to lock until an operator unlocks")
+	case r.floorAhead < 0 || r.floorAhead > r.window:
+		return fmt.Errorf("replay_floor_ahead is %s; it must be between 0s and the window", r.floorAhead)
+	case r.bodyBudget < 1<<20:
+		return fmt.Errorf("body_budget is %d bytes; it must be 1MiB or more", r.bodyBudget)
+	}
+	for _, operation := range r.table.Operations() {
+		if operation.MaxBody > r.bodyBudget {
+			return fmt.Errorf("operation %s: max_body is %d bytes, more than body_budget, %d", operation.Name, operation.MaxBody, r.bodyBudget)
+		}
 	}
 	return nil
 }
@@ -62,10 +114,10 @@ func operationNames(table *auth.Table) []string {
 }
 
 // checkLimits refuses limits of a key that name no operation.
-func (a *App) checkLimits(limits map[string]json.RawMessage) error {
+func (r *rules) checkLimits(limits map[string]json.RawMessage) error {
 	for name := range limits {
-		if !limitName(name, a.table) {
-			return unknownLimit(name, a.table)
+		if !limitName(name, r.table) {
+			return unknownLimit(name, r.table)
 		}
 	}
 	return nil
@@ -73,8 +125,8 @@ func (a *App) checkLimits(limits map[string]json.RawMessage) error {
 
 // checkScopes refuses scopes of a key that no operation asks for: a mistyped
 // one would be a key that works nowhere.
-func (a *App) checkScopes(scopes []string) error {
-	known := a.knownScopes()
+func (r *rules) checkScopes(scopes []string) error {
+	known := r.knownScopes()
 	for _, scope := range scopes {
 		resource, action, _ := strings.Cut(scope, ":")
 		hasPrefix := func(s string) bool { return strings.HasPrefix(s, resource+":") }
@@ -88,9 +140,9 @@ func (a *App) checkScopes(scopes []string) error {
 
 // knownScopes returns those of the published interface and of the configured
 // operations.
-func (a *App) knownScopes() []string {
+func (r *rules) knownScopes() []string {
 	known := auth.KnownScopes()
-	for _, operation := range a.table.Operations() {
+	for _, operation := range r.table.Operations() {
 		known = append(known, operation.Scope)
 	}
 	known = slices.DeleteFunc(known, func(scope string) bool { return scope == auth.ScopeAll })

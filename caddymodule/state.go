@@ -1,0 +1,97 @@
+package caddymodule
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"sync"
+	"sync/atomic"
+
+	"github.com/card-gateway/card-gateway/keys"
+	"github.com/card-gateway/card-gateway/store"
+)
+
+// state is what outlives a request: the store, and the keys in it.
+type state struct {
+	backend store.Backend // measured
+	keys    *keys.Service
+	pooled  *pooledStore
+	bodies  *budget
+
+	starting sync.Mutex
+	started  atomic.Bool
+	revision atomic.Pointer[string] // see lockRevision
+}
+
+// newState returns the state in a store, for the rules of a configuration.
+// Changes of keys are reported to the telemetry.
+func newState(pooled *pooledStore, ring *keys.Keyring, r *rules, t *telemetry) *state {
+	s := &state{backend: t.metrics.measured(pooled.backend), pooled: pooled, bodies: &budget{limit: r.bodyBudget}}
+	s.renewLockRevision()
+	s.keys = keys.New(s.backend, ring, keys.Options{
+		CheckLimits: r.checkLimits, CheckScopes: r.checkScopes, OnChange: t.keyChanged, ReplayFloorAhead: r.floorAhead,
+	})
+	return s
+}
+
+// ensureStarted starts the store unless it runs. Caddy starts its apps in any
+// order, so a request may come first.
+func (s *state) ensureStarted(ctx context.Context) error {
+	if s.started.Load() {
+		return nil
+	}
+	s.starting.Lock()
+	defer s.starting.Unlock()
+	if s.started.Load() {
+		return nil
+	}
+	if err := s.backend.Start(ctx); err != nil {
+		return err
+	}
+	if err := s.keys.Start(ctx); errors.Is(err, keys.ErrMasterKey) || errors.Is(err, keys.ErrDamaged) {
+		return err
+	}
+	s.started.Store(true)
+	return nil
+}
+
+// testMasterKey refuses a master key that does not open the store, where that
+// costs no network. Elsewhere Start finds out, or the first answer of a store
+// that was out of reach then.
+func (s *state) testMasterKey(ctx context.Context) error {
+	if local, ok := s.backend.(store.LocalBackend); !ok || !local.Local() {
+		return nil
+	}
+	return s.keys.TestMasterKey(ctx)
+}
+
+// lockRevision returns a random revision for a record that a request may lock.
+// Locks are rare, so one value serves until it was used.
+func (s *state) lockRevision() string { return *s.revision.Load() }
+
+// renewLockRevision makes the next value of lockRevision.
+func (s *state) renewLockRevision() {
+	text := rand.Text()
+	s.revision.Store(&text)
+}
+
+// ready returns nil when requests can be settled, and sets the gauge, unless
+// whoever asked has left before there was an answer.
+func (s *state) ready(ctx context.Context) error {
+	err := s.ensureStarted(ctx)
+	if err == nil {
+		err = s.backend.Ready(ctx)
+	}
+	if err == nil {
+		err = s.keys.Start(ctx) // what could not be read when the store was out of reach
+	}
+	switch {
+	case errors.Is(ctx.Err(), context.Canceled):
+		return ctx.Err()
+	case err != nil:
+		storeUp.Set(0)
+		return err
+	}
+	storeUp.Set(1)
+	return nil
+}
