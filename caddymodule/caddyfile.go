@@ -1,7 +1,6 @@
 package caddymodule
 
 import (
-	"fmt"
 	"strconv"
 
 	"github.com/card-gateway/card-gateway/caddymodule/secret"
@@ -103,45 +102,6 @@ func parseDuration(d *caddyfile.Dispenser) (caddy.Duration, error) {
 		return 0, d.Errf("%s: %q is no time span; write for example 30s, 5m or 1h", option, text)
 	}
 	return caddy.Duration(span), nil
-}
-
-// UnmarshalCaddyfile reads:
-//
-//	card_auth {
-//	    max_body <size>
-//	    body_timeout <time span>
-//	    generic_messages
-//	    dry_run
-//	}
-func (h *Auth) UnmarshalCaddyfile(d *caddyfile.Dispenser) (err error) {
-	d.Next()
-	if err := noMore(d); err != nil {
-		return err
-	}
-	for d.NextBlock(0) {
-		switch d.Val() {
-		case "max_body":
-			h.MaxBody, err = parseSize(d)
-		case "body_timeout":
-			h.BodyTimeout, err = parseDuration(d)
-		case "generic_messages":
-			h.GenericMessages, err = true, noMore(d)
-		case "dry_run":
-			h.DryRun, err = true, noMore(d)
-		default:
-			err = d.Errf("unknown option %s of card_auth; it takes max_body, body_timeout, generic_messages and dry_run", d.Val())
-		}
-		if err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// at puts the place of a token in front of an error that is found later.
-func at(d *caddyfile.Dispenser) func(error) error {
-	file, line := d.File(), d.Line()
-	return func(err error) error { return fmt.Errorf("%s:%d: %w", file, line, err) }
 }
 
 // parseSecretRef reads the tokens `env NAME` or `file PATH`.

@@ -36,10 +36,8 @@ func parseGlobalOption(d *caddyfile.Dispenser, existing any) (any, error) {
 		return nil, err
 	}
 	p := appParser{d: d, app: new(App), limitAt: make(map[string]func(error) error)}
-	for d.NextBlock(0) {
-		if err := p.option(); err != nil {
-			return nil, err
-		}
+	if err := readBlock(d, "card_gateway", p.options()); err != nil {
+		return nil, err
 	}
 	if err := p.checkLimits(); err != nil {
 		return nil, err
@@ -53,49 +51,41 @@ type appParser struct {
 	limitAt map[string]func(error) error // where each limit was given
 }
 
-func (p *appParser) option() (err error) {
-	d, app := p.d, p.app
-	switch d.Val() {
-	case "store":
-		return p.store()
-	case "master_key":
-		if app.MasterKey != nil {
-			return d.Err("master_key is given a second time; several master keys are several lines of one file or variable")
-		}
-		if app.MasterKey, err = parseSecretRef(d); err != nil {
-			return err
-		}
-		return noMore(d)
-	case "window":
-		app.Window, err = parseDuration(d)
-	case "lock_after":
-		app.LockAfter, err = parseNumber(d, 1)
-	case "lock_duration":
-		app.LockDuration, err = parseDuration(d)
-	case "lock_counts":
-		return p.lockCounts()
-	case "replay_floor_ahead":
-		var ahead caddy.Duration
-		ahead, err = parseDuration(d)
-		app.ReplayFloorAhead = &ahead
-	case "body_budget":
-		app.BodyBudget, err = parseSize(d)
-	case "limit":
-		return p.limit()
-	case "operation":
-		return p.operation()
-	default:
-		return d.Errf("unknown option %s of card_gateway; it takes store, master_key, window, lock_after, lock_duration, lock_counts, replay_floor_ahead, body_budget, limit and operation", d.Val())
+func (p *appParser) options() []option {
+	app := p.app
+	call := func(f func() error) func(*caddyfile.Dispenser) error {
+		return func(*caddyfile.Dispenser) error { return f() }
 	}
+	return []option{
+		{name: "store", read: call(p.store), instead: "a gateway has one store"},
+		{name: "master_key", read: call(p.masterKey), instead: "several master keys are several lines of one file or variable"},
+		durationOption("window", &app.Window),
+		numberOption("lock_after", 1, &app.LockAfter),
+		durationOption("lock_duration", &app.LockDuration),
+		{name: "lock_counts", read: call(p.lockCounts), repeats: true},
+		{name: "replay_floor_ahead", read: call(p.replayFloorAhead)},
+		sizeOption("body_budget", &app.BodyBudget),
+		{name: "limit", read: call(p.limit), repeats: true},
+		{name: "operation", read: call(p.operation), repeats: true},
+	}
+}
+
+func (p *appParser) masterKey() (err error) {
+	if p.app.MasterKey, err = parseSecretRef(p.d); err != nil {
+		return err
+	}
+	return noMore(p.d)
+}
+
+func (p *appParser) replayFloorAhead() error {
+	ahead, err := parseDuration(p.d)
+	p.app.ReplayFloorAhead = &ahead
 	return err
 }
 
 // store reads `store <kind> ...`; the kind's module reads the rest.
 func (p *appParser) store() error {
 	d := p.d
-	if p.app.StoreRaw != nil {
-		return d.Err("store is given a second time; a gateway has one store")
-	}
 	if !d.NextArg() {
 		return d.Err("store needs a kind: file DIRECTORY, or redis URL")
 	}
@@ -197,16 +187,8 @@ func operationDefs(operations []OperationConfig) []auth.OperationDef {
 	return defs
 }
 
-// UnmarshalCaddyfile reads `file [<directory>]`.
-func (s *FileStore) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
-	d.Next()
-	if d.NextArg() {
-		s.Dir = d.Val()
-	}
-	return noMore(d)
+// at puts the place of a token in front of an error that is found later.
+func at(d *caddyfile.Dispenser) func(error) error {
+	file, line := d.File(), d.Line()
+	return func(err error) error { return fmt.Errorf("%s:%d: %w", file, line, err) }
 }
-
-// Interface guards
-var (
-	_ caddyfile.Unmarshaler = (*FileStore)(nil)
-)

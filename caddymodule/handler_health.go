@@ -78,19 +78,6 @@ func (h *Health) ServeHTTP(w http.ResponseWriter, r *http.Request, _ caddyhttp.H
 	return json.NewEncoder(w).Encode(body)
 }
 
-// UnmarshalCaddyfile reads `card_health live` or `card_health ready`.
-func (h *Health) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
-	d.Next()
-	if !d.NextArg() {
-		return d.Err("card_health needs one argument: live or ready")
-	}
-	h.Check = d.Val()
-	if err := validCheck(h.Check); err != nil {
-		return d.WrapErr(err)
-	}
-	return noMore(d)
-}
-
 // Interface guards
 var (
 	_ caddy.Provisioner           = (*Health)(nil)

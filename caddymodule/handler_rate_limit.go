@@ -70,33 +70,6 @@ type limitsUse struct {
 	taken bool
 }
 
-// UnmarshalCaddyfile reads:
-//
-//	card_rate_limit {
-//	    dry_run
-//	    ietf_headers
-//	}
-func (h *RateLimit) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
-	d.Next()
-	if err := noMore(d); err != nil {
-		return err
-	}
-	for d.NextBlock(0) {
-		switch d.Val() {
-		case "dry_run":
-			h.DryRun = true
-		case "ietf_headers":
-			h.IETFHeaders = true
-		default:
-			return d.Errf("unknown option %s of card_rate_limit; it takes dry_run and ietf_headers (limits stand in the global block card_gateway)", d.Val())
-		}
-		if err := noMore(d); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
 // limitsFrom returns how limits apply to the request; nil: not at all.
 func limitsFrom(ctx context.Context) *RateLimit {
 	use, _ := ctx.Value(limitsKey).(*limitsUse)

@@ -164,32 +164,6 @@ func askPlainly(r *http.Request) {
 	}
 }
 
-// UnmarshalCaddyfile reads:
-//
-//	card_translate {
-//	    upstream snake_case|camelCase
-//	}
-func (h *Translate) UnmarshalCaddyfile(d *caddyfile.Dispenser) (err error) {
-	d.Next()
-	if err := noMore(d); err != nil {
-		return err
-	}
-	for d.NextBlock(0) {
-		switch d.Val() {
-		case "upstream":
-			if h.Upstream, err = oneArg(d, "snake_case or camelCase"); err != nil {
-				return err
-			}
-			if err := validUpstream(h.Upstream); err != nil {
-				return d.WrapErr(err)
-			}
-		default:
-			return d.Errf("unknown option %s of card_translate; it takes upstream", d.Val())
-		}
-	}
-	return nil
-}
-
 // Interface guards
 var (
 	_ caddy.Provisioner           = (*Translate)(nil)

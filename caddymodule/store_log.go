@@ -18,46 +18,27 @@ func logStoreProblem(err error) {
 	storeLogger().Warn(err.Error())
 }
 
-// storeSlog is the same for a store that writes to slog.
-type storeSlog struct {
-	wrap func(slog.Handler) slog.Handler // attributes and groups added on the way
-}
+// storeSlog is the same for a store that writes to slog: each record goes to
+// the logger of the configuration of the moment.
+type storeSlog struct{}
 
-func (h storeSlog) handler() slog.Handler {
-	handler := slog.Handler(zapslog.NewHandler(storeLogger().Core(),
-		zapslog.WithName("card_gateway.store"), zapslog.AddStacktraceAt(slog.LevelError+1)))
-	if h.wrap != nil {
-		handler = h.wrap(handler)
-	}
-	return handler
-}
-
-func (h storeSlog) with(wrap func(slog.Handler) slog.Handler) slog.Handler {
-	before := h.wrap
-	return storeSlog{wrap: func(handler slog.Handler) slog.Handler {
-		if before != nil {
-			handler = before(handler)
-		}
-		return wrap(handler)
-	}}
+func (storeSlog) current() slog.Handler {
+	return zapslog.NewHandler(storeLogger().Core(), zapslog.WithName("card_gateway.store"), zapslog.AddStacktraceAt(slog.LevelError+1))
 }
 
 // Enabled is part of slog.Handler.
 func (h storeSlog) Enabled(ctx context.Context, level slog.Level) bool {
-	return h.handler().Enabled(ctx, level)
+	return h.current().Enabled(ctx, level)
 }
 
 // Handle is part of slog.Handler.
 func (h storeSlog) Handle(ctx context.Context, record slog.Record) error {
-	return h.handler().Handle(ctx, record)
+	return h.current().Handle(ctx, record)
 }
 
-// WithAttrs is part of slog.Handler.
-func (h storeSlog) WithAttrs(attrs []slog.Attr) slog.Handler {
-	return h.with(func(handler slog.Handler) slog.Handler { return handler.WithAttrs(attrs) })
-}
+// WithAttrs is part of slog.Handler. What it returns stays with the logger of
+// now; stores give their attributes with each record.
+func (h storeSlog) WithAttrs(attrs []slog.Attr) slog.Handler { return h.current().WithAttrs(attrs) }
 
-// WithGroup is part of slog.Handler.
-func (h storeSlog) WithGroup(name string) slog.Handler {
-	return h.with(func(handler slog.Handler) slog.Handler { return handler.WithGroup(name) })
-}
+// WithGroup is part of slog.Handler, as WithAttrs.
+func (h storeSlog) WithGroup(name string) slog.Handler { return h.current().WithGroup(name) }

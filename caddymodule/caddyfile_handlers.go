@@ -1,0 +1,76 @@
+package caddymodule
+
+import (
+	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
+)
+
+// UnmarshalCaddyfile reads:
+//
+//	card_auth {
+//	    max_body <size>
+//	    body_timeout <time span>
+//	    generic_messages
+//	    dry_run
+//	}
+func (h *Auth) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
+	return readHandler(d, "card_auth", []option{
+		sizeOption("max_body", &h.MaxBody),
+		durationOption("body_timeout", &h.BodyTimeout),
+		flagOption("generic_messages", &h.GenericMessages),
+		flagOption("dry_run", &h.DryRun),
+	})
+}
+
+// readHandler reads a directive that takes no argument and a block of options.
+func readHandler(d *caddyfile.Dispenser, name string, options []option) error {
+	d.Next()
+	if err := noMore(d); err != nil {
+		return err
+	}
+	return readBlock(d, name, options)
+}
+
+// UnmarshalCaddyfile reads:
+//
+//	card_rate_limit {
+//	    dry_run
+//	    ietf_headers
+//	}
+//
+// The limits themselves are in the global block card_gateway.
+func (h *RateLimit) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
+	return readHandler(d, "card_rate_limit (limits are options of the global block card_gateway)", []option{
+		flagOption("dry_run", &h.DryRun),
+		flagOption("ietf_headers", &h.IETFHeaders),
+	})
+}
+
+// UnmarshalCaddyfile reads:
+//
+//	card_translate {
+//	    upstream snake_case|camelCase
+//	}
+func (h *Translate) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
+	return readHandler(d, "card_translate", []option{{name: "upstream", read: func(d *caddyfile.Dispenser) (err error) {
+		if h.Upstream, err = oneArg(d, "snake_case or camelCase"); err != nil {
+			return err
+		}
+		if err := validUpstream(h.Upstream); err != nil {
+			return d.WrapErr(err)
+		}
+		return nil
+	}}})
+}
+
+// UnmarshalCaddyfile reads `card_health live` or `card_health ready`.
+func (h *Health) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
+	d.Next()
+	if !d.NextArg() {
+		return d.Err("card_health needs one argument: live or ready")
+	}
+	h.Check = d.Val()
+	if err := validCheck(h.Check); err != nil {
+		return d.WrapErr(err)
+	}
+	return noMore(d)
+}
