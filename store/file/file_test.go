@@ -34,6 +34,13 @@ func TestSuite(t *testing.T) {
 		current := start(t, dir, opt)
 		return &storetest.Setup{
 			Backend: current, Now: clock.now, Advance: clock.advance, ClaimClock: true,
+			RaiseFloor: func(t testing.TB, to time.Time) {
+				st := current.state.Load()
+				st.raiseFloor(to.UnixNano())
+				if err := st.drop(nil, clock.now().Unix()); err != nil { // writes the floor into the journal
+					t.Fatal(err)
+				}
+			},
 			Reopen: func(_ testing.TB, how storetest.Ending) store.Backend {
 				if how == storetest.Crashed {
 					// What is in the files now is what a killed process leaves.

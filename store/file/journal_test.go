@@ -234,7 +234,7 @@ func TestFileCutUnderMapping(t *testing.T) {
 	if told := b.problems.text(); !strings.Contains(told, "missing") {
 		t.Fatalf("told %q, want that entries are missing", told)
 	}
-	b.expect(c, auth.TimestampOutOfWindow)
+	b.expect(c, auth.ReplayFloor)
 }
 
 // TestCaps: nothing is forgotten to make room.

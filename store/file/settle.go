@@ -56,20 +56,20 @@ func (k *keyState) settle(st *state, c *store.Claim, v *store.Verdict) error {
 		st.forget(known.stamp) // as if it had been dropped already
 	}
 	late := c.Failed.Has(auth.RuleTimestamp) || !auth.InWindow(c.Now, c.Timestamp, c.Window)
-	lost := !late && st.lost(c)
 	switch {
 	case c.Failed.Has(auth.RuleIP):
 		return k.refuse(st, c, v, auth.IPNotAllowed)
 	case late:
 		return k.refuse(st, c, v, auth.TimestampOutOfWindow)
-	case lost:
-		v.Reason, v.Failures = auth.TimestampOutOfWindow, k.failures
-		return nil
 	case known != nil && known.death > clampSeconds(c.Now.Unix()):
 		return k.refuse(st, c, v, auth.ReplayedNonce)
 	}
 	if rest := c.Failed & (auth.RuleBodyHash | auth.RuleSignature | auth.RuleScope); rest != 0 {
 		return k.refuse(st, c, v, rest.First())
+	}
+	if until := st.mayBeLost(c.ReplayFloorAhead); c.Timestamp <= until.Unix() {
+		v.Reason, v.RetryAfter, v.Failures = auth.ReplayFloor, c.UntilAfter(until), k.failures
+		return nil
 	}
 	return k.accept(st, c, v, slot, known)
 }

@@ -22,8 +22,8 @@ type state struct {
 	shards [shardCount]shard
 
 	// forgotten is the latest timestamp, in Unix seconds, of a nonce that was
-	// dropped. A request stamped up to it might be a repetition, so rule 7
-	// refuses it. Nonces outlive their requests' window, so this is never seen
+	// dropped. A request stamped up to it might be a repetition: it is under
+	// the replay floor. Nonces outlive their requests' window, so this is never seen
 	// while the clock goes forward; it is what makes a clock that jumps ahead
 	// and back, or a window that is made wider, harmless.
 	forgotten atomic.Int64
@@ -149,14 +149,14 @@ func (st *state) forget(stamp uint32) {
 	}
 }
 
-// lost reports whether a request of that timestamp might repeat one whose
-// nonce was lost or dropped.
-func (st *state) lost(c *store.Claim) bool {
-	if c.Timestamp <= st.forgotten.Load() {
-		return true
+// mayBeLost returns the replay floor of the contract: a request stamped up to
+// it may repeat one whose nonce was lost or dropped.
+func (st *state) mayBeLost(ahead time.Duration) time.Time {
+	until := time.Unix(st.forgotten.Load(), 0)
+	if floor := st.floor.Load(); floor != 0 && floor+int64(ahead) > until.UnixNano() {
+		return time.Unix(0, floor+int64(ahead))
 	}
-	floor := st.floor.Load()
-	return floor != 0 && !time.Unix(c.Timestamp, 0).After(time.Unix(0, floor).Add(c.ReplayFloorAhead))
+	return until
 }
 
 // clockWasAhead returns an error while no request that is stamped now can be
