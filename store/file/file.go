@@ -22,8 +22,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/gofrs/flock"
-
 	"github.com/card-gateway/card-gateway/store"
 )
 
@@ -73,17 +71,14 @@ type Store struct {
 
 	life   sync.Mutex // guards what follows
 	closed bool
-	lock   *flock.Flock
+	lock   held
 	stop   chan struct{} // nil: not started
 	kept   sync.WaitGroup
 }
 
 var _ store.Backend = (*Store)(nil)
 
-const (
-	journalDir = "journal"
-	lockName   = "lock"
-)
+const journalDir = "journal"
 
 // Open reads the key file of the directory, if there is one, so that reading
 // methods work. It writes nothing and takes no lock: another process may be
@@ -141,18 +136,14 @@ func (s *Store) Start(context.Context) error {
 	if err := os.MkdirAll(filepath.Join(s.dir, journalDir), 0o700); err != nil {
 		return fmt.Errorf("making the store's directory: %w", err)
 	}
-	lock := flock.New(filepath.Join(s.dir, lockName), flock.SetPermissions(0o600))
-	locked, err := lock.TryLock()
+	lock, err := holdDirectory(s.dir)
 	if err != nil {
-		return fmt.Errorf("locking directory %s: %w", s.dir, err)
-	}
-	if !locked {
-		return fmt.Errorf("directory %s is used by another process: stop that one, or give this one a directory of its own", s.dir)
+		return err
 	}
 	wake := make(chan struct{}, 1)
 	st, err := s.startState(wake)
 	if err != nil {
-		return errors.Join(err, lock.Close())
+		return errors.Join(err, lock.release())
 	}
 	s.lock, s.stop = lock, make(chan struct{})
 	s.state.Store(st)
@@ -236,7 +227,7 @@ func (s *Store) Close() error {
 	if st.unfolded.Load() {
 		err = st.writeKeyFile(change{})
 	}
-	return errors.Join(err, st.journal.close(), s.lock.Close())
+	return errors.Join(err, st.journal.close(), s.lock.release())
 }
 
 // Ready implements store.Backend.
