@@ -32,6 +32,16 @@ type Options struct {
 	// 8,000,000 (some 400 MB) and 2,000,000.
 	MaxNonces       int64
 	MaxNoncesPerKey int64
+	// RuntimeDir is a directory that does not go where the store's directory
+	// goes: not into its backups, its snapshots or another machine. It must
+	// outlive the process and may end with the machine, as systemd's
+	// RuntimeDirectory with RuntimeDirectoryPreserve does. A high-water mark
+	// of the journal is kept in it. At a start beside a journal that is not
+	// empty, a mark that is missing or differs raises the replay floor, and so
+	// does a mark beside an empty journal. Default: none; then a journal that
+	// lost its end, or a directory that was put back from an older copy, is
+	// not noticed, and OnProblem is told so at each start.
+	RuntimeDir string
 	// Clock tells the time for all that is not done for a claim. Default:
 	// time.Now.
 	Clock func() time.Time
@@ -149,59 +159,6 @@ func (s *Store) Start(context.Context) error {
 	s.state.Store(st)
 	s.kept.Go(func() { st.keepUp(wake, s.stop) })
 	return nil
-}
-
-// startState reads all there is and begins a new segment of the journal.
-func (s *Store) startState(wake chan<- struct{}) (*state, error) {
-	st, hasKeys, err := s.readState()
-	if err != nil {
-		return nil, err
-	}
-	now := s.opt.Clock()
-	dir := filepath.Join(s.dir, journalDir)
-	r, err := st.replay(dir, now.Unix())
-	if err != nil {
-		return nil, err
-	}
-	if why := r.lost(hasKeys, s.opt.boot); why != "" {
-		floor := max(now.UnixNano(), r.seen*1e9)
-		st.raiseFloor(floor)
-		s.opt.OnProblem(fmt.Errorf("nonces may be lost: %s; requests stamped up to %s are refused",
-			why, time.Unix(0, floor).UTC().Format(time.RFC3339)))
-	}
-	st.journal = &journal{
-		dir: dir, boot: bootSum(s.opt.boot), problem: s.opt.OnProblem, wake: wake,
-		horizon: func() (int64, int64) { return st.forgotten.Load(), st.floor.Load() },
-		sealed:  r.segments, seq: r.seq, nextID: r.nextID, size: minSegmentSize,
-	}
-	if err := st.journal.begin(now.Unix()); err != nil {
-		return nil, err
-	}
-	if len(r.damage) > 0 {
-		err = st.rewrite(r.segments, now.Unix())
-	}
-	if err == nil && st.unfolded.Load() {
-		err = st.writeKeyFile(change{})
-	}
-	if err != nil {
-		return nil, errors.Join(err, st.journal.close())
-	}
-	return st, nil
-}
-
-// lost says why nonces may have been lost before this start, or "".
-func (r *replayed) lost(hasKeys bool, boot string) string {
-	switch {
-	case len(r.damage) == 1:
-		return "the journal is damaged, " + r.damage[0]
-	case len(r.damage) > 1:
-		return fmt.Sprintf("the journal is damaged in %d places, the first is %s", len(r.damage), r.damage[0])
-	case len(r.segments) == 0 && hasKeys:
-		return "there are keys, but no journal"
-	case len(r.segments) > 0 && (boot == "" || r.boot != bootSum(boot)):
-		return "the machine was started anew"
-	}
-	return ""
 }
 
 // Close implements store.Backend. Requests that are being settled either are

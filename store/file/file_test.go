@@ -30,7 +30,7 @@ func (c *testClock) advance(d time.Duration) { c.nanos.Add(int64(d)) }
 func TestSuite(t *testing.T) {
 	storetest.Run(t, func(t testing.TB) *storetest.Setup {
 		clock := newTestClock()
-		opt := Options{Clock: clock.now, boot: "one", OnProblem: func(err error) { t.Errorf("problem: %v", err) }}
+		opt := Options{Clock: clock.now, boot: "one", RuntimeDir: t.TempDir(), OnProblem: func(err error) { t.Errorf("problem: %v", err) }}
 		dir := filepath.Join(t.TempDir(), "store")
 		current := start(t, dir, opt)
 		return &storetest.Setup{
@@ -45,7 +45,7 @@ func TestSuite(t *testing.T) {
 			Reopen: func(_ testing.TB, how storetest.Ending) store.Backend {
 				if how == storetest.Crashed {
 					// What is in the files now is what a killed process leaves.
-					dir = copyDir(t, dir)
+					dir = copyStore(t, opt.RuntimeDir, dir)
 				}
 				if err := current.Close(); err != nil {
 					t.Fatal(err)

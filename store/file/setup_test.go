@@ -1,6 +1,7 @@
 package file
 
 import (
+	"bytes"
 	"context"
 	"crypto/rand"
 	"os"
@@ -48,6 +49,9 @@ func newBench(t testing.TB, opt Options) *bench {
 	opt.Clock, opt.OnProblem = b.clock.now, b.problems.add
 	if opt.boot == "" {
 		opt.boot = "one"
+	}
+	if opt.RuntimeDir == "" {
+		opt.RuntimeDir = t.TempDir()
 	}
 	b.opt = opt
 	b.Store = start(t, filepath.Join(t.TempDir(), "store"), opt)
@@ -109,7 +113,7 @@ func (b *bench) fail(n int) {
 // one, is made to the files meanwhile.
 func (b *bench) crash(edit func(dir string)) {
 	b.t.Helper()
-	dir := copyDir(b.t, b.dir)
+	dir := copyStore(b.t, b.opt.RuntimeDir, b.dir)
 	if err := b.Close(); err != nil {
 		b.t.Fatal(err)
 	}
@@ -119,6 +123,20 @@ func (b *bench) crash(edit func(dir string)) {
 	b.problems = &problems{}
 	b.opt.OnProblem = b.problems.add
 	b.Store = start(b.t, dir, b.opt)
+}
+
+// copyStore copies the files of a store that is running and gives the copy the
+// mark that its journal has. It begins anew when the keeper wrote meanwhile.
+func copyStore(t testing.TB, runtimeDir, dir string) string {
+	t.Helper()
+	for {
+		mark := readFile(t, markPath(runtimeDir, dir))
+		to := copyDir(t, dir)
+		if bytes.Equal(mark, readFile(t, markPath(runtimeDir, dir))) {
+			writeFile(t, markPath(runtimeDir, to), mark)
+			return to
+		}
+	}
 }
 
 // keep does what the keeper does.
