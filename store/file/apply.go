@@ -9,12 +9,16 @@ import (
 )
 
 // apply does to the state what the entry says was done. A nonce that is dead
-// at the moment now is not taken up.
+// at the moment now is not taken up, and a level that was written in what is now
+// the future drains from now on.
 func (st *state) apply(e *entry, now int64) {
 	if e.kind == entryHorizon {
 		st.forget(clampSeconds(e.first))
 		st.raiseFloor(e.second)
 		return
+	}
+	for i := range e.buckets {
+		e.buckets[i].level.At = min(e.buckets[i].level.At, (now+1)*1e6)
 	}
 	k := st.makeKey(e.key)
 	switch e.kind {

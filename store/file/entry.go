@@ -38,6 +38,7 @@ type entry struct {
 	key      string
 	extra    string // locked: the revision before, a zero byte, the revision after; state: see appendUses
 	buckets  []bucket
+	ahead    int64 // microseconds to add to the levels of the buckets; see steadyClock
 }
 
 type entryKind uint8
@@ -109,7 +110,7 @@ func (e *entry) write(dst []byte, seq uint64) (sum uint32) {
 	for i := range e.buckets {
 		b := &e.buckets[i]
 		le.PutUint64(dst[at:], uint64(b.level.Used))
-		le.PutUint64(dst[at+8:], uint64(b.level.At))
+		le.PutUint64(dst[at+8:], uint64(b.level.At+e.ahead))
 		le.PutUint64(dst[at+16:], uint64(b.level.Unit))
 		le.PutUint64(dst[at+24:], uint64(b.drain))
 		at = putText(dst, at+bucketNumbers, b.name)

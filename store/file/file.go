@@ -52,6 +52,10 @@ type Options struct {
 
 	// boot names the run of the machine; tests set it.
 	boot string
+	// elapsed returns how much time has passed between the start and the
+	// moment; tests set it, where the wall clock jumps. Default: by the
+	// monotonic clock, if both have its reading.
+	elapsed func(now time.Time) time.Duration
 }
 
 func (o Options) withDefaults() Options {

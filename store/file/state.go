@@ -17,6 +17,7 @@ type state struct {
 	opt     Options
 	path    string   // of the key file
 	journal *journal // nil: read-only, nothing is settled
+	limits  steadyClock
 
 	seed   maphash.Seed
 	shards [shardCount]shard
@@ -85,7 +86,7 @@ type secretUse struct {
 }
 
 func newState(opt Options, path string) *state {
-	st := &state{opt: opt, path: path, seed: maphash.MakeSeed()}
+	st := &state{opt: opt, path: path, seed: maphash.MakeSeed(), limits: newSteadyClock(&opt)}
 	for i := range st.shards {
 		st.shards[i].keys = map[string]*keyState{}
 	}
@@ -182,7 +183,7 @@ func (st *state) sweepKey(k *keyState, now int64) {
 		gone, dropped, more = k.nonces.sweep(i, clampSeconds(now))
 		st.forget(dropped)
 		if !more {
-			k.dropBuckets(now * 1e6)
+			k.dropBuckets(st.limits.at(st.opt.Clock()))
 		}
 		k.mu.Unlock()
 		st.live.Add(int64(-gone))
@@ -209,7 +210,8 @@ func (st *state) makeRoom(k *keyState, now int64) bool {
 	return true
 }
 
-// dropBuckets drops the levels of buckets that are empty.
+// dropBuckets drops the levels of buckets that are empty at the moment now, in
+// microseconds of the steady clock.
 func (k *keyState) dropBuckets(now int64) {
 	kept := k.buckets[:0]
 	for _, b := range k.buckets {
