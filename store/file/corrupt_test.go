@@ -269,7 +269,16 @@ func TestMarkCannotBeWritten(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := s.Start(t.Context()); err == nil || !strings.Contains(err.Error(), "runtime directory") && !strings.Contains(err.Error(), "high-water mark") {
+	if err := s.Start(t.Context()); err == nil || !strings.Contains(err.Error(), "high-water mark") {
 		t.Errorf("Start: %v, want that the mark cannot be made", err)
 	}
+	open := filepath.Join(t.TempDir(), "open")
+	if err := errors.Join(os.Mkdir(open, 0o700), os.Chmod(open, 0o777)); err != nil {
+		t.Fatal(err)
+	}
+	s.opt.RuntimeDir = open
+	if err := s.Start(t.Context()); err == nil || !strings.Contains(err.Error(), "chmod o-w "+open) {
+		t.Errorf("Start: %v, want that the runtime directory is open to others", err)
+	}
+	_ = s.Close()
 }

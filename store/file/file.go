@@ -56,6 +56,8 @@ type Options struct {
 	// moment; tests set it, where the wall clock jumps. Default: by the
 	// monotonic clock, if both have its reading.
 	elapsed func(now time.Time) time.Duration
+	// sync brings a file or directory to the disk; tests set it.
+	sync func(*os.File) error
 }
 
 func (o Options) withDefaults() Options {
@@ -70,6 +72,9 @@ func (o Options) withDefaults() Options {
 	}
 	if o.OnProblem == nil {
 		o.OnProblem = func(error) {}
+	}
+	if o.sync == nil {
+		o.sync = (*os.File).Sync
 	}
 	if o.boot == "" {
 		o.boot = currentBoot()
@@ -111,8 +116,14 @@ func Open(dir string, opt Options) (*Store, error) {
 	return s, nil
 }
 
-// readState returns the state as the key file has it.
+// readState returns the state as the key file has it, of a directory into
+// which others may not write.
 func (s *Store) readState() (st *state, found bool, err error) {
+	for _, dir := range []string{s.dir, filepath.Join(s.dir, journalDir)} {
+		if err := checkDirectory(dir); err != nil {
+			return nil, false, err
+		}
+	}
 	path := filepath.Join(s.dir, keyFileName)
 	f, found, err := readKeyFile(path)
 	if err != nil {

@@ -76,6 +76,9 @@ func newMark(path string, p position) (*mark, error) {
 	m := &mark{path: path}
 	err := os.MkdirAll(filepath.Dir(path), 0o700)
 	if err == nil {
+		err = checkDirectory(filepath.Dir(path))
+	}
+	if err == nil {
 		err = os.Remove(path)
 	}
 	if err == nil || errors.Is(err, os.ErrNotExist) {

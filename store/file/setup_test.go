@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"crypto/rand"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -170,4 +171,13 @@ func writeFile(t testing.TB, path string, b []byte) {
 	if err := os.WriteFile(path, b, 0o600); err != nil {
 		t.Fatal(err)
 	}
+}
+
+// snapshot is all that is remembered of a key, in one text.
+func (b *bench) snapshot(k *keyState) string {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	st := b.state.Load()
+	return fmt.Sprintf("revision %s lock %v failures %d nonces %d of %d buckets %+v used %+v",
+		k.stored.Load().record.Revision, k.stored.Load().record.Lock, k.failures, k.nonces.count, st.live.Load(), k.buckets, k.used)
 }
