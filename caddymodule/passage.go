@@ -243,7 +243,7 @@ func (p *passage) judged(v *store.Verdict) *auth.Refusal {
 		p.h.telemetry.keyLocked(p)
 	}
 	if v.Reason != auth.Accepted && v.Reason != auth.RateLimited {
-		return auth.Refuse(v.Reason, p.explain(v))
+		return &auth.Refusal{Reason: v.Reason, Log: p.explain(v), RetryAfter: v.RetryAfter}
 	}
 	states := v.States[:len(p.claim.Charges)]
 	if len(states) == 0 {

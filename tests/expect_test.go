@@ -19,6 +19,7 @@ const (
 	replayed       = "Replay detected (duplicate nonce)"
 	bodyMismatch   = "Body hash mismatch"
 	wrongSignature = "Signature mismatch"
+	nonceLost      = "The service cannot verify requests signed before a recent interruption; sign the request anew after the time in Retry-After"
 )
 
 // accepted fails the test unless the upstream's answer came back.
@@ -26,6 +27,15 @@ func accepted(t testing.TB, r *response) {
 	t.Helper()
 	if r.status != http.StatusOK {
 		t.Errorf("answer is %s, want 200", r)
+	}
+}
+
+// underFloor checks a refusal by the replay floor.
+func underFloor(t testing.TB, r *response) {
+	t.Helper()
+	refused(t, r, http.StatusServiceUnavailable, "SERVICE_UNAVAILABLE")
+	if wait, err := strconv.Atoi(r.header.Get("Retry-After")); messages([]*response{r})[nonceLost] != 1 || err != nil || wait < 1 || wait > 6 {
+		t.Errorf("answer is %s, want the replay floor, and Retry-After from 1 to 6", r)
 	}
 }
 

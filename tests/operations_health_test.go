@@ -3,8 +3,13 @@ package tests
 import (
 	"encoding/json"
 	"net/http"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
+	"time"
+
+	"github.com/card-gateway/card-gateway/auth"
 )
 
 // reloadText puts a Caddyfile into the running process that the site cannot
@@ -15,6 +20,25 @@ func (g *gateway) reloadText(t testing.TB, caddyfile string) {
 		t.Fatalf("reload: %d %s", status, answer)
 	}
 	g.tookOver()
+}
+
+// losesNonces takes the journal away between two runs of the gateway. What is
+// stamped before the new run and shortly after is nobody's fault, and sent anew
+// it passes.
+func (g *gateway) losesNonces(t testing.TB) {
+	t.Helper()
+	key := g.newKey(nil)
+	g.kill()
+	if err := os.RemoveAll(filepath.Join(g.path("data"), "journal")); err != nil {
+		t.Fatal(err)
+	}
+	g.start()
+	before, r := g.scrape(t), key.get().set("X-Request-Id", "no-nonces")
+	got := g.send(t, r)
+	underFloor(t, got)
+	g.wantTold(t, r, auth.ReplayFloor, `"failures":0`, "may have lost the nonces")
+	g.wantCounted(t, before, samples{requestSeries("get_card", "replay_floor"): 1})
+	accepted(t, g.send(t, key.requestAt(time.Now().Add(10*time.Second), http.MethodGet, "/api/v1/cards/c1", "")))
 }
 
 // losesStore puts a store in the place of the gateway's that nobody answers

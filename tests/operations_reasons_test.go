@@ -159,7 +159,8 @@ func TestEveryReason(t *testing.T) {
 	g.refusesSlowBodies(t)
 	g.noticesHangUps(t, u)
 	g.losesStore(t)
-	for _, reason := range []auth.Reason{auth.OverBudget, auth.BodyTimeout, auth.ClientGone, auth.StoreUnavailable} {
+	g.losesNonces(t)
+	for _, reason := range []auth.Reason{auth.ReplayFloor, auth.OverBudget, auth.BodyTimeout, auth.ClientGone, auth.StoreUnavailable} {
 		seen[reason] = true
 	}
 	for _, reason := range auth.Reasons() {

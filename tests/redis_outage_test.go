@@ -86,7 +86,7 @@ func TestRedisKilled(t *testing.T) {
 	r.start()
 	l.flows(time.Now(), recoversWithin+floorAhead+time.Second) // stamps are whole seconds
 	sent := l.finish()
-	l.wantOutage(sent, outsideWindow)
+	l.wantOutage(sent, nonceLost)
 	wantOnce(t, u, l.gateways, sent)
 	a.wantFailures(t, key, 0)
 }
@@ -164,7 +164,7 @@ func TestRedisLosesEverything(t *testing.T) {
 	a.importKey(made, nil)
 	l.flows(time.Now(), recoversWithin+floorAhead+time.Second)
 	sent := l.finish()
-	l.wantOutage(sent, outsideWindow)
+	l.wantOutage(sent, nonceLost)
 	wantOnce(t, u, l.gateways, sent)
 	for _, g := range l.gateways { // one key is there again, the other is not
 		wantUnavailable(t, g.send(t, other.get()))

@@ -28,6 +28,7 @@ type journal struct {
 	current  *segment // nil: closed
 	spare    *segment // made in advance; nil: the keeper is at it
 	sealed   []*segment
+	mark     *mark  // nil: there is none
 	seq      uint64 // of the next entry
 	nextID   uint64
 	size     int // of the next segment
@@ -54,7 +55,16 @@ func (j *journal) append(e *entry) (id uint64, err error) {
 		return 0, err
 	}
 	s := j.current
-	if err := s.touch(func() { e.write(s.data[s.used:s.used+size], j.seq) }); err != nil {
+	written := false
+	err = s.touch(func() {
+		sum := e.write(s.data[s.used:s.used+size], j.seq)
+		written = true
+		j.mark.set(positionAt(j.seq+1, sum))
+	})
+	switch {
+	case err != nil && written:
+		j.loseMark(err)
+	case err != nil:
 		s.used = len(s.data) // nothing more goes into it
 		j.problem(err)
 		return 0, err
@@ -71,7 +81,7 @@ func (j *journal) makeRoom(size int, now int64) error {
 	if s == nil {
 		return errClosed
 	}
-	full := s.used+size > len(s.data)
+	full := s.used+size+endSize > len(s.data)
 	due := s.holdsMore && now-s.opened >= segmentSeconds
 	if !full && (!due || j.spare == nil) {
 		if due {
@@ -79,7 +89,7 @@ func (j *journal) makeRoom(size int, now int64) error {
 		}
 		return nil
 	}
-	if j.spare == nil || len(j.spare.data) < segmentHead+size {
+	if j.spare == nil || len(j.spare.data) < segmentHead+size+endSize {
 		if j.failed != nil && time.Since(j.failedAt) < retryAfter {
 			return j.failed
 		}
@@ -131,6 +141,9 @@ func (j *journal) turnLocked(now int64) error {
 	if err := next.touch(func() { next.begin(h) }); err != nil {
 		_ = next.discard()
 		return j.failLocked(err)
+	}
+	if j.current != nil {
+		j.current.end(j.seq, endContinued)
 	}
 	j.current, j.sealed = next, sealed
 	return nil
@@ -311,11 +324,15 @@ func (j *journal) close() error {
 	j.mu.Lock()
 	current, spare := j.current, j.spare
 	j.current, j.spare = nil, nil
+	if current != nil {
+		current.end(j.seq, endClosed)
+	}
+	err := j.mark.close()
+	j.mark = nil
 	j.mu.Unlock()
 	if spare != nil {
 		_ = spare.discard()
 	}
-	var err error
 	for _, s := range append(j.sealed, current) {
 		if s != nil {
 			err = errors.Join(err, s.seal())

@@ -108,10 +108,11 @@ func (st *state) drop(dead []*segment, now int64) error {
 // carry writes all of the key's state but its nonces into the journal. It
 // needs the key's lock.
 func (k *keyState) carry(st *state, now int64) error {
-	k.dropBuckets(now * 1e6)
+	clock := st.opt.Clock()
+	k.dropBuckets(st.limits.at(clock))
 	e := entry{
 		kind: entryState, now: now, key: k.id, failures: int64(k.failures),
-		extra: string(appendUses(nil, k.used)), buckets: k.buckets,
+		extra: string(appendUses(nil, k.used)), buckets: k.buckets, ahead: st.limits.behind(clock),
 	}
 	segment, err := st.journal.append(&e)
 	if err == nil {

@@ -100,7 +100,7 @@ func TestNotReadyBehindItsTime(t *testing.T) {
 		t.Fatalf("not ready although the clock only went on: %v", err)
 	}
 	b.clock.nanos.Store(at.UnixNano())
-	b.expect(b.claim(), auth.TimestampOutOfWindow)
+	b.expect(b.claim(), auth.ReplayFloor)
 	if status := b.Status(t.Context()); status.Ready || !strings.Contains(status.Problem, "the clock was ahead") {
 		t.Errorf("%+v: want that the clock was ahead", status)
 	}

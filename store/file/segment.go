@@ -53,7 +53,12 @@ const carriedSeconds = 600
 
 // A segmentHeader says where a segment belongs and what no older segment need
 // be asked for. On disk: the magic, then the fields in their order, 8 bytes
-// each but for the 16 of boot, the CRC-32C of all those as u32, four zeros.
+// each but for the 16 of boot and the 4 of size, then the CRC-32C of all that
+// as u32. Every later version keeps this length and this checksum, so that a
+// version byte that was damaged is told from another version.
+//
+// Version 1 had no size: its CRC-32C stood in that place, of all but the magic,
+// and four zeros followed.
 type segmentHeader struct {
 	id        uint64
 	firstSeq  uint64 // sequence number of its first entry
@@ -62,10 +67,12 @@ type segmentHeader struct {
 	forgotten int64  // see state.forgotten
 	floor     int64  // see state.floor
 	boot      [16]byte
+	size      uint32 // of the file in bytes, as it was made; 0 in version 1
 }
 
 const (
-	segmentMagic   = "CGJRNL\x00\x01" // the last byte is the version of the format
+	segmentMagic   = "CGJRNL\x00\x02" // the last byte is the version of the format
+	segmentMagic1  = "CGJRNL\x00\x01"
 	segmentHead    = 80
 	segmentSuffix  = ".journal"
 	minSegmentSize = 256 << 10
@@ -140,7 +147,7 @@ func (s *segment) touch(write func()) (err error) {
 
 // begin writes the header; its first 8 bytes, the magic, come last.
 func (s *segment) begin(h segmentHeader) {
-	h.id = s.id
+	h.id, h.size = s.id, uint32(len(s.data))
 	b := s.data[:segmentHead]
 	h.put(b)
 	storeWord(b, binary.LittleEndian.Uint64([]byte(segmentMagic)))
@@ -157,26 +164,72 @@ func (h *segmentHeader) put(b []byte) {
 	le.PutUint64(b[40:], uint64(h.forgotten))
 	le.PutUint64(b[48:], uint64(h.floor))
 	copy(b[56:72], h.boot[:])
-	le.PutUint32(b[72:], crc32.Update(0, castagnoli, b[8:72]))
+	le.PutUint32(b[72:], h.size)
+	sum := crc32.Update(0, castagnoli, []byte(segmentMagic))
+	le.PutUint32(b[76:], crc32.Update(sum, castagnoli, b[8:76]))
 }
 
-// readSegmentHeader decodes a header. It is false when b holds none, or not
-// the one that was written.
-func readSegmentHeader(b []byte) (h segmentHeader, ok bool) {
-	le := binary.LittleEndian
-	if len(b) < segmentHead || string(b[:8]) != segmentMagic || le.Uint64(b[72:]) != uint64(crc32.Update(0, castagnoli, b[8:72])) {
-		return h, false
+// A headerState is what the first bytes of a segment are.
+type headerState int
+
+const (
+	headerDamaged headerState = iota // the fields are not known
+	headerForeign                    // whole, and of a version that is not known here
+	headerMended                     // only the magic was damaged
+	headerWhole
+)
+
+// readSegmentHeader decodes a header.
+func readSegmentHeader(b []byte) (h segmentHeader, state headerState) {
+	if len(b) < segmentHead {
+		return h, headerDamaged
 	}
-	return segmentHeader{
-		id:        le.Uint64(b[8:]),
-		firstSeq:  le.Uint64(b[16:]),
-		oldestSeq: le.Uint64(b[24:]),
-		opened:    int64(le.Uint64(b[32:])),
-		forgotten: int64(le.Uint64(b[40:])),
-		floor:     int64(le.Uint64(b[48:])),
-		boot:      [16]byte(b[56:72]),
-	}, true
+	le := binary.LittleEndian
+	fields := crc32.Update(crc32.Update(0, castagnoli, []byte(segmentMagic)), castagnoli, b[8:76])
+	magic := segmentMagic
+	switch {
+	case le.Uint32(b[76:]) == fields:
+		h.size = le.Uint32(b[72:])
+	case le.Uint64(b[72:]) == uint64(crc32.Update(0, castagnoli, b[8:72])):
+		magic = segmentMagic1
+	case string(b[:7]) == segmentMagic[:7] && le.Uint32(b[76:]) == crc32.Update(0, castagnoli, b[:76]):
+		return h, headerForeign
+	default:
+		return h, headerDamaged
+	}
+	h.id, h.firstSeq, h.oldestSeq = le.Uint64(b[8:]), le.Uint64(b[16:]), le.Uint64(b[24:])
+	h.opened, h.forgotten, h.floor = int64(le.Uint64(b[32:])), int64(le.Uint64(b[40:])), int64(le.Uint64(b[48:]))
+	h.boot = [16]byte(b[56:72])
+	if string(b[:8]) != magic {
+		return h, headerMended
+	}
+	return h, headerWhole
 }
+
+// end writes that the segment holds no more: another one follows, or the
+// journal was closed. It needs no sequence number of its own. Where it cannot
+// be written, the segment that follows is proof enough.
+func (s *segment) end(seq uint64, how segmentEnd) {
+	if s.data == nil || s.used+endSize > len(s.data) {
+		return
+	}
+	e := entry{kind: entryEnd, first: int64(how)}
+	if s.touch(func() { e.write(s.data[s.used:s.used+endSize], seq) }) == nil {
+		s.used += endSize
+	}
+}
+
+// A segmentEnd is why a segment holds no more.
+type segmentEnd int64
+
+const (
+	endMissing segmentEnd = iota // nothing says so: the process was killed
+	endClosed
+	endContinued
+)
+
+// endSize is the size of an entryEnd. Every segment keeps room for one.
+const endSize = (entryHead + 2 + entryTail + 7) &^ 7
 
 // seal gives back the mapping and what the segment did not use.
 func (s *segment) seal() error {

@@ -56,20 +56,20 @@ func (k *keyState) settle(st *state, c *store.Claim, v *store.Verdict) error {
 		st.forget(known.stamp) // as if it had been dropped already
 	}
 	late := c.Failed.Has(auth.RuleTimestamp) || !auth.InWindow(c.Now, c.Timestamp, c.Window)
-	lost := !late && st.lost(c)
 	switch {
 	case c.Failed.Has(auth.RuleIP):
 		return k.refuse(st, c, v, auth.IPNotAllowed)
 	case late:
 		return k.refuse(st, c, v, auth.TimestampOutOfWindow)
-	case lost:
-		v.Reason, v.Failures = auth.TimestampOutOfWindow, k.failures
-		return nil
 	case known != nil && known.death > clampSeconds(c.Now.Unix()):
 		return k.refuse(st, c, v, auth.ReplayedNonce)
 	}
 	if rest := c.Failed & (auth.RuleBodyHash | auth.RuleSignature | auth.RuleScope); rest != 0 {
 		return k.refuse(st, c, v, rest.First())
+	}
+	if until := st.mayBeLost(c.ReplayFloorAhead); c.Timestamp <= until.Unix() {
+		v.Reason, v.RetryAfter, v.Failures = auth.ReplayFloor, c.UntilAfter(until), k.failures
+		return nil
 	}
 	return k.accept(st, c, v, slot, known)
 }
@@ -132,7 +132,7 @@ func (k *keyState) accept(st *state, c *store.Claim, v *store.Verdict, slot nonc
 	if len(c.Charges) > len(after) {
 		return errCharges
 	}
-	k.charge(c, v, &after)
+	behind := k.charge(st, c, v, &after)
 	if v.OverLimit && !c.LimitsDryRun {
 		v.Reason, v.Failures = auth.RateLimited, k.failures
 		return nil
@@ -148,7 +148,7 @@ func (k *keyState) accept(st *state, c *store.Claim, v *store.Verdict, slot nonc
 		e.failures = int64(k.failures)
 	}
 	if !v.OverLimit {
-		e.buckets = after[:len(c.Charges)]
+		e.buckets, e.ahead = after[:len(c.Charges)], behind
 	}
 	if err := k.append(st, &e); err != nil {
 		if known == nil {
@@ -185,14 +185,17 @@ func (k *keyState) takeRoom(st *state) bool {
 }
 
 // charge decides on all buckets and fills in the verdict's states and, for the
-// case that all have room, the buckets as they are afterwards.
-func (k *keyState) charge(c *store.Claim, v *store.Verdict, after *[ratelimit.MaxCharges]bucket) {
-	now := c.Now.UnixMicro()
+// case that all have room, the buckets as they are afterwards. It returns how
+// far the steady clock is behind the wall clock.
+func (k *keyState) charge(st *state, c *store.Claim, v *store.Verdict, after *[ratelimit.MaxCharges]bucket) (behind int64) {
+	wall, now := c.Now.UnixMicro(), st.limits.at(c.Now)
+	behind = wall - now
 	var before [ratelimit.MaxCharges]ratelimit.Level
 	var fits [ratelimit.MaxCharges]bool
 	for i := range c.Charges {
 		ch := &c.Charges[i]
 		if j := k.bucket(ch.Bucket); j >= 0 {
+			bound(&k.buckets[j].level, ch, now)
 			before[i] = k.buckets[j].level
 		}
 		after[i].name, after[i].drain = ch.Bucket, ch.Drain
@@ -204,8 +207,10 @@ func (k *keyState) charge(c *store.Claim, v *store.Verdict, after *[ratelimit.Ma
 		if v.OverLimit {
 			level = before[i]
 		}
-		c.Charges[i].Describe(&v.States[i], level, now, fits[i])
+		level.At += behind
+		c.Charges[i].Describe(&v.States[i], level, wall, fits[i])
 	}
+	return behind
 }
 
 // append writes an entry of this key into the journal.

@@ -53,7 +53,7 @@ func fresh(c *store.Claim, n uint64) {
 // and the signature that the request costs anyway.
 func BenchmarkSettle(b *testing.B) {
 	open := func(b *testing.B) *Store {
-		return start(b, filepath.Join(b.TempDir(), "store"), Options{MaxNonces: 1 << 40, MaxNoncesPerKey: 1 << 40})
+		return start(b, filepath.Join(b.TempDir(), "store"), Options{MaxNonces: 1 << 40, MaxNoncesPerKey: 1 << 40, RuntimeDir: b.TempDir()})
 	}
 	for _, buckets := range []int{0, 1, 3, 4} {
 		b.Run(fmt.Sprintf("buckets=%d", buckets), func(b *testing.B) {

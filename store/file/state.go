@@ -17,13 +17,14 @@ type state struct {
 	opt     Options
 	path    string   // of the key file
 	journal *journal // nil: read-only, nothing is settled
+	limits  steadyClock
 
 	seed   maphash.Seed
 	shards [shardCount]shard
 
 	// forgotten is the latest timestamp, in Unix seconds, of a nonce that was
-	// dropped. A request stamped up to it might be a repetition, so rule 7
-	// refuses it. Nonces outlive their requests' window, so this is never seen
+	// dropped. A request stamped up to it might be a repetition: it is under
+	// the replay floor. Nonces outlive their requests' window, so this is never seen
 	// while the clock goes forward; it is what makes a clock that jumps ahead
 	// and back, or a window that is made wider, harmless.
 	forgotten atomic.Int64
@@ -85,7 +86,7 @@ type secretUse struct {
 }
 
 func newState(opt Options, path string) *state {
-	st := &state{opt: opt, path: path, seed: maphash.MakeSeed()}
+	st := &state{opt: opt, path: path, seed: maphash.MakeSeed(), limits: newSteadyClock(&opt)}
 	for i := range st.shards {
 		st.shards[i].keys = map[string]*keyState{}
 	}
@@ -149,14 +150,14 @@ func (st *state) forget(stamp uint32) {
 	}
 }
 
-// lost reports whether a request of that timestamp might repeat one whose
-// nonce was lost or dropped.
-func (st *state) lost(c *store.Claim) bool {
-	if c.Timestamp <= st.forgotten.Load() {
-		return true
+// mayBeLost returns the replay floor of the contract: a request stamped up to
+// it may repeat one whose nonce was lost or dropped.
+func (st *state) mayBeLost(ahead time.Duration) time.Time {
+	until := time.Unix(st.forgotten.Load(), 0)
+	if floor := st.floor.Load(); floor != 0 && floor+int64(ahead) > until.UnixNano() {
+		return time.Unix(0, floor+int64(ahead))
 	}
-	floor := st.floor.Load()
-	return floor != 0 && !time.Unix(c.Timestamp, 0).After(time.Unix(0, floor).Add(c.ReplayFloorAhead))
+	return until
 }
 
 // clockWasAhead returns an error while no request that is stamped now can be
@@ -182,7 +183,7 @@ func (st *state) sweepKey(k *keyState, now int64) {
 		gone, dropped, more = k.nonces.sweep(i, clampSeconds(now))
 		st.forget(dropped)
 		if !more {
-			k.dropBuckets(now * 1e6)
+			k.dropBuckets(st.limits.at(st.opt.Clock()))
 		}
 		k.mu.Unlock()
 		st.live.Add(int64(-gone))
@@ -209,7 +210,8 @@ func (st *state) makeRoom(k *keyState, now int64) bool {
 	return true
 }
 
-// dropBuckets drops the levels of buckets that are empty.
+// dropBuckets drops the levels of buckets that are empty at the moment now, in
+// microseconds of the steady clock.
 func (k *keyState) dropBuckets(now int64) {
 	kept := k.buckets[:0]
 	for _, b := range k.buckets {

@@ -20,7 +20,8 @@ func TestFloorAfterWrongClock(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	expect(t, s, again(c), auth.TimestampOutOfWindow)
+	expect(t, s, again(c), auth.ReplayedNonce)
+	expect(t, s, newClaim(r), auth.ReplayFloor)
 	expect(t, s, ahead(newClaim(r), 6), auth.Accepted)
 }
 

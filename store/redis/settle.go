@@ -163,6 +163,7 @@ var outcomes = map[string]auth.Reason{
 	"ok": auth.Accepted, "limit": auth.RateLimited, "locked": auth.KeyLocked, "locks": auth.KeyLocked,
 	"ip": auth.IPNotAllowed, "time": auth.TimestampOutOfWindow, "nonce": auth.ReplayedNonce,
 	"hash": auth.BodyHashMismatch, "signature": auth.SignatureMismatch, "scope": auth.ScopeMissing,
+	"floor": auth.ReplayFloor,
 }
 
 // verdict reads the numbers of a reply: the failure count and, where buckets
@@ -178,6 +179,9 @@ func (s *Store) verdict(c *store.Claim, outcome, numbers string) (store.Verdict,
 	}
 	n := fields{rest: numbers}
 	v := store.Verdict{Reason: reason, Failures: int(n.next()), Locked: outcome == "locks"}
+	if reason == auth.ReplayFloor {
+		v.RetryAfter = c.UntilAfter(time.UnixMicro(n.next()))
+	}
 	if reason != auth.Accepted && reason != auth.RateLimited {
 		return v, n.err
 	}

@@ -64,13 +64,9 @@ local function refuse(outcome, rule)
   return {tag, outcome, int(failures)}
 end
 
--- 3. Rules 6 and 7, and the replay floor, which never counts.
+-- 3. Rules 6 and 7.
 if fails('i') then return refuse('ip', 'i') end
 if fails('t') then return refuse('time', 't') end
-floor = math.max(floor, tonumber(stored[3] or '0'))
-if floor > 0 and timestamp * 1000000 <= floor + ahead then
-  return {tag, 'time', int(failures)}
-end
 
 -- 4. Rule 8.
 local nonces = string.sub(KEYS[1], 1, -2) .. 'n'
@@ -94,7 +90,13 @@ if fails('h') then return refuse('hash', 'h') end
 if fails('s') then return refuse('signature', 's') end
 if fails('c') then return refuse('scope', 'c') end
 
--- 6. The buckets; the arithmetic is that of ratelimit.Charge.
+-- 6. The replay floor.
+floor = math.max(floor, tonumber(stored[3] or '0'))
+if floor > 0 and timestamp * 1000000 <= floor + ahead then
+  return {tag, 'floor', int(failures) .. ' ' .. int(floor + ahead)}
+end
+
+-- 7. The buckets; the arithmetic is that of ratelimit.Charge.
 local states, fields = {}, {'until'}
 for i = FIRST_CHARGE, #ARGV, 5 do
   fields[#fields + 1] = 'b:' .. ARGV[i]
@@ -153,7 +155,7 @@ if #states > 0 and not over then
   redis.call('PEXPIRE', KEYS[2], int(math.max(ends_all - now_ms, 0) + 1000))
 end
 
--- 7. The nonce, the count, and when the secret was used.
+-- 8. The nonce, the count, and when the secret was used.
 local ends = now_ms + life
 local span = math.floor(ends / SPAN)
 local name = nonces .. int(span)

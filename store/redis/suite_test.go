@@ -57,6 +57,16 @@ func suite(options func(t testing.TB) Options) storetest.Factory {
 			},
 			ClaimClock: true,
 		}
+		setup.RaiseFloor = func(t testing.TB, to time.Time) {
+			s := setup.Backend.(*Store)
+			err := s.client.HSet(ctx, s.names.servers(), "floor", to.UnixMicro()).Err()
+			if err == nil {
+				err = s.look(ctx, lookNormal) // takes it over as another gateway's
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
 		setup.Reopen = func(t testing.TB, how storetest.Ending) store.Backend {
 			if how == storetest.Closed {
 				if err := setup.Backend.Close(); err != nil {

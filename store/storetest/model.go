@@ -12,7 +12,8 @@ import (
 // the order of the contract. It is slow and obvious, and knows no clock but
 // the one in the claim.
 type model struct {
-	keys map[string]*modelKey
+	keys  map[string]*modelKey
+	floor time.Time // up to here nonces may have been lost; zero: never
 }
 
 type modelKey struct {
@@ -93,6 +94,8 @@ func (m *model) settle(c *store.Claim) store.Verdict {
 		return k.refuse(c, auth.SignatureMismatch, true)
 	case c.Failed.Has(auth.RuleScope):
 		return k.refuse(c, auth.ScopeMissing, false)
+	case m.underFloor(c):
+		return store.Verdict{Reason: auth.ReplayFloor, Failures: k.failures, RetryAfter: m.untilFloorPasses(c)}
 	}
 
 	// The limits: all buckets or none.
@@ -147,6 +150,22 @@ func (k *modelKey) charge(c *store.Claim) store.Verdict {
 func (m *model) unsettled(c *store.Claim) bool {
 	end, known := m.key(c.KeyID).nonces[c.Nonce]
 	return known && !c.Now.Before(end) && c.Now.Before(end.Add(2*time.Second))
+}
+
+// underFloor reports whether the request is stamped at or before the replay
+// floor and its margin.
+func (m *model) underFloor(c *store.Claim) bool {
+	return !m.floor.IsZero() && !time.Unix(c.Timestamp, 0).After(m.floor.Add(c.ReplayFloorAhead))
+}
+
+// untilFloorPasses looks for the first whole second whose timestamp is above
+// the floor, second by second.
+func (m *model) untilFloorPasses(c *store.Claim) time.Duration {
+	again := *c
+	for again.Timestamp = c.Now.Unix() - 1; m.underFloor(&again); {
+		again.Timestamp++
+	}
+	return max(time.Unix(again.Timestamp, 0).Sub(c.Now), time.Second)
 }
 
 // outside is rule 7: whole seconds, the edge is inside, and a malformed

@@ -233,6 +233,16 @@ func charge(w *world, bucket, limit string) ratelimit.Charge {
 	return ratelimit.NewCharge(bucket, l, l.Cost)
 }
 
+// raiseFloor raises the replay floor on both sides. Every world on one backend
+// has the same floor.
+func (w *world) raiseFloor(t testing.TB, to time.Time) {
+	w.Helper()
+	if to.After(w.model.floor) {
+		w.Setup.RaiseFloor(t, to)
+		w.model.floor = to
+	}
+}
+
 // reopen ends the backend and goes on with another one on the same state.
 func (w *world) reopen(t testing.TB, how Ending) {
 	w.Helper()
