@@ -18,9 +18,8 @@ import (
 // The Lua and the Go form of the limits agree to the bit: any limits, any
 // moments, also a clock that goes back, and limits that change on the way.
 func TestLimitsAgree(t *testing.T) {
-	opt := single(t)
-	opt.claimClock = true
-	s := open(t, opt)
+	s := open(t, single(t))
+	s.settling = settleByClaim(t)
 	limit := rapid.Custom(func(t *rapid.T) ratelimit.Limit {
 		l := ratelimit.Limit{
 			Count:  rapid.OneOf(rapid.Int64Range(1, 20), rapid.Int64Range(1, 1e9)).Draw(t, "count"),
@@ -114,7 +113,7 @@ func TestOneScriptCall(t *testing.T) {
 	}
 	// A look that finds nothing new calls no script.
 	p.do(t, "config", "resetstat")
-	if err := s.look(ctx, lookNormal); err != nil {
+	if err := s.servers.check(ctx, observe); err != nil {
 		t.Fatal(err)
 	}
 	if stats := p.do(t, "info", "commandstats").(string); strings.Contains(stats, "eval") {

@@ -5,34 +5,22 @@
 -- KEYS[2]  its buckets:      b:<bucket> = "used at unit", until = end of all
 -- KEYS[3-] its nonces, one hash per span of expiry: digest = end, ms into the
 --          span. They are declared for the sake of a cluster that is moving
---          the slot; the ones looked at are told by the clock and by hi.
+--          the slot; which of them are read follows from the clock and hi.
+--
+-- Constants and arguments are named by the prologue that arguments.go makes;
+-- failed and counts are sets of rules, and each bucket has five arguments from
+-- FIRST_CHARGE on: bucket unit drain capacity cost.
 --
 -- Everything is read before anything is written, so that an error in between
--- writes nothing. The reply is {tag, outcome, numbers}.
-
-local SPAN = 128000         -- ms; of one nonce hash
-local REACH = 58            -- spans that the longest life of a nonce covers
-local SKEW = 5000000        -- us; the clocks may differ by this much
-
-local tag, revision, next_revision = ARGV[1], ARGV[2], ARGV[3]
-local servers, floor = ARGV[4], tonumber(ARGV[5])
-local ahead, claim_now, claim_clock = tonumber(ARGV[6]), tonumber(ARGV[7]), ARGV[8]
-local timestamp, life, digest = tonumber(ARGV[9]), tonumber(ARGV[10]), ARGV[11]
-local failed, counts = ARGV[12], ARGV[13]
-local lock_after, lock_until = tonumber(ARGV[14]), ARGV[15]
-local dry_run, limits_dry_run = ARGV[16] == '1', ARGV[17] == '1'
-local version, minute = ARGV[18], ARGV[19]
-local max_nonces = tonumber(ARGV[20])
-local FIRST_CHARGE = 21     -- then five each: bucket unit drain capacity cost
+-- writes nothing. The reply is {tag, outcome, numbers}; the outcome is the name
+-- of an auth.Reason, or a word of settle.go when nothing was decided.
 
 local identity, role = server()
 if role ~= 'master' or not string.find(servers, identity, 1, true) then
   return {tag, 'server', identity .. ' ' .. role}
 end
 local now = clock()
-if claim_clock == '1' then
-  now = claim_now
-elseif math.abs(now - claim_now) > SKEW then
+if math.abs(now - claim_now) > SKEW then
   return {tag, 'clock', int(now - claim_now)}
 end
 
@@ -46,30 +34,30 @@ local failures = tonumber(stored[2] or '0')
 -- 2. Rule 5.
 if failures >= lock_after then
   if dry_run then
-    return {tag, 'locked', int(failures)}
+    return {tag, LOCKED, int(failures) .. ' 0'}
   end
-  redis.call('HSET', KEYS[1], 'rev', next_revision, 'lock', ARGV[7] .. ' ' .. lock_until .. ' ' .. int(failures))
+  redis.call('HSET', KEYS[1], 'rev', next_revision, 'lock', int(claim_now) .. ' ' .. lock_until .. ' ' .. int(failures))
   redis.call('HDEL', KEYS[1], 'fails')
-  return {tag, 'locks', '0'}
+  return {tag, LOCKED, '0 1'}
 end
 
 local function fails(rule)
-  return string.find(failed, rule, 1, true)
+  return bit.band(failed, BIT[rule]) ~= 0
 end
 
-local function refuse(outcome, rule)
-  if string.find(counts, rule, 1, true) then
+local function refuse(rule)
+  if bit.band(counts, BIT[rule]) ~= 0 then
     failures = redis.call('HINCRBY', KEYS[1], 'fails', 1)
   end
-  return {tag, outcome, int(failures)}
+  return {tag, REASON[rule], int(failures)}
 end
 
 -- 3. Rules 6 and 7, and the replay floor, which never counts.
-if fails('i') then return refuse('ip', 'i') end
-if fails('t') then return refuse('time', 't') end
+if fails(6) then return refuse(6) end
+if fails(7) then return refuse(7) end
 floor = math.max(floor, tonumber(stored[3] or '0'))
 if floor > 0 and timestamp * 1000000 <= floor + ahead then
-  return {tag, 'time', int(failures)}
+  return {tag, REASON[7], int(failures)}
 end
 
 -- 4. Rule 8.
@@ -82,7 +70,7 @@ for span = first, math.min(highest, first + REACH) do
   local name = nonces .. int(span)
   local ends = redis.call('HGET', name, digest)
   if ends and span * SPAN + tonumber(ends) > now_ms then
-    return refuse('nonce', 'n')
+    return refuse(8)
   end
   if max_nonces > 0 then
     live = live + redis.call('HLEN', name)
@@ -90,9 +78,9 @@ for span = first, math.min(highest, first + REACH) do
 end
 
 -- 5. Rules 9, 10 and 12.
-if fails('h') then return refuse('hash', 'h') end
-if fails('s') then return refuse('signature', 's') end
-if fails('c') then return refuse('scope', 'c') end
+if fails(9) then return refuse(9) end
+if fails(10) then return refuse(10) end
+if fails(12) then return refuse(12) end
 
 -- 6. The buckets; the arithmetic is that of ratelimit.Charge.
 local states, fields = {}, {'until'}
@@ -131,18 +119,19 @@ for n = 2, #fields do
   ends_all = math.max(ends_all, math.ceil((at + math.ceil((used + cost) / drain)) / 1000))
 end
 
-local function answer(outcome, spent)
+local function answer(reason)
+  local spent = reason == ACCEPTED and not over
   local numbers = {int(failures), int(now)}
   for _, s in ipairs(states) do
     numbers[#numbers + 1] = int(spent and s.used + s.cost or s.used)
     numbers[#numbers + 1] = int(s.at)
     numbers[#numbers + 1] = s.fits and '1' or '0'
   end
-  return {tag, outcome, table.concat(numbers, ' ')}
+  return {tag, reason, table.concat(numbers, ' ')}
 end
 
 if over and not limits_dry_run then
-  return answer('limit', false)
+  return answer(LIMITED)
 end
 if max_nonces > 0 and live >= max_nonces then
   return {tag, 'full', int(live)}
@@ -171,4 +160,4 @@ end
 if version ~= '0' and stored[5] ~= minute then
   redis.call('HSET', KEYS[1], 'last:' .. version, minute)
 end
-return answer('ok', not over)
+return answer(ACCEPTED)
