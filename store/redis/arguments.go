@@ -22,9 +22,10 @@ type argument struct {
 // An attempt is one call of settle.lua.
 type attempt struct {
 	*store.Claim
-	seen      *view
-	failed    auth.Rules
-	maxNonces int
+	seen       *view
+	failed     auth.Rules
+	lifeWindow time.Duration // that the nonce lives for; at least Window
+	maxNonces  int
 }
 
 // How Lua reads an argument.
@@ -44,7 +45,9 @@ var settleArguments = []argument{
 	{"ahead", asNumber, func(a *attempt) any { return decimal(a.ReplayFloorAhead.Microseconds()) }}, // us
 	{"claim_now", asNumber, func(a *attempt) any { return decimal(a.Now.UnixMicro()) }},             // us
 	{"timestamp", asNumber, func(a *attempt) any { return decimal(a.Timestamp) }},                   // s
-	{"life", asNumber, (*attempt).life},                                                             // ms
+	{"window", asNumber, func(a *attempt) any { return decimal(a.Window.Milliseconds()) }},
+	{"life_window", asNumber, func(a *attempt) any { return decimal(a.lifeWindow.Milliseconds()) }},
+	{"life", asNumber, (*attempt).life}, // ms
 	{"digest", asText, func(a *attempt) any { return a.Nonce[:] }},
 	{"failed", asNumber, func(a *attempt) any { return decimal(int64(a.failed)) }}, // a set of rules
 	{"counts", asNumber, (*attempt).counts},                                        // a set of rules
@@ -67,6 +70,7 @@ var settleRules = []auth.Rules{
 func settlePrologue() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "local SPAN, REACH, SKEW = %d, %d, %d -- ms, spans, us\n", spanMillis, spanReach, maxSkew.Microseconds())
+	fmt.Fprintf(&b, "local LINGER, LONGEST = %d, %d -- ms\n", windowLinger.Milliseconds(), MaxWindow.Milliseconds())
 	fmt.Fprintf(&b, "local ACCEPTED, LIMITED, LOCKED = '%s', '%s', '%s'\n", auth.Accepted, auth.RateLimited, auth.KeyLocked)
 	b.WriteString("local BIT, REASON = {}, {} -- by rule\n")
 	for _, rule := range settleRules {
@@ -94,7 +98,7 @@ func (a *attempt) args() []any {
 
 // life is how long the nonce lives from now on, in milliseconds, rounded up.
 func (a *attempt) life() any {
-	life := auth.NonceLifetime(a.Now, a.Timestamp, a.Window)
+	life := auth.NonceLifetime(a.Now, a.Timestamp, a.lifeWindow)
 	return decimal(int64((life + time.Millisecond - 1) / time.Millisecond))
 }
 

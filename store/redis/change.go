@@ -49,7 +49,7 @@ func (s *Store) Delete(ctx context.Context, id, revision string) (store.Durabili
 	outcome, durability, err := s.change(ctx, call{
 		script: deleteScript,
 		keys:   []string{s.names.record(id), s.names.buckets(id)},
-		args:   []any{revision, decimal(spanMillis)},
+		args:   []any{revision, decimal(spanMillis), decimal(MaxWindow.Milliseconds())},
 	})
 	if err := changeError(id, outcome, err); err != nil {
 		return store.Durability{}, err

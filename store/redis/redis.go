@@ -27,6 +27,7 @@ type Store struct {
 	names    names
 	servers  *servers
 	settling *script // settle.lua; tests give it another clock
+	windows  windows
 
 	closed  atomic.Bool
 	mu      sync.Mutex // guards what follows

@@ -30,6 +30,7 @@ const (
 	outcomeClock  = "clock"  // its clock and the claim's differ too much
 	outcomeStale  = "stale"
 	outcomeFull   = "full"
+	outcomeWindow = "window" // the nonce must live for a wider window
 )
 
 // Settle runs settle.lua on the master of the key's slot. It has a deadline of
@@ -46,7 +47,8 @@ func (s *Store) Settle(ctx context.Context, c *store.Claim) (store.Verdict, erro
 		if seen.unfit {
 			return store.Verdict{}, seen.problem
 		}
-		outcome, numbers, err := s.attempt(ctx, c, seen)
+		window := s.windows.atLeast(c)
+		outcome, numbers, err := s.attempt(ctx, attempt{Claim: c, seen: seen, lifeWindow: window})
 		switch {
 		case err != nil:
 			return store.Verdict{}, err
@@ -56,6 +58,10 @@ func (s *Store) Settle(ctx context.Context, c *store.Claim) (store.Verdict, erro
 			}
 			if s.servers.view.Load() == seen {
 				return store.Verdict{}, fmt.Errorf("%w: the server %s is none of the masters", store.ErrUnavailable, numbers)
+			}
+		case outcome == outcomeWindow:
+			if err := s.windows.learn(c, window, numbers); err != nil {
+				return store.Verdict{}, err
 			}
 		case outcome == outcomeClock:
 			return store.Verdict{}, fmt.Errorf("%w: the clocks of redis and of this gateway are %s µs apart, at most %v are allowed", store.ErrUnavailable, numbers, maxSkew)
@@ -68,12 +74,12 @@ func (s *Store) Settle(ctx context.Context, c *store.Claim) (store.Verdict, erro
 }
 
 // attempt runs settle.lua once and returns the two texts of its reply.
-func (s *Store) attempt(ctx context.Context, c *store.Claim, seen *view) (outcome, numbers string, err error) {
-	a := attempt{Claim: c, seen: seen, failed: c.Failed, maxNonces: s.opt.MaxNoncesPerKey}
-	if late(c) {
+func (s *Store) attempt(ctx context.Context, a attempt) (outcome, numbers string, err error) {
+	a.failed, a.maxNonces = a.Failed, s.opt.MaxNoncesPerKey
+	if late(a.Claim) {
 		a.failed |= auth.RuleTimestamp
 	}
-	reply, err := s.run(ctx, "settling", call{script: s.settling, keys: s.settleKeys(c), args: a.args()})
+	reply, err := s.run(ctx, "settling", call{script: s.settling, keys: s.settleKeys(&a), args: a.args()})
 	if err != nil {
 		return "", "", err
 	}
@@ -86,16 +92,16 @@ func (s *Store) attempt(ctx context.Context, c *store.Claim, seen *view) (outcom
 
 // settleKeys names the keys of the claim. A cluster is told of the nonces too,
 // so that a slot in the middle of its move turns the whole call away.
-func (s *Store) settleKeys(c *store.Claim) []string {
+func (s *Store) settleKeys(a *attempt) []string {
 	if s.cluster == nil {
-		return []string{s.names.record(c.KeyID), s.names.buckets(c.KeyID)}
+		return []string{s.names.record(a.KeyID), s.names.buckets(a.KeyID)}
 	}
-	first := c.Now.Add(-maxSkew).UnixMilli() / spanMillis
-	last := c.Now.Add(maxSkew+2*c.Window+11*time.Second).UnixMilli() / spanMillis
+	first := a.Now.Add(-maxSkew).UnixMilli() / spanMillis
+	last := a.Now.Add(maxSkew+2*a.lifeWindow+11*time.Second).UnixMilli() / spanMillis
 	keys := make([]string, 0, 3+last-first)
-	keys = append(keys, s.names.record(c.KeyID), s.names.buckets(c.KeyID))
+	keys = append(keys, s.names.record(a.KeyID), s.names.buckets(a.KeyID))
 	for span := first; span <= last; span++ {
-		keys = append(keys, s.names.nonces(c.KeyID, span))
+		keys = append(keys, s.names.nonces(a.KeyID, span))
 	}
 	return keys
 }

@@ -1,7 +1,7 @@
 -- The state machine of a request, in one atomic step: see Settle in
 -- store/store.go, whose numbered steps stand here in the same order.
 --
--- KEYS[1]  the key's hash:   rev doc lock fails floor hi last:<version>
+-- KEYS[1]  the key's hash:   rev doc lock fails floor hi window last:<version>
 -- KEYS[2]  its buckets:      b:<bucket> = "used at unit", until = end of all
 -- KEYS[3-] its nonces, one hash per span of expiry: digest = end, ms into the
 --          span. They are declared for the sake of a cluster that is moving
@@ -25,11 +25,34 @@ if math.abs(now - claim_now) > SKEW then
 end
 
 -- 1. The revision.
-local stored = redis.call('HMGET', KEYS[1], 'rev', 'fails', 'floor', 'hi', 'last:' .. version)
+local stored = redis.call('HMGET', KEYS[1], 'rev', 'fails', 'floor', 'hi', 'last:' .. version, 'window')
 if stored[1] ~= revision then
   return {tag, 'stale', '0'}
 end
 local failures = tonumber(stored[2] or '0')
+
+-- The windows. The nonces of this key live for the widest window in use, which
+-- is kept for LINGER after it was last used. Where it was made wider, requests
+-- stamped up to narrow_to may have nonces that live for a narrow window only.
+local now_ms = math.floor(now / 1000)
+local kept, kept_at, narrow, narrow_to = string.match(stored[6] or '', '^(%d+) (%d+) (%d+) (%d+)$')
+kept, kept_at = tonumber(kept or window), tonumber(kept_at or now_ms)    -- ms
+narrow, narrow_to = tonumber(narrow or '0'), tonumber(narrow_to or '0')  -- ms, s
+if narrow_to * 1000 + LONGEST < now_ms then
+  narrow, narrow_to = 0, 0  -- out of every window
+end
+if window > kept then
+  if narrow == 0 or kept < narrow then narrow = kept end
+  narrow_to = math.max(narrow_to, math.ceil((now_ms + kept) / 1000 + SKEW / 1000000))
+  kept, kept_at = window, now_ms
+elseif window == kept and now_ms - kept_at > 60000 then
+  kept_at = now_ms
+elseif window < kept and now_ms - kept_at > LINGER then
+  kept, kept_at = window, now_ms
+end
+if life_window < kept then
+  return {tag, 'window', int(kept)}
+end
 
 -- 2. Rule 5.
 if failures >= lock_after then
@@ -59,10 +82,12 @@ floor = math.max(floor, tonumber(stored[3] or '0'))
 if floor > 0 and timestamp * 1000000 <= floor + ahead then
   return {tag, REASON[7], int(failures)}
 end
+if narrow > 0 and timestamp <= math.min(math.floor(claim_now / 1000000) - math.floor(narrow / 1000) - 1, narrow_to) then
+  return {tag, REASON[7], int(failures)}  -- its nonce may be forgotten
+end
 
 -- 4. Rule 8.
 local nonces = string.sub(KEYS[1], 1, -2) .. 'n'
-local now_ms = math.floor(now / 1000)
 local first = math.floor(now_ms / SPAN)
 local highest = tonumber(stored[4] or '0')
 local live = 0
@@ -142,7 +167,7 @@ if #states > 0 and not over then
   redis.call('PEXPIRE', KEYS[2], int(math.max(ends_all - now_ms, 0) + 1000))
 end
 
--- 7. The nonce, the count, and when the secret was used.
+-- 7. The nonce, the windows, when the secret was used, and the count.
 local ends = now_ms + life
 local span = math.floor(ends / SPAN)
 local name = nonces .. int(span)
@@ -150,14 +175,21 @@ redis.call('HSET', name, digest, int(ends - span * SPAN))
 if redis.call('HLEN', name) == 1 then
   redis.call('PEXPIRE', name, int((span + 1) * SPAN - now_ms))
 end
+local noted = {'window', int(kept) .. ' ' .. int(kept_at) .. ' ' .. int(narrow) .. ' ' .. int(narrow_to)}
+if noted[2] == stored[6] then noted = {} end
 if span > highest then
-  redis.call('HSET', KEYS[1], 'hi', int(span))
+  noted[#noted + 1] = 'hi'
+  noted[#noted + 1] = int(span)
+end
+if version ~= '0' and stored[5] ~= minute then
+  noted[#noted + 1] = 'last:' .. version
+  noted[#noted + 1] = minute
+end
+if #noted > 0 then
+  redis.call('HSET', KEYS[1], unpack(noted))
 end
 if failures > 0 and not dry_run then
   redis.call('HDEL', KEYS[1], 'fails')
   failures = 0
-end
-if version ~= '0' and stored[5] ~= minute then
-  redis.call('HSET', KEYS[1], 'last:' .. version, minute)
 end
 return answer(ACCEPTED)
