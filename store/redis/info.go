@@ -60,6 +60,7 @@ type serverInfo struct {
 	usedMemory int64
 	maxMemory  int64
 	persistent bool
+	forgets    string // what a restart would lose, see checkReplay
 	now        time.Time
 }
 

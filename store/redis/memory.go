@@ -1,14 +1,19 @@
 package redis
 
-import "maps"
+import (
+	"maps"
+	"time"
+)
 
 // memory is what this gateway has seen of the servers since it started.
 type memory struct {
-	identities map[string]bool
-	last       string           // identity of the master, where there is one
-	counted    map[string]int64 // by run, keys evicted as of the last check
-	evicted    map[string]int64 // the same, as far as the floor was raised for it
-	skewed     bool             // the server's clock was off at the last check
+	identities  map[string]bool
+	last        string            // identity of the master, where there is one
+	counted     map[string]int64  // by run, keys evicted as of the last check
+	evicted     map[string]int64  // the same, as far as the floor was raised for it
+	replay      map[string]string // by identity, what checkReplay found
+	replayAsked time.Time
+	skewed      bool // the server's clock was off at the last check
 }
 
 // remember notes that the other gateways know what the check found.

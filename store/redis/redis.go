@@ -53,8 +53,8 @@ func New(opt Options) (*Store, error) {
 }
 
 // Start checks the servers and begins to watch them. An error means that a
-// server was reached and is unfit: it may evict, is a replica or too old, or
-// refuses the user. Servers out of reach are no error.
+// server was reached and is unfit: it may evict, is a replica or too old, would
+// lose at a restart what it was told, or refuses the user. Servers out of reach are no error.
 func (s *Store) Start(ctx context.Context) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -72,6 +72,8 @@ func (s *Store) Start(ctx context.Context) error {
 			return err
 		}
 		s.log.Warn("redis is out of reach; requests are refused until it answers", "error", err)
+	} else if err := s.servers.refuseForgetful(); err != nil {
+		return err
 	}
 	s.watcher.Go(s.servers.watch)
 	s.started = true

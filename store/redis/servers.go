@@ -177,6 +177,7 @@ func (s *servers) examine(ctx context.Context, m mode, next *view) error {
 		}
 		raise = s.memory.evictedMore(&masters[i]) || raise
 	}
+	s.checkReplay(ctx, masters)
 	s.masters.Store(&masters)
 	if problem := skew(masters); problem != nil {
 		s.memory.skewed = true

@@ -27,6 +27,9 @@ func (s *Store) Status(ctx context.Context) store.Status {
 		if !info.persistent {
 			warnings = append(warnings, info.addr+" keeps no append-only file: a restart loses keys, nonces and locks (set appendonly yes)")
 		}
+		if info.forgets != "" {
+			warnings = append(warnings, info.addr+": "+info.forgets)
+		}
 		if info.maxMemory == 0 {
 			warnings = append(warnings, info.addr+" has no maxmemory: nonces are bounded by the machine's memory alone")
 		}
