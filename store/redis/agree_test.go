@@ -131,7 +131,7 @@ func TestMemoryPerNonce(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			p := own(t, false)
-			s := open(t, Options{URL: p.url()})
+			s := open(t, Options{URL: p.url(), IOTimeout: time.Second, SettleTimeout: 2 * time.Second})
 			records := make([]*store.Record, tt.keys)
 			for i := range records {
 				records[i] = newKey(t, s)

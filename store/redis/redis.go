@@ -28,6 +28,7 @@ type Store struct {
 	servers  *servers
 	settling *script // settle.lua; tests give it another clock
 	windows  windows
+	policies *policies
 
 	closed  atomic.Bool
 	mu      sync.Mutex // guards what follows
@@ -49,6 +50,7 @@ func New(opt Options) (*Store, error) {
 	}
 	s := &Store{caller: newCaller(client, opt.Logger), opt: opt, log: opt.Logger, names: names{prefix: opt.Prefix}, settling: settleScript}
 	s.servers = newServers(s.caller, &s.opt)
+	s.policies = newPolicies(s.caller, &s.opt)
 	return s, nil
 }
 
@@ -76,6 +78,7 @@ func (s *Store) Start(ctx context.Context) error {
 		return err
 	}
 	s.watcher.Go(s.servers.watch)
+	s.watcher.Go(func() { s.policies.watch(s.servers.life, s.opt.ChangeTimeout) })
 	s.started = true
 	return nil
 }

@@ -34,7 +34,11 @@ func (s *Store) Status(ctx context.Context) store.Status {
 			warnings = append(warnings, info.addr+" has no maxmemory: nonces are bounded by the machine's memory alone")
 		}
 	}
+	warnings = append(warnings, *s.policies.warnings.Load()...)
 	status.Details = map[string]any{"topology": s.opt.topology(), "servers": servers, "warnings": warnings}
+	if own := s.policies.own.Load(); own != nil {
+		status.Details["policy"] = own.hash()
+	}
 	if v.floor > 0 {
 		status.Details["replay_floor"] = moment(v.floor)
 	}
