@@ -1,7 +1,8 @@
 -- The state machine of a request, in one atomic step: see Settle in
 -- store/store.go, whose numbered steps stand here in the same order.
 --
--- KEYS[1]  the key's hash:   rev doc lock fails floor hi window last:<version>
+-- KEYS[1]  the key's hash:   rev doc lock fails floor hi window spans
+--          last:<version>; spans = "span count" of each hash of nonces
 -- KEYS[2]  its buckets:      b:<bucket> = "used at unit", until = end of all
 -- KEYS[3-] its nonces, one hash per span of expiry: digest = end, ms into the
 --          span. They are declared for the sake of a cluster that is moving
@@ -11,7 +12,7 @@
 -- failed and counts are sets of rules, and each bucket has five arguments from
 -- FIRST_CHARGE on: bucket unit drain capacity cost.
 --
--- Everything is read before anything is written, so that an error in between
+-- Everything is read before anything but a floor is written, so that an error in between
 -- writes nothing. The reply is {tag, outcome, numbers}; the outcome is the name
 -- of an auth.Reason, or a word of settle.go when nothing was decided.
 
@@ -25,7 +26,7 @@ if math.abs(now - claim_now) > SKEW then
 end
 
 -- 1. The revision.
-local stored = redis.call('HMGET', KEYS[1], 'rev', 'fails', 'floor', 'hi', 'last:' .. version, 'window')
+local stored = redis.call('HMGET', KEYS[1], 'rev', 'fails', 'floor', 'hi', 'last:' .. version, 'window', 'spans')
 if stored[1] ~= revision then
   return {tag, 'stale', '0'}
 end
@@ -64,6 +65,13 @@ if failures >= lock_after then
   return {tag, LOCKED, '0 1'}
 end
 
+-- spans_text writes the counts of spans, one list of {span, count}.
+local function spans_text(spans)
+  local text = {}
+  for i, s in ipairs(spans) do text[i] = int(s[1]) .. ' ' .. int(s[2]) end
+  return table.concat(text, ' ')
+end
+
 local function fails(rule)
   return bit.band(failed, BIT[rule]) ~= 0
 end
@@ -75,10 +83,35 @@ local function refuse(rule)
   return {tag, REASON[rule], int(failures)}
 end
 
+-- The nonces. A hash of them that holds fewer than were written, before its
+-- time is over, has lost some, whatever took them: an eviction, a wrong clock, a
+-- restored backup. The replay floor of this key rises to now then.
+local nonces = string.sub(KEYS[1], 1, -2) .. 'n'
+local first = math.floor(now_ms / SPAN)
+local highest = tonumber(stored[4] or '0')
+floor = math.max(floor, tonumber(stored[3] or '0'))
+local counted, others = {}, {}
+for span, count in string.gmatch(stored[7] or '', '(%d+) (%d+)') do
+  if tonumber(span) >= first then counted[tonumber(span)] = tonumber(count) end
+end
+local live, replayed, lost = 0, false, false
+for span = first, math.min(highest, first + REACH) do
+  local name = nonces .. int(span)
+  local ends = redis.call('HGET', name, digest)
+  if ends and span * SPAN + tonumber(ends) > now_ms then replayed = true end
+  local count = redis.call('HLEN', name)
+  if count < (counted[span] or 0) then lost = true end
+  live = live + count
+  if count > 0 then others[#others + 1] = {span, count} end
+end
+if lost then
+  floor = math.max(floor, now)
+  redis.call('HSET', KEYS[1], 'floor', int(floor), 'spans', spans_text(others))
+end
+
 -- 3. Rules 6 and 7, and the replay floor, which never counts.
 if fails(6) then return refuse(6) end
 if fails(7) then return refuse(7) end
-floor = math.max(floor, tonumber(stored[3] or '0'))
 if floor > 0 and timestamp * 1000000 <= floor + ahead then
   return {tag, REASON[7], int(failures)}
 end
@@ -87,20 +120,7 @@ if narrow > 0 and timestamp <= math.min(math.floor(claim_now / 1000000) - math.f
 end
 
 -- 4. Rule 8.
-local nonces = string.sub(KEYS[1], 1, -2) .. 'n'
-local first = math.floor(now_ms / SPAN)
-local highest = tonumber(stored[4] or '0')
-local live = 0
-for span = first, math.min(highest, first + REACH) do
-  local name = nonces .. int(span)
-  local ends = redis.call('HGET', name, digest)
-  if ends and span * SPAN + tonumber(ends) > now_ms then
-    return refuse(8)
-  end
-  if max_nonces > 0 then
-    live = live + redis.call('HLEN', name)
-  end
-end
+if replayed then return refuse(8) end
 
 -- 5. Rules 9, 10 and 12.
 if fails(9) then return refuse(9) end
@@ -172,11 +192,21 @@ local ends = now_ms + life
 local span = math.floor(ends / SPAN)
 local name = nonces .. int(span)
 redis.call('HSET', name, digest, int(ends - span * SPAN))
-if redis.call('HLEN', name) == 1 then
-  redis.call('PEXPIRE', name, int((span + 1) * SPAN - now_ms))
+local count = redis.call('HLEN', name)
+if count == 1 then  -- a second later than it is read, so that it is never missing then
+  redis.call('PEXPIRE', name, int((span + 1) * SPAN - now_ms + 1000))
 end
-local noted = {'window', int(kept) .. ' ' .. int(kept_at) .. ' ' .. int(narrow) .. ' ' .. int(narrow_to)}
-if noted[2] == stored[6] then noted = {} end
+local found = false
+for _, s in ipairs(others) do
+  if s[1] == span then s[2], found = count, true end
+end
+if not found then others[#others + 1] = {span, count} end
+local noted = {'spans', spans_text(others)}
+local windows = int(kept) .. ' ' .. int(kept_at) .. ' ' .. int(narrow) .. ' ' .. int(narrow_to)
+if windows ~= stored[6] then
+  noted[#noted + 1] = 'window'
+  noted[#noted + 1] = windows
+end
 if span > highest then
   noted[#noted + 1] = 'hi'
   noted[#noted + 1] = int(span)
@@ -185,9 +215,7 @@ if version ~= '0' and stored[5] ~= minute then
   noted[#noted + 1] = 'last:' .. version
   noted[#noted + 1] = minute
 end
-if #noted > 0 then
-  redis.call('HSET', KEYS[1], unpack(noted))
-end
+redis.call('HSET', KEYS[1], unpack(noted))
 if failures > 0 and not dry_run then
   redis.call('HDEL', KEYS[1], 'fails')
   failures = 0
