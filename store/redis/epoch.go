@@ -3,6 +3,7 @@ package redis
 import (
 	"context"
 	"errors"
+	"math"
 
 	"github.com/redis/go-redis/v9"
 )
@@ -18,7 +19,7 @@ func (s *servers) checkEpochs(ctx context.Context, m mode, next *view) error {
 		return nil
 	}
 	created := next.epoch != s.view.Load().epoch && m == observe && s.view.Load().epoch == ""
-	missing, err := s.missingEpochs(ctx)
+	missing, err := s.missingEpochs(ctx, next)
 	if err != nil || len(missing) == 0 {
 		return err
 	}
@@ -39,9 +40,14 @@ func (s *servers) checkEpochs(ctx context.Context, m mode, next *view) error {
 	return nil
 }
 
-// missingEpochs returns the names of the missing copies. A copy on
-// a node that is out of reach is not missing.
-func (s *servers) missingEpochs(ctx context.Context) ([]string, error) {
+// missingEpochs returns the names of the missing copies, and notes in the view
+// which ranges they stand for. A copy on a node that is out of reach is what it
+// was before. Without a cluster there are no copies, and all is missing.
+func (s *servers) missingEpochs(ctx context.Context, next *view) ([]string, error) {
+	if s.cluster == nil {
+		next.emptied = math.MaxUint64
+		return nil, nil
+	}
 	names := s.names.epochs()
 	pipe := s.cluster.Pipeline()
 	found := make([]*redis.IntCmd, len(names))
@@ -55,8 +61,13 @@ func (s *servers) missingEpochs(ctx context.Context) ([]string, error) {
 		if unfit := refusal("", err); unfit != nil {
 			return nil, unfit
 		}
-		if err == nil && n == 0 {
+		switch {
+		case err != nil:
+		case n == 0:
 			missing = append(missing, name)
+			next.emptied |= 1 << i
+		default:
+			next.emptied &^= 1 << i
 		}
 	}
 	return missing, nil

@@ -13,6 +13,7 @@ type memory struct {
 	evicted     map[string]int64  // the same, as far as the floor was raised for it
 	replay      map[string]string // by identity, what checkReplay found
 	replayAsked time.Time
+	emptied     bool // the store, or a part of it, and no floor was raised since
 	skewed      bool // the server's clock was off at the last check
 }
 

@@ -54,10 +54,25 @@ type view struct {
 	epoch   string // of the store; empty until it was seen
 	problem error  // why the store is not ready
 	unfit   bool   // the problem forbids every settle
+	emptied uint64 // a bit for each range of slots that lost everything; without a cluster all or none
+}
+
+// forbids returns why no request of the key may be settled, or nil. What was
+// emptied may come back without its latest nonces, so it is not served until a
+// check has raised the floor.
+func (v *view) forbids(id string) error {
+	switch {
+	case v.unfit:
+		return v.problem
+	case v.emptied != 0 && v.emptied&(1<<slotRange(id)) != 0:
+		return errEmptied
+	default:
+		return nil
+	}
 }
 
 func (v *view) equal(o *view) bool {
-	return v.known == o.known && v.floor == o.floor && v.epoch == o.epoch && v.unfit == o.unfit &&
+	return v.known == o.known && v.floor == o.floor && v.epoch == o.epoch && v.unfit == o.unfit && v.emptied == o.emptied &&
 		fmt.Sprint(v.problem) == fmt.Sprint(o.problem)
 }
 
@@ -131,7 +146,7 @@ func (s *servers) check(ctx context.Context, m mode) error {
 
 func (s *servers) checkLocked(ctx context.Context, m mode) error {
 	before := s.view.Load()
-	next := &view{known: before.known, floor: before.floor, epoch: before.epoch}
+	next := &view{known: before.known, floor: before.floor, epoch: before.epoch, emptied: before.emptied}
 	err := s.examine(ctx, m, next)
 	next.problem = err
 	var unfit *UnfitError
@@ -139,6 +154,7 @@ func (s *servers) checkLocked(ctx context.Context, m mode) error {
 	if errors.Is(err, errEmptied) || before.epoch != "" && next.epoch != before.epoch {
 		s.lost.Store(true)
 	}
+	s.memory.emptied = s.memory.emptied || errors.Is(err, errEmptied)
 	if err != nil && ctx.Err() != nil && errors.Is(err, context.Canceled) {
 		return err // the store is closing; the view stays
 	}
@@ -187,13 +203,31 @@ func (s *servers) examine(ctx context.Context, m mode, next *view) error {
 	for i := range masters {
 		a.identities = append(a.identities, masters[i].identity)
 	}
-	if err := s.adopt(ctx, m, a, next); err != nil {
+	if err := s.adopt(ctx, m, a, next); errors.Is(err, errEmptied) {
+		_, findErr := s.missingEpochs(ctx, next)
+		return errors.Join(err, findErr)
+	} else if err != nil {
 		return err
 	}
 	s.memory.skewed = false
 	s.memory.remember(a.identities)
 	next.known = strings.Join(a.identities, ",")
-	return s.checkEpochs(ctx, m, next)
+	if err := s.checkEpochs(ctx, m, next); err != nil {
+		return err
+	}
+	return s.fenceRestored(ctx, next)
+}
+
+// fenceRestored raises the floor when what was emptied is there again: it may
+// have been put back as it was some time ago, together with its mark.
+func (s *servers) fenceRestored(ctx context.Context, next *view) error {
+	if s.memory.emptied {
+		if _, err := s.runAdopt(ctx, "", adoption{raise: true}, next); err != nil {
+			return err
+		}
+	}
+	s.memory.emptied, next.emptied = false, 0
+	return nil
 }
 
 // accepted notes the server's time of an acceptance, in microseconds.

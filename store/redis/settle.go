@@ -44,8 +44,8 @@ func (s *Store) Settle(ctx context.Context, c *store.Claim) (store.Verdict, erro
 	defer cancel()
 	for {
 		seen := s.servers.view.Load()
-		if seen.unfit {
-			return store.Verdict{}, seen.problem
+		if err := seen.forbids(c.KeyID); err != nil {
+			return store.Verdict{}, err
 		}
 		window := s.windows.atLeast(c)
 		outcome, numbers, err := s.attempt(ctx, attempt{Claim: c, seen: seen, lifeWindow: window})
