@@ -72,6 +72,8 @@ func Run(t *testing.T, open Factory) {
 		{"NoncePerKey", testNoncePerKey},
 		{"NonceLife", testNonceLife},
 		{"NonceClockJump", testNonceClockJump},
+		{"WiderWindow", testWiderWindow},
+		{"AnyWindow", testAnyWindow},
 		{"Limits", testLimits},
 		{"LimitsRefill", testLimitsRefill},
 		{"LimitsDryRun", testLimitsDryRun},

@@ -7,18 +7,31 @@ import (
 	"strconv"
 )
 
-// An adoption is what is told to the other gateways.
+// An adoption is what one check shares with the other gateways.
 type adoption struct {
-	identities []string
-	least      int64
-	raise      bool
+	identities []string // of the masters
+	least      int64    // floor, in microseconds
+	raise      bool     // the floor to now
+}
+
+// nothingNew reports whether the adoption would change nothing.
+func (s *servers) nothingNew(a *adoption) bool {
+	if a.raise || a.least > 0 {
+		return false
+	}
+	for _, id := range a.identities {
+		if !s.memory.identities[id] || s.cluster == nil && s.memory.last != id {
+			return false
+		}
+	}
+	return true
 }
 
 // adopt agrees on epoch and floor. As long as nothing has changed it only
 // reads them.
-func (s *Store) adopt(ctx context.Context, mode lookMode, a adoption, next *view) error {
+func (s *servers) adopt(ctx context.Context, m mode, a adoption, next *view) error {
 	before := s.view.Load().epoch
-	if s.memory.nothingNew(&a, s.cluster != nil) {
+	if s.nothingNew(&a) {
 		if ok, err := s.readFloor(ctx, next); ok || err != nil {
 			return err
 		}
@@ -30,7 +43,7 @@ func (s *Store) adopt(ctx context.Context, mode lookMode, a adoption, next *view
 	switch {
 	case !found && before == "":
 		_, err = s.runAdopt(ctx, newEpoch(), a, next)
-	case !found && mode == lookCreate:
+	case !found && m == create:
 		a.raise = true
 		_, err = s.runAdopt(ctx, newEpoch(), a, next)
 	case !found:
@@ -45,13 +58,13 @@ func (s *Store) adopt(ctx context.Context, mode lookMode, a adoption, next *view
 // readFloor takes over a floor that another gateway has raised. It reports
 // false when the epoch is not the one of the view. The floor never falls, so
 // that a wrong reply does no harm.
-func (s *Store) readFloor(ctx context.Context, next *view) (bool, error) {
+func (s *servers) readFloor(ctx context.Context, next *view) (bool, error) {
 	values, err := s.client.HMGet(ctx, s.names.servers(), "epoch", "floor").Result()
 	if err != nil {
 		if unfit := refusal("", err); unfit != nil {
 			return false, unfit
 		}
-		return false, unavailable("looking at the store", err)
+		return false, unavailable("checking the store", err)
 	}
 	if len(values) != 2 || next.epoch == "" || values[0] != any(next.epoch) {
 		return false, nil
@@ -66,7 +79,7 @@ func (s *Store) readFloor(ctx context.Context, next *view) (bool, error) {
 	return true, nil
 }
 
-func (s *Store) runAdopt(ctx context.Context, epoch string, a adoption, next *view) (found bool, err error) {
+func (s *servers) runAdopt(ctx context.Context, epoch string, a adoption, next *view) (found bool, err error) {
 	args := []any{epoch, decimal(a.least), bit(a.raise)}
 	for _, id := range a.identities {
 		args = append(args, id)
@@ -76,7 +89,7 @@ func (s *Store) runAdopt(ctx context.Context, epoch string, a adoption, next *vi
 		if unfit := refusal("", err); unfit != nil {
 			return false, unfit
 		}
-		return false, unavailable("looking at the store", err)
+		return false, unavailable("checking the store", err)
 	}
 	if len(reply) == 0 {
 		return false, nil

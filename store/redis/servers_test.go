@@ -9,21 +9,21 @@ import (
 	"github.com/card-gateway/card-gateway/store"
 )
 
-// A look at the servers that takes long holds no request beyond the time that
+// A check of the servers that takes long holds no request beyond the time that
 // settling may take.
-func TestSlowLookHoldsNoSettle(t *testing.T) {
+func TestSlowCheckHoldsNoSettle(t *testing.T) {
 	s, err := New(Options{URL: "redis://127.0.0.1:1", SettleTimeout: 50 * time.Millisecond})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer func() { _ = s.Close() }()
-	s.looking.Lock() // somebody looks
-	defer s.looking.Unlock()
+	s.servers.checking.Lock() // a check is under way
+	defer s.servers.checking.Unlock()
 
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
 	begun := time.Now()
-	if err := s.lookAgain(ctx, s.view.Load()); !errors.Is(err, store.ErrUnavailable) {
+	if err := s.servers.checkAgain(ctx, s.servers.view.Load()); !errors.Is(err, store.ErrUnavailable) {
 		t.Errorf("got %v", err)
 	}
 	if took := time.Since(begun); took > time.Second {
