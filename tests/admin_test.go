@@ -10,11 +10,11 @@ import (
 	"time"
 )
 
-// credentials are what a client holds.
-type credentials struct{ id, secret string }
+// Credentials are what a client holds.
+type Credentials struct{ ID, Secret string }
 
-// keyView is what a test asks of a key's record.
-type keyView struct {
+// KeyView is what a test asks of a key's record.
+type KeyView struct {
 	ID       string          `json:"id"`
 	Secret   string          `json:"secret"`
 	Status   string          `json:"status"`
@@ -23,104 +23,104 @@ type keyView struct {
 	Lock     json.RawMessage `json:"lock"`
 }
 
-// admin asks Caddy's admin endpoint.
-func (g *gateway) admin(method, path, contentType, body string) (status int, answer string) {
-	g.t.Helper()
-	client := http.Client{Timeout: patience, Transport: &http.Transport{
+// Admin asks Caddy's admin endpoint.
+func (g *Gateway) Admin(method, path, contentType, body string) (status int, answer string) {
+	g.T.Helper()
+	client := http.Client{Timeout: Patience, Transport: &http.Transport{
 		DisableKeepAlives: true,
 		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
-			return new(net.Dialer).DialContext(ctx, "unix", g.path("admin.sock"))
+			return new(net.Dialer).DialContext(ctx, "unix", g.Path("admin.sock"))
 		},
 	}}
 	request, err := http.NewRequest(method, "http://127.0.0.1"+path, strings.NewReader(body))
 	if err != nil {
-		g.t.Fatal(err)
+		g.T.Fatal(err)
 	}
 	if body != "" {
 		request.Header.Set("Content-Type", contentType)
 	}
 	response, err := client.Do(request)
 	if err != nil {
-		g.t.Fatalf("%s %s on the admin endpoint: %v", method, path, err)
+		g.T.Fatalf("%s %s on the admin endpoint: %v", method, path, err)
 	}
 	defer response.Body.Close()
-	return response.StatusCode, readAll(g.t, response.Body)
+	return response.StatusCode, readAll(g.T, response.Body)
 }
 
-// keyCall asks the key API and expects success.
-func (g *gateway) keyCall(method, path string, body any) keyView {
-	g.t.Helper()
+// KeyCall asks the key API and expects success.
+func (g *Gateway) KeyCall(method, path string, body any) KeyView {
+	g.T.Helper()
 	doc := ""
 	if body != nil {
-		doc = jsonText(g.t, body)
+		doc = JSONText(g.T, body)
 	}
-	status, answer := g.admin(method, "/card-gateway/keys"+path, "application/json", doc)
+	status, answer := g.Admin(method, "/card-gateway/keys"+path, "application/json", doc)
 	if status/100 != 2 {
-		g.t.Fatalf("%s /card-gateway/keys%s: %d %s", method, path, status, answer)
+		g.T.Fatalf("%s /card-gateway/keys%s: %d %s", method, path, status, answer)
 	}
-	var view keyView
+	var view KeyView
 	if err := json.Unmarshal([]byte(answer), &view); err != nil {
-		g.t.Fatalf("%s /card-gateway/keys%s: %v in %s", method, path, err, answer)
+		g.T.Fatalf("%s /card-gateway/keys%s: %v in %s", method, path, err, answer)
 	}
 	return view
 }
 
-// fields are the fields of a key's record that a test sets.
-type fields map[string]any
+// Fields are the fields of a key's record that a test sets.
+type Fields map[string]any
 
-// newKey makes a key with every scope, unless the fields say otherwise.
-func (g *gateway) newKey(f fields) credentials {
-	g.t.Helper()
-	view := g.keyCall(http.MethodPost, "", withDefaults(f))
-	return credentials{view.ID, view.Secret}
+// NewKey makes a key with every scope, unless the fields say otherwise.
+func (g *Gateway) NewKey(f Fields) Credentials {
+	g.T.Helper()
+	view := g.KeyCall(http.MethodPost, "", KeyFields(f))
+	return Credentials{view.ID, view.Secret}
 }
 
-// importKey takes over a key of an earlier system.
-func (g *gateway) importKey(c credentials, f fields) credentials {
-	g.t.Helper()
-	f = withDefaults(f)
-	f["id"], f["secret"] = c.id, c.secret
-	g.keyCall(http.MethodPost, "/import", f)
+// ImportKey takes over a key of an earlier system.
+func (g *Gateway) ImportKey(c Credentials, f Fields) Credentials {
+	g.T.Helper()
+	f = KeyFields(f)
+	f["id"], f["secret"] = c.ID, c.Secret
+	g.KeyCall(http.MethodPost, "/import", f)
 	return c
 }
 
-func withDefaults(f fields) fields {
-	all := fields{"tenant": "acme", "scopes": []string{"*"}}
+func KeyFields(f Fields) Fields {
+	all := Fields{"tenant": "acme", "scopes": []string{"*"}}
 	for name, value := range f {
 		all[name] = value
 	}
 	return all
 }
 
-// change patches a key's record.
-func (g *gateway) change(c credentials, f fields) keyView {
-	g.t.Helper()
-	return g.keyCall(http.MethodPatch, "/"+c.id, f)
+// Change patches a key's record.
+func (g *Gateway) Change(c Credentials, f Fields) KeyView {
+	g.T.Helper()
+	return g.KeyCall(http.MethodPatch, "/"+c.ID, f)
 }
 
-// do disables, enables, unlocks or rotates a key.
-func (g *gateway) do(c credentials, action string) keyView {
-	g.t.Helper()
-	return g.keyCall(http.MethodPost, "/"+c.id+"/"+action, nil)
+// Do disables, enables, unlocks or rotates a key.
+func (g *Gateway) Do(c Credentials, action string) KeyView {
+	g.T.Helper()
+	return g.KeyCall(http.MethodPost, "/"+c.ID+"/"+action, nil)
 }
 
-func (g *gateway) show(c credentials) keyView {
-	g.t.Helper()
-	return g.keyCall(http.MethodGet, "/"+c.id, nil)
+func (g *Gateway) Show(c Credentials) KeyView {
+	g.T.Helper()
+	return g.KeyCall(http.MethodGet, "/"+c.ID, nil)
 }
 
-// wantFailures checks the number of consecutive failures of a key.
-func (g *gateway) wantFailures(t testing.TB, c credentials, want int) {
+// WantFailures checks the number of consecutive failures of a key.
+func (g *Gateway) WantFailures(t testing.TB, c Credentials, want int) {
 	t.Helper()
-	if got := g.show(c).Failures; got != want {
+	if got := g.Show(c).Failures; got != want {
 		t.Errorf("the key has %d failures, want %d", got, want)
 	}
 }
 
-// moment writes a time as the key API wants it.
-func moment(t time.Time) string { return t.UTC().Format(time.RFC3339) }
+// Moment writes a time as the key API wants it.
+func Moment(t time.Time) string { return t.UTC().Format(time.RFC3339) }
 
-func jsonText(t testing.TB, v any) string {
+func JSONText(t testing.TB, v any) string {
 	t.Helper()
 	text, err := json.Marshal(v)
 	if err != nil {

@@ -12,63 +12,63 @@ import (
 // TestUpstreamAnswers checks what comes back of an answer of the issuer.
 func TestUpstreamAnswers(t *testing.T) {
 	t.Parallel()
-	u := startUpstream(t)
-	g := startGateway(t, site{upstream: u.addr})
-	key := g.newKey(nil)
-	get := func() *request { return key.get() }
-	sensitive := func() *request { return key.request(http.MethodGet, "/api/v1/card/c1/sensitive", "") }
+	u := StartUpstream(t)
+	g := StartGateway(t, Site{Upstream: u.Addr})
+	key := g.NewKey(nil)
+	get := func() *Request { return key.Get() }
+	sensitive := func() *Request { return key.Request(http.MethodGet, "/api/v1/card/c1/sensitive", "") }
 	const withheld = "private, no-store"
 	for _, c := range []struct {
 		name    string
-		r       func() *request
-		reply   reply
+		r       func() *Request
+		reply   Reply
 		status  int
 		body    string
 		headers map[string]string
 	}{
-		{"plain", get, answer(200, `{"a":1}`, "Content-Type: application/json"), 200, `{"a":1}`,
+		{"plain", get, Answer(200, `{"a":1}`, "Content-Type: application/json"), 200, `{"a":1}`,
 			map[string]string{"Cache-Control": withheld, "Content-Type": "application/json"}},
-		{"its own Cache-Control", get, answer(200, `{}`, "Cache-Control: max-age=60"), 200, `{}`,
+		{"its own Cache-Control", get, Answer(200, `{}`, "Cache-Control: max-age=60"), 200, `{}`,
 			map[string]string{"Cache-Control": "max-age=60"}},
-		{"sensitive details", sensitive, answer(200, `{"cvv":"1"}`), 200, `{"cvv":"1"}`, map[string]string{"Cache-Control": withheld}},
+		{"sensitive details", sensitive, Answer(200, `{"cvv":"1"}`), 200, `{"cvv":"1"}`, map[string]string{"Cache-Control": withheld}},
 		{"sensitive details that may be cached", sensitive,
-			answer(200, `{}`, "Cache-Control: public, max-age=60", "ETag: \"1\"", "Expires: Thu, 01 Dec 2033 16:00:00 GMT"), 200, `{}`,
+			Answer(200, `{}`, "Cache-Control: public, max-age=60", "ETag: \"1\"", "Expires: Thu, 01 Dec 2033 16:00:00 GMT"), 200, `{}`,
 			map[string]string{"Cache-Control": withheld, "Etag": "", "Expires": ""}},
-		{"its own request id", get, answer(200, `{}`, "X-Request-Id: upstream"), 200, `{}`, nil},
-		{"its own limits", get, answer(200, `{}`, "X-RateLimit-Limit: 9", "X-RateLimit-Remaining: 8", "X-RateLimit-Reset: 7", "RateLimit: x"), 200, `{}`,
+		{"its own request id", get, Answer(200, `{}`, "X-Request-Id: upstream"), 200, `{}`, nil},
+		{"its own limits", get, Answer(200, `{}`, "X-RateLimit-Limit: 9", "X-RateLimit-Remaining: 8", "X-RateLimit-Reset: 7", "RateLimit: x"), 200, `{}`,
 			map[string]string{"X-Ratelimit-Limit": "", "X-Ratelimit-Remaining": "", "X-Ratelimit-Reset": "", "Ratelimit": ""}},
-		{"an error", get, answer(422, `{"detail":"currency"}`, "Content-Type: application/problem+json", "X-Other: 1"), 422, `{"detail":"currency"}`,
+		{"an error", get, Answer(422, `{"detail":"currency"}`, "Content-Type: application/problem+json", "X-Other: 1"), 422, `{"detail":"currency"}`,
 			map[string]string{"Content-Type": "application/problem+json", "X-Other": "1"}},
-		{"an error without a body", get, answer(404, ""), 404, "", nil},
-		{"a server error", get, answer(500, "oops", "Content-Type: text/plain"), 500, "oops", nil},
-		{"its own 401", get, answer(401, `{"x":1}`), 401, `{"x":1}`, map[string]string{"Www-Authenticate": ""}},
-		{"its own 502", get, answer(502, `bad`), 502, `bad`, nil},
-		{"no content", get, reply{raw: "HTTP/1.1 204 No Content\r\n\r\n"}, 204, "", nil},
-		{"chunked", get, reply{raw: "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\n\r\n"}, 200, "abc", nil},
+		{"an error without a body", get, Answer(404, ""), 404, "", nil},
+		{"a server error", get, Answer(500, "oops", "Content-Type: text/plain"), 500, "oops", nil},
+		{"its own 401", get, Answer(401, `{"x":1}`), 401, `{"x":1}`, map[string]string{"Www-Authenticate": ""}},
+		{"its own 502", get, Answer(502, `bad`), 502, `bad`, nil},
+		{"no content", get, Reply{Raw: "HTTP/1.1 204 No Content\r\n\r\n"}, 204, "", nil},
+		{"chunked", get, Reply{Raw: "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\n\r\n"}, 200, "abc", nil},
 	} {
-		u.replies(c.reply)
-		r := c.r().add("X-Request-Id", "client-1_A")
-		got := g.send(t, r)
-		if got.status != c.status || got.body != c.body {
+		u.Replies(c.reply)
+		r := c.r().Add("X-Request-Id", "client-1_A")
+		got := g.Send(t, r)
+		if got.Status != c.status || got.Body != c.body {
 			t.Errorf("%s: answer is %s, want %d %s", c.name, got, c.status, c.body)
 		}
 		for name, value := range c.headers {
-			if text := strings.Join(got.header.Values(name), " | "); text != value {
+			if text := strings.Join(got.Header.Values(name), " | "); text != value {
 				t.Errorf("%s: %s is %q, want %q", c.name, name, text, value)
 			}
 		}
-		if id := got.header.Values("X-Request-Id"); !slices.Equal(id, []string{"client-1_A"}) {
+		if id := got.Header.Values("X-Request-Id"); !slices.Equal(id, []string{"client-1_A"}) {
 			t.Errorf("%s: X-Request-Id is %q", c.name, id)
 		}
-		wantHeaders(t, u.one(t), map[string]string{"X-Request-Id": "client-1_A"})
+		wantHeaders(t, u.One(t), map[string]string{"X-Request-Id": "client-1_A"})
 	}
 }
 
 // TestSetCookie keeps the lines of a header apart.
 func TestSetCookie(t *testing.T) {
 	t.Parallel()
-	u := startUpstream(t)
-	g := startGateway(t, site{upstream: u.addr})
+	u := StartUpstream(t)
+	g := StartGateway(t, Site{Upstream: u.Addr})
 	cookies := []string{"a=1; Path=/", "b=2", "c=3; Expires=Thu, 01 Dec 2033 16:00:00 GMT"}
 	links := []string{"</a>; rel=next", "</b>; rel=prev"}
 	var headers []string
@@ -78,19 +78,19 @@ func TestSetCookie(t *testing.T) {
 	for _, link := range links {
 		headers = append(headers, "Link: "+link)
 	}
-	u.replies(answer(200, "{}", headers...))
-	got := g.send(t, g.newKey(nil).get())
-	if !slices.Equal(got.header.Values("Set-Cookie"), cookies) || !slices.Equal(got.header.Values("Link"), links) {
-		t.Errorf("headers are %v", got.header)
+	u.Replies(Answer(200, "{}", headers...))
+	got := g.Send(t, g.NewKey(nil).Get())
+	if !slices.Equal(got.Header.Values("Set-Cookie"), cookies) || !slices.Equal(got.Header.Values("Link"), links) {
+		t.Errorf("headers are %v", got.Header)
 	}
 }
 
 // TestRequestID checks which ids of a client are kept.
 func TestRequestID(t *testing.T) {
 	t.Parallel()
-	u := startUpstream(t)
-	g := startGateway(t, site{upstream: u.addr})
-	key := g.newKey(nil)
+	u := StartUpstream(t)
+	g := StartGateway(t, Site{Upstream: u.Addr})
+	key := g.NewKey(nil)
 	seen := make(map[string]bool)
 	for _, c := range []struct {
 		id   string
@@ -99,18 +99,18 @@ func TestRequestID(t *testing.T) {
 		{"", false}, {"a", true}, {"A-z_09", true}, {strings.Repeat("x", 64), true}, {strings.Repeat("x", 65), false},
 		{"a b", false}, {"a,b", false}, {"{env.HOME}", false}, {"é", false}, {"a;b", false},
 	} {
-		for _, r := range []*request{key.get(), key.get().forge()} {
-			got := g.send(t, r.set("X-Request-Id", c.id)).header.Values("X-Request-Id")
+		for _, r := range []*Request{key.Get(), key.Get().Forge()} {
+			got := g.Send(t, r.Set("X-Request-Id", c.id)).Header.Values("X-Request-Id")
 			if len(got) != 1 || got[0] == "" || (got[0] == c.id) != c.kept || !c.kept && seen[got[0]] {
 				t.Errorf("the id %q is answered with %q", c.id, got)
 			}
 			seen[got[0]] = true
-			for _, r := range u.took() {
+			for _, r := range u.Took() {
 				wantHeaders(t, r, map[string]string{"X-Request-Id": got[0]})
 			}
 		}
 	}
-	got := g.send(t, key.get().add("X-Request-Id", "a").add("X-Request-Id", "b")).header.Values("X-Request-Id")
+	got := g.Send(t, key.Get().Add("X-Request-Id", "a").Add("X-Request-Id", "b")).Header.Values("X-Request-Id")
 	if len(got) != 1 || got[0] == "a" || got[0] == "b" {
 		t.Errorf("two ids are answered with %q", got)
 	}
@@ -120,45 +120,45 @@ func TestRequestID(t *testing.T) {
 // handle_errors in the Caddyfile.
 func TestUpstreamFailures(t *testing.T) {
 	t.Parallel()
-	u := startUpstream(t)
-	g := startGateway(t, site{upstream: u.addr, proxy: "transport http {\nresponse_header_timeout 1s\n}"})
-	key := g.newKey(nil)
+	u := StartUpstream(t)
+	g := StartGateway(t, Site{Upstream: u.Addr, Proxy: "transport http {\nresponse_header_timeout 1s\n}"})
+	key := g.NewKey(nil)
 	done := make(chan struct{})
 	defer close(done)
 	for _, c := range []struct {
 		name   string
-		reply  reply
+		reply  Reply
 		status int
 		code   string
 	}{
-		{"hangs", reply{wait: done}, http.StatusGatewayTimeout, "UPSTREAM_TIMEOUT"},
-		{"hangs up", reply{}, http.StatusBadGateway, "UPSTREAM_ERROR"},
-		{"sends garbage", reply{raw: "\x00\x01 garbage\r\n\r\n", hangUp: true}, http.StatusBadGateway, "UPSTREAM_ERROR"},
-		{"sends half a head", reply{raw: "HTTP/1.1 200 OK\r\nX-A", hangUp: true}, http.StatusBadGateway, "UPSTREAM_ERROR"},
-		{"sends two lengths", reply{raw: "HTTP/1.1 200 OK\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\na", hangUp: true}, http.StatusBadGateway, "UPSTREAM_ERROR"},
+		{"hangs", Reply{Wait: done}, http.StatusGatewayTimeout, "UPSTREAM_TIMEOUT"},
+		{"hangs up", Reply{}, http.StatusBadGateway, "UPSTREAM_ERROR"},
+		{"sends garbage", Reply{Raw: "\x00\x01 garbage\r\n\r\n", HangUp: true}, http.StatusBadGateway, "UPSTREAM_ERROR"},
+		{"sends half a head", Reply{Raw: "HTTP/1.1 200 OK\r\nX-A", HangUp: true}, http.StatusBadGateway, "UPSTREAM_ERROR"},
+		{"sends two lengths", Reply{Raw: "HTTP/1.1 200 OK\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\na", HangUp: true}, http.StatusBadGateway, "UPSTREAM_ERROR"},
 	} {
-		u.replies(c.reply)
-		got := g.send(t, key.post())
-		refused(t, got, c.status, c.code)
+		u.Replies(c.reply)
+		got := g.Send(t, key.Post())
+		WantRefused(t, got, c.status, c.code)
 		if t.Failed() {
 			t.Fatalf("an upstream that %s", c.name)
 		}
-		g.logged("access.log", `"outcome":"`+strings.ToLower(c.code)+`"`)
+		g.Logged("access.log", `"outcome":"`+strings.ToLower(c.code)+`"`)
 	}
-	u.took()
-	u.close()
-	refused(t, g.send(t, key.get()), http.StatusBadGateway, "UPSTREAM_ERROR")
-	g.wantFailures(t, key, 0)
+	u.Took()
+	u.Close()
+	WantRefused(t, g.Send(t, key.Get()), http.StatusBadGateway, "UPSTREAM_ERROR")
+	g.WantFailures(t, key, 0)
 }
 
 // TestUpstreamDies lets the answer end in the middle: the client must not take
 // it for whole.
 func TestUpstreamDies(t *testing.T) {
 	t.Parallel()
-	u := startUpstream(t)
-	g := startGateway(t, site{upstream: u.addr})
-	u.replies(reply{raw: "HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\n{\"a\":", hangUp: true})
-	if got, err := g.try(g.newKey(nil).get()); err == nil {
+	u := StartUpstream(t)
+	g := StartGateway(t, Site{Upstream: u.Addr})
+	u.Replies(Reply{Raw: "HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\n{\"a\":", HangUp: true})
+	if got, err := g.Try(g.NewKey(nil).Get()); err == nil {
 		t.Errorf("half an answer came through as %s", got)
 	}
 }
@@ -167,9 +167,9 @@ func TestUpstreamDies(t *testing.T) {
 // on it: whatever the request, it is sent once.
 func TestNoSecondDelivery(t *testing.T) {
 	t.Parallel()
-	u := startUpstream(t)
-	g := startGateway(t, site{upstream: u.addr})
-	key := g.newKey(nil)
+	u := StartUpstream(t)
+	g := StartGateway(t, Site{Upstream: u.Addr})
+	key := g.NewKey(nil)
 	for _, c := range []struct {
 		method, body string
 		headers      []string
@@ -186,19 +186,19 @@ func TestNoSecondDelivery(t *testing.T) {
 		{"GET", "", nil},
 		{"HEAD", "", nil},
 	} {
-		u.replies(answer(200, "{}"))
-		accepted(t, g.send(t, key.get())) // leaves a connection behind
-		reused := u.one(t).conn
-		u.replies(reply{})
-		r := key.request(c.method, "/api/v1/cards/c1", c.body)
-		r.headers = append(r.headers, c.headers...)
-		got := g.send(t, r)
-		if got.status != http.StatusBadGateway {
+		u.Replies(Answer(200, "{}"))
+		WantAccepted(t, g.Send(t, key.Get())) // leaves a connection behind
+		reused := u.One(t).Conn
+		u.Replies(Reply{})
+		r := key.Request(c.method, "/api/v1/cards/c1", c.body)
+		r.Headers = append(r.Headers, c.headers...)
+		got := g.Send(t, r)
+		if got.Status != http.StatusBadGateway {
 			t.Errorf("%s: answer is %s, want 502", c.method, got)
 		}
-		if reached := u.took(); len(reached) != 1 {
+		if reached := u.Took(); len(reached) != 1 {
 			t.Errorf("%s with %q reached the upstream %d times", c.method, c.headers, len(reached))
-		} else if reached[0].conn != reused {
+		} else if reached[0].Conn != reused {
 			t.Errorf("%s came over a new connection, which proves nothing", c.method)
 		} else if len(c.headers) > 0 {
 			name, value, _ := strings.Cut(c.headers[0], ": ")
@@ -211,19 +211,19 @@ func TestNoSecondDelivery(t *testing.T) {
 // asked instead.
 func TestSeveralUpstreams(t *testing.T) {
 	t.Parallel()
-	u := startUpstream(t)
+	u := StartUpstream(t)
 	closed, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
 	_ = closed.Close()
-	g := startGateway(t, site{upstream: fmt.Sprint(u.addr, " ", closed.Addr()), proxy: "lb_policy round_robin"})
-	key := g.newKey(nil)
-	u.replies(reply{})
+	g := StartGateway(t, Site{Upstream: fmt.Sprint(u.Addr, " ", closed.Addr()), Proxy: "lb_policy round_robin"})
+	key := g.NewKey(nil)
+	u.Replies(Reply{})
 	for range 4 {
-		refused(t, g.send(t, key.post()), http.StatusBadGateway, "UPSTREAM_ERROR")
+		WantRefused(t, g.Send(t, key.Post()), http.StatusBadGateway, "UPSTREAM_ERROR")
 	}
-	if got := len(u.took()); got != 2 {
+	if got := len(u.Took()); got != 2 {
 		t.Errorf("the upstream received %d requests of 4, want 2", got)
 	}
 }

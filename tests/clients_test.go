@@ -32,9 +32,9 @@ func TestClientsOfTheGuide(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	u := startUpstream(t)
-	g := startGateway(t, site{upstream: u.addr})
-	key := g.newKey(nil)
+	u := StartUpstream(t)
+	g := StartGateway(t, Site{Upstream: u.Addr})
+	key := g.NewKey(nil)
 	for _, client := range clientsOfTheGuide {
 		t.Run(client.file, func(t *testing.T) {
 			path := filepath.Join(t.TempDir(), client.file)
@@ -53,7 +53,7 @@ func TestClientsOfTheGuide(t *testing.T) {
 					args = append(args, body)
 				}
 				cmd := exec.Command(client.run[0], args...)
-				cmd.Env = append(os.Environ(), "CARD_KEY_ID="+key.id, "CARD_SECRET="+key.secret)
+				cmd.Env = append(os.Environ(), "CARD_KEY_ID="+key.ID, "CARD_SECRET="+key.Secret)
 				return cmd
 			})
 		})
@@ -74,7 +74,7 @@ func blockWith(t testing.TB, guide, file string) string {
 }
 
 // conforms sends requests that clients often sign wrongly.
-func conforms(t *testing.T, g *gateway, u *upstream, client func(method, url, body string) *exec.Cmd) {
+func conforms(t *testing.T, g *Gateway, u *Upstream, client func(method, url, body string) *exec.Cmd) {
 	for _, c := range []struct{ method, target, body string }{
 		{"GET", "/api/v1/transactions?limit=20&offset=0", ""},
 		{"GET", "/api/v1/orders?q=a%20b&q=a+b&next=%2fhome%3Fa%3d1&t=%7Ex", ""},
@@ -82,13 +82,13 @@ func conforms(t *testing.T, g *gateway, u *upstream, client func(method, url, bo
 		{"POST", "/api/v1/cards", `{"name":"Zoë","amount":1.10, "a":"\u00e9"}`},
 		{"PATCH", "/api/v1/caf%C3%A9/1", `{ "b":1,  "a":2 }`},
 	} {
-		out, err := client(c.method, "http://"+g.addr+c.target, c.body).CombinedOutput()
+		out, err := client(c.method, "http://"+g.Addr+c.target, c.body).CombinedOutput()
 		if err != nil || !strings.Contains(string(out), `{"ok":true}`) {
 			t.Errorf("%s %s: %v\n%s", c.method, c.target, err, out)
 			continue
 		}
-		if got := u.one(t); got.line != c.method+" "+c.target+" HTTP/1.1" || got.body != c.body {
-			t.Errorf("%s %s reached the upstream as\n%s", c.method, c.target, got.raw())
+		if got := u.One(t); got.Line != c.method+" "+c.target+" HTTP/1.1" || got.Body != c.body {
+			t.Errorf("%s %s reached the upstream as\n%s", c.method, c.target, got.Raw())
 		}
 	}
 }
@@ -97,16 +97,16 @@ func conforms(t *testing.T, g *gateway, u *upstream, client func(method, url, bo
 // gateway.
 func TestCardSign(t *testing.T) {
 	t.Parallel()
-	u := startUpstream(t)
-	g := startGateway(t, site{upstream: u.addr})
-	key := g.newKey(nil)
+	u := StartUpstream(t)
+	g := StartGateway(t, Site{Upstream: u.Addr})
+	key := g.NewKey(nil)
 	sign := func(method, url, body string, more ...string) *exec.Cmd {
 		args := append([]string{"card-sign", method, url}, more...)
 		if body != "" {
 			args = append(args, "-d", body)
 		}
-		cmd := g.command(args...)
-		cmd.Env = append(cmd.Env, "CARD_KEY_ID="+key.id, "CARD_SECRET="+key.secret)
+		cmd := g.Command(args...)
+		cmd.Env = append(cmd.Env, "CARD_KEY_ID="+key.ID, "CARD_SECRET="+key.Secret)
 		return cmd
 	}
 	t.Run("send", func(t *testing.T) {
@@ -122,30 +122,30 @@ func TestCardSign(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if strings.Contains(string(line), key.secret) {
+			if strings.Contains(string(line), key.Secret) {
 				t.Error("the printed command shows the secret")
 			}
 			return exec.Command("sh", "-c", string(line))
 		})
 	})
-	out, err := sign("GET", "http://"+g.addr+"/api/v1//x", "").CombinedOutput()
+	out, err := sign("GET", "http://"+g.Addr+"/api/v1//x", "").CombinedOutput()
 	if err == nil || !strings.Contains(string(out), "empty") {
 		t.Errorf("a target that the gateway would refuse is signed: %v\n%s", err, out)
 	}
-	out, err = sign("BREW", "http://"+g.addr+"/api/v1/x", "").CombinedOutput()
+	out, err = sign("BREW", "http://"+g.Addr+"/api/v1/x", "").CombinedOutput()
 	if err == nil {
 		t.Errorf("a method that the gateway would refuse is signed:\n%s", out)
 	}
-	u.none(t)
+	u.None(t)
 }
 
 // TestGoClient sends requests through the signing transport of package auth.
 func TestGoClient(t *testing.T) {
 	t.Parallel()
-	u := startUpstream(t)
-	g := startGateway(t, site{upstream: u.addr})
-	key := g.newKey(nil)
-	client := http.Client{Transport: &auth.Transport{Signer: auth.Signer{KeyID: key.id, Secret: key.secret}}}
+	u := StartUpstream(t)
+	g := StartGateway(t, Site{Upstream: u.Addr})
+	key := g.NewKey(nil)
+	client := http.Client{Transport: &auth.Transport{Signer: auth.Signer{KeyID: key.ID, Secret: key.Secret}}}
 	defer client.CloseIdleConnections()
 	for _, c := range []struct{ method, target, body string }{
 		{"GET", "/api/v1/transactions?limit=20", ""},
@@ -154,7 +154,7 @@ func TestGoClient(t *testing.T) {
 		{"POST", "/api/v1/cards", `{"name":"Zoë"}`},
 		{"PUT", "/api/v1/caf%c3%a9/1", strings.Repeat("x", 100_000)},
 	} {
-		r, err := http.NewRequest(c.method, "http://"+g.addr+c.target, strings.NewReader(c.body))
+		r, err := http.NewRequest(c.method, "http://"+g.Addr+c.target, strings.NewReader(c.body))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -168,8 +168,8 @@ func TestGoClient(t *testing.T) {
 			t.Errorf("%s %s: %d %s", c.method, c.target, answer.StatusCode, body)
 			continue
 		}
-		if got := u.one(t); got.line != c.method+" "+c.target+" HTTP/1.1" || got.body != c.body {
-			t.Errorf("%s %s reached the upstream as\n%.300s", c.method, c.target, got.raw())
+		if got := u.One(t); got.Line != c.method+" "+c.target+" HTTP/1.1" || got.Body != c.body {
+			t.Errorf("%s %s reached the upstream as\n%.300s", c.method, c.target, got.Raw())
 		}
 	}
 }

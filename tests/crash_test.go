@@ -15,10 +15,10 @@ const kills = 22
 // sentRequests collects requests that several clients send.
 type sentRequests struct {
 	mu  sync.Mutex
-	all []*request
+	all []*Request
 }
 
-func (s *sentRequests) add(r *request) {
+func (s *sentRequests) add(r *Request) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.all = append(s.all, r)
@@ -29,19 +29,19 @@ func (s *sentRequests) add(r *request) {
 // upstream sees is the judge: no request twice.
 func TestNoReplayAfterKill(t *testing.T) {
 	t.Parallel()
-	u := startUpstream(t)
-	g := startGateway(t, site{upstream: u.addr})
-	key := g.newKey(nil)
+	u := StartUpstream(t)
+	g := StartGateway(t, Site{Upstream: u.Addr})
+	key := g.NewKey(nil)
 	var sent sentRequests
 	for round := range kills {
-		g.loadThenKill(t, key, &sent, 20+round%7)
-		g.start()
-		g.repeatAll(t, sent.all)
+		loadThenKill(g, key, &sent, 20+round%7)
+		g.Start()
+		repeatAll(t, g, sent.all)
 	}
 	seen := make(map[string]int)
-	for _, r := range u.took() {
-		if seen[r.line]++; seen[r.line] > 1 {
-			t.Errorf("the upstream received %s %d times", r.line, seen[r.line])
+	for _, r := range u.Took() {
+		if seen[r.Line]++; seen[r.Line] > 1 {
+			t.Errorf("the upstream received %s %d times", r.Line, seen[r.Line])
 		}
 	}
 	if len(seen) < kills*20 {
@@ -52,16 +52,16 @@ func TestNoReplayAfterKill(t *testing.T) {
 
 // loadThenKill lets several clients send until enough was accepted, and kills
 // the process while they still do.
-func (g *gateway) loadThenKill(t testing.TB, key credentials, sent *sentRequests, enough int) {
-	t.Helper()
+func loadThenKill(g *Gateway, key Credentials, sent *sentRequests, enough int) {
+	g.T.Helper()
 	var clients sync.WaitGroup
 	var got atomic.Int64
 	reached := make(chan struct{})
 	for range 6 {
 		clients.Go(func() {
-			w, err := g.dial("")
+			w, err := g.Dial("")
 			if err != nil {
-				t.Error(err)
+				g.T.Error(err)
 				return
 			}
 			defer w.Close()
@@ -70,15 +70,15 @@ func (g *gateway) loadThenKill(t testing.TB, key credentials, sent *sentRequests
 				if got.Load()%2 == 0 {
 					method, body = http.MethodPost, `{"a":1}`
 				}
-				r := key.request(method, "", body)
-				r.target = "/api/v1/orders/" + r.value("X-Nonce")
-				sent.add(r.sign(key.secret))
-				answer, err := w.exchange(r)
+				r := key.Request(method, "", body)
+				r.Target = "/api/v1/orders/" + r.Value("X-Nonce")
+				sent.add(r.Sign(key.Secret))
+				answer, err := w.Exchange(r)
 				if err != nil {
 					return // the process is dead
 				}
-				if answer.status != http.StatusOK {
-					t.Errorf("under load: %s", answer)
+				if answer.Status != http.StatusOK {
+					g.T.Errorf("under load: %s", answer)
 					return
 				}
 				if got.Add(1) == int64(enough) {
@@ -89,25 +89,25 @@ func (g *gateway) loadThenKill(t testing.TB, key credentials, sent *sentRequests
 	}
 	select {
 	case <-reached:
-	case <-time.After(patience):
-		t.Error("the load was never accepted")
+	case <-time.After(Patience):
+		g.T.Error("the load was never accepted")
 	}
-	g.kill()
+	g.Kill()
 	clients.Wait()
-	if t.Failed() {
-		t.FailNow()
+	if g.T.Failed() {
+		g.T.FailNow()
 	}
 }
 
 // repeatAll sends all requests once more. One whose first copy died with the
 // process may be accepted now.
-func (g *gateway) repeatAll(t testing.TB, all []*request) {
+func repeatAll(t testing.TB, g *Gateway, all []*Request) {
 	t.Helper()
-	next := make(chan *request)
+	next := make(chan *Request)
 	var clients sync.WaitGroup
 	for range 4 {
 		clients.Go(func() {
-			w, err := g.dial("")
+			w, err := g.Dial("")
 			if err != nil {
 				t.Error(err)
 			}
@@ -115,10 +115,10 @@ func (g *gateway) repeatAll(t testing.TB, all []*request) {
 				if err != nil {
 					continue
 				}
-				var answer *response
-				if answer, err = w.exchange(r); err != nil {
+				var answer *Response
+				if answer, err = w.Exchange(r); err != nil {
 					t.Error(err)
-				} else if answer.status != http.StatusOK && messages([]*response{answer})[replayed] != 1 {
+				} else if answer.Status != http.StatusOK && Messages([]*Response{answer})[Replayed] != 1 {
 					t.Errorf("a repeated request is answered %s", answer)
 				}
 			}
@@ -140,38 +140,38 @@ func (g *gateway) repeatAll(t testing.TB, all []*request) {
 // TestFailuresSurviveKill kills the process behind each failure.
 func TestFailuresSurviveKill(t *testing.T) {
 	t.Parallel()
-	u := startUpstream(t)
-	g := startGateway(t, site{upstream: u.addr, global: "lock_after 6"})
-	key := g.newKey(nil)
+	u := StartUpstream(t)
+	g := StartGateway(t, Site{Upstream: u.Addr, Global: "lock_after 6"})
+	key := g.NewKey(nil)
 	for n := range 6 {
-		unauthorized(t, g.send(t, key.get().forge()), wrongSignature)
-		g.kill()
-		g.start()
-		g.wantFailures(t, key, n+1)
+		WantUnauthorized(t, g.Send(t, key.Get().Forge()), WrongSignature)
+		g.Kill()
+		g.Start()
+		g.WantFailures(t, key, n+1)
 	}
-	unauthorized(t, g.send(t, key.get()), keyLocked)
-	u.none(t)
+	WantUnauthorized(t, g.Send(t, key.Get()), KeyLocked)
+	u.None(t)
 }
 
 // TestChangesSurviveKill kills the process behind each change of a key.
 func TestChangesSurviveKill(t *testing.T) {
 	t.Parallel()
-	u := startUpstream(t)
-	g := startGateway(t, site{upstream: u.addr})
-	var keys []credentials
+	u := StartUpstream(t)
+	g := StartGateway(t, Site{Upstream: u.Addr})
+	var keys []Credentials
 	for n := range 4 {
-		keys = append(keys, g.newKey(fields{"description": fmt.Sprintf("key %d", n)}))
-		g.kill()
-		g.start()
+		keys = append(keys, g.NewKey(Fields{"description": fmt.Sprintf("key %d", n)}))
+		g.Kill()
+		g.Start()
 		for _, key := range keys {
-			accepted(t, g.send(t, key.get()))
+			WantAccepted(t, g.Send(t, key.Get()))
 		}
 	}
-	g.do(keys[0], "disable")
-	g.keyCall(http.MethodDelete, "/"+keys[1].id, nil)
-	g.kill()
-	g.start()
-	unauthorized(t, g.send(t, keys[0].get()), keyDisabled)
-	unauthorized(t, g.send(t, keys[1].get()), unknownKey)
-	accepted(t, g.send(t, keys[2].get()))
+	g.Do(keys[0], "disable")
+	g.KeyCall(http.MethodDelete, "/"+keys[1].ID, nil)
+	g.Kill()
+	g.Start()
+	WantUnauthorized(t, g.Send(t, keys[0].Get()), KeyDisabled)
+	WantUnauthorized(t, g.Send(t, keys[1].Get()), UnknownKey)
+	WantAccepted(t, g.Send(t, keys[2].Get()))
 }

@@ -12,13 +12,6 @@ import (
 	"sync"
 )
 
-// The operations of customers whose paths the published interface does not
-// show.
-const customerOperations = `
-	operation list_customers GET /api/v1/customers customers:read
-	operation get_customer GET /api/v1/customers/{customerId} customers:read
-	operation update_customer PATCH /api/v1/customers/{customerId} customers:write`
-
 // A dialect is one published variant as a client of it writes it.
 type dialect struct {
 	variant  string

@@ -14,31 +14,27 @@ import (
 
 // customerGateway starts a gateway before an issuer that speaks the form, with
 // one key of one tenant per dialect, by variant, and one without a variant.
-func customerGateway(t testing.TB, form string, behind http.Handler) (*gateway, *heard, map[string]credentials) {
+func customerGateway(t testing.TB, form string, behind http.Handler) (*Gateway, *heard, map[string]Credentials) {
 	t.Helper()
 	ears := &heard{Handler: behind}
 	server := httptest.NewServer(ears)
 	t.Cleanup(server.Close)
-	g := startGateway(t, site{
-		global: customerOperations,
-		routes: "card_rate_limit\ncard_auth\ncard_translate {\nupstream " + form + "\n}\nreverse_proxy " + server.Listener.Addr().String(),
+	g := StartGateway(t, Site{
+		Global: CustomerOperations,
+		Routes: "card_rate_limit\ncard_auth\ncard_translate {\nupstream " + form + "\n}\nreverse_proxy " + server.Listener.Addr().String(),
 	})
-	keys := map[string]credentials{"": g.newKey(nil)}
+	keys := map[string]Credentials{"": g.NewKey(nil)}
 	for _, d := range dialects {
-		keys[d.variant] = g.newKey(fields{"customer_variant": d.variant})
+		keys[d.variant] = g.NewKey(Fields{"customer_variant": d.variant})
 	}
 	return g, ears, keys
 }
 
-func (c credentials) json(method, target, body string) *request {
-	return c.request(method, target, body).set("Content-Type", "application/json")
-}
-
 // records takes the customers out of an answer and checks the shape around
 // them: A and B have an envelope, C has the bare record.
-func (d *dialect) records(t testing.TB, r *response, list bool) []map[string]json.RawMessage {
+func (d *dialect) records(t testing.TB, r *Response, list bool) []map[string]json.RawMessage {
 	t.Helper()
-	text := []byte(r.body)
+	text := []byte(r.Body)
 	var envelope map[string]json.RawMessage
 	enveloped := json.Unmarshal(text, &envelope) == nil && envelope["data"] != nil
 	if enveloped {
@@ -101,19 +97,19 @@ func TestCustomerDialects(t *testing.T) {
 		for _, d := range dialects {
 			key := keys[d.variant]
 			for _, id := range ids {
-				answer := g.send(t, key.request("GET", "/api/v1/customers/"+id, ""))
-				accepted(t, answer)
+				answer := g.Send(t, key.Request("GET", "/api/v1/customers/"+id, ""))
+				WantAccepted(t, answer)
 				if got := d.records(t, answer, false); string(got[0]["id"]) != `"`+id+`"` {
 					t.Errorf("asked for %s, got %s", id, answer)
 				}
 			}
 			for _, path := range []string{"/api/v1/customers", "/api/v1/Customers?limit=10"} {
-				answer := g.send(t, key.request("GET", path, ""))
-				accepted(t, answer)
+				answer := g.Send(t, key.Request("GET", path, ""))
+				WantAccepted(t, answer)
 				if got := d.records(t, answer, true); len(got) != len(ids) {
 					t.Errorf("%s lists %d customers, want %d: %s", d.variant, len(got), len(ids), answer)
 				}
-				if form == "snake_case" && !strings.Contains(answer.body, `"pagination":{"total":3,`) {
+				if form == "snake_case" && !strings.Contains(answer.Body, `"pagination":{"total":3,`) {
 					t.Errorf("the pagination of the list is lost: %s", answer)
 				}
 			}
@@ -126,7 +122,7 @@ func TestCustomerDialects(t *testing.T) {
 
 // createInEach creates a customer in every variant, and returns their ids. A
 // known email is a conflict in each.
-func createInEach(t testing.TB, g *gateway, ears *heard, keys map[string]credentials, form string) (ids []string) {
+func createInEach(t testing.TB, g *Gateway, ears *heard, keys map[string]Credentials, form string) (ids []string) {
 	t.Helper()
 	issuers := dialects[0]
 	if form == "camelCase" {
@@ -134,9 +130,9 @@ func createInEach(t testing.TB, g *gateway, ears *heard, keys map[string]credent
 	}
 	for _, d := range dialects {
 		// The body's own names tell the variant, whatever the key says.
-		for i, key := range []credentials{keys[d.variant], keys[""], keys["B"]} {
+		for i, key := range []Credentials{keys[d.variant], keys[""], keys["B"]} {
 			body := fmt.Sprintf(d.customer, "jose-"+d.variant+"@example.com")
-			answer := g.send(t, key.json("POST", "/api/v1/Customers", body))
+			answer := g.Send(t, key.JSON("POST", "/api/v1/Customers", body))
 			sent := ears.since()
 			if len(sent) != 1 || d.variant == issuers.variant && sent[0] != body {
 				t.Errorf("%s: the issuer was sent %q for %s", d.variant, sent, body)
@@ -146,12 +142,12 @@ func createInEach(t testing.TB, g *gateway, ears *heard, keys map[string]credent
 			names["id"] = []byte(`"none yet"`)
 			issuers.spelled(t, names)
 			if i > 0 {
-				if answer.status != http.StatusConflict {
+				if answer.Status != http.StatusConflict {
 					t.Errorf("%s: a known email is answered %s", d.variant, answer)
 				}
 				continue
 			}
-			if answer.status != http.StatusCreated {
+			if answer.Status != http.StatusCreated {
 				t.Fatalf("%s: a customer is answered %s", d.variant, answer)
 			}
 			var id string
@@ -168,13 +164,13 @@ func TestKnownEmail(t *testing.T) {
 	t.Parallel()
 	g, _, keys := customerGateway(t, "snake_case", issuer.New(issuer.Options{}))
 	first := fmt.Sprintf(dialects[0].customer, "known@example.com")
-	if answer := g.send(t, keys["A"].json("POST", "/api/v1/Customers", first)); answer.status != http.StatusCreated {
+	if answer := g.Send(t, keys["A"].JSON("POST", "/api/v1/Customers", first)); answer.Status != http.StatusCreated {
 		t.Fatal(answer)
 	}
 	const want = `{"success":false,"error":{"code":"EMAIL_EXISTS","message":"a customer with this email exists already"}}`
 	for _, d := range dialects {
-		answer := g.send(t, keys[d.variant].json("POST", "/api/v1/Customers", fmt.Sprintf(d.customer, "known@example.com")))
-		if answer.status != http.StatusConflict || answer.body != want {
+		answer := g.Send(t, keys[d.variant].JSON("POST", "/api/v1/Customers", fmt.Sprintf(d.customer, "known@example.com")))
+		if answer.Status != http.StatusConflict || answer.Body != want {
 			t.Errorf("%s: %s, want 409 %s", d.variant, answer, want)
 		}
 	}
@@ -196,21 +192,21 @@ func TestCustomerRefusals(t *testing.T) {
 			strings.Replace(good, `{`, `{"phone_code":"+1","phoneNumber":"1",`, 1): nil,
 			good + `{}`: nil, good[:len(good)-1]: nil, `[` + good + `]`: nil, "\xff" + good: nil,
 		} {
-			answer := g.send(t, key.json("POST", "/api/v1/Customers", body))
-			refused(t, answer, http.StatusUnprocessableEntity, "VALIDATION_FAILED")
+			answer := g.Send(t, key.JSON("POST", "/api/v1/Customers", body))
+			WantRefused(t, answer, http.StatusUnprocessableEntity, "VALIDATION_FAILED")
 			if got := detailFields(t, answer); want != nil && !slices.Equal(got, want) {
 				t.Errorf("%s: %s names %q, want %q", d.variant, answer, got, want)
 			}
 		}
-		for _, r := range []*request{
-			key.request("POST", "/api/v1/Customers", good),
-			key.json("POST", "/api/v1/Customers", good).set("Content-Type", "text/plain"),
-			key.json("POST", "/api/v1/Customers", good).set("Content-Type", "application/json; charset=latin1"),
-			key.json("POST", "/api/v1/Customers", good).add("Content-Encoding", "gzip"),
+		for _, r := range []*Request{
+			key.Request("POST", "/api/v1/Customers", good),
+			key.JSON("POST", "/api/v1/Customers", good).Set("Content-Type", "text/plain"),
+			key.JSON("POST", "/api/v1/Customers", good).Set("Content-Type", "application/json; charset=latin1"),
+			key.JSON("POST", "/api/v1/Customers", good).Add("Content-Encoding", "gzip"),
 		} {
-			refused(t, g.send(t, r), http.StatusUnsupportedMediaType, "UNSUPPORTED_MEDIA_TYPE")
+			WantRefused(t, g.Send(t, r), http.StatusUnsupportedMediaType, "UNSUPPORTED_MEDIA_TYPE")
 		}
-		g.wantFailures(t, key, 0)
+		g.WantFailures(t, key, 0)
 		if t.Failed() {
 			t.Fatal(d.variant)
 		}
@@ -228,14 +224,14 @@ func spell(d dialect, snake, camel string) string {
 }
 
 // detailFields returns the names of the fields that a refusal complains of.
-func detailFields(t testing.TB, r *response) []string {
+func detailFields(t testing.TB, r *Response) []string {
 	t.Helper()
 	var body struct {
 		Error struct {
 			Details []struct{ Field, Message string }
 		}
 	}
-	if err := json.Unmarshal([]byte(r.body), &body); err != nil || len(body.Error.Details) == 0 {
+	if err := json.Unmarshal([]byte(r.Body), &body); err != nil || len(body.Error.Details) == 0 {
 		t.Errorf("%s has no details (%v)", r, err)
 	}
 	var names []string
@@ -269,8 +265,8 @@ func TestCustomerUpdate(t *testing.T) {
 			{"A", `{"date_of_birth":"1990-04-12T23:30:00+05:00"}`, `{"date_of_birth":"1990-04-12T23:30:00+05:00"}`, `{"dateOfBirth":"1990-04-12"}`, "A"},
 		} {
 			ears.since()
-			answer := g.send(t, keys[c.key].json("PATCH", "/api/v1/customers/"+ids[1], c.body))
-			accepted(t, answer)
+			answer := g.Send(t, keys[c.key].JSON("PATCH", "/api/v1/customers/"+ids[1], c.body))
+			WantAccepted(t, answer)
 			want := c.sentSnake
 			if form == "camelCase" {
 				want = c.sentCamel
@@ -286,8 +282,8 @@ func TestCustomerUpdate(t *testing.T) {
 			}
 		}
 		// A body that mixes variants reaches nobody.
-		answer := g.send(t, keys["A"].json("PATCH", "/api/v1/customers/"+ids[1], `{"first_name":"X","lastName":"Y"}`))
-		refused(t, answer, http.StatusUnprocessableEntity, "VALIDATION_FAILED")
+		answer := g.Send(t, keys["A"].JSON("PATCH", "/api/v1/customers/"+ids[1], `{"first_name":"X","lastName":"Y"}`))
+		WantRefused(t, answer, http.StatusUnprocessableEntity, "VALIDATION_FAILED")
 		if sent := ears.since(); len(sent) > 0 {
 			t.Errorf("the issuer was sent %q", sent)
 		}
@@ -298,21 +294,21 @@ func TestCustomerUpdate(t *testing.T) {
 // issuer says comes back byte for byte.
 func TestCustomerWithoutVariant(t *testing.T) {
 	t.Parallel()
-	u := startUpstream(t)
-	g := startGateway(t, site{
-		global: customerOperations,
-		routes: "card_auth\ncard_translate\nreverse_proxy " + u.addr,
+	u := StartUpstream(t)
+	g := StartGateway(t, Site{
+		Global: CustomerOperations,
+		Routes: "card_auth\ncard_translate\nreverse_proxy " + u.Addr,
 	})
-	key := g.newKey(nil)
+	key := g.NewKey(nil)
 	for _, body := range []string{`{ "data": {"first_name":"X","lastName":1.0} }`, `[]`, `no JSON`} {
-		u.replies(reply{raw: answer(200, body, "Content-Type: application/json", `ETag: "1"`).raw})
-		for _, r := range []*request{
-			key.request("GET", "/api/v1/customers/c1", ""), key.request("GET", "/api/v1/customers", ""),
-			key.json("PATCH", "/api/v1/customers/c1", `{"state":"Madrid"}`),
+		u.Replies(Reply{Raw: Answer(200, body, "Content-Type: application/json", `ETag: "1"`).Raw})
+		for _, r := range []*Request{
+			key.Request("GET", "/api/v1/customers/c1", ""), key.Request("GET", "/api/v1/customers", ""),
+			key.JSON("PATCH", "/api/v1/customers/c1", `{"state":"Madrid"}`),
 		} {
-			got := g.send(t, r)
-			if got.status != http.StatusOK || got.body != body || got.header.Get("ETag") != `"1"` {
-				t.Errorf("%s %s is answered %s with %v, want %s", r.method, r.target, got, got.header, body)
+			got := g.Send(t, r)
+			if got.Status != http.StatusOK || got.Body != body || got.Header.Get("ETag") != `"1"` {
+				t.Errorf("%s %s is answered %s with %v, want %s", r.Method, r.Target, got, got.Header, body)
 			}
 		}
 	}

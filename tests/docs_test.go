@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io/fs"
 	"net/url"
 	"os"
 	"os/exec"
@@ -16,58 +15,10 @@ import (
 	"unicode"
 )
 
-// A page is a Markdown file of the repository, by its path from the root.
-type page struct{ path, text string }
-
-// madeHere are the directories of what is built and run, which git ignores.
-var madeHere = map[string]bool{"bin": true, "data": true, "dist": true, "node_modules": true, "testdata": true}
-
-// pages returns what people read: everything in Markdown.
-func pages(t *testing.T) []page {
-	t.Helper()
-	var all []page
-	err := filepath.WalkDir("..", func(path string, entry fs.DirEntry, err error) error {
-		switch {
-		case err != nil:
-			return err
-		case entry.IsDir() && path != ".." && (strings.HasPrefix(entry.Name(), ".") || madeHere[entry.Name()]):
-			return fs.SkipDir
-		case entry.IsDir() || filepath.Ext(path) != ".md":
-			return nil
-		}
-		text, err := os.ReadFile(path)
-		rel, _ := filepath.Rel("..", path)
-		all = append(all, page{rel, string(text)})
-		return err
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return all
-}
-
-// A block is a fenced code block and the line that it begins at.
-type block struct {
-	language, text string
-	line           int
-}
-
-var fence = regexp.MustCompile("(?ms)^```([a-z]+)[^\n]*\n(.*?)^```$")
-
-func blocks(p page) []block {
-	var all []block
-	for _, m := range fence.FindAllStringSubmatchIndex(p.text, -1) {
-		all = append(all, block{
-			language: p.text[m[2]:m[3]], text: p.text[m[4]:m[5]], line: 1 + strings.Count(p.text[:m[0]], "\n"),
-		})
-	}
-	return all
-}
-
 // adapt turns a Caddyfile into JSON with the gateway's own binary.
 func adapt(t *testing.T, path string) (map[string]any, error) {
 	t.Helper()
-	cmd := exec.Command(binary(t), "adapt", "--adapter", "caddyfile", "--config", filepath.Base(path))
+	cmd := exec.Command(Binary(t), "adapt", "--adapter", "caddyfile", "--config", filepath.Base(path))
 	cmd.Dir = filepath.Dir(path)
 	out, err := cmd.Output()
 	if exit := new(exec.ExitError); errors.As(err, &exit) {
@@ -117,13 +68,13 @@ func adaptText(t *testing.T, text string) (map[string]any, error) {
 // whole or in part.
 func TestCaddyfilesInDocsAdapt(t *testing.T) {
 	t.Parallel()
-	for _, p := range pages(t) {
-		for _, b := range blocks(p) {
-			if b.language != "caddyfile" {
+	for _, p := range Pages(t) {
+		for _, b := range Blocks(p) {
+			if b.Language != "caddyfile" {
 				continue
 			}
-			if _, err := adaptText(t, b.text); err != nil {
-				t.Errorf("%s:%d: %v", p.path, b.line, err)
+			if _, err := adaptText(t, b.Text); err != nil {
+				t.Errorf("%s:%d: %v", p.Path, b.Line, err)
 			}
 		}
 	}
@@ -149,7 +100,7 @@ func TestShippedCaddyfilesAdapt(t *testing.T) {
 			t.Errorf("%s: %v", path, err)
 		}
 		// fmt exits with 1 when it would change something.
-		if out, err := exec.Command(binary(t), "fmt", path).CombinedOutput(); err != nil {
+		if out, err := exec.Command(Binary(t), "fmt", path).CombinedOutput(); err != nil {
 			t.Errorf("%s is not formatted; `make fmt` does it: %v\n%s", path, err, out)
 		}
 	}
@@ -163,25 +114,25 @@ func TestJSONInDocsIsWhatTheCaddyfileMeans(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var before block
+	var before Block
 	compared := 0
-	for _, b := range blocks(page{"docs/configuration.md", string(text)}) {
-		switch b.language {
+	for _, b := range Blocks(Page{"docs/configuration.md", string(text)}) {
+		switch b.Language {
 		case "caddyfile":
 			before = b
 		case "json":
 			compared++
-			adapted, err := adaptText(t, before.text)
+			adapted, err := adaptText(t, before.Text)
 			if err != nil {
-				t.Errorf("docs/configuration.md:%d: %v", before.line, err)
+				t.Errorf("docs/configuration.md:%d: %v", before.Line, err)
 				continue
 			}
 			var shown map[string]any
-			if err := json.Unmarshal([]byte(b.text), &shown); err != nil {
-				t.Errorf("docs/configuration.md:%d: %v", b.line, err)
+			if err := json.Unmarshal([]byte(b.Text), &shown); err != nil {
+				t.Errorf("docs/configuration.md:%d: %v", b.Line, err)
 			} else if !reflect.DeepEqual(shown, adapted) {
 				got, _ := json.MarshalIndent(adapted, "", "  ")
-				t.Errorf("docs/configuration.md:%d: the Caddyfile before it means\n%s", b.line, got)
+				t.Errorf("docs/configuration.md:%d: the Caddyfile before it means\n%s", b.Line, got)
 			}
 		}
 	}
@@ -232,29 +183,29 @@ var link = regexp.MustCompile(`\]\(([^)\s]+)\)`)
 // heading.
 func TestLinksInDocsResolve(t *testing.T) {
 	t.Parallel()
-	for _, p := range pages(t) {
-		prose := fence.ReplaceAllString(p.text, "")
+	for _, p := range Pages(t) {
+		prose := fence.ReplaceAllString(p.Text, "")
 		for _, m := range link.FindAllStringSubmatch(prose, -1) {
 			target, err := url.Parse(m[1])
 			if err != nil {
-				t.Errorf("%s: %s: %v", p.path, m[1], err)
+				t.Errorf("%s: %s: %v", p.Path, m[1], err)
 				continue
 			}
 			if target.Scheme != "" {
 				continue
 			}
-			to := filepath.Join("..", filepath.Dir(p.path), target.Path)
+			to := filepath.Join("..", filepath.Dir(p.Path), target.Path)
 			if target.Path == "" {
-				to = filepath.Join("..", p.path)
+				to = filepath.Join("..", p.Path)
 			}
 			text, err := os.ReadFile(to)
 			if info, statErr := os.Stat(to); statErr == nil && info.IsDir() {
 				continue
 			}
 			if err != nil {
-				t.Errorf("%s links to %s: %v", p.path, m[1], err)
+				t.Errorf("%s links to %s: %v", p.Path, m[1], err)
 			} else if target.Fragment != "" && !hasHeading(string(text), target.Fragment) {
-				t.Errorf("%s links to %s, but there is no such heading", p.path, m[1])
+				t.Errorf("%s links to %s, but there is no such heading", p.Path, m[1])
 			}
 		}
 	}

@@ -4,50 +4,52 @@ import (
 	"encoding/json"
 	"net/http"
 	"strconv"
+	"strings"
 	"testing"
+	"time"
 )
 
 // The refusals of the published interface and of the table of errors.
 const (
-	missingHeaders = "Missing required authentication headers"
-	unknownKey     = "Invalid API key"
-	keyDisabled    = "API key is disabled"
-	keyExpired     = "API key has expired"
-	keyLocked      = "API key is locked due to excessive failures"
-	ipNotAllowed   = "Request from unauthorized IP address"
-	outsideWindow  = "Request timestamp is outside the allowed window"
-	replayed       = "Replay detected (duplicate nonce)"
-	bodyMismatch   = "Body hash mismatch"
-	wrongSignature = "Signature mismatch"
+	MissingHeaders = "Missing required authentication headers"
+	UnknownKey     = "Invalid API key"
+	KeyDisabled    = "API key is disabled"
+	KeyExpired     = "API key has expired"
+	KeyLocked      = "API key is locked due to excessive failures"
+	IpNotAllowed   = "Request from unauthorized IP address"
+	OutsideWindow  = "Request timestamp is outside the allowed window"
+	Replayed       = "Replay detected (duplicate nonce)"
+	BodyMismatch   = "Body hash mismatch"
+	WrongSignature = "Signature mismatch"
 )
 
-// accepted fails the test unless the upstream's answer came back.
-func accepted(t testing.TB, r *response) {
+// WantAccepted fails the test unless the upstream's answer came back.
+func WantAccepted(t testing.TB, r *Response) {
 	t.Helper()
-	if r.status != http.StatusOK {
+	if r.Status != http.StatusOK {
 		t.Errorf("answer is %s, want 200", r)
 	}
 }
 
-// unauthorized checks a refusal by rules 1 to 10.
-func unauthorized(t testing.TB, r *response, message string) {
+// WantUnauthorized checks a refusal by rules 1 to 10.
+func WantUnauthorized(t testing.TB, r *Response, message string) {
 	t.Helper()
 	if message == "" {
-		accepted(t, r)
+		WantAccepted(t, r)
 		return
 	}
 	want := `{"success":false,"error":{"code":"UNAUTHORIZED","message":"` + message + `"}}`
-	if r.status != http.StatusUnauthorized || r.body != want {
+	if r.Status != http.StatusUnauthorized || r.Body != want {
 		t.Errorf("answer is %s, want 401 %s", r, want)
 	}
-	if got, want := r.header.Get("Www-Authenticate"), `HMAC-SHA256 realm="card-gateway"`; got != want {
+	if got, want := r.Header.Get("Www-Authenticate"), `HMAC-SHA256 realm="card-gateway"`; got != want {
 		t.Errorf("WWW-Authenticate is %q, want %q", got, want)
 	}
-	refused(t, r, http.StatusUnauthorized, "UNAUTHORIZED")
+	WantRefused(t, r, http.StatusUnauthorized, "UNAUTHORIZED")
 }
 
-// refused checks what all refusals have in common.
-func refused(t testing.TB, r *response, status int, code string) {
+// WantRefused checks what all refusals have in common.
+func WantRefused(t testing.TB, r *Response, status int, code string) {
 	t.Helper()
 	var body struct {
 		Success *bool `json:"success"`
@@ -56,45 +58,78 @@ func refused(t testing.TB, r *response, status int, code string) {
 			Message string `json:"message"`
 		} `json:"error"`
 	}
-	if err := json.Unmarshal([]byte(r.body), &body); err != nil || body.Success == nil || *body.Success {
+	if err := json.Unmarshal([]byte(r.Body), &body); err != nil || body.Success == nil || *body.Success {
 		t.Errorf("answer is %s, want a JSON error (%v)", r, err)
 	}
-	if r.status != status || body.Error.Code != code || body.Error.Message == "" {
+	if r.Status != status || body.Error.Code != code || body.Error.Message == "" {
 		t.Errorf("answer is %s, want %d with code %s and a message", r, status, code)
 	}
 	for name, want := range map[string]string{
 		"Content-Type":   "application/json",
 		"Cache-Control":  "no-store",
-		"Content-Length": strconv.Itoa(len(r.body)),
+		"Content-Length": strconv.Itoa(len(r.Body)),
 	} {
-		if got := r.header.Get(name); got != want {
+		if got := r.Header.Get(name); got != want {
 			t.Errorf("%s of %s is %q, want %q", name, r, got, want)
 		}
 	}
-	if id := r.header.Values("X-Request-Id"); len(id) != 1 || id[0] == "" {
+	if id := r.Header.Values("X-Request-Id"); len(id) != 1 || id[0] == "" {
 		t.Errorf("X-Request-Id of %s is %q, want one id", r, id)
 	}
-	if r.header.Get("Date") == "" {
+	if r.Header.Get("Date") == "" {
 		t.Errorf("%s has no Date, which clients need to set their clock", r)
 	}
 }
 
-// count returns how many answers have each status.
-func count(answers []*response) map[int]int {
+// Statuses returns how many answers have each status.
+func Statuses(answers []*Response) map[int]int {
 	by := make(map[int]int)
 	for _, r := range answers {
-		by[r.status]++
+		by[r.Status]++
 	}
 	return by
 }
 
-// messages returns how many answers have each body.
-func messages(answers []*response) map[string]int {
+// Messages returns how many answers have each body.
+func Messages(answers []*Response) map[string]int {
 	by := make(map[string]int)
 	for _, r := range answers {
 		var body struct{ Error struct{ Message string } }
-		_ = json.Unmarshal([]byte(r.body), &body)
+		_ = json.Unmarshal([]byte(r.Body), &body)
 		by[body.Error.Message]++
 	}
 	return by
+}
+
+// Eventually waits until the condition holds.
+func Eventually(t testing.TB, what string, holds func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(Patience); time.Now().Before(deadline); time.Sleep(5 * time.Millisecond) {
+		if holds() {
+			return
+		}
+	}
+	t.Fatalf("it never happened that %s", what)
+}
+
+// WantStartError checks that a refusal to start says one thing in one line.
+func WantStartError(t testing.TB, said string, parts ...string) {
+	t.Helper()
+	var found []string
+	for line := range strings.Lines(said) {
+		if strings.Contains(line, `"level":"error"`) {
+			found = append(found, line)
+		}
+	}
+	if len(found) != 1 {
+		t.Fatalf("%d lines say why the gateway does not start, want 1:\n%s", len(found), said)
+	}
+	for _, part := range parts {
+		if !strings.Contains(found[0], part) {
+			t.Errorf("the gateway says %q, want %q in it", found[0], part)
+		}
+	}
+	if strings.Contains(said, "goroutine ") || strings.Contains(found[0], "no global option") {
+		t.Errorf("the gateway misleads with:\n%s", said)
+	}
 }

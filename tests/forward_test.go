@@ -12,41 +12,41 @@ import (
 // bytes that were sent.
 func TestUpstreamBytes(t *testing.T) {
 	t.Parallel()
-	u := startUpstream(t)
-	g := startGateway(t, site{upstream: u.addr})
-	key := g.newKey(fields{"tenant": "acme.bank", "scopes": []string{"*", "cards:read"}})
+	u := StartUpstream(t)
+	g := StartGateway(t, Site{Upstream: u.Addr})
+	key := g.NewKey(Fields{"tenant": "acme.bank", "scopes": []string{"*", "cards:read"}})
 	body := "{ \"a\": 1.10,\r\n\t\"b\":\"\\u00e9 \xc3\xa9\",\"a\":2 }\n"
-	for _, r := range []*request{
-		key.request("GET", "/api/v1/orders", ""),
-		key.request("GET", "/api/v1/orders?", ""),
-		key.request("GET", "/api/v1/orders?v", ""),
-		key.request("GET", "/api/v1/orders?&a=1&&b=2&", ""),
-		key.request("GET", "/api/v1/%6frders/caf%c3%a9?next=%2fhome%3fa%3d1&q=a+b&q=%2B&t[]=~", ""),
-		key.request("GET", "/api/v1/orders/", ""),
-		key.request("GET", "/api/v1/a;x=1/b!$&'()*,:@=?/?:@!$&'()*,;=", ""),
-		key.request("DELETE", "/api/v1/orders/1", ""),
-		key.request("HEAD", "/api/v1/cards/c1", ""),
-		key.request("GET", "/api/v1/search", `{"a":1}`),
-		key.request("POST", "/api/v1/orders", ""),
-		key.request("POST", "/api/v1/orders", body),
-		key.request("PUT", "/api/v1/orders/1", body),
-		key.request("PATCH", "/api/v1/orders/1", "\x00\xff"),
-		key.request("POST", "/API/v1/Cards", strings.Repeat(body, 5000)),
+	for _, r := range []*Request{
+		key.Request("GET", "/api/v1/orders", ""),
+		key.Request("GET", "/api/v1/orders?", ""),
+		key.Request("GET", "/api/v1/orders?v", ""),
+		key.Request("GET", "/api/v1/orders?&a=1&&b=2&", ""),
+		key.Request("GET", "/api/v1/%6frders/caf%c3%a9?next=%2fhome%3fa%3d1&q=a+b&q=%2B&t[]=~", ""),
+		key.Request("GET", "/api/v1/orders/", ""),
+		key.Request("GET", "/api/v1/a;x=1/b!$&'()*,:@=?/?:@!$&'()*,;=", ""),
+		key.Request("DELETE", "/api/v1/orders/1", ""),
+		key.Request("HEAD", "/api/v1/cards/c1", ""),
+		key.Request("GET", "/api/v1/search", `{"a":1}`),
+		key.Request("POST", "/api/v1/orders", ""),
+		key.Request("POST", "/api/v1/orders", body),
+		key.Request("PUT", "/api/v1/orders/1", body),
+		key.Request("PATCH", "/api/v1/orders/1", "\x00\xff"),
+		key.Request("POST", "/API/v1/Cards", strings.Repeat(body, 5000)),
 	} {
-		accepted(t, g.send(t, r.add("Content-Type", "application/json").add("User-Agent", "a client")))
-		got := u.one(t)
-		if want := r.method + " " + r.target + " HTTP/1.1"; got.line != want {
-			t.Errorf("the upstream received the line %q, want %q", got.line, want)
+		WantAccepted(t, g.Send(t, r.Add("Content-Type", "application/json").Add("User-Agent", "a client")))
+		got := u.One(t)
+		if want := r.Method + " " + r.Target + " HTTP/1.1"; got.Line != want {
+			t.Errorf("the upstream received the line %q, want %q", got.Line, want)
 		}
-		if got.framed != r.body {
-			t.Errorf("%s: the upstream received the bytes %.200q, want %.200q", got.line, got.framed, r.body)
+		if got.Framed != r.Body {
+			t.Errorf("%s: the upstream received the bytes %.200q, want %.200q", got.Line, got.Framed, r.Body)
 		}
-		length := got.value("Content-Length")
-		if r.body != "" && length != strconv.Itoa(len(r.body)) || r.body == "" && length != "" && length != "0" {
-			t.Errorf("%s: the upstream received Content-Length %q for %d bytes", got.line, length, len(r.body))
+		length := got.Value("Content-Length")
+		if r.Body != "" && length != strconv.Itoa(len(r.Body)) || r.Body == "" && length != "" && length != "0" {
+			t.Errorf("%s: the upstream received Content-Length %q for %d bytes", got.Line, length, len(r.Body))
 		}
 		wantHeaders(t, got, map[string]string{
-			"X-Gateway-Key-Id": key.id, "X-Gateway-Tenant": "acme.bank", "X-Gateway-Scopes": "* cards:read",
+			"X-Gateway-Key-Id": key.ID, "X-Gateway-Tenant": "acme.bank", "X-Gateway-Scopes": "* cards:read",
 			"User-Agent": "a client", "Content-Type": "application/json", "Host": "gw.example",
 		})
 		cleanOf(t, got)
@@ -54,21 +54,21 @@ func TestUpstreamBytes(t *testing.T) {
 }
 
 // wantHeaders checks that each header is there once.
-func wantHeaders(t testing.TB, r *received, want map[string]string) {
+func wantHeaders(t testing.TB, r *Received, want map[string]string) {
 	t.Helper()
 	for name, value := range want {
-		if got := r.value(name); got != value {
-			t.Errorf("%s: the upstream received %s %q, want %q", r.line, name, got, value)
+		if got := r.Value(name); got != value {
+			t.Errorf("%s: the upstream received %s %q, want %q", r.Line, name, got, value)
 		}
 	}
 }
 
 // cleanOf checks that nothing is there which a client could use to mislead the
 // upstream.
-func cleanOf(t testing.TB, r *received) {
+func cleanOf(t testing.TB, r *Received) {
 	t.Helper()
 	var identity []string
-	for _, line := range r.headers {
+	for _, line := range r.Headers {
 		name, _, _ := strings.Cut(line, ":")
 		folded := strings.ToLower(strings.NewReplacer("_", "-", ".", "-").Replace(name))
 		switch folded {
@@ -76,7 +76,7 @@ func cleanOf(t testing.TB, r *received) {
 			"expect", "te", "trailer", "transfer-encoding", "upgrade", "connection", "keep-alive", "proxy-connection",
 			"early-data", "http2-settings", "x-http-method-override", "x-http-method", "x-method-override",
 			"authorization", "proxy-authorization", "x-smuggled":
-			t.Errorf("%s: the upstream received %q", r.line, line)
+			t.Errorf("%s: the upstream received %q", r.Line, line)
 		}
 		if strings.HasPrefix(folded, "x-gateway-") {
 			identity = append(identity, name)
@@ -85,10 +85,10 @@ func cleanOf(t testing.TB, r *received) {
 	slices.Sort(identity)
 	want := []string{"X-Gateway-Key-Id", "X-Gateway-Operation", "X-Gateway-Scopes", "X-Gateway-Tenant"}
 	if !slices.Equal(identity, want) {
-		t.Errorf("%s: the upstream received the identity headers %q, want %q", r.line, identity, want)
+		t.Errorf("%s: the upstream received the identity headers %q, want %q", r.Line, identity, want)
 	}
-	if ids := r.values("X-Request-Id"); len(ids) != 1 || ids[0] == "" {
-		t.Errorf("%s: the upstream received X-Request-Id %q, want one", r.line, ids)
+	if ids := r.Values("X-Request-Id"); len(ids) != 1 || ids[0] == "" {
+		t.Errorf("%s: the upstream received X-Request-Id %q, want one", r.Line, ids)
 	}
 }
 
@@ -96,18 +96,18 @@ func cleanOf(t testing.TB, r *received) {
 // that a backend may fold into them.
 func TestSpoofedIdentity(t *testing.T) {
 	t.Parallel()
-	u := startUpstream(t)
-	for name, s := range map[string]site{
-		"plain": {upstream: u.addr},
+	u := StartUpstream(t)
+	for name, s := range map[string]Site{
+		"plain": {Upstream: u.Addr},
 		"with headers that Caddy would drop": {
-			upstream: u.addr,
-			servers:  "expected_underscore_headers X_Gateway_Tenant x_gateway_key_id X_HTTP_Method_Override\nexpected_dot_headers X.Gateway.*",
+			Upstream: u.Addr,
+			Servers:  "expected_underscore_headers X_Gateway_Tenant x_gateway_key_id X_HTTP_Method_Override\nexpected_dot_headers X.Gateway.*",
 		},
-		"in dry run": {upstream: u.addr, auth: "dry_run"},
+		"in dry run": {Upstream: u.Addr, Auth: "dry_run"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			g := startGateway(t, s)
-			key := g.newKey(nil)
+			g := StartGateway(t, s)
+			key := g.NewKey(nil)
 			for _, line := range []string{
 				"X-Gateway-Tenant: evil", "x-gateway-tenant: evil", "X_Gateway_Tenant: evil", "X-Gateway_Tenant: evil",
 				"X.Gateway.Tenant: evil", "X-GATEWAY-SCOPES: evil", "X-Gateway-Key-Id: evil", "x_gateway_key_id: evil",
@@ -117,16 +117,16 @@ func TestSpoofedIdentity(t *testing.T) {
 				"TE: trailers", "Upgrade: websocket", "Keep-Alive: timeout=5", "Proxy-Connection: keep-alive",
 				"Authorization: Bearer evil", "Proxy-Authorization: Basic evil", "Early-Data: 1",
 			} {
-				r := key.post()
-				r.headers = append(r.headers, line)
+				r := key.Post()
+				r.Headers = append(r.Headers, line)
 				if strings.HasPrefix(line, "Upgrade") {
-					r.add("Connection", "Upgrade")
+					r.Add("Connection", "Upgrade")
 				}
-				accepted(t, g.send(t, r))
-				got := u.one(t)
+				WantAccepted(t, g.Send(t, r))
+				got := u.One(t)
 				cleanOf(t, got)
-				if strings.Contains(got.raw(), "evil") || strings.Contains(got.raw(), "DELETE") {
-					t.Errorf("the upstream received\n%s", got.raw())
+				if strings.Contains(got.Raw(), "evil") || strings.Contains(got.Raw(), "DELETE") {
+					t.Errorf("the upstream received\n%s", got.Raw())
 				}
 				wantHeaders(t, got, map[string]string{"X-Gateway-Tenant": "acme", "X-Gateway-Operation": "issue_card"})
 				if t.Failed() {
@@ -140,9 +140,9 @@ func TestSpoofedIdentity(t *testing.T) {
 // TestFraming sends bodies in every framing that a client may choose.
 func TestFraming(t *testing.T) {
 	t.Parallel()
-	u := startUpstream(t)
-	g := startGateway(t, site{upstream: u.addr})
-	key := g.newKey(nil)
+	u := StartUpstream(t)
+	g := StartGateway(t, Site{Upstream: u.Addr})
+	key := g.NewKey(nil)
 	for _, c := range []struct {
 		name    string
 		headers []string
@@ -158,13 +158,13 @@ func TestFraming(t *testing.T) {
 		{"two equal lengths", []string{"Content-Length: 3", "Content-Length: 3"}, "abc", "abc"},
 		{"identity", []string{"Content-Length: 3", "Content-Encoding: identity"}, "abc", "abc"},
 	} {
-		r := key.request(http.MethodPost, "/api/v1/cards", c.body)
-		r.headers = append(r.headers, c.headers...)
-		r.body = c.framed
-		accepted(t, g.send(t, r))
-		got := u.one(t)
-		if got.framed != c.body || c.body != "" && got.value("Content-Length") != strconv.Itoa(len(c.body)) {
-			t.Errorf("%s: the upstream received\n%s", c.name, got.raw())
+		r := key.Request(http.MethodPost, "/api/v1/cards", c.body)
+		r.Headers = append(r.Headers, c.headers...)
+		r.Body = c.framed
+		WantAccepted(t, g.Send(t, r))
+		got := u.One(t)
+		if got.Framed != c.body || c.body != "" && got.Value("Content-Length") != strconv.Itoa(len(c.body)) {
+			t.Errorf("%s: the upstream received\n%s", c.name, got.Raw())
 		}
 		cleanOf(t, got)
 	}
@@ -173,9 +173,9 @@ func TestFraming(t *testing.T) {
 // TestSensitivePaths checks that both forms reach the upstream as one.
 func TestSensitivePaths(t *testing.T) {
 	t.Parallel()
-	u := startUpstream(t)
-	g := startGateway(t, site{upstream: u.addr})
-	key := g.newKey(fields{"scopes": []string{"cards:sensitive"}})
+	u := StartUpstream(t)
+	g := StartGateway(t, Site{Upstream: u.Addr})
+	key := g.NewKey(Fields{"scopes": []string{"cards:sensitive"}})
 	for sent, want := range map[string]string{
 		"/api/v1/cards/c1/sensitive":            "/api/v1/cards/c1/sensitive",
 		"/api/v1/card/c1/sensitive":             "/api/v1/cards/c1/sensitive",
@@ -183,10 +183,10 @@ func TestSensitivePaths(t *testing.T) {
 		"/api/v1/card/c%20%2b/sensitive?a=%2f+": "/api/v1/cards/c%20%2b/sensitive?a=%2f+",
 		"/api/v1/card/card/sensitive":           "/api/v1/cards/card/sensitive",
 	} {
-		accepted(t, g.send(t, key.request(http.MethodGet, sent, "")))
-		got := u.one(t)
-		if got.line != "GET "+want+" HTTP/1.1" {
-			t.Errorf("%s reached the upstream as %s", sent, got.line)
+		WantAccepted(t, g.Send(t, key.Request(http.MethodGet, sent, "")))
+		got := u.One(t)
+		if got.Line != "GET "+want+" HTTP/1.1" {
+			t.Errorf("%s reached the upstream as %s", sent, got.Line)
 		}
 		wantHeaders(t, got, map[string]string{"X-Gateway-Operation": "get_sensitive_card"})
 	}
@@ -195,30 +195,30 @@ func TestSensitivePaths(t *testing.T) {
 // TestPlaceholders sends what Caddy would expand in its configuration.
 func TestPlaceholders(t *testing.T) {
 	t.Parallel()
-	u := startUpstream(t)
-	g := startGateway(t, site{upstream: u.addr})
-	key := g.newKey(nil)
+	u := StartUpstream(t)
+	g := StartGateway(t, Site{Upstream: u.Addr})
+	key := g.NewKey(nil)
 	const text = "{env.HOME}{http.request.uri}{file./etc/hostname}"
-	r := key.request(http.MethodPost, "/api/v1/orders/%7Benv.HOME%7D?q=%7Benv.HOME%7D", text)
-	r.set("X-Nonce", "{env.HOME}").add("X-Custom", text).add("User-Agent", text).add("X-Forwarded-For", text).sign(key.secret)
-	accepted(t, g.send(t, r))
-	got := u.one(t)
-	if got.line != "POST "+r.target+" HTTP/1.1" || got.body != text {
-		t.Errorf("the upstream received\n%s", got.raw())
+	r := key.Request(http.MethodPost, "/api/v1/orders/%7Benv.HOME%7D?q=%7Benv.HOME%7D", text)
+	r.Set("X-Nonce", "{env.HOME}").Add("X-Custom", text).Add("User-Agent", text).Add("X-Forwarded-For", text).Sign(key.Secret)
+	WantAccepted(t, g.Send(t, r))
+	got := u.One(t)
+	if got.Line != "POST "+r.Target+" HTTP/1.1" || got.Body != text {
+		t.Errorf("the upstream received\n%s", got.Raw())
 	}
 	wantHeaders(t, got, map[string]string{"X-Custom": text, "User-Agent": text})
-	answer := g.send(t, credentials{"{env.HOME}", key.secret}.get())
-	unauthorized(t, answer, unknownKey)
-	answer = g.send(t, key.request(http.MethodGet, "/api/v1/{env.HOME}", ""))
-	refused(t, answer, http.StatusBadRequest, "BAD_REQUEST")
+	answer := g.Send(t, Credentials{"{env.HOME}", key.Secret}.Get())
+	WantUnauthorized(t, answer, UnknownKey)
+	answer = g.Send(t, key.Request(http.MethodGet, "/api/v1/{env.HOME}", ""))
+	WantRefused(t, answer, http.StatusBadRequest, "BAD_REQUEST")
 	// The directory is the value of HOME. The default log names files in it,
 	// so there only what the longer text would become is looked for.
-	for _, text := range []string{got.raw(), answer.body, g.read("access.log")} {
-		if strings.Contains(text, g.dir) {
+	for _, text := range []string{got.Raw(), answer.Body, g.ReadFile("access.log")} {
+		if strings.Contains(text, g.Dir) {
 			t.Errorf("a placeholder was expanded:\n%s", text)
 		}
 	}
-	if strings.Contains(g.read("default.log"), g.dir+"/api/v1/") {
+	if strings.Contains(g.ReadFile("default.log"), g.Dir+"/api/v1/") {
 		t.Error("a placeholder was expanded in the default log")
 	}
 }

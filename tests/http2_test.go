@@ -10,19 +10,19 @@ import (
 )
 
 // overHTTP2 sends a request over HTTP/2 without TLS.
-func overHTTP2(t testing.TB, g *gateway) func(*request) *response {
+func overHTTP2(t testing.TB, g *Gateway) func(*Request) *Response {
 	protocols := new(http.Protocols)
 	protocols.SetUnencryptedHTTP2(true)
 	transport := &http.Transport{Protocols: protocols}
 	t.Cleanup(transport.CloseIdleConnections)
-	return func(r *request) *response {
+	return func(r *Request) *Response {
 		t.Helper()
-		path, query, _ := strings.Cut(r.target, "?")
+		path, query, _ := strings.Cut(r.Target, "?")
 		sent := &http.Request{
-			Method: r.method, URL: &url.URL{Scheme: "http", Host: g.addr, Opaque: path, RawQuery: query},
-			Header: make(http.Header), Body: io.NopCloser(strings.NewReader(r.body)), ContentLength: int64(len(r.body)),
+			Method: r.Method, URL: &url.URL{Scheme: "http", Host: g.Addr, Opaque: path, RawQuery: query},
+			Header: make(http.Header), Body: io.NopCloser(strings.NewReader(r.Body)), ContentLength: int64(len(r.Body)),
 		}
-		for _, line := range r.headers {
+		for _, line := range r.Headers {
 			name, value, _ := strings.Cut(line, ": ")
 			if name == "Trailer" {
 				sent.Trailer = http.Header{value: {"evil"}}
@@ -33,14 +33,14 @@ func overHTTP2(t testing.TB, g *gateway) func(*request) *response {
 		}
 		answer, err := transport.RoundTrip(sent)
 		if err != nil {
-			t.Errorf("%s %s: %v", r.method, r.target, err)
-			return &response{header: make(http.Header)}
+			t.Errorf("%s %s: %v", r.Method, r.Target, err)
+			return &Response{Header: make(http.Header)}
 		}
 		defer answer.Body.Close()
 		if answer.ProtoMajor != 2 {
 			t.Errorf("the answer came over %s", answer.Proto)
 		}
-		return &response{status: answer.StatusCode, header: answer.Header, body: readAll(t, answer.Body)}
+		return &Response{Status: answer.StatusCode, Header: answer.Header, Body: readAll(t, answer.Body)}
 	}
 }
 
@@ -48,49 +48,49 @@ func overHTTP2(t testing.TB, g *gateway) func(*request) *response {
 // header names are in lower case.
 func TestHTTP2(t *testing.T) {
 	t.Parallel()
-	u := startUpstream(t)
-	g := startGateway(t, site{upstream: u.addr, servers: "protocols h1 h2c"})
-	key := g.newKey(nil)
+	u := StartUpstream(t)
+	g := StartGateway(t, Site{Upstream: u.Addr, Servers: "protocols h1 h2c"})
+	key := g.NewKey(nil)
 	send := overHTTP2(t, g)
-	for _, r := range []*request{
-		key.get(),
-		key.post(),
-		key.request("GET", "/api/v1/%6frders/caf%c3%a9?next=%2fhome%3fa%3d1&q=a+b&&t[]=~", ""),
-		key.request("DELETE", "/api/v1/orders/1", ""),
-		key.request("POST", "/api/v1/orders", strings.Repeat("x", 500_000)),
-		key.post().add("Te", "trailers").add("X-Gateway-Tenant", "evil").add("X_gateway_tenant", "evil"),
-		key.post().add("Trailer", "X-Smuggled"),
+	for _, r := range []*Request{
+		key.Get(),
+		key.Post(),
+		key.Request("GET", "/api/v1/%6frders/caf%c3%a9?next=%2fhome%3fa%3d1&q=a+b&&t[]=~", ""),
+		key.Request("DELETE", "/api/v1/orders/1", ""),
+		key.Request("POST", "/api/v1/orders", strings.Repeat("x", 500_000)),
+		key.Post().Add("Te", "trailers").Add("X-Gateway-Tenant", "evil").Add("X_gateway_tenant", "evil"),
+		key.Post().Add("Trailer", "X-Smuggled"),
 	} {
-		accepted(t, send(r))
-		got := u.one(t)
-		if got.line != r.method+" "+r.target+" HTTP/1.1" || got.framed != r.body {
-			t.Errorf("the upstream received\n%.500s", got.raw())
+		WantAccepted(t, send(r))
+		got := u.One(t)
+		if got.Line != r.Method+" "+r.Target+" HTTP/1.1" || got.Framed != r.Body {
+			t.Errorf("the upstream received\n%.500s", got.Raw())
 		}
 		wantHeaders(t, got, map[string]string{"X-Gateway-Tenant": "acme"})
 		cleanOf(t, got)
 	}
-	unauthorized(t, send(key.get().forge()), wrongSignature)
-	unauthorized(t, send(key.get().drop("X-Nonce")), missingHeaders)
-	unauthorized(t, send(key.get().add("x-nonce", "second")), missingHeaders)
-	refused(t, send(key.request("GET", "/api/v1/a%2fb", "")), http.StatusBadRequest, "BAD_REQUEST")
-	refused(t, send(key.request("PROPFIND", "/api/v1/orders", "")), http.StatusMethodNotAllowed, "METHOD_NOT_ALLOWED")
-	u.none(t)
+	WantUnauthorized(t, send(key.Get().Forge()), WrongSignature)
+	WantUnauthorized(t, send(key.Get().Drop("X-Nonce")), MissingHeaders)
+	WantUnauthorized(t, send(key.Get().Add("x-nonce", "second")), MissingHeaders)
+	WantRefused(t, send(key.Request("GET", "/api/v1/a%2fb", "")), http.StatusBadRequest, "BAD_REQUEST")
+	WantRefused(t, send(key.Request("PROPFIND", "/api/v1/orders", "")), http.StatusMethodNotAllowed, "METHOD_NOT_ALLOWED")
+	u.None(t)
 }
 
 // TestHTTP2CopiesAtOnce sends copies of one request as streams of one
 // connection.
 func TestHTTP2CopiesAtOnce(t *testing.T) {
 	t.Parallel()
-	u := startUpstream(t)
-	g := startGateway(t, site{upstream: u.addr, servers: "protocols h1 h2c"})
-	r := g.newKey(nil).post()
+	u := StartUpstream(t)
+	g := StartGateway(t, Site{Upstream: u.Addr, Servers: "protocols h1 h2c"})
+	r := g.NewKey(nil).Post()
 	send := overHTTP2(t, g)
-	answers := make([]*response, 64)
+	answers := make([]*Response, 64)
 	var all sync.WaitGroup
 	for i := range answers {
 		all.Go(func() { answers[i] = send(r) })
 	}
 	all.Wait()
-	wantMessages(t, "64 copies over HTTP/2", messages(answers), map[string]int{"": 1, replayed: 63})
-	u.one(t)
+	wantMessages(t, "64 copies over HTTP/2", Messages(answers), map[string]int{"": 1, Replayed: 63})
+	u.One(t)
 }

@@ -13,10 +13,10 @@ import (
 // limitHeaders are the headers of an answer that speak of limits.
 type limitHeaders struct{ limit, remaining, reset int64 }
 
-func limitsOf(t testing.TB, r *response) limitHeaders {
+func limitsOf(t testing.TB, r *Response) limitHeaders {
 	t.Helper()
 	number := func(name string) int64 {
-		values := r.header.Values(name)
+		values := r.Header.Values(name)
 		if len(values) != 1 {
 			t.Errorf("%s of %s is %q, want one value", name, r, values)
 			return -1
@@ -31,16 +31,16 @@ func limitsOf(t testing.TB, r *response) limitHeaders {
 }
 
 // wantLeft checks Limit and Remaining.
-func wantLeft(t testing.TB, r *response, limit, remaining int64) {
+func wantLeft(t testing.TB, r *Response, limit, remaining int64) {
 	t.Helper()
 	if got := limitsOf(t, r); got.limit != limit || got.remaining != remaining {
 		t.Errorf("%s says limit %d and %d left, want %d and %d", r, got.limit, got.remaining, limit, remaining)
 	}
 }
 
-func noLimitHeaders(t testing.TB, r *response) {
+func noLimitHeaders(t testing.TB, r *Response) {
 	t.Helper()
-	for name := range r.header {
+	for name := range r.Header {
 		if strings.Contains(strings.ToLower(name), "ratelimit") || name == "Retry-After" {
 			t.Errorf("%s has the header %s", r, name)
 		}
@@ -49,15 +49,15 @@ func noLimitHeaders(t testing.TB, r *response) {
 
 // limited checks a refusal by a limit and returns after how many seconds the
 // client may come again.
-func limited(t testing.TB, r *response) int64 {
+func limited(t testing.TB, r *Response) int64 {
 	t.Helper()
-	refused(t, r, http.StatusTooManyRequests, "RATE_LIMITED")
+	WantRefused(t, r, http.StatusTooManyRequests, "RATE_LIMITED")
 	if got := limitsOf(t, r); got.remaining != 0 {
 		t.Errorf("%s says that %d are left", r, got.remaining)
 	}
-	seconds, err := strconv.ParseInt(r.header.Get("Retry-After"), 10, 64)
+	seconds, err := strconv.ParseInt(r.Header.Get("Retry-After"), 10, 64)
 	if err != nil || seconds < 1 {
-		t.Errorf("Retry-After of %s is %q", r, r.header.Get("Retry-After"))
+		t.Errorf("Retry-After of %s is %q", r, r.Header.Get("Retry-After"))
 	}
 	return seconds
 }
@@ -65,20 +65,20 @@ func limited(t testing.TB, r *response) int64 {
 // TestLimitIsExact sends 200 requests at once against a limit of 50 a day.
 func TestLimitIsExact(t *testing.T) {
 	t.Parallel()
-	u := startUpstream(t)
-	g := startGateway(t, site{upstream: u.addr, limits: withLimits, global: "limit get_card 50/1d"})
-	key := g.newKey(nil)
-	requests := make([]*request, 200)
+	u := StartUpstream(t)
+	g := StartGateway(t, Site{Upstream: u.Addr, Limits: WithLimits, Global: "limit get_card 50/1d"})
+	key := g.NewKey(nil)
+	requests := make([]*Request, 200)
 	for i := range requests {
-		requests[i] = key.get()
+		requests[i] = key.Get()
 	}
-	answers := g.atOnce(t, requests)
-	if got := count(answers); got[http.StatusOK] != 50 || got[http.StatusTooManyRequests] != 150 {
+	answers := g.AtOnce(t, requests)
+	if got := Statuses(answers); got[http.StatusOK] != 50 || got[http.StatusTooManyRequests] != 150 {
 		t.Errorf("of 200 requests against 50 a day the answers are %v", got)
 	}
 	var left []int64
 	for _, r := range answers {
-		if r.status == http.StatusOK {
+		if r.Status == http.StatusOK {
 			left = append(left, limitsOf(t, r).remaining)
 		} else {
 			limited(t, r)
@@ -90,49 +90,49 @@ func TestLimitIsExact(t *testing.T) {
 			t.Fatalf("Remaining of the accepted requests: %v, want 0 to 49 once each", left)
 		}
 	}
-	if got := len(u.took()); got != 50 {
+	if got := len(u.Took()); got != 50 {
 		t.Errorf("the upstream received %d requests", got)
 	}
 	// The counters survive a reload; another operation has a bucket of its own.
-	s := g.site
-	s.global += "\nlock_after 40"
-	g.reload(s)
-	limited(t, g.send(t, key.get()))
-	accepted(t, g.send(t, key.post()))
-	wantLeft(t, g.send(t, g.newKey(nil).get()), 50, 49)
+	s := g.Site
+	s.Global += "\nlock_after 40"
+	g.Reload(s)
+	limited(t, g.Send(t, key.Get()))
+	WantAccepted(t, g.Send(t, key.Post()))
+	wantLeft(t, g.Send(t, g.NewKey(nil).Get()), 50, 49)
 }
 
 // TestJunkSpendsNothing sends what is refused before the limits, then looks
 // what is left.
 func TestJunkSpendsNothing(t *testing.T) {
 	t.Parallel()
-	u := startUpstream(t)
-	g := startGateway(t, site{upstream: u.addr, limits: withLimits, global: "limit get_card 5/1d\nlock_after 1000"})
-	key := g.newKey(fields{"scopes": []string{"cards:read"}})
-	for _, r := range g.series(t, key.forged(100)) {
-		unauthorized(t, r, wrongSignature)
+	u := StartUpstream(t)
+	g := StartGateway(t, Site{Upstream: u.Addr, Limits: WithLimits, Global: "limit get_card 5/1d\nlock_after 1000"})
+	key := g.NewKey(Fields{"scopes": []string{"cards:read"}})
+	for _, r := range g.Series(t, key.Forged(100)) {
+		WantUnauthorized(t, r, WrongSignature)
 		noLimitHeaders(t, r)
 	}
-	used := key.get()
-	wantLeft(t, g.send(t, used), 5, 4)
-	got := g.send(t, used)
-	unauthorized(t, got, replayed)
+	used := key.Get()
+	wantLeft(t, g.Send(t, used), 5, 4)
+	got := g.Send(t, used)
+	WantUnauthorized(t, got, Replayed)
 	noLimitHeaders(t, got)
-	got = g.send(t, key.post())
-	refused(t, got, http.StatusForbidden, "FORBIDDEN")
+	got = g.Send(t, key.Post())
+	WantRefused(t, got, http.StatusForbidden, "FORBIDDEN")
 	noLimitHeaders(t, got)
-	noLimitHeaders(t, g.send(t, key.requestAt(time.Now().Add(-time.Hour), "GET", "/api/v1/cards/c1", "")))
+	noLimitHeaders(t, g.Send(t, key.RequestAt(time.Now().Add(-time.Hour), "GET", "/api/v1/cards/c1", "")))
 
 	// Errors of the upstream do spend.
-	u.replies(answer(500, "oops", "X-RateLimit-Remaining: 77"))
-	got = g.send(t, key.get())
-	if got.status != 500 {
+	u.Replies(Answer(500, "oops", "X-RateLimit-Remaining: 77"))
+	got = g.Send(t, key.Get())
+	if got.Status != 500 {
 		t.Errorf("answer is %s", got)
 	}
 	wantLeft(t, got, 5, 3)
-	u.close()
-	got = g.send(t, key.get())
-	refused(t, got, http.StatusBadGateway, "UPSTREAM_ERROR")
+	u.Close()
+	got = g.Send(t, key.Get())
+	WantRefused(t, got, http.StatusBadGateway, "UPSTREAM_ERROR")
 	wantLeft(t, got, 5, 2)
 }
 
@@ -140,33 +140,33 @@ func TestJunkSpendsNothing(t *testing.T) {
 // the other one untouched.
 func TestBucketsAllOrNone(t *testing.T) {
 	t.Parallel()
-	u := startUpstream(t)
-	g := startGateway(t, site{upstream: u.addr, limits: withLimits, global: "limit get_card 2/1d\nlimit get_card_balance 9/1d\nlimit total 4/1d"})
-	key := g.newKey(nil)
-	balance := func() *request { return key.request(http.MethodGet, "/api/v1/cards/c1/balance", "") }
-	wantLeft(t, g.send(t, key.get()), 2, 1)
-	wantLeft(t, g.send(t, key.get()), 2, 0)
+	u := StartUpstream(t)
+	g := StartGateway(t, Site{Upstream: u.Addr, Limits: WithLimits, Global: "limit get_card 2/1d\nlimit get_card_balance 9/1d\nlimit total 4/1d"})
+	key := g.NewKey(nil)
+	balance := func() *Request { return key.Request(http.MethodGet, "/api/v1/cards/c1/balance", "") }
+	wantLeft(t, g.Send(t, key.Get()), 2, 1)
+	wantLeft(t, g.Send(t, key.Get()), 2, 0)
 	for range 10 {
-		limited(t, g.send(t, key.get())) // get_card is full, total is not
+		limited(t, g.Send(t, key.Get())) // get_card is full, total is not
 	}
-	wantLeft(t, g.send(t, balance()), 4, 1) // total binds: three of four are spent
-	wantLeft(t, g.send(t, balance()), 4, 0)
+	wantLeft(t, g.Send(t, balance()), 4, 1) // total binds: three of four are spent
+	wantLeft(t, g.Send(t, balance()), 4, 0)
 	for range 10 {
-		limited(t, g.send(t, balance())) // total is full, get_card_balance is not
+		limited(t, g.Send(t, balance())) // total is full, get_card_balance is not
 	}
-	g.change(key, fields{"limits": fields{"total": "100/1d"}})
-	wantLeft(t, g.send(t, balance()), 9, 6)
+	g.Change(key, Fields{"limits": Fields{"total": "100/1d"}})
+	wantLeft(t, g.Send(t, balance()), 9, 6)
 }
 
 // TestRetryAfter comes again exactly when it was told to.
 func TestRetryAfter(t *testing.T) {
 	t.Parallel()
-	u := startUpstream(t)
-	g := startGateway(t, site{upstream: u.addr, limits: withLimits, global: "limit get_card 2/5s burst 1"})
-	key := g.newKey(nil)
-	accepted(t, g.send(t, key.get()))
+	u := StartUpstream(t)
+	g := StartGateway(t, Site{Upstream: u.Addr, Limits: WithLimits, Global: "limit get_card 2/5s burst 1"})
+	key := g.NewKey(nil)
+	WantAccepted(t, g.Send(t, key.Get()))
 	for range 2 {
-		got := g.send(t, key.get())
+		got := g.Send(t, key.Get())
 		at := time.Now() // not before the moment of the refusal
 		seconds := limited(t, got)
 		if seconds > 3 {
@@ -176,34 +176,34 @@ func TestRetryAfter(t *testing.T) {
 			t.Errorf("X-RateLimit-Reset is %d at %d", reset, at.Unix())
 		}
 		time.Sleep(time.Until(at.Add(time.Duration(seconds) * time.Second)))
-		accepted(t, g.send(t, key.get()))
+		WantAccepted(t, g.Send(t, key.Get()))
 	}
 }
 
 // TestOverrides changes the limits of a key between two requests.
 func TestOverrides(t *testing.T) {
 	t.Parallel()
-	u := startUpstream(t)
-	g := startGateway(t, site{upstream: u.addr, limits: withLimits, global: "limit default 3/1d"})
-	key := g.newKey(nil)
-	wantLeft(t, g.send(t, key.get()), 3, 2)
-	g.change(key, fields{"limits": fields{"get_card": "10/1d"}})
-	wantLeft(t, g.send(t, key.get()), 10, 8) // what was spent stays spent
-	g.change(key, fields{"limits": fields{"get_card": "2/1d burst 2"}})
-	limited(t, g.send(t, key.get()))
-	g.change(key, fields{"limits": fields{"default": "20/1d"}})
-	wantLeft(t, g.send(t, key.post()), 20, 19)
-	g.change(key, fields{"limits": fields{"issue_card": fields{"limit": "50/1d", "until": moment(time.Now().Add(time.Hour))}}})
-	wantLeft(t, g.send(t, key.post()), 50, 48)
-	g.change(key, fields{"limits": fields{"issue_card": fields{"limit": "50/1d", "until": moment(time.Now().Add(-time.Hour))}}})
-	wantLeft(t, g.send(t, key.post()), 20, 17) // the default of the key again
+	u := StartUpstream(t)
+	g := StartGateway(t, Site{Upstream: u.Addr, Limits: WithLimits, Global: "limit default 3/1d"})
+	key := g.NewKey(nil)
+	wantLeft(t, g.Send(t, key.Get()), 3, 2)
+	g.Change(key, Fields{"limits": Fields{"get_card": "10/1d"}})
+	wantLeft(t, g.Send(t, key.Get()), 10, 8) // what was spent stays spent
+	g.Change(key, Fields{"limits": Fields{"get_card": "2/1d burst 2"}})
+	limited(t, g.Send(t, key.Get()))
+	g.Change(key, Fields{"limits": Fields{"default": "20/1d"}})
+	wantLeft(t, g.Send(t, key.Post()), 20, 19)
+	g.Change(key, Fields{"limits": Fields{"issue_card": Fields{"limit": "50/1d", "until": Moment(time.Now().Add(time.Hour))}}})
+	wantLeft(t, g.Send(t, key.Post()), 50, 48)
+	g.Change(key, Fields{"limits": Fields{"issue_card": Fields{"limit": "50/1d", "until": Moment(time.Now().Add(-time.Hour))}}})
+	wantLeft(t, g.Send(t, key.Post()), 20, 17) // the default of the key again
 	for _, bad := range []any{"0/1m", "5/0s", "-1", "5", "5/1m cost 9", 7} {
-		status, said := g.admin(http.MethodPatch, "/card-gateway/keys/"+key.id, "application/json", jsonText(t, fields{"limits": fields{"get_card": bad}}))
+		status, said := g.Admin(http.MethodPatch, "/card-gateway/keys/"+key.ID, "application/json", JSONText(t, Fields{"limits": Fields{"get_card": bad}}))
 		if status != http.StatusUnprocessableEntity {
 			t.Errorf("the limit %v is answered %d %s", bad, status, said)
 		}
 	}
-	status, said := g.admin(http.MethodPatch, "/card-gateway/keys/"+key.id, "application/json", `{"limits":{"no_such_operation":"5/1m"}}`)
+	status, said := g.Admin(http.MethodPatch, "/card-gateway/keys/"+key.ID, "application/json", `{"limits":{"no_such_operation":"5/1m"}}`)
 	if status != http.StatusUnprocessableEntity || !strings.Contains(said, "no_such_operation") {
 		t.Errorf("a limit of an unknown operation is answered %d %s", status, said)
 	}
@@ -212,36 +212,36 @@ func TestOverrides(t *testing.T) {
 // TestLimitModes leaves card_rate_limit out, then tries its modes.
 func TestLimitModes(t *testing.T) {
 	t.Parallel()
-	u := startUpstream(t)
-	g := startGateway(t, site{upstream: u.addr, global: "limit get_card 1/1d\nlimit total 50/1h"})
-	key := g.newKey(nil)
+	u := StartUpstream(t)
+	g := StartGateway(t, Site{Upstream: u.Addr, Global: "limit get_card 1/1d\nlimit total 50/1h"})
+	key := g.NewKey(nil)
 	for range 3 {
-		got := g.send(t, key.get())
-		accepted(t, got)
+		got := g.Send(t, key.Get())
+		WantAccepted(t, got)
 		noLimitHeaders(t, got)
 	}
-	s := g.site
-	s.limits = "dry_run\nietf_headers"
-	g.reload(s)
-	first := g.send(t, key.get())
+	s := g.Site
+	s.Limits = "dry_run\nietf_headers"
+	g.Reload(s)
+	first := g.Send(t, key.Get())
 	wantLeft(t, first, 1, 0)
-	if policy := first.header.Get("Ratelimit-Policy"); !strings.Contains(policy, "q=1;w=86400") || !strings.Contains(policy, "q=50;w=3600") {
+	if policy := first.Header.Get("Ratelimit-Policy"); !strings.Contains(policy, "q=1;w=86400") || !strings.Contains(policy, "q=50;w=3600") {
 		t.Errorf("RateLimit-Policy is %q", policy)
 	}
-	if now := first.header.Get("Ratelimit"); !strings.Contains(now, "r=0") || !strings.Contains(now, "r=49") {
+	if now := first.Header.Get("Ratelimit"); !strings.Contains(now, "r=0") || !strings.Contains(now, "r=49") {
 		t.Errorf("RateLimit is %q", now)
 	}
-	accepted(t, g.send(t, key.get())) // would have been refused
-	metric := g.send(t, &request{method: "GET", target: "/metrics"}).body
+	WantAccepted(t, g.Send(t, key.Get())) // would have been refused
+	metric := g.Send(t, &Request{Method: "GET", Target: "/metrics"}).Body
 	want := `card_gateway_rate_limit_decisions_total{decision="would_refuse",operation="get_card"} 1`
 	if !strings.Contains(metric, want) {
 		t.Errorf("the metrics do not hold %s", want)
 	}
-	s.limits = withLimits
-	g.reload(s)
-	got := g.send(t, key.get())
+	s.Limits = WithLimits
+	g.Reload(s)
+	got := g.Send(t, key.Get())
 	limited(t, got)
-	if got.header.Get("Ratelimit") != "" {
+	if got.Header.Get("Ratelimit") != "" {
 		t.Error("RateLimit is sent without ietf_headers")
 	}
 }
@@ -249,18 +249,18 @@ func TestLimitModes(t *testing.T) {
 // TestLimitsInTheWrongOrder writes card_auth before card_rate_limit in a route.
 func TestLimitsInTheWrongOrder(t *testing.T) {
 	t.Parallel()
-	u := startUpstream(t)
+	u := StartUpstream(t)
 	route := func(first, second string) string {
-		return fmt.Sprintf("route {\n%s\n%s\nreverse_proxy %s\n}", first, second, u.addr)
+		return fmt.Sprintf("route {\n%s\n%s\nreverse_proxy %s\n}", first, second, u.Addr)
 	}
-	g := startGateway(t, site{routes: route("card_auth", "card_rate_limit")})
-	key := g.newKey(nil)
-	got := g.send(t, key.get())
-	refused(t, got, http.StatusInternalServerError, "INTERNAL_ERROR")
-	u.none(t)
-	g.logged("default.log", "card_rate_limit", "card_auth", `"level":"error"`)
-	g.reload(site{routes: route("card_rate_limit", "card_auth")})
-	got = g.send(t, key.get())
-	accepted(t, got)
+	g := StartGateway(t, Site{Routes: route("card_auth", "card_rate_limit")})
+	key := g.NewKey(nil)
+	got := g.Send(t, key.Get())
+	WantRefused(t, got, http.StatusInternalServerError, "INTERNAL_ERROR")
+	u.None(t)
+	g.Logged("default.log", "card_rate_limit", "card_auth", `"level":"error"`)
+	g.Reload(Site{Routes: route("card_rate_limit", "card_auth")})
+	got = g.Send(t, key.Get())
+	WantAccepted(t, got)
 	limitsOf(t, got)
 }

@@ -29,9 +29,9 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// binary returns the path of the gateway under test. It is built from this
+// Binary returns the path of the gateway under test. It is built from this
 // source tree once, when the first test asks.
-func binary(t testing.TB) string {
+func Binary(t testing.TB) string {
 	t.Helper()
 	path := filepath.Join(built.dir, "card-gateway")
 	built.once.Do(func() {

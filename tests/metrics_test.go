@@ -277,10 +277,10 @@ func TestMetricsNamedInPagesExist(t *testing.T) {
 	t.Parallel()
 	inv := newInventory(t)
 	name := regexp.MustCompile(`\bcard_gateway_(?:[a-z]+_)*(?:total|seconds|up|keys|expiring|bucket|count|sum)\b`)
-	for _, p := range pages(t) {
-		for _, found := range name.FindAllString(p.text, -1) {
+	for _, p := range Pages(t) {
+		for _, found := range name.FindAllString(p.Text, -1) {
 			if _, ok := inv.labelsOf(found); !ok && !inv.metrics[found].histogram {
-				t.Errorf("%s names the metric %s, which does not exist", p.path, found)
+				t.Errorf("%s names the metric %s, which does not exist", p.Path, found)
 			}
 		}
 	}

@@ -10,52 +10,52 @@ import (
 // reading: what was not forwarded must not look like a success.
 func TestHalfClosed(t *testing.T) {
 	t.Parallel()
-	u := startUpstream(t)
-	g := startGateway(t, site{upstream: u.addr})
-	for _, r := range []*request{g.newKey(nil).post(), g.newKey(nil).post().forge()} {
-		w := g.connect(t)
-		w.write(t, r.head()+r.body[:4])
+	u := StartUpstream(t)
+	g := StartGateway(t, Site{Upstream: u.Addr})
+	for _, r := range []*Request{g.NewKey(nil).Post(), g.NewKey(nil).Post().Forge()} {
+		w := g.Connect(t)
+		w.WriteText(t, r.Head()+r.Body[:4])
 		if err := w.Conn.(*net.TCPConn).CloseWrite(); err != nil {
 			t.Fatal(err)
 		}
-		got, err := w.receive(r.method)
+		got, err := w.Receive(r.Method)
 		if err != nil {
 			t.Fatal(err)
 		}
-		refused(t, got, 499, "CLIENT_GONE")
+		WantRefused(t, got, 499, "CLIENT_GONE")
 	}
-	g.logged("access.log", `"outcome":"client_gone"`, `"status":499`)
-	u.none(t)
+	g.Logged("access.log", `"outcome":"client_gone"`, `"status":499`)
+	u.None(t)
 }
 
 // TestUpstreamSwitchesProtocols lets the issuer switch to a protocol that
 // nobody asked for: the client must not take that for a success.
 func TestUpstreamSwitchesProtocols(t *testing.T) {
 	t.Parallel()
-	u := startUpstream(t)
-	g := startGateway(t, site{upstream: u.addr})
-	u.replies(reply{raw: "HTTP/1.1 101 Switching Protocols\r\nUpgrade: x\r\nConnection: Upgrade\r\n\r\nhello"})
-	refused(t, g.send(t, g.newKey(nil).get()), http.StatusBadGateway, "UPSTREAM_ERROR")
+	u := StartUpstream(t)
+	g := StartGateway(t, Site{Upstream: u.Addr})
+	u.Replies(Reply{Raw: "HTTP/1.1 101 Switching Protocols\r\nUpgrade: x\r\nConnection: Upgrade\r\n\r\nhello"})
+	WantRefused(t, g.Send(t, g.NewKey(nil).Get()), http.StatusBadGateway, "UPSTREAM_ERROR")
 }
 
 // TestNothingBehind leaves out the proxy: nobody has issued the card.
 func TestNothingBehind(t *testing.T) {
 	t.Parallel()
-	g := startGateway(t, site{routes: "card_auth"})
-	refused(t, g.send(t, g.newKey(nil).post()), http.StatusBadGateway, "UPSTREAM_ERROR")
+	g := StartGateway(t, Site{Routes: "card_auth"})
+	WantRefused(t, g.Send(t, g.NewKey(nil).Post()), http.StatusBadGateway, "UPSTREAM_ERROR")
 }
 
 // TestClientHangsUp closes the connection while the issuer thinks.
 func TestClientHangsUp(t *testing.T) {
 	t.Parallel()
-	u := startUpstream(t)
-	g := startGateway(t, site{upstream: u.addr})
+	u := StartUpstream(t)
+	g := StartGateway(t, Site{Upstream: u.Addr})
 	done := make(chan struct{})
 	defer close(done)
-	u.replies(reply{wait: done})
-	w := g.connect(t)
-	w.write(t, g.newKey(nil).get().head())
-	eventually(t, "the request reached the upstream", func() bool { return len(u.took()) > 0 })
+	u.Replies(Reply{Wait: done})
+	w := g.Connect(t)
+	w.WriteText(t, g.NewKey(nil).Get().Head())
+	Eventually(t, "the request reached the upstream", func() bool { return len(u.Took()) > 0 })
 	_ = w.Close()
-	g.logged("access.log", "/api/v1/cards/c1", `"outcome":"client_gone"`, `"status":499`)
+	g.Logged("access.log", "/api/v1/cards/c1", `"outcome":"client_gone"`, `"status":499`)
 }

@@ -15,21 +15,21 @@ import (
 
 // pipeline sends requests over one connection, many at a time, and returns
 // their statuses.
-func (w *wire) pipeline(texts []string, methods []string) ([]int, error) {
+func pipeline(w *Wire, texts []string, methods []string) ([]int, error) {
 	const batch = 100
 	var statuses []int
 	for at := 0; at < len(texts); at += batch {
 		end := min(at+batch, len(texts))
-		_ = w.SetDeadline(time.Now().Add(patience))
+		_ = w.SetDeadline(time.Now().Add(Patience))
 		if _, err := io.WriteString(w, strings.Join(texts[at:end], "")); err != nil {
 			return statuses, err
 		}
 		for _, method := range methods[at:end] {
-			answer, err := w.receive(method)
+			answer, err := w.Receive(method)
 			if err != nil {
 				return statuses, err
 			}
-			statuses = append(statuses, answer.status)
+			statuses = append(statuses, answer.Status)
 		}
 	}
 	return statuses, nil
@@ -37,7 +37,7 @@ func (w *wire) pipeline(texts []string, methods []string) ([]int, error) {
 
 // junk returns a request that nobody has ever sent before: whatever a client
 // can choose is random. One in a hundred is signed with the key.
-func junk(rng *rand.Rand, key credentials) *request {
+func junk(rng *rand.Rand, key Credentials) *Request {
 	word := func(n int) string {
 		const letters = "abcdefghijklmnopqrstuvwxyz234567"
 		b := make([]byte, n)
@@ -47,24 +47,24 @@ func junk(rng *rand.Rand, key credentials) *request {
 		return string(b)
 	}
 	path := "/api/v1/" + []string{"", "cards/", "customers/", "CUSTOMERS/", "cards/" + word(8) + "/"}[rng.IntN(5)] + word(12)
-	r := key.request("GET", path+"?"+word(4)+"="+word(4), "")
-	r.add("X-Request-Id", word(20)).add("Host", word(10)).add("User-Agent", word(10))
-	r.add("X-Gateway-Operation", word(8)).add("X-Gateway-Tenant", word(8))
+	r := key.Request("GET", path+"?"+word(4)+"="+word(4), "")
+	r.Add("X-Request-Id", word(20)).Add("Host", word(10)).Add("User-Agent", word(10))
+	r.Add("X-Gateway-Operation", word(8)).Add("X-Gateway-Tenant", word(8))
 	switch rng.IntN(100) {
 	case 0:
 		return r
 	case 1:
-		r.target = "/api/v1//" + word(12)
+		r.Target = "/api/v1//" + word(12)
 	case 2:
-		r.method = strings.ToUpper(word(6))
+		r.Method = strings.ToUpper(word(6))
 	case 3:
-		r.drop("X-Nonce")
+		r.Drop("X-Nonce")
 	case 4:
-		r.set("X-Timestamp", word(10))
+		r.Set("X-Timestamp", word(10))
 	case 5, 6, 7, 8, 9:
-		r.set("X-API-Key", word(1+rng.IntN(60)))
+		r.Set("X-API-Key", word(1+rng.IntN(60)))
 	default:
-		r.set("X-API-Key", "ck_live_"+word(32))
+		r.Set("X-API-Key", "ck_live_"+word(32))
 	}
 	return r
 }
@@ -75,26 +75,26 @@ func junk(rng *rand.Rand, key credentials) *request {
 func TestNoSeriesFromOutside(t *testing.T) {
 	t.Parallel()
 	const connections, each = 8, 12_500
-	u := startUpstream(t)
-	g := startGateway(t, site{upstream: u.addr, limits: withLimits, global: customerOperations + "\nlock_after 1000000"})
-	g.importKey(credentials{"an-imported-id", "0123456789abcdef"}, nil)
-	key := g.newKey(nil)
-	accepted(t, g.send(t, key.get()))
-	before := g.scrape(t)
+	u := StartUpstream(t)
+	g := StartGateway(t, Site{Upstream: u.Addr, Limits: WithLimits, Global: CustomerOperations + "\nlock_after 1000000"})
+	g.ImportKey(Credentials{"an-imported-id", "0123456789abcdef"}, nil)
+	key := g.NewKey(nil)
+	WantAccepted(t, g.Send(t, key.Get()))
+	before := g.Scrape(t)
 
 	var answered sync.Map // status to *atomic.Int64
 	var all sync.WaitGroup
 	for number := range connections {
-		w := g.connect(t)
+		w := g.Connect(t)
 		all.Go(func() {
 			rng := rand.New(rand.NewPCG(1, uint64(number)))
 			for range each / 500 {
 				texts, methods := make([]string, 500), make([]string, 500)
 				for i := range texts {
 					r := junk(rng, key)
-					texts[i], methods[i] = r.head(), r.method
+					texts[i], methods[i] = r.Head(), r.Method
 				}
-				statuses, err := w.pipeline(texts, methods)
+				statuses, err := pipeline(w, texts, methods)
 				if err != nil {
 					t.Error(err)
 					return
@@ -116,17 +116,17 @@ func TestNoSeriesFromOutside(t *testing.T) {
 	if total != connections*each || byStatus[200] == 0 || byStatus[400] == 0 || byStatus[401] == 0 || byStatus[405] == 0 {
 		t.Errorf("of %d requests %d were answered, by status: %v", connections*each, total, byStatus)
 	}
-	var after samples
-	eventually(t, "all requests were counted", func() bool {
-		after = g.scrape(t)
-		return after.of("card_gateway_requests_total").since(before).sum() >= float64(total)
+	var after Samples
+	Eventually(t, "all requests were counted", func() bool {
+		after = g.Scrape(t)
+		return after.Of("card_gateway_requests_total").Since(before).Sum() >= float64(total)
 	})
-	for _, series := range after.series() {
+	for _, series := range after.Series() {
 		if _, known := before[series]; !known {
 			t.Errorf("a new series: %s", series)
 		}
 	}
-	if got := after.of("card_gateway_requests_total").since(before).sum(); got != float64(total) {
+	if got := after.Of("card_gateway_requests_total").Since(before).Sum(); got != float64(total) {
 		t.Errorf("%v requests were counted, want %d", got, total)
 	}
 }
@@ -136,26 +136,26 @@ func TestNoSeriesFromOutside(t *testing.T) {
 func TestRefusalLogIsSampled(t *testing.T) {
 	t.Parallel()
 	const flood = 5000
-	u := startUpstream(t)
-	g := startGateway(t, site{upstream: u.addr})
-	before := g.scrape(t)
+	u := StartUpstream(t)
+	g := StartGateway(t, Site{Upstream: u.Addr})
+	before := g.Scrape(t)
 	texts := make([]string, flood)
 	for i := range texts {
-		texts[i] = credentials{fmt.Sprint("nobody-", i), "x"}.get().head()
+		texts[i] = Credentials{fmt.Sprint("nobody-", i), "x"}.Get().Head()
 	}
 	start := time.Now()
-	statuses, err := g.connect(t).pipeline(texts, slices.Repeat([]string{http.MethodGet}, flood))
+	statuses, err := pipeline(g.Connect(t), texts, slices.Repeat([]string{http.MethodGet}, flood))
 	took := time.Since(start)
 	if err != nil || len(statuses) != flood {
 		t.Fatalf("%d answers of %d: %v", len(statuses), flood, err)
 	}
-	rare := g.newKey(nil).get().forge().set("X-Request-Id", "rare")
-	unauthorized(t, g.send(t, rare), wrongSignature)
-	g.logged("default.log", `"logger":"card_gateway.refusals"`, `"request_id":"rare"`)
-	g.wantCounted(t, before, samples{
-		requestSeries("get_card", "unknown_key"): flood, requestSeries("get_card", "signature_mismatch"): 1,
+	rare := g.NewKey(nil).Get().Forge().Set("X-Request-Id", "rare")
+	WantUnauthorized(t, g.Send(t, rare), WrongSignature)
+	g.Logged("default.log", `"logger":"card_gateway.refusals"`, `"request_id":"rare"`)
+	g.WantCounted(t, before, Samples{
+		RequestSeries("get_card", "unknown_key"): flood, RequestSeries("get_card", "signature_mismatch"): 1,
 	})
-	written := strings.Count(g.read("default.log"), `"reason":"unknown_key"`)
+	written := strings.Count(g.ReadFile("default.log"), `"reason":"unknown_key"`)
 	// 20 of each reason in each second that was begun, then one in a thousand.
 	most := 20*(int(took.Seconds())+2) + flood/1000
 	if written < 20 || written > most {

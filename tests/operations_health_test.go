@@ -7,62 +7,52 @@ import (
 	"testing"
 )
 
-// reloadText puts a Caddyfile into the running process that the site cannot
-// describe.
-func (g *gateway) reloadText(t testing.TB, caddyfile string) {
-	t.Helper()
-	if status, answer := g.admin(http.MethodPost, "/load", "text/caddyfile", caddyfile); status != http.StatusOK {
-		t.Fatalf("reload: %d %s", status, answer)
-	}
-	g.tookOver()
-}
-
 // losesStore puts a store in the place of the gateway's that nobody answers
 // for, and then the old one again. Meanwhile the process lives, and says why it
 // is not ready.
-func (g *gateway) losesStore(t testing.TB) {
+func losesStore(t testing.TB, g *Gateway) {
 	t.Helper()
-	key := g.newKey(nil)
-	before := g.scrape(t)
-	own := g.caddyfile()
-	g.reloadText(t, strings.Replace(own, "store file "+g.path("data"), "store redis redis://"+freeAddress(t), 1))
+	key := g.NewKey(nil)
+	before := g.Scrape(t)
+	own := g.Caddyfile()
+	g.ReloadText(t, strings.Replace(own, "store file "+g.Path("data"), "store redis redis://"+FreeAddress(t), 1))
 
-	ready := g.send(t, &request{method: "GET", target: "/readyz"})
+	ready := g.Send(t, &Request{Method: "GET", Target: "/readyz"})
 	var body struct{ Status, Reason string }
-	if err := json.Unmarshal([]byte(ready.body), &body); err != nil || ready.status != http.StatusServiceUnavailable {
+	if err := json.Unmarshal([]byte(ready.Body), &body); err != nil || ready.Status != http.StatusServiceUnavailable {
 		t.Errorf("/readyz without a store is answered %s, want 503 (%v)", ready, err)
 	}
-	if body.Status != "not ready" || !strings.Contains(body.Reason, "the store cannot answer") || strings.Contains(strings.TrimSpace(ready.body), "\n") {
+	if body.Status != "not ready" || !strings.Contains(body.Reason, "the store cannot answer") || strings.Contains(strings.TrimSpace(ready.Body), "\n") {
 		t.Errorf("/readyz says %s, want one line with the reason", ready)
 	}
-	live := g.send(t, &request{method: "GET", target: "/livez"})
-	if live.status != http.StatusOK || strings.TrimSpace(live.body) != `{"status":"live"}` {
+	live := g.Send(t, &Request{Method: "GET", Target: "/livez"})
+	if live.Status != http.StatusOK || strings.TrimSpace(live.Body) != `{"status":"live"}` {
 		t.Errorf("/livez without a store is answered %s", live)
 	}
-	r := key.get().set("X-Request-Id", "no-store")
-	got := g.send(t, r)
-	refused(t, got, http.StatusServiceUnavailable, "SERVICE_UNAVAILABLE")
-	if got.header.Get("Retry-After") == "" {
+	r := key.Get().Set("X-Request-Id", "no-store")
+	got := g.Send(t, r)
+	WantRefused(t, got, http.StatusServiceUnavailable, "SERVICE_UNAVAILABLE")
+	if got.Header.Get("Retry-After") == "" {
 		t.Errorf("%s has no Retry-After", got)
 	}
-	line := g.logged("default.log", `"logger":"card_gateway.refusals"`, `"request_id":"no-store"`)
+	line := g.Logged("default.log", `"logger":"card_gateway.refusals"`, `"request_id":"no-store"`)
 	for _, fact := range []string{`"level":"error"`, `"reason":"store_unavailable"`, `"error":"`} {
 		if !strings.Contains(line, fact) {
 			t.Errorf("the line of the refusal does not say %s: %s", fact, line)
 		}
 	}
-	g.logged("access.log", `"request_id":"no-store","outcome":"store_unavailable"`)
-	g.wantCounted(t, before, samples{requestSeries("get_card", "store_unavailable"): 1})
-	if up := g.scrape(t)["card_gateway_store_up"]; up != 0 {
+	g.Logged("access.log", `"request_id":"no-store","outcome":"store_unavailable"`)
+	g.WantCounted(t, before, Samples{RequestSeries("get_card", "store_unavailable"): 1})
+	if up := g.Scrape(t)["card_gateway_store_up"]; up != 0 {
 		t.Errorf("card_gateway_store_up is %v without a store", up)
 	}
 
-	g.reloadText(t, own)
-	accepted(t, g.send(t, key.get()))
-	if ready := g.send(t, &request{method: "GET", target: "/readyz"}); ready.status != http.StatusOK {
+	g.ReloadText(t, own)
+	WantAccepted(t, g.Send(t, key.Get()))
+	if ready := g.Send(t, &Request{Method: "GET", Target: "/readyz"}); ready.Status != http.StatusOK {
 		t.Errorf("/readyz with a store again is answered %s", ready)
 	}
-	if up := g.scrape(t)["card_gateway_store_up"]; up != 1 {
+	if up := g.Scrape(t)["card_gateway_store_up"]; up != 1 {
 		t.Errorf("card_gateway_store_up is %v with a store", up)
 	}
 }

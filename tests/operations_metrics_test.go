@@ -9,19 +9,19 @@ import (
 	"testing"
 )
 
-// samples are the values of a scrape by series, as in
+// Samples are the values of a scrape by series, as in
 // `card_gateway_requests_total{operation="other",outcome="accepted"}`.
-type samples map[string]float64
+type Samples map[string]float64
 
-// scrape reads the metrics of the site.
-func (g *gateway) scrape(t testing.TB) samples {
+// Scrape reads the metrics of the site.
+func (g *Gateway) Scrape(t testing.TB) Samples {
 	t.Helper()
-	answer, _ := g.insist(t, &request{method: http.MethodGet, target: "/metrics"})
-	if answer == nil || answer.status != http.StatusOK {
+	answer, _ := g.Insist(t, &Request{Method: http.MethodGet, Target: "/metrics"})
+	if answer == nil || answer.Status != http.StatusOK {
 		t.Fatalf("/metrics is answered %s", answer)
 	}
-	all := make(samples)
-	for line := range strings.Lines(answer.body) {
+	all := make(Samples)
+	for line := range strings.Lines(answer.Body) {
 		if strings.HasPrefix(line, "#") {
 			continue
 		}
@@ -42,9 +42,9 @@ func cutLast(s, sep string) (before, after string, found bool) {
 	return s, "", false
 }
 
-// of returns the samples of one metric.
-func (s samples) of(metric string) samples {
-	chosen := make(samples)
+// Of returns the samples of one metric.
+func (s Samples) Of(metric string) Samples {
+	chosen := make(Samples)
 	for series, value := range s {
 		if name, _, _ := strings.Cut(series, "{"); name == metric {
 			chosen[series] = value
@@ -53,9 +53,9 @@ func (s samples) of(metric string) samples {
 	return chosen
 }
 
-// since returns what has changed, and by how much.
-func (s samples) since(before samples) samples {
-	changed := make(samples)
+// Since returns what has changed, and by how much.
+func (s Samples) Since(before Samples) Samples {
+	changed := make(Samples)
 	for series, value := range s {
 		if value != before[series] {
 			changed[series] = value - before[series]
@@ -64,28 +64,28 @@ func (s samples) since(before samples) samples {
 	return changed
 }
 
-func (s samples) sum() (total float64) {
+func (s Samples) Sum() (total float64) {
 	for _, value := range s {
 		total += value
 	}
 	return total
 }
 
-func (s samples) series() []string { return slices.Sorted(maps.Keys(s)) }
+func (s Samples) Series() []string { return slices.Sorted(maps.Keys(s)) }
 
-// requestSeries is the counter of requests of an operation with an outcome.
-func requestSeries(operation, outcome string) string {
+// RequestSeries is the counter of requests of an operation with an outcome.
+func RequestSeries(operation, outcome string) string {
 	return `card_gateway_requests_total{operation="` + operation + `",outcome="` + outcome + `"}`
 }
 
-// wantCounted waits until the requests since a scrape are counted, and fails
+// WantCounted waits until the requests since a scrape are counted, and fails
 // the test unless they are counted under these series and no other.
-func (g *gateway) wantCounted(t testing.TB, before samples, want samples) {
+func (g *Gateway) WantCounted(t testing.TB, before Samples, want Samples) {
 	t.Helper()
-	var got samples
-	eventually(t, "the requests were counted", func() bool {
-		got = g.scrape(t).of("card_gateway_requests_total").since(before.of("card_gateway_requests_total"))
-		return got.sum() >= want.sum()
+	var got Samples
+	Eventually(t, "the requests were counted", func() bool {
+		got = g.Scrape(t).Of("card_gateway_requests_total").Since(before.Of("card_gateway_requests_total"))
+		return got.Sum() >= want.Sum()
 	})
 	if !maps.Equal(got, want) {
 		t.Errorf("counted are %v, want %v", got, want)

@@ -13,10 +13,10 @@ import (
 
 // reasonSite is a gateway in which every reason can come about. The second
 // card_rate_limit, behind card_auth, is a mistake of its configuration.
-func reasonSite(upstream string) site {
-	return site{
-		global: customerOperations + "\nlock_after 1\nbody_budget 1MiB\nlimit get_card_balance 1/1d",
-		routes: `route {
+func reasonSite(upstream string) Site {
+	return Site{
+		Global: CustomerOperations + "\nlock_after 1\nbody_budget 1MiB\nlimit get_card_balance 1/1d",
+		Routes: `route {
 			card_rate_limit
 			card_auth {
 				max_body 1MiB
@@ -39,51 +39,51 @@ type refusalCase struct {
 	reason    auth.Reason
 	operation string
 	first     auth.Reason // the outcome of all requests but the last
-	requests  []*request
+	requests  []*Request
 	facts     []string // what the log line says besides, as it is written
 }
 
 // refusalCases returns a way to be refused for each reason that one client can
 // bring about by what it sends.
-func refusalCases(g *gateway) []refusalCase {
-	key := func() credentials { return g.newKey(nil) }
-	barred, disabled := g.newKey(fields{"allowed_ips": []string{"203.0.113.7"}}), g.newKey(fields{"disabled": true})
-	expired, locked, poor := key(), key(), g.newKey(fields{"scopes": []string{"products:read"}})
-	g.change(expired, fields{"expires_at": moment(time.Now().Add(-time.Minute))})
-	balance := func(c credentials) *request { return c.request("GET", "/api/v1/cards/c1/balance", "") }
-	limited, used := key(), key().get()
+func refusalCases(g *Gateway) []refusalCase {
+	key := func() Credentials { return g.NewKey(nil) }
+	barred, disabled := g.NewKey(Fields{"allowed_ips": []string{"203.0.113.7"}}), g.NewKey(Fields{"disabled": true})
+	expired, locked, poor := key(), key(), g.NewKey(Fields{"scopes": []string{"products:read"}})
+	g.Change(expired, Fields{"expires_at": Moment(time.Now().Add(-time.Minute))})
+	balance := func(c Credentials) *Request { return c.Request("GET", "/api/v1/cards/c1/balance", "") }
+	limited, used := key(), key().Get()
 	hour := time.Now().Add(-time.Hour)
-	no, one := auth.Accepted, func(r *request) []*request { return []*request{r} }
+	no, one := auth.Accepted, func(r *Request) []*Request { return []*Request{r} }
 	return []refusalCase{
-		{auth.BadTarget, "other", no, one(key().request("GET", "/api/v1//cards", "")), []string{`"detail":"`}},
-		{auth.MethodNotAllowed, "other", no, one(key().request("BREW", "/api/v1/cards", "")), nil},
-		{auth.MissingHeaders, "get_card", no, one(key().get().drop("X-Nonce").drop("X-Body-Hash")), []string{`X-Nonce is missing`, `X-Body-Hash is missing`}},
-		{auth.UnknownKey, "get_card", no, one(credentials{"nobody", "x"}.get()), nil},
-		{auth.KeyDisabled, "get_card", no, one(disabled.get()), nil},
-		{auth.KeyExpired, "get_card", no, one(expired.get()), nil},
-		{auth.KeyLocked, "get_card", auth.SignatureMismatch, []*request{locked.get().forge(), locked.get()}, nil},
-		{auth.IPNotAllowed, "get_card", no, one(barred.get()), []string{`"client_ip":"127.0.0.1"`}},
-		{auth.TimestampOutOfWindow, "get_card", no, one(key().requestAt(hour, "GET", "/api/v1/cards/c1", "")), []string{`"skew_seconds":36`, `"failures":0`, ` s behind our clock`}},
-		{auth.TimestampOutOfWindow, "get_card", no, one(key().requestAt(time.Now().Add(time.Hour), "GET", "/api/v1/cards/c1", "").forge()), []string{`"failures":1`, ` s ahead of our clock`}},
+		{auth.BadTarget, "other", no, one(key().Request("GET", "/api/v1//cards", "")), []string{`"detail":"`}},
+		{auth.MethodNotAllowed, "other", no, one(key().Request("BREW", "/api/v1/cards", "")), nil},
+		{auth.MissingHeaders, "get_card", no, one(key().Get().Drop("X-Nonce").Drop("X-Body-Hash")), []string{`X-Nonce is missing`, `X-Body-Hash is missing`}},
+		{auth.UnknownKey, "get_card", no, one(Credentials{"nobody", "x"}.Get()), nil},
+		{auth.KeyDisabled, "get_card", no, one(disabled.Get()), nil},
+		{auth.KeyExpired, "get_card", no, one(expired.Get()), nil},
+		{auth.KeyLocked, "get_card", auth.SignatureMismatch, []*Request{locked.Get().Forge(), locked.Get()}, nil},
+		{auth.IPNotAllowed, "get_card", no, one(barred.Get()), []string{`"client_ip":"127.0.0.1"`}},
+		{auth.TimestampOutOfWindow, "get_card", no, one(key().RequestAt(hour, "GET", "/api/v1/cards/c1", "")), []string{`"skew_seconds":36`, `"failures":0`, ` s behind our clock`}},
+		{auth.TimestampOutOfWindow, "get_card", no, one(key().RequestAt(time.Now().Add(time.Hour), "GET", "/api/v1/cards/c1", "").Forge()), []string{`"failures":1`, ` s ahead of our clock`}},
 		{auth.TimestampOutOfWindow, "get_card", no, one(resigned(key(), "X-Timestamp", "yesterday")), []string{`X-Timestamp is not a number of ten digits`}},
-		{auth.UnsupportedMediaType, "create_customer", no, one(key().request("POST", "/api/v1/Customers", "{}")), nil},
-		{auth.BodyTooLarge, "issue_card", no, one(key().request("POST", "/api/v1/cards", strings.Repeat("x", 1<<20+1))), nil},
-		{auth.ReplayedNonce, "get_card", no, []*request{used, used}, []string{`"failures":0`}},
-		{auth.BodyHashMismatch, "get_card", no, one(resigned(key(), "X-Body-Hash", bodyHash("another body"))), []string{`"failures":1`}},
-		{auth.SignatureMismatch, "get_card", no, one(key().get().forge()), []string{`"failures":1`}},
-		{auth.ScopeMissing, "get_card", no, one(poor.get()), []string{`needs the scope cards:read`}},
-		{auth.RateLimited, "get_card_balance", no, []*request{balance(limited), balance(limited)}, []string{`the bucket get_card_balance is empty`}},
-		{auth.InvalidBody, "create_customer", no, one(key().json("POST", "/api/v1/Customers", `{"type":"alien"}`)), nil},
-		{auth.InternalError, "other", no, one(key().request("GET", "/api/v1/misplaced", "")), []string{`"level":"error"`, "write card_rate_limit first"}},
-		{auth.UpstreamError, "issue_card", no, one(key().post().add("X-Test", "hang up")), []string{`"level":"error"`, `"error":"`}},
-		{auth.UpstreamTimeout, "issue_card", no, one(key().post().add("X-Test", "stall")), []string{`"level":"error"`, `"error":"`}},
+		{auth.UnsupportedMediaType, "create_customer", no, one(key().Request("POST", "/api/v1/Customers", "{}")), nil},
+		{auth.BodyTooLarge, "issue_card", no, one(key().Request("POST", "/api/v1/cards", strings.Repeat("x", 1<<20+1))), nil},
+		{auth.ReplayedNonce, "get_card", no, []*Request{used, used}, []string{`"failures":0`}},
+		{auth.BodyHashMismatch, "get_card", no, one(resigned(key(), "X-Body-Hash", BodyHash("another body"))), []string{`"failures":1`}},
+		{auth.SignatureMismatch, "get_card", no, one(key().Get().Forge()), []string{`"failures":1`}},
+		{auth.ScopeMissing, "get_card", no, one(poor.Get()), []string{`needs the scope cards:read`}},
+		{auth.RateLimited, "get_card_balance", no, []*Request{balance(limited), balance(limited)}, []string{`the bucket get_card_balance is empty`}},
+		{auth.InvalidBody, "create_customer", no, one(key().JSON("POST", "/api/v1/Customers", `{"type":"alien"}`)), nil},
+		{auth.InternalError, "other", no, one(key().Request("GET", "/api/v1/misplaced", "")), []string{`"level":"error"`, "write card_rate_limit first"}},
+		{auth.UpstreamError, "issue_card", no, one(key().Post().Add("X-Test", "hang up")), []string{`"level":"error"`, `"error":"`}},
+		{auth.UpstreamTimeout, "issue_card", no, one(key().Post().Add("X-Test", "stall")), []string{`"level":"error"`, `"error":"`}},
 	}
 }
 
 // resigned returns a request in which a header was changed before it was
 // signed.
-func resigned(c credentials, name, value string) *request {
-	return c.get().set(name, value).sign(c.secret)
+func resigned(c Credentials, name, value string) *Request {
+	return c.Get().Set(name, value).Sign(c.Secret)
 }
 
 // keyless are the reasons that are found before a key is.
@@ -91,26 +91,26 @@ var keyless = []auth.Reason{auth.BadTarget, auth.MethodNotAllowed, auth.MissingH
 
 // wantTold checks what operators see of a refused request: one line of the log
 // of refusals with the facts, and one line of the access log.
-func (g *gateway) wantTold(t testing.TB, r *request, reason auth.Reason, facts ...string) {
-	t.Helper()
-	id := `"request_id":"` + r.value("X-Request-Id") + `"`
-	line := g.logged("default.log", `"logger":"card_gateway.refusals"`, id)
+func wantTold(g *Gateway, r *Request, reason auth.Reason, facts ...string) {
+	g.T.Helper()
+	id := `"request_id":"` + r.Value("X-Request-Id") + `"`
+	line := g.Logged("default.log", `"logger":"card_gateway.refusals"`, id)
 	facts = append(facts, `"reason":"`+reason.String()+`"`)
 	if !slices.Contains(keyless, reason) {
-		facts = append(facts, `"key_id":"`+r.value("X-API-Key")+`","tenant":"acme"`, `"client_ip":"`)
+		facts = append(facts, `"key_id":"`+r.Value("X-API-Key")+`","tenant":"acme"`, `"client_ip":"`)
 	}
 	for _, fact := range facts {
 		if !strings.Contains(line, fact) {
-			t.Errorf("the line of the refusal does not say %s: %s", fact, line)
+			g.T.Errorf("the line of the refusal does not say %s: %s", fact, line)
 		}
 	}
-	access := g.logged("access.log", `"logger":"http.log.access`, id)
+	access := g.Logged("access.log", `"logger":"http.log.access`, id)
 	if !strings.Contains(access, `"outcome":"`+reason.String()+`"`) {
-		t.Errorf("the access log does not say %s: %s", reason, access)
+		g.T.Errorf("the access log does not say %s: %s", reason, access)
 	}
 	for _, file := range []string{"default.log", "access.log"} {
-		if n := strings.Count(g.read(file), id+`,"outcome"`) + strings.Count(g.read(file), `"reason":"`+reason.String()+`",`+id); n != 1 {
-			t.Errorf("%s has %d lines of request %s", file, n, id)
+		if n := strings.Count(g.ReadFile(file), id+`,"outcome"`) + strings.Count(g.ReadFile(file), `"reason":"`+reason.String()+`",`+id); n != 1 {
+			g.T.Errorf("%s has %d lines of request %s", file, n, id)
 		}
 	}
 }
@@ -119,46 +119,46 @@ func (g *gateway) wantTold(t testing.TB, r *request, reason auth.Reason, facts .
 // in the answer, the metric, the log of refusals and the access log.
 func TestEveryReason(t *testing.T) {
 	t.Parallel()
-	u := startUpstream(t)
+	u := StartUpstream(t)
 	done := make(chan struct{})
 	t.Cleanup(func() { close(done) })
 	half := "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 50000\r\n\r\n" + strings.Repeat("1", 25_000)
-	u.does(func(r *received) reply {
-		switch r.value("X-Test") {
+	u.Does(func(r *Received) Reply {
+		switch r.Value("X-Test") {
 		case "hang up":
-			return reply{}
+			return Reply{}
 		case "stall":
-			return reply{wait: done}
+			return Reply{Wait: done}
 		case "stall half-way":
-			return reply{raw: half}
+			return Reply{Raw: half}
 		case "hang up half-way":
-			return reply{raw: half, hangUp: true}
+			return Reply{Raw: half, HangUp: true}
 		}
-		return answer(200, "{}", "Content-Type: application/json")
+		return Answer(200, "{}", "Content-Type: application/json")
 	})
-	g := startGateway(t, reasonSite(u.addr))
+	g := StartGateway(t, reasonSite(u.Addr))
 	seen := map[auth.Reason]bool{auth.Accepted: true}
 	for number, c := range refusalCases(g) {
-		before, want := g.scrape(t), samples{requestSeries(c.operation, c.reason.String()): 1}
+		before, want := g.Scrape(t), Samples{RequestSeries(c.operation, c.reason.String()): 1}
 		for i, r := range c.requests {
-			r.set("X-Request-Id", fmt.Sprintf("case-%d-%d", number, i))
-			got := g.send(t, r)
+			r.Set("X-Request-Id", fmt.Sprintf("case-%d-%d", number, i))
+			got := g.Send(t, r)
 			if i < len(c.requests)-1 {
-				want[requestSeries(c.operation, c.first.String())]++
+				want[RequestSeries(c.operation, c.first.String())]++
 				continue
 			}
-			refused(t, got, c.reason.Status(), c.reason.Code())
-			g.wantTold(t, r, c.reason, c.facts...)
+			WantRefused(t, got, c.reason.Status(), c.reason.Code())
+			wantTold(g, r, c.reason, c.facts...)
 		}
-		g.wantCounted(t, before, want)
+		g.WantCounted(t, before, want)
 		if t.Failed() {
 			t.Fatal(c.reason)
 		}
 		seen[c.reason] = true
 	}
-	g.refusesSlowBodies(t)
-	g.noticesHangUps(t, u)
-	g.losesStore(t)
+	refusesSlowBodies(t, g)
+	noticesHangUps(t, g, u)
+	losesStore(t, g)
 	for _, reason := range []auth.Reason{auth.OverBudget, auth.BodyTimeout, auth.ClientGone, auth.StoreUnavailable} {
 		seen[reason] = true
 	}
@@ -171,66 +171,66 @@ func TestEveryReason(t *testing.T) {
 
 // refusesSlowBodies sends bodies at once that have no room together and never
 // end: some find the budget used up, the others are not waited for.
-func (g *gateway) refusesSlowBodies(t testing.TB) {
+func refusesSlowBodies(t testing.TB, g *Gateway) {
 	t.Helper()
-	before, key := g.scrape(t), g.newKey(nil)
-	requests, wires := make([]*request, 5), make([]*wire, 5)
+	before, key := g.Scrape(t), g.NewKey(nil)
+	requests, wires := make([]*Request, 5), make([]*Wire, 5)
 	for i := range requests {
-		r := key.post().set("X-Request-Id", fmt.Sprint("slow-", i)).set("Content-Length", fmt.Sprint(240<<10))
-		requests[i], wires[i] = r, g.connect(t)
-		wires[i].write(t, r.head()+strings.Repeat("x", 200<<10))
+		r := key.Post().Set("X-Request-Id", fmt.Sprint("slow-", i)).Set("Content-Length", fmt.Sprint(240<<10))
+		requests[i], wires[i] = r, g.Connect(t)
+		wires[i].WriteText(t, r.Head()+strings.Repeat("x", 200<<10))
 	}
-	want := make(samples)
+	want := make(Samples)
 	for i, r := range requests {
-		got, err := wires[i].receive(r.method)
+		got, err := wires[i].Receive(r.Method)
 		if err != nil {
 			t.Fatal(err)
 		}
 		reason, fact := auth.OverBudget, "body_budget"
-		if got.status == auth.BodyTimeout.Status() {
+		if got.Status == auth.BodyTimeout.Status() {
 			reason, fact = auth.BodyTimeout, "within 2s"
 		}
-		refused(t, got, reason.Status(), reason.Code())
-		g.wantTold(t, r, reason, fact)
-		want[requestSeries("issue_card", reason.String())]++
+		WantRefused(t, got, reason.Status(), reason.Code())
+		wantTold(g, r, reason, fact)
+		want[RequestSeries("issue_card", reason.String())]++
 	}
 	if len(want) != 2 {
 		t.Errorf("five bodies of 240 KiB under a budget of 1 MiB were refused as %v", want)
 	}
-	g.wantCounted(t, before, want)
+	g.WantCounted(t, before, want)
 }
 
 // noticesHangUps lets clients go in the middle of their body, while the
 // upstream thinks and in the middle of the answer, and then the upstream.
-func (g *gateway) noticesHangUps(t testing.TB, u *upstream) {
+func noticesHangUps(t testing.TB, g *Gateway, u *Upstream) {
 	t.Helper()
-	before, key := g.scrape(t), g.newKey(nil)
-	begin := func(r *request, id string) (*request, *wire) {
-		w := g.connect(t)
-		w.write(t, r.set("X-Request-Id", id).head()+r.body)
+	before, key := g.Scrape(t), g.NewKey(nil)
+	begin := func(r *Request, id string) (*Request, *Wire) {
+		w := g.Connect(t)
+		w.WriteText(t, r.Set("X-Request-Id", id).Head()+r.Body)
 		return r, w
 	}
-	r, w := begin(key.post().set("Content-Length", "1000"), "half-a-body")
+	r, w := begin(key.Post().Set("Content-Length", "1000"), "half-a-body")
 	_ = w.Close()
-	g.wantTold(t, r, auth.ClientGone)
+	wantTold(g, r, auth.ClientGone)
 
-	u.took()
-	r, w = begin(key.post().add("X-Test", "stall"), "no-answer-yet")
-	eventually(t, "the request reached the upstream", func() bool { return len(u.took()) == 1 })
+	u.Took()
+	r, w = begin(key.Post().Add("X-Test", "stall"), "no-answer-yet")
+	Eventually(t, "the request reached the upstream", func() bool { return len(u.Took()) == 1 })
 	_ = w.Close()
-	g.wantTold(t, r, auth.ClientGone)
+	wantTold(g, r, auth.ClientGone)
 
-	r, w = begin(key.post().add("X-Test", "stall half-way"), "half-an-answer")
-	if _, err := http.ReadResponse(w.in, nil); err != nil {
+	r, w = begin(key.Post().Add("X-Test", "stall half-way"), "half-an-answer")
+	if _, err := http.ReadResponse(w.In, nil); err != nil {
 		t.Fatal(err)
 	}
 	_ = w.Close()
-	g.wantTold(t, r, auth.ClientGone)
+	wantTold(g, r, auth.ClientGone)
 
-	r, w = begin(key.post().add("X-Test", "hang up half-way"), "cut-off")
-	if got, err := w.receive(r.method); err == nil {
+	r, w = begin(key.Post().Add("X-Test", "hang up half-way"), "cut-off")
+	if got, err := w.Receive(r.Method); err == nil {
 		t.Errorf("half of an answer is passed on as %s", got)
 	}
-	g.wantTold(t, r, auth.UpstreamError)
-	g.wantCounted(t, before, samples{requestSeries("issue_card", "client_gone"): 3, requestSeries("issue_card", "upstream_error"): 1})
+	wantTold(g, r, auth.UpstreamError)
+	g.WantCounted(t, before, Samples{RequestSeries("issue_card", "client_gone"): 3, RequestSeries("issue_card", "upstream_error"): 1})
 }

@@ -10,19 +10,19 @@ import (
 	"time"
 )
 
-// goroutines returns how many goroutines the process has.
-func (g *gateway) goroutines() (n int) {
-	g.t.Helper()
-	_, text := g.admin(http.MethodGet, "/debug/pprof/goroutine?debug=1", "", "")
+// countGoroutines returns how many goroutines the process has.
+func countGoroutines(g *Gateway) (n int) {
+	g.T.Helper()
+	_, text := g.Admin(http.MethodGet, "/debug/pprof/goroutine?debug=1", "", "")
 	if _, err := fmt.Sscanf(text, "goroutine profile: total %d", &n); err != nil {
-		g.t.Fatalf("the profile of goroutines begins with %.80q", text)
+		g.T.Fatalf("the profile of goroutines begins with %.80q", text)
 	}
 	return n
 }
 
 // traffic sends requests over connections of their own until stop is closed,
 // and returns a function that waits for the end and tells the statuses.
-func (g *gateway) traffic(t testing.TB, clients int, next func() *request, stop <-chan struct{}) func() map[int]int {
+func traffic(g *Gateway, clients int, next func() *Request, stop <-chan struct{}) func() map[int]int {
 	var mu sync.Mutex
 	var all sync.WaitGroup
 	statuses := make(map[int]int)
@@ -34,12 +34,12 @@ func (g *gateway) traffic(t testing.TB, clients int, next func() *request, stop 
 					return
 				default:
 				}
-				answer, _ := g.insist(t, next())
+				answer, _ := g.Insist(g.T, next())
 				if answer == nil {
 					return
 				}
 				mu.Lock()
-				statuses[answer.status]++
+				statuses[answer.Status]++
 				mu.Unlock()
 			}
 		})
@@ -52,15 +52,15 @@ func (g *gateway) traffic(t testing.TB, clients int, next func() *request, stop 
 
 // neverBack scrapes until stop is closed. No counter may ever fall, no series
 // may vanish.
-func (g *gateway) neverBack(t testing.TB, stop <-chan struct{}) {
-	last := g.scrape(t)
+func neverBack(t testing.TB, g *Gateway, stop <-chan struct{}) {
+	last := g.Scrape(t)
 	for {
 		select {
 		case <-stop:
 			return
 		case <-time.After(20 * time.Millisecond):
 		}
-		now := g.scrape(t)
+		now := g.Scrape(t)
 		for series, value := range last {
 			name, _, _ := strings.Cut(series, "{")
 			if !strings.HasPrefix(name, "card_gateway_") {
@@ -80,34 +80,34 @@ func (g *gateway) neverBack(t testing.TB, stop <-chan struct{}) {
 // requests come in.
 func TestHundredReloads(t *testing.T) {
 	t.Parallel()
-	u := startUpstream(t)
+	u := StartUpstream(t)
 	// A connection to the upstream that a request of an old configuration gives
 	// back is kept as long as any, and has two goroutines meanwhile.
-	s := site{upstream: u.addr, limits: withLimits, global: "limit default 1000000/1m", proxy: "transport http {\nkeepalive 1s\n}"}
-	g := startGateway(t, s)
-	key := g.newKey(nil)
+	s := Site{Upstream: u.Addr, Limits: WithLimits, Global: "limit default 1000000/1m", Proxy: "transport http {\nkeepalive 1s\n}"}
+	g := StartGateway(t, s)
+	key := g.NewKey(nil)
 	var sent atomic.Int64
-	next := func() *request {
+	next := func() *Request {
 		if sent.Add(1)%10 == 0 {
-			return credentials{"nobody", "x"}.get()
+			return Credentials{"nobody", "x"}.Get()
 		}
-		return key.get()
+		return key.Get()
 	}
 	variants := []string{"\noperation freeze_card POST /api/v1/cards/{cardId}/freeze cards:write", "\nlimit total 1000000/1m", "\nwindow 4m", ""}
 	load := func(i int) {
-		s.global = "limit default 1000000/1m" + variants[i%len(variants)]
-		g.reload(s)
+		s.Global = "limit default 1000000/1m" + variants[i%len(variants)]
+		g.Reload(s)
 	}
 	for i := range variants {
 		load(i)
 	}
-	accepted(t, g.send(t, key.get()))
-	goroutines, before := g.goroutines(), g.scrape(t)
+	WantAccepted(t, g.Send(t, key.Get()))
+	goroutines, before := countGoroutines(g), g.Scrape(t)
 
 	stop := make(chan struct{})
-	statuses := g.traffic(t, 4, next, stop)
+	statuses := traffic(g, 4, next, stop)
 	var watching sync.WaitGroup
-	watching.Go(func() { g.neverBack(t, stop) })
+	watching.Go(func() { neverBack(t, g, stop) })
 	for i := range 100 {
 		load(i)
 	}
@@ -117,12 +117,12 @@ func TestHundredReloads(t *testing.T) {
 	if len(got) != 2 || got[200] == 0 || got[401] == 0 {
 		t.Errorf("while configurations were loaded the answers were %v, want 200 and 401 alone", got)
 	}
-	g.wantCounted(t, before, samples{
-		requestSeries("get_card", "accepted"): float64(got[200]), requestSeries("get_card", "unknown_key"): float64(got[401]),
+	g.WantCounted(t, before, Samples{
+		RequestSeries("get_card", "accepted"): float64(got[200]), RequestSeries("get_card", "unknown_key"): float64(got[401]),
 	})
-	eventually(t, "the goroutines of old configurations ended", func() bool { return g.goroutines() <= goroutines+5 })
+	Eventually(t, "the goroutines of old configurations ended", func() bool { return countGoroutines(g) <= goroutines+5 })
 	for _, sign := range []string{"duplicate", "AlreadyRegistered", `"level":"error"`, "panic"} {
-		if said := g.read("default.log") + g.read("stderr"); strings.Contains(said, sign) {
+		if said := g.ReadFile("default.log") + g.ReadFile("stderr"); strings.Contains(said, sign) {
 			t.Errorf("after 100 reloads the log says %q", sign)
 		}
 	}

@@ -6,7 +6,6 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
-	"os"
 	"strings"
 	"sync"
 	"testing"
@@ -51,59 +50,31 @@ func (c *collector) environment() []string {
 	}
 }
 
-// startWith starts the gateway with further variables in its environment.
-func (g *gateway) startWith(env []string) {
-	g.t.Helper()
-	out, err := os.OpenFile(g.path("stderr"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
-	if err != nil {
-		g.t.Fatal(err)
-	}
-	defer out.Close()
-	for range 5 {
-		g.addr = freeAddress(g.t)
-		g.write("Caddyfile", g.caddyfile())
-		g.cmd = g.command("run", "--config", g.path("Caddyfile"), "--adapter", "caddyfile")
-		g.cmd.Env = append(g.cmd.Env, env...)
-		g.cmd.Stdout, g.cmd.Stderr, g.done = out, out, make(chan struct{})
-		if err := g.cmd.Start(); err != nil {
-			g.t.Fatal(err)
-		}
-		go func() {
-			_ = g.cmd.Wait()
-			close(g.done)
-		}()
-		if g.becomesReady() {
-			return
-		}
-		<-g.done // somebody else has taken the port
-	}
-	g.t.Fatalf("the gateway did not become ready:\n%s", g.said(4000))
-}
-
 const tracing = "tracing {\nspan gateway\n}"
 
 // TestTracing looks for what the gateway says on the span of Caddy's tracing
 // directive, and follows a trace from the client to the upstream.
 func TestTracing(t *testing.T) {
 	t.Parallel()
-	u, c := startUpstream(t), startCollector(t)
-	g := newGateway(t, site{upstream: u.addr, limits: withLimits, extra: tracing})
-	g.startWith(c.environment())
-	key := g.newKey(nil)
+	u, c := StartUpstream(t), startCollector(t)
+	g := NewGateway(t, Site{Upstream: u.Addr, Limits: WithLimits, Extra: tracing})
+	g.Env = c.environment()
+	g.Start()
+	key := g.NewKey(nil)
 	const trace = "4bf92f3577b34da6a3ce929d0e0e4736"
-	r := key.get().add("traceparent", "00-"+trace+"-00f067aa0ba902b7-01").set("X-Request-Id", "traced-1")
-	accepted(t, g.send(t, r))
-	if got := u.one(t).value("Traceparent"); !strings.HasPrefix(got, "00-"+trace+"-") || strings.Contains(got, "00f067aa0ba902b7") {
+	r := key.Get().Add("traceparent", "00-"+trace+"-00f067aa0ba902b7-01").Set("X-Request-Id", "traced-1")
+	WantAccepted(t, g.Send(t, r))
+	if got := u.One(t).Value("Traceparent"); !strings.HasPrefix(got, "00-"+trace+"-") || strings.Contains(got, "00f067aa0ba902b7") {
 		t.Errorf("the upstream was sent the traceparent %q, want a span of the client's trace", got)
 	}
-	unauthorized(t, g.send(t, key.post().forge().set("X-Request-Id", "traced-2")), wrongSignature)
+	WantUnauthorized(t, g.Send(t, key.Post().Forge().Set("X-Request-Id", "traced-2")), WrongSignature)
 	id, _ := hex.DecodeString(trace)
 	for _, want := range []string{
 		string(id), "card_gateway.outcome", "accepted", "signature_mismatch", "card_gateway.operation", "get_card", "issue_card",
-		"card_gateway.key_id", key.id, "card_gateway.tenant", "acme", "card_gateway.request_id", "traced-1", "traced-2",
+		"card_gateway.key_id", key.ID, "card_gateway.tenant", "acme", "card_gateway.request_id", "traced-1", "traced-2",
 		"card_gateway.overhead_seconds",
 	} {
-		eventually(t, "the spans have "+want, func() bool { return strings.Contains(c.raw(), want) })
+		Eventually(t, "the spans have "+want, func() bool { return strings.Contains(c.raw(), want) })
 	}
 }
 
@@ -112,74 +83,75 @@ func TestTracing(t *testing.T) {
 // card data must be in none.
 func TestCanaryOfOperations(t *testing.T) {
 	t.Parallel()
-	u, spans := startUpstream(t), startCollector(t)
-	g := newGateway(t, site{
-		upstream: u.addr, auth: "max_body 10KiB", limits: withLimits, extra: tracing,
-		global: "limit issue_card 2/1d\nlock_after 3", proxy: "transport http {\nresponse_header_timeout 500ms\n}",
+	u, spans := StartUpstream(t), startCollector(t)
+	g := NewGateway(t, Site{
+		Upstream: u.Addr, Auth: "max_body 10KiB", Limits: WithLimits, Extra: tracing,
+		Global: "limit issue_card 2/1d\nlock_after 3", Proxy: "transport http {\nresponse_header_timeout 500ms\n}",
 	})
-	g.startWith(spans.environment())
-	c := make(canaries)
-	keys := canaryKeys(g, c)
-	requests := canaryRequests(c, keys)
-	for _, with := range canaryReplies(c) {
-		u.replies(with)
+	g.Env = spans.environment()
+	g.Start()
+	c := make(Canaries)
+	keys := CanaryKeys(g, c)
+	requests := CanaryRequests(c, keys)
+	for _, with := range CanaryReplies(c) {
+		u.Replies(with)
 		for _, r := range requests() {
 			for _, name := range []string{"X-Signature", "X-Nonce", "X-Body-Hash"} {
-				if value := r.value(name); value != "" {
-					c.add(name+" "+value[:8], value)
+				if value := r.Value(name); value != "" {
+					c.Add(name+" "+value[:8], value)
 				}
 			}
-			_, _ = g.try(r)
+			_, _ = g.Try(r)
 		}
 	}
-	g.changeEverything(t, c, keys)
+	changeEverything(t, g, c, keys)
 
 	for _, action := range []string{"create", "import", "update", "disable", "enable", "lock", "unlock", "rotate", "delete"} {
-		g.logged("default.log", `"logger":"card_gateway.audit"`, `"action":"`+action+`"`, `"result":"ok"`)
+		g.Logged("default.log", `"logger":"card_gateway.audit"`, `"action":"`+action+`"`, `"result":"ok"`)
 	}
-	g.logged("default.log", `"logger":"card_gateway.audit"`, `"result":"failed"`)
+	g.Logged("default.log", `"logger":"card_gateway.audit"`, `"result":"failed"`)
 	for _, event := range []string{"created", "disabled", "enabled", "locked", "unlocked", "rotated", "deleted"} {
-		g.logged("default.log", `"logger":"events"`, `"name":"card_gateway.key_`+event+`"`, `"key_id":"`, `"tenant":"acme"`, `"actor":"`)
+		g.Logged("default.log", `"logger":"events"`, `"name":"card_gateway.key_`+event+`"`, `"key_id":"`, `"tenant":"acme"`, `"actor":"`)
 	}
-	g.stop() // sends the last spans
+	g.Stop() // sends the last spans
 	for _, outcome := range []string{"accepted", "signature_mismatch", "bad_target", "key_disabled", "upstream_error", "card_gateway.key_id"} {
 		if !strings.Contains(spans.raw(), outcome) {
 			t.Errorf("no span says %s, so that nothing is proven", outcome)
 		}
 	}
-	c.search(t, "the traces", spans.raw())
-	searchEverything(t, g, c)
+	c.Search(t, "the traces", spans.raw())
+	SearchEverything(t, g, c)
 }
 
 // changeEverything makes each change that there is of keys, and some that are
 // refused.
-func (g *gateway) changeEverything(t testing.TB, c canaries, keys []credentials) {
+func changeEverything(t testing.TB, g *Gateway, c Canaries, keys []Credentials) {
 	t.Helper()
-	key := g.newKey(nil)
-	c.add("secret of a changed key", key.secret)
-	g.change(key, fields{"scopes": []string{"cards:read"}, "description": "changed"})
+	key := g.NewKey(nil)
+	c.Add("secret of a changed key", key.Secret)
+	g.Change(key, Fields{"scopes": []string{"cards:read"}, "description": "changed"})
 	for _, action := range []string{"disable", "enable", "rotate"} {
-		if secret := g.do(key, action).Secret; secret != "" {
-			c.add("rotated secret", secret)
+		if secret := g.Do(key, action).Secret; secret != "" {
+			c.Add("rotated secret", secret)
 		}
 	}
-	g.series(t, key.forged(4)) // the last one locks
-	g.do(key, "unlock")
-	g.keyCall(http.MethodDelete, "/"+key.id, nil)
-	for what, body := range map[string]fields{
-		"a secret in use": {"id": "another", "secret": keys[3].secret, "tenant": "acme", "scopes": []string{"*"}},
-		"a short secret":  {"id": "another", "secret": c.add("short secret", "CANARYshort"), "tenant": "acme", "scopes": []string{"*"}},
-		"an unknown name": {"id": "another", "secret": c.add("lost secret", "CANARYlost_0123456789"), "CANARYfield": c.add("unknown field", "CANARYvalue")},
+	g.Series(t, key.Forged(4)) // the last one locks
+	g.Do(key, "unlock")
+	g.KeyCall(http.MethodDelete, "/"+key.ID, nil)
+	for what, body := range map[string]Fields{
+		"a secret in use": {"id": "another", "secret": keys[3].Secret, "tenant": "acme", "scopes": []string{"*"}},
+		"a short secret":  {"id": "another", "secret": c.Add("short secret", "CANARYshort"), "tenant": "acme", "scopes": []string{"*"}},
+		"an unknown name": {"id": "another", "secret": c.Add("lost secret", "CANARYlost_0123456789"), "CANARYfield": c.Add("unknown field", "CANARYvalue")},
 	} {
-		status, answer := g.admin(http.MethodPost, "/card-gateway/keys/import", "application/json", jsonText(t, body))
+		status, answer := g.Admin(http.MethodPost, "/card-gateway/keys/import", "application/json", JSONText(t, body))
 		if status/100 != 4 {
 			t.Errorf("an import of %s is answered %d %s", what, status, answer)
 		}
-		c.search(t, "the answer to an import", answer)
+		c.Search(t, "the answer to an import", answer)
 	}
-	status, answer := g.admin(http.MethodPatch, "/card-gateway/keys/"+keys[0].id, "application/json", `{"secret":"`+c.add("patched secret", "CANARYpatched")+`"}`)
+	status, answer := g.Admin(http.MethodPatch, "/card-gateway/keys/"+keys[0].ID, "application/json", `{"secret":"`+c.Add("patched secret", "CANARYpatched")+`"}`)
 	if status/100 != 4 {
 		t.Errorf("a secret of the client's own is answered %d %s", status, answer)
 	}
-	c.search(t, "the answer to a change", answer)
+	c.Search(t, "the answer to a change", answer)
 }

@@ -245,10 +245,10 @@ func shownExpressions(t testing.TB) []expression {
 		t.Fatal(err)
 	}
 	for _, file := range append(files, "../docs/operations.md", "../docs/deployment.md") {
-		p := page{filepath.Base(file), readFile(t, file)}
-		for _, b := range blocks(p) {
-			if b.language == "promql" {
-				all = append(all, expression{fmt.Sprintf("%s:%d", p.path, b.line), strings.TrimSpace(b.text)})
+		p := Page{filepath.Base(file), readFile(t, file)}
+		for _, b := range Blocks(p) {
+			if b.Language == "promql" {
+				all = append(all, expression{fmt.Sprintf("%s:%d", p.Path, b.Line), strings.TrimSpace(b.Text)})
 			}
 		}
 	}

@@ -46,7 +46,7 @@ scrape_configs:
 	}
 	p := &prometheus{t: t, log: filepath.Join(dir, "log")}
 	for range 5 {
-		p.addr = freeAddress(t)
+		p.addr = FreeAddress(t)
 		if p.run(path, dir) {
 			return p
 		}
@@ -78,7 +78,7 @@ func (p *prometheus) run(path, dir string) bool {
 		_ = cmd.Process.Signal(syscall.SIGKILL)
 		<-ended
 	})
-	for deadline := time.Now().Add(patience); time.Now().Before(deadline); {
+	for deadline := time.Now().Add(Patience); time.Now().Before(deadline); {
 		if answer, err := http.Get("http://" + p.addr + "/-/ready"); err == nil {
 			_ = answer.Body.Close()
 			if answer.StatusCode == http.StatusOK {
@@ -134,46 +134,46 @@ const watchedCustomer = `{"type":"individual","firstName":"Zoë","lastName":"Ng"
 	`"phoneNumber":"7700900123","country":"GB","dateOfBirth":"1990-04-12","gender":"female"}`
 
 // watchedGateway has something to show on every panel.
-func watchedGateway(t testing.TB) *gateway {
+func watchedGateway(t testing.TB) *Gateway {
 	t.Helper()
-	issuer := startUpstream(t)
-	issuer.does(func(r *received) reply {
+	issuer := StartUpstream(t)
+	issuer.Does(func(r *Received) Reply {
 		switch {
-		case strings.Contains(r.line, "/balance"):
-			return reply{} // hangs up
-		case strings.Contains(strings.ToLower(r.line), "/customers"):
-			return answer(201, `{"data":{"id":"u1","type":"individual","first_name":"Zoë","email":"zoe.ng@example.com",`+
+		case strings.Contains(r.Line, "/balance"):
+			return Reply{} // hangs up
+		case strings.Contains(strings.ToLower(r.Line), "/customers"):
+			return Answer(201, `{"data":{"id":"u1","type":"individual","first_name":"Zoë","email":"zoe.ng@example.com",`+
 				`"date_of_birth":"1990-04-12T00:00:00Z"},"request_id":"r1","timestamp":"2026-01-01T00:00:00Z"}`, "Content-Type: application/json")
 		default:
-			return answer(200, `{"ok":true}`, "Content-Type: application/json")
+			return Answer(200, `{"ok":true}`, "Content-Type: application/json")
 		}
 	})
-	return startGateway(t, site{
-		global: "limit issue_card 600/1m burst 5\nlimit create_customer 6000/1m",
-		routes: "card_rate_limit\ncard_auth\ncard_translate {\nupstream snake_case\n}\nreverse_proxy " + issuer.addr,
+	return StartGateway(t, Site{
+		Global: "limit issue_card 600/1m burst 5\nlimit create_customer 6000/1m",
+		Routes: "card_rate_limit\ncard_auth\ncard_translate {\nupstream snake_case\n}\nreverse_proxy " + issuer.Addr,
 	})
 }
 
 // sendWatched sends a round of traffic of every kind.
-func sendWatched(t testing.TB, g *gateway, key credentials) {
+func sendWatched(t testing.TB, g *Gateway, key Credentials) {
 	t.Helper()
-	unknown := credentials{"ck_live_" + strings.Repeat("a", 32), key.secret}
-	customer := key.request(http.MethodPost, "/api/v1/Customers", watchedCustomer).set("Content-Type", "application/json")
-	incomplete := key.request(http.MethodPost, "/api/v1/Customers", `{"firstName":"Zoë"}`).set("Content-Type", "application/json")
-	forged := key.get().forge()
+	unknown := Credentials{"ck_live_" + strings.Repeat("a", 32), key.Secret}
+	customer := key.Request(http.MethodPost, "/api/v1/Customers", watchedCustomer).Set("Content-Type", "application/json")
+	incomplete := key.Request(http.MethodPost, "/api/v1/Customers", `{"firstName":"Zoë"}`).Set("Content-Type", "application/json")
+	forged := key.Get().Forge()
 	for _, sent := range []struct {
-		request *request
+		request *Request
 		status  int
 	}{
-		{unknown.get(), 401}, {forged, 401}, {customer, 201}, {incomplete, 422}, {key.get(), 200},
-		{key.request(http.MethodGet, "/api/v1/cards/c1/balance", ""), 502},
+		{unknown.Get(), 401}, {forged, 401}, {customer, 201}, {incomplete, 422}, {key.Get(), 200},
+		{key.Request(http.MethodGet, "/api/v1/cards/c1/balance", ""), 502},
 	} {
-		if r := g.send(t, sent.request); r.status != sent.status {
-			t.Fatalf("%s %s: %s, want %d", sent.request.method, sent.request.target, r, sent.status)
+		if r := g.Send(t, sent.request); r.Status != sent.status {
+			t.Fatalf("%s %s: %s, want %d", sent.request.Method, sent.request.Target, r, sent.status)
 		}
 	}
 	for range 8 { // more than the bucket of issue_card holds
-		g.send(t, key.post())
+		g.Send(t, key.Post())
 	}
 }
 
@@ -183,8 +183,8 @@ func sendWatched(t testing.TB, g *gateway, key credentials) {
 func TestPrometheusReadsEverything(t *testing.T) {
 	t.Parallel()
 	g := watchedGateway(t)
-	key := g.newKey(nil)
-	p := startPrometheus(t, g.addr)
+	key := g.NewKey(nil)
+	p := startPrometheus(t, g.Addr)
 
 	waiting := dashboardQueries(t)
 	for _, r := range append(rules(t, "../ops/alerts.yml"), rules(t, "../ops/recording.yml")...) {
@@ -195,7 +195,7 @@ func TestPrometheusReadsEverything(t *testing.T) {
 			waiting = append(waiting, expression{r.Alert + r.Record, m[1] + m[2]})
 		}
 	}
-	for deadline := time.Now().Add(patience); len(waiting) > 0 && time.Now().Before(deadline); {
+	for deadline := time.Now().Add(Patience); len(waiting) > 0 && time.Now().Before(deadline); {
 		sendWatched(t, g, key)
 		time.Sleep(500 * time.Millisecond)
 		var still []expression

@@ -18,10 +18,10 @@ var aclRule = regexp.MustCompile(`(?m)^ACL (SETUSER gateway on >)PASSWORD( .*)$`
 // the rights that the guide gives it, and nobody reads its password.
 func TestRedisCanary(t *testing.T) {
 	t.Parallel()
-	u := startUpstream(t)
-	r := startRedis(t, "--rdbcompression", "no", "--appendonly", "yes")
-	c := make(canaries)
-	password := c.add("password", "CANARYpassword")
+	u := StartUpstream(t)
+	r := StartRedis(t, "--rdbcompression", "no", "--appendonly", "yes")
+	c := make(Canaries)
+	password := c.Add("password", "CANARYpassword")
 	guide, err := os.ReadFile(filepath.Join("..", "docs", "redis.md"))
 	if err != nil {
 		t.Fatal(err)
@@ -34,51 +34,51 @@ func TestRedisCanary(t *testing.T) {
 	for _, word := range strings.Fields("acl " + rule[1] + password + rule[2]) {
 		acl = append(acl, word)
 	}
-	r.do(acl...)
-	wire := r.monitor()
+	r.Do(acl...)
+	wire := r.Monitor()
 
-	g := newGateway(t, site{upstream: u.addr, limits: withLimits, global: "limit issue_card 2/1d\nlock_after 3",
-		store: "redis " + r.url() + " {\nusername gateway\npassword file {$HOME}/password\n}"})
-	g.write("password", password+"\n")
-	g.start()
-	keys := canaryKeys(g, c)
-	requests := canaryRequests(c, keys)
-	for _, with := range canaryReplies(c) {
-		u.replies(with)
+	g := NewGateway(t, Site{Upstream: u.Addr, Limits: WithLimits, Global: "limit issue_card 2/1d\nlock_after 3",
+		Store: "redis " + r.URL() + " {\nusername gateway\npassword file {$HOME}/password\n}"})
+	g.WriteFile("password", password+"\n")
+	g.Start()
+	keys := CanaryKeys(g, c)
+	requests := CanaryRequests(c, keys)
+	for _, with := range CanaryReplies(c) {
+		u.Replies(with)
 		for _, request := range requests() {
-			c.add("nonce", request.value("X-Nonce"))
-			c.add("body hash", request.value("X-Body-Hash"))
-			signature := c.add("signature", request.value("X-Signature"))
+			c.Add("nonce", request.Value("X-Nonce"))
+			c.Add("body hash", request.Value("X-Body-Hash"))
+			signature := c.Add("signature", request.Value("X-Signature"))
 			if raw, err := base64.StdEncoding.DecodeString(signature); err == nil {
-				c.add("signature in raw bytes", string(raw))
+				c.Add("signature in raw bytes", string(raw))
 			}
-			_, _ = g.try(request)
+			_, _ = g.Try(request)
 		}
 	}
 	delete(c, "unknown key id") // ids are no secret
-	commands := strings.Join(wire.seen(), "\n")
-	c.search(t, "what redis was sent", commands)
-	if !strings.Contains(commands, "cg:{"+keys[0].id+"}:k") {
+	commands := strings.Join(wire.Seen(), "\n")
+	c.Search(t, "what redis was sent", commands)
+	if !strings.Contains(commands, "cg:{"+keys[0].ID+"}:k") {
 		t.Errorf("redis was sent nothing about the key: %.2000s", commands)
 	}
-	r.do("save")
-	r.search(t, c, keys[0].id)
+	r.Do("save")
+	searchRedis(t, r, c, keys[0].ID)
 	searchConfig(t, g, c)
-	g.stop()
-	r.search(t, c, keys[0].id)
+	g.Stop()
+	searchRedis(t, r, c, keys[0].ID)
 }
 
-// search looks for the canaries in the files of the server, and in all values.
+// searchRedis looks for the canaries in the files of the server, and in all values.
 // They hold what is not secret, else nothing is proven.
-func (r *redisServer) search(t testing.TB, c canaries, present string) {
+func searchRedis(t testing.TB, r *RedisServer, c Canaries, present string) {
 	t.Helper()
 	found := 0
-	err := filepath.WalkDir(r.dir, func(path string, entry os.DirEntry, err error) error {
+	err := filepath.WalkDir(r.Dir, func(path string, entry os.DirEntry, err error) error {
 		if err != nil || !entry.Type().IsRegular() {
 			return err
 		}
 		text, err := os.ReadFile(path)
-		c.search(t, filepath.Base(path), string(text))
+		c.Search(t, filepath.Base(path), string(text))
 		if strings.Contains(string(text), present) {
 			found++
 		}
@@ -87,16 +87,16 @@ func (r *redisServer) search(t testing.TB, c canaries, present string) {
 	if err != nil || found < 2 {
 		t.Errorf("%d files of redis speak of the key, want the dump and the append-only file (%v)", found, err)
 	}
-	names, _ := r.do("keys", "*").([]any)
+	names, _ := r.Do("keys", "*").([]any)
 	for _, name := range names {
-		value := fmt.Sprintf("%s %q", name, r.do("dump", name))
-		switch r.do("type", name) {
+		value := fmt.Sprintf("%s %q", name, r.Do("dump", name))
+		switch r.Do("type", name) {
 		case "hash":
-			value += fmt.Sprint(r.do("hgetall", name))
+			value += fmt.Sprint(r.Do("hgetall", name))
 		case "string":
-			value += fmt.Sprint(r.do("get", name))
+			value += fmt.Sprint(r.Do("get", name))
 		}
-		c.search(t, fmt.Sprint(name), value)
+		c.Search(t, fmt.Sprint(name), value)
 	}
 	if len(names) < 5 {
 		t.Errorf("redis holds only %q", names)
@@ -104,12 +104,12 @@ func (r *redisServer) search(t testing.TB, c canaries, present string) {
 }
 
 // searchConfig looks for the canaries in what the gateway logs and shows.
-func searchConfig(t testing.TB, g *gateway, c canaries) {
+func searchConfig(t testing.TB, g *Gateway, c Canaries) {
 	t.Helper()
-	password := g.read("password")
-	if err := os.Remove(g.path("password")); err != nil {
+	password := g.ReadFile("password")
+	if err := os.Remove(g.Path("password")); err != nil {
 		t.Fatal(err)
 	}
-	searchEverything(t, g, c)
-	g.write("password", password)
+	SearchEverything(t, g, c)
+	g.WriteFile("password", password)
 }

@@ -15,8 +15,8 @@ const loadPause = 8 * time.Millisecond
 // after another on a kept connection, until it is finished.
 type redisLoad struct {
 	t        testing.TB
-	gateways []*gateway
-	key      credentials
+	gateways []*Gateway
+	key      Credentials
 	stop     chan struct{}
 	clients  sync.WaitGroup
 
@@ -27,14 +27,14 @@ type redisLoad struct {
 
 // exchanged is a request with the answer to it.
 type exchanged struct {
-	gateway *gateway
-	request *request
-	answer  *response
+	gateway *Gateway
+	request *Request
+	answer  *Response
 	at      time.Time // when it was sent
 	took    time.Duration
 }
 
-func startLoad(t testing.TB, key credentials, gateways ...*gateway) *redisLoad {
+func startLoad(t testing.TB, key Credentials, gateways ...*Gateway) *redisLoad {
 	t.Helper()
 	l := &redisLoad{t: t, gateways: gateways, key: key, stop: make(chan struct{})}
 	for _, g := range gateways {
@@ -42,7 +42,7 @@ func startLoad(t testing.TB, key credentials, gateways ...*gateway) *redisLoad {
 			l.clients.Go(func() { l.client(g, l.fresh, l.note) })
 		}
 		l.clients.Go(func() {
-			livez := func() *request { return &request{method: "GET", target: "/livez"} }
+			livez := func() *Request { return &Request{Method: "GET", Target: "/livez"} }
 			l.client(g, livez, func(e exchanged) {
 				l.mu.Lock()
 				defer l.mu.Unlock()
@@ -55,14 +55,14 @@ func startLoad(t testing.TB, key credentials, gateways ...*gateway) *redisLoad {
 
 // fresh returns a request whose target is its own, so that the upstream can
 // tell requests apart.
-func (l *redisLoad) fresh() *request {
-	r := l.key.request(http.MethodPost, "", `{"a":1}`)
-	r.target = "/api/v1/orders/" + r.value("X-Nonce")
-	return r.sign(l.key.secret)
+func (l *redisLoad) fresh() *Request {
+	r := l.key.Request(http.MethodPost, "", `{"a":1}`)
+	r.Target = "/api/v1/orders/" + r.Value("X-Nonce")
+	return r.Sign(l.key.Secret)
 }
 
-func (l *redisLoad) client(g *gateway, next func() *request, note func(exchanged)) {
-	w, err := g.dial("")
+func (l *redisLoad) client(g *Gateway, next func() *Request, note func(exchanged)) {
+	w, err := g.Dial("")
 	if err != nil {
 		l.t.Error(err)
 		return
@@ -72,7 +72,7 @@ func (l *redisLoad) client(g *gateway, next func() *request, note func(exchanged
 	defer pause.Stop()
 	for {
 		r, at := next(), time.Now()
-		answer, err := w.exchange(r)
+		answer, err := w.Exchange(r)
 		if err != nil {
 			l.t.Errorf("under load: %v", err)
 			return
@@ -110,14 +110,14 @@ func (l *redisLoad) since(moment time.Time) []exchanged {
 func (l *redisLoad) enough(moment time.Time, status int) {
 	l.t.Helper()
 	const some = 10
-	eventually(l.t, "every gateway answers "+http.StatusText(status), func() bool {
-		by := make(map[*gateway]int)
+	Eventually(l.t, "every gateway answers "+http.StatusText(status), func() bool {
+		by := make(map[*Gateway]int)
 		for _, e := range l.since(moment) {
-			if e.answer.status == status {
+			if e.answer.Status == status {
 				by[e.gateway]++
 			}
 		}
-		return l.t.Failed() || !slices.ContainsFunc(l.gateways, func(g *gateway) bool { return by[g] < some })
+		return l.t.Failed() || !slices.ContainsFunc(l.gateways, func(g *Gateway) bool { return by[g] < some })
 	})
 	if l.t.Failed() {
 		l.t.FailNow()
@@ -129,9 +129,9 @@ func (l *redisLoad) enough(moment time.Time, status int) {
 func (l *redisLoad) flows(moment time.Time, within time.Duration) {
 	l.t.Helper()
 	l.enough(moment, http.StatusOK)
-	first := make(map[*gateway]time.Duration)
+	first := make(map[*Gateway]time.Duration)
 	for _, e := range l.since(moment) {
-		if _, known := first[e.gateway]; !known && e.answer.status == http.StatusOK {
+		if _, known := first[e.gateway]; !known && e.answer.Status == http.StatusOK {
 			first[e.gateway] = e.at.Add(e.took).Sub(moment)
 		}
 	}
@@ -169,35 +169,35 @@ func median(all []time.Duration) time.Duration {
 // the one before, and checks that the upstream has seen exactly the requests
 // that were accepted, and each once. The upstream must not have been asked
 // what it took before.
-func wantOnce(t testing.TB, u *upstream, gateways []*gateway, sent []exchanged) {
+func wantOnce(t testing.TB, u *Upstream, gateways []*Gateway, sent []exchanged) {
 	t.Helper()
 	accepted := make(map[string]int)
 	for _, e := range sent {
-		if e.answer.status == http.StatusOK {
-			accepted[e.request.method+" "+e.request.target+" HTTP/1.1"]++
+		if e.answer.Status == http.StatusOK {
+			accepted[e.request.Method+" "+e.request.Target+" HTTP/1.1"]++
 		}
 	}
-	wires := make([]*wire, len(gateways))
+	wires := make([]*Wire, len(gateways))
 	for i, g := range gateways {
-		wires[i] = g.connect(t)
+		wires[i] = g.Connect(t)
 	}
 	for i, e := range sent {
 		to := i % len(gateways)
 		if gateways[to] == e.gateway {
 			to = (to + 1) % len(gateways)
 		}
-		answer := wires[to].insistOn(t, e.request)
-		if answer.status == http.StatusOK {
-			accepted[e.request.method+" "+e.request.target+" HTTP/1.1"]++
+		answer := insistOn(t, wires[to], e.request)
+		if answer.Status == http.StatusOK {
+			accepted[e.request.Method+" "+e.request.Target+" HTTP/1.1"]++
 			continue
 		}
-		if got := messages([]*response{answer}); got[replayed]+got[outsideWindow] != 1 {
-			t.Fatalf("a request that was answered %d is answered %s when it comes again", e.answer.status, answer)
+		if got := Messages([]*Response{answer}); got[Replayed]+got[OutsideWindow] != 1 {
+			t.Fatalf("a request that was answered %d is answered %s when it comes again", e.answer.Status, answer)
 		}
 	}
 	seen := make(map[string]int)
-	for _, r := range u.took() {
-		seen[r.line]++
+	for _, r := range u.Took() {
+		seen[r.Line]++
 	}
 	for line, n := range seen {
 		if n != 1 || accepted[line] != 1 {

@@ -18,8 +18,8 @@ const (
 
 // outageSite has the timeouts that are the default, and refuses little after
 // state may have been lost, so that tests need not wait.
-func outageSite(u *upstream, r *redisServer) site {
-	return site{upstream: u.addr, store: "redis " + r.url(), limits: withLimits, global: "replay_floor_ahead 1s\nlimit default 1000000/1d"}
+func outageSite(u *Upstream, r *RedisServer) Site {
+	return Site{Upstream: u.Addr, Store: "redis " + r.URL(), Limits: WithLimits, Global: "replay_floor_ahead 1s\nlimit default 1000000/1d"}
 }
 
 // wantOutage checks the answers to what was sent while Redis was gone: 200 or
@@ -28,7 +28,7 @@ func (l *redisLoad) wantOutage(sent []exchanged, also ...string) {
 	l.t.Helper()
 	_, hiccup := l.machine()
 	for _, e := range sent {
-		if e.answer.status == http.StatusOK || len(also) == 1 && messages([]*response{e.answer})[also[0]] == 1 {
+		if e.answer.Status == http.StatusOK || len(also) == 1 && Messages([]*Response{e.answer})[also[0]] == 1 {
 			continue
 		}
 		wantUnavailable(l.t, e.answer)
@@ -41,11 +41,11 @@ func (l *redisLoad) wantOutage(sent []exchanged, also ...string) {
 	}
 }
 
-func wantUnavailable(t testing.TB, answer *response) {
+func wantUnavailable(t testing.TB, answer *Response) {
 	t.Helper()
-	refused(t, answer, http.StatusServiceUnavailable, "SERVICE_UNAVAILABLE")
-	if answer.header.Get("Retry-After") != "1" {
-		t.Errorf("Retry-After of %s is %q, want 1", answer, answer.header.Get("Retry-After"))
+	WantRefused(t, answer, http.StatusServiceUnavailable, "SERVICE_UNAVAILABLE")
+	if answer.Header.Get("Retry-After") != "1" {
+		t.Errorf("Retry-After of %s is %q, want 1", answer, answer.Header.Get("Retry-After"))
 	}
 }
 
@@ -54,7 +54,7 @@ func wantUnavailable(t testing.TB, answer *response) {
 func (l *redisLoad) wantAtOnce() {
 	l.t.Helper()
 	for _, g := range l.gateways {
-		g.logged("default.log", "circuit breaker", `"to":"open"`)
+		g.Logged("default.log", "circuit breaker", `"to":"open"`)
 	}
 	opened := time.Now()
 	l.enough(opened, http.StatusServiceUnavailable)
@@ -72,37 +72,37 @@ func (l *redisLoad) wantAtOnce() {
 // kept on the disk.
 func TestRedisKilled(t *testing.T) {
 	t.Parallel()
-	u := startUpstream(t)
-	r := startRedis(t, "--appendonly", "yes", "--appendfsync", "always")
+	u := StartUpstream(t)
+	r := StartRedis(t, "--appendonly", "yes", "--appendfsync", "always")
 	a, b := startPair(t, r, outageSite(u, r))
-	key := a.newKey(nil)
+	key := a.NewKey(nil)
 	l := startLoad(t, key, a, b)
 	l.enough(time.Now(), http.StatusOK)
-	r.kill()
+	r.Kill()
 	l.wantAtOnce()
 	for _, g := range l.gateways {
 		wantNotReady(t, g, "the store cannot answer")
 	}
-	r.start()
+	r.Start()
 	l.flows(time.Now(), recoversWithin+floorAhead+time.Second) // stamps are whole seconds
 	sent := l.finish()
-	l.wantOutage(sent, outsideWindow)
+	l.wantOutage(sent, OutsideWindow)
 	wantOnce(t, u, l.gateways, sent)
-	a.wantFailures(t, key, 0)
+	a.WantFailures(t, key, 0)
 }
 
 // TestRedisStalled stops Redis for a while. Nothing is lost, so nothing is
 // refused that should pass.
 func TestRedisStalled(t *testing.T) {
 	t.Parallel()
-	u := startUpstream(t)
-	r := startRedis(t)
+	u := StartUpstream(t)
+	r := StartRedis(t)
 	a, b := startPair(t, r, outageSite(u, r))
-	l := startLoad(t, a.newKey(nil), a, b)
+	l := startLoad(t, a.NewKey(nil), a, b)
 	l.enough(time.Now(), http.StatusOK)
-	r.signal(syscall.SIGSTOP)
+	r.Signal(syscall.SIGSTOP)
 	l.wantAtOnce()
-	r.signal(syscall.SIGCONT)
+	r.Signal(syscall.SIGCONT)
 	l.flows(time.Now(), recoversWithin)
 	sent := l.finish()
 	l.wantOutage(sent)
@@ -112,13 +112,13 @@ func TestRedisStalled(t *testing.T) {
 // TestRedisScriptFlush makes Redis forget the scripts under load.
 func TestRedisScriptFlush(t *testing.T) {
 	t.Parallel()
-	u := startUpstream(t)
-	r := startRedis(t)
-	a, b := startPair(t, r, site{upstream: u.addr})
-	l := startLoad(t, a.newKey(nil), a, b)
+	u := StartUpstream(t)
+	r := StartRedis(t)
+	a, b := startPair(t, r, Site{Upstream: u.Addr})
+	l := startLoad(t, a.NewKey(nil), a, b)
 	for range 30 {
 		l.enough(time.Now(), http.StatusOK)
-		r.do("script", "flush")
+		r.Do("script", "flush")
 	}
 	sent := l.finish()
 	if got := l.statuses(sent); got[http.StatusOK] != len(sent) {
@@ -128,28 +128,28 @@ func TestRedisScriptFlush(t *testing.T) {
 }
 
 func (l *redisLoad) statuses(sent []exchanged) map[int]int {
-	answers := make([]*response, len(sent))
+	answers := make([]*Response, len(sent))
 	for i := range sent {
 		answers[i] = sent[i].answer
 	}
-	return count(answers)
+	return Statuses(answers)
 }
 
 // TestRedisLosesEverything kills a Redis that keeps nothing. Until the keys
 // are there again, no key that existed is called unknown.
 func TestRedisLosesEverything(t *testing.T) {
 	t.Parallel()
-	u := startUpstream(t)
-	r := startRedis(t)
+	u := StartUpstream(t)
+	r := StartRedis(t)
 	a, b := startPair(t, r, outageSite(u, r))
-	made, other := a.newKey(nil), a.newKey(nil)
-	accepted(t, a.send(t, other.get()))
-	u.took()
+	made, other := a.NewKey(nil), a.NewKey(nil)
+	WantAccepted(t, a.Send(t, other.Get()))
+	u.Took()
 	l := startLoad(t, made, a, b)
 	l.enough(time.Now(), http.StatusOK)
-	r.kill()
+	r.Kill()
 	l.enough(time.Now(), http.StatusServiceUnavailable)
-	r.start()
+	r.Start()
 	back := time.Now()
 	for _, g := range l.gateways {
 		wantNotReady(t, g, "redis was emptied")
@@ -161,39 +161,39 @@ func TestRedisLosesEverything(t *testing.T) {
 	if t.Failed() {
 		t.FailNow()
 	}
-	a.importKey(made, nil)
+	a.ImportKey(made, nil)
 	l.flows(time.Now(), recoversWithin+floorAhead+time.Second)
 	sent := l.finish()
-	l.wantOutage(sent, outsideWindow)
+	l.wantOutage(sent, OutsideWindow)
 	wantOnce(t, u, l.gateways, sent)
 	for _, g := range l.gateways { // one key is there again, the other is not
-		wantUnavailable(t, g.send(t, other.get()))
+		wantUnavailable(t, g.Send(t, other.Get()))
 	}
-	b.importKey(other, nil)
+	b.ImportKey(other, nil)
 	for _, g := range l.gateways { // the key that checks ids was lost, too
-		g.kill()
-		g.start()
+		g.Kill()
+		g.Start()
 	}
 	for _, g := range l.gateways {
-		accepted(t, g.send(t, made.get()))
-		accepted(t, g.send(t, other.requestAt(time.Now().Add(2*floorAhead), http.MethodGet, "/api/v1/cards/c1", "")))
-		accepted(t, b.send(t, g.newKey(nil).get()))
+		WantAccepted(t, g.Send(t, made.Get()))
+		WantAccepted(t, g.Send(t, other.RequestAt(time.Now().Add(2*floorAhead), http.MethodGet, "/api/v1/cards/c1", "")))
+		WantAccepted(t, b.Send(t, g.NewKey(nil).Get()))
 	}
 }
 
 // wantNotReady waits until /readyz refuses and says why.
-func wantNotReady(t testing.TB, g *gateway, part string) {
+func wantNotReady(t testing.TB, g *Gateway, part string) {
 	t.Helper()
-	answer := new(response)
+	answer := new(Response)
 	t.Cleanup(func() {
 		if t.Failed() {
 			t.Logf("/readyz said %s", answer)
 		}
 	})
-	eventually(t, "/readyz says that "+part, func() bool {
-		answer = g.send(t, &request{method: "GET", target: "/readyz"})
+	Eventually(t, "/readyz says that "+part, func() bool {
+		answer = g.Send(t, &Request{Method: "GET", Target: "/readyz"})
 		var body struct{ Status, Reason string }
-		err := json.Unmarshal([]byte(answer.body), &body)
-		return err == nil && answer.status == http.StatusServiceUnavailable && body.Status == "not ready" && strings.Contains(body.Reason, part)
+		err := json.Unmarshal([]byte(answer.Body), &body)
+		return err == nil && answer.Status == http.StatusServiceUnavailable && body.Status == "not ready" && strings.Contains(body.Reason, part)
 	})
 }

@@ -16,73 +16,73 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// A redisServer is a redis-server that one test has started, in a directory of
+// A RedisServer is a redis-server that one test has started, in a directory of
 // its own. It can be killed and started again.
-type redisServer struct {
+type RedisServer struct {
 	t      testing.TB
-	dir    string // short, because a unix socket lies in it
+	Dir    string // short, because a unix socket lies in it
 	config []string
-	addr   string // of the unix socket, or host:port
+	Addr   string // of the unix socket, or host:port
 	cmd    *exec.Cmd
 	client *redis.Client
 }
 
-// startRedis returns a server on a unix socket that answers. What it keeps is
+// StartRedis returns a server on a unix socket that answers. What it keeps is
 // lost with the process unless the configuration says otherwise.
-func startRedis(t testing.TB, config ...string) *redisServer {
+func StartRedis(t testing.TB, config ...string) *RedisServer {
 	t.Helper()
-	r := newRedis(t, config...)
-	r.start()
+	r := NewRedis(t, config...)
+	r.Start()
 	return r
 }
 
-// newRedis makes the directory of a server and starts nothing.
-func newRedis(t testing.TB, config ...string) *redisServer {
+// NewRedis makes the directory of a server and starts nothing.
+func NewRedis(t testing.TB, config ...string) *RedisServer {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "cgr")
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := &redisServer{t: t, dir: dir, addr: filepath.Join(dir, "s")}
+	r := &RedisServer{t: t, Dir: dir, Addr: filepath.Join(dir, "s")}
 	t.Cleanup(func() {
-		r.kill()
+		r.Kill()
 		_ = os.RemoveAll(dir)
 	})
-	r.config = append([]string{"--dir", dir, "--save", "", "--port", "0", "--unixsocket", r.addr}, config...)
+	r.config = append([]string{"--dir", dir, "--save", "", "--port", "0", "--unixsocket", r.Addr}, config...)
 	return r
 }
 
-// startRedisTCP is startRedis on a port, as replication needs it.
-func startRedisTCP(t testing.TB, config ...string) *redisServer {
+// StartRedisTCP is startRedis on a port, as replication needs it.
+func StartRedisTCP(t testing.TB, config ...string) *RedisServer {
 	t.Helper()
-	r := newRedis(t)
-	r.addr = freeAddress(t)
-	_, port, _ := net.SplitHostPort(r.addr)
-	r.config = append([]string{"--dir", r.dir, "--save", "", "--bind", "127.0.0.1", "--port", port, "--repl-diskless-sync-delay", "0"}, config...)
-	r.start()
+	r := NewRedis(t)
+	r.Addr = FreeAddress(t)
+	_, port, _ := net.SplitHostPort(r.Addr)
+	r.config = append([]string{"--dir", r.Dir, "--save", "", "--bind", "127.0.0.1", "--port", port, "--repl-diskless-sync-delay", "0"}, config...)
+	r.Start()
 	return r
 }
 
-// url is what `store redis` is given.
-func (r *redisServer) url() string {
+// URL is what `store redis` is given.
+func (r *RedisServer) URL() string {
 	if r.network() == "unix" {
-		return "unix://" + r.addr
+		return "unix://" + r.Addr
 	}
-	return "redis://" + r.addr
+	return "redis://" + r.Addr
 }
 
-func (r *redisServer) network() string {
-	if strings.HasPrefix(r.addr, "/") {
+func (r *RedisServer) network() string {
+	if strings.HasPrefix(r.Addr, "/") {
 		return "unix"
 	}
 	return "tcp"
 }
 
-// start runs the process until it answers.
-func (r *redisServer) start() {
+// Start runs the process until it answers.
+func (r *RedisServer) Start() {
 	r.t.Helper()
 	r.cmd = exec.Command("redis-server", r.config...)
-	out, err := os.Create(filepath.Join(r.dir, "out"))
+	out, err := os.Create(filepath.Join(r.Dir, "out"))
 	if err != nil {
 		r.t.Fatal(err)
 	}
@@ -91,16 +91,16 @@ func (r *redisServer) start() {
 	if err := r.cmd.Start(); err != nil {
 		r.t.Fatalf("starting redis-server (make install-test-tools installs it): %v", err)
 	}
-	r.client = redis.NewClient(&redis.Options{Network: r.network(), Addr: r.addr, DisableIdentity: true})
-	for deadline := time.Now().Add(patience); r.client.Ping(context.Background()).Err() != nil; time.Sleep(5 * time.Millisecond) {
+	r.client = redis.NewClient(&redis.Options{Network: r.network(), Addr: r.Addr, DisableIdentity: true})
+	for deadline := time.Now().Add(Patience); r.client.Ping(context.Background()).Err() != nil; time.Sleep(5 * time.Millisecond) {
 		if text, _ := os.ReadFile(out.Name()); time.Now().After(deadline) {
 			r.t.Fatalf("redis-server does not answer:\n%s", text)
 		}
 	}
 }
 
-// kill ends the process at once.
-func (r *redisServer) kill() {
+// Kill ends the process at once.
+func (r *RedisServer) Kill() {
 	if r.cmd == nil {
 		return
 	}
@@ -110,15 +110,15 @@ func (r *redisServer) kill() {
 	r.cmd = nil
 }
 
-func (r *redisServer) signal(s os.Signal) {
+func (r *RedisServer) Signal(s os.Signal) {
 	r.t.Helper()
 	if err := r.cmd.Process.Signal(s); err != nil {
 		r.t.Fatal(err)
 	}
 }
 
-// do runs a command that is expected to succeed.
-func (r *redisServer) do(args ...any) any {
+// Do runs a command that is expected to succeed.
+func (r *RedisServer) Do(args ...any) any {
 	r.t.Helper()
 	reply, err := r.client.Do(context.Background(), args...).Result()
 	if err != nil {
@@ -128,10 +128,10 @@ func (r *redisServer) do(args ...any) any {
 }
 
 // calls returns how often each command was called, scripts' own included.
-func (r *redisServer) calls() map[string]int {
+func (r *RedisServer) calls() map[string]int {
 	r.t.Helper()
 	counts := make(map[string]int)
-	for line := range strings.Lines(fmt.Sprint(r.do("info", "commandstats"))) {
+	for line := range strings.Lines(fmt.Sprint(r.Do("info", "commandstats"))) {
 		var n int
 		name, rest, _ := strings.Cut(strings.TrimPrefix(strings.TrimSpace(line), "cmdstat_"), ":")
 		if _, err := fmt.Sscanf(rest, "calls=%d,", &n); err == nil {
@@ -141,43 +141,43 @@ func (r *redisServer) calls() map[string]int {
 	return counts
 }
 
-// scriptCalls is how often scripts were called so far.
-func (r *redisServer) scriptCalls() int {
+// ScriptCalls is how often scripts were called so far.
+func (r *RedisServer) ScriptCalls() int {
 	c := r.calls()
 	return c["evalsha"] + c["evalsha_ro"] + c["eval"] + c["eval_ro"] + c["fcall"] + c["fcall_ro"]
 }
 
-// A monitor sees every command that clients send to a server.
-type monitor struct {
-	r    *redisServer
+// A Monitor sees every command that clients send to a server.
+type Monitor struct {
+	r    *RedisServer
 	conn net.Conn
 	in   *bufio.Reader
 }
 
-func (r *redisServer) monitor() *monitor {
+func (r *RedisServer) Monitor() *Monitor {
 	r.t.Helper()
-	conn, err := net.Dial(r.network(), r.addr)
+	conn, err := net.Dial(r.network(), r.Addr)
 	if err != nil {
 		r.t.Fatal(err)
 	}
 	r.t.Cleanup(func() { _ = conn.Close() })
-	_ = conn.SetDeadline(time.Now().Add(patience))
+	_ = conn.SetDeadline(time.Now().Add(Patience))
 	if _, err := io.WriteString(conn, "MONITOR\r\n"); err != nil {
 		r.t.Fatal(err)
 	}
-	m := &monitor{r, conn, bufio.NewReader(conn)}
+	m := &Monitor{r, conn, bufio.NewReader(conn)}
 	if line, err := m.in.ReadString('\n'); err != nil || line != "+OK\r\n" {
 		r.t.Fatalf("MONITOR is answered %q (%v)", line, err)
 	}
 	return m
 }
 
-// seen returns the commands from the beginning until now, one a line as redis
+// Seen returns the commands from the beginning until now, one a line as redis
 // writes them, without those of scripts and of the test itself.
-func (m *monitor) seen() []string {
+func (m *Monitor) Seen() []string {
 	m.r.t.Helper()
 	const mark = "the end of what is monitored"
-	m.r.do("echo", mark)
+	m.r.Do("echo", mark)
 	var all []string
 	for {
 		line, err := m.in.ReadString('\n')

@@ -13,79 +13,79 @@ import (
 // TestRedisCopiesAtOnce spreads 64 copies of one request over two gateways.
 func TestRedisCopiesAtOnce(t *testing.T) {
 	t.Parallel()
-	u := startUpstream(t)
-	a, b := startPair(t, startRedis(t), site{upstream: u.addr, limits: withLimits})
-	key := a.newKey(nil)
+	u := StartUpstream(t)
+	a, b := startPair(t, StartRedis(t), Site{Upstream: u.Addr, Limits: WithLimits})
+	key := a.NewKey(nil)
 	for range 5 {
-		for _, r := range []*request{key.get(), key.post(), key.request(http.MethodDelete, "/api/v1/orders/1", "")} {
-			got := messages(sendOver(t, []*gateway{a, b}, copies(r, 64)))
-			if got[""] != 1 || got[replayed] != 63 {
-				t.Fatalf("of 64 copies of %s the answers are %v, want 1 accepted and 63 replays", r.method, got)
+		for _, r := range []*Request{key.Get(), key.Post(), key.Request(http.MethodDelete, "/api/v1/orders/1", "")} {
+			got := Messages(SendAtOnce(t, []*Gateway{a, b}, copies(r, 64)))
+			if got[""] != 1 || got[Replayed] != 63 {
+				t.Fatalf("of 64 copies of %s the answers are %v, want 1 accepted and 63 replays", r.Method, got)
 			}
-			u.one(t)
-			for _, g := range []*gateway{a, b} {
-				unauthorized(t, g.send(t, r), replayed)
+			u.One(t)
+			for _, g := range []*Gateway{a, b} {
+				WantUnauthorized(t, g.Send(t, r), Replayed)
 			}
 		}
 	}
-	b.wantFailures(t, key, 0)
+	b.WantFailures(t, key, 0)
 }
 
 // TestRedisLimitIsOne sends 200 requests at once to two gateways that allow
 // 50 a day.
 func TestRedisLimitIsOne(t *testing.T) {
 	t.Parallel()
-	u := startUpstream(t)
-	a, b := startPair(t, startRedis(t), site{upstream: u.addr, limits: withLimits, global: "limit get_card 50/1d"})
-	key := b.newKey(nil)
-	requests := make([]*request, 200)
+	u := StartUpstream(t)
+	a, b := startPair(t, StartRedis(t), Site{Upstream: u.Addr, Limits: WithLimits, Global: "limit get_card 50/1d"})
+	key := b.NewKey(nil)
+	requests := make([]*Request, 200)
 	for i := range requests {
-		requests[i] = key.get()
+		requests[i] = key.Get()
 	}
-	answers := sendOver(t, []*gateway{a, b}, requests)
-	if got := count(answers); got[http.StatusOK] != 50 || got[http.StatusTooManyRequests] != 150 {
+	answers := SendAtOnce(t, []*Gateway{a, b}, requests)
+	if got := Statuses(answers); got[http.StatusOK] != 50 || got[http.StatusTooManyRequests] != 150 {
 		t.Fatalf("the answers are %v, want 50 accepted and 150 over the limit", got)
 	}
-	if n := len(u.took()); n != 50 {
+	if n := len(u.Took()); n != 50 {
 		t.Errorf("%d requests reached the upstream, want 50", n)
 	}
 	remaining := make(map[string]bool)
 	for _, answer := range answers {
-		if answer.status == http.StatusTooManyRequests {
-			refused(t, answer, http.StatusTooManyRequests, "RATE_LIMITED")
+		if answer.Status == http.StatusTooManyRequests {
+			WantRefused(t, answer, http.StatusTooManyRequests, "RATE_LIMITED")
 			continue
 		}
-		left := answer.header.Get("X-Ratelimit-Remaining")
+		left := answer.Header.Get("X-Ratelimit-Remaining")
 		if n, err := strconv.Atoi(left); err != nil || n < 0 || n >= 50 || remaining[left] {
 			t.Errorf("X-RateLimit-Remaining is %q, want each of 0 to 49 once", left)
 		}
 		remaining[left] = true
 	}
 	// A request that was over the limit spent nothing, so it may come again.
-	a.change(key, fields{"limits": fields{"get_card": "51/1d"}})
+	a.Change(key, Fields{"limits": Fields{"get_card": "51/1d"}})
 	for i, answer := range answers {
-		if answer.status == http.StatusTooManyRequests {
-			accepted(t, b.send(t, requests[i]))
+		if answer.Status == http.StatusTooManyRequests {
+			WantAccepted(t, b.Send(t, requests[i]))
 			break
 		}
 	}
-	refused(t, a.send(t, key.get()), http.StatusTooManyRequests, "RATE_LIMITED")
+	WantRefused(t, a.Send(t, key.Get()), http.StatusTooManyRequests, "RATE_LIMITED")
 }
 
 // TestRedisChangesHoldEverywhere changes a key on one gateway; the next
 // request on the other is answered by it.
 func TestRedisChangesHoldEverywhere(t *testing.T) {
 	t.Parallel()
-	u := startUpstream(t)
-	a, b := startPair(t, startRedis(t), site{upstream: u.addr})
-	key := a.newKey(nil)
-	wires := map[*gateway]*wire{a: a.connect(t), b: b.connect(t)}
+	u := StartUpstream(t)
+	a, b := startPair(t, StartRedis(t), Site{Upstream: u.Addr})
+	key := a.NewKey(nil)
+	wires := map[*Gateway]*Wire{a: a.Connect(t), b: b.Connect(t)}
 	for range 500 {
-		for _, turn := range []struct{ change, send *gateway }{{a, b}, {b, a}} {
-			turn.change.do(key, "disable")
-			unauthorized(t, wires[turn.send].insistOn(t, key.get()), keyDisabled)
-			turn.change.do(key, "enable")
-			accepted(t, wires[turn.send].insistOn(t, key.get()))
+		for _, turn := range []struct{ change, send *Gateway }{{a, b}, {b, a}} {
+			turn.change.Do(key, "disable")
+			WantUnauthorized(t, insistOn(t, wires[turn.send], key.Get()), KeyDisabled)
+			turn.change.Do(key, "enable")
+			WantAccepted(t, insistOn(t, wires[turn.send], key.Get()))
 			if t.Failed() {
 				t.FailNow()
 			}
@@ -93,49 +93,49 @@ func TestRedisChangesHoldEverywhere(t *testing.T) {
 	}
 	for range 25 {
 		old := key
-		key.secret = a.do(key, "rotate").Secret
-		accepted(t, b.send(t, key.get()))
-		accepted(t, b.send(t, old.get()))
+		key.Secret = a.Do(key, "rotate").Secret
+		WantAccepted(t, b.Send(t, key.Get()))
+		WantAccepted(t, b.Send(t, old.Get()))
 		old = key
-		key.secret = b.keyCall(http.MethodPost, "/"+key.id+"/rotate", fields{"overlap": "0"}).Secret
-		unauthorized(t, a.send(t, old.get()), wrongSignature)
-		accepted(t, a.send(t, key.get()))
-		a.change(key, fields{"scopes": []string{"products:read"}})
-		refused(t, b.send(t, key.get()), http.StatusForbidden, "FORBIDDEN")
-		a.change(key, fields{"scopes": []string{"*"}})
-		accepted(t, b.send(t, key.get()))
+		key.Secret = b.KeyCall(http.MethodPost, "/"+key.ID+"/rotate", Fields{"overlap": "0"}).Secret
+		WantUnauthorized(t, a.Send(t, old.Get()), WrongSignature)
+		WantAccepted(t, a.Send(t, key.Get()))
+		a.Change(key, Fields{"scopes": []string{"products:read"}})
+		WantRefused(t, b.Send(t, key.Get()), http.StatusForbidden, "FORBIDDEN")
+		a.Change(key, Fields{"scopes": []string{"*"}})
+		WantAccepted(t, b.Send(t, key.Get()))
 		if t.Failed() {
 			t.FailNow()
 		}
 	}
-	a.keyCall(http.MethodDelete, "/"+key.id, nil)
-	unauthorized(t, b.send(t, key.get()), unknownKey)
+	a.KeyCall(http.MethodDelete, "/"+key.ID, nil)
+	WantUnauthorized(t, b.Send(t, key.Get()), UnknownKey)
 	for range 25 { // a key that was just made
-		accepted(t, b.send(t, a.newKey(nil).get()))
-		accepted(t, a.send(t, b.newKey(nil).get()))
+		WantAccepted(t, b.Send(t, a.NewKey(nil).Get()))
+		WantAccepted(t, a.Send(t, b.NewKey(nil).Get()))
 	}
 }
 
 // TestRedisLockHoldsEverywhere counts failures over both gateways.
 func TestRedisLockHoldsEverywhere(t *testing.T) {
 	t.Parallel()
-	u := startUpstream(t)
-	a, b := startPair(t, startRedis(t), site{upstream: u.addr})
-	key := a.newKey(nil)
-	forged := make([]*request, 64)
+	u := StartUpstream(t)
+	a, b := startPair(t, StartRedis(t), Site{Upstream: u.Addr})
+	key := a.NewKey(nil)
+	forged := make([]*Request, 64)
 	for i := range forged {
-		forged[i] = key.get().forge()
+		forged[i] = key.Get().Forge()
 	}
-	got := messages(sendOver(t, []*gateway{a, b}, forged))
-	if got[wrongSignature] != 50 || got[keyLocked] != 1 || got[keyDisabled] != 13 {
+	got := Messages(SendAtOnce(t, []*Gateway{a, b}, forged))
+	if got[WrongSignature] != 50 || got[KeyLocked] != 1 || got[KeyDisabled] != 13 {
 		t.Errorf("64 failures are answered %v, want 50 of their own, 1 locked and 13 disabled", got)
 	}
-	for _, g := range []*gateway{a, b} {
-		unauthorized(t, g.send(t, key.get()), keyDisabled)
+	for _, g := range []*Gateway{a, b} {
+		WantUnauthorized(t, g.Send(t, key.Get()), KeyDisabled)
 	}
-	u.none(t)
-	a.do(key, "unlock")
-	accepted(t, b.send(t, key.get()))
+	u.None(t)
+	a.Do(key, "unlock")
+	WantAccepted(t, b.Send(t, key.Get()))
 }
 
 // TestRedisOneCallPerRequest counts what the servers are asked in the steady
@@ -143,29 +143,29 @@ func TestRedisLockHoldsEverywhere(t *testing.T) {
 func TestRedisOneCallPerRequest(t *testing.T) {
 	t.Parallel()
 	const each = 300
-	u := startUpstream(t)
-	r := startRedis(t)
-	a, b := startPair(t, r, site{upstream: u.addr, limits: withLimits, global: "limit default 1000000/1d\nlimit total 1000000/1d"})
-	key := a.newKey(nil)
-	wires := []*wire{a.connect(t), b.connect(t)}
+	u := StartUpstream(t)
+	r := StartRedis(t)
+	a, b := startPair(t, r, Site{Upstream: u.Addr, Limits: WithLimits, Global: "limit default 1000000/1d\nlimit total 1000000/1d"})
+	key := a.NewKey(nil)
+	wires := []*Wire{a.Connect(t), b.Connect(t)}
 	for _, w := range wires { // the key is known and the script is loaded from here on
-		accepted(t, w.insistOn(t, key.get()))
+		WantAccepted(t, insistOn(t, w, key.Get()))
 	}
-	before, m := r.scriptCalls(), r.monitor()
+	before, m := r.ScriptCalls(), r.Monitor()
 	for i := range each {
 		for _, w := range wires {
-			request := key.get()
+			request := key.Get()
 			if i%2 == 0 {
-				request = key.post()
+				request = key.Post()
 			}
-			accepted(t, w.insistOn(t, request))
+			WantAccepted(t, insistOn(t, w, request))
 		}
 	}
-	commands := m.seen()
-	scripts := r.scriptCalls() - before
+	commands := m.Seen()
+	scripts := r.ScriptCalls() - before
 	var settles, background []string
 	for _, command := range commands {
-		if strings.HasPrefix(command, `"evalsha"`) && strings.Contains(command, `"cg:{`+key.id+`}:k"`) {
+		if strings.HasPrefix(command, `"evalsha"`) && strings.Contains(command, `"cg:{`+key.ID+`}:k"`) {
 			settles = append(settles, command)
 		} else {
 			background = append(background, command)
@@ -218,76 +218,76 @@ func TestRedisInventedIDs(t *testing.T) {
 		flood      = 3000
 		burst, per = 2000, 1000 // look-ups at once, and a second
 	)
-	u := startUpstream(t)
-	r := startRedis(t)
-	g := startGateway(t, site{upstream: u.addr, store: r.patient()})
-	key := g.newKey(nil)
-	accepted(t, g.send(t, key.get()))
-	values, before, start := r.do("dbsize"), r.scriptCalls(), time.Now()
+	u := StartUpstream(t)
+	r := StartRedis(t)
+	g := StartGateway(t, Site{Upstream: u.Addr, Store: patient(r)})
+	key := g.NewKey(nil)
+	WantAccepted(t, g.Send(t, key.Get()))
+	values, before, start := r.Do("dbsize"), r.ScriptCalls(), time.Now()
 	var clients sync.WaitGroup
 	for client := range 6 {
-		w := g.connect(t)
+		w := g.Connect(t)
 		clients.Go(func() {
 			for i := range flood / 6 {
-				invented := credentials{fmt.Sprintf("invented-%d-%d", client, i), key.secret}.get()
+				invented := Credentials{fmt.Sprintf("invented-%d-%d", client, i), key.Secret}.Get()
 				if i%2 == 0 { // the form of ours, with a checksum that is not
-					invented.set("X-Api-Key", key.id[:20]+fmt.Sprintf("%c%019d", 'a'+client, i))
+					invented.Set("X-Api-Key", key.ID[:20]+fmt.Sprintf("%c%019d", 'a'+client, i))
 				}
-				answer, err := w.exchange(invented)
+				answer, err := w.Exchange(invented)
 				if err != nil {
 					t.Error(err)
 					return
 				}
-				if answer.status == http.StatusServiceUnavailable {
+				if answer.Status == http.StatusServiceUnavailable {
 					wantUnavailable(t, answer)
 				} else {
-					unauthorized(t, answer, unknownKey)
+					WantUnauthorized(t, answer, UnknownKey)
 				}
 			}
 		})
 	}
 	clients.Wait()
-	calls, budget := r.scriptCalls()-before, burst+per*(1+int(time.Since(start).Seconds()))
+	calls, budget := r.ScriptCalls()-before, burst+per*(1+int(time.Since(start).Seconds()))
 	if most := 2*min(flood, budget) + 10; calls > most { // 10: the census
 		t.Errorf("%d invented ids made %d calls, want at most %d", flood, calls, most)
 	}
-	if now := r.do("dbsize"); now != values {
+	if now := r.Do("dbsize"); now != values {
 		t.Errorf("redis holds %v values after the flood, %v before", now, values)
 	}
-	u.one(t)
-	accepted(t, g.send(t, key.get()))
-	accepted(t, g.send(t, g.newKey(nil).get())) // which no flood keeps from working
+	u.One(t)
+	WantAccepted(t, g.Send(t, key.Get()))
+	WantAccepted(t, g.Send(t, g.NewKey(nil).Get())) // which no flood keeps from working
 }
 
 // TestRedisPrefixes runs two gateways with different prefixes on one Redis.
 func TestRedisPrefixes(t *testing.T) {
 	t.Parallel()
-	u := startUpstream(t)
-	r := startRedis(t)
-	s := site{upstream: u.addr, limits: withLimits, global: "limit get_card 1/1d"}
-	s.store = "redis " + r.url() + " {\nprefix one:\n}"
-	a := startGateway(t, s)
-	s.store = "redis " + r.url() + " {\nprefix one-more:\n}"
-	b := startGateway(t, s) // with another master key
-	own := a.newKey(nil)
-	unauthorized(t, b.send(t, own.get()), unknownKey)
-	if status, list := b.admin(http.MethodGet, "/card-gateway/keys", "", ""); status != http.StatusOK || strings.Contains(list, own.id) {
+	u := StartUpstream(t)
+	r := StartRedis(t)
+	s := Site{Upstream: u.Addr, Limits: WithLimits, Global: "limit get_card 1/1d"}
+	s.Store = "redis " + r.URL() + " {\nprefix one:\n}"
+	a := StartGateway(t, s)
+	s.Store = "redis " + r.URL() + " {\nprefix one-more:\n}"
+	b := StartGateway(t, s) // with another master key
+	own := a.NewKey(nil)
+	WantUnauthorized(t, b.Send(t, own.Get()), UnknownKey)
+	if status, list := b.Admin(http.MethodGet, "/card-gateway/keys", "", ""); status != http.StatusOK || strings.Contains(list, own.ID) {
 		t.Errorf("the other gateway lists %d %s", status, list)
 	}
 	// The same id and secret on both: nonces, limits and changes are apart.
-	twin := credentials{"twin", "a secret that both gateways are given"}
-	a.importKey(twin, nil)
-	b.importKey(twin, nil)
-	request := twin.get()
-	for _, g := range []*gateway{a, b} {
-		accepted(t, g.send(t, request))
-		unauthorized(t, g.send(t, request), replayed)
-		refused(t, g.send(t, twin.get()), http.StatusTooManyRequests, "RATE_LIMITED")
+	twin := Credentials{"twin", "a secret that both gateways are given"}
+	a.ImportKey(twin, nil)
+	b.ImportKey(twin, nil)
+	request := twin.Get()
+	for _, g := range []*Gateway{a, b} {
+		WantAccepted(t, g.Send(t, request))
+		WantUnauthorized(t, g.Send(t, request), Replayed)
+		WantRefused(t, g.Send(t, twin.Get()), http.StatusTooManyRequests, "RATE_LIMITED")
 	}
-	a.do(twin, "disable")
-	unauthorized(t, a.send(t, twin.post()), keyDisabled)
-	accepted(t, b.send(t, twin.post()))
-	keys, _ := r.do("keys", "*").([]any)
+	a.Do(twin, "disable")
+	WantUnauthorized(t, a.Send(t, twin.Post()), KeyDisabled)
+	WantAccepted(t, b.Send(t, twin.Post()))
+	keys, _ := r.Do("keys", "*").([]any)
 	for _, name := range keys {
 		if text, _ := name.(string); !strings.HasPrefix(text, "one:") && !strings.HasPrefix(text, "one-more:") {
 			t.Errorf("redis holds %q", text)

@@ -23,8 +23,8 @@ type brokenRule struct {
 }
 
 var brokenRules = []brokenRule{
-	{3, keyDisabled, 0}, {4, keyExpired, 1}, {5, keyLocked, 2}, {6, ipNotAllowed, 3},
-	{7, outsideWindow, 4}, {8, replayed, 5}, {9, bodyMismatch, 6}, {10, wrongSignature, 7},
+	{3, KeyDisabled, 0}, {4, KeyExpired, 1}, {5, KeyLocked, 2}, {6, IpNotAllowed, 3},
+	{7, OutsideWindow, 4}, {8, Replayed, 5}, {9, BodyMismatch, 6}, {10, WrongSignature, 7},
 }
 
 // TestFirstFailingRuleIsAnswered breaks every combination of rules 3 to 10 and
@@ -32,10 +32,10 @@ var brokenRules = []brokenRule{
 // said to, and that nothing reaches the upstream.
 func TestFirstFailingRuleIsAnswered(t *testing.T) {
 	t.Parallel()
-	u := startUpstream(t)
-	g := startGateway(t, site{
-		upstream: u.addr,
-		global:   fmt.Sprintf("lock_after %d", stateLockAfter),
+	u := StartUpstream(t)
+	g := StartGateway(t, Site{
+		Upstream: u.Addr,
+		Global:   fmt.Sprintf("lock_after %d", stateLockAfter),
 	})
 	const scope = 1 << 8
 	combinations := make(chan int)
@@ -52,14 +52,14 @@ func TestFirstFailingRuleIsAnswered(t *testing.T) {
 	}
 	close(combinations)
 	workers.Wait()
-	for _, r := range u.took() {
-		if !strings.HasPrefix(r.line, "GET /api/v1/cards/before ") {
-			t.Errorf("the upstream received %s", r.line)
+	for _, r := range u.Took() {
+		if !strings.HasPrefix(r.Line, "GET /api/v1/cards/before ") {
+			t.Errorf("the upstream received %s", r.Line)
 		}
 	}
 }
 
-func breakRules(t *testing.T, g *gateway, broken int, scopeMissing bool) {
+func breakRules(t *testing.T, g *Gateway, broken int, scopeMissing bool) {
 	breaks := func(rule int) bool {
 		for _, b := range brokenRules {
 			if b.rule == rule {
@@ -72,40 +72,40 @@ func breakRules(t *testing.T, g *gateway, broken int, scopeMissing bool) {
 	if scopeMissing {
 		scopes = scopes[:1]
 	}
-	key := g.newKey(fields{"scopes": scopes})
-	r := key.request(http.MethodPost, "/api/v1/cards/c1/unfreeze", `{"a":1}`)
+	key := g.NewKey(Fields{"scopes": scopes})
+	r := key.Request(http.MethodPost, "/api/v1/cards/c1/unfreeze", `{"a":1}`)
 	if breaks(8) {
-		before := key.request(http.MethodGet, "/api/v1/cards/before", "")
-		accepted(t, g.send(t, before.set("X-Nonce", r.value("X-Nonce")).sign(key.secret)))
+		before := key.Request(http.MethodGet, "/api/v1/cards/before", "")
+		WantAccepted(t, g.Send(t, before.Set("X-Nonce", r.Value("X-Nonce")).Sign(key.Secret)))
 	}
 	if breaks(5) {
 		for range stateLockAfter {
-			unauthorized(t, g.send(t, key.get().forge()), wrongSignature)
+			WantUnauthorized(t, g.Send(t, key.Get().Forge()), WrongSignature)
 		}
 	}
-	change := fields{"disabled": breaks(3)}
+	change := Fields{"disabled": breaks(3)}
 	if breaks(4) {
-		change["expires_at"] = moment(time.Now().Add(-time.Hour))
+		change["expires_at"] = Moment(time.Now().Add(-time.Hour))
 	}
 	if breaks(6) {
 		change["allowed_ips"] = []string{"203.0.113.0/24"}
 	}
-	g.change(key, change)
+	g.Change(key, change)
 	if breaks(7) {
-		r.set("X-Timestamp", fmt.Sprint(time.Now().Unix()-301))
+		r.Set("X-Timestamp", fmt.Sprint(time.Now().Unix()-301))
 	}
 	if breaks(9) {
-		r.set("X-Body-Hash", bodyHash("another"))
+		r.Set("X-Body-Hash", BodyHash("another"))
 	}
-	r.sign(key.secret)
+	r.Sign(key.Secret)
 	if breaks(10) {
-		r.forge()
+		r.Forge()
 	}
-	checkBroken(t, g, key, g.send(t, r), broken)
+	checkBroken(t, g, key, g.Send(t, r), broken)
 }
 
 // checkBroken checks the answer and the count of failures after it.
-func checkBroken(t *testing.T, g *gateway, key credentials, answer *response, broken int) {
+func checkBroken(t *testing.T, g *Gateway, key Credentials, answer *Response, broken int) {
 	t.Helper()
 	first := brokenRule{rule: 12}
 	for _, b := range brokenRules {
@@ -116,9 +116,9 @@ func checkBroken(t *testing.T, g *gateway, key credentials, answer *response, br
 	}
 	wrong, ok := broken&(1<<7) != 0, !t.Failed()
 	if first.rule == 12 {
-		refused(t, answer, http.StatusForbidden, "FORBIDDEN")
+		WantRefused(t, answer, http.StatusForbidden, "FORBIDDEN")
 	} else {
-		unauthorized(t, answer, first.message)
+		WantUnauthorized(t, answer, first.message)
 	}
 	failures := 0
 	if broken&(1<<2) != 0 && first.rule != 5 { // the answer of rule 5 locks
@@ -127,7 +127,7 @@ func checkBroken(t *testing.T, g *gateway, key credentials, answer *response, br
 	if first.rule == 9 || first.rule == 10 || (first.rule == 7 || first.rule == 8) && wrong {
 		failures++
 	}
-	g.wantFailures(t, key, failures)
+	g.WantFailures(t, key, failures)
 	if ok && t.Failed() {
 		t.Errorf("this was combination %09b, whose first broken rule is %d", broken, first.rule)
 	}
@@ -136,35 +136,35 @@ func checkBroken(t *testing.T, g *gateway, key credentials, answer *response, br
 // TestMissingHeaders leaves out, empties and doubles each of the five headers.
 func TestMissingHeaders(t *testing.T) {
 	t.Parallel()
-	u := startUpstream(t)
-	g := startGateway(t, site{upstream: u.addr})
-	key := g.newKey(nil)
+	u := StartUpstream(t)
+	g := StartGateway(t, Site{Upstream: u.Addr})
+	key := g.NewKey(nil)
 	for _, name := range []string{"X-API-Key", "X-Timestamp", "X-Nonce", "X-Body-Hash", "X-Signature"} {
-		for what, spoil := range map[string]func(*request){
-			"is missing":                  func(r *request) { r.drop(name) },
-			"is empty":                    func(r *request) { r.set(name, "") },
-			"is there twice":              func(r *request) { r.add(name, r.value(name)) },
-			"is there in another way":     func(r *request) { r.add(strings.ReplaceAll(name, "-", "_"), r.value(name)).drop(name) },
-			"is only a trailer":           func(r *request) { r.asTrailer(name) },
-			"is there twice, once folded": func(r *request) { r.add(strings.ToLower(name), "x") },
+		for what, spoil := range map[string]func(*Request){
+			"is missing":                  func(r *Request) { r.Drop(name) },
+			"is empty":                    func(r *Request) { r.Set(name, "") },
+			"is there twice":              func(r *Request) { r.Add(name, r.Value(name)) },
+			"is there in another way":     func(r *Request) { r.Add(strings.ReplaceAll(name, "-", "_"), r.Value(name)).Drop(name) },
+			"is only a trailer":           func(r *Request) { asTrailer(r, name) },
+			"is there twice, once folded": func(r *Request) { r.Add(strings.ToLower(name), "x") },
 		} {
-			r := key.request(http.MethodPost, "/api/v1/cards", `{}`)
+			r := key.Request(http.MethodPost, "/api/v1/cards", `{}`)
 			spoil(r)
-			unauthorized(t, g.send(t, r), missingHeaders)
+			WantUnauthorized(t, g.Send(t, r), MissingHeaders)
 			if t.Failed() {
 				t.Fatalf("%s %s", name, what)
 			}
 		}
 	}
-	u.none(t)
-	g.wantFailures(t, key, 0)
+	u.None(t)
+	g.WantFailures(t, key, 0)
 }
 
 // asTrailer sends a header behind a chunked body.
-func (r *request) asTrailer(name string) {
-	value := r.value(name)
-	r.drop(name).set("Transfer-Encoding", "chunked").set("Trailer", name)
-	r.body = chunk(r.body) + "0\r\n" + name + ": " + value + "\r\n\r\n"
+func asTrailer(r *Request, name string) {
+	value := r.Value(name)
+	r.Drop(name).Set("Transfer-Encoding", "chunked").Set("Trailer", name)
+	r.Body = chunk(r.Body) + "0\r\n" + name + ": " + value + "\r\n\r\n"
 }
 
 func chunk(text string) string { return fmt.Sprintf("%x\r\n%s\r\n", len(text), text) }
@@ -172,90 +172,90 @@ func chunk(text string) string { return fmt.Sprintf("%x\r\n%s\r\n", len(text), t
 // TestUnknownKeysLookAlike sends ids that nobody has.
 func TestUnknownKeysLookAlike(t *testing.T) {
 	t.Parallel()
-	u := startUpstream(t)
-	g := startGateway(t, site{upstream: u.addr})
-	key := g.newKey(nil)
-	gone := g.newKey(nil)
-	g.keyCall(http.MethodDelete, "/"+gone.id, nil)
+	u := StartUpstream(t)
+	g := StartGateway(t, Site{Upstream: u.Addr})
+	key := g.NewKey(nil)
+	gone := g.NewKey(nil)
+	g.KeyCall(http.MethodDelete, "/"+gone.ID, nil)
 	for _, id := range []string{
-		"ak_nobody", strings.ToUpper(key.id), key.id + "x", key.id[:len(key.id)-1], "ck_live_" + strings.Repeat("a", 32),
-		gone.id, "{env.HOME}", "' OR 1=1", strings.Repeat("k", 4000),
+		"ak_nobody", strings.ToUpper(key.ID), key.ID + "x", key.ID[:len(key.ID)-1], "ck_live_" + strings.Repeat("a", 32),
+		gone.ID, "{env.HOME}", "' OR 1=1", strings.Repeat("k", 4000),
 	} {
-		unauthorized(t, g.send(t, credentials{id, key.secret}.get()), unknownKey)
+		WantUnauthorized(t, g.Send(t, Credentials{id, key.Secret}.Get()), UnknownKey)
 	}
-	u.none(t)
-	accepted(t, g.send(t, key.get()))
+	u.None(t)
+	WantAccepted(t, g.Send(t, key.Get()))
 }
 
 // TestRefusalOrder checks which refusal comes first when several would fit
 // that are not verification rules.
 func TestRefusalOrder(t *testing.T) {
 	t.Parallel()
-	u := startUpstream(t)
-	g := startGateway(t, site{
-		upstream: u.addr, limits: withLimits,
-		auth:   "max_body 1KiB",
-		global: "limit issue_card 1/1d",
+	u := StartUpstream(t)
+	g := StartGateway(t, Site{
+		Upstream: u.Addr, Limits: WithLimits,
+		Auth:   "max_body 1KiB",
+		Global: "limit issue_card 1/1d",
 	})
-	key := g.newKey(fields{"scopes": []string{"cards:write"}})
+	key := g.NewKey(Fields{"scopes": []string{"cards:write"}})
 	large := strings.Repeat("x", 2000)
 	for _, c := range []struct {
 		name   string
 		reason string
-		r      *request
+		r      *Request
 	}{
-		{"target, method and headers", "bad_target", &request{method: "BREW", target: "/api/v1//cards"}},
-		{"method and headers", "method_not_allowed", &request{method: "BREW", target: "/api/v1/cards"}},
-		{"headers and body size", "missing_headers", &request{method: "POST", target: "/api/v1/cards", body: large}},
-		{"unknown key and body size", "unknown_key", credentials{"nobody", "x"}.request("POST", "/api/v1/cards", large)},
-		{"time and body size", "timestamp_out_of_window", key.requestAt(time.Now().Add(-time.Hour), "POST", "/api/v1/cards", large)},
-		{"body size, hash and signature", "body_too_large", key.request("POST", "/api/v1/cards", large).set("X-Body-Hash", bodyHash("")).forge()},
-		{"body size and scope", "body_too_large", key.request("POST", "/api/v1/orders", large)},
-		{"hash and scope", "body_hash_mismatch", key.request("POST", "/api/v1/orders", "{}").set("X-Body-Hash", bodyHash("")).sign(key.secret)},
-		{"nothing", "accepted", key.request("POST", "/api/v1/cards", "{}")},
-		{"limit", "rate_limited", key.request("POST", "/api/v1/cards", "{}")},
-		{"limit and signature", "signature_mismatch", key.request("POST", "/api/v1/cards", "{}").forge()},
-		{"scope", "scope_missing", key.request("POST", "/api/v1/orders", "{}")},
+		{"target, method and headers", "bad_target", &Request{Method: "BREW", Target: "/api/v1//cards"}},
+		{"method and headers", "method_not_allowed", &Request{Method: "BREW", Target: "/api/v1/cards"}},
+		{"headers and body size", "missing_headers", &Request{Method: "POST", Target: "/api/v1/cards", Body: large}},
+		{"unknown key and body size", "unknown_key", Credentials{"nobody", "x"}.Request("POST", "/api/v1/cards", large)},
+		{"time and body size", "timestamp_out_of_window", key.RequestAt(time.Now().Add(-time.Hour), "POST", "/api/v1/cards", large)},
+		{"body size, hash and signature", "body_too_large", key.Request("POST", "/api/v1/cards", large).Set("X-Body-Hash", BodyHash("")).Forge()},
+		{"body size and scope", "body_too_large", key.Request("POST", "/api/v1/orders", large)},
+		{"hash and scope", "body_hash_mismatch", key.Request("POST", "/api/v1/orders", "{}").Set("X-Body-Hash", BodyHash("")).Sign(key.Secret)},
+		{"nothing", "accepted", key.Request("POST", "/api/v1/cards", "{}")},
+		{"limit", "rate_limited", key.Request("POST", "/api/v1/cards", "{}")},
+		{"limit and signature", "signature_mismatch", key.Request("POST", "/api/v1/cards", "{}").Forge()},
+		{"scope", "scope_missing", key.Request("POST", "/api/v1/orders", "{}")},
 	} {
-		answer := g.send(t, c.r)
+		answer := g.Send(t, c.r)
 		switch c.reason {
 		case "accepted":
-			accepted(t, answer)
+			WantAccepted(t, answer)
 		case "body_too_large":
-			refused(t, answer, http.StatusRequestEntityTooLarge, "PAYLOAD_TOO_LARGE")
+			WantRefused(t, answer, http.StatusRequestEntityTooLarge, "PAYLOAD_TOO_LARGE")
 		default:
-			wantReason(t, answer, c.reason, c.r.method)
+			wantReason(t, answer, c.reason, c.r.Method)
 		}
 		if t.Failed() {
 			t.Fatalf("several would fit: %s", c.name)
 		}
 	}
-	u.one(t)
+	u.One(t)
 }
 
 // TestSpellings sends the right digests in spellings that a lenient decoder
 // would take for them.
 func TestSpellings(t *testing.T) {
 	t.Parallel()
-	u := startUpstream(t)
-	g := startGateway(t, site{upstream: u.addr})
-	key := g.newKey(nil)
+	u := StartUpstream(t)
+	g := StartGateway(t, Site{Upstream: u.Addr})
+	key := g.NewKey(nil)
 	for _, spell := range []func([]byte) string{
 		base64.URLEncoding.EncodeToString, base64.RawStdEncoding.EncodeToString, twin,
 		func(d []byte) string { return fmt.Sprintf("%x", d) },
 	} {
 		for range 4 { // some digests are written alike in both alphabets
-			r := key.get()
-			digest := r.digest(key.secret)
+			r := key.Get()
+			digest := r.Digest(key.Secret)
 			if text := spell(digest); text != base64.StdEncoding.EncodeToString(digest) {
-				unauthorized(t, g.send(t, r.set("X-Signature", text)), wrongSignature)
+				WantUnauthorized(t, g.Send(t, r.Set("X-Signature", text)), WrongSignature)
 			}
-			r = key.request(http.MethodPost, "/api/v1/cards", rand.Text())
-			sum := sha256.Sum256([]byte(r.body))
-			if text := spell(sum[:]); text != bodyHash(r.body) {
-				unauthorized(t, g.send(t, r.set("X-Body-Hash", text).sign(key.secret)), bodyMismatch)
+			r = key.Request(http.MethodPost, "/api/v1/cards", rand.Text())
+			sum := sha256.Sum256([]byte(r.Body))
+			if text := spell(sum[:]); text != BodyHash(r.Body) {
+				WantUnauthorized(t, g.Send(t, r.Set("X-Body-Hash", text).Sign(key.Secret)), BodyMismatch)
 			}
 		}
 	}
-	u.none(t)
+	u.None(t)
 }

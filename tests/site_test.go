@@ -5,43 +5,43 @@ import (
 	"net"
 )
 
-// site is what a test wants in its Caddyfile. The zero value with an upstream
+// Site is what a test wants in its Caddyfile. The zero value with an upstream
 // is a plain gateway without rate limits.
-type site struct {
-	upstream string // address of the issuer
-	store    string // what the line store says; empty: an embedded store
-	global   string // further lines of the global block card_gateway
-	servers  string // lines of the global block servers
-	auth     string // lines of the block card_auth
-	limits   string // lines of the block card_rate_limit; noLimits leaves it out
-	proxy    string // lines of the block reverse_proxy
-	routes   string // instead of all handlers under /api/v1/
-	extra    string // further directives of the site
-	logs     string // instead of `format card` in both log blocks
+type Site struct {
+	Upstream string // address of the issuer
+	Store    string // what the line store says; empty: an embedded store
+	Global   string // further lines of the global block card_gateway
+	Servers  string // lines of the global block servers
+	Auth     string // lines of the block card_auth
+	Limits   string // lines of the block card_rate_limit; noLimits leaves it out
+	Proxy    string // lines of the block reverse_proxy
+	Routes   string // instead of all handlers under /api/v1/
+	Extra    string // further directives of the site
+	Logs     string // instead of `format card` in both log blocks
 }
 
 const noLimits = ""
 
-// withLimits puts card_rate_limit on the route with its defaults.
-const withLimits = "\n"
+// WithLimits puts card_rate_limit on the route with its defaults.
+const WithLimits = "\n"
 
-// caddyfile returns the configuration for the address it serves on.
-func (g *gateway) caddyfile() string {
-	s, format := g.site, g.site.logs
-	if s.store == "" {
-		s.store = "file " + g.path("data")
+// Caddyfile returns the configuration for the address it serves on.
+func (g *Gateway) Caddyfile() string {
+	s, format := g.Site, g.Site.Logs
+	if s.Store == "" {
+		s.Store = "file " + g.Path("data")
 	}
 	if format == "" {
 		format = "format card"
 	}
-	routes := s.routes
+	routes := s.Routes
 	if routes == "" {
-		if s.limits != noLimits {
-			routes += "card_rate_limit {\n" + s.limits + "\n}\n"
+		if s.Limits != noLimits {
+			routes += "card_rate_limit {\n" + s.Limits + "\n}\n"
 		}
-		routes += "card_auth {\n" + s.auth + "\n}\nreverse_proxy " + s.upstream + " {\n" + s.proxy + "\n}\n"
+		routes += "card_auth {\n" + s.Auth + "\n}\nreverse_proxy " + s.Upstream + " {\n" + s.Proxy + "\n}\n"
 	}
-	host, port, _ := net.SplitHostPort(g.addr)
+	host, port, _ := net.SplitHostPort(g.Addr)
 	return fmt.Sprintf(`{
 	admin unix/%[1]s/admin.sock
 	grace_period 2s
@@ -83,5 +83,12 @@ http://:%[5]s {
 		respond `+"`"+`{"success":false,"error":{"code":"NOT_FOUND","message":"no such resource"}}`+"`"+` 404
 	}
 }
-`, g.dir, format, s.global, s.servers, port, host, s.extra, routes, s.store)
+`, g.Dir, format, s.Global, s.Servers, port, host, s.Extra, routes, s.Store)
 }
+
+// The operations of customers whose paths the published interface does not
+// show.
+const CustomerOperations = `
+	operation list_customers GET /api/v1/customers customers:read
+	operation get_customer GET /api/v1/customers/{customerId} customers:read
+	operation update_customer PATCH /api/v1/customers/{customerId} customers:write`

@@ -10,166 +10,144 @@ import (
 	"testing"
 )
 
-// oneLine checks that a refusal to start says one thing in one line.
-func oneLine(t testing.TB, said string, parts ...string) {
-	t.Helper()
-	var found []string
-	for line := range strings.Lines(said) {
-		if strings.Contains(line, `"level":"error"`) {
-			found = append(found, line)
-		}
-	}
-	if len(found) != 1 {
-		t.Fatalf("%d lines say why the gateway does not start, want 1:\n%s", len(found), said)
-	}
-	for _, part := range parts {
-		if !strings.Contains(found[0], part) {
-			t.Errorf("the gateway says %q, want %q in it", found[0], part)
-		}
-	}
-	if strings.Contains(said, "goroutine ") || strings.Contains(found[0], "no global option") {
-		t.Errorf("the gateway misleads with:\n%s", said)
-	}
-}
-
 // TestValidateBesideARunningGateway checks the configuration while another
 // process uses the directory.
 func TestValidateBesideARunningGateway(t *testing.T) {
 	t.Parallel()
-	u := startUpstream(t)
-	g := startGateway(t, site{upstream: u.addr})
-	key := g.newKey(nil)
+	u := StartUpstream(t)
+	g := StartGateway(t, Site{Upstream: u.Addr})
+	key := g.NewKey(nil)
 	for range 2 {
-		out, err := g.command("validate", "--config", g.path("Caddyfile"), "--adapter", "caddyfile").CombinedOutput()
+		out, err := g.Command("validate", "--config", g.Path("Caddyfile"), "--adapter", "caddyfile").CombinedOutput()
 		if err != nil || !strings.Contains(string(out), "Valid configuration") {
 			t.Fatalf("validate: %v\n%s", err, out)
 		}
-		accepted(t, g.send(t, key.get()))
+		WantAccepted(t, g.Send(t, key.Get()))
 	}
-	g.stop()
-	g.start()
-	accepted(t, g.send(t, key.get()))
+	g.Stop()
+	g.Start()
+	WantAccepted(t, g.Send(t, key.Get()))
 }
 
 // TestDirectoryInUse starts a second process on the same directory.
 func TestDirectoryInUse(t *testing.T) {
 	t.Parallel()
-	u := startUpstream(t)
-	g := startGateway(t, site{upstream: u.addr})
-	key := g.newKey(nil)
-	r := key.get()
-	accepted(t, g.send(t, r))
+	u := StartUpstream(t)
+	g := StartGateway(t, Site{Upstream: u.Addr})
+	key := g.NewKey(nil)
+	r := key.Get()
+	WantAccepted(t, g.Send(t, r))
 
-	second := newGateway(t, site{upstream: u.addr})
-	second.write("master.key", g.read("master.key"))
-	if err := os.Symlink(g.path("data"), second.path("data")); err != nil {
+	second := NewGateway(t, Site{Upstream: u.Addr})
+	second.WriteFile("master.key", g.ReadFile("master.key"))
+	if err := os.Symlink(g.Path("data"), second.Path("data")); err != nil {
 		t.Fatal(err)
 	}
-	oneLine(t, second.refusesToStart(), "another process")
+	WantStartError(t, second.RefusesToStart(), "another process")
 
-	unauthorized(t, g.send(t, r), replayed)
-	accepted(t, g.send(t, key.get()))
-	g.kill()
-	second.start() // now it may
-	unauthorized(t, second.send(t, r), replayed)
+	WantUnauthorized(t, g.Send(t, r), Replayed)
+	WantAccepted(t, g.Send(t, key.Get()))
+	g.Kill()
+	second.Start() // now it may
+	WantUnauthorized(t, second.Send(t, r), Replayed)
 }
 
 // TestMasterKeyRefusals starts with master keys that are none.
 func TestMasterKeyRefusals(t *testing.T) {
 	t.Parallel()
-	u := startUpstream(t)
-	g := startGateway(t, site{upstream: u.addr})
-	key := g.newKey(nil)
-	g.stop()
-	good := g.read("master.key")
+	u := StartUpstream(t)
+	g := StartGateway(t, Site{Upstream: u.Addr})
+	key := g.NewKey(nil)
+	g.Stop()
+	good := g.ReadFile("master.key")
 	short := base64.StdEncoding.EncodeToString([]byte("31 bytes that are not a key ..."))
 	for name, c := range map[string]struct{ text, says string }{
-		"another's":       {masterKey(), "master key does not open"},
+		"another's":       {NewMasterKey(), "master key does not open"},
 		"short":           {short, "master_key"},
 		"empty":           {"", "empty"},
 		"no base64":       {"not base64 at all", "master_key"},
 		"bad in a line":   {good + short, "master_key"},
 		"all bytes alike": {base64.StdEncoding.EncodeToString(make([]byte, 32)), "master_key"},
 	} {
-		g.write("master.key", c.text)
-		oneLine(t, g.refusesToStart(), c.says)
+		g.WriteFile("master.key", c.text)
+		WantStartError(t, g.RefusesToStart(), c.says)
 		if t.Failed() {
 			t.Fatalf("with a master key that is %s", name)
 		}
 	}
-	if err := os.Remove(g.path("master.key")); err != nil {
+	if err := os.Remove(g.Path("master.key")); err != nil {
 		t.Fatal(err)
 	}
-	oneLine(t, g.refusesToStart(), "master.key")
+	WantStartError(t, g.RefusesToStart(), "master.key")
 
-	g.write("master.key", good)
-	g.start() // nothing was lost
-	accepted(t, g.send(t, key.get()))
+	g.WriteFile("master.key", good)
+	g.Start() // nothing was lost
+	WantAccepted(t, g.Send(t, key.Get()))
 }
 
 // TestMasterKeyRotation puts a new master key first.
 func TestMasterKeyRotation(t *testing.T) {
 	t.Parallel()
-	u := startUpstream(t)
-	g := startGateway(t, site{upstream: u.addr})
-	old := g.newKey(nil)
-	g.write("master.key", masterKey()+g.read("master.key"))
-	s := g.site
-	s.global += "\n# read the master key again\nlock_after 49"
-	g.reload(s)
-	accepted(t, g.send(t, old.get()))
-	young := g.newKey(nil)
-	accepted(t, g.send(t, young.get()))
+	u := StartUpstream(t)
+	g := StartGateway(t, Site{Upstream: u.Addr})
+	old := g.NewKey(nil)
+	g.WriteFile("master.key", NewMasterKey()+g.ReadFile("master.key"))
+	s := g.Site
+	s.Global += "\n# read the master key again\nlock_after 49"
+	g.Reload(s)
+	WantAccepted(t, g.Send(t, old.Get()))
+	young := g.NewKey(nil)
+	WantAccepted(t, g.Send(t, young.Get()))
 
 	// A reload with a wrong master key changes nothing.
-	g.write("master.key", masterKey())
-	s.global += "\nwindow 4m"
-	if err := g.tryReload(s); err == nil || !strings.Contains(err.Error(), "master key") {
+	g.WriteFile("master.key", NewMasterKey())
+	s.Global += "\nwindow 4m"
+	if err := g.TryReload(s); err == nil || !strings.Contains(err.Error(), "master key") {
 		t.Errorf("a reload with a wrong master key says %v", err)
 	}
-	accepted(t, g.send(t, old.get()))
-	accepted(t, g.send(t, young.get()))
+	WantAccepted(t, g.Send(t, old.Get()))
+	WantAccepted(t, g.Send(t, young.Get()))
 }
 
 // TestDamagedKeyFile starts on a key file that somebody has spoilt.
 func TestDamagedKeyFile(t *testing.T) {
 	t.Parallel()
-	u := startUpstream(t)
-	g := startGateway(t, site{upstream: u.addr})
-	key := g.newKey(nil)
-	g.stop()
-	name, text := g.keyFile(key)
+	u := StartUpstream(t)
+	g := StartGateway(t, Site{Upstream: u.Addr})
+	key := g.NewKey(nil)
+	g.Stop()
+	name, text := keyFile(g, key)
 	for what, spoilt := range map[string]string{
 		"cut":     text[:len(text)/2],
 		"empty":   "",
 		"garbage": "\x00\x01garbage" + text[9:],
 		"edited":  strings.Replace(text, `"acme"`, `"ac`, 1),
 	} {
-		g.write(name, spoilt)
-		oneLine(t, g.refusesToStart(), filepath.Base(name))
+		g.WriteFile(name, spoilt)
+		WantStartError(t, g.RefusesToStart(), filepath.Base(name))
 		if t.Failed() {
 			t.Fatalf("with a key file that is %s", what)
 		}
 	}
-	g.write(name, text)
-	g.start()
-	accepted(t, g.send(t, key.get()))
+	g.WriteFile(name, text)
+	g.Start()
+	WantAccepted(t, g.Send(t, key.Get()))
 }
 
 // keyFile returns the file of the data directory that holds the key.
-func (g *gateway) keyFile(c credentials) (name, text string) {
-	g.t.Helper()
-	err := filepath.WalkDir(g.path("data"), func(path string, entry os.DirEntry, err error) error {
+func keyFile(g *Gateway, c Credentials) (name, text string) {
+	g.T.Helper()
+	err := filepath.WalkDir(g.Path("data"), func(path string, entry os.DirEntry, err error) error {
 		if err == nil && entry.Type().IsRegular() {
-			relative, _ := filepath.Rel(g.dir, path)
-			if content := g.read(relative); strings.Contains(content, c.id) && strings.Contains(content, "acme") {
+			relative, _ := filepath.Rel(g.Dir, path)
+			if content := g.ReadFile(relative); strings.Contains(content, c.ID) && strings.Contains(content, "acme") {
 				name, text = relative, content
 			}
 		}
 		return err
 	})
 	if err != nil || name == "" {
-		g.t.Fatalf("no file of the data directory holds the key %s (%v)", c.id, err)
+		g.T.Fatalf("no file of the data directory holds the key %s (%v)", c.ID, err)
 	}
 	return name, text
 }
@@ -177,10 +155,10 @@ func (g *gateway) keyFile(c credentials) (name, text string) {
 // TestFilesArePrivate checks the modes of everything in the data directory.
 func TestFilesArePrivate(t *testing.T) {
 	t.Parallel()
-	u := startUpstream(t)
-	g := startGateway(t, site{upstream: u.addr})
-	accepted(t, g.send(t, g.newKey(nil).get()))
-	err := filepath.WalkDir(g.path("data"), func(path string, entry os.DirEntry, err error) error {
+	u := StartUpstream(t)
+	g := StartGateway(t, Site{Upstream: u.Addr})
+	WantAccepted(t, g.Send(t, g.NewKey(nil).Get()))
+	err := filepath.WalkDir(g.Path("data"), func(path string, entry os.DirEntry, err error) error {
 		if err != nil {
 			return err
 		}
@@ -198,50 +176,50 @@ func TestFilesArePrivate(t *testing.T) {
 // TestRotation rotates a key and uses both secrets at once.
 func TestRotation(t *testing.T) {
 	t.Parallel()
-	u := startUpstream(t)
-	g := startGateway(t, site{upstream: u.addr})
-	old := g.newKey(nil)
-	accepted(t, g.send(t, old.get()))
-	fresh := credentials{old.id, g.do(old, "rotate").Secret}
-	accepted(t, g.send(t, fresh.get()))
-	accepted(t, g.send(t, old.get()))
-	last := credentials{old.id, g.keyCall(http.MethodPost, "/"+old.id+"/rotate", fields{"overlap": "0"}).Secret}
-	unauthorized(t, g.send(t, fresh.get()), wrongSignature)
-	unauthorized(t, g.send(t, old.get()), wrongSignature)
-	accepted(t, g.send(t, last.get()))
-	g.kill()
-	g.start()
-	accepted(t, g.send(t, last.get()))
-	unauthorized(t, g.send(t, fresh.get()), wrongSignature)
+	u := StartUpstream(t)
+	g := StartGateway(t, Site{Upstream: u.Addr})
+	old := g.NewKey(nil)
+	WantAccepted(t, g.Send(t, old.Get()))
+	fresh := Credentials{old.ID, g.Do(old, "rotate").Secret}
+	WantAccepted(t, g.Send(t, fresh.Get()))
+	WantAccepted(t, g.Send(t, old.Get()))
+	last := Credentials{old.ID, g.KeyCall(http.MethodPost, "/"+old.ID+"/rotate", Fields{"overlap": "0"}).Secret}
+	WantUnauthorized(t, g.Send(t, fresh.Get()), WrongSignature)
+	WantUnauthorized(t, g.Send(t, old.Get()), WrongSignature)
+	WantAccepted(t, g.Send(t, last.Get()))
+	g.Kill()
+	g.Start()
+	WantAccepted(t, g.Send(t, last.Get()))
+	WantUnauthorized(t, g.Send(t, fresh.Get()), WrongSignature)
 }
 
 // TestChangesHoldForTheNextRequest changes a key between two requests.
 func TestChangesHoldForTheNextRequest(t *testing.T) {
 	t.Parallel()
-	u := startUpstream(t)
-	g := startGateway(t, site{upstream: u.addr})
-	key := g.newKey(nil)
+	u := StartUpstream(t)
+	g := StartGateway(t, Site{Upstream: u.Addr})
+	key := g.NewKey(nil)
 	for range 20 {
-		accepted(t, g.send(t, key.get()))
-		g.do(key, "disable")
-		unauthorized(t, g.send(t, key.get()), keyDisabled)
-		g.do(key, "enable")
-		accepted(t, g.send(t, key.get()))
-		g.change(key, fields{"scopes": []string{"products:read"}})
-		refused(t, g.send(t, key.get()), http.StatusForbidden, "FORBIDDEN")
-		g.change(key, fields{"scopes": []string{"cards:read"}, "allowed_ips": []string{"203.0.113.7"}})
-		unauthorized(t, g.send(t, key.get()), ipNotAllowed)
-		g.change(key, fields{"allowed_ips": nil})
+		WantAccepted(t, g.Send(t, key.Get()))
+		g.Do(key, "disable")
+		WantUnauthorized(t, g.Send(t, key.Get()), KeyDisabled)
+		g.Do(key, "enable")
+		WantAccepted(t, g.Send(t, key.Get()))
+		g.Change(key, Fields{"scopes": []string{"products:read"}})
+		WantRefused(t, g.Send(t, key.Get()), http.StatusForbidden, "FORBIDDEN")
+		g.Change(key, Fields{"scopes": []string{"cards:read"}, "allowed_ips": []string{"203.0.113.7"}})
+		WantUnauthorized(t, g.Send(t, key.Get()), IpNotAllowed)
+		g.Change(key, Fields{"allowed_ips": nil})
 	}
-	g.keyCall(http.MethodDelete, "/"+key.id, nil)
-	unauthorized(t, g.send(t, key.get()), unknownKey)
+	g.KeyCall(http.MethodDelete, "/"+key.ID, nil)
+	WantUnauthorized(t, g.Send(t, key.Get()), UnknownKey)
 }
 
 // TestHelpNamesTheBinary reads the help, which must show what one can type.
 func TestHelpNamesTheBinary(t *testing.T) {
 	t.Parallel()
 	for _, command := range []string{"card-keys", "card-sign"} {
-		out, err := exec.Command(binary(t), command, "--help").CombinedOutput()
+		out, err := exec.Command(Binary(t), command, "--help").CombinedOutput()
 		if err != nil || !strings.Contains(string(out), "card-gateway "+command) {
 			t.Errorf("%s --help: %v, want card-gateway %s in\n%s", command, err, command, out)
 		}

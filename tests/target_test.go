@@ -8,17 +8,14 @@ import (
 	"testing"
 )
 
-// raw returns a request as it would be sent, for changing bytes in it.
-func (r *request) raw() string { return r.head() + r.body }
-
 // TestAmbiguousTargets signs targets that two parsers could read differently.
 // They are refused by the gateway, by the HTTP server or by the site, and
 // never reach the upstream; no answer is a redirect.
 func TestAmbiguousTargets(t *testing.T) {
 	t.Parallel()
-	u := startUpstream(t)
-	g := startGateway(t, site{upstream: u.addr})
-	key := g.newKey(nil)
+	u := StartUpstream(t)
+	g := StartGateway(t, Site{Upstream: u.Addr})
+	key := g.NewKey(nil)
 	for _, target := range []string{
 		"http://gw.example/api/v1/orders", "http://other.example/api/v1/orders", "//api/v1/orders", "*", "/",
 		"/api/v1", "/api/v1/", "/api/v1//orders", "/api/v1/a/../orders", "/api/v1/./orders", "/api/v1/orders/..", "/api/v1/..",
@@ -29,69 +26,69 @@ func TestAmbiguousTargets(t *testing.T) {
 		"/api/v1/orders#x", "/api/v1/orders?a=1#x", "/api/v1/%252e%252e/admin", "/api/v1/a%252fb",
 		"/api/v1/" + strings.Repeat("a", 8200),
 	} {
-		for _, r := range []*request{key.request(http.MethodGet, target, ""), {method: http.MethodGet, target: target}} {
-			answer := g.send(t, r)
+		for _, r := range []*Request{key.Request(http.MethodGet, target, ""), {Method: http.MethodGet, Target: target}} {
+			answer := g.Send(t, r)
 			switch {
-			case target == "/api/v1/" && r.headers != nil:
+			case target == "/api/v1/" && r.Headers != nil:
 				// A path of its own, operation `other`; the upstream decides.
-				accepted(t, answer)
-				u.one(t)
+				WantAccepted(t, answer)
+				u.One(t)
 			case target == "/api/v1/":
-				unauthorized(t, answer, missingHeaders)
-			case answer.status != http.StatusBadRequest && answer.status != http.StatusNotFound:
+				WantUnauthorized(t, answer, MissingHeaders)
+			case answer.Status != http.StatusBadRequest && answer.Status != http.StatusNotFound:
 				t.Errorf("%.60q: answer is %s, want 400 or 404", target, answer)
-			case answer.status == http.StatusNotFound && strings.HasPrefix(target, "/api/v1/") && !strings.Contains(target, ".."):
+			case answer.Status == http.StatusNotFound && strings.HasPrefix(target, "/api/v1/") && !strings.Contains(target, ".."):
 				t.Errorf("%.60q: answer is %s, want 400", target, answer)
 			}
-			if answer.header.Get("Content-Type") == "application/json" && answer.status == http.StatusBadRequest {
-				refused(t, answer, http.StatusBadRequest, "BAD_REQUEST")
+			if answer.Header.Get("Content-Type") == "application/json" && answer.Status == http.StatusBadRequest {
+				WantRefused(t, answer, http.StatusBadRequest, "BAD_REQUEST")
 			}
 		}
-		u.none(t)
+		u.None(t)
 		if t.Failed() {
 			t.Fatalf("target %.60q", target)
 		}
 	}
-	g.wantFailures(t, key, 0)
+	g.WantFailures(t, key, 0)
 }
 
 // TestMethods sends methods in other spellings and other methods.
 func TestMethods(t *testing.T) {
 	t.Parallel()
-	u := startUpstream(t)
-	g := startGateway(t, site{upstream: u.addr})
-	key := g.newKey(nil)
+	u := StartUpstream(t)
+	g := StartGateway(t, Site{Upstream: u.Addr})
+	key := g.NewKey(nil)
 	for _, method := range []string{"get", "Post", "patch", "OPTIONS", "TRACE", "CONNECT", "PROPFIND", "QUERY"} {
-		answer := g.send(t, key.request(method, "/api/v1/orders/1", ""))
-		refused(t, answer, http.StatusMethodNotAllowed, "METHOD_NOT_ALLOWED")
-		if answer.header.Get("Allow") == "" {
-			t.Errorf("%s: no Allow in %v", method, answer.header)
+		answer := g.Send(t, key.Request(method, "/api/v1/orders/1", ""))
+		WantRefused(t, answer, http.StatusMethodNotAllowed, "METHOD_NOT_ALLOWED")
+		if answer.Header.Get("Allow") == "" {
+			t.Errorf("%s: no Allow in %v", method, answer.Header)
 		}
-		lower := key.request(strings.ToUpper(method), "/api/v1/orders/1", "")
-		lower.method = method // signed in upper case, sent as above
-		refused(t, g.send(t, lower), http.StatusMethodNotAllowed, "METHOD_NOT_ALLOWED")
+		lower := key.Request(strings.ToUpper(method), "/api/v1/orders/1", "")
+		lower.Method = method // signed in upper case, sent as above
+		WantRefused(t, g.Send(t, lower), http.StatusMethodNotAllowed, "METHOD_NOT_ALLOWED")
 	}
-	u.none(t)
+	u.None(t)
 
-	head := key.request(http.MethodHead, "/api/v1/cards/c1", "")
-	answer := g.send(t, head)
-	if answer.status != http.StatusOK || answer.body != "" {
+	head := key.Request(http.MethodHead, "/api/v1/cards/c1", "")
+	answer := g.Send(t, head)
+	if answer.Status != http.StatusOK || answer.Body != "" {
 		t.Errorf("HEAD is answered %s", answer)
 	}
-	wantHeaders(t, u.one(t), map[string]string{"X-Gateway-Operation": "get_card"})
-	other := key.request(http.MethodHead, "/api/v1/cards/c1", "")
-	other.method = http.MethodGet
-	unauthorized(t, g.send(t, other), wrongSignature)
-	u.none(t)
+	wantHeaders(t, u.One(t), map[string]string{"X-Gateway-Operation": "get_card"})
+	other := key.Request(http.MethodHead, "/api/v1/cards/c1", "")
+	other.Method = http.MethodGet
+	WantUnauthorized(t, g.Send(t, other), WrongSignature)
+	u.None(t)
 }
 
 // TestSmuggling sends what two parsers would cut at different places. What the
 // gateway accepts, the upstream must see as exactly one request.
 func TestSmuggling(t *testing.T) {
 	t.Parallel()
-	u := startUpstream(t)
-	g := startGateway(t, site{upstream: u.addr})
-	key := g.newKey(nil)
+	u := StartUpstream(t)
+	g := StartGateway(t, Site{Upstream: u.Addr})
+	key := g.NewKey(nil)
 	second := "GET /api/v1/smuggled HTTP/1.1\r\nHost: gw.example\r\n\r\n"
 	for name, c := range map[string]struct{ headers, framed, signed string }{
 		"both lengths, chunked wins":    {"Content-Length: 3\r\nTransfer-Encoding: chunked\r\n", chunk("abc") + "0\r\n\r\n", "abc"},
@@ -110,20 +107,20 @@ func TestSmuggling(t *testing.T) {
 		"NUL in a header":               {"X-A: b\x00c\r\nContent-Length: 3\r\n", "abc", "abc"},
 		"no host":                       {"Content-Length: 3\r\nHost:\r\nHost: b\r\n", "abc", "abc"},
 	} {
-		r := key.request(http.MethodPost, "/api/v1/orders", c.signed)
-		text := strings.Join(append([]string{"POST /api/v1/orders HTTP/1.1", "Host: gw.example"}, r.headers...), "\r\n")
-		answer := g.sendRaw(t, text+"\r\n"+c.headers+"\r\n"+c.framed)
-		reached := u.took()
+		r := key.Request(http.MethodPost, "/api/v1/orders", c.signed)
+		text := strings.Join(append([]string{"POST /api/v1/orders HTTP/1.1", "Host: gw.example"}, r.Headers...), "\r\n")
+		answer := g.SendRaw(t, text+"\r\n"+c.headers+"\r\n"+c.framed)
+		reached := u.Took()
 		switch {
-		case answer.status == http.StatusOK:
-			if len(reached) != 1 || reached[0].framed != c.signed || reached[0].value("Content-Length") != contentLength(c.signed) {
-				t.Errorf("%s: the upstream received %q", name, lines(reached))
+		case answer.Status == http.StatusOK:
+			if len(reached) != 1 || reached[0].Framed != c.signed || reached[0].Value("Content-Length") != contentLength(c.signed) {
+				t.Errorf("%s: the upstream received %q", name, Lines(reached))
 			} else {
 				cleanOf(t, reached[0])
 			}
-		case answer.status/100 == 4, answer.status == http.StatusNotImplemented:
+		case answer.Status/100 == 4, answer.Status == http.StatusNotImplemented:
 			if len(reached) > 0 {
-				t.Errorf("%s: refused with %s, but the upstream received %q", name, answer, lines(reached))
+				t.Errorf("%s: refused with %s, but the upstream received %q", name, answer, Lines(reached))
 			}
 		default:
 			t.Errorf("%s: answer is %s", name, answer)
@@ -142,22 +139,22 @@ func contentLength(body string) string {
 // itself.
 func TestPipelinedRequests(t *testing.T) {
 	t.Parallel()
-	u := startUpstream(t)
-	g := startGateway(t, site{upstream: u.addr})
-	key := g.newKey(nil)
-	w := g.connect(t)
-	w.write(t, key.post().raw()+key.get().forge().raw()+key.get().raw())
-	for i, message := range []string{"", wrongSignature, ""} {
-		answer, err := w.receive(http.MethodGet)
+	u := StartUpstream(t)
+	g := StartGateway(t, Site{Upstream: u.Addr})
+	key := g.NewKey(nil)
+	w := g.Connect(t)
+	w.WriteText(t, key.Post().Raw()+key.Get().Forge().Raw()+key.Get().Raw())
+	for i, message := range []string{"", WrongSignature, ""} {
+		answer, err := w.Receive(http.MethodGet)
 		if err != nil {
 			t.Fatal(err)
 		}
-		unauthorized(t, answer, message)
+		WantUnauthorized(t, answer, message)
 		if t.Failed() {
 			t.Fatalf("request %d of the packet", i+1)
 		}
 	}
-	if got := fmt.Sprint(lines(u.took())); got != "[POST /api/v1/cards HTTP/1.1 GET /api/v1/cards/c1 HTTP/1.1]" {
+	if got := fmt.Sprint(Lines(u.Took())); got != "[POST /api/v1/cards HTTP/1.1 GET /api/v1/cards/c1 HTTP/1.1]" {
 		t.Errorf("the upstream received %s", got)
 	}
 }
@@ -165,47 +162,47 @@ func TestPipelinedRequests(t *testing.T) {
 // TestExpect goes through what a client may ask before it sends a body.
 func TestExpect(t *testing.T) {
 	t.Parallel()
-	u := startUpstream(t)
-	g := startGateway(t, site{upstream: u.addr, auth: "max_body 4MiB"})
-	key := g.newKey(nil)
-	r := key.request(http.MethodPost, "/api/v1/cards", strings.Repeat("x", 2<<20)).add("Expect", "100-continue")
-	w := g.connect(t)
-	w.write(t, r.head())
-	if line, err := w.in.ReadString('\n'); err != nil || !strings.HasPrefix(line, "HTTP/1.1 100 ") {
+	u := StartUpstream(t)
+	g := StartGateway(t, Site{Upstream: u.Addr, Auth: "max_body 4MiB"})
+	key := g.NewKey(nil)
+	r := key.Request(http.MethodPost, "/api/v1/cards", strings.Repeat("x", 2<<20)).Add("Expect", "100-continue")
+	w := g.Connect(t)
+	w.WriteText(t, r.Head())
+	if line, err := w.In.ReadString('\n'); err != nil || !strings.HasPrefix(line, "HTTP/1.1 100 ") {
 		t.Fatalf("the gateway says %q (%v), want 100", line, err)
 	}
-	if _, err := w.in.ReadString('\n'); err != nil {
+	if _, err := w.In.ReadString('\n'); err != nil {
 		t.Fatal(err)
 	}
-	w.write(t, r.body)
-	answer, err := w.receive(r.method)
+	w.WriteText(t, r.Body)
+	answer, err := w.Receive(r.Method)
 	if err != nil {
 		t.Fatal(err)
 	}
-	accepted(t, answer)
-	got := u.one(t)
-	if got.body != r.body {
-		t.Errorf("the upstream received %d bytes, want %d", len(got.body), len(r.body))
+	WantAccepted(t, answer)
+	got := u.One(t)
+	if got.Body != r.Body {
+		t.Errorf("the upstream received %d bytes, want %d", len(got.Body), len(r.Body))
 	}
 	cleanOf(t, got)
 
-	for message, r := range map[string]*request{
-		missingHeaders: r.drop("X-Signature"),
-		unknownKey:     credentials{"nobody", "x"}.post().add("Expect", "100-continue"),
+	for message, r := range map[string]*Request{
+		MissingHeaders: r.Drop("X-Signature"),
+		UnknownKey:     Credentials{"nobody", "x"}.Post().Add("Expect", "100-continue"),
 	} {
-		w := g.connect(t)
-		w.write(t, r.head())
-		answer, err := w.receive(r.method)
+		w := g.Connect(t)
+		w.WriteText(t, r.Head())
+		answer, err := w.Receive(r.Method)
 		if err != nil {
 			t.Fatal(err)
 		}
-		unauthorized(t, answer, message)
-		if len(answer.informational) > 0 {
+		WantUnauthorized(t, answer, message)
+		if len(answer.Informational) > 0 {
 			t.Errorf("%s: the client was told to send its body", message)
 		}
 	}
-	if answer := g.send(t, key.post().set("Expect", "200-ok")); answer.status != http.StatusExpectationFailed {
+	if answer := g.Send(t, key.Post().Set("Expect", "200-ok")); answer.Status != http.StatusExpectationFailed {
 		t.Errorf("an unknown expectation is answered %s", answer)
 	}
-	u.none(t)
+	u.None(t)
 }

@@ -12,12 +12,12 @@ import (
 // own that was brought into the state which the vector asks for.
 func TestVectors(t *testing.T) {
 	t.Parallel()
-	u := startUpstream(t)
-	g := startGateway(t, site{
-		upstream: u.addr,
+	u := StartUpstream(t)
+	g := StartGateway(t, Site{
+		Upstream: u.Addr,
 		// A key may hold only scopes that some operation asks for.
-		global:  "operation x GET /api/v1/x cards:readx\noperation y GET /api/v1/y cardsx:read\noperation z GET /api/v1/z card:read",
-		servers: "trusted_proxies static 127.0.0.1/32\ntrusted_proxies_strict",
+		Global:  "operation x GET /api/v1/x cards:readx\noperation y GET /api/v1/y cardsx:read\noperation z GET /api/v1/z card:read",
+		Servers: "trusted_proxies static 127.0.0.1/32\ntrusted_proxies_strict",
 	})
 	next := 0
 	for _, file := range []string{
@@ -42,18 +42,18 @@ func TestVectors(t *testing.T) {
 	}
 }
 
-func runVector(t *testing.T, g *gateway, u *upstream, v *vector, id string) {
-	key := g.importKey(credentials{id, v.secret()}, nil)
+func runVector(t *testing.T, g *Gateway, u *Upstream, v *vector, id string) {
+	key := g.ImportKey(Credentials{id, v.secret()}, nil)
 	// The next vector uses the same secret, which only one key may have.
-	defer g.keyCall(http.MethodDelete, "/"+id, nil)
+	defer g.KeyCall(http.MethodDelete, "/"+id, nil)
 	v.drive(t, g, key)
-	u.took()
+	u.Took()
 	if v.onEdge() {
 		earlyInASecond()
 	}
-	before := g.show(key).Failures
-	answer := g.send(t, v.request(id))
-	v.wants(t, answer, u.took())
+	before := g.Show(key).Failures
+	answer := g.Send(t, v.request(id))
+	v.wants(t, answer, u.Took())
 	want := before
 	switch {
 	case v.Expect.Counts:
@@ -61,27 +61,27 @@ func runVector(t *testing.T, g *gateway, u *upstream, v *vector, id string) {
 	case v.Expect.Reason == "accepted", v.Expect.Reason == "key_locked":
 		want = 0
 	}
-	g.wantFailures(t, key, want)
+	g.WantFailures(t, key, want)
 }
 
 // drive brings the key into the vector's state by requests and changes.
-func (v *vector) drive(t *testing.T, g *gateway, key credentials) {
+func (v *vector) drive(t *testing.T, g *Gateway, key Credentials) {
 	t.Helper()
-	w := g.connect(t)
+	w := g.Connect(t)
 	defer w.Close()
-	send := func(r *request) {
+	send := func(r *Request) {
 		t.Helper()
-		if _, err := w.exchange(r); err != nil {
+		if _, err := w.Exchange(r); err != nil {
 			t.Fatal(err)
 		}
 	}
 	for _, nonce := range v.State.Nonces {
-		send(key.get().set("X-Nonce", nonce).sign(key.secret))
+		send(key.Get().Set("X-Nonce", nonce).Sign(key.Secret))
 	}
 	if len(v.State.OtherKeyNonces) > 0 {
-		other := g.newKey(nil)
+		other := g.NewKey(nil)
 		for _, nonce := range v.State.OtherKeyNonces {
-			send(other.get().set("X-Nonce", nonce).sign(other.secret))
+			send(other.Get().Set("X-Nonce", nonce).Sign(other.Secret))
 		}
 	}
 	failures := v.State.Failures
@@ -89,9 +89,9 @@ func (v *vector) drive(t *testing.T, g *gateway, key credentials) {
 		failures = 51 // the one after the threshold locks
 	}
 	for range failures {
-		send(key.get().forge())
+		send(key.Get().Forge())
 	}
-	change := fields{}
+	change := Fields{}
 	if v.Key.Scopes != nil {
 		change["scopes"] = v.Key.Scopes
 	}
@@ -106,10 +106,10 @@ func (v *vector) drive(t *testing.T, g *gateway, key credentials) {
 		if off > 0 {
 			off = time.Hour // far enough for a machine that is busy
 		}
-		change["expires_at"] = moment(time.Now().Add(off))
+		change["expires_at"] = Moment(time.Now().Add(off))
 	}
 	if len(change) > 0 {
-		g.change(key, change)
+		g.Change(key, change)
 	}
 }
 
@@ -127,19 +127,19 @@ func earlyInASecond() {
 // unsigned: nothing but the published refusals may come back.
 func TestVectorsWithoutAuthentication(t *testing.T) {
 	t.Parallel()
-	u := startUpstream(t)
-	g := startGateway(t, site{upstream: u.addr})
+	u := StartUpstream(t)
+	g := StartGateway(t, Site{Upstream: u.Addr})
 	for _, v := range readVectors(t, "targets") {
 		if v.beyondReach() != "" {
 			continue
 		}
-		answer := g.send(t, &request{method: v.Method, target: v.target()})
-		if answer.status/100 != 4 {
+		answer := g.Send(t, &Request{Method: v.Method, Target: v.target()})
+		if answer.Status/100 != 4 {
 			t.Errorf("%s: answer is %s, want a refusal", v.Name, answer)
 		}
 		if v.Expect.Reason == "accepted" && strings.HasPrefix(v.target(), "/api/v1/") {
-			unauthorized(t, answer, missingHeaders)
+			WantUnauthorized(t, answer, MissingHeaders)
 		}
 	}
-	u.none(t)
+	u.None(t)
 }

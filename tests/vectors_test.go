@@ -124,43 +124,43 @@ func (v *vector) first(name string) string {
 
 // request returns the vector's request for the key id, moved to this moment:
 // what was signed as sent is signed anew, in the spelling that it had.
-func (v *vector) request(id string) *request {
-	r := &request{method: v.Method, target: v.target(), body: v.body()}
-	old := &request{method: v.Method, target: v.target()}
+func (v *vector) request(id string) *Request {
+	r := &Request{Method: v.Method, Target: v.target(), Body: v.body()}
+	old := &Request{Method: v.Method, Target: v.target()}
 	for _, name := range []string{"X-Timestamp", "X-Nonce", "X-Body-Hash"} {
-		old.set(name, v.first(name))
+		old.Set(name, v.first(name))
 	}
 	shift := v.shift()
 	for name, values := range v.Headers {
 		for _, value := range values {
-			r.add(name, shift(name, wireBytes(value), id))
+			r.Add(name, shift(name, wireBytes(value), id))
 		}
 	}
-	if spell := spellingOf(v.first("X-Signature"), old.digest(v.secret())); spell != nil {
+	if spell := spellingOf(v.first("X-Signature"), old.Digest(v.secret())); spell != nil {
 		v.signAnew(r, spell, shift)
 	}
 	if v.Body == "" && v.BodyBase64 == nil && v.Method == http.MethodPost {
-		r.set("Content-Length", "0")
+		r.Set("Content-Length", "0")
 	}
-	return r.add("X-Forwarded-For", v.client())
+	return r.Add("X-Forwarded-For", v.client())
 }
 
 // signAnew replaces the vector's signature in the request, in its spelling.
-func (v *vector) signAnew(r *request, spell func([]byte) string, shift func(name, value, id string) string) {
-	signed := &request{method: r.method, target: r.target}
+func (v *vector) signAnew(r *Request, spell func([]byte) string, shift func(name, value, id string) string) {
+	signed := &Request{Method: r.Method, Target: r.Target}
 	for _, name := range []string{"X-Timestamp", "X-Nonce", "X-Body-Hash"} {
-		signed.set(name, shift(name, v.first(name), ""))
+		signed.Set(name, shift(name, v.first(name), ""))
 	}
-	digest := signed.digest(v.secret())
+	digest := signed.Digest(v.secret())
 	for v.Expect.Reason == "signature_mismatch" && spell(digest) == base64.StdEncoding.EncodeToString(digest) {
 		// Some digests are spelled alike in both ways; the next nonce has another.
-		r.set("X-Nonce", r.value("X-Nonce")+"x")
-		digest = signed.set("X-Nonce", r.value("X-Nonce")).digest(v.secret())
+		r.Set("X-Nonce", r.Value("X-Nonce")+"x")
+		digest = signed.Set("X-Nonce", r.Value("X-Nonce")).Digest(v.secret())
 	}
-	for i, line := range r.headers {
+	for i, line := range r.Headers {
 		name, given, _ := strings.Cut(line, ": ")
 		if strings.EqualFold(strings.ReplaceAll(name, "_", "-"), "X-Signature") && given == v.first("X-Signature") {
-			r.headers[i] = name + ": " + spell(digest)
+			r.Headers[i] = name + ": " + spell(digest)
 		}
 	}
 }
@@ -263,48 +263,48 @@ func wireBytes(s string) string {
 }
 
 // wants checks the answer to a vector and what reached the upstream.
-func (v *vector) wants(t *testing.T, answer *response, reached []*received) {
+func (v *vector) wants(t *testing.T, answer *Response, reached []*Received) {
 	t.Helper()
 	if v.Expect.Reason == "accepted" {
-		accepted(t, answer)
+		WantAccepted(t, answer)
 		target := v.Expect.UpstreamTarget
 		if target == "" {
 			target = v.target()
 		}
 		want := fmt.Sprintf("[%q]", v.Method+" "+target+" HTTP/1.1")
-		if got := fmt.Sprintf("%q", lines(reached)); got != want {
+		if got := fmt.Sprintf("%q", Lines(reached)); got != want {
 			t.Errorf("the upstream received %s, want %s", got, want)
-		} else if reached[0].body != v.body() {
-			t.Errorf("the upstream received the body %q, want %q", reached[0].body, v.body())
-		} else if got := reached[0].value("X-Gateway-Operation"); v.Expect.Operation != "" && got != v.Expect.Operation {
+		} else if reached[0].Body != v.body() {
+			t.Errorf("the upstream received the body %q, want %q", reached[0].Body, v.body())
+		} else if got := reached[0].Value("X-Gateway-Operation"); v.Expect.Operation != "" && got != v.Expect.Operation {
 			t.Errorf("the operation is %q, want %q", got, v.Expect.Operation)
 		}
 		return
 	}
 	if len(reached) > 0 {
-		t.Errorf("the upstream received %q", lines(reached))
+		t.Errorf("the upstream received %q", Lines(reached))
 	}
 	wantReason(t, answer, v.Expect.Reason, v.Method)
 }
 
 // wantReason checks the answer that stands for a reason of the closed set.
-func wantReason(t *testing.T, answer *response, reason, method string) {
+func wantReason(t *testing.T, answer *Response, reason, method string) {
 	t.Helper()
 	face, found := faces[reason]
 	if !found {
 		t.Fatalf("no answer is known for %s", reason)
 	}
 	switch {
-	case reason == "bad_target" && (answer.status == http.StatusNotFound || answer.status == http.StatusBadRequest):
+	case reason == "bad_target" && (answer.Status == http.StatusNotFound || answer.Status == http.StatusBadRequest):
 		// of the gateway, of the HTTP server or of the site's catch-all
 	case method == http.MethodHead:
-		if answer.status != face.status {
+		if answer.Status != face.status {
 			t.Errorf("answer is %s, want %d", answer, face.status)
 		}
 	case face.status == http.StatusUnauthorized:
-		unauthorized(t, answer, face.message)
+		WantUnauthorized(t, answer, face.message)
 	default:
-		refused(t, answer, face.status, face.code)
+		WantRefused(t, answer, face.status, face.code)
 	}
 }
 
@@ -315,16 +315,16 @@ var faces = map[string]struct {
 }{
 	"bad_target":              {400, "BAD_REQUEST", ""},
 	"method_not_allowed":      {405, "METHOD_NOT_ALLOWED", ""},
-	"missing_headers":         {401, "UNAUTHORIZED", missingHeaders},
-	"unknown_key":             {401, "UNAUTHORIZED", unknownKey},
-	"key_disabled":            {401, "UNAUTHORIZED", keyDisabled},
-	"key_expired":             {401, "UNAUTHORIZED", keyExpired},
-	"key_locked":              {401, "UNAUTHORIZED", keyLocked},
-	"ip_not_allowed":          {401, "UNAUTHORIZED", ipNotAllowed},
-	"timestamp_out_of_window": {401, "UNAUTHORIZED", outsideWindow},
-	"replayed_nonce":          {401, "UNAUTHORIZED", replayed},
-	"body_hash_mismatch":      {401, "UNAUTHORIZED", bodyMismatch},
-	"signature_mismatch":      {401, "UNAUTHORIZED", wrongSignature},
+	"missing_headers":         {401, "UNAUTHORIZED", MissingHeaders},
+	"unknown_key":             {401, "UNAUTHORIZED", UnknownKey},
+	"key_disabled":            {401, "UNAUTHORIZED", KeyDisabled},
+	"key_expired":             {401, "UNAUTHORIZED", KeyExpired},
+	"key_locked":              {401, "UNAUTHORIZED", KeyLocked},
+	"ip_not_allowed":          {401, "UNAUTHORIZED", IpNotAllowed},
+	"timestamp_out_of_window": {401, "UNAUTHORIZED", OutsideWindow},
+	"replayed_nonce":          {401, "UNAUTHORIZED", Replayed},
+	"body_hash_mismatch":      {401, "UNAUTHORIZED", BodyMismatch},
+	"signature_mismatch":      {401, "UNAUTHORIZED", WrongSignature},
 	"scope_missing":           {403, "FORBIDDEN", ""},
 	"rate_limited":            {429, "RATE_LIMITED", ""},
 }
