@@ -7,44 +7,46 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/card-gateway/card-gateway/tests/harness"
 )
 
 // TestUpstreamAnswers checks what comes back of an answer of the issuer.
 func TestUpstreamAnswers(t *testing.T) {
 	t.Parallel()
-	u := StartUpstream(t)
-	g := StartGateway(t, Site{Upstream: u.Addr})
+	u := harness.StartUpstream(t)
+	g := harness.StartGateway(t, harness.Site{Upstream: u.Addr})
 	key := g.NewKey(nil)
-	get := func() *Request { return key.Get() }
-	sensitive := func() *Request { return key.Request(http.MethodGet, "/api/v1/card/c1/sensitive", "") }
+	get := func() *harness.Request { return key.Get() }
+	sensitive := func() *harness.Request { return key.Request(http.MethodGet, "/api/v1/card/c1/sensitive", "") }
 	const withheld = "private, no-store"
 	for _, c := range []struct {
 		name    string
-		r       func() *Request
-		reply   Reply
+		r       func() *harness.Request
+		reply   harness.Reply
 		status  int
 		body    string
 		headers map[string]string
 	}{
-		{"plain", get, Answer(200, `{"a":1}`, "Content-Type: application/json"), 200, `{"a":1}`,
+		{"plain", get, harness.Answer(200, `{"a":1}`, "Content-Type: application/json"), 200, `{"a":1}`,
 			map[string]string{"Cache-Control": withheld, "Content-Type": "application/json"}},
-		{"its own Cache-Control", get, Answer(200, `{}`, "Cache-Control: max-age=60"), 200, `{}`,
+		{"its own Cache-Control", get, harness.Answer(200, `{}`, "Cache-Control: max-age=60"), 200, `{}`,
 			map[string]string{"Cache-Control": "max-age=60"}},
-		{"sensitive details", sensitive, Answer(200, `{"cvv":"1"}`), 200, `{"cvv":"1"}`, map[string]string{"Cache-Control": withheld}},
+		{"sensitive details", sensitive, harness.Answer(200, `{"cvv":"1"}`), 200, `{"cvv":"1"}`, map[string]string{"Cache-Control": withheld}},
 		{"sensitive details that may be cached", sensitive,
-			Answer(200, `{}`, "Cache-Control: public, max-age=60", "ETag: \"1\"", "Expires: Thu, 01 Dec 2033 16:00:00 GMT"), 200, `{}`,
+			harness.Answer(200, `{}`, "Cache-Control: public, max-age=60", "ETag: \"1\"", "Expires: Thu, 01 Dec 2033 16:00:00 GMT"), 200, `{}`,
 			map[string]string{"Cache-Control": withheld, "Etag": "", "Expires": ""}},
-		{"its own request id", get, Answer(200, `{}`, "X-Request-Id: upstream"), 200, `{}`, nil},
-		{"its own limits", get, Answer(200, `{}`, "X-RateLimit-Limit: 9", "X-RateLimit-Remaining: 8", "X-RateLimit-Reset: 7", "RateLimit: x"), 200, `{}`,
+		{"its own request id", get, harness.Answer(200, `{}`, "X-Request-Id: upstream"), 200, `{}`, nil},
+		{"its own limits", get, harness.Answer(200, `{}`, "X-RateLimit-Limit: 9", "X-RateLimit-Remaining: 8", "X-RateLimit-Reset: 7", "RateLimit: x"), 200, `{}`,
 			map[string]string{"X-Ratelimit-Limit": "", "X-Ratelimit-Remaining": "", "X-Ratelimit-Reset": "", "Ratelimit": ""}},
-		{"an error", get, Answer(422, `{"detail":"currency"}`, "Content-Type: application/problem+json", "X-Other: 1"), 422, `{"detail":"currency"}`,
+		{"an error", get, harness.Answer(422, `{"detail":"currency"}`, "Content-Type: application/problem+json", "X-Other: 1"), 422, `{"detail":"currency"}`,
 			map[string]string{"Content-Type": "application/problem+json", "X-Other": "1"}},
-		{"an error without a body", get, Answer(404, ""), 404, "", nil},
-		{"a server error", get, Answer(500, "oops", "Content-Type: text/plain"), 500, "oops", nil},
-		{"its own 401", get, Answer(401, `{"x":1}`), 401, `{"x":1}`, map[string]string{"Www-Authenticate": ""}},
-		{"its own 502", get, Answer(502, `bad`), 502, `bad`, nil},
-		{"no content", get, Reply{Raw: "HTTP/1.1 204 No Content\r\n\r\n"}, 204, "", nil},
-		{"chunked", get, Reply{Raw: "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\n\r\n"}, 200, "abc", nil},
+		{"an error without a body", get, harness.Answer(404, ""), 404, "", nil},
+		{"a server error", get, harness.Answer(500, "oops", "Content-Type: text/plain"), 500, "oops", nil},
+		{"its own 401", get, harness.Answer(401, `{"x":1}`), 401, `{"x":1}`, map[string]string{"Www-Authenticate": ""}},
+		{"its own 502", get, harness.Answer(502, `bad`), 502, `bad`, nil},
+		{"no content", get, harness.Reply{Raw: "HTTP/1.1 204 No Content\r\n\r\n"}, 204, "", nil},
+		{"chunked", get, harness.Reply{Raw: "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\n\r\n"}, 200, "abc", nil},
 	} {
 		u.Replies(c.reply)
 		r := c.r().Add("X-Request-Id", "client-1_A")
@@ -67,8 +69,8 @@ func TestUpstreamAnswers(t *testing.T) {
 // TestSetCookie keeps the lines of a header apart.
 func TestSetCookie(t *testing.T) {
 	t.Parallel()
-	u := StartUpstream(t)
-	g := StartGateway(t, Site{Upstream: u.Addr})
+	u := harness.StartUpstream(t)
+	g := harness.StartGateway(t, harness.Site{Upstream: u.Addr})
 	cookies := []string{"a=1; Path=/", "b=2", "c=3; Expires=Thu, 01 Dec 2033 16:00:00 GMT"}
 	links := []string{"</a>; rel=next", "</b>; rel=prev"}
 	var headers []string
@@ -78,7 +80,7 @@ func TestSetCookie(t *testing.T) {
 	for _, link := range links {
 		headers = append(headers, "Link: "+link)
 	}
-	u.Replies(Answer(200, "{}", headers...))
+	u.Replies(harness.Answer(200, "{}", headers...))
 	got := g.Send(t, g.NewKey(nil).Get())
 	if !slices.Equal(got.Header.Values("Set-Cookie"), cookies) || !slices.Equal(got.Header.Values("Link"), links) {
 		t.Errorf("headers are %v", got.Header)
@@ -88,8 +90,8 @@ func TestSetCookie(t *testing.T) {
 // TestRequestID checks which ids of a client are kept.
 func TestRequestID(t *testing.T) {
 	t.Parallel()
-	u := StartUpstream(t)
-	g := StartGateway(t, Site{Upstream: u.Addr})
+	u := harness.StartUpstream(t)
+	g := harness.StartGateway(t, harness.Site{Upstream: u.Addr})
 	key := g.NewKey(nil)
 	seen := make(map[string]bool)
 	for _, c := range []struct {
@@ -99,7 +101,7 @@ func TestRequestID(t *testing.T) {
 		{"", false}, {"a", true}, {"A-z_09", true}, {strings.Repeat("x", 64), true}, {strings.Repeat("x", 65), false},
 		{"a b", false}, {"a,b", false}, {"{env.HOME}", false}, {"é", false}, {"a;b", false},
 	} {
-		for _, r := range []*Request{key.Get(), key.Get().Forge()} {
+		for _, r := range []*harness.Request{key.Get(), key.Get().Forge()} {
 			got := g.Send(t, r.Set("X-Request-Id", c.id)).Header.Values("X-Request-Id")
 			if len(got) != 1 || got[0] == "" || (got[0] == c.id) != c.kept || !c.kept && seen[got[0]] {
 				t.Errorf("the id %q is answered with %q", c.id, got)
@@ -120,26 +122,26 @@ func TestRequestID(t *testing.T) {
 // handle_errors in the Caddyfile.
 func TestUpstreamFailures(t *testing.T) {
 	t.Parallel()
-	u := StartUpstream(t)
-	g := StartGateway(t, Site{Upstream: u.Addr, Proxy: "transport http {\nresponse_header_timeout 1s\n}"})
+	u := harness.StartUpstream(t)
+	g := harness.StartGateway(t, harness.Site{Upstream: u.Addr, Proxy: "transport http {\nresponse_header_timeout 1s\n}"})
 	key := g.NewKey(nil)
 	done := make(chan struct{})
 	defer close(done)
 	for _, c := range []struct {
 		name   string
-		reply  Reply
+		reply  harness.Reply
 		status int
 		code   string
 	}{
-		{"hangs", Reply{Wait: done}, http.StatusGatewayTimeout, "UPSTREAM_TIMEOUT"},
-		{"hangs up", Reply{}, http.StatusBadGateway, "UPSTREAM_ERROR"},
-		{"sends garbage", Reply{Raw: "\x00\x01 garbage\r\n\r\n", HangUp: true}, http.StatusBadGateway, "UPSTREAM_ERROR"},
-		{"sends half a head", Reply{Raw: "HTTP/1.1 200 OK\r\nX-A", HangUp: true}, http.StatusBadGateway, "UPSTREAM_ERROR"},
-		{"sends two lengths", Reply{Raw: "HTTP/1.1 200 OK\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\na", HangUp: true}, http.StatusBadGateway, "UPSTREAM_ERROR"},
+		{"hangs", harness.Reply{Wait: done}, http.StatusGatewayTimeout, "UPSTREAM_TIMEOUT"},
+		{"hangs up", harness.Reply{}, http.StatusBadGateway, "UPSTREAM_ERROR"},
+		{"sends garbage", harness.Reply{Raw: "\x00\x01 garbage\r\n\r\n", HangUp: true}, http.StatusBadGateway, "UPSTREAM_ERROR"},
+		{"sends half a head", harness.Reply{Raw: "HTTP/1.1 200 OK\r\nX-A", HangUp: true}, http.StatusBadGateway, "UPSTREAM_ERROR"},
+		{"sends two lengths", harness.Reply{Raw: "HTTP/1.1 200 OK\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\na", HangUp: true}, http.StatusBadGateway, "UPSTREAM_ERROR"},
 	} {
 		u.Replies(c.reply)
 		got := g.Send(t, key.Post())
-		WantRefused(t, got, c.status, c.code)
+		harness.WantRefused(t, got, c.status, c.code)
 		if t.Failed() {
 			t.Fatalf("an upstream that %s", c.name)
 		}
@@ -147,7 +149,7 @@ func TestUpstreamFailures(t *testing.T) {
 	}
 	u.Took()
 	u.Close()
-	WantRefused(t, g.Send(t, key.Get()), http.StatusBadGateway, "UPSTREAM_ERROR")
+	harness.WantRefused(t, g.Send(t, key.Get()), http.StatusBadGateway, "UPSTREAM_ERROR")
 	g.WantFailures(t, key, 0)
 }
 
@@ -155,9 +157,9 @@ func TestUpstreamFailures(t *testing.T) {
 // it for whole.
 func TestUpstreamDies(t *testing.T) {
 	t.Parallel()
-	u := StartUpstream(t)
-	g := StartGateway(t, Site{Upstream: u.Addr})
-	u.Replies(Reply{Raw: "HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\n{\"a\":", HangUp: true})
+	u := harness.StartUpstream(t)
+	g := harness.StartGateway(t, harness.Site{Upstream: u.Addr})
+	u.Replies(harness.Reply{Raw: "HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\n{\"a\":", HangUp: true})
 	if got, err := g.Try(g.NewKey(nil).Get()); err == nil {
 		t.Errorf("half an answer came through as %s", got)
 	}
@@ -167,8 +169,8 @@ func TestUpstreamDies(t *testing.T) {
 // on it: whatever the request, it is sent once.
 func TestNoSecondDelivery(t *testing.T) {
 	t.Parallel()
-	u := StartUpstream(t)
-	g := StartGateway(t, Site{Upstream: u.Addr})
+	u := harness.StartUpstream(t)
+	g := harness.StartGateway(t, harness.Site{Upstream: u.Addr})
 	key := g.NewKey(nil)
 	for _, c := range []struct {
 		method, body string
@@ -186,10 +188,10 @@ func TestNoSecondDelivery(t *testing.T) {
 		{"GET", "", nil},
 		{"HEAD", "", nil},
 	} {
-		u.Replies(Answer(200, "{}"))
-		WantAccepted(t, g.Send(t, key.Get())) // leaves a connection behind
+		u.Replies(harness.Answer(200, "{}"))
+		harness.WantAccepted(t, g.Send(t, key.Get())) // leaves a connection behind
 		reused := u.One(t).Conn
-		u.Replies(Reply{})
+		u.Replies(harness.Reply{})
 		r := key.Request(c.method, "/api/v1/cards/c1", c.body)
 		r.Headers = append(r.Headers, c.headers...)
 		got := g.Send(t, r)
@@ -211,17 +213,17 @@ func TestNoSecondDelivery(t *testing.T) {
 // asked instead.
 func TestSeveralUpstreams(t *testing.T) {
 	t.Parallel()
-	u := StartUpstream(t)
+	u := harness.StartUpstream(t)
 	closed, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
 	_ = closed.Close()
-	g := StartGateway(t, Site{Upstream: fmt.Sprint(u.Addr, " ", closed.Addr()), Proxy: "lb_policy round_robin"})
+	g := harness.StartGateway(t, harness.Site{Upstream: fmt.Sprint(u.Addr, " ", closed.Addr()), Proxy: "lb_policy round_robin"})
 	key := g.NewKey(nil)
-	u.Replies(Reply{})
+	u.Replies(harness.Reply{})
 	for range 4 {
-		WantRefused(t, g.Send(t, key.Post()), http.StatusBadGateway, "UPSTREAM_ERROR")
+		harness.WantRefused(t, g.Send(t, key.Post()), http.StatusBadGateway, "UPSTREAM_ERROR")
 	}
 	if got := len(u.Took()); got != 2 {
 		t.Errorf("the upstream received %d requests of 4, want 2", got)

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/card-gateway/card-gateway/auth"
+	"github.com/card-gateway/card-gateway/tests/harness"
 )
 
 // clientsOfTheGuide are the clients that docs/signing.md shows: a word of their
@@ -32,8 +33,8 @@ func TestClientsOfTheGuide(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	u := StartUpstream(t)
-	g := StartGateway(t, Site{Upstream: u.Addr})
+	u := harness.StartUpstream(t)
+	g := harness.StartGateway(t, harness.Site{Upstream: u.Addr})
 	key := g.NewKey(nil)
 	for _, client := range clientsOfTheGuide {
 		t.Run(client.file, func(t *testing.T) {
@@ -74,7 +75,7 @@ func blockWith(t testing.TB, guide, file string) string {
 }
 
 // conforms sends requests that clients often sign wrongly.
-func conforms(t *testing.T, g *Gateway, u *Upstream, client func(method, url, body string) *exec.Cmd) {
+func conforms(t *testing.T, g *harness.Gateway, u *harness.Upstream, client func(method, url, body string) *exec.Cmd) {
 	for _, c := range []struct{ method, target, body string }{
 		{"GET", "/api/v1/transactions?limit=20&offset=0", ""},
 		{"GET", "/api/v1/orders?q=a%20b&q=a+b&next=%2fhome%3Fa%3d1&t=%7Ex", ""},
@@ -97,8 +98,8 @@ func conforms(t *testing.T, g *Gateway, u *Upstream, client func(method, url, bo
 // gateway.
 func TestCardSign(t *testing.T) {
 	t.Parallel()
-	u := StartUpstream(t)
-	g := StartGateway(t, Site{Upstream: u.Addr})
+	u := harness.StartUpstream(t)
+	g := harness.StartGateway(t, harness.Site{Upstream: u.Addr})
 	key := g.NewKey(nil)
 	sign := func(method, url, body string, more ...string) *exec.Cmd {
 		args := append([]string{"card-sign", method, url}, more...)
@@ -142,8 +143,8 @@ func TestCardSign(t *testing.T) {
 // TestGoClient sends requests through the signing transport of package auth.
 func TestGoClient(t *testing.T) {
 	t.Parallel()
-	u := StartUpstream(t)
-	g := StartGateway(t, Site{Upstream: u.Addr})
+	u := harness.StartUpstream(t)
+	g := harness.StartGateway(t, harness.Site{Upstream: u.Addr})
 	key := g.NewKey(nil)
 	client := http.Client{Transport: &auth.Transport{Signer: auth.Signer{KeyID: key.ID, Secret: key.Secret}}}
 	defer client.CloseIdleConnections()

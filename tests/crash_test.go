@@ -7,6 +7,8 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/card-gateway/card-gateway/tests/harness"
 )
 
 // kills is how often the process is killed under load.
@@ -15,10 +17,10 @@ const kills = 22
 // sentRequests collects requests that several clients send.
 type sentRequests struct {
 	mu  sync.Mutex
-	all []*Request
+	all []*harness.Request
 }
 
-func (s *sentRequests) add(r *Request) {
+func (s *sentRequests) add(r *harness.Request) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.all = append(s.all, r)
@@ -29,8 +31,8 @@ func (s *sentRequests) add(r *Request) {
 // upstream sees is the judge: no request twice.
 func TestNoReplayAfterKill(t *testing.T) {
 	t.Parallel()
-	u := StartUpstream(t)
-	g := StartGateway(t, Site{Upstream: u.Addr})
+	u := harness.StartUpstream(t)
+	g := harness.StartGateway(t, harness.Site{Upstream: u.Addr})
 	key := g.NewKey(nil)
 	var sent sentRequests
 	for round := range kills {
@@ -52,7 +54,7 @@ func TestNoReplayAfterKill(t *testing.T) {
 
 // loadThenKill lets several clients send until enough was accepted, and kills
 // the process while they still do.
-func loadThenKill(g *Gateway, key Credentials, sent *sentRequests, enough int) {
+func loadThenKill(g *harness.Gateway, key harness.Credentials, sent *sentRequests, enough int) {
 	g.T.Helper()
 	var clients sync.WaitGroup
 	var got atomic.Int64
@@ -89,7 +91,7 @@ func loadThenKill(g *Gateway, key Credentials, sent *sentRequests, enough int) {
 	}
 	select {
 	case <-reached:
-	case <-time.After(Patience):
+	case <-time.After(harness.Patience):
 		g.T.Error("the load was never accepted")
 	}
 	g.Kill()
@@ -101,9 +103,9 @@ func loadThenKill(g *Gateway, key Credentials, sent *sentRequests, enough int) {
 
 // repeatAll sends all requests once more. One whose first copy died with the
 // process may be accepted now.
-func repeatAll(t testing.TB, g *Gateway, all []*Request) {
+func repeatAll(t testing.TB, g *harness.Gateway, all []*harness.Request) {
 	t.Helper()
-	next := make(chan *Request)
+	next := make(chan *harness.Request)
 	var clients sync.WaitGroup
 	for range 4 {
 		clients.Go(func() {
@@ -115,10 +117,10 @@ func repeatAll(t testing.TB, g *Gateway, all []*Request) {
 				if err != nil {
 					continue
 				}
-				var answer *Response
+				var answer *harness.Response
 				if answer, err = w.Exchange(r); err != nil {
 					t.Error(err)
-				} else if answer.Status != http.StatusOK && Messages([]*Response{answer})[Replayed] != 1 {
+				} else if answer.Status != http.StatusOK && harness.Messages([]*harness.Response{answer})[harness.Replayed] != 1 {
 					t.Errorf("a repeated request is answered %s", answer)
 				}
 			}
@@ -140,38 +142,38 @@ func repeatAll(t testing.TB, g *Gateway, all []*Request) {
 // TestFailuresSurviveKill kills the process behind each failure.
 func TestFailuresSurviveKill(t *testing.T) {
 	t.Parallel()
-	u := StartUpstream(t)
-	g := StartGateway(t, Site{Upstream: u.Addr, Global: "lock_after 6"})
+	u := harness.StartUpstream(t)
+	g := harness.StartGateway(t, harness.Site{Upstream: u.Addr, Global: "lock_after 6"})
 	key := g.NewKey(nil)
 	for n := range 6 {
-		WantUnauthorized(t, g.Send(t, key.Get().Forge()), WrongSignature)
+		harness.WantUnauthorized(t, g.Send(t, key.Get().Forge()), harness.WrongSignature)
 		g.Kill()
 		g.Start()
 		g.WantFailures(t, key, n+1)
 	}
-	WantUnauthorized(t, g.Send(t, key.Get()), KeyLocked)
+	harness.WantUnauthorized(t, g.Send(t, key.Get()), harness.KeyLocked)
 	u.None(t)
 }
 
 // TestChangesSurviveKill kills the process behind each change of a key.
 func TestChangesSurviveKill(t *testing.T) {
 	t.Parallel()
-	u := StartUpstream(t)
-	g := StartGateway(t, Site{Upstream: u.Addr})
-	var keys []Credentials
+	u := harness.StartUpstream(t)
+	g := harness.StartGateway(t, harness.Site{Upstream: u.Addr})
+	var keys []harness.Credentials
 	for n := range 4 {
-		keys = append(keys, g.NewKey(Fields{"description": fmt.Sprintf("key %d", n)}))
+		keys = append(keys, g.NewKey(harness.Fields{"description": fmt.Sprintf("key %d", n)}))
 		g.Kill()
 		g.Start()
 		for _, key := range keys {
-			WantAccepted(t, g.Send(t, key.Get()))
+			harness.WantAccepted(t, g.Send(t, key.Get()))
 		}
 	}
 	g.Do(keys[0], "disable")
 	g.KeyCall(http.MethodDelete, "/"+keys[1].ID, nil)
 	g.Kill()
 	g.Start()
-	WantUnauthorized(t, g.Send(t, keys[0].Get()), KeyDisabled)
-	WantUnauthorized(t, g.Send(t, keys[1].Get()), UnknownKey)
-	WantAccepted(t, g.Send(t, keys[2].Get()))
+	harness.WantUnauthorized(t, g.Send(t, keys[0].Get()), harness.KeyDisabled)
+	harness.WantUnauthorized(t, g.Send(t, keys[1].Get()), harness.UnknownKey)
+	harness.WantAccepted(t, g.Send(t, keys[2].Get()))
 }

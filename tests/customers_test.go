@@ -10,29 +10,30 @@ import (
 	"testing"
 
 	"github.com/card-gateway/card-gateway/sandbox/issuer"
+	"github.com/card-gateway/card-gateway/tests/harness"
 )
 
 // customerGateway starts a gateway before an issuer that speaks the form, with
 // one key of one tenant per dialect, by variant, and one without a variant.
-func customerGateway(t testing.TB, form string, behind http.Handler) (*Gateway, *heard, map[string]Credentials) {
+func customerGateway(t testing.TB, form string, behind http.Handler) (*harness.Gateway, *heard, map[string]harness.Credentials) {
 	t.Helper()
 	ears := &heard{Handler: behind}
 	server := httptest.NewServer(ears)
 	t.Cleanup(server.Close)
-	g := StartGateway(t, Site{
-		Global: CustomerOperations,
+	g := harness.StartGateway(t, harness.Site{
+		Global: harness.CustomerOperations,
 		Routes: "card_rate_limit\ncard_auth\ncard_translate {\nupstream " + form + "\n}\nreverse_proxy " + server.Listener.Addr().String(),
 	})
-	keys := map[string]Credentials{"": g.NewKey(nil)}
+	keys := map[string]harness.Credentials{"": g.NewKey(nil)}
 	for _, d := range dialects {
-		keys[d.variant] = g.NewKey(Fields{"customer_variant": d.variant})
+		keys[d.variant] = g.NewKey(harness.Fields{"customer_variant": d.variant})
 	}
 	return g, ears, keys
 }
 
 // records takes the customers out of an answer and checks the shape around
 // them: A and B have an envelope, C has the bare record.
-func (d *dialect) records(t testing.TB, r *Response, list bool) []map[string]json.RawMessage {
+func (d *dialect) records(t testing.TB, r *harness.Response, list bool) []map[string]json.RawMessage {
 	t.Helper()
 	text := []byte(r.Body)
 	var envelope map[string]json.RawMessage
@@ -98,14 +99,14 @@ func TestCustomerDialects(t *testing.T) {
 			key := keys[d.variant]
 			for _, id := range ids {
 				answer := g.Send(t, key.Request("GET", "/api/v1/customers/"+id, ""))
-				WantAccepted(t, answer)
+				harness.WantAccepted(t, answer)
 				if got := d.records(t, answer, false); string(got[0]["id"]) != `"`+id+`"` {
 					t.Errorf("asked for %s, got %s", id, answer)
 				}
 			}
 			for _, path := range []string{"/api/v1/customers", "/api/v1/Customers?limit=10"} {
 				answer := g.Send(t, key.Request("GET", path, ""))
-				WantAccepted(t, answer)
+				harness.WantAccepted(t, answer)
 				if got := d.records(t, answer, true); len(got) != len(ids) {
 					t.Errorf("%s lists %d customers, want %d: %s", d.variant, len(got), len(ids), answer)
 				}
@@ -122,7 +123,7 @@ func TestCustomerDialects(t *testing.T) {
 
 // createInEach creates a customer in every variant, and returns their ids. A
 // known email is a conflict in each.
-func createInEach(t testing.TB, g *Gateway, ears *heard, keys map[string]Credentials, form string) (ids []string) {
+func createInEach(t testing.TB, g *harness.Gateway, ears *heard, keys map[string]harness.Credentials, form string) (ids []string) {
 	t.Helper()
 	issuers := dialects[0]
 	if form == "camelCase" {
@@ -130,7 +131,7 @@ func createInEach(t testing.TB, g *Gateway, ears *heard, keys map[string]Credent
 	}
 	for _, d := range dialects {
 		// The body's own names tell the variant, whatever the key says.
-		for i, key := range []Credentials{keys[d.variant], keys[""], keys["B"]} {
+		for i, key := range []harness.Credentials{keys[d.variant], keys[""], keys["B"]} {
 			body := fmt.Sprintf(d.customer, "jose-"+d.variant+"@example.com")
 			answer := g.Send(t, key.JSON("POST", "/api/v1/Customers", body))
 			sent := ears.since()
@@ -193,18 +194,18 @@ func TestCustomerRefusals(t *testing.T) {
 			good + `{}`: nil, good[:len(good)-1]: nil, `[` + good + `]`: nil, "\xff" + good: nil,
 		} {
 			answer := g.Send(t, key.JSON("POST", "/api/v1/Customers", body))
-			WantRefused(t, answer, http.StatusUnprocessableEntity, "VALIDATION_FAILED")
+			harness.WantRefused(t, answer, http.StatusUnprocessableEntity, "VALIDATION_FAILED")
 			if got := detailFields(t, answer); want != nil && !slices.Equal(got, want) {
 				t.Errorf("%s: %s names %q, want %q", d.variant, answer, got, want)
 			}
 		}
-		for _, r := range []*Request{
+		for _, r := range []*harness.Request{
 			key.Request("POST", "/api/v1/Customers", good),
 			key.JSON("POST", "/api/v1/Customers", good).Set("Content-Type", "text/plain"),
 			key.JSON("POST", "/api/v1/Customers", good).Set("Content-Type", "application/json; charset=latin1"),
 			key.JSON("POST", "/api/v1/Customers", good).Add("Content-Encoding", "gzip"),
 		} {
-			WantRefused(t, g.Send(t, r), http.StatusUnsupportedMediaType, "UNSUPPORTED_MEDIA_TYPE")
+			harness.WantRefused(t, g.Send(t, r), http.StatusUnsupportedMediaType, "UNSUPPORTED_MEDIA_TYPE")
 		}
 		g.WantFailures(t, key, 0)
 		if t.Failed() {
@@ -224,7 +225,7 @@ func spell(d dialect, snake, camel string) string {
 }
 
 // detailFields returns the names of the fields that a refusal complains of.
-func detailFields(t testing.TB, r *Response) []string {
+func detailFields(t testing.TB, r *harness.Response) []string {
 	t.Helper()
 	var body struct {
 		Error struct {
@@ -266,7 +267,7 @@ func TestCustomerUpdate(t *testing.T) {
 		} {
 			ears.since()
 			answer := g.Send(t, keys[c.key].JSON("PATCH", "/api/v1/customers/"+ids[1], c.body))
-			WantAccepted(t, answer)
+			harness.WantAccepted(t, answer)
 			want := c.sentSnake
 			if form == "camelCase" {
 				want = c.sentCamel
@@ -283,7 +284,7 @@ func TestCustomerUpdate(t *testing.T) {
 		}
 		// A body that mixes variants reaches nobody.
 		answer := g.Send(t, keys["A"].JSON("PATCH", "/api/v1/customers/"+ids[1], `{"first_name":"X","lastName":"Y"}`))
-		WantRefused(t, answer, http.StatusUnprocessableEntity, "VALIDATION_FAILED")
+		harness.WantRefused(t, answer, http.StatusUnprocessableEntity, "VALIDATION_FAILED")
 		if sent := ears.since(); len(sent) > 0 {
 			t.Errorf("the issuer was sent %q", sent)
 		}
@@ -294,15 +295,15 @@ func TestCustomerUpdate(t *testing.T) {
 // issuer says comes back byte for byte.
 func TestCustomerWithoutVariant(t *testing.T) {
 	t.Parallel()
-	u := StartUpstream(t)
-	g := StartGateway(t, Site{
-		Global: CustomerOperations,
+	u := harness.StartUpstream(t)
+	g := harness.StartGateway(t, harness.Site{
+		Global: harness.CustomerOperations,
 		Routes: "card_auth\ncard_translate\nreverse_proxy " + u.Addr,
 	})
 	key := g.NewKey(nil)
 	for _, body := range []string{`{ "data": {"first_name":"X","lastName":1.0} }`, `[]`, `no JSON`} {
-		u.Replies(Reply{Raw: Answer(200, body, "Content-Type: application/json", `ETag: "1"`).Raw})
-		for _, r := range []*Request{
+		u.Replies(harness.Reply{Raw: harness.Answer(200, body, "Content-Type: application/json", `ETag: "1"`).Raw})
+		for _, r := range []*harness.Request{
 			key.Request("GET", "/api/v1/customers/c1", ""), key.Request("GET", "/api/v1/customers", ""),
 			key.JSON("PATCH", "/api/v1/customers/c1", `{"state":"Madrid"}`),
 		} {

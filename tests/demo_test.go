@@ -14,6 +14,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/card-gateway/card-gateway/tests/harness"
 )
 
 // A demo is a running demo/run.sh, which `make run` calls.
@@ -30,7 +32,7 @@ type demo struct {
 func startDemo(t *testing.T, dir string) *demo {
 	t.Helper()
 	port := func() string {
-		_, port, err := net.SplitHostPort(FreeAddress(t))
+		_, port, err := net.SplitHostPort(harness.FreeAddress(t))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -39,7 +41,7 @@ func startDemo(t *testing.T, dir string) *demo {
 	d := &demo{t: t, port: port()}
 	d.cmd = exec.Command("bash", "../demo/run.sh")
 	d.cmd.Env = append(os.Environ(),
-		"CARD_GATEWAY_BINARY="+Binary(t), "CARD_GATEWAY_DEMO_DIR="+dir,
+		"CARD_GATEWAY_BINARY="+harness.Binary(t), "CARD_GATEWAY_DEMO_DIR="+dir,
 		"CARD_GATEWAY_PORT="+d.port, "CARD_SANDBOX_PORT="+port(), "CARD_GATEWAY_METRICS_PORT="+port(),
 		"CARD_GATEWAY_ADMIN=unix/"+filepath.Join(dir, "admin.sock"),
 	)
@@ -68,7 +70,7 @@ func (d *demo) text() string {
 func (d *demo) await(line string) string {
 	d.t.Helper()
 	wanted := regexp.MustCompile(`(?m)^ *(` + line + `)$`)
-	for deadline := time.Now().Add(Patience); time.Now().Before(deadline); time.Sleep(20 * time.Millisecond) {
+	for deadline := time.Now().Add(harness.Patience); time.Now().Before(deadline); time.Sleep(20 * time.Millisecond) {
 		if found := wanted.FindStringSubmatch(d.text()); found != nil {
 			return found[1]
 		}
@@ -143,14 +145,14 @@ func readmeCommands(t *testing.T, credentials, port string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, b := range Blocks(Page{"README.md", string(text)}) {
+	for _, b := range harness.Blocks(harness.Page{Path: "README.md", Text: string(text)}) {
 		if b.Language != "sh" {
 			continue
 		}
 		script := strings.NewReplacer(
 			"export CARD_KEY_ID=ck_test_… CARD_SECRET=…", "export "+credentials,
 			"127.0.0.1:8080", "127.0.0.1:"+port,
-			"bin/card-gateway", Binary(t),
+			"bin/card-gateway", harness.Binary(t),
 		).Replace(b.Text)
 		out := paste(t, script)
 		for _, want := range []string{`"dateOfBirth":"1990-12-10"`, `"cardId":`, `"hasMore":true`} {
@@ -199,7 +201,7 @@ func TestDemoTakesNoTakenPort(t *testing.T) {
 	defer other.Close()
 	_, port, _ := net.SplitHostPort(other.Addr().String())
 	run := exec.Command("bash", "../demo/run.sh")
-	run.Env = append(os.Environ(), "CARD_GATEWAY_BINARY="+Binary(t), "CARD_GATEWAY_DEMO_DIR="+t.TempDir(), "CARD_GATEWAY_PORT="+port)
+	run.Env = append(os.Environ(), "CARD_GATEWAY_BINARY="+harness.Binary(t), "CARD_GATEWAY_DEMO_DIR="+t.TempDir(), "CARD_GATEWAY_PORT="+port)
 	out, err := run.CombinedOutput()
 	if err == nil || !strings.Contains(string(out), port+" is taken") || !strings.Contains(string(out), "CARD_GATEWAY_PORT=…") {
 		t.Errorf("the demo on a taken port: %v, says\n%s", err, out)

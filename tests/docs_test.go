@@ -13,12 +13,14 @@ import (
 	"strings"
 	"testing"
 	"unicode"
+
+	"github.com/card-gateway/card-gateway/tests/harness"
 )
 
 // adapt turns a Caddyfile into JSON with the gateway's own binary.
 func adapt(t *testing.T, path string) (map[string]any, error) {
 	t.Helper()
-	cmd := exec.Command(Binary(t), "adapt", "--adapter", "caddyfile", "--config", filepath.Base(path))
+	cmd := exec.Command(harness.Binary(t), "adapt", "--adapter", "caddyfile", "--config", filepath.Base(path))
 	cmd.Dir = filepath.Dir(path)
 	out, err := cmd.Output()
 	if exit := new(exec.ExitError); errors.As(err, &exit) {
@@ -68,8 +70,8 @@ func adaptText(t *testing.T, text string) (map[string]any, error) {
 // whole or in part.
 func TestCaddyfilesInDocsAdapt(t *testing.T) {
 	t.Parallel()
-	for _, p := range Pages(t) {
-		for _, b := range Blocks(p) {
+	for _, p := range harness.Pages(t) {
+		for _, b := range harness.Blocks(p) {
 			if b.Language != "caddyfile" {
 				continue
 			}
@@ -100,7 +102,7 @@ func TestShippedCaddyfilesAdapt(t *testing.T) {
 			t.Errorf("%s: %v", path, err)
 		}
 		// fmt exits with 1 when it would change something.
-		if out, err := exec.Command(Binary(t), "fmt", path).CombinedOutput(); err != nil {
+		if out, err := exec.Command(harness.Binary(t), "fmt", path).CombinedOutput(); err != nil {
 			t.Errorf("%s is not formatted; `make fmt` does it: %v\n%s", path, err, out)
 		}
 	}
@@ -114,9 +116,9 @@ func TestJSONInDocsIsWhatTheCaddyfileMeans(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var before Block
+	var before harness.Block
 	compared := 0
-	for _, b := range Blocks(Page{"docs/configuration.md", string(text)}) {
+	for _, b := range harness.Blocks(harness.Page{Path: "docs/configuration.md", Text: string(text)}) {
 		switch b.Language {
 		case "caddyfile":
 			before = b
@@ -183,8 +185,8 @@ var link = regexp.MustCompile(`\]\(([^)\s]+)\)`)
 // heading.
 func TestLinksInDocsResolve(t *testing.T) {
 	t.Parallel()
-	for _, p := range Pages(t) {
-		prose := fence.ReplaceAllString(p.Text, "")
+	for _, p := range harness.Pages(t) {
+		prose := harness.Prose(p.Text)
 		for _, m := range link.FindAllStringSubmatch(prose, -1) {
 			target, err := url.Parse(m[1])
 			if err != nil {
@@ -215,7 +217,7 @@ var heading = regexp.MustCompile(`(?m)^#{1,6} (.*)$`)
 
 // hasHeading tells whether a heading of the page gets this anchor.
 func hasHeading(text, anchor string) bool {
-	for _, m := range heading.FindAllStringSubmatch(fence.ReplaceAllString(text, ""), -1) {
+	for _, m := range heading.FindAllStringSubmatch(harness.Prose(text), -1) {
 		slug := strings.Map(func(r rune) rune {
 			switch {
 			case r == ' ':

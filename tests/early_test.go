@@ -6,19 +6,21 @@ import (
 	"net/http"
 	"testing"
 	"time"
+
+	"github.com/card-gateway/card-gateway/tests/harness"
 )
 
 // TestRefusalDoesNotWait sends requests that are refused without their body,
 // and never the end of it: the answer comes at once.
 func TestRefusalDoesNotWait(t *testing.T) {
 	t.Parallel()
-	u := StartUpstream(t)
-	g := StartGateway(t, Site{Upstream: u.Addr})
+	u := harness.StartUpstream(t)
+	g := harness.StartGateway(t, harness.Site{Upstream: u.Addr})
 	key := g.NewKey(nil)
-	outside := g.NewKey(Fields{"allowed_ips": []string{"203.0.113.7"}})
-	for name, r := range map[string]*Request{
+	outside := g.NewKey(harness.Fields{"allowed_ips": []string{"203.0.113.7"}})
+	for name, r := range map[string]*harness.Request{
 		"missing header": key.Post().Drop("X-Nonce"),
-		"unknown key":    Credentials{"nobody", "x"}.Post(),
+		"unknown key":    harness.Credentials{ID: "nobody", Secret: "x"}.Post(),
 		"late":           key.RequestAt(time.Now().Add(-time.Hour), "POST", "/api/v1/cards", `{"a":1}`),
 		"outside":        outside.Post(),
 		"target":         key.Request("POST", "/api/v1//cards", `{"a":1}`),
@@ -26,7 +28,7 @@ func TestRefusalDoesNotWait(t *testing.T) {
 		"in chunks":      chunked(key.Post().Drop("X-Nonce")),
 	} {
 		w := g.Connect(t)
-		_ = w.SetDeadline(time.Now().Add(Patience / 2)) // Caddy itself gives up after a minute
+		_ = w.SetDeadline(time.Now().Add(harness.Patience / 2)) // Caddy itself gives up after a minute
 		w.WriteText(t, r.Head()+r.Body[:3])
 		got, err := w.Receive(r.Method)
 		if err != nil || got.Status < 400 {

@@ -6,17 +6,19 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	"github.com/card-gateway/card-gateway/tests/harness"
 )
 
 // TestUpstreamBytes compares the bytes that the upstream receives with the
 // bytes that were sent.
 func TestUpstreamBytes(t *testing.T) {
 	t.Parallel()
-	u := StartUpstream(t)
-	g := StartGateway(t, Site{Upstream: u.Addr})
-	key := g.NewKey(Fields{"tenant": "acme.bank", "scopes": []string{"*", "cards:read"}})
+	u := harness.StartUpstream(t)
+	g := harness.StartGateway(t, harness.Site{Upstream: u.Addr})
+	key := g.NewKey(harness.Fields{"tenant": "acme.bank", "scopes": []string{"*", "cards:read"}})
 	body := "{ \"a\": 1.10,\r\n\t\"b\":\"\\u00e9 \xc3\xa9\",\"a\":2 }\n"
-	for _, r := range []*Request{
+	for _, r := range []*harness.Request{
 		key.Request("GET", "/api/v1/orders", ""),
 		key.Request("GET", "/api/v1/orders?", ""),
 		key.Request("GET", "/api/v1/orders?v", ""),
@@ -33,7 +35,7 @@ func TestUpstreamBytes(t *testing.T) {
 		key.Request("PATCH", "/api/v1/orders/1", "\x00\xff"),
 		key.Request("POST", "/API/v1/Cards", strings.Repeat(body, 5000)),
 	} {
-		WantAccepted(t, g.Send(t, r.Add("Content-Type", "application/json").Add("User-Agent", "a client")))
+		harness.WantAccepted(t, g.Send(t, r.Add("Content-Type", "application/json").Add("User-Agent", "a client")))
 		got := u.One(t)
 		if want := r.Method + " " + r.Target + " HTTP/1.1"; got.Line != want {
 			t.Errorf("the upstream received the line %q, want %q", got.Line, want)
@@ -54,7 +56,7 @@ func TestUpstreamBytes(t *testing.T) {
 }
 
 // wantHeaders checks that each header is there once.
-func wantHeaders(t testing.TB, r *Received, want map[string]string) {
+func wantHeaders(t testing.TB, r *harness.Received, want map[string]string) {
 	t.Helper()
 	for name, value := range want {
 		if got := r.Value(name); got != value {
@@ -65,7 +67,7 @@ func wantHeaders(t testing.TB, r *Received, want map[string]string) {
 
 // cleanOf checks that nothing is there which a client could use to mislead the
 // upstream.
-func cleanOf(t testing.TB, r *Received) {
+func cleanOf(t testing.TB, r *harness.Received) {
 	t.Helper()
 	var identity []string
 	for _, line := range r.Headers {
@@ -96,8 +98,8 @@ func cleanOf(t testing.TB, r *Received) {
 // that a backend may fold into them.
 func TestSpoofedIdentity(t *testing.T) {
 	t.Parallel()
-	u := StartUpstream(t)
-	for name, s := range map[string]Site{
+	u := harness.StartUpstream(t)
+	for name, s := range map[string]harness.Site{
 		"plain": {Upstream: u.Addr},
 		"with headers that Caddy would drop": {
 			Upstream: u.Addr,
@@ -106,7 +108,7 @@ func TestSpoofedIdentity(t *testing.T) {
 		"in dry run": {Upstream: u.Addr, Auth: "dry_run"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			g := StartGateway(t, s)
+			g := harness.StartGateway(t, s)
 			key := g.NewKey(nil)
 			for _, line := range []string{
 				"X-Gateway-Tenant: evil", "x-gateway-tenant: evil", "X_Gateway_Tenant: evil", "X-Gateway_Tenant: evil",
@@ -122,7 +124,7 @@ func TestSpoofedIdentity(t *testing.T) {
 				if strings.HasPrefix(line, "Upgrade") {
 					r.Add("Connection", "Upgrade")
 				}
-				WantAccepted(t, g.Send(t, r))
+				harness.WantAccepted(t, g.Send(t, r))
 				got := u.One(t)
 				cleanOf(t, got)
 				if strings.Contains(got.Raw(), "evil") || strings.Contains(got.Raw(), "DELETE") {
@@ -140,8 +142,8 @@ func TestSpoofedIdentity(t *testing.T) {
 // TestFraming sends bodies in every framing that a client may choose.
 func TestFraming(t *testing.T) {
 	t.Parallel()
-	u := StartUpstream(t)
-	g := StartGateway(t, Site{Upstream: u.Addr})
+	u := harness.StartUpstream(t)
+	g := harness.StartGateway(t, harness.Site{Upstream: u.Addr})
 	key := g.NewKey(nil)
 	for _, c := range []struct {
 		name    string
@@ -161,7 +163,7 @@ func TestFraming(t *testing.T) {
 		r := key.Request(http.MethodPost, "/api/v1/cards", c.body)
 		r.Headers = append(r.Headers, c.headers...)
 		r.Body = c.framed
-		WantAccepted(t, g.Send(t, r))
+		harness.WantAccepted(t, g.Send(t, r))
 		got := u.One(t)
 		if got.Framed != c.body || c.body != "" && got.Value("Content-Length") != strconv.Itoa(len(c.body)) {
 			t.Errorf("%s: the upstream received\n%s", c.name, got.Raw())
@@ -173,9 +175,9 @@ func TestFraming(t *testing.T) {
 // TestSensitivePaths checks that both forms reach the upstream as one.
 func TestSensitivePaths(t *testing.T) {
 	t.Parallel()
-	u := StartUpstream(t)
-	g := StartGateway(t, Site{Upstream: u.Addr})
-	key := g.NewKey(Fields{"scopes": []string{"cards:sensitive"}})
+	u := harness.StartUpstream(t)
+	g := harness.StartGateway(t, harness.Site{Upstream: u.Addr})
+	key := g.NewKey(harness.Fields{"scopes": []string{"cards:sensitive"}})
 	for sent, want := range map[string]string{
 		"/api/v1/cards/c1/sensitive":            "/api/v1/cards/c1/sensitive",
 		"/api/v1/card/c1/sensitive":             "/api/v1/cards/c1/sensitive",
@@ -183,7 +185,7 @@ func TestSensitivePaths(t *testing.T) {
 		"/api/v1/card/c%20%2b/sensitive?a=%2f+": "/api/v1/cards/c%20%2b/sensitive?a=%2f+",
 		"/api/v1/card/card/sensitive":           "/api/v1/cards/card/sensitive",
 	} {
-		WantAccepted(t, g.Send(t, key.Request(http.MethodGet, sent, "")))
+		harness.WantAccepted(t, g.Send(t, key.Request(http.MethodGet, sent, "")))
 		got := u.One(t)
 		if got.Line != "GET "+want+" HTTP/1.1" {
 			t.Errorf("%s reached the upstream as %s", sent, got.Line)
@@ -195,22 +197,22 @@ func TestSensitivePaths(t *testing.T) {
 // TestPlaceholders sends what Caddy would expand in its configuration.
 func TestPlaceholders(t *testing.T) {
 	t.Parallel()
-	u := StartUpstream(t)
-	g := StartGateway(t, Site{Upstream: u.Addr})
+	u := harness.StartUpstream(t)
+	g := harness.StartGateway(t, harness.Site{Upstream: u.Addr})
 	key := g.NewKey(nil)
 	const text = "{env.HOME}{http.request.uri}{file./etc/hostname}"
 	r := key.Request(http.MethodPost, "/api/v1/orders/%7Benv.HOME%7D?q=%7Benv.HOME%7D", text)
 	r.Set("X-Nonce", "{env.HOME}").Add("X-Custom", text).Add("User-Agent", text).Add("X-Forwarded-For", text).Sign(key.Secret)
-	WantAccepted(t, g.Send(t, r))
+	harness.WantAccepted(t, g.Send(t, r))
 	got := u.One(t)
 	if got.Line != "POST "+r.Target+" HTTP/1.1" || got.Body != text {
 		t.Errorf("the upstream received\n%s", got.Raw())
 	}
 	wantHeaders(t, got, map[string]string{"X-Custom": text, "User-Agent": text})
-	answer := g.Send(t, Credentials{"{env.HOME}", key.Secret}.Get())
-	WantUnauthorized(t, answer, UnknownKey)
+	answer := g.Send(t, harness.Credentials{ID: "{env.HOME}", Secret: key.Secret}.Get())
+	harness.WantUnauthorized(t, answer, harness.UnknownKey)
 	answer = g.Send(t, key.Request(http.MethodGet, "/api/v1/{env.HOME}", ""))
-	WantRefused(t, answer, http.StatusBadRequest, "BAD_REQUEST")
+	harness.WantRefused(t, answer, http.StatusBadRequest, "BAD_REQUEST")
 	// The directory is the value of HOME. The default log names files in it,
 	// so there only what the longer text would become is looked for.
 	for _, text := range []string{got.Raw(), answer.Body, g.ReadFile("access.log")} {

@@ -7,15 +7,17 @@ import (
 	"strings"
 	"sync"
 	"testing"
+
+	"github.com/card-gateway/card-gateway/tests/harness"
 )
 
 // overHTTP2 sends a request over HTTP/2 without TLS.
-func overHTTP2(t testing.TB, g *Gateway) func(*Request) *Response {
+func overHTTP2(t testing.TB, g *harness.Gateway) func(*harness.Request) *harness.Response {
 	protocols := new(http.Protocols)
 	protocols.SetUnencryptedHTTP2(true)
 	transport := &http.Transport{Protocols: protocols}
 	t.Cleanup(transport.CloseIdleConnections)
-	return func(r *Request) *Response {
+	return func(r *harness.Request) *harness.Response {
 		t.Helper()
 		path, query, _ := strings.Cut(r.Target, "?")
 		sent := &http.Request{
@@ -34,13 +36,17 @@ func overHTTP2(t testing.TB, g *Gateway) func(*Request) *Response {
 		answer, err := transport.RoundTrip(sent)
 		if err != nil {
 			t.Errorf("%s %s: %v", r.Method, r.Target, err)
-			return &Response{Header: make(http.Header)}
+			return &harness.Response{Header: make(http.Header)}
 		}
 		defer answer.Body.Close()
 		if answer.ProtoMajor != 2 {
 			t.Errorf("the answer came over %s", answer.Proto)
 		}
-		return &Response{Status: answer.StatusCode, Header: answer.Header, Body: readAll(t, answer.Body)}
+		body, err := io.ReadAll(answer.Body)
+		if err != nil {
+			t.Error(err)
+		}
+		return &harness.Response{Status: answer.StatusCode, Header: answer.Header, Body: string(body)}
 	}
 }
 
@@ -48,11 +54,11 @@ func overHTTP2(t testing.TB, g *Gateway) func(*Request) *Response {
 // header names are in lower case.
 func TestHTTP2(t *testing.T) {
 	t.Parallel()
-	u := StartUpstream(t)
-	g := StartGateway(t, Site{Upstream: u.Addr, Servers: "protocols h1 h2c"})
+	u := harness.StartUpstream(t)
+	g := harness.StartGateway(t, harness.Site{Upstream: u.Addr, Servers: "protocols h1 h2c"})
 	key := g.NewKey(nil)
 	send := overHTTP2(t, g)
-	for _, r := range []*Request{
+	for _, r := range []*harness.Request{
 		key.Get(),
 		key.Post(),
 		key.Request("GET", "/api/v1/%6frders/caf%c3%a9?next=%2fhome%3fa%3d1&q=a+b&&t[]=~", ""),
@@ -61,7 +67,7 @@ func TestHTTP2(t *testing.T) {
 		key.Post().Add("Te", "trailers").Add("X-Gateway-Tenant", "evil").Add("X_gateway_tenant", "evil"),
 		key.Post().Add("Trailer", "X-Smuggled"),
 	} {
-		WantAccepted(t, send(r))
+		harness.WantAccepted(t, send(r))
 		got := u.One(t)
 		if got.Line != r.Method+" "+r.Target+" HTTP/1.1" || got.Framed != r.Body {
 			t.Errorf("the upstream received\n%.500s", got.Raw())
@@ -69,11 +75,11 @@ func TestHTTP2(t *testing.T) {
 		wantHeaders(t, got, map[string]string{"X-Gateway-Tenant": "acme"})
 		cleanOf(t, got)
 	}
-	WantUnauthorized(t, send(key.Get().Forge()), WrongSignature)
-	WantUnauthorized(t, send(key.Get().Drop("X-Nonce")), MissingHeaders)
-	WantUnauthorized(t, send(key.Get().Add("x-nonce", "second")), MissingHeaders)
-	WantRefused(t, send(key.Request("GET", "/api/v1/a%2fb", "")), http.StatusBadRequest, "BAD_REQUEST")
-	WantRefused(t, send(key.Request("PROPFIND", "/api/v1/orders", "")), http.StatusMethodNotAllowed, "METHOD_NOT_ALLOWED")
+	harness.WantUnauthorized(t, send(key.Get().Forge()), harness.WrongSignature)
+	harness.WantUnauthorized(t, send(key.Get().Drop("X-Nonce")), harness.MissingHeaders)
+	harness.WantUnauthorized(t, send(key.Get().Add("x-nonce", "second")), harness.MissingHeaders)
+	harness.WantRefused(t, send(key.Request("GET", "/api/v1/a%2fb", "")), http.StatusBadRequest, "BAD_REQUEST")
+	harness.WantRefused(t, send(key.Request("PROPFIND", "/api/v1/orders", "")), http.StatusMethodNotAllowed, "METHOD_NOT_ALLOWED")
 	u.None(t)
 }
 
@@ -81,16 +87,16 @@ func TestHTTP2(t *testing.T) {
 // connection.
 func TestHTTP2CopiesAtOnce(t *testing.T) {
 	t.Parallel()
-	u := StartUpstream(t)
-	g := StartGateway(t, Site{Upstream: u.Addr, Servers: "protocols h1 h2c"})
+	u := harness.StartUpstream(t)
+	g := harness.StartGateway(t, harness.Site{Upstream: u.Addr, Servers: "protocols h1 h2c"})
 	r := g.NewKey(nil).Post()
 	send := overHTTP2(t, g)
-	answers := make([]*Response, 64)
+	answers := make([]*harness.Response, 64)
 	var all sync.WaitGroup
 	for i := range answers {
 		all.Go(func() { answers[i] = send(r) })
 	}
 	all.Wait()
-	wantMessages(t, "64 copies over HTTP/2", Messages(answers), map[string]int{"": 1, Replayed: 63})
+	wantMessages(t, "64 copies over HTTP/2", harness.Messages(answers), map[string]int{"": 1, harness.Replayed: 63})
 	u.One(t)
 }

@@ -81,6 +81,10 @@ var importRules = []importRule{
 		reason: "what draws the dashboard speaks to operators, not to the gateway",
 	},
 	{
+		dir: "tests/harness", others: []string{"github.com/redis/go-redis/v9", "github.com/gofrs/flock", "golang.org/x/sys/unix"},
+		reason: "what runs the gateway under test must share no code with it, or both could be wrong together",
+	},
+	{
 		dir:    "tests",
 		reason: "this directory has tests only",
 	},

@@ -8,12 +8,14 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/card-gateway/card-gateway/tests/harness"
 )
 
 // limitHeaders are the headers of an answer that speak of limits.
 type limitHeaders struct{ limit, remaining, reset int64 }
 
-func limitsOf(t testing.TB, r *Response) limitHeaders {
+func limitsOf(t testing.TB, r *harness.Response) limitHeaders {
 	t.Helper()
 	number := func(name string) int64 {
 		values := r.Header.Values(name)
@@ -31,14 +33,14 @@ func limitsOf(t testing.TB, r *Response) limitHeaders {
 }
 
 // wantLeft checks Limit and Remaining.
-func wantLeft(t testing.TB, r *Response, limit, remaining int64) {
+func wantLeft(t testing.TB, r *harness.Response, limit, remaining int64) {
 	t.Helper()
 	if got := limitsOf(t, r); got.limit != limit || got.remaining != remaining {
 		t.Errorf("%s says limit %d and %d left, want %d and %d", r, got.limit, got.remaining, limit, remaining)
 	}
 }
 
-func noLimitHeaders(t testing.TB, r *Response) {
+func noLimitHeaders(t testing.TB, r *harness.Response) {
 	t.Helper()
 	for name := range r.Header {
 		if strings.Contains(strings.ToLower(name), "ratelimit") || name == "Retry-After" {
@@ -49,9 +51,9 @@ func noLimitHeaders(t testing.TB, r *Response) {
 
 // limited checks a refusal by a limit and returns after how many seconds the
 // client may come again.
-func limited(t testing.TB, r *Response) int64 {
+func limited(t testing.TB, r *harness.Response) int64 {
 	t.Helper()
-	WantRefused(t, r, http.StatusTooManyRequests, "RATE_LIMITED")
+	harness.WantRefused(t, r, http.StatusTooManyRequests, "RATE_LIMITED")
 	if got := limitsOf(t, r); got.remaining != 0 {
 		t.Errorf("%s says that %d are left", r, got.remaining)
 	}
@@ -65,15 +67,15 @@ func limited(t testing.TB, r *Response) int64 {
 // TestLimitIsExact sends 200 requests at once against a limit of 50 a day.
 func TestLimitIsExact(t *testing.T) {
 	t.Parallel()
-	u := StartUpstream(t)
-	g := StartGateway(t, Site{Upstream: u.Addr, Limits: WithLimits, Global: "limit get_card 50/1d"})
+	u := harness.StartUpstream(t)
+	g := harness.StartGateway(t, harness.Site{Upstream: u.Addr, Limits: harness.WithLimits, Global: "limit get_card 50/1d"})
 	key := g.NewKey(nil)
-	requests := make([]*Request, 200)
+	requests := make([]*harness.Request, 200)
 	for i := range requests {
 		requests[i] = key.Get()
 	}
 	answers := g.AtOnce(t, requests)
-	if got := Statuses(answers); got[http.StatusOK] != 50 || got[http.StatusTooManyRequests] != 150 {
+	if got := harness.Statuses(answers); got[http.StatusOK] != 50 || got[http.StatusTooManyRequests] != 150 {
 		t.Errorf("of 200 requests against 50 a day the answers are %v", got)
 	}
 	var left []int64
@@ -98,7 +100,7 @@ func TestLimitIsExact(t *testing.T) {
 	s.Global += "\nlock_after 40"
 	g.Reload(s)
 	limited(t, g.Send(t, key.Get()))
-	WantAccepted(t, g.Send(t, key.Post()))
+	harness.WantAccepted(t, g.Send(t, key.Post()))
 	wantLeft(t, g.Send(t, g.NewKey(nil).Get()), 50, 49)
 }
 
@@ -106,25 +108,25 @@ func TestLimitIsExact(t *testing.T) {
 // what is left.
 func TestJunkSpendsNothing(t *testing.T) {
 	t.Parallel()
-	u := StartUpstream(t)
-	g := StartGateway(t, Site{Upstream: u.Addr, Limits: WithLimits, Global: "limit get_card 5/1d\nlock_after 1000"})
-	key := g.NewKey(Fields{"scopes": []string{"cards:read"}})
+	u := harness.StartUpstream(t)
+	g := harness.StartGateway(t, harness.Site{Upstream: u.Addr, Limits: harness.WithLimits, Global: "limit get_card 5/1d\nlock_after 1000"})
+	key := g.NewKey(harness.Fields{"scopes": []string{"cards:read"}})
 	for _, r := range g.Series(t, key.Forged(100)) {
-		WantUnauthorized(t, r, WrongSignature)
+		harness.WantUnauthorized(t, r, harness.WrongSignature)
 		noLimitHeaders(t, r)
 	}
 	used := key.Get()
 	wantLeft(t, g.Send(t, used), 5, 4)
 	got := g.Send(t, used)
-	WantUnauthorized(t, got, Replayed)
+	harness.WantUnauthorized(t, got, harness.Replayed)
 	noLimitHeaders(t, got)
 	got = g.Send(t, key.Post())
-	WantRefused(t, got, http.StatusForbidden, "FORBIDDEN")
+	harness.WantRefused(t, got, http.StatusForbidden, "FORBIDDEN")
 	noLimitHeaders(t, got)
 	noLimitHeaders(t, g.Send(t, key.RequestAt(time.Now().Add(-time.Hour), "GET", "/api/v1/cards/c1", "")))
 
 	// Errors of the upstream do spend.
-	u.Replies(Answer(500, "oops", "X-RateLimit-Remaining: 77"))
+	u.Replies(harness.Answer(500, "oops", "X-RateLimit-Remaining: 77"))
 	got = g.Send(t, key.Get())
 	if got.Status != 500 {
 		t.Errorf("answer is %s", got)
@@ -132,7 +134,7 @@ func TestJunkSpendsNothing(t *testing.T) {
 	wantLeft(t, got, 5, 3)
 	u.Close()
 	got = g.Send(t, key.Get())
-	WantRefused(t, got, http.StatusBadGateway, "UPSTREAM_ERROR")
+	harness.WantRefused(t, got, http.StatusBadGateway, "UPSTREAM_ERROR")
 	wantLeft(t, got, 5, 2)
 }
 
@@ -140,10 +142,10 @@ func TestJunkSpendsNothing(t *testing.T) {
 // the other one untouched.
 func TestBucketsAllOrNone(t *testing.T) {
 	t.Parallel()
-	u := StartUpstream(t)
-	g := StartGateway(t, Site{Upstream: u.Addr, Limits: WithLimits, Global: "limit get_card 2/1d\nlimit get_card_balance 9/1d\nlimit total 4/1d"})
+	u := harness.StartUpstream(t)
+	g := harness.StartGateway(t, harness.Site{Upstream: u.Addr, Limits: harness.WithLimits, Global: "limit get_card 2/1d\nlimit get_card_balance 9/1d\nlimit total 4/1d"})
 	key := g.NewKey(nil)
-	balance := func() *Request { return key.Request(http.MethodGet, "/api/v1/cards/c1/balance", "") }
+	balance := func() *harness.Request { return key.Request(http.MethodGet, "/api/v1/cards/c1/balance", "") }
 	wantLeft(t, g.Send(t, key.Get()), 2, 1)
 	wantLeft(t, g.Send(t, key.Get()), 2, 0)
 	for range 10 {
@@ -154,17 +156,17 @@ func TestBucketsAllOrNone(t *testing.T) {
 	for range 10 {
 		limited(t, g.Send(t, balance())) // total is full, get_card_balance is not
 	}
-	g.Change(key, Fields{"limits": Fields{"total": "100/1d"}})
+	g.Change(key, harness.Fields{"limits": harness.Fields{"total": "100/1d"}})
 	wantLeft(t, g.Send(t, balance()), 9, 6)
 }
 
 // TestRetryAfter comes again exactly when it was told to.
 func TestRetryAfter(t *testing.T) {
 	t.Parallel()
-	u := StartUpstream(t)
-	g := StartGateway(t, Site{Upstream: u.Addr, Limits: WithLimits, Global: "limit get_card 2/5s burst 1"})
+	u := harness.StartUpstream(t)
+	g := harness.StartGateway(t, harness.Site{Upstream: u.Addr, Limits: harness.WithLimits, Global: "limit get_card 2/5s burst 1"})
 	key := g.NewKey(nil)
-	WantAccepted(t, g.Send(t, key.Get()))
+	harness.WantAccepted(t, g.Send(t, key.Get()))
 	for range 2 {
 		got := g.Send(t, key.Get())
 		at := time.Now() // not before the moment of the refusal
@@ -176,29 +178,29 @@ func TestRetryAfter(t *testing.T) {
 			t.Errorf("X-RateLimit-Reset is %d at %d", reset, at.Unix())
 		}
 		time.Sleep(time.Until(at.Add(time.Duration(seconds) * time.Second)))
-		WantAccepted(t, g.Send(t, key.Get()))
+		harness.WantAccepted(t, g.Send(t, key.Get()))
 	}
 }
 
 // TestOverrides changes the limits of a key between two requests.
 func TestOverrides(t *testing.T) {
 	t.Parallel()
-	u := StartUpstream(t)
-	g := StartGateway(t, Site{Upstream: u.Addr, Limits: WithLimits, Global: "limit default 3/1d"})
+	u := harness.StartUpstream(t)
+	g := harness.StartGateway(t, harness.Site{Upstream: u.Addr, Limits: harness.WithLimits, Global: "limit default 3/1d"})
 	key := g.NewKey(nil)
 	wantLeft(t, g.Send(t, key.Get()), 3, 2)
-	g.Change(key, Fields{"limits": Fields{"get_card": "10/1d"}})
+	g.Change(key, harness.Fields{"limits": harness.Fields{"get_card": "10/1d"}})
 	wantLeft(t, g.Send(t, key.Get()), 10, 8) // what was spent stays spent
-	g.Change(key, Fields{"limits": Fields{"get_card": "2/1d burst 2"}})
+	g.Change(key, harness.Fields{"limits": harness.Fields{"get_card": "2/1d burst 2"}})
 	limited(t, g.Send(t, key.Get()))
-	g.Change(key, Fields{"limits": Fields{"default": "20/1d"}})
+	g.Change(key, harness.Fields{"limits": harness.Fields{"default": "20/1d"}})
 	wantLeft(t, g.Send(t, key.Post()), 20, 19)
-	g.Change(key, Fields{"limits": Fields{"issue_card": Fields{"limit": "50/1d", "until": Moment(time.Now().Add(time.Hour))}}})
+	g.Change(key, harness.Fields{"limits": harness.Fields{"issue_card": harness.Fields{"limit": "50/1d", "until": harness.Moment(time.Now().Add(time.Hour))}}})
 	wantLeft(t, g.Send(t, key.Post()), 50, 48)
-	g.Change(key, Fields{"limits": Fields{"issue_card": Fields{"limit": "50/1d", "until": Moment(time.Now().Add(-time.Hour))}}})
+	g.Change(key, harness.Fields{"limits": harness.Fields{"issue_card": harness.Fields{"limit": "50/1d", "until": harness.Moment(time.Now().Add(-time.Hour))}}})
 	wantLeft(t, g.Send(t, key.Post()), 20, 17) // the default of the key again
 	for _, bad := range []any{"0/1m", "5/0s", "-1", "5", "5/1m cost 9", 7} {
-		status, said := g.Admin(http.MethodPatch, "/card-gateway/keys/"+key.ID, "application/json", JSONText(t, Fields{"limits": Fields{"get_card": bad}}))
+		status, said := g.Admin(http.MethodPatch, "/card-gateway/keys/"+key.ID, "application/json", harness.JSONText(t, harness.Fields{"limits": harness.Fields{"get_card": bad}}))
 		if status != http.StatusUnprocessableEntity {
 			t.Errorf("the limit %v is answered %d %s", bad, status, said)
 		}
@@ -212,12 +214,12 @@ func TestOverrides(t *testing.T) {
 // TestLimitModes leaves card_rate_limit out, then tries its modes.
 func TestLimitModes(t *testing.T) {
 	t.Parallel()
-	u := StartUpstream(t)
-	g := StartGateway(t, Site{Upstream: u.Addr, Global: "limit get_card 1/1d\nlimit total 50/1h"})
+	u := harness.StartUpstream(t)
+	g := harness.StartGateway(t, harness.Site{Upstream: u.Addr, Global: "limit get_card 1/1d\nlimit total 50/1h"})
 	key := g.NewKey(nil)
 	for range 3 {
 		got := g.Send(t, key.Get())
-		WantAccepted(t, got)
+		harness.WantAccepted(t, got)
 		noLimitHeaders(t, got)
 	}
 	s := g.Site
@@ -231,13 +233,13 @@ func TestLimitModes(t *testing.T) {
 	if now := first.Header.Get("Ratelimit"); !strings.Contains(now, "r=0") || !strings.Contains(now, "r=49") {
 		t.Errorf("RateLimit is %q", now)
 	}
-	WantAccepted(t, g.Send(t, key.Get())) // would have been refused
-	metric := g.Send(t, &Request{Method: "GET", Target: "/metrics"}).Body
+	harness.WantAccepted(t, g.Send(t, key.Get())) // would have been refused
+	metric := g.Send(t, &harness.Request{Method: "GET", Target: "/metrics"}).Body
 	want := `card_gateway_rate_limit_decisions_total{decision="would_refuse",operation="get_card"} 1`
 	if !strings.Contains(metric, want) {
 		t.Errorf("the metrics do not hold %s", want)
 	}
-	s.Limits = WithLimits
+	s.Limits = harness.WithLimits
 	g.Reload(s)
 	got := g.Send(t, key.Get())
 	limited(t, got)
@@ -249,18 +251,18 @@ func TestLimitModes(t *testing.T) {
 // TestLimitsInTheWrongOrder writes card_auth before card_rate_limit in a route.
 func TestLimitsInTheWrongOrder(t *testing.T) {
 	t.Parallel()
-	u := StartUpstream(t)
+	u := harness.StartUpstream(t)
 	route := func(first, second string) string {
 		return fmt.Sprintf("route {\n%s\n%s\nreverse_proxy %s\n}", first, second, u.Addr)
 	}
-	g := StartGateway(t, Site{Routes: route("card_auth", "card_rate_limit")})
+	g := harness.StartGateway(t, harness.Site{Routes: route("card_auth", "card_rate_limit")})
 	key := g.NewKey(nil)
 	got := g.Send(t, key.Get())
-	WantRefused(t, got, http.StatusInternalServerError, "INTERNAL_ERROR")
+	harness.WantRefused(t, got, http.StatusInternalServerError, "INTERNAL_ERROR")
 	u.None(t)
 	g.Logged("default.log", "card_rate_limit", "card_auth", `"level":"error"`)
-	g.Reload(Site{Routes: route("card_rate_limit", "card_auth")})
+	g.Reload(harness.Site{Routes: route("card_rate_limit", "card_auth")})
 	got = g.Send(t, key.Get())
-	WantAccepted(t, got)
+	harness.WantAccepted(t, got)
 	limitsOf(t, got)
 }

@@ -6,6 +6,8 @@ import (
 	"net/http"
 	"testing"
 	"time"
+
+	"github.com/card-gateway/card-gateway/tests/harness"
 )
 
 func wantMessages(t testing.TB, what string, got, want map[string]int) {
@@ -19,19 +21,19 @@ func wantMessages(t testing.TB, what string, got, want map[string]int) {
 // message, one that says locked, then disabled; through a reload and kills.
 func TestLock(t *testing.T) {
 	t.Parallel()
-	u := StartUpstream(t)
-	g := StartGateway(t, Site{Upstream: u.Addr})
+	u := harness.StartUpstream(t)
+	g := harness.StartGateway(t, harness.Site{Upstream: u.Addr})
 	key := g.NewKey(nil)
 	reload := func() { s := g.Site; s.Global += "\n"; g.Reload(s) }
 	restart := func() { g.Kill(); g.Start() }
 
-	wantMessages(t, "first", Messages(g.Series(t, key.Forged(20))), map[string]int{WrongSignature: 20})
+	wantMessages(t, "first", harness.Messages(g.Series(t, key.Forged(20))), map[string]int{harness.WrongSignature: 20})
 	reload()
 	g.WantFailures(t, key, 20)
-	wantMessages(t, "after a reload", Messages(g.Series(t, key.Forged(20))), map[string]int{WrongSignature: 20})
+	wantMessages(t, "after a reload", harness.Messages(g.Series(t, key.Forged(20))), map[string]int{harness.WrongSignature: 20})
 	restart()
 	g.WantFailures(t, key, 40)
-	wantMessages(t, "after a kill", Messages(g.Series(t, key.Forged(10))), map[string]int{WrongSignature: 10})
+	wantMessages(t, "after a kill", harness.Messages(g.Series(t, key.Forged(10))), map[string]int{harness.WrongSignature: 10})
 	restart()
 	g.WantFailures(t, key, 50)
 	if got := g.Show(key).Status; got != "active" {
@@ -39,12 +41,12 @@ func TestLock(t *testing.T) {
 	}
 
 	// The next request is told, even a good one, and locks the key for good.
-	WantUnauthorized(t, g.Send(t, key.Get()), KeyLocked)
-	WantUnauthorized(t, g.Send(t, key.Get()), KeyDisabled)
-	WantUnauthorized(t, g.Send(t, key.Get().Forge()), KeyDisabled)
+	harness.WantUnauthorized(t, g.Send(t, key.Get()), harness.KeyLocked)
+	harness.WantUnauthorized(t, g.Send(t, key.Get()), harness.KeyDisabled)
+	harness.WantUnauthorized(t, g.Send(t, key.Get().Forge()), harness.KeyDisabled)
 	for _, again := range []func(){reload, restart} {
 		again()
-		WantUnauthorized(t, g.Send(t, key.Get()), KeyDisabled)
+		harness.WantUnauthorized(t, g.Send(t, key.Get()), harness.KeyDisabled)
 	}
 	view := g.Show(key)
 	if view.Status != "locked" || view.Failures != 0 || string(view.Lock) == "null" {
@@ -53,50 +55,50 @@ func TestLock(t *testing.T) {
 	u.None(t)
 
 	g.Do(key, "enable") // clears `disabled` only
-	WantUnauthorized(t, g.Send(t, key.Get()), KeyDisabled)
+	harness.WantUnauthorized(t, g.Send(t, key.Get()), harness.KeyDisabled)
 	g.Do(key, "unlock")
-	WantAccepted(t, g.Send(t, key.Get()))
+	harness.WantAccepted(t, g.Send(t, key.Get()))
 	g.Do(key, "disable")
 	g.Do(key, "unlock") // clears the lock only
-	WantUnauthorized(t, g.Send(t, key.Get()), KeyDisabled)
+	harness.WantUnauthorized(t, g.Send(t, key.Get()), harness.KeyDisabled)
 	g.Do(key, "enable")
-	WantAccepted(t, g.Send(t, key.Get()))
+	harness.WantAccepted(t, g.Send(t, key.Get()))
 }
 
 // TestLockSurvivesItsAnnouncement kills the process right behind the answer
 // that announces the lock.
 func TestLockSurvivesItsAnnouncement(t *testing.T) {
 	t.Parallel()
-	u := StartUpstream(t)
-	g := StartGateway(t, Site{Upstream: u.Addr, Global: "lock_after 3"})
+	u := harness.StartUpstream(t)
+	g := harness.StartGateway(t, harness.Site{Upstream: u.Addr, Global: "lock_after 3"})
 	key := g.NewKey(nil)
 	g.Series(t, key.Forged(3))
-	WantUnauthorized(t, g.Send(t, key.Get()), KeyLocked)
+	harness.WantUnauthorized(t, g.Send(t, key.Get()), harness.KeyLocked)
 	g.Kill()
 	g.Start()
-	WantUnauthorized(t, g.Send(t, key.Get()), KeyDisabled)
+	harness.WantUnauthorized(t, g.Send(t, key.Get()), harness.KeyDisabled)
 	g.Do(key, "unlock")
 	g.Kill()
 	g.Start()
-	WantAccepted(t, g.Send(t, key.Get()))
+	harness.WantAccepted(t, g.Send(t, key.Get()))
 }
 
 // TestFailuresAtOnce sends failures at the same instant: none is lost, none is
 // counted twice.
 func TestFailuresAtOnce(t *testing.T) {
 	t.Parallel()
-	u := StartUpstream(t)
+	u := harness.StartUpstream(t)
 	for _, c := range []struct {
 		lockAfter, failures int
 		want                map[string]int
 	}{
-		{100, 64, map[string]int{WrongSignature: 64}},
-		{50, 0, map[string]int{WrongSignature: 50, KeyLocked: 1, KeyDisabled: 13}},
+		{100, 64, map[string]int{harness.WrongSignature: 64}},
+		{50, 0, map[string]int{harness.WrongSignature: 50, harness.KeyLocked: 1, harness.KeyDisabled: 13}},
 	} {
-		g := StartGateway(t, Site{Upstream: u.Addr, Global: fmt.Sprintf("lock_after %d", c.lockAfter)})
+		g := harness.StartGateway(t, harness.Site{Upstream: u.Addr, Global: fmt.Sprintf("lock_after %d", c.lockAfter)})
 		key := g.NewKey(nil)
 		what := fmt.Sprintf("64 failures under lock_after %d", c.lockAfter)
-		wantMessages(t, what, Messages(g.AtOnce(t, key.Forged(64))), c.want)
+		wantMessages(t, what, harness.Messages(g.AtOnce(t, key.Forged(64))), c.want)
 		g.WantFailures(t, key, c.failures)
 	}
 	u.None(t)
@@ -105,7 +107,7 @@ func TestFailuresAtOnce(t *testing.T) {
 // TestWhatCounts sends each kind of refusal and checks the count.
 func TestWhatCounts(t *testing.T) {
 	t.Parallel()
-	u := StartUpstream(t)
+	u := harness.StartUpstream(t)
 	for _, c := range []struct {
 		lockCounts                             string
 		late, repeated, outside, outsideForged int
@@ -116,30 +118,30 @@ func TestWhatCounts(t *testing.T) {
 		{"lock_counts ip", 0, 0, 1, 1},
 		{"lock_counts ip timestamp nonce", 1, 1, 1, 1},
 	} {
-		g := StartGateway(t, Site{Upstream: u.Addr, Global: c.lockCounts})
-		key := g.NewKey(Fields{"scopes": []string{"cards:*"}, "allowed_ips": []string{"127.0.0.1"}})
+		g := harness.StartGateway(t, harness.Site{Upstream: u.Addr, Global: c.lockCounts})
+		key := g.NewKey(harness.Fields{"scopes": []string{"cards:*"}, "allowed_ips": []string{"127.0.0.1"}})
 		hour := time.Now().Add(-time.Hour)
 		for _, step := range []struct {
 			name    string
-			r       *Request
+			r       *harness.Request
 			message string
 			count   int
 		}{
-			{"late", key.RequestAt(hour, "GET", "/api/v1/cards/c1", ""), OutsideWindow, c.late},
-			{"late and forged", key.RequestAt(hour, "GET", "/api/v1/cards/c1", "").Forge(), OutsideWindow, 1},
-			{"malformed time", key.Get().Set("X-Timestamp", "now").Sign(key.Secret), OutsideWindow, c.late},
-			{"outside", key.Get().From("127.0.0.2"), IpNotAllowed, c.outside},
-			{"outside and forged", key.Get().Forge().From("127.0.0.2"), IpNotAllowed, c.outsideForged},
-			{"another body", key.Post().Set("X-Body-Hash", BodyHash("")).Sign(key.Secret), BodyMismatch, 1},
-			{"forged", key.Get().Forge(), WrongSignature, 1},
-			{"missing header", key.Get().Drop("X-Nonce"), MissingHeaders, 0},
+			{"late", key.RequestAt(hour, "GET", "/api/v1/cards/c1", ""), harness.OutsideWindow, c.late},
+			{"late and forged", key.RequestAt(hour, "GET", "/api/v1/cards/c1", "").Forge(), harness.OutsideWindow, 1},
+			{"malformed time", key.Get().Set("X-Timestamp", "now").Sign(key.Secret), harness.OutsideWindow, c.late},
+			{"outside", key.Get().From("127.0.0.2"), harness.IpNotAllowed, c.outside},
+			{"outside and forged", key.Get().Forge().From("127.0.0.2"), harness.IpNotAllowed, c.outsideForged},
+			{"another body", key.Post().Set("X-Body-Hash", harness.BodyHash("")).Sign(key.Secret), harness.BodyMismatch, 1},
+			{"forged", key.Get().Forge(), harness.WrongSignature, 1},
+			{"missing header", key.Get().Drop("X-Nonce"), harness.MissingHeaders, 0},
 			{"bad target", key.Request("GET", "/api/v1/cards//", ""), "-", 0},
 			{"no scope", key.Request("GET", "/api/v1/orders", ""), "-", 0},
 		} {
 			before := g.Show(key).Failures
 			answer := g.Send(t, step.r)
 			if step.message != "-" {
-				WantUnauthorized(t, answer, step.message)
+				harness.WantUnauthorized(t, answer, step.message)
 			}
 			g.WantFailures(t, key, before+step.count)
 			if t.Failed() {
@@ -151,11 +153,11 @@ func TestWhatCounts(t *testing.T) {
 		// An accepted request resets the count, its repetition raises it only
 		// where that was asked for.
 		r := key.Get()
-		WantAccepted(t, g.Send(t, r))
+		harness.WantAccepted(t, g.Send(t, r))
 		g.WantFailures(t, key, 0)
-		WantUnauthorized(t, g.Send(t, r), Replayed)
+		harness.WantUnauthorized(t, g.Send(t, r), harness.Replayed)
 		g.WantFailures(t, key, c.repeated)
-		WantUnauthorized(t, g.Send(t, r.Forge()), Replayed)
+		harness.WantUnauthorized(t, g.Send(t, r.Forge()), harness.Replayed)
 		g.WantFailures(t, key, c.repeated+1)
 		u.One(t)
 	}
@@ -164,54 +166,54 @@ func TestWhatCounts(t *testing.T) {
 // TestStrangersCannotLock sends 1,000 bad requests from outside a whitelist.
 func TestStrangersCannotLock(t *testing.T) {
 	t.Parallel()
-	u := StartUpstream(t)
-	g := StartGateway(t, Site{Upstream: u.Addr, Servers: "trusted_proxies static 127.0.0.1/32\ntrusted_proxies_strict"})
-	key := g.NewKey(Fields{"allowed_ips": []string{"203.0.113.7", "2001:db8::/32"}})
+	u := harness.StartUpstream(t)
+	g := harness.StartGateway(t, harness.Site{Upstream: u.Addr, Servers: "trusted_proxies static 127.0.0.1/32\ntrusted_proxies_strict"})
+	key := g.NewKey(harness.Fields{"allowed_ips": []string{"203.0.113.7", "2001:db8::/32"}})
 	bad := key.Forged(1000)
 	for _, r := range bad {
 		r.Add("X-Forwarded-For", "198.51.100.9")
 	}
-	wantMessages(t, "from outside", Messages(g.Series(t, bad)), map[string]int{IpNotAllowed: 1000})
+	wantMessages(t, "from outside", harness.Messages(g.Series(t, bad)), map[string]int{harness.IpNotAllowed: 1000})
 	g.WantFailures(t, key, 0)
 	for from, message := range map[string]string{
 		"203.0.113.7":               "",
 		"::ffff:203.0.113.7":        "",
 		"2001:db8::7":               "",
 		"198.51.100.9, 203.0.113.7": "",
-		"203.0.113.7, 198.51.100.9": IpNotAllowed, // what the client wrote itself is not believed
-		"203.0.113.8":               IpNotAllowed,
-		"2001:db9::7":               IpNotAllowed,
-		"unknown":                   IpNotAllowed,
+		"203.0.113.7, 198.51.100.9": harness.IpNotAllowed, // what the client wrote itself is not believed
+		"203.0.113.8":               harness.IpNotAllowed,
+		"2001:db9::7":               harness.IpNotAllowed,
+		"unknown":                   harness.IpNotAllowed,
 		"203.0.113.7:51234":         "",
 		"[2001:db8::7]:443":         "",
 		"::ffff:cb00:7107":          "",
-		"[203.0.113.7":              IpNotAllowed,
+		"[203.0.113.7":              harness.IpNotAllowed,
 	} {
-		WantUnauthorized(t, g.Send(t, key.Get().Add("X-Forwarded-For", from)), message)
+		harness.WantUnauthorized(t, g.Send(t, key.Get().Add("X-Forwarded-For", from)), message)
 		if t.Failed() {
 			t.Fatalf("X-Forwarded-For: %s", from)
 		}
 	}
 	// Whoever is no trusted proxy is the client.
-	WantUnauthorized(t, g.Send(t, key.Get().From("127.0.0.2").Add("X-Forwarded-For", "203.0.113.7")), IpNotAllowed)
+	harness.WantUnauthorized(t, g.Send(t, key.Get().From("127.0.0.2").Add("X-Forwarded-For", "203.0.113.7")), harness.IpNotAllowed)
 }
 
 // TestLockDuration lets a lock end by itself.
 func TestLockDuration(t *testing.T) {
 	t.Parallel()
-	u := StartUpstream(t)
-	g := StartGateway(t, Site{Upstream: u.Addr, Global: "lock_after 2\nlock_duration 3s"})
+	u := harness.StartUpstream(t)
+	g := harness.StartGateway(t, harness.Site{Upstream: u.Addr, Global: "lock_after 2\nlock_duration 3s"})
 	key := g.NewKey(nil)
 	g.Series(t, key.Forged(2))
-	WantUnauthorized(t, g.Send(t, key.Get()), KeyLocked)
-	WantUnauthorized(t, g.Send(t, key.Get()), KeyDisabled)
+	harness.WantUnauthorized(t, g.Send(t, key.Get()), harness.KeyLocked)
+	harness.WantUnauthorized(t, g.Send(t, key.Get()), harness.KeyDisabled)
 	if got := g.Show(key).Status; got != "locked" {
 		t.Errorf("the status is %s, want locked", got)
 	}
-	Eventually(t, "the lock ended", func() bool { return g.Send(t, key.Get()).Status == http.StatusOK })
+	harness.Eventually(t, "the lock ended", func() bool { return g.Send(t, key.Get()).Status == http.StatusOK })
 	if got := g.Show(key).Status; got != "active" {
 		t.Errorf("the status after the lock is %s, want active", got)
 	}
-	WantUnauthorized(t, g.Send(t, key.Get().Forge()), WrongSignature)
+	harness.WantUnauthorized(t, g.Send(t, key.Get().Forge()), harness.WrongSignature)
 	g.WantFailures(t, key, 1)
 }

@@ -14,6 +14,7 @@ import (
 
 	"github.com/card-gateway/card-gateway/auth"
 	"github.com/card-gateway/card-gateway/store"
+	"github.com/card-gateway/card-gateway/tests/harness"
 )
 
 // A metric as the source of caddymodule defines it.
@@ -277,7 +278,7 @@ func TestMetricsNamedInPagesExist(t *testing.T) {
 	t.Parallel()
 	inv := newInventory(t)
 	name := regexp.MustCompile(`\bcard_gateway_(?:[a-z]+_)*(?:total|seconds|up|keys|expiring|bucket|count|sum)\b`)
-	for _, p := range Pages(t) {
+	for _, p := range harness.Pages(t) {
 		for _, found := range name.FindAllString(p.Text, -1) {
 			if _, ok := inv.labelsOf(found); !ok && !inv.metrics[found].histogram {
 				t.Errorf("%s names the metric %s, which does not exist", p.Path, found)

@@ -5,30 +5,32 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/card-gateway/card-gateway/tests/harness"
 )
 
 // TestGenericMessages hides which of rules 2 to 10 failed.
 func TestGenericMessages(t *testing.T) {
 	t.Parallel()
-	u := StartUpstream(t)
-	g := StartGateway(t, Site{Upstream: u.Addr, Auth: "generic_messages", Global: "lock_after 2"})
+	u := harness.StartUpstream(t)
+	g := harness.StartGateway(t, harness.Site{Upstream: u.Addr, Auth: "generic_messages", Global: "lock_after 2"})
 	key := g.NewKey(nil)
-	disabled := g.NewKey(Fields{"disabled": true})
+	disabled := g.NewKey(harness.Fields{"disabled": true})
 	expired := g.NewKey(nil)
-	g.Change(expired, Fields{"expires_at": Moment(time.Now().Add(-time.Minute))})
-	outside := g.NewKey(Fields{"allowed_ips": []string{"203.0.113.7"}})
+	g.Change(expired, harness.Fields{"expires_at": harness.Moment(time.Now().Add(-time.Minute))})
+	outside := g.NewKey(harness.Fields{"allowed_ips": []string{"203.0.113.7"}})
 	locked := g.NewKey(nil)
 	used := key.Get()
-	WantAccepted(t, g.Send(t, used))
+	harness.WantAccepted(t, g.Send(t, used))
 	bodies := make(map[string]bool)
-	for name, r := range map[string]*Request{
-		"unknown":  Credentials{"nobody", "x"}.Get(),
+	for name, r := range map[string]*harness.Request{
+		"unknown":  harness.Credentials{ID: "nobody", Secret: "x"}.Get(),
 		"disabled": disabled.Get(), "expired": expired.Get(), "outside": outside.Get(),
 		"late": key.RequestAt(time.Now().Add(-time.Hour), "GET", "/api/v1/cards/c1", ""),
-		"used": used, "hash": key.Post().Set("X-Body-Hash", BodyHash("")).Sign(key.Secret), "signature": locked.Get().Forge(),
+		"used": used, "hash": key.Post().Set("X-Body-Hash", harness.BodyHash("")).Sign(key.Secret), "signature": locked.Get().Forge(),
 	} {
 		got := g.Send(t, r)
-		WantRefused(t, got, http.StatusUnauthorized, "UNAUTHORIZED")
+		harness.WantRefused(t, got, http.StatusUnauthorized, "UNAUTHORIZED")
 		bodies[got.Body] = true
 		if t.Failed() {
 			t.Fatal(name)
@@ -39,7 +41,7 @@ func TestGenericMessages(t *testing.T) {
 	if len(bodies) != 1 {
 		t.Errorf("rules 2 to 10 are answered in %d ways: %v", len(bodies), bodies)
 	}
-	WantUnauthorized(t, g.Send(t, key.Get().Drop("X-Nonce")), MissingHeaders)
+	harness.WantUnauthorized(t, g.Send(t, key.Get().Drop("X-Nonce")), harness.MissingHeaders)
 	// The operator still sees the reason.
 	g.Logged("access.log", `"outcome":"key_locked"`)
 	g.Logged("access.log", `"outcome":"ip_not_allowed"`)
@@ -49,31 +51,31 @@ func TestGenericMessages(t *testing.T) {
 // says what it would have refused, and counts nothing.
 func TestDryRun(t *testing.T) {
 	t.Parallel()
-	u := StartUpstream(t)
-	g := StartGateway(t, Site{Upstream: u.Addr, Auth: "dry_run\nmax_body 1KiB", Limits: WithLimits, Global: "lock_after 2\nlimit get_card 1/1d"})
-	key := g.NewKey(Fields{"scopes": []string{"cards:read"}})
+	u := harness.StartUpstream(t)
+	g := harness.StartGateway(t, harness.Site{Upstream: u.Addr, Auth: "dry_run\nmax_body 1KiB", Limits: harness.WithLimits, Global: "lock_after 2\nlimit get_card 1/1d"})
+	key := g.NewKey(harness.Fields{"scopes": []string{"cards:read"}})
 	used := key.Get()
 	for _, c := range []struct {
 		outcome  string
-		r        *Request
+		r        *harness.Request
 		identity bool
 	}{
 		{"accepted", used, true},
 		{"would_refuse_replayed_nonce", used, false},
-		{"would_refuse_missing_headers", &Request{Method: "GET", Target: "/api/v1/cards/c1"}, false},
-		{"would_refuse_unknown_key", Credentials{"nobody", "x"}.Post(), false},
+		{"would_refuse_missing_headers", &harness.Request{Method: "GET", Target: "/api/v1/cards/c1"}, false},
+		{"would_refuse_unknown_key", harness.Credentials{ID: "nobody", Secret: "x"}.Post(), false},
 		{"would_refuse_signature_mismatch", key.Get().Forge(), false},
 		{"would_refuse_signature_mismatch", key.Get().Forge(), false},
 		{"would_refuse_signature_mismatch", key.Get().Forge(), false},
 		{"would_refuse_signature_mismatch", key.Request("PUT", "/api/v1/orders", `{"a":1}`).Forge(), false},
-		{"would_refuse_body_hash_mismatch", key.Post().Set("X-Body-Hash", BodyHash("")).Sign(key.Secret), false},
+		{"would_refuse_body_hash_mismatch", key.Post().Set("X-Body-Hash", harness.BodyHash("")).Sign(key.Secret), false},
 		{"would_refuse_timestamp_out_of_window", key.RequestAt(time.Now().Add(-time.Hour), "POST", "/api/v1/cards", "{}"), false},
 		{"would_refuse_scope_missing", key.Post(), false},
 		{"would_refuse_rate_limited", key.Get(), true},
 		{"would_refuse_method_not_allowed", key.Request("OPTIONS", "/api/v1/cards/c1", ""), false},
 	} {
 		r := c.r.Set("X-Request-Id", strings.ReplaceAll(c.outcome, "_", "-")).Set("X-Gateway-Tenant", "evil")
-		WantAccepted(t, g.Send(t, r))
+		harness.WantAccepted(t, g.Send(t, r))
 		got := u.One(t)
 		if got.Line != r.Method+" "+r.Target+" HTTP/1.1" || got.Body != r.Body {
 			t.Errorf("%s: the upstream received\n%s", c.outcome, got.Raw())
@@ -92,22 +94,22 @@ func TestDryRun(t *testing.T) {
 		}
 	}
 	g.WantFailures(t, key, 0)
-	WantRefused(t, g.Send(t, key.Request("POST", "/api/v1/cards", strings.Repeat("x", 2000))), http.StatusRequestEntityTooLarge, "PAYLOAD_TOO_LARGE")
-	WantRefused(t, g.Send(t, key.Request("GET", "/api/v1//cards", "")), http.StatusBadRequest, "BAD_REQUEST")
+	harness.WantRefused(t, g.Send(t, key.Request("POST", "/api/v1/cards", strings.Repeat("x", 2000))), http.StatusRequestEntityTooLarge, "PAYLOAD_TOO_LARGE")
+	harness.WantRefused(t, g.Send(t, key.Request("GET", "/api/v1//cards", "")), http.StatusBadRequest, "BAD_REQUEST")
 	u.None(t)
 
 	// What was seen in the dry run is known when it ends.
 	s := g.Site
 	s.Auth = ""
 	g.Reload(s)
-	WantUnauthorized(t, g.Send(t, used), Replayed)
+	harness.WantUnauthorized(t, g.Send(t, used), harness.Replayed)
 }
 
 // TestBodySizes sends bodies around max_body, the operation's own included.
 func TestBodySizes(t *testing.T) {
 	t.Parallel()
-	u := StartUpstream(t)
-	g := StartGateway(t, Site{
+	u := harness.StartUpstream(t)
+	g := harness.StartGateway(t, harness.Site{
 		Upstream: u.Addr, Auth: "max_body 1000",
 		Global: "operation upload_documents POST /api/v1/documents documents:write max_body 3000",
 	})
@@ -120,18 +122,18 @@ func TestBodySizes(t *testing.T) {
 		{"/api/v1/cards", 1000, true}, {"/api/v1/cards", 1001, false},
 		{"/api/v1/documents", 3000, true}, {"/api/v1/documents", 3001, false}, {"/api/v1/documents/", 1001, false},
 	} {
-		for _, r := range []*Request{
+		for _, r := range []*harness.Request{
 			key.Request(http.MethodPost, c.target, strings.Repeat("x", c.size)),
 			chunked(key.Request(http.MethodPost, c.target, strings.Repeat("x", c.size))),
 		} {
 			got := g.Send(t, r)
 			if c.fits {
-				WantAccepted(t, got)
+				harness.WantAccepted(t, got)
 				if n := len(u.One(t).Body); n != c.size {
 					t.Errorf("the upstream received %d bytes, want %d", n, c.size)
 				}
 			} else {
-				WantRefused(t, got, http.StatusRequestEntityTooLarge, "PAYLOAD_TOO_LARGE")
+				harness.WantRefused(t, got, http.StatusRequestEntityTooLarge, "PAYLOAD_TOO_LARGE")
 				u.None(t)
 			}
 			if t.Failed() {
@@ -143,7 +145,7 @@ func TestBodySizes(t *testing.T) {
 }
 
 // chunked sends the same body in chunks.
-func chunked(r *Request) *Request {
+func chunked(r *harness.Request) *harness.Request {
 	r.Body = chunk(r.Body[:1]) + chunk(r.Body[1:]) + "0\r\n\r\n"
 	return r.Set("Transfer-Encoding", "chunked")
 }
@@ -151,15 +153,15 @@ func chunked(r *Request) *Request {
 // TestReadiness asks /readyz and /livez.
 func TestReadiness(t *testing.T) {
 	t.Parallel()
-	u := StartUpstream(t)
-	g := StartGateway(t, Site{Upstream: u.Addr})
+	u := harness.StartUpstream(t)
+	g := harness.StartGateway(t, harness.Site{Upstream: u.Addr})
 	for path, want := range map[string]string{"/readyz": `{"status":"ready"}`, "/livez": `{"status":"live"}`} {
-		got := g.Send(t, &Request{Method: "GET", Target: path})
+		got := g.Send(t, &harness.Request{Method: "GET", Target: path})
 		if got.Status != http.StatusOK || strings.TrimSpace(got.Body) != want {
 			t.Errorf("%s is answered %s, want %s", path, got, want)
 		}
 	}
-	got := g.Send(t, &Request{Method: "GET", Target: "/elsewhere"})
+	got := g.Send(t, &harness.Request{Method: "GET", Target: "/elsewhere"})
 	if got.Status != http.StatusNotFound || !strings.Contains(got.Body, "NOT_FOUND") {
 		t.Errorf("outside of /api/v1/ the answer is %s", got)
 	}
@@ -169,8 +171,8 @@ func TestReadiness(t *testing.T) {
 // TestBodyBudget holds more bodies at once than may be held in memory.
 func TestBodyBudget(t *testing.T) {
 	t.Parallel()
-	u := StartUpstream(t)
-	g := StartGateway(t, Site{Upstream: u.Addr, Global: "body_budget 1MiB"})
+	u := harness.StartUpstream(t)
+	g := harness.StartGateway(t, harness.Site{Upstream: u.Addr, Global: "body_budget 1MiB"})
 	key := g.NewKey(nil)
 	body := strings.Repeat("x", 600<<10)
 
@@ -178,28 +180,28 @@ func TestBodyBudget(t *testing.T) {
 	for range 20 {
 		g.Connect(t).WriteText(t, key.Request(http.MethodPost, "/api/v1/cards", body).Head())
 	}
-	WantAccepted(t, g.Send(t, key.Request(http.MethodPost, "/api/v1/cards", body)))
+	harness.WantAccepted(t, g.Send(t, key.Request(http.MethodPost, "/api/v1/cards", body)))
 	u.One(t)
 
 	served := make(chan struct{})
-	u.Replies(Reply{Raw: Answer(200, "{}").Raw, Wait: served})
+	u.Replies(harness.Reply{Raw: harness.Answer(200, "{}").Raw, Wait: served})
 	first := key.Request(http.MethodPost, "/api/v1/cards", body)
 	w := g.Connect(t)
 	w.WriteText(t, first.Head()+body)
-	Eventually(t, "the first request was forwarded", func() bool { return len(u.Took()) == 1 })
+	harness.Eventually(t, "the first request was forwarded", func() bool { return len(u.Took()) == 1 })
 	second := key.Request(http.MethodPost, "/api/v1/cards", body)
 	got := g.Send(t, second)
-	WantRefused(t, got, http.StatusServiceUnavailable, "SERVICE_UNAVAILABLE")
+	harness.WantRefused(t, got, http.StatusServiceUnavailable, "SERVICE_UNAVAILABLE")
 	if got.Header.Get("Retry-After") == "" {
 		t.Error("503 without Retry-After")
 	}
 	// Who has not proven to hold the secret takes none of it.
-	WantUnauthorized(t, g.Send(t, key.Request(http.MethodPost, "/api/v1/cards", body).Forge()), WrongSignature)
+	harness.WantUnauthorized(t, g.Send(t, key.Request(http.MethodPost, "/api/v1/cards", body).Forge()), harness.WrongSignature)
 	close(served)
 	answer, err := w.Receive(http.MethodPost)
 	if err != nil {
 		t.Fatal(err)
 	}
-	WantAccepted(t, answer)
-	WantAccepted(t, g.Send(t, second)) // nothing of it was spent by the 503
+	harness.WantAccepted(t, answer)
+	harness.WantAccepted(t, g.Send(t, second)) // nothing of it was spent by the 503
 }

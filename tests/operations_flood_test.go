@@ -11,16 +11,18 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/card-gateway/card-gateway/tests/harness"
 )
 
 // pipeline sends requests over one connection, many at a time, and returns
 // their statuses.
-func pipeline(w *Wire, texts []string, methods []string) ([]int, error) {
+func pipeline(w *harness.Wire, texts []string, methods []string) ([]int, error) {
 	const batch = 100
 	var statuses []int
 	for at := 0; at < len(texts); at += batch {
 		end := min(at+batch, len(texts))
-		_ = w.SetDeadline(time.Now().Add(Patience))
+		_ = w.SetDeadline(time.Now().Add(harness.Patience))
 		if _, err := io.WriteString(w, strings.Join(texts[at:end], "")); err != nil {
 			return statuses, err
 		}
@@ -37,7 +39,7 @@ func pipeline(w *Wire, texts []string, methods []string) ([]int, error) {
 
 // junk returns a request that nobody has ever sent before: whatever a client
 // can choose is random. One in a hundred is signed with the key.
-func junk(rng *rand.Rand, key Credentials) *Request {
+func junk(rng *rand.Rand, key harness.Credentials) *harness.Request {
 	word := func(n int) string {
 		const letters = "abcdefghijklmnopqrstuvwxyz234567"
 		b := make([]byte, n)
@@ -75,11 +77,11 @@ func junk(rng *rand.Rand, key Credentials) *Request {
 func TestNoSeriesFromOutside(t *testing.T) {
 	t.Parallel()
 	const connections, each = 8, 12_500
-	u := StartUpstream(t)
-	g := StartGateway(t, Site{Upstream: u.Addr, Limits: WithLimits, Global: CustomerOperations + "\nlock_after 1000000"})
-	g.ImportKey(Credentials{"an-imported-id", "0123456789abcdef"}, nil)
+	u := harness.StartUpstream(t)
+	g := harness.StartGateway(t, harness.Site{Upstream: u.Addr, Limits: harness.WithLimits, Global: harness.CustomerOperations + "\nlock_after 1000000"})
+	g.ImportKey(harness.Credentials{ID: "an-imported-id", Secret: "0123456789abcdef"}, nil)
 	key := g.NewKey(nil)
-	WantAccepted(t, g.Send(t, key.Get()))
+	harness.WantAccepted(t, g.Send(t, key.Get()))
 	before := g.Scrape(t)
 
 	var answered sync.Map // status to *atomic.Int64
@@ -116,8 +118,8 @@ func TestNoSeriesFromOutside(t *testing.T) {
 	if total != connections*each || byStatus[200] == 0 || byStatus[400] == 0 || byStatus[401] == 0 || byStatus[405] == 0 {
 		t.Errorf("of %d requests %d were answered, by status: %v", connections*each, total, byStatus)
 	}
-	var after Samples
-	Eventually(t, "all requests were counted", func() bool {
+	var after harness.Samples
+	harness.Eventually(t, "all requests were counted", func() bool {
 		after = g.Scrape(t)
 		return after.Of("card_gateway_requests_total").Since(before).Sum() >= float64(total)
 	})
@@ -136,12 +138,12 @@ func TestNoSeriesFromOutside(t *testing.T) {
 func TestRefusalLogIsSampled(t *testing.T) {
 	t.Parallel()
 	const flood = 5000
-	u := StartUpstream(t)
-	g := StartGateway(t, Site{Upstream: u.Addr})
+	u := harness.StartUpstream(t)
+	g := harness.StartGateway(t, harness.Site{Upstream: u.Addr})
 	before := g.Scrape(t)
 	texts := make([]string, flood)
 	for i := range texts {
-		texts[i] = Credentials{fmt.Sprint("nobody-", i), "x"}.Get().Head()
+		texts[i] = harness.Credentials{ID: fmt.Sprint("nobody-", i), Secret: "x"}.Get().Head()
 	}
 	start := time.Now()
 	statuses, err := pipeline(g.Connect(t), texts, slices.Repeat([]string{http.MethodGet}, flood))
@@ -150,10 +152,10 @@ func TestRefusalLogIsSampled(t *testing.T) {
 		t.Fatalf("%d answers of %d: %v", len(statuses), flood, err)
 	}
 	rare := g.NewKey(nil).Get().Forge().Set("X-Request-Id", "rare")
-	WantUnauthorized(t, g.Send(t, rare), WrongSignature)
+	harness.WantUnauthorized(t, g.Send(t, rare), harness.WrongSignature)
 	g.Logged("default.log", `"logger":"card_gateway.refusals"`, `"request_id":"rare"`)
-	g.WantCounted(t, before, Samples{
-		RequestSeries("get_card", "unknown_key"): flood, RequestSeries("get_card", "signature_mismatch"): 1,
+	g.WantCounted(t, before, harness.Samples{
+		harness.RequestSeries("get_card", "unknown_key"): flood, harness.RequestSeries("get_card", "signature_mismatch"): 1,
 	})
 	written := strings.Count(g.ReadFile("default.log"), `"reason":"unknown_key"`)
 	// 20 of each reason in each second that was begun, then one in a thousand.

@@ -9,13 +9,14 @@ import (
 	"time"
 
 	"github.com/card-gateway/card-gateway/auth"
+	"github.com/card-gateway/card-gateway/tests/harness"
 )
 
 // reasonSite is a gateway in which every reason can come about. The second
 // card_rate_limit, behind card_auth, is a mistake of its configuration.
-func reasonSite(upstream string) Site {
-	return Site{
-		Global: CustomerOperations + "\nlock_after 1\nbody_budget 1MiB\nlimit get_card_balance 1/1d",
+func reasonSite(upstream string) harness.Site {
+	return harness.Site{
+		Global: harness.CustomerOperations + "\nlock_after 1\nbody_budget 1MiB\nlimit get_card_balance 1/1d",
 		Routes: `route {
 			card_rate_limit
 			card_auth {
@@ -39,40 +40,40 @@ type refusalCase struct {
 	reason    auth.Reason
 	operation string
 	first     auth.Reason // the outcome of all requests but the last
-	requests  []*Request
+	requests  []*harness.Request
 	facts     []string // what the log line says besides, as it is written
 }
 
 // refusalCases returns a way to be refused for each reason that one client can
 // bring about by what it sends.
-func refusalCases(g *Gateway) []refusalCase {
-	key := func() Credentials { return g.NewKey(nil) }
-	barred, disabled := g.NewKey(Fields{"allowed_ips": []string{"203.0.113.7"}}), g.NewKey(Fields{"disabled": true})
-	expired, locked, poor := key(), key(), g.NewKey(Fields{"scopes": []string{"products:read"}})
-	g.Change(expired, Fields{"expires_at": Moment(time.Now().Add(-time.Minute))})
-	balance := func(c Credentials) *Request { return c.Request("GET", "/api/v1/cards/c1/balance", "") }
+func refusalCases(g *harness.Gateway) []refusalCase {
+	key := func() harness.Credentials { return g.NewKey(nil) }
+	barred, disabled := g.NewKey(harness.Fields{"allowed_ips": []string{"203.0.113.7"}}), g.NewKey(harness.Fields{"disabled": true})
+	expired, locked, poor := key(), key(), g.NewKey(harness.Fields{"scopes": []string{"products:read"}})
+	g.Change(expired, harness.Fields{"expires_at": harness.Moment(time.Now().Add(-time.Minute))})
+	balance := func(c harness.Credentials) *harness.Request { return c.Request("GET", "/api/v1/cards/c1/balance", "") }
 	limited, used := key(), key().Get()
 	hour := time.Now().Add(-time.Hour)
-	no, one := auth.Accepted, func(r *Request) []*Request { return []*Request{r} }
+	no, one := auth.Accepted, func(r *harness.Request) []*harness.Request { return []*harness.Request{r} }
 	return []refusalCase{
 		{auth.BadTarget, "other", no, one(key().Request("GET", "/api/v1//cards", "")), []string{`"detail":"`}},
 		{auth.MethodNotAllowed, "other", no, one(key().Request("BREW", "/api/v1/cards", "")), nil},
 		{auth.MissingHeaders, "get_card", no, one(key().Get().Drop("X-Nonce").Drop("X-Body-Hash")), []string{`X-Nonce is missing`, `X-Body-Hash is missing`}},
-		{auth.UnknownKey, "get_card", no, one(Credentials{"nobody", "x"}.Get()), nil},
+		{auth.UnknownKey, "get_card", no, one(harness.Credentials{ID: "nobody", Secret: "x"}.Get()), nil},
 		{auth.KeyDisabled, "get_card", no, one(disabled.Get()), nil},
 		{auth.KeyExpired, "get_card", no, one(expired.Get()), nil},
-		{auth.KeyLocked, "get_card", auth.SignatureMismatch, []*Request{locked.Get().Forge(), locked.Get()}, nil},
+		{auth.KeyLocked, "get_card", auth.SignatureMismatch, []*harness.Request{locked.Get().Forge(), locked.Get()}, nil},
 		{auth.IPNotAllowed, "get_card", no, one(barred.Get()), []string{`"client_ip":"127.0.0.1"`}},
 		{auth.TimestampOutOfWindow, "get_card", no, one(key().RequestAt(hour, "GET", "/api/v1/cards/c1", "")), []string{`"skew_seconds":36`, `"failures":0`, ` s behind our clock`}},
 		{auth.TimestampOutOfWindow, "get_card", no, one(key().RequestAt(time.Now().Add(time.Hour), "GET", "/api/v1/cards/c1", "").Forge()), []string{`"failures":1`, ` s ahead of our clock`}},
 		{auth.TimestampOutOfWindow, "get_card", no, one(resigned(key(), "X-Timestamp", "yesterday")), []string{`X-Timestamp is not a number of ten digits`}},
 		{auth.UnsupportedMediaType, "create_customer", no, one(key().Request("POST", "/api/v1/Customers", "{}")), nil},
 		{auth.BodyTooLarge, "issue_card", no, one(key().Request("POST", "/api/v1/cards", strings.Repeat("x", 1<<20+1))), nil},
-		{auth.ReplayedNonce, "get_card", no, []*Request{used, used}, []string{`"failures":0`}},
-		{auth.BodyHashMismatch, "get_card", no, one(resigned(key(), "X-Body-Hash", BodyHash("another body"))), []string{`"failures":1`}},
+		{auth.ReplayedNonce, "get_card", no, []*harness.Request{used, used}, []string{`"failures":0`}},
+		{auth.BodyHashMismatch, "get_card", no, one(resigned(key(), "X-Body-Hash", harness.BodyHash("another body"))), []string{`"failures":1`}},
 		{auth.SignatureMismatch, "get_card", no, one(key().Get().Forge()), []string{`"failures":1`}},
 		{auth.ScopeMissing, "get_card", no, one(poor.Get()), []string{`needs the scope cards:read`}},
-		{auth.RateLimited, "get_card_balance", no, []*Request{balance(limited), balance(limited)}, []string{`the bucket get_card_balance is empty`}},
+		{auth.RateLimited, "get_card_balance", no, []*harness.Request{balance(limited), balance(limited)}, []string{`the bucket get_card_balance is empty`}},
 		{auth.InvalidBody, "create_customer", no, one(key().JSON("POST", "/api/v1/Customers", `{"type":"alien"}`)), nil},
 		{auth.InternalError, "other", no, one(key().Request("GET", "/api/v1/misplaced", "")), []string{`"level":"error"`, "write card_rate_limit first"}},
 		{auth.UpstreamError, "issue_card", no, one(key().Post().Add("X-Test", "hang up")), []string{`"level":"error"`, `"error":"`}},
@@ -82,7 +83,7 @@ func refusalCases(g *Gateway) []refusalCase {
 
 // resigned returns a request in which a header was changed before it was
 // signed.
-func resigned(c Credentials, name, value string) *Request {
+func resigned(c harness.Credentials, name, value string) *harness.Request {
 	return c.Get().Set(name, value).Sign(c.Secret)
 }
 
@@ -91,7 +92,7 @@ var keyless = []auth.Reason{auth.BadTarget, auth.MethodNotAllowed, auth.MissingH
 
 // wantTold checks what operators see of a refused request: one line of the log
 // of refusals with the facts, and one line of the access log.
-func wantTold(g *Gateway, r *Request, reason auth.Reason, facts ...string) {
+func wantTold(g *harness.Gateway, r *harness.Request, reason auth.Reason, facts ...string) {
 	g.T.Helper()
 	id := `"request_id":"` + r.Value("X-Request-Id") + `"`
 	line := g.Logged("default.log", `"logger":"card_gateway.refusals"`, id)
@@ -119,35 +120,35 @@ func wantTold(g *Gateway, r *Request, reason auth.Reason, facts ...string) {
 // in the answer, the metric, the log of refusals and the access log.
 func TestEveryReason(t *testing.T) {
 	t.Parallel()
-	u := StartUpstream(t)
+	u := harness.StartUpstream(t)
 	done := make(chan struct{})
 	t.Cleanup(func() { close(done) })
 	half := "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 50000\r\n\r\n" + strings.Repeat("1", 25_000)
-	u.Does(func(r *Received) Reply {
+	u.Does(func(r *harness.Received) harness.Reply {
 		switch r.Value("X-Test") {
 		case "hang up":
-			return Reply{}
+			return harness.Reply{}
 		case "stall":
-			return Reply{Wait: done}
+			return harness.Reply{Wait: done}
 		case "stall half-way":
-			return Reply{Raw: half}
+			return harness.Reply{Raw: half}
 		case "hang up half-way":
-			return Reply{Raw: half, HangUp: true}
+			return harness.Reply{Raw: half, HangUp: true}
 		}
-		return Answer(200, "{}", "Content-Type: application/json")
+		return harness.Answer(200, "{}", "Content-Type: application/json")
 	})
-	g := StartGateway(t, reasonSite(u.Addr))
+	g := harness.StartGateway(t, reasonSite(u.Addr))
 	seen := map[auth.Reason]bool{auth.Accepted: true}
 	for number, c := range refusalCases(g) {
-		before, want := g.Scrape(t), Samples{RequestSeries(c.operation, c.reason.String()): 1}
+		before, want := g.Scrape(t), harness.Samples{harness.RequestSeries(c.operation, c.reason.String()): 1}
 		for i, r := range c.requests {
 			r.Set("X-Request-Id", fmt.Sprintf("case-%d-%d", number, i))
 			got := g.Send(t, r)
 			if i < len(c.requests)-1 {
-				want[RequestSeries(c.operation, c.first.String())]++
+				want[harness.RequestSeries(c.operation, c.first.String())]++
 				continue
 			}
-			WantRefused(t, got, c.reason.Status(), c.reason.Code())
+			harness.WantRefused(t, got, c.reason.Status(), c.reason.Code())
 			wantTold(g, r, c.reason, c.facts...)
 		}
 		g.WantCounted(t, before, want)
@@ -171,16 +172,16 @@ func TestEveryReason(t *testing.T) {
 
 // refusesSlowBodies sends bodies at once that have no room together and never
 // end: some find the budget used up, the others are not waited for.
-func refusesSlowBodies(t testing.TB, g *Gateway) {
+func refusesSlowBodies(t testing.TB, g *harness.Gateway) {
 	t.Helper()
 	before, key := g.Scrape(t), g.NewKey(nil)
-	requests, wires := make([]*Request, 5), make([]*Wire, 5)
+	requests, wires := make([]*harness.Request, 5), make([]*harness.Wire, 5)
 	for i := range requests {
 		r := key.Post().Set("X-Request-Id", fmt.Sprint("slow-", i)).Set("Content-Length", fmt.Sprint(240<<10))
 		requests[i], wires[i] = r, g.Connect(t)
 		wires[i].WriteText(t, r.Head()+strings.Repeat("x", 200<<10))
 	}
-	want := make(Samples)
+	want := make(harness.Samples)
 	for i, r := range requests {
 		got, err := wires[i].Receive(r.Method)
 		if err != nil {
@@ -190,9 +191,9 @@ func refusesSlowBodies(t testing.TB, g *Gateway) {
 		if got.Status == auth.BodyTimeout.Status() {
 			reason, fact = auth.BodyTimeout, "within 2s"
 		}
-		WantRefused(t, got, reason.Status(), reason.Code())
+		harness.WantRefused(t, got, reason.Status(), reason.Code())
 		wantTold(g, r, reason, fact)
-		want[RequestSeries("issue_card", reason.String())]++
+		want[harness.RequestSeries("issue_card", reason.String())]++
 	}
 	if len(want) != 2 {
 		t.Errorf("five bodies of 240 KiB under a budget of 1 MiB were refused as %v", want)
@@ -202,10 +203,10 @@ func refusesSlowBodies(t testing.TB, g *Gateway) {
 
 // noticesHangUps lets clients go in the middle of their body, while the
 // upstream thinks and in the middle of the answer, and then the upstream.
-func noticesHangUps(t testing.TB, g *Gateway, u *Upstream) {
+func noticesHangUps(t testing.TB, g *harness.Gateway, u *harness.Upstream) {
 	t.Helper()
 	before, key := g.Scrape(t), g.NewKey(nil)
-	begin := func(r *Request, id string) (*Request, *Wire) {
+	begin := func(r *harness.Request, id string) (*harness.Request, *harness.Wire) {
 		w := g.Connect(t)
 		w.WriteText(t, r.Set("X-Request-Id", id).Head()+r.Body)
 		return r, w
@@ -216,7 +217,7 @@ func noticesHangUps(t testing.TB, g *Gateway, u *Upstream) {
 
 	u.Took()
 	r, w = begin(key.Post().Add("X-Test", "stall"), "no-answer-yet")
-	Eventually(t, "the request reached the upstream", func() bool { return len(u.Took()) == 1 })
+	harness.Eventually(t, "the request reached the upstream", func() bool { return len(u.Took()) == 1 })
 	_ = w.Close()
 	wantTold(g, r, auth.ClientGone)
 
@@ -232,5 +233,5 @@ func noticesHangUps(t testing.TB, g *Gateway, u *Upstream) {
 		t.Errorf("half of an answer is passed on as %s", got)
 	}
 	wantTold(g, r, auth.UpstreamError)
-	g.WantCounted(t, before, Samples{RequestSeries("issue_card", "client_gone"): 3, RequestSeries("issue_card", "upstream_error"): 1})
+	g.WantCounted(t, before, harness.Samples{harness.RequestSeries("issue_card", "client_gone"): 3, harness.RequestSeries("issue_card", "upstream_error"): 1})
 }

@@ -8,10 +8,12 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/card-gateway/card-gateway/tests/harness"
 )
 
 // countGoroutines returns how many goroutines the process has.
-func countGoroutines(g *Gateway) (n int) {
+func countGoroutines(g *harness.Gateway) (n int) {
 	g.T.Helper()
 	_, text := g.Admin(http.MethodGet, "/debug/pprof/goroutine?debug=1", "", "")
 	if _, err := fmt.Sscanf(text, "goroutine profile: total %d", &n); err != nil {
@@ -22,7 +24,7 @@ func countGoroutines(g *Gateway) (n int) {
 
 // traffic sends requests over connections of their own until stop is closed,
 // and returns a function that waits for the end and tells the statuses.
-func traffic(g *Gateway, clients int, next func() *Request, stop <-chan struct{}) func() map[int]int {
+func traffic(g *harness.Gateway, clients int, next func() *harness.Request, stop <-chan struct{}) func() map[int]int {
 	var mu sync.Mutex
 	var all sync.WaitGroup
 	statuses := make(map[int]int)
@@ -52,7 +54,7 @@ func traffic(g *Gateway, clients int, next func() *Request, stop <-chan struct{}
 
 // neverBack scrapes until stop is closed. No counter may ever fall, no series
 // may vanish.
-func neverBack(t testing.TB, g *Gateway, stop <-chan struct{}) {
+func neverBack(t testing.TB, g *harness.Gateway, stop <-chan struct{}) {
 	last := g.Scrape(t)
 	for {
 		select {
@@ -80,16 +82,16 @@ func neverBack(t testing.TB, g *Gateway, stop <-chan struct{}) {
 // requests come in.
 func TestHundredReloads(t *testing.T) {
 	t.Parallel()
-	u := StartUpstream(t)
+	u := harness.StartUpstream(t)
 	// A connection to the upstream that a request of an old configuration gives
 	// back is kept as long as any, and has two goroutines meanwhile.
-	s := Site{Upstream: u.Addr, Limits: WithLimits, Global: "limit default 1000000/1m", Proxy: "transport http {\nkeepalive 1s\n}"}
-	g := StartGateway(t, s)
+	s := harness.Site{Upstream: u.Addr, Limits: harness.WithLimits, Global: "limit default 1000000/1m", Proxy: "transport http {\nkeepalive 1s\n}"}
+	g := harness.StartGateway(t, s)
 	key := g.NewKey(nil)
 	var sent atomic.Int64
-	next := func() *Request {
+	next := func() *harness.Request {
 		if sent.Add(1)%10 == 0 {
-			return Credentials{"nobody", "x"}.Get()
+			return harness.Credentials{ID: "nobody", Secret: "x"}.Get()
 		}
 		return key.Get()
 	}
@@ -101,7 +103,7 @@ func TestHundredReloads(t *testing.T) {
 	for i := range variants {
 		load(i)
 	}
-	WantAccepted(t, g.Send(t, key.Get()))
+	harness.WantAccepted(t, g.Send(t, key.Get()))
 	goroutines, before := countGoroutines(g), g.Scrape(t)
 
 	stop := make(chan struct{})
@@ -117,10 +119,10 @@ func TestHundredReloads(t *testing.T) {
 	if len(got) != 2 || got[200] == 0 || got[401] == 0 {
 		t.Errorf("while configurations were loaded the answers were %v, want 200 and 401 alone", got)
 	}
-	g.WantCounted(t, before, Samples{
-		RequestSeries("get_card", "accepted"): float64(got[200]), RequestSeries("get_card", "unknown_key"): float64(got[401]),
+	g.WantCounted(t, before, harness.Samples{
+		harness.RequestSeries("get_card", "accepted"): float64(got[200]), harness.RequestSeries("get_card", "unknown_key"): float64(got[401]),
 	})
-	Eventually(t, "the goroutines of old configurations ended", func() bool { return countGoroutines(g) <= goroutines+5 })
+	harness.Eventually(t, "the goroutines of old configurations ended", func() bool { return countGoroutines(g) <= goroutines+5 })
 	for _, sign := range []string{"duplicate", "AlreadyRegistered", `"level":"error"`, "panic"} {
 		if said := g.ReadFile("default.log") + g.ReadFile("stderr"); strings.Contains(said, sign) {
 			t.Errorf("after 100 reloads the log says %q", sign)

@@ -9,6 +9,8 @@ import (
 	"strings"
 	"sync"
 	"testing"
+
+	"github.com/card-gateway/card-gateway/tests/harness"
 )
 
 // A collector takes spans by OTLP over HTTP and keeps the raw bytes.
@@ -56,25 +58,25 @@ const tracing = "tracing {\nspan gateway\n}"
 // directive, and follows a trace from the client to the upstream.
 func TestTracing(t *testing.T) {
 	t.Parallel()
-	u, c := StartUpstream(t), startCollector(t)
-	g := NewGateway(t, Site{Upstream: u.Addr, Limits: WithLimits, Extra: tracing})
+	u, c := harness.StartUpstream(t), startCollector(t)
+	g := harness.NewGateway(t, harness.Site{Upstream: u.Addr, Limits: harness.WithLimits, Extra: tracing})
 	g.Env = c.environment()
 	g.Start()
 	key := g.NewKey(nil)
 	const trace = "4bf92f3577b34da6a3ce929d0e0e4736"
 	r := key.Get().Add("traceparent", "00-"+trace+"-00f067aa0ba902b7-01").Set("X-Request-Id", "traced-1")
-	WantAccepted(t, g.Send(t, r))
+	harness.WantAccepted(t, g.Send(t, r))
 	if got := u.One(t).Value("Traceparent"); !strings.HasPrefix(got, "00-"+trace+"-") || strings.Contains(got, "00f067aa0ba902b7") {
 		t.Errorf("the upstream was sent the traceparent %q, want a span of the client's trace", got)
 	}
-	WantUnauthorized(t, g.Send(t, key.Post().Forge().Set("X-Request-Id", "traced-2")), WrongSignature)
+	harness.WantUnauthorized(t, g.Send(t, key.Post().Forge().Set("X-Request-Id", "traced-2")), harness.WrongSignature)
 	id, _ := hex.DecodeString(trace)
 	for _, want := range []string{
 		string(id), "card_gateway.outcome", "accepted", "signature_mismatch", "card_gateway.operation", "get_card", "issue_card",
 		"card_gateway.key_id", key.ID, "card_gateway.tenant", "acme", "card_gateway.request_id", "traced-1", "traced-2",
 		"card_gateway.overhead_seconds",
 	} {
-		Eventually(t, "the spans have "+want, func() bool { return strings.Contains(c.raw(), want) })
+		harness.Eventually(t, "the spans have "+want, func() bool { return strings.Contains(c.raw(), want) })
 	}
 }
 
@@ -83,17 +85,17 @@ func TestTracing(t *testing.T) {
 // card data must be in none.
 func TestCanaryOfOperations(t *testing.T) {
 	t.Parallel()
-	u, spans := StartUpstream(t), startCollector(t)
-	g := NewGateway(t, Site{
-		Upstream: u.Addr, Auth: "max_body 10KiB", Limits: WithLimits, Extra: tracing,
+	u, spans := harness.StartUpstream(t), startCollector(t)
+	g := harness.NewGateway(t, harness.Site{
+		Upstream: u.Addr, Auth: "max_body 10KiB", Limits: harness.WithLimits, Extra: tracing,
 		Global: "limit issue_card 2/1d\nlock_after 3", Proxy: "transport http {\nresponse_header_timeout 500ms\n}",
 	})
 	g.Env = spans.environment()
 	g.Start()
-	c := make(Canaries)
-	keys := CanaryKeys(g, c)
-	requests := CanaryRequests(c, keys)
-	for _, with := range CanaryReplies(c) {
+	c := make(harness.Canaries)
+	keys := c.Keys(g)
+	requests := c.Requests(keys)
+	for _, with := range c.Replies() {
 		u.Replies(with)
 		for _, r := range requests() {
 			for _, name := range []string{"X-Signature", "X-Nonce", "X-Body-Hash"} {
@@ -120,16 +122,16 @@ func TestCanaryOfOperations(t *testing.T) {
 		}
 	}
 	c.Search(t, "the traces", spans.raw())
-	SearchEverything(t, g, c)
+	c.SearchGateway(t, g)
 }
 
 // changeEverything makes each change that there is of keys, and some that are
 // refused.
-func changeEverything(t testing.TB, g *Gateway, c Canaries, keys []Credentials) {
+func changeEverything(t testing.TB, g *harness.Gateway, c harness.Canaries, keys []harness.Credentials) {
 	t.Helper()
 	key := g.NewKey(nil)
 	c.Add("secret of a changed key", key.Secret)
-	g.Change(key, Fields{"scopes": []string{"cards:read"}, "description": "changed"})
+	g.Change(key, harness.Fields{"scopes": []string{"cards:read"}, "description": "changed"})
 	for _, action := range []string{"disable", "enable", "rotate"} {
 		if secret := g.Do(key, action).Secret; secret != "" {
 			c.Add("rotated secret", secret)
@@ -138,12 +140,12 @@ func changeEverything(t testing.TB, g *Gateway, c Canaries, keys []Credentials) 
 	g.Series(t, key.Forged(4)) // the last one locks
 	g.Do(key, "unlock")
 	g.KeyCall(http.MethodDelete, "/"+key.ID, nil)
-	for what, body := range map[string]Fields{
+	for what, body := range map[string]harness.Fields{
 		"a secret in use": {"id": "another", "secret": keys[3].Secret, "tenant": "acme", "scopes": []string{"*"}},
 		"a short secret":  {"id": "another", "secret": c.Add("short secret", "CANARYshort"), "tenant": "acme", "scopes": []string{"*"}},
 		"an unknown name": {"id": "another", "secret": c.Add("lost secret", "CANARYlost_0123456789"), "CANARYfield": c.Add("unknown field", "CANARYvalue")},
 	} {
-		status, answer := g.Admin(http.MethodPost, "/card-gateway/keys/import", "application/json", JSONText(t, body))
+		status, answer := g.Admin(http.MethodPost, "/card-gateway/keys/import", "application/json", harness.JSONText(t, body))
 		if status/100 != 4 {
 			t.Errorf("an import of %s is answered %d %s", what, status, answer)
 		}

@@ -15,6 +15,7 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"github.com/card-gateway/card-gateway/auth"
+	"github.com/card-gateway/card-gateway/tests/harness"
 )
 
 // This file checks what operators get against the metrics that there are:
@@ -245,8 +246,8 @@ func shownExpressions(t testing.TB) []expression {
 		t.Fatal(err)
 	}
 	for _, file := range append(files, "../docs/operations.md", "../docs/deployment.md") {
-		p := Page{filepath.Base(file), readFile(t, file)}
-		for _, b := range Blocks(p) {
+		p := harness.Page{Path: filepath.Base(file), Text: readFile(t, file)}
+		for _, b := range harness.Blocks(p) {
 			if b.Language == "promql" {
 				all = append(all, expression{fmt.Sprintf("%s:%d", p.Path, b.Line), strings.TrimSpace(b.Text)})
 			}

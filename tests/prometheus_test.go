@@ -13,6 +13,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/card-gateway/card-gateway/tests/harness"
 )
 
 // A prometheus is a real one, with our rules, that scrapes a gateway.
@@ -46,7 +48,7 @@ scrape_configs:
 	}
 	p := &prometheus{t: t, log: filepath.Join(dir, "log")}
 	for range 5 {
-		p.addr = FreeAddress(t)
+		p.addr = harness.FreeAddress(t)
 		if p.run(path, dir) {
 			return p
 		}
@@ -78,7 +80,7 @@ func (p *prometheus) run(path, dir string) bool {
 		_ = cmd.Process.Signal(syscall.SIGKILL)
 		<-ended
 	})
-	for deadline := time.Now().Add(Patience); time.Now().Before(deadline); {
+	for deadline := time.Now().Add(harness.Patience); time.Now().Before(deadline); {
 		if answer, err := http.Get("http://" + p.addr + "/-/ready"); err == nil {
 			_ = answer.Body.Close()
 			if answer.StatusCode == http.StatusOK {
@@ -134,35 +136,35 @@ const watchedCustomer = `{"type":"individual","firstName":"Zoë","lastName":"Ng"
 	`"phoneNumber":"7700900123","country":"GB","dateOfBirth":"1990-04-12","gender":"female"}`
 
 // watchedGateway has something to show on every panel.
-func watchedGateway(t testing.TB) *Gateway {
+func watchedGateway(t testing.TB) *harness.Gateway {
 	t.Helper()
-	issuer := StartUpstream(t)
-	issuer.Does(func(r *Received) Reply {
+	issuer := harness.StartUpstream(t)
+	issuer.Does(func(r *harness.Received) harness.Reply {
 		switch {
 		case strings.Contains(r.Line, "/balance"):
-			return Reply{} // hangs up
+			return harness.Reply{} // hangs up
 		case strings.Contains(strings.ToLower(r.Line), "/customers"):
-			return Answer(201, `{"data":{"id":"u1","type":"individual","first_name":"Zoë","email":"zoe.ng@example.com",`+
+			return harness.Answer(201, `{"data":{"id":"u1","type":"individual","first_name":"Zoë","email":"zoe.ng@example.com",`+
 				`"date_of_birth":"1990-04-12T00:00:00Z"},"request_id":"r1","timestamp":"2026-01-01T00:00:00Z"}`, "Content-Type: application/json")
 		default:
-			return Answer(200, `{"ok":true}`, "Content-Type: application/json")
+			return harness.Answer(200, `{"ok":true}`, "Content-Type: application/json")
 		}
 	})
-	return StartGateway(t, Site{
+	return harness.StartGateway(t, harness.Site{
 		Global: "limit issue_card 600/1m burst 5\nlimit create_customer 6000/1m",
 		Routes: "card_rate_limit\ncard_auth\ncard_translate {\nupstream snake_case\n}\nreverse_proxy " + issuer.Addr,
 	})
 }
 
 // sendWatched sends a round of traffic of every kind.
-func sendWatched(t testing.TB, g *Gateway, key Credentials) {
+func sendWatched(t testing.TB, g *harness.Gateway, key harness.Credentials) {
 	t.Helper()
-	unknown := Credentials{"ck_live_" + strings.Repeat("a", 32), key.Secret}
+	unknown := harness.Credentials{ID: "ck_live_" + strings.Repeat("a", 32), Secret: key.Secret}
 	customer := key.Request(http.MethodPost, "/api/v1/Customers", watchedCustomer).Set("Content-Type", "application/json")
 	incomplete := key.Request(http.MethodPost, "/api/v1/Customers", `{"firstName":"Zoë"}`).Set("Content-Type", "application/json")
 	forged := key.Get().Forge()
 	for _, sent := range []struct {
-		request *Request
+		request *harness.Request
 		status  int
 	}{
 		{unknown.Get(), 401}, {forged, 401}, {customer, 201}, {incomplete, 422}, {key.Get(), 200},
@@ -195,7 +197,7 @@ func TestPrometheusReadsEverything(t *testing.T) {
 			waiting = append(waiting, expression{r.Alert + r.Record, m[1] + m[2]})
 		}
 	}
-	for deadline := time.Now().Add(Patience); len(waiting) > 0 && time.Now().Before(deadline); {
+	for deadline := time.Now().Add(harness.Patience); len(waiting) > 0 && time.Now().Before(deadline); {
 		sendWatched(t, g, key)
 		time.Sleep(500 * time.Millisecond)
 		var still []expression

@@ -8,6 +8,8 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+
+	"github.com/card-gateway/card-gateway/tests/harness"
 )
 
 // aclRule is the line of docs/redis.md that makes the gateway's user.
@@ -18,9 +20,9 @@ var aclRule = regexp.MustCompile(`(?m)^ACL (SETUSER gateway on >)PASSWORD( .*)$`
 // the rights that the guide gives it, and nobody reads its password.
 func TestRedisCanary(t *testing.T) {
 	t.Parallel()
-	u := StartUpstream(t)
-	r := StartRedis(t, "--rdbcompression", "no", "--appendonly", "yes")
-	c := make(Canaries)
+	u := harness.StartUpstream(t)
+	r := harness.StartRedis(t, "--rdbcompression", "no", "--appendonly", "yes")
+	c := make(harness.Canaries)
 	password := c.Add("password", "CANARYpassword")
 	guide, err := os.ReadFile(filepath.Join("..", "docs", "redis.md"))
 	if err != nil {
@@ -37,13 +39,13 @@ func TestRedisCanary(t *testing.T) {
 	r.Do(acl...)
 	wire := r.Monitor()
 
-	g := NewGateway(t, Site{Upstream: u.Addr, Limits: WithLimits, Global: "limit issue_card 2/1d\nlock_after 3",
+	g := harness.NewGateway(t, harness.Site{Upstream: u.Addr, Limits: harness.WithLimits, Global: "limit issue_card 2/1d\nlock_after 3",
 		Store: "redis " + r.URL() + " {\nusername gateway\npassword file {$HOME}/password\n}"})
 	g.WriteFile("password", password+"\n")
 	g.Start()
-	keys := CanaryKeys(g, c)
-	requests := CanaryRequests(c, keys)
-	for _, with := range CanaryReplies(c) {
+	keys := c.Keys(g)
+	requests := c.Requests(keys)
+	for _, with := range c.Replies() {
 		u.Replies(with)
 		for _, request := range requests() {
 			c.Add("nonce", request.Value("X-Nonce"))
@@ -70,7 +72,7 @@ func TestRedisCanary(t *testing.T) {
 
 // searchRedis looks for the canaries in the files of the server, and in all values.
 // They hold what is not secret, else nothing is proven.
-func searchRedis(t testing.TB, r *RedisServer, c Canaries, present string) {
+func searchRedis(t testing.TB, r *harness.RedisServer, c harness.Canaries, present string) {
 	t.Helper()
 	found := 0
 	err := filepath.WalkDir(r.Dir, func(path string, entry os.DirEntry, err error) error {
@@ -104,12 +106,12 @@ func searchRedis(t testing.TB, r *RedisServer, c Canaries, present string) {
 }
 
 // searchConfig looks for the canaries in what the gateway logs and shows.
-func searchConfig(t testing.TB, g *Gateway, c Canaries) {
+func searchConfig(t testing.TB, g *harness.Gateway, c harness.Canaries) {
 	t.Helper()
 	password := g.ReadFile("password")
 	if err := os.Remove(g.Path("password")); err != nil {
 		t.Fatal(err)
 	}
-	SearchEverything(t, g, c)
+	c.SearchGateway(t, g)
 	g.WriteFile("password", password)
 }

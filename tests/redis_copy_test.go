@@ -5,10 +5,12 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/card-gateway/card-gateway/tests/harness"
 )
 
 // cardKeys runs the command card-keys against the gateway.
-func cardKeys(g *Gateway, args ...string) (out string, err error) {
+func cardKeys(g *harness.Gateway, args ...string) (out string, err error) {
 	g.T.Helper()
 	args = append([]string{"card-keys"}, append(args, "--address", "unix/"+g.Path("admin.sock"))...)
 	text, err := g.Command(args...).CombinedOutput()
@@ -19,29 +21,29 @@ func cardKeys(g *Gateway, args ...string) (out string, err error) {
 // gateways on Redis.
 func TestCopyToRedis(t *testing.T) {
 	t.Parallel()
-	u := StartUpstream(t)
-	old := StartGateway(t, Site{Upstream: u.Addr})
+	u := harness.StartUpstream(t)
+	old := harness.StartGateway(t, harness.Site{Upstream: u.Addr})
 	key, locked, disabled := old.NewKey(nil), old.NewKey(nil), old.NewKey(nil)
-	guarded := old.NewKey(Fields{"allowed_ips": []string{"203.0.113.7"}, "limits": Fields{"get_card": "1/1d"}})
-	legacy := old.ImportKey(Credentials{"legacy-7731", "a secret of sixteen bytes or more"}, nil)
-	rotated := Credentials{key.ID, old.Do(key, "rotate").Secret}
+	guarded := old.NewKey(harness.Fields{"allowed_ips": []string{"203.0.113.7"}, "limits": harness.Fields{"get_card": "1/1d"}})
+	legacy := old.ImportKey(harness.Credentials{ID: "legacy-7731", Secret: "a secret of sixteen bytes or more"}, nil)
+	rotated := harness.Credentials{ID: key.ID, Secret: old.Do(key, "rotate").Secret}
 	for range 50 {
-		WantUnauthorized(t, old.Send(t, locked.Get().Forge()), WrongSignature)
+		harness.WantUnauthorized(t, old.Send(t, locked.Get().Forge()), harness.WrongSignature)
 	}
-	WantUnauthorized(t, old.Send(t, locked.Get()), KeyLocked)
-	WantUnauthorized(t, old.Send(t, key.Get().Forge()), WrongSignature)
+	harness.WantUnauthorized(t, old.Send(t, locked.Get()), harness.KeyLocked)
+	harness.WantUnauthorized(t, old.Send(t, key.Get().Forge()), harness.WrongSignature)
 	old.Do(disabled, "disable")
-	var before []*Request
-	for _, c := range []Credentials{key, rotated, legacy} {
+	var before []*harness.Request
+	for _, c := range []harness.Credentials{key, rotated, legacy} {
 		for _, ahead := range []time.Duration{-200 * time.Second, 0, 4 * time.Second} {
 			r := c.RequestAt(time.Now().Add(ahead), http.MethodGet, "/api/v1/cards/c1", "")
-			WantAccepted(t, old.Send(t, r))
+			harness.WantAccepted(t, old.Send(t, r))
 			before = append(before, r)
 		}
 	}
 
-	s := Site{Upstream: u.Addr, Store: patient(StartRedis(t))}
-	a := NewGateway(t, s)
+	s := harness.Site{Upstream: u.Addr, Store: patient(harness.StartRedis(t))}
+	a := harness.NewGateway(t, s)
 	a.WriteFile("master.key", old.ReadFile("master.key"))
 	a.Start()
 	b := startSibling(a, s)
@@ -49,7 +51,7 @@ func TestCopyToRedis(t *testing.T) {
 		t.Errorf("copying from a gateway that runs: %v, %s", err, out)
 	}
 	old.Stop()
-	stranger := StartGateway(t, Site{Upstream: u.Addr, Store: strings.Replace(s.Store, "}", "prefix another:\n}", 1)})
+	stranger := harness.StartGateway(t, harness.Site{Upstream: u.Addr, Store: strings.Replace(s.Store, "}", "prefix another:\n}", 1)})
 	if out, err := cardKeys(stranger, "copy", old.Path("data")); err == nil || !strings.Contains(out, "master key") {
 		t.Errorf("copying with another master key: %v, %s", err, out)
 	}
@@ -59,20 +61,20 @@ func TestCopyToRedis(t *testing.T) {
 	copied := time.Now()
 	u.Took()
 	for _, r := range before {
-		WantUnauthorized(t, a.Send(t, r), OutsideWindow)
-		WantUnauthorized(t, b.Send(t, r), OutsideWindow)
+		harness.WantUnauthorized(t, a.Send(t, r), harness.OutsideWindow)
+		harness.WantUnauthorized(t, b.Send(t, r), harness.OutsideWindow)
 	}
 	u.None(t)
-	later := func(c Credentials) *Request {
+	later := func(c harness.Credentials) *harness.Request {
 		return c.RequestAt(copied.Add(8*time.Second), http.MethodGet, "/api/v1/cards/c1", "")
 	}
-	for _, g := range []*Gateway{b, a} {
-		for _, c := range []Credentials{key, rotated, legacy} {
-			WantAccepted(t, g.Send(t, later(c)))
+	for _, g := range []*harness.Gateway{b, a} {
+		for _, c := range []harness.Credentials{key, rotated, legacy} {
+			harness.WantAccepted(t, g.Send(t, later(c)))
 		}
-		WantUnauthorized(t, g.Send(t, later(locked)), KeyDisabled)
-		WantUnauthorized(t, g.Send(t, later(disabled)), KeyDisabled)
-		WantUnauthorized(t, g.Send(t, later(guarded)), IpNotAllowed)
+		harness.WantUnauthorized(t, g.Send(t, later(locked)), harness.KeyDisabled)
+		harness.WantUnauthorized(t, g.Send(t, later(disabled)), harness.KeyDisabled)
+		harness.WantUnauthorized(t, g.Send(t, later(guarded)), harness.IpNotAllowed)
 	}
 	if view := b.Show(locked); view.Status != "locked" || !strings.Contains(string(view.Lock), `"failures":50`) {
 		t.Errorf("the locked key is %s with the lock %s", view.Status, view.Lock)
@@ -82,5 +84,5 @@ func TestCopyToRedis(t *testing.T) {
 		t.Errorf("copying again: %v, %s", err, out)
 	}
 	b.Do(locked, "unlock")
-	WantAccepted(t, a.Send(t, later(locked)))
+	harness.WantAccepted(t, a.Send(t, later(locked)))
 }

@@ -6,6 +6,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/card-gateway/card-gateway/tests/harness"
 )
 
 // loadPause is between two requests of one client of a load.
@@ -15,8 +17,8 @@ const loadPause = 8 * time.Millisecond
 // after another on a kept connection, until it is finished.
 type redisLoad struct {
 	t        testing.TB
-	gateways []*Gateway
-	key      Credentials
+	gateways []*harness.Gateway
+	key      harness.Credentials
 	stop     chan struct{}
 	clients  sync.WaitGroup
 
@@ -27,14 +29,14 @@ type redisLoad struct {
 
 // exchanged is a request with the answer to it.
 type exchanged struct {
-	gateway *Gateway
-	request *Request
-	answer  *Response
+	gateway *harness.Gateway
+	request *harness.Request
+	answer  *harness.Response
 	at      time.Time // when it was sent
 	took    time.Duration
 }
 
-func startLoad(t testing.TB, key Credentials, gateways ...*Gateway) *redisLoad {
+func startLoad(t testing.TB, key harness.Credentials, gateways ...*harness.Gateway) *redisLoad {
 	t.Helper()
 	l := &redisLoad{t: t, gateways: gateways, key: key, stop: make(chan struct{})}
 	for _, g := range gateways {
@@ -42,7 +44,7 @@ func startLoad(t testing.TB, key Credentials, gateways ...*Gateway) *redisLoad {
 			l.clients.Go(func() { l.client(g, l.fresh, l.note) })
 		}
 		l.clients.Go(func() {
-			livez := func() *Request { return &Request{Method: "GET", Target: "/livez"} }
+			livez := func() *harness.Request { return &harness.Request{Method: "GET", Target: "/livez"} }
 			l.client(g, livez, func(e exchanged) {
 				l.mu.Lock()
 				defer l.mu.Unlock()
@@ -55,13 +57,13 @@ func startLoad(t testing.TB, key Credentials, gateways ...*Gateway) *redisLoad {
 
 // fresh returns a request whose target is its own, so that the upstream can
 // tell requests apart.
-func (l *redisLoad) fresh() *Request {
+func (l *redisLoad) fresh() *harness.Request {
 	r := l.key.Request(http.MethodPost, "", `{"a":1}`)
 	r.Target = "/api/v1/orders/" + r.Value("X-Nonce")
 	return r.Sign(l.key.Secret)
 }
 
-func (l *redisLoad) client(g *Gateway, next func() *Request, note func(exchanged)) {
+func (l *redisLoad) client(g *harness.Gateway, next func() *harness.Request, note func(exchanged)) {
 	w, err := g.Dial("")
 	if err != nil {
 		l.t.Error(err)
@@ -110,14 +112,14 @@ func (l *redisLoad) since(moment time.Time) []exchanged {
 func (l *redisLoad) enough(moment time.Time, status int) {
 	l.t.Helper()
 	const some = 10
-	Eventually(l.t, "every gateway answers "+http.StatusText(status), func() bool {
-		by := make(map[*Gateway]int)
+	harness.Eventually(l.t, "every gateway answers "+http.StatusText(status), func() bool {
+		by := make(map[*harness.Gateway]int)
 		for _, e := range l.since(moment) {
 			if e.answer.Status == status {
 				by[e.gateway]++
 			}
 		}
-		return l.t.Failed() || !slices.ContainsFunc(l.gateways, func(g *Gateway) bool { return by[g] < some })
+		return l.t.Failed() || !slices.ContainsFunc(l.gateways, func(g *harness.Gateway) bool { return by[g] < some })
 	})
 	if l.t.Failed() {
 		l.t.FailNow()
@@ -129,7 +131,7 @@ func (l *redisLoad) enough(moment time.Time, status int) {
 func (l *redisLoad) flows(moment time.Time, within time.Duration) {
 	l.t.Helper()
 	l.enough(moment, http.StatusOK)
-	first := make(map[*Gateway]time.Duration)
+	first := make(map[*harness.Gateway]time.Duration)
 	for _, e := range l.since(moment) {
 		if _, known := first[e.gateway]; !known && e.answer.Status == http.StatusOK {
 			first[e.gateway] = e.at.Add(e.took).Sub(moment)
@@ -169,7 +171,7 @@ func median(all []time.Duration) time.Duration {
 // the one before, and checks that the upstream has seen exactly the requests
 // that were accepted, and each once. The upstream must not have been asked
 // what it took before.
-func wantOnce(t testing.TB, u *Upstream, gateways []*Gateway, sent []exchanged) {
+func wantOnce(t testing.TB, u *harness.Upstream, gateways []*harness.Gateway, sent []exchanged) {
 	t.Helper()
 	accepted := make(map[string]int)
 	for _, e := range sent {
@@ -177,7 +179,7 @@ func wantOnce(t testing.TB, u *Upstream, gateways []*Gateway, sent []exchanged) 
 			accepted[e.request.Method+" "+e.request.Target+" HTTP/1.1"]++
 		}
 	}
-	wires := make([]*Wire, len(gateways))
+	wires := make([]*harness.Wire, len(gateways))
 	for i, g := range gateways {
 		wires[i] = g.Connect(t)
 	}
@@ -191,7 +193,7 @@ func wantOnce(t testing.TB, u *Upstream, gateways []*Gateway, sent []exchanged) 
 			accepted[e.request.Method+" "+e.request.Target+" HTTP/1.1"]++
 			continue
 		}
-		if got := Messages([]*Response{answer}); got[Replayed]+got[OutsideWindow] != 1 {
+		if got := harness.Messages([]*harness.Response{answer}); got[harness.Replayed]+got[harness.OutsideWindow] != 1 {
 			t.Fatalf("a request that was answered %d is answered %s when it comes again", e.answer.Status, answer)
 		}
 	}

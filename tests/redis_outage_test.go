@@ -7,6 +7,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/card-gateway/card-gateway/tests/harness"
 )
 
 const (
@@ -18,8 +20,8 @@ const (
 
 // outageSite has the timeouts that are the default, and refuses little after
 // state may have been lost, so that tests need not wait.
-func outageSite(u *Upstream, r *RedisServer) Site {
-	return Site{Upstream: u.Addr, Store: "redis " + r.URL(), Limits: WithLimits, Global: "replay_floor_ahead 1s\nlimit default 1000000/1d"}
+func outageSite(u *harness.Upstream, r *harness.RedisServer) harness.Site {
+	return harness.Site{Upstream: u.Addr, Store: "redis " + r.URL(), Limits: harness.WithLimits, Global: "replay_floor_ahead 1s\nlimit default 1000000/1d"}
 }
 
 // wantOutage checks the answers to what was sent while Redis was gone: 200 or
@@ -28,7 +30,7 @@ func (l *redisLoad) wantOutage(sent []exchanged, also ...string) {
 	l.t.Helper()
 	_, hiccup := l.machine()
 	for _, e := range sent {
-		if e.answer.Status == http.StatusOK || len(also) == 1 && Messages([]*Response{e.answer})[also[0]] == 1 {
+		if e.answer.Status == http.StatusOK || len(also) == 1 && harness.Messages([]*harness.Response{e.answer})[also[0]] == 1 {
 			continue
 		}
 		wantUnavailable(l.t, e.answer)
@@ -41,9 +43,9 @@ func (l *redisLoad) wantOutage(sent []exchanged, also ...string) {
 	}
 }
 
-func wantUnavailable(t testing.TB, answer *Response) {
+func wantUnavailable(t testing.TB, answer *harness.Response) {
 	t.Helper()
-	WantRefused(t, answer, http.StatusServiceUnavailable, "SERVICE_UNAVAILABLE")
+	harness.WantRefused(t, answer, http.StatusServiceUnavailable, "SERVICE_UNAVAILABLE")
 	if answer.Header.Get("Retry-After") != "1" {
 		t.Errorf("Retry-After of %s is %q, want 1", answer, answer.Header.Get("Retry-After"))
 	}
@@ -72,8 +74,8 @@ func (l *redisLoad) wantAtOnce() {
 // kept on the disk.
 func TestRedisKilled(t *testing.T) {
 	t.Parallel()
-	u := StartUpstream(t)
-	r := StartRedis(t, "--appendonly", "yes", "--appendfsync", "always")
+	u := harness.StartUpstream(t)
+	r := harness.StartRedis(t, "--appendonly", "yes", "--appendfsync", "always")
 	a, b := startPair(t, r, outageSite(u, r))
 	key := a.NewKey(nil)
 	l := startLoad(t, key, a, b)
@@ -86,7 +88,7 @@ func TestRedisKilled(t *testing.T) {
 	r.Start()
 	l.flows(time.Now(), recoversWithin+floorAhead+time.Second) // stamps are whole seconds
 	sent := l.finish()
-	l.wantOutage(sent, OutsideWindow)
+	l.wantOutage(sent, harness.OutsideWindow)
 	wantOnce(t, u, l.gateways, sent)
 	a.WantFailures(t, key, 0)
 }
@@ -95,8 +97,8 @@ func TestRedisKilled(t *testing.T) {
 // refused that should pass.
 func TestRedisStalled(t *testing.T) {
 	t.Parallel()
-	u := StartUpstream(t)
-	r := StartRedis(t)
+	u := harness.StartUpstream(t)
+	r := harness.StartRedis(t)
 	a, b := startPair(t, r, outageSite(u, r))
 	l := startLoad(t, a.NewKey(nil), a, b)
 	l.enough(time.Now(), http.StatusOK)
@@ -112,9 +114,9 @@ func TestRedisStalled(t *testing.T) {
 // TestRedisScriptFlush makes Redis forget the scripts under load.
 func TestRedisScriptFlush(t *testing.T) {
 	t.Parallel()
-	u := StartUpstream(t)
-	r := StartRedis(t)
-	a, b := startPair(t, r, Site{Upstream: u.Addr})
+	u := harness.StartUpstream(t)
+	r := harness.StartRedis(t)
+	a, b := startPair(t, r, harness.Site{Upstream: u.Addr})
 	l := startLoad(t, a.NewKey(nil), a, b)
 	for range 30 {
 		l.enough(time.Now(), http.StatusOK)
@@ -128,22 +130,22 @@ func TestRedisScriptFlush(t *testing.T) {
 }
 
 func (l *redisLoad) statuses(sent []exchanged) map[int]int {
-	answers := make([]*Response, len(sent))
+	answers := make([]*harness.Response, len(sent))
 	for i := range sent {
 		answers[i] = sent[i].answer
 	}
-	return Statuses(answers)
+	return harness.Statuses(answers)
 }
 
 // TestRedisLosesEverything kills a Redis that keeps nothing. Until the keys
 // are there again, no key that existed is called unknown.
 func TestRedisLosesEverything(t *testing.T) {
 	t.Parallel()
-	u := StartUpstream(t)
-	r := StartRedis(t)
+	u := harness.StartUpstream(t)
+	r := harness.StartRedis(t)
 	a, b := startPair(t, r, outageSite(u, r))
 	made, other := a.NewKey(nil), a.NewKey(nil)
-	WantAccepted(t, a.Send(t, other.Get()))
+	harness.WantAccepted(t, a.Send(t, other.Get()))
 	u.Took()
 	l := startLoad(t, made, a, b)
 	l.enough(time.Now(), http.StatusOK)
@@ -164,7 +166,7 @@ func TestRedisLosesEverything(t *testing.T) {
 	a.ImportKey(made, nil)
 	l.flows(time.Now(), recoversWithin+floorAhead+time.Second)
 	sent := l.finish()
-	l.wantOutage(sent, OutsideWindow)
+	l.wantOutage(sent, harness.OutsideWindow)
 	wantOnce(t, u, l.gateways, sent)
 	for _, g := range l.gateways { // one key is there again, the other is not
 		wantUnavailable(t, g.Send(t, other.Get()))
@@ -175,23 +177,23 @@ func TestRedisLosesEverything(t *testing.T) {
 		g.Start()
 	}
 	for _, g := range l.gateways {
-		WantAccepted(t, g.Send(t, made.Get()))
-		WantAccepted(t, g.Send(t, other.RequestAt(time.Now().Add(2*floorAhead), http.MethodGet, "/api/v1/cards/c1", "")))
-		WantAccepted(t, b.Send(t, g.NewKey(nil).Get()))
+		harness.WantAccepted(t, g.Send(t, made.Get()))
+		harness.WantAccepted(t, g.Send(t, other.RequestAt(time.Now().Add(2*floorAhead), http.MethodGet, "/api/v1/cards/c1", "")))
+		harness.WantAccepted(t, b.Send(t, g.NewKey(nil).Get()))
 	}
 }
 
 // wantNotReady waits until /readyz refuses and says why.
-func wantNotReady(t testing.TB, g *Gateway, part string) {
+func wantNotReady(t testing.TB, g *harness.Gateway, part string) {
 	t.Helper()
-	answer := new(Response)
+	answer := new(harness.Response)
 	t.Cleanup(func() {
 		if t.Failed() {
 			t.Logf("/readyz said %s", answer)
 		}
 	})
-	Eventually(t, "/readyz says that "+part, func() bool {
-		answer = g.Send(t, &Request{Method: "GET", Target: "/readyz"})
+	harness.Eventually(t, "/readyz says that "+part, func() bool {
+		answer = g.Send(t, &harness.Request{Method: "GET", Target: "/readyz"})
 		var body struct{ Status, Reason string }
 		err := json.Unmarshal([]byte(answer.Body), &body)
 		return err == nil && answer.Status == http.StatusServiceUnavailable && body.Status == "not ready" && strings.Contains(body.Reason, part)

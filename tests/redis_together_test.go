@@ -8,23 +8,25 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/card-gateway/card-gateway/tests/harness"
 )
 
 // TestRedisCopiesAtOnce spreads 64 copies of one request over two gateways.
 func TestRedisCopiesAtOnce(t *testing.T) {
 	t.Parallel()
-	u := StartUpstream(t)
-	a, b := startPair(t, StartRedis(t), Site{Upstream: u.Addr, Limits: WithLimits})
+	u := harness.StartUpstream(t)
+	a, b := startPair(t, harness.StartRedis(t), harness.Site{Upstream: u.Addr, Limits: harness.WithLimits})
 	key := a.NewKey(nil)
 	for range 5 {
-		for _, r := range []*Request{key.Get(), key.Post(), key.Request(http.MethodDelete, "/api/v1/orders/1", "")} {
-			got := Messages(SendAtOnce(t, []*Gateway{a, b}, copies(r, 64)))
-			if got[""] != 1 || got[Replayed] != 63 {
+		for _, r := range []*harness.Request{key.Get(), key.Post(), key.Request(http.MethodDelete, "/api/v1/orders/1", "")} {
+			got := harness.Messages(harness.SendAtOnce(t, []*harness.Gateway{a, b}, copies(r, 64)))
+			if got[""] != 1 || got[harness.Replayed] != 63 {
 				t.Fatalf("of 64 copies of %s the answers are %v, want 1 accepted and 63 replays", r.Method, got)
 			}
 			u.One(t)
-			for _, g := range []*Gateway{a, b} {
-				WantUnauthorized(t, g.Send(t, r), Replayed)
+			for _, g := range []*harness.Gateway{a, b} {
+				harness.WantUnauthorized(t, g.Send(t, r), harness.Replayed)
 			}
 		}
 	}
@@ -35,15 +37,15 @@ func TestRedisCopiesAtOnce(t *testing.T) {
 // 50 a day.
 func TestRedisLimitIsOne(t *testing.T) {
 	t.Parallel()
-	u := StartUpstream(t)
-	a, b := startPair(t, StartRedis(t), Site{Upstream: u.Addr, Limits: WithLimits, Global: "limit get_card 50/1d"})
+	u := harness.StartUpstream(t)
+	a, b := startPair(t, harness.StartRedis(t), harness.Site{Upstream: u.Addr, Limits: harness.WithLimits, Global: "limit get_card 50/1d"})
 	key := b.NewKey(nil)
-	requests := make([]*Request, 200)
+	requests := make([]*harness.Request, 200)
 	for i := range requests {
 		requests[i] = key.Get()
 	}
-	answers := SendAtOnce(t, []*Gateway{a, b}, requests)
-	if got := Statuses(answers); got[http.StatusOK] != 50 || got[http.StatusTooManyRequests] != 150 {
+	answers := harness.SendAtOnce(t, []*harness.Gateway{a, b}, requests)
+	if got := harness.Statuses(answers); got[http.StatusOK] != 50 || got[http.StatusTooManyRequests] != 150 {
 		t.Fatalf("the answers are %v, want 50 accepted and 150 over the limit", got)
 	}
 	if n := len(u.Took()); n != 50 {
@@ -52,7 +54,7 @@ func TestRedisLimitIsOne(t *testing.T) {
 	remaining := make(map[string]bool)
 	for _, answer := range answers {
 		if answer.Status == http.StatusTooManyRequests {
-			WantRefused(t, answer, http.StatusTooManyRequests, "RATE_LIMITED")
+			harness.WantRefused(t, answer, http.StatusTooManyRequests, "RATE_LIMITED")
 			continue
 		}
 		left := answer.Header.Get("X-Ratelimit-Remaining")
@@ -62,30 +64,30 @@ func TestRedisLimitIsOne(t *testing.T) {
 		remaining[left] = true
 	}
 	// A request that was over the limit spent nothing, so it may come again.
-	a.Change(key, Fields{"limits": Fields{"get_card": "51/1d"}})
+	a.Change(key, harness.Fields{"limits": harness.Fields{"get_card": "51/1d"}})
 	for i, answer := range answers {
 		if answer.Status == http.StatusTooManyRequests {
-			WantAccepted(t, b.Send(t, requests[i]))
+			harness.WantAccepted(t, b.Send(t, requests[i]))
 			break
 		}
 	}
-	WantRefused(t, a.Send(t, key.Get()), http.StatusTooManyRequests, "RATE_LIMITED")
+	harness.WantRefused(t, a.Send(t, key.Get()), http.StatusTooManyRequests, "RATE_LIMITED")
 }
 
 // TestRedisChangesHoldEverywhere changes a key on one gateway; the next
 // request on the other is answered by it.
 func TestRedisChangesHoldEverywhere(t *testing.T) {
 	t.Parallel()
-	u := StartUpstream(t)
-	a, b := startPair(t, StartRedis(t), Site{Upstream: u.Addr})
+	u := harness.StartUpstream(t)
+	a, b := startPair(t, harness.StartRedis(t), harness.Site{Upstream: u.Addr})
 	key := a.NewKey(nil)
-	wires := map[*Gateway]*Wire{a: a.Connect(t), b: b.Connect(t)}
+	wires := map[*harness.Gateway]*harness.Wire{a: a.Connect(t), b: b.Connect(t)}
 	for range 500 {
-		for _, turn := range []struct{ change, send *Gateway }{{a, b}, {b, a}} {
+		for _, turn := range []struct{ change, send *harness.Gateway }{{a, b}, {b, a}} {
 			turn.change.Do(key, "disable")
-			WantUnauthorized(t, insistOn(t, wires[turn.send], key.Get()), KeyDisabled)
+			harness.WantUnauthorized(t, insistOn(t, wires[turn.send], key.Get()), harness.KeyDisabled)
 			turn.change.Do(key, "enable")
-			WantAccepted(t, insistOn(t, wires[turn.send], key.Get()))
+			harness.WantAccepted(t, insistOn(t, wires[turn.send], key.Get()))
 			if t.Failed() {
 				t.FailNow()
 			}
@@ -94,48 +96,48 @@ func TestRedisChangesHoldEverywhere(t *testing.T) {
 	for range 25 {
 		old := key
 		key.Secret = a.Do(key, "rotate").Secret
-		WantAccepted(t, b.Send(t, key.Get()))
-		WantAccepted(t, b.Send(t, old.Get()))
+		harness.WantAccepted(t, b.Send(t, key.Get()))
+		harness.WantAccepted(t, b.Send(t, old.Get()))
 		old = key
-		key.Secret = b.KeyCall(http.MethodPost, "/"+key.ID+"/rotate", Fields{"overlap": "0"}).Secret
-		WantUnauthorized(t, a.Send(t, old.Get()), WrongSignature)
-		WantAccepted(t, a.Send(t, key.Get()))
-		a.Change(key, Fields{"scopes": []string{"products:read"}})
-		WantRefused(t, b.Send(t, key.Get()), http.StatusForbidden, "FORBIDDEN")
-		a.Change(key, Fields{"scopes": []string{"*"}})
-		WantAccepted(t, b.Send(t, key.Get()))
+		key.Secret = b.KeyCall(http.MethodPost, "/"+key.ID+"/rotate", harness.Fields{"overlap": "0"}).Secret
+		harness.WantUnauthorized(t, a.Send(t, old.Get()), harness.WrongSignature)
+		harness.WantAccepted(t, a.Send(t, key.Get()))
+		a.Change(key, harness.Fields{"scopes": []string{"products:read"}})
+		harness.WantRefused(t, b.Send(t, key.Get()), http.StatusForbidden, "FORBIDDEN")
+		a.Change(key, harness.Fields{"scopes": []string{"*"}})
+		harness.WantAccepted(t, b.Send(t, key.Get()))
 		if t.Failed() {
 			t.FailNow()
 		}
 	}
 	a.KeyCall(http.MethodDelete, "/"+key.ID, nil)
-	WantUnauthorized(t, b.Send(t, key.Get()), UnknownKey)
+	harness.WantUnauthorized(t, b.Send(t, key.Get()), harness.UnknownKey)
 	for range 25 { // a key that was just made
-		WantAccepted(t, b.Send(t, a.NewKey(nil).Get()))
-		WantAccepted(t, a.Send(t, b.NewKey(nil).Get()))
+		harness.WantAccepted(t, b.Send(t, a.NewKey(nil).Get()))
+		harness.WantAccepted(t, a.Send(t, b.NewKey(nil).Get()))
 	}
 }
 
 // TestRedisLockHoldsEverywhere counts failures over both gateways.
 func TestRedisLockHoldsEverywhere(t *testing.T) {
 	t.Parallel()
-	u := StartUpstream(t)
-	a, b := startPair(t, StartRedis(t), Site{Upstream: u.Addr})
+	u := harness.StartUpstream(t)
+	a, b := startPair(t, harness.StartRedis(t), harness.Site{Upstream: u.Addr})
 	key := a.NewKey(nil)
-	forged := make([]*Request, 64)
+	forged := make([]*harness.Request, 64)
 	for i := range forged {
 		forged[i] = key.Get().Forge()
 	}
-	got := Messages(SendAtOnce(t, []*Gateway{a, b}, forged))
-	if got[WrongSignature] != 50 || got[KeyLocked] != 1 || got[KeyDisabled] != 13 {
+	got := harness.Messages(harness.SendAtOnce(t, []*harness.Gateway{a, b}, forged))
+	if got[harness.WrongSignature] != 50 || got[harness.KeyLocked] != 1 || got[harness.KeyDisabled] != 13 {
 		t.Errorf("64 failures are answered %v, want 50 of their own, 1 locked and 13 disabled", got)
 	}
-	for _, g := range []*Gateway{a, b} {
-		WantUnauthorized(t, g.Send(t, key.Get()), KeyDisabled)
+	for _, g := range []*harness.Gateway{a, b} {
+		harness.WantUnauthorized(t, g.Send(t, key.Get()), harness.KeyDisabled)
 	}
 	u.None(t)
 	a.Do(key, "unlock")
-	WantAccepted(t, b.Send(t, key.Get()))
+	harness.WantAccepted(t, b.Send(t, key.Get()))
 }
 
 // TestRedisOneCallPerRequest counts what the servers are asked in the steady
@@ -143,13 +145,13 @@ func TestRedisLockHoldsEverywhere(t *testing.T) {
 func TestRedisOneCallPerRequest(t *testing.T) {
 	t.Parallel()
 	const each = 300
-	u := StartUpstream(t)
-	r := StartRedis(t)
-	a, b := startPair(t, r, Site{Upstream: u.Addr, Limits: WithLimits, Global: "limit default 1000000/1d\nlimit total 1000000/1d"})
+	u := harness.StartUpstream(t)
+	r := harness.StartRedis(t)
+	a, b := startPair(t, r, harness.Site{Upstream: u.Addr, Limits: harness.WithLimits, Global: "limit default 1000000/1d\nlimit total 1000000/1d"})
 	key := a.NewKey(nil)
-	wires := []*Wire{a.Connect(t), b.Connect(t)}
+	wires := []*harness.Wire{a.Connect(t), b.Connect(t)}
 	for _, w := range wires { // the key is known and the script is loaded from here on
-		WantAccepted(t, insistOn(t, w, key.Get()))
+		harness.WantAccepted(t, insistOn(t, w, key.Get()))
 	}
 	before, m := r.ScriptCalls(), r.Monitor()
 	for i := range each {
@@ -158,7 +160,7 @@ func TestRedisOneCallPerRequest(t *testing.T) {
 			if i%2 == 0 {
 				request = key.Post()
 			}
-			WantAccepted(t, insistOn(t, w, request))
+			harness.WantAccepted(t, insistOn(t, w, request))
 		}
 	}
 	commands := m.Seen()
@@ -218,18 +220,18 @@ func TestRedisInventedIDs(t *testing.T) {
 		flood      = 3000
 		burst, per = 2000, 1000 // look-ups at once, and a second
 	)
-	u := StartUpstream(t)
-	r := StartRedis(t)
-	g := StartGateway(t, Site{Upstream: u.Addr, Store: patient(r)})
+	u := harness.StartUpstream(t)
+	r := harness.StartRedis(t)
+	g := harness.StartGateway(t, harness.Site{Upstream: u.Addr, Store: patient(r)})
 	key := g.NewKey(nil)
-	WantAccepted(t, g.Send(t, key.Get()))
+	harness.WantAccepted(t, g.Send(t, key.Get()))
 	values, before, start := r.Do("dbsize"), r.ScriptCalls(), time.Now()
 	var clients sync.WaitGroup
 	for client := range 6 {
 		w := g.Connect(t)
 		clients.Go(func() {
 			for i := range flood / 6 {
-				invented := Credentials{fmt.Sprintf("invented-%d-%d", client, i), key.Secret}.Get()
+				invented := harness.Credentials{ID: fmt.Sprintf("invented-%d-%d", client, i), Secret: key.Secret}.Get()
 				if i%2 == 0 { // the form of ours, with a checksum that is not
 					invented.Set("X-Api-Key", key.ID[:20]+fmt.Sprintf("%c%019d", 'a'+client, i))
 				}
@@ -241,7 +243,7 @@ func TestRedisInventedIDs(t *testing.T) {
 				if answer.Status == http.StatusServiceUnavailable {
 					wantUnavailable(t, answer)
 				} else {
-					WantUnauthorized(t, answer, UnknownKey)
+					harness.WantUnauthorized(t, answer, harness.UnknownKey)
 				}
 			}
 		})
@@ -255,38 +257,38 @@ func TestRedisInventedIDs(t *testing.T) {
 		t.Errorf("redis holds %v values after the flood, %v before", now, values)
 	}
 	u.One(t)
-	WantAccepted(t, g.Send(t, key.Get()))
-	WantAccepted(t, g.Send(t, g.NewKey(nil).Get())) // which no flood keeps from working
+	harness.WantAccepted(t, g.Send(t, key.Get()))
+	harness.WantAccepted(t, g.Send(t, g.NewKey(nil).Get())) // which no flood keeps from working
 }
 
 // TestRedisPrefixes runs two gateways with different prefixes on one Redis.
 func TestRedisPrefixes(t *testing.T) {
 	t.Parallel()
-	u := StartUpstream(t)
-	r := StartRedis(t)
-	s := Site{Upstream: u.Addr, Limits: WithLimits, Global: "limit get_card 1/1d"}
+	u := harness.StartUpstream(t)
+	r := harness.StartRedis(t)
+	s := harness.Site{Upstream: u.Addr, Limits: harness.WithLimits, Global: "limit get_card 1/1d"}
 	s.Store = "redis " + r.URL() + " {\nprefix one:\n}"
-	a := StartGateway(t, s)
+	a := harness.StartGateway(t, s)
 	s.Store = "redis " + r.URL() + " {\nprefix one-more:\n}"
-	b := StartGateway(t, s) // with another master key
+	b := harness.StartGateway(t, s) // with another master key
 	own := a.NewKey(nil)
-	WantUnauthorized(t, b.Send(t, own.Get()), UnknownKey)
+	harness.WantUnauthorized(t, b.Send(t, own.Get()), harness.UnknownKey)
 	if status, list := b.Admin(http.MethodGet, "/card-gateway/keys", "", ""); status != http.StatusOK || strings.Contains(list, own.ID) {
 		t.Errorf("the other gateway lists %d %s", status, list)
 	}
 	// The same id and secret on both: nonces, limits and changes are apart.
-	twin := Credentials{"twin", "a secret that both gateways are given"}
+	twin := harness.Credentials{ID: "twin", Secret: "a secret that both gateways are given"}
 	a.ImportKey(twin, nil)
 	b.ImportKey(twin, nil)
 	request := twin.Get()
-	for _, g := range []*Gateway{a, b} {
-		WantAccepted(t, g.Send(t, request))
-		WantUnauthorized(t, g.Send(t, request), Replayed)
-		WantRefused(t, g.Send(t, twin.Get()), http.StatusTooManyRequests, "RATE_LIMITED")
+	for _, g := range []*harness.Gateway{a, b} {
+		harness.WantAccepted(t, g.Send(t, request))
+		harness.WantUnauthorized(t, g.Send(t, request), harness.Replayed)
+		harness.WantRefused(t, g.Send(t, twin.Get()), http.StatusTooManyRequests, "RATE_LIMITED")
 	}
 	a.Do(twin, "disable")
-	WantUnauthorized(t, a.Send(t, twin.Post()), KeyDisabled)
-	WantAccepted(t, b.Send(t, twin.Post()))
+	harness.WantUnauthorized(t, a.Send(t, twin.Post()), harness.KeyDisabled)
+	harness.WantAccepted(t, b.Send(t, twin.Post()))
 	keys, _ := r.Do("keys", "*").([]any)
 	for _, name := range keys {
 		if text, _ := name.(string); !strings.HasPrefix(text, "one:") && !strings.HasPrefix(text, "one-more:") {

@@ -7,6 +7,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+
+	"github.com/card-gateway/card-gateway/tests/harness"
 )
 
 // TestReloadUnderLoad loads configurations while clients send: nothing is
@@ -15,8 +17,8 @@ import (
 // those is sent again and must be as new.
 func TestReloadUnderLoad(t *testing.T) {
 	t.Parallel()
-	u := StartUpstream(t)
-	g := StartGateway(t, Site{Upstream: u.Addr})
+	u := harness.StartUpstream(t)
+	g := harness.StartGateway(t, harness.Site{Upstream: u.Addr})
 	key := g.NewKey(nil)
 	var sent, dropped atomic.Int64
 	stop := make(chan struct{})
@@ -30,10 +32,10 @@ func TestReloadUnderLoad(t *testing.T) {
 				default:
 				}
 				r := key.Request(http.MethodPost, fmt.Sprintf("/api/v1/orders/%d", sent.Add(1)), `{"a":1}`)
-				for _, want := range []string{"", Replayed} {
+				for _, want := range []string{"", harness.Replayed} {
 					answer, again := g.Insist(t, r)
 					dropped.Add(int64(again))
-					if WantUnauthorized(t, answer, want); t.Failed() {
+					if harness.WantUnauthorized(t, answer, want); t.Failed() {
 						return
 					}
 				}
@@ -45,7 +47,7 @@ func TestReloadUnderLoad(t *testing.T) {
 		s.Global = fmt.Sprintf("lock_after %d", 50+i)
 		g.Reload(s)
 		before := sent.Load()
-		Eventually(t, "the load goes on", func() bool { return sent.Load() > before+4 || t.Failed() })
+		harness.Eventually(t, "the load goes on", func() bool { return sent.Load() > before+4 || t.Failed() })
 	}
 	close(stop)
 	clients.Wait()
@@ -60,15 +62,15 @@ func TestReloadUnderLoad(t *testing.T) {
 // it under the next, which may even keep its state elsewhere.
 func TestSlowUploadOutlivesAReload(t *testing.T) {
 	t.Parallel()
-	u := StartUpstream(t)
-	g := StartGateway(t, Site{Upstream: u.Addr})
+	u := harness.StartUpstream(t)
+	g := harness.StartGateway(t, harness.Site{Upstream: u.Addr})
 	key := g.NewKey(nil)
 	for _, again := range []bool{false, true} {
 		r := key.Post()
 		w := g.Connect(t)
 		w.WriteText(t, r.Head()+r.Body[:3])
 		// An answer on another connection shows that the body is waited for.
-		WantAccepted(t, g.Send(t, key.Get()))
+		harness.WantAccepted(t, g.Send(t, key.Get()))
 		if again {
 			tryReloadElsewhere(t, g)
 		} else {
@@ -81,15 +83,15 @@ func TestSlowUploadOutlivesAReload(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		WantAccepted(t, answer)
+		harness.WantAccepted(t, answer)
 		if !again {
-			WantUnauthorized(t, g.Send(t, r), Replayed)
+			harness.WantUnauthorized(t, g.Send(t, r), harness.Replayed)
 		}
 	}
 }
 
 // tryReloadElsewhere loads a configuration whose store is another directory.
-func tryReloadElsewhere(t testing.TB, g *Gateway) {
+func tryReloadElsewhere(t testing.TB, g *harness.Gateway) {
 	t.Helper()
 	text := strings.Replace(g.Caddyfile(), "store file "+g.Path("data"), "store file "+g.Path("data2"), 1)
 	if status, said := g.Admin(http.MethodPost, "/load", "text/caddyfile", text); status != http.StatusOK {
@@ -101,11 +103,11 @@ func tryReloadElsewhere(t testing.TB, g *Gateway) {
 // on, with its keys, its state and its administration.
 func TestFailedReload(t *testing.T) {
 	t.Parallel()
-	u := StartUpstream(t)
-	g := StartGateway(t, Site{Upstream: u.Addr})
+	u := harness.StartUpstream(t)
+	g := harness.StartGateway(t, harness.Site{Upstream: u.Addr})
 	key := g.NewKey(nil)
 	used := key.Get()
-	WantAccepted(t, g.Send(t, used))
+	harness.WantAccepted(t, g.Send(t, used))
 	for global, says := range map[string]string{
 		"limit get_card 0/1m":       "Caddyfile:12",
 		"limit no_such 5/1m":        "no_such",
@@ -119,9 +121,9 @@ func TestFailedReload(t *testing.T) {
 		if err := g.TryReload(s); err == nil || !strings.Contains(err.Error(), says) {
 			t.Errorf("%s: the reload says %v, want %s in it", global, err, says)
 		}
-		WantUnauthorized(t, g.Send(t, used), Replayed)
-		WantAccepted(t, g.Send(t, key.Get()))
-		WantAccepted(t, g.Send(t, g.NewKey(nil).Get()))
+		harness.WantUnauthorized(t, g.Send(t, used), harness.Replayed)
+		harness.WantAccepted(t, g.Send(t, key.Get()))
+		harness.WantAccepted(t, g.Send(t, g.NewKey(nil).Get()))
 	}
 	// A port that is taken fails later, when parts of it run already.
 	s := g.Site
@@ -129,11 +131,11 @@ func TestFailedReload(t *testing.T) {
 	if err := g.TryReload(s); err == nil {
 		t.Error("a reload onto a port that is taken succeeds")
 	}
-	for r, message := range map[*Request]string{used: Replayed, g.NewKey(nil).Get(): ""} {
+	for r, message := range map[*harness.Request]string{used: harness.Replayed, g.NewKey(nil).Get(): ""} {
 		answer, _ := g.Insist(t, r)
-		WantUnauthorized(t, answer, message)
+		harness.WantUnauthorized(t, answer, message)
 	}
 	g.Do(key, "disable")
 	answer, _ := g.Insist(t, key.Get())
-	WantUnauthorized(t, answer, KeyDisabled)
+	harness.WantUnauthorized(t, answer, harness.KeyDisabled)
 }

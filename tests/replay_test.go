@@ -6,21 +6,23 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/card-gateway/card-gateway/tests/harness"
 )
 
 // TestCopiesAtOnce sends 64 copies of one request at the same instant.
 func TestCopiesAtOnce(t *testing.T) {
 	t.Parallel()
-	u := StartUpstream(t)
-	g := StartGateway(t, Site{Upstream: u.Addr})
+	u := harness.StartUpstream(t)
+	g := harness.StartGateway(t, harness.Site{Upstream: u.Addr})
 	key := g.NewKey(nil)
-	for _, r := range []*Request{key.Get(), key.Post(), key.Request(http.MethodDelete, "/api/v1/orders/1", "")} {
-		copies := make([]*Request, 64)
+	for _, r := range []*harness.Request{key.Get(), key.Post(), key.Request(http.MethodDelete, "/api/v1/orders/1", "")} {
+		copies := make([]*harness.Request, 64)
 		for i := range copies {
 			copies[i] = r
 		}
-		got := Messages(g.AtOnce(t, copies))
-		if got[""] != 1 || got[Replayed] != 63 {
+		got := harness.Messages(g.AtOnce(t, copies))
+		if got[""] != 1 || got[harness.Replayed] != 63 {
 			t.Errorf("of 64 copies of %s the answers are %v, want 1 accepted and 63 replays", r.Method, got)
 		}
 		u.One(t)
@@ -32,48 +34,48 @@ func TestCopiesAtOnce(t *testing.T) {
 // spends its nonce, and that nonces belong to their key.
 func TestNonceIsRecordedLast(t *testing.T) {
 	t.Parallel()
-	u := StartUpstream(t)
-	g := StartGateway(t, Site{Upstream: u.Addr, Limits: WithLimits, Global: "limit get_card 1/1d"})
-	victim := g.NewKey(Fields{"scopes": []string{"cards:read", "cards:write"}})
+	u := harness.StartUpstream(t)
+	g := harness.StartGateway(t, harness.Site{Upstream: u.Addr, Limits: harness.WithLimits, Global: "limit get_card 1/1d"})
+	victim := g.NewKey(harness.Fields{"scopes": []string{"cards:read", "cards:write"}})
 
 	r := victim.Post()
-	forged := &Request{Method: r.Method, Target: r.Target, Body: r.Body, Headers: append([]string(nil), r.Headers...)}
-	WantUnauthorized(t, g.Send(t, forged.Forge()), WrongSignature)
+	forged := &harness.Request{Method: r.Method, Target: r.Target, Body: r.Body, Headers: append([]string(nil), r.Headers...)}
+	harness.WantUnauthorized(t, g.Send(t, forged.Forge()), harness.WrongSignature)
 	forged.Body += " "
-	WantUnauthorized(t, g.Send(t, forged), BodyMismatch)
-	WantAccepted(t, g.Send(t, r))
-	WantUnauthorized(t, g.Send(t, r), Replayed)
+	harness.WantUnauthorized(t, g.Send(t, forged), harness.BodyMismatch)
+	harness.WantAccepted(t, g.Send(t, r))
+	harness.WantUnauthorized(t, g.Send(t, r), harness.Replayed)
 
 	other := g.NewKey(nil)
-	WantAccepted(t, g.Send(t, other.Post().Set("X-Nonce", r.Value("X-Nonce")).Sign(other.Secret)))
+	harness.WantAccepted(t, g.Send(t, other.Post().Set("X-Nonce", r.Value("X-Nonce")).Sign(other.Secret)))
 
 	// A 403 and a 429 record nothing, so that the request may come again.
 	late := victim.Request(http.MethodGet, "/api/v1/transactions", "")
-	WantRefused(t, g.Send(t, late), http.StatusForbidden, "FORBIDDEN")
-	g.Change(victim, Fields{"scopes": []string{"*"}})
-	WantAccepted(t, g.Send(t, late))
-	WantUnauthorized(t, g.Send(t, late), Replayed)
+	harness.WantRefused(t, g.Send(t, late), http.StatusForbidden, "FORBIDDEN")
+	g.Change(victim, harness.Fields{"scopes": []string{"*"}})
+	harness.WantAccepted(t, g.Send(t, late))
+	harness.WantUnauthorized(t, g.Send(t, late), harness.Replayed)
 
-	WantAccepted(t, g.Send(t, victim.Get()))
+	harness.WantAccepted(t, g.Send(t, victim.Get()))
 	over := victim.Get()
-	WantRefused(t, g.Send(t, over), http.StatusTooManyRequests, "RATE_LIMITED")
-	g.Change(victim, Fields{"limits": Fields{"get_card": "9/1d"}})
-	WantAccepted(t, g.Send(t, over))
-	WantUnauthorized(t, g.Send(t, over), Replayed)
+	harness.WantRefused(t, g.Send(t, over), http.StatusTooManyRequests, "RATE_LIMITED")
+	g.Change(victim, harness.Fields{"limits": harness.Fields{"get_card": "9/1d"}})
+	harness.WantAccepted(t, g.Send(t, over))
+	harness.WantUnauthorized(t, g.Send(t, over), harness.Replayed)
 }
 
 // TestReplayAfterRestart repeats requests after a reload, after a kill and
 // after an orderly stop.
 func TestReplayAfterRestart(t *testing.T) {
 	t.Parallel()
-	u := StartUpstream(t)
-	g := StartGateway(t, Site{Upstream: u.Addr})
+	u := harness.StartUpstream(t)
+	g := harness.StartGateway(t, harness.Site{Upstream: u.Addr})
 	key := g.NewKey(nil)
 	ahead := key.RequestAt(time.Now().Add(299*time.Second), http.MethodGet, "/api/v1/cards/ahead", "")
 	behind := key.RequestAt(time.Now().Add(-200*time.Second), http.MethodGet, "/api/v1/cards/behind", "")
-	sent := []*Request{key.Get(), key.Post(), ahead, behind}
+	sent := []*harness.Request{key.Get(), key.Post(), ahead, behind}
 	for _, r := range sent {
-		WantAccepted(t, g.Send(t, r))
+		harness.WantAccepted(t, g.Send(t, r))
 	}
 	u.Took()
 	for _, step := range []struct {
@@ -88,10 +90,10 @@ func TestReplayAfterRestart(t *testing.T) {
 	} {
 		step.do()
 		for _, r := range sent {
-			WantUnauthorized(t, g.Send(t, r), Replayed)
+			harness.WantUnauthorized(t, g.Send(t, r), harness.Replayed)
 		}
 		r := key.Get()
-		WantAccepted(t, g.Send(t, r))
+		harness.WantAccepted(t, g.Send(t, r))
 		u.One(t)
 		sent = append(sent, r)
 		if t.Failed() {
@@ -104,8 +106,8 @@ func TestReplayAfterRestart(t *testing.T) {
 // timestamp has left the window.
 func TestSlowBodyCannotOutliveItsNonce(t *testing.T) {
 	t.Parallel()
-	u := StartUpstream(t)
-	g := StartGateway(t, Site{Upstream: u.Addr, Global: "window 2s\nreplay_floor_ahead 1s", Auth: "body_timeout 2s"})
+	u := harness.StartUpstream(t)
+	g := harness.StartGateway(t, harness.Site{Upstream: u.Addr, Global: "window 2s\nreplay_floor_ahead 1s", Auth: "body_timeout 2s"})
 	key := g.NewKey(nil)
 	earlyInASecond()
 	start := time.Now()
@@ -119,7 +121,7 @@ func TestSlowBodyCannotOutliveItsNonce(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	WantUnauthorized(t, answer, OutsideWindow)
+	harness.WantUnauthorized(t, answer, harness.OutsideWindow)
 	u.None(t)
 	if conns, bytes := u.Traffic(); conns+bytes > 0 {
 		t.Errorf("the upstream saw %d connections and %d bytes", conns, bytes)
@@ -130,17 +132,17 @@ func TestSlowBodyCannotOutliveItsNonce(t *testing.T) {
 // TestBodyDeadline lets a body stop before its end.
 func TestBodyDeadline(t *testing.T) {
 	t.Parallel()
-	u := StartUpstream(t)
-	g := StartGateway(t, Site{Upstream: u.Addr, Auth: "body_timeout 200ms"})
+	u := harness.StartUpstream(t)
+	g := harness.StartGateway(t, harness.Site{Upstream: u.Addr, Auth: "body_timeout 200ms"})
 	key := g.NewKey(nil)
-	for name, r := range map[string]*Request{"signed": key.Post(), "forged": key.Post().Forge()} {
+	for name, r := range map[string]*harness.Request{"signed": key.Post(), "forged": key.Post().Forge()} {
 		w := g.Connect(t)
 		w.WriteText(t, r.Head()+r.Body[:5])
 		answer, err := w.Receive(r.Method)
 		if err != nil {
 			t.Fatalf("%s: %v", name, err)
 		}
-		WantRefused(t, answer, http.StatusRequestTimeout, "REQUEST_TIMEOUT")
+		harness.WantRefused(t, answer, http.StatusRequestTimeout, "REQUEST_TIMEOUT")
 		if _, err := w.Receive(r.Method); err == nil {
 			t.Errorf("%s: the connection is used on after a body that was cut", name)
 		}
@@ -162,7 +164,7 @@ func TestBodyDeadline(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	WantRefused(t, answer, http.StatusRequestTimeout, "REQUEST_TIMEOUT")
+	harness.WantRefused(t, answer, http.StatusRequestTimeout, "REQUEST_TIMEOUT")
 	u.None(t)
 	g.WantFailures(t, key, 0)
 }
@@ -171,22 +173,22 @@ func TestBodyDeadline(t *testing.T) {
 // signed body arrives, and while one arrives that turns out wrong.
 func TestNothingBeforeTheBodyIsVerified(t *testing.T) {
 	t.Parallel()
-	u := StartUpstream(t)
-	g := StartGateway(t, Site{Upstream: u.Addr})
+	u := harness.StartUpstream(t)
+	g := harness.StartGateway(t, harness.Site{Upstream: u.Addr})
 	key := g.NewKey(nil)
 	body := `{"a":"` + strings.Repeat("x", 100_000) + `"}`
 	for _, c := range []struct {
 		name, end string
 		message   string
 	}{
-		{"wrong in its last byte", "]", BodyMismatch},
+		{"wrong in its last byte", "]", harness.BodyMismatch},
 		{"right", "}", ""},
 	} {
 		r := key.Request(http.MethodPost, "/api/v1/cards", body)
 		w := g.Connect(t)
 		w.WriteText(t, r.Head()+body[:len(body)-1])
 		// A second request that is answered shows that the first was worked on.
-		WantUnauthorized(t, g.Send(t, key.Post().Forge()), WrongSignature)
+		harness.WantUnauthorized(t, g.Send(t, key.Post().Forge()), harness.WrongSignature)
 		if conns, bytes := u.Traffic(); conns+bytes > 0 {
 			t.Fatalf("%s: the upstream saw %d connections and %d bytes before the end of the body", c.name, conns, bytes)
 		}
@@ -195,7 +197,7 @@ func TestNothingBeforeTheBodyIsVerified(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		WantUnauthorized(t, answer, c.message)
+		harness.WantUnauthorized(t, answer, c.message)
 	}
 	if r := u.One(t); r.Body != body {
 		t.Errorf("the upstream received a body of %d bytes, want %d", len(r.Body), len(body))

@@ -10,6 +10,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/card-gateway/card-gateway/tests/harness"
 )
 
 // stateLockAfter is a small threshold, so that it is reached by few requests.
@@ -23,8 +25,8 @@ type brokenRule struct {
 }
 
 var brokenRules = []brokenRule{
-	{3, KeyDisabled, 0}, {4, KeyExpired, 1}, {5, KeyLocked, 2}, {6, IpNotAllowed, 3},
-	{7, OutsideWindow, 4}, {8, Replayed, 5}, {9, BodyMismatch, 6}, {10, WrongSignature, 7},
+	{3, harness.KeyDisabled, 0}, {4, harness.KeyExpired, 1}, {5, harness.KeyLocked, 2}, {6, harness.IpNotAllowed, 3},
+	{7, harness.OutsideWindow, 4}, {8, harness.Replayed, 5}, {9, harness.BodyMismatch, 6}, {10, harness.WrongSignature, 7},
 }
 
 // TestFirstFailingRuleIsAnswered breaks every combination of rules 3 to 10 and
@@ -32,8 +34,8 @@ var brokenRules = []brokenRule{
 // said to, and that nothing reaches the upstream.
 func TestFirstFailingRuleIsAnswered(t *testing.T) {
 	t.Parallel()
-	u := StartUpstream(t)
-	g := StartGateway(t, Site{
+	u := harness.StartUpstream(t)
+	g := harness.StartGateway(t, harness.Site{
 		Upstream: u.Addr,
 		Global:   fmt.Sprintf("lock_after %d", stateLockAfter),
 	})
@@ -59,7 +61,7 @@ func TestFirstFailingRuleIsAnswered(t *testing.T) {
 	}
 }
 
-func breakRules(t *testing.T, g *Gateway, broken int, scopeMissing bool) {
+func breakRules(t *testing.T, g *harness.Gateway, broken int, scopeMissing bool) {
 	breaks := func(rule int) bool {
 		for _, b := range brokenRules {
 			if b.rule == rule {
@@ -72,20 +74,20 @@ func breakRules(t *testing.T, g *Gateway, broken int, scopeMissing bool) {
 	if scopeMissing {
 		scopes = scopes[:1]
 	}
-	key := g.NewKey(Fields{"scopes": scopes})
+	key := g.NewKey(harness.Fields{"scopes": scopes})
 	r := key.Request(http.MethodPost, "/api/v1/cards/c1/unfreeze", `{"a":1}`)
 	if breaks(8) {
 		before := key.Request(http.MethodGet, "/api/v1/cards/before", "")
-		WantAccepted(t, g.Send(t, before.Set("X-Nonce", r.Value("X-Nonce")).Sign(key.Secret)))
+		harness.WantAccepted(t, g.Send(t, before.Set("X-Nonce", r.Value("X-Nonce")).Sign(key.Secret)))
 	}
 	if breaks(5) {
 		for range stateLockAfter {
-			WantUnauthorized(t, g.Send(t, key.Get().Forge()), WrongSignature)
+			harness.WantUnauthorized(t, g.Send(t, key.Get().Forge()), harness.WrongSignature)
 		}
 	}
-	change := Fields{"disabled": breaks(3)}
+	change := harness.Fields{"disabled": breaks(3)}
 	if breaks(4) {
-		change["expires_at"] = Moment(time.Now().Add(-time.Hour))
+		change["expires_at"] = harness.Moment(time.Now().Add(-time.Hour))
 	}
 	if breaks(6) {
 		change["allowed_ips"] = []string{"203.0.113.0/24"}
@@ -95,7 +97,7 @@ func breakRules(t *testing.T, g *Gateway, broken int, scopeMissing bool) {
 		r.Set("X-Timestamp", fmt.Sprint(time.Now().Unix()-301))
 	}
 	if breaks(9) {
-		r.Set("X-Body-Hash", BodyHash("another"))
+		r.Set("X-Body-Hash", harness.BodyHash("another"))
 	}
 	r.Sign(key.Secret)
 	if breaks(10) {
@@ -105,7 +107,7 @@ func breakRules(t *testing.T, g *Gateway, broken int, scopeMissing bool) {
 }
 
 // checkBroken checks the answer and the count of failures after it.
-func checkBroken(t *testing.T, g *Gateway, key Credentials, answer *Response, broken int) {
+func checkBroken(t *testing.T, g *harness.Gateway, key harness.Credentials, answer *harness.Response, broken int) {
 	t.Helper()
 	first := brokenRule{rule: 12}
 	for _, b := range brokenRules {
@@ -116,9 +118,9 @@ func checkBroken(t *testing.T, g *Gateway, key Credentials, answer *Response, br
 	}
 	wrong, ok := broken&(1<<7) != 0, !t.Failed()
 	if first.rule == 12 {
-		WantRefused(t, answer, http.StatusForbidden, "FORBIDDEN")
+		harness.WantRefused(t, answer, http.StatusForbidden, "FORBIDDEN")
 	} else {
-		WantUnauthorized(t, answer, first.message)
+		harness.WantUnauthorized(t, answer, first.message)
 	}
 	failures := 0
 	if broken&(1<<2) != 0 && first.rule != 5 { // the answer of rule 5 locks
@@ -136,21 +138,21 @@ func checkBroken(t *testing.T, g *Gateway, key Credentials, answer *Response, br
 // TestMissingHeaders leaves out, empties and doubles each of the five headers.
 func TestMissingHeaders(t *testing.T) {
 	t.Parallel()
-	u := StartUpstream(t)
-	g := StartGateway(t, Site{Upstream: u.Addr})
+	u := harness.StartUpstream(t)
+	g := harness.StartGateway(t, harness.Site{Upstream: u.Addr})
 	key := g.NewKey(nil)
 	for _, name := range []string{"X-API-Key", "X-Timestamp", "X-Nonce", "X-Body-Hash", "X-Signature"} {
-		for what, spoil := range map[string]func(*Request){
-			"is missing":                  func(r *Request) { r.Drop(name) },
-			"is empty":                    func(r *Request) { r.Set(name, "") },
-			"is there twice":              func(r *Request) { r.Add(name, r.Value(name)) },
-			"is there in another way":     func(r *Request) { r.Add(strings.ReplaceAll(name, "-", "_"), r.Value(name)).Drop(name) },
-			"is only a trailer":           func(r *Request) { asTrailer(r, name) },
-			"is there twice, once folded": func(r *Request) { r.Add(strings.ToLower(name), "x") },
+		for what, spoil := range map[string]func(*harness.Request){
+			"is missing":                  func(r *harness.Request) { r.Drop(name) },
+			"is empty":                    func(r *harness.Request) { r.Set(name, "") },
+			"is there twice":              func(r *harness.Request) { r.Add(name, r.Value(name)) },
+			"is there in another way":     func(r *harness.Request) { r.Add(strings.ReplaceAll(name, "-", "_"), r.Value(name)).Drop(name) },
+			"is only a trailer":           func(r *harness.Request) { asTrailer(r, name) },
+			"is there twice, once folded": func(r *harness.Request) { r.Add(strings.ToLower(name), "x") },
 		} {
 			r := key.Request(http.MethodPost, "/api/v1/cards", `{}`)
 			spoil(r)
-			WantUnauthorized(t, g.Send(t, r), MissingHeaders)
+			harness.WantUnauthorized(t, g.Send(t, r), harness.MissingHeaders)
 			if t.Failed() {
 				t.Fatalf("%s %s", name, what)
 			}
@@ -161,7 +163,7 @@ func TestMissingHeaders(t *testing.T) {
 }
 
 // asTrailer sends a header behind a chunked body.
-func asTrailer(r *Request, name string) {
+func asTrailer(r *harness.Request, name string) {
 	value := r.Value(name)
 	r.Drop(name).Set("Transfer-Encoding", "chunked").Set("Trailer", name)
 	r.Body = chunk(r.Body) + "0\r\n" + name + ": " + value + "\r\n\r\n"
@@ -172,8 +174,8 @@ func chunk(text string) string { return fmt.Sprintf("%x\r\n%s\r\n", len(text), t
 // TestUnknownKeysLookAlike sends ids that nobody has.
 func TestUnknownKeysLookAlike(t *testing.T) {
 	t.Parallel()
-	u := StartUpstream(t)
-	g := StartGateway(t, Site{Upstream: u.Addr})
+	u := harness.StartUpstream(t)
+	g := harness.StartGateway(t, harness.Site{Upstream: u.Addr})
 	key := g.NewKey(nil)
 	gone := g.NewKey(nil)
 	g.KeyCall(http.MethodDelete, "/"+gone.ID, nil)
@@ -181,37 +183,37 @@ func TestUnknownKeysLookAlike(t *testing.T) {
 		"ak_nobody", strings.ToUpper(key.ID), key.ID + "x", key.ID[:len(key.ID)-1], "ck_live_" + strings.Repeat("a", 32),
 		gone.ID, "{env.HOME}", "' OR 1=1", strings.Repeat("k", 4000),
 	} {
-		WantUnauthorized(t, g.Send(t, Credentials{id, key.Secret}.Get()), UnknownKey)
+		harness.WantUnauthorized(t, g.Send(t, harness.Credentials{ID: id, Secret: key.Secret}.Get()), harness.UnknownKey)
 	}
 	u.None(t)
-	WantAccepted(t, g.Send(t, key.Get()))
+	harness.WantAccepted(t, g.Send(t, key.Get()))
 }
 
 // TestRefusalOrder checks which refusal comes first when several would fit
 // that are not verification rules.
 func TestRefusalOrder(t *testing.T) {
 	t.Parallel()
-	u := StartUpstream(t)
-	g := StartGateway(t, Site{
-		Upstream: u.Addr, Limits: WithLimits,
+	u := harness.StartUpstream(t)
+	g := harness.StartGateway(t, harness.Site{
+		Upstream: u.Addr, Limits: harness.WithLimits,
 		Auth:   "max_body 1KiB",
 		Global: "limit issue_card 1/1d",
 	})
-	key := g.NewKey(Fields{"scopes": []string{"cards:write"}})
+	key := g.NewKey(harness.Fields{"scopes": []string{"cards:write"}})
 	large := strings.Repeat("x", 2000)
 	for _, c := range []struct {
 		name   string
 		reason string
-		r      *Request
+		r      *harness.Request
 	}{
-		{"target, method and headers", "bad_target", &Request{Method: "BREW", Target: "/api/v1//cards"}},
-		{"method and headers", "method_not_allowed", &Request{Method: "BREW", Target: "/api/v1/cards"}},
-		{"headers and body size", "missing_headers", &Request{Method: "POST", Target: "/api/v1/cards", Body: large}},
-		{"unknown key and body size", "unknown_key", Credentials{"nobody", "x"}.Request("POST", "/api/v1/cards", large)},
+		{"target, method and headers", "bad_target", &harness.Request{Method: "BREW", Target: "/api/v1//cards"}},
+		{"method and headers", "method_not_allowed", &harness.Request{Method: "BREW", Target: "/api/v1/cards"}},
+		{"headers and body size", "missing_headers", &harness.Request{Method: "POST", Target: "/api/v1/cards", Body: large}},
+		{"unknown key and body size", "unknown_key", harness.Credentials{ID: "nobody", Secret: "x"}.Request("POST", "/api/v1/cards", large)},
 		{"time and body size", "timestamp_out_of_window", key.RequestAt(time.Now().Add(-time.Hour), "POST", "/api/v1/cards", large)},
-		{"body size, hash and signature", "body_too_large", key.Request("POST", "/api/v1/cards", large).Set("X-Body-Hash", BodyHash("")).Forge()},
+		{"body size, hash and signature", "body_too_large", key.Request("POST", "/api/v1/cards", large).Set("X-Body-Hash", harness.BodyHash("")).Forge()},
 		{"body size and scope", "body_too_large", key.Request("POST", "/api/v1/orders", large)},
-		{"hash and scope", "body_hash_mismatch", key.Request("POST", "/api/v1/orders", "{}").Set("X-Body-Hash", BodyHash("")).Sign(key.Secret)},
+		{"hash and scope", "body_hash_mismatch", key.Request("POST", "/api/v1/orders", "{}").Set("X-Body-Hash", harness.BodyHash("")).Sign(key.Secret)},
 		{"nothing", "accepted", key.Request("POST", "/api/v1/cards", "{}")},
 		{"limit", "rate_limited", key.Request("POST", "/api/v1/cards", "{}")},
 		{"limit and signature", "signature_mismatch", key.Request("POST", "/api/v1/cards", "{}").Forge()},
@@ -220,9 +222,9 @@ func TestRefusalOrder(t *testing.T) {
 		answer := g.Send(t, c.r)
 		switch c.reason {
 		case "accepted":
-			WantAccepted(t, answer)
+			harness.WantAccepted(t, answer)
 		case "body_too_large":
-			WantRefused(t, answer, http.StatusRequestEntityTooLarge, "PAYLOAD_TOO_LARGE")
+			harness.WantRefused(t, answer, http.StatusRequestEntityTooLarge, "PAYLOAD_TOO_LARGE")
 		default:
 			wantReason(t, answer, c.reason, c.r.Method)
 		}
@@ -237,8 +239,8 @@ func TestRefusalOrder(t *testing.T) {
 // would take for them.
 func TestSpellings(t *testing.T) {
 	t.Parallel()
-	u := StartUpstream(t)
-	g := StartGateway(t, Site{Upstream: u.Addr})
+	u := harness.StartUpstream(t)
+	g := harness.StartGateway(t, harness.Site{Upstream: u.Addr})
 	key := g.NewKey(nil)
 	for _, spell := range []func([]byte) string{
 		base64.URLEncoding.EncodeToString, base64.RawStdEncoding.EncodeToString, twin,
@@ -248,12 +250,12 @@ func TestSpellings(t *testing.T) {
 			r := key.Get()
 			digest := r.Digest(key.Secret)
 			if text := spell(digest); text != base64.StdEncoding.EncodeToString(digest) {
-				WantUnauthorized(t, g.Send(t, r.Set("X-Signature", text)), WrongSignature)
+				harness.WantUnauthorized(t, g.Send(t, r.Set("X-Signature", text)), harness.WrongSignature)
 			}
 			r = key.Request(http.MethodPost, "/api/v1/cards", rand.Text())
 			sum := sha256.Sum256([]byte(r.Body))
-			if text := spell(sum[:]); text != BodyHash(r.Body) {
-				WantUnauthorized(t, g.Send(t, r.Set("X-Body-Hash", text).Sign(key.Secret)), BodyMismatch)
+			if text := spell(sum[:]); text != harness.BodyHash(r.Body) {
+				harness.WantUnauthorized(t, g.Send(t, r.Set("X-Body-Hash", text).Sign(key.Secret)), harness.BodyMismatch)
 			}
 		}
 	}

@@ -6,6 +6,8 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	"github.com/card-gateway/card-gateway/tests/harness"
 )
 
 // TestAmbiguousTargets signs targets that two parsers could read differently.
@@ -13,8 +15,8 @@ import (
 // never reach the upstream; no answer is a redirect.
 func TestAmbiguousTargets(t *testing.T) {
 	t.Parallel()
-	u := StartUpstream(t)
-	g := StartGateway(t, Site{Upstream: u.Addr})
+	u := harness.StartUpstream(t)
+	g := harness.StartGateway(t, harness.Site{Upstream: u.Addr})
 	key := g.NewKey(nil)
 	for _, target := range []string{
 		"http://gw.example/api/v1/orders", "http://other.example/api/v1/orders", "//api/v1/orders", "*", "/",
@@ -26,22 +28,22 @@ func TestAmbiguousTargets(t *testing.T) {
 		"/api/v1/orders#x", "/api/v1/orders?a=1#x", "/api/v1/%252e%252e/admin", "/api/v1/a%252fb",
 		"/api/v1/" + strings.Repeat("a", 8200),
 	} {
-		for _, r := range []*Request{key.Request(http.MethodGet, target, ""), {Method: http.MethodGet, Target: target}} {
+		for _, r := range []*harness.Request{key.Request(http.MethodGet, target, ""), {Method: http.MethodGet, Target: target}} {
 			answer := g.Send(t, r)
 			switch {
 			case target == "/api/v1/" && r.Headers != nil:
 				// A path of its own, operation `other`; the upstream decides.
-				WantAccepted(t, answer)
+				harness.WantAccepted(t, answer)
 				u.One(t)
 			case target == "/api/v1/":
-				WantUnauthorized(t, answer, MissingHeaders)
+				harness.WantUnauthorized(t, answer, harness.MissingHeaders)
 			case answer.Status != http.StatusBadRequest && answer.Status != http.StatusNotFound:
 				t.Errorf("%.60q: answer is %s, want 400 or 404", target, answer)
 			case answer.Status == http.StatusNotFound && strings.HasPrefix(target, "/api/v1/") && !strings.Contains(target, ".."):
 				t.Errorf("%.60q: answer is %s, want 400", target, answer)
 			}
 			if answer.Header.Get("Content-Type") == "application/json" && answer.Status == http.StatusBadRequest {
-				WantRefused(t, answer, http.StatusBadRequest, "BAD_REQUEST")
+				harness.WantRefused(t, answer, http.StatusBadRequest, "BAD_REQUEST")
 			}
 		}
 		u.None(t)
@@ -55,18 +57,18 @@ func TestAmbiguousTargets(t *testing.T) {
 // TestMethods sends methods in other spellings and other methods.
 func TestMethods(t *testing.T) {
 	t.Parallel()
-	u := StartUpstream(t)
-	g := StartGateway(t, Site{Upstream: u.Addr})
+	u := harness.StartUpstream(t)
+	g := harness.StartGateway(t, harness.Site{Upstream: u.Addr})
 	key := g.NewKey(nil)
 	for _, method := range []string{"get", "Post", "patch", "OPTIONS", "TRACE", "CONNECT", "PROPFIND", "QUERY"} {
 		answer := g.Send(t, key.Request(method, "/api/v1/orders/1", ""))
-		WantRefused(t, answer, http.StatusMethodNotAllowed, "METHOD_NOT_ALLOWED")
+		harness.WantRefused(t, answer, http.StatusMethodNotAllowed, "METHOD_NOT_ALLOWED")
 		if answer.Header.Get("Allow") == "" {
 			t.Errorf("%s: no Allow in %v", method, answer.Header)
 		}
 		lower := key.Request(strings.ToUpper(method), "/api/v1/orders/1", "")
 		lower.Method = method // signed in upper case, sent as above
-		WantRefused(t, g.Send(t, lower), http.StatusMethodNotAllowed, "METHOD_NOT_ALLOWED")
+		harness.WantRefused(t, g.Send(t, lower), http.StatusMethodNotAllowed, "METHOD_NOT_ALLOWED")
 	}
 	u.None(t)
 
@@ -78,7 +80,7 @@ func TestMethods(t *testing.T) {
 	wantHeaders(t, u.One(t), map[string]string{"X-Gateway-Operation": "get_card"})
 	other := key.Request(http.MethodHead, "/api/v1/cards/c1", "")
 	other.Method = http.MethodGet
-	WantUnauthorized(t, g.Send(t, other), WrongSignature)
+	harness.WantUnauthorized(t, g.Send(t, other), harness.WrongSignature)
 	u.None(t)
 }
 
@@ -86,8 +88,8 @@ func TestMethods(t *testing.T) {
 // gateway accepts, the upstream must see as exactly one request.
 func TestSmuggling(t *testing.T) {
 	t.Parallel()
-	u := StartUpstream(t)
-	g := StartGateway(t, Site{Upstream: u.Addr})
+	u := harness.StartUpstream(t)
+	g := harness.StartGateway(t, harness.Site{Upstream: u.Addr})
 	key := g.NewKey(nil)
 	second := "GET /api/v1/smuggled HTTP/1.1\r\nHost: gw.example\r\n\r\n"
 	for name, c := range map[string]struct{ headers, framed, signed string }{
@@ -114,13 +116,13 @@ func TestSmuggling(t *testing.T) {
 		switch {
 		case answer.Status == http.StatusOK:
 			if len(reached) != 1 || reached[0].Framed != c.signed || reached[0].Value("Content-Length") != contentLength(c.signed) {
-				t.Errorf("%s: the upstream received %q", name, Lines(reached))
+				t.Errorf("%s: the upstream received %q", name, harness.Lines(reached))
 			} else {
 				cleanOf(t, reached[0])
 			}
 		case answer.Status/100 == 4, answer.Status == http.StatusNotImplemented:
 			if len(reached) > 0 {
-				t.Errorf("%s: refused with %s, but the upstream received %q", name, answer, Lines(reached))
+				t.Errorf("%s: refused with %s, but the upstream received %q", name, answer, harness.Lines(reached))
 			}
 		default:
 			t.Errorf("%s: answer is %s", name, answer)
@@ -139,22 +141,22 @@ func contentLength(body string) string {
 // itself.
 func TestPipelinedRequests(t *testing.T) {
 	t.Parallel()
-	u := StartUpstream(t)
-	g := StartGateway(t, Site{Upstream: u.Addr})
+	u := harness.StartUpstream(t)
+	g := harness.StartGateway(t, harness.Site{Upstream: u.Addr})
 	key := g.NewKey(nil)
 	w := g.Connect(t)
 	w.WriteText(t, key.Post().Raw()+key.Get().Forge().Raw()+key.Get().Raw())
-	for i, message := range []string{"", WrongSignature, ""} {
+	for i, message := range []string{"", harness.WrongSignature, ""} {
 		answer, err := w.Receive(http.MethodGet)
 		if err != nil {
 			t.Fatal(err)
 		}
-		WantUnauthorized(t, answer, message)
+		harness.WantUnauthorized(t, answer, message)
 		if t.Failed() {
 			t.Fatalf("request %d of the packet", i+1)
 		}
 	}
-	if got := fmt.Sprint(Lines(u.Took())); got != "[POST /api/v1/cards HTTP/1.1 GET /api/v1/cards/c1 HTTP/1.1]" {
+	if got := fmt.Sprint(harness.Lines(u.Took())); got != "[POST /api/v1/cards HTTP/1.1 GET /api/v1/cards/c1 HTTP/1.1]" {
 		t.Errorf("the upstream received %s", got)
 	}
 }
@@ -162,8 +164,8 @@ func TestPipelinedRequests(t *testing.T) {
 // TestExpect goes through what a client may ask before it sends a body.
 func TestExpect(t *testing.T) {
 	t.Parallel()
-	u := StartUpstream(t)
-	g := StartGateway(t, Site{Upstream: u.Addr, Auth: "max_body 4MiB"})
+	u := harness.StartUpstream(t)
+	g := harness.StartGateway(t, harness.Site{Upstream: u.Addr, Auth: "max_body 4MiB"})
 	key := g.NewKey(nil)
 	r := key.Request(http.MethodPost, "/api/v1/cards", strings.Repeat("x", 2<<20)).Add("Expect", "100-continue")
 	w := g.Connect(t)
@@ -179,16 +181,16 @@ func TestExpect(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	WantAccepted(t, answer)
+	harness.WantAccepted(t, answer)
 	got := u.One(t)
 	if got.Body != r.Body {
 		t.Errorf("the upstream received %d bytes, want %d", len(got.Body), len(r.Body))
 	}
 	cleanOf(t, got)
 
-	for message, r := range map[string]*Request{
-		MissingHeaders: r.Drop("X-Signature"),
-		UnknownKey:     Credentials{"nobody", "x"}.Post().Add("Expect", "100-continue"),
+	for message, r := range map[string]*harness.Request{
+		harness.MissingHeaders: r.Drop("X-Signature"),
+		harness.UnknownKey:     harness.Credentials{ID: "nobody", Secret: "x"}.Post().Add("Expect", "100-continue"),
 	} {
 		w := g.Connect(t)
 		w.WriteText(t, r.Head())
@@ -196,7 +198,7 @@ func TestExpect(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		WantUnauthorized(t, answer, message)
+		harness.WantUnauthorized(t, answer, message)
 		if len(answer.Informational) > 0 {
 			t.Errorf("%s: the client was told to send its body", message)
 		}

@@ -6,14 +6,16 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/card-gateway/card-gateway/tests/harness"
 )
 
 // TestVectors sends every vector to a running gateway, each with a key of its
 // own that was brought into the state which the vector asks for.
 func TestVectors(t *testing.T) {
 	t.Parallel()
-	u := StartUpstream(t)
-	g := StartGateway(t, Site{
+	u := harness.StartUpstream(t)
+	g := harness.StartGateway(t, harness.Site{
 		Upstream: u.Addr,
 		// A key may hold only scopes that some operation asks for.
 		Global:  "operation x GET /api/v1/x cards:readx\noperation y GET /api/v1/y cardsx:read\noperation z GET /api/v1/z card:read",
@@ -42,8 +44,8 @@ func TestVectors(t *testing.T) {
 	}
 }
 
-func runVector(t *testing.T, g *Gateway, u *Upstream, v *vector, id string) {
-	key := g.ImportKey(Credentials{id, v.secret()}, nil)
+func runVector(t *testing.T, g *harness.Gateway, u *harness.Upstream, v *vector, id string) {
+	key := g.ImportKey(harness.Credentials{ID: id, Secret: v.secret()}, nil)
 	// The next vector uses the same secret, which only one key may have.
 	defer g.KeyCall(http.MethodDelete, "/"+id, nil)
 	v.drive(t, g, key)
@@ -65,11 +67,11 @@ func runVector(t *testing.T, g *Gateway, u *Upstream, v *vector, id string) {
 }
 
 // drive brings the key into the vector's state by requests and changes.
-func (v *vector) drive(t *testing.T, g *Gateway, key Credentials) {
+func (v *vector) drive(t *testing.T, g *harness.Gateway, key harness.Credentials) {
 	t.Helper()
 	w := g.Connect(t)
 	defer w.Close()
-	send := func(r *Request) {
+	send := func(r *harness.Request) {
 		t.Helper()
 		if _, err := w.Exchange(r); err != nil {
 			t.Fatal(err)
@@ -91,7 +93,7 @@ func (v *vector) drive(t *testing.T, g *Gateway, key Credentials) {
 	for range failures {
 		send(key.Get().Forge())
 	}
-	change := Fields{}
+	change := harness.Fields{}
 	if v.Key.Scopes != nil {
 		change["scopes"] = v.Key.Scopes
 	}
@@ -106,7 +108,7 @@ func (v *vector) drive(t *testing.T, g *Gateway, key Credentials) {
 		if off > 0 {
 			off = time.Hour // far enough for a machine that is busy
 		}
-		change["expires_at"] = Moment(time.Now().Add(off))
+		change["expires_at"] = harness.Moment(time.Now().Add(off))
 	}
 	if len(change) > 0 {
 		g.Change(key, change)
@@ -127,18 +129,18 @@ func earlyInASecond() {
 // unsigned: nothing but the published refusals may come back.
 func TestVectorsWithoutAuthentication(t *testing.T) {
 	t.Parallel()
-	u := StartUpstream(t)
-	g := StartGateway(t, Site{Upstream: u.Addr})
+	u := harness.StartUpstream(t)
+	g := harness.StartGateway(t, harness.Site{Upstream: u.Addr})
 	for _, v := range readVectors(t, "targets") {
 		if v.beyondReach() != "" {
 			continue
 		}
-		answer := g.Send(t, &Request{Method: v.Method, Target: v.target()})
+		answer := g.Send(t, &harness.Request{Method: v.Method, Target: v.target()})
 		if answer.Status/100 != 4 {
 			t.Errorf("%s: answer is %s, want a refusal", v.Name, answer)
 		}
 		if v.Expect.Reason == "accepted" && strings.HasPrefix(v.target(), "/api/v1/") {
-			WantUnauthorized(t, answer, MissingHeaders)
+			harness.WantUnauthorized(t, answer, harness.MissingHeaders)
 		}
 	}
 	u.None(t)

@@ -12,6 +12,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/card-gateway/card-gateway/tests/harness"
 )
 
 // vectorNow is the time that the clock shows in the vectors.
@@ -124,9 +126,9 @@ func (v *vector) first(name string) string {
 
 // request returns the vector's request for the key id, moved to this moment:
 // what was signed as sent is signed anew, in the spelling that it had.
-func (v *vector) request(id string) *Request {
-	r := &Request{Method: v.Method, Target: v.target(), Body: v.body()}
-	old := &Request{Method: v.Method, Target: v.target()}
+func (v *vector) request(id string) *harness.Request {
+	r := &harness.Request{Method: v.Method, Target: v.target(), Body: v.body()}
+	old := &harness.Request{Method: v.Method, Target: v.target()}
 	for _, name := range []string{"X-Timestamp", "X-Nonce", "X-Body-Hash"} {
 		old.Set(name, v.first(name))
 	}
@@ -146,8 +148,8 @@ func (v *vector) request(id string) *Request {
 }
 
 // signAnew replaces the vector's signature in the request, in its spelling.
-func (v *vector) signAnew(r *Request, spell func([]byte) string, shift func(name, value, id string) string) {
-	signed := &Request{Method: r.Method, Target: r.Target}
+func (v *vector) signAnew(r *harness.Request, spell func([]byte) string, shift func(name, value, id string) string) {
+	signed := &harness.Request{Method: r.Method, Target: r.Target}
 	for _, name := range []string{"X-Timestamp", "X-Nonce", "X-Body-Hash"} {
 		signed.Set(name, shift(name, v.first(name), ""))
 	}
@@ -263,16 +265,16 @@ func wireBytes(s string) string {
 }
 
 // wants checks the answer to a vector and what reached the upstream.
-func (v *vector) wants(t *testing.T, answer *Response, reached []*Received) {
+func (v *vector) wants(t *testing.T, answer *harness.Response, reached []*harness.Received) {
 	t.Helper()
 	if v.Expect.Reason == "accepted" {
-		WantAccepted(t, answer)
+		harness.WantAccepted(t, answer)
 		target := v.Expect.UpstreamTarget
 		if target == "" {
 			target = v.target()
 		}
 		want := fmt.Sprintf("[%q]", v.Method+" "+target+" HTTP/1.1")
-		if got := fmt.Sprintf("%q", Lines(reached)); got != want {
+		if got := fmt.Sprintf("%q", harness.Lines(reached)); got != want {
 			t.Errorf("the upstream received %s, want %s", got, want)
 		} else if reached[0].Body != v.body() {
 			t.Errorf("the upstream received the body %q, want %q", reached[0].Body, v.body())
@@ -282,13 +284,13 @@ func (v *vector) wants(t *testing.T, answer *Response, reached []*Received) {
 		return
 	}
 	if len(reached) > 0 {
-		t.Errorf("the upstream received %q", Lines(reached))
+		t.Errorf("the upstream received %q", harness.Lines(reached))
 	}
 	wantReason(t, answer, v.Expect.Reason, v.Method)
 }
 
 // wantReason checks the answer that stands for a reason of the closed set.
-func wantReason(t *testing.T, answer *Response, reason, method string) {
+func wantReason(t *testing.T, answer *harness.Response, reason, method string) {
 	t.Helper()
 	face, found := faces[reason]
 	if !found {
@@ -302,9 +304,9 @@ func wantReason(t *testing.T, answer *Response, reason, method string) {
 			t.Errorf("answer is %s, want %d", answer, face.status)
 		}
 	case face.status == http.StatusUnauthorized:
-		WantUnauthorized(t, answer, face.message)
+		harness.WantUnauthorized(t, answer, face.message)
 	default:
-		WantRefused(t, answer, face.status, face.code)
+		harness.WantRefused(t, answer, face.status, face.code)
 	}
 }
 
@@ -315,16 +317,16 @@ var faces = map[string]struct {
 }{
 	"bad_target":              {400, "BAD_REQUEST", ""},
 	"method_not_allowed":      {405, "METHOD_NOT_ALLOWED", ""},
-	"missing_headers":         {401, "UNAUTHORIZED", MissingHeaders},
-	"unknown_key":             {401, "UNAUTHORIZED", UnknownKey},
-	"key_disabled":            {401, "UNAUTHORIZED", KeyDisabled},
-	"key_expired":             {401, "UNAUTHORIZED", KeyExpired},
-	"key_locked":              {401, "UNAUTHORIZED", KeyLocked},
-	"ip_not_allowed":          {401, "UNAUTHORIZED", IpNotAllowed},
-	"timestamp_out_of_window": {401, "UNAUTHORIZED", OutsideWindow},
-	"replayed_nonce":          {401, "UNAUTHORIZED", Replayed},
-	"body_hash_mismatch":      {401, "UNAUTHORIZED", BodyMismatch},
-	"signature_mismatch":      {401, "UNAUTHORIZED", WrongSignature},
+	"missing_headers":         {401, "UNAUTHORIZED", harness.MissingHeaders},
+	"unknown_key":             {401, "UNAUTHORIZED", harness.UnknownKey},
+	"key_disabled":            {401, "UNAUTHORIZED", harness.KeyDisabled},
+	"key_expired":             {401, "UNAUTHORIZED", harness.KeyExpired},
+	"key_locked":              {401, "UNAUTHORIZED", harness.KeyLocked},
+	"ip_not_allowed":          {401, "UNAUTHORIZED", harness.IpNotAllowed},
+	"timestamp_out_of_window": {401, "UNAUTHORIZED", harness.OutsideWindow},
+	"replayed_nonce":          {401, "UNAUTHORIZED", harness.Replayed},
+	"body_hash_mismatch":      {401, "UNAUTHORIZED", harness.BodyMismatch},
+	"signature_mismatch":      {401, "UNAUTHORIZED", harness.WrongSignature},
 	"scope_missing":           {403, "FORBIDDEN", ""},
 	"rate_limited":            {429, "RATE_LIMITED", ""},
 }

@@ -1,12 +1,10 @@
-package tests
+package harness
 
 import (
 	"fmt"
-	"net"
 	"net/http"
 	"os"
 	"os/exec"
-	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -42,24 +40,17 @@ func (g *Gateway) Command(args ...string) *exec.Cmd {
 	return cmd
 }
 
-// Start runs the gateway until it is ready, on another free port when somebody
-// else was quicker to take the first.
+// Start runs the gateway until it is ready.
 func (g *Gateway) Start() {
 	g.T.Helper()
-	for range 5 {
-		g.Addr = FreeAddress(g.T)
-		before := len(g.ReadFile("stderr"))
-		g.run()
-		if g.BecomesReady() {
-			return
-		}
-		if !strings.Contains(g.ReadFile("stderr")[before:], "address already in use") {
-			break
-		}
+	g.run()
+	if !g.BecomesReady() {
+		g.T.Fatalf("the gateway did not become ready:\n%s", g.said(4000))
 	}
-	g.T.Fatalf("the gateway did not become ready:\n%s", g.said(4000))
 }
 
+// BecomesReady waits until the gateway is ready; false: it has ended instead,
+// or takes too long.
 func (g *Gateway) BecomesReady() bool {
 	client := http.Client{Timeout: time.Second}
 	defer client.CloseIdleConnections()
@@ -89,7 +80,6 @@ func (g *Gateway) configured() bool {
 // RefusesToStart runs the gateway and returns what it logged until it ended.
 func (g *Gateway) RefusesToStart() string {
 	g.T.Helper()
-	g.Addr = FreeAddress(g.T)
 	before := len(g.ReadFile("default.log"))
 	g.run()
 	select {
@@ -180,21 +170,9 @@ func (g *Gateway) ReloadText(t testing.TB, caddyfile string) {
 // StartNotReady runs the gateway until it serves, although it is not ready.
 func (g *Gateway) StartNotReady() {
 	g.T.Helper()
-	g.Addr = FreeAddress(g.T)
 	g.run()
 	Eventually(g.T, "the gateway lives", func() bool {
 		answer, err := g.Try(&Request{Method: "GET", Target: "/livez"})
 		return err == nil && answer.Status == http.StatusOK && g.configured()
 	})
-}
-
-// FreeAddress returns an address of this machine that nobody listens on.
-func FreeAddress(t testing.TB) string {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	return l.Addr().String()
 }

@@ -1,4 +1,4 @@
-package tests
+package harness
 
 import (
 	"maps"
@@ -64,6 +64,7 @@ func (s Samples) Since(before Samples) Samples {
 	return changed
 }
 
+// Sum returns the sum of all values.
 func (s Samples) Sum() (total float64) {
 	for _, value := range s {
 		total += value
@@ -71,6 +72,7 @@ func (s Samples) Sum() (total float64) {
 	return total
 }
 
+// Series returns the names with their labels, in order.
 func (s Samples) Series() []string { return slices.Sorted(maps.Keys(s)) }
 
 // RequestSeries is the counter of requests of an operation with an outcome.

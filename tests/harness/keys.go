@@ -1,4 +1,4 @@
-package tests
+package harness
 
 import (
 	"context"
@@ -84,6 +84,8 @@ func (g *Gateway) ImportKey(c Credentials, f Fields) Credentials {
 	return c
 }
 
+// KeyFields returns the fields of a key that may do everything, but for those
+// that are given.
 func KeyFields(f Fields) Fields {
 	all := Fields{"tenant": "acme", "scopes": []string{"*"}}
 	for name, value := range f {
@@ -104,6 +106,7 @@ func (g *Gateway) Do(c Credentials, action string) KeyView {
 	return g.KeyCall(http.MethodPost, "/"+c.ID+"/"+action, nil)
 }
 
+// Show returns the record of a key.
 func (g *Gateway) Show(c Credentials) KeyView {
 	g.T.Helper()
 	return g.KeyCall(http.MethodGet, "/"+c.ID, nil)
@@ -120,6 +123,7 @@ func (g *Gateway) WantFailures(t testing.TB, c Credentials, want int) {
 // Moment writes a time as the key API wants it.
 func Moment(t time.Time) string { return t.UTC().Format(time.RFC3339) }
 
+// JSONText writes a value as JSON.
 func JSONText(t testing.TB, v any) string {
 	t.Helper()
 	text, err := json.Marshal(v)

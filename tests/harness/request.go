@@ -1,4 +1,4 @@
-package tests
+package harness
 
 import (
 	"crypto/hmac"
@@ -28,6 +28,7 @@ func (c Credentials) Request(method, target, body string) *Request {
 	return c.RequestAt(time.Now(), method, target, body)
 }
 
+// RequestAt returns a request that was signed at the moment.
 func (c Credentials) RequestAt(at time.Time, method, target, body string) *Request {
 	r := &Request{Method: method, Target: target, Body: body}
 	r.Set("X-API-Key", c.ID)
@@ -45,6 +46,7 @@ func (c Credentials) Post() *Request {
 	return c.Request(http.MethodPost, "/api/v1/cards", `{"productId":"p1"}`)
 }
 
+// JSON is Request with the Content-Type that translated operations require.
 func (c Credentials) JSON(method, target, body string) *Request {
 	return c.Request(method, target, body).Set("Content-Type", "application/json")
 }
@@ -63,6 +65,7 @@ func (r *Request) Sign(secret string) *Request {
 	return r.Set("X-Signature", base64.StdEncoding.EncodeToString(r.Digest(secret)))
 }
 
+// Digest returns the HMAC of what the request sends in its headers now.
 func (r *Request) Digest(secret string) []byte {
 	mac := hmac.New(sha256.New, []byte(secret))
 	io.WriteString(mac, strings.Join([]string{
@@ -71,6 +74,7 @@ func (r *Request) Digest(secret string) []byte {
 	return mac.Sum(nil)
 }
 
+// BodyHash returns the value of X-Body-Hash for a body.
 func BodyHash(body string) string {
 	sum := sha256.Sum256([]byte(body))
 	return base64.StdEncoding.EncodeToString(sum[:])
@@ -102,6 +106,7 @@ func (r *Request) Add(name, value string) *Request {
 	return r
 }
 
+// Value returns the first value of a header.
 func (r *Request) Value(name string) string {
 	for _, line := range r.Headers {
 		if named(line, name) {

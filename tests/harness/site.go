@@ -1,4 +1,4 @@
-package tests
+package harness
 
 import (
 	"fmt"
@@ -13,14 +13,12 @@ type Site struct {
 	Global   string // further lines of the global block card_gateway
 	Servers  string // lines of the global block servers
 	Auth     string // lines of the block card_auth
-	Limits   string // lines of the block card_rate_limit; noLimits leaves it out
+	Limits   string // lines of the block card_rate_limit; empty: it is left out
 	Proxy    string // lines of the block reverse_proxy
 	Routes   string // instead of all handlers under /api/v1/
 	Extra    string // further directives of the site
 	Logs     string // instead of `format card` in both log blocks
 }
-
-const noLimits = ""
 
 // WithLimits puts card_rate_limit on the route with its defaults.
 const WithLimits = "\n"
@@ -36,7 +34,7 @@ func (g *Gateway) Caddyfile() string {
 	}
 	routes := s.Routes
 	if routes == "" {
-		if s.Limits != noLimits {
+		if s.Limits != "" {
 			routes += "card_rate_limit {\n" + s.Limits + "\n}\n"
 		}
 		routes += "card_auth {\n" + s.Auth + "\n}\nreverse_proxy " + s.Upstream + " {\n" + s.Proxy + "\n}\n"
@@ -86,8 +84,8 @@ http://:%[5]s {
 `, g.Dir, format, s.Global, s.Servers, port, host, s.Extra, routes, s.Store)
 }
 
-// The operations of customers whose paths the published interface does not
-// show.
+// CustomerOperations are the operations of customers whose paths the published
+// interface does not show.
 const CustomerOperations = `
 	operation list_customers GET /api/v1/customers customers:read
 	operation get_customer GET /api/v1/customers/{customerId} customers:read

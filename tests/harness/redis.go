@@ -1,4 +1,4 @@
-package tests
+package harness
 
 import (
 	"bufio"
@@ -110,6 +110,7 @@ func (r *RedisServer) Kill() {
 	r.cmd = nil
 }
 
+// Signal sends the process a signal.
 func (r *RedisServer) Signal(s os.Signal) {
 	r.t.Helper()
 	if err := r.cmd.Process.Signal(s); err != nil {
@@ -154,6 +155,7 @@ type Monitor struct {
 	in   *bufio.Reader
 }
 
+// Monitor begins to record what clients send from here on.
 func (r *RedisServer) Monitor() *Monitor {
 	r.t.Helper()
 	conn, err := net.Dial(r.network(), r.Addr)

@@ -1,4 +1,4 @@
-package tests
+package harness
 
 import (
 	"crypto/rand"
@@ -23,7 +23,7 @@ type Gateway struct {
 	Dir  string // short, because a unix socket lies in it
 	Site Site
 	Env  []string // further variables of its environment
-	Addr string   // host:port it serves on
+	Addr string   // host:port that it serves on, its own as long as the test runs
 
 	cmd  *exec.Cmd
 	done chan struct{} // closed when the process has ended
@@ -37,7 +37,7 @@ func NewGateway(t testing.TB, s Site) *Gateway {
 	if err != nil {
 		t.Fatal(err)
 	}
-	g := &Gateway{T: t, Dir: dir, Site: s}
+	g := &Gateway{T: t, Dir: dir, Site: s, Addr: reservedAddress(t)}
 	t.Cleanup(func() {
 		g.Kill()
 		g.wantNoAlarm()
@@ -76,8 +76,10 @@ func StartGateway(t testing.TB, s Site) *Gateway {
 	return g
 }
 
+// Path returns the path of a file in the directory.
 func (g *Gateway) Path(name string) string { return filepath.Join(g.Dir, name) }
 
+// WriteFile writes a file of the directory.
 func (g *Gateway) WriteFile(name, text string) {
 	g.T.Helper()
 	if err := os.WriteFile(g.Path(name), []byte(text), 0o600); err != nil {
@@ -85,6 +87,7 @@ func (g *Gateway) WriteFile(name, text string) {
 	}
 }
 
+// ReadFile returns a file of the directory; one that does not exist is empty.
 func (g *Gateway) ReadFile(name string) string {
 	text, err := os.ReadFile(g.Path(name))
 	if err != nil && !os.IsNotExist(err) {

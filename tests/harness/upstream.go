@@ -1,4 +1,4 @@
-package tests
+package harness
 
 import (
 	"bufio"
@@ -68,6 +68,7 @@ func (u *Upstream) serve() {
 	}
 }
 
+// Close hangs up on everybody and listens no more.
 func (u *Upstream) Close() {
 	_ = u.listener.Close()
 	u.mu.Lock()

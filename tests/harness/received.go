@@ -1,4 +1,4 @@
-package tests
+package harness
 
 import (
 	"bufio"
@@ -27,8 +27,11 @@ func (r *Received) Values(name string) []string {
 	return all
 }
 
+// Value returns the values of a header as one text, which for one value is that
+// value.
 func (r *Received) Value(name string) string { return strings.Join(r.Values(name), " | ") }
 
+// Raw returns the whole request.
 func (r *Received) Raw() string {
 	return r.Line + "\r\n" + strings.Join(r.Headers, "\r\n") + "\r\n\r\n" + r.Framed
 }
@@ -93,6 +96,7 @@ func (r *Received) readChunks(in *bufio.Reader) error {
 	}
 }
 
+// Lines returns the request lines.
 func Lines(all []*Received) []string {
 	texts := make([]string, len(all))
 	for i, r := range all {

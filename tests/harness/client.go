@@ -1,4 +1,4 @@
-package tests
+package harness
 
 import (
 	"bufio"
@@ -22,12 +22,13 @@ type Response struct {
 
 func (r *Response) String() string { return fmt.Sprintf("%d %s", r.Status, r.Body) }
 
-// a Wire is one connection to the gateway.
+// A Wire is one connection to the gateway.
 type Wire struct {
 	net.Conn
 	In *bufio.Reader
 }
 
+// Dial opens a connection from a local address; empty: from any.
 func (g *Gateway) Dial(source string) (*Wire, error) {
 	d := net.Dialer{Timeout: Patience}
 	if source != "" {
@@ -52,6 +53,7 @@ func (g *Gateway) Connect(t testing.TB) *Wire {
 	return w
 }
 
+// WriteText sends bytes as they are.
 func (w *Wire) WriteText(t testing.TB, text string) {
 	t.Helper()
 	if _, err := io.WriteString(w, text); err != nil {

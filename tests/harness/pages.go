@@ -1,7 +1,6 @@
-package tests
+package harness
 
 import (
-	"io/fs"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -12,25 +11,16 @@ import (
 // A Page is a Markdown file of the repository, by its path from the root.
 type Page struct{ Path, Text string }
 
-// madeHere are the directories of what is built and run, which git ignores.
-var madeHere = map[string]bool{"bin": true, "data": true, "dist": true, "node_modules": true, "testdata": true}
-
 // Pages returns what people read: everything in Markdown.
-func Pages(t *testing.T) []Page {
+func Pages(t testing.TB) []Page {
 	t.Helper()
 	var all []Page
-	err := filepath.WalkDir("..", func(path string, entry fs.DirEntry, err error) error {
-		switch {
-		case err != nil:
-			return err
-		case entry.IsDir() && path != ".." && (strings.HasPrefix(entry.Name(), ".") || madeHere[entry.Name()]):
-			return fs.SkipDir
-		case entry.IsDir() || filepath.Ext(path) != ".md":
+	err := walk(func(root, path string) error {
+		if filepath.Ext(path) != ".md" {
 			return nil
 		}
-		text, err := os.ReadFile(path)
-		rel, _ := filepath.Rel("..", path)
-		all = append(all, Page{rel, string(text)})
+		text, err := os.ReadFile(filepath.Join(root, path))
+		all = append(all, Page{path, string(text)})
 		return err
 	})
 	if err != nil {
@@ -39,7 +29,7 @@ func Pages(t *testing.T) []Page {
 	return all
 }
 
-// A Block is a fenced code block and the line that it begins at.
+// A Block is a fenced code block of a page and the line that it begins at.
 type Block struct {
 	Language, Text string
 	Line           int
@@ -47,6 +37,7 @@ type Block struct {
 
 var fence = regexp.MustCompile("(?ms)^```([a-z]+)[^\n]*\n(.*?)^```$")
 
+// Blocks returns the code blocks of a page in order.
 func Blocks(p Page) []Block {
 	var all []Block
 	for _, m := range fence.FindAllStringSubmatchIndex(p.Text, -1) {
@@ -56,3 +47,6 @@ func Blocks(p Page) []Block {
 	}
 	return all
 }
+
+// Prose returns the text of a page without its code blocks.
+func Prose(text string) string { return fence.ReplaceAllString(text, "") }
