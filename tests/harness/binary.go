@@ -21,6 +21,7 @@ var madeHere = map[string]bool{"bin": true, "data": true, "dist": true, "node_mo
 // go command finds it up to date for all others.
 func Binary(t testing.TB) string {
 	t.Helper()
+	DependOnSources(t)
 	path, err := built()
 	if err != nil {
 		t.Fatal(err)
@@ -28,15 +29,25 @@ func Binary(t testing.TB) string {
 	return path
 }
 
+// DependOnSources makes the result of a test depend on the sources. go test
+// repeats a result from its cache while what the test has opened is unchanged,
+// and cannot know what a program has read that the test has started.
+func DependOnSources(t testing.TB) {
+	t.Helper()
+	if err := openSources(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// openSources opens each directory of the repository, once a process.
+var openSources = sync.OnceValue(func() error {
+	return walk(func(_, _ string) error { return nil })
+})
+
 // built builds the binary once a process, one process at a time.
 var built = sync.OnceValues(func() (path string, err error) {
 	root, err := moduleRoot()
 	if err != nil {
-		return "", err
-	}
-	// go test repeats a result from its cache while what the test has opened is
-	// unchanged. The directories of the sources must be among that.
-	if err := walk(func(_, _ string) error { return nil }); err != nil {
 		return "", err
 	}
 	args := []string{"build", "-buildvcs=false"}

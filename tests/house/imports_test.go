@@ -10,6 +10,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/card-gateway/card-gateway/tests/harness"
 )
 
 const module = "github.com/card-gateway/card-gateway"
@@ -100,6 +102,7 @@ type goPackage struct {
 
 func goList(t *testing.T, args ...string) []goPackage {
 	t.Helper()
+	harness.DependOnSources(t)
 	cmd := exec.Command("go", append([]string{"list", "-json=ImportPath,Standard,Imports,TestImports,XTestImports"}, args...)...)
 	cmd.Dir = "../.."
 	var stderr bytes.Buffer
