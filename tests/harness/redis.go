@@ -48,35 +48,27 @@ func NewRedis(t testing.TB, config ...string) *RedisServer {
 		r.Kill()
 		_ = os.RemoveAll(dir)
 	})
-	r.config = append([]string{"--dir", dir, "--save", "", "--port", "0", "--unixsocket", r.Addr}, config...)
+	r.config = append([]string{"--dir", dir, "--save", "", "--bind", "127.0.0.1", "--port", "0", "--unixsocket", r.Addr}, config...)
 	return r
 }
 
-// StartRedisTCP is startRedis on a port, as replication needs it.
-func StartRedisTCP(t testing.TB, config ...string) *RedisServer {
-	t.Helper()
-	r := NewRedis(t)
-	r.Addr = FreeAddress(t)
-	_, port, _ := net.SplitHostPort(r.Addr)
-	r.config = append([]string{"--dir", r.Dir, "--save", "", "--bind", "127.0.0.1", "--port", port, "--repl-diskless-sync-delay", "0"}, config...)
-	r.Start()
-	return r
+// ListenTCP makes the server listen on a port of this machine too, as
+// replication needs it, and returns the port.
+func (r *RedisServer) ListenTCP() (port string) {
+	r.t.Helper()
+	var err error
+	for range 10 { // somebody else may be quicker to take a free port
+		_, port, _ = net.SplitHostPort(FreeAddress(r.t))
+		if err = r.client.ConfigSet(context.Background(), "port", port).Err(); err == nil {
+			return port
+		}
+	}
+	r.t.Fatalf("redis-server takes none of ten free ports: %v", err)
+	return ""
 }
 
 // URL is what `store redis` is given.
-func (r *RedisServer) URL() string {
-	if r.network() == "unix" {
-		return "unix://" + r.Addr
-	}
-	return "redis://" + r.Addr
-}
-
-func (r *RedisServer) network() string {
-	if strings.HasPrefix(r.Addr, "/") {
-		return "unix"
-	}
-	return "tcp"
-}
+func (r *RedisServer) URL() string { return "unix://" + r.Addr }
 
 // Start runs the process until it answers.
 func (r *RedisServer) Start() {
@@ -91,7 +83,7 @@ func (r *RedisServer) Start() {
 	if err := r.cmd.Start(); err != nil {
 		r.t.Fatalf("starting redis-server (make install-test-tools installs it): %v", err)
 	}
-	r.client = redis.NewClient(&redis.Options{Network: r.network(), Addr: r.Addr, DisableIdentity: true})
+	r.client = redis.NewClient(&redis.Options{Network: "unix", Addr: r.Addr, DisableIdentity: true})
 	for deadline := time.Now().Add(Patience); r.client.Ping(context.Background()).Err() != nil; time.Sleep(5 * time.Millisecond) {
 		if text, _ := os.ReadFile(out.Name()); time.Now().After(deadline) {
 			r.t.Fatalf("redis-server does not answer:\n%s", text)
@@ -158,7 +150,7 @@ type Monitor struct {
 // Monitor begins to record what clients send from here on.
 func (r *RedisServer) Monitor() *Monitor {
 	r.t.Helper()
-	conn, err := net.Dial(r.network(), r.Addr)
+	conn, err := net.Dial("unix", r.Addr)
 	if err != nil {
 		r.t.Fatal(err)
 	}
@@ -179,6 +171,7 @@ func (r *RedisServer) Monitor() *Monitor {
 func (m *Monitor) Seen() []string {
 	m.r.t.Helper()
 	const mark = "the end of what is monitored"
+	_ = m.conn.SetDeadline(time.Now().Add(Patience))
 	m.r.Do("echo", mark)
 	var all []string
 	for {

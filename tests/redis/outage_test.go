@@ -11,33 +11,24 @@ import (
 	"github.com/card-gateway/card-gateway/tests/harness"
 )
 
-const (
-	refusedWithin  = 250 * time.Millisecond // 503, whatever is the matter with Redis
-	refusedAtOnce  = 5 * time.Millisecond   // 503, once the circuit breaker is open
-	recoversWithin = 3 * time.Second        // after Redis is back
-	floorAhead     = time.Second            // replay_floor_ahead in these tests
-)
+// floorAhead is the value of replay_floor_ahead in these tests.
+const floorAhead = time.Second
 
-// outageSite has the timeouts that are the default, and refuses little after
-// state may have been lost, so that tests need not wait.
+// outageSite refuses little after state may have been lost, so that tests need
+// not wait.
 func outageSite(u *harness.Upstream, r *harness.RedisServer) harness.Site {
-	return harness.Site{Upstream: u.Addr, Store: "redis " + r.URL(), Limits: harness.WithLimits, Global: "replay_floor_ahead 1s\nlimit default 1000000/1d"}
+	return harness.Site{Upstream: u.Addr, Store: patient(r), Limits: harness.WithLimits, Global: "replay_floor_ahead 1s\nlimit default 1000000/1d"}
 }
 
 // wantOutage checks the answers to what was sent while Redis was gone: 200 or
-// 503, in time. What else is allowed is named.
+// 503. What else is allowed is named.
 func (l *redisLoad) wantOutage(sent []exchanged, also ...string) {
 	l.t.Helper()
-	_, hiccup := l.machine()
 	for _, e := range sent {
 		if e.answer.Status == http.StatusOK || len(also) == 1 && harness.Messages([]*harness.Response{e.answer})[also[0]] == 1 {
 			continue
 		}
-		wantUnavailable(l.t, e.answer)
-		if e.took > refusedWithin+hiccup {
-			l.t.Errorf("503 took %v, while the machine took up to %v for nothing", e.took, hiccup)
-		}
-		if l.t.Failed() {
+		if wantUnavailable(l.t, e.answer); l.t.Failed() {
 			l.t.FailNow()
 		}
 	}
@@ -51,23 +42,14 @@ func wantUnavailable(t testing.TB, answer *harness.Response) {
 	}
 }
 
-// wantAtOnce checks that refusals cost next to nothing once the circuit
-// breakers of all gateways are open.
-func (l *redisLoad) wantAtOnce() {
+// breaks waits until the circuit breakers of all gateways are open and requests
+// are refused.
+func (l *redisLoad) breaks() {
 	l.t.Helper()
 	for _, g := range l.gateways {
 		g.Logged("default.log", "circuit breaker", `"to":"open"`)
 	}
-	opened := time.Now()
-	l.enough(opened, http.StatusServiceUnavailable)
-	var took []time.Duration
-	for _, e := range l.since(opened) {
-		took = append(took, e.took)
-	}
-	typical, _ := l.machine()
-	if got := median(took); got > refusedAtOnce+typical {
-		l.t.Errorf("with the breaker open, 503 takes %v, while the machine takes %v for nothing", got, typical)
-	}
+	l.enough(time.Now(), http.StatusServiceUnavailable)
 }
 
 // TestRedisKilled kills Redis under load and starts it again with what it has
@@ -81,33 +63,51 @@ func TestRedisKilled(t *testing.T) {
 	l := startLoad(t, key, a, b)
 	l.enough(time.Now(), http.StatusOK)
 	r.Kill()
-	l.wantAtOnce()
+	l.breaks()
 	for _, g := range l.gateways {
 		wantNotReady(t, g, "the store cannot answer")
 	}
 	r.Start()
-	l.flows(time.Now(), recoversWithin+floorAhead+time.Second) // stamps are whole seconds
+	l.flows()
 	sent := l.finish()
 	l.wantOutage(sent, harness.OutsideWindow)
 	wantOnce(t, u, l.gateways, sent)
 	a.WantFailures(t, key, 0)
 }
 
-// TestRedisStalled stops Redis for a while. Nothing is lost, so nothing is
-// refused that should pass.
+// TestRedisStalled stops Redis for a while, under the timeouts that are the
+// default. Nothing is lost, so nothing is refused that should pass. When Redis
+// goes on, it works off what it was sent meanwhile: the first failures and what
+// the breakers let through to try, and not the requests that were refused.
 func TestRedisStalled(t *testing.T) {
 	t.Parallel()
+	const (
+		failures = 5 + 3 + 3              // that open a breaker, with what all clients had under way before and behind
+		pause    = 300 * time.Millisecond // of an open breaker before the next try
+	)
 	u := harness.StartUpstream(t)
 	r := harness.StartRedis(t)
-	a, b := startPair(t, r, outageSite(u, r))
+	s := outageSite(u, r)
+	s.Store = "redis " + r.URL()
+	a, b := startPair(t, r, s)
 	l := startLoad(t, a.NewKey(nil), a, b)
 	l.enough(time.Now(), http.StatusOK)
+	begin, calls := time.Now(), r.ScriptCalls()
 	r.Signal(syscall.SIGSTOP)
-	l.wantAtOnce()
+	for range 20 {
+		l.breaks()
+	}
 	r.Signal(syscall.SIGCONT)
-	l.flows(time.Now(), recoversWithin)
+	l.flows()
 	sent := l.finish()
 	l.wantOutage(sent)
+	refused := l.statuses(sent)[http.StatusServiceUnavailable]
+	answered := l.statuses(l.since(begin))[http.StatusOK]
+	lost := r.ScriptCalls() - calls - answered
+	t.Logf("%d requests were refused; of those and of the census, redis was sent %d", refused, lost)
+	if most := len(l.gateways) * (failures + 2 + int(time.Since(begin)/pause)); lost > most {
+		t.Errorf("redis was sent %d calls that were not answered 200, want at most %d", lost, most)
+	}
 	wantOnce(t, u, l.gateways, sent)
 }
 
@@ -164,7 +164,7 @@ func TestRedisLosesEverything(t *testing.T) {
 		t.FailNow()
 	}
 	a.ImportKey(made, nil)
-	l.flows(time.Now(), recoversWithin+floorAhead+time.Second)
+	l.flows()
 	sent := l.finish()
 	l.wantOutage(sent, harness.OutsideWindow)
 	wantOnce(t, u, l.gateways, sent)

@@ -1,15 +1,18 @@
 package redis
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/card-gateway/card-gateway/tests/harness"
 )
 
 // patient is what the line store says where a test is not about time: a burst
-// on a busy machine waits for Redis instead of being refused.
-func patient(r *harness.RedisServer) string {
-	return "redis " + r.URL() + " {\nsettle_timeout 20s\nio_timeout 10s\n}"
+// on a busy machine waits for Redis instead of being refused. Further lines go
+// into its block.
+func patient(r *harness.RedisServer, lines ...string) string {
+	lines = append([]string{"settle_timeout 20s", "change_timeout 20s", "io_timeout 10s"}, lines...)
+	return "redis " + r.URL() + " {\n" + strings.Join(lines, "\n") + "\n}"
 }
 
 // startPair returns two gateways on one Redis, with the same configuration and

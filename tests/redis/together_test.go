@@ -267,9 +267,9 @@ func TestRedisPrefixes(t *testing.T) {
 	u := harness.StartUpstream(t)
 	r := harness.StartRedis(t)
 	s := harness.Site{Upstream: u.Addr, Limits: harness.WithLimits, Global: "limit get_card 1/1d"}
-	s.Store = "redis " + r.URL() + " {\nprefix one:\n}"
+	s.Store = patient(r, "prefix one:")
 	a := harness.StartGateway(t, s)
-	s.Store = "redis " + r.URL() + " {\nprefix one-more:\n}"
+	s.Store = patient(r, "prefix one-more:")
 	b := harness.StartGateway(t, s) // with another master key
 	own := a.NewKey(nil)
 	harness.WantUnauthorized(t, b.Send(t, own.Get()), harness.UnknownKey)
