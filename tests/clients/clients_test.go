@@ -45,8 +45,7 @@ func TestClientsOfTheGuide(t *testing.T) {
 			}
 			for _, tool := range client.needs {
 				if _, err := exec.LookPath(tool); err != nil {
-					t.Logf("%s is not installed; its client was only extracted", tool)
-					return
+					t.Skipf("%s is not installed; its client was only extracted", tool)
 				}
 			}
 			conforms(t, g, u, func(method, url, body string) *exec.Cmd {
@@ -116,8 +115,7 @@ func TestCardSign(t *testing.T) {
 	})
 	t.Run("curl", func(t *testing.T) {
 		if _, err := exec.LookPath("curl"); err != nil {
-			t.Log("curl is not installed")
-			return
+			t.Skip("curl is not installed")
 		}
 		conforms(t, g, u, func(method, url, body string) *exec.Cmd {
 			line, err := sign(method, url, body, "--curl").Output()

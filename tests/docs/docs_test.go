@@ -71,15 +71,20 @@ func adaptText(t *testing.T, text string) (map[string]any, error) {
 // whole or in part.
 func TestCaddyfilesInDocsAdapt(t *testing.T) {
 	t.Parallel()
+	tried := 0
 	for _, p := range harness.Pages(t) {
 		for _, b := range harness.Blocks(p) {
 			if b.Language != "caddyfile" {
 				continue
 			}
+			tried++
 			if _, err := adaptText(t, b.Text); err != nil {
 				t.Errorf("%s:%d: %v", p.Path, b.Line, err)
 			}
 		}
+	}
+	if tried == 0 {
+		t.Error("no page shows a Caddyfile any more")
 	}
 }
 
@@ -186,6 +191,7 @@ var link = regexp.MustCompile(`\]\(([^)\s]+)\)`)
 // heading.
 func TestLinksInDocsResolve(t *testing.T) {
 	t.Parallel()
+	followed := 0
 	for _, p := range harness.Pages(t) {
 		prose := harness.Prose(p.Text)
 		for _, m := range link.FindAllStringSubmatch(prose, -1) {
@@ -197,6 +203,7 @@ func TestLinksInDocsResolve(t *testing.T) {
 			if target.Scheme != "" {
 				continue
 			}
+			followed++
 			to := filepath.Join("../..", filepath.Dir(p.Path), target.Path)
 			if target.Path == "" {
 				to = filepath.Join("../..", p.Path)
@@ -211,6 +218,9 @@ func TestLinksInDocsResolve(t *testing.T) {
 				t.Errorf("%s links to %s, but there is no such heading", p.Path, m[1])
 			}
 		}
+	}
+	if followed == 0 {
+		t.Error("no page links to another any more")
 	}
 }
 

@@ -21,14 +21,14 @@ func reasonSite(upstream string) harness.Site {
 			card_rate_limit
 			card_auth {
 				max_body 1MiB
-				body_timeout 2s
+				body_timeout 4s
 			}
 			@misplaced path /api/v1/misplaced
 			card_rate_limit @misplaced
 			card_translate
 			reverse_proxy ` + upstream + ` {
 				transport http {
-					response_header_timeout 1s
+					response_header_timeout 3s
 				}
 			}
 		}`,
@@ -189,7 +189,7 @@ func refusesSlowBodies(t testing.TB, g *harness.Gateway) {
 		}
 		reason, fact := auth.OverBudget, "body_budget"
 		if got.Status == auth.BodyTimeout.Status() {
-			reason, fact = auth.BodyTimeout, "within 2s"
+			reason, fact = auth.BodyTimeout, "within 4s"
 		}
 		harness.WantRefused(t, got, reason.Status(), reason.Code())
 		wantTold(g, r, reason, fact)

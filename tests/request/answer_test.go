@@ -123,7 +123,7 @@ func TestRequestID(t *testing.T) {
 func TestUpstreamFailures(t *testing.T) {
 	t.Parallel()
 	u := harness.StartUpstream(t)
-	g := harness.StartGateway(t, harness.Site{Upstream: u.Addr, Proxy: "transport http {\nresponse_header_timeout 1s\n}"})
+	g := harness.StartGateway(t, harness.Site{Upstream: u.Addr, Proxy: "transport http {\nresponse_header_timeout 3s\n}"})
 	key := g.NewKey(nil)
 	done := make(chan struct{})
 	defer close(done)

@@ -168,14 +168,19 @@ func TestRetryAfter(t *testing.T) {
 	key := g.NewKey(nil)
 	harness.WantAccepted(t, g.Send(t, key.Get()))
 	for range 2 {
-		got := g.Send(t, key.Get())
+		var got *harness.Response
+		var before time.Time
+		harness.Eventually(t, "the bucket is empty", func() bool { // the machine may have slept since it was
+			before, got = time.Now(), g.Send(t, key.Get())
+			return got.Status != http.StatusOK
+		})
 		at := time.Now() // not before the moment of the refusal
 		seconds := limited(t, got)
 		if seconds > 3 {
 			t.Errorf("Retry-After is %d, want at most 3", seconds)
 		}
-		if reset := limitsOf(t, got).reset; reset < at.Unix()-1 || reset > at.Unix()+4 {
-			t.Errorf("X-RateLimit-Reset is %d at %d", reset, at.Unix())
+		if reset := limitsOf(t, got).reset; reset < before.Unix() || reset > at.Unix()+4 {
+			t.Errorf("X-RateLimit-Reset is %d between %d and %d", reset, before.Unix(), at.Unix())
 		}
 		time.Sleep(time.Until(at.Add(time.Duration(seconds) * time.Second)))
 		harness.WantAccepted(t, g.Send(t, key.Get()))

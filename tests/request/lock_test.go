@@ -198,21 +198,29 @@ func TestStrangersCannotLock(t *testing.T) {
 	harness.WantUnauthorized(t, g.Send(t, key.Get().From("127.0.0.2").Add("X-Forwarded-For", "203.0.113.7")), harness.IpNotAllowed)
 }
 
-// TestLockDuration lets a lock end by itself.
+// TestLockDuration lets a lock end by itself, and another one not yet.
 func TestLockDuration(t *testing.T) {
 	t.Parallel()
 	u := harness.StartUpstream(t)
-	g := harness.StartGateway(t, harness.Site{Upstream: u.Addr, Global: "lock_after 2\nlock_duration 3s"})
-	key := g.NewKey(nil)
-	g.Series(t, key.Forged(2))
-	harness.WantUnauthorized(t, g.Send(t, key.Get()), harness.KeyLocked)
-	harness.WantUnauthorized(t, g.Send(t, key.Get()), harness.KeyDisabled)
-	if got := g.Show(key).Status; got != "locked" {
-		t.Errorf("the status is %s, want locked", got)
+	g := harness.StartGateway(t, harness.Site{Upstream: u.Addr, Global: "lock_after 2\nlock_duration 1h"})
+	key, locked := g.NewKey(nil), g.NewKey(nil)
+	lock := func(key harness.Credentials) {
+		t.Helper()
+		g.Series(t, key.Forged(2))
+		harness.WantUnauthorized(t, g.Send(t, key.Get()), harness.KeyLocked)
 	}
+	lock(locked)
+	s := g.Site
+	s.Global = "lock_after 2\nlock_duration 1s"
+	g.Reload(s)
+	lock(key)
 	harness.Eventually(t, "the lock ended", func() bool { return g.Send(t, key.Get()).Status == http.StatusOK })
 	if got := g.Show(key).Status; got != "active" {
 		t.Errorf("the status after the lock is %s, want active", got)
+	}
+	harness.WantUnauthorized(t, g.Send(t, locked.Get()), harness.KeyDisabled)
+	if got := g.Show(locked).Status; got != "locked" {
+		t.Errorf("the status is %s, want locked", got)
 	}
 	harness.WantUnauthorized(t, g.Send(t, key.Get().Forge()), harness.WrongSignature)
 	g.WantFailures(t, key, 1)

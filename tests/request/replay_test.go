@@ -107,11 +107,11 @@ func TestReplayAfterRestart(t *testing.T) {
 func TestSlowBodyCannotOutliveItsNonce(t *testing.T) {
 	t.Parallel()
 	u := harness.StartUpstream(t)
-	g := harness.StartGateway(t, harness.Site{Upstream: u.Addr, Global: "window 2s\nreplay_floor_ahead 1s", Auth: "body_timeout 2s"})
+	g := harness.StartGateway(t, harness.Site{Upstream: u.Addr, Global: "window 10s\nreplay_floor_ahead 1s", Auth: "body_timeout 10s"})
 	key := g.NewKey(nil)
 	earlyInASecond()
 	start := time.Now()
-	r := key.RequestAt(start.Add(-2*time.Second), http.MethodPost, "/api/v1/cards", `{"productId":"p1"}`)
+	r := key.RequestAt(start.Add(-10*time.Second), http.MethodPost, "/api/v1/cards", `{"productId":"p1"}`)
 	w := g.Connect(t)
 	w.WriteText(t, r.Head()+r.Body[:5])
 	// The window is measured in whole seconds: it ends with this one.

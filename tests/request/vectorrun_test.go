@@ -35,7 +35,9 @@ func TestVectors(t *testing.T) {
 				sent++
 				next++
 				id := fmt.Sprintf("ak_test_1v%d", next)
-				t.Run(v.Name, func(t *testing.T) { runVector(t, g, u, &v, id) })
+				t.Run(v.Name, func(t *testing.T) {
+					harness.Eventually(t, "a second was long enough", func() bool { return runVector(t, g, u, &v, id) })
+				})
 			}
 			if sent == 0 {
 				t.Error("no vector of the file was sent")
@@ -44,17 +46,22 @@ func TestVectors(t *testing.T) {
 	}
 }
 
-func runVector(t *testing.T, g *harness.Gateway, u *harness.Upstream, v *vector, id string) {
+// runVector reports whether the vector was sent in a second that suits it.
+func runVector(t *testing.T, g *harness.Gateway, u *harness.Upstream, v *vector, id string) bool {
 	key := g.ImportKey(harness.Credentials{ID: id, Secret: v.secret()}, nil)
 	// The next vector uses the same secret, which only one key may have.
 	defer g.KeyCall(http.MethodDelete, "/"+id, nil)
 	v.drive(t, g, key)
 	u.Took()
+	before := g.Show(key).Failures
 	if v.onEdge() {
 		earlyInASecond()
 	}
-	before := g.Show(key).Failures
+	second := time.Now().Unix()
 	answer := g.Send(t, v.request(id))
+	if v.onEdge() && time.Now().Unix() != second {
+		return false
+	}
 	v.wants(t, answer, u.Took())
 	want := before
 	switch {
@@ -64,6 +71,7 @@ func runVector(t *testing.T, g *harness.Gateway, u *harness.Upstream, v *vector,
 		want = 0
 	}
 	g.WantFailures(t, key, want)
+	return true
 }
 
 // drive brings the key into the vector's state by requests and changes.
