@@ -16,7 +16,7 @@ const (
 	KeyDisabled    = "API key is disabled"
 	KeyExpired     = "API key has expired"
 	KeyLocked      = "API key is locked due to excessive failures"
-	IpNotAllowed   = "Request from unauthorized IP address"
+	IPNotAllowed   = "Request from unauthorized IP address"
 	OutsideWindow  = "Request timestamp is outside the allowed window"
 	Replayed       = "Replay detected (duplicate nonce)"
 	BodyMismatch   = "Body hash mismatch"
@@ -99,6 +99,15 @@ func Messages(answers []*Response) map[string]int {
 		by[body.Error.Message]++
 	}
 	return by
+}
+
+// Rounds returns how often a test repeats what it does: the full number, or the
+// short one under `go test -short`.
+func Rounds(full, short int) int {
+	if testing.Short() {
+		return short
+	}
+	return full
 }
 
 // Eventually waits until the condition holds.

@@ -210,7 +210,7 @@ func TestChangesHoldForTheNextRequest(t *testing.T) {
 		g.Change(key, harness.Fields{"scopes": []string{"products:read"}})
 		harness.WantRefused(t, g.Send(t, key.Get()), http.StatusForbidden, "FORBIDDEN")
 		g.Change(key, harness.Fields{"scopes": []string{"cards:read"}, "allowed_ips": []string{"203.0.113.7"}})
-		harness.WantUnauthorized(t, g.Send(t, key.Get()), harness.IpNotAllowed)
+		harness.WantUnauthorized(t, g.Send(t, key.Get()), harness.IPNotAllowed)
 		g.Change(key, harness.Fields{"allowed_ips": nil})
 	}
 	g.KeyCall(http.MethodDelete, "/"+key.ID, nil)

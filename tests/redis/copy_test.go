@@ -74,7 +74,7 @@ func TestCopyToRedis(t *testing.T) {
 		}
 		harness.WantUnauthorized(t, g.Send(t, later(locked)), harness.KeyDisabled)
 		harness.WantUnauthorized(t, g.Send(t, later(disabled)), harness.KeyDisabled)
-		harness.WantUnauthorized(t, g.Send(t, later(guarded)), harness.IpNotAllowed)
+		harness.WantUnauthorized(t, g.Send(t, later(guarded)), harness.IPNotAllowed)
 	}
 	if view := b.Show(locked); view.Status != "locked" || !strings.Contains(string(view.Lock), `"failures":50`) {
 		t.Errorf("the locked key is %s with the lock %s", view.Status, view.Lock)

@@ -11,9 +11,6 @@ import (
 	"github.com/card-gateway/card-gateway/tests/harness"
 )
 
-// kills is how often the process is killed under load.
-const kills = 22
-
 // sentRequests collects requests that several clients send.
 type sentRequests struct {
 	mu  sync.Mutex
@@ -34,6 +31,7 @@ func TestNoReplayAfterKill(t *testing.T) {
 	u := harness.StartUpstream(t)
 	g := harness.StartGateway(t, harness.Site{Upstream: u.Addr})
 	key := g.NewKey(nil)
+	kills := harness.Rounds(22, 3)
 	var sent sentRequests
 	for round := range kills {
 		loadThenKill(g, key, &sent, 20+round%7)

@@ -130,8 +130,8 @@ func TestWhatCounts(t *testing.T) {
 			{"late", key.RequestAt(hour, "GET", "/api/v1/cards/c1", ""), harness.OutsideWindow, c.late},
 			{"late and forged", key.RequestAt(hour, "GET", "/api/v1/cards/c1", "").Forge(), harness.OutsideWindow, 1},
 			{"malformed time", key.Get().Set("X-Timestamp", "now").Sign(key.Secret), harness.OutsideWindow, c.late},
-			{"outside", key.Get().From("127.0.0.2"), harness.IpNotAllowed, c.outside},
-			{"outside and forged", key.Get().Forge().From("127.0.0.2"), harness.IpNotAllowed, c.outsideForged},
+			{"outside", key.Get().From("127.0.0.2"), harness.IPNotAllowed, c.outside},
+			{"outside and forged", key.Get().Forge().From("127.0.0.2"), harness.IPNotAllowed, c.outsideForged},
 			{"another body", key.Post().Set("X-Body-Hash", harness.BodyHash("")).Sign(key.Secret), harness.BodyMismatch, 1},
 			{"forged", key.Get().Forge(), harness.WrongSignature, 1},
 			{"missing header", key.Get().Drop("X-Nonce"), harness.MissingHeaders, 0},
@@ -173,21 +173,21 @@ func TestStrangersCannotLock(t *testing.T) {
 	for _, r := range bad {
 		r.Add("X-Forwarded-For", "198.51.100.9")
 	}
-	wantMessages(t, "from outside", harness.Messages(g.Series(t, bad)), map[string]int{harness.IpNotAllowed: 1000})
+	wantMessages(t, "from outside", harness.Messages(g.Series(t, bad)), map[string]int{harness.IPNotAllowed: 1000})
 	g.WantFailures(t, key, 0)
 	for from, message := range map[string]string{
 		"203.0.113.7":               "",
 		"::ffff:203.0.113.7":        "",
 		"2001:db8::7":               "",
 		"198.51.100.9, 203.0.113.7": "",
-		"203.0.113.7, 198.51.100.9": harness.IpNotAllowed, // what the client wrote itself is not believed
-		"203.0.113.8":               harness.IpNotAllowed,
-		"2001:db9::7":               harness.IpNotAllowed,
-		"unknown":                   harness.IpNotAllowed,
+		"203.0.113.7, 198.51.100.9": harness.IPNotAllowed, // what the client wrote itself is not believed
+		"203.0.113.8":               harness.IPNotAllowed,
+		"2001:db9::7":               harness.IPNotAllowed,
+		"unknown":                   harness.IPNotAllowed,
 		"203.0.113.7:51234":         "",
 		"[2001:db8::7]:443":         "",
 		"::ffff:cb00:7107":          "",
-		"[203.0.113.7":              harness.IpNotAllowed,
+		"[203.0.113.7":              harness.IPNotAllowed,
 	} {
 		harness.WantUnauthorized(t, g.Send(t, key.Get().Add("X-Forwarded-For", from)), message)
 		if t.Failed() {
@@ -195,7 +195,7 @@ func TestStrangersCannotLock(t *testing.T) {
 		}
 	}
 	// Whoever is no trusted proxy is the client.
-	harness.WantUnauthorized(t, g.Send(t, key.Get().From("127.0.0.2").Add("X-Forwarded-For", "203.0.113.7")), harness.IpNotAllowed)
+	harness.WantUnauthorized(t, g.Send(t, key.Get().From("127.0.0.2").Add("X-Forwarded-For", "203.0.113.7")), harness.IPNotAllowed)
 }
 
 // TestLockDuration lets a lock end by itself, and another one not yet.

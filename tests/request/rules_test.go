@@ -7,6 +7,7 @@ import (
 	"crypto/sha256"
 	"encoding/base64"
 	"fmt"
+	"math/bits"
 	"net/http"
 	"strings"
 	"sync"
@@ -27,7 +28,7 @@ type brokenRule struct {
 }
 
 var brokenRules = []brokenRule{
-	{3, harness.KeyDisabled, 0}, {4, harness.KeyExpired, 1}, {5, harness.KeyLocked, 2}, {6, harness.IpNotAllowed, 3},
+	{3, harness.KeyDisabled, 0}, {4, harness.KeyExpired, 1}, {5, harness.KeyLocked, 2}, {6, harness.IPNotAllowed, 3},
 	{7, harness.OutsideWindow, 4}, {8, harness.Replayed, 5}, {9, harness.BodyMismatch, 6}, {10, harness.WrongSignature, 7},
 }
 
@@ -51,8 +52,11 @@ func TestFirstFailingRuleIsAnswered(t *testing.T) {
 			}
 		})
 	}
+	atOnce := harness.Rounds(len(brokenRules)+1, 2) // how many rules are broken together at most
 	for broken := 1; broken < 2*scope; broken++ {
-		combinations <- broken
+		if bits.OnesCount(uint(broken)) <= atOnce {
+			combinations <- broken
+		}
 	}
 	close(combinations)
 	workers.Wait()

@@ -322,7 +322,7 @@ var faces = map[string]struct {
 	"key_disabled":            {401, "UNAUTHORIZED", harness.KeyDisabled},
 	"key_expired":             {401, "UNAUTHORIZED", harness.KeyExpired},
 	"key_locked":              {401, "UNAUTHORIZED", harness.KeyLocked},
-	"ip_not_allowed":          {401, "UNAUTHORIZED", harness.IpNotAllowed},
+	"ip_not_allowed":          {401, "UNAUTHORIZED", harness.IPNotAllowed},
 	"timestamp_out_of_window": {401, "UNAUTHORIZED", harness.OutsideWindow},
 	"replayed_nonce":          {401, "UNAUTHORIZED", harness.Replayed},
 	"body_hash_mismatch":      {401, "UNAUTHORIZED", harness.BodyMismatch},
