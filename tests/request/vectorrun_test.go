@@ -153,3 +153,70 @@ func TestVectorsWithoutAuthentication(t *testing.T) {
 	}
 	u.None(t)
 }
+
+// wants checks the answer to a vector and what reached the upstream.
+func (v *vector) wants(t *testing.T, answer *harness.Response, reached []*harness.Received) {
+	t.Helper()
+	if v.Expect.Reason == "accepted" {
+		harness.WantAccepted(t, answer)
+		target := v.Expect.UpstreamTarget
+		if target == "" {
+			target = v.target()
+		}
+		want := fmt.Sprintf("[%q]", v.Method+" "+target+" HTTP/1.1")
+		if got := fmt.Sprintf("%q", harness.Lines(reached)); got != want {
+			t.Errorf("the upstream received %s, want %s", got, want)
+		} else if reached[0].Body != v.body() {
+			t.Errorf("the upstream received the body %q, want %q", reached[0].Body, v.body())
+		} else if got := reached[0].Value("X-Gateway-Operation"); v.Expect.Operation != "" && got != v.Expect.Operation {
+			t.Errorf("the operation is %q, want %q", got, v.Expect.Operation)
+		}
+		return
+	}
+	if len(reached) > 0 {
+		t.Errorf("the upstream received %q", harness.Lines(reached))
+	}
+	wantReason(t, answer, v.Expect.Reason, v.Method)
+}
+
+// wantReason checks the answer that stands for a reason of the closed set.
+func wantReason(t *testing.T, answer *harness.Response, reason, method string) {
+	t.Helper()
+	face, found := faces[reason]
+	if !found {
+		t.Fatalf("no answer is known for %s", reason)
+	}
+	switch {
+	case reason == "bad_target" && (answer.Status == http.StatusNotFound || answer.Status == http.StatusBadRequest):
+		// of the gateway, of the HTTP server or of the site's catch-all
+	case method == http.MethodHead:
+		if answer.Status != face.status {
+			t.Errorf("answer is %s, want %d", answer, face.status)
+		}
+	case face.status == http.StatusUnauthorized:
+		harness.WantUnauthorized(t, answer, face.message)
+	default:
+		harness.WantRefused(t, answer, face.status, face.code)
+	}
+}
+
+// faces are the published answers by reason.
+var faces = map[string]struct {
+	status        int
+	code, message string
+}{
+	"bad_target":              {400, "BAD_REQUEST", ""},
+	"method_not_allowed":      {405, "METHOD_NOT_ALLOWED", ""},
+	"missing_headers":         {401, "UNAUTHORIZED", harness.MissingHeaders},
+	"unknown_key":             {401, "UNAUTHORIZED", harness.UnknownKey},
+	"key_disabled":            {401, "UNAUTHORIZED", harness.KeyDisabled},
+	"key_expired":             {401, "UNAUTHORIZED", harness.KeyExpired},
+	"key_locked":              {401, "UNAUTHORIZED", harness.KeyLocked},
+	"ip_not_allowed":          {401, "UNAUTHORIZED", harness.IPNotAllowed},
+	"timestamp_out_of_window": {401, "UNAUTHORIZED", harness.OutsideWindow},
+	"replayed_nonce":          {401, "UNAUTHORIZED", harness.Replayed},
+	"body_hash_mismatch":      {401, "UNAUTHORIZED", harness.BodyMismatch},
+	"signature_mismatch":      {401, "UNAUTHORIZED", harness.WrongSignature},
+	"scope_missing":           {403, "FORBIDDEN", ""},
+	"rate_limited":            {429, "RATE_LIMITED", ""},
+}

@@ -2,9 +2,7 @@ package request
 
 import (
 	"encoding/base64"
-	"encoding/hex"
 	"encoding/json"
-	"fmt"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -204,53 +202,6 @@ func (v *vector) onEdge() bool {
 	return 298 <= off && off <= 302
 }
 
-// spellingOf says how the digest was written as a signature; nil: it was not.
-func spellingOf(signature string, digest []byte) func([]byte) string {
-	std, raw := base64.StdEncoding.EncodeToString, base64.RawStdEncoding.EncodeToString
-	for _, spell := range []func([]byte) string{
-		std, raw,
-		base64.URLEncoding.EncodeToString,
-		base64.RawURLEncoding.EncodeToString,
-		hex.EncodeToString,
-		func(d []byte) string { return strings.ToUpper(hex.EncodeToString(d)) },
-		func(d []byte) string { return std([]byte(hex.EncodeToString(d))) },
-		func(d []byte) string { return std(d) + "=" },
-		func(d []byte) string { return strings.NewReplacer("/", "%2F", "=", "%3D").Replace(std(d)) },
-		func(d []byte) string { return swapCase(std(d)) },
-		func(d []byte) string { return `"` + std(d) + `"` },
-		func(d []byte) string { return "HMAC-SHA256 " + std(d) },
-		func(d []byte) string { return raw(d)[:42] + "=" },
-		func(d []byte) string { return std(d)[1:] },
-		func(d []byte) string { return "A" + std(d) },
-		func(d []byte) string { return std(d) + " junk" },
-		twin,
-	} {
-		if spell(digest) == signature {
-			return spell
-		}
-	}
-	return nil
-}
-
-// twin returns another text that a lenient decoder reads as the same bytes.
-func twin(digest []byte) string {
-	const alphabet = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/"
-	text := []byte(base64.StdEncoding.EncodeToString(digest))
-	text[42] = alphabet[strings.IndexByte(alphabet, text[42])+1]
-	return string(text)
-}
-
-func swapCase(s string) string {
-	return strings.Map(func(c rune) rune {
-		switch {
-		case 'a' <= c && c <= 'z', 'A' <= c && c <= 'Z':
-			return c ^ 0x20
-		default:
-			return c
-		}
-	}, s)
-}
-
 // wireBytes returns the bytes of a header's value: one a character where that
 // is possible, else UTF-8.
 func wireBytes(s string) string {
@@ -262,71 +213,4 @@ func wireBytes(s string) string {
 		bytes = append(bytes, byte(c))
 	}
 	return string(bytes)
-}
-
-// wants checks the answer to a vector and what reached the upstream.
-func (v *vector) wants(t *testing.T, answer *harness.Response, reached []*harness.Received) {
-	t.Helper()
-	if v.Expect.Reason == "accepted" {
-		harness.WantAccepted(t, answer)
-		target := v.Expect.UpstreamTarget
-		if target == "" {
-			target = v.target()
-		}
-		want := fmt.Sprintf("[%q]", v.Method+" "+target+" HTTP/1.1")
-		if got := fmt.Sprintf("%q", harness.Lines(reached)); got != want {
-			t.Errorf("the upstream received %s, want %s", got, want)
-		} else if reached[0].Body != v.body() {
-			t.Errorf("the upstream received the body %q, want %q", reached[0].Body, v.body())
-		} else if got := reached[0].Value("X-Gateway-Operation"); v.Expect.Operation != "" && got != v.Expect.Operation {
-			t.Errorf("the operation is %q, want %q", got, v.Expect.Operation)
-		}
-		return
-	}
-	if len(reached) > 0 {
-		t.Errorf("the upstream received %q", harness.Lines(reached))
-	}
-	wantReason(t, answer, v.Expect.Reason, v.Method)
-}
-
-// wantReason checks the answer that stands for a reason of the closed set.
-func wantReason(t *testing.T, answer *harness.Response, reason, method string) {
-	t.Helper()
-	face, found := faces[reason]
-	if !found {
-		t.Fatalf("no answer is known for %s", reason)
-	}
-	switch {
-	case reason == "bad_target" && (answer.Status == http.StatusNotFound || answer.Status == http.StatusBadRequest):
-		// of the gateway, of the HTTP server or of the site's catch-all
-	case method == http.MethodHead:
-		if answer.Status != face.status {
-			t.Errorf("answer is %s, want %d", answer, face.status)
-		}
-	case face.status == http.StatusUnauthorized:
-		harness.WantUnauthorized(t, answer, face.message)
-	default:
-		harness.WantRefused(t, answer, face.status, face.code)
-	}
-}
-
-// faces are the published answers by reason.
-var faces = map[string]struct {
-	status        int
-	code, message string
-}{
-	"bad_target":              {400, "BAD_REQUEST", ""},
-	"method_not_allowed":      {405, "METHOD_NOT_ALLOWED", ""},
-	"missing_headers":         {401, "UNAUTHORIZED", harness.MissingHeaders},
-	"unknown_key":             {401, "UNAUTHORIZED", harness.UnknownKey},
-	"key_disabled":            {401, "UNAUTHORIZED", harness.KeyDisabled},
-	"key_expired":             {401, "UNAUTHORIZED", harness.KeyExpired},
-	"key_locked":              {401, "UNAUTHORIZED", harness.KeyLocked},
-	"ip_not_allowed":          {401, "UNAUTHORIZED", harness.IPNotAllowed},
-	"timestamp_out_of_window": {401, "UNAUTHORIZED", harness.OutsideWindow},
-	"replayed_nonce":          {401, "UNAUTHORIZED", harness.Replayed},
-	"body_hash_mismatch":      {401, "UNAUTHORIZED", harness.BodyMismatch},
-	"signature_mismatch":      {401, "UNAUTHORIZED", harness.WrongSignature},
-	"scope_missing":           {403, "FORBIDDEN", ""},
-	"rate_limited":            {429, "RATE_LIMITED", ""},
 }
