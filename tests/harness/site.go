@@ -23,24 +23,8 @@ type Site struct {
 // WithLimits puts card_rate_limit on the route with its defaults.
 const WithLimits = "\n"
 
-// Caddyfile returns the configuration for the address it serves on.
-func (g *Gateway) Caddyfile() string {
-	s, format := g.Site, g.Site.Logs
-	if s.Store == "" {
-		s.Store = "file " + g.Path("data")
-	}
-	if format == "" {
-		format = "format card"
-	}
-	routes := s.Routes
-	if routes == "" {
-		if s.Limits != "" {
-			routes += "card_rate_limit {\n" + s.Limits + "\n}\n"
-		}
-		routes += "card_auth {\n" + s.Auth + "\n}\nreverse_proxy " + s.Upstream + " {\n" + s.Proxy + "\n}\n"
-	}
-	host, port, _ := net.SplitHostPort(g.Addr)
-	return fmt.Sprintf(`{
+// caddyfile is what Caddyfile fills in.
+const caddyfile = `{
 	admin unix/%[1]s/admin.sock
 	grace_period 2s
 	log {
@@ -78,10 +62,29 @@ http://:%[5]s {
 	}
 	handle {
 		header Content-Type application/json
-		respond `+"`"+`{"success":false,"error":{"code":"NOT_FOUND","message":"no such resource"}}`+"`"+` 404
+		respond ` + "`" + `{"success":false,"error":{"code":"NOT_FOUND","message":"no such resource"}}` + "`" + ` 404
 	}
 }
-`, g.Dir, format, s.Global, s.Servers, port, host, s.Extra, routes, s.Store)
+`
+
+// Caddyfile returns the configuration for the address it serves on.
+func (g *Gateway) Caddyfile() string {
+	s, format := g.Site, g.Site.Logs
+	if s.Store == "" {
+		s.Store = "file " + g.Path("data")
+	}
+	if format == "" {
+		format = "format card"
+	}
+	routes := s.Routes
+	if routes == "" {
+		if s.Limits != "" {
+			routes += "card_rate_limit {\n" + s.Limits + "\n}\n"
+		}
+		routes += "card_auth {\n" + s.Auth + "\n}\nreverse_proxy " + s.Upstream + " {\n" + s.Proxy + "\n}\n"
+	}
+	host, port, _ := net.SplitHostPort(g.Addr)
+	return fmt.Sprintf(caddyfile, g.Dir, format, s.Global, s.Servers, port, host, s.Extra, routes, s.Store)
 }
 
 // CustomerOperations are the operations of customers whose paths the published

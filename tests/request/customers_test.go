@@ -94,7 +94,7 @@ func TestCustomerDialects(t *testing.T) {
 	t.Parallel()
 	for form, behind := range map[string]http.Handler{"snake_case": issuer.New(issuer.Options{}), "camelCase": new(camelIssuer)} {
 		g, ears, keys := customerGateway(t, form, behind)
-		ids := createInEach(t, g, ears, keys, form)
+		ids := createInEach(g, ears, keys, form)
 		for _, d := range dialects {
 			key := keys[d.variant]
 			for _, id := range ids {
@@ -123,7 +123,8 @@ func TestCustomerDialects(t *testing.T) {
 
 // createInEach creates a customer in every variant, and returns their ids. A
 // known email is a conflict in each.
-func createInEach(t testing.TB, g *harness.Gateway, ears *heard, keys map[string]harness.Credentials, form string) (ids []string) {
+func createInEach(g *harness.Gateway, ears *heard, keys map[string]harness.Credentials, form string) (ids []string) {
+	t := g.T
 	t.Helper()
 	issuers := dialects[0]
 	if form == "camelCase" {

@@ -15,7 +15,7 @@ func TestCustomerUpdate(t *testing.T) {
 	t.Parallel()
 	for form, behind := range map[string]http.Handler{"snake_case": issuer.New(issuer.Options{}), "camelCase": new(camelIssuer)} {
 		g, ears, keys := customerGateway(t, form, behind)
-		ids := createInEach(t, g, ears, keys, form)
+		ids := createInEach(g, ears, keys, form)
 		for _, c := range []struct{ key, body, sentSnake, sentCamel, answer string }{
 			{"A", `{"state":"Madrid"}`, `{"state":"Madrid"}`, `{"state":"Madrid"}`, "A"},
 			{"B", `{"state":"Madrid"}`, `{"state":"Madrid"}`, `{"state":"Madrid"}`, "B"},

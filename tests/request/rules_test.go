@@ -106,11 +106,12 @@ func breakRules(t *testing.T, g *harness.Gateway, broken int, scopeMissing bool)
 	if breaks(10) {
 		r.Forge()
 	}
-	checkBroken(t, g, key, g.Send(t, r), broken)
+	checkBroken(g, key, g.Send(t, r), broken)
 }
 
 // checkBroken checks the answer and the count of failures after it.
-func checkBroken(t *testing.T, g *harness.Gateway, key harness.Credentials, answer *harness.Response, broken int) {
+func checkBroken(g *harness.Gateway, key harness.Credentials, answer *harness.Response, broken int) {
+	t := g.T
 	t.Helper()
 	first := brokenRule{rule: 12}
 	for _, b := range brokenRules {

@@ -36,7 +36,7 @@ func TestVectors(t *testing.T) {
 				next++
 				id := fmt.Sprintf("ak_test_1v%d", next)
 				t.Run(v.Name, func(t *testing.T) {
-					harness.Eventually(t, "a second was long enough", func() bool { return runVector(t, g, u, &v, id) })
+					harness.Eventually(t, "a second was long enough", func() bool { return v.run(t, g, u, id) })
 				})
 			}
 			if sent == 0 {
@@ -46,8 +46,8 @@ func TestVectors(t *testing.T) {
 	}
 }
 
-// runVector reports whether the vector was sent in a second that suits it.
-func runVector(t *testing.T, g *harness.Gateway, u *harness.Upstream, v *vector, id string) bool {
+// run reports whether the vector was sent in a second that suits it.
+func (v *vector) run(t *testing.T, g *harness.Gateway, u *harness.Upstream, id string) bool {
 	key := g.ImportKey(harness.Credentials{ID: id, Secret: v.secret()}, nil)
 	// The next vector uses the same secret, which only one key may have.
 	defer g.KeyCall(http.MethodDelete, "/"+id, nil)
