@@ -10,8 +10,9 @@ import (
 	"strings"
 	"testing"
 
+	"go.yaml.in/yaml/v3"
+
 	"github.com/card-gateway/card-gateway/tests/harness"
-	"gopkg.in/yaml.v3"
 )
 
 // A dashboard is what the tests need of ops/dashboard.json.
