@@ -27,16 +27,16 @@ func TestFields(t *testing.T) {
 				t.Errorf("%s: the spelling %q leads to %+v", name, text, s)
 			}
 		}
-		for _, v := range []Variant{A, B, C} {
-			s := spellings[f.in][strings.TrimPrefix(f.requestName(v), placeNames[f.in])]
+		for _, v := range []Variant{VariantA, VariantB, VariantC} {
+			s := spellings[f.in][f.requestName(v)]
 			if s == nil || s.field != i || !s.of.has(v) {
 				t.Errorf("%s: variant %s writes %q, which is of %+v", name, v, f.requestName(v), s)
 			}
-			if f.need[v] == free && (f.check != nil || f.max > 0) {
+			if f.needs[v] == free && (f.check != nil || f.max > 0) {
 				t.Errorf("%s: a check that variant %s never makes", name, v)
 			}
 		}
-		if (f.opens != top || f.need != [4]need{}) && f.in != top {
+		if (f.opens != top || f.needs != needs{}) && f.in != top {
 			t.Errorf("%s: constraints and inner objects are for the top level", name)
 		}
 	}
@@ -59,7 +59,7 @@ func TestNames(t *testing.T) {
 			t.Errorf("form %q was read", text)
 		}
 	}
-	for _, v := range []Variant{A, B, C} {
+	for _, v := range []Variant{VariantA, VariantB, VariantC} {
 		if got := ParseVariant(v.String()); got != v {
 			t.Errorf("variant %s read as %s", v, got)
 		}

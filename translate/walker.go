@@ -1,11 +1,11 @@
 package translate
 
-// A seen is what a document says of one field.
+// A seen is what a document holds of one field.
 type seen struct {
-	as      *spelling // nil: nothing
-	value   token     // the first token of the value
+	as      *spelling // the first spelling; nil: the field is absent
+	value   token     // the first token of its value
 	again   *spelling // a second spelling of the same field
-	foreign bool      // spelled as no variant does that fits the names before
+	foreign bool      // no variant that fits the names before writes it so
 }
 
 // A walker reads customers and renames their fields to one form.
@@ -13,23 +13,24 @@ type walker struct {
 	document
 	to   Form
 	seen [len(fields)]seen
-	// fits is the set of variants that write all names as seen so far.
+	// fits is the set of variants that write all names seen so far.
 	fits variants
-	// badDate says that a date has a form that cannot be translated.
+	// badDate is set by a date that cannot be converted.
 	badDate bool
-	// bareRecord says that the text may turn out to be an envelope.
+	// bareRecord is set while an answer is read as a bare record, although it
+	// may be an envelope.
 	bareRecord bool
 }
 
-// start forgets the customer before.
+// start clears what is known of the customer before.
 func (w *walker) start() {
 	clear(w.seen[:])
 	w.fits = allVariants
 	w.badDate = false
 }
 
-// object reads the members of an object at the place, whose bracket has been
-// read, to its end.
+// object reads the members of an object at the place, to its end. The opening
+// bracket has been read.
 func (w *walker) object(at place) error {
 	for {
 		name, err := w.next()
@@ -58,13 +59,13 @@ func (w *walker) object(at place) error {
 	}
 }
 
-// holdsData reports whether the member is the data of an envelope. A customer
-// has no field of that name.
+// holdsData reports whether the member is the data of an envelope. No customer
+// has a field of that name.
 func (w *walker) holdsData(name, value token) bool {
 	return (value.opens() || value.kind == 'n') && string(w.text(name)) == "data"
 }
 
-// field notes and translates one known field and reads its value to the end.
+// field converts one known field and reads its value to the end.
 func (w *walker) field(as *spelling, name, value token) error {
 	w.note(as, value)
 	f := &fields[as.field]
@@ -81,7 +82,7 @@ func (w *walker) field(as *spelling, name, value token) error {
 	return err
 }
 
-// note records that the field is there and which variants write it so.
+// note records that the field is present, and which variants write it so.
 func (w *walker) note(as *spelling, value token) {
 	s := &w.seen[as.field]
 	switch {
@@ -96,8 +97,8 @@ func (w *walker) note(as *spelling, value token) {
 	s.as, s.value = as, value
 }
 
-// date rewrites a calendar day as the form writes it. A value that has the
-// form already keeps its bytes, and so does null.
+// date converts a calendar day to the form. A value that has the form already
+// keeps its bytes, and so does null.
 func (w *walker) date(value token) {
 	if value.kind == 'n' {
 		return
