@@ -28,18 +28,24 @@ func (c *checker) check() {
 			if c.requires(f) {
 				c.report(f, f.requestName(c.variant), missing(f.needs[c.variant]))
 			}
-		case s.again != nil:
-			c.report(f, s.again.text, "is the same field as "+placeNames[f.in]+s.as.text+", which is present too")
-		default:
-			if s.foreign {
-				c.report(f, s.as.text, "is not a name of variant "+c.variant.String()+", which the names before it belong to")
-			}
-			if f.needs[c.variant] != free {
+		case s.folded.read():
+			c.report(f, c.written(s.folded), "must be spelled "+placeNames[f.in]+f.requestName(c.variant))
+			if !s.again.read() {
 				c.value(f, s)
 			}
+		case s.again.read():
+			c.report(f, c.written(s.again), "is the same field as "+placeNames[f.in]+c.written(s.name)+", which is present too")
+		default:
+			if s.foreign {
+				c.report(f, c.written(s.name), "is not a name of variant "+c.variant.String()+", which the names before it belong to")
+			}
+			c.value(f, s)
 		}
 	}
 }
+
+// written returns the name as the client wrote it.
+func (c *checker) written(name token) string { return shortened(string(c.text(name))) }
 
 // requires reports whether the field must be present.
 func (c *checker) requires(f *field) bool {
@@ -60,7 +66,11 @@ func (c *checker) requires(f *field) bool {
 
 // value reports a value that the field does not take.
 func (c *checker) value(f *field, s *seen) {
-	name, need := s.as.text, f.needs[c.variant]
+	need := f.needs[c.variant]
+	if need == free {
+		return
+	}
+	name := c.written(s.name)
 	switch s.value.kind {
 	case '"':
 		text := c.text(s.value)

@@ -19,6 +19,9 @@ type token struct {
 	start, end int
 }
 
+// read reports whether the token has been read: the zero token has not.
+func (t token) read() bool { return t.end > 0 }
+
 // opens reports whether the token starts an object or an array.
 func (t token) opens() bool { return t.kind == '{' || t.kind == '[' }
 

@@ -27,10 +27,13 @@ func (a *answer) envelope(token) error {
 
 // member converts one member of the envelope, whose name has been read.
 func (a *answer) member(name token) error {
-	known := string(a.text(name))
-	if known == "requestId" {
-		known = "request_id"
+	known := envelopeNames.known(a.text(name))
+	switch written := string(a.text(name)); {
+	case known == "" || written == known:
+	case written == "requestId":
 		a.replace(name, known)
+	default:
+		return errSpelled
 	}
 	value, err := a.next()
 	if err != nil {
@@ -85,11 +88,15 @@ func (a *answer) pages(value token) (end int, err error) {
 		if err != nil || name.kind == '}' {
 			return name.end, err
 		}
-		switch string(a.text(name)) {
-		case "has_more":
-			a.replace(name, "hasMore")
-			fallthrough
-		case "hasMore":
+		known := paginationNames.known(a.text(name))
+		switch written := string(a.text(name)); {
+		case known == "" || written == known:
+		case written == "has_more":
+			a.replace(name, known)
+		default:
+			return 0, errSpelled
+		}
+		if known == "hasMore" {
 			if hasMore {
 				return 0, errTwice
 			}

@@ -13,6 +13,7 @@ var (
 	errNoCustomer = errors.New("is neither a customer nor a list of customers")
 	errNoList     = errors.New("is not a list of customers")
 	errTwice      = errors.New("has a field in two spellings")
+	errSpelled    = errors.New("has a field under a name that differs from the published one in case or separators")
 	errNoDate     = errors.New("has a date of birth that is neither YYYY-MM-DD nor an ISO 8601 date-time")
 )
 
@@ -150,7 +151,10 @@ func (a *answer) customer() error {
 		return errNoDate
 	}
 	for i := range a.seen {
-		if a.seen[i].again != nil {
+		switch s := &a.seen[i]; {
+		case s.folded.read():
+			return errSpelled
+		case s.again.read():
 			return errTwice
 		}
 	}

@@ -7,12 +7,14 @@ const allVariants = variants(1<<VariantA | 1<<VariantB | 1<<VariantC)
 
 func (s variants) has(v Variant) bool { return s&(1<<v) != 0 }
 
-// A spelling is one name of a field, with the variants that write it so in
-// requests.
+// A spelling is one name of a field.
 type spelling struct {
 	field int
 	text  string
-	of    variants
+	of    variants // that write it so in requests
+	// folded marks the spelling that stands for all names that no variant
+	// writes, but that a reader may take for the field. It has no text.
+	folded bool
 }
 
 // spellings holds the spelling of each known name, by place.
@@ -23,18 +25,20 @@ var spellings = func() (found [placeCount]map[string]*spelling) {
 	for i := range fields {
 		f := &fields[i]
 		for _, v := range []Variant{VariantA, VariantB, VariantC} {
-			addSpelling(found[f.in], spelling{i, f.requestName(v), 1 << v})
+			addSpelling(found[f.in], f.requestName(v), spelling{field: i, text: f.requestName(v), of: 1 << v})
 		}
 		// Answers of variant C use the name of B.
-		addSpelling(found[f.in], spelling{field: i, text: f.camel})
+		addSpelling(found[f.in], f.camel, spelling{field: i, text: f.camel})
 	}
 	return found
 }()
 
-func addSpelling(names map[string]*spelling, add spelling) {
-	if s := names[add.text]; s != nil {
+// addSpelling adds a spelling under the key, or adds its variants to the one
+// that the key has.
+func addSpelling(names map[string]*spelling, key string, add spelling) {
+	if s := names[key]; s != nil {
 		s.of |= add.of
 		return
 	}
-	names[add.text] = &add
+	names[key] = &add
 }

@@ -3,8 +3,10 @@ package translate
 // A seen is what a document holds of one field.
 type seen struct {
 	as      *spelling // the first spelling; nil: the field is absent
+	name    token     // its name
 	value   token     // the first token of its value
-	again   *spelling // a second spelling of the same field
+	again   token     // the name of a second spelling of the same field
+	folded  token     // the first name of it that no variant writes
 	foreign bool      // no variant that fits the names before writes it so
 }
 
@@ -40,7 +42,7 @@ func (w *walker) object(at place) error {
 		if name.kind == '}' {
 			return nil
 		}
-		as := spellings[at][string(w.text(name))]
+		as := spelled(at, w.text(name))
 		value, err := w.next()
 		if err != nil {
 			return err
@@ -67,9 +69,9 @@ func (w *walker) holdsData(name, value token) bool {
 
 // field converts one known field and reads its value to the end.
 func (w *walker) field(as *spelling, name, value token) error {
-	w.note(as, value)
+	w.note(as, name, value)
 	f := &fields[as.field]
-	if target := f.name(w.to); target != as.text {
+	if target := f.name(w.to); target != as.text && !as.folded {
 		w.replace(name, target)
 	}
 	if f.date {
@@ -83,18 +85,21 @@ func (w *walker) field(as *spelling, name, value token) error {
 }
 
 // note records that the field is present, and which variants write it so.
-func (w *walker) note(as *spelling, value token) {
+func (w *walker) note(as *spelling, name, value token) {
 	s := &w.seen[as.field]
+	if as.folded && !s.folded.read() {
+		s.folded = name
+	}
 	switch {
 	case s.as != nil:
-		s.again = as
+		s.again = name
 		return
 	case w.fits&as.of == 0:
 		s.foreign = true
 	default:
 		w.fits &= as.of
 	}
-	s.as, s.value = as, value
+	s.as, s.name, s.value = as, name, value
 }
 
 // date converts a calendar day to the form. A value that has the form already
