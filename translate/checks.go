@@ -1,7 +1,5 @@
 package translate
 
-import "net/mail"
-
 // A check returns what is wrong with the characters of a value, or "". The
 // text continues a sentence that begins with the field's name.
 
@@ -14,23 +12,6 @@ func checkType(_ Variant, value []byte) string {
 
 func isIndividual(value []byte) bool { return string(value) == "individual" }
 func isBusiness(value []byte) bool   { return string(value) == "business" }
-
-// maxEmail is the length of the longest address that SMTP can carry: 64
-// before the at sign, 255 after it.
-const maxEmail = 320
-
-// checkEmail takes an address without a display name, comments or quotes.
-func checkEmail(_ Variant, value []byte) string {
-	const wrong = "must be an email address"
-	if len(value) == 0 || len(value) > maxEmail || value[len(value)-1] == ']' {
-		return wrong
-	}
-	address, err := mail.ParseAddress(string(value))
-	if err != nil || address.Address != string(value) {
-		return wrong
-	}
-	return ""
-}
 
 // checkPhoneCode takes a plus and 1 to 6 digits. Country codes have up to 3
 // digits, and some are written with the area that they share, such as +1684.

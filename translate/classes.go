@@ -8,11 +8,18 @@ import (
 // A class is a set of ASCII characters.
 type class [128]bool
 
+const (
+	digits   = "0123456789"
+	capitals = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
+	letters  = "abcdefghijklmnopqrstuvwxyz"
+)
+
 var (
 	separator = chars("-_.")
-	digit     = chars("0123456789")
-	upper     = chars("ABCDEFGHIJKLMNOPQRSTUVWXYZ")
-	spacer    = chars(" -.()/") // what people write between digits of a phone number
+	digit     = chars(digits)
+	upper     = chars(capitals)
+	spacer    = chars(" -.()/")                                            // between digits of a phone number
+	atomText  = chars(capitals + letters + digits + "!#$%&'*+-/=?^_`{|}~") // atext of RFC 5322, 3.2.3
 )
 
 func chars(members string) *class {
