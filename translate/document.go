@@ -32,11 +32,22 @@ type document struct {
 	src     []byte
 	in      bytes.Buffer
 	dec     *jsontext.Decoder
-	tokens  int // that may still be read
+	allowed bounds
 	out     []byte
 	copied  int // src[:copied] is in out, or is left out on purpose
 	scratch []byte
 }
+
+// A bounds is what a document may hold.
+type bounds struct {
+	tokens int  // that may still be read
+	nul    bool // the character U+0000, which databases cannot store
+}
+
+var (
+	requestBounds = bounds{tokens: MaxRequestTokens}
+	answerBounds  = bounds{tokens: MaxResponseTokens, nul: true}
+)
 
 // maxScratch is the largest buffer for unescaped text, in bytes, that is kept
 // for the next document.
@@ -51,13 +62,13 @@ var (
 )
 
 // open starts to read src, which must stay unchanged until close.
-func (d *document) open(src []byte, maxTokens int) {
+func (d *document) open(src []byte, allowed bounds) {
 	if d.dec == nil {
 		d.dec = jsontext.NewDecoder(&d.in)
 	}
 	d.in = *bytes.NewBuffer(src)
 	d.dec.Reset(&d.in)
-	d.src, d.tokens = src, maxTokens
+	d.src, d.allowed = src, allowed
 	d.out, d.copied = nil, 0
 }
 
@@ -73,7 +84,7 @@ func (d *document) close() {
 
 // next reads one token. It returns io.EOF at the end of the text.
 func (d *document) next() (token, error) {
-	if d.tokens--; d.tokens < 0 {
+	if d.allowed.tokens--; d.allowed.tokens < 0 {
 		return token{}, errTooManyTokens
 	}
 	kind := d.dec.PeekKind()
@@ -93,7 +104,11 @@ func (d *document) next() (token, error) {
 			return token{}, err
 		}
 		end := int(d.dec.InputOffset())
-		return token{kind, end - len(raw), end}, nil
+		t := token{kind, end - len(raw), end}
+		if kind == '"' && !d.allowed.nul && bytes.IndexByte(d.text(t), 0) >= 0 {
+			return token{}, nulError{d.dec.StackPointer()}
+		}
+		return t, nil
 	}
 }
 
@@ -166,10 +181,18 @@ func (d *document) edited() []byte {
 	return d.out
 }
 
+// A nulError reports a string with the character U+0000.
+type nulError struct{ at jsontext.Pointer }
+
+func (nulError) Error() string { return "holds the character U+0000" }
+
 // explain returns the problem that the client reads for an error of reading.
 func explain(err error) Problem {
 	var syntactic *jsontext.SyntacticError
+	var nul nulError
 	switch {
+	case errors.As(err, &nul):
+		return Problem{Field: dotted(nul.at), Message: "must not hold the character U+0000"}
 	case !errors.As(err, &syntactic):
 		return Problem{Message: "the body " + err.Error()}
 	case errors.Is(err, jsontext.ErrDuplicateName):

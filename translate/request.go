@@ -17,7 +17,7 @@ import (
 func Request(body []byte, opt RequestOptions) (out []byte, asked Variant, problems []Problem) {
 	w := walkers.Get().(*walker)
 	defer walkers.Put(w)
-	w.open(body, MaxRequestTokens)
+	w.open(body, requestBounds)
 	defer w.close()
 	w.to, w.bareRecord = opt.Upstream, false
 	w.start()

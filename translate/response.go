@@ -63,7 +63,7 @@ type piece struct{ start, end int }
 
 // read reads the whole text by one of two methods: bare or envelope.
 func (a *answer) read(body []byte, way func(first token) error) error {
-	a.open(body, MaxResponseTokens)
+	a.open(body, answerBounds)
 	first, err := a.next()
 	if err != nil {
 		return err
