@@ -18,6 +18,7 @@ var (
 	separator = chars("-_.")
 	digit     = chars(digits)
 	upper     = chars(capitals)
+	timeStart = chars("Tt ")                                               // between a day and a time
 	spacer    = chars(" -.()/")                                            // between digits of a phone number
 	atomText  = chars(capitals + letters + digits + "!#$%&'*+-/=?^_`{|}~") // atext of RFC 5322, 3.2.3
 )

@@ -22,6 +22,37 @@ func validDateTime(s []byte) bool {
 	return len(s) > dateLength && validDate(s[:dateLength]) && s[dateLength] == 'T' && validTime(s[dateLength+1:])
 }
 
+// hasDate reports whether s has the form's shape of a date, whether or not the
+// day exists: four, two and two digits, and in snake_case T and a time.
+func (f Form) hasDate(s []byte) bool {
+	if len(s) < dateLength || !all(s[:4], digit) || s[4] != '-' || !all(s[5:7], digit) || s[7] != '-' || !all(s[8:dateLength], digit) {
+		return false
+	}
+	if rest := s[dateLength:]; f == SnakeCase {
+		return len(rest) > 0 && rest[0] == 'T' && validTime(rest[1:])
+	}
+	return len(s) == dateLength
+}
+
+// date converts a text that begins with a day that exists, alone or before T,
+// t or a space, to the form. It returns false for any other text, and in
+// snake_case when what follows the day is not a time.
+func (f Form) date(s []byte) (string, bool) {
+	if len(s) < dateLength || !validDate(s[:dateLength]) {
+		return "", false
+	}
+	day, rest := string(s[:dateLength]), s[dateLength:]
+	switch {
+	case len(rest) > 0 && !all(rest[:1], timeStart):
+		return "", false
+	case f == CamelCase:
+		return day, true
+	case len(rest) == 0:
+		return day + midnight, true
+	}
+	return day + "T" + string(rest[1:]), validTime(rest[1:])
+}
+
 // validTime reports whether s is an ISO 8601 time in the extended format:
 // hours and minutes, optional seconds with an optional fraction, and an
 // optional zone.

@@ -14,7 +14,7 @@ var (
 	errNoList     = errors.New("is not a list of customers")
 	errTwice      = errors.New("has a field in two spellings")
 	errSpelled    = errors.New("has a field under a name that differs from the published one in case or separators")
-	errNoDate     = errors.New("has a date of birth that is neither YYYY-MM-DD nor an ISO 8601 date-time")
+	errNoDate     = errors.New("has a date of birth that cannot be written in the variant of the client")
 )
 
 // errEnvelope reports that the text read as a bare customer is an envelope.

@@ -17,6 +17,15 @@ type spelling struct {
 	folded bool
 }
 
+// form returns the form of the spelling of a field with a name of several
+// words. The two forms of such a field differ.
+func (s *spelling) form() Form {
+	if s.of.has(VariantA) {
+		return SnakeCase
+	}
+	return CamelCase
+}
+
 // spellings holds the spelling of each known name, by place.
 var spellings = func() (found [placeCount]map[string]*spelling) {
 	for i := range found {

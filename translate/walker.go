@@ -17,7 +17,7 @@ type walker struct {
 	seen [len(fields)]seen
 	// fits is the set of variants that write all names seen so far.
 	fits variants
-	// badDate is set by a date that cannot be converted.
+	// badDate is set by a date of birth that must be converted and cannot be.
 	badDate bool
 	// bareRecord is set while an answer is read as a bare record, although it
 	// may be an envelope.
@@ -75,7 +75,7 @@ func (w *walker) field(as *spelling, name, value token) error {
 		w.replace(name, target)
 	}
 	if f.date {
-		w.date(value)
+		w.date(as, value)
 	}
 	if f.opens != top && value.kind == '{' {
 		return w.object(f.opens)
@@ -102,27 +102,22 @@ func (w *walker) note(as *spelling, name, value token) {
 	s.as, s.name, s.value = as, name, value
 }
 
-// date converts a calendar day to the form. A value that has the form already
-// keeps its bytes, and so does null.
-func (w *walker) date(value token) {
-	if value.kind == 'n' {
-		return
-	}
-	if value.kind != '"' {
-		w.badDate = true
-		return
-	}
-	text := w.text(value)
-	switch {
-	case validDate(text):
-		if w.to == SnakeCase {
-			w.replace(value, string(text)+midnight)
+// date converts a date of birth to the form, or sets badDate. A value without
+// a day (null, an empty string) keeps its bytes, and so does a value that has
+// the form already. In a record that is written in the form, only a date of
+// the other form changes: any other value is what the record holds, however
+// odd.
+func (w *walker) date(as *spelling, value token) {
+	own := as.form() == w.to
+	if value.kind == '"' {
+		text := w.text(value)
+		if len(text) == 0 || w.to.hasDate(text) || own && !validDate(text) && !validDateTime(text) {
+			return
 		}
-	case validDateTime(text):
-		if w.to == CamelCase {
-			w.replace(value, string(text[:dateLength]))
+		if converted, ok := w.to.date(text); ok {
+			w.replace(value, converted)
+			return
 		}
-	default:
-		w.badDate = true
 	}
+	w.badDate = w.badDate || value.kind != 'n' && !own
 }
