@@ -9,8 +9,9 @@ import (
 //
 // It returns the converted text, which is body itself when nothing changed,
 // and the variant that the answer is for. The names in the body decide the
-// variant. Where they fit several, opt.KeyVariant decides, else the upstream's
-// form for [Create] and [None] for [Update].
+// variant. Names that fit B and C alike are B, and for [Update] C where
+// opt.KeyVariant is C. Where names of A fit too, opt.KeyVariant decides, else
+// the upstream's form for [Create] and [None] for [Update].
 //
 // A body that breaks a rule has problems and no text. The problems are all
 // that were found, in the order of the table of fields.
@@ -60,11 +61,10 @@ func (w *walker) request() error {
 func (w *walker) variant(opt RequestOptions) (rules, asked Variant) {
 	own := opt.Upstream.variant()
 	switch {
-	case !w.fits.has(VariantA): // B, or C, or names that fit both
-		if w.fits.has(VariantB) {
-			return VariantB, VariantB
-		}
+	case w.fits == 1<<VariantC, w.fits == 1<<VariantB|1<<VariantC && opt.Operation == Update && opt.KeyVariant == VariantC:
 		return VariantC, VariantC
+	case !w.fits.has(VariantA): // B, or names that fit B and C
+		return VariantB, VariantB
 	case w.fits == 1<<VariantA:
 		return VariantA, VariantA
 	case opt.KeyVariant != None && w.fits.has(opt.KeyVariant):
