@@ -69,6 +69,18 @@ func TestNames(t *testing.T) {
 			t.Errorf("variant %q read as %s", text, got)
 		}
 	}
+	for _, c := range []struct {
+		values []string
+		asked  Variant
+		ok     bool
+	}{
+		{nil, None, true}, {[]string{"A"}, VariantA, true}, {[]string{"B"}, VariantB, true}, {[]string{"C"}, VariantC, true},
+		{[]string{""}, None, false}, {[]string{"c"}, None, false}, {[]string{"none"}, None, false}, {[]string{"A", "A"}, None, false},
+	} {
+		if asked, ok := AskedVariant(c.values); asked != c.asked || ok != c.ok {
+			t.Errorf("%q asks for %s, %v", c.values, asked, ok)
+		}
+	}
 	if Variant(200).String() != "none" {
 		t.Error("a variant that does not exist has a name")
 	}

@@ -46,6 +46,21 @@ func ParseVariant(s string) Variant {
 	return None
 }
 
+// AskedVariant returns the variant that a client asks for by a header with the
+// values: [None] without a value. It returns false for several values, and for
+// any value but "A", "B" and "C".
+func AskedVariant(values []string) (Variant, bool) {
+	switch len(values) {
+	case 0:
+		return None, true
+	case 1:
+		asked := ParseVariant(values[0])
+		return asked, asked != None
+	default:
+		return None, false
+	}
+}
+
 // form returns how the variant spells the names of its fields.
 func (v Variant) form() Form {
 	if v == VariantA {
