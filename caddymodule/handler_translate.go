@@ -24,7 +24,8 @@ func init() {
 // customer variant talk to an issuer that speaks one form: bodies of
 // create_customer and update_customer are checked and translated, and answers
 // to these and to get_customer and list_customers come back in the variant
-// that asked. All other operations pass untouched.
+// that asked, or in the one that X-Card-Variant names. All other operations
+// pass untouched.
 //
 // It needs card_auth before it.
 type Translate struct {
@@ -94,6 +95,10 @@ func (h *Translate) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddy
 		h.log.Error("card_translate runs where card_auth has not run before; put card_auth in front of it")
 		return refuse(w, r, auth.Refuse(auth.InternalError, "card_translate without card_auth"))
 	}
+	shape, refusal := takeShape(r)
+	if refusal != nil {
+		return refuse(w, r, refusal)
+	}
 	if info.Operation == nil {
 		return next.ServeHTTP(w, r)
 	}
@@ -103,10 +108,12 @@ func (h *Translate) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddy
 	}
 	asked := keyVariant(info.Key)
 	if what.body && jsonRequest(r) {
-		var refusal *auth.Refusal
 		if asked, refusal = h.request(r, info, what.operation); refusal != nil {
 			return refuse(w, r, refusal)
 		}
+	}
+	if shape != translate.None {
+		asked = shape
 	}
 	if asked == translate.None {
 		observeTranslation(asked.String(), "answer", "unchanged")

@@ -41,7 +41,7 @@ var importRules = []importRule{
 		reason: "limits are arithmetic with the time as an argument; they need nobody",
 	},
 	{
-		dir: "translate", others: []string{"github.com/go-json-experiment/json/…/", "github.com/biter777/countries"},
+		dir: "translate", others: []string{"github.com/go-json-experiment/json/…/", "github.com/biter777/countries", "golang.org/x/net/idna"},
 		reason: "translation is text in, text out; it knows no keys, no stores and no server",
 	},
 	{

@@ -189,7 +189,7 @@ func TestCustomerRefusals(t *testing.T) {
 			d.business: d.lacks,
 			strings.Replace(good, "1990-04-12", "1990-02-30", 1):                   {spell(d, "date_of_birth", "dateOfBirth")},
 			strings.Replace(good, `"ES"`, `"EU"`, 1):                               {d.country},
-			strings.Replace(good, `"gender"`, `"GENDER"`, 1):                       {"gender"},
+			strings.Replace(good, `"gender"`, `"GENDER"`, 1):                       {"GENDER"},
 			strings.Replace(good, `{`, `{"email":"twice@example.com",`, 1):         {"email"},
 			strings.Replace(good, `{`, `{"phone_code":"+1","phoneNumber":"1",`, 1): nil,
 			good + `{}`: nil, good[:len(good)-1]: nil, `[` + good + `]`: nil, "\xff" + good: nil,

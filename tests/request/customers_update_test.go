@@ -22,7 +22,8 @@ func TestCustomerUpdate(t *testing.T) {
 			{"C", `{"state":"Madrid"}`, `{"state":"Madrid"}`, `{"state":"Madrid"}`, "C"},
 			{"", `{"state":"Madrid"}`, `{"state":"Madrid"}`, `{"state":"Madrid"}`, ""}, // the issuer's own answer
 			{"A", `{"firstName":"X"}`, `{"first_name":"X"}`, `{"firstName":"X"}`, "B"},
-			{"C", `{"firstName":"X"}`, `{"first_name":"X"}`, `{"firstName":"X"}`, "B"},
+			{"B", `{"firstName":"X"}`, `{"first_name":"X"}`, `{"firstName":"X"}`, "B"},
+			{"C", `{"firstName":"X"}`, `{"first_name":"X"}`, `{"firstName":"X"}`, "C"},
 			{"B", `{"first_name":"X"}`, `{"first_name":"X"}`, `{"firstName":"X"}`, "A"},
 			{"", `{"countryIsoTwo":"ES"}`, `{"country":"ES"}`, `{"country":"ES"}`, "C"},
 			{"A", `{"dateOfBirth":"1990-04-12"}`, `{"date_of_birth":"1990-04-12T00:00:00Z"}`, `{"dateOfBirth":"1990-04-12"}`, "B"},
