@@ -20,8 +20,8 @@ build: ## build bin/card-gateway, the sandbox issuer included
 
 test: install-test-tools vet unit race ## install what the tests need, then vet, unit and end-to-end tests
 
-install-test-tools: ## install redis-server and promtool where they are missing
-	@tests/install-tools.sh
+install-test-tools: ## install redis-server, promtool and python3 where they are missing
+	@tests/install-tools.sh redis-server promtool python3
 
 vet:
 	go vet ./...
@@ -34,7 +34,9 @@ unit: ## all tests, end to end included
 race: ## the tests of the packages where goroutines meet, under the race detector
 	go test -race -short -timeout 20m ./auth/... ./ratelimit/... ./translate/... ./store/... ./sandbox/... ./caddymodule/...
 
-lint: bin/golangci-lint-$(golangci) ## vet, gofmt and golangci-lint
+lint: bin/golangci-lint-$(golangci) ## vet, gofmt, golangci-lint and shellcheck
+	@tests/install-tools.sh shellcheck
+	tests/lint-shell.sh
 	go vet ./...
 	@unformatted=$$(gofmt -l $(go_files)); if [ -n "$$unformatted" ]; then \
 		echo "not formatted (make fmt): $$unformatted"; exit 1; fi

@@ -36,7 +36,8 @@ for name in card_gateway \
 		exit 1
 	fi
 done
-if ! "$output" card-keys --help | grep -q 'card-gateway card-keys'; then
+"$output" card-keys --help >"$work/help"
+if ! grep -q 'card-gateway card-keys' "$work/help"; then
 	echo "xcaddy.sh: $output calls itself something else than card-gateway" >&2
 	exit 1
 fi
