@@ -7,7 +7,7 @@ golangci := v2.15.0
 go_files := $(shell git ls-files -co --exclude-standard '*.go' 2>/dev/null)
 
 .DEFAULT_GOAL := help
-.PHONY: help run build test install-test-tools vet unit race lint fmt clean
+.PHONY: help run build test install-test-tools vectors vet unit race lint fmt clean
 
 help: ## list these targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-20s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -18,10 +18,13 @@ run: build ## start the gateway with the sandbox issuer on 127.0.0.1:8080; Ctrl-
 build: ## build bin/card-gateway, the sandbox issuer included
 	go build -o bin/card-gateway ./cmd/card-gateway
 
-test: install-test-tools vet unit race ## install what the tests need, then vet, unit and end-to-end tests
+test: install-test-tools vectors vet unit race ## install what the tests need, then vectors, vet, unit and end-to-end tests
 
 install-test-tools: ## install redis-server, promtool and python3 where they are missing
 	@tests/install-tools.sh redis-server promtool python3
+
+vectors: install-test-tools
+	python3 tests/vectors/generate.py --check
 
 vet:
 	go vet ./...
