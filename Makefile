@@ -16,7 +16,7 @@ run: build ## start the gateway with the sandbox issuer on 127.0.0.1:8080; Ctrl-
 	@demo/run.sh
 
 build: ## build bin/card-gateway, the sandbox issuer included
-	go build -o bin/card-gateway ./cmd/card-gateway
+	go build -ldflags "$$(./version.sh)" -o bin/card-gateway ./cmd/card-gateway
 
 test: install-test-tools vectors vet unit race ## install what the tests need, then vectors, vet, unit and end-to-end tests
 

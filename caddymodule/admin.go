@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"runtime/debug"
 	"strconv"
 	"strings"
 	"time"
@@ -293,32 +292,12 @@ func deleteKey(c *adminCall) (int, any, error) {
 
 // gatewayStatus is the answer of GET /card-gateway/status.
 type gatewayStatus struct {
-	Version string `json:"version"`
+	Build
 	store.KeysStatus
 }
 
 func showStatus(c *adminCall) (int, any, error) {
-	return http.StatusOK, gatewayStatus{Version: moduleVersion(), KeysStatus: c.keys.Status(c)}, nil
-}
-
-// modulePath is the path under which the gateway is built into a binary.
-const modulePath = "github.com/card-gateway/card-gateway"
-
-// moduleVersion returns the gateway's version in the running binary.
-func moduleVersion() string {
-	info, ok := debug.ReadBuildInfo()
-	if !ok {
-		return "unknown"
-	}
-	if info.Main.Path == modulePath {
-		return info.Main.Version
-	}
-	for _, dep := range info.Deps {
-		if dep.Path == modulePath {
-			return dep.Version
-		}
-	}
-	return "unknown"
+	return http.StatusOK, gatewayStatus{Build: ThisBuild(), KeysStatus: c.keys.Status(c)}, nil
 }
 
 var _ caddy.AdminRouter = (*AdminAPI)(nil)

@@ -262,7 +262,7 @@ func TestAdminStatus(t *testing.T) {
 	status, doc := s.call("GET", "/card-gateway/status", "")
 	keys, _ := doc["keys"].(map[string]any)
 	place, _ := doc["store"].(map[string]any)
-	if status != 200 || doc["version"] == "" || keys["active"] != 1.0 || keys["locked"] != 0.0 || place["ready"] != true {
+	if status != 200 || doc["version"] != ThisBuild().Version || doc["commit"] != ThisBuild().Commit || keys["active"] != 1.0 || keys["locked"] != 0.0 || place["ready"] != true {
 		t.Errorf("%d %v", status, doc)
 	}
 }

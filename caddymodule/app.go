@@ -223,6 +223,7 @@ func (a *App) Start() error {
 	ctx, cancel := context.WithCancel(context.Background())
 	a.stop, a.done = cancel, make(chan struct{})
 	takeStandardLog()
+	a.log.Info("the gateway runs", zap.Inline(ThisBuild()))
 	go a.watch(ctx)
 	return nil
 }
