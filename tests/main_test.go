@@ -35,12 +35,12 @@ func binary(t testing.TB) string {
 	t.Helper()
 	path := filepath.Join(built.dir, "card-gateway")
 	built.once.Do(func() {
-		args := []string{"build", "-o", path}
+		args, env := []string{"build", "-o", path}, os.Environ()
 		if os.Getenv("CARD_GATEWAY_TEST_RACE") != "" {
-			args = append(args, "-race")
+			args, env = append(args, "-race"), append(env, "CGO_ENABLED=1")
 		}
 		build := exec.Command("go", append(args, "./cmd/card-gateway")...)
-		build.Dir = ".."
+		build.Dir, build.Env = "..", env
 		if out, err := build.CombinedOutput(); err != nil {
 			built.err = fmt.Errorf("go build ./cmd/card-gateway: %w\n%s", err, out)
 		}
