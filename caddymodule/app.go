@@ -7,6 +7,10 @@ import (
 	"fmt"
 	"sync"
 
+	"go.uber.org/zap"
+
+	"github.com/card-gateway/card-gateway/caddymodule/version"
+
 	"github.com/card-gateway/card-gateway/caddymodule/secret"
 
 	"github.com/card-gateway/card-gateway/keys"
@@ -156,6 +160,7 @@ func (a *App) Start() error {
 	ctx, cancel := context.WithCancel(context.Background())
 	a.stop = cancel
 	takeStandardLog()
+	a.telemetry.log.Info("the gateway runs", zap.Inline(version.This()))
 	a.refresh.Go(func() { a.refreshGauges(ctx) })
 	return nil
 }

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/card-gateway/card-gateway/caddymodule/version"
+
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/card-gateway/card-gateway/auth"
@@ -68,6 +70,18 @@ var (
 	}, []string{"within"})
 )
 
+// buildInfo is 1 for the running binary.
+var buildInfo = func() prometheus.Gauge {
+	b := version.This()
+	gauge := prometheus.NewGauge(prometheus.GaugeOpts{
+		Name:        "card_gateway_build_info",
+		Help:        "1, with the versions of the running binary as labels.",
+		ConstLabels: prometheus.Labels{"version": b.Version, "commit": b.Commit, "caddy": b.Caddy, "go": b.Go},
+	})
+	gauge.Set(1)
+	return gauge
+}()
+
 // Decisions on rate limits, a closed set.
 const (
 	limitAllowed = iota
@@ -106,7 +120,7 @@ type operationMetrics struct {
 func newMetrics(registry *prometheus.Registry, table *auth.Table) (*metrics, error) {
 	for _, collector := range []prometheus.Collector{
 		requestsTotal, overheadSeconds, storeSeconds, storeUp, limitDecisions, translationsTotal,
-		clockSkewSeconds, keyLocksTotal, keysByStatus, keysExpiring,
+		clockSkewSeconds, keyLocksTotal, keysByStatus, keysExpiring, buildInfo,
 	} {
 		if err := registry.Register(collector); err != nil && !errors.As(err, new(prometheus.AlreadyRegisteredError)) {
 			return nil, fmt.Errorf("registering: %w", err)

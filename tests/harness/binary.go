@@ -51,9 +51,9 @@ var built = sync.OnceValues(func() (path string, err error) {
 		return "", err
 	}
 	args := []string{"build", "-buildvcs=false"}
-	name := "card-gateway"
+	name, env := "card-gateway", os.Environ()
 	if os.Getenv("CARD_GATEWAY_TEST_RACE") != "" {
-		args, name = append(args, "-race"), name+"-race"
+		args, name, env = append(args, "-race"), name+"-race", append(env, "CGO_ENABLED=1")
 	}
 	path = filepath.Join(root, "bin", "test", name)
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
@@ -65,7 +65,7 @@ var built = sync.OnceValues(func() (path string, err error) {
 	}
 	defer func() { _ = lock.Unlock() }()
 	build := exec.Command("go", append(args, "-o", path, "./cmd/card-gateway")...)
-	build.Dir = root
+	build.Dir, build.Env = root, env
 	if out, err := build.CombinedOutput(); err != nil {
 		return "", fmt.Errorf("go build ./cmd/card-gateway: %w\n%s", err, out)
 	}

@@ -85,11 +85,15 @@ var importRules = []importRule{
 		reason: "what the commands share knows none of them",
 	},
 	{
+		dir: "caddymodule/version", others: []string{"github.com/caddyserver/caddy/v2", "go.uber.org/zap/…/"},
+		reason: "what the binary is does not depend on what it does",
+	},
+	{
 		dir: "caddymodule/cardlog", others: []string{"github.com/caddyserver/caddy/v2/…/", "github.com/google/uuid", "go.uber.org/zap/…/"},
 		reason: "the log format masks whatever it is given; it knows no request, no key and no app",
 	},
 	{
-		dir: "caddymodule/keyadmin", ours: []string{"caddymodule/cli", "caddymodule/secret", "keys", "store", "store/file"}, others: []string{"…/"},
+		dir: "caddymodule/keyadmin", ours: []string{"caddymodule/cli", "caddymodule/secret", "caddymodule/version", "keys", "store", "store/file"}, others: []string{"…/"},
 		reason: "the admin API is the only way to a running gateway, and card-keys a client of it like any other; neither reaches into handlers",
 	},
 	{
@@ -99,7 +103,7 @@ var importRules = []importRule{
 	{
 		dir: "caddymodule",
 		ours: []string{
-			"auth", "caddymodule/cardlog", "caddymodule/keyadmin", "caddymodule/secret", "caddymodule/signcmd",
+			"auth", "caddymodule/cardlog", "caddymodule/keyadmin", "caddymodule/secret", "caddymodule/signcmd", "caddymodule/version",
 			"keys", "ratelimit", "store", "store/file", "store/redis", "translate",
 		},
 		others: []string{"…/"},
