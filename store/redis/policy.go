@@ -77,10 +77,11 @@ func newPolicies(c *caller, opt *Options) *policies {
 
 // watch exchanges policies until the context ends, and then takes back its own.
 func (p *policies) watch(ctx context.Context, timeout time.Duration) {
-	for pause := policyPause; ; {
+	for {
+		pause := policyPause
 		attempt, cancel := context.WithTimeout(ctx, timeout)
-		if pause = policyPause; p.exchange(attempt) != nil {
-			pause = watchPause // whether redis is there is for servers to report
+		if p.exchange(attempt) != nil {
+			pause = watchPause // servers reports that redis is out of reach
 		}
 		cancel()
 		timer := time.NewTimer(pause)

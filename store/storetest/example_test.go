@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/card-gateway/card-gateway/auth"
 	"github.com/card-gateway/card-gateway/store"
 )
 
@@ -25,9 +26,18 @@ type held struct {
 	mu    sync.Mutex
 	model *model
 	meta  map[string][]byte
+	spent map[spent]bool // accepted requests
 }
 
-func newMemory() *memory { return &memory{held: &held{model: newModel(), meta: map[string][]byte{}}} }
+type spent struct {
+	key       string
+	nonce     [16]byte
+	timestamp int64
+}
+
+func newMemory() *memory {
+	return &memory{held: &held{model: newModel(), meta: make(map[string][]byte), spent: make(map[spent]bool)}}
+}
 
 // do runs one step, unless the backend is closed.
 func (m *memory) do(step func() error) error {
@@ -44,7 +54,15 @@ func (m *memory) Ready(context.Context) error { return m.do(func() error { retur
 
 // Settle takes the steps of the contract, in its order; model.settle has them.
 func (m *memory) Settle(_ context.Context, c *store.Claim) (v store.Verdict, err error) {
-	err = m.do(func() error { v = m.model.settle(c); return nil })
+	err = m.do(func() error {
+		this := spent{c.KeyID, c.Nonce, c.Timestamp}
+		if m.spent[this] { // its nonce is known, also when a wider window makes the request valid again
+			m.model.key(c.KeyID).nonces[c.Nonce] = c.Now.Add(time.Second)
+		}
+		v = m.model.settle(c)
+		m.spent[this] = m.spent[this] || !v.Stale && v.Reason == auth.Accepted
+		return nil
+	})
 	return v, err
 }
 
