@@ -26,18 +26,18 @@ func (c *checker) check() {
 		switch {
 		case s.as == nil:
 			if c.requires(f) {
-				c.report(f, f.requestName(c.variant), missing(f.needs[c.variant]))
+				c.add(f, f.requestName(c.variant), missing(f.needs[c.variant]))
 			}
 		case s.folded.read():
-			c.report(f, c.written(s.folded), "must be spelled "+placeNames[f.in]+f.requestName(c.variant))
+			c.report(f, s.folded, "must be spelled "+placeNames[f.in]+f.requestName(c.variant))
 			if !s.again.read() {
 				c.value(f, s)
 			}
 		case s.again.read():
-			c.report(f, c.written(s.again), "is the same field as "+placeNames[f.in]+c.written(s.name)+", which is present too")
+			c.report(f, s.again, "is the same field as "+placeNames[f.in]+c.written(s.name)+", which is present too")
 		default:
 			if s.foreign {
-				c.report(f, c.written(s.name), "is not a name of variant "+c.variant.String()+", which the names before it belong to")
+				c.report(f, s.name, "is not a name of variant "+c.variant.String()+", which the names before it belong to")
 			}
 			c.value(f, s)
 		}
@@ -70,32 +70,37 @@ func (c *checker) value(f *field, s *seen) {
 	if need == free {
 		return
 	}
-	name := c.written(s.name)
 	switch s.value.kind {
 	case '"':
-		text := c.text(s.value)
-		if f.max > 0 && utf8.RuneCount(text) > f.max {
-			c.report(f, name, "must be at most "+strconv.Itoa(f.max)+" characters long")
-		}
+		text := c.text(s.value) // valid until the first report
+		wrong := ""
 		if f.check != nil {
-			if wrong := f.check(c.variant, text); wrong != "" {
-				c.report(f, name, wrong)
-			}
+			wrong = f.check(c.variant, text)
+		}
+		if f.max > 0 && utf8.RuneCount(text) > f.max {
+			c.report(f, s.name, "must be at most "+strconv.Itoa(f.max)+" characters long")
+		}
+		if wrong != "" {
+			c.report(f, s.name, wrong)
 		}
 	case 'n':
 		switch {
 		case need == always:
-			c.report(f, name, "must not be null")
+			c.report(f, s.name, "must not be null")
 		case c.requires(f) && need != individualOrNull:
-			c.report(f, name, missing(need))
+			c.report(f, s.name, missing(need))
 		}
 	default:
-		c.report(f, name, "must be a string")
+		c.report(f, s.name, "must be a string")
 	}
 }
 
-// report adds a problem of the field under the name that the client uses.
-func (c *checker) report(f *field, name, message string) {
+// report adds a problem of the field under the name that the client wrote.
+func (c *checker) report(f *field, name token, message string) {
+	c.add(f, c.written(name), message)
+}
+
+func (c *checker) add(f *field, name, message string) {
 	c.problems = append(c.problems, Problem{Field: placeNames[f.in] + name, Message: message})
 }
 

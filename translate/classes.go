@@ -20,6 +20,7 @@ var (
 	upper     = chars(capitals)
 	timeStart = chars("Tt ")                                               // between a day and a time
 	spacer    = chars(" -.()/")                                            // between digits of a phone number
+	hostText  = chars(capitals + letters + digits + "-")                   // RFC 1123, 2.1
 	atomText  = chars(capitals + letters + digits + "!#$%&'*+-/=?^_`{|}~") // atext of RFC 5322, 3.2.3
 )
 

@@ -9,10 +9,12 @@ import (
 	"golang.org/x/net/idna"
 )
 
-// Lengths in octets: RFC 5321, 4.5.3.1. An address is two octets shorter than
-// a path, which has angle brackets.
+// Lengths in octets: RFC 5321, 4.5.3.1, and RFC 1035, 2.3.4. An address is two
+// octets shorter than a path, which has angle brackets.
 const (
 	maxLocalPart = 64
+	maxLabel     = 63
+	maxHost      = 253
 	maxEmail     = 256 - len("<>")
 )
 
@@ -22,7 +24,7 @@ const (
 // and no character that a reader cannot see.
 func checkEmail(_ Variant, value []byte) string {
 	at := bytes.LastIndexByte(value, '@')
-	if at < 0 || len(value) > maxEmail || !validLocalPart(value[:at]) || !validHost(string(value[at+1:])) {
+	if at < 0 || len(value) > maxEmail || !validLocalPart(value[:at]) || !validHost(value[at+1:]) {
 		return "must be an email address"
 	}
 	return ""
@@ -52,43 +54,53 @@ func validAtom(s []byte) bool {
 	return len(s) > 0
 }
 
-// hosts converts a host name to the letters, digits and hyphens that RFC 1123
-// allows, and verifies the lengths of its labels and of the whole. It leaves
-// hyphens to validLabel: inside of a label they may stand anywhere.
+// validHost reports whether s is a host name: labels of letters, digits and
+// hyphens with dots between them (RFC 1123, 2.1), or labels in other scripts.
+func validHost(s []byte) bool {
+	ascii := true
+	for label := range bytes.SplitSeq(s, []byte(".")) {
+		if len(label) == 0 || label[0] == '-' || label[len(label)-1] == '-' {
+			return false
+		}
+		plain := all(label, hostText) && !bytes.EqualFold(label[:min(len(label), len("xn--"))], []byte("xn--"))
+		if plain && len(label) > maxLabel {
+			return false
+		}
+		ascii = ascii && plain
+	}
+	return ascii && len(s) <= maxHost || !ascii && validInternationalHost(string(s))
+}
+
+// hosts converts a host name to ASCII and back, and verifies its characters and
+// the lengths of its labels and of the whole. It allows hyphens anywhere.
 var hosts = idna.New(idna.MapForLookup(), idna.BidiRule(), idna.CheckHyphens(false), idna.VerifyDNSLength(true))
 
-// validHost reports whether s is a host name: RFC 1123, 2.1, and RFC 5890 for
-// labels in other scripts.
-func validHost(s string) bool {
+// validInternationalHost reports whether each label of s is a label of ASCII,
+// or a U-label or an A-label of RFC 5890 in the one spelling that it has
+// besides case.
+func validInternationalHost(s string) bool {
 	ascii, err := hosts.ToASCII(s)
-	if err != nil {
+	if err != nil || strings.ContainsFunc(s, invisible) {
 		return false
 	}
 	letters, err := hosts.ToUnicode(ascii)
 	if err != nil {
 		return false
 	}
-	labels, a, u := strings.Split(s, "."), strings.Split(ascii, "."), strings.Split(letters, ".")
+	labels, a, u := strings.Split(strings.Map(lowered, s), "."), strings.Split(ascii, "."), strings.Split(letters, ".")
 	if len(labels) != len(a) || len(labels) != len(u) {
 		return false
 	}
 	for i, label := range labels {
-		label = strings.Map(lowered, label)
-		if !validLabel(label) || label != a[i] && label != u[i] {
+		if label != a[i] && label != u[i] {
 			return false
 		}
 	}
 	return true
 }
 
-// validLabel reports whether a lower-case label has no hyphen at its ends and
-// no character that cannot be seen.
-func validLabel(label string) bool {
-	return label != "" && label[0] != '-' && label[len(label)-1] != '-' && !strings.ContainsFunc(label, invisible)
-}
-
-// lowered returns the lower case of a letter. It leaves letters that only look
-// like one of ASCII, such as the Kelvin sign: a host has one spelling.
+// lowered returns the lower case of a letter. It keeps letters that only look
+// like one of ASCII, such as the Kelvin sign: they would be another spelling.
 func lowered(r rune) rune {
 	if small := unicode.ToLower(r); r < utf8.RuneSelf || small >= utf8.RuneSelf {
 		return small
