@@ -74,6 +74,14 @@ type App struct {
 	// it requests are answered with 503. Default: 268435456 (256 MiB).
 	BodyBudget int64 `json:"body_budget,omitempty"`
 
+	// The part of body_budget that the requests of one key may hold, above 0
+	// and at most 1; beyond it they are answered with 503. Default: 0.125.
+	BodyShare float64 `json:"body_share,omitempty"`
+
+	// The part of body_budget that the requests from one client address may
+	// hold. Default: 0.25.
+	BodyShareAddress float64 `json:"body_share_address,omitempty"`
+
 	rules     *rules
 	state     *state
 	telemetry *telemetry
@@ -160,6 +168,7 @@ func (a *App) Start() error {
 	ctx, cancel := context.WithCancel(context.Background())
 	a.stop = cancel
 	takeStandardLog()
+	currentBodies.Store(a.state.bodies)
 	a.telemetry.log.Info("the gateway runs", zap.Inline(version.This()))
 	a.refresh.Go(func() { a.refreshGauges(ctx) })
 	return nil

@@ -135,8 +135,13 @@ func keyVariant(key *auth.Key) translate.Variant {
 // request puts the translated body in the place of the client's and returns
 // the variant that asked, or the refusal that names what is wrong.
 func (h *Translate) request(r *http.Request, info *requestInfo, op translate.Operation) (translate.Variant, *auth.Refusal) {
+	// The translated body, and a body in blocks once more in one piece.
+	if refusal := info.body.reserveCopies(2); refusal != nil {
+		return translate.None, refusal
+	}
+	before := info.body.contiguous()
 	start := time.Now()
-	body, asked, problems := translate.Request(info.Body, translate.RequestOptions{
+	body, asked, problems := translate.Request(before, translate.RequestOptions{
 		Operation: op, Upstream: h.form, KeyVariant: keyVariant(info.Key),
 	})
 	info.overhead += time.Since(start)
@@ -144,7 +149,7 @@ func (h *Translate) request(r *http.Request, info *requestInfo, op translate.Ope
 	case len(problems) > 0:
 		observeTranslation(asked.String(), "request", "invalid")
 		return asked, invalidBody(problems)
-	case bytes.Equal(body, info.Body):
+	case bytes.Equal(body, before):
 		observeTranslation(asked.String(), "request", "unchanged")
 	default:
 		observeTranslation(asked.String(), "request", "ok")

@@ -3,6 +3,7 @@ package caddymodule
 import (
 	"errors"
 	"fmt"
+	"sync/atomic"
 	"time"
 
 	"github.com/card-gateway/card-gateway/caddymodule/version"
@@ -70,6 +71,23 @@ var (
 	}, []string{"within"})
 )
 
+// The memory for bodies of the configuration that started last.
+var (
+	currentBodies atomic.Pointer[bodyMemory]
+
+	bodyBytes = prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "card_gateway_body_bytes",
+		Help: "Bytes of memory that request bodies hold.",
+	}, func() float64 { return float64(currentBodies.Load().used.Load()) })
+
+	bodyBytesLimit = prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "card_gateway_body_bytes_limit",
+		Help: "Bytes of memory that request bodies may hold: body_budget.",
+	}, func() float64 { return float64(currentBodies.Load().limit) })
+)
+
+func init() { currentBodies.Store(new(bodyMemory)) }
+
 // buildInfo is 1 for the running binary.
 var buildInfo = func() prometheus.Gauge {
 	b := version.This()
@@ -120,7 +138,7 @@ type operationMetrics struct {
 func newMetrics(registry *prometheus.Registry, table *auth.Table) (*metrics, error) {
 	for _, collector := range []prometheus.Collector{
 		requestsTotal, overheadSeconds, storeSeconds, storeUp, limitDecisions, translationsTotal,
-		clockSkewSeconds, keyLocksTotal, keysByStatus, keysExpiring, buildInfo,
+		clockSkewSeconds, keyLocksTotal, keysByStatus, keysExpiring, buildInfo, bodyBytes, bodyBytesLimit,
 	} {
 		if err := registry.Register(collector); err != nil && !errors.As(err, new(prometheus.AlreadyRegisteredError)) {
 			return nil, fmt.Errorf("registering: %w", err)

@@ -78,6 +78,11 @@ type Backend interface {
 	// what locks survives the end of the process before Settle returns.
 	Settle(ctx context.Context, c *Claim) (Verdict, error)
 
+	// Look returns what Settle would answer now, and writes nothing: a Verdict
+	// without States whose Reason is the first that Settle would find. What it
+	// returns may be outdated before it arrives.
+	Look(ctx context.Context, c *Claim) (Verdict, error)
+
 	// Get returns the record of a key as it is stored now, with its failure
 	// count. ErrNotFound when there is none.
 	Get(ctx context.Context, id string) (*Record, error)
@@ -148,6 +153,10 @@ type Claim struct {
 
 	Charges      []ratelimit.Charge // at most ratelimit.MaxCharges
 	LimitsDryRun bool               // decide, but refuse nothing
+	// BodyDropped: the body was not kept, because Look found a reason to refuse
+	// the request. Should nothing else forbid it any more, it is refused as
+	// RateLimited, without charging anything.
+	BodyDropped bool
 }
 
 // UntilAfter returns how long after Now the first whole second begins that is

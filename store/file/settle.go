@@ -37,41 +37,104 @@ func (s *Store) Settle(_ context.Context, c *store.Claim) (v store.Verdict, err 
 	return v, err
 }
 
+// Look implements store.Backend.
+func (s *Store) Look(_ context.Context, c *store.Claim) (v store.Verdict, err error) {
+	st := s.state.Load()
+	if st == nil || st.journal == nil {
+		return v, errNotStarted
+	}
+	k := st.key(c.KeyID)
+	if k == nil {
+		return store.Verdict{Stale: true}, nil
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	var found finding
+	if v.Stale, found = k.find(st, c); v.Stale {
+		return v, nil
+	}
+	v.Reason, v.Failures, v.RetryAfter = found.reason, k.failures, found.retryAfter
+	if v.Reason == auth.Accepted {
+		var after [ratelimit.MaxCharges]bucket
+		if len(c.Charges) > len(after) {
+			return v, errCharges
+		}
+		var charged store.Verdict
+		k.charge(st, c, &charged, &after)
+		if charged.OverLimit && !c.LimitsDryRun || c.BodyDropped {
+			v.Reason = auth.RateLimited
+		}
+	}
+	return v, nil
+}
+
+// A finding is what steps 2 to 6 of the contract come to, before anything is
+// written.
+type finding struct {
+	reason     auth.Reason // Accepted: the buckets decide
+	retryAfter time.Duration
+	slot       nonceSlot  // of the nonce, if it is recorded
+	known      *nonceSlot // the slot that the nonce has already, dead or alive
+}
+
+// find takes a claim through steps 1 to 6.
+func (k *keyState) find(st *state, c *store.Claim) (stale bool, f finding) {
+	stored := k.stored.Load()
+	if stored == nil || stored.record.Revision != c.Revision {
+		return true, f
+	}
+	if k.failures >= c.LockAfter {
+		f.reason = auth.KeyLocked
+		return false, f
+	}
+	now := clampSeconds(c.Now.Unix())
+	f.slot = makeSlot(&c.Nonce, c.Timestamp, deathOf(c))
+	f.known = k.nonces.find(&f.slot)
+	rest := c.Failed & (auth.RuleBodyHash | auth.RuleSignature | auth.RuleScope)
+	switch {
+	case c.Failed.Has(auth.RuleIP):
+		f.reason = auth.IPNotAllowed
+	case c.Failed.Has(auth.RuleTimestamp) || !auth.InWindow(c.Now, c.Timestamp, c.Window):
+		f.reason = auth.TimestampOutOfWindow
+	case f.known != nil && f.known.death > now:
+		f.reason = auth.ReplayedNonce
+	case rest != 0:
+		f.reason = rest.First()
+	default:
+		until := st.mayBeLost(c.ReplayFloorAhead)
+		if f.known != nil { // it is dead, which is as if it had been dropped already
+			until = time.Unix(max(until.Unix(), int64(f.known.stamp)), 0)
+		}
+		if c.Timestamp <= until.Unix() {
+			f.reason, f.retryAfter = auth.ReplayFloor, c.UntilAfter(until)
+		}
+	}
+	return false, f
+}
+
 // settle is the order of the contract. Verdict v is zero when it is called.
 func (k *keyState) settle(st *state, c *store.Claim, v *store.Verdict) error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	stored := k.stored.Load()
-	if stored == nil || stored.record.Revision != c.Revision {
+	stale, found := k.find(st, c)
+	if stale {
 		v.Stale = true
 		return nil
 	}
-	if k.failures >= c.LockAfter {
+	if found.known != nil && found.known.death <= clampSeconds(c.Now.Unix()) {
+		st.forget(found.known.stamp) // as if it had been dropped already
+	}
+	switch found.reason {
+	case auth.Accepted:
+		return k.accept(st, c, v, &found)
+	case auth.KeyLocked:
 		return k.lock(st, c, v)
-	}
-
-	slot := makeSlot(&c.Nonce, c.Timestamp, deathOf(c))
-	known := k.nonces.find(&slot)
-	if known != nil && known.death <= clampSeconds(c.Now.Unix()) {
-		st.forget(known.stamp) // as if it had been dropped already
-	}
-	late := c.Failed.Has(auth.RuleTimestamp) || !auth.InWindow(c.Now, c.Timestamp, c.Window)
-	switch {
-	case c.Failed.Has(auth.RuleIP):
-		return k.refuse(st, c, v, auth.IPNotAllowed)
-	case late:
-		return k.refuse(st, c, v, auth.TimestampOutOfWindow)
-	case known != nil && known.death > clampSeconds(c.Now.Unix()):
-		return k.refuse(st, c, v, auth.ReplayedNonce)
-	}
-	if rest := c.Failed & (auth.RuleBodyHash | auth.RuleSignature | auth.RuleScope); rest != 0 {
-		return k.refuse(st, c, v, rest.First())
-	}
-	if until := st.mayBeLost(c.ReplayFloorAhead); c.Timestamp <= until.Unix() {
-		v.Reason, v.RetryAfter, v.Failures = auth.ReplayFloor, c.UntilAfter(until), k.failures
+	case auth.ReplayFloor:
+		v.Reason, v.RetryAfter, v.Failures = found.reason, found.retryAfter, k.failures
 		return nil
+	default:
+		return k.refuse(st, c, v, found.reason)
 	}
-	return k.accept(st, c, v, slot, known)
 }
 
 // deathOf returns when the nonce of a request that is accepted now dies, in
@@ -125,15 +188,15 @@ func (k *keyState) refuse(st *state, c *store.Claim, v *store.Verdict, reason au
 }
 
 // accept charges the buckets and records the nonce, or refuses for want of
-// room in a bucket. The slot is the nonce's; known is the dead slot of the same
-// nonce, if there is one.
-func (k *keyState) accept(st *state, c *store.Claim, v *store.Verdict, slot nonceSlot, known *nonceSlot) error {
+// room in a bucket, or because the body was dropped.
+func (k *keyState) accept(st *state, c *store.Claim, v *store.Verdict, found *finding) error {
+	slot, known := found.slot, found.known
 	var after [ratelimit.MaxCharges]bucket
 	if len(c.Charges) > len(after) {
 		return errCharges
 	}
 	behind := k.charge(st, c, v, &after)
-	if v.OverLimit && !c.LimitsDryRun {
+	if v.OverLimit && !c.LimitsDryRun || c.BodyDropped {
 		v.Reason, v.Failures = auth.RateLimited, k.failures
 		return nil
 	}
@@ -204,7 +267,7 @@ func (k *keyState) charge(st *state, c *store.Claim, v *store.Verdict, after *[r
 	}
 	for i := range c.Charges {
 		level := after[i].level
-		if v.OverLimit {
+		if v.OverLimit || c.BodyDropped {
 			level = before[i]
 		}
 		level.At += behind

@@ -26,6 +26,7 @@ type attempt struct {
 	failed     auth.Rules
 	lifeWindow time.Duration // that the nonce lives for; at least Window
 	maxNonces  int
+	look       bool // write nothing
 }
 
 // How Lua reads an argument.
@@ -57,6 +58,8 @@ var settleArguments = []argument{
 	{"limits_dry_run", asFlag, func(a *attempt) any { return bit(a.LimitsDryRun) }},
 	{"version", asText, func(a *attempt) any { return decimal(int64(a.SecretVersion)) }},
 	{"minute", asText, func(a *attempt) any { return decimal(a.Now.Unix() / 60) }},
+	{"look", asFlag, func(a *attempt) any { return bit(a.look) }},
+	{"body_dropped", asFlag, func(a *attempt) any { return bit(a.BodyDropped) }},
 	{"max_nonces", asNumber, func(a *attempt) any { return decimal(int64(a.maxNonces)) }},
 }
 

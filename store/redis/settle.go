@@ -37,6 +37,18 @@ const (
 // its own and goes on when the client is gone. A server that is not known yet
 // is checked first, and what may have been lost raises the replay floor.
 func (s *Store) Settle(ctx context.Context, c *store.Claim) (store.Verdict, error) {
+	return s.decide(ctx, attempt{Claim: c})
+}
+
+// Look runs settle.lua too, without what it writes.
+func (s *Store) Look(ctx context.Context, c *store.Claim) (store.Verdict, error) {
+	v, err := s.decide(ctx, attempt{Claim: c, look: true})
+	v.States, v.OverLimit = [ratelimit.MaxCharges]ratelimit.State{}, false
+	return v, err
+}
+
+func (s *Store) decide(ctx context.Context, a attempt) (store.Verdict, error) {
+	c := a.Claim
 	if c.Window > MaxWindow {
 		return store.Verdict{}, fmt.Errorf("%w: the window is %v, at most %v are supported on redis", store.ErrUnavailable, c.Window, MaxWindow)
 	}
@@ -48,7 +60,8 @@ func (s *Store) Settle(ctx context.Context, c *store.Claim) (store.Verdict, erro
 			return store.Verdict{}, err
 		}
 		window := s.windows.atLeast(c)
-		outcome, numbers, err := s.attempt(ctx, attempt{Claim: c, seen: seen, lifeWindow: window})
+		a.seen, a.lifeWindow = seen, window
+		outcome, numbers, err := s.attempt(ctx, a)
 		switch {
 		case err != nil:
 			return store.Verdict{}, err

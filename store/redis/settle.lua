@@ -57,7 +57,7 @@ end
 
 -- 2. Rule 5.
 if failures >= lock_after then
-  if dry_run then
+  if dry_run or look then
     return {tag, LOCKED, int(failures) .. ' 0'}
   end
   redis.call('HSET', KEYS[1], 'rev', next_revision, 'lock', int(claim_now) .. ' ' .. lock_until .. ' ' .. int(failures))
@@ -77,7 +77,7 @@ local function fails(rule)
 end
 
 local function refuse(rule)
-  if bit.band(counts, BIT[rule]) ~= 0 then
+  if not look and bit.band(counts, BIT[rule]) ~= 0 then
     failures = redis.call('HINCRBY', KEYS[1], 'fails', 1)
   end
   return {tag, REASON[rule], int(failures)}
@@ -106,7 +106,9 @@ for span = first, math.min(highest, first + REACH) do
 end
 if lost then
   floor = math.max(floor, now)
-  redis.call('HSET', KEYS[1], 'floor', int(floor), 'spans', spans_text(others))
+  if not look then
+    redis.call('HSET', KEYS[1], 'floor', int(floor), 'spans', spans_text(others))
+  end
 end
 
 -- 3. Rules 6 and 7.
@@ -180,8 +182,11 @@ local function answer(reason)
   return {tag, reason, table.concat(numbers, ' ')}
 end
 
-if over and not limits_dry_run then
+if over and not limits_dry_run or body_dropped then
   return answer(LIMITED)
+end
+if look then
+  return answer(ACCEPTED)
 end
 if max_nonces > 0 and live >= max_nonces then
   return {tag, 'full', int(live)}

@@ -56,13 +56,18 @@ func (m *memory) Ready(context.Context) error { return m.do(func() error { retur
 func (m *memory) Settle(_ context.Context, c *store.Claim) (v store.Verdict, err error) {
 	err = m.do(func() error {
 		this := spent{c.KeyID, c.Nonce, c.Timestamp}
-		if m.spent[this] { // its nonce is known, also when a wider window makes the request valid again
-			m.model.key(c.KeyID).nonces[c.Nonce] = c.Now.Add(time.Second)
+		if nonces := m.model.key(c.KeyID).nonces; m.spent[this] && !c.Now.Before(nonces[c.Nonce]) {
+			nonces[c.Nonce] = c.Now.Add(time.Second) // a wider window makes the request valid again
 		}
 		v = m.model.settle(c)
 		m.spent[this] = m.spent[this] || !v.Stale && v.Reason == auth.Accepted
 		return nil
 	})
+	return v, err
+}
+
+func (m *memory) Look(_ context.Context, c *store.Claim) (v store.Verdict, err error) {
+	err = m.do(func() error { v = m.model.look(c); return nil })
 	return v, err
 }
 

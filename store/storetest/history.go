@@ -82,6 +82,7 @@ func (h *history) settleAny(rt *rapid.T) {
 	c.LockCounts = rapid.SampledFrom([]auth.Rules{0, 0, auth.RuleIP, auth.RuleNonce | auth.RuleTimestamp}).Draw(rt, "lock counts")
 	c.DryRun = rapid.IntRange(0, 7).Draw(rt, "dry run") == 0
 	c.LimitsDryRun = rapid.IntRange(0, 7).Draw(rt, "limits dry run") == 0
+	c.BodyDropped = rapid.IntRange(0, 7).Draw(rt, "body dropped") == 0
 	c.SecretVersion = rapid.IntRange(0, 1).Draw(rt, "secret")
 	c.Charges = h.anyCharges(rt)
 	if h.model.unsettled(c) {

@@ -1,6 +1,7 @@
 package storetest
 
 import (
+	"maps"
 	"time"
 
 	"github.com/card-gateway/card-gateway/auth"
@@ -100,7 +101,7 @@ func (m *model) settle(c *store.Claim) store.Verdict {
 
 	// The limits: all buckets or none.
 	v := k.charge(c)
-	if v.OverLimit && !c.LimitsDryRun {
+	if v.OverLimit && !c.LimitsDryRun || c.BodyDropped {
 		v.Reason = auth.RateLimited
 		v.Failures = k.failures
 		return v
@@ -137,7 +138,7 @@ func (k *modelKey) charge(c *store.Claim) store.Verdict {
 		}
 	}
 	for i, ch := range c.Charges {
-		if !v.OverLimit {
+		if !v.OverLimit && !c.BodyDropped {
 			k.levels[ch.Bucket] = next[ch.Bucket]
 		}
 		v.States[i] = ch.State(k.levels[ch.Bucket], now, fits[ch.Bucket])
@@ -182,4 +183,16 @@ func lifetime(c *store.Claim) time.Duration {
 		valid = c.Window
 	}
 	return valid + 10*time.Second
+}
+
+// look is settle on a copy of the key.
+func (m *model) look(c *store.Claim) store.Verdict {
+	k := m.key(c.KeyID)
+	copied := *k
+	if k.record != nil {
+		copied.record = k.record.Clone()
+	}
+	copied.nonces, copied.levels, copied.lastUsed = maps.Clone(k.nonces), maps.Clone(k.levels), maps.Clone(k.lastUsed)
+	v := (&model{keys: map[string]*modelKey{c.KeyID: &copied}, floor: m.floor}).settle(c)
+	return store.Verdict{Stale: v.Stale, Reason: v.Reason, RetryAfter: v.RetryAfter}
 }

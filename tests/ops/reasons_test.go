@@ -16,7 +16,7 @@ import (
 // card_rate_limit, behind card_auth, is a mistake of its configuration.
 func reasonSite(upstream string) harness.Site {
 	return harness.Site{
-		Global: harness.CustomerOperations + "\nlock_after 1\nbody_budget 1MiB\nlimit get_card_balance 1/1d",
+		Global: harness.CustomerOperations + "\nlock_after 1\nbody_budget 8MiB\nbody_share 1/8\nlimit get_card_balance 1/1d",
 		Routes: `route {
 			card_rate_limit
 			card_auth {
@@ -197,7 +197,7 @@ func refusesSlowBodies(t testing.TB, g *harness.Gateway) {
 		want[harness.RequestSeries("issue_card", reason.String())]++
 	}
 	if len(want) != 2 {
-		t.Errorf("five bodies of 240 KiB under a budget of 1 MiB were refused as %v", want)
+		t.Errorf("five bodies of 240 KiB under a share of 1 MiB were refused as %v", want)
 	}
 	g.WantCounted(t, before, want)
 }
@@ -214,7 +214,7 @@ func noticesHangUps(t testing.TB, g *harness.Gateway, u *harness.Upstream) {
 	}
 	r, w := begin(key.Post().Set("Content-Length", "1000"), "half-a-body")
 	_ = w.Close()
-	wantTold(g, r, auth.ClientGone)
+	wantTold(g, r, auth.BadTarget) // it may still listen
 
 	u.Took()
 	r, w = begin(key.Post().Add("X-Test", "stall"), "no-answer-yet")

@@ -168,40 +168,65 @@ func TestReadiness(t *testing.T) {
 	u.None(t)
 }
 
-// TestBodyBudget holds more bodies at once than may be held in memory.
+// TestBodyBudget: one key that holds back its bodies takes its share of the
+// memory and no more, and headers that were spent already take nothing.
 func TestBodyBudget(t *testing.T) {
 	t.Parallel()
 	u := harness.StartUpstream(t)
-	g := harness.StartGateway(t, harness.Site{Upstream: u.Addr, Global: "body_budget 1MiB"})
-	key := g.NewKey(nil)
+	g := harness.StartGateway(t, harness.Site{Upstream: u.Addr, Global: "body_budget 8MiB\nbody_share 1/8"})
+	greedy, other := g.NewKey(nil), g.NewKey(nil)
 	body := strings.Repeat("x", 600<<10)
-
-	// Announcements take nothing of it: here is ten times the budget.
-	for range 20 {
-		g.Connect(t).WriteText(t, key.Request(http.MethodPost, "/api/v1/cards", body).Head())
+	post := func(key harness.Credentials) *harness.Request {
+		return key.Request(http.MethodPost, "/api/v1/cards", body)
 	}
-	harness.WantAccepted(t, g.Send(t, key.Request(http.MethodPost, "/api/v1/cards", body)))
+
+	// Announcements take nothing of it: here is more than the budget.
+	for range 20 {
+		g.Connect(t).WriteText(t, post(greedy).Head())
+	}
+	spent := post(greedy)
+	harness.WantAccepted(t, g.Send(t, spent))
+	u.One(t)
+	for range 8 { // nor do bodies for headers that are spent
+		g.Connect(t).WriteText(t, spent.Head()+body[1:])
+	}
+	harness.WantAccepted(t, g.Send(t, post(greedy)))
 	u.One(t)
 
-	served := make(chan struct{})
-	u.Replies(harness.Reply{Raw: harness.Answer(200, "{}").Raw, Wait: served})
-	first := key.Request(http.MethodPost, "/api/v1/cards", body)
-	w := g.Connect(t)
-	w.WriteText(t, first.Head()+body)
-	harness.Eventually(t, "the first request was forwarded", func() bool { return len(u.Took()) == 1 })
-	second := key.Request(http.MethodPost, "/api/v1/cards", body)
-	got := g.Send(t, second)
+	held := func() float64 { return g.Scrape(t)["card_gateway_body_bytes"] }
+	g.Connect(t).WriteText(t, post(greedy).Head()+body[1:])
+	harness.Eventually(t, "the body is held", func() bool { return held() >= 600<<10 })
+	refused := post(greedy)
+	got := g.Send(t, refused.Set("X-Request-Id", "over-the-share"))
 	harness.WantRefused(t, got, http.StatusServiceUnavailable, "SERVICE_UNAVAILABLE")
 	if got.Header.Get("Retry-After") == "" {
 		t.Error("503 without Retry-After")
 	}
-	// Who has not proven to hold the secret takes none of it.
-	harness.WantUnauthorized(t, g.Send(t, key.Request(http.MethodPost, "/api/v1/cards", body).Forge()), harness.WrongSignature)
+	g.Logged("default.log", `"request_id":"over-the-share"`, "holder "+greedy.ID)
+	// Others go on, and who has not proven to hold the secret takes none of it.
+	harness.WantAccepted(t, g.Send(t, post(other)))
+	u.One(t)
+	harness.WantUnauthorized(t, g.Send(t, post(greedy).Forge()), harness.WrongSignature)
+}
+
+// TestBodyIsGivenBack: a body that the issuer has takes no memory any more,
+// however long its answer takes.
+func TestBodyIsGivenBack(t *testing.T) {
+	t.Parallel()
+	u := harness.StartUpstream(t)
+	g := harness.StartGateway(t, harness.Site{Upstream: u.Addr})
+	key := g.NewKey(nil)
+	served := make(chan struct{})
+	u.Replies(harness.Reply{Raw: harness.Answer(200, "{}").Raw, Wait: served})
+	first := key.Request(http.MethodPost, "/api/v1/cards", strings.Repeat("x", 600<<10))
+	w := g.Connect(t)
+	w.WriteText(t, first.Head()+first.Body)
+	harness.Eventually(t, "the request was forwarded", func() bool { return len(u.Took()) == 1 })
+	harness.Eventually(t, "nothing is held", func() bool { return g.Scrape(t)["card_gateway_body_bytes"] == 0 })
 	close(served)
 	answer, err := w.Receive(http.MethodPost)
 	if err != nil {
 		t.Fatal(err)
 	}
 	harness.WantAccepted(t, answer)
-	harness.WantAccepted(t, g.Send(t, second)) // nothing of it was spent by the 503
 }
