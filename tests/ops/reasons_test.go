@@ -234,5 +234,7 @@ func noticesHangUps(t testing.TB, g *harness.Gateway, u *harness.Upstream) {
 		t.Errorf("half of an answer is passed on as %s", got)
 	}
 	wantTold(g, r, auth.UpstreamError)
-	g.WantCounted(t, before, harness.Samples{harness.RequestSeries("issue_card", "client_gone"): 3, harness.RequestSeries("issue_card", "upstream_error"): 1})
+	g.WantCounted(t, before, harness.Samples{
+		harness.RequestSeries("issue_card", "bad_target"): 1, harness.RequestSeries("issue_card", "client_gone"): 2, harness.RequestSeries("issue_card", "upstream_error"): 1,
+	})
 }
