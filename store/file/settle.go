@@ -67,8 +67,8 @@ func (k *keyState) settle(st *state, c *store.Claim, v *store.Verdict) error {
 	if rest := c.Failed & (auth.RuleBodyHash | auth.RuleSignature | auth.RuleScope); rest != 0 {
 		return k.refuse(st, c, v, rest.First())
 	}
-	if until := st.mayBeLost(c.ReplayFloorAhead); c.Timestamp <= until.Unix() {
-		v.Reason, v.RetryAfter, v.Failures = auth.ReplayFloor, c.UntilAfter(until), k.failures
+	if floor, lost := st.mayBeLost(c); lost {
+		v.Reason, v.RetryAfter, v.Failures = auth.ReplayFloor, c.UntilAfter(floor), k.failures
 		return nil
 	}
 	return k.accept(st, c, v, slot, known)
@@ -188,6 +188,9 @@ func (k *keyState) takeRoom(st *state) bool {
 // case that all have room, the buckets as they are afterwards. It returns how
 // far the steady clock is behind the wall clock.
 func (k *keyState) charge(st *state, c *store.Claim, v *store.Verdict, after *[ratelimit.MaxCharges]bucket) (behind int64) {
+	if len(c.Charges) == 0 {
+		return 0
+	}
 	wall, now := c.Now.UnixMicro(), st.limits.at(c.Now)
 	behind = wall - now
 	var before [ratelimit.MaxCharges]ratelimit.Level

@@ -86,7 +86,7 @@ type secretUse struct {
 }
 
 func newState(opt Options, path string) *state {
-	st := &state{opt: opt, path: path, seed: maphash.MakeSeed(), limits: newSteadyClock(&opt)}
+	st := &state{opt: opt, path: path, seed: maphash.MakeSeed(), limits: steadyClock{opt.Clock(), opt.elapsed}}
 	for i := range st.shards {
 		st.shards[i].keys = map[string]*keyState{}
 	}
@@ -150,14 +150,17 @@ func (st *state) forget(stamp uint32) {
 	}
 }
 
-// mayBeLost returns the replay floor of the contract: a request stamped up to
-// it may repeat one whose nonce was lost or dropped.
-func (st *state) mayBeLost(ahead time.Duration) time.Time {
-	until := time.Unix(st.forgotten.Load(), 0)
-	if floor := st.floor.Load(); floor != 0 && floor+int64(ahead) > until.UnixNano() {
-		return time.Unix(0, floor+int64(ahead))
+// mayBeLost reports whether the request may repeat one whose nonce was lost or
+// dropped, and the replay floor of the contract, if so.
+func (st *state) mayBeLost(c *store.Claim) (floor time.Time, lost bool) {
+	until := st.forgotten.Load() * 1e9
+	if raised := st.floor.Load(); raised != 0 {
+		until = max(until, raised+int64(c.ReplayFloorAhead))
 	}
-	return until
+	if c.Timestamp*1e9 > until {
+		return floor, false
+	}
+	return time.Unix(0, until), true
 }
 
 // clockWasAhead returns an error while no request that is stamped now can be
