@@ -50,8 +50,9 @@ func (k *keyState) settle(st *state, c *store.Claim, v *store.Verdict) error {
 		return k.lock(st, c, v)
 	}
 
-	slot := makeSlot(&c.Nonce, c.Timestamp, deathOf(c))
-	known := k.nonces.find(&slot)
+	at := place{slot: makeSlot(&c.Nonce, c.Timestamp, deathOf(c))}
+	at.known = k.nonces.find(&at.slot)
+	known := at.known
 	if known != nil && known.death <= clampSeconds(c.Now.Unix()) {
 		st.forget(known.stamp) // as if it had been dropped already
 	}
@@ -71,7 +72,13 @@ func (k *keyState) settle(st *state, c *store.Claim, v *store.Verdict) error {
 		v.Reason, v.RetryAfter, v.Failures = auth.ReplayFloor, c.UntilAfter(floor), k.failures
 		return nil
 	}
-	return k.accept(st, c, v, slot, known)
+	return k.accept(st, c, v, &at)
+}
+
+// A place is where the nonce of a request goes.
+type place struct {
+	slot  nonceSlot
+	known *nonceSlot // the dead slot of the same nonce; nil: there is none
 }
 
 // deathOf returns when the nonce of a request that is accepted now dies, in
@@ -111,7 +118,7 @@ func (k *keyState) lock(st *state, c *store.Claim, v *store.Verdict) error {
 	return nil
 }
 
-// refuse gives the reason and raises the count if the request counts.
+// refuse sets the reason and raises the count if the request counts.
 func (k *keyState) refuse(st *state, c *store.Claim, v *store.Verdict, reason auth.Reason) error {
 	if !c.DryRun && auth.Counts(reason, c.Failed, c.LockCounts) {
 		e := entry{kind: entryCounted, now: c.Now.Unix(), key: k.id, failures: int64(k.failures) + 1}
@@ -124,10 +131,9 @@ func (k *keyState) refuse(st *state, c *store.Claim, v *store.Verdict, reason au
 	return nil
 }
 
-// accept charges the buckets and records the nonce, or refuses for want of
-// room in a bucket. The slot is the nonce's; known is the dead slot of the same
-// nonce, if there is one.
-func (k *keyState) accept(st *state, c *store.Claim, v *store.Verdict, slot nonceSlot, known *nonceSlot) error {
+// accept charges the buckets and records the nonce, or refuses because a bucket
+// lacks room.
+func (k *keyState) accept(st *state, c *store.Claim, v *store.Verdict, at *place) error {
 	var after [ratelimit.MaxCharges]bucket
 	if len(c.Charges) > len(after) {
 		return errCharges
@@ -137,11 +143,11 @@ func (k *keyState) accept(st *state, c *store.Claim, v *store.Verdict, slot nonc
 		v.Reason, v.Failures = auth.RateLimited, k.failures
 		return nil
 	}
-	if known == nil && !k.takeRoom(st) {
+	if at.known == nil && !k.takeRoom(st) {
 		return store.ErrFull
 	}
 	e := entry{
-		kind: entryAccepted, now: c.Now.Unix(), first: int64(slot.stamp), second: int64(slot.death),
+		kind: entryAccepted, now: c.Now.Unix(), first: int64(at.slot.stamp), second: int64(at.slot.death),
 		version: int32(c.SecretVersion), nonce: c.Nonce, key: k.id,
 	}
 	if c.DryRun {
@@ -151,16 +157,16 @@ func (k *keyState) accept(st *state, c *store.Claim, v *store.Verdict, slot nonc
 		e.buckets, e.ahead = after[:len(c.Charges)], behind
 	}
 	if err := k.append(st, &e); err != nil {
-		if known == nil {
+		if at.known == nil {
 			st.live.Add(-1)
 		}
 		return err
 	}
-	if known != nil {
-		*known = slot
+	if at.known != nil {
+		*at.known = at.slot
 	} else {
 		expected := k.nonces.count + 1
-		st.forget(k.nonces.insert(slot, clampSeconds(c.Now.Unix())))
+		st.forget(k.nonces.insert(at.slot, clampSeconds(c.Now.Unix())))
 		st.live.Add(int64(k.nonces.count - expected)) // less what it dropped
 	}
 	for i := range e.buckets {
