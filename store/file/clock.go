@@ -14,15 +14,21 @@ import (
 // the timestamps of requests are compared with.
 type steadyClock struct {
 	start   time.Time
+	nanos   int64                         // start in Unix nanoseconds
 	elapsed func(time.Time) time.Duration // nil: by the readings of the monotonic clock
+}
+
+func newSteadyClock(opt *Options) steadyClock {
+	start := opt.Clock()
+	return steadyClock{start: start, nanos: start.UnixNano(), elapsed: opt.elapsed}
 }
 
 // at returns what the clock shows at a moment, in microseconds.
 func (c *steadyClock) at(now time.Time) int64 {
 	if c.elapsed != nil {
-		return (c.start.UnixNano() + int64(c.elapsed(now))) / 1000
+		return (c.nanos + int64(c.elapsed(now))) / 1000
 	}
-	return (c.start.UnixNano() + int64(now.Sub(c.start))) / 1000
+	return (c.nanos + int64(now.Sub(c.start))) / 1000
 }
 
 // behind returns by how many microseconds the wall clock is ahead of it. Levels

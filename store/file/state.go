@@ -53,7 +53,7 @@ type shard struct {
 }
 
 func newState(opt Options, path string) *state {
-	st := &state{opt: opt, path: path, seed: maphash.MakeSeed(), limits: steadyClock{opt.Clock(), opt.elapsed}}
+	st := &state{opt: opt, path: path, seed: maphash.MakeSeed(), limits: newSteadyClock(&opt)}
 	for i := range st.shards {
 		st.shards[i].keys = map[string]*keyState{}
 	}
