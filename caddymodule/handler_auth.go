@@ -106,7 +106,7 @@ func (h *Auth) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddyhttp.
 	defer h.state.pooled.release()
 
 	p := &passage{h: h, limits: limitsFrom(r.Context())}
-	p.info.telemetry = h.telemetry
+	p.info.telemetry, p.info.answers = h.telemetry, h.state.answers
 	p.info.RequestID = requestID(r.Header)
 	info := &p.info
 	r = withInfo(r, info)

@@ -51,6 +51,7 @@ func (p *passage) admit() *auth.Refusal {
 	if p.r.TLS != nil && !p.r.TLS.HandshakeComplete {
 		client = netip.Addr{} // early data over QUIC: anybody can write any address on it
 	}
+	p.info.address = client
 	method, raw := originalTarget(p.r)
 	credentials, missing := auth.ParseCredentials(p.r.Header)
 	cleanHeaders(p.r.Header)
@@ -153,7 +154,7 @@ func (p *passage) readBody() *auth.Refusal {
 	reader := bodyReader{max: p.maxBody(), timeout: time.Duration(p.h.BodyTimeout)}
 	if keep {
 		reader.look = p.lookBeforeBody
-		reader.hold = reservation{memory: p.h.state.bodies, key: p.info.keyID(), address: holderAddress(p.request.Client)}
+		reader.hold = p.info.reservation(p.h.state.bodies)
 	}
 	start := time.Now()
 	body, refusal := reader.read(p.w, p.r)

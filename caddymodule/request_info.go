@@ -3,6 +3,7 @@ package caddymodule
 import (
 	"context"
 	"net/http"
+	"net/netip"
 	"time"
 
 	"github.com/card-gateway/card-gateway/caddymodule/cardlog"
@@ -17,12 +18,14 @@ import (
 // the goroutine that serves the request.
 type requestInfo struct {
 	telemetry *telemetry
+	answers   *bodyMemory // for answers that are held
 	RequestID string
 	Target    auth.Target
 	Operation *auth.Operation
-	Key       *auth.Key // the judged key; nil until one was found
-	Client    string    // address of the client, as Caddy tells it
-	body      *heldBody // the verified body; nil until it was read
+	Key       *auth.Key  // the judged key; nil until one was found
+	Client    string     // address of the client, as Caddy tells it
+	address   netip.Addr // the same; zero when it is not known
+	body      *heldBody  // the verified body; nil until it was read
 
 	refusal  *auth.Refusal // the last refusal; nil when accepted
 	dryRun   *auth.Refusal // what card_auth would have refused, in dry run
@@ -78,6 +81,11 @@ func (i *requestInfo) MarshalLogObject(enc zapcore.ObjectEncoder) error {
 		enc.AddString("tenant", i.Key.Tenant)
 	}
 	return nil
+}
+
+// reservation returns an empty reservation of the request in a memory.
+func (i *requestInfo) reservation(m *bodyMemory) reservation {
+	return reservation{memory: m, key: i.keyID(), address: holderAddress(i.address)}
 }
 
 // keyID returns the id of the judged key, empty before one was found.
