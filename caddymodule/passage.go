@@ -59,7 +59,9 @@ func (p *passage) admit() *auth.Refusal {
 	if refusal := auth.CheckMethod(method); refusal != nil {
 		return refusal
 	}
-	p.info.Operation = p.h.rules.table.Match(method, target.Path)
+	if p.info.Operation, refusal = p.h.rules.table.Match(method, target.Path); refusal != nil {
+		return refusal
+	}
 	if missing != nil {
 		return missing
 	}
