@@ -74,3 +74,16 @@ func (h *Health) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 	}
 	return noMore(d)
 }
+
+// UnmarshalCaddyfile reads `card_refuse unknown_host` or
+// `card_refuse not_found`.
+func (h *Refuse) UnmarshalCaddyfile(d *caddyfile.Dispenser) (err error) {
+	d.Next()
+	if h.Reason, err = oneArg(d, "one argument: unknown_host or not_found"); err != nil {
+		return err
+	}
+	if _, err := refusable(h.Reason); err != nil {
+		return d.WrapErr(err)
+	}
+	return nil
+}

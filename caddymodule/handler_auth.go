@@ -10,7 +10,6 @@ import (
 
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
-	"go.uber.org/zap"
 
 	"github.com/card-gateway/card-gateway/auth"
 )
@@ -103,13 +102,8 @@ func (h *Auth) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddyhttp.
 	defer h.state.pooled.release()
 
 	p := &passage{h: h, limits: limitsFrom(r.Context())}
-	p.info.telemetry = h.telemetry
-	p.info.RequestID = requestID(r.Header)
 	info := &p.info
-	r = withInfo(r, info)
-	if extra, ok := r.Context().Value(caddyhttp.ExtraLogFieldsCtxKey).(*caddyhttp.ExtraLogFields); ok {
-		extra.Add(zap.Inline(info))
-	}
+	r = info.begin(h.telemetry, r)
 	p.w, p.r = newResponseWriter(w, info), r
 	defer func() {
 		panicked := recover()
@@ -215,7 +209,7 @@ func (p *passage) pass(refusal *auth.Refusal) *auth.Refusal {
 // unreadable cannot be let pass.
 func dryRunLetsPass(reason auth.Reason) bool {
 	switch reason {
-	case auth.Accepted, auth.BadTarget, auth.BodyTooLarge, auth.BodyTimeout, auth.OverBudget, auth.ClientGone,
+	case auth.Accepted, auth.UnknownHost, auth.NotFound, auth.BadTarget, auth.MalformedRequest, auth.BodyTooLarge, auth.BodyTimeout, auth.OverBudget, auth.ClientGone,
 		auth.InvalidBody, auth.InternalError, auth.UpstreamError, auth.UpstreamTimeout:
 		return false
 	default:

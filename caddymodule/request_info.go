@@ -7,6 +7,8 @@ import (
 
 	"github.com/card-gateway/card-gateway/caddymodule/cardlog"
 
+	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
+	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
 
 	"github.com/card-gateway/card-gateway/auth"
@@ -43,6 +45,17 @@ const (
 func infoFrom(ctx context.Context) *requestInfo {
 	info, _ := ctx.Value(infoKey).(*requestInfo)
 	return info
+}
+
+// begin fills in what is known of every request and returns it with the info in
+// its context and in its access log line.
+func (i *requestInfo) begin(t *telemetry, r *http.Request) *http.Request {
+	i.telemetry = t
+	i.RequestID = requestID(r.Header)
+	if extra, ok := r.Context().Value(caddyhttp.ExtraLogFieldsCtxKey).(*caddyhttp.ExtraLogFields); ok {
+		extra.Add(zap.Inline(i))
+	}
+	return withInfo(r, i)
 }
 
 // withInfo returns the request with the info in its context.

@@ -55,6 +55,7 @@ func refusalCases(g *gateway) []refusalCase {
 	hour := time.Now().Add(-time.Hour)
 	no, one := auth.Accepted, func(r *request) []*request { return []*request{r} }
 	return []refusalCase{
+		{auth.NotFound, "other", no, one(key().request("POST", "/v1/cards/c1/unfreeze", "{}")), []string{`"client_ip":"`}},
 		{auth.BadTarget, "other", no, one(key().request("GET", "/api/v1//cards", "")), []string{`"detail":"`}},
 		{auth.MethodNotAllowed, "other", no, one(key().request("BREW", "/api/v1/cards", "")), nil},
 		{auth.MissingHeaders, "get_card", no, one(key().get().drop("X-Nonce").drop("X-Body-Hash")), []string{`X-Nonce is missing`, `X-Body-Hash is missing`}},
@@ -87,7 +88,7 @@ func resigned(c credentials, name, value string) *request {
 }
 
 // keyless are the reasons that are found before a key is.
-var keyless = []auth.Reason{auth.BadTarget, auth.MethodNotAllowed, auth.MissingHeaders, auth.UnknownKey}
+var keyless = []auth.Reason{auth.NotFound, auth.BadTarget, auth.MethodNotAllowed, auth.MissingHeaders, auth.UnknownKey}
 
 // wantTold checks what operators see of a refused request: one line of the log
 // of refusals with the facts, and one line of the access log.
@@ -159,7 +160,8 @@ func TestEveryReason(t *testing.T) {
 	g.refusesSlowBodies(t)
 	g.noticesHangUps(t, u)
 	g.losesStore(t)
-	for _, reason := range []auth.Reason{auth.OverBudget, auth.BodyTimeout, auth.ClientGone, auth.StoreUnavailable} {
+	seen[auth.UnknownHost] = true // by TestUnknownHost
+	for _, reason := range []auth.Reason{auth.OverBudget, auth.BodyTimeout, auth.ClientGone, auth.MalformedRequest, auth.StoreUnavailable} {
 		seen[reason] = true
 	}
 	for _, reason := range auth.Reasons() {

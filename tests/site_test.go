@@ -18,6 +18,8 @@ type site struct {
 	routes   string // instead of all handlers under /api/v1/
 	extra    string // further directives of the site
 	logs     string // instead of `format card` in both log blocks
+	options  string // further global options
+	sites    string // further sites
 }
 
 const noLimits = ""
@@ -58,6 +60,7 @@ func (g *gateway) caddyfile() string {
 	servers {
 		%[4]s
 	}
+	%[10]s
 }
 http://:%[5]s {
 	bind %[6]s
@@ -79,9 +82,9 @@ http://:%[5]s {
 		metrics
 	}
 	handle {
-		header Content-Type application/json
-		respond `+"`"+`{"success":false,"error":{"code":"NOT_FOUND","message":"no such resource"}}`+"`"+` 404
+		card_refuse not_found
 	}
 }
-`, g.dir, format, s.global, s.servers, port, host, s.extra, routes, s.store)
+%[11]s
+`, g.dir, format, s.global, s.servers, port, host, s.extra, routes, s.store, s.options, s.sites)
 }
