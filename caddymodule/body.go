@@ -75,6 +75,7 @@ type bodyReader struct {
 // release, when the request has been served.
 type readBody struct {
 	bytes    []byte
+	length   int64 // in bytes, also of a body that was only hashed
 	sum      [sha256.Size]byte
 	budget   *budget
 	reserved int64
@@ -88,7 +89,8 @@ func (b *readBody) release() {
 }
 
 // read reads the whole body. The refusals are BodyTooLarge, BodyTimeout,
-// OverBudget, ClientGone and BadTarget for a body that is framed wrongly.
+// OverBudget, ClientGone, and MalformedRequest for a body that is framed
+// wrongly or shorter than its Content-Length.
 func (br *bodyReader) read(w http.ResponseWriter, r *http.Request) (*readBody, *auth.Refusal) {
 	b := &readBody{budget: br.budget}
 	if r.Body == nil || r.Body == http.NoBody || r.ContentLength == 0 {
@@ -107,6 +109,9 @@ func (br *bodyReader) read(w http.ResponseWriter, r *http.Request) (*readBody, *
 		refusal = br.readKept(r, b)
 	} else {
 		refusal = br.readDiscarded(r, b)
+	}
+	if refusal == nil && r.ContentLength >= 0 && b.length != r.ContentLength {
+		refusal = cutShort(nil) // net/http sees to it, but not over HTTP/3
 	}
 	if refusal != nil {
 		b.release()
@@ -153,7 +158,7 @@ func (br *bodyReader) readKept(r *http.Request, b *readBody) *auth.Refusal {
 	if int64(len(buf)) > br.max {
 		return br.tooLarge()
 	}
-	b.bytes = buf
+	b.bytes, b.length = buf, int64(len(buf))
 	b.sum = sha256.Sum256(buf)
 	return nil
 }
@@ -190,6 +195,7 @@ func (br *bodyReader) readDiscarded(r *http.Request, b *readBody) *auth.Refusal 
 		}
 		if errors.Is(err, io.EOF) {
 			h.sum.Sum(b.sum[:0])
+			b.length = total
 			return nil
 		}
 		if err != nil {
@@ -217,13 +223,25 @@ func (br *bodyReader) failed(r *http.Request, err error) *auth.Refusal {
 	switch {
 	case errors.Is(err, os.ErrDeadlineExceeded):
 		return &auth.Refusal{Reason: auth.BodyTimeout, Log: "the whole body must arrive within " + br.timeout.String()}
-	case errors.Is(err, io.ErrUnexpectedEOF), errors.Is(r.Context().Err(), context.Canceled):
+	case errors.Is(r.Context().Err(), context.Canceled):
 		return &auth.Refusal{Reason: auth.ClientGone, Cause: err}
+	case errors.Is(err, io.ErrUnexpectedEOF):
+		return cutShort(err)
 	default:
 		var tooLarge *http.MaxBytesError
 		if errors.As(err, &tooLarge) {
 			return br.tooLarge()
 		}
-		return &auth.Refusal{Reason: auth.BadTarget, Message: "The request body is framed wrongly", Cause: err}
+		return &auth.Refusal{Reason: auth.MalformedRequest, Message: "The request body is framed wrongly", Cause: err}
+	}
+}
+
+// cutShort refuses a body that ends too early. Its sender may have gone, or may
+// still listen: that looks the same from here.
+func cutShort(cause error) *auth.Refusal {
+	return &auth.Refusal{
+		Reason:  auth.MalformedRequest,
+		Message: "The request body is shorter than announced",
+		Log:     "the body ended before its Content-Length or its last chunk", Cause: cause,
 	}
 }

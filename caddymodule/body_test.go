@@ -47,8 +47,10 @@ func TestBodyReader(t *testing.T) {
 		{"chunked", whole, -1, 16384, auth.Accepted},
 		{"chunked, one too many", whole, -1, 16383, auth.BodyTooLarge},
 		{"deadline", broken(os.ErrDeadlineExceeded), 16384, 16384, auth.BodyTimeout},
-		{"client gone", broken(io.ErrUnexpectedEOF), 16384, 16384, auth.ClientGone},
-		{"bad framing", broken(errors.New("malformed chunked encoding")), -1, 16384, auth.BadTarget},
+		{"cut short", broken(io.ErrUnexpectedEOF), 16384, 16384, auth.MalformedRequest},
+		{"cut short, as over HTTP/3", broken(io.EOF), 16384, 16384, auth.MalformedRequest},
+		{"a byte short, as over HTTP/3", whole, 16385, 16385, auth.MalformedRequest},
+		{"bad framing", broken(errors.New("malformed chunked encoding")), -1, 16384, auth.MalformedRequest},
 	} {
 		for how, keep := range map[string]bool{"kept": true, "discarded": false} {
 			t.Run(c.name+", "+how, func(t *testing.T) {

@@ -32,7 +32,7 @@ func TestAnnouncedBodyTakesNoBudget(t *testing.T) {
 			}
 			continue
 		}
-		if reasonOf(refusal) != auth.ClientGone || held > max(firstRead, 2*sent) || b.used.Load() != 0 {
+		if reasonOf(refusal) != auth.MalformedRequest || held > max(firstRead, 2*sent) || b.used.Load() != 0 {
 			t.Errorf("%d bytes sent: %v, %d of the budget held, then %d", sent, refusal, held, b.used.Load())
 		}
 	}

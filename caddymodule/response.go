@@ -74,6 +74,9 @@ func (w *responseWriter) FlushError() error {
 func (w *responseWriter) finish(h http.Header) {
 	dropOwn(h)
 	h.Set(headerRequestID, w.info.RequestID)
+	if w.info.closes {
+		h.Set("Connection", "close")
+	}
 	for _, limit := range w.limits {
 		h[limit.name] = []string{limit.value}
 	}

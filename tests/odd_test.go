@@ -22,9 +22,9 @@ func TestHalfClosed(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		refused(t, got, 499, "CLIENT_GONE")
+		refused(t, got, http.StatusBadRequest, "BAD_REQUEST")
 	}
-	g.logged("access.log", `"outcome":"client_gone"`, `"status":499`)
+	g.logged("access.log", `"outcome":"malformed_request"`, `"status":400`)
 	u.none(t)
 }
 

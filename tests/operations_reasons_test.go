@@ -214,7 +214,7 @@ func (g *gateway) noticesHangUps(t testing.TB, u *upstream) {
 	}
 	r, w := begin(key.post().set("Content-Length", "1000"), "half-a-body")
 	_ = w.Close()
-	g.wantTold(t, r, auth.ClientGone)
+	g.wantTold(t, r, auth.MalformedRequest, "the body ended before")
 
 	u.took()
 	r, w = begin(key.post().add("X-Test", "stall"), "no-answer-yet")
@@ -234,5 +234,8 @@ func (g *gateway) noticesHangUps(t testing.TB, u *upstream) {
 		t.Errorf("half of an answer is passed on as %s", got)
 	}
 	g.wantTold(t, r, auth.UpstreamError)
-	g.wantCounted(t, before, samples{requestSeries("issue_card", "client_gone"): 3, requestSeries("issue_card", "upstream_error"): 1})
+	g.wantCounted(t, before, samples{
+		requestSeries("issue_card", "malformed_request"): 1, requestSeries("issue_card", "client_gone"): 2,
+		requestSeries("issue_card", "upstream_error"): 1,
+	})
 }

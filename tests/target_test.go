@@ -209,3 +209,40 @@ func TestExpect(t *testing.T) {
 	}
 	u.none(t)
 }
+
+// TestTransferEncodingEndsTheConnection sends a second request behind one with
+// Transfer-Encoding, on every handler that a client reaches: where a front
+// believes a Content-Length that the gateway does not, the rest of the bytes
+// are somebody else's request.
+func TestTransferEncodingEndsTheConnection(t *testing.T) {
+	t.Parallel()
+	u := startUpstream(t)
+	g := startGateway(t, site{upstream: u.addr})
+	key := g.newKey(nil)
+	for name, r := range map[string]*request{
+		"accepted":         key.request(http.MethodPost, "/api/v1/orders", "abc"),
+		"refused by body":  key.request(http.MethodPost, "/api/v1/orders", "abcd"),
+		"refused at once":  key.request(http.MethodPost, "/api/v1/orders", "abc").drop("X-Nonce"),
+		"not found":        key.request(http.MethodPost, "/elsewhere", "abc"),
+		"a health check":   key.request(http.MethodPost, "/livez", "abc"),
+		"with both":        key.request(http.MethodPost, "/api/v1/orders", "abc").set("Content-Length", "3"),
+		"ambiguous target": key.request(http.MethodPost, "/api/v1//orders", "abc"),
+	} {
+		r.set("Transfer-Encoding", "chunked")
+		w := g.connect(t)
+		w.write(t, r.head()+chunk("abc")+"0\r\n\r\n"+key.get().head())
+		first, err := w.receive(r.method)
+		if err != nil {
+			t.Fatal(err)
+		}
+		second, err := w.receive(http.MethodGet)
+		if err == nil {
+			t.Errorf("%s: behind the answer %s there is %s", name, first, second)
+		}
+		for _, got := range u.took() {
+			if strings.HasPrefix(got.line, "GET") {
+				t.Errorf("%s: the request behind it reached the upstream", name)
+			}
+		}
+	}
+}
