@@ -223,10 +223,10 @@ func (br *bodyReader) failed(r *http.Request, err error) *auth.Refusal {
 	switch {
 	case errors.Is(err, os.ErrDeadlineExceeded):
 		return &auth.Refusal{Reason: auth.BodyTimeout, Log: "the whole body must arrive within " + br.timeout.String()}
+	case errors.Is(err, io.ErrUnexpectedEOF):
+		return cutShort(err) // the context has ended, too, whether or not the sender listens
 	case errors.Is(r.Context().Err(), context.Canceled):
 		return &auth.Refusal{Reason: auth.ClientGone, Cause: err}
-	case errors.Is(err, io.ErrUnexpectedEOF):
-		return cutShort(err)
 	default:
 		var tooLarge *http.MaxBytesError
 		if errors.As(err, &tooLarge) {
