@@ -48,6 +48,7 @@ func (p *passage) admit() *auth.Refusal {
 	if p.r.TLS != nil && !p.r.TLS.HandshakeComplete {
 		client = netip.Addr{} // early data over QUIC: anybody can write any address on it
 	}
+	unreadable := checkForwarded(p.h.server, p.r)
 	method, raw := originalTarget(p.r)
 	credentials, missing := auth.ParseCredentials(p.r.Header)
 	cleanHeaders(p.r.Header)
@@ -56,6 +57,9 @@ func (p *passage) admit() *auth.Refusal {
 		return refusal
 	}
 	p.info.Target = target
+	if unreadable != nil {
+		return unreadable
+	}
 	if refusal := auth.CheckMethod(method); refusal != nil {
 		return refusal
 	}
