@@ -132,16 +132,6 @@ func (h *Auth) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddyhttp.
 	return p.finish(once, next.ServeHTTP(p.w, once))
 }
 
-// walkChain finds out what is behind this handler. A customer's body that
-// nobody translates may have any type.
-func (h *Auth) walkChain() {
-	for _, handler := range handlersBehind(h.server, h) {
-		if _, translates := handler.(*Translate); translates {
-			h.translates = true
-		}
-	}
-}
-
 // finish gives the error of a later handler its face, unless an answer is on
 // its way already. That no handler has answered is one, too: net/http would say
 // 200.
