@@ -88,3 +88,21 @@ func TestForwardedAddressesMustBeReadable(t *testing.T) {
 		t.Error("another header of the server's list is not read")
 	}
 }
+
+func TestClientIsTold(t *testing.T) {
+	for _, c := range []struct {
+		chosen  string
+		trusted bool
+		want    string
+	}{
+		{"203.0.113.7", true, "203.0.113.7"},
+		{"10.0.0.4", true, ""},
+		{"10.0.0.4", false, ""},
+	} {
+		p := &passage{r: behindProxy(c.chosen, c.trusted)}
+		p.tellClient()
+		if got := p.r.Header.Get("X-Forwarded-For"); got != c.want {
+			t.Errorf("%s is told as %q, want %q", c.chosen, got, c.want)
+		}
+	}
+}

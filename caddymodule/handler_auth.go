@@ -42,6 +42,8 @@ type Auth struct {
 	// protected. Default: false.
 	DryRun bool `json:"dry_run,omitempty"`
 
+	HeaderRule
+
 	rules     *rules
 	state     *state
 	telemetry *telemetry
@@ -76,6 +78,9 @@ func (h *Auth) Provision(ctx caddy.Context) error {
 	}
 	if err := checkTrustedProxies(h.server); err != nil {
 		return err
+	}
+	if err := h.HeaderRule.provision(); err != nil {
+		return fmt.Errorf("card_auth: %w", err)
 	}
 	h.other = h.rules.table.ByName("other")
 	if h.DryRun {
@@ -219,6 +224,7 @@ func (p *passage) generic(refusal *auth.Refusal) *auth.Refusal {
 func (p *passage) forward() {
 	setBody(p.r, p.info.Body)
 	p.r.Header[headerRequestID] = []string{p.info.RequestID}
+	p.tellClient()
 	if p.info.dryRun == nil || p.info.dryRun.Reason == auth.RateLimited {
 		setIdentity(p.r.Header, &p.info)
 	}
