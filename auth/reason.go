@@ -29,6 +29,7 @@ const (
 	BodyHashMismatch  // rule 9
 	SignatureMismatch // rule 10
 	ScopeMissing      // rule 12
+	ReplayFloor       // rule 8 cannot be decided: nonces of that time may have been lost
 	RateLimited
 	InvalidBody
 	StoreUnavailable
@@ -71,6 +72,7 @@ var reasonTable = [reasonCount]reasonRow{
 	BodyHashMismatch:     {"body_hash_mismatch", http.StatusUnauthorized, "UNAUTHORIZED", "Body hash mismatch"},
 	SignatureMismatch:    {"signature_mismatch", http.StatusUnauthorized, "UNAUTHORIZED", "Signature mismatch"},
 	ScopeMissing:         {"scope_missing", http.StatusForbidden, "FORBIDDEN", "The API key lacks the scope that this operation needs"},
+	ReplayFloor:          {"replay_floor", http.StatusServiceUnavailable, "SERVICE_UNAVAILABLE", "The service cannot verify requests signed before a recent interruption; sign the request anew after the time in Retry-After"},
 	RateLimited:          {"rate_limited", http.StatusTooManyRequests, "RATE_LIMITED", "Rate limit exceeded; retry after the time in Retry-After"},
 	InvalidBody:          {"invalid_body", http.StatusUnprocessableEntity, "VALIDATION_FAILED", "The request body is not valid"},
 	StoreUnavailable:     {"store_unavailable", http.StatusServiceUnavailable, "SERVICE_UNAVAILABLE", "The service cannot verify requests at the moment; retry later"},

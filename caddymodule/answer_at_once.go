@@ -9,7 +9,7 @@ import "net/http"
 // connection instead.
 func (p *passage) answerAtOnce() {
 	const closesFrom = 256 << 10
-	if p.body == nil && p.r.ProtoMajor == 1 && p.r.ContentLength != 0 && p.r.ContentLength < closesFrom {
+	if !p.bodyRead && p.r.ProtoMajor == 1 && p.r.ContentLength != 0 && p.r.ContentLength < closesFrom {
 		_ = http.NewResponseController(p.w).EnableFullDuplex() // else the answer comes late
 	}
 }

@@ -7,6 +7,10 @@ import (
 	"fmt"
 	"sync"
 
+	"go.uber.org/zap"
+
+	"github.com/card-gateway/card-gateway/caddymodule/version"
+
 	"github.com/card-gateway/card-gateway/caddymodule/secret"
 
 	"github.com/card-gateway/card-gateway/keys"
@@ -69,6 +73,14 @@ type App struct {
 	// How many bytes of request bodies are held in memory at one time; beyond
 	// it requests are answered with 503. Default: 268435456 (256 MiB).
 	BodyBudget int64 `json:"body_budget,omitempty"`
+
+	// The part of body_budget that the requests of one key may hold, above 0
+	// and at most 1; beyond it they are answered with 503. Default: 0.125.
+	BodyShare float64 `json:"body_share,omitempty"`
+
+	// The part of body_budget that the requests from one client address may
+	// hold. Default: 0.25.
+	BodyShareAddress float64 `json:"body_share_address,omitempty"`
 
 	rules     *rules
 	state     *state
@@ -156,6 +168,8 @@ func (a *App) Start() error {
 	ctx, cancel := context.WithCancel(context.Background())
 	a.stop = cancel
 	takeStandardLog()
+	currentBodies.Store(a.state.bodies)
+	a.telemetry.log.Info("the gateway runs", zap.Inline(version.This()))
 	a.refresh.Go(func() { a.refreshGauges(ctx) })
 	return nil
 }

@@ -1,7 +1,6 @@
 package caddymodule
 
 import (
-	"bytes"
 	"context"
 	"crypto/sha256"
 	"errors"
@@ -11,205 +10,209 @@ import (
 	"os"
 	"strconv"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/card-gateway/card-gateway/auth"
 )
 
-// setBody makes the bytes the request's body, with one correct Content-Length
-// and nothing of the framing that the client chose.
-//
-// GetBody is left out where net/http would use it to send a POST or PATCH a
-// second time.
-func setBody(r *http.Request, body []byte) {
-	r.ContentLength = int64(len(body))
-	r.TransferEncoding = nil
-	r.Trailer = nil
-	r.GetBody = nil
-	if len(body) == 0 {
-		r.Body = http.NoBody
-		r.Header.Del("Content-Length")
-		return
-	}
-	r.Body = io.NopCloser(bytes.NewReader(body))
-	r.Header.Set("Content-Length", strconv.Itoa(len(body)))
-}
+const (
+	// firstRead is how many bytes an announced length is believed to before
+	// any of them has come.
+	firstRead = 16 << 10
+	// lookFrom is the size from which on a body is held only after a look at
+	// what the store would answer.
+	lookFrom = 64 << 10
+	// lookAfter is how long a body is waited for before the same look. What
+	// net/http has read ahead and what is in the socket comes sooner.
+	lookAfter = 10 * time.Millisecond
+	// A body has arrivalGrace to begin with, and then must arrive at leastRate,
+	// in bytes per second.
+	arrivalGrace = 5 * time.Second
+	leastRate    = 4 << 10
+)
 
-// budget bounds the bytes of request bodies that are held at one time.
-type budget struct {
-	limit int64
-	used  atomic.Int64
-}
-
-// take reserves n bytes and reports whether they were there to reserve.
-func (b *budget) take(n int64) bool {
-	if b.used.Add(n) > b.limit {
-		b.used.Add(-n)
-		return false
-	}
-	return true
-}
-
-func (b *budget) giveBack(n int64) { b.used.Add(-n) }
-
-// hashers are pooled: a SHA-256 state and the block through which a body that
-// is only hashed is read.
-var hashers = sync.Pool{New: func() any { return &hasher{sum: sha256.New(), block: make([]byte, 32<<10)} }}
-
-type hasher struct {
-	sum   hash.Hash
-	block []byte
-}
-
-// bodyReader reads one request body under a size limit, the global budget and
-// a deadline for the whole of it.
+// A bodyReader reads one request body under a size limit, the shares of memory
+// and a deadline.
 type bodyReader struct {
-	budget  *budget
 	max     int64
-	timeout time.Duration
-	keep    bool // hold the bytes; else hash and discard them
+	timeout time.Duration // for the whole body
+	hold    reservation   // where the bytes are counted
+	// look is asked once, before much memory is held or the body is waited
+	// for, whether it is worth holding. Nil: the body is not held at all, only
+	// hashed, so that an unproven sender makes us hold no memory.
+	look func() (worth bool, refusal *auth.Refusal)
+
+	body   *heldBody
+	looked bool
+	digest hash.Hash // not nil: the body is hashed and discarded
+	began  time.Time
+	until  time.Time // the read deadline that is set
+	extend func(time.Time) error
+	total  int64
 }
 
-// readBody is what a bodyReader found. Its reservation is given back by
-// release, when the request has been served.
+// A readBody is what a bodyReader found.
 type readBody struct {
-	bytes    []byte
-	length   int64 // in bytes, also of a body that was only hashed
-	sum      [sha256.Size]byte
-	budget   *budget
-	reserved int64
-}
-
-func (b *readBody) release() {
-	if b != nil && b.reserved > 0 {
-		b.budget.giveBack(b.reserved)
-		b.reserved = 0
-	}
+	held *heldBody // nil: it was discarded
+	sum  [sha256.Size]byte
 }
 
 // read reads the whole body. The refusals are BodyTooLarge, BodyTimeout,
-// OverBudget, ClientGone, and MalformedRequest for a body that is framed
-// wrongly or shorter than its Content-Length.
-func (br *bodyReader) read(w http.ResponseWriter, r *http.Request) (*readBody, *auth.Refusal) {
-	b := &readBody{budget: br.budget}
+// OverBudget, ClientGone, MalformedRequest for a body that is framed wrongly or
+// shorter than its Content-Length, and what look returned.
+func (br *bodyReader) read(w http.ResponseWriter, r *http.Request) (readBody, *auth.Refusal) {
 	if r.Body == nil || r.Body == http.NoBody || r.ContentLength == 0 {
-		b.sum = sha256.Sum256(nil)
-		return b, nil
+		return readBody{held: &heldBody{}, sum: sha256.Sum256(nil)}, nil
 	}
 	if r.ContentLength > br.max {
-		return nil, br.tooLarge()
+		return readBody{}, br.tooLarge()
 	}
-	control := http.NewResponseController(w)
-	if control.SetReadDeadline(time.Now().Add(br.timeout)) == nil {
-		defer func() { _ = control.SetReadDeadline(time.Time{}) }()
+	br.extend = http.NewResponseController(w).SetReadDeadline
+	br.began = time.Now()
+	br.until = br.began.Add(min(arrivalGrace, br.timeout))
+	if br.extend(br.until) == nil {
+		defer func() { _ = br.extend(time.Time{}) }()
 	}
-	var refusal *auth.Refusal
-	if br.keep {
-		refusal = br.readKept(r, b)
-	} else {
-		refusal = br.readDiscarded(r, b)
-	}
-	if refusal == nil && r.ContentLength >= 0 && b.length != r.ContentLength {
+	refusal := br.readAll(r)
+	if refusal == nil && r.ContentLength >= 0 && br.length() != r.ContentLength {
 		refusal = cutShort(nil) // net/http sees to it, but not over HTTP/3
 	}
 	if refusal != nil {
-		b.release()
-		return nil, refusal
+		br.body.release()
+		return readBody{}, refusal
 	}
-	return b, nil
+	if br.digest != nil {
+		return readBody{sum: [sha256.Size]byte(br.digest.Sum(nil))}, nil
+	}
+	return readBody{held: br.body, sum: br.body.hash()}, nil
 }
 
-// firstRead is how many bytes an announced length is believed to before any
-// of them has come: whoever repeats a signed request, or has a key, must not
-// use up the budget with announcements.
-const firstRead = 16 << 10
+// length returns how many bytes of the body were read.
+func (br *bodyReader) length() int64 {
+	if br.digest != nil {
+		return br.total
+	}
+	return br.body.size
+}
 
-func (br *bodyReader) readKept(r *http.Request, b *readBody) *auth.Refusal {
+func (br *bodyReader) readAll(r *http.Request) *auth.Refusal {
+	if br.look == nil {
+		br.digest = sha256.New()
+		return br.discard(r)
+	}
+	br.body = &heldBody{hold: br.hold}
+	if r.ContentLength > lookFrom || br.hold.scarce() {
+		if refusal := br.lookOnce(); refusal != nil || br.digest != nil {
+			return br.discardUnless(refusal, r)
+		}
+	}
 	most := r.ContentLength
 	if most < 0 {
 		most = br.max + 1 // room enough to see that the limit is passed
 	}
 	size := min(firstRead, most)
-	if !br.reserve(b, size) {
-		return overBudget()
+	if refusal := br.body.hold.grow(size); refusal != nil {
+		return refusal
 	}
-	buf := make([]byte, 0, size)
+	br.body.small = make([]byte, 0, size)
+	return br.keep(r)
+}
+
+// keep reads the body into memory. It goes over to discarding when a look says
+// that the body is not worth holding.
+func (br *bodyReader) keep(r *http.Request) *auth.Refusal {
 	for {
-		if len(buf) == cap(buf) {
-			if int64(len(buf)) == most {
-				break
+		if br.body.full() {
+			if refusal := br.grow(); refusal != nil || br.digest != nil {
+				return br.discardUnless(refusal, r)
 			}
-			grown, refusal := br.grow(b, buf, most)
-			if refusal != nil {
-				return refusal
-			}
-			buf = grown
 		}
-		n, err := r.Body.Read(buf[len(buf):cap(buf)])
-		buf = buf[:len(buf)+n]
-		if errors.Is(err, io.EOF) {
-			break
-		}
-		if err != nil {
+		n, err := r.Body.Read(br.body.room())
+		br.body.filled(n)
+		switch {
+		case br.body.size > br.max:
+			return br.tooLarge()
+		case errors.Is(err, io.EOF), err == nil && br.body.size == r.ContentLength:
+			return nil
+		case err != nil:
 			return br.failed(r, err)
 		}
+		br.arrived(n)
+		if time.Since(br.began) < lookAfter {
+			continue
+		}
+		if refusal := br.lookOnce(); refusal != nil || br.digest != nil {
+			return br.discardUnless(refusal, r)
+		}
 	}
-	if int64(len(buf)) > br.max {
-		return br.tooLarge()
+}
+
+// grow makes room for more of the body, after a look where it becomes large.
+func (br *bodyReader) grow() *auth.Refusal {
+	if br.body.size >= lookFrom || br.body.hold.scarce() {
+		if refusal := br.lookOnce(); refusal != nil || br.digest != nil {
+			return refusal
+		}
 	}
-	b.bytes, b.length = buf, int64(len(buf))
-	b.sum = sha256.Sum256(buf)
+	return br.body.addBlock()
+}
+
+// lookOnce asks whether the body is worth holding. If not, what has come of it
+// is hashed, its memory given back, and digest is set.
+func (br *bodyReader) lookOnce() *auth.Refusal {
+	if br.looked {
+		return nil
+	}
+	br.looked = true
+	worth, refusal := br.look()
+	if refusal != nil || worth {
+		return refusal
+	}
+	br.digest = sha256.New()
+	_, _ = io.Copy(br.digest, &heldReader{body: br.body})
+	br.total = br.body.size
+	br.body.release()
 	return nil
 }
 
-// grow doubles a full buffer, up to the most that can be needed.
-func (br *bodyReader) grow(b *readBody, buf []byte, most int64) ([]byte, *auth.Refusal) {
-	size := min(2*int64(cap(buf)), most)
-	if !br.reserve(b, size-int64(cap(buf))) {
-		return nil, overBudget()
+func (br *bodyReader) discardUnless(refusal *auth.Refusal, r *http.Request) *auth.Refusal {
+	if refusal != nil {
+		return refusal
 	}
-	grown := make([]byte, len(buf), size)
-	copy(grown, buf)
-	return grown, nil
+	return br.discard(r)
 }
 
-func (br *bodyReader) reserve(b *readBody, n int64) bool {
-	if !br.budget.take(n) {
-		return false
-	}
-	b.reserved += n
-	return true
-}
+// discardBlocks are small, because a sender that proved nothing may hold one
+// for as long as its body takes.
+var discardBlocks = sync.Pool{New: func() any { return new([4 << 10]byte) }}
 
-func (br *bodyReader) readDiscarded(r *http.Request, b *readBody) *auth.Refusal {
-	h := hashers.Get().(*hasher)
-	defer hashers.Put(h)
-	h.sum.Reset()
-	var total int64
+// discard hashes the rest of the body and holds nothing of it.
+func (br *bodyReader) discard(r *http.Request) *auth.Refusal {
+	block := discardBlocks.Get().(*[4 << 10]byte)
+	defer discardBlocks.Put(block)
 	for {
-		n, err := r.Body.Read(h.block)
-		h.sum.Write(h.block[:n])
-		if total += int64(n); total > br.max {
+		n, err := r.Body.Read(block[:])
+		br.digest.Write(block[:n])
+		if br.total += int64(n); br.total > br.max {
 			return br.tooLarge()
 		}
 		if errors.Is(err, io.EOF) {
-			h.sum.Sum(b.sum[:0])
-			b.length = total
 			return nil
 		}
 		if err != nil {
 			return br.failed(r, err)
 		}
+		br.arrived(n)
 	}
 }
 
-func overBudget() *auth.Refusal {
-	return &auth.Refusal{
-		Reason:     auth.OverBudget,
-		RetryAfter: time.Second,
-		Log:        "the memory budget for request bodies (body_budget) is used up",
+// arrived moves the deadline on by what n bytes may take at the least rate.
+func (br *bodyReader) arrived(n int) {
+	br.until = br.until.Add(time.Duration(n) * time.Second / leastRate)
+	if last := br.began.Add(br.timeout); br.until.After(last) {
+		br.until = last
 	}
+	_ = br.extend(br.until)
 }
 
 func (br *bodyReader) tooLarge() *auth.Refusal {
@@ -219,29 +222,25 @@ func (br *bodyReader) tooLarge() *auth.Refusal {
 	}
 }
 
+// failed says why reading has failed. A body that ends too soon is a request
+// that the client cut off, if it is gone, and a wrong one if it still listens.
 func (br *bodyReader) failed(r *http.Request, err error) *auth.Refusal {
+	var tooLarge *http.MaxBytesError
 	switch {
 	case errors.Is(err, os.ErrDeadlineExceeded):
-		return &auth.Refusal{Reason: auth.BodyTimeout, Log: "the whole body must arrive within " + br.timeout.String()}
-	case errors.Is(err, io.ErrUnexpectedEOF):
-		return cutShort(err) // the context has ended, too, whether or not the sender listens
+		return &auth.Refusal{Reason: auth.BodyTimeout, Log: "a body must begin to arrive within " + arrivalGrace.String() +
+			", go on at " + strconv.Itoa(leastRate) + " bytes a second and be complete within " + br.timeout.String()}
+	case errors.As(err, &tooLarge):
+		return br.tooLarge()
+	case errors.Is(err, io.ErrUnexpectedEOF): // whoever has sent half of it may still listen
+		return cutShort(err)
 	case errors.Is(r.Context().Err(), context.Canceled):
 		return &auth.Refusal{Reason: auth.ClientGone, Cause: err}
 	default:
-		var tooLarge *http.MaxBytesError
-		if errors.As(err, &tooLarge) {
-			return br.tooLarge()
-		}
 		return &auth.Refusal{Reason: auth.MalformedRequest, Message: "The request body is framed wrongly", Cause: err}
 	}
 }
 
-// cutShort refuses a body that ends too early. Its sender may have gone, or may
-// still listen: that looks the same from here.
 func cutShort(cause error) *auth.Refusal {
-	return &auth.Refusal{
-		Reason:  auth.MalformedRequest,
-		Message: "The request body is shorter than announced",
-		Log:     "the body ended before its Content-Length or its last chunk", Cause: cause,
-	}
+	return &auth.Refusal{Reason: auth.MalformedRequest, Message: "The request body is shorter than was announced", Cause: cause}
 }

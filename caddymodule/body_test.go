@@ -1,16 +1,22 @@
 package caddymodule
 
 import (
+	"bytes"
 	"context"
 	"crypto/sha256"
 	"errors"
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"net/netip"
 	"os"
+	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
+
+	"pgregory.net/rapid"
 
 	"github.com/card-gateway/card-gateway/auth"
 )
@@ -29,12 +35,29 @@ func (f failing) Read(p []byte) (int, error) {
 	return n, err
 }
 
+// reader returns a bodyReader on the memory, whose look finds every body worth
+// holding.
+func reader(m *bodyMemory, max int64) *bodyReader {
+	return &bodyReader{
+		max: max, timeout: time.Minute, hold: reservation{memory: m, key: "k1", address: "192.0.2.1"},
+		look: func() (bool, *auth.Refusal) { return true, nil },
+	}
+}
+
+func post(body io.Reader, length int64) *http.Request {
+	r := httptest.NewRequest("POST", "/", body)
+	r.ContentLength = length
+	return r
+}
+
 func TestBodyReader(t *testing.T) {
-	content := strings.Repeat("0123456789abcdef", 1024)
+	content := strings.Repeat("0123456789abcdef", 1<<14) // 256 KiB, four blocks
+	size := int64(len(content))
 	whole := func() io.Reader { return strings.NewReader(content) }
 	broken := func(err error) func() io.Reader {
 		return func() io.Reader { return failing{strings.NewReader("ab"), err} }
 	}
+	worth := func() (bool, *auth.Refusal) { return true, nil }
 	for _, c := range []struct {
 		name   string
 		body   func() io.Reader
@@ -42,32 +65,34 @@ func TestBodyReader(t *testing.T) {
 		max    int64
 		reason auth.Reason
 	}{
-		{"known length", whole, 16384, 16384, auth.Accepted},
-		{"one byte too many", whole, 16384, 16383, auth.BodyTooLarge},
-		{"chunked", whole, -1, 16384, auth.Accepted},
-		{"chunked, one too many", whole, -1, 16383, auth.BodyTooLarge},
-		{"deadline", broken(os.ErrDeadlineExceeded), 16384, 16384, auth.BodyTimeout},
-		{"cut short", broken(io.ErrUnexpectedEOF), 16384, 16384, auth.MalformedRequest},
-		{"cut short, as over HTTP/3", broken(io.EOF), 16384, 16384, auth.MalformedRequest},
-		{"a byte short, as over HTTP/3", whole, 16385, 16385, auth.MalformedRequest},
-		{"bad framing", broken(errors.New("malformed chunked encoding")), -1, 16384, auth.MalformedRequest},
+		{"known length", whole, size, size, auth.Accepted},
+		{"one byte too many", whole, size, size - 1, auth.BodyTooLarge},
+		{"chunked", whole, -1, size, auth.Accepted},
+		{"chunked, one too many", whole, -1, size - 1, auth.BodyTooLarge},
+		{"deadline", broken(os.ErrDeadlineExceeded), size, size, auth.BodyTimeout},
+		{"cut short", broken(io.ErrUnexpectedEOF), size, size, auth.MalformedRequest},
+		{"cut short, as over HTTP/3", broken(io.EOF), size, size, auth.MalformedRequest},
+		{"a byte short, as over HTTP/3", whole, size + 1, size + 1, auth.MalformedRequest},
+		{"bad framing", broken(errors.New("malformed chunked encoding")), -1, size, auth.MalformedRequest},
 	} {
-		for how, keep := range map[string]bool{"kept": true, "discarded": false} {
+		for how, look := range map[string]func() (bool, *auth.Refusal){
+			"kept": worth, "unproven": nil, "not worth it": func() (bool, *auth.Refusal) { return false, nil },
+		} {
 			t.Run(c.name+", "+how, func(t *testing.T) {
-				b := &budget{limit: 1 << 20}
-				reader := bodyReader{budget: b, max: c.max, timeout: time.Second, keep: keep}
-				r := httptest.NewRequest("POST", "/", c.body())
-				r.ContentLength = c.length
-				got, refusal := reader.read(httptest.NewRecorder(), r)
+				m := newBodyMemory("body_budget", 1<<20, 1, 1)
+				br := reader(m, c.max)
+				br.look = look
+				got, refusal := br.read(httptest.NewRecorder(), post(c.body(), c.length))
 				if reason := reasonOf(refusal); reason != c.reason {
 					t.Fatalf("got %v, want %v", reason, c.reason)
 				}
-				if refusal == nil && (got.sum != sha256.Sum256([]byte(content)) || keep != (string(got.bytes) == content)) {
+				kept := how == "kept"
+				if refusal == nil && (got.sum != sha256.Sum256([]byte(content)) || kept != (string(got.held.contiguous()) == content)) {
 					t.Error("other bytes")
 				}
-				got.release()
-				if left := b.used.Load(); left != 0 {
-					t.Errorf("%d bytes of the budget are lost", left)
+				got.held.release()
+				if left := m.used.Load(); left != 0 || len(m.keys.all())+len(m.addresses.all()) != 0 {
+					t.Errorf("%d bytes of the memory are lost", left)
 				}
 			})
 		}
@@ -81,30 +106,203 @@ func reasonOf(refusal *auth.Refusal) auth.Reason {
 	return refusal.Reason
 }
 
-func TestBodyBudget(t *testing.T) {
-	b := &budget{limit: 1500}
-	reader := bodyReader{budget: b, max: 1000, timeout: time.Second, keep: true}
-	request := func(length int64) *http.Request {
-		r := httptest.NewRequest("POST", "/", strings.NewReader(strings.Repeat("x", 1000)))
-		r.ContentLength = length
-		return r
-	}
-	first, refusal := reader.read(httptest.NewRecorder(), request(1000))
-	if refusal != nil {
-		t.Fatal(refusal)
-	}
-	for _, length := range []int64{1000, -1} {
-		if _, refusal := reader.read(httptest.NewRecorder(), request(length)); reasonOf(refusal) != auth.OverBudget || refusal.RetryAfter <= 0 {
-			t.Errorf("length %d: %v", length, refusal)
+// TestHeldBody draws sizes and sizes of reads: what is forwarded is what came,
+// in every size around the limits of slices and blocks, and the memory that is
+// counted is what is held.
+func TestHeldBody(t *testing.T) {
+	rapid.Check(t, func(rt *rapid.T) {
+		edge := rapid.SampledFrom([]int64{1, firstRead, lookFrom, blockSize, 2 * blockSize, 5 * blockSize}).Draw(rt, "edge")
+		size := max(1, edge+rapid.Int64Range(-2, 2).Draw(rt, "off"))
+		content := make([]byte, size)
+		for i := range content {
+			content[i] = byte(i / 7)
 		}
+		length := rapid.SampledFrom([]int64{size, -1}).Draw(rt, "length")
+		m := newBodyMemory("body_budget", 1<<20, 1, 1)
+		part := rapid.IntRange(1, 1<<16).Draw(rt, "part")
+		got, refusal := reader(m, size).read(httptest.NewRecorder(), post(&parts{bytes.NewReader(content), part}, length))
+		if refusal != nil || got.sum != sha256.Sum256(content) {
+			rt.Fatalf("%v, or another hash", refusal)
+		}
+		if held := m.used.Load(); held < size && size > firstRead || held > roundedToBlocks(size)+blockSize {
+			rt.Fatalf("%d bytes are counted for a body of %d", held, size)
+		}
+		r := httptest.NewRequest("POST", "/", nil)
+		got.held.forwardTo(r)
+		forwarded, err := io.ReadAll(&parts{r.Body, part})
+		if err != nil || !bytes.Equal(forwarded, content) || r.ContentLength != size || r.Header.Get("Content-Length") != strconv.FormatInt(size, 10) {
+			rt.Fatalf("forwarded %d of %d bytes, %v", len(forwarded), size, err)
+		}
+		if size > lookFrom {
+			_ = r.Body.Close() // the issuer has it
+			if m.used.Load() != 0 {
+				rt.Fatalf("%d bytes are counted after the issuer has the body", m.used.Load())
+			}
+			if n, err := r.Body.Read(make([]byte, 1)); n != 0 || err == nil {
+				rt.Fatal("a body that was given back can be read")
+			}
+		}
+		got.held.release()
+		if m.used.Load() != 0 {
+			rt.Fatalf("%d bytes are lost", m.used.Load())
+		}
+	})
+}
+
+// parts reads a bounded number of bytes at a time.
+type parts struct {
+	io.Reader
+	most int
+}
+
+func (p *parts) Read(b []byte) (int, error) { return p.Reader.Read(b[:min(len(b), p.most)]) }
+
+// TestSharesOfBodyMemory: neither a key nor an address gets more than its share,
+// the others go on, and the log names the holder.
+func TestSharesOfBodyMemory(t *testing.T) {
+	m := newBodyMemory("body_budget", 1<<20, 1.0/8, 1.0/4)
+	take := func(key, address string) (*reservation, *auth.Refusal) {
+		r := &reservation{memory: m, key: key, address: address}
+		return r, r.grow(64 << 10)
 	}
-	first.release()
-	first.release()
-	if b.used.Load() != 0 {
-		t.Errorf("%d bytes held", b.used.Load())
+	var held []*reservation
+	for range 2 {
+		r, refusal := take("greedy", "192.0.2.1")
+		if refusal != nil {
+			t.Fatal(refusal.Log)
+		}
+		held = append(held, r)
 	}
-	if _, refusal := reader.read(httptest.NewRecorder(), request(1000)); refusal != nil {
-		t.Error(refusal)
+	if _, refusal := take("greedy", "192.0.2.9"); reasonOf(refusal) != auth.OverBudget || !strings.Contains(refusal.Log, "holder greedy") || refusal.RetryAfter <= 0 {
+		t.Errorf("over the key's share: %+v", refusal)
+	}
+	for _, key := range []string{"k2", "k3"} {
+		r, refusal := take(key, "192.0.2.1")
+		if refusal != nil {
+			t.Fatal(refusal.Log)
+		}
+		held = append(held, r)
+	}
+	if _, refusal := take("k4", "192.0.2.1"); reasonOf(refusal) != auth.OverBudget || !strings.Contains(refusal.Log, "holder 192.0.2.1") {
+		t.Errorf("over the address' share: %+v", refusal)
+	}
+	other, refusal := take("k4", "192.0.2.2")
+	if refusal != nil {
+		t.Fatalf("another key from elsewhere: %s", refusal.Log)
+	}
+	if top := m.largest(1); len(top) != 1 || top[0] != (bodyHolder{"greedy", 128 << 10}) {
+		t.Errorf("the largest holder is %v", top)
+	}
+	for _, r := range append(held, other) {
+		r.release()
+		r.release()
+	}
+	if m.used.Load() != 0 || len(m.keys.all()) != 0 || len(m.addresses.all()) != 0 {
+		t.Errorf("%d bytes held by %v and %v", m.used.Load(), m.keys.all(), m.addresses.all())
+	}
+}
+
+// An IPv6 client has a whole network of addresses; they are one holder.
+func TestHolderAddress(t *testing.T) {
+	same := func(a, b string) bool {
+		return holderAddress(netip.MustParseAddr(a)) == holderAddress(netip.MustParseAddr(b))
+	}
+	if !same("2001:db8:1:2::1", "2001:db8:1:2:ffff::9") || same("2001:db8:1:2::1", "2001:db8:1:3::1") ||
+		!same("::ffff:192.0.2.1", "192.0.2.1") || same("192.0.2.1", "192.0.2.2") {
+		t.Error("addresses are not grouped by /64")
+	}
+}
+
+// TestLookBeforeHolding: a look is made once, before more than lookFrom is
+// held, before an announced large body is waited for, and when memory is
+// scarce; a small body that is there needs none.
+func TestLookBeforeHolding(t *testing.T) {
+	small, large := strings.Repeat("x", 1000), strings.Repeat("x", 3*blockSize)
+	for _, c := range []struct {
+		name   string
+		body   string
+		length int64
+		scarce bool
+		looks  int
+		atMost int64 // bytes held when it looks
+	}{
+		{"small", small, 1000, false, 0, 0},
+		{"small, chunked", small, -1, false, 0, 0},
+		{"announced large", large, 3 * blockSize, false, 1, 0},
+		{"grows large", large, -1, false, 1, lookFrom},
+		{"small, memory scarce", small, 1000, true, 1, 600 << 10},
+	} {
+		m := newBodyMemory("body_budget", 1<<20, 1, 1)
+		if c.scarce {
+			other := reservation{memory: m, key: "other", address: "192.0.2.7"}
+			if refusal := other.grow(600 << 10); refusal != nil {
+				t.Fatal(refusal)
+			}
+		}
+		looks := 0
+		br := reader(m, 1<<20)
+		br.look = func() (bool, *auth.Refusal) {
+			looks++
+			if held := m.used.Load(); held > c.atMost {
+				t.Errorf("%s: %d bytes are held when it looks", c.name, held)
+			}
+			return true, nil
+		}
+		got, refusal := br.read(httptest.NewRecorder(), post(strings.NewReader(c.body), c.length))
+		if refusal != nil || looks != c.looks {
+			t.Errorf("%s: %d looks, want %d; %v", c.name, looks, c.looks, refusal)
+		}
+		got.held.release()
+	}
+}
+
+// A body that is waited for is looked at before it is waited for any longer,
+// and holds nothing afterwards when the request is not worth it.
+func TestLookWhileWaiting(t *testing.T) {
+	m := newBodyMemory("body_budget", 1<<20, 1, 1)
+	looked := make(chan struct{})
+	br := reader(m, 1<<20)
+	br.look = func() (bool, *auth.Refusal) {
+		close(looked)
+		return false, nil
+	}
+	in, out := io.Pipe()
+	go func() {
+		_, _ = out.Write([]byte("a"))
+		time.Sleep(2 * lookAfter)
+		_, _ = out.Write([]byte("b"))
+		<-looked
+		_, _ = out.Write(make([]byte, 4096))
+		if held := m.used.Load(); held != 0 {
+			t.Errorf("%d bytes are held of a body that is not worth it", held)
+		}
+		_ = out.Close()
+	}()
+	got, refusal := br.read(httptest.NewRecorder(), post(in, -1))
+	if want := sha256.Sum256(append([]byte("ab"), make([]byte, 4096)...)); refusal != nil || got.held != nil || got.sum != want {
+		t.Errorf("%+v, %v", got, refusal)
+	}
+}
+
+// A body must arrive at the least rate, and all of it within its time.
+func TestLeastRate(t *testing.T) {
+	var set []time.Time
+	br := &bodyReader{timeout: 30 * time.Second, began: time.Unix(1e9, 0), extend: func(until time.Time) error {
+		set = append(set, until)
+		return nil
+	}}
+	br.until = br.began.Add(arrivalGrace)
+	for _, n := range []int{1, leastRate, 10 * leastRate, 100 * leastRate} {
+		br.arrived(n)
+	}
+	var after []time.Duration
+	for _, until := range set {
+		after = append(after, until.Sub(br.began))
+	}
+	grace := arrivalGrace + time.Second/leastRate
+	want := []time.Duration{grace, grace + time.Second, grace + 11*time.Second, 30 * time.Second}
+	if !slices.Equal(after, want) {
+		t.Errorf("deadlines %v, want %v", after, want)
 	}
 }
 

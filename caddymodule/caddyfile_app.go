@@ -24,6 +24,8 @@ import (
 //	    lock_counts ip | timestamp | nonce ...
 //	    replay_floor_ahead <time span>
 //	    body_budget <size>
+//	    body_share <part>
+//	    body_share_address <part>
 //	    limit <operation> | default | total <count>/<period> [burst <n>] [cost <n>]
 //	    operation <name> <method> <path> <scope> [max_body <size>]
 //	}
@@ -65,6 +67,8 @@ func (p *appParser) options() []option {
 		{name: "lock_counts", read: call(p.lockCounts), repeats: true},
 		{name: "replay_floor_ahead", read: call(p.replayFloorAhead)},
 		sizeOption("body_budget", &app.BodyBudget),
+		shareOption("body_share", &app.BodyShare),
+		shareOption("body_share_address", &app.BodyShareAddress),
 		{name: "limit", read: call(p.limit), repeats: true},
 		{name: "operation", read: call(p.operation), repeats: true},
 	}

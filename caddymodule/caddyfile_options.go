@@ -2,6 +2,7 @@ package caddymodule
 
 import (
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/caddyserver/caddy/v2"
@@ -88,6 +89,28 @@ func sizeOption(name string, into *int64) option {
 	return option{name: name, read: func(d *caddyfile.Dispenser) (err error) {
 		*into, err = parseSize(d)
 		return err
+	}}
+}
+
+// shareOption reads an option with a part of a whole, as 1/8 or 0.125.
+func shareOption(name string, into *float64) option {
+	return option{name: name, read: func(d *caddyfile.Dispenser) error {
+		text, err := oneArg(d, "a part such as 1/8")
+		if err != nil {
+			return err
+		}
+		part, of, isRatio := strings.Cut(text, "/")
+		share, err := strconv.ParseFloat(part, 64)
+		if err == nil && isRatio {
+			var whole float64
+			whole, err = strconv.ParseFloat(of, 64)
+			share /= whole
+		}
+		if err != nil || !(share > 0 && share <= 1) {
+			return d.Errf("%s: %q is not a part of the whole; write for example 1/8 or 0.125", name, text)
+		}
+		*into = share
+		return nil
 	}}
 }
 

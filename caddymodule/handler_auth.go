@@ -91,8 +91,11 @@ func (h *Auth) Provision(ctx caddy.Context) error {
 
 // Validate checks the sizes.
 func (h *Auth) Validate() error {
-	if h.MaxBody < 0 || h.MaxBody > h.rules.bodyBudget {
-		return fmt.Errorf("card_auth: max_body is %d bytes; it must be positive and at most body_budget, %d", h.MaxBody, h.rules.bodyBudget)
+	if h.MaxBody < 0 {
+		return fmt.Errorf("card_auth: max_body is %d bytes; it must be positive", h.MaxBody)
+	}
+	if err := h.rules.checkMaxBody(h.MaxBody); err != nil {
+		return fmt.Errorf("card_auth: %w", err)
 	}
 	if h.BodyTimeout < 0 || time.Duration(h.BodyTimeout) > h.rules.window {
 		return fmt.Errorf("card_auth: body_timeout is %s; it must be positive and at most the window, %s", time.Duration(h.BodyTimeout), h.rules.window)
@@ -122,7 +125,7 @@ func (h *Auth) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddyhttp.
 		}
 	}()
 
-	defer func() { p.body.release() }()
+	defer func() { info.body.release() }()
 	if refusal := p.admit(); refusal != nil {
 		if refusal = p.pass(refusal); refusal != nil {
 			info.overhead = time.Since(start) - p.waited
@@ -222,7 +225,7 @@ func (p *passage) generic(refusal *auth.Refusal) *auth.Refusal {
 
 // forward makes the request what the upstream may see.
 func (p *passage) forward() {
-	setBody(p.r, p.info.Body)
+	p.info.body.forwardTo(p.r)
 	p.r.Header[headerRequestID] = []string{p.info.RequestID}
 	p.tellClient()
 	if p.info.dryRun == nil || p.info.dryRun.Reason == auth.RateLimited {

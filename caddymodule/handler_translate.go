@@ -24,7 +24,8 @@ func init() {
 // customer variant talk to an issuer that speaks one form: bodies of
 // create_customer and update_customer are checked and translated, and answers
 // to these and to get_customer and list_customers come back in the variant
-// that asked. All other operations pass untouched.
+// that asked, or in the one that X-Card-Variant names. All other operations
+// pass untouched.
 //
 // It needs card_auth before it.
 type Translate struct {
@@ -94,6 +95,10 @@ func (h *Translate) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddy
 		h.log.Error("card_translate runs where card_auth has not run before; put card_auth in front of it")
 		return refuse(w, r, auth.Refuse(auth.InternalError, "card_translate without card_auth"))
 	}
+	shape, refusal := takeShape(r)
+	if refusal != nil {
+		return refuse(w, r, refusal)
+	}
 	if info.Operation == nil {
 		return next.ServeHTTP(w, r)
 	}
@@ -103,10 +108,12 @@ func (h *Translate) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddy
 	}
 	asked := keyVariant(info.Key)
 	if what.body && jsonRequest(r) {
-		var refusal *auth.Refusal
 		if asked, refusal = h.request(r, info, what.operation); refusal != nil {
 			return refuse(w, r, refusal)
 		}
+	}
+	if shape != translate.None {
+		asked = shape
 	}
 	if asked == translate.None {
 		observeTranslation(asked.String(), "answer", "unchanged")
@@ -128,8 +135,13 @@ func keyVariant(key *auth.Key) translate.Variant {
 // request puts the translated body in the place of the client's and returns
 // the variant that asked, or the refusal that names what is wrong.
 func (h *Translate) request(r *http.Request, info *requestInfo, op translate.Operation) (translate.Variant, *auth.Refusal) {
+	// The translated body, and a body in blocks once more in one piece.
+	if refusal := info.body.reserveCopies(2); refusal != nil {
+		return translate.None, refusal
+	}
+	before := info.body.contiguous()
 	start := time.Now()
-	body, asked, problems := translate.Request(info.Body, translate.RequestOptions{
+	body, asked, problems := translate.Request(before, translate.RequestOptions{
 		Operation: op, Upstream: h.form, KeyVariant: keyVariant(info.Key),
 	})
 	info.overhead += time.Since(start)
@@ -137,7 +149,7 @@ func (h *Translate) request(r *http.Request, info *requestInfo, op translate.Ope
 	case len(problems) > 0:
 		observeTranslation(asked.String(), "request", "invalid")
 		return asked, invalidBody(problems)
-	case bytes.Equal(body, info.Body):
+	case bytes.Equal(body, before):
 		observeTranslation(asked.String(), "request", "unchanged")
 	default:
 		observeTranslation(asked.String(), "request", "ok")

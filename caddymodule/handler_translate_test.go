@@ -52,11 +52,11 @@ func (c translateCall) do(t *testing.T, answer issuerFunc) *httptest.ResponseRec
 		r.Header.Set("Content-Type", "application/json")
 	}
 	info := &requestInfo{
-		telemetry: &telemetry{refused: zap.NewNop()}, RequestID: "req-1", Body: []byte(c.body),
+		telemetry: &telemetry{refused: zap.NewNop()}, RequestID: "req-1", body: heldText(c.body),
 		Operation: &auth.Operation{Name: c.operation}, Key: &auth.Key{CustomerVariant: c.keyVariant},
 	}
 	r = withInfo(r, info)
-	setBody(r, info.Body)
+	info.body.forwardTo(r)
 	w := httptest.NewRecorder()
 	w.Header().Set("X-Before", "kept")
 	if err := h.ServeHTTP(w, r, caddyhttp.HandlerFunc(answer)); err != nil {

@@ -14,6 +14,8 @@ func (p *passage) explain(v *store.Verdict) string {
 	switch v.Reason {
 	case auth.TimestampOutOfWindow:
 		return p.explainTimestamp()
+	case auth.ReplayFloor:
+		return "the store may have lost the nonces of that moment"
 	case auth.ScopeMissing:
 		return "the operation needs the scope " + p.request.Scope
 	case auth.RateLimited:
@@ -24,14 +26,14 @@ func (p *passage) explain(v *store.Verdict) string {
 }
 
 // explainTimestamp tells clocks that are off from timestamps that are none, and
-// from those whose nonces the store may have lost.
+// from those that are older than the key's move to this store.
 func (p *passage) explainTimestamp() string {
 	stamp := p.request.Credentials.Unix
 	switch off := p.claim.Now.Unix() - stamp; {
 	case stamp == 0:
 		return "X-Timestamp is not a number of ten digits"
 	case auth.InWindow(p.claim.Now, stamp, p.h.rules.window):
-		return "the store may have lost the nonces of that moment"
+		return "the nonces of that moment stayed in the store that the key was copied from"
 	case off < 0:
 		return "X-Timestamp is " + strconv.FormatInt(-off, 10) + " s ahead of our clock"
 	default:

@@ -3,7 +3,10 @@ package caddymodule
 import (
 	"errors"
 	"fmt"
+	"sync/atomic"
 	"time"
+
+	"github.com/card-gateway/card-gateway/caddymodule/version"
 
 	"github.com/prometheus/client_golang/prometheus"
 
@@ -68,6 +71,35 @@ var (
 	}, []string{"within"})
 )
 
+// The memory for bodies of the configuration that started last.
+var (
+	currentBodies atomic.Pointer[bodyMemory]
+
+	bodyBytes = prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "card_gateway_body_bytes",
+		Help: "Bytes of memory that request bodies hold.",
+	}, func() float64 { return float64(currentBodies.Load().used.Load()) })
+
+	bodyBytesLimit = prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "card_gateway_body_bytes_limit",
+		Help: "Bytes of memory that request bodies may hold: body_budget.",
+	}, func() float64 { return float64(currentBodies.Load().limit) })
+)
+
+func init() { currentBodies.Store(new(bodyMemory)) }
+
+// buildInfo is 1 for the running binary.
+var buildInfo = func() prometheus.Gauge {
+	b := version.This()
+	gauge := prometheus.NewGauge(prometheus.GaugeOpts{
+		Name:        "card_gateway_build_info",
+		Help:        "1, with the versions of the running binary as labels.",
+		ConstLabels: prometheus.Labels{"version": b.Version, "commit": b.Commit, "caddy": b.Caddy, "go": b.Go},
+	})
+	gauge.Set(1)
+	return gauge
+}()
+
 // Decisions on rate limits, a closed set.
 const (
 	limitAllowed = iota
@@ -106,7 +138,7 @@ type operationMetrics struct {
 func newMetrics(registry *prometheus.Registry, table *auth.Table) (*metrics, error) {
 	for _, collector := range []prometheus.Collector{
 		requestsTotal, overheadSeconds, storeSeconds, storeUp, limitDecisions, translationsTotal,
-		clockSkewSeconds, keyLocksTotal, keysByStatus, keysExpiring,
+		clockSkewSeconds, keyLocksTotal, keysByStatus, keysExpiring, buildInfo, bodyBytes, bodyBytesLimit,
 	} {
 		if err := registry.Register(collector); err != nil && !errors.As(err, new(prometheus.AlreadyRegisteredError)) {
 			return nil, fmt.Errorf("registering: %w", err)

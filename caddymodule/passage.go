@@ -2,6 +2,7 @@ package caddymodule
 
 import (
 	"context"
+	"crypto/sha256"
 	"errors"
 	"mime"
 	"net/http"
@@ -27,11 +28,13 @@ type passage struct {
 
 	request   auth.Request
 	judgement auth.Judgement
-	body      *readBody // nil until it was read
-	bodyKept  bool
 	claim     store.Claim
 	charges   [ratelimit.MaxCharges]ratelimit.Charge
 	waited    time.Duration // for the body
+
+	bodyRead    bool
+	bodyDropped bool // it was not worth holding
+	bodySum     [sha256.Size]byte
 }
 
 // judgings is how often a request is judged before the gateway gives up
@@ -138,20 +141,25 @@ func (p *passage) lookupRefusal(err error) *auth.Refusal {
 	}
 }
 
-// readBody refuses what cannot be read, reads the body once and says whether
-// its hash is the one that was signed. A body with a wrong signature is only
-// hashed, so that no unproven sender makes us hold memory.
+// readBody refuses what cannot be read, reads the body once and finds out
+// whether its hash is the one that was signed. A body with a wrong signature is
+// only hashed, so that no unproven sender makes us hold memory.
 func (p *passage) readBody() *auth.Refusal {
 	keep := p.h.DryRun || !p.judgement.Failed.Has(auth.RuleSignature)
-	if p.body != nil {
-		if keep && !p.bodyKept {
+	if p.bodyRead {
+		if keep && p.info.body == nil && !p.bodyDropped {
 			return storeRefusal(errKeyKeepsChanging)
 		}
-		return p.checkHash()
+		p.checkHash()
+		return nil
 	}
-	reader := bodyReader{budget: p.h.state.bodies, max: p.maxBody(), timeout: time.Duration(p.h.BodyTimeout), keep: keep}
 	if !p.h.DryRun && p.h.translates && translatedOperation(p.info.Operation.Name) && !jsonRequest(p.r) {
 		return p.unlessLocked(&auth.Refusal{Reason: auth.UnsupportedMediaType})
+	}
+	reader := bodyReader{max: p.maxBody(), timeout: time.Duration(p.h.BodyTimeout)}
+	if keep {
+		reader.look = p.lookBeforeBody
+		reader.hold = reservation{memory: p.h.state.bodies, key: p.info.keyID(), address: holderAddress(p.request.Client)}
 	}
 	start := time.Now()
 	body, refusal := reader.read(p.w, p.r)
@@ -162,15 +170,39 @@ func (p *passage) readBody() *auth.Refusal {
 		}
 		return refusal
 	}
-	p.body, p.bodyKept, p.info.Body = body, keep, body.bytes
-	return p.checkHash()
+	p.bodyRead, p.bodyDropped, p.bodySum, p.info.body = true, keep && body.held == nil, body.sum, body.held
+	p.checkHash()
+	return nil
 }
 
-func (p *passage) checkHash() *auth.Refusal {
-	if !auth.BodyHashEqual(p.request.Credentials.BodyHash, p.body.sum) {
+func (p *passage) checkHash() {
+	if !auth.BodyHashEqual(p.request.Credentials.BodyHash, p.bodySum) {
 		p.judgement.Failed |= auth.RuleBodyHash
 	}
-	return nil
+}
+
+// lookBeforeBody asks the store, without writing anything, what it would answer
+// if the body were the signed one. A request that would be refused is not worth
+// holding a body for: its body is hashed and discarded, and the answer is that
+// of the published order, decided when it is settled. Only a lock (rule 5)
+// answers at once.
+func (p *passage) lookBeforeBody() (worth bool, refusal *auth.Refusal) {
+	if p.h.DryRun {
+		return true, nil
+	}
+	claim, refusal := p.newClaim()
+	if refusal != nil {
+		return false, refusal
+	}
+	verdict, err := p.h.state.backend.Look(p.r.Context(), claim)
+	switch {
+	case err != nil:
+		return false, p.lookupRefusal(err)
+	case verdict.Reason == auth.KeyLocked:
+		return false, p.settleLock(auth.Refuse(auth.KeyLocked, ""))
+	default:
+		return verdict.Stale || verdict.Reason == auth.Accepted, nil
+	}
 }
 
 func (p *passage) maxBody() int64 {
@@ -187,16 +219,24 @@ func (p *passage) unlessLocked(refusal *auth.Refusal) *auth.Refusal {
 	if p.info.Key == nil {
 		return refusal
 	}
-	record, err := p.h.state.backend.Get(p.r.Context(), p.info.Key.ID)
-	if errors.Is(err, store.ErrNotFound) {
-		return refusal
+	claim, failed := p.newClaim()
+	if failed != nil {
+		return failed
 	}
-	if err != nil {
+	verdict, err := p.h.state.backend.Look(p.r.Context(), claim)
+	switch {
+	case err != nil:
 		return p.lookupRefusal(err)
-	}
-	if record.Failures < p.h.rules.lockAfter {
+	case verdict.Reason == auth.KeyLocked:
+		return p.settleLock(refusal)
+	default:
 		return refusal
 	}
+}
+
+// settleLock settles a request whose key is to be locked, and returns the
+// refusal by rule 5, or the given one when the key is not locked after all.
+func (p *passage) settleLock(otherwise *auth.Refusal) *auth.Refusal {
 	p.judgement.Failed |= auth.RuleBodyHash // whatever else happens, it is not accepted
 	verdict, failed := p.settle()
 	switch {
@@ -205,16 +245,16 @@ func (p *passage) unlessLocked(refusal *auth.Refusal) *auth.Refusal {
 	case verdict.Reason == auth.KeyLocked:
 		return p.judged(&verdict)
 	default:
-		return refusal
+		return otherwise
 	}
 }
 
-// settle asks the store for everything that only shared state can decide.
-func (p *passage) settle() (store.Verdict, *auth.Refusal) {
+// newClaim makes the claim of the request as it was judged, at the time of now.
+func (p *passage) newClaim() (*store.Claim, *auth.Refusal) {
 	rules, key := p.h.rules, p.info.Key
 	now := time.Now()
 	if !key.ExpiresAt.IsZero() && !now.Before(key.ExpiresAt) {
-		return store.Verdict{}, &auth.Refusal{Reason: auth.KeyExpired, Log: "the key expired while the body arrived"}
+		return nil, &auth.Refusal{Reason: auth.KeyExpired, Log: "the key expired while the body arrived"}
 	}
 	p.claim = store.Claim{
 		KeyID: key.ID, Revision: key.Revision, NextRevision: p.h.state.lockRevision(),
@@ -224,13 +264,23 @@ func (p *passage) settle() (store.Verdict, *auth.Refusal) {
 		Nonce:     auth.NonceDigest(p.request.Credentials.Nonce),
 		Failed:    p.judgement.Failed,
 		LockAfter: rules.lockAfter, LockDuration: rules.lockDuration, LockCounts: rules.lockCounts,
-		DryRun: p.h.DryRun,
+		DryRun:      p.h.DryRun,
+		BodyDropped: p.bodyDropped,
 	}
 	if p.limits != nil {
 		p.claim.Charges = rules.limits.AppendCharges(p.charges[:0], p.info.Operation.Name, key.Limits, now)
 		p.claim.LimitsDryRun = p.limits.DryRun
 	}
-	verdict, err := p.h.state.backend.Settle(context.WithoutCancel(p.r.Context()), &p.claim)
+	return &p.claim, nil
+}
+
+// settle asks the store for everything that only shared state can decide.
+func (p *passage) settle() (store.Verdict, *auth.Refusal) {
+	claim, refusal := p.newClaim()
+	if refusal != nil {
+		return store.Verdict{}, refusal
+	}
+	verdict, err := p.h.state.backend.Settle(context.WithoutCancel(p.r.Context()), claim)
 	if err != nil {
 		return verdict, storeRefusal(err)
 	}
@@ -249,16 +299,17 @@ func (p *passage) judged(v *store.Verdict) *auth.Refusal {
 		p.h.telemetry.keyLocked(p)
 	}
 	if v.Reason != auth.Accepted && v.Reason != auth.RateLimited {
-		return auth.Refuse(v.Reason, p.explain(v))
+		return &auth.Refusal{Reason: v.Reason, Log: p.explain(v), RetryAfter: v.RetryAfter}
 	}
 	states := v.States[:len(p.claim.Charges)]
-	if len(states) == 0 {
-		return nil
+	var retry time.Duration
+	if len(states) > 0 {
+		p.w.setLimits(p.claim.Charges, states, p.limits.IETFHeaders)
+		p.countLimits(v, states)
+		retry = states[ratelimit.Tightest(states)].Retry
 	}
-	p.w.setLimits(p.claim.Charges, states, p.limits.IETFHeaders)
-	p.countLimits(v, states)
 	if v.Reason == auth.RateLimited {
-		return &auth.Refusal{Reason: auth.RateLimited, Log: p.explain(v), RetryAfter: states[ratelimit.Tightest(states)].Retry}
+		return &auth.Refusal{Reason: auth.RateLimited, Log: p.explain(v), RetryAfter: max(retry, time.Second)}
 	}
 	return nil
 }

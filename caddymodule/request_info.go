@@ -24,7 +24,7 @@ type requestInfo struct {
 	Operation *auth.Operation
 	Key       *auth.Key // the judged key; nil until one was found
 	Client    string    // address of the client, as Caddy tells it
-	Body      []byte    // the verified body
+	body      *heldBody // the verified body; nil until it was read
 
 	refusal  *auth.Refusal // the last refusal; nil when accepted
 	dryRun   *auth.Refusal // what card_auth would have refused, in dry run
@@ -99,6 +99,14 @@ func (i *requestInfo) MarshalLogObject(enc zapcore.ObjectEncoder) error {
 		enc.AddString("tenant", i.Key.Tenant)
 	}
 	return nil
+}
+
+// keyID returns the id of the judged key, empty before one was found.
+func (i *requestInfo) keyID() string {
+	if i.Key == nil {
+		return ""
+	}
+	return i.Key.ID
 }
 
 // String keeps the info out of anything that is printed.

@@ -23,6 +23,8 @@ type rules struct {
 	lockDuration time.Duration
 	lockCounts   auth.Rules
 	bodyBudget   int64 // bytes
+	// The parts of the body budget that one key and one address may hold.
+	bodyShare, bodyShareAddress float64
 }
 
 // newRules compiles the options of the app, with defaults for those that were
@@ -39,6 +41,12 @@ func newRules(a *App) (*rules, error) {
 	}
 	if r.bodyBudget == 0 {
 		r.bodyBudget = 256 << 20
+	}
+	if r.bodyShare, r.bodyShareAddress = a.BodyShare, a.BodyShareAddress; r.bodyShare == 0 {
+		r.bodyShare = 1.0 / 8
+	}
+	if r.bodyShareAddress == 0 {
+		r.bodyShareAddress = 1.0 / 4
 	}
 	r.floorAhead = min(5*time.Second, r.window)
 	if a.ReplayFloorAhead != nil {
@@ -71,9 +79,37 @@ func (r *rules) check() error {
 	case r.bodyBudget < 1<<20:
 		return fmt.Errorf("body_budget is %d bytes; it must be 1MiB or more", r.bodyBudget)
 	}
+	if err := checkShare("body_share", r.bodyShare); err != nil {
+		return err
+	}
+	if err := checkShare("body_share_address", r.bodyShareAddress); err != nil {
+		return err
+	}
 	for _, operation := range r.table.Operations() {
-		if operation.MaxBody > r.bodyBudget {
-			return fmt.Errorf("operation %s: max_body is %d bytes, more than body_budget, %d", operation.Name, operation.MaxBody, r.bodyBudget)
+		if err := r.checkMaxBody(operation.MaxBody); err != nil {
+			return fmt.Errorf("operation %s: %w", operation.Name, err)
+		}
+	}
+	return nil
+}
+
+func checkShare(name string, share float64) error {
+	if share <= 0 || share > 1 {
+		return fmt.Errorf("%s is %g; it must be above 0 and at most 1", name, share)
+	}
+	return nil
+}
+
+// checkMaxBody refuses a size of bodies of which not even one could be held.
+// The blocks in which a large body is held round its size up.
+func (r *rules) checkMaxBody(size int64) error {
+	for _, share := range []struct {
+		name string
+		part float64
+	}{{"body_share", r.bodyShare}, {"body_share_address", r.bodyShareAddress}} {
+		if most := shareOf(r.bodyBudget, share.part); roundedToBlocks(size) > most {
+			return fmt.Errorf("max_body is %d bytes, more than one caller may hold: %s is %g of body_budget, %d bytes, which is %d; raise body_budget or %s, or lower max_body",
+				size, share.name, share.part, r.bodyBudget, most, share.name)
 		}
 	}
 	return nil

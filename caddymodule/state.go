@@ -16,7 +16,7 @@ type state struct {
 	backend store.Backend // measured
 	keys    *keys.Service
 	pooled  *pooledStore
-	bodies  *budget
+	bodies  *bodyMemory
 
 	starting sync.Mutex
 	started  atomic.Bool
@@ -26,7 +26,7 @@ type state struct {
 // newState returns the state in a store, for the rules of a configuration.
 // Changes of keys are reported to the telemetry.
 func newState(pooled *pooledStore, ring *keys.Keyring, r *rules, t *telemetry) *state {
-	s := &state{backend: t.metrics.measured(pooled.backend), pooled: pooled, bodies: &budget{limit: r.bodyBudget}}
+	s := &state{backend: t.metrics.measured(pooled.backend), pooled: pooled, bodies: newBodyMemory("body_budget", r.bodyBudget, r.bodyShare, r.bodyShareAddress)}
 	s.renewLockRevision()
 	s.keys = keys.New(s.backend, ring, keys.Options{
 		CheckLimits: r.checkLimits, CheckScopes: r.checkScopes, OnChange: t.keyChanged, ReplayFloorAhead: r.floorAhead,

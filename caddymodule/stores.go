@@ -125,5 +125,5 @@ func (s *FileStore) Provision(caddy.Context) error {
 func (s *FileStore) place() string { return "file:" + s.Dir }
 
 func (s *FileStore) open() (store.Backend, error) {
-	return file.Open(s.Dir, file.Options{OnProblem: logStoreProblem})
+	return file.Open(s.Dir, file.Options{OnProblem: logStoreProblem, RuntimeDir: file.DefaultRuntimeDir()})
 }

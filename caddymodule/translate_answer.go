@@ -2,15 +2,11 @@ package caddymodule
 
 import (
 	"bytes"
-	"compress/gzip"
 	"errors"
 	"fmt"
-	"io"
 	"maps"
-	"mime"
 	"net/http"
 	"strconv"
-	"strings"
 	"sync"
 	"time"
 
@@ -181,30 +177,6 @@ func (w *answerWriter) translated() ([]byte, error) {
 	return translate.Response(decoded, w.opt)
 }
 
-// decodedBody undoes the compression of an upstream that compresses although
-// it was asked not to.
-func decodedBody(body []byte, h http.Header) ([]byte, error) {
-	switch encoding := strings.ToLower(strings.Join(h["Content-Encoding"], ",")); encoding {
-	case "", "identity":
-		return body, nil
-	case "gzip", "x-gzip":
-	default:
-		return nil, fmt.Errorf("the answer has the content encoding %q, although identity was asked for", encoding)
-	}
-	reader, err := gzip.NewReader(bytes.NewReader(body))
-	if err != nil {
-		return nil, fmt.Errorf("decompressing the answer: %w", err)
-	}
-	decoded, err := io.ReadAll(io.LimitReader(reader, maxAnswer+1))
-	if err != nil {
-		return nil, fmt.Errorf("decompressing the answer: %w", err)
-	}
-	if len(decoded) > maxAnswer {
-		return nil, errAnswerTooLarge
-	}
-	return decoded, nil
-}
-
 // send sends the head and the translated body.
 func (w *answerWriter) send(body []byte) error {
 	observeTranslation(w.opt.Variant.String(), "answer", "ok")
@@ -244,34 +216,4 @@ func (w *answerWriter) release() {
 		answerBuffers.Put(w.held)
 	}
 	w.held = nil
-}
-
-// dropValidators removes what speaks of the bytes of the upstream's body:
-// after translation they are others.
-func dropValidators(h http.Header) {
-	for _, name := range []string{"Etag", "Content-Md5", "Digest", "Content-Digest", "Repr-Digest", "Accept-Ranges", "Content-Range", "Trailer"} {
-		h.Del(name)
-	}
-}
-
-// dropTrailers removes what the upstream sent behind the body. The head has not
-// been sent yet, so that trailers would turn into headers.
-func dropTrailers(h http.Header) {
-	for _, names := range h["Trailer"] {
-		for name := range strings.SplitSeq(names, ",") {
-			h.Del(strings.TrimSpace(name))
-		}
-	}
-	for name := range h {
-		if strings.HasPrefix(name, http.TrailerPrefix) {
-			delete(h, name)
-		}
-	}
-}
-
-// jsonAnswer reports whether an answer says that it is JSON.
-func jsonAnswer(h http.Header) bool {
-	media, _, err := mime.ParseMediaType(h.Get("Content-Type"))
-	return (err == nil || errors.Is(err, mime.ErrInvalidMediaParameter)) &&
-		(media == "application/json" || strings.HasSuffix(media, "+json"))
 }

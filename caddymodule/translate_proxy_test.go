@@ -38,7 +38,7 @@ func (acceptedForTest) ServeHTTP(w http.ResponseWriter, r *http.Request, next ca
 		return err
 	}
 	info := &requestInfo{
-		telemetry: &telemetry{refused: zap.NewNop()}, RequestID: "req-1", Body: body,
+		telemetry: &telemetry{refused: zap.NewNop()}, RequestID: "req-1", body: heldText(string(body)),
 		Operation: &auth.Operation{Name: r.Header.Get("Operation")}, Key: &auth.Key{CustomerVariant: r.Header.Get("Variant")},
 	}
 	r = withInfo(r, info)

@@ -56,21 +56,32 @@ type Backend interface {
 	//     the lock is written into the record with Claim.NextRevision and the
 	//     count set back to 0;
 	//  3. rules 6 and 7 as Claim.Failed says; rule 7 also fails when
-	//     Claim.Timestamp is outside Claim.Window of Claim.Now, or not after
-	//     the replay floor (such a refusal never counts);
+	//     Claim.Timestamp is outside Claim.Window of Claim.Now;
 	//  4. rule 8: the nonce of this key is live;
 	//  5. rules 9, 10 and 12 as Claim.Failed says;
-	//  6. all buckets of Claim.Charges are charged, or, when one of them
+	//  6. Claim.Timestamp is after the replay floor, else ReplayFloor with
+	//     Verdict.RetryAfter: nothing but the floor forbids the request, and
+	//     nothing is written, charged or counted;
+	//  7. all buckets of Claim.Charges are charged, or, when one of them
 	//     lacks room, none: RateLimited, unless Claim.LimitsDryRun;
-	//  7. the nonce is recorded for auth.NonceLifetime, the count set to 0 and
+	//  8. the nonce is recorded for auth.NonceLifetime, the count set to 0 and
 	//     Claim.SecretVersion noted as used.
+	//
+	// The replay floor is the moment up to which the backend may have lost
+	// nonces, plus Claim.ReplayFloorAhead. A request stamped up to it may be a
+	// repetition that step 4 cannot see.
 	//
 	// A refusal by rules 6 to 10 for which auth.Counts holds raises the
 	// failure count by one. Claim.DryRun leaves the count and the record alone
-	// (step 2 refuses without locking, step 7 does not clear the count), and
-	// records nonces and charges as usual. What step 7 writes, what counts and
+	// (step 2 refuses without locking, step 8 does not clear the count), and
+	// records nonces and charges as usual. What step 8 writes, what counts and
 	// what locks survives the end of the process before Settle returns.
 	Settle(ctx context.Context, c *Claim) (Verdict, error)
+
+	// Look returns what Settle would answer now, and writes nothing: a Verdict
+	// without States whose Reason is the first that Settle would find. What it
+	// returns may be outdated before it arrives.
+	Look(ctx context.Context, c *Claim) (Verdict, error)
 
 	// Get returns the record of a key as it is stored now, with its failure
 	// count. ErrNotFound when there is none.
@@ -128,8 +139,8 @@ type Claim struct {
 	Now       time.Time // the gateway's clock, read just before the call
 	Timestamp int64     // X-Timestamp in Unix seconds; 0 when it is malformed
 	Window    time.Duration
-	// ReplayFloorAhead is added to the moment at which nonces may have been
-	// lost: requests stamped up to that sum are refused by rule 7.
+	// ReplayFloorAhead is added to the moment up to which nonces may have been
+	// lost: requests stamped up to that sum are refused with ReplayFloor.
 	ReplayFloorAhead time.Duration
 	Nonce            [16]byte // auth.NonceDigest of X-Nonce
 
@@ -142,14 +153,29 @@ type Claim struct {
 
 	Charges      []ratelimit.Charge // at most ratelimit.MaxCharges
 	LimitsDryRun bool               // decide, but refuse nothing
+	// BodyDropped: the body was not kept, because Look found a reason to refuse
+	// the request. Should nothing else forbid it any more, it is refused as
+	// RateLimited, without charging anything.
+	BodyDropped bool
+}
+
+// UntilAfter returns how long after Now the first whole second begins that is
+// later than the moment, at least one second: that long the sender of a
+// request under the replay floor has to wait before it signs anew.
+func (c *Claim) UntilAfter(moment time.Time) time.Duration {
+	return max(time.Unix(moment.Unix()+1, 0).Sub(c.Now), time.Second)
 }
 
 // A Verdict is the answer of Settle. The zero value is an acceptance.
 type Verdict struct {
 	// Stale: the key was changed since it was judged; judge again.
 	Stale bool
-	// Reason of the refusal, one of rules 5 to 10, 12 or RateLimited.
+	// Reason of the refusal, one of rules 5 to 10, 12, ReplayFloor or
+	// RateLimited.
 	Reason auth.Reason
+	// RetryAfter is set for ReplayFloor: how long after Claim.Now a request
+	// that is signed then is after the floor. At least one second.
+	RetryAfter time.Duration
 	// Failures is the failure count after this request.
 	Failures int
 	// Locked: this very request wrote the lock into the record.

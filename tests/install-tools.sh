@@ -1,20 +1,32 @@
 #!/usr/bin/env bash
-# Installs what the tests start besides Go: redis-server and promtool, from the
-# distribution's packages. Without root it says what is to be installed.
+# Installs what tests and lint start besides Go, from the packages of the
+# distribution: the programs named, else all of them. Without root it says
+# what is to be installed.
+#
+#   tests/install-tools.sh [PROGRAM…]
 set -euo pipefail
 
+if [ $# -eq 0 ]; then set -- redis-server promtool python3 shellcheck; fi
+
 missing=()
-command -v redis-server >/dev/null || missing+=(redis-server)
-command -v promtool >/dev/null || missing+=(prometheus)
+for program; do
+	if ! command -v "$program" >/dev/null; then
+		case $program in
+		promtool) missing+=(prometheus) ;;
+		*) missing+=("$program") ;;
+		esac
+	fi
+done
 if [ ${#missing[@]} -eq 0 ]; then exit 0; fi
 
 if [ "$(id -u)" -ne 0 ] || ! command -v apt-get >/dev/null; then
 	cat >&2 <<-END
-		The tests need programs that are not installed. On Debian or Ubuntu:
+		Programs that are started here are not installed. On Debian or Ubuntu:
 
 		  sudo apt-get install --no-install-recommends ${missing[*]}
 
-		Elsewhere install Redis 7 or newer (redis-server) and Prometheus (promtool).
+		Elsewhere install Redis 7 or newer (redis-server), Prometheus (promtool),
+		Python 3 (python3) and ShellCheck (shellcheck), whichever are missing.
 	END
 	exit 1
 fi

@@ -63,7 +63,7 @@ func BenchmarkRequest(b *testing.B) {
 
 func BenchmarkResponse(b *testing.B) {
 	body, _, _ := translate.Request(kilobyte, translate.RequestOptions{})
-	opt := translate.ResponseOptions{Variant: translate.C, RequestID: "req-1", Now: time.Unix(1_800_000_000, 0)}
+	opt := translate.ResponseOptions{Variant: translate.VariantC, RequestID: "req-1", Now: time.Unix(1_800_000_000, 0)}
 	b.SetBytes(int64(len(body)))
 	b.ReportAllocs()
 	for b.Loop() {

@@ -1,11 +1,7 @@
 package translate
 
-import (
-	"bytes"
-	"net/mail"
-)
-
-// The checks return what is wrong with the characters of a value, or "".
+// A check returns what is wrong with the characters of a value, or "". The
+// text continues a sentence that begins with the field's name.
 
 func checkType(_ Variant, value []byte) string {
 	if isIndividual(value) || isBusiness(value) {
@@ -17,44 +13,19 @@ func checkType(_ Variant, value []byte) string {
 func isIndividual(value []byte) bool { return string(value) == "individual" }
 func isBusiness(value []byte) bool   { return string(value) == "business" }
 
-// maxEmail is the length of the longest address that SMTP can carry: 64
-// before the at sign, 255 after it.
-const maxEmail = 320
-
-// checkEmail takes an address without a display name, comments or quotes.
-func checkEmail(_ Variant, value []byte) string {
-	const wrong = "must be an email address"
-	if len(value) == 0 || len(value) > maxEmail || value[len(value)-1] == ']' {
-		return wrong
-	}
-	address, err := mail.ParseAddress(string(value))
-	if err != nil || address.Address != string(value) {
-		return wrong
-	}
-	return ""
-}
-
-// checkPhoneCode takes a plus and up to six digits: country codes have up to
-// three, and some are written with the area that they share, such as +1684.
+// checkPhoneCode takes a plus and 1 to 6 digits. Country codes have up to 3
+// digits, and some are written with the area that they share, such as +1684.
 func checkPhoneCode(_ Variant, value []byte) string {
-	if len(value) < 2 || len(value) > 7 || value[0] != '+' || value[1] == '0' || number(value[1:]) < 0 {
+	if len(value) < 2 || len(value) > 7 || value[0] != '+' || value[1] == '0' || !all(value[1:], digit) {
 		return "must be an international dialling code with a leading plus, such as +44"
 	}
 	return ""
 }
 
-// checkPhoneNumber takes digits and what people write between them.
+// checkPhoneNumber takes digits, at least one, and what people write between
+// them.
 func checkPhoneNumber(_ Variant, value []byte) string {
-	digits := 0
-	for _, c := range value {
-		switch {
-		case c >= '0' && c <= '9':
-			digits++
-		case bytes.IndexByte([]byte(" -.()/"), c) < 0:
-			digits = -len(value)
-		}
-	}
-	if digits <= 0 {
+	if !all(value, digit, spacer) || all(value, spacer) {
 		return "must be a number without country code, in digits"
 	}
 	return ""
@@ -68,7 +39,7 @@ func checkCountry(_ Variant, value []byte) string {
 }
 
 func checkGender(v Variant, value []byte) string {
-	if v == A {
+	if v == VariantA {
 		return ""
 	}
 	switch string(value) {
@@ -79,7 +50,7 @@ func checkGender(v Variant, value []byte) string {
 }
 
 func checkDate(v Variant, value []byte) string {
-	if v == A {
+	if v == VariantA {
 		if !validDateTime(value) {
 			return "must be an ISO 8601 date-time of a day that exists, such as 1990-04-12T00:00:00Z"
 		}

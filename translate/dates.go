@@ -6,8 +6,8 @@ const (
 	midnight = "T00:00:00Z"
 )
 
-// validDate reports whether s is a calendar day that exists, as YYYY-MM-DD,
-// from the year 1 on.
+// validDate reports whether s is YYYY-MM-DD and the day exists. Years begin
+// with 0001.
 func validDate(s []byte) bool {
 	if len(s) != dateLength || s[4] != '-' || s[7] != '-' {
 		return false
@@ -17,36 +17,67 @@ func validDate(s []byte) bool {
 }
 
 // validDateTime reports whether s is an ISO 8601 date-time in the extended
-// format: a day that exists, T, hours and minutes, and as options seconds
-// with a fraction and a zone (Z, ±hh:mm, ±hhmm or ±hh).
+// format: a day that exists, T, and a time.
 func validDateTime(s []byte) bool {
-	if len(s) < len("2006-01-02T15:04") || !validDate(s[:dateLength]) || s[dateLength] != 'T' {
+	return len(s) > dateLength && validDate(s[:dateLength]) && s[dateLength] == 'T' && validTime(s[dateLength+1:])
+}
+
+// hasDate reports whether s has the form's shape of a date, whether or not the
+// day exists: four, two and two digits, and in snake_case T and a time.
+func (f Form) hasDate(s []byte) bool {
+	if len(s) < dateLength || !all(s[:4], digit) || s[4] != '-' || !all(s[5:7], digit) || s[7] != '-' || !all(s[8:dateLength], digit) {
 		return false
 	}
-	s = s[dateLength+1:]
-	if s[2] != ':' || !within(s[:2], 23) || !within(s[3:5], 59) {
+	if rest := s[dateLength:]; f == SnakeCase {
+		return len(rest) > 0 && rest[0] == 'T' && validTime(rest[1:])
+	}
+	return len(s) == dateLength
+}
+
+// date converts a text that begins with a day that exists, alone or before T,
+// t or a space, to the form. It returns false for any other text, and in
+// snake_case when what follows the day is not a time.
+func (f Form) date(s []byte) (string, bool) {
+	if len(s) < dateLength || !validDate(s[:dateLength]) {
+		return "", false
+	}
+	day, rest := string(s[:dateLength]), s[dateLength:]
+	switch {
+	case len(rest) > 0 && !all(rest[:1], timeStart):
+		return "", false
+	case f == CamelCase:
+		return day, true
+	case len(rest) == 0:
+		return day + midnight, true
+	}
+	return day + "T" + string(rest[1:]), validTime(rest[1:])
+}
+
+// validTime reports whether s is an ISO 8601 time in the extended format:
+// hours and minutes, optional seconds with an optional fraction, and an
+// optional zone.
+func validTime(s []byte) bool {
+	if len(s) < len("15:04") || s[2] != ':' || !within(s[:2], 23) || !within(s[3:5], 59) {
 		return false
 	}
 	s = s[len("15:04"):]
-	if len(s) >= 3 && s[0] == ':' {
+	if len(s) >= len(":05") && s[0] == ':' {
 		if !within(s[1:3], 60) { // 60: a leap second
 			return false
 		}
-		s = s[3:]
+		s = s[len(":05"):]
 		if len(s) > 0 && (s[0] == '.' || s[0] == ',') {
-			digits := 1
-			for digits < len(s) && s[digits] >= '0' && s[digits] <= '9' {
-				digits++
-			}
-			if digits == 1 {
+			digits := span(s[1:], digit)
+			if digits == 0 {
 				return false
 			}
-			s = s[digits:]
+			s = s[1+digits:]
 		}
 	}
 	return validZone(s)
 }
 
+// validZone reports whether s is empty, Z, ±hh:mm, ±hhmm or ±hh.
 func validZone(s []byte) bool {
 	if len(s) == 0 || string(s) == "Z" {
 		return true
@@ -71,18 +102,19 @@ func within(s []byte, limit int) bool {
 	return n >= 0 && n <= limit
 }
 
-// number returns the value of a few digits, or -1.
+// number returns the value of a few digits, and -1 for any other text.
 func number(s []byte) int {
+	if !all(s, digit) {
+		return -1
+	}
 	n := 0
 	for _, c := range s {
-		if c < '0' || c > '9' {
-			return -1
-		}
 		n = 10*n + int(c-'0')
 	}
 	return n
 }
 
+// daysIn returns the number of days of the month.
 func daysIn(year, month int) int {
 	switch month {
 	case 2:

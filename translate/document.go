@@ -12,52 +12,67 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-// A token is a name, a scalar value or a bracket, by where it stands in the
-// source. Kind is as in jsontext: the first byte, '0' for every number.
+// A token is a name, a scalar value or a bracket, by its position in the
+// source. Kind is the kind of jsontext: the first byte, '0' for every number.
 type token struct {
 	kind       jsontext.Kind
 	start, end int
 }
 
-// opens reports whether the token begins an object or an array.
+// read reports whether the token has been read: the zero token has not.
+func (t token) read() bool { return t.end > 0 }
+
+// opens reports whether the token starts an object or an array.
 func (t token) opens() bool { return t.kind == '{' || t.kind == '[' }
 
-// A document is a JSON text that is read token by token and copied with edits.
-// The decoder beneath refuses what two parsers could read differently:
-// duplicate names, invalid UTF-8, lone surrogates.
+// A document reads a JSON text token by token and copies it with edits. Its
+// decoder refuses what two parsers could read differently: duplicate names,
+// invalid UTF-8, lone surrogates.
 type document struct {
 	src     []byte
 	in      bytes.Buffer
 	dec     *jsontext.Decoder
-	tokens  int // still allowed
+	allowed bounds
 	out     []byte
-	copied  int // src[:copied] is in out or was left out of it
+	copied  int // src[:copied] is in out, or is left out on purpose
 	scratch []byte
 }
 
-// maxScratch is how much room for unescaped text is kept for the next document.
+// A bounds is what a document may hold.
+type bounds struct {
+	tokens int  // that may still be read
+	nul    bool // the character U+0000, which databases cannot store
+}
+
+var (
+	requestBounds = bounds{tokens: MaxRequestTokens}
+	answerBounds  = bounds{tokens: MaxResponseTokens, nul: true}
+)
+
+// maxScratch is the largest buffer for unescaped text, in bytes, that is kept
+// for the next document.
 const maxScratch = 64 << 10
 
-// Why a document is refused although its grammar is right.
+// Errors of a document with correct grammar. Each continues "the body".
 var (
 	errTooDeep       = errors.New("is nested more than " + strconv.Itoa(MaxDepth) + " levels deep")
-	errTooManyTokens = errors.New("holds too many names and values")
-	errTrailingData  = errors.New("goes on after the end of the JSON value")
+	errTooManyTokens = errors.New("has too many names and values")
+	errTrailingData  = errors.New("has more text after the end of the JSON value")
 	errEmpty         = errors.New("is empty; a JSON object is expected")
 )
 
-// open begins to read src, which must stay unchanged until close.
-func (d *document) open(src []byte, maxTokens int) {
+// open starts to read src, which must stay unchanged until close.
+func (d *document) open(src []byte, allowed bounds) {
 	if d.dec == nil {
 		d.dec = jsontext.NewDecoder(&d.in)
 	}
 	d.in = *bytes.NewBuffer(src)
 	d.dec.Reset(&d.in)
-	d.src, d.tokens = src, maxTokens
+	d.src, d.allowed = src, allowed
 	d.out, d.copied = nil, 0
 }
 
-// close lets go of the source.
+// close releases the source.
 func (d *document) close() {
 	d.in = bytes.Buffer{}
 	d.dec.Reset(&d.in)
@@ -67,9 +82,9 @@ func (d *document) close() {
 	}
 }
 
-// next reads one token. At the end of the text the error is io.EOF.
+// next reads one token. It returns io.EOF at the end of the text.
 func (d *document) next() (token, error) {
-	if d.tokens--; d.tokens < 0 {
+	if d.allowed.tokens--; d.allowed.tokens < 0 {
 		return token{}, errTooManyTokens
 	}
 	kind := d.dec.PeekKind()
@@ -89,11 +104,15 @@ func (d *document) next() (token, error) {
 			return token{}, err
 		}
 		end := int(d.dec.InputOffset())
-		return token{kind, end - len(raw), end}, nil
+		t := token{kind, end - len(raw), end}
+		if kind == '"' && !d.allowed.nul && bytes.IndexByte(d.text(t), 0) >= 0 {
+			return token{}, nulError{d.dec.StackPointer()}
+		}
+		return t, nil
 	}
 }
 
-// finish reads what follows the value, which must be nothing.
+// finish returns an error when the text goes on after the value.
 func (d *document) finish() error {
 	if _, err := d.dec.ReadToken(); !errors.Is(err, io.EOF) {
 		return errTrailingData
@@ -101,7 +120,8 @@ func (d *document) finish() error {
 	return nil
 }
 
-// skip reads the rest of the value that begins with t and returns its end.
+// skip reads the rest of the value that starts with t and returns the offset
+// of its end.
 func (d *document) skip(t token) (end int, err error) {
 	if !t.opens() {
 		return t.end, nil
@@ -114,25 +134,25 @@ func (d *document) skip(t token) (end int, err error) {
 	return t.end, nil
 }
 
-// text returns the characters of a string token. The bytes are valid until
-// the next call, or as long as the source.
+// text returns the characters of a string token. The bytes are valid until the
+// next call.
 func (d *document) text(t token) []byte {
 	inner := d.src[t.start+1 : t.end-1]
 	if bytes.IndexByte(inner, '\\') < 0 {
 		return inner
 	}
-	// The decoder has checked the string, so that no error can occur.
+	// No error is possible: the decoder has checked the string.
 	d.scratch, _ = jsontext.AppendUnquote(d.scratch[:0], d.src[t.start:t.end])
 	return d.scratch
 }
 
-// startOutput makes room for the output, which is a little longer than the
-// source when names grow or an envelope is added.
+// startOutput allocates the output. It is a little longer than the source
+// because names may grow and an envelope may be added.
 func (d *document) startOutput() {
 	d.out = make([]byte, 0, len(d.src)+len(d.src)/8+128)
 }
 
-// upTo copies the source up to the offset.
+// upTo copies the source up to the offset, which is not before the last one.
 func (d *document) upTo(offset int) {
 	if d.out == nil {
 		d.startOutput()
@@ -141,7 +161,8 @@ func (d *document) upTo(offset int) {
 	d.copied = offset
 }
 
-// replace writes a string in the place of a string token.
+// replace writes a string instead of a string token. The text needs no
+// escapes.
 func (d *document) replace(t token, text string) {
 	d.upTo(t.start)
 	d.out = append(d.out, '"')
@@ -150,8 +171,8 @@ func (d *document) replace(t token, text string) {
 	d.copied = t.end
 }
 
-// edited returns the whole text with its edits, or the source itself when
-// there are none.
+// edited returns the whole text with its edits. Without edits it is the source
+// itself.
 func (d *document) edited() []byte {
 	if d.out == nil {
 		return d.src
@@ -160,25 +181,32 @@ func (d *document) edited() []byte {
 	return d.out
 }
 
-// explain turns an error of reading into the problem that the client is told.
+// A nulError reports a string with the character U+0000.
+type nulError struct{ at jsontext.Pointer }
+
+func (nulError) Error() string { return "holds the character U+0000" }
+
+// explain returns the problem that the client reads for an error of reading.
 func explain(err error) Problem {
 	var syntactic *jsontext.SyntacticError
+	var nul nulError
 	switch {
+	case errors.As(err, &nul):
+		return Problem{Field: dotted(nul.at), Message: "must not hold the character U+0000"}
 	case !errors.As(err, &syntactic):
 		return Problem{Message: "the body " + err.Error()}
 	case errors.Is(err, jsontext.ErrDuplicateName):
 		return Problem{Field: dotted(syntactic.JSONPointer), Message: "appears more than once"}
 	case errors.Is(err, io.ErrUnexpectedEOF):
-		return Problem{Message: "the body ends in the middle of its JSON value"}
+		return Problem{Message: "the body ends inside its JSON value"}
 	}
 	at := strconv.FormatInt(syntactic.ByteOffset, 10)
-	return Problem{Message: "the body is not valid JSON in UTF-8, from byte " + at + " on"}
+	return Problem{Message: "the body is not valid JSON in UTF-8 at byte " + at}
 }
 
-// dotted writes a JSON pointer as field names are written in problems, cut to
-// a length that is fit to show.
+// dotted returns a JSON pointer as the field of a problem, such as
+// "metadata.x.0.y".
 func dotted(p jsontext.Pointer) string {
-	const most = 100
 	var b strings.Builder
 	for name := range p.Tokens() {
 		if b.Len() > 0 {
@@ -186,16 +214,24 @@ func dotted(p jsontext.Pointer) string {
 		}
 		b.WriteString(name)
 	}
-	path := b.String()
-	if len(path) <= most {
-		return path
-	}
-	cut := most
-	for !utf8.RuneStart(path[cut]) {
-		cut--
-	}
-	return path[:cut] + "…"
+	return shortened(b.String())
 }
 
-// walkers are pooled for their decoder, whose buffers are worth keeping.
+// maxShown is the largest part of a client's name, in bytes, that a problem
+// shows.
+const maxShown = 100
+
+// shortened cuts a name to maxShown bytes and marks the cut.
+func shortened(name string) string {
+	if len(name) <= maxShown {
+		return name
+	}
+	cut := maxShown
+	for !utf8.RuneStart(name[cut]) {
+		cut--
+	}
+	return name[:cut] + "…"
+}
+
+// walkers are pooled because of the buffers of their decoders.
 var walkers = sync.Pool{New: func() any { return new(walker) }}

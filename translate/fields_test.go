@@ -27,16 +27,16 @@ func TestFields(t *testing.T) {
 				t.Errorf("%s: the spelling %q leads to %+v", name, text, s)
 			}
 		}
-		for _, v := range []Variant{A, B, C} {
-			s := spellings[f.in][strings.TrimPrefix(f.requestName(v), placeNames[f.in])]
+		for _, v := range []Variant{VariantA, VariantB, VariantC} {
+			s := spellings[f.in][f.requestName(v)]
 			if s == nil || s.field != i || !s.of.has(v) {
 				t.Errorf("%s: variant %s writes %q, which is of %+v", name, v, f.requestName(v), s)
 			}
-			if f.need[v] == free && (f.check != nil || f.max > 0) {
+			if f.needs[v] == free && (f.check != nil || f.max > 0) {
 				t.Errorf("%s: a check that variant %s never makes", name, v)
 			}
 		}
-		if (f.opens != top || f.need != [4]need{}) && f.in != top {
+		if (f.opens != top || f.needs != needs{}) && f.in != top {
 			t.Errorf("%s: constraints and inner objects are for the top level", name)
 		}
 	}
@@ -59,7 +59,7 @@ func TestNames(t *testing.T) {
 			t.Errorf("form %q was read", text)
 		}
 	}
-	for _, v := range []Variant{A, B, C} {
+	for _, v := range []Variant{VariantA, VariantB, VariantC} {
 		if got := ParseVariant(v.String()); got != v {
 			t.Errorf("variant %s read as %s", v, got)
 		}
@@ -67,6 +67,18 @@ func TestNames(t *testing.T) {
 	for _, text := range []string{"", "none", "a", "AB", "D"} {
 		if got := ParseVariant(text); got != None {
 			t.Errorf("variant %q read as %s", text, got)
+		}
+	}
+	for _, c := range []struct {
+		values []string
+		asked  Variant
+		ok     bool
+	}{
+		{nil, None, true}, {[]string{"A"}, VariantA, true}, {[]string{"B"}, VariantB, true}, {[]string{"C"}, VariantC, true},
+		{[]string{""}, None, false}, {[]string{"c"}, None, false}, {[]string{"none"}, None, false}, {[]string{"A", "A"}, None, false},
+	} {
+		if asked, ok := AskedVariant(c.values); asked != c.asked || ok != c.ok {
+			t.Errorf("%q asks for %s, %v", c.values, asked, ok)
 		}
 	}
 	if Variant(200).String() != "none" {

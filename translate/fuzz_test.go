@@ -169,7 +169,7 @@ func FuzzResponse(f *testing.F) {
 		if err != nil {
 			t.Fatalf("%q became %q: %v", body, out, err)
 		}
-		if opt.Variant == translate.C {
+		if opt.Variant == translate.VariantC {
 			return
 		}
 		envelope := value.(map[string]any)

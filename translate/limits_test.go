@@ -46,11 +46,11 @@ func TestLimits(t *testing.T) {
 	}
 	t.Run("an answer of 100,000 customers and more", func(t *testing.T) {
 		list := "[" + strings.Repeat(`{"first_name":"x"},`, 100_000) + "{}]"
-		if _, err := translate.Response([]byte(list), translate.ResponseOptions{Variant: translate.B, List: true, Now: time.Now()}); err != nil {
+		if _, err := translate.Response([]byte(list), translate.ResponseOptions{Variant: translate.VariantB, List: true, Now: time.Now()}); err != nil {
 			t.Error(err)
 		}
 		list = "[" + strings.Repeat("0,", translate.MaxResponseTokens) + "0]"
-		if _, err := translate.Response([]byte(list), translate.ResponseOptions{Variant: translate.B, List: true, Now: time.Now()}); err == nil {
+		if _, err := translate.Response([]byte(list), translate.ResponseOptions{Variant: translate.VariantB, List: true, Now: time.Now()}); err == nil {
 			t.Error("more tokens than are allowed")
 		}
 	})
@@ -71,7 +71,7 @@ func TestNothingIsKept(t *testing.T) {
 	for range 100 {
 		translate.Request([]byte(`{"first_name":"x","lastName":"y","address":{"postalCode":[`), opt)
 		out, asked, problems := translate.Request([]byte(`{"firstName":"x"}`), opt)
-		if string(out) != `{"first_name":"x"}` || asked != translate.B || len(problems) > 0 {
+		if string(out) != `{"first_name":"x"}` || asked != translate.VariantB || len(problems) > 0 {
 			t.Fatalf("%s %s %v", out, asked, problems)
 		}
 	}

@@ -40,14 +40,14 @@ func (c *customer) text(v translate.Variant, clock string) string {
 		}
 		name := c.known[i]
 		switch snake := snakeNames[name]; {
-		case v == translate.A && snake != "":
+		case v == translate.VariantA && snake != "":
 			name = snake
-		case v == translate.C && name == "country":
+		case v == translate.VariantC && name == "country":
 			name = "countryIsoTwo"
 		}
 		if c.known[i] == "dateOfBirth" {
 			day := c.day
-			if v == translate.A {
+			if v == translate.VariantA {
 				day += clock
 			}
 			member = `%s: "` + day + `"`
@@ -117,7 +117,7 @@ func indices(n int) []int {
 const midnight = "T00:00:00Z"
 
 var forms = rapid.SampledFrom([]translate.Form{translate.SnakeCase, translate.CamelCase})
-var allVariants = rapid.SampledFrom([]translate.Variant{translate.A, translate.B, translate.C})
+var allVariants = rapid.SampledFrom([]translate.Variant{translate.VariantA, translate.VariantB, translate.VariantC})
 
 func create(t *rapid.T, text string, upstream translate.Form) (string, translate.Variant) {
 	out, asked, problems := translate.Request([]byte(text), translate.RequestOptions{Upstream: upstream})
@@ -137,13 +137,13 @@ func TestRequestIsExact(t *testing.T) {
 		c := drawCustomer(t, allVariants.Draw(t, "variant"))
 		upstream := forms.Draw(t, "upstream")
 		got, asked := create(t, c.text(c.variant, c.clock), upstream)
-		want := c.text(translate.B, "")
+		want := c.text(translate.VariantB, "")
 		if upstream == translate.SnakeCase {
 			clock := midnight
-			if c.variant == translate.A {
+			if c.variant == translate.VariantA {
 				clock = c.clock
 			}
-			want = c.text(translate.A, clock)
+			want = c.text(translate.VariantA, clock)
 		}
 		if got != want || asked != c.variant {
 			t.Fatalf("asked %s\n got %s\nwant %s", asked, got, want)
@@ -156,10 +156,10 @@ func TestRequestIsExact(t *testing.T) {
 // countryIsoTwo as country.
 func TestThereAndBack(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		a := drawCustomer(t, translate.A)
-		b, _ := create(t, a.text(translate.A, a.clock), translate.CamelCase)
+		a := drawCustomer(t, translate.VariantA)
+		b, _ := create(t, a.text(translate.VariantA, a.clock), translate.CamelCase)
 		back, asked := create(t, b, translate.SnakeCase)
-		if want := a.text(translate.A, midnight); back != want || asked != translate.B {
+		if want := a.text(translate.VariantA, midnight); back != want || asked != translate.VariantB {
 			t.Fatalf("asked %s\n got %s\nwant %s", asked, back, want)
 		}
 
@@ -176,10 +176,10 @@ func TestThereAndBack(t *testing.T) {
 			clock = midnight
 		}
 		want := c.text(c.variant, clock)
-		if c.variant != translate.C {
+		if c.variant != translate.VariantC {
 			want = `{"data":` + want + `,"request_id":"r","timestamp":"0001-01-01T00:00:00Z"}`
 		} else {
-			want = c.text(translate.B, "") // the country in a field named country
+			want = c.text(translate.VariantB, "") // the country in a field named country
 		}
 		if string(answer) != want {
 			t.Fatalf("\n got %s\nwant %s", answer, want)
@@ -195,7 +195,7 @@ func TestThereAndBack(t *testing.T) {
 // makes no difference.
 func TestBareOrEnvelope(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		record := drawCustomer(t, translate.A).text(rapid.SampledFrom([]translate.Variant{translate.A, translate.B}).Draw(t, "upstream"), midnight)
+		record := drawCustomer(t, translate.VariantA).text(rapid.SampledFrom([]translate.Variant{translate.VariantA, translate.VariantB}).Draw(t, "upstream"), midnight)
 		list := rapid.Bool().Draw(t, "list")
 		if list {
 			record = "[" + record + "," + record + "]"

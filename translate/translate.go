@@ -1,28 +1,28 @@
-// Package translate speaks the three published dialects of a customer: it
-// turns what a client of any variant wrote into the one form that the issuer
-// reads, checks it, and turns the issuer's answer into the client's own form.
+// Package translate converts customers between the three published variants
+// and the form of the issuer. [Request] checks a client's body and converts it
+// to the issuer's form; [Response] converts an issuer's answer to the variant
+// of the client.
 //
-// It edits the text of the document and never rebuilds it: the names of known
-// fields and the dates among their values change, every other byte stays.
-// Package translate is pure: it knows nothing of HTTP, reads no clock and
-// keeps nothing between calls.
+// The package edits the text of a document and does not rebuild it. Only the
+// names of known fields and the dates of birth change; every other byte stays.
+// The package is pure: no HTTP, no clock, no state between calls.
 package translate
 
 import "time"
 
-// A Variant is one of the published forms of a customer. The zero value
-// stands for "not told".
+// A Variant is one of the published forms of a customer: the published
+// interface, Resources and their fields. The zero value means "unknown".
 type Variant uint8
 
-// The variants of the published interface, Resources and their fields.
+// The variants of the published interface.
 const (
-	None Variant = iota
-	A            // snake_case, dates as date-times, answers in an envelope
-	B            // camelCase, dates as YYYY-MM-DD, answers in an envelope
-	C            // as B, with countryIsoTwo in requests and bare answers
+	None     Variant = iota
+	VariantA         // snake_case, dates as date-times, answers in an envelope
+	VariantB         // camelCase, dates as YYYY-MM-DD, answers in an envelope
+	VariantC         // as B, with countryIsoTwo in requests and bare answers
 )
 
-var variantNames = [...]string{None: "none", A: "A", B: "B", C: "C"}
+var variantNames = [...]string{None: "none", VariantA: "A", VariantB: "B", VariantC: "C"}
 
 // String returns "A", "B", "C" or "none".
 func (v Variant) String() string {
@@ -32,32 +32,48 @@ func (v Variant) String() string {
 	return variantNames[v]
 }
 
-// ParseVariant reads "A", "B" or "C"; anything else, also empty, is [None].
+// ParseVariant returns the variant named "A", "B" or "C", and [None] for every
+// other text.
 func ParseVariant(s string) Variant {
 	switch s {
 	case "A":
-		return A
+		return VariantA
 	case "B":
-		return B
+		return VariantB
 	case "C":
-		return C
+		return VariantC
 	}
 	return None
 }
 
+// AskedVariant returns the variant that a client asks for by a header with the
+// values: [None] without a value. It returns false for several values, and for
+// any value but "A", "B" and "C".
+func AskedVariant(values []string) (Variant, bool) {
+	switch len(values) {
+	case 0:
+		return None, true
+	case 1:
+		asked := ParseVariant(values[0])
+		return asked, asked != None
+	default:
+		return None, false
+	}
+}
+
 // form returns how the variant spells the names of its fields.
 func (v Variant) form() Form {
-	if v == A {
+	if v == VariantA {
 		return SnakeCase
 	}
 	return CamelCase
 }
 
-// A Form is how one side spells names, and with them dates: snake_case goes
-// with date-times, camelCase with YYYY-MM-DD.
+// A Form is the spelling of names and dates that an issuer uses. Snake case
+// goes with ISO 8601 date-times, camel case with YYYY-MM-DD.
 type Form uint8
 
-// The forms that an issuer may speak.
+// The forms of an issuer.
 const (
 	SnakeCase Form = iota
 	CamelCase
@@ -71,7 +87,8 @@ func (f Form) String() string {
 	return "snake_case"
 }
 
-// ParseForm reads "snake_case" or "camelCase".
+// ParseForm returns the form named "snake_case" or "camelCase". It returns
+// false for every other text.
 func ParseForm(s string) (Form, bool) {
 	switch s {
 	case "snake_case":
@@ -82,60 +99,64 @@ func ParseForm(s string) (Form, bool) {
 	return SnakeCase, false
 }
 
-// variant returns the variant that is written in the form.
+// variant returns the variant whose names and dates have the form.
 func (f Form) variant() Variant {
 	if f == CamelCase {
-		return B
+		return VariantB
 	}
-	return A
+	return VariantA
 }
 
-// An Operation says what is asked of a customer.
+// An Operation is what a request does with a customer.
 type Operation uint8
 
 // The operations that carry a customer in their body.
 const (
-	Create Operation = iota // the whole customer: required fields are checked
-	Update                  // some fields: only what is there is checked
+	Create Operation = iota // a whole customer: required fields must be present
+	Update                  // some fields: only the fields present are checked
 )
 
 // A Problem is one broken rule of a request body.
 type Problem struct {
-	// Field is the field's name as the client wrote it, or would have to write
-	// it; a field of an inner object is "address.postalCode". It is empty for
-	// a problem of the document as a whole.
+	// Field is the field's name as the client wrote it. For a missing field it
+	// is the name that the client must write. A field of an inner object is
+	// "address.postalCode". Empty means the document as a whole.
 	Field string
-	// Message is text for the client. It never quotes a value.
+	// Message is the text for the client. It quotes no value of the body.
 	Message string
 }
 
-// RequestOptions say how a request body is to be read and written.
+// RequestOptions say how [Request] reads and writes a body.
 type RequestOptions struct {
 	Operation Operation
-	// Upstream is the form to translate to.
+	// Upstream is the form of the issuer, which the body is converted to.
 	Upstream Form
-	// KeyVariant decides for a body whose names are common to several
-	// variants. [None] leaves it to the upstream's form.
+	// KeyVariant is the customer_variant of the client's key. It decides when
+	// the names of the body fit several variants. With [None] the upstream's
+	// form decides.
 	KeyVariant Variant
 }
 
-// ResponseOptions say how an answer is to be written.
+// ResponseOptions say how [Response] writes an answer.
 type ResponseOptions struct {
-	// Variant is the form to translate to. [None] changes nothing.
+	// Variant is the variant of the client, which the answer is converted to.
+	// [None] changes nothing.
 	Variant Variant
-	// List says that the answer must hold a list of customers.
+	// List requires a list of customers in the answer.
 	List bool
-	// RequestID and Now complete an envelope that the issuer did not send.
+	// RequestID is the envelope's request_id where the issuer sent none.
 	RequestID string
-	Now       time.Time
+	// Now is the envelope's timestamp where the issuer sent none.
+	Now time.Time
 }
 
-// The bounds of a document. Sizes in bytes are bounded by the caller.
+// The bounds of a document. The caller bounds its size in bytes.
 const (
-	// MaxDepth is how deeply objects and arrays may be nested.
+	// MaxDepth is the largest number of objects and arrays inside each other.
 	MaxDepth = 32
-	// MaxRequestTokens bounds names, values and brackets of a request body.
+	// MaxRequestTokens is the largest number of names, values and brackets in
+	// a request body.
 	MaxRequestTokens = 10_000
-	// MaxResponseTokens bounds those of an answer.
+	// MaxResponseTokens is the largest number of them in an answer.
 	MaxResponseTokens = 1_000_000
 )

@@ -1,11 +1,13 @@
 package translate
 
-// A seen is what a document says of one field.
+// A seen is what a document holds of one field.
 type seen struct {
-	as      *spelling // nil: nothing
-	value   token     // the first token of the value
-	again   *spelling // a second spelling of the same field
-	foreign bool      // spelled as no variant does that fits the names before
+	as      *spelling // the first spelling; nil: the field is absent
+	name    token     // its name
+	value   token     // the first token of its value
+	again   token     // the name of a second spelling of the same field
+	folded  token     // the first name of it that no variant writes
+	foreign bool      // no variant that fits the names before writes it so
 }
 
 // A walker reads customers and renames their fields to one form.
@@ -13,23 +15,24 @@ type walker struct {
 	document
 	to   Form
 	seen [len(fields)]seen
-	// fits is the set of variants that write all names as seen so far.
+	// fits is the set of variants that write all names seen so far.
 	fits variants
-	// badDate says that a date has a form that cannot be translated.
+	// badDate is set by a date of birth that must be converted and cannot be.
 	badDate bool
-	// bareRecord says that the text may turn out to be an envelope.
+	// bareRecord is set while an answer is read as a bare record, although it
+	// may be an envelope.
 	bareRecord bool
 }
 
-// start forgets the customer before.
+// start clears what is known of the customer before.
 func (w *walker) start() {
 	clear(w.seen[:])
 	w.fits = allVariants
 	w.badDate = false
 }
 
-// object reads the members of an object at the place, whose bracket has been
-// read, to its end.
+// object reads the members of an object at the place, to its end. The opening
+// bracket has been read.
 func (w *walker) object(at place) error {
 	for {
 		name, err := w.next()
@@ -39,7 +42,7 @@ func (w *walker) object(at place) error {
 		if name.kind == '}' {
 			return nil
 		}
-		as := spellings[at][string(w.text(name))]
+		as := spelled(at, w.text(name))
 		value, err := w.next()
 		if err != nil {
 			return err
@@ -58,21 +61,21 @@ func (w *walker) object(at place) error {
 	}
 }
 
-// holdsData reports whether the member is the data of an envelope. A customer
-// has no field of that name.
+// holdsData reports whether the member is the data of an envelope. No customer
+// has a field of that name.
 func (w *walker) holdsData(name, value token) bool {
 	return (value.opens() || value.kind == 'n') && string(w.text(name)) == "data"
 }
 
-// field notes and translates one known field and reads its value to the end.
+// field converts one known field and reads its value to the end.
 func (w *walker) field(as *spelling, name, value token) error {
-	w.note(as, value)
+	w.note(as, name, value)
 	f := &fields[as.field]
-	if target := f.name(w.to); target != as.text {
+	if target := f.name(w.to); target != as.text && !as.folded {
 		w.replace(name, target)
 	}
 	if f.date {
-		w.date(value)
+		w.date(as, value)
 	}
 	if f.opens != top && value.kind == '{' {
 		return w.object(f.opens)
@@ -81,42 +84,40 @@ func (w *walker) field(as *spelling, name, value token) error {
 	return err
 }
 
-// note records that the field is there and which variants write it so.
-func (w *walker) note(as *spelling, value token) {
+// note records that the field is present, and which variants write it so.
+func (w *walker) note(as *spelling, name, value token) {
 	s := &w.seen[as.field]
+	if as.folded && !s.folded.read() {
+		s.folded = name
+	}
 	switch {
 	case s.as != nil:
-		s.again = as
+		s.again = name
 		return
 	case w.fits&as.of == 0:
 		s.foreign = true
 	default:
 		w.fits &= as.of
 	}
-	s.as, s.value = as, value
+	s.as, s.name, s.value = as, name, value
 }
 
-// date rewrites a calendar day as the form writes it. A value that has the
-// form already keeps its bytes, and so does null.
-func (w *walker) date(value token) {
-	if value.kind == 'n' {
-		return
-	}
-	if value.kind != '"' {
-		w.badDate = true
-		return
-	}
-	text := w.text(value)
-	switch {
-	case validDate(text):
-		if w.to == SnakeCase {
-			w.replace(value, string(text)+midnight)
+// date converts a date of birth to the form, or sets badDate. A value without
+// a day (null, an empty string) keeps its bytes, and so does a value that has
+// the form already. In a record that is written in the form, only a date of
+// the other form changes: any other value is what the record holds, however
+// odd.
+func (w *walker) date(as *spelling, value token) {
+	own := as.form() == w.to
+	if value.kind == '"' {
+		text := w.text(value)
+		if len(text) == 0 || w.to.hasDate(text) || own && !validDate(text) && !validDateTime(text) {
+			return
 		}
-	case validDateTime(text):
-		if w.to == CamelCase {
-			w.replace(value, string(text[:dateLength]))
+		if converted, ok := w.to.date(text); ok {
+			w.replace(value, converted)
+			return
 		}
-	default:
-		w.badDate = true
 	}
+	w.badDate = w.badDate || value.kind != 'n' && !own
 }

@@ -9,11 +9,12 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"runtime/debug"
 	"strconv"
 	"strings"
 	"time"
 	"unicode"
+
+	"github.com/card-gateway/card-gateway/caddymodule/version"
 
 	"github.com/card-gateway/card-gateway/keys"
 
@@ -303,32 +304,12 @@ func deleteKey(c *adminCall) (int, any, error) {
 
 // gatewayStatus is the answer of GET /card-gateway/status.
 type gatewayStatus struct {
-	Version string `json:"version"`
+	version.Build
 	keys.Status
 }
 
 func showStatus(c *adminCall) (int, any, error) {
-	return http.StatusOK, gatewayStatus{Version: moduleVersion(), Status: c.keys.Status(c)}, nil
-}
-
-// modulePath is the path under which the gateway is built into a binary.
-const modulePath = "github.com/card-gateway/card-gateway"
-
-// moduleVersion returns the gateway's version in the running binary.
-func moduleVersion() string {
-	info, ok := debug.ReadBuildInfo()
-	if !ok {
-		return "unknown"
-	}
-	if info.Main.Path == modulePath {
-		return info.Main.Version
-	}
-	for _, dep := range info.Deps {
-		if dep.Path == modulePath {
-			return dep.Version
-		}
-	}
-	return "unknown"
+	return http.StatusOK, gatewayStatus{Build: version.This(), Status: c.keys.Status(c)}, nil
 }
 
 var _ caddy.AdminRouter = (*AdminAPI)(nil)

@@ -11,6 +11,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/card-gateway/card-gateway/caddymodule/version"
+
 	"github.com/card-gateway/card-gateway/keys"
 
 	"github.com/caddyserver/caddy/v2"
@@ -264,7 +266,7 @@ func TestAdminStatus(t *testing.T) {
 	status, doc := s.call("GET", "/card-gateway/status", "")
 	keys, _ := doc["keys"].(map[string]any)
 	place, _ := doc["store"].(map[string]any)
-	if status != 200 || doc["version"] == "" || keys["active"] != 1.0 || keys["locked"] != 0.0 || place["ready"] != true {
+	if status != 200 || doc["version"] != version.This().Version || doc["commit"] != version.This().Commit || keys["active"] != 1.0 || keys["locked"] != 0.0 || place["ready"] != true {
 		t.Errorf("%d %v", status, doc)
 	}
 }

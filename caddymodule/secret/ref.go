@@ -63,6 +63,13 @@ func ReadFile(path string) (string, error) {
 		return "", err
 	}
 	defer f.Close()
+	info, err := f.Stat()
+	if err != nil {
+		return "", fmt.Errorf("reading %s: %w", path, err)
+	}
+	if mode := info.Mode().Perm(); mode&0o002 != 0 {
+		return "", fmt.Errorf("%s can be written by everybody (mode %04o), who could then choose the secret: chmod o-w %s", path, mode, path)
+	}
 	return ReadFrom(f, path)
 }
 

@@ -175,6 +175,11 @@ var rows = []row{
 				q(`sum by (call) (rate(card_gateway_store_seconds_count{@,result="error"}[$t]))`, "failing {{call}}/s"),
 			},
 		},
+		{
+			kind: graph, title: "Gateways by version", unit: count,
+			good:    "Good: one version, or two during a roll-out.",
+			queries: []query{q(`count by (version, commit) (card_gateway_build_info{@})`, "{{version}} {{commit}}")},
+		},
 	}},
 	{"Rate limits", []panel{
 		{

@@ -56,7 +56,7 @@ func settleForever(dir string) {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
-	s, err := Open(dir, Options{})
+	s, err := Open(dir, Options{RuntimeDir: filepath.Dir(dir)})
 	if err == nil {
 		err = s.Start(context.Background())
 	}
@@ -92,7 +92,7 @@ func settleForever(dir string) {
 // that it answered is forgotten: no request is accepted twice, no failure lost.
 func TestKilled(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "store")
-	s := start(t, dir, Options{})
+	s := start(t, dir, Options{RuntimeDir: filepath.Dir(dir)})
 	for _, id := range []string{goodKey, badKey} {
 		r := &store.Record{ID: id, Revision: "r1", Fields: store.Fields{Tenant: "acme", Scopes: []string{"*"}}}
 		if _, err := s.Put(t.Context(), r, store.PutOptions{}); err != nil {
@@ -168,7 +168,7 @@ func acceptedClaim(t *testing.T, line string) *store.Claim {
 func checkKilled(t *testing.T, dir string, accepted []*store.Claim, failures int) {
 	t.Helper()
 	problems := &problems{}
-	s := start(t, dir, Options{OnProblem: problems.add})
+	s := start(t, dir, Options{OnProblem: problems.add, RuntimeDir: filepath.Dir(dir)})
 	for _, c := range accepted {
 		c.Now = time.Now()
 		v, err := s.Settle(t.Context(), c)

@@ -38,6 +38,7 @@ type entry struct {
 	key      string
 	extra    string // locked: the revision before, a zero byte, the revision after; state: see appendUses
 	buckets  []bucket
+	ahead    int64 // microseconds to add to the levels of the buckets; see steadyClock
 }
 
 type entryKind uint8
@@ -49,11 +50,12 @@ const (
 	entryLocked                        // a lock and the revision that it makes
 	entryHorizon                       // how far nonces are forgotten
 	entryNonce                         // a nonce that was accepted earlier
+	entryEnd                           // nothing follows in this segment; first: a segmentEnd
 	entryKinds
 )
 
-// A bucket is the level of a rate limit, and how fast it drains: that tells
-// when it is empty and need not be kept.
+// A bucket is the level of a rate limit, and how fast it drains. From both
+// follows when it is empty and need not be kept.
 type bucket struct {
 	name  string
 	level ratelimit.Level
@@ -69,7 +71,7 @@ const (
 	entryHead     = 64
 	entryTail     = 8
 	maxEntry      = 0xfff8
-	entryEnd      = 0xA5
+	lastByte      = 0xA5
 	bucketNumbers = 32
 )
 
@@ -89,8 +91,8 @@ func (e *entry) size() int {
 }
 
 // write encodes the entry into dst, which is zero and has its size, and begins
-// at an address that 8 divides.
-func (e *entry) write(dst []byte, seq uint64) {
+// at an address that 8 divides. It returns the entry's checksum.
+func (e *entry) write(dst []byte, seq uint64) (sum uint32) {
 	le := binary.LittleEndian
 	le.PutUint16(dst, uint16(len(dst)))
 	le.PutUint16(dst[2:], ^uint16(len(dst)))
@@ -108,14 +110,15 @@ func (e *entry) write(dst []byte, seq uint64) {
 	for i := range e.buckets {
 		b := &e.buckets[i]
 		le.PutUint64(dst[at:], uint64(b.level.Used))
-		le.PutUint64(dst[at+8:], uint64(b.level.At))
+		le.PutUint64(dst[at+8:], uint64(b.level.At+e.ahead))
 		le.PutUint64(dst[at+16:], uint64(b.level.Unit))
 		le.PutUint64(dst[at+24:], uint64(b.drain))
 		at = putText(dst, at+bucketNumbers, b.name)
 	}
 	end := len(dst) - entryTail
-	sum := crc32.Update(0, castagnoli, dst[:end])
-	storeWord(dst[end:], uint64(sum)|entryEnd<<56)
+	sum = crc32.Update(0, castagnoli, dst[:end])
+	storeWord(dst[end:], uint64(sum)|lastByte<<56)
+	return sum
 }
 
 func putText(dst []byte, at int, s string) int {
@@ -150,7 +153,7 @@ func readEntry(b []byte) (e entry, seq uint32, ok bool) {
 	}
 	le := binary.LittleEndian
 	end := n - entryTail
-	if le.Uint64(b[end:]) != uint64(crc32.Update(0, castagnoli, b[:end]))|entryEnd<<56 {
+	if le.Uint64(b[end:]) != uint64(crc32.Update(0, castagnoli, b[:end]))|lastByte<<56 {
 		return e, 0, false
 	}
 	e = entry{
@@ -189,6 +192,9 @@ func readEntry(b []byte) (e entry, seq uint32, ok bool) {
 	}
 	return e, le.Uint32(b[4:]), len(rest) < 8
 }
+
+// entrySum returns the checksum of an entry that was read.
+func entrySum(b []byte) uint32 { return binary.LittleEndian.Uint32(b[len(b)-entryTail:]) }
 
 func takeText(b []byte) (text string, rest []byte, ok bool) {
 	if len(b) < 2 {

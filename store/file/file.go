@@ -1,9 +1,9 @@
 // Package file is the embedded store: one process, one directory, no server.
 //
-// The records of the keys are in keys.json. Everything else is in memory, in
-// 24 bytes a nonce, and in a journal from which it is read back at the start:
-// nonces, failure counts, locks, levels of rate limits and when secrets were
-// last used all survive the end of the process, however it ends.
+// The records of the keys are in keys.json. Everything else is in memory and in a
+// journal from which it is read back at the start: nonces, failure counts, locks,
+// levels of rate limits and when secrets were last used all survive the end of
+// the process, however it ends.
 //
 // Where nonces may have been lost, because the machine was started anew or the
 // journal is damaged or missing, the replay floor of the contract applies. No
@@ -22,28 +22,42 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/gofrs/flock"
-
 	"github.com/card-gateway/card-gateway/store"
 )
 
 // Options are the bounds and the surroundings of a store.
 type Options struct {
-	// MaxNonces and MaxNoncesPerKey are the most nonces that are kept; when
-	// there are so many, requests are refused with store.ErrFull. Default:
-	// 8,000,000 (some 400 MB) and 2,000,000.
+	// MaxNonces and MaxNoncesPerKey are the most nonces that are kept. At either
+	// limit requests are refused with store.ErrFull. Default: 8,000,000 and
+	// 2,000,000. What a nonce costs in memory is in docs/deployment.md, Capacity.
 	MaxNonces       int64
 	MaxNoncesPerKey int64
+	// RuntimeDir is a directory that does not go where the store's directory
+	// goes: not into its backups, its snapshots or another machine. It must
+	// outlive the process and may end with the machine, as systemd's
+	// RuntimeDirectory with RuntimeDirectoryPreserve does. A high-water mark
+	// of the journal is kept in it. At a start beside a journal that is not
+	// empty, a mark that is missing or differs raises the replay floor, and so
+	// does a mark beside an empty journal. Default: none; then a journal that
+	// lost its end, or a directory that was put back from an older copy, is
+	// not noticed, and OnProblem is told so at each start.
+	RuntimeDir string
 	// Clock tells the time for all that is not done for a claim. Default:
 	// time.Now.
 	Clock func() time.Time
-	// OnProblem, when set, is told of what an operator should know: that the
-	// replay floor applies and why, and that something cannot be written. It
-	// must not call the store.
+	// OnProblem, when set, is called with what an operator should know: that
+	// the replay floor applies and why, and that something cannot be written.
+	// It must not call the store.
 	OnProblem func(error)
 
 	// boot names the run of the machine; tests set it.
 	boot string
+	// elapsed returns how much time has passed between the start and the
+	// moment; tests set it, where the wall clock jumps. Default: by the
+	// monotonic clock, if both have its reading.
+	elapsed func(now time.Time) time.Duration
+	// sync brings a file or directory to the disk; tests set it.
+	sync func(*os.File) error
 }
 
 func (o Options) withDefaults() Options {
@@ -59,6 +73,9 @@ func (o Options) withDefaults() Options {
 	if o.OnProblem == nil {
 		o.OnProblem = func(error) {}
 	}
+	if o.sync == nil {
+		o.sync = (*os.File).Sync
+	}
 	if o.boot == "" {
 		o.boot = currentBoot()
 	}
@@ -73,17 +90,14 @@ type Store struct {
 
 	life   sync.Mutex // guards what follows
 	closed bool
-	lock   *flock.Flock
+	lock   held
 	stop   chan struct{} // nil: not started
 	kept   sync.WaitGroup
 }
 
 var _ store.Backend = (*Store)(nil)
 
-const (
-	journalDir = "journal"
-	lockName   = "lock"
-)
+const journalDir = "journal"
 
 // Open reads the key file of the directory, if there is one, so that reading
 // methods work. It writes nothing and takes no lock: another process may be
@@ -102,8 +116,14 @@ func Open(dir string, opt Options) (*Store, error) {
 	return s, nil
 }
 
-// readState returns the state as the key file has it.
+// readState returns the state as the key file has it, of a directory into
+// which others may not write.
 func (s *Store) readState() (st *state, found bool, err error) {
+	for _, dir := range []string{s.dir, filepath.Join(s.dir, journalDir)} {
+		if err := checkDirectory(dir); err != nil {
+			return nil, false, err
+		}
+	}
 	path := filepath.Join(s.dir, keyFileName)
 	f, found, err := readKeyFile(path)
 	if err != nil {
@@ -141,76 +161,19 @@ func (s *Store) Start(context.Context) error {
 	if err := os.MkdirAll(filepath.Join(s.dir, journalDir), 0o700); err != nil {
 		return fmt.Errorf("making the store's directory: %w", err)
 	}
-	lock := flock.New(filepath.Join(s.dir, lockName), flock.SetPermissions(0o600))
-	locked, err := lock.TryLock()
+	lock, err := holdDirectory(s.dir)
 	if err != nil {
-		return fmt.Errorf("locking directory %s: %w", s.dir, err)
-	}
-	if !locked {
-		return fmt.Errorf("directory %s is used by another process: stop that one, or give this one a directory of its own", s.dir)
+		return err
 	}
 	wake := make(chan struct{}, 1)
 	st, err := s.startState(wake)
 	if err != nil {
-		return errors.Join(err, lock.Close())
+		return errors.Join(err, lock.release())
 	}
 	s.lock, s.stop = lock, make(chan struct{})
 	s.state.Store(st)
 	s.kept.Go(func() { st.keepUp(wake, s.stop) })
 	return nil
-}
-
-// startState reads all there is and begins a new segment of the journal.
-func (s *Store) startState(wake chan<- struct{}) (*state, error) {
-	st, hasKeys, err := s.readState()
-	if err != nil {
-		return nil, err
-	}
-	now := s.opt.Clock()
-	dir := filepath.Join(s.dir, journalDir)
-	r, err := st.replay(dir, now.Unix())
-	if err != nil {
-		return nil, err
-	}
-	if why := r.lost(hasKeys, s.opt.boot); why != "" {
-		floor := max(now.UnixNano(), r.seen*1e9)
-		st.raiseFloor(floor)
-		s.opt.OnProblem(fmt.Errorf("nonces may be lost: %s; requests stamped up to %s are refused",
-			why, time.Unix(0, floor).UTC().Format(time.RFC3339)))
-	}
-	st.journal = &journal{
-		dir: dir, boot: bootSum(s.opt.boot), problem: s.opt.OnProblem, wake: wake,
-		horizon: func() (int64, int64) { return st.forgotten.Load(), st.floor.Load() },
-		sealed:  r.segments, seq: r.seq, nextID: r.nextID, size: minSegmentSize,
-	}
-	if err := st.journal.begin(now.Unix()); err != nil {
-		return nil, err
-	}
-	if len(r.damage) > 0 {
-		err = st.rewrite(r.segments, now.Unix())
-	}
-	if err == nil && st.unfolded.Load() {
-		err = st.writeKeyFile(change{})
-	}
-	if err != nil {
-		return nil, errors.Join(err, st.journal.close())
-	}
-	return st, nil
-}
-
-// lost says why nonces may have been lost before this start, or "".
-func (r *replayed) lost(hasKeys bool, boot string) string {
-	switch {
-	case len(r.damage) == 1:
-		return "the journal is damaged, " + r.damage[0]
-	case len(r.damage) > 1:
-		return fmt.Sprintf("the journal is damaged in %d places, the first is %s", len(r.damage), r.damage[0])
-	case len(r.segments) == 0 && hasKeys:
-		return "there are keys, but no journal"
-	case len(r.segments) > 0 && (boot == "" || r.boot != bootSum(boot)):
-		return "the machine was started anew"
-	}
-	return ""
 }
 
 // Close implements store.Backend. Requests that are being settled either are
@@ -236,7 +199,7 @@ func (s *Store) Close() error {
 	if st.unfolded.Load() {
 		err = st.writeKeyFile(change{})
 	}
-	return errors.Join(err, st.journal.close(), s.lock.Close())
+	return errors.Join(err, st.journal.close(), s.lock.release())
 }
 
 // Ready implements store.Backend.

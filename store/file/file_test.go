@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/card-gateway/card-gateway/auth"
 	"github.com/card-gateway/card-gateway/store"
 	"github.com/card-gateway/card-gateway/store/storetest"
 )
@@ -29,15 +30,22 @@ func (c *testClock) advance(d time.Duration) { c.nanos.Add(int64(d)) }
 func TestSuite(t *testing.T) {
 	storetest.Run(t, func(t testing.TB) *storetest.Setup {
 		clock := newTestClock()
-		opt := Options{Clock: clock.now, boot: "one", OnProblem: func(err error) { t.Errorf("problem: %v", err) }}
+		opt := Options{Clock: clock.now, boot: "one", RuntimeDir: t.TempDir(), OnProblem: func(err error) { t.Errorf("problem: %v", err) }}
 		dir := filepath.Join(t.TempDir(), "store")
 		current := start(t, dir, opt)
 		return &storetest.Setup{
 			Backend: current, Now: clock.now, Advance: clock.advance, ClaimClock: true,
+			RaiseFloor: func(t testing.TB, to time.Time) {
+				st := current.state.Load()
+				st.raiseFloor(to.UnixNano())
+				if err := st.drop(nil, clock.now().Unix()); err != nil { // writes the floor into the journal
+					t.Fatal(err)
+				}
+			},
 			Reopen: func(_ testing.TB, how storetest.Ending) store.Backend {
 				if how == storetest.Crashed {
 					// What is in the files now is what a killed process leaves.
-					dir = copyDir(t, dir)
+					dir = copyStore(t, opt.RuntimeDir, dir)
 				}
 				if err := current.Close(); err != nil {
 					t.Fatal(err)
@@ -115,4 +123,43 @@ func copyFiles(from, to string, names []string) error {
 		}
 	}
 	return nil
+}
+
+// TestDirectoryIsHeld: a second store on the directory is refused, also when
+// somebody has removed the lock file of the running one.
+func TestDirectoryIsHeld(t *testing.T) {
+	for _, remove := range []string{"", lockName} {
+		t.Run("without "+remove, func(t *testing.T) {
+			b := newBench(t, Options{})
+			c := b.claim()
+			b.expect(c, auth.Accepted)
+			if remove != "" {
+				paths, err := filepath.Glob(filepath.Join(b.dir, remove))
+				if err != nil || len(paths) == 0 {
+					t.Fatalf("%v, %v: nothing to remove", paths, err)
+				}
+				for _, path := range paths {
+					if err := os.Remove(path); err != nil {
+						t.Fatal(err)
+					}
+				}
+			}
+			second, err := Open(b.dir, b.opt)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer second.Close()
+			if err := second.Start(t.Context()); err == nil || !strings.Contains(err.Error(), "used by another process") {
+				v, _ := second.Settle(t.Context(), c)
+				t.Fatalf("Start: %v; the request that was accepted is now %v", err, v.Reason)
+			}
+			b.expect(b.claim(), auth.Accepted)
+			if err := b.Close(); err != nil {
+				t.Fatal(err)
+			}
+			if err := second.Start(t.Context()); err != nil {
+				t.Fatalf("Start after the other has ended: %v", err)
+			}
+		})
+	}
 }

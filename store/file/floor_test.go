@@ -18,26 +18,27 @@ func TestReplayFloor(t *testing.T) {
 		name string
 		edit func(t *testing.T, b *bench, dir string)
 		told string
+		kept auth.Reason // the answer to a request from before
 	}{
 		{"damaged", func(t *testing.T, _ *bench, dir string) {
 			path := segments(t, dir)[0]
 			b := readFile(t, path)
 			b[segmentHead+entryHead+3] ^= 1
 			writeFile(t, path, b)
-		}, "the journal is damaged"},
+		}, "the journal is damaged", auth.ReplayedNonce},
 		{"a segment is missing", func(t *testing.T, _ *bench, dir string) {
 			if err := os.Remove(segments(t, dir)[1]); err != nil {
 				t.Fatal(err)
 			}
-		}, "entries before it are missing"},
+		}, "entries before it are missing", auth.ReplayedNonce},
 		{"no journal", func(t *testing.T, _ *bench, dir string) {
 			for _, path := range segments(t, dir) {
 				if err := os.Remove(path); err != nil {
 					t.Fatal(err)
 				}
 			}
-		}, "there are keys, but no journal"},
-		{"another boot", func(_ *testing.T, b *bench, _ string) { b.opt.boot = "two" }, "the machine was started anew"},
+		}, "there are keys, but no journal", auth.ReplayFloor},
+		{"another boot", func(_ *testing.T, b *bench, _ string) { b.opt.boot = "two" }, "the machine was started anew", auth.ReplayedNonce},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			b := newBench(t, Options{})
@@ -53,14 +54,14 @@ func TestReplayFloor(t *testing.T) {
 			if !strings.Contains(b.problems.text(), tt.told) {
 				t.Fatalf("told %q, want %q", b.problems.text(), tt.told)
 			}
-			b.checkFloor(kept)
+			b.checkFloor(kept, tt.kept)
 
 			floor := b.state.Load().floor.Load()
 			b.crash(nil)
 			if told := b.problems.text(); told != "" || b.state.Load().floor.Load() != floor {
 				t.Fatalf("the next start told %q, floor %d, want nothing and %d", told, b.state.Load().floor.Load(), floor)
 			}
-			b.checkFloor(kept)
+			b.checkFloor(kept, tt.kept)
 			if b.Status(t.Context()).Details["replay_floor"] == nil {
 				t.Error("the status does not tell the floor")
 			}
@@ -68,19 +69,16 @@ func TestReplayFloor(t *testing.T) {
 	}
 }
 
-// checkFloor wants the floor to be now.
-func (b *bench) checkFloor(kept *store.Claim) {
+// checkFloor wants the floor to be now, and that answer to a request from before.
+func (b *bench) checkFloor(kept *store.Claim, want auth.Reason) {
 	b.t.Helper()
-	if v := b.settle(kept); v.Reason != auth.TimestampOutOfWindow {
-		b.t.Fatalf("a request from before: %v, want rule 7", v.Reason)
-	}
+	b.expect(kept, want)
 	for _, ahead := range []int64{-300, 0, 5} {
 		c := b.claim()
 		c.Timestamp += ahead
-		b.expect(c, auth.TimestampOutOfWindow)
-		c.Failed, c.LockCounts = auth.RuleSignature, auth.RuleTimestamp
-		if v := b.expect(c, auth.TimestampOutOfWindow); v.Failures != 0 {
-			b.t.Fatal("a refusal by the floor was counted")
+		c.LockCounts = auth.RuleTimestamp | auth.RuleNonce
+		if v := b.expect(c, auth.ReplayFloor); v.Failures != 0 || v.RetryAfter < time.Second {
+			b.t.Fatalf("%+v: a refusal by the floor was counted, or says not when to come again", v)
 		}
 	}
 	c := b.claim()
@@ -116,12 +114,12 @@ func TestForgottenStaysForgotten(t *testing.T) {
 		b.expect(b.claim(), auth.Accepted)
 		b.keep()
 		b.clock.nanos.Store(at.UnixNano())
-		if v := b.settle(&again); v.Reason != auth.TimestampOutOfWindow {
-			t.Fatalf("%s: %v, want rule 7", moment, v.Reason)
+		if v := b.settle(&again); v.Reason != auth.ReplayFloor {
+			t.Fatalf("%s: %v, want the replay floor", moment, v.Reason)
 		}
 		b.crash(nil)
-		if v := b.settle(&again); v.Reason != auth.TimestampOutOfWindow {
-			t.Fatalf("after a start, %s: %v, want rule 7", moment, v.Reason)
+		if v := b.settle(&again); v.Reason != auth.ReplayFloor {
+			t.Fatalf("after a start, %s: %v, want the replay floor", moment, v.Reason)
 		}
 	}
 }
@@ -134,7 +132,7 @@ func TestWiderWindow(t *testing.T) {
 	b.clock.advance(320 * time.Second)
 	again := b.claim()
 	again.Nonce, again.Timestamp, again.Window = c.Nonce, c.Timestamp, 10*time.Minute
-	b.expect(again, auth.TimestampOutOfWindow)
+	b.expect(again, auth.ReplayFloor)
 }
 
 // TestClockWentBack: nonces that were accepted while the clock was far ahead are

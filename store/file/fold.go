@@ -25,7 +25,7 @@ func (st *state) writeKeyFile(c change) error {
 	b, err := appendKeyFile(st.document[:0], c.meta, st.lines(c))
 	if err == nil {
 		st.document = b
-		err = replaceFile(st.path, b)
+		err = replaceFile(st.path, b, st.opt.sync)
 	}
 	if err != nil {
 		if unfolded {

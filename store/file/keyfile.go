@@ -49,7 +49,7 @@ func (e *damageError) Error() string {
 
 // readKeyFile reads the key file; ok is false when there is none.
 func readKeyFile(path string) (f keyFile, ok bool, err error) {
-	b, err := os.ReadFile(path)
+	b, err := readOwn(path)
 	if errors.Is(err, os.ErrNotExist) {
 		return f, false, nil
 	}
@@ -156,16 +156,18 @@ func appendKeyFile(b []byte, meta map[string][]byte, lines func(yield func(line 
 }
 
 // replaceFile writes the file so that, whatever happens, there is either the
-// old one or the new one, whole and on the disk.
-func replaceFile(path string, content []byte) error {
+// old one or the new one, whole and on the disk. What is in the place of the new
+// file, left by a crash or planted, is removed and never followed.
+func replaceFile(path string, content []byte, sync func(*os.File) error) error {
 	next := path + ".new"
-	f, err := os.OpenFile(next, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
+	_ = os.Remove(next)
+	f, err := os.OpenFile(next, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {
 		return err
 	}
 	_, err = f.Write(content)
 	if err == nil {
-		err = f.Sync()
+		err = sync(f)
 	}
 	if closeErr := f.Close(); err == nil {
 		err = closeErr
@@ -177,15 +179,15 @@ func replaceFile(path string, content []byte) error {
 		_ = os.Remove(next)
 		return err
 	}
-	return syncDir(filepath.Dir(path))
+	return syncDir(filepath.Dir(path), sync)
 }
 
 // syncDir makes what was renamed in a directory survive a crash.
-func syncDir(dir string) error {
+func syncDir(dir string, sync func(*os.File) error) error {
 	d, err := os.Open(dir)
 	if err != nil {
 		return err
 	}
 	defer d.Close()
-	return d.Sync()
+	return sync(d)
 }

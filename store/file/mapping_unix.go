@@ -20,3 +20,6 @@ func mapFile(f *os.File, size int) ([]byte, error) {
 }
 
 func unmap(b []byte) error { return unix.Munmap(b) }
+
+// mayWrite reports whether this process may make files in the directory.
+func mayWrite(dir string) bool { return unix.Access(dir, unix.W_OK|unix.X_OK) == nil }

@@ -2,16 +2,11 @@ package file
 
 import (
 	"bytes"
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
-	"strings"
-	"time"
-
-	"github.com/card-gateway/card-gateway/auth"
 )
 
 // A replayed journal is what was read back at a start.
@@ -21,9 +16,12 @@ type replayed struct {
 	oldest   uint64     // of the oldest entry that is needed
 	broken   bool       // the last thing read was damaged: what follows may have any number
 	nextID   uint64
-	boot     [16]byte // of the newest segment
-	seen     int64    // the highest time in it, Unix seconds
-	damage   []string // what is missing or wrong; empty: nothing is
+	boot     [16]byte   // of the newest segment
+	seen     int64      // the highest time in it, Unix seconds
+	ended    segmentEnd // what the newest segment says of its end
+	position position   // after the last entry
+	before   position   // after the last entry but one
+	damage   []string   // what is missing or wrong; empty: nothing is
 }
 
 // replay reads the journal in the directory into the state. What is damaged
@@ -33,15 +31,20 @@ func (st *state) replay(dir string, now int64) (*replayed, error) {
 	if err != nil {
 		return nil, err
 	}
-	r := &replayed{seq: 1, nextID: 1}
+	r := &replayed{seq: 1, nextID: 1, position: positionAt(1, 0)}
 	for _, id := range ids {
 		r.nextID = id + 1
 		if err := st.replaySegment(r, dir, id, now); err != nil {
 			return nil, fmt.Errorf("reading the journal: %w", err)
 		}
 	}
-	if len(r.segments) > 0 && len(r.damage) == 0 && r.segments[0].firstSeq > r.oldest {
-		r.note(r.segments[0], "entries before it are missing")
+	if n := len(r.segments); n > 0 && len(r.damage) == 0 {
+		if r.segments[0].firstSeq > r.oldest {
+			r.note(r.segments[0], "entries before it are missing")
+		}
+		if r.ended == endContinued {
+			r.note(r.segments[n-1], "the segment after it is missing")
+		}
 	}
 	st.eachKey(func(k *keyState) {
 		if k.stored.Load() == nil {
@@ -69,6 +72,11 @@ func segmentIDs(dir string) (ids []uint64, err error) {
 
 func (st *state) replaySegment(r *replayed, dir string, id uint64, now int64) error {
 	s := &segment{id: id, path: filepath.Join(dir, segmentName(id))}
+	if info, err := os.Lstat(s.path); err == nil && !info.Mode().IsRegular() {
+		r.note(s, "it is not a file")
+		r.broken = true
+		return os.Rename(s.path, s.path+".aside")
+	}
 	b, err := os.ReadFile(s.path)
 	if err != nil {
 		return err
@@ -76,26 +84,41 @@ func (st *state) replaySegment(r *replayed, dir string, id uint64, now int64) er
 	if blank(b[:min(8, len(b))]) && blank(b[min(segmentHead, len(b)):]) {
 		return os.Remove(s.path) // made in advance, never begun
 	}
-	h, ok := readSegmentHeader(b)
-	switch {
-	case ok:
-		if h.firstSeq != r.seq && len(r.segments) > 0 && !r.broken {
-			r.note(s, "entries before it are missing")
-		}
-		r.broken = false
-		s.firstSeq, r.oldest = h.firstSeq, max(r.oldest, h.oldestSeq)
-		r.seq, r.boot, r.seen = h.firstSeq, h.boot, max(r.seen, h.opened)
-		st.forget(clampSeconds(h.forgotten))
-		st.raiseFloor(h.floor)
-	case len(b) >= 8 && string(b[:7]) == segmentMagic[:7] && b[7] != segmentMagic[7]:
+	h, header := readSegmentHeader(b)
+	switch header {
+	case headerForeign:
 		return fmt.Errorf("%s has format %d, this version reads format %d; use the version that wrote it", s.path, b[7], segmentMagic[7])
-	default:
+	case headerDamaged:
 		r.note(s, "its header is damaged")
 		r.broken = true
+	case headerMended:
+		r.note(s, "its first bytes are damaged")
+		fallthrough
+	default:
+		st.begun(r, s, &h)
 	}
+	r.ended = endMissing
 	st.replayEntries(r, s, b, now)
+	if len(b) < int(h.size) && r.ended == endMissing {
+		r.note(s, "it is shorter than it was made")
+	}
 	r.segments = append(r.segments, s)
 	return nil
+}
+
+// begun takes over what the header of the next segment says.
+func (st *state) begun(r *replayed, s *segment, h *segmentHeader) {
+	switch {
+	case h.id != s.id:
+		r.note(s, fmt.Sprintf("it is the copy of segment %d", h.id))
+	case h.firstSeq != r.seq && len(r.segments) > 0 && !r.broken:
+		r.note(s, "entries before it are missing")
+	}
+	r.broken = false
+	s.firstSeq, r.oldest = h.firstSeq, max(r.oldest, h.oldestSeq)
+	r.seq, r.boot, r.seen = h.firstSeq, h.boot, max(r.seen, h.opened)
+	st.forget(clampSeconds(h.forgotten))
+	st.raiseFloor(h.floor)
 }
 
 func blank(b []byte) bool { return len(bytes.Trim(b, "\x00")) == 0 }
@@ -113,13 +136,11 @@ func (st *state) replayEntries(r *replayed, s *segment, b []byte, now int64) {
 					r.note(s, fmt.Sprintf("entries before byte %d are missing", at))
 				}
 				r.broken = false
-				r.seq += uint64(seq-uint32(r.seq)) + 1
-				if e.kind == entryHorizon {
-					r.oldest = max(r.oldest, uint64(e.failures))
+				r.seq += uint64(seq - uint32(r.seq))
+				st.take(r, s, &e, now)
+				if e.kind != entryEnd {
+					r.before, r.position = r.position, positionAt(r.seq, entrySum(b[at:at+n]))
 				}
-				r.seen = max(r.seen, e.now)
-				s.note(&e)
-				st.apply(&e, now)
 				at += n
 				continue
 			}
@@ -131,6 +152,22 @@ func (st *state) replayEntries(r *replayed, s *segment, b []byte, now int64) {
 		r.broken = true
 		at = nextEntry(b, at+8)
 	}
+}
+
+// take applies an entry that was read.
+func (st *state) take(r *replayed, s *segment, e *entry, now int64) {
+	if e.kind == entryEnd {
+		r.ended = segmentEnd(e.first)
+		return
+	}
+	r.seq++
+	r.ended = endMissing
+	if e.kind == entryHorizon {
+		r.oldest = max(r.oldest, uint64(e.failures))
+	}
+	r.seen = max(r.seen, e.now)
+	s.note(e)
+	st.apply(e, now)
 }
 
 // nextEntry returns where the next intact entry begins, or the end of b.
@@ -147,93 +184,4 @@ func nextEntry(b []byte, at int) int {
 
 func (r *replayed) note(s *segment, what string) {
 	r.damage = append(r.damage, fmt.Sprintf("%s: %s", s.path, what))
-}
-
-// apply does to the state what the entry says was done. A nonce that is dead
-// at the moment now is not taken up.
-func (st *state) apply(e *entry, now int64) {
-	if e.kind == entryHorizon {
-		st.forget(clampSeconds(e.first))
-		st.raiseFloor(e.second)
-		return
-	}
-	k := st.makeKey(e.key)
-	switch e.kind {
-	case entryNonce:
-		st.takeUp(k, e, now)
-	case entryAccepted:
-		st.takeUp(k, e, now)
-		for _, b := range e.buckets {
-			k.setBucket(b)
-		}
-		k.failures = int(e.failures)
-		k.use(int(e.version), e.now)
-	case entryCounted:
-		k.failures = int(e.failures)
-	case entryState:
-		k.failures, k.buckets, k.used = int(e.failures), e.buckets, readUses(e.extra)
-	case entryLocked:
-		k.failures = 0
-		st.relock(k, e)
-	}
-}
-
-func (st *state) takeUp(k *keyState, e *entry, now int64) {
-	slot := makeSlot(&e.nonce, e.first, e.second)
-	if e.second <= now {
-		st.forget(slot.stamp)
-		return
-	}
-	if known := k.nonces.find(&slot); known != nil {
-		if known.stamp != slot.stamp { // the older one was dead when the newer came
-			st.forget(known.stamp)
-		}
-		*known = slot
-		return
-	}
-	before := k.nonces.count
-	st.forget(k.nonces.insert(slot, clampSeconds(now)))
-	st.live.Add(int64(k.nonces.count - before))
-}
-
-// relock writes a lock into the record if the key file does not hold it yet.
-func (st *state) relock(k *keyState, e *entry) {
-	before, after, ok := strings.Cut(e.extra, "\x00")
-	stored := k.stored.Load()
-	if !ok || stored == nil || stored.record.Revision != before {
-		return
-	}
-	lock := &auth.Lock{At: time.Unix(0, e.first).UTC(), Failures: int(e.failures)}
-	if e.second != 0 {
-		lock.Until = time.Unix(0, e.second).UTC()
-	}
-	if locked, err := withLock(stored.record, lock, after); err == nil {
-		k.stored.Store(locked)
-		st.unfolded.Store(true)
-	}
-}
-
-func joinRevisions(before, after string) string { return before + "\x00" + after }
-
-// appendUses encodes when secrets were last used: version and minute, 8 bytes
-// each.
-func appendUses(dst []byte, used []secretUse) []byte {
-	for _, u := range used {
-		dst = binary.LittleEndian.AppendUint64(dst, uint64(u.version))
-		dst = binary.LittleEndian.AppendUint64(dst, uint64(u.minute))
-	}
-	return dst
-}
-
-func readUses(s string) (used []secretUse) {
-	for b := []byte(s); len(b) >= 16 && len(used) < maxUses; b = b[16:] {
-		used = append(used, secretUse{int(binary.LittleEndian.Uint64(b)), int64(binary.LittleEndian.Uint64(b[8:]))})
-	}
-	return used
-}
-
-func (st *state) raiseFloor(floor int64) {
-	if floor > st.floor.Load() {
-		st.floor.Store(floor)
-	}
 }

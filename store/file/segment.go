@@ -5,7 +5,6 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"hash/crc32"
 	"os"
 	"path/filepath"
 	"runtime/debug"
@@ -51,21 +50,9 @@ func (s *segment) note(e *entry) {
 // before it is carried over again.
 const carriedSeconds = 600
 
-// A segmentHeader says where a segment belongs and what no older segment need
-// be asked for. On disk: the magic, then the fields in their order, 8 bytes
-// each but for the 16 of boot, the CRC-32C of all those as u32, four zeros.
-type segmentHeader struct {
-	id        uint64
-	firstSeq  uint64 // sequence number of its first entry
-	oldestSeq uint64 // of the first entry in the oldest segment that is needed
-	opened    int64  // Unix seconds
-	forgotten int64  // see state.forgotten
-	floor     int64  // see state.floor
-	boot      [16]byte
-}
-
 const (
-	segmentMagic   = "CGJRNL\x00\x01" // the last byte is the version of the format
+	segmentMagic   = "CGJRNL\x00\x02" // the last byte is the version of the format
+	segmentMagic1  = "CGJRNL\x00\x01"
 	segmentHead    = 80
 	segmentSuffix  = ".journal"
 	minSegmentSize = 256 << 10
@@ -140,43 +127,37 @@ func (s *segment) touch(write func()) (err error) {
 
 // begin writes the header; its first 8 bytes, the magic, come last.
 func (s *segment) begin(h segmentHeader) {
-	h.id = s.id
+	h.id, h.size = s.id, uint32(len(s.data))
 	b := s.data[:segmentHead]
 	h.put(b)
 	storeWord(b, binary.LittleEndian.Uint64([]byte(segmentMagic)))
 	s.used, s.firstSeq, s.opened = segmentHead, h.firstSeq, h.opened
 }
 
-// put encodes all but the magic.
-func (h *segmentHeader) put(b []byte) {
-	le := binary.LittleEndian
-	le.PutUint64(b[8:], h.id)
-	le.PutUint64(b[16:], h.firstSeq)
-	le.PutUint64(b[24:], h.oldestSeq)
-	le.PutUint64(b[32:], uint64(h.opened))
-	le.PutUint64(b[40:], uint64(h.forgotten))
-	le.PutUint64(b[48:], uint64(h.floor))
-	copy(b[56:72], h.boot[:])
-	le.PutUint32(b[72:], crc32.Update(0, castagnoli, b[8:72]))
+// end writes that the segment holds no more: another one follows, or the
+// journal was closed. It needs no sequence number of its own. Where it cannot
+// be written, the segment that follows is proof enough.
+func (s *segment) end(seq uint64, how segmentEnd) {
+	if s.data == nil || s.used+endSize > len(s.data) {
+		return
+	}
+	e := entry{kind: entryEnd, first: int64(how)}
+	if s.touch(func() { e.write(s.data[s.used:s.used+endSize], seq) }) == nil {
+		s.used += endSize
+	}
 }
 
-// readSegmentHeader decodes a header. It is false when b holds none, or not
-// the one that was written.
-func readSegmentHeader(b []byte) (h segmentHeader, ok bool) {
-	le := binary.LittleEndian
-	if len(b) < segmentHead || string(b[:8]) != segmentMagic || le.Uint64(b[72:]) != uint64(crc32.Update(0, castagnoli, b[8:72])) {
-		return h, false
-	}
-	return segmentHeader{
-		id:        le.Uint64(b[8:]),
-		firstSeq:  le.Uint64(b[16:]),
-		oldestSeq: le.Uint64(b[24:]),
-		opened:    int64(le.Uint64(b[32:])),
-		forgotten: int64(le.Uint64(b[40:])),
-		floor:     int64(le.Uint64(b[48:])),
-		boot:      [16]byte(b[56:72]),
-	}, true
-}
+// A segmentEnd is why a segment holds no more.
+type segmentEnd int64
+
+const (
+	endMissing segmentEnd = iota // nothing says so: the process was killed
+	endClosed
+	endContinued
+)
+
+// endSize is the size of an entryEnd. Every segment keeps room for one.
+const endSize = (entryHead + 2 + entryTail + 7) &^ 7
 
 // seal gives back the mapping and what the segment did not use.
 func (s *segment) seal() error {

@@ -41,37 +41,25 @@ func (s *Store) Settle(_ context.Context, c *store.Claim) (v store.Verdict, err 
 func (k *keyState) settle(st *state, c *store.Claim, v *store.Verdict) error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	stored := k.stored.Load()
-	if stored == nil || stored.record.Revision != c.Revision {
+	stale, found := k.find(st, c)
+	if stale {
 		v.Stale = true
 		return nil
 	}
-	if k.failures >= c.LockAfter {
+	if found.known != nil && found.known.death <= clampSeconds(c.Now.Unix()) {
+		st.forget(found.known.stamp) // as if it had been dropped already
+	}
+	switch found.reason {
+	case auth.Accepted:
+		return k.accept(st, c, v, &found)
+	case auth.KeyLocked:
 		return k.lock(st, c, v)
-	}
-
-	slot := makeSlot(&c.Nonce, c.Timestamp, deathOf(c))
-	known := k.nonces.find(&slot)
-	if known != nil && known.death <= clampSeconds(c.Now.Unix()) {
-		st.forget(known.stamp) // as if it had been dropped already
-	}
-	late := c.Failed.Has(auth.RuleTimestamp) || !auth.InWindow(c.Now, c.Timestamp, c.Window)
-	lost := !late && st.lost(c)
-	switch {
-	case c.Failed.Has(auth.RuleIP):
-		return k.refuse(st, c, v, auth.IPNotAllowed)
-	case late:
-		return k.refuse(st, c, v, auth.TimestampOutOfWindow)
-	case lost:
-		v.Reason, v.Failures = auth.TimestampOutOfWindow, k.failures
+	case auth.ReplayFloor:
+		v.Reason, v.RetryAfter, v.Failures = found.reason, found.retryAfter, k.failures
 		return nil
-	case known != nil && known.death > clampSeconds(c.Now.Unix()):
-		return k.refuse(st, c, v, auth.ReplayedNonce)
+	default:
+		return k.refuse(st, c, v, found.reason)
 	}
-	if rest := c.Failed & (auth.RuleBodyHash | auth.RuleSignature | auth.RuleScope); rest != 0 {
-		return k.refuse(st, c, v, rest.First())
-	}
-	return k.accept(st, c, v, slot, known)
 }
 
 // deathOf returns when the nonce of a request that is accepted now dies, in
@@ -111,7 +99,7 @@ func (k *keyState) lock(st *state, c *store.Claim, v *store.Verdict) error {
 	return nil
 }
 
-// refuse gives the reason and raises the count if the request counts.
+// refuse sets the reason and raises the count if the request counts.
 func (k *keyState) refuse(st *state, c *store.Claim, v *store.Verdict, reason auth.Reason) error {
 	if !c.DryRun && auth.Counts(reason, c.Failed, c.LockCounts) {
 		e := entry{kind: entryCounted, now: c.Now.Unix(), key: k.id, failures: int64(k.failures) + 1}
@@ -125,42 +113,41 @@ func (k *keyState) refuse(st *state, c *store.Claim, v *store.Verdict, reason au
 }
 
 // accept charges the buckets and records the nonce, or refuses for want of
-// room in a bucket. The slot is the nonce's; known is the dead slot of the same
-// nonce, if there is one.
-func (k *keyState) accept(st *state, c *store.Claim, v *store.Verdict, slot nonceSlot, known *nonceSlot) error {
+// room in a bucket, or because the body was dropped.
+func (k *keyState) accept(st *state, c *store.Claim, v *store.Verdict, found *finding) error {
 	var after [ratelimit.MaxCharges]bucket
 	if len(c.Charges) > len(after) {
 		return errCharges
 	}
-	k.charge(c, v, &after)
-	if v.OverLimit && !c.LimitsDryRun {
+	behind := k.charge(st, c, v, &after)
+	if v.OverLimit && !c.LimitsDryRun || c.BodyDropped {
 		v.Reason, v.Failures = auth.RateLimited, k.failures
 		return nil
 	}
-	if known == nil && !k.takeRoom(st) {
+	if found.known == nil && !k.takeRoom(st) {
 		return store.ErrFull
 	}
 	e := entry{
-		kind: entryAccepted, now: c.Now.Unix(), first: int64(slot.stamp), second: int64(slot.death),
+		kind: entryAccepted, now: c.Now.Unix(), first: int64(found.slot.stamp), second: int64(found.slot.death),
 		version: int32(c.SecretVersion), nonce: c.Nonce, key: k.id,
 	}
 	if c.DryRun {
 		e.failures = int64(k.failures)
 	}
 	if !v.OverLimit {
-		e.buckets = after[:len(c.Charges)]
+		e.buckets, e.ahead = after[:len(c.Charges)], behind
 	}
 	if err := k.append(st, &e); err != nil {
-		if known == nil {
+		if found.known == nil {
 			st.live.Add(-1)
 		}
 		return err
 	}
-	if known != nil {
-		*known = slot
+	if found.known != nil {
+		*found.known = found.slot
 	} else {
 		expected := k.nonces.count + 1
-		st.forget(k.nonces.insert(slot, clampSeconds(c.Now.Unix())))
+		st.forget(k.nonces.insert(found.slot, clampSeconds(c.Now.Unix())))
 		st.live.Add(int64(k.nonces.count - expected)) // less what it dropped
 	}
 	for i := range e.buckets {
@@ -185,14 +172,20 @@ func (k *keyState) takeRoom(st *state) bool {
 }
 
 // charge decides on all buckets and fills in the verdict's states and, for the
-// case that all have room, the buckets as they are afterwards.
-func (k *keyState) charge(c *store.Claim, v *store.Verdict, after *[ratelimit.MaxCharges]bucket) {
-	now := c.Now.UnixMicro()
+// case that all have room, the buckets as they are afterwards. It returns how
+// far the steady clock is behind the wall clock.
+func (k *keyState) charge(st *state, c *store.Claim, v *store.Verdict, after *[ratelimit.MaxCharges]bucket) (behind int64) {
+	if len(c.Charges) == 0 {
+		return 0
+	}
+	wall, now := c.Now.UnixMicro(), st.limits.at(c.Now)
+	behind = wall - now
 	var before [ratelimit.MaxCharges]ratelimit.Level
 	var fits [ratelimit.MaxCharges]bool
 	for i := range c.Charges {
 		ch := &c.Charges[i]
 		if j := k.bucket(ch.Bucket); j >= 0 {
+			bound(&k.buckets[j].level, ch, now)
 			before[i] = k.buckets[j].level
 		}
 		after[i].name, after[i].drain = ch.Bucket, ch.Drain
@@ -201,11 +194,13 @@ func (k *keyState) charge(c *store.Claim, v *store.Verdict, after *[ratelimit.Ma
 	}
 	for i := range c.Charges {
 		level := after[i].level
-		if v.OverLimit {
+		if v.OverLimit || c.BodyDropped {
 			level = before[i]
 		}
-		c.Charges[i].Describe(&v.States[i], level, now, fits[i])
+		level.At += behind
+		c.Charges[i].Describe(&v.States[i], level, wall, fits[i])
 	}
+	return behind
 }
 
 // append writes an entry of this key into the journal.

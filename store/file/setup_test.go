@@ -1,8 +1,10 @@
 package file
 
 import (
+	"bytes"
 	"context"
 	"crypto/rand"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -48,6 +50,9 @@ func newBench(t testing.TB, opt Options) *bench {
 	opt.Clock, opt.OnProblem = b.clock.now, b.problems.add
 	if opt.boot == "" {
 		opt.boot = "one"
+	}
+	if opt.RuntimeDir == "" {
+		opt.RuntimeDir = t.TempDir()
 	}
 	b.opt = opt
 	b.Store = start(t, filepath.Join(t.TempDir(), "store"), opt)
@@ -109,7 +114,7 @@ func (b *bench) fail(n int) {
 // one, is made to the files meanwhile.
 func (b *bench) crash(edit func(dir string)) {
 	b.t.Helper()
-	dir := copyDir(b.t, b.dir)
+	dir := copyStore(b.t, b.opt.RuntimeDir, b.dir)
 	if err := b.Close(); err != nil {
 		b.t.Fatal(err)
 	}
@@ -119,6 +124,20 @@ func (b *bench) crash(edit func(dir string)) {
 	b.problems = &problems{}
 	b.opt.OnProblem = b.problems.add
 	b.Store = start(b.t, dir, b.opt)
+}
+
+// copyStore copies the files of a store that is running and gives the copy the
+// mark that its journal has. It begins anew when the keeper wrote meanwhile.
+func copyStore(t testing.TB, runtimeDir, dir string) string {
+	t.Helper()
+	for {
+		mark := readFile(t, markPath(runtimeDir, dir))
+		to := copyDir(t, dir)
+		if bytes.Equal(mark, readFile(t, markPath(runtimeDir, dir))) {
+			writeFile(t, markPath(runtimeDir, to), mark)
+			return to
+		}
+	}
 }
 
 // keep does what the keeper does.
@@ -152,4 +171,13 @@ func writeFile(t testing.TB, path string, b []byte) {
 	if err := os.WriteFile(path, b, 0o600); err != nil {
 		t.Fatal(err)
 	}
+}
+
+// snapshot is all that is remembered of a key, in one text.
+func (b *bench) snapshot(k *keyState) string {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	st := b.state.Load()
+	return fmt.Sprintf("revision %s lock %v failures %d nonces %d of %d buckets %+v used %+v",
+		k.stored.Load().record.Revision, k.stored.Load().record.Lock, k.failures, k.nonces.count, st.live.Load(), k.buckets, k.used)
 }

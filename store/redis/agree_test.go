@@ -18,9 +18,8 @@ import (
 // The Lua and the Go form of the limits agree to the bit: any limits, any
 // moments, also a clock that goes back, and limits that change on the way.
 func TestLimitsAgree(t *testing.T) {
-	opt := single(t)
-	opt.claimClock = true
-	s := open(t, opt)
+	s := open(t, single(t))
+	s.settling = settleByClaim(t)
 	limit := rapid.Custom(func(t *rapid.T) ratelimit.Limit {
 		l := ratelimit.Limit{
 			Count:  rapid.OneOf(rapid.Int64Range(1, 20), rapid.Int64Range(1, 1e9)).Draw(t, "count"),
@@ -114,7 +113,7 @@ func TestOneScriptCall(t *testing.T) {
 	}
 	// A look that finds nothing new calls no script.
 	p.do(t, "config", "resetstat")
-	if err := s.look(ctx, lookNormal); err != nil {
+	if err := s.servers.check(ctx, observe); err != nil {
 		t.Fatal(err)
 	}
 	if stats := p.do(t, "info", "commandstats").(string); strings.Contains(stats, "eval") {
@@ -132,7 +131,7 @@ func TestMemoryPerNonce(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			p := own(t, false)
-			s := open(t, Options{URL: p.url()})
+			s := open(t, Options{URL: p.url(), IOTimeout: time.Second, SettleTimeout: 2 * time.Second})
 			records := make([]*store.Record, tt.keys)
 			for i := range records {
 				records[i] = newKey(t, s)
@@ -181,7 +180,7 @@ func TestEverythingExpires(t *testing.T) {
 			for _, w := range without {
 				lasting = lasting || w == name
 			}
-			if (ttl > 0) == lasting || ttl > 900_000 {
+			if (ttl > 0) == lasting || ttl > 2*MaxWindow.Milliseconds() {
 				t.Errorf("%s lives %d ms", name, ttl)
 			}
 		}

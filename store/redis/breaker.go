@@ -59,17 +59,17 @@ const (
 )
 
 // breakerOf returns the breaker of the server that has the key.
-func (s *Store) breakerOf(ctx context.Context, key string) (*breaker, error) {
-	if s.cluster == nil {
-		return s.breakers.at(theServer), nil
+func (c *caller) breakerOf(ctx context.Context, key string) (*breaker, error) {
+	if c.cluster == nil {
+		return c.breakers.at(theServer), nil
 	}
 	var node *redis.Client
-	_, err := s.breakers.at(theSlots).Execute(func() (_ []any, err error) {
-		node, err = s.cluster.MasterForKey(ctx, key)
+	_, err := c.breakers.at(theSlots).Execute(func() (_ []any, err error) {
+		node, err = c.cluster.MasterForKey(ctx, key)
 		return nil, err
 	})
 	if err != nil {
 		return nil, err
 	}
-	return s.breakers.at(node.Options().Addr), nil
+	return c.breakers.at(node.Options().Addr), nil
 }

@@ -3,11 +3,10 @@ package redis
 import (
 	"context"
 	"crypto/rand"
-	"crypto/sha1"
-	_ "embed"
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net"
 	"strconv"
 	"strings"
@@ -20,42 +19,6 @@ import (
 )
 
 type dialer = func(ctx context.Context, network, addr string) (net.Conn, error)
-
-// A script is a Lua script with the digest that Redis knows it by.
-type script struct{ source, sha string }
-
-func newScript(source string) *script {
-	sum := sha1.Sum([]byte(source))
-	return &script{source: source, sha: hex.EncodeToString(sum[:])}
-}
-
-// Each file is joined behind server.lua, which it may use.
-var (
-	//go:embed server.lua
-	serverLua string
-	//go:embed settle.lua
-	settleLua string
-	//go:embed get.lua
-	getLua string
-	//go:embed put.lua
-	putLua string
-	//go:embed delete.lua
-	deleteLua string
-	//go:embed index.lua
-	indexLua string
-	//go:embed meta.lua
-	metaLua string
-	//go:embed adopt.lua
-	adoptLua string
-
-	settleScript = newScript(serverLua + settleLua)
-	getScript    = newScript(getLua)
-	putScript    = newScript(serverLua + putLua)
-	deleteScript = newScript(serverLua + deleteLua)
-	indexScript  = newScript(indexLua)
-	metaScript   = newScript(metaLua)
-	adoptScript  = newScript(serverLua + adoptLua)
-)
 
 // tags makes a token for every call, which its reply must show: a reply that
 // belongs to another call is not believed.
@@ -87,6 +50,20 @@ type processor interface {
 	Process(ctx context.Context, cmd redis.Cmder) error
 }
 
+// A caller runs scripts on the servers.
+type caller struct {
+	client   redis.UniversalClient
+	cluster  *redis.ClusterClient // nil unless the client is one
+	tags     tags
+	breakers breakers
+}
+
+func newCaller(client redis.UniversalClient, log *slog.Logger) *caller {
+	c := &caller{client: client, tags: newTags(), breakers: breakers{log: log}}
+	c.cluster, _ = client.(*redis.ClusterClient)
+	return c
+}
+
 // A call is one run of a script. The tag is put before args.
 type call struct {
 	script *script
@@ -96,20 +73,20 @@ type call struct {
 
 // run executes the script under the circuit breaker of its server and returns
 // the reply without the tag. Every error is a [store.ErrUnavailable].
-func (s *Store) run(ctx context.Context, doing string, c call) ([]any, error) {
-	breaker, err := s.breakerOf(ctx, c.keys[0])
+func (c *caller) run(ctx context.Context, doing string, what call) ([]any, error) {
+	breaker, err := c.breakerOf(ctx, what.keys[0])
 	if err != nil {
 		return nil, unavailable(doing, err)
 	}
-	reply, err := breaker.Execute(func() ([]any, error) { return s.runOn(ctx, s.client, c) })
+	reply, err := breaker.Execute(func() ([]any, error) { return c.runOn(ctx, c.client, what) })
 	if err == nil {
 		return reply, nil
 	}
 	switch {
 	case isFull(err):
 		err = fmt.Errorf("%w: %w", store.ErrFull, err)
-	case s.cluster != nil:
-		s.cluster.ReloadState(ctx) // perhaps a master fell
+	case c.cluster != nil:
+		c.cluster.ReloadState(ctx) // perhaps a master fell
 	}
 	return nil, unavailable(doing, err)
 }
@@ -117,15 +94,15 @@ func (s *Store) run(ctx context.Context, doing string, c call) ([]any, error) {
 // runOn executes the script once. It is sent again only when Redis has said
 // that it did not execute it: the script is not loaded, or its slot is being
 // moved.
-func (s *Store) runOn(ctx context.Context, on processor, c call) ([]any, error) {
-	tag := s.tags.make()
-	args := make([]any, 0, 4+len(c.keys)+len(c.args))
-	args = append(args, "evalsha", c.script.sha, strconv.Itoa(len(c.keys)))
-	for _, k := range c.keys {
+func (c *caller) runOn(ctx context.Context, on processor, what call) ([]any, error) {
+	tag := c.tags.make()
+	args := make([]any, 0, 4+len(what.keys)+len(what.args))
+	args = append(args, "evalsha", what.script.sha, strconv.Itoa(len(what.keys)))
+	for _, k := range what.keys {
 		args = append(args, k)
 	}
 	args = append(args, tag)
-	args = append(args, c.args...)
+	args = append(args, what.args...)
 	for pause := firstPause; ; pause *= 2 {
 		cmd := redis.NewCmd(ctx, args...)
 		err := on.Process(ctx, once{cmd})
@@ -133,7 +110,7 @@ func (s *Store) runOn(ctx context.Context, on processor, c call) ([]any, error) 
 		case err == nil:
 			return checkReply(cmd, tag)
 		case redis.HasErrorPrefix(err, "NOSCRIPT"):
-			args[0], args[1] = "eval", c.script.source
+			args[0], args[1] = "eval", what.script.source
 		case isMoving(err):
 			if err := sleep(ctx, pause); err != nil {
 				return nil, fmt.Errorf("the slot is being moved: %w", err)
@@ -155,6 +132,17 @@ func checkReply(cmd *redis.Cmd, tag string) ([]any, error) {
 		return nil, errors.New("a reply that belongs to another call")
 	}
 	return reply[1:], nil
+}
+
+// value reads or writes the small value of a Redis key by meta.lua; do is get,
+// put or delete.
+func (c *caller) value(ctx context.Context, key, do, value string) (stored []byte, found bool, err error) {
+	reply, err := c.run(ctx, "reading or writing a value", call{script: metaScript, keys: []string{key}, args: []any{do, value}})
+	if err != nil || len(reply) == 0 {
+		return nil, false, err
+	}
+	v, err := text(reply, 0)
+	return []byte(v), true, err
 }
 
 // isMoving reports whether the script was turned away because its slot is

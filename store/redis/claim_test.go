@@ -74,6 +74,15 @@ func expect(t testing.TB, s *Store, c *store.Claim, want auth.Reason) store.Verd
 	return v
 }
 
+// expectNotAgain repeats a request whose nonce may have been lost, or not.
+func expectNotAgain(t testing.TB, s *Store, c *store.Claim) {
+	t.Helper()
+	v, err := s.Settle(ctx, again(c))
+	if err != nil || v.Stale || v.Reason != auth.ReplayFloor && v.Reason != auth.ReplayedNonce {
+		t.Fatalf("%+v, %v; want the replay floor, or a repetition", v, err)
+	}
+}
+
 func expectUnavailable(t testing.TB, s *Store, c *store.Claim) {
 	t.Helper()
 	if v, err := s.Settle(ctx, c); !errors.Is(err, store.ErrUnavailable) {

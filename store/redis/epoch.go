@@ -3,6 +3,7 @@ package redis
 import (
 	"context"
 	"errors"
+	"math"
 
 	"github.com/redis/go-redis/v9"
 )
@@ -11,52 +12,62 @@ import (
 // not taken for one that has no keys. On a cluster every range of slots has a
 // copy of it, because a single node can be emptied.
 
-// checkEpochs looks for the copies on a cluster. Copies that are missing are
-// made with a new store, and with an emptied one when the mode allows it.
-func (s *Store) checkEpochs(ctx context.Context, mode lookMode, next *view) error {
+// checkEpochs reads the copies on a cluster. Missing copies are
+// made with a new store, and in mode create also with an emptied one.
+func (s *servers) checkEpochs(ctx context.Context, m mode, next *view) error {
 	if s.cluster == nil {
 		return nil
 	}
-	created := next.epoch != s.view.Load().epoch && mode == lookNormal && s.view.Load().epoch == ""
-	missing, err := s.missingEpochs(ctx)
+	created := next.epoch != s.view.Load().epoch && m == observe && s.view.Load().epoch == ""
+	missing, err := s.missingEpochs(ctx, next)
 	if err != nil || len(missing) == 0 {
 		return err
 	}
-	if mode != lookCreate && !(created && len(missing) == slotRanges) {
+	if m != create && !(created && len(missing) == slotRanges) {
 		return errEmptied
 	}
-	if mode == lookCreate {
+	if m == create {
 		s.lost.Store(s.lost.Load() || s.view.Load().epoch != "")
 		if _, err := s.runAdopt(ctx, "", adoption{raise: true}, next); err != nil {
 			return err
 		}
 	}
 	for _, name := range missing {
-		if _, _, err := s.runMeta(ctx, name, "put", next.epoch); err != nil {
+		if _, _, err := s.value(ctx, name, "put", next.epoch); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// missingEpochs returns the names of the copies that are not there. A copy on
-// a node that is out of reach is not missing.
-func (s *Store) missingEpochs(ctx context.Context) ([]string, error) {
+// missingEpochs returns the names of the missing copies, and notes in the view
+// which ranges they stand for. A copy on a node that is out of reach is what it
+// was before. Without a cluster there are no copies, and all is missing.
+func (s *servers) missingEpochs(ctx context.Context, next *view) ([]string, error) {
+	if s.cluster == nil {
+		next.emptied = math.MaxUint64
+		return nil, nil
+	}
 	names := s.names.epochs()
 	pipe := s.cluster.Pipeline()
 	found := make([]*redis.IntCmd, len(names))
 	for i, name := range names {
 		found[i] = pipe.Exists(ctx, name)
 	}
-	_, _ = pipe.Exec(ctx) // the errors stand at the commands
+	_, _ = pipe.Exec(ctx) // each command holds its error
 	var missing []string
 	for i, name := range names {
 		n, err := found[i].Result()
 		if unfit := refusal("", err); unfit != nil {
 			return nil, unfit
 		}
-		if err == nil && n == 0 {
+		switch {
+		case err != nil:
+		case n == 0:
 			missing = append(missing, name)
+			next.emptied |= 1 << i
+		default:
+			next.emptied &^= 1 << i
 		}
 	}
 	return missing, nil
@@ -64,15 +75,15 @@ func (s *Store) missingEpochs(ctx context.Context) ([]string, error) {
 
 // initialised reports whether the part of the store where the name belongs is
 // in use. A store that nobody has seen in use gets an epoch. One that was
-// emptied and put into use again by another gateway is looked at first, so
+// emptied and put into use again by another gateway is checked first, so
 // that the view holds its replay floor.
-func (s *Store) initialised(ctx context.Context, name string) (bool, error) {
+func (s *servers) initialised(ctx context.Context, name string) (bool, error) {
 	epoch, err := s.epochAt(ctx, name)
 	known := s.view.Load().epoch
 	if err != nil || known != "" && (epoch == "" || epoch == known) {
 		return epoch != "", err
 	}
-	if err := s.look(ctx, lookNormal); err != nil {
+	if err := s.check(ctx, observe); err != nil {
 		return false, err
 	}
 	epoch, err = s.epochAt(ctx, name)
@@ -82,13 +93,13 @@ func (s *Store) initialised(ctx context.Context, name string) (bool, error) {
 // epochAt returns the epoch of that part, empty when there is none. The copies
 // on a cluster are not replaced when another part is emptied, so there they
 // tell only whether there is one.
-func (s *Store) epochAt(ctx context.Context, name string) (string, error) {
+func (s *servers) epochAt(ctx context.Context, name string) (string, error) {
 	if s.cluster == nil {
 		var found view
 		_, err := s.runAdopt(ctx, "", adoption{}, &found)
 		return found.epoch, err
 	}
-	copied, found, err := s.runMeta(ctx, s.names.epochs()[slotRange(name)], "get", "")
+	copied, found, err := s.value(ctx, s.names.epochs()[slotRange(name)], "get", "")
 	if known := s.view.Load().epoch; found && known != "" {
 		return known, err
 	}
@@ -96,10 +107,7 @@ func (s *Store) epochAt(ctx context.Context, name string) (string, error) {
 }
 
 // initialise makes sure that the store is in use before keys are written.
-func (s *Store) initialise(ctx context.Context, name string) error {
-	if s.closed.Load() {
-		return errClosed
-	}
+func (s *servers) initialise(ctx context.Context, name string) error {
 	there, err := s.initialised(ctx, name)
 	if err != nil && !errors.Is(err, errEmptied) {
 		return err
@@ -107,5 +115,5 @@ func (s *Store) initialise(ctx context.Context, name string) error {
 	if there && s.view.Load().epoch != "" {
 		return nil
 	}
-	return s.look(ctx, lookCreate)
+	return s.check(ctx, create)
 }

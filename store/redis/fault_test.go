@@ -42,7 +42,7 @@ var faults = map[string]fault{
 	"empty list":    {reply: "*0\r\n"},
 	"another call":  {reply: "*3\r\n$5\r\nother\r\n$2\r\nok\r\n$1\r\n0\r\n"},
 	"short of text": {change: func(b []byte) []byte { return firstElementOnly(b) }},
-	"another word":  {change: func(b []byte) []byte { return bytes.Replace(b, []byte("ok\r\n"), []byte("OK\r\n"), 1) }},
+	"another word":  {change: func(b []byte) []byte { return bytes.Replace(b, []byte("accepted\r\n"), []byte("ACCEPTED\r\n"), 1) }},
 	"no number":     {change: func(b []byte) []byte { return bytes.Replace(b, []byte("\r\n0 1"), []byte("\r\nx 1"), 1) }},
 }
 

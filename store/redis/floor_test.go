@@ -13,31 +13,32 @@ func TestFloorAfterWrongClock(t *testing.T) {
 	r := newKey(t, s)
 	c := newClaim(r)
 	expect(t, s, c, auth.Accepted)
-	s.looking.Lock()
-	s.memory.skewed = true // as a look finds it
-	err := s.lookLocked(ctx, lookNormal)
-	s.looking.Unlock()
+	s.servers.checking.Lock()
+	s.servers.memory.skewed = true // as a look finds it
+	err := s.servers.checkLocked(ctx, observe)
+	s.servers.checking.Unlock()
 	if err != nil {
 		t.Fatal(err)
 	}
-	expect(t, s, again(c), auth.TimestampOutOfWindow)
+	expect(t, s, again(c), auth.ReplayedNonce)
+	expect(t, s, newClaim(r), auth.ReplayFloor)
 	expect(t, s, ahead(newClaim(r), 6), auth.Accepted)
 }
 
 // Another gateway's floor is taken over at the next look.
 func TestFloorIsShared(t *testing.T) {
 	a, b := pair(t, single(t))
-	a.looking.Lock()
-	a.memory.skewed = true
-	err := a.lookLocked(ctx, lookNormal)
-	a.looking.Unlock()
+	a.servers.checking.Lock()
+	a.servers.memory.skewed = true
+	err := a.servers.checkLocked(ctx, observe)
+	a.servers.checking.Unlock()
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := b.look(ctx, lookNormal); err != nil {
+	if err := b.servers.check(ctx, observe); err != nil {
 		t.Fatal(err)
 	}
-	if got, want := b.view.Load().floor, a.view.Load().floor; got != want || got == 0 {
+	if got, want := b.servers.view.Load().floor, a.servers.view.Load().floor; got != want || got == 0 {
 		t.Errorf("floor %d, want %d", got, want)
 	}
 }
@@ -70,10 +71,10 @@ func TestLeastFloor(t *testing.T) {
 			t.Fatal(err)
 		}
 		for _, id := range tt.seen {
-			s.memory.remember([]string{id})
+			s.servers.memory.remember([]string{id})
 		}
-		s.accepted(7)
-		s.accepted(5)
+		s.servers.accepted(7)
+		s.servers.accepted(5)
 		var servers []serverInfo
 		for _, id := range tt.servers {
 			servers = append(servers, serverInfo{identity: id})
@@ -82,7 +83,7 @@ func TestLeastFloor(t *testing.T) {
 		if tt.wantLast {
 			want = 7
 		}
-		if got := s.leastFloor(servers); got != want {
+		if got := s.servers.leastFloor(servers); got != want {
 			t.Errorf("%s: %d, want %d", tt.name, got, want)
 		}
 		if err := s.Close(); err != nil {

@@ -60,6 +60,7 @@ type serverInfo struct {
 	usedMemory int64
 	maxMemory  int64
 	persistent bool
+	forgets    string // what a restart would lose, see checkReplay
 	now        time.Time
 }
 
@@ -94,8 +95,8 @@ func parseInfo(addr, reply string) (serverInfo, error) {
 	return i, nil
 }
 
-// check returns what makes the server unfit.
-func (i *serverInfo) check() error {
+// unfit returns an [UnfitError] when the server must not be used, else nil.
+func (i *serverInfo) unfit() error {
 	unfit := func(format string, args ...any) error {
 		return &UnfitError{Server: i.addr, Problem: fmt.Sprintf(format, args...)}
 	}

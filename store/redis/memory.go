@@ -1,17 +1,23 @@
 package redis
 
-import "maps"
+import (
+	"maps"
+	"time"
+)
 
-// memory is what this gateway has seen of the servers since it began.
+// memory is what this gateway has seen of the servers since it started.
 type memory struct {
-	identities map[string]bool
-	last       string           // identity of the master, where there is one
-	counted    map[string]int64 // by run, keys evicted as of the last look
-	evicted    map[string]int64 // the same, as far as the floor was raised for it
-	skewed     bool             // the server's clock was off at the last look
+	identities  map[string]bool
+	last        string            // identity of the master, where there is one
+	counted     map[string]int64  // by run, keys evicted as of the last check
+	evicted     map[string]int64  // the same, as far as the floor was raised for it
+	replay      map[string]string // by identity, what checkReplay found
+	replayAsked time.Time
+	emptied     bool // the store, or a part of it, and no floor was raised since
+	skewed      bool // the server's clock was off at the last check
 }
 
-// remember notes that the other gateways were told of what the look found.
+// remember notes that the other gateways know what the check found.
 func (m *memory) remember(identities []string) {
 	if m.identities == nil {
 		m.identities = make(map[string]bool)
@@ -23,8 +29,8 @@ func (m *memory) remember(identities []string) {
 	maps.Copy(m.evicted, m.counted)
 }
 
-// evictedMore reports whether the server has evicted anything that the others
-// were not told of.
+// evictedMore reports whether the server has evicted anything that the other
+// gateways do not know of.
 func (m *memory) evictedMore(i *serverInfo) bool {
 	if m.evicted == nil {
 		m.counted, m.evicted = make(map[string]int64), make(map[string]int64)
@@ -34,17 +40,4 @@ func (m *memory) evictedMore(i *serverInfo) bool {
 		m.evicted[i.run] = i.evicted
 	}
 	return i.evicted > m.evicted[i.run]
-}
-
-// nothingNew reports whether the adoption would change nothing.
-func (m *memory) nothingNew(a *adoption, cluster bool) bool {
-	if a.raise || a.least > 0 {
-		return false
-	}
-	for _, id := range a.identities {
-		if !m.identities[id] || !cluster && m.last != id {
-			return false
-		}
-	}
-	return true
 }

@@ -11,14 +11,14 @@ import (
 func (s *Store) Meta(ctx context.Context, name string) ([]byte, error) {
 	ctx, cancel := context.WithTimeout(ctx, s.opt.SettleTimeout)
 	defer cancel()
-	value, found, err := s.runMeta(ctx, s.names.meta(name), "get", "")
+	value, found, err := s.value(ctx, s.names.meta(name), "get", "")
 	if err != nil {
 		return nil, err
 	}
 	if found {
 		return value, nil
 	}
-	if there, err := s.initialised(ctx, name); err != nil {
+	if there, err := s.servers.initialised(ctx, name); err != nil {
 		return nil, err
 	} else if !there {
 		return nil, errEmptied
@@ -33,7 +33,7 @@ func (s *Store) PutMeta(ctx context.Context, name string, value []byte) ([]byte,
 	if err := s.initialise(ctx, name); err != nil {
 		return nil, err
 	}
-	stored, found, err := s.runMeta(ctx, s.names.meta(name), "put", string(value))
+	stored, found, err := s.value(ctx, s.names.meta(name), "put", string(value))
 	if err == nil && !found {
 		err = fmt.Errorf("%w: redis did not keep the value %q", store.ErrUnavailable, name)
 	}
@@ -44,15 +44,6 @@ func (s *Store) PutMeta(ctx context.Context, name string, value []byte) ([]byte,
 func (s *Store) DeleteMeta(ctx context.Context, name string, value []byte) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.opt.ChangeTimeout)
 	defer cancel()
-	_, _, err := s.runMeta(ctx, s.names.meta(name), "delete", string(value))
+	_, _, err := s.value(ctx, s.names.meta(name), "delete", string(value))
 	return err
-}
-
-func (s *Store) runMeta(ctx context.Context, key, what, value string) (stored []byte, found bool, err error) {
-	reply, err := s.run(ctx, "reading or writing a value", call{script: metaScript, keys: []string{key}, args: []any{what, value}})
-	if err != nil || len(reply) == 0 {
-		return nil, false, err
-	}
-	v, err := text(reply, 0)
-	return []byte(v), true, err
 }

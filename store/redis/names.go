@@ -10,6 +10,7 @@ import "strconv"
 //	cg:m:NAME       small named value
 //	cg:index        sorted set of all ids
 //	cg:servers      hash: epoch, replay floor, servers seen
+//	cg:policies     hash: the policy of each gateway
 //	cg:{N}:e        on a cluster: the epoch again, once per range of slots
 type names struct{ prefix string }
 
@@ -18,6 +19,7 @@ func (n names) buckets(id string) string { return n.prefix + "{" + id + "}:b" }
 func (n names) meta(name string) string  { return n.prefix + "m:" + name }
 func (n names) index() string            { return n.prefix + "index" }
 func (n names) servers() string          { return n.prefix + "servers" }
+func (n names) policies() string         { return n.prefix + "policies" }
 
 func (n names) nonces(id string, span int64) string {
 	b := make([]byte, 0, len(n.prefix)+len(id)+20)

@@ -1,21 +1,13 @@
 package redis
 
 import (
-	"context"
-	"crypto/tls"
-	"crypto/x509"
 	"errors"
 	"fmt"
 	"log/slog"
-	"os"
 	"runtime"
 	"slices"
 	"strings"
-	"sync"
 	"time"
-
-	"github.com/redis/go-redis/v9"
-	"github.com/redis/go-redis/v9/maintnotifications"
 )
 
 // Options say where Redis is and how it is spoken to. Exactly one of URL,
@@ -58,7 +50,7 @@ type Options struct {
 	// SettleTimeout is how long settling a request may take from the first
 	// byte to the last, whatever the client does meanwhile. Default: 200 ms.
 	SettleTimeout time.Duration
-	// ChangeTimeout is how long changes of keys and looks at the servers may
+	// ChangeTimeout is how long changes of keys and checks of the servers may
 	// take. Default: 2 s.
 	ChangeTimeout time.Duration
 	// IOTimeout is how long one dial, read, write or wait for a connection may
@@ -76,8 +68,6 @@ type Options struct {
 	// Logger gets what an operator should know. Default: none.
 	Logger *slog.Logger
 
-	// claimClock makes Claim.Now the clock of everything. Tests alone set it.
-	claimClock bool
 	// dialer, when set, replaces the network. Tests alone set it.
 	dialer dialer
 }
@@ -129,104 +119,3 @@ func (o *Options) check() error {
 	}
 	return nil
 }
-
-// newClient makes the client; it connects when it is first used.
-func (o *Options) newClient() (redis.UniversalClient, error) {
-	quietOnce.Do(func() { redis.SetLogger(quiet{}) })
-	if o.URL != "" {
-		return o.newSingle()
-	}
-	config, err := o.tlsConfig(o.TLS)
-	if err != nil {
-		return nil, err
-	}
-	if len(o.ClusterAddrs) > 0 {
-		return redis.NewClusterClient(&redis.ClusterOptions{
-			Addrs: o.ClusterAddrs, Username: o.Username, Password: o.Password, TLSConfig: config,
-			MaxRedirects: 5, MinRetryBackoff: time.Millisecond, MaxRetryBackoff: 10 * time.Millisecond,
-			MaxRetries: -1, DialerRetries: 1, DialTimeout: o.IOTimeout, ReadTimeout: o.IOTimeout,
-			WriteTimeout: o.IOTimeout, PoolTimeout: o.IOTimeout, ContextTimeoutEnabled: true,
-			PoolSize: o.PoolSize, PipelinePoolSize: -1, DisableIdentity: true, DisableRoutingPolicies: true,
-			ReadBufferSize: bufferSize, WriteBufferSize: bufferSize,
-			MaintNotificationsConfig: noMaintenance(), Dialer: o.dialer,
-		}), nil
-	}
-	return redis.NewFailoverClient(&redis.FailoverOptions{
-		MasterName: o.SentinelMaster, SentinelAddrs: o.SentinelAddrs, DB: o.DB,
-		Username: o.Username, Password: o.Password, TLSConfig: config,
-		SentinelUsername: o.SentinelUsername, SentinelPassword: o.SentinelPassword,
-		MaxRetries: -1, DialerRetries: 1, DialTimeout: o.IOTimeout, ReadTimeout: o.IOTimeout,
-		WriteTimeout: o.IOTimeout, PoolTimeout: o.IOTimeout, ContextTimeoutEnabled: true,
-		PoolSize: o.PoolSize, PipelinePoolSize: -1, DisableIdentity: true,
-		ReadBufferSize: bufferSize, WriteBufferSize: bufferSize, Dialer: o.dialer,
-	}), nil
-}
-
-func (o *Options) newSingle() (redis.UniversalClient, error) {
-	address, parameters, _ := strings.Cut(o.URL, "?")
-	if parameters != "" && !(strings.HasPrefix(address, "unix:") && strings.HasPrefix(parameters, "db=") && !strings.ContainsAny(parameters, "&;")) {
-		return nil, errors.New("redis: parameters in the URL are not understood; use the options")
-	}
-	c, err := redis.ParseURL(o.URL)
-	if err != nil {
-		// Not wrapped: the text repeats the URL, which may hold a password.
-		return nil, errors.New("redis: the URL is not understood; expected redis://, rediss:// or unix://, such as rediss://user@host:6379/0")
-	}
-	if c.Password != "" && o.Password != "" {
-		return nil, errors.New("redis: there is a password in the URL and another one beside it")
-	}
-	setDefault(&c.Username, o.Username)
-	setDefault(&c.Password, o.Password)
-	setDefault(&c.DB, o.DB)
-	config, err := o.tlsConfig(c.TLSConfig != nil)
-	if err != nil {
-		return nil, err
-	}
-	if config != nil && config.ServerName == "" {
-		config.ServerName = c.TLSConfig.ServerName
-	}
-	c.TLSConfig = config
-	c.MaxRetries, c.DialerRetries, c.ContextTimeoutEnabled = -1, 1, true
-	c.DialTimeout, c.ReadTimeout, c.WriteTimeout, c.PoolTimeout = o.IOTimeout, o.IOTimeout, o.IOTimeout, o.IOTimeout
-	c.PoolSize, c.PipelinePoolSize, c.DisableIdentity = o.PoolSize, -1, true
-	c.ReadBufferSize, c.WriteBufferSize = bufferSize, bufferSize
-	c.MaintNotificationsConfig, c.Dialer = noMaintenance(), o.dialer
-	return redis.NewClient(c), nil
-}
-
-// bufferSize of a connection: a settle and its reply are under 2 KiB.
-const bufferSize = 8 << 10
-
-func noMaintenance() *maintnotifications.Config {
-	return &maintnotifications.Config{Mode: maintnotifications.ModeDisabled}
-}
-
-// tlsConfig returns nil when TLS is not wanted.
-func (o *Options) tlsConfig(wanted bool) (*tls.Config, error) {
-	if !wanted {
-		if o.CAFile != "" || o.ServerName != "" {
-			return nil, errors.New("redis: an authority or a server name is given, but no TLS; use rediss:// or switch TLS on")
-		}
-		return nil, nil
-	}
-	config := &tls.Config{MinVersion: tls.VersionTLS12, ServerName: o.ServerName}
-	if o.CAFile != "" {
-		pem, err := os.ReadFile(o.CAFile)
-		if err != nil {
-			return nil, fmt.Errorf("redis: reading the authorities: %w", err)
-		}
-		config.RootCAs = x509.NewCertPool()
-		if !config.RootCAs.AppendCertsFromPEM(pem) {
-			return nil, fmt.Errorf("redis: no certificate in %s; expected PEM", o.CAFile)
-		}
-	}
-	return config, nil
-}
-
-// quiet drops what go-redis would write to stderr; every error that matters
-// comes back from the call.
-type quiet struct{}
-
-func (quiet) Printf(context.Context, string, ...any) {}
-
-var quietOnce sync.Once

@@ -86,7 +86,7 @@ func TestInfoCheck(t *testing.T) {
 		if err != nil {
 			t.Fatalf("%s: %v", tt.name, err)
 		}
-		err = i.check()
+		err = i.unfit()
 		if tt.says == "" && err != nil || tt.says != "" && (err == nil || !strings.Contains(err.Error(), tt.says) || !errors.Is(err, store.ErrUnavailable)) {
 			t.Errorf("%s: %v, want %q", tt.name, err, tt.says)
 		}

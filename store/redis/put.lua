@@ -18,6 +18,7 @@ if ARGV[6] == '1' then
 end
 if expect == '' then
   redis.call('PERSIST', KEYS[1])
+  floor = math.max(floor, tonumber(redis.call('HGET', KEYS[1], 'floor') or '0'))
   if floor > 0 then
     redis.call('HSET', KEYS[1], 'floor', int(floor))
   end

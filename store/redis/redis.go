@@ -16,39 +16,24 @@ import (
 	"sync"
 	"sync/atomic"
 
-	"github.com/redis/go-redis/v9"
-	"github.com/sony/gobreaker/v2"
-	"golang.org/x/sync/singleflight"
-
 	"github.com/card-gateway/card-gateway/store"
 )
 
 // Store is a [store.Backend] on Redis. It is made by [New].
 type Store struct {
+	*caller
 	opt      Options
 	log      *slog.Logger
-	client   redis.UniversalClient
-	cluster  *redis.ClusterClient // nil unless it is one
 	names    names
-	tags     tags
-	breakers breakers
-
-	view    atomic.Pointer[view]         // what is known of the servers
-	servers atomic.Pointer[[]serverInfo] // the masters at the last look
-	looks   singleflight.Group           // of requests that met a server that is not known
-	looking sync.Mutex                   // held while the servers are looked at
-	memory  memory                       // guarded by looking
-
-	lastAccept atomic.Int64 // server's clock, microseconds
-	lost       atomic.Bool  // the store was emptied since New: who is not there may have been
+	servers  *servers
+	settling *script // settle.lua; tests give it another clock
+	windows  windows
+	policies *policies
 
 	closed  atomic.Bool
 	mu      sync.Mutex // guards what follows
 	started bool
 	watcher sync.WaitGroup
-
-	life context.Context // ends with Close
-	end  context.CancelFunc
 }
 
 var _ store.Backend = (*Store)(nil)
@@ -59,20 +44,19 @@ func New(opt Options) (*Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Store{opt: opt, log: opt.Logger, names: names{prefix: opt.Prefix}, tags: newTags(), breakers: breakers{log: opt.Logger}}
-	if s.client, err = opt.newClient(); err != nil {
+	client, err := opt.newClient()
+	if err != nil {
 		return nil, err
 	}
-	s.life, s.end = context.WithCancel(context.Background())
-	s.cluster, _ = s.client.(*redis.ClusterClient)
-	s.view.Store(&view{problem: errNotLooked})
-	s.servers.Store(new([]serverInfo))
+	s := &Store{caller: newCaller(client, opt.Logger), opt: opt, log: opt.Logger, names: names{prefix: opt.Prefix}, settling: settleScript}
+	s.servers = newServers(s.caller, &s.opt)
+	s.policies = newPolicies(s.caller, &s.opt)
 	return s, nil
 }
 
-// Start looks at the servers and begins to watch them. An error means that a
-// server was reached and is unfit: it may evict, is a replica or too old, or
-// refuses our user. Servers out of reach are no error.
+// Start checks the servers and begins to watch them. An error means that a
+// server was reached and is unfit: it may evict, is a replica or too old, would
+// lose at a restart what it was told, or refuses the user. Servers out of reach are no error.
 func (s *Store) Start(ctx context.Context) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -82,33 +66,41 @@ func (s *Store) Start(ctx context.Context) error {
 	if s.started {
 		return nil
 	}
-	look, cancel := context.WithTimeout(ctx, s.opt.ChangeTimeout)
+	ctx, cancel := context.WithTimeout(ctx, s.opt.ChangeTimeout)
 	defer cancel()
-	if err := s.look(look, lookNormal); err != nil {
+	if err := s.servers.check(ctx, observe); err != nil {
 		var unfit *UnfitError
 		if errors.As(err, &unfit) {
 			return err
 		}
 		s.log.Warn("redis is out of reach; requests are refused until it answers", "error", err)
+	} else if err := s.servers.refuseForgetful(); err != nil {
+		return err
 	}
-	s.watcher.Go(func() { s.watch(s.life) })
+	s.watcher.Go(s.servers.watch)
+	s.watcher.Go(func() { s.policies.watch(s.servers.life, s.opt.ChangeTimeout) })
 	s.started = true
 	return nil
 }
 
-// Ready returns nil when the servers were fit at the last look, which is at
+// Ready returns nil when the servers were fit at the last check, which is at
 // most about a second old, and calls come through.
 func (s *Store) Ready(ctx context.Context) error {
 	if s.closed.Load() {
 		return errClosed
 	}
-	if err := s.view.Load().problem; err != nil {
+	if err := s.servers.ready(); err != nil {
 		return err
 	}
-	if s.cluster == nil && s.breakers.at(theServer).State() == gobreaker.StateOpen {
-		return unavailable("redis", gobreaker.ErrOpenState)
-	}
 	return ctx.Err()
+}
+
+// initialise makes sure that the store is in use before a key is written.
+func (s *Store) initialise(ctx context.Context, name string) error {
+	if s.closed.Load() {
+		return errClosed
+	}
+	return s.servers.initialise(ctx, name)
 }
 
 // Close ends the watch and closes the connections.
@@ -117,7 +109,7 @@ func (s *Store) Close() error {
 		return nil
 	}
 	s.mu.Lock() // a Start that is under way comes first
-	s.end()
+	s.servers.end()
 	s.mu.Unlock()
 	s.watcher.Wait()
 	if err := s.client.Close(); err != nil {
@@ -126,10 +118,7 @@ func (s *Store) Close() error {
 	return nil
 }
 
-var (
-	errClosed    = fmt.Errorf("%w: it was closed", store.ErrUnavailable)
-	errNotLooked = fmt.Errorf("%w: redis was not reached yet", store.ErrUnavailable)
-)
+var errClosed = fmt.Errorf("%w: it was closed", store.ErrUnavailable)
 
 // unavailable says that an answer could not be had, and why.
 func unavailable(doing string, err error) error {

@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"sync"
 	"testing"
@@ -93,11 +94,7 @@ func own(t testing.TB, tcp bool, config ...string) *process {
 
 func (p *process) start(t testing.TB) {
 	t.Helper()
-	args := p.config
-	if len(args) > 0 && strings.HasPrefix(args[0], "/") { // a sentinel's file
-		args = append([]string{args[0], "--sentinel"}, args[1:]...)
-	}
-	p.cmd = exec.Command("redis-server", args...)
+	p.cmd = exec.Command("redis-server", p.config...)
 	out, err := os.Create(filepath.Join(p.dir, "out"))
 	if err != nil {
 		t.Fatal(err)
@@ -211,6 +208,14 @@ func launchCluster(t testing.TB, masters int) []*process {
 	for i := range all {
 		all[i] = launchClusterNode(t)
 	}
+	join(t, all)
+	return all
+}
+
+// join makes a cluster of the masters.
+func join(t testing.TB, all []*process) {
+	t.Helper()
+	masters := len(all)
 	for i, p := range all {
 		p.do(t, "cluster", "set-config-epoch", i+1)
 		p.do(t, "cluster", "addslotsrange", i*slots/masters, (i+1)*slots/masters-1)
@@ -222,7 +227,6 @@ func launchCluster(t testing.TB, masters int) []*process {
 			return strings.Contains(info, "cluster_state:ok") && strings.Contains(info, fmt.Sprintf("cluster_known_nodes:%d", masters))
 		})
 	}
-	return all
 }
 
 func launchClusterNode(t testing.TB) *process {
@@ -236,6 +240,10 @@ func (p *process) bus() string {
 		if a == "--cluster-port" {
 			return p.config[i+1]
 		}
+	}
+	text, _ := os.ReadFile(p.config[0])
+	if found := regexp.MustCompile(`(?m)^cluster-port (\d+)`).FindSubmatch(text); found != nil {
+		return string(found[1])
 	}
 	return ""
 }
@@ -278,7 +286,7 @@ func launchSentinel(t testing.TB) *sentinelSet {
 		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		p.config = []string{file}
+		p.config = []string{file, "--sentinel"}
 		p.start(t)
 		set.sentinels = append(set.sentinels, p)
 	}

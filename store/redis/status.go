@@ -7,15 +7,15 @@ import (
 	"github.com/card-gateway/card-gateway/store"
 )
 
-// Status tells where the store is, what was found at the last look, and what
-// an operator should change. It does no I/O.
+// Status tells where the store is, what the last check found, and what an
+// operator should change. It does no I/O.
 func (s *Store) Status(ctx context.Context) store.Status {
-	v := s.view.Load()
+	v := s.servers.view.Load()
 	status := store.Status{Backend: "redis", Place: s.opt.place(), Ready: true}
 	if err := s.Ready(ctx); err != nil {
 		status.Ready, status.Problem = false, err.Error()
 	}
-	found := *s.servers.Load()
+	found := *s.servers.masters.Load()
 	servers := make([]map[string]any, len(found))
 	warnings := []string{}
 	for i := range found {
@@ -27,34 +27,47 @@ func (s *Store) Status(ctx context.Context) store.Status {
 		if !info.persistent {
 			warnings = append(warnings, info.addr+" keeps no append-only file: a restart loses keys, nonces and locks (set appendonly yes)")
 		}
+		if info.forgets != "" {
+			warnings = append(warnings, info.addr+": "+info.forgets)
+		}
 		if info.maxMemory == 0 {
 			warnings = append(warnings, info.addr+" has no maxmemory: nonces are bounded by the machine's memory alone")
 		}
 	}
+	warnings = append(warnings, *s.policies.warnings.Load()...)
 	status.Details = map[string]any{"topology": s.opt.topology(), "servers": servers, "warnings": warnings}
+	if own := s.policies.own.Load(); own != nil {
+		status.Details["policy"] = own.hash()
+	}
 	if v.floor > 0 {
 		status.Details["replay_floor"] = moment(v.floor)
 	}
 	return status
 }
 
+const (
+	topologySingle   = "single"
+	topologySentinel = "sentinel"
+	topologyCluster  = "cluster"
+)
+
 func (o *Options) topology() string {
 	switch {
 	case len(o.ClusterAddrs) > 0:
-		return "cluster"
+		return topologyCluster
 	case len(o.SentinelAddrs) > 0:
-		return "sentinel"
+		return topologySentinel
 	default:
-		return "single"
+		return topologySingle
 	}
 }
 
 // place is where the store is, without credentials.
 func (o *Options) place() string {
 	switch o.topology() {
-	case "cluster":
+	case topologyCluster:
 		return strings.Join(o.ClusterAddrs, ",")
-	case "sentinel":
+	case topologySentinel:
 		return o.SentinelMaster + "@" + strings.Join(o.SentinelAddrs, ",")
 	}
 	scheme, rest, _ := strings.Cut(o.URL, "://")

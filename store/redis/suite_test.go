@@ -2,6 +2,7 @@ package redis
 
 import (
 	"context"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -35,16 +36,31 @@ func single(t testing.TB) Options {
 	return Options{URL: sharedSingle(t).url(), Prefix: random() + ":"}
 }
 
+// settleByClaim is settle.lua with Claim.Now in the place of the server's
+// clock.
+func settleByClaim(t testing.TB) *script {
+	t.Helper()
+	const reads, claims = "local now = clock()\n", "local now = claim_now\n"
+	if strings.Count(settleScript.source, reads) != 1 {
+		t.Fatalf("settle.lua must read the clock in one place, by %q", reads)
+	}
+	return newScript(strings.Replace(settleScript.source, reads, claims, 1))
+}
+
 // suite opens stores for the suite, whose clock is the claims'.
 func suite(options func(t testing.TB) Options) storetest.Factory {
 	return func(t testing.TB) *storetest.Setup {
 		opt := options(t)
-		opt.claimClock = true
 		opt.IOTimeout, opt.SettleTimeout = time.Second, 2*time.Second // a busy machine is not under test
 		var mu sync.Mutex
 		now := time.Now() // stands still unless it is advanced
+		byClaim := func(t testing.TB) *Store {
+			s := open(t, opt)
+			s.settling = settleByClaim(t)
+			return s
+		}
 		setup := &storetest.Setup{
-			Backend: open(t, opt),
+			Backend: byClaim(t),
 			Now: func() time.Time {
 				mu.Lock()
 				defer mu.Unlock()
@@ -57,13 +73,23 @@ func suite(options func(t testing.TB) Options) storetest.Factory {
 			},
 			ClaimClock: true,
 		}
+		setup.RaiseFloor = func(t testing.TB, to time.Time) {
+			s := setup.Backend.(*Store)
+			err := s.client.HSet(ctx, s.servers.names.servers(), "floor", to.UnixMicro()).Err()
+			if err == nil {
+				err = s.servers.check(ctx, observe) // takes it over as another gateway's
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
 		setup.Reopen = func(t testing.TB, how storetest.Ending) store.Backend {
 			if how == storetest.Closed {
 				if err := setup.Backend.Close(); err != nil {
 					t.Fatal(err)
 				}
 			}
-			setup.Backend = open(t, opt)
+			setup.Backend = byClaim(t)
 			return setup.Backend
 		}
 		return setup

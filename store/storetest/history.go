@@ -18,6 +18,8 @@ func testHistory(t *testing.T, open Factory) {
 	w := newWorld(t, open)
 	rapid.Check(t, func(rt *rapid.T) {
 		h := &history{world: &world{TB: rt, Setup: w.Setup, model: newModel()}, t: t}
+		h.model.floor = w.model.floor // the floor belongs to the backend
+		defer func() { w.model.floor = h.model.floor }()
 		for range 2 {
 			h.records = append(h.records, h.newKey())
 		}
@@ -35,6 +37,9 @@ func testHistory(t *testing.T, open Factory) {
 		}
 		if w.Advance != nil {
 			actions["wait"] = h.wait
+		}
+		if w.RaiseFloor != nil {
+			actions["lose"] = h.loseAny
 		}
 		rt.Repeat(actions)
 	})
@@ -71,11 +76,13 @@ func (h *history) settleAny(rt *rapid.T) {
 		}
 	}
 	c.Timestamp += rapid.SampledFrom([]int64{0, 0, 0, -301, -300, -299, -20, 20, 299, 300, 301}).Draw(rt, "offset")
+	c.ReplayFloorAhead = rapid.SampledFrom([]time.Duration{5 * time.Second, 0, 1500 * time.Millisecond}).Draw(rt, "floor ahead")
 	c.LockAfter = rapid.IntRange(1, 6).Draw(rt, "lock after")
 	c.LockDuration = rapid.SampledFrom([]time.Duration{0, time.Hour}).Draw(rt, "lock duration")
 	c.LockCounts = rapid.SampledFrom([]auth.Rules{0, 0, auth.RuleIP, auth.RuleNonce | auth.RuleTimestamp}).Draw(rt, "lock counts")
 	c.DryRun = rapid.IntRange(0, 7).Draw(rt, "dry run") == 0
 	c.LimitsDryRun = rapid.IntRange(0, 7).Draw(rt, "limits dry run") == 0
+	c.BodyDropped = rapid.IntRange(0, 7).Draw(rt, "body dropped") == 0
 	c.SecretVersion = rapid.IntRange(0, 1).Draw(rt, "secret")
 	c.Charges = h.anyCharges(rt)
 	if h.model.unsettled(c) {
@@ -134,6 +141,14 @@ func (h *history) reopenAny(rt *rapid.T) {
 	h.TB = rt
 	if rapid.IntRange(0, 19).Draw(rt, "go on") == 0 {
 		h.reopen(h.t, rapid.SampledFrom([]Ending{Closed, Crashed}).Draw(rt, "ending"))
+	}
+}
+
+// loseAny now and then raises the replay floor.
+func (h *history) loseAny(rt *rapid.T) {
+	h.TB = rt
+	if rapid.IntRange(0, 9).Draw(rt, "keep") == 0 {
+		h.raiseFloor(h.t, h.Now().Add(rapid.SampledFrom([]time.Duration{-time.Minute, 0, 1234 * time.Microsecond}).Draw(rt, "floor")))
 	}
 }
 

@@ -22,6 +22,7 @@ const (
 	badBody
 	badSignature
 	noScope
+	belowFloor
 	overLimit
 	allFaults = 1<<iota - 1
 )
@@ -38,6 +39,7 @@ var faultOrder = []struct {
 	{badBody, auth.BodyHashMismatch},
 	{badSignature, auth.SignatureMismatch},
 	{noScope, auth.ScopeMissing},
+	{belowFloor, auth.ReplayFloor},
 	{overLimit, auth.RateLimited},
 }
 
@@ -69,7 +71,13 @@ func (f fault) rules() (failed auth.Rules) {
 // order is answered, and what is refused leaves nothing behind.
 func testOrder(t *testing.T, open Factory) {
 	w := newWorld(t, open)
+	if w.RaiseFloor != nil {
+		w.raiseFloor(t, w.Now().Add(-floorBehind))
+	}
 	for f := fault(0); f <= allFaults; f++ {
+		if f&belowFloor != 0 && w.RaiseFloor == nil {
+			continue
+		}
 		w.TB = t
 		w.tryFaults(f)
 	}
@@ -96,6 +104,9 @@ func (w *world) tryFaults(f fault) {
 	}
 	if f&settledLate != 0 {
 		c.Timestamp -= 301
+	}
+	if f&belowFloor != 0 {
+		c.ReplayFloorAhead = floorBehind + time.Minute
 	}
 	if f&locked != 0 {
 		w.fail(r, 2)
@@ -175,67 +186,6 @@ func testRefusedWritesNothing(t *testing.T, open Factory) {
 			if v := w.expect(honest, auth.Accepted); v.States[0].Remaining != 4 {
 				t.Fatalf("Remaining %d after refused requests, want 4", v.States[0].Remaining)
 			}
-		})
-	}
-}
-
-// testCounting is the table of what raises the failure count.
-func testCounting(t *testing.T, open Factory) {
-	w := newWorld(t, open)
-	const all = auth.RuleIP | auth.RuleTimestamp | auth.RuleNonce
-	for _, tt := range []struct {
-		name   string
-		faults fault
-		extra  auth.Rules
-		want   int
-	}{
-		{"signature", badSignature, 0, 1},
-		{"body", badBody, 0, 1},
-		{"body and signature", badBody | badSignature, 0, 1},
-		{"late", judgedLate, 0, 0},
-		{"late at settle", settledLate, 0, 0},
-		{"late and unsigned", judgedLate | badSignature, 0, 1},
-		{"late at settle and unsigned", settledLate | badSignature, 0, 1},
-		{"late, counted", judgedLate, auth.RuleTimestamp, 1},
-		{"late at settle, counted", settledLate, auth.RuleTimestamp, 1},
-		{"late, others counted", judgedLate, auth.RuleIP | auth.RuleNonce, 0},
-		{"late, body wrong", judgedLate | badBody, 0, 0},
-		{"repeated", repeated, 0, 0},
-		{"repeated and unsigned", repeated | badSignature, 0, 1},
-		{"repeated, counted", repeated, auth.RuleNonce, 1},
-		{"repeated, others counted", repeated, auth.RuleIP | auth.RuleTimestamp, 0},
-		{"address", badIP, 0, 0},
-		{"address and unsigned", badIP | badSignature, 0, 0},
-		{"address and late and unsigned", badIP | judgedLate | badSignature, 0, 0},
-		{"address, counted", badIP, auth.RuleIP, 1},
-		{"address, others counted", badIP | badSignature, auth.RuleTimestamp | auth.RuleNonce, 0},
-		{"scope", noScope, all, 0},
-		{"limit", overLimit, all, 0},
-		{"scope and signature", noScope | badSignature, 0, 1},
-	} {
-		t.Run(tt.name, func(t *testing.T) {
-			w.TB = t
-			r := w.newKey()
-			c := w.claim(r)
-			c.Failed, c.LockCounts = tt.faults.rules(), tt.extra
-			c.Charges = []ratelimit.Charge{charge(w, "issue_card", "1/24h")}
-			if tt.faults&repeated != 0 {
-				first := w.claim(r)
-				first.Nonce = c.Nonce
-				w.expect(first, auth.Accepted)
-			}
-			if tt.faults&overLimit != 0 {
-				first := w.claim(r)
-				first.Charges = c.Charges
-				w.expect(first, auth.Accepted)
-			}
-			if tt.faults&settledLate != 0 {
-				c.Timestamp -= 301
-			}
-			if v := w.expect(c, tt.faults.reason()); v.Failures != tt.want {
-				t.Fatalf("count %d, want %d", v.Failures, tt.want)
-			}
-			w.get(r.ID)
 		})
 	}
 }

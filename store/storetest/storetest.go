@@ -28,6 +28,12 @@ type Setup struct {
 	// times in its verdicts are then compared to within two seconds.
 	ClaimClock bool
 
+	// RaiseFloor makes the backend believe that the nonces of requests stamped
+	// up to a moment may be lost, as a real loss would: the moment is kept
+	// when the backend is reopened, and never falls. It is nil for a backend
+	// that cannot lose any; the tests that need it are then left out.
+	RaiseFloor func(t testing.TB, to time.Time)
+
 	// Reopen ends Backend and starts another one on the same state.
 	Reopen func(t testing.TB, how Ending) store.Backend
 }
@@ -54,6 +60,7 @@ func Run(t *testing.T, open Factory) {
 	}{
 		{"Order", testOrder},
 		{"Window", testWindow},
+		{"ReplayFloor", testReplayFloor},
 		{"RefusedWritesNothing", testRefusedWritesNothing},
 		{"Counting", testCounting},
 		{"Lock", testLock},
@@ -65,6 +72,8 @@ func Run(t *testing.T, open Factory) {
 		{"NoncePerKey", testNoncePerKey},
 		{"NonceLife", testNonceLife},
 		{"NonceClockJump", testNonceClockJump},
+		{"WiderWindow", testWiderWindow},
+		{"AnyWindow", testAnyWindow},
 		{"Limits", testLimits},
 		{"LimitsRefill", testLimitsRefill},
 		{"LimitsDryRun", testLimitsDryRun},

@@ -71,13 +71,13 @@ func (w *world) put(r *store.Record, opt store.PutOptions) {
 	if _, err := w.Backend.Put(ctx, r, opt); err != nil {
 		w.Fatalf("Put: %v", err)
 	}
-	w.model.put(r, opt.ClearFailures)
+	w.model.put(r, opt)
 }
 
 // change stores the record anew, with another revision.
-func (w *world) change(r *store.Record, clearFailures bool) {
+func (w *world) change(r *store.Record, opt store.PutOptions) {
 	w.Helper()
-	opt := store.PutOptions{Expect: r.Revision, ClearFailures: clearFailures}
+	opt.Expect = r.Revision
 	r.Revision = random()
 	w.put(r, opt)
 }
@@ -168,6 +168,7 @@ func (w *world) claim(r *store.Record) *store.Claim {
 // settle settles on both sides and returns what both agree on.
 func (w *world) settle(c *store.Claim) store.Verdict {
 	w.Helper()
+	w.lookFirst(c)
 	want := w.model.settle(c)
 	got, err := w.Backend.Settle(ctx, c)
 	if err != nil {
@@ -178,6 +179,22 @@ func (w *world) settle(c *store.Claim) store.Verdict {
 }
 
 // expect settles and wants that reason.
+// lookFirst checks that Look finds what Settle is about to find. It looks twice,
+// so that a look that wrote something is seen, here or in what Settle returns.
+func (w *world) lookFirst(c *store.Claim) {
+	w.Helper()
+	want := w.model.look(c)
+	for range 2 {
+		got, err := w.Backend.Look(ctx, c)
+		if err != nil {
+			w.Fatal(err)
+		}
+		if got.Stale != want.Stale || got.Reason != want.Reason || got.Locked || got.OverLimit || got.States != want.States {
+			w.Fatalf("a look found\n%+v\nwant\n%+v\nclaim: %+v", got, want, c)
+		}
+	}
+}
+
 func (w *world) expect(c *store.Claim, reason auth.Reason) store.Verdict {
 	w.Helper()
 	v := w.settle(c)

@@ -2,7 +2,7 @@
 """Writes the test vectors of this directory. Python's standard library only.
 
     python3 generate.py            writes the *.json files beside this script
-    python3 generate.py --check    fails if they are not what it would write
+    python3 generate.py --check    fails if they are not exactly what it would write
 
 The signatures come from hashlib and hmac, not from the code under test. The
 README says what the files mean.
@@ -713,17 +713,37 @@ def files():
     yield "combinations", combinations()
 
 
+def lines(content):
+    """JSON with one case a line: the members of a list, and of the breaks."""
+    write = lambda value: json.dumps(value, ensure_ascii=True)
+    members = []
+    for name, value in content.items():
+        if isinstance(value, list):
+            cases = [write(case) for case in value]
+        elif name == "breaks":
+            cases = [f"{write(rule)}: {write(change)}" for rule, change in value.items()]
+        else:
+            members.append(f"{write(name)}: {write(value)}")
+            continue
+        start, end = "[]" if isinstance(value, list) else "{}"
+        members.append(f"{write(name)}: {start}\n" + ",\n".join(cases) + f"\n{end}")
+    return "{\n" + ",\n".join(members) + "\n}\n"
+
+
 def main():
     here = pathlib.Path(__file__).parent
     stale = []
+    unknown = {path.name for path in here.glob("*.json")}
     for name, content in files():
         path = here / (name + ".json")
-        text = json.dumps(content, indent=1, ensure_ascii=True) + "\n"
+        unknown.discard(path.name)
+        text = lines(content)
         if "--check" in sys.argv:
             if not path.exists() or path.read_text() != text:
                 stale.append(path.name)
         else:
             path.write_text(text)
+    stale += sorted(unknown)
     if stale:
         sys.exit("not what generate.py writes: " + ", ".join(stale))
 

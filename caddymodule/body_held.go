@@ -1,0 +1,195 @@
+package caddymodule
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"errors"
+	"io"
+	"net/http"
+	"strconv"
+	"sync"
+
+	"github.com/card-gateway/card-gateway/auth"
+)
+
+// blockSize is the size of the pooled blocks that hold a body which is larger
+// than firstRead. A body grows by whole blocks, so nothing is copied and no
+// memory is held that is not counted.
+const blockSize = 64 << 10
+
+// roundedToBlocks returns how much memory a body of the size takes.
+func roundedToBlocks(size int64) int64 {
+	if size <= firstRead {
+		return size
+	}
+	return (size + blockSize - 1) / blockSize * blockSize
+}
+
+var blocks = sync.Pool{New: func() any { return new([blockSize]byte) }}
+
+// A heldBody is a request body in memory. One of up to firstRead bytes is one
+// slice, a larger one a list of blocks. Its memory is counted until release.
+type heldBody struct {
+	hold reservation
+	sum  [sha256.Size]byte
+	size int64
+
+	mu     sync.Mutex // guards what follows against a transport that reads on
+	small  []byte
+	blocks []*[blockSize]byte
+}
+
+// full reports whether there is no room left.
+func (b *heldBody) full() bool {
+	if b.blocks == nil {
+		return len(b.small) == cap(b.small)
+	}
+	return b.size == int64(len(b.blocks))*blockSize
+}
+
+// room returns where the next part of a body that is not full goes.
+func (b *heldBody) room() []byte {
+	if b.blocks == nil {
+		return b.small[len(b.small):cap(b.small)]
+	}
+	return b.blocks[len(b.blocks)-1][b.size%blockSize:]
+}
+
+// filled notes that n bytes were read into the room.
+func (b *heldBody) filled(n int) {
+	b.size += int64(n)
+	if b.blocks == nil {
+		b.small = b.small[:len(b.small)+n]
+	}
+}
+
+// addBlock makes a full body larger. It reserves the memory first.
+func (b *heldBody) addBlock() *auth.Refusal {
+	if refusal := b.hold.grow(blockSize); refusal != nil {
+		return refusal
+	}
+	block := blocks.Get().(*[blockSize]byte)
+	if b.blocks == nil {
+		copy(block[:], b.small)
+		b.hold.shrink(int64(cap(b.small)))
+		b.small = nil
+	}
+	b.blocks = append(b.blocks, block)
+	return nil
+}
+
+// reserveCopies counts n copies of the body until it is released.
+func (b *heldBody) reserveCopies(n int64) *auth.Refusal {
+	if b == nil || b.hold.memory == nil {
+		return nil
+	}
+	return b.hold.grow(n * b.size)
+}
+
+// contiguous returns the bytes of the body in one slice, which must not be
+// changed. Those of a body in blocks are copied, and the copy is not counted.
+func (b *heldBody) contiguous() []byte {
+	if b == nil || b.blocks == nil && b.small == nil {
+		return nil
+	}
+	if b.blocks == nil {
+		return b.small
+	}
+	all := make([]byte, 0, b.size)
+	for i := range b.blocks {
+		all = append(all, b.blocks[i][:min(blockSize, b.size-int64(len(all)))]...)
+	}
+	return all
+}
+
+// hash returns the SHA-256 of the body so far.
+func (b *heldBody) hash() [sha256.Size]byte {
+	if b.blocks == nil {
+		return sha256.Sum256(b.small)
+	}
+	h := sha256.New()
+	_, _ = io.Copy(h, &heldReader{body: b})
+	return [sha256.Size]byte(h.Sum(nil))
+}
+
+// release gives the memory back. It may be called again. Whoever still reads
+// gets an error.
+func (b *heldBody) release() {
+	if b == nil {
+		return
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for _, block := range b.blocks {
+		blocks.Put(block)
+	}
+	b.blocks, b.small = nil, nil
+	b.hold.release()
+}
+
+// errReleased is what a transport gets that reads a body after its request has
+// been answered.
+var errReleased = errors.New("the request has been answered, and its body is gone")
+
+// A heldReader reads a body once. Closing it releases the body: the issuer has
+// it then.
+type heldReader struct {
+	body *heldBody
+	at   int64
+}
+
+func (r *heldReader) Read(p []byte) (int, error) {
+	b := r.body
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if r.at >= b.size {
+		return 0, io.EOF
+	}
+	var part []byte
+	switch block := r.at / blockSize; {
+	case b.blocks != nil:
+		part = b.blocks[block][r.at%blockSize : min(blockSize, b.size-block*blockSize)]
+	case b.small != nil:
+		part = b.small[r.at:]
+	default:
+		return 0, errReleased
+	}
+	n := copy(p, part)
+	r.at += int64(n)
+	return n, nil
+}
+
+func (r *heldReader) Close() error {
+	r.body.release()
+	return nil
+}
+
+// forwardTo makes the held body the request's body.
+func (b *heldBody) forwardTo(r *http.Request) {
+	if b == nil || b.blocks == nil {
+		setBody(r, b.contiguous())
+		return
+	}
+	setBody(r, nil)
+	r.ContentLength, r.Body = b.size, &heldReader{body: b}
+	r.Header.Set("Content-Length", strconv.FormatInt(b.size, 10))
+}
+
+// setBody makes the bytes the request's body, with one correct Content-Length
+// and nothing of the framing that the client chose.
+//
+// GetBody is left out where net/http would use it to send a POST or PATCH a
+// second time.
+func setBody(r *http.Request, body []byte) {
+	r.ContentLength = int64(len(body))
+	r.TransferEncoding = nil
+	r.Trailer = nil
+	r.GetBody = nil
+	if len(body) == 0 {
+		r.Body = http.NoBody
+		r.Header.Del("Content-Length")
+		return
+	}
+	r.Body = io.NopCloser(bytes.NewReader(body))
+	r.Header.Set("Content-Length", strconv.Itoa(len(body)))
+}

@@ -1,0 +1,190 @@
+package caddymodule
+
+import (
+	"cmp"
+	"fmt"
+	"hash/maphash"
+	"net/netip"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/card-gateway/card-gateway/auth"
+)
+
+// A bodyMemory hands out the memory in which bodies are held. It is bounded,
+// and no key and no address gets more of it than a share, so that nobody can
+// take what all need.
+type bodyMemory struct {
+	name         string // the option that bounds it, for texts
+	limit        int64  // bytes, in all
+	keyShare     int64  // bytes that the requests of one key may hold
+	addressShare int64  // bytes that the requests from one address may hold
+
+	used      atomic.Int64
+	keys      holders
+	addresses holders
+}
+
+// A reservation is what one body holds of the memory. It belongs to one
+// goroutine at a time.
+type reservation struct {
+	memory  *bodyMemory
+	key     string // id of the key
+	address string // see holderAddress
+	bytes   int64
+}
+
+// holderAddress names the holder of a client's address. Whoever has an IPv6
+// address usually has all of its /64, so that is one holder.
+func holderAddress(client netip.Addr) string {
+	if client.Is6() && !client.Is4In6() {
+		if prefix, err := client.WithZone("").Prefix(64); err == nil {
+			return prefix.String()
+		}
+	}
+	return client.Unmap().String()
+}
+
+// grow reserves n more bytes. The refusal is OverBudget and says in the log
+// whose share was used up, or that all of it was.
+func (r *reservation) grow(n int64) *auth.Refusal {
+	m := r.memory
+	if m.used.Add(n) > m.limit {
+		m.used.Add(-n)
+		return m.refusal(r, "all "+fmt.Sprint(m.limit)+" bytes of "+m.name+" are in use", "")
+	}
+	if !m.keys.take(r.key, n, m.keyShare) {
+		m.used.Add(-n)
+		return m.refusal(r, fmt.Sprintf("the requests of this key hold its share of %s, %d bytes", m.name, m.keyShare), r.key)
+	}
+	if !m.addresses.take(r.address, n, m.addressShare) {
+		m.keys.give(r.key, n)
+		m.used.Add(-n)
+		return m.refusal(r, fmt.Sprintf("the requests from this address hold its share of %s, %d bytes", m.name, m.addressShare), r.address)
+	}
+	r.bytes += n
+	return nil
+}
+
+// shrink gives back n of the bytes reserved.
+func (r *reservation) shrink(n int64) {
+	if n <= 0 {
+		return
+	}
+	r.bytes -= n
+	r.memory.addresses.give(r.address, n)
+	r.memory.keys.give(r.key, n)
+	r.memory.used.Add(-n)
+}
+
+// release gives everything back. It may be called again.
+func (r *reservation) release() {
+	if r.memory != nil {
+		r.shrink(r.bytes)
+	}
+}
+
+// scarce reports whether more than half of the memory, or of the share of the
+// reservation's key or address, is in use.
+func (r *reservation) scarce() bool {
+	m := r.memory
+	return m.used.Load() > m.limit/2 || m.keys.held(r.key) > m.keyShare/2 || m.addresses.held(r.address) > m.addressShare/2
+}
+
+func (m *bodyMemory) refusal(r *reservation, why, holder string) *auth.Refusal {
+	if holder == "" {
+		if top := m.largest(1); len(top) == 1 {
+			holder = top[0].Key
+		}
+	}
+	return &auth.Refusal{
+		Reason: auth.OverBudget, RetryAfter: time.Second,
+		Log: fmt.Sprintf("%s; key %s asked, holder %s", why, r.key, holder),
+	}
+}
+
+// A bodyHolder is a key whose requests hold memory.
+type bodyHolder struct {
+	Key   string `json:"key"`
+	Bytes int64  `json:"bytes"`
+}
+
+// largest returns the n keys that hold most, the largest first.
+func (m *bodyMemory) largest(n int) []bodyHolder {
+	all := m.keys.all()
+	slices.SortFunc(all, func(a, b bodyHolder) int { return cmp.Or(cmp.Compare(b.Bytes, a.Bytes), cmp.Compare(a.Key, b.Key)) })
+	return all[:min(n, len(all))]
+}
+
+// holders counts bytes by holder, in shards so that requests seldom wait for
+// each other.
+type holders struct {
+	seed   maphash.Seed
+	shards [32]holderShard
+}
+
+type holderShard struct {
+	mu    sync.Mutex
+	bytes map[string]int64
+}
+
+func newBodyMemory(name string, limit int64, keyShare, addressShare float64) *bodyMemory {
+	m := &bodyMemory{name: name, limit: limit, keyShare: shareOf(limit, keyShare), addressShare: shareOf(limit, addressShare)}
+	m.keys.seed, m.addresses.seed = maphash.MakeSeed(), maphash.MakeSeed()
+	return m
+}
+
+func shareOf(limit int64, share float64) int64 { return int64(float64(limit) * share) }
+
+func (h *holders) shard(name string) *holderShard {
+	return &h.shards[maphash.String(h.seed, name)%uint64(len(h.shards))]
+}
+
+// take adds n bytes to what the holder has, unless that would be over its
+// share.
+func (h *holders) take(name string, n, share int64) bool {
+	s := h.shard(name)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.bytes[name]+n > share {
+		return false
+	}
+	if s.bytes == nil {
+		s.bytes = make(map[string]int64)
+	}
+	s.bytes[name] += n
+	return true
+}
+
+func (h *holders) give(name string, n int64) {
+	s := h.shard(name)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if left := s.bytes[name] - n; left > 0 {
+		s.bytes[name] = left
+	} else {
+		delete(s.bytes, name)
+	}
+}
+
+func (h *holders) held(name string) int64 {
+	s := h.shard(name)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.bytes[name]
+}
+
+func (h *holders) all() []bodyHolder {
+	var all []bodyHolder
+	for i := range h.shards {
+		s := &h.shards[i]
+		s.mu.Lock()
+		for key, bytes := range s.bytes {
+			all = append(all, bodyHolder{key, bytes})
+		}
+		s.mu.Unlock()
+	}
+	return all
+}

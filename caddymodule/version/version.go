@@ -1,0 +1,96 @@
+// Package version tells which build of the gateway runs.
+package version
+
+import (
+	"runtime"
+	"runtime/debug"
+
+	"github.com/caddyserver/caddy/v2"
+	"go.uber.org/zap/zapcore"
+)
+
+// What version.sh stamps at link time, with -X. Empty in a plain `go build`.
+var (
+	version string
+	commit  string
+)
+
+// A Build describes the running binary. Each part is "unknown" when the binary
+// does not tell.
+type Build struct {
+	Version string `json:"version"` // of the gateway, such as v0.1.0
+	Commit  string `json:"commit"`  // of the gateway; "+dirty" at the end: with changes
+	Caddy   string `json:"caddy"`   // such as v2.11.9
+	Go      string `json:"go"`      // such as go1.27.3
+}
+
+// modulePath is the path under which the gateway is built into a binary.
+const modulePath = "github.com/card-gateway/card-gateway"
+
+// This returns the build of the running binary: what was stamped, else
+// what Go has written into the binary.
+func This() Build {
+	info, ok := debug.ReadBuildInfo()
+	if !ok {
+		info = new(debug.BuildInfo)
+	}
+	b := buildFrom(info)
+	if version != "" {
+		b.Version = version
+	}
+	if commit != "" {
+		b.Commit = commit
+	}
+	return b
+}
+
+// buildFrom returns what Go has written. The version of a module that a
+// directory replaces says nothing, and the commit is the main module's.
+func buildFrom(info *debug.BuildInfo) Build {
+	b := Build{Version: "unknown", Commit: "unknown", Caddy: "unknown", Go: runtime.Version()}
+	for _, dep := range info.Deps {
+		switch {
+		case dep.Path == caddy.ImportPath:
+			b.Caddy = dep.Version
+		case dep.Path == modulePath && dep.Replace == nil:
+			b.Version = dep.Version
+		}
+	}
+	if info.Main.Path != modulePath {
+		return b
+	}
+	if info.Main.Version != "" {
+		b.Version = info.Main.Version
+	}
+	dirty := ""
+	for _, setting := range info.Settings {
+		switch setting.Key {
+		case "vcs.revision":
+			b.Commit = setting.Value[:min(12, len(setting.Value))]
+		case "vcs.modified":
+			if setting.Value == "true" {
+				dirty = "+dirty"
+			}
+		}
+	}
+	b.Commit += dirty
+	return b
+}
+
+// String returns what the command `version` prints before Caddy's version.
+func (b Build) String() string { return "card-gateway " + b.Version + " (" + b.Commit + "), Caddy" }
+
+// MarshalLogObject writes the fields of the log line at the start.
+func (b Build) MarshalLogObject(to zapcore.ObjectEncoder) error {
+	to.AddString("version", b.Version)
+	to.AddString("commit", b.Commit)
+	to.AddString("caddy", b.Caddy)
+	to.AddString("go", b.Go)
+	return nil
+}
+
+func init() {
+	if caddy.CustomVersion == "" { // a build may stamp its own
+		caddy.CustomVersion = This().String()
+	}
+}

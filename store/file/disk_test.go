@@ -1,0 +1,117 @@
+package file
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/card-gateway/card-gateway/auth"
+)
+
+// cutSpare takes the blocks of the segment that was made in advance, as a disk
+// that fails would.
+func (b *bench) cutSpare() {
+	b.t.Helper()
+	b.keep()
+	j := b.state.Load().journal
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if j.spare == nil {
+		b.t.Fatal("no segment was made in advance")
+	}
+	if err := os.Truncate(j.spare.path, 0); err != nil {
+		b.t.Fatal(err)
+	}
+}
+
+// TestSpareCannotBeBegun: a fault in the header of a new segment costs at most
+// a few answers, never the process, and nothing that was accepted.
+func TestSpareCannotBeBegun(t *testing.T) {
+	for _, tt := range []struct {
+		name string
+		full bool // else the next segment is due by its age
+	}{{"due", false}, {"full", true}} {
+		t.Run(tt.name, func(t *testing.T) {
+			b := newBench(t, Options{})
+			first := b.claim()
+			b.expect(first, auth.Accepted)
+			b.cutSpare()
+			j := b.state.Load().journal
+			if tt.full {
+				j.mu.Lock()
+				j.current.used = len(j.current.data)
+				j.mu.Unlock()
+				if _, err := b.Settle(t.Context(), b.claim()); err == nil {
+					t.Fatal("accepted without a journal")
+				}
+				j.mu.Lock()
+				j.failedAt = time.Time{} // as if it were long ago
+				j.mu.Unlock()
+			} else {
+				b.clock.advance((segmentSeconds + 1) * time.Second)
+			}
+			next := b.claim()
+			b.expect(next, auth.Accepted)
+			if told := b.problems.text(); !strings.Contains(told, "the disk failed") {
+				t.Errorf("told %q, want that the disk failed", told)
+			}
+			b.crash(nil)
+			b.expect(first, auth.ReplayedNonce)
+			b.expect(next, auth.ReplayedNonce)
+			if told := b.problems.text(); told != "" {
+				t.Errorf("told %q after the process was killed", told)
+			}
+		})
+	}
+}
+
+// TestRemovedSegmentIsNoObstacle: a journal file that somebody removed does not
+// keep those behind it from going.
+func TestRemovedSegmentIsNoObstacle(t *testing.T) {
+	b := newBench(t, Options{})
+	for range 3 {
+		b.expect(b.claim(), auth.Accepted)
+		b.clock.advance((segmentSeconds + 1) * time.Second)
+		b.keep()
+	}
+	if err := os.Remove(segments(t, b.dir)[0]); err != nil {
+		t.Fatal(err)
+	}
+	b.clock.advance(20 * time.Minute)
+	b.expect(b.claim(), auth.Accepted)
+	b.keep()
+	if n, _ := b.state.Load().journal.extent(); n > 2 {
+		t.Errorf("%d segments are kept, want the newest; told %q", n, b.problems.text())
+	}
+}
+
+// TestNotReadyBehindItsTime: a clock that was far ahead for longer than nonces
+// live leaves a store that refuses everything, and says so and what to do.
+func TestNotReadyBehindItsTime(t *testing.T) {
+	b := newBench(t, Options{})
+	at := b.clock.now()
+	b.clock.advance(24 * time.Hour)
+	b.expect(b.claim(), auth.Accepted)
+	b.clock.advance(time.Hour)
+	b.keep()
+	if err := b.Ready(t.Context()); err != nil {
+		t.Fatalf("not ready although the clock only went on: %v", err)
+	}
+	b.clock.nanos.Store(at.UnixNano())
+	b.expect(b.claim(), auth.ReplayFloor)
+	if status := b.Status(t.Context()); status.Ready || !strings.Contains(status.Problem, "the clock was ahead") {
+		t.Errorf("%+v: want that the clock was ahead", status)
+	}
+	b.crash(func(dir string) { // what the problem says
+		if err := os.RemoveAll(filepath.Join(dir, journalDir)); err != nil {
+			t.Fatal(err)
+		}
+	})
+	if err := b.Ready(t.Context()); err != nil {
+		t.Errorf("not ready without the journal: %v", err)
+	}
+	b.clock.advance(6 * time.Second)
+	b.expect(b.claim(), auth.Accepted)
+}

@@ -1,0 +1,48 @@
+package file
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"github.com/gofrs/flock"
+)
+
+// held are the locks of a directory that a store uses.
+type held []*flock.Flock
+
+const lockName = "lock"
+
+// holdDirectory takes the directory for this process alone, or returns an error
+// that names the directory. Two things are locked: the directory itself, which
+// nobody can remove under a running store without taking the state away too,
+// and the file in it that earlier versions lock.
+func holdDirectory(dir string) (held, error) {
+	var all held
+	for _, lock := range []*flock.Flock{
+		flock.New(dir, flock.SetFlag(os.O_RDONLY)),
+		flock.New(filepath.Join(dir, lockName), flock.SetPermissions(0o600)),
+	} {
+		locked, err := lock.TryLock()
+		switch {
+		case err != nil:
+			err = fmt.Errorf("locking directory %s: %w", dir, err)
+		case !locked:
+			err = fmt.Errorf("directory %s is used by another process: stop that one, or give this one a directory of its own", dir)
+		}
+		if err != nil {
+			return nil, errors.Join(err, all.release())
+		}
+		all = append(all, lock)
+	}
+	return all, nil
+}
+
+// release gives the directory back.
+func (h held) release() (err error) {
+	for _, lock := range h {
+		err = errors.Join(err, lock.Close())
+	}
+	return err
+}

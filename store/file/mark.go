@@ -1,0 +1,148 @@
+package file
+
+import (
+	"crypto/sha256"
+	"encoding/binary"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+)
+
+// A position is how far a journal has come: the low half of the sequence number
+// of its next entry, and the checksum of its last one. Two journals that went
+// different ways from one beginning have different positions.
+type position uint64
+
+func positionAt(seq uint64, sum uint32) position {
+	return position(uint64(uint32(seq)) | uint64(sum)<<32)
+}
+
+// A mark is the high-water mark of a journal: a small mapped file outside of
+// the store's directory that holds the journal's position. What takes the end
+// of the journal away, or puts an older copy of the directory in its place,
+// leaves the mark. It holds the magic and the position, 8 bytes each in little
+// endian; the magic is written last. A nil mark does nothing.
+type mark struct {
+	path string
+	data []byte
+}
+
+const (
+	markMagic  = "CGMARK\x00\x01"
+	markSize   = 16
+	markSuffix = ".mark"
+)
+
+// DefaultRuntimeDir returns the directory for Options.RuntimeDir that the
+// surroundings name: systemd's RUNTIME_DIRECTORY, else XDG_RUNTIME_DIR, where
+// this process can write there, else "".
+func DefaultRuntimeDir() string {
+	first, _, _ := strings.Cut(os.Getenv("RUNTIME_DIRECTORY"), ":")
+	for _, dir := range []string{first, os.Getenv("XDG_RUNTIME_DIR")} {
+		if info, err := os.Stat(dir); err == nil && info.IsDir() && mayWrite(dir) {
+			return dir
+		}
+	}
+	return ""
+}
+
+// markPath is where the mark of a store's directory is.
+func markPath(runtimeDir, storeDir string) string {
+	sum := sha256.Sum256([]byte(storeDir))
+	return filepath.Join(runtimeDir, "card-gateway-"+hex.EncodeToString(sum[:8])+markSuffix)
+}
+
+// readMark returns the position that a mark holds; found is false when there is
+// no mark, or none that was written to its end.
+func readMark(path string) (p position, found bool, err error) {
+	b, err := os.ReadFile(path)
+	if errors.Is(err, os.ErrNotExist) {
+		return 0, false, nil
+	}
+	if err != nil {
+		return 0, false, fmt.Errorf("reading the high-water mark of the journal: %w", err)
+	}
+	if len(b) != markSize || string(b[:8]) != markMagic {
+		return 0, false, nil
+	}
+	return position(binary.LittleEndian.Uint64(b[8:])), true, nil
+}
+
+// newMark makes the mark anew, with a position.
+func newMark(path string, p position) (*mark, error) {
+	m := &mark{path: path}
+	err := os.MkdirAll(filepath.Dir(path), 0o700)
+	if err == nil {
+		err = checkDirectory(filepath.Dir(path))
+	}
+	if err == nil {
+		err = os.Remove(path)
+	}
+	if err == nil || errors.Is(err, os.ErrNotExist) {
+		err = m.open()
+	}
+	if err != nil {
+		return nil, fmt.Errorf("making the high-water mark of the journal, in the runtime directory: %w", err)
+	}
+	m.set(p)
+	storeWord(m.data, binary.LittleEndian.Uint64([]byte(markMagic)))
+	return m, nil
+}
+
+func (m *mark) open() error {
+	f, err := os.OpenFile(m.path, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	if err := reserve(f, markSize); err != nil {
+		return err
+	}
+	m.data, err = mapFile(f, markSize)
+	return err
+}
+
+// set writes the position. A plain store is enough: what a process has stored
+// before it is killed is stored, in its order.
+func (m *mark) set(p position) {
+	if m != nil {
+		binary.LittleEndian.PutUint64(m.data[8:], uint64(p))
+	}
+}
+
+// close ends the mark; the file stays.
+func (m *mark) close() error {
+	if m == nil {
+		return nil
+	}
+	return unmap(m.data)
+}
+
+// loseMark goes on without the mark, which cannot be written any more. What is
+// left of it does not fit the journal at the next start, and raises the floor.
+func (j *journal) loseMark(cause error) {
+	j.problem(fmt.Errorf("the high-water mark %s cannot be written, the next start raises the replay floor: %w", j.mark.path, cause))
+	_ = os.Remove(j.mark.path)
+	_ = j.mark.close()
+	j.mark = nil
+}
+
+// behind says why the mark at the path does not fit what was read of the
+// journal, or "". A process that is killed between an entry and the mark leaves
+// a mark that is one entry behind.
+func (r *replayed) behind(path string) (why string, err error) {
+	p, found, err := readMark(path)
+	switch {
+	case err != nil:
+		return "", err
+	case !found && len(r.segments) == 0, found && (p == r.position || p == r.before):
+		return "", nil
+	case !found:
+		return "the high-water mark " + path + " is missing", nil
+	default:
+		return "the journal does not end where the high-water mark " + path + " says", nil
+	}
+}

@@ -1,0 +1,176 @@
+package file
+
+import (
+	"bytes"
+	"errors"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/card-gateway/card-gateway/auth"
+	"github.com/card-gateway/card-gateway/ratelimit"
+	"github.com/card-gateway/card-gateway/store"
+)
+
+// TestPlantedSymlink: a link that somebody put in the place of the new key file
+// is not followed.
+func TestPlantedSymlink(t *testing.T) {
+	b := newBench(t, Options{})
+	victim := filepath.Join(t.TempDir(), "victim")
+	writeFile(t, victim, []byte("precious"))
+	if err := os.Symlink(victim, filepath.Join(b.dir, keyFileName+".new")); err != nil {
+		t.Fatal(err)
+	}
+	b.newKey()
+	if got := readFile(t, victim); string(got) != "precious" {
+		t.Errorf("the link was followed: %.40q", got)
+	}
+	if info, err := os.Lstat(filepath.Join(b.dir, keyFileName)); err != nil || info.Mode() != 0o600 {
+		t.Errorf("%v, %v: want a file of mode 0600", info, err)
+	}
+}
+
+// TestOpenToOthers: what others may write is refused, at Open and at Start, with
+// the command that mends it.
+func TestOpenToOthers(t *testing.T) {
+	for _, tt := range []struct {
+		path string
+		mode os.FileMode
+		want string
+	}{
+		{"", 0o700, ""},
+		{"", 0o755, ""},
+		{"", 0o770, ""},
+		{"", 0o777, "chmod o-w"},
+		{"", 0o777 | os.ModeSticky, "chmod o-w"},
+		{journalDir, 0o702, "chmod o-w"},
+		{keyFileName, 0o600, ""},
+		{keyFileName, 0o660, ""},
+		{keyFileName, 0o666, "chmod o-w"},
+		{keyFileName, 0o602, "chmod o-w"},
+	} {
+		t.Run(tt.path+" "+tt.mode.String(), func(t *testing.T) {
+			b := newBench(t, Options{})
+			if err := b.Close(); err != nil {
+				t.Fatal(err)
+			}
+			path := filepath.Join(b.dir, tt.path)
+			opened, err := Open(b.dir, b.opt)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer opened.Close()
+			if err := os.Chmod(path, tt.mode); err != nil {
+				t.Fatal(err)
+			}
+			startErr := opened.Start(t.Context())
+			_, openErr := Open(b.dir, b.opt)
+			for _, err := range []error{startErr, openErr} {
+				if (err == nil) != (tt.want == "") || err != nil && !strings.Contains(err.Error(), tt.want+" "+path) {
+					t.Errorf("%v, want %q", err, tt.want)
+				}
+			}
+		})
+	}
+}
+
+// TestKeyFileIsSynced: the new key file is on the disk before it takes the
+// place of the old one, and the directory is after that; else nothing changes.
+func TestKeyFileIsSynced(t *testing.T) {
+	b := newBench(t, Options{})
+	path := filepath.Join(b.dir, keyFileName)
+	before := readFile(t, path)
+	var synced []string
+	var failing string
+	b.state.Load().opt.sync = func(f *os.File) error {
+		synced = append(synced, filepath.Base(f.Name()))
+		current := readFile(t, path)
+		switch f.Name() {
+		case path + ".new":
+			if _, err := parseKeyFile(path, readFile(t, f.Name())); err != nil || !bytes.Equal(current, before) {
+				t.Errorf("synced before it is whole, or after it was put in place: %v", err)
+			}
+		case b.dir:
+			if bytes.Equal(current, before) {
+				t.Error("the directory is synced before the file is in its place")
+			}
+		}
+		if filepath.Base(f.Name()) == failing {
+			return errors.New("the disk failed")
+		}
+		return nil
+	}
+	r := b.newKey()
+	if want := []string{keyFileName + ".new", filepath.Base(b.dir)}; !slices.Equal(synced, want) {
+		t.Fatalf("synced %q, want %q", synced, want)
+	}
+	before, failing = readFile(t, path), keyFileName+".new"
+	next := r.Clone()
+	next.Revision = "next"
+	if _, err := b.Put(t.Context(), next, store.PutOptions{Expect: r.Revision}); !errors.Is(err, store.ErrUnavailable) {
+		t.Errorf("Put: %v, want ErrUnavailable", err)
+	}
+	if got, err := b.Get(t.Context(), r.ID); err != nil || got.Revision != r.Revision || !bytes.Equal(readFile(t, path), before) {
+		t.Errorf("%+v, %v: a change that is not on the disk was made", got, err)
+	}
+}
+
+// refuseAppends makes the journal take nothing more, as a full disk does.
+func (b *bench) refuseAppends() {
+	b.t.Helper()
+	st := b.state.Load()
+	st.keeping.Lock()
+	b.t.Cleanup(st.keeping.Unlock)
+	j := st.journal
+	if err := os.Rename(j.dir, j.dir+".away"); err != nil {
+		b.t.Fatal(err)
+	}
+	b.t.Cleanup(func() { _ = os.Rename(j.dir+".away", j.dir) })
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.current.used = len(j.current.data)
+	if j.spare != nil {
+		_ = j.spare.discard()
+		j.spare = nil
+	}
+}
+
+// TestNothingHappensWithoutTheJournal: what the journal refused is not in
+// memory either, be it a nonce, a count, a level or a lock.
+func TestNothingHappensWithoutTheJournal(t *testing.T) {
+	b := newBench(t, Options{})
+	limit := ratelimit.NewCharge("issue_card", ratelimit.Limit{Count: 5, Period: time.Hour, Burst: 5}, 1)
+	first := b.claim()
+	first.Charges = []ratelimit.Charge{limit}
+	b.expect(first, auth.Accepted)
+	b.fail(2)
+	k := b.state.Load().key(b.record.ID)
+	before := b.snapshot(k)
+	b.refuseAppends()
+	for name, edit := range map[string]func(*store.Claim){
+		"accepted": func(c *store.Claim) { c.Charges, c.SecretVersion = []ratelimit.Charge{limit}, 2 },
+		"counted":  func(c *store.Claim) { c.Failed = auth.RuleSignature },
+		"locked":   func(c *store.Claim) { c.LockAfter = 2 },
+	} {
+		c := b.claim()
+		c.Now = c.Now.Add(time.Minute)
+		edit(c)
+		if v, err := b.Settle(t.Context(), c); !errors.Is(err, store.ErrUnavailable) {
+			t.Errorf("%s: %+v, %v; want ErrUnavailable", name, v, err)
+		}
+		if after := b.snapshot(k); after != before {
+			t.Errorf("%s: the state is\n%s\nand was\n%s", name, after, before)
+		}
+	}
+	next := b.record.Clone()
+	next.Revision = "next"
+	if _, err := b.Put(t.Context(), next, store.PutOptions{Expect: b.record.Revision, ClearFailures: true}); !errors.Is(err, store.ErrUnavailable) {
+		t.Errorf("clearing the count: %v, want ErrUnavailable", err)
+	}
+	if after := b.snapshot(k); after != before {
+		t.Errorf("clearing the count: the state is\n%s\nand was\n%s", after, before)
+	}
+}

@@ -1,0 +1,127 @@
+package redis
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/redis/go-redis/v9/maintnotifications"
+)
+
+// newClient makes the client; it connects when it is first used.
+func (o *Options) newClient() (redis.UniversalClient, error) {
+	quietOnce.Do(func() { redis.SetLogger(quiet{}) })
+	all := o.common()
+	switch o.topology() {
+	case topologyCluster:
+		config, err := o.tlsConfig(o.TLS)
+		if err != nil {
+			return nil, err
+		}
+		all.Addrs, all.TLSConfig = o.ClusterAddrs, config
+		c := all.Cluster()
+		c.DisableRoutingPolicies = true
+		return redis.NewClusterClient(c), nil
+	case topologySentinel:
+		config, err := o.tlsConfig(o.TLS)
+		if err != nil {
+			return nil, err
+		}
+		all.Addrs, all.MasterName, all.TLSConfig = o.SentinelAddrs, o.SentinelMaster, config
+		return redis.NewFailoverClient(all.Failover()), nil
+	default:
+		network, err := o.single(all)
+		if err != nil {
+			return nil, err
+		}
+		c := all.Simple()
+		c.Network = network
+		return redis.NewClient(c), nil
+	}
+}
+
+// common are the settings of go-redis that hold in every topology. It repeats
+// nothing by itself: whether a call may be made again is decided in runOn.
+func (o *Options) common() *redis.UniversalOptions {
+	return &redis.UniversalOptions{
+		Username: o.Username, Password: o.Password, DB: o.DB,
+		SentinelUsername: o.SentinelUsername, SentinelPassword: o.SentinelPassword,
+		MaxRetries: -1, DialerRetries: 1, MaxRedirects: 5,
+		MinRetryBackoff: time.Millisecond, MaxRetryBackoff: 10 * time.Millisecond, // between redirections
+		DialTimeout: o.IOTimeout, ReadTimeout: o.IOTimeout, WriteTimeout: o.IOTimeout, PoolTimeout: o.IOTimeout,
+		ContextTimeoutEnabled: true, PoolSize: o.PoolSize, PipelinePoolSize: -1, DisableIdentity: true,
+		ReadBufferSize: bufferSize, WriteBufferSize: bufferSize,
+		MaintNotificationsConfig: noMaintenance(), Dialer: o.dialer,
+	}
+}
+
+// single adds what the URL of one server says and returns the network.
+func (o *Options) single(all *redis.UniversalOptions) (network string, err error) {
+	address, parameters, _ := strings.Cut(o.URL, "?")
+	if parameters != "" && !(strings.HasPrefix(address, "unix:") && strings.HasPrefix(parameters, "db=") && !strings.ContainsAny(parameters, "&;")) {
+		return "", errors.New("redis: parameters in the URL are not understood; use the options")
+	}
+	c, err := redis.ParseURL(o.URL)
+	if err != nil {
+		// Not wrapped: the text repeats the URL, which may hold a password.
+		return "", errors.New("redis: the URL is not understood; expected redis://, rediss:// or unix://, such as rediss://user@host:6379/0")
+	}
+	if c.Password != "" && o.Password != "" {
+		return "", errors.New("redis: there is a password in the URL and another one beside it")
+	}
+	setDefault(&c.Username, o.Username)
+	setDefault(&c.Password, o.Password)
+	setDefault(&c.DB, o.DB)
+	all.Addrs, all.Username, all.Password, all.DB = []string{c.Addr}, c.Username, c.Password, c.DB
+	if all.TLSConfig, err = o.tlsConfig(c.TLSConfig != nil); err != nil {
+		return "", err
+	}
+	if all.TLSConfig != nil {
+		setDefault(&all.TLSConfig.ServerName, c.TLSConfig.ServerName)
+	}
+	return c.Network, nil
+}
+
+// bufferSize of a connection: a settle and its reply are under 2 KiB.
+const bufferSize = 8 << 10
+
+func noMaintenance() *maintnotifications.Config {
+	return &maintnotifications.Config{Mode: maintnotifications.ModeDisabled}
+}
+
+// tlsConfig returns nil when TLS is not wanted.
+func (o *Options) tlsConfig(wanted bool) (*tls.Config, error) {
+	if !wanted {
+		if o.CAFile != "" || o.ServerName != "" {
+			return nil, errors.New("redis: an authority or a server name is given, but no TLS; use rediss:// or switch TLS on")
+		}
+		return nil, nil
+	}
+	config := &tls.Config{MinVersion: tls.VersionTLS12, ServerName: o.ServerName}
+	if o.CAFile != "" {
+		pem, err := os.ReadFile(o.CAFile)
+		if err != nil {
+			return nil, fmt.Errorf("redis: reading the authorities: %w", err)
+		}
+		config.RootCAs = x509.NewCertPool()
+		if !config.RootCAs.AppendCertsFromPEM(pem) {
+			return nil, fmt.Errorf("redis: no certificate in %s; expected PEM", o.CAFile)
+		}
+	}
+	return config, nil
+}
+
+// quiet drops what go-redis would write to stderr; every error that matters
+// comes back from the call.
+type quiet struct{}
+
+func (quiet) Printf(context.Context, string, ...any) {}
+
+var quietOnce sync.Once

@@ -1,0 +1,81 @@
+package redis
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/card-gateway/card-gateway/store"
+)
+
+// readMasters reads INFO of all masters. It leaves out those that are out of
+// reach; the error is of one of them, or says that a server refuses the user.
+func (c *caller) readMasters(ctx context.Context) ([]serverInfo, error) {
+	if c.cluster == nil {
+		i, err := readInfo(ctx, c.client.(*redis.Client))
+		if err != nil {
+			return nil, err
+		}
+		return []serverInfo{i}, nil
+	}
+	var mu sync.Mutex
+	var all []serverInfo
+	err := c.cluster.ForEachMaster(ctx, func(ctx context.Context, node *redis.Client) error {
+		i, err := readInfo(ctx, node)
+		if err != nil {
+			return err
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		if i.role == "master" { // else it was demoted just now
+			all = append(all, i)
+		}
+		return nil
+	})
+	slices.SortFunc(all, func(a, b serverInfo) int { return strings.Compare(a.identity, b.identity) })
+	if err == nil && len(all) == 0 {
+		err = fmt.Errorf("%w: the cluster has no master", store.ErrUnavailable)
+	}
+	if err != nil {
+		if unfit := refusal("", err); unfit != nil {
+			return nil, unfit
+		}
+		err = unavailable("checking the cluster", err)
+	}
+	return all, err
+}
+
+func readInfo(ctx context.Context, node *redis.Client) (serverInfo, error) {
+	addr := node.Options().Addr
+	reply, err := node.Info(ctx).Result()
+	if err != nil {
+		if unfit := refusal(addr, err); unfit != nil {
+			return serverInfo{}, unfit
+		}
+		return serverInfo{}, unavailable("checking "+addr, err)
+	}
+	i, err := parseInfo(addr, reply)
+	if err != nil {
+		return i, unavailable("checking "+addr, err)
+	}
+	if i.loading {
+		return i, fmt.Errorf("%w: redis at %s is loading its data", store.ErrUnavailable, addr)
+	}
+	return i, nil
+}
+
+// skew returns a problem when a server's clock is too far from this machine's.
+func skew(masters []serverInfo) error {
+	now := time.Now()
+	for i := range masters {
+		if off := masters[i].now.Sub(now); off.Abs() > maxSkew && !masters[i].now.IsZero() {
+			return fmt.Errorf("%w: the clock of redis at %s is %v off ours, at most %v are allowed", store.ErrUnavailable, masters[i].addr, off.Round(time.Millisecond), maxSkew)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,166 @@
+package redis
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"maps"
+	"os"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"time"
+)
+
+// A Policy is what all gateways on one store should have alike, by name and in
+// the words of the configuration: window, replay_floor_ahead, lock_after, the
+// limits, the operations. Operators read it, so it holds no secret.
+type Policy map[string]string
+
+// hash returns 16 hexadecimal digits that are equal for equal policies.
+func (p Policy) hash() string {
+	text, _ := json.Marshal(p) // a map of texts cannot fail, and is sorted
+	sum := sha256.Sum256(text)
+	return hex.EncodeToString(sum[:8])
+}
+
+// SharePolicy makes the policy of this gateway known to the others, at once
+// and then once a minute. Where theirs differ, [Store.Status] and the log have
+// a warning. It may be called again after a reload, and does no I/O.
+func (s *Store) SharePolicy(p Policy) {
+	s.policies.own.Store(&p)
+	select {
+	case s.policies.changed <- struct{}{}:
+	default: // it is known already that there is news
+	}
+}
+
+const (
+	policyPause = time.Minute
+	// policyLife is for how long a gateway that is not heard of is compared.
+	policyLife = 3 * policyPause
+	// policiesLife is when Redis forgets all if there is no gateway any more.
+	policiesLife = 24 * time.Hour
+)
+
+// policies compares the policy of this gateway with those of the others.
+type policies struct {
+	*caller
+	key      string // hash: a nodePolicy by gateway
+	node     string // name of this gateway
+	log      *slog.Logger
+	clock    func() time.Time
+	own      atomic.Pointer[Policy] // nil until SharePolicy
+	changed  chan struct{}
+	warnings atomic.Pointer[[]string]
+}
+
+// nodePolicy is what one gateway writes of itself.
+type nodePolicy struct {
+	At     int64  `json:"at"` // Unix seconds
+	Hash   string `json:"hash"`
+	Values Policy `json:"values"`
+}
+
+func newPolicies(c *caller, opt *Options) *policies {
+	host, err := os.Hostname()
+	if err != nil {
+		host = "gateway"
+	}
+	p := &policies{caller: c, key: names{prefix: opt.Prefix}.policies(), node: host + "/" + newEpoch(), log: opt.Logger, clock: time.Now, changed: make(chan struct{}, 1)}
+	p.warnings.Store(new([]string))
+	return p
+}
+
+// watch exchanges policies until the context ends, and then takes back its own.
+func (p *policies) watch(ctx context.Context, timeout time.Duration) {
+	for {
+		pause := policyPause
+		attempt, cancel := context.WithTimeout(ctx, timeout)
+		if p.exchange(attempt) != nil {
+			pause = watchPause // servers reports that redis is out of reach
+		}
+		cancel()
+		timer := time.NewTimer(pause)
+		select {
+		case <-timer.C:
+		case <-p.changed:
+		case <-ctx.Done():
+			p.leave(timeout)
+			return
+		}
+		timer.Stop()
+	}
+}
+
+// leave removes the policy of this gateway, so that the others need not wait
+// until it is old.
+func (p *policies) leave(timeout time.Duration) {
+	if p.own.Load() == nil {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), timeout)
+	defer cancel()
+	_ = p.client.HDel(ctx, p.key, p.node).Err() // else it grows old
+}
+
+// exchange writes the own policy and compares it with the others'.
+func (p *policies) exchange(ctx context.Context) error {
+	own := p.own.Load()
+	if own == nil {
+		return nil
+	}
+	now := p.clock()
+	text, err := json.Marshal(nodePolicy{At: now.Unix(), Hash: own.hash(), Values: *own})
+	if err != nil {
+		return err
+	}
+	pipe := p.client.Pipeline()
+	pipe.HSet(ctx, p.key, p.node, text)
+	pipe.PExpire(ctx, p.key, policiesLife)
+	all := pipe.HGetAll(ctx, p.key)
+	if _, err := pipe.Exec(ctx); err != nil {
+		return unavailable("comparing policies", err)
+	}
+	var warnings, old []string
+	for _, node := range slices.Sorted(maps.Keys(all.Val())) {
+		var other nodePolicy
+		if err := json.Unmarshal([]byte(all.Val()[node]), &other); err != nil || now.Sub(time.Unix(other.At, 0)) > policyLife {
+			old = append(old, node)
+			continue
+		}
+		warnings = append(warnings, differences(node, other.Values, *own)...)
+	}
+	if len(old) > 0 {
+		_ = p.client.HDel(ctx, p.key, old...).Err() // the next exchange tries again
+	}
+	if before := *p.warnings.Swap(&warnings); !slices.Equal(before, warnings) {
+		for _, w := range warnings {
+			p.log.Warn("gateways on one store differ in their configuration", "difference", w)
+		}
+	}
+	return nil
+}
+
+// differences lists the names of which the two policies have other values.
+func differences(node string, other, own Policy) []string {
+	var list []string
+	names := slices.AppendSeq(slices.Collect(maps.Keys(own)), maps.Keys(other))
+	slices.Sort(names)
+	for _, name := range slices.Compact(names) {
+		if theirs, ours := other[name], own[name]; theirs != ours {
+			list = append(list, fmt.Sprintf("%s has %s %s, this gateway has %s", node, name, orNone(theirs), orNone(ours)))
+		}
+	}
+	return list
+}
+
+func orNone(value string) string {
+	if strings.TrimSpace(value) == "" {
+		return "none"
+	}
+	return value
+}

@@ -1,0 +1,95 @@
+package redis
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+)
+
+func warningsOf(s *Store) string { return fmt.Sprint(s.Status(ctx).Details["warnings"]) }
+
+// exchange is what the watch does at its next turn.
+func exchange(t testing.TB, stores ...*Store) {
+	t.Helper()
+	for _, s := range stores {
+		if err := s.policies.exchange(ctx); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// Gateways with unlike policies warn of each difference, both of them, until
+// they agree, or the other one is gone or was not heard of for a while.
+func TestPolicies(t *testing.T) {
+	opt := single(t)
+	a, b := pair(t, opt)
+	late, err := New(opt)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer late.Close()
+	policy := Policy{"window": "5m0s", "lock_after": "50", "limit total": "100/1m"}
+	a.SharePolicy(policy)
+	b.SharePolicy(Policy{"window": "1m0s", "lock_after": "50"})
+	exchange(t, a, b, a)
+	for _, tt := range []struct {
+		s    *Store
+		says []string
+	}{
+		{a, []string{b.policies.node + " has window 1m0s, this gateway has 5m0s", "has limit total none, this gateway has 100/1m"}},
+		{b, []string{a.policies.node + " has window 5m0s, this gateway has 1m0s", "has limit total 100/1m, this gateway has none"}},
+	} {
+		for _, says := range tt.says {
+			if got := warningsOf(tt.s); !strings.Contains(got, says) || strings.Contains(got, "lock_after") {
+				t.Errorf("warnings %s, want %q and none on lock_after", got, says)
+			}
+		}
+	}
+	b.SharePolicy(policy)
+	exchange(t, b, a, b)
+	for _, s := range []*Store{a, b} {
+		if got := warningsOf(s); strings.Contains(got, "this gateway has") {
+			t.Errorf("warnings %s of equal policies", got)
+		}
+	}
+
+	late.SharePolicy(Policy{"window": "9m0s"})
+	exchange(t, late, a)
+	if got := warningsOf(a); !strings.Contains(got, "9m0s") {
+		t.Errorf("warnings %s, want one on 9m0s", got)
+	}
+	a.policies.clock = func() time.Time { return time.Now().Add(policyLife + 2*time.Second) }
+	exchange(t, a)
+	if got := warningsOf(a); strings.Contains(got, "9m0s") {
+		t.Errorf("warnings %s on a gateway that is long gone", got)
+	}
+}
+
+// A gateway that ends is compared no more, and one without a policy writes
+// nothing.
+func TestPolicyOfAClosedGateway(t *testing.T) {
+	opt := single(t)
+	a := open(t, opt)
+	b, err := New(opt)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := b.Start(ctx); err != nil {
+		t.Fatal(err)
+	}
+	stored := func() int64 { return sharedSingle(t).client.HLen(ctx, a.names.policies()).Val() }
+	exchange(t, a, b)
+	if n := stored(); n != 0 {
+		t.Errorf("%d policies were written without one", n)
+	}
+	a.SharePolicy(Policy{"window": "5m0s"})
+	b.SharePolicy(Policy{"window": "5m0s"})
+	eventually(t, 10*time.Second, "both are there", func() bool { return stored() == 2 })
+	if err := b.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if n := stored(); n != 1 {
+		t.Errorf("%d policies are left, want 1", n)
+	}
+}

@@ -1,0 +1,77 @@
+package redis
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/card-gateway/card-gateway/auth"
+)
+
+// A store is emptied, and its old content comes back with its mark, on the same
+// run of the server: no request that it does not know is accepted again.
+func TestOldContentRestored(t *testing.T) {
+	t.Parallel()
+	for topology, start := range map[string]func(t *testing.T) ([]*process, Options){
+		"single": func(t *testing.T) ([]*process, Options) {
+			p := own(t, false)
+			return []*process{p}, Options{URL: p.url()}
+		},
+		"cluster": func(t *testing.T) ([]*process, Options) {
+			n := ownCluster(t)
+			return n, Options{ClusterAddrs: addrs(n)}
+		},
+	} {
+		t.Run(topology, func(t *testing.T) {
+			servers, opt := start(t)
+			opt.IOTimeout, opt.SettleTimeout = time.Second, 2*time.Second
+			a, b := pair(t, opt)
+			r := newKey(t, a)
+			acceptAhead(t, a, r)
+			old := make([]map[string]string, len(servers))
+			for i, p := range servers {
+				old[i] = p.dump(t)
+			}
+			lost := acceptAhead(t, a, r)
+			for _, p := range servers {
+				p.do(t, "flushall")
+			}
+			for _, s := range []*Store{a, b} {
+				eventually(t, 5*time.Second, "seen", func() bool { return errors.Is(s.Ready(ctx), errEmptied) })
+			}
+			for i, p := range servers {
+				for name, value := range old[i] {
+					p.do(t, "restore", name, 0, value)
+				}
+			}
+			settled := 0
+			eventually(t, 10*time.Second, "both serve again", func() bool {
+				for _, s := range []*Store{a, b} {
+					v, err := s.Settle(ctx, again(lost))
+					if err == nil && v.Reason != auth.ReplayFloor && v.Reason != auth.ReplayedNonce {
+						t.Fatalf("%+v, want the replay floor", v)
+					}
+					if err == nil {
+						settled++
+					}
+				}
+				return settled > 10 && a.Ready(ctx) == nil && b.Ready(ctx) == nil
+			})
+			expect(t, a, ahead(newClaim(r), 20), auth.Accepted)
+		})
+	}
+}
+
+// dump is the content of the server, as RESTORE takes it.
+func (p *process) dump(t testing.TB) map[string]string {
+	t.Helper()
+	all := make(map[string]string)
+	for _, name := range p.client.Keys(ctx, "*").Val() {
+		value, err := p.client.Dump(ctx, name).Result()
+		if err != nil {
+			t.Fatal(err)
+		}
+		all[name] = value
+	}
+	return all
+}

@@ -1,0 +1,84 @@
+package redis
+
+import (
+	"testing"
+	"time"
+
+	"github.com/card-gateway/card-gateway/auth"
+	"github.com/card-gateway/card-gateway/store"
+)
+
+// Whatever takes nonces before their time, between two checks of the server,
+// no request whose nonce is gone is accepted again, and new ones are accepted
+// a little later. Other keys do not notice.
+func TestLostNoncesFenceTheirKey(t *testing.T) {
+	t.Parallel()
+	for name, lose := range map[string]func(t *testing.T, p *process, nonces string){
+		"removed": func(t *testing.T, p *process, nonces string) { p.do(t, "del", nonces) },
+		"an older copy": func(t *testing.T, p *process, nonces string) {
+			for field := range p.client.HGetAll(ctx, nonces).Val() {
+				p.do(t, "hdel", nonces, field)
+				break
+			}
+		},
+		"expired by a wrong clock": func(t *testing.T, p *process, nonces string) {
+			p.do(t, "pexpire", nonces, 1)
+			eventually(t, 5*time.Second, "it is gone", func() bool { return p.client.Exists(ctx, nonces).Val() == 0 })
+		},
+		"evicted": func(t *testing.T, p *process, nonces string) {
+			p.do(t, "config", "set", "maxmemory-policy", "volatile-ttl", "maxmemory", "1")
+			p.client.Set(ctx, "another", "x", time.Hour) // makes it evict
+			p.do(t, "config", "set", "maxmemory", "0", "maxmemory-policy", "noeviction")
+			eventually(t, 5*time.Second, "it is gone", func() bool { return p.client.Exists(ctx, nonces).Val() == 0 })
+		},
+		"after the key was imported again": func(t *testing.T, p *process, nonces string) { p.do(t, "del", nonces) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			p := own(t, false)
+			s, err := New(Options{URL: p.url(), IOTimeout: time.Second, SettleTimeout: 2 * time.Second})
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() { _ = s.Close() })
+			r, other := newKey(t, s), newKey(t, s)
+			var accepted []*store.Claim
+			for range 3 {
+				c := newClaim(r)
+				expect(t, s, c, auth.Accepted)
+				accepted = append(accepted, c)
+			}
+			c := newClaim(other)
+			expect(t, s, c, auth.Accepted)
+			if name == "after the key was imported again" {
+				if _, err := s.Delete(ctx, r.ID, r.Revision); err != nil {
+					t.Fatal(err)
+				}
+				put(t, s, r)
+			}
+			span := p.client.HGet(ctx, s.names.record(r.ID), "hi").Val()
+			lose(t, p, s.names.prefix+"{"+r.ID+"}:n"+span)
+			for range 2 { // the second time, the floor is stored
+				fenced := false
+				for _, c := range accepted {
+					v, err := s.Settle(ctx, again(c))
+					if err != nil || v.Failures != 0 || v.Reason != auth.ReplayFloor && v.Reason != auth.ReplayedNonce {
+						t.Errorf("%+v, %v; want the replay floor, or the nonce known, and no count", v, err)
+					}
+					fenced = fenced || v.Reason == auth.ReplayFloor
+				}
+				if !fenced {
+					t.Error("the key is not fenced")
+				}
+			}
+			expect(t, s, ahead(newClaim(r), 10), auth.Accepted)
+			if v, err := s.Settle(ctx, again(accepted[0])); err != nil || v.Reason == auth.Accepted {
+				t.Errorf("%+v, %v", v, err)
+			}
+			if name != "evicted" {
+				expect(t, s, again(c), auth.ReplayedNonce)
+				expect(t, s, newClaim(other), auth.Accepted)
+			}
+		})
+	}
+}

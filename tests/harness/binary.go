@@ -1,0 +1,111 @@
+package harness
+
+import (
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/gofrs/flock"
+)
+
+// madeHere are the directories of what is built and run, which git ignores.
+var madeHere = map[string]bool{"bin": true, "data": true, "dist": true, "node_modules": true, "testdata": true}
+
+// Binary returns the path of the gateway under test, built from this source
+// tree. The packages of tests share it: the first that asks builds it, and the
+// go command finds it up to date for all others.
+func Binary(t testing.TB) string {
+	t.Helper()
+	DependOnSources(t)
+	path, err := built()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// DependOnSources makes the result of a test depend on the sources. go test
+// repeats a result from its cache while what the test has opened is unchanged,
+// and cannot know what a program has read that the test has started.
+func DependOnSources(t testing.TB) {
+	t.Helper()
+	if err := openSources(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// openSources opens each directory of the repository, once a process.
+var openSources = sync.OnceValue(func() error {
+	return walk(func(_, _ string) error { return nil })
+})
+
+// built builds the binary once a process, one process at a time.
+var built = sync.OnceValues(func() (path string, err error) {
+	root, err := moduleRoot()
+	if err != nil {
+		return "", err
+	}
+	args := []string{"build", "-buildvcs=false"}
+	name, env := "card-gateway", os.Environ()
+	if os.Getenv("CARD_GATEWAY_TEST_RACE") != "" {
+		args, name, env = append(args, "-race"), name+"-race", append(env, "CGO_ENABLED=1")
+	}
+	path = filepath.Join(root, "bin", "test", name)
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		return "", err
+	}
+	lock := flock.New(path + ".lock")
+	if err := lock.Lock(); err != nil {
+		return "", fmt.Errorf("waiting for another build of the gateway: %w", err)
+	}
+	defer func() { _ = lock.Unlock() }()
+	build := exec.Command("go", append(args, "-o", path, "./cmd/card-gateway")...)
+	build.Dir, build.Env = root, env
+	if out, err := build.CombinedOutput(); err != nil {
+		return "", fmt.Errorf("go build ./cmd/card-gateway: %w\n%s", err, out)
+	}
+	return path, nil
+})
+
+// moduleRoot returns the directory of the repository. The tests run below it.
+func moduleRoot() (string, error) {
+	dir, err := os.Getwd()
+	for err == nil {
+		if _, err = os.Stat(filepath.Join(dir, "go.mod")); err == nil {
+			return dir, nil
+		}
+		if up := filepath.Dir(dir); up != dir {
+			dir, err = up, nil
+		}
+	}
+	return "", fmt.Errorf("looking for the root of the module: %w", err)
+}
+
+// walk calls visit for each file of the repository, with its path from the root.
+// What is hidden, and what was built or run here, is left out.
+func walk(visit func(root, path string) error) error {
+	root, err := moduleRoot()
+	if err != nil {
+		return err
+	}
+	return filepath.WalkDir(root, func(path string, entry fs.DirEntry, err error) error {
+		switch {
+		case err != nil:
+			return err
+		case entry.IsDir() && path != root && (strings.HasPrefix(entry.Name(), ".") || madeHere[entry.Name()]):
+			return fs.SkipDir
+		case entry.IsDir():
+			return nil
+		}
+		from, err := filepath.Rel(root, path)
+		if err != nil {
+			return err
+		}
+		return visit(root, from)
+	})
+}

@@ -1,0 +1,136 @@
+package harness
+
+import (
+	"crypto/rand"
+	"encoding/base64"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+// Patience bounds every wait for something that ought to happen at once, on a
+// machine that may be busy.
+const Patience = 30 * time.Second
+
+// A Gateway is one directory of state and, while it runs, the process on it.
+type Gateway struct {
+	T    testing.TB
+	Dir  string // short, because a unix socket lies in it
+	Site Site
+	Env  []string // further variables of its environment
+	Addr string   // host:port that it serves on, its own as long as the test runs
+
+	cmd  *exec.Cmd
+	done chan struct{} // closed when the process has ended
+}
+
+// NewGateway makes the directory of a gateway, with a master key, and starts
+// nothing.
+func NewGateway(t testing.TB, s Site) *Gateway {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "cg")
+	if err != nil {
+		t.Fatal(err)
+	}
+	g := &Gateway{T: t, Dir: dir, Site: s, Addr: reservedAddress(t)}
+	t.Cleanup(func() {
+		g.Kill()
+		g.wantNoAlarm()
+		if t.Failed() {
+			t.Logf("what the gateway said:\n%s", g.said(4000))
+		}
+		_ = os.RemoveAll(dir)
+	})
+	g.WriteFile("master.key", NewMasterKey())
+	return g
+}
+
+// wantNoAlarm fails the test if the process said what no input may make it say.
+func (g *Gateway) wantNoAlarm() {
+	g.T.Helper()
+	said := g.ReadFile("stderr") + g.ReadFile("default.log")
+	for _, alarm := range []string{"panic serving", "panic: ", "DATA RACE", "fatal error: "} {
+		if at := strings.Index(said, alarm); at >= 0 {
+			g.T.Errorf("the gateway said: %s", said[max(0, at-200):min(len(said), at+3000)])
+		}
+	}
+}
+
+// NewMasterKey returns a line of a master key file.
+func NewMasterKey() string {
+	key := make([]byte, 32)
+	rand.Read(key)
+	return base64.StdEncoding.EncodeToString(key) + "\n"
+}
+
+// StartGateway returns a gateway that is ready.
+func StartGateway(t testing.TB, s Site) *Gateway {
+	t.Helper()
+	g := NewGateway(t, s)
+	g.Start()
+	return g
+}
+
+// Path returns the path of a file in the directory.
+func (g *Gateway) Path(name string) string { return filepath.Join(g.Dir, name) }
+
+// WriteFile writes a file of the directory.
+func (g *Gateway) WriteFile(name, text string) {
+	g.T.Helper()
+	if err := os.WriteFile(g.Path(name), []byte(text), 0o600); err != nil {
+		g.T.Fatal(err)
+	}
+}
+
+// ReadFile returns a file of the directory; one that does not exist is empty.
+func (g *Gateway) ReadFile(name string) string {
+	text, err := os.ReadFile(g.Path(name))
+	if err != nil && !os.IsNotExist(err) {
+		g.T.Fatal(err)
+	}
+	return string(text)
+}
+
+// said returns the end of the process's standard error and log.
+func (g *Gateway) said(limit int) string {
+	var b strings.Builder
+	for _, name := range []string{"stderr", "default.log"} {
+		text := g.ReadFile(name)
+		text = text[max(0, len(text)-limit):]
+		fmt.Fprintf(&b, "--- %s\n%s\n", name, text)
+	}
+	return b.String()
+}
+
+// Logged waits until a line of the file holds all the parts, and returns it.
+func (g *Gateway) Logged(file string, parts ...string) string {
+	g.T.Helper()
+	for deadline := time.Now().Add(Patience); time.Now().Before(deadline); time.Sleep(5 * time.Millisecond) {
+	lines:
+		for line := range strings.Lines(g.ReadFile(file)) {
+			for _, part := range parts {
+				if !strings.Contains(line, part) {
+					continue lines
+				}
+			}
+			return line
+		}
+	}
+	g.T.Fatalf("%s has no line with %q:\n%s", file, parts, g.said(4000))
+	return ""
+}
+
+// readAll reads a body that is expected to end.
+func readAll(t testing.TB, r io.Reader) string {
+	t.Helper()
+	text, err := io.ReadAll(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}

@@ -1,0 +1,134 @@
+package harness
+
+import (
+	"context"
+	"encoding/json"
+	"net"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+)
+
+// Credentials are what a client holds.
+type Credentials struct{ ID, Secret string }
+
+// KeyView is what a test asks of a key's record.
+type KeyView struct {
+	ID       string          `json:"id"`
+	Secret   string          `json:"secret"`
+	Status   string          `json:"status"`
+	Failures int             `json:"failures"`
+	Revision string          `json:"revision"`
+	Lock     json.RawMessage `json:"lock"`
+}
+
+// Admin asks Caddy's admin endpoint.
+func (g *Gateway) Admin(method, path, contentType, body string) (status int, answer string) {
+	g.T.Helper()
+	client := http.Client{Timeout: Patience, Transport: &http.Transport{
+		DisableKeepAlives: true,
+		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+			return new(net.Dialer).DialContext(ctx, "unix", g.Path("admin.sock"))
+		},
+	}}
+	request, err := http.NewRequest(method, "http://127.0.0.1"+path, strings.NewReader(body))
+	if err != nil {
+		g.T.Fatal(err)
+	}
+	if body != "" {
+		request.Header.Set("Content-Type", contentType)
+	}
+	response, err := client.Do(request)
+	if err != nil {
+		g.T.Fatalf("%s %s on the admin endpoint: %v", method, path, err)
+	}
+	defer response.Body.Close()
+	return response.StatusCode, readAll(g.T, response.Body)
+}
+
+// KeyCall asks the key API and expects success.
+func (g *Gateway) KeyCall(method, path string, body any) KeyView {
+	g.T.Helper()
+	doc := ""
+	if body != nil {
+		doc = JSONText(g.T, body)
+	}
+	status, answer := g.Admin(method, "/card-gateway/keys"+path, "application/json", doc)
+	if status/100 != 2 {
+		g.T.Fatalf("%s /card-gateway/keys%s: %d %s", method, path, status, answer)
+	}
+	var view KeyView
+	if err := json.Unmarshal([]byte(answer), &view); err != nil {
+		g.T.Fatalf("%s /card-gateway/keys%s: %v in %s", method, path, err, answer)
+	}
+	return view
+}
+
+// Fields are the fields of a key's record that a test sets.
+type Fields map[string]any
+
+// NewKey makes a key with every scope, unless the fields say otherwise.
+func (g *Gateway) NewKey(f Fields) Credentials {
+	g.T.Helper()
+	view := g.KeyCall(http.MethodPost, "", KeyFields(f))
+	return Credentials{view.ID, view.Secret}
+}
+
+// ImportKey takes over a key of an earlier system.
+func (g *Gateway) ImportKey(c Credentials, f Fields) Credentials {
+	g.T.Helper()
+	f = KeyFields(f)
+	f["id"], f["secret"] = c.ID, c.Secret
+	g.KeyCall(http.MethodPost, "/import", f)
+	return c
+}
+
+// KeyFields returns the fields of a key that may do everything, but for those
+// that are given.
+func KeyFields(f Fields) Fields {
+	all := Fields{"tenant": "acme", "scopes": []string{"*"}}
+	for name, value := range f {
+		all[name] = value
+	}
+	return all
+}
+
+// Change patches a key's record.
+func (g *Gateway) Change(c Credentials, f Fields) KeyView {
+	g.T.Helper()
+	return g.KeyCall(http.MethodPatch, "/"+c.ID, f)
+}
+
+// Do disables, enables, unlocks or rotates a key.
+func (g *Gateway) Do(c Credentials, action string) KeyView {
+	g.T.Helper()
+	return g.KeyCall(http.MethodPost, "/"+c.ID+"/"+action, nil)
+}
+
+// Show returns the record of a key.
+func (g *Gateway) Show(c Credentials) KeyView {
+	g.T.Helper()
+	return g.KeyCall(http.MethodGet, "/"+c.ID, nil)
+}
+
+// WantFailures checks the number of consecutive failures of a key.
+func (g *Gateway) WantFailures(t testing.TB, c Credentials, want int) {
+	t.Helper()
+	if got := g.Show(c).Failures; got != want {
+		t.Errorf("the key has %d failures, want %d", got, want)
+	}
+}
+
+// Moment writes a time as the key API wants it.
+func Moment(t time.Time) string { return t.UTC().Format(time.RFC3339) }
+
+// JSONText writes a value as JSON.
+func JSONText(t testing.TB, v any) string {
+	t.Helper()
+	text, err := json.Marshal(v)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}

@@ -1,0 +1,178 @@
+package harness
+
+import (
+	"fmt"
+	"net/http"
+	"os"
+	"os/exec"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// run starts the process and returns at once.
+func (g *Gateway) run() {
+	g.T.Helper()
+	out, err := os.OpenFile(g.Path("stderr"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	if err != nil {
+		g.T.Fatal(err)
+	}
+	defer out.Close()
+	g.WriteFile("Caddyfile", g.Caddyfile())
+	g.cmd = g.Command("run", "--config", g.Path("Caddyfile"), "--adapter", "caddyfile")
+	g.cmd.Stdout, g.cmd.Stderr = out, out
+	if err := g.cmd.Start(); err != nil {
+		g.T.Fatal(err)
+	}
+	g.done = make(chan struct{})
+	go func(cmd *exec.Cmd, done chan struct{}) {
+		_ = cmd.Wait()
+		close(done)
+	}(g.cmd, g.done)
+}
+
+// Command returns a call of the binary whose files all lie in the directory.
+func (g *Gateway) Command(args ...string) *exec.Cmd {
+	cmd := exec.Command(Binary(g.T), args...)
+	cmd.Dir = g.Dir
+	cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + g.Dir, "XDG_CONFIG_HOME=" + g.Dir, "XDG_DATA_HOME=" + g.Dir}
+	cmd.Env = append(cmd.Env, g.Env...)
+	return cmd
+}
+
+// Start runs the gateway until it is ready.
+func (g *Gateway) Start() {
+	g.T.Helper()
+	g.run()
+	if !g.BecomesReady() {
+		g.T.Fatalf("the gateway did not become ready:\n%s", g.said(4000))
+	}
+}
+
+// BecomesReady waits until the gateway is ready; false: it has ended instead,
+// or takes too long.
+func (g *Gateway) BecomesReady() bool {
+	client := http.Client{Timeout: time.Second}
+	defer client.CloseIdleConnections()
+	for deadline := time.Now().Add(Patience); time.Now().Before(deadline); {
+		if answer, err := client.Get("http://" + g.Addr + "/readyz"); err == nil {
+			_ = answer.Body.Close()
+			// The sites serve a moment before the configuration is the active
+			// one, which the key API asks for.
+			if answer.StatusCode == http.StatusOK && g.configured() {
+				return true
+			}
+		}
+		select {
+		case <-g.done:
+			return false
+		case <-time.After(5 * time.Millisecond):
+		}
+	}
+	return false
+}
+
+func (g *Gateway) configured() bool {
+	status, _ := g.Admin(http.MethodGet, "/card-gateway/status", "", "")
+	return status == http.StatusOK
+}
+
+// RefusesToStart runs the gateway and returns what it logged until it ended.
+func (g *Gateway) RefusesToStart() string {
+	g.T.Helper()
+	before := len(g.ReadFile("default.log"))
+	g.run()
+	select {
+	case <-g.done:
+	case <-time.After(Patience):
+		g.T.Fatal("the gateway goes on running")
+	}
+	if code := g.cmd.ProcessState.ExitCode(); code == 0 {
+		g.T.Fatal("the gateway ended with code 0")
+	}
+	return g.ReadFile("default.log")[before:] + g.ReadFile("stderr")
+}
+
+// Stop ends the process as a service manager does, and checks that it ends
+// well.
+func (g *Gateway) Stop() {
+	g.T.Helper()
+	g.signal(syscall.SIGTERM)
+	if code := g.cmd.ProcessState.ExitCode(); code != 0 {
+		g.T.Errorf("the gateway ended with code %d after SIGTERM", code)
+	}
+}
+
+// Kill ends the process without a chance to write anything.
+func (g *Gateway) Kill() {
+	if g.cmd != nil && g.cmd.Process != nil {
+		g.signal(syscall.SIGKILL)
+	}
+}
+
+func (g *Gateway) signal(s os.Signal) {
+	_ = g.cmd.Process.Signal(s)
+	select {
+	case <-g.done:
+	case <-time.After(Patience):
+		_ = g.cmd.Process.Kill()
+		<-g.done
+		g.T.Errorf("the gateway did not end within %s of %s", Patience, s)
+	}
+}
+
+// Reload puts another site into the running process.
+func (g *Gateway) Reload(s Site) {
+	g.T.Helper()
+	if err := g.TryReload(s); err != nil {
+		g.T.Fatal(err)
+	}
+}
+
+// TryReload returns the error of a configuration that is refused; the one
+// before then goes on.
+func (g *Gateway) TryReload(s Site) error {
+	before := g.Site
+	g.Site = s
+	status, answer := g.Admin(http.MethodPost, "/load", "text/caddyfile", g.Caddyfile())
+	if status != http.StatusOK {
+		g.Site = before
+		return fmt.Errorf("reload: %d %s", status, answer)
+	}
+	g.tookOver()
+	return nil
+}
+
+// tookOver waits until the new configuration takes the connections. The server
+// of the old one may accept one more, which Caddy then drops unread.
+func (g *Gateway) tookOver() {
+	g.T.Helper()
+	Eventually(g.T, "the new configuration answers", func() bool {
+		for range 2 {
+			if _, err := g.Try(&Request{Method: http.MethodGet, Target: "/livez"}); err != nil {
+				return false
+			}
+		}
+		return true
+	})
+}
+
+// ReloadText puts a Caddyfile into the running process that the site cannot
+// describe.
+func (g *Gateway) ReloadText(t testing.TB, caddyfile string) {
+	t.Helper()
+	if status, answer := g.Admin(http.MethodPost, "/load", "text/caddyfile", caddyfile); status != http.StatusOK {
+		t.Fatalf("reload: %d %s", status, answer)
+	}
+	g.tookOver()
+}
+
+// StartNotReady runs the gateway until it serves, although it is not ready.
+func (g *Gateway) StartNotReady() {
+	g.T.Helper()
+	g.run()
+	Eventually(g.T, "the gateway lives", func() bool {
+		answer, err := g.Try(&Request{Method: "GET", Target: "/livez"})
+		return err == nil && answer.Status == http.StatusOK && g.configured()
+	})
+}

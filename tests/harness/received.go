@@ -1,0 +1,106 @@
+package harness
+
+import (
+	"bufio"
+	"io"
+	"strconv"
+	"strings"
+)
+
+// Received is one request exactly as it reached the upstream.
+type Received struct {
+	Conn    int      // number of the connection, from 1
+	Line    string   // the request line
+	Headers []string // the header lines, as they came
+	Body    string   // without the framing
+	Framed  string   // the bytes behind the head, with the framing
+}
+
+// Values returns the values of a header, whatever its case.
+func (r *Received) Values(name string) []string {
+	var all []string
+	for _, line := range r.Headers {
+		if n, value, _ := strings.Cut(line, ":"); strings.EqualFold(n, name) {
+			all = append(all, strings.TrimSpace(value))
+		}
+	}
+	return all
+}
+
+// Value returns the values of a header as one text, which for one value is that
+// value.
+func (r *Received) Value(name string) string { return strings.Join(r.Values(name), " | ") }
+
+// Raw returns the whole request.
+func (r *Received) Raw() string {
+	return r.Line + "\r\n" + strings.Join(r.Headers, "\r\n") + "\r\n\r\n" + r.Framed
+}
+
+func readRequest(in *bufio.Reader) (*Received, error) {
+	r := new(Received)
+	for {
+		line, err := in.ReadString('\n')
+		if err != nil {
+			return nil, err
+		}
+		line = strings.TrimSuffix(strings.TrimSuffix(line, "\n"), "\r")
+		switch {
+		case r.Line == "":
+			r.Line = line
+		case line != "":
+			r.Headers = append(r.Headers, line)
+		default:
+			return r, r.readBody(in)
+		}
+	}
+}
+
+// readBody trusts Transfer-Encoding first, as a careless server would.
+func (r *Received) readBody(in *bufio.Reader) error {
+	if strings.Contains(strings.ToLower(r.Value("Transfer-Encoding")), "chunked") {
+		return r.readChunks(in)
+	}
+	length, err := strconv.Atoi(r.Value("Content-Length"))
+	if err != nil {
+		return nil
+	}
+	body := make([]byte, length)
+	_, err = io.ReadFull(in, body)
+	r.Body, r.Framed = string(body), string(body)
+	return err
+}
+
+func (r *Received) readChunks(in *bufio.Reader) error {
+	for last := false; ; {
+		line, err := in.ReadString('\n')
+		r.Framed += line
+		if err != nil || last && strings.TrimSpace(line) == "" {
+			return err
+		}
+		if last {
+			continue
+		}
+		size, err := strconv.ParseInt(strings.TrimSpace(line), 16, 32)
+		if err != nil {
+			return err
+		}
+		if last = size == 0; last {
+			continue
+		}
+		chunk := make([]byte, size+2)
+		if _, err := io.ReadFull(in, chunk); err != nil {
+			return err
+		}
+		r.Framed += string(chunk)
+		r.Body += string(chunk[:size])
+	}
+}
+
+// Lines returns the request lines.
+func Lines(all []*Received) []string {
+	texts := make([]string, len(all))
+	for i, r := range all {
+		texts[i] = r.Line
+	}
+	return texts
+}

@@ -1,0 +1,190 @@
+package harness
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// A RedisServer is a redis-server that one test has started, in a directory of
+// its own. It can be killed and started again.
+type RedisServer struct {
+	t      testing.TB
+	Dir    string // short, because a unix socket lies in it
+	config []string
+	Addr   string // of the unix socket, or host:port
+	cmd    *exec.Cmd
+	client *redis.Client
+}
+
+// StartRedis returns a server on a unix socket that answers. What it keeps is
+// lost with the process unless the configuration says otherwise.
+func StartRedis(t testing.TB, config ...string) *RedisServer {
+	t.Helper()
+	r := NewRedis(t, config...)
+	r.Start()
+	return r
+}
+
+// NewRedis makes the directory of a server and starts nothing.
+func NewRedis(t testing.TB, config ...string) *RedisServer {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "cgr")
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := &RedisServer{t: t, Dir: dir, Addr: filepath.Join(dir, "s")}
+	t.Cleanup(func() {
+		r.Kill()
+		_ = os.RemoveAll(dir)
+	})
+	r.config = append([]string{"--dir", dir, "--save", "", "--bind", "127.0.0.1", "--port", "0", "--unixsocket", r.Addr}, config...)
+	return r
+}
+
+// ListenTCP makes the server listen on a port of this machine too, as
+// replication needs it, and returns the port.
+func (r *RedisServer) ListenTCP() (port string) {
+	r.t.Helper()
+	var err error
+	for range 10 { // somebody else may be quicker to take a free port
+		_, port, _ = net.SplitHostPort(FreeAddress(r.t))
+		if err = r.client.ConfigSet(context.Background(), "port", port).Err(); err == nil {
+			return port
+		}
+	}
+	r.t.Fatalf("redis-server takes none of ten free ports: %v", err)
+	return ""
+}
+
+// URL is what `store redis` is given.
+func (r *RedisServer) URL() string { return "unix://" + r.Addr }
+
+// Start runs the process until it answers.
+func (r *RedisServer) Start() {
+	r.t.Helper()
+	r.cmd = exec.Command("redis-server", r.config...)
+	out, err := os.Create(filepath.Join(r.Dir, "out"))
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	defer out.Close()
+	r.cmd.Stdout, r.cmd.Stderr = out, out
+	if err := r.cmd.Start(); err != nil {
+		r.t.Fatalf("starting redis-server (make install-test-tools installs it): %v", err)
+	}
+	r.client = redis.NewClient(&redis.Options{Network: "unix", Addr: r.Addr, DisableIdentity: true})
+	for deadline := time.Now().Add(Patience); r.client.Ping(context.Background()).Err() != nil; time.Sleep(5 * time.Millisecond) {
+		if text, _ := os.ReadFile(out.Name()); time.Now().After(deadline) {
+			r.t.Fatalf("redis-server does not answer:\n%s", text)
+		}
+	}
+}
+
+// Kill ends the process at once.
+func (r *RedisServer) Kill() {
+	if r.cmd == nil {
+		return
+	}
+	_ = r.cmd.Process.Kill()
+	_ = r.cmd.Wait()
+	_ = r.client.Close()
+	r.cmd = nil
+}
+
+// Signal sends the process a signal.
+func (r *RedisServer) Signal(s os.Signal) {
+	r.t.Helper()
+	if err := r.cmd.Process.Signal(s); err != nil {
+		r.t.Fatal(err)
+	}
+}
+
+// Do runs a command that is expected to succeed.
+func (r *RedisServer) Do(args ...any) any {
+	r.t.Helper()
+	reply, err := r.client.Do(context.Background(), args...).Result()
+	if err != nil {
+		r.t.Fatalf("redis %v: %v", args, err)
+	}
+	return reply
+}
+
+// calls returns how often each command was called, scripts' own included.
+func (r *RedisServer) calls() map[string]int {
+	r.t.Helper()
+	counts := make(map[string]int)
+	for line := range strings.Lines(fmt.Sprint(r.Do("info", "commandstats"))) {
+		var n int
+		name, rest, _ := strings.Cut(strings.TrimPrefix(strings.TrimSpace(line), "cmdstat_"), ":")
+		if _, err := fmt.Sscanf(rest, "calls=%d,", &n); err == nil {
+			counts[name] = n
+		}
+	}
+	return counts
+}
+
+// ScriptCalls is how often scripts were called so far.
+func (r *RedisServer) ScriptCalls() int {
+	c := r.calls()
+	return c["evalsha"] + c["evalsha_ro"] + c["eval"] + c["eval_ro"] + c["fcall"] + c["fcall_ro"]
+}
+
+// A Monitor sees every command that clients send to a server.
+type Monitor struct {
+	r    *RedisServer
+	conn net.Conn
+	in   *bufio.Reader
+}
+
+// Monitor begins to record what clients send from here on.
+func (r *RedisServer) Monitor() *Monitor {
+	r.t.Helper()
+	conn, err := net.Dial("unix", r.Addr)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	r.t.Cleanup(func() { _ = conn.Close() })
+	_ = conn.SetDeadline(time.Now().Add(Patience))
+	if _, err := io.WriteString(conn, "MONITOR\r\n"); err != nil {
+		r.t.Fatal(err)
+	}
+	m := &Monitor{r, conn, bufio.NewReader(conn)}
+	if line, err := m.in.ReadString('\n'); err != nil || line != "+OK\r\n" {
+		r.t.Fatalf("MONITOR is answered %q (%v)", line, err)
+	}
+	return m
+}
+
+// Seen returns the commands from the beginning until now, one a line as redis
+// writes them, without those of scripts and of the test itself.
+func (m *Monitor) Seen() []string {
+	m.r.t.Helper()
+	const mark = "the end of what is monitored"
+	_ = m.conn.SetDeadline(time.Now().Add(Patience))
+	m.r.Do("echo", mark)
+	var all []string
+	for {
+		line, err := m.in.ReadString('\n')
+		switch {
+		case err != nil:
+			m.r.t.Fatalf("reading what is monitored: %v", err)
+		case strings.Contains(line, mark):
+			return all
+		case strings.Contains(line, " lua] "):
+		default:
+			_, command, _ := strings.Cut(line, "] ")
+			all = append(all, strings.TrimSpace(command))
+		}
+	}
+}

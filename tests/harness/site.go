@@ -1,0 +1,98 @@
+package harness
+
+import (
+	"fmt"
+	"net"
+)
+
+// Site is what a test wants in its Caddyfile. The zero value with an upstream
+// is a plain gateway without rate limits.
+type Site struct {
+	Upstream string // address of the issuer
+	Store    string // what the line store says; empty: an embedded store
+	Global   string // further lines of the global block card_gateway
+	Servers  string // lines of the global block servers
+	Auth     string // lines of the block card_auth
+	Limits   string // lines of the block card_rate_limit; empty: it is left out
+	Proxy    string // lines of the block reverse_proxy
+	Routes   string // instead of all handlers under /api/v1/
+	Extra    string // further directives of the site
+	Logs     string // instead of `format card` in both log blocks
+	Options  string // further global options
+	Sites    string // further sites
+}
+
+// WithLimits puts card_rate_limit on the route with its defaults.
+const WithLimits = "\n"
+
+// caddyfile is what Caddyfile fills in.
+const caddyfile = `{
+	admin unix/%[1]s/admin.sock
+	grace_period 2s
+	log {
+		output file %[1]s/default.log
+		level DEBUG
+		%[2]s
+	}
+	card_gateway {
+		store %[9]s
+		master_key file %[1]s/master.key
+		%[3]s
+	}
+	servers {
+		%[4]s
+	}
+	%[10]s
+}
+http://:%[5]s {
+	bind %[6]s
+	log {
+		output file %[1]s/access.log
+		%[2]s
+	}
+	%[7]s
+	handle /api/v1/* {
+		%[8]s
+	}
+	handle /readyz {
+		card_health ready
+	}
+	handle /livez {
+		card_health live
+	}
+	handle /metrics {
+		metrics
+	}
+	handle {
+		card_refuse not_found
+	}
+}
+%[11]s
+`
+
+// Caddyfile returns the configuration for the address it serves on.
+func (g *Gateway) Caddyfile() string {
+	s, format := g.Site, g.Site.Logs
+	if s.Store == "" {
+		s.Store = "file " + g.Path("data")
+	}
+	if format == "" {
+		format = "format card"
+	}
+	routes := s.Routes
+	if routes == "" {
+		if s.Limits != "" {
+			routes += "card_rate_limit {\n" + s.Limits + "\n}\n"
+		}
+		routes += "card_auth {\n" + s.Auth + "\n}\nreverse_proxy " + s.Upstream + " {\n" + s.Proxy + "\n}\n"
+	}
+	host, port, _ := net.SplitHostPort(g.Addr)
+	return fmt.Sprintf(caddyfile, g.Dir, format, s.Global, s.Servers, port, host, s.Extra, routes, s.Store, s.Options, s.Sites)
+}
+
+// CustomerOperations are the operations of customers whose paths the published
+// interface does not show.
+const CustomerOperations = `
+	operation list_customers GET /api/v1/customers customers:read
+	operation get_customer GET /api/v1/customers/{customerId} customers:read
+	operation update_customer PATCH /api/v1/customers/{customerId} customers:write`

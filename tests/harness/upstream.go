@@ -1,0 +1,165 @@
+package harness
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"net"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+)
+
+// A Reply is what the upstream sends: raw bytes; without any it hangs up.
+type Reply struct {
+	Raw    string
+	Wait   <-chan struct{} // first wait for this
+	HangUp bool            // close the connection behind the bytes
+}
+
+// Answer returns a reply with a correct Content-Length. Headers are lines.
+func Answer(status int, body string, headers ...string) Reply {
+	head := append([]string{fmt.Sprintf("HTTP/1.1 %d Whatever", status), "Content-Length: " + strconv.Itoa(len(body))}, headers...)
+	return Reply{Raw: strings.Join(head, "\r\n") + "\r\n\r\n" + body}
+}
+
+// Upstream stands in the place of the issuer and records the raw bytes of
+// what reaches it.
+type Upstream struct {
+	t        testing.TB
+	Addr     string
+	listener net.Listener
+
+	mu       sync.Mutex
+	reply    func(*Received) Reply
+	conns    int
+	open     map[net.Conn]bool
+	requests []*Received
+	bytes    int
+}
+
+// StartUpstream serves `{"ok":true}` until the test says otherwise.
+func StartUpstream(t testing.TB) *Upstream {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	u := &Upstream{t: t, Addr: listener.Addr().String(), listener: listener, open: make(map[net.Conn]bool)}
+	u.Replies(Answer(200, `{"ok":true}`, "Content-Type: application/json"))
+	go u.serve()
+	t.Cleanup(u.Close)
+	return u
+}
+
+func (u *Upstream) serve() {
+	for {
+		conn, err := u.listener.Accept()
+		if err != nil {
+			return
+		}
+		u.mu.Lock()
+		u.conns++
+		u.open[conn] = true
+		number := u.conns
+		u.mu.Unlock()
+		go u.talk(conn, number)
+	}
+}
+
+// Close hangs up on everybody and listens no more.
+func (u *Upstream) Close() {
+	_ = u.listener.Close()
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	for conn := range u.open {
+		_ = conn.Close()
+	}
+}
+
+func (u *Upstream) talk(conn net.Conn, number int) {
+	defer func() {
+		u.mu.Lock()
+		delete(u.open, conn)
+		u.mu.Unlock()
+		_ = conn.Close()
+	}()
+	in := bufio.NewReader(&counted{conn, u})
+	for {
+		r, err := readRequest(in)
+		if err != nil {
+			return
+		}
+		r.Conn = number
+		u.mu.Lock()
+		u.requests = append(u.requests, r)
+		reply := u.reply
+		u.mu.Unlock()
+		send := reply(r)
+		if send.Wait != nil {
+			<-send.Wait
+		}
+		if _, err := io.WriteString(conn, send.Raw); err != nil || send.HangUp || send.Raw == "" {
+			return
+		}
+	}
+}
+
+// counted counts the bytes that the upstream is sent.
+type counted struct {
+	net.Conn
+	u *Upstream
+}
+
+func (c *counted) Read(p []byte) (int, error) {
+	n, err := c.Conn.Read(p)
+	c.u.mu.Lock()
+	c.u.bytes += n
+	c.u.mu.Unlock()
+	return n, err
+}
+
+// Replies makes the upstream answer every request alike.
+func (u *Upstream) Replies(with Reply) { u.Does(func(*Received) Reply { return with }) }
+
+// Does makes the upstream answer as the function says.
+func (u *Upstream) Does(f func(*Received) Reply) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	u.reply = f
+}
+
+// Took returns the requests since the last call of Took.
+func (u *Upstream) Took() []*Received {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	all := u.requests
+	u.requests = nil
+	return all
+}
+
+// One returns the only request since the last call of Took or One.
+func (u *Upstream) One(t testing.TB) *Received {
+	t.Helper()
+	all := u.Took()
+	if len(all) != 1 {
+		t.Fatalf("%d requests reached the upstream, want 1: %q", len(all), Lines(all))
+	}
+	return all[0]
+}
+
+// None fails the test if a request reached the upstream.
+func (u *Upstream) None(t testing.TB) {
+	t.Helper()
+	if all := u.Took(); len(all) > 0 {
+		t.Errorf("%d requests reached the upstream, want none: %q", len(all), Lines(all))
+	}
+}
+
+// Traffic returns how many connections were made and bytes came, ever.
+func (u *Upstream) Traffic() (conns, bytes int) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	return u.conns, u.bytes
+}

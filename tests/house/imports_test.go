@@ -1,0 +1,279 @@
+// Package house tests how the packages of the module stand to each other.
+package house
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/card-gateway/card-gateway/tests/harness"
+)
+
+const module = "github.com/card-gateway/card-gateway"
+
+// An importRule says what the packages of a directory may import besides the
+// standard library. "…/" at the end means whatever is below.
+type importRule struct {
+	dir    string   // below the module, "." for its root; "…/" at the end means whatever is below
+	ours   []string // packages of ours, below the module
+	others []string // anybody else's
+	reason string   // why no more, for whoever reads the failure
+}
+
+var importRules = []importRule{
+	{
+		dir: "auth", ours: []string{"ratelimit"},
+		reason: "whether a request may pass is decided by pure code, from its inputs alone",
+	},
+	{
+		dir: "sign", ours: []string{"auth"},
+		reason: "an integrator who imports the signing client gets the standard library, auth's canonical forms and nothing more",
+	},
+	{
+		dir:    "ratelimit",
+		reason: "limits are arithmetic with the time as an argument; they need nobody",
+	},
+	{
+		dir: "translate", others: []string{"github.com/go-json-experiment/json/…/", "github.com/biter777/countries", "golang.org/x/net/idna"},
+		reason: "translation is text in, text out; it knows no keys, no stores and no server",
+	},
+	{
+		dir: "store", ours: []string{"auth", "ratelimit"},
+		reason: "the contract must not know its backends, or they could not be told apart from it",
+	},
+	{
+		dir: "keys", ours: []string{"auth", "ratelimit", "store"},
+		others: []string{"github.com/go-json-experiment/json/…/", "golang.org/x/sync/singleflight", "golang.org/x/time/rate"},
+		reason: "keys are kept in any backend, so this knows only the contract; who asks for a change is not its business",
+	},
+	{
+		dir: "store/file", ours: []string{"auth", "ratelimit", "store"},
+		others: []string{"golang.org/x/sys/unix", "github.com/gofrs/flock"},
+		reason: "a backend knows the contract and nothing above it",
+	},
+	{
+		dir: "store/redis", ours: []string{"auth", "ratelimit", "store"},
+		others: []string{"github.com/redis/go-redis/v9/…/", "github.com/sony/gobreaker/v2", "golang.org/x/sync/singleflight"},
+		reason: "a backend knows the contract and nothing above it; only this one knows Redis",
+	},
+	{
+		dir: "store/storetest", ours: []string{"auth", "ratelimit", "store"},
+		others: []string{"pgregory.net/rapid", "github.com/anishathalye/porcupine"},
+		reason: "every backend runs the suite, so it can know none of them",
+	},
+	{
+		dir:    "sandbox/issuer",
+		reason: "the sandbox issuer stands for somebody else's system; it must not share code with the gateway it is to be trusted against",
+	},
+	{
+		dir: "sandbox", ours: []string{"sandbox/issuer"}, others: []string{"github.com/caddyserver/caddy/v2/…/"},
+		reason: "the sandbox talks to the gateway over HTTP only, as an issuer would",
+	},
+	{
+		dir:    "caddymodule/secret",
+		reason: "where a secret is found is one question with one answer; who asks does not matter",
+	},
+	{
+		dir: "caddymodule/cli", others: []string{"github.com/spf13/cobra"},
+		reason: "what the commands share knows none of them",
+	},
+	{
+		dir: "caddymodule/version", others: []string{"github.com/caddyserver/caddy/v2", "go.uber.org/zap/…/"},
+		reason: "what the binary is does not depend on what it does",
+	},
+	{
+		dir: "caddymodule/cardlog", others: []string{"github.com/caddyserver/caddy/v2/…/", "github.com/google/uuid", "go.uber.org/zap/…/"},
+		reason: "the log format masks whatever it is given; it knows no request, no key and no app",
+	},
+	{
+		dir: "caddymodule/keyadmin", ours: []string{"caddymodule/cli", "caddymodule/secret", "caddymodule/version", "keys", "store", "store/file"}, others: []string{"…/"},
+		reason: "the admin API is the only way to a running gateway, and card-keys a client of it like any other; neither reaches into handlers",
+	},
+	{
+		dir: "caddymodule/signcmd", ours: []string{"auth", "caddymodule/cli", "caddymodule/secret", "sign"}, others: []string{"…/"},
+		reason: "card-sign signs as any client would: it needs no gateway and no store",
+	},
+	{
+		dir: "caddymodule",
+		ours: []string{
+			"auth", "caddymodule/cardlog", "caddymodule/keyadmin", "caddymodule/secret", "caddymodule/signcmd", "caddymodule/version",
+			"keys", "ratelimit", "store", "store/file", "store/redis", "translate",
+		},
+		others: []string{"…/"},
+		reason: "the sandbox must never be part of a production build",
+	},
+	{
+		dir: ".", ours: []string{"caddymodule"},
+		reason: "xcaddy builds what the root imports: the gateway, and never the sandbox",
+	},
+	{
+		dir: "cmd/card-gateway", ours: []string{"caddymodule", "sandbox"}, others: []string{"github.com/caddyserver/caddy/v2/…/"},
+		reason: "main puts the parts together and does nothing itself",
+	},
+	{
+		dir: "ops/dashboard", others: []string{"…/"},
+		reason: "what draws the dashboard speaks to operators, not to the gateway",
+	},
+	{
+		dir: "tests/harness", others: []string{"github.com/redis/go-redis/v9", "github.com/gofrs/flock", "golang.org/x/sys/unix"},
+		reason: "what runs the gateway under test must share no code with it, or both could be wrong together",
+	},
+	{
+		dir:    "tests/…/",
+		reason: "these directories have tests only",
+	},
+}
+
+// A goPackage is what `go list` says of a package.
+type goPackage struct {
+	ImportPath                         string
+	Standard                           bool
+	Imports, TestImports, XTestImports []string
+}
+
+func goList(t *testing.T, args ...string) []goPackage {
+	t.Helper()
+	harness.DependOnSources(t)
+	cmd := exec.Command("go", append([]string{"list", "-json=ImportPath,Standard,Imports,TestImports,XTestImports"}, args...)...)
+	cmd.Dir = "../.."
+	var stderr bytes.Buffer
+	cmd.Stderr = &stderr
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatalf("%v: %v\n%s", cmd, err, &stderr)
+	}
+	var all []goPackage
+	for dec := json.NewDecoder(bytes.NewReader(out)); ; {
+		var p goPackage
+		if err := dec.Decode(&p); errors.Is(err, io.EOF) {
+			return all
+		} else if err != nil {
+			t.Fatalf("reading the output of %v: %v", cmd, err)
+		}
+		all = append(all, p)
+	}
+}
+
+// below returns the directory of a package of ours, "." for the root.
+func below(path string) (dir string, ours bool) {
+	if path == module {
+		return ".", true
+	}
+	return strings.CutPrefix(path, module+"/")
+}
+
+func isStandard(path string) bool {
+	first, _, _ := strings.Cut(path, "/")
+	return !strings.Contains(first, ".")
+}
+
+func (r *importRule) allows(path string) bool {
+	if isStandard(path) {
+		return true
+	}
+	if dir, ours := below(path); ours {
+		return slices.Contains(r.ours, dir)
+	}
+	return slices.ContainsFunc(r.others, func(allowed string) bool { return covers(allowed, path) })
+}
+
+// covers reports whether a path is the allowed one, or below it.
+func covers(allowed, path string) bool {
+	tree, isTree := strings.CutSuffix(allowed, "…/")
+	return path == allowed || isTree && strings.HasPrefix(path+"/", tree)
+}
+
+// TestImportsPointOneWay keeps the packages in the order that lets each be
+// read, tested and used without those above it.
+func TestImportsPointOneWay(t *testing.T) {
+	t.Parallel()
+	for _, p := range goList(t, "./...") {
+		dir, _ := below(p.ImportPath)
+		at := slices.IndexFunc(importRules, func(r importRule) bool { return covers(r.dir, dir) })
+		if at < 0 {
+			t.Errorf("package %s has no rule: say in tests/house/imports_test.go what it may import, and why no more", dir)
+			continue
+		}
+		rule := &importRules[at]
+		for _, path := range p.Imports {
+			if !rule.allows(path) {
+				t.Errorf("package %s imports %s, which it must not: %s", dir, path, rule.reason)
+			}
+		}
+	}
+}
+
+// TestNobodyImportsTheCaddyModule holds for tests too.
+func TestNobodyImportsTheCaddyModule(t *testing.T) {
+	t.Parallel()
+	may := []string{".", "caddymodule", "cmd/card-gateway"}
+	for _, p := range goList(t, "./...") {
+		dir, _ := below(p.ImportPath)
+		if slices.Contains(may, dir) {
+			continue
+		}
+		if slices.Contains(slices.Concat(p.TestImports, p.XTestImports), module+"/caddymodule") {
+			t.Errorf("the tests of package %s import caddymodule: what needs the whole gateway belongs into tests/", dir)
+		}
+	}
+}
+
+// TestPrometheusAndZapStayInTheCaddyModule also looks at what is imported
+// indirectly: a metric or a log line that hides below would be a second place
+// where the gateway speaks to operators.
+func TestPrometheusAndZapStayInTheCaddyModule(t *testing.T) {
+	t.Parallel()
+	for _, dir := range []string{"auth", "ratelimit", "translate", "store", "store/file", "store/redis"} {
+		for _, p := range goList(t, "-deps", "./"+dir) {
+			for _, library := range []string{"github.com/prometheus/", "go.uber.org/zap", "github.com/caddyserver/"} {
+				if strings.HasPrefix(p.ImportPath, library) {
+					t.Errorf("package %s depends on %s: metrics, logs and Caddy are caddymodule's alone; return what is to be told", dir, p.ImportPath)
+				}
+			}
+		}
+	}
+}
+
+// TestPureAndClientCodeIsStandardLibrary also checks what is imported
+// indirectly.
+func TestPureAndClientCodeIsStandardLibrary(t *testing.T) {
+	t.Parallel()
+	for _, dir := range []string{"auth", "ratelimit", "sign"} {
+		for _, p := range goList(t, "-deps", "./"+dir) {
+			if _, ours := below(p.ImportPath); !ours && !p.Standard {
+				t.Errorf("package %s depends on %s: it is the standard library alone, so that its decisions can be read to the end", dir, p.ImportPath)
+			}
+		}
+	}
+}
+
+// TestAuthHasNoClockAndNoRandomNumbers keeps the first sentence of the package
+// true to the letter.
+func TestAuthHasNoClockAndNoRandomNumbers(t *testing.T) {
+	t.Parallel()
+	files, err := filepath.Glob("../../auth/*.go")
+	if err != nil || len(files) == 0 {
+		t.Fatalf("%d files, %v", len(files), err)
+	}
+	for _, file := range files {
+		if strings.HasSuffix(file, "_test.go") {
+			continue
+		}
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, impure := range []string{"time.Now", "time.Since", "time.Until", "\"crypto/rand\"", "\"math/rand", "\"os\"", "\"net/http/httptest\""} {
+			if bytes.Contains(text, []byte(impure)) {
+				t.Errorf("%s has %s: the judge gets the time and every random number as an argument, so that a decision can be repeated", file, impure)
+			}
+		}
+	}
+}

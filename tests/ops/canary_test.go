@@ -1,0 +1,58 @@
+package ops
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/card-gateway/card-gateway/tests/harness"
+)
+
+// TestCanary sends secrets and card data through every path, then looks for
+// them in everything that the gateway writes or shows.
+func TestCanary(t *testing.T) {
+	t.Parallel()
+	u := harness.StartUpstream(t)
+	g := harness.StartGateway(t, harness.Site{Upstream: u.Addr, Auth: "max_body 10KiB", Limits: harness.WithLimits,
+		Global: "limit issue_card 2/1d\nlock_after 3", Proxy: "transport http {\nresponse_header_timeout 200ms\n}"})
+	c := make(harness.Canaries)
+	keys := c.Keys(g)
+	var bodies []string
+	send := func(r *harness.Request) {
+		c.Add("signature", r.Value("X-Signature"))
+		c.Add("nonce", r.Value("X-Nonce"))
+		c.Add("body hash", r.Value("X-Body-Hash"))
+		answer, err := g.Try(r)
+		if err == nil && answer.Status >= 400 {
+			bodies = append(bodies, answer.Body)
+		}
+		c.Search(t, "an error body", strings.Join(bodies, "\n"))
+	}
+	requests := c.Requests(keys)
+	for _, with := range c.Replies() {
+		u.Replies(with)
+		for _, r := range requests() {
+			send(r)
+		}
+	}
+	u.Close()
+	for _, r := range requests() {
+		send(r)
+	}
+	g.SendRaw(t, "GET /api/v1/orders?q=CANARYquery HTTP/1.1\r\nHost: x\r\nX-Signature: CANARYheader\x00\r\n\r\n")
+	c.SearchGateway(t, g)
+	g.Reload(g.Site)
+	g.Stop()
+	c.SearchGateway(t, g)
+	// The logs hold what they should, else nothing is proven.
+	g.Logged("access.log", keys[0].ID, `"operation":"issue_card"`, `"outcome":"accepted"`, `"tenant":"acme"`, `"request_id":"`)
+	g.Logged("default.log", `"level":"debug"`, "upstream roundtrip")
+}
+
+// TestUnredactedLogIsReported leaves `format card` out of the log blocks.
+func TestUnredactedLogIsReported(t *testing.T) {
+	t.Parallel()
+	u := harness.StartUpstream(t)
+	g := harness.StartGateway(t, harness.Site{Upstream: u.Addr, Logs: "format json"})
+	harness.WantAccepted(t, g.Send(t, g.NewKey(nil).Get()))
+	g.Logged("default.log", `"level":"warn"`, "format card")
+}

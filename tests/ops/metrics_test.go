@@ -1,0 +1,204 @@
+package ops
+
+import (
+	"fmt"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"maps"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/card-gateway/card-gateway/auth"
+	"github.com/card-gateway/card-gateway/keys"
+)
+
+// A metric as the source of caddymodule defines it.
+type metric struct {
+	histogram bool
+	labels    []string
+	bounds    []string // of a histogram's buckets, as written
+}
+
+// gatewayMetrics reads the definitions off the source, so that what is checked
+// against them does not depend on which traffic a gateway has seen.
+func gatewayMetrics(t testing.TB) map[string]metric {
+	t.Helper()
+	all := make(map[string]metric)
+	for _, file := range moduleFiles(t) {
+		ast.Inspect(file, func(n ast.Node) bool {
+			call, ok := n.(*ast.CallExpr)
+			if !ok || len(call.Args) == 0 {
+				return true
+			}
+			opts, ok := call.Args[0].(*ast.CompositeLit)
+			if !ok || !strings.HasSuffix(selected(opts.Type), "Opts") {
+				return true
+			}
+			m := metric{histogram: strings.HasPrefix(selected(opts.Type), "Histogram")}
+			if len(call.Args) > 1 {
+				m.labels = literals(call.Args[1])
+			}
+			name := ""
+			for _, field := range opts.Elts {
+				switch pair := field.(*ast.KeyValueExpr); pair.Key.(*ast.Ident).Name {
+				case "Name":
+					name = literals(pair.Value)[0]
+				case "Buckets":
+					m.bounds = literals(pair.Value)
+				}
+			}
+			all[name] = m
+			return true
+		})
+	}
+	if len(all) == 0 {
+		t.Fatal("found no metrics in the source of caddymodule")
+	}
+	return all
+}
+
+func moduleFiles(t testing.TB) []*ast.File {
+	t.Helper()
+	paths, err := filepath.Glob("../../caddymodule/*.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var files []*ast.File
+	for _, path := range paths {
+		if strings.HasSuffix(path, "_test.go") {
+			continue
+		}
+		file, err := parser.ParseFile(token.NewFileSet(), path, nil, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		files = append(files, file)
+	}
+	return files
+}
+
+// selected returns the last name of a type such as prometheus.CounterOpts.
+func selected(e ast.Expr) string {
+	if s, ok := e.(*ast.SelectorExpr); ok {
+		return s.Sel.Name
+	}
+	return ""
+}
+
+// literals returns the texts and numbers in an expression.
+func literals(e ast.Expr) []string {
+	var all []string
+	ast.Inspect(e, func(n ast.Node) bool {
+		switch n := n.(type) {
+		case *ast.UnaryExpr:
+			if number, ok := n.X.(*ast.BasicLit); ok && n.Op == token.SUB {
+				all = append(all, "-"+number.Value)
+				return false
+			}
+		case *ast.BasicLit:
+			text, err := strconv.Unquote(n.Value)
+			if err != nil {
+				text = n.Value // a number
+			}
+			all = append(all, text)
+		}
+		return true
+	})
+	return all
+}
+
+// closedSets returns the values that labels can have; labels that are not
+// here have others.
+func closedSets(t testing.TB) map[string][]string {
+	t.Helper()
+	sets := map[string][]string{"status": keys.Statuses(), "within": {"1d", "7d", "30d"}}
+	for _, reason := range auth.Reasons() {
+		sets["outcome"] = append(sets["outcome"], reason.String(), "would_refuse_"+reason.String())
+	}
+	variables := map[string]string{
+		"limitDecisionNames": "decision", "translationVariants": "variant", "translationDirections": "direction",
+		"translationResults": "result", "storeCalls": "call", "storeResults": "result",
+	}
+	for _, file := range moduleFiles(t) {
+		ast.Inspect(file, func(n ast.Node) bool {
+			if spec, ok := n.(*ast.ValueSpec); ok && len(spec.Values) == 1 && variables[spec.Names[0].Name] != "" {
+				label := variables[spec.Names[0].Name]
+				sets[label] = append(sets[label], literals(spec.Values[0].(*ast.CompositeLit))...)
+				delete(variables, spec.Names[0].Name)
+			}
+			return true
+		})
+	}
+	if len(variables) > 0 {
+		t.Fatalf("the source of caddymodule has no %v any more", slices.Collect(maps.Keys(variables)))
+	}
+	return sets
+}
+
+// TestEveryMetricIsWatched wants each metric on the dashboard.
+func TestEveryMetricIsWatched(t *testing.T) {
+	t.Parallel()
+	board := readFile(t, "../../ops/dashboard.json")
+	for name := range gatewayMetrics(t) {
+		if !strings.Contains(board, name) {
+			t.Errorf("ops/dashboard.json does not show %s", name)
+		}
+	}
+}
+
+// A metricRow is a row of the table of metrics in docs/operations.md.
+type metricRow struct {
+	name, query string
+	labels      []string
+}
+
+var code = regexp.MustCompile("`([^`]*)`")
+
+func metricRows(t testing.TB) []metricRow {
+	t.Helper()
+	var all []metricRow
+	for line := range strings.Lines(readFile(t, "../../docs/operations.md")) {
+		cells := strings.Split(line, "|") // the first and the last are empty
+		if len(cells) != 6 || !strings.HasPrefix(line, "| `card_gateway_") {
+			continue
+		}
+		row := metricRow{name: strings.Trim(cells[1], " `"), query: code.FindStringSubmatch(cells[4])[1]}
+		for _, m := range code.FindAllStringSubmatch(cells[2], -1) {
+			row.labels = append(row.labels, m[1])
+		}
+		all = append(all, row)
+	}
+	return all
+}
+
+// TestMetricsAreDocumented compares the table with the source.
+func TestMetricsAreDocumented(t *testing.T) {
+	t.Parallel()
+	metrics, rows := gatewayMetrics(t), metricRows(t)
+	for _, row := range rows {
+		m, known := metrics[row.name]
+		if !known {
+			t.Errorf("docs/operations.md describes %s, which does not exist", row.name)
+		} else if !slices.Equal(row.labels, m.labels) {
+			t.Errorf("docs/operations.md gives %s the labels %v; it has %v", row.name, row.labels, m.labels)
+		} else if !strings.Contains(row.query, row.name) {
+			t.Errorf("the typical query of %s is about something else: %s", row.name, row.query)
+		}
+	}
+	for name := range metrics {
+		if !slices.ContainsFunc(rows, func(r metricRow) bool { return r.name == name }) {
+			t.Errorf("docs/operations.md does not describe %s", name)
+		}
+	}
+	for _, reason := range auth.Reasons()[1:] {
+		row := fmt.Sprintf("| `%s` | %d |", reason, reason.Status())
+		if !strings.Contains(readFile(t, "../../docs/operations.md"), row) {
+			t.Errorf("docs/operations.md lacks the row %s", row)
+		}
+	}
+}

@@ -1,0 +1,131 @@
+package ops
+
+import (
+	"fmt"
+	"net/http"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/card-gateway/card-gateway/tests/harness"
+)
+
+// countGoroutines returns how many goroutines the process has.
+func countGoroutines(g *harness.Gateway) (n int) {
+	g.T.Helper()
+	_, text := g.Admin(http.MethodGet, "/debug/pprof/goroutine?debug=1", "", "")
+	if _, err := fmt.Sscanf(text, "goroutine profile: total %d", &n); err != nil {
+		g.T.Fatalf("the profile of goroutines begins with %.80q", text)
+	}
+	return n
+}
+
+// traffic sends requests over connections of their own until stop is closed,
+// and returns a function that waits for the end and tells the statuses.
+func traffic(g *harness.Gateway, clients int, next func() *harness.Request, stop <-chan struct{}) func() map[int]int {
+	var mu sync.Mutex
+	var all sync.WaitGroup
+	statuses := make(map[int]int)
+	for range clients {
+		all.Go(func() {
+			for {
+				select {
+				case <-stop:
+					return
+				default:
+				}
+				answer, _ := g.Insist(g.T, next())
+				if answer == nil {
+					return
+				}
+				mu.Lock()
+				statuses[answer.Status]++
+				mu.Unlock()
+			}
+		})
+	}
+	return func() map[int]int {
+		all.Wait()
+		return statuses
+	}
+}
+
+// neverBack scrapes until stop is closed. No counter may ever fall, no series
+// may vanish.
+func neverBack(t testing.TB, g *harness.Gateway, stop <-chan struct{}) {
+	last := g.Scrape(t)
+	for {
+		select {
+		case <-stop:
+			return
+		case <-time.After(20 * time.Millisecond):
+		}
+		now := g.Scrape(t)
+		for series, value := range last {
+			name, _, _ := strings.Cut(series, "{")
+			if !strings.HasPrefix(name, "card_gateway_") {
+				continue
+			}
+			counts := strings.HasSuffix(name, "_total") || strings.HasSuffix(name, "_bucket") || strings.HasSuffix(name, "_count")
+			if got, there := now[series]; !there || counts && got < value {
+				t.Errorf("%s fell from %v to %v (there: %v)", series, value, got, there)
+				return
+			}
+		}
+		last = now
+	}
+}
+
+// TestHundredReloads loads another configuration a hundred times while
+// requests come in.
+func TestHundredReloads(t *testing.T) {
+	t.Parallel()
+	u := harness.StartUpstream(t)
+	// A connection to the upstream that a request of an old configuration gives
+	// back is kept as long as any, and has two goroutines meanwhile.
+	s := harness.Site{Upstream: u.Addr, Limits: harness.WithLimits, Global: "limit default 1000000/1m", Proxy: "transport http {\nkeepalive 1s\n}"}
+	g := harness.StartGateway(t, s)
+	key := g.NewKey(nil)
+	var sent atomic.Int64
+	next := func() *harness.Request {
+		if sent.Add(1)%10 == 0 {
+			return harness.Credentials{ID: "nobody", Secret: "x"}.Get()
+		}
+		return key.Get()
+	}
+	variants := []string{"\noperation freeze_card POST /api/v1/cards/{cardId}/freeze cards:write", "\nlimit total 1000000/1m", "\nwindow 4m", ""}
+	load := func(i int) {
+		s.Global = "limit default 1000000/1m" + variants[i%len(variants)]
+		g.Reload(s)
+	}
+	for i := range variants {
+		load(i)
+	}
+	harness.WantAccepted(t, g.Send(t, key.Get()))
+	goroutines, before := countGoroutines(g), g.Scrape(t)
+
+	stop := make(chan struct{})
+	statuses := traffic(g, 4, next, stop)
+	var watching sync.WaitGroup
+	watching.Go(func() { neverBack(t, g, stop) })
+	for i := range harness.Rounds(100, 10) {
+		load(i)
+	}
+	close(stop)
+	watching.Wait()
+	got := statuses()
+	if len(got) != 2 || got[200] == 0 || got[401] == 0 {
+		t.Errorf("while configurations were loaded the answers were %v, want 200 and 401 alone", got)
+	}
+	g.WantCounted(t, before, harness.Samples{
+		harness.RequestSeries("get_card", "accepted"): float64(got[200]), harness.RequestSeries("get_card", "unknown_key"): float64(got[401]),
+	})
+	harness.Eventually(t, "the goroutines of old configurations ended", func() bool { return countGoroutines(g) <= goroutines+5 })
+	for _, sign := range []string{"duplicate", "AlreadyRegistered", `"level":"error"`, "panic"} {
+		if said := g.ReadFile("default.log") + g.ReadFile("stderr"); strings.Contains(said, sign) {
+			t.Errorf("after the reloads the log says %q", sign)
+		}
+	}
+}

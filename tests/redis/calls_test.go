@@ -1,0 +1,133 @@
+package redis
+
+import (
+	"fmt"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/card-gateway/card-gateway/tests/harness"
+)
+
+// TestRedisOneCallPerRequest counts what the servers are asked in the steady
+// state.
+func TestRedisOneCallPerRequest(t *testing.T) {
+	t.Parallel()
+	const each = 300
+	u := harness.StartUpstream(t)
+	r := harness.StartRedis(t)
+	a, b := startPair(t, r, harness.Site{Upstream: u.Addr, Limits: harness.WithLimits, Global: "limit default 1000000/1d\nlimit total 1000000/1d"})
+	key := a.NewKey(nil)
+	wires := []*harness.Wire{a.Connect(t), b.Connect(t)}
+	for _, w := range wires { // the key is known and the script is loaded from here on
+		harness.WantAccepted(t, insistOn(t, w, key.Get()))
+	}
+	before, m := r.ScriptCalls(), r.Monitor()
+	for i := range each {
+		for _, w := range wires {
+			request := key.Get()
+			if i%2 == 0 {
+				request = key.Post()
+			}
+			harness.WantAccepted(t, insistOn(t, w, request))
+		}
+	}
+	commands := m.Seen()
+	scripts := r.ScriptCalls() - before
+	var settles, background []string
+	for _, command := range commands {
+		if strings.HasPrefix(command, `"evalsha"`) && strings.Contains(command, `"cg:{`+key.ID+`}:k"`) {
+			settles = append(settles, command)
+		} else {
+			background = append(background, command)
+			if strings.HasPrefix(command, `"eval`) {
+				scripts-- // the census, every half minute
+			}
+		}
+	}
+	if len(settles) != 2*each || scripts != 2*each {
+		t.Errorf("%d requests took %d calls of the script, %d by INFO commandstats", 2*each, len(settles), scripts)
+	}
+	wantBackground(t, background)
+	if t.Failed() {
+		t.Logf("beside the settles, redis was asked:\n%s", strings.Join(background, "\n"))
+	}
+}
+
+// wantBackground checks that nothing was asked but the look once a second and
+// the census, and connections opened.
+func wantBackground(t testing.TB, commands []string) {
+	t.Helper()
+	const atMost = 200 // of two gateways in a test on a slow machine
+	for _, command := range commands {
+		name, _, _ := strings.Cut(strings.Trim(command, `"`), `"`)
+		switch strings.ToLower(name) {
+		case "info", "hello", "client":
+		case "hmget":
+			if !strings.Contains(command, `"cg:servers"`) {
+				t.Errorf("redis was asked %s", command)
+			}
+		case "evalsha", "eval", "hgetall":
+			if name != "hgetall" && !strings.Contains(command, `"cg:index"`) {
+				t.Errorf("redis was asked %.300s", command)
+			}
+		default:
+			t.Errorf("redis was asked %.300s", command)
+		}
+	}
+	if len(commands) > atMost {
+		t.Errorf("redis was asked %d times in the background", len(commands))
+	}
+}
+
+// TestRedisInventedIDs floods a gateway with key ids that nobody has made.
+// They might be imported ones, so they are looked up, within a budget, with two
+// calls each: the key, and whether the store was emptied. Nothing is written.
+func TestRedisInventedIDs(t *testing.T) {
+	t.Parallel()
+	const (
+		flood      = 3000
+		burst, per = 2000, 1000 // look-ups at once, and a second
+	)
+	u := harness.StartUpstream(t)
+	r := harness.StartRedis(t)
+	g := harness.StartGateway(t, harness.Site{Upstream: u.Addr, Store: patient(r)})
+	key := g.NewKey(nil)
+	harness.WantAccepted(t, g.Send(t, key.Get()))
+	values, before, start := r.Do("dbsize"), r.ScriptCalls(), time.Now()
+	var clients sync.WaitGroup
+	for client := range 6 {
+		w := g.Connect(t)
+		clients.Go(func() {
+			for i := range flood / 6 {
+				invented := harness.Credentials{ID: fmt.Sprintf("invented-%d-%d", client, i), Secret: key.Secret}.Get()
+				if i%2 == 0 { // the form of ours, with a checksum that is not
+					invented.Set("X-Api-Key", key.ID[:20]+fmt.Sprintf("%c%019d", 'a'+client, i))
+				}
+				answer, err := w.Exchange(invented)
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				if answer.Status == http.StatusServiceUnavailable {
+					wantUnavailable(t, answer)
+				} else {
+					harness.WantUnauthorized(t, answer, harness.UnknownKey)
+				}
+			}
+		})
+	}
+	clients.Wait()
+	calls, budget := r.ScriptCalls()-before, burst+per*(1+int(time.Since(start).Seconds()))
+	if most := 2*min(flood, budget) + 10; calls > most { // 10: the census
+		t.Errorf("%d invented ids made %d calls, want at most %d", flood, calls, most)
+	}
+	if now := r.Do("dbsize"); now != values {
+		t.Errorf("redis holds %v values after the flood, %v before", now, values)
+	}
+	u.One(t)
+	harness.WantAccepted(t, g.Send(t, key.Get()))
+	harness.WantAccepted(t, g.Send(t, g.NewKey(nil).Get())) // which no flood keeps from working
+}
