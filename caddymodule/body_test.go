@@ -74,8 +74,10 @@ func TestBodyReader(t *testing.T) {
 		{"chunked", whole, -1, size, auth.Accepted},
 		{"chunked, one too many", whole, -1, size - 1, auth.BodyTooLarge},
 		{"deadline", broken(os.ErrDeadlineExceeded), size, size, auth.BodyTimeout},
-		{"cut short", broken(io.ErrUnexpectedEOF), size, size, auth.BadTarget},
-		{"bad framing", broken(errors.New("malformed chunked encoding")), -1, size, auth.BadTarget},
+		{"cut short", broken(io.ErrUnexpectedEOF), size, size, auth.MalformedRequest},
+		{"cut short, as over HTTP/3", broken(io.EOF), size, size, auth.MalformedRequest},
+		{"a byte short, as over HTTP/3", whole, size + 1, size + 1, auth.MalformedRequest},
+		{"bad framing", broken(errors.New("malformed chunked encoding")), -1, size, auth.MalformedRequest},
 	} {
 		for how, look := range map[string]func() (bool, *auth.Refusal){
 			"kept": worth, "unproven": nil, "not worth it": func() (bool, *auth.Refusal) { return false, nil },

@@ -52,18 +52,24 @@ func (p *passage) admit() *auth.Refusal {
 		client = netip.Addr{} // early data over QUIC: anybody can write any address on it
 	}
 	p.info.address = client
+	unreadable := checkForwarded(p.h.server, p.r)
 	method, raw := originalTarget(p.r)
 	credentials, missing := auth.ParseCredentials(p.r.Header)
-	cleanHeaders(p.r.Header)
+	p.h.HeaderRule.clean(p.r.Header)
 	target, refusal := auth.ParseTarget(raw)
 	if refusal != nil {
 		return refusal
 	}
 	p.info.Target = target
+	if unreadable != nil {
+		return unreadable
+	}
 	if refusal := auth.CheckMethod(method); refusal != nil {
 		return refusal
 	}
-	p.info.Operation = p.h.rules.table.Match(method, target.Path)
+	if p.info.Operation, refusal = p.h.rules.table.Match(method, target.Path); refusal != nil {
+		return refusal
+	}
 	if missing != nil {
 		return missing
 	}
