@@ -17,6 +17,7 @@ import (
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 
 	"github.com/card-gateway/card-gateway/auth"
+	"github.com/card-gateway/card-gateway/caddymodule/cardlog"
 	"github.com/card-gateway/card-gateway/translate"
 )
 
@@ -25,9 +26,10 @@ const maxAnswer = 8 << 20
 
 // Why an answer cannot be translated, besides what is wrong with its text.
 var (
-	errAnswerTooLarge = errors.New("the answer is larger than the " + strconv.Itoa(maxAnswer) + " bytes that are translated")
-	errAnswerCutOff   = errors.New("the upstream closed the connection in the middle of the answer")
-	errAnswerPartial  = errors.New("the answer holds a part of the document only")
+	errAnswerTooLarge = cardlog.Words("the answer is larger than the " + strconv.Itoa(maxAnswer) + " bytes that are translated")
+	errAnswerCutOff   = cardlog.Words("the upstream closed the connection in the middle of the answer")
+	errAnswerEncoded  = cardlog.Words("the answer has a content encoding other than gzip, although identity was asked for")
+	errAnswerPartial  = cardlog.Words("the answer holds a part of the document only")
 )
 
 // answerBuffers are pooled while they are of ordinary size.
@@ -178,7 +180,11 @@ func (w *answerWriter) translated() ([]byte, error) {
 		return nil, err
 	}
 	w.opt.Now = time.Now()
-	return translate.Response(decoded, w.opt)
+	out, err := translate.Response(decoded, w.opt)
+	if err != nil {
+		return nil, cardlog.Words(err.Error())
+	}
+	return out, nil
 }
 
 // decodedBody undoes the compression of an upstream that compresses although
@@ -189,7 +195,7 @@ func decodedBody(body []byte, h http.Header) ([]byte, error) {
 		return body, nil
 	case "gzip", "x-gzip":
 	default:
-		return nil, fmt.Errorf("the answer has the content encoding %q, although identity was asked for", encoding)
+		return nil, errAnswerEncoded
 	}
 	reader, err := gzip.NewReader(bytes.NewReader(body))
 	if err != nil {
