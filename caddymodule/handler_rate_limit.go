@@ -35,7 +35,7 @@ type RateLimit struct {
 	unjudged sync.Once // says that card_auth is missing
 }
 
-var errLimitsLate error = cardlog.Words("card_rate_limit comes after card_auth; in a route of your own write card_rate_limit first")
+var errLimitsLate error = cardlog.PlainError("card_rate_limit comes after card_auth; in a route of your own write card_rate_limit first")
 
 // CaddyModule returns the Caddy module information.
 func (*RateLimit) CaddyModule() caddy.ModuleInfo {

@@ -240,6 +240,27 @@ func TestStandardLogIsTakenBack(t *testing.T) {
 	}
 }
 
+// TestStandardLogAfterSink ends a configuration with a log for the standard
+// log, which Caddy then gives back to stderr.
+func TestStandardLogAfterSink(t *testing.T) {
+	config := configFor(t, "file "+t.TempDir())
+	with := strings.Replace(config, `"logging":{`, `"logging":{"sink":{"writer":{"output":"discard"}},`, 1)
+	if with == config {
+		t.Fatal(config)
+	}
+	for _, config := range []string{with, config} {
+		if err := caddy.Load([]byte(config), true); err != nil {
+			t.Fatal(err)
+		}
+		if _, is := log.Writer().(cardlog.StandardLog); !is {
+			t.Errorf("the standard log goes to a %T", log.Writer())
+		}
+	}
+	if err := caddy.Stop(); err != nil {
+		t.Fatal(err)
+	}
+}
+
 // TestRequestIDWithCardNumber has a client name a card in its request id.
 func TestRequestIDWithCardNumber(t *testing.T) {
 	g := startLogging(t)

@@ -10,7 +10,7 @@ import (
 )
 
 // errSentOnce is why a second attempt was not made.
-var errSentOnce error = cardlog.Words("the upstream closed the connection before it answered; the request was sent once and is not sent again")
+var errSentOnce error = cardlog.PlainError("the upstream closed the connection before it answered; the request was sent once and is not sent again")
 
 // sendOnce returns a request that net/http does not send to the upstream a
 // second time once bytes of it were sent. Requests with a body, and all POST

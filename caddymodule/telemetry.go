@@ -124,7 +124,7 @@ func takeStandardLog() {
 
 var unredactedOnce sync.Once
 
-// warnUnredacted says, once in the life of the process, that an access log is
+// warnUnredacted warns, once in the life of the process, that an access log is
 // written without the format card.
 func (t *telemetry) warnUnredacted() {
 	unredactedOnce.Do(func() {

@@ -26,10 +26,10 @@ const maxAnswer = 8 << 20
 
 // Why an answer cannot be translated, besides what is wrong with its text.
 var (
-	errAnswerTooLarge = cardlog.Words("the answer is larger than the " + strconv.Itoa(maxAnswer) + " bytes that are translated")
-	errAnswerCutOff   = cardlog.Words("the upstream closed the connection in the middle of the answer")
-	errAnswerEncoded  = cardlog.Words("the answer has a content encoding other than gzip, although identity was asked for")
-	errAnswerPartial  = cardlog.Words("the answer holds a part of the document only")
+	errAnswerTooLarge = cardlog.PlainError("the answer is larger than the " + strconv.Itoa(maxAnswer) + " bytes that are translated")
+	errAnswerCutOff   = cardlog.PlainError("the upstream closed the connection in the middle of the answer")
+	errAnswerEncoded  = cardlog.PlainError("the answer has a content encoding other than gzip, although identity was asked for")
+	errAnswerPartial  = cardlog.PlainError("the answer holds a part of the document only")
 )
 
 // answerBuffers are pooled while they are of ordinary size.
@@ -182,7 +182,7 @@ func (w *answerWriter) translated() ([]byte, error) {
 	w.opt.Now = time.Now()
 	out, err := translate.Response(decoded, w.opt)
 	if err != nil {
-		return nil, cardlog.Words(err.Error())
+		return nil, cardlog.PlainError(err.Error())
 	}
 	return out, nil
 }

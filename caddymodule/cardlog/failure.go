@@ -7,24 +7,24 @@ import (
 	"strings"
 )
 
-// Words are an error of our own whose text quotes nobody. It may be logged as
+// A PlainError is an error of our own whose text quotes nobody. It may be logged as
 // it is, also where the texts of other errors may not.
-type Words string
+type PlainError string
 
-// Error returns the words.
-func (w Words) Error() string { return string(w) }
+// Error returns the text.
+func (e PlainError) Error() string { return string(e) }
 
 // unnamed is logged of a failure that has no name in the table.
 const unnamed = "a failure whose text is not logged"
 
 // Failure returns what may be logged of an error that the server or the client
-// at the other end of a connection may have caused: the [Words] in it, or else
+// at the other end of a connection may have caused: the [PlainError] in it, or else
 // the kind of failure in our words, with the address that was dialled. Libraries
 // quote in their errors what the other side has sent, which may be card data.
 func Failure(err error) string {
-	var words Words
-	if errors.As(err, &words) {
-		return string(words)
+	var plain PlainError
+	if errors.As(err, &plain) {
+		return string(plain)
 	}
 	kind, known := kindOf(err.Error())
 	if !known {

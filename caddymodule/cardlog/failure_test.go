@@ -79,14 +79,14 @@ func TestFailureOfRawIssuer(t *testing.T) {
 func TestFailure(t *testing.T) {
 	refused := &net.OpError{Op: "dial", Net: "tcp", Addr: &net.TCPAddr{IP: net.IPv4(10, 0, 0, 5), Port: 9000}, Err: errors.New("connect: connection refused")}
 	for want, err := range map[string]error{
-		"dial tcp 10.0.0.5:9000: connection refused":                     fmt.Errorf("the canary: %w", refused),
-		"the request was canceled":                                       context.Canceled,
-		"timeout":                                                        context.DeadlineExceeded,
-		"the certificate is signed by an unknown authority":              errors.New("tls: failed to verify certificate: x509: certificate signed by unknown authority (canary)"),
-		"TLS handshake: the peer does not speak TLS":                     tls.RecordHeaderError{Msg: "first record does not look like a TLS handshake"},
-		"our own words":                                                  fmt.Errorf("canary: %w", Words("our own words")),
-		"a failure whose text is not logged (*errors.errorString)":       fmt.Errorf("x: %w", errors.New("canary")),
-		"a failure whose text is not logged (cardlog.secretiveForTests)": secretiveForTests{},
+		"dial tcp 10.0.0.5:9000: connection refused":                  fmt.Errorf("the canary: %w", refused),
+		"the request was canceled":                                    context.Canceled,
+		"timeout":                                                     context.DeadlineExceeded,
+		"the certificate is signed by an unknown authority":           errors.New("tls: failed to verify certificate: x509: certificate signed by unknown authority (canary)"),
+		"TLS handshake: the peer does not speak TLS":                  tls.RecordHeaderError{Msg: "first record does not look like a TLS handshake"},
+		"our own words":                                               fmt.Errorf("canary: %w", PlainError("our own words")),
+		"a failure whose text is not logged (*errors.errorString)":    fmt.Errorf("x: %w", errors.New("canary")),
+		"a failure whose text is not logged (cardlog.secretiveError)": secretiveError{},
 	} {
 		if got := Failure(err); got != want {
 			t.Errorf("%v: %q, want %q", err, got, want)
@@ -94,9 +94,9 @@ func TestFailure(t *testing.T) {
 	}
 }
 
-type secretiveForTests struct{}
+type secretiveError struct{}
 
-func (secretiveForTests) Error() string { return "canary" }
+func (secretiveError) Error() string { return "canary" }
 
 // Of the errors that a client or an upstream can have caused no text is
 // written, wherever in a line it is.
