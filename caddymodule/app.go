@@ -173,7 +173,6 @@ func (a *App) Stop() error {
 // Cleanup gives the store back. It is closed when no configuration and no
 // request uses it any more.
 func (a *App) Cleanup() error {
-	takeStandardLog() // a sink log that ends with this configuration has given it back
 	if a.poolKey == "" {
 		return nil
 	}

@@ -240,8 +240,8 @@ func TestStandardLogIsTakenBack(t *testing.T) {
 	}
 }
 
-// TestStandardLogAfterSink ends a configuration with a log for the standard
-// log, which Caddy then gives back to stderr.
+// TestStandardLogAfterSink loads and ends a configuration with a sink log, which
+// is Caddy's for the standard log.
 func TestStandardLogAfterSink(t *testing.T) {
 	config := configFor(t, "file "+t.TempDir())
 	with := strings.Replace(config, `"logging":{`, `"logging":{"sink":{"writer":{"output":"discard"}},`, 1)

@@ -13,9 +13,13 @@ const (
 	unprovenRun  = 13
 )
 
-// maxDecodings is how often a text is percent-decoded. A text that still holds
-// escapes after that is masked as a whole.
-const maxDecodings = 8
+// maxDecodings is how often a text is percent-decoded, and maxSearched the length
+// in bytes of what is searched. A text that still holds escapes after that, or
+// is longer, is masked as a whole where 12 digits can be in it.
+const (
+	maxDecodings = 8
+	maxSearched  = 64 << 10
+)
 
 // HidesCardNumber reports whether a text holds what may be a card number:
 //
@@ -47,11 +51,14 @@ func mayHide(text string) bool {
 type span struct{ from, to int }
 
 // findRuns returns where in the text runs of digits are that may be card
-// numbers, at most this many: those of the first decoding that shows any. A text with more
-// escapes than are decoded is one run.
+// numbers, at most this many: those of the first decoding that shows any. A text
+// that is not searched to its end is one run.
 func findRuns(text string, most int) []span {
 	if !mayHide(text) {
 		return nil
+	}
+	if len(text) > maxSearched {
+		return []span{{0, len(text)}}
 	}
 	for d := (decoded{text: text}); ; {
 		var runs []span

@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// A PlainError is an error of our own whose text quotes nobody. It may be logged as
-// it is, also where the texts of other errors may not.
+// A PlainError is an error of our own whose text quotes nobody. It may be logged
+// as it is, also where the texts of other errors may not.
 type PlainError string
 
 // Error returns the text.
@@ -17,10 +17,11 @@ func (e PlainError) Error() string { return string(e) }
 // unnamed is logged of a failure that has no name in the table.
 const unnamed = "a failure whose text is not logged"
 
-// Failure returns what may be logged of an error that the server or the client
-// at the other end of a connection may have caused: the [PlainError] in it, or else
-// the kind of failure in our words, with the address that was dialled. Libraries
-// quote in their errors what the other side has sent, which may be card data.
+// Failure returns what may be logged of an error that a client or an upstream may
+// have caused: the text of the [PlainError] in it, or else the kind of failure in
+// our words. An address that was dialled stands before it; of a kind without a
+// name the type of the error stands behind it. Libraries quote in their errors
+// what the other side has sent, which may be card data.
 func Failure(err error) string {
 	var plain PlainError
 	if errors.As(err, &plain) {
