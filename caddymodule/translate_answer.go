@@ -11,6 +11,7 @@ import (
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 
 	"github.com/card-gateway/card-gateway/auth"
+	"github.com/card-gateway/card-gateway/caddymodule/cardlog"
 	"github.com/card-gateway/card-gateway/translate"
 )
 
@@ -19,9 +20,10 @@ const maxAnswer = 8 << 20
 
 // Why an answer cannot be translated, besides what is wrong with its text.
 var (
-	errAnswerTooLarge = errors.New("the answer is larger than the " + strconv.Itoa(maxAnswer) + " bytes that are translated")
-	errAnswerCutOff   = errors.New("the upstream closed the connection in the middle of the answer")
-	errAnswerPartial  = errors.New("the answer holds a part of the document only")
+	errAnswerTooLarge = cardlog.PlainError("the answer is larger than the " + strconv.Itoa(maxAnswer) + " bytes that are translated")
+	errAnswerCutOff   = cardlog.PlainError("the upstream closed the connection in the middle of the answer")
+	errAnswerEncoded  = cardlog.PlainError("the answer has a content encoding other than gzip, although identity was asked for")
+	errAnswerPartial  = cardlog.PlainError("the answer holds a part of the document only")
 )
 
 // An answerWriter holds back an answer that has to be translated and lets
@@ -171,7 +173,11 @@ func (w *answerWriter) translated() ([]byte, error) {
 		return nil, err
 	}
 	w.opt.Now = time.Now()
-	return translate.Response(decoded, w.opt)
+	out, err := translate.Response(decoded, w.opt)
+	if err != nil {
+		return nil, cardlog.PlainError(err.Error())
+	}
+	return out, nil
 }
 
 // send sends the head and the translated body.
