@@ -1,0 +1,278 @@
+package forward
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+)
+
+// TestIdleConnection lets the issuer close or speak on a connection that
+// nobody uses: the next request must go over another one, unharmed and once.
+func TestIdleConnection(t *testing.T) {
+	t.Parallel()
+	evil := "HTTP/1.1 200 OK\r\nContent-Length: 16\r\n\r\n" + canary
+	for _, c := range []struct {
+		name string
+		idle func(c *peerConn)
+		told []Kind
+	}{
+		{"closed", func(c *peerConn) { _ = c.Close() }, nil},
+		{"reset", func(c *peerConn) { _ = c.Conn.(*net.TCPConn).SetLinger(0); _ = c.Close() }, nil},
+		{"half closed", func(c *peerConn) { _ = c.Conn.(*net.TCPConn).CloseWrite() }, nil},
+		{"an unasked answer", func(c *peerConn) { c.say(evil) }, []Kind{KindUnasked}},
+		{"an unasked answer, then closed", func(c *peerConn) { c.say(evil); _ = c.Close() }, []Kind{KindUnasked}},
+		{"one byte", func(c *peerConn) { c.say("\n") }, []Kind{KindUnasked}},
+		{"408", func(c *peerConn) { c.say("HTTP/1.1 408 Timeout\r\nConnection: close\r\n\r\n"); _ = c.Close() }, []Kind{KindUnasked}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			now := make(chan struct{})
+			p := newPeer(t, func(pc *peerConn) {
+				if pc.n > 1 {
+					answers(okAnswer)(pc)
+					return
+				}
+				pc.request()
+				pc.say(okAnswer)
+				<-now
+				c.idle(pc)
+				pc.hears()
+			})
+			f, seen := start(t, nil, p.addr)
+			wantOK(t, get(f))
+			close(now)
+			waitReadable(t, f.issuers[0])
+			wantOK(t, post(f, "body"))
+			if n := p.requests.Load(); n != 2 {
+				t.Errorf("%d requests arrived, want 2", n)
+			}
+			if n := p.conns.Load(); n != 2 {
+				t.Errorf("%d connections were made, want 2", n)
+			}
+			if kinds := seen.kinds(); !slices.Equal(kinds, c.told) || strings.Contains(seen.text(), canary) {
+				t.Errorf("the observer received %v, want %v:\n%s", kinds, c.told, seen.text())
+			}
+		})
+	}
+}
+
+// waitReadable waits until what the issuer did on its one idle connection has
+// arrived on this side, without reading it.
+func waitReadable(t testing.TB, is *issuer) {
+	t.Helper()
+	is.mu.Lock()
+	defer is.mu.Unlock()
+	if len(is.idle) != 1 {
+		t.Fatalf("%d connections are idle, want 1", len(is.idle))
+	}
+	c := is.idle[0]
+	_ = c.socket.SetReadDeadline(time.Now().Add(30 * time.Second))
+	ready := false
+	err := c.now.raw.Read(func(uintptr) bool {
+		defer func() { ready = true }()
+		return ready // at once the first time: it waits until the socket is readable
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestReuse checks that one connection serves request after request, that the
+// newest of several is taken, and that an old one is not.
+func TestReuse(t *testing.T) {
+	t.Parallel()
+	clock := newClock()
+	var mu sync.Mutex
+	var used []int
+	p := newPeer(t, func(c *peerConn) {
+		for c.request() != nil {
+			mu.Lock()
+			used = append(used, c.n)
+			mu.Unlock()
+			c.say(okAnswer)
+		}
+	})
+	f, seen := start(t, func(o *Options) { o.Now = clock.now; o.IdleTimeout = time.Minute }, p.addr)
+	is := f.issuers[0]
+	first, second := dialed(t, is), dialed(t, is)
+	is.put(first)
+	clock.add(30 * time.Second)
+	is.put(second)
+	for range 3 {
+		wantOK(t, get(f))
+	}
+	if !slices.Equal(used, []int{2, 2, 2}) {
+		t.Errorf("the requests went over the connections %v, want the newest each time", used)
+	}
+	clock.add(31 * time.Second)
+	is.sweep(clock.now())
+	if n := seen.conns.Load(); n != 1 {
+		t.Errorf("%d connections are open, want the older one closed", n)
+	}
+	clock.add(30 * time.Second)
+	wantOK(t, get(f))
+	if !slices.Equal(used, []int{2, 2, 2, 3}) {
+		t.Errorf("the requests went over the connections %v, want a new one after the idle timeout", used)
+	}
+}
+
+func dialed(t testing.TB, is *issuer) *conn {
+	t.Helper()
+	c, err := is.dial(context.Background())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+type testClock struct {
+	mu sync.Mutex
+	at time.Time
+}
+
+func newClock() *testClock { return &testClock{at: time.Unix(1_700_000_000, 0)} }
+
+func (c *testClock) now() time.Time {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.at
+}
+
+func (c *testClock) add(d time.Duration) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.at = c.at.Add(d)
+}
+
+// brokenConn takes a number of bytes and then fails as a reset connection
+// does. It is no socket, so that the check before use is the one of other
+// systems.
+type brokenConn struct {
+	net.Conn
+	takes int
+}
+
+func (c *brokenConn) Write(p []byte) (int, error) {
+	n, err := c.Conn.Write(p[:min(len(p), c.takes)])
+	c.takes -= n
+	if err == nil && n < len(p) {
+		err = errors.New("connection reset by peer")
+	}
+	return n, err
+}
+
+// TestSentOnce breaks a kept connection at the first write. Where no byte of
+// the request has gone out it goes over another connection, else never.
+func TestSentOnce(t *testing.T) {
+	t.Parallel()
+	for takes, again := range map[int]bool{0: true, 1: false, 20: false} {
+		p := newPeer(t, answers(okAnswer))
+		f, _ := start(t, func(o *Options) {
+			if !again {
+				o.AnswerTimeout = 50 * time.Millisecond
+			}
+		}, p.addr)
+		is := f.issuers[0]
+		broken := dialed(t, is)
+		broken.Conn, broken.now = &brokenConn{Conn: broken.socket, takes: takes}, nil
+		is.put(broken)
+		got := post(f, "body")
+		if again {
+			wantOK(t, got)
+			continue
+		}
+		if got.err == nil || got.err.Kind != KindClosed && got.err.Kind != KindTimeout || !got.err.Forwarded {
+			t.Errorf("after %d bytes: %v, want an error of a request that was sent in part", takes, got.err)
+		}
+		if n := p.requests.Load(); n != 0 || p.conns.Load() != 1 {
+			t.Errorf("after %d bytes: %d requests arrived over %d connections, want none over the first", takes, n, p.conns.Load())
+		}
+	}
+}
+
+// TestMaxConnections holds all connections: the next request waits for one and
+// fails in time, and no more than these are ever open.
+func TestMaxConnections(t *testing.T) {
+	t.Parallel()
+	release := make(chan struct{})
+	p := newPeer(t, func(c *peerConn) {
+		for c.request() != nil {
+			<-release
+			c.say(okAnswer)
+		}
+	})
+	f, seen := start(t, func(o *Options) { o.MaxConnections, o.DialTimeout = 2, 50*time.Millisecond }, p.addr)
+	results := make(chan result)
+	for range 2 {
+		go func() { results <- get(f) }()
+	}
+	eventually(t, "both requests arrived", func() bool { return p.requests.Load() == 2 })
+	busy := get(f)
+	if busy.err == nil || busy.err.Kind != KindBusy || busy.err.Forwarded || busy.err.RetryAfter <= 0 {
+		t.Errorf("with all connections in use: %v, want busy, and when to try again", busy.err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	if gone := fetchOf(f, ctx, &Request{Method: "GET", Target: "/"}); gone.err == nil || gone.err.Kind != KindCanceled || gone.err.Forwarded {
+		t.Errorf("with the client gone: %v, want canceled", gone.err)
+	}
+	close(release)
+	for range 2 {
+		wantOK(t, <-results)
+	}
+	f.options.DialTimeout = 30 * time.Second
+	var all sync.WaitGroup
+	for range 50 {
+		all.Go(func() { wantOK(t, get(f)) })
+	}
+	all.Wait()
+	if n := p.conns.Load(); n > 2 {
+		t.Errorf("%d connections were made, want at most 2", n)
+	}
+	if n := seen.conns.Load(); n > 2 {
+		t.Errorf("%d connections are open, want at most 2", n)
+	}
+}
+
+// readConn is a connection that reads as told, and is no socket.
+type readConn struct {
+	net.Conn
+	n        int
+	err      error
+	deadline time.Time
+}
+
+func (c *readConn) Read([]byte) (int, error)          { return c.n, c.err }
+func (c *readConn) SetDeadline(at time.Time) error     { c.deadline = at; return nil }
+func (c *readConn) SetReadDeadline(at time.Time) error { c.deadline = at; return nil }
+
+// TestCheckWithDeadline checks an idle connection where the system does not
+// read without waiting.
+func TestCheckWithDeadline(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		conn *readConn
+		want idleState
+	}{
+		{&readConn{err: os.ErrDeadlineExceeded}, idleReady},
+		{&readConn{n: 1}, idleUnasked},
+		{&readConn{err: io.EOF}, idleClosed},
+		{&readConn{err: net.ErrClosed}, idleClosed},
+	} {
+		checked := newConn(&issuer{}, c.conn)
+		if checked.now != nil {
+			t.Fatal("the connection is taken for a socket")
+		}
+		request := time.Now().Add(time.Hour)
+		if got := checked.state(request); got != c.want || !c.conn.deadline.Equal(request) {
+			t.Errorf("%+v: state %v and deadline %v, want %v and that of the request", c.conn, got, c.conn.deadline, c.want)
+		}
+	}
+}
