@@ -249,7 +249,7 @@ type readConn struct {
 	deadline time.Time
 }
 
-func (c *readConn) Read([]byte) (int, error)          { return c.n, c.err }
+func (c *readConn) Read([]byte) (int, error)           { return c.n, c.err }
 func (c *readConn) SetDeadline(at time.Time) error     { c.deadline = at; return nil }
 func (c *readConn) SetReadDeadline(at time.Time) error { c.deadline = at; return nil }
 

@@ -29,6 +29,7 @@ type peer struct {
 	mu       sync.Mutex
 	open     map[net.Conn]bool
 	handlers sync.WaitGroup
+	closing  chan struct{} // closed when the peer is closed
 }
 
 type peerConn struct {
@@ -48,7 +49,7 @@ func newPeer(t testing.TB, serve func(c *peerConn)) *peer {
 }
 
 func peerOn(t testing.TB, listener net.Listener, serve func(c *peerConn)) *peer {
-	p := &peer{addr: listener.Addr().String(), listener: listener, serve: serve, open: map[net.Conn]bool{}}
+	p := &peer{addr: listener.Addr().String(), listener: listener, serve: serve, open: map[net.Conn]bool{}, closing: make(chan struct{})}
 	p.handlers.Go(p.accept)
 	t.Cleanup(p.close)
 	return p
@@ -77,6 +78,7 @@ func (p *peer) accept() {
 }
 
 func (p *peer) close() {
+	close(p.closing)
 	_ = p.listener.Close()
 	p.mu.Lock()
 	for c := range p.open {

@@ -1,0 +1,349 @@
+package forward
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/iotest"
+	"time"
+)
+
+// TestGoodAnswers lets the issuer answer in each way that is allowed.
+func TestGoodAnswers(t *testing.T) {
+	t.Parallel()
+	large := strings.Repeat("0123456789", 100_000)
+	chunked := "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
+	for _, c := range []struct {
+		name, method, answer string
+		status               int
+		body                 string
+		length               int64
+		kept                 bool // the connection is used again
+	}{
+		{"length", "GET", okAnswer, 200, "ok", 2, true},
+		{"no body", "GET", "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n", 200, "", 0, true},
+		{"without a reason", "GET", "HTTP/1.1 599 \r\nContent-Length: 0\r\n\r\n", 599, "", 0, true},
+		{"large", "GET", fmt.Sprintf("HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%s", len(large), large), 200, large, 1_000_000, true},
+		{"chunked", "GET", chunked + "1\r\na\r\n2\r\nbc\r\n0\r\n\r\n", 200, "abc", -1, true},
+		{"large chunks", "GET", chunked + fmt.Sprintf("%x\r\n%s\r\n0\r\n\r\n", len(large), large), 200, large, -1, true},
+		{"trailers", "GET", "HTTP/1.1 200 OK\r\nTrailer: X-T\r\nTransfer-Encoding: chunked\r\n\r\n1\r\na\r\n0\r\nX-T: 1\r\nX-U: 2\r\n\r\n", 200, "a", -1, true},
+		{"1xx before", "GET", "HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103 Hints\r\nLink: a\r\n\r\n" + okAnswer, 200, "ok", 2, true},
+		{"close", "GET", "HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 2\r\n\r\nok", 200, "ok", 2, false},
+		{"until close", "GET", "HTTP/1.1 200 OK\r\n\r\n" + large, 200, large, -1, false},
+		{"1.0", "GET", "HTTP/1.0 200 OK\r\nContent-Length: 2\r\n\r\nok", 200, "ok", 2, false},
+		{"1.0 kept", "GET", "HTTP/1.0 200 OK\r\nConnection: keep-alive\r\nContent-Length: 2\r\n\r\nok", 200, "ok", 2, false},
+		{"1.0 until close", "GET", "HTTP/1.0 200 OK\r\n\r\nok", 200, "ok", -1, false},
+		{"HEAD", "HEAD", "HTTP/1.1 200 OK\r\n\r\n", 200, "", 0, true},
+		{"HEAD with a length", "HEAD", "HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\n", 200, "", 0, false},
+		{"HEAD chunked", "HEAD", "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n", 200, "", 0, false},
+		{"204", "DELETE", "HTTP/1.1 204 No\r\n\r\n", 204, "", 0, true},
+		{"204 of length 0", "DELETE", "HTTP/1.1 204 No\r\nContent-Length: 0\r\n\r\n", 204, "", 0, true},
+		{"304", "GET", "HTTP/1.1 304 No\r\nETag: \"a\"\r\n\r\n", 304, "", 0, true},
+		{"a head of 40 KiB", "GET", "HTTP/1.1 200 OK\r\n" + strings.Repeat("X: "+strings.Repeat("y", 400)+"\r\n", 100) + "Content-Length: 2\r\n\r\nok", 200, "ok", 2, true},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			p := newPeer(t, func(pc *peerConn) {
+				for pc.request() != nil {
+					pc.say(c.answer)
+					if c.length == -1 && !strings.Contains(c.answer, "chunked") {
+						return
+					}
+				}
+			})
+			f, seen := start(t, nil, p.addr)
+			for range 2 {
+				a, err := f.Do(t.Context(), &Request{Method: c.method, Target: "/"})
+				if err != nil {
+					t.Fatal(err)
+				}
+				var body bytes.Buffer
+				if _, err := a.CopyTo(&body, nil); err != nil || a.Status != c.status || body.String() != c.body || a.Length != c.length {
+					t.Fatalf("the answer is %d of length %d with %.20q, %v", a.Status, a.Length, body.String(), err)
+				}
+				for _, name := range []string{"Connection", "Trailer", "Transfer-Encoding", "Link", "X-T"} {
+					if a.Header.Get(name) != "" {
+						t.Errorf("%s is passed on", name)
+					}
+				}
+			}
+			if n := p.conns.Load(); (n == 1) != c.kept {
+				t.Errorf("%d connections for two requests; kept should be %v", n, c.kept)
+			}
+			if kinds := seen.kinds(); len(kinds) != 0 {
+				t.Errorf("the observer received %v", kinds)
+			}
+		})
+	}
+}
+
+// TestEventStream passes each event on before the next one is sent, however
+// long that takes.
+func TestEventStream(t *testing.T) {
+	t.Parallel()
+	for _, contentType := range []string{"text/event-stream; charset=utf-8", "application/json"} {
+		next := make(chan struct{})
+		p := newPeer(t, func(c *peerConn) {
+			c.request()
+			c.say("HTTP/1.1 200 OK\r\nContent-Type: " + contentType + "\r\nTransfer-Encoding: chunked\r\n\r\n")
+			for range next {
+				c.say("3\r\nabc\r\n")
+			}
+			c.say("0\r\n\r\n")
+		})
+		f, _ := start(t, func(o *Options) {
+			if strings.HasPrefix(contentType, "text/event-stream") {
+				o.StallTimeout = time.Nanosecond
+			}
+		}, p.addr)
+		a, err := f.Do(t.Context(), &Request{Method: "GET", Target: "/"})
+		if err != nil || a.EventStream != strings.HasPrefix(contentType, "text/event-stream") {
+			t.Fatalf("%s: %v, %v", contentType, a, err)
+		}
+		flushed := make(chan string)
+		var got bytes.Buffer
+		go func() {
+			defer close(flushed)
+			if _, err := a.CopyTo(&got, func() error { flushed <- got.String(); got.Reset(); return nil }); err != nil {
+				t.Error(err)
+			}
+		}()
+		for range 3 {
+			next <- struct{}{}
+			if text := <-flushed; text != "abc" {
+				t.Errorf("%s: %q was flushed, want each event by itself", contentType, text)
+			}
+		}
+		close(next)
+		for range flushed {
+		}
+	}
+}
+
+// TestSmallAnswersAreNotFlushed: one write is enough for what arrived at once.
+func TestSmallAnswersAreNotFlushed(t *testing.T) {
+	t.Parallel()
+	p := newPeer(t, answers("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nok\r\n0\r\n\r\n"))
+	f, _ := start(t, nil, p.addr)
+	a, err := f.Do(t.Context(), &Request{Method: "GET", Target: "/"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	eventuallyBuffered(t, a)
+	if _, err := a.CopyTo(io.Discard, func() error { t.Error("flushed"); return nil }); err != nil {
+		t.Error(err)
+	}
+}
+
+// eventuallyBuffered waits until the end of the last chunk has arrived.
+func eventuallyBuffered(t *testing.T, a *Answer) {
+	t.Helper()
+	if _, err := a.in.Peek(len("2\r\nok\r\n0\r\n\r\n")); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestClientGone ends the request in each phase. The issuer sees the
+// connection closed, the error says whether the request was sent.
+func TestClientGone(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct{ name, said string }{
+		{"before the answer", ""},
+		{"in the head", "HTTP/1.1 200 OK\r\nX: "},
+		{"in the body", "HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\nab"},
+		{"in a chunk", "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nab\r\n"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			closed := make(chan struct{})
+			said := make(chan struct{})
+			p := newPeer(t, func(pc *peerConn) {
+				pc.request()
+				pc.say(c.said)
+				close(said)
+				pc.hears()
+				close(closed)
+			})
+			f, seen := start(t, nil, p.addr)
+			ctx, cancel := context.WithCancel(t.Context())
+			go func() { <-said; cancel() }()
+			got := fetchOf(f, ctx, &Request{Method: "GET", Target: "/"})
+			if got.err == nil || got.err.Kind != KindCanceled || !got.err.Forwarded || got.err.Kind.Status() != 499 {
+				t.Errorf("%v, want canceled after sending", got.err)
+			}
+			<-closed
+			if kinds := seen.kinds(); len(kinds) != 0 {
+				t.Errorf("the issuer is blamed for %v", kinds)
+			}
+		})
+	}
+}
+
+// TestDeadline lets the caller's own time pass.
+func TestDeadline(t *testing.T) {
+	t.Parallel()
+	p := newPeer(t, speaks(""))
+	f, seen := start(t, nil, p.addr)
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	got := fetchOf(f, ctx, &Request{Method: "GET", Target: "/"})
+	if got.err == nil || got.err.Kind != KindTimeout || got.err.Kind.Status() != 504 || len(seen.kinds()) != 0 {
+		t.Errorf("%v, %v; want a timeout that is no fault of the issuer", got.err, seen.kinds())
+	}
+}
+
+// TestCloseEarly closes answers that were not read, or in part.
+func TestCloseEarly(t *testing.T) {
+	t.Parallel()
+	body := strings.Repeat("x", 1<<20)
+	p := newPeer(t, answers(fmt.Sprintf("HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%s", len(body), body)))
+	f, _ := start(t, nil, p.addr)
+	for _, n := range []int64{0, 10, 1<<20 - 1} {
+		a, err := f.Do(t.Context(), &Request{Method: "GET", Target: "/"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, _ = io.CopyN(io.Discard, a, n)
+		for range 2 {
+			if err := a.Close(); err != nil {
+				t.Error(err)
+			}
+		}
+		var closed *Error
+		if _, err := a.Read(make([]byte, 1)); !errors.As(err, &closed) {
+			t.Errorf("Read after Close returns %v", err)
+		}
+	}
+	if n := p.conns.Load(); n != 3 {
+		t.Errorf("%d connections for three answers that were not read to the end, want 3", n)
+	}
+}
+
+// TestClientTakesNoMore fails the writes to the client.
+func TestClientTakesNoMore(t *testing.T) {
+	t.Parallel()
+	for _, answer := range []string{
+		okAnswer, "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nok\r\n",
+		"HTTP/1.1 200 OK\r\nContent-Length: 20000\r\n\r\nok",
+	} {
+		p := newPeer(t, answers(answer))
+		f, seen := start(t, nil, p.addr)
+		a, err := f.Do(t.Context(), &Request{Method: "GET", Target: "/"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, err = a.CopyTo(&failingWriter{}, nil)
+		var typed *Error
+		if !errors.As(err, &typed) || typed.Kind != KindCanceled || len(seen.kinds()) != 0 {
+			t.Errorf("%q: %v, %v; want canceled", answer, err, seen.kinds())
+		}
+	}
+}
+
+type failingWriter struct{}
+
+func (*failingWriter) Write([]byte) (int, error) { return 0, errors.New("gone " + canary) }
+
+// TestReadInPieces reads a body byte by byte, where it is in memory and where
+// it is not.
+func TestReadInPieces(t *testing.T) {
+	t.Parallel()
+	p := newPeer(t, answers(okAnswer))
+	f, _ := start(t, nil, p.addr)
+	a, err := f.Do(t.Context(), &Request{Method: "GET", Target: "/"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := iotest.TestReader(iotest.OneByteReader(a), []byte("ok")); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestNobodyElsesBytes sends many requests at once to an issuer that answers
+// some of them wrongly. Each answer belongs to its request.
+func TestNobodyElsesBytes(t *testing.T) {
+	t.Parallel()
+	p := newPeer(t, func(c *peerConn) {
+		for {
+			r := c.request()
+			if r == nil {
+				return
+			}
+			id := r.URL.Path
+			good := fmt.Sprintf("HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%s", len(id), id)
+			switch last := id[len(id)-1]; last {
+			case '3':
+				c.say(good + good)
+			case '5':
+				c.say(good[:len(good)-2])
+				return
+			case '7':
+				c.say(good + "HTTP/1.1 200 OK\r\n")
+			default:
+				c.say(good)
+			}
+		}
+	})
+	f, _ := start(t, nil, p.addr)
+	var all sync.WaitGroup
+	for worker := range 16 {
+		all.Go(func() {
+			for i := range 100 {
+				id := fmt.Sprintf("/%d/%d", worker, i)
+				got := fetchOf(f, context.Background(), &Request{Method: "GET", Target: id})
+				cut := id[len(id)-1] == '5'
+				if !cut && (got.err != nil || got.body != id) || cut && (got.err == nil || got.err.Kind != KindBodyCut || !strings.HasPrefix(id, got.body)) {
+					t.Errorf("the answer to %s is %q, %v", id, got.body, got.err)
+				}
+			}
+		})
+	}
+	all.Wait()
+	if n := p.requests.Load(); n != 1600 {
+		t.Errorf("%d requests arrived, want each once", n)
+	}
+}
+
+// TestAfterClose uses a forwarder whose configuration is gone: requests still
+// go through, and leave no connection behind.
+func TestAfterClose(t *testing.T) {
+	t.Parallel()
+	p := newPeer(t, answers(okAnswer))
+	f, seen := start(t, nil, p.addr)
+	wantOK(t, get(f))
+	f.Close()
+	wantOK(t, get(f))
+	if n := seen.conns.Load(); n != 0 {
+		t.Errorf("%d connections are open", n)
+	}
+}
+
+// TestUnixSocket forwards over a socket in the file system.
+func TestUnixSocket(t *testing.T) {
+	t.Parallel()
+	path := t.TempDir() + "/s"
+	listener, err := net.Listen("unix", path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	hosts := make(chan string, 2)
+	p := peerOn(t, listener, func(c *peerConn) {
+		for r := c.request(); r != nil; r = c.request() {
+			hosts <- r.Host
+			c.say(okAnswer)
+		}
+	})
+	f, _ := start(t, nil, "unix/"+path)
+	wantOK(t, get(f))
+	wantOK(t, get(f))
+	if got := []string{<-hosts, <-hosts}; !slices.Equal(got, []string{"localhost", "localhost"}) || p.conns.Load() != 1 {
+		t.Errorf("the hosts are %q over %d connections", got, p.conns.Load())
+	}
+}

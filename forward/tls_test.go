@@ -1,0 +1,384 @@
+package forward
+
+import (
+	"bufio"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
+	"math/big"
+	"net"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+)
+
+// An authority signs certificates for a test.
+type authority struct {
+	dir  string
+	cert *x509.Certificate
+	key  *ecdsa.PrivateKey
+	file string
+}
+
+func newAuthority(t testing.TB) *authority {
+	t.Helper()
+	ca := &authority{dir: t.TempDir()}
+	ca.file = filepath.Join(ca.dir, "ca.pem")
+	template := &x509.Certificate{IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign}
+	certPEM, keyPEM := ca.sign(t, template)
+	pair, err := tls.X509KeyPair(certPEM, keyPEM)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ca.cert, ca.key = pair.Leaf, pair.PrivateKey.(*ecdsa.PrivateKey)
+	writeFile(t, ca.file, certPEM)
+	return ca
+}
+
+// sign returns a certificate and its key; the authority's own when it has none.
+func (ca *authority) sign(t testing.TB, template *x509.Certificate) (certPEM, keyPEM []byte) {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	template.SerialNumber, _ = rand.Int(rand.Reader, big.NewInt(1<<62))
+	template.NotBefore = time.Now().Add(-time.Hour)
+	if template.NotAfter.IsZero() {
+		template.NotAfter = time.Now().Add(time.Hour)
+	}
+	parent, signer := ca.cert, ca.key
+	if parent == nil {
+		parent, signer = template, key
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, parent, &key.PublicKey, signer)
+	if err != nil {
+		t.Fatal(err)
+	}
+	keyDER, _ := x509.MarshalPKCS8PrivateKey(key)
+	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}),
+		pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: keyDER})
+}
+
+func (ca *authority) server(t testing.TB, name string, until time.Time) tls.Certificate {
+	t.Helper()
+	template := &x509.Certificate{DNSNames: []string{name}, NotAfter: until, Subject: pkix.Name{CommonName: canary}}
+	if ip := net.ParseIP(name); ip != nil {
+		template.DNSNames, template.IPAddresses = nil, []net.IP{ip}
+	}
+	pair, err := tls.X509KeyPair(ca.sign(t, template))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return pair
+}
+
+// client writes a client certificate of the name into two files.
+func (ca *authority) client(t testing.TB, name string) (certFile, keyFile string) {
+	t.Helper()
+	certPEM, keyPEM := ca.sign(t, &x509.Certificate{
+		Subject: pkix.Name{CommonName: name}, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth},
+	})
+	certFile, keyFile = filepath.Join(ca.dir, "client.pem"), filepath.Join(ca.dir, "client.key")
+	writeFile(t, certFile, certPEM)
+	writeFile(t, keyFile, keyPEM)
+	return certFile, keyFile
+}
+
+func writeFile(t testing.TB, name string, content []byte) {
+	t.Helper()
+	if err := os.WriteFile(name, content, 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// secured serves each connection of a peer over TLS.
+func secured(config *tls.Config, serve func(c *peerConn)) func(c *peerConn) {
+	return func(c *peerConn) {
+		s := tls.Server(c.Conn, config)
+		if s.Handshake() != nil {
+			return
+		}
+		serve(&peerConn{Conn: s, p: c.p, n: c.n, br: bufio.NewReader(s)})
+	}
+}
+
+func withTLS(ca *authority, change func(o *TLS)) func(o *Options) {
+	return func(o *Options) {
+		o.TLS = &TLS{CAFile: ca.file}
+		if change != nil {
+			change(o.TLS)
+		}
+	}
+}
+
+// TestTLS sends over TLS, with one connection for all.
+func TestTLS(t *testing.T) {
+	t.Parallel()
+	ca := newAuthority(t)
+	for _, version := range []uint16{tls.VersionTLS12, tls.VersionTLS13} {
+		config := &tls.Config{Certificates: []tls.Certificate{ca.server(t, "127.0.0.1", time.Time{})}, MaxVersion: version}
+		p := newPeer(t, secured(config, hashed))
+		f, seen := start(t, withTLS(ca, nil), p.addr)
+		for _, size := range []int{0, 1, joinBelow + 1, alone, alone + 1, 1 << 20} {
+			got := fetchOf(f, t.Context(), &Request{Method: "POST", Target: "/", Body: make([]byte, size)})
+			if got.err != nil || got.status != 200 {
+				t.Fatalf("%d bytes: %d, %v", size, got.status, got.err)
+			}
+		}
+		if p.conns.Load() != 1 || len(seen.kinds()) != 0 {
+			t.Errorf("version %x: %d connections, %v", version, p.conns.Load(), seen.kinds())
+		}
+	}
+}
+
+// TestHandshakeFails breaks the handshake in each way. Nothing is sent, and the
+// text says why without a word from the issuer.
+func TestHandshakeFails(t *testing.T) {
+	t.Parallel()
+	ca, other := newAuthority(t), newAuthority(t)
+	good := ca.server(t, "127.0.0.1", time.Time{})
+	serve := func(c tls.Certificate, change func(*tls.Config)) func(*peerConn) {
+		config := &tls.Config{Certificates: []tls.Certificate{c}}
+		if change != nil {
+			change(config)
+		}
+		return secured(config, answers(okAnswer))
+	}
+	for name, c := range map[string]struct {
+		serve func(*peerConn)
+		text  string
+		tls   func(*TLS)
+	}{
+		"another authority": {serve(other.server(t, "127.0.0.1", time.Time{}), nil), "known authority", nil},
+		"another name":      {serve(ca.server(t, canary+".example", time.Time{}), nil), "another name", nil},
+		"wrong server name": {serve(good, nil), "another name", func(o *TLS) { o.ServerName = "issuer.example" }},
+		"expired":           {serve(ca.server(t, "127.0.0.1", time.Now().Add(-time.Minute)), nil), "expired", nil},
+		"too old":           {serve(good, func(c *tls.Config) { c.MaxVersion = tls.VersionTLS11 }), "refused", nil}, //nolint:gosec // it is what must fail
+		"1.3 asked, 1.2":    {serve(good, func(c *tls.Config) { c.MaxVersion = tls.VersionTLS12 }), "refused", func(o *TLS) { o.MinVersion = tls.VersionTLS13 }},
+		"plain":             {func(c *peerConn) { c.say("HTTP/1.1 400 " + canary + "\r\n\r\n") }, "does not speak TLS", nil},
+		"closes":            {func(*peerConn) {}, "failed", nil},
+		"closes half-way":   {func(c *peerConn) { c.say("\x16\x03\x03\x00\x50\x02") }, "failed", nil},
+		"garbage":           {func(c *peerConn) { c.say("\x16\x03\x03\x00\x10" + canary) }, "failed", nil},
+		"silence":           {func(c *peerConn) { c.hears() }, "in time", nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			p := newPeer(t, c.serve)
+			f, seen := start(t, func(o *Options) {
+				withTLS(ca, c.tls)(o)
+				if name == "silence" {
+					o.DialTimeout = 50 * time.Millisecond
+				}
+			}, p.addr)
+			got := get(f)
+			if got.err == nil || got.err.Kind != KindTLS || got.err.Forwarded || got.err.Kind.Status() != 502 {
+				t.Fatalf("%+v, want an error of the handshake", got.err)
+			}
+			if !strings.Contains(got.err.Text, c.text) && !strings.Contains(got.err.Text, "failed") || strings.Contains(seen.text(), canary) {
+				t.Errorf("the texts are %q and %q, want %q in it", got.err.Text, seen.text(), c.text)
+			}
+			if p.requests.Load() != 0 || !slices.Equal(seen.kinds(), []Kind{KindTLS}) {
+				t.Errorf("%d requests arrived; the observer received %v", p.requests.Load(), seen.kinds())
+			}
+		})
+	}
+}
+
+// TestTLSBreaks breaks a connection that was secured.
+func TestTLSBreaks(t *testing.T) {
+	t.Parallel()
+	ca := newAuthority(t)
+	config := &tls.Config{Certificates: []tls.Certificate{ca.server(t, "127.0.0.1", time.Time{})}}
+	raw := func(c *peerConn) net.Conn { return c.Conn.(*tls.Conn).NetConn() }
+	record := "\x17\x03\x03\x00\x20" + canary + canary
+	for name, c := range map[string]struct {
+		serve  func(c *peerConn)
+		kind   Kind
+		status int
+	}{
+		"a wrong record":          {func(c *peerConn) { _, _ = raw(c).Write([]byte(record)) }, KindClosed, 0},
+		"half a record":           {func(c *peerConn) { _, _ = raw(c).Write([]byte(record[:20])) }, KindClosed, 0},
+		"plain text":              {func(c *peerConn) { _, _ = raw(c).Write([]byte(okAnswer)) }, KindClosed, 0},
+		"cut before the end":      {func(c *peerConn) { c.say("HTTP/1.1 200 OK\r\n\r\n" + "ab"); _ = raw(c).Close() }, KindBodyCut, 200},
+		"a wrong record in body":  {func(c *peerConn) { c.say("HTTP/1.1 200 OK\r\n\r\n"); _, _ = raw(c).Write([]byte(record)) }, KindBodyCut, 200},
+		"until close, with alert": {func(c *peerConn) { c.say("HTTP/1.1 200 OK\r\n\r\n" + "ab"); _ = c.Close() }, 0, 200},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			p := newPeer(t, secured(config, func(pc *peerConn) {
+				if pc.request(); pc.n == 1 {
+					c.serve(pc)
+					return
+				}
+				pc.say(okAnswer)
+				pc.hears()
+			}))
+			f, seen := start(t, withTLS(ca, nil), p.addr)
+			got := get(f)
+			if kind := kindOf(got.err); kind != c.kind || got.status != c.status || strings.Contains(seen.text(), canary) {
+				t.Errorf("%d, %v, %s; want %d and kind %v", got.status, got.err, seen.text(), c.status, c.kind)
+			}
+			wantOK(t, get(f))
+			if p.requests.Load() != 2 {
+				t.Errorf("%d requests arrived, want 2", p.requests.Load())
+			}
+		})
+	}
+}
+
+func kindOf(e *Error) Kind {
+	if e == nil {
+		return 0
+	}
+	return e.Kind
+}
+
+// TestIdleTLS does on an idle connection what must keep it from being used,
+// also where crypto/tls has read it from the socket already.
+func TestIdleTLS(t *testing.T) {
+	t.Parallel()
+	ca := newAuthority(t)
+	config := &tls.Config{Certificates: []tls.Certificate{ca.server(t, "127.0.0.1", time.Time{})}}
+	for name, c := range map[string]struct {
+		with func(c *peerConn, raw net.Conn) // in one segment with the answer
+		late func(c *peerConn, raw net.Conn) // afterwards
+		told []Kind
+	}{
+		"closed with an alert":          {late: func(c *peerConn, _ net.Conn) { _ = c.Close() }},
+		"closed without":                {late: func(_ *peerConn, raw net.Conn) { _ = raw.Close() }},
+		"an unasked answer":             {late: func(c *peerConn, _ net.Conn) { c.say(okAnswer + canary) }, told: []Kind{KindUnasked}},
+		"half a record":                 {late: func(_ *peerConn, raw net.Conn) { _, _ = raw.Write([]byte("\x17\x03\x03\x00\x20" + canary)) }, told: []Kind{KindUnasked}},
+		"garbage":                       {late: func(_ *peerConn, raw net.Conn) { _, _ = raw.Write([]byte(canary)) }},
+		"an unasked answer right away":  {with: func(c *peerConn, _ net.Conn) { c.say(okAnswer + canary) }, told: []Kind{KindUnasked}},
+		"half a record right away":      {with: func(_ *peerConn, raw net.Conn) { _, _ = raw.Write([]byte("\x17\x03\x03\x00\x20")) }, told: []Kind{KindUnasked}},
+		"closed with an alert, at once": {with: func(c *peerConn, _ net.Conn) { _ = c.Conn.(*tls.Conn).CloseWrite() }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			now := make(chan struct{})
+			p := newPeer(t, func(pc *peerConn) {
+				segment := &heldConn{Conn: pc.Conn}
+				secured(config, func(sc *peerConn) {
+					sc.request()
+					segment.hold()
+					sc.say(okAnswer)
+					if pc.n == 1 && c.with != nil {
+						c.with(sc, segment)
+					}
+					segment.release()
+					<-now
+					if pc.n == 1 && c.late != nil {
+						c.late(sc, pc.Conn)
+					}
+					for sc.request() != nil {
+						sc.say(okAnswer)
+					}
+				})(&peerConn{Conn: segment, p: pc.p, n: pc.n})
+			})
+			f, seen := start(t, withTLS(ca, nil), p.addr)
+			wantOK(t, get(f))
+			close(now)
+			if c.late != nil {
+				waitReadable(t, f.issuers[0])
+			}
+			wantOK(t, get(f))
+			if p.conns.Load() != 2 || p.requests.Load() != 2 {
+				t.Errorf("%d connections and %d requests, want 2 of each", p.conns.Load(), p.requests.Load())
+			}
+			if kinds := seen.kinds(); !slices.Equal(kinds, c.told) || strings.Contains(seen.text(), canary) {
+				t.Errorf("the observer received %v, want %v", kinds, c.told)
+			}
+		})
+	}
+}
+
+// A heldConn gathers what is written while it is held into one write.
+type heldConn struct {
+	net.Conn
+	held bool
+	data []byte
+}
+
+func (c *heldConn) hold() { c.held = true }
+func (c *heldConn) release() {
+	c.held = false
+	_, _ = c.Conn.Write(c.data)
+}
+
+func (c *heldConn) Write(p []byte) (int, error) {
+	if c.held {
+		c.data = append(c.data, p...)
+		return len(p), nil
+	}
+	return c.Conn.Write(p)
+}
+
+// TestClientCertificate reads the certificate again when its files change, and
+// keeps the earlier one while they do not fit together.
+func TestClientCertificate(t *testing.T) {
+	t.Parallel()
+	ca := newAuthority(t)
+	pool := x509.NewCertPool()
+	pool.AddCert(ca.cert)
+	config := &tls.Config{
+		Certificates: []tls.Certificate{ca.server(t, "127.0.0.1", time.Time{})},
+		ClientAuth:   tls.RequireAndVerifyClientCert, ClientCAs: pool,
+	}
+	p := newPeer(t, secured(config, func(c *peerConn) {
+		for c.request() != nil {
+			name := c.Conn.(*tls.Conn).ConnectionState().PeerCertificates[0].Subject.CommonName
+			c.say("HTTP/1.1 200 OK\r\nConnection: close\r\nX-Name: " + name + "\r\nContent-Length: 0\r\n\r\n")
+		}
+	}))
+	certFile, keyFile := ca.client(t, "first")
+	f, seen := start(t, withTLS(ca, func(o *TLS) { o.CertificateFile, o.KeyFile = certFile, keyFile }), p.addr)
+	want := func(name string, told ...Kind) {
+		t.Helper()
+		got := get(f)
+		if got.err != nil || got.header.Get("X-Name") != name || !slices.Equal(seen.kinds(), told) {
+			t.Errorf("the issuer saw %q, %v, told %v; want %q, told %v", got.header.Get("X-Name"), got.err, seen.kinds(), name, told)
+		}
+	}
+	want("first")
+	firstKey, _ := os.ReadFile(keyFile)
+	ca.client(t, "second")
+	want("second")
+	secondKey, _ := os.ReadFile(keyFile)
+	writeFile(t, keyFile, firstKey)
+	want("second", KindCertificate)
+	writeFile(t, keyFile, secondKey)
+	want("second", KindCertificate)
+	_ = os.Remove(certFile)
+	want("second", KindCertificate, KindCertificate)
+	ca.client(t, "third")
+	want("third", KindCertificate, KindCertificate)
+}
+
+// TestTLSOptions refuses what cannot work.
+func TestTLSOptions(t *testing.T) {
+	t.Parallel()
+	ca := newAuthority(t)
+	certFile, keyFile := ca.client(t, "a")
+	for name, o := range map[string]*TLS{
+		"no such authority":     {CAFile: ca.dir + "/none"},
+		"authority of no PEM":   {CAFile: keyFile},
+		"certificate alone":     {CertificateFile: certFile},
+		"key alone":             {KeyFile: keyFile},
+		"no such certificate":   {CertificateFile: ca.dir + "/none", KeyFile: keyFile},
+		"no such key":           {CertificateFile: certFile, KeyFile: ca.dir + "/none"},
+		"not of one another":    {CertificateFile: ca.file, KeyFile: keyFile},
+		"minimum version of 11": {MinVersion: tls.VersionTLS11},
+	} {
+		if _, err := New(Options{Issuers: []Issuer{{Address: "a:1"}}, TLS: o}); err == nil {
+			t.Errorf("%s: accepted", name)
+		}
+	}
+}
