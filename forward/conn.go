@@ -48,6 +48,10 @@ func (wouldBlockError) Error() string   { return "nothing to read now" }
 func (wouldBlockError) Timeout() bool   { return true }
 func (wouldBlockError) Temporary() bool { return true }
 
+// errTruncated is the end of a socket without the alert that ends TLS. For
+// crypto/tls it would be an ordinary end, which anybody on the way can cause.
+var errTruncated = errors.New("the connection ended without an alert")
+
 // idleState is what the check of an idle connection finds.
 type idleState uint8
 
@@ -143,6 +147,9 @@ func (w *wire) Read(p []byte) (n int, err error) {
 		n, err = w.Conn.Read(p)
 	}
 	w.records.pass(p[:n])
+	if err == io.EOF {
+		err = errTruncated
+	}
 	return n, err
 }
 

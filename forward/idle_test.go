@@ -41,7 +41,7 @@ func TestIdleConnection(t *testing.T) {
 				}
 				pc.request()
 				pc.say(okAnswer)
-				<-now
+				pc.waits(now)
 				c.idle(pc)
 				pc.hears()
 			})
@@ -204,7 +204,7 @@ func TestMaxConnections(t *testing.T) {
 	release := make(chan struct{})
 	p := newPeer(t, func(c *peerConn) {
 		for c.request() != nil {
-			<-release
+			c.waits(release)
 			c.say(okAnswer)
 		}
 	})

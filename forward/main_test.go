@@ -115,6 +115,14 @@ func answers(text string) func(*peerConn) {
 	}
 }
 
+// waits waits for the channel, or the end of the test.
+func (c *peerConn) waits(until <-chan struct{}) {
+	select {
+	case <-until:
+	case <-c.p.closing:
+	}
+}
+
 // hears waits until the other side has closed.
 func (c *peerConn) hears() { _, _ = io.Copy(io.Discard, c.br) }
 

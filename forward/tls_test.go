@@ -274,7 +274,7 @@ func TestIdleTLS(t *testing.T) {
 						c.with(sc, segment)
 					}
 					segment.release()
-					<-now
+					pc.waits(now)
 					if pc.n == 1 && c.late != nil {
 						c.late(sc, pc.Conn)
 					}
@@ -306,6 +306,8 @@ type heldConn struct {
 	held bool
 	data []byte
 }
+
+func (c *heldConn) SetWriteDeadline(time.Time) error { return nil } // which an alert sets
 
 func (c *heldConn) hold() { c.held = true }
 func (c *heldConn) release() {

@@ -1,7 +1,6 @@
 package forward
 
 import (
-	"io"
 	"sync/atomic"
 	"time"
 )
@@ -11,7 +10,8 @@ const uploadBlock = 256 << 10
 
 // The states of an upload.
 const (
-	uploading int32 = iota
+	uploadReading int32 = iota // of the stream
+	uploadWriting              // all has been read
 	uploadDone
 	uploadStopped // by an answer, or by the end of the connection
 )
@@ -34,12 +34,12 @@ func (x *exchange) upload(rest int64) *Error {
 	go u.listen()
 	var failed *Error
 	if x.r.Stream != nil {
-		failed = u.stream(rest)
+		x.whole, failed = u.stream(rest)
 	} else {
-		_, failed = u.write(x.r.Body[len(x.body):])
+		u.state.CompareAndSwap(uploadReading, uploadWriting)
+		x.whole, failed = u.write(x.r.Body[len(x.body):])
 	}
-	stopped := !u.state.CompareAndSwap(uploading, uploadDone)
-	x.whole = failed == nil && !stopped
+	stopped := u.state.Swap(uploadDone) == uploadStopped
 	if failed != nil && !stopped && failed.Kind != KindClosed {
 		x.c.drop() // which ends the listening
 		<-u.heard
@@ -55,51 +55,54 @@ func (x *exchange) upload(rest int64) *Error {
 func (u *upload) listen() {
 	defer close(u.heard)
 	_, _ = u.in.Peek(1)
-	if u.state.CompareAndSwap(uploading, uploadStopped) {
-		_ = u.c.SetWriteDeadline(time.Unix(1, 0))
-		if u.r.StopStream != nil {
-			u.r.StopStream()
-		}
+	reading := u.state.CompareAndSwap(uploadReading, uploadStopped)
+	if !reading && !u.state.CompareAndSwap(uploadWriting, uploadStopped) {
+		return
+	}
+	_ = u.c.SetWriteDeadline(time.Unix(1, 0))
+	if reading && u.r.StopStream != nil {
+		u.r.StopStream()
 	}
 }
 
-// stream sends the rest of a stream, through the block that held its beginning.
-func (u *upload) stream(rest int64) *Error {
+// stream sends the rest of a stream, through the block that held its
+// beginning. It reports whether all was written.
+func (u *upload) stream(rest int64) (whole bool, failed *Error) {
 	for rest > 0 {
-		block := u.output.block[:min(rest, alone)]
-		n, err := u.r.Stream.Read(block)
-		if n > 0 {
-			rest -= int64(n)
-			if stopped, failed := u.write(block[:n]); stopped || failed != nil {
-				return failed
-			}
+		n, err := u.r.Stream.Read(u.output.block[:min(rest, alone)])
+		if rest -= int64(n); rest == 0 {
+			err = nil
+			u.state.CompareAndSwap(uploadReading, uploadWriting)
 		}
-		if err != nil && (rest > 0 || err != io.EOF) {
-			return uploadError(err)
+		if whole, failed = u.write(u.output.block[:n]); !whole {
+			return false, failed
+		}
+		if err != nil {
+			return false, uploadError(err)
 		}
 	}
-	return nil
+	return true, nil
 }
 
-// write writes a part of the body, block by block. It reports whether the
-// upload was stopped meanwhile.
-func (u *upload) write(p []byte) (stopped bool, failed *Error) {
+// write writes a part of the body, block by block. It reports whether all of
+// it was written; without an error the upload was stopped.
+func (u *upload) write(p []byte) (whole bool, failed *Error) {
 	for len(p) > 0 {
 		block := p[:min(len(p), uploadBlock)]
 		p = p[len(block):]
 		_ = u.c.SetWriteDeadline(u.answerDeadline())
-		if u.state.Load() != uploading {
-			return true, nil // also when its deadline was just overwritten
+		if u.state.Load() == uploadStopped {
+			return false, nil // its deadline may just have been overwritten
 		}
 		switch _, err := u.c.Write(block); {
 		case err == nil:
-		case u.state.Load() != uploading:
-			return true, nil
+		case u.state.Load() == uploadStopped:
+			return false, nil
 		case isTimeout(err):
 			return false, &Error{Kind: KindTimeout, Text: textStalled}
 		default:
 			return false, &Error{Kind: KindClosed, Text: textBeforeHead}
 		}
 	}
-	return false, nil
+	return true, nil
 }
