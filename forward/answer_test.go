@@ -174,7 +174,7 @@ func TestClientGone(t *testing.T) {
 			f, seen := start(t, nil, p.addr)
 			ctx, cancel := context.WithCancel(t.Context())
 			go func() { <-said; cancel() }()
-			got := fetchOf(f, ctx, &Request{Method: "GET", Target: "/"})
+			got := fetchOf(ctx, f, &Request{Method: "GET", Target: "/"})
 			if got.err == nil || got.err.Kind != KindCanceled || !got.err.Forwarded || got.err.Kind.Status() != 499 {
 				t.Errorf("%v, want canceled after sending", got.err)
 			}
@@ -193,7 +193,7 @@ func TestDeadline(t *testing.T) {
 	f, seen := start(t, nil, p.addr)
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
-	got := fetchOf(f, ctx, &Request{Method: "GET", Target: "/"})
+	got := fetchOf(ctx, f, &Request{Method: "GET", Target: "/"})
 	if got.err == nil || got.err.Kind != KindTimeout || got.err.Kind.Status() != 504 || len(seen.kinds()) != 0 {
 		t.Errorf("%v, %v; want a timeout that is no fault of the issuer", got.err, seen.kinds())
 	}
@@ -297,7 +297,7 @@ func TestNobodyElsesBytes(t *testing.T) {
 		all.Go(func() {
 			for i := range 100 {
 				id := fmt.Sprintf("/%d/%d", worker, i)
-				got := fetchOf(f, context.Background(), &Request{Method: "GET", Target: id})
+				got := fetchOf(context.Background(), f, &Request{Method: "GET", Target: id})
 				cut := id[len(id)-1] == '5'
 				if !cut && (got.err != nil || got.body != id) || cut && (got.err == nil || got.err.Kind != KindBodyCut || !strings.HasPrefix(id, got.body)) {
 					t.Errorf("the answer to %s is %q, %v", id, got.body, got.err)

@@ -6,45 +6,62 @@ import (
 )
 
 // choose returns the issuer for a request among those that are not in the set
-// tried, and its place. It returns nil when all of them are out, with the time
-// after which one may be back.
-func (f *Forwarder) choose(tried uint64) (is *issuer, at int, wait time.Duration) {
+// tried, and its place. When all of them are out it returns one that may be
+// asked all the same, or nil.
+func (f *Forwarder) choose(tried uint64) (is *issuer, at int) {
 	now := f.options.Now()
-	for {
-		var free uint64
-		free, wait = f.free(tried, now)
-		if free == 0 {
-			return nil, 0, wait
-		}
+	free, resort := f.free(tried, now)
+	for free != 0 {
 		at = f.pick(free)
 		if f.issuers[at].health.claim(now) {
-			return f.issuers[at], at, 0
+			return f.issuers[at], at
 		}
-		tried |= 1 << at
+		free &^= 1 << at
 	}
+	if resort == 0 {
+		return nil, 0
+	}
+	at = f.pick(resort)
+	return f.issuers[at], at
 }
 
-// free returns the set of issuers that may get a request, and where it is
-// empty the shortest wait for one that was not tried.
-func (f *Forwarder) free(tried uint64, now time.Time) (free uint64, wait time.Duration) {
-	wait = -1
+// free returns the sets of issuers that may get a request, and of those that
+// are out but may be asked when nobody else is left.
+func (f *Forwarder) free(tried uint64, now time.Time) (free, resort uint64) {
 	for i, is := range f.issuers {
-		if tried>>i&1 != 0 {
-			continue
-		}
-		until, out := is.health.out(now)
-		if !out {
-			free |= 1 << i
-			continue
-		}
-		if is.health.down.Load() && f.options.Check != nil {
-			until = f.options.Check.Every
-		}
-		if wait < 0 || until < wait {
-			wait = until
+		bit := uint64(1) << i
+		switch {
+		case tried&bit != 0:
+		case !is.health.out(now):
+			free |= bit
+		case is.health.resort():
+			resort |= bit
 		}
 	}
-	return free, max(wait, time.Second)
+	return free, resort
+}
+
+// allOut returns the error for a request that nobody can take. The last failed
+// attempt is given, or nil.
+func (f *Forwarder) allOut(last *Error) *Error {
+	now := f.options.Now()
+	e := &Error{Kind: KindAllOut, Text: "every issuer is out"}
+	for _, is := range f.issuers {
+		wait := is.health.wait(now)
+		switch {
+		case is.health.down.Load() && f.options.Check != nil:
+			wait = f.options.Check.Every
+		case wait <= 0 && last != nil:
+			return last // this one is not out; it has only failed now
+		}
+		if wait = max(wait, time.Second); e.RetryAfter == 0 || wait < e.RetryAfter {
+			e.RetryAfter = wait
+		}
+	}
+	if last != nil {
+		e.Text += ": " + last.Text
+	}
+	return e
 }
 
 // pick chooses from a set that is not empty, by the policy.

@@ -147,7 +147,7 @@ func (w *wire) Read(p []byte) (n int, err error) {
 		n, err = w.Conn.Read(p)
 	}
 	w.records.pass(p[:n])
-	if err == io.EOF {
+	if errors.Is(err, io.EOF) {
 		err = errTruncated
 	}
 	return n, err

@@ -25,6 +25,7 @@ type Error struct {
 	Text string
 
 	ended bool // by the caller's context; no fault of an issuer
+	pace  pace // of the failure
 }
 
 // Error returns the text, with the issuer where one was chosen.

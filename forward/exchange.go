@@ -96,7 +96,7 @@ func (x *exchange) on(is *issuer) (*Answer, *Error) {
 		return answer, nil
 	case err.Kind == KindDial || err.Kind == KindTLS || err.Kind == KindClosed || err.Kind == KindMalformed:
 		is.observe(err)
-		if is.health.failed(is.options.Now()) {
+		if is.health.failed(is.options.Now(), err.pace) {
 			is.report(KindOut, "out after repeated failures")
 		}
 	default:

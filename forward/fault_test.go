@@ -153,7 +153,7 @@ func TestFaults(t *testing.T) {
 			if method == "" {
 				method = "GET"
 			}
-			got := fetchOf(f, t.Context(), &Request{Method: method, Target: "/"})
+			got := fetchOf(t.Context(), f, &Request{Method: method, Target: "/"})
 			checkFault(t, got, c.kind, c.status, c.body)
 			if n := p.requests.Load(); n != 1 && c.name != "closes before the head" {
 				t.Errorf("the request arrived %d times, want once", n)

@@ -85,12 +85,9 @@ func (f *Forwarder) Do(ctx context.Context, r *Request) (*Answer, error) {
 	}
 	var last *Error
 	for tried := uint64(0); ; {
-		is, at, wait := f.choose(tried)
-		switch {
-		case is == nil && last == nil:
-			return nil, &Error{Kind: KindAllOut, RetryAfter: wait, Text: "every issuer is out after failures"}
-		case is == nil:
-			return nil, last
+		is, at := f.choose(tried)
+		if is == nil {
+			return nil, f.allOut(last)
 		}
 		answer, err := x.on(is)
 		if err == nil {

@@ -6,6 +6,14 @@ import (
 	"time"
 )
 
+// pace is how fast an issuer fails.
+type pace uint8
+
+const (
+	fast pace = iota
+	slow      // only by a timeout
+)
+
 // health is whether an issuer may get requests. It takes the time as an
 // argument.
 type health struct {
@@ -17,23 +25,34 @@ type health struct {
 	fails int
 	first time.Time // of the failures that count
 	until time.Time // the issuer is out until then; zero: it is not
+	pace  pace      // of the last failure
 	trial bool      // one request tries an issuer whose time is over
 
 	down atomic.Bool // by the active checks
 }
 
-// out reports whether no request may be sent now, and for how long.
-func (h *health) out(now time.Time) (wait time.Duration, out bool) {
+// out reports whether no request should be sent now.
+func (h *health) out(now time.Time) bool {
 	if h.down.Load() {
-		return 0, true
+		return true
 	}
 	if !h.doubt.Load() {
-		return 0, false
+		return false
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	wait = h.until.Sub(now)
-	return max(wait, 0), !h.until.IsZero() && (wait > 0 || h.trial)
+	return !h.until.IsZero() && (h.trial || now.Before(h.until))
+}
+
+// wait returns for how long the issuer is out after failures; 0 or less: it is
+// not.
+func (h *health) wait(now time.Time) time.Duration {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.until.IsZero() {
+		return 0
+	}
+	return h.until.Sub(now)
 }
 
 // claim is called for the issuer that was chosen. It reports false where
@@ -75,14 +94,28 @@ func (h *health) unknown() {
 	h.trial = false
 }
 
+// resort reports whether a request that has no other issuer left should ask
+// this one although it is out. It should where that costs no time: an issuer
+// that was restarted is found at once, and one client whose requests break
+// connections cannot cut off all others.
+func (h *health) resort() bool {
+	if h.down.Load() {
+		return false
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.pace == fast
+}
+
 // failed counts a failure. It reports whether that takes the issuer out.
-func (h *health) failed(now time.Time) bool {
+func (h *health) failed(now time.Time, p pace) bool {
 	if h.after < 0 {
 		return false
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.doubt.Store(true)
+	h.pace = p
 	if h.until.IsZero() && h.fails > 0 && now.Sub(h.first) > h.span {
 		h.fails = 0
 	}

@@ -191,13 +191,13 @@ func (is *issuer) dial(ctx context.Context) (*conn, *Error) {
 	defer cancel()
 	socket, err := is.dialer(ctx, is.network, is.address)
 	if err != nil {
-		return nil, is.failed(KindDial, dialText(err))
+		return nil, is.dialFailed(KindDial, dialText(err), err)
 	}
 	c := newConn(is, socket)
 	if is.secure != nil {
 		if err := c.secure(is.secure).HandshakeContext(ctx); err != nil {
 			_ = socket.Close()
-			return nil, is.failed(KindTLS, tlsText(err))
+			return nil, is.dialFailed(KindTLS, tlsText(err), err)
 		}
 	}
 	is.connections(+1)
@@ -206,4 +206,12 @@ func (is *issuer) dial(ctx context.Context) (*conn, *Error) {
 		return nil, is.failed(KindDial, "the connection broke at once")
 	}
 	return c, nil
+}
+
+func (is *issuer) dialFailed(kind Kind, text string, err error) *Error {
+	e := is.failed(kind, text)
+	if isTimeout(err) {
+		e.pace = slow
+	}
+	return e
 }

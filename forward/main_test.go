@@ -201,7 +201,7 @@ type result struct {
 	err    *Error // of the head, or of the body
 }
 
-func fetchOf(f *Forwarder, ctx context.Context, r *Request) (got result) {
+func fetchOf(ctx context.Context, f *Forwarder, r *Request) (got result) {
 	answer, err := f.Do(ctx, r)
 	if err != nil {
 		errors.As(err, &got.err)
@@ -217,11 +217,11 @@ func fetchOf(f *Forwarder, ctx context.Context, r *Request) (got result) {
 }
 
 func get(f *Forwarder) result {
-	return fetchOf(f, context.Background(), &Request{Method: "GET", Target: "/"})
+	return fetchOf(context.Background(), f, &Request{Method: "GET", Target: "/"})
 }
 
 func post(f *Forwarder, body string) result {
-	return fetchOf(f, context.Background(), &Request{Method: "POST", Target: "/", Body: []byte(body)})
+	return fetchOf(context.Background(), f, &Request{Method: "POST", Target: "/", Body: []byte(body)})
 }
 
 const okAnswer = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"

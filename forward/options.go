@@ -55,7 +55,9 @@ type Options struct {
 
 	// FailAfter failures within FailFor take an issuer out for FailFor. A
 	// failure is a connection that cannot be made, and one that breaks or
-	// brings nonsense in the place of an answer. Any answer ends the count.
+	// brings nonsense in the place of an answer. Any answer ends the count. An
+	// issuer that is out is asked all the same when all are out and its last
+	// failure was no timeout. When its time is over, one request tries it.
 	// Default 3 in 10 s; FailAfter below 0: never.
 	FailAfter int
 	FailFor   time.Duration

@@ -128,7 +128,7 @@ func TestTLS(t *testing.T) {
 		p := newPeer(t, secured(config, hashed))
 		f, seen := start(t, withTLS(ca, nil), p.addr)
 		for _, size := range []int{0, 1, joinBelow + 1, alone, alone + 1, 1 << 20} {
-			got := fetchOf(f, t.Context(), &Request{Method: "POST", Target: "/", Body: make([]byte, size)})
+			got := fetchOf(t.Context(), f, &Request{Method: "POST", Target: "/", Body: make([]byte, size)})
 			if got.err != nil || got.status != 200 {
 				t.Fatalf("%d bytes: %d, %v", size, got.status, got.err)
 			}
@@ -161,7 +161,7 @@ func TestHandshakeFails(t *testing.T) {
 		"another name":      {serve(ca.server(t, canary+".example", time.Time{}), nil), "another name", nil},
 		"wrong server name": {serve(good, nil), "another name", func(o *TLS) { o.ServerName = "issuer.example" }},
 		"expired":           {serve(ca.server(t, "127.0.0.1", time.Now().Add(-time.Minute)), nil), "expired", nil},
-		"too old":           {serve(good, func(c *tls.Config) { c.MaxVersion = tls.VersionTLS11 }), "refused", nil}, //nolint:gosec // it is what must fail
+		"too old":           {serve(good, func(c *tls.Config) { c.MaxVersion = tls.VersionTLS11 }), "refused", nil},
 		"1.3 asked, 1.2":    {serve(good, func(c *tls.Config) { c.MaxVersion = tls.VersionTLS12 }), "refused", func(o *TLS) { o.MinVersion = tls.VersionTLS13 }},
 		"plain":             {func(c *peerConn) { c.say("HTTP/1.1 400 " + canary + "\r\n\r\n") }, "does not speak TLS", nil},
 		"closes":            {func(*peerConn) {}, "failed", nil},

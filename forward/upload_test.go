@@ -50,7 +50,7 @@ func TestUploads(t *testing.T) {
 			"and longer": {Stream: io.MultiReader(bytes.NewReader(body), strings.NewReader("more")), Length: int64(size)},
 		} {
 			r.Method, r.Target = "POST", "/"
-			if got := fetchOf(f, t.Context(), r); got.err != nil || got.body != want {
+			if got := fetchOf(t.Context(), f, r); got.err != nil || got.body != want {
 				t.Errorf("%d bytes, %s: the issuer received %q, %v; want %q", size, name, got.body, got.err, want)
 			}
 		}
@@ -70,7 +70,7 @@ func TestBrokenStream(t *testing.T) {
 			"short": bytes.NewReader(make([]byte, size-1)),
 			"fails": io.MultiReader(bytes.NewReader(make([]byte, size-1)), iotest.ErrReader(errors.New("broken "+canary))),
 		} {
-			got := fetchOf(f, t.Context(), &Request{Method: "PUT", Target: "/", Stream: stream, Length: int64(size)})
+			got := fetchOf(t.Context(), f, &Request{Method: "PUT", Target: "/", Stream: stream, Length: int64(size)})
 			if got.err == nil || got.err.Kind != KindUpload || got.err.Forwarded != (size > alone) {
 				t.Errorf("%s, %d bytes: %+v, want an error of the upload", name, size, got.err)
 			}
@@ -154,7 +154,7 @@ func TestEarlyAnswer(t *testing.T) {
 		"stuck":  {Stream: stuck, Length: 1 << 20, StopStream: stuck.stop},
 	} {
 		r.Method, r.Target = "PUT", "/"
-		if got := fetchOf(f, t.Context(), r); got.err != nil || got.status != 413 || got.body != "no" {
+		if got := fetchOf(t.Context(), f, r); got.err != nil || got.status != 413 || got.body != "no" {
 			t.Errorf("%s: %d %q, %v; want the issuer's 413", name, got.status, got.body, got.err)
 		}
 	}
@@ -180,7 +180,7 @@ func TestUploadStalls(t *testing.T) {
 		"stream": {Stream: endlessZeros{}, Length: 1 << 40},
 	} {
 		r.Method, r.Target = "PUT", "/"
-		got := fetchOf(f, t.Context(), r)
+		got := fetchOf(t.Context(), f, r)
 		if got.err == nil || got.err.Kind != KindTimeout || !got.err.Forwarded {
 			t.Errorf("%s: %v, want a timeout", name, got.err)
 		}
@@ -210,7 +210,7 @@ func TestUploadCanceled(t *testing.T) {
 			cancel()
 		}()
 		r.Method, r.Target = "PUT", "/"
-		got := fetchOf(f, ctx, r)
+		got := fetchOf(ctx, f, r)
 		if got.err == nil || got.err.Kind != KindCanceled || !got.err.Forwarded {
 			t.Errorf("%s: %v, want canceled", name, got.err)
 		}
@@ -232,7 +232,7 @@ func TestClosedInUpload(t *testing.T) {
 			}
 		})
 		f, _ := start(t, nil, p.addr)
-		got := fetchOf(f, t.Context(), &Request{Method: "PUT", Target: "/", Body: make([]byte, 32<<20)})
+		got := fetchOf(t.Context(), f, &Request{Method: "PUT", Target: "/", Body: make([]byte, 32<<20)})
 		if got.err == nil || got.err.Kind != kind || !got.err.Forwarded {
 			t.Errorf("after %q: %v, want %v", text, got.err, kind)
 		}
