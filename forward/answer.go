@@ -121,9 +121,12 @@ func (a *Answer) cut(err error) *Error {
 // Close ends the answer. When its body was not read to the end, the connection
 // is closed, which tells the issuer to stop. Close may be called repeatedly.
 func (a *Answer) Close() error {
-	a.end(&Error{Kind: KindCanceled, Issuer: a.Issuer, Forwarded: true, Text: "the answer was closed"})
+	a.end(errClosed)
 	return nil
 }
+
+// errClosed is what Read returns after Close.
+var errClosed = &Error{Kind: KindCanceled, Forwarded: true, Text: "the answer was closed"}
 
 func (a *Answer) end(reason *Error) {
 	if a.failed == nil {
@@ -160,7 +163,10 @@ func (a *Answer) settle(behind int) {
 // release gives the buffer back.
 func (a *Answer) release() {
 	a.rest, a.body = nil, nil
-	a.in.free()
+	if a.in != nil {
+		a.in.free()
+		a.in = nil
+	}
 }
 
 var copyBuffers = sync.Pool{New: func() any { return new([32 << 10]byte) }}

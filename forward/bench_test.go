@@ -118,7 +118,7 @@ func BenchmarkForward(b *testing.B) {
 
 // maxAllocations is how many allocations one POST of 1 KiB may cost, with an
 // answer of four header lines: most are the header of the answer.
-const maxAllocations = 23
+const maxAllocations = 16
 
 // TestAllocations keeps the bound.
 func TestAllocations(t *testing.T) {

@@ -27,16 +27,16 @@ type exchange struct {
 	ctx     context.Context
 	r       *Request
 	options *Options
-	output  *output
 	body    []byte // what is sent with the head
 	c       *conn
 	in      *input
 	stop    func() bool // ends the watch over the context; nil: there is none
 	wrote   bool        // a byte of the request reached the socket
 	whole   bool        // all of it did
+	output
 }
 
-// An output holds the head of a request, and what is written with it.
+// An output holds what is written: the head, and what goes with it.
 type output struct {
 	head  []byte
 	both  [2][]byte
@@ -44,24 +44,27 @@ type output struct {
 }
 
 var (
-	outputs = sync.Pool{New: func() any { return new(output) }}
-	blocks  = sync.Pool{New: func() any { return new([alone]byte) }}
+	exchanges = sync.Pool{New: func() any { return new(exchange) }}
+	blocks    = sync.Pool{New: func() any { return new([alone]byte) }}
 )
 
 func newExchange(ctx context.Context, r *Request, options *Options) *exchange {
-	return &exchange{ctx: ctx, r: r, options: options, output: outputs.Get().(*output), body: r.Body}
+	x := exchanges.Get().(*exchange)
+	x.ctx, x.r, x.options, x.body = ctx, r, options, r.Body
+	return x
 }
 
+// free gives the buffers back. Nothing of the request is kept.
 func (x *exchange) free() {
-	if x.output.block != nil {
-		blocks.Put(x.output.block)
+	if x.block != nil {
+		blocks.Put(x.block)
 	}
-	if cap(x.output.head) > maxKeptOutput {
-		x.output.head = nil
+	head := x.head
+	if cap(head) > maxKeptOutput {
+		head = nil
 	}
-	x.output.both, x.output.block = [2][]byte{}, nil
-	outputs.Put(x.output)
-	x.output = nil
+	*x = exchange{output: output{head: head}}
+	exchanges.Put(x)
 }
 
 // prepare checks the request and reads the beginning of a stream, before any
@@ -71,8 +74,8 @@ func (x *exchange) prepare() error {
 		return &Error{Kind: KindRequest, Text: fault}
 	}
 	if x.r.Stream != nil && x.r.Length > 0 {
-		x.output.block = blocks.Get().(*[alone]byte)
-		x.body = x.output.block[:min(x.r.Length, alone)]
+		x.block = blocks.Get().(*[alone]byte)
+		x.body = x.block[:min(x.r.Length, alone)]
 		if _, err := io.ReadFull(x.r.Stream, x.body); err != nil {
 			return uploadError(err)
 		}
@@ -180,22 +183,21 @@ func (x *exchange) send() *Error {
 // where the connection has one for both. It returns how many bytes reached the
 // socket.
 func (x *exchange) writeFirst() (int64, error) {
-	o := x.output
-	o.head = x.r.appendHead(o.head[:0], x.c.issuer.host)
+	x.head = x.r.appendHead(x.head[:0], x.c.issuer.host)
 	if x.c.wire != nil {
 		x.c.wire.written = 0
 	}
 	if len(x.body) > joinBelow && x.c.wire == nil {
-		o.both = [2][]byte{o.head, x.body}
-		both := net.Buffers(o.both[:])
+		x.both = [2][]byte{x.head, x.body}
+		both := net.Buffers(x.both[:])
 		return both.WriteTo(x.c.Conn)
 	}
 	body := x.body
 	if len(body) > joinBelow {
 		body = body[:joinBelow]
 	}
-	o.head = append(o.head, body...)
-	n, err := x.c.Write(o.head)
+	x.head = append(x.head, body...)
+	n, err := x.c.Write(x.head)
 	if err == nil && len(body) < len(x.body) {
 		n, err = x.c.Write(x.body[len(body):])
 	}

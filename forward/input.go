@@ -15,19 +15,21 @@ const (
 )
 
 var (
-	smallReaders = sync.Pool{New: func() any { return bufio.NewReaderSize(nil, smallInput) }}
+	inputs       = sync.Pool{New: func() any { return &input{small: bufio.NewReaderSize(nil, smallInput)} }}
 	largeReaders = sync.Pool{New: func() any { return bufio.NewReaderSize(nil, largeInput) }}
 )
 
 // An input is the buffered side of a connection from which one answer is read.
 // Idle connections have none.
 type input struct {
-	*bufio.Reader
-	source io.Reader
+	*bufio.Reader // small, or a large one
+	small         *bufio.Reader
+	source        io.Reader
 }
 
 func newInput(source io.Reader) *input {
-	in := &input{Reader: smallReaders.Get().(*bufio.Reader), source: source}
+	in := inputs.Get().(*input)
+	in.Reader, in.source = in.small, source
 	in.Reset(source)
 	return in
 }
@@ -35,28 +37,22 @@ func newInput(source io.Reader) *input {
 // more waits until more than n bytes are buffered, where n are already. It
 // moves to a larger buffer when this one is full.
 func (in *input) more(n int) error {
-	if n >= in.Size() && in.Size() < largeInput {
-		small := in.Reader
-		b, _ := small.Peek(n)
+	if n >= in.Size() && in.Reader == in.small {
+		b, _ := in.small.Peek(n)
 		in.Reader = largeReaders.Get().(*bufio.Reader)
 		in.Reset(io.MultiReader(bytes.NewReader(bytes.Clone(b)), in.source))
-		small.Reset(nil)
-		smallReaders.Put(small)
 	}
 	_, err := in.Peek(n + 1)
 	return err
 }
 
-// free gives the buffer back. Nothing may be read afterwards.
+// free gives the buffers back. The input must not be used afterwards.
 func (in *input) free() {
-	if in.Reader == nil {
-		return
-	}
-	in.Reset(nil)
-	if in.Size() == smallInput {
-		smallReaders.Put(in.Reader)
-	} else {
+	if in.Reader != in.small {
+		in.Reset(nil)
 		largeReaders.Put(in.Reader)
 	}
-	in.Reader = nil
+	in.small.Reset(nil)
+	in.Reader, in.source = nil, nil
+	inputs.Put(in)
 }

@@ -2,102 +2,15 @@ package forward
 
 import (
 	"bufio"
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
 	"crypto/tls"
 	"crypto/x509"
-	"crypto/x509/pkix"
-	"encoding/pem"
-	"math/big"
 	"net"
 	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 )
-
-// An authority signs certificates for a test.
-type authority struct {
-	dir  string
-	cert *x509.Certificate
-	key  *ecdsa.PrivateKey
-	file string
-}
-
-func newAuthority(t testing.TB) *authority {
-	t.Helper()
-	ca := &authority{dir: t.TempDir()}
-	ca.file = filepath.Join(ca.dir, "ca.pem")
-	template := &x509.Certificate{IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign}
-	certPEM, keyPEM := ca.sign(t, template)
-	pair, err := tls.X509KeyPair(certPEM, keyPEM)
-	if err != nil {
-		t.Fatal(err)
-	}
-	ca.cert, ca.key = pair.Leaf, pair.PrivateKey.(*ecdsa.PrivateKey)
-	writeFile(t, ca.file, certPEM)
-	return ca
-}
-
-// sign returns a certificate and its key; the authority's own when it has none.
-func (ca *authority) sign(t testing.TB, template *x509.Certificate) (certPEM, keyPEM []byte) {
-	t.Helper()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
-	template.SerialNumber, _ = rand.Int(rand.Reader, big.NewInt(1<<62))
-	template.NotBefore = time.Now().Add(-time.Hour)
-	if template.NotAfter.IsZero() {
-		template.NotAfter = time.Now().Add(time.Hour)
-	}
-	parent, signer := ca.cert, ca.key
-	if parent == nil {
-		parent, signer = template, key
-	}
-	der, err := x509.CreateCertificate(rand.Reader, template, parent, &key.PublicKey, signer)
-	if err != nil {
-		t.Fatal(err)
-	}
-	keyDER, _ := x509.MarshalPKCS8PrivateKey(key)
-	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}),
-		pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: keyDER})
-}
-
-func (ca *authority) server(t testing.TB, name string, until time.Time) tls.Certificate {
-	t.Helper()
-	template := &x509.Certificate{DNSNames: []string{name}, NotAfter: until, Subject: pkix.Name{CommonName: canary}}
-	if ip := net.ParseIP(name); ip != nil {
-		template.DNSNames, template.IPAddresses = nil, []net.IP{ip}
-	}
-	pair, err := tls.X509KeyPair(ca.sign(t, template))
-	if err != nil {
-		t.Fatal(err)
-	}
-	return pair
-}
-
-// client writes a client certificate of the name into two files.
-func (ca *authority) client(t testing.TB, name string) (certFile, keyFile string) {
-	t.Helper()
-	certPEM, keyPEM := ca.sign(t, &x509.Certificate{
-		Subject: pkix.Name{CommonName: name}, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth},
-	})
-	certFile, keyFile = filepath.Join(ca.dir, "client.pem"), filepath.Join(ca.dir, "client.key")
-	writeFile(t, certFile, certPEM)
-	writeFile(t, keyFile, keyPEM)
-	return certFile, keyFile
-}
-
-func writeFile(t testing.TB, name string, content []byte) {
-	t.Helper()
-	if err := os.WriteFile(name, content, 0o600); err != nil {
-		t.Fatal(err)
-	}
-}
 
 // secured serves each connection of a peer over TLS.
 func secured(config *tls.Config, serve func(c *peerConn)) func(c *peerConn) {
@@ -239,88 +152,6 @@ func kindOf(e *Error) Kind {
 		return 0
 	}
 	return e.Kind
-}
-
-// TestIdleTLS does on an idle connection what must keep it from being used,
-// also where crypto/tls has read it from the socket already.
-func TestIdleTLS(t *testing.T) {
-	t.Parallel()
-	ca := newAuthority(t)
-	config := &tls.Config{Certificates: []tls.Certificate{ca.server(t, "127.0.0.1", time.Time{})}}
-	for name, c := range map[string]struct {
-		with func(c *peerConn, raw net.Conn) // in one segment with the answer
-		late func(c *peerConn, raw net.Conn) // afterwards
-		told []Kind
-	}{
-		"closed with an alert":          {late: func(c *peerConn, _ net.Conn) { _ = c.Close() }},
-		"closed without":                {late: func(_ *peerConn, raw net.Conn) { _ = raw.Close() }},
-		"an unasked answer":             {late: func(c *peerConn, _ net.Conn) { c.say(okAnswer + canary) }, told: []Kind{KindUnasked}},
-		"half a record":                 {late: func(_ *peerConn, raw net.Conn) { _, _ = raw.Write([]byte("\x17\x03\x03\x00\x20" + canary)) }, told: []Kind{KindUnasked}},
-		"garbage":                       {late: func(_ *peerConn, raw net.Conn) { _, _ = raw.Write([]byte(canary)) }},
-		"an unasked answer right away":  {with: func(c *peerConn, _ net.Conn) { c.say(okAnswer + canary) }, told: []Kind{KindUnasked}},
-		"half a record right away":      {with: func(_ *peerConn, raw net.Conn) { _, _ = raw.Write([]byte("\x17\x03\x03\x00\x20")) }, told: []Kind{KindUnasked}},
-		"closed with an alert, at once": {with: func(c *peerConn, _ net.Conn) { _ = c.Conn.(*tls.Conn).CloseWrite() }},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			now := make(chan struct{})
-			p := newPeer(t, func(pc *peerConn) {
-				segment := &heldConn{Conn: pc.Conn}
-				secured(config, func(sc *peerConn) {
-					sc.request()
-					segment.hold()
-					sc.say(okAnswer)
-					if pc.n == 1 && c.with != nil {
-						c.with(sc, segment)
-					}
-					segment.release()
-					pc.waits(now)
-					if pc.n == 1 && c.late != nil {
-						c.late(sc, pc.Conn)
-					}
-					for sc.request() != nil {
-						sc.say(okAnswer)
-					}
-				})(&peerConn{Conn: segment, p: pc.p, n: pc.n})
-			})
-			f, seen := start(t, withTLS(ca, nil), p.addr)
-			wantOK(t, get(f))
-			close(now)
-			if c.late != nil {
-				waitReadable(t, f.issuers[0])
-			}
-			wantOK(t, get(f))
-			if p.conns.Load() != 2 || p.requests.Load() != 2 {
-				t.Errorf("%d connections and %d requests, want 2 of each", p.conns.Load(), p.requests.Load())
-			}
-			if kinds := seen.kinds(); !slices.Equal(kinds, c.told) || strings.Contains(seen.text(), canary) {
-				t.Errorf("the observer received %v, want %v", kinds, c.told)
-			}
-		})
-	}
-}
-
-// A heldConn gathers what is written while it is held into one write.
-type heldConn struct {
-	net.Conn
-	held bool
-	data []byte
-}
-
-func (c *heldConn) SetWriteDeadline(time.Time) error { return nil } // which an alert sets
-
-func (c *heldConn) hold() { c.held = true }
-func (c *heldConn) release() {
-	c.held = false
-	_, _ = c.Conn.Write(c.data)
-}
-
-func (c *heldConn) Write(p []byte) (int, error) {
-	if c.held {
-		c.data = append(c.data, p...)
-		return len(p), nil
-	}
-	return c.Conn.Write(p)
 }
 
 // TestClientCertificate reads the certificate again when its files change, and

@@ -69,12 +69,12 @@ func (u *upload) listen() {
 // beginning. It reports whether all was written.
 func (u *upload) stream(rest int64) (whole bool, failed *Error) {
 	for rest > 0 {
-		n, err := u.r.Stream.Read(u.output.block[:min(rest, alone)])
+		n, err := u.r.Stream.Read(u.block[:min(rest, alone)])
 		if rest -= int64(n); rest == 0 {
 			err = nil
 			u.state.CompareAndSwap(uploadReading, uploadWriting)
 		}
-		if whole, failed = u.write(u.output.block[:n]); !whole {
+		if whole, failed = u.write(u.block[:n]); !whole {
 			return false, failed
 		}
 		if err != nil {
