@@ -89,7 +89,6 @@ func tlsText(err error) string {
 	var unknown x509.UnknownAuthorityError
 	var host x509.HostnameError
 	var invalid x509.CertificateInvalidError
-	var alert tls.AlertError
 	var record tls.RecordHeaderError
 	switch {
 	case isTimeout(err):
@@ -102,11 +101,27 @@ func tlsText(err error) string {
 		return "the issuer's certificate has expired or is not valid yet"
 	case errors.As(err, &invalid):
 		return "the issuer's certificate is not valid for this use"
-	case errors.As(err, &alert):
-		return "the issuer refused the TLS handshake: " + alert.Error()
 	case errors.As(err, &record):
 		return "the issuer does not speak TLS"
+	case alertText(err) != "":
+		return alertText(err)
 	default:
 		return "the TLS handshake failed"
+	}
+}
+
+// alertText returns the alert that ended TLS, or "". The texts of crypto/tls
+// for alerts are a closed set.
+func alertText(err error) string {
+	var alert *net.OpError
+	switch {
+	case !errors.As(err, &alert):
+		return ""
+	case alert.Op == "remote error":
+		return "the issuer ended TLS: " + alert.Err.Error()
+	case alert.Op == "local error":
+		return "the issuer's TLS was refused: " + alert.Err.Error()
+	default:
+		return ""
 	}
 }

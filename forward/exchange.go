@@ -212,6 +212,8 @@ func (x *exchange) receive() (*Answer, *Error) {
 		return nil, &Error{Kind: KindMalformed, Text: fault}
 	case err != nil && isTimeout(err):
 		return nil, &Error{Kind: KindTimeout, Text: textNoHead}
+	case err != nil && alertText(err) != "":
+		return nil, &Error{Kind: KindClosed, Text: alertText(err)}
 	case err != nil && h.status == 0 && x.in.Buffered() == 0:
 		return nil, &Error{Kind: KindClosed, Text: textBeforeHead}
 	case err != nil:

@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/tls"
 	"net"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -166,8 +167,8 @@ func (is *issuer) sweep(now time.Time) {
 	for n < len(is.idle) && is.expired(is.idle[n], now) {
 		n++
 	}
-	old := append([]*conn(nil), is.idle[:n]...)
-	is.idle = append(is.idle[:0], is.idle[n:]...)
+	old := slices.Clone(is.idle[:n])
+	is.idle = slices.Delete(is.idle, 0, n)
 	is.mu.Unlock()
 	for _, c := range old {
 		c.retire()
