@@ -172,9 +172,9 @@ func (a *Answer) release() {
 var copyBuffers = sync.Pool{New: func() any { return new([32 << 10]byte) }}
 
 // CopyTo writes the whole body to a client, and closes the answer. The flush
-// function may be nil. It is called before the issuer is waited for, where the
-// body is an event stream or has no known length, so that the client has what
-// the issuer has sent.
+// function may be nil. It is called before more is read, where the body is an
+// event stream or has no known length, so that the client has what the issuer
+// has sent. A body that arrived as a whole is not flushed.
 //
 // The error is an *Error: KindCanceled when the client takes no more, else what
 // Read returned. In both cases the client must not take what it has for all.
@@ -197,7 +197,7 @@ func (a *Answer) CopyTo(w io.Writer, flush func() error) (written int64, err err
 		if n > 0 {
 			n, failed := w.Write(buffer[:n])
 			written += int64(n)
-			if failed == nil && flush != nil && err == nil && a.in.Buffered() == 0 {
+			if failed == nil && flush != nil && err == nil {
 				failed = flush()
 			}
 			if failed != nil {

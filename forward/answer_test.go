@@ -126,26 +126,26 @@ func TestEventStream(t *testing.T) {
 	}
 }
 
-// TestSmallAnswersAreNotFlushed: one write is enough for what arrived at once.
-func TestSmallAnswersAreNotFlushed(t *testing.T) {
+// TestNotFlushed: what arrived at once, or has a known length, needs no more
+// writes than it has pieces.
+func TestNotFlushed(t *testing.T) {
 	t.Parallel()
-	p := newPeer(t, answers("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nok\r\n0\r\n\r\n"))
-	f, _ := start(t, nil, p.addr)
-	a, err := f.Do(t.Context(), &Request{Method: "GET", Target: "/"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	eventuallyBuffered(t, a)
-	if _, err := a.CopyTo(io.Discard, func() error { t.Error("flushed"); return nil }); err != nil {
-		t.Error(err)
-	}
-}
-
-// eventuallyBuffered waits until the end of the last chunk has arrived.
-func eventuallyBuffered(t *testing.T, a *Answer) {
-	t.Helper()
-	if _, err := a.in.Peek(len("2\r\nok\r\n0\r\n\r\n")); err != nil {
-		t.Fatal(err)
+	for _, answer := range []string{
+		"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nok\r\n0\r\n\r\n",
+		"HTTP/1.1 200 OK\r\nContent-Length: 100000\r\n\r\n" + strings.Repeat("x", 100_000),
+	} {
+		p := newPeer(t, answers(answer))
+		f, _ := start(t, nil, p.addr)
+		a, err := f.Do(t.Context(), &Request{Method: "GET", Target: "/"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := a.in.Peek(len("2\r\nok\r\n0\r\n\r\n")); err != nil { // until it has arrived
+			t.Fatal(err)
+		}
+		if _, err := a.CopyTo(io.Discard, func() error { t.Error("flushed"); return nil }); err != nil {
+			t.Error(err)
+		}
 	}
 }
 

@@ -110,3 +110,24 @@ func TestClientTakesNoMore(t *testing.T) {
 type failingWriter struct{}
 
 func (*failingWriter) Write([]byte) (int, error) { return 0, errors.New("gone " + canary) }
+
+// TestGoneAtTheEnd ends the context when the answer is complete: the
+// connection, which is being closed, goes to nobody else.
+func TestGoneAtTheEnd(t *testing.T) {
+	t.Parallel()
+	p := newPeer(t, answers("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nok\r\n0\r\n\r\n"))
+	f, _ := start(t, nil, p.addr)
+	a, err := f.Do(t.Context(), &Request{Method: "GET", Target: "/"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	stop := a.stop
+	a.stop = func() bool { stop(); return false } // as it is when the context ends just before
+	if _, err := a.CopyTo(io.Discard, nil); err != nil {
+		t.Fatal(err)
+	}
+	wantOK(t, get(f))
+	if n := p.conns.Load(); n != 2 {
+		t.Errorf("%d connections were made, want 2", n)
+	}
+}

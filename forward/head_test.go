@@ -2,12 +2,12 @@ package forward
 
 import (
 	"bytes"
+	"io"
 	"net/http"
 	"slices"
 	"strconv"
 	"strings"
 	"testing"
-	"testing/iotest"
 
 	"pgregory.net/rapid"
 )
@@ -34,15 +34,20 @@ func goodHead(t *rapid.T) []string {
 	return lines
 }
 
-func headOf(lines []string, piece bool) (head, string, error) {
+// headOf reads a head that arrives in pieces of a size.
+func headOf(lines []string, size int) (head, string, error) {
 	text := strings.Join(lines, "\r\n") + "\r\n\r\n"
-	in := newInput(strings.NewReader(text))
-	if piece {
-		in = newInput(iotest.OneByteReader(strings.NewReader(text)))
-	}
+	in := newInput(&pieces{strings.NewReader(text), size})
 	defer in.free()
 	return readHead(in)
 }
+
+type pieces struct {
+	io.Reader
+	size int
+}
+
+func (r *pieces) Read(p []byte) (int, error) { return r.Reader.Read(p[:min(len(p), r.size)]) }
 
 // spoil makes one line, or the list of them, wrong in a way that no answer may
 // be. The place is chosen among the header lines.
@@ -84,7 +89,7 @@ func TestStrictHead(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		lines := goodHead(t)
-		h, fault, err := headOf(lines, rapid.Bool().Draw(t, "piecewise"))
+		h, fault, err := headOf(lines, rapid.SampledFrom([]int{1, 7, 4096}).Draw(t, "pieces"))
 		if fault != "" || err != nil {
 			t.Fatalf("%q is refused: %q, %v", lines, fault, err)
 		}
@@ -97,7 +102,7 @@ func TestStrictHead(t *testing.T) {
 			if name == "1.0 chunked" {
 				bad[0] = "HTTP/1.0" + bad[0][8:]
 			}
-			if _, fault, _ := headOf(bad, false); fault == "" {
+			if _, fault, _ := headOf(bad, 4096); fault == "" {
 				t.Fatalf("with %s, %q is accepted", name, bad)
 			}
 		}
@@ -127,10 +132,11 @@ func TestHeadBounds(t *testing.T) {
 		"256 lines":       {counted(256), ""},
 		"257 lines":       {counted(257), faultHeadLines},
 		"1xx of 60 KiB":   {append([]string{"HTTP/1.1 100 C", "x: " + strings.Repeat("y", 60<<10), ""}, padded(3<<10)...), ""},
+		"1xx, too large":  {append([]string{"HTTP/1.1 100 C", "x: " + strings.Repeat("y", 62<<10), ""}, padded(2<<10)...), faultHeadSize},
 		"1xx and too big": {append([]string{"HTTP/1.1 100 C", "x: " + strings.Repeat("y", 60<<10), ""}, padded(5<<10)...), faultHeadSize},
 	} {
-		for _, piece := range []bool{false, true} {
-			if _, fault, err := headOf(c.lines, piece); fault != c.fault || err != nil {
+		for _, size := range []int{1, 1000, 7 << 10, 64 << 10} {
+			if _, fault, err := headOf(c.lines, size); fault != c.fault || err != nil {
 				t.Errorf("%s: fault %q, %v; want %q", name, fault, err, c.fault)
 			}
 		}

@@ -187,6 +187,7 @@ func TestClientCertificate(t *testing.T) {
 	secondKey, _ := os.ReadFile(keyFile)
 	writeFile(t, keyFile, firstKey)
 	want("second", KindCertificate)
+	want("second", KindCertificate) // a change is told once
 	writeFile(t, keyFile, secondKey)
 	want("second", KindCertificate)
 	_ = os.Remove(certFile)
