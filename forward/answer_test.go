@@ -5,8 +5,6 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"net"
-	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -14,39 +12,45 @@ import (
 	"time"
 )
 
+var (
+	largeBody   = strings.Repeat("0123456789", 100_000)
+	chunkedHead = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
+)
+
+// goodAnswers are those that are allowed.
+var goodAnswers = []struct {
+	name, method, answer string
+	status               int
+	body                 string
+	length               int64
+	kept                 bool // the connection is used again
+}{
+	{"length", "GET", okAnswer, 200, "ok", 2, true},
+	{"no body", "GET", "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n", 200, "", 0, true},
+	{"without a reason", "GET", "HTTP/1.1 599 \r\nContent-Length: 0\r\n\r\n", 599, "", 0, true},
+	{"large", "GET", fmt.Sprintf("HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%s", len(largeBody), largeBody), 200, largeBody, 1_000_000, true},
+	{"chunked", "GET", chunkedHead + "1\r\na\r\n2\r\nbc\r\n0\r\n\r\n", 200, "abc", -1, true},
+	{"large chunks", "GET", chunkedHead + fmt.Sprintf("%x\r\n%s\r\n0\r\n\r\n", len(largeBody), largeBody), 200, largeBody, -1, true},
+	{"trailers", "GET", "HTTP/1.1 200 OK\r\nTrailer: X-T\r\nTransfer-Encoding: chunked\r\n\r\n1\r\na\r\n0\r\nX-T: 1\r\nX-U: 2\r\n\r\n", 200, "a", -1, true},
+	{"1xx before", "GET", "HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103 Hints\r\nLink: a\r\n\r\n" + okAnswer, 200, "ok", 2, true},
+	{"close", "GET", "HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 2\r\n\r\nok", 200, "ok", 2, false},
+	{"until close", "GET", "HTTP/1.1 200 OK\r\n\r\n" + largeBody, 200, largeBody, -1, false},
+	{"1.0", "GET", "HTTP/1.0 200 OK\r\nContent-Length: 2\r\n\r\nok", 200, "ok", 2, false},
+	{"1.0 kept", "GET", "HTTP/1.0 200 OK\r\nConnection: keep-alive\r\nContent-Length: 2\r\n\r\nok", 200, "ok", 2, false},
+	{"1.0 until close", "GET", "HTTP/1.0 200 OK\r\n\r\nok", 200, "ok", -1, false},
+	{"HEAD", "HEAD", "HTTP/1.1 200 OK\r\n\r\n", 200, "", 0, true},
+	{"HEAD with a length", "HEAD", "HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\n", 200, "", 0, false},
+	{"HEAD chunked", "HEAD", "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n", 200, "", 0, false},
+	{"204", "DELETE", "HTTP/1.1 204 No\r\n\r\n", 204, "", 0, true},
+	{"204 of length 0", "DELETE", "HTTP/1.1 204 No\r\nContent-Length: 0\r\n\r\n", 204, "", 0, true},
+	{"304", "GET", "HTTP/1.1 304 No\r\nETag: \"a\"\r\n\r\n", 304, "", 0, true},
+	{"a head of 40 KiB", "GET", "HTTP/1.1 200 OK\r\n" + strings.Repeat("X: "+strings.Repeat("y", 400)+"\r\n", 100) + "Content-Length: 2\r\n\r\nok", 200, "ok", 2, true},
+}
+
 // TestGoodAnswers lets the issuer answer in each way that is allowed.
 func TestGoodAnswers(t *testing.T) {
 	t.Parallel()
-	large := strings.Repeat("0123456789", 100_000)
-	chunked := "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
-	for _, c := range []struct {
-		name, method, answer string
-		status               int
-		body                 string
-		length               int64
-		kept                 bool // the connection is used again
-	}{
-		{"length", "GET", okAnswer, 200, "ok", 2, true},
-		{"no body", "GET", "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n", 200, "", 0, true},
-		{"without a reason", "GET", "HTTP/1.1 599 \r\nContent-Length: 0\r\n\r\n", 599, "", 0, true},
-		{"large", "GET", fmt.Sprintf("HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%s", len(large), large), 200, large, 1_000_000, true},
-		{"chunked", "GET", chunked + "1\r\na\r\n2\r\nbc\r\n0\r\n\r\n", 200, "abc", -1, true},
-		{"large chunks", "GET", chunked + fmt.Sprintf("%x\r\n%s\r\n0\r\n\r\n", len(large), large), 200, large, -1, true},
-		{"trailers", "GET", "HTTP/1.1 200 OK\r\nTrailer: X-T\r\nTransfer-Encoding: chunked\r\n\r\n1\r\na\r\n0\r\nX-T: 1\r\nX-U: 2\r\n\r\n", 200, "a", -1, true},
-		{"1xx before", "GET", "HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103 Hints\r\nLink: a\r\n\r\n" + okAnswer, 200, "ok", 2, true},
-		{"close", "GET", "HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 2\r\n\r\nok", 200, "ok", 2, false},
-		{"until close", "GET", "HTTP/1.1 200 OK\r\n\r\n" + large, 200, large, -1, false},
-		{"1.0", "GET", "HTTP/1.0 200 OK\r\nContent-Length: 2\r\n\r\nok", 200, "ok", 2, false},
-		{"1.0 kept", "GET", "HTTP/1.0 200 OK\r\nConnection: keep-alive\r\nContent-Length: 2\r\n\r\nok", 200, "ok", 2, false},
-		{"1.0 until close", "GET", "HTTP/1.0 200 OK\r\n\r\nok", 200, "ok", -1, false},
-		{"HEAD", "HEAD", "HTTP/1.1 200 OK\r\n\r\n", 200, "", 0, true},
-		{"HEAD with a length", "HEAD", "HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\n", 200, "", 0, false},
-		{"HEAD chunked", "HEAD", "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n", 200, "", 0, false},
-		{"204", "DELETE", "HTTP/1.1 204 No\r\n\r\n", 204, "", 0, true},
-		{"204 of length 0", "DELETE", "HTTP/1.1 204 No\r\nContent-Length: 0\r\n\r\n", 204, "", 0, true},
-		{"304", "GET", "HTTP/1.1 304 No\r\nETag: \"a\"\r\n\r\n", 304, "", 0, true},
-		{"a head of 40 KiB", "GET", "HTTP/1.1 200 OK\r\n" + strings.Repeat("X: "+strings.Repeat("y", 400)+"\r\n", 100) + "Content-Length: 2\r\n\r\nok", 200, "ok", 2, true},
-	} {
+	for _, c := range goodAnswers {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
 			p := newPeer(t, func(pc *peerConn) {
@@ -220,28 +224,5 @@ func TestAfterClose(t *testing.T) {
 	wantOK(t, get(f))
 	if n := seen.conns.Load(); n != 0 {
 		t.Errorf("%d connections are open", n)
-	}
-}
-
-// TestUnixSocket forwards over a socket in the file system.
-func TestUnixSocket(t *testing.T) {
-	t.Parallel()
-	path := t.TempDir() + "/s"
-	listener, err := net.Listen("unix", path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	hosts := make(chan string, 2)
-	p := peerOn(t, listener, func(c *peerConn) {
-		for r := c.request(); r != nil; r = c.request() {
-			hosts <- r.Host
-			c.say(okAnswer)
-		}
-	})
-	f, _ := start(t, nil, "unix/"+path)
-	wantOK(t, get(f))
-	wantOK(t, get(f))
-	if got := []string{<-hosts, <-hosts}; !slices.Equal(got, []string{"localhost", "localhost"}) || p.conns.Load() != 1 {
-		t.Errorf("the hosts are %q over %d connections", got, p.conns.Load())
 	}
 }

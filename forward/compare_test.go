@@ -45,13 +45,12 @@ func (c *scriptConn) RemoteAddr() net.Addr             { return &net.TCPAddr{} }
 
 // A reading is what a client makes of an answer.
 type reading struct {
-	status  int
-	header  http.Header
-	body    []byte
-	length  int64
-	failed  error // of the head
-	cut     bool  // the body failed
-	refusal Kind
+	status int
+	header http.Header
+	body   []byte
+	length int64
+	failed error // of the head
+	cut    bool  // the body failed
 }
 
 // readByForward lets the package read an answer.
@@ -68,7 +67,7 @@ func readByForward(t testing.TB, method string, answer []byte) (r reading) {
 		if !errors.As(err, &typed) || typed.Kind.Status() == 0 {
 			t.Fatalf("the error is %#v, which a gateway cannot answer", err)
 		}
-		return reading{failed: err, refusal: typed.Kind}
+		return reading{failed: err}
 	}
 	r = reading{status: a.Status, header: a.Header, length: a.Length}
 	var cut error
@@ -134,7 +133,11 @@ func sameReading(t testing.TB, method string, answer []byte) bool {
 
 // connectionLines returns the values of the Connection lines of the last head.
 func connectionLines(answer []byte) (values []string) {
-	for line := range strings.SplitSeq(string(answer), "\r\n") {
+	head, rest, _ := strings.Cut(string(answer), "\r\n\r\n")
+	if len(head) > len("HTTP/1.1 1") && head[9] == '1' {
+		return connectionLines([]byte(rest))
+	}
+	for line := range strings.SplitSeq(head, "\r\n") {
 		if name, value, ok := strings.Cut(line, ":"); ok && strings.EqualFold(name, "Connection") {
 			values = append(values, value)
 		}

@@ -56,13 +56,9 @@ func TestHealthMoments(t *testing.T) {
 	}
 }
 
-// TestActiveChecks takes an issuer out and back by its answers to checks.
-func TestActiveChecks(t *testing.T) {
-	t.Parallel()
-	clock := newClock()
-	var well atomic.Bool
-	var checks atomic.Int32
-	p := newPeer(t, func(c *peerConn) {
+// checked serves an issuer that is well or not, and counts the checks.
+func checked(well *atomic.Bool, checks *atomic.Int32) func(*peerConn) {
+	return func(c *peerConn) {
 		for r := c.request(); r != nil; r = c.request() {
 			switch {
 			case r.URL.Path != "/ready":
@@ -75,7 +71,16 @@ func TestActiveChecks(t *testing.T) {
 				c.say("HTTP/1.1 503 " + canary + "\r\nContent-Length: 4\r\n\r\nsick")
 			}
 		}
-	})
+	}
+}
+
+// TestActiveChecks takes an issuer out and back by its answers to checks.
+func TestActiveChecks(t *testing.T) {
+	t.Parallel()
+	clock := newClock()
+	var well atomic.Bool
+	var checks atomic.Int32
+	p := newPeer(t, checked(&well, &checks))
 	seen := &problems{}
 	f, err := newForwarder(Options{
 		Issuers: []Issuer{{Address: p.addr}}, Observer: seen.observer(), Now: clock.now,

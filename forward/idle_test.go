@@ -11,24 +11,29 @@ import (
 	"time"
 )
 
+// unasked is an answer that no request has asked for.
+const unasked = "HTTP/1.1 200 OK\r\nContent-Length: 16\r\n\r\n" + canary
+
+// idleFaults are what an issuer can do to an idle connection.
+var idleFaults = []struct {
+	name string
+	idle func(c *peerConn)
+	told []Kind
+}{
+	{"closed", func(c *peerConn) { _ = c.Close() }, nil},
+	{"reset", func(c *peerConn) { _ = c.Conn.(*net.TCPConn).SetLinger(0); _ = c.Close() }, nil},
+	{"half closed", func(c *peerConn) { _ = c.Conn.(*net.TCPConn).CloseWrite() }, nil},
+	{"an unasked answer", func(c *peerConn) { c.say(unasked) }, []Kind{KindUnasked}},
+	{"an unasked answer, then closed", func(c *peerConn) { c.say(unasked); _ = c.Close() }, []Kind{KindUnasked}},
+	{"one byte", func(c *peerConn) { c.say("\n") }, []Kind{KindUnasked}},
+	{"408", func(c *peerConn) { c.say("HTTP/1.1 408 Timeout\r\nConnection: close\r\n\r\n"); _ = c.Close() }, []Kind{KindUnasked}},
+}
+
 // TestIdleConnection lets the issuer close or speak on a connection that
 // nobody uses: the next request must go over another one, unharmed and once.
 func TestIdleConnection(t *testing.T) {
 	t.Parallel()
-	evil := "HTTP/1.1 200 OK\r\nContent-Length: 16\r\n\r\n" + canary
-	for _, c := range []struct {
-		name string
-		idle func(c *peerConn)
-		told []Kind
-	}{
-		{"closed", func(c *peerConn) { _ = c.Close() }, nil},
-		{"reset", func(c *peerConn) { _ = c.Conn.(*net.TCPConn).SetLinger(0); _ = c.Close() }, nil},
-		{"half closed", func(c *peerConn) { _ = c.Conn.(*net.TCPConn).CloseWrite() }, nil},
-		{"an unasked answer", func(c *peerConn) { c.say(evil) }, []Kind{KindUnasked}},
-		{"an unasked answer, then closed", func(c *peerConn) { c.say(evil); _ = c.Close() }, []Kind{KindUnasked}},
-		{"one byte", func(c *peerConn) { c.say("\n") }, []Kind{KindUnasked}},
-		{"408", func(c *peerConn) { c.say("HTTP/1.1 408 Timeout\r\nConnection: close\r\n\r\n"); _ = c.Close() }, []Kind{KindUnasked}},
-	} {
+	for _, c := range idleFaults {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
 			now := make(chan struct{})

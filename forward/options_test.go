@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net"
 	"os"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -115,5 +116,28 @@ func TestDialTexts(t *testing.T) {
 		if got := dialText(err); got != want {
 			t.Errorf("%v: %q, want %q", err, got, want)
 		}
+	}
+}
+
+// TestUnixSocket forwards over a socket in the file system.
+func TestUnixSocket(t *testing.T) {
+	t.Parallel()
+	path := t.TempDir() + "/s"
+	listener, err := net.Listen("unix", path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	hosts := make(chan string, 2)
+	p := peerOn(t, listener, func(c *peerConn) {
+		for r := c.request(); r != nil; r = c.request() {
+			hosts <- r.Host
+			c.say(okAnswer)
+		}
+	})
+	f, _ := start(t, nil, "unix/"+path)
+	wantOK(t, get(f))
+	wantOK(t, get(f))
+	if got := []string{<-hosts, <-hosts}; !slices.Equal(got, []string{"localhost", "localhost"}) || p.conns.Load() != 1 {
+		t.Errorf("the hosts are %q over %d connections", got, p.conns.Load())
 	}
 }

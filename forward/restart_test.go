@@ -9,26 +9,29 @@ import (
 	"testing"
 )
 
+// echo starts a server that answers with the body of the request.
+func echo(t *testing.T, addr string) (*http.Server, string) {
+	t.Helper()
+	var listener net.Listener
+	eventually(t, "the address is free", func() bool {
+		var err error
+		listener, err = net.Listen("tcp", addr)
+		return err == nil
+	})
+	server := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		_, _ = io.Copy(w, r.Body)
+	})}
+	go server.Serve(listener) //nolint:errcheck // it ends by Shutdown
+	return server, listener.Addr().String()
+}
+
 // TestRollingRestart restarts two issuers in turn, under load. No request that
 // was not on its way to the dying one fails.
 func TestRollingRestart(t *testing.T) {
 	t.Parallel()
-	servers, addrs := [2]*http.Server{}, []string{}
-	serve := func(i int, addr string) string {
-		var listener net.Listener
-		eventually(t, "the address is free", func() (ok bool) {
-			var err error
-			listener, err = net.Listen("tcp", addr)
-			return err == nil
-		})
-		servers[i] = &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			_, _ = io.Copy(w, r.Body)
-		})}
-		go servers[i].Serve(listener) //nolint:errcheck // it ends by Shutdown
-		return listener.Addr().String()
-	}
+	servers, addrs := [2]*http.Server{}, make([]string, 2)
 	for i := range servers {
-		addrs = append(addrs, serve(i, "127.0.0.1:0"))
+		servers[i], addrs[i] = echo(t, "127.0.0.1:0")
 	}
 	f, _ := start(t, func(o *Options) { o.FailAfter = 3 }, addrs...)
 	var stop atomic.Bool
@@ -48,7 +51,7 @@ func TestRollingRestart(t *testing.T) {
 			if err := servers[i].Shutdown(t.Context()); err != nil {
 				t.Error(err)
 			}
-			serve(i, addr)
+			servers[i], _ = echo(t, addr)
 			for i := range sent { // until nobody is left who has seen the old one only
 				before := sent[i].Load()
 				eventually(t, "each client goes on", func() bool { return sent[i].Load() > before+1 })

@@ -9,26 +9,28 @@ import (
 	"time"
 )
 
+// idleTLSFaults are what an issuer can do to an idle connection over TLS.
+var idleTLSFaults = map[string]struct {
+	with func(c *peerConn, raw net.Conn) // in one segment with the answer
+	late func(c *peerConn, raw net.Conn) // afterwards
+	told []Kind
+}{"closed with an alert": {late: func(c *peerConn, _ net.Conn) { _ = c.Close() }},
+	"closed without":                {late: func(_ *peerConn, raw net.Conn) { _ = raw.Close() }},
+	"an unasked answer":             {late: func(c *peerConn, _ net.Conn) { c.say(okAnswer + canary) }, told: []Kind{KindUnasked}},
+	"half a record":                 {late: func(_ *peerConn, raw net.Conn) { _, _ = raw.Write([]byte("\x17\x03\x03\x00\x20" + canary)) }, told: []Kind{KindUnasked}},
+	"garbage":                       {late: func(_ *peerConn, raw net.Conn) { _, _ = raw.Write([]byte(canary)) }},
+	"an unasked answer right away":  {with: func(c *peerConn, _ net.Conn) { c.say(okAnswer + canary) }, told: []Kind{KindUnasked}},
+	"half a record right away":      {with: func(_ *peerConn, raw net.Conn) { _, _ = raw.Write([]byte("\x17\x03\x03\x00\x20")) }, told: []Kind{KindUnasked}},
+	"closed with an alert, at once": {with: func(c *peerConn, _ net.Conn) { _ = c.Conn.(*tls.Conn).CloseWrite() }},
+}
+
 // TestIdleTLS does on an idle connection what must keep it from being used,
 // also where crypto/tls has read it from the socket already.
 func TestIdleTLS(t *testing.T) {
 	t.Parallel()
 	ca := newAuthority(t)
 	config := &tls.Config{Certificates: []tls.Certificate{ca.server(t, "127.0.0.1", time.Time{})}}
-	for name, c := range map[string]struct {
-		with func(c *peerConn, raw net.Conn) // in one segment with the answer
-		late func(c *peerConn, raw net.Conn) // afterwards
-		told []Kind
-	}{
-		"closed with an alert":          {late: func(c *peerConn, _ net.Conn) { _ = c.Close() }},
-		"closed without":                {late: func(_ *peerConn, raw net.Conn) { _ = raw.Close() }},
-		"an unasked answer":             {late: func(c *peerConn, _ net.Conn) { c.say(okAnswer + canary) }, told: []Kind{KindUnasked}},
-		"half a record":                 {late: func(_ *peerConn, raw net.Conn) { _, _ = raw.Write([]byte("\x17\x03\x03\x00\x20" + canary)) }, told: []Kind{KindUnasked}},
-		"garbage":                       {late: func(_ *peerConn, raw net.Conn) { _, _ = raw.Write([]byte(canary)) }},
-		"an unasked answer right away":  {with: func(c *peerConn, _ net.Conn) { c.say(okAnswer + canary) }, told: []Kind{KindUnasked}},
-		"half a record right away":      {with: func(_ *peerConn, raw net.Conn) { _, _ = raw.Write([]byte("\x17\x03\x03\x00\x20")) }, told: []Kind{KindUnasked}},
-		"closed with an alert, at once": {with: func(c *peerConn, _ net.Conn) { _ = c.Conn.(*tls.Conn).CloseWrite() }},
-	} {
+	for name, c := range idleTLSFaults {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			now := make(chan struct{})

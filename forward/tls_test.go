@@ -52,30 +52,32 @@ func TestTLS(t *testing.T) {
 	}
 }
 
+// servedBy serves with a certificate.
+func servedBy(c tls.Certificate, change func(*tls.Config)) func(*peerConn) {
+	config := &tls.Config{Certificates: []tls.Certificate{c}}
+	if change != nil {
+		change(config)
+	}
+	return secured(config, answers(okAnswer))
+}
+
 // TestHandshakeFails breaks the handshake in each way. Nothing is sent, and the
 // text says why without a word from the issuer.
 func TestHandshakeFails(t *testing.T) {
 	t.Parallel()
 	ca, other := newAuthority(t), newAuthority(t)
 	good := ca.server(t, "127.0.0.1", time.Time{})
-	serve := func(c tls.Certificate, change func(*tls.Config)) func(*peerConn) {
-		config := &tls.Config{Certificates: []tls.Certificate{c}}
-		if change != nil {
-			change(config)
-		}
-		return secured(config, answers(okAnswer))
-	}
 	for name, c := range map[string]struct {
 		serve func(*peerConn)
 		text  string
 		tls   func(*TLS)
 	}{
-		"another authority": {serve(other.server(t, "127.0.0.1", time.Time{}), nil), "known authority", nil},
-		"another name":      {serve(ca.server(t, canary+".example", time.Time{}), nil), "another name", nil},
-		"wrong server name": {serve(good, nil), "another name", func(o *TLS) { o.ServerName = "issuer.example" }},
-		"expired":           {serve(ca.server(t, "127.0.0.1", time.Now().Add(-time.Minute)), nil), "expired", nil},
-		"too old":           {serve(good, func(c *tls.Config) { c.MaxVersion = tls.VersionTLS11 }), "ended TLS: tls: protocol version", nil},
-		"1.3 asked, 1.2":    {serve(good, func(c *tls.Config) { c.MaxVersion = tls.VersionTLS12 }), "ended TLS: tls: protocol version", func(o *TLS) { o.MinVersion = tls.VersionTLS13 }},
+		"another authority": {servedBy(other.server(t, "127.0.0.1", time.Time{}), nil), "known authority", nil},
+		"another name":      {servedBy(ca.server(t, canary+".example", time.Time{}), nil), "another name", nil},
+		"wrong server name": {servedBy(good, nil), "another name", func(o *TLS) { o.ServerName = "issuer.example" }},
+		"expired":           {servedBy(ca.server(t, "127.0.0.1", time.Now().Add(-time.Minute)), nil), "expired", nil},
+		"too old":           {servedBy(good, func(c *tls.Config) { c.MaxVersion = tls.VersionTLS11 }), "ended TLS: tls: protocol version", nil},
+		"1.3 asked, 1.2":    {servedBy(good, func(c *tls.Config) { c.MaxVersion = tls.VersionTLS12 }), "ended TLS: tls: protocol version", func(o *TLS) { o.MinVersion = tls.VersionTLS13 }},
 		"plain":             {func(c *peerConn) { c.say("HTTP/1.1 400 " + canary + "\r\n\r\n") }, "does not speak TLS", nil},
 		"closes":            {func(*peerConn) {}, "failed", nil},
 		"closes half-way":   {func(c *peerConn) { c.say("\x16\x03\x03\x00\x50\x02") }, "failed", nil},
