@@ -115,7 +115,7 @@ func (h *health) failed(now time.Time, p pace) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.doubt.Store(true)
-	h.pace = p
+	h.pace, h.trial = p, false
 	if h.until.IsZero() && h.fails > 0 && now.Sub(h.first) > h.span {
 		h.fails = 0
 	}
@@ -126,6 +126,6 @@ func (h *health) failed(now time.Time, p pace) bool {
 	if h.fails < h.after || now.Before(h.until) {
 		return false
 	}
-	h.until, h.trial = now.Add(h.span), false
+	h.until = now.Add(h.span)
 	return true
 }

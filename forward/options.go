@@ -56,8 +56,10 @@ type Options struct {
 	// FailAfter failures within FailFor take an issuer out for FailFor. A
 	// failure is a connection that cannot be made, and one that breaks or
 	// brings nonsense in the place of an answer. Any answer ends the count. An
-	// issuer that is out is asked all the same when all are out and its last
-	// failure was no timeout. When its time is over, one request tries it.
+	// answer that is late does not count: one slow operation must not cut off
+	// the others, and active checks find an issuer that hangs. When its time is
+	// over, one request tries the issuer. When all issuers are out, those whose
+	// last failure was no timeout are asked all the same.
 	// Default 3 in 10 s; FailAfter below 0: never.
 	FailAfter int
 	FailFor   time.Duration
