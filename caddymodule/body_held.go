@@ -31,7 +31,6 @@ var blocks = sync.Pool{New: func() any { return new([blockSize]byte) }}
 // slice, a larger one a list of blocks. Its memory is counted until release.
 type heldBody struct {
 	hold reservation
-	sum  [sha256.Size]byte
 	size int64
 
 	mu     sync.Mutex // guards what follows against a transport that reads on

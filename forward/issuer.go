@@ -28,7 +28,11 @@ type issuer struct {
 }
 
 func newIssuer(spec *Issuer, options *Options) (*issuer, error) {
-	network, address, host, err := spec.endpoint(options.TLS != nil)
+	usual := ":80"
+	if options.TLS != nil {
+		usual = ":443"
+	}
+	network, address, host, err := spec.endpoint(usual)
 	if err != nil {
 		return nil, err
 	}

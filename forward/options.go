@@ -156,18 +156,15 @@ func (c *Check) validate() error {
 	}
 }
 
-// endpoint splits the address, and completes the host.
-func (i *Issuer) endpoint(secure bool) (network, address, host string, err error) {
+// endpoint splits the address, and completes the host. The usual port, as ":80",
+// is not part of a Host header.
+func (i *Issuer) endpoint(usual string) (network, address, host string, err error) {
 	if path, ok := strings.CutPrefix(i.Address, "unix/"); ok {
 		network, address, host = "unix", path, "localhost"
 		if path == "" {
 			err = errors.New("the socket has no path")
 		}
 	} else {
-		usual := ":80"
-		if secure {
-			usual = ":443"
-		}
 		network, address = "tcp", i.Address
 		host = strings.TrimSuffix(address, usual)
 		_, _, err = net.SplitHostPort(address)

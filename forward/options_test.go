@@ -44,18 +44,18 @@ func TestEndpoint(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		issuer                 Issuer
-		secure                 bool
+		usual                  string
 		network, address, host string
 	}{
-		{Issuer{Address: "a.example:9000"}, false, "tcp", "a.example:9000", "a.example:9000"},
-		{Issuer{Address: "a.example:80"}, false, "tcp", "a.example:80", "a.example"},
-		{Issuer{Address: "a.example:80"}, true, "tcp", "a.example:80", "a.example:80"},
-		{Issuer{Address: "a.example:443"}, true, "tcp", "a.example:443", "a.example"},
-		{Issuer{Address: "[::1]:443"}, true, "tcp", "[::1]:443", "[::1]"},
-		{Issuer{Address: "a.example:80", Host: "b.example"}, false, "tcp", "a.example:80", "b.example"},
-		{Issuer{Address: "unix//run/issuer"}, false, "unix", "/run/issuer", "localhost"},
+		{Issuer{Address: "a.example:9000"}, ":80", "tcp", "a.example:9000", "a.example:9000"},
+		{Issuer{Address: "a.example:80"}, ":80", "tcp", "a.example:80", "a.example"},
+		{Issuer{Address: "a.example:80"}, ":443", "tcp", "a.example:80", "a.example:80"},
+		{Issuer{Address: "a.example:443"}, ":443", "tcp", "a.example:443", "a.example"},
+		{Issuer{Address: "[::1]:443"}, ":443", "tcp", "[::1]:443", "[::1]"},
+		{Issuer{Address: "a.example:80", Host: "b.example"}, ":80", "tcp", "a.example:80", "b.example"},
+		{Issuer{Address: "unix//run/issuer"}, ":80", "unix", "/run/issuer", "localhost"},
 	} {
-		network, address, host, err := c.issuer.endpoint(c.secure)
+		network, address, host, err := c.issuer.endpoint(c.usual)
 		if err != nil || network != c.network || address != c.address || host != c.host {
 			t.Errorf("%+v: %s %s %s, %v", c, network, address, host, err)
 		}
