@@ -56,7 +56,7 @@ func ParseCredentials(h http.Header) (Credentials, *Refusal) {
 
 func once(values []string) bool { return len(values) == 1 && values[0] != "" }
 
-// ValidNonce reports whether the text can be an X-Nonce: 1 to 256 visible ASCII
+// ValidNonce reports whether X-Nonce may have the value: 1 to 256 visible ASCII
 // characters.
 func ValidNonce(s string) bool {
 	if s == "" || len(s) > maxNonce {

@@ -305,7 +305,7 @@ func (p *passage) judged(v *store.Verdict) *auth.Refusal {
 	states := v.States[:len(p.claim.Charges)]
 	var retry time.Duration
 	if len(states) > 0 {
-		p.w.setLimits(p.claim.Charges, states, p.limits.IETFHeaders)
+		p.w.setLimits(p.limits, p.claim.Charges, states)
 		p.countLimits(v, states)
 		retry = states[ratelimit.Tightest(states)].Retry
 	}

@@ -176,8 +176,8 @@ func isLimitHeader(name string) bool {
 }
 
 // setLimits notes the headers of the bucket that binds the request most, and
-// with ietf those of all its buckets.
-func (w *responseWriter) setLimits(charges []ratelimit.Charge, states []ratelimit.State, ietf bool) {
+// those of all its buckets where the limiter sends the IETF's headers too.
+func (w *responseWriter) setLimits(limiter *RateLimit, charges []ratelimit.Charge, states []ratelimit.State) {
 	shown := ratelimit.Tightest(states)
 	if shown < 0 {
 		return
@@ -187,7 +187,7 @@ func (w *responseWriter) setLimits(charges []ratelimit.Charge, states []ratelimi
 		rateHeader{"X-Ratelimit-Limit", strconv.FormatInt(state.Limit, 10)},
 		rateHeader{"X-Ratelimit-Remaining", strconv.FormatInt(state.Remaining, 10)},
 		rateHeader{"X-Ratelimit-Reset", strconv.FormatInt(state.Reset, 10)})
-	if ietf {
+	if limiter.IETFHeaders {
 		w.limits = append(w.limits,
 			rateHeader{"Ratelimit", string(ratelimit.AppendRateLimit(nil, states))},
 			rateHeader{"Ratelimit-Policy", string(ratelimit.AppendRateLimitPolicy(nil, charges))})
