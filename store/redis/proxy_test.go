@@ -37,6 +37,8 @@ type fault struct {
 	// silent answers nothing at all, or, with drop, closes the connection:
 	// before the server was asked, or behind the changed reply.
 	silent, drop bool
+	// only commands with this text meet the fault, if it is set.
+	only string
 }
 
 var faultless fault
@@ -131,7 +133,7 @@ func (p *proxy) handle(raw []byte, client, server net.Conn, replies *bufio.Reade
 	p.calls[name]++
 	f := p.fault
 	p.mu.Unlock()
-	if name == "hello" || name == "client" {
+	if name == "hello" || name == "client" || !bytes.Contains(raw, []byte(f.only)) {
 		f = faultless
 	}
 	switch {
