@@ -119,7 +119,8 @@ func (c *caller) run(ctx context.Context, doing string, what call) ([]any, error
 
 // runOn executes the script once. It is sent again only when Redis has said
 // that it did not execute it: the script is not loaded, or its slot is being
-// moved.
+// moved. It goes with its source then, and after a pause that doubles from the
+// second time on.
 func (c *caller) runOn(ctx context.Context, on processor, what call) ([]any, error) {
 	tag := c.tags.make()
 	args := make([]any, 0, 4+len(what.keys)+len(what.args))
@@ -129,18 +130,19 @@ func (c *caller) runOn(ctx context.Context, on processor, what call) ([]any, err
 	}
 	args = append(args, tag)
 	args = append(args, what.args...)
-	for pause := firstPause; ; pause *= 2 {
+	for pause := firstPause; ; {
 		cmd := redis.NewCmd(ctx, args...)
 		err := on.Process(ctx, once{cmd})
 		switch {
 		case err == nil:
 			return checkReply(cmd, tag)
-		case redis.HasErrorPrefix(err, "NOSCRIPT"):
+		case isUnloaded(err) && args[0] == "evalsha":
 			args[0], args[1] = "eval", what.script.source
-		case isMoving(err):
-			if err := sleep(ctx, pause); err != nil {
-				return nil, fmt.Errorf("the slot is being moved: %w", err)
+		case isUnloaded(err), isMoving(err):
+			if ended := sleep(ctx, pause); ended != nil {
+				return nil, fmt.Errorf("redis did not run the script: %w: %w", err, ended)
 			}
+			pause *= 2
 		default:
 			return nil, err
 		}
@@ -177,6 +179,9 @@ func isMoving(err error) bool {
 	return redis.HasErrorPrefix(err, "TRYAGAIN") ||
 		err != nil && strings.Contains(err.Error(), "non local key")
 }
+
+// isUnloaded reports whether Redis does not know the script.
+func isUnloaded(err error) bool { return redis.HasErrorPrefix(err, "NOSCRIPT") }
 
 // isFull reports whether Redis refused to write for want of memory.
 func isFull(err error) bool { return redis.HasErrorPrefix(err, "OOM") }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/sony/gobreaker/v2"
 
+	"github.com/card-gateway/card-gateway/auth"
 	"github.com/card-gateway/card-gateway/store"
 )
 
@@ -42,5 +43,19 @@ func TestErrorsOfOneKey(t *testing.T) {
 			}
 			flows(t, s, good, time.Minute)
 		})
+	}
+}
+
+// A server that knows no script, not even one it is sent, is asked a few times.
+func TestNoScript(t *testing.T) {
+	p := newProxy(t, sharedSingle(t))
+	s := open(t, Options{URL: p.url(), Prefix: random() + ":", IOTimeout: time.Second, SettleTimeout: time.Second})
+	r := newKey(t, s)
+	expect(t, s, newClaim(r), auth.Accepted)
+	p.set(fault{reply: "-NOSCRIPT No matching script. Please use EVAL.\r\n", only: r.ID})
+	before := p.count("eval")
+	expectUnavailable(t, s, newClaim(r))
+	if n := p.count("eval") - before; n < 2 || n > 12 {
+		t.Errorf("it was sent %d times within a second, want a few", n)
 	}
 }
