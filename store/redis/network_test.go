@@ -109,14 +109,9 @@ func TestDialsAreAlwaysTried(t *testing.T) {
 	}
 }
 
-// wired returns a connection of a network, and the server's end.
-func wired(t *testing.T, n *network) (net.Conn, net.Conn) {
+// wired returns a connection of a network to the listener, and its other end.
+func wired(t *testing.T, n *network, l net.Listener) (client, server net.Conn) {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
 	dial := n.DialHook(func(ctx context.Context, network, addr string) (net.Conn, error) {
 		return (&net.Dialer{}).DialContext(ctx, network, addr)
 	})
@@ -124,18 +119,66 @@ func wired(t *testing.T, n *network) (net.Conn, net.Conn) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	server, err := l.Accept()
-	if err != nil {
+	if server, err = l.Accept(); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { client.Close(); server.Close() })
 	return client, server
 }
 
+func listen(t *testing.T) net.Listener {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { l.Close() })
+	return l
+}
+
+// When a connection fails, those are suspect that were not heard since its last
+// command was sent.
+func TestSuspectConnections(t *testing.T) {
+	n, l := newNetwork(time.Minute), listen(t)
+	failing, failed := wired(t, n, l)
+	idle, _ := wired(t, n, l)
+	busy, answers := wired(t, n, l)
+	elsewhere, _ := wired(t, n, listen(t))
+
+	var b [16]byte
+	usable := func(c net.Conn) bool {
+		raw, err := c.(*conn).SyscallConn()
+		return err == nil && raw.Read(func(uintptr) bool { return true }) == nil
+	}
+	_, _ = failing.Write([]byte("PING\r\n"))
+	_ = failing.SetReadDeadline(time.Now().Add(-time.Second))
+	if _, err := failing.Read(b[:]); err == nil || !usable(idle) {
+		t.Errorf("%v: a call that came too late to wait says nothing of the network", err)
+	}
+	_, _ = answers.Write([]byte("+OK\r\n"))
+	if _, err := busy.Read(b[:]); err != nil {
+		t.Fatal(err)
+	}
+	failed.Close()
+	_ = failing.SetReadDeadline(time.Time{})
+	if _, err := failing.Read(b[:]); err == nil {
+		t.Fatal("it does not fail")
+	}
+	fresh, _ := wired(t, n, l)
+	for name, c := range map[string]net.Conn{"heard since": busy, "new": fresh, "of another server": elsewhere} {
+		if !usable(c) {
+			t.Errorf("a connection %s is suspect", name)
+		}
+	}
+	if usable(idle) || usable(failing) {
+		t.Error("a connection that was not heard since is not suspect")
+	}
+}
+
 // A reply that came before anybody could read it counts, although the deadline
 // has passed.
 func TestLateReaderGetsReply(t *testing.T) {
-	client, server := wired(t, newNetwork(time.Minute))
+	client, server := wired(t, newNetwork(time.Minute), listen(t))
 	if _, err := server.Write([]byte("+OK\r\n")); err != nil {
 		t.Fatal(err)
 	}

@@ -205,9 +205,18 @@ func sharedCluster(t testing.TB) []*process {
 	return shared.cluster
 }
 
+// several skips a test that starts several servers when tests are to be short.
+func several(t testing.TB) {
+	t.Helper()
+	if testing.Short() {
+		t.Skip("it starts several servers")
+	}
+}
+
 // launchCluster starts masters that share the slots evenly.
 func launchCluster(t testing.TB, masters int) []*process {
 	t.Helper()
+	several(t)
 	all := make([]*process, masters)
 	for i := range all {
 		all[i] = launchClusterNode(t)
@@ -275,6 +284,7 @@ type sentinelSet struct {
 
 func launchSentinel(t testing.TB) *sentinelSet {
 	t.Helper()
+	several(t)
 	set := &sentinelSet{}
 	set.master = launch(t, true, "--repl-diskless-sync-delay", "0", "--appendonly", "yes")
 	set.replica = launch(t, true, "--repl-diskless-sync-delay", "0", "--appendonly", "yes", "--replicaof", fmt.Sprintf("127.0.0.1 %d", set.master.port))
