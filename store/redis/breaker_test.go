@@ -6,7 +6,9 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -115,9 +117,14 @@ func TestBreakerLines(t *testing.T) {
 // In the order of arrival, for a time, and not too many.
 func TestQueue(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var events []string
+		var mu sync.Mutex
+		var events []QueueEvent
 		var order []int
-		all := &queues{size: 1, patience: 100 * ms, observe: func(e QueueEvent) { events = append(events, fmt.Sprint(e)) }}
+		all := &queues{size: 1, patience: 100 * ms, observe: func(e QueueEvent) {
+			mu.Lock()
+			defer mu.Unlock()
+			events = append(events, e)
+		}}
 		q := all.at("a")
 		if err := q.enter(t.Context()); err != nil {
 			t.Fatal(err)
@@ -128,7 +135,9 @@ func TestQueue(t *testing.T) {
 					t.Errorf("%d: %v", i, err)
 					return
 				}
+				mu.Lock()
 				order = append(order, i)
+				mu.Unlock()
 				time.Sleep(60 * ms)
 				q.leave()
 			}()
@@ -142,11 +151,11 @@ func TestQueue(t *testing.T) {
 			t.Errorf("%v, want errQueueLate", err)
 		}
 		time.Sleep(time.Second)
+		synctest.Wait()
 		if fmt.Sprint(order) != "[0 1]" || q.waiting.Load() != 0 {
 			t.Errorf("order %v, %d wait", order, q.waiting.Load())
 		}
-		want := fmt.Sprint([]QueueEvent{QueueWaits, QueueWaits, QueueWaits, QueueLeft, QueueLeft, QueueLate})
-		if fmt.Sprint(events) != want {
+		if want := []QueueEvent{QueueWaits, QueueWaits, QueueWaits, QueueLeft, QueueLeft, QueueLate}; !slices.Equal(events, want) {
 			t.Errorf("events %v, want %v", events, want)
 		}
 	})

@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"flag"
 	"fmt"
+	mathrand "math/rand/v2"
 	"net"
 	"os"
 	"os/exec"
@@ -152,15 +153,27 @@ func (p *process) do(t testing.TB, args ...any) any {
 	return v
 }
 
+// freePort returns a port that nobody uses and that it has not returned before.
+// It is none of those that the system gives to whoever asks for any, so that
+// nobody else gets it before a server has started on it.
 func freePort(t testing.TB) int {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
+	const first, many = 10_000, 20_000
+	for range 1000 {
+		port := first + mathrand.IntN(many)
+		if _, given := portsGiven.LoadOrStore(port, true); given {
+			continue
+		}
+		if l, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", port)); err == nil {
+			l.Close()
+			return port
+		}
 	}
-	defer l.Close()
-	return l.Addr().(*net.TCPAddr).Port
+	t.Fatal("no free port")
+	return 0
 }
+
+var portsGiven sync.Map // of int
 
 // busy is how many times longer a busy machine may take than an idle one.
 const busy = 20
