@@ -64,7 +64,7 @@ var importRules = []importRule{
 	},
 	{
 		dir: "store/redis", ours: []string{"auth", "ratelimit", "store"},
-		others: []string{"github.com/redis/go-redis/v9/…/", "github.com/sony/gobreaker/v2", "golang.org/x/sync/singleflight"},
+		others: []string{"github.com/redis/go-redis/v9/…/", "github.com/sony/gobreaker/v2", "golang.org/x/sync/semaphore", "golang.org/x/sync/singleflight"},
 		reason: "a backend knows the contract and nothing above it; only this one knows Redis",
 	},
 	{
