@@ -25,6 +25,10 @@ type Judgement struct {
 	// SecretVersion is that of the secret which verified the signature; 0 when
 	// none did.
 	SecretVersion int
+	// Retired is the secret of the key that verifies the signature and has
+	// ended; nil when a live one does, or none. The request fails rule 10 all
+	// the same.
+	Retired *Secret
 }
 
 // Judge checks rules 2, 3, 4, 6, 7, 10 and 12 in one pass, all of them, so
@@ -74,21 +78,29 @@ var standIn = NewSecret(0, "stands in for a secret that is not there", time.Time
 var noKey = &Key{}
 
 // verifySignature tries all secrets of the key and notes the newest live one
-// that fits.
+// that fits, or else one that has ended.
 func (j *Judgement) verifySignature(r *Request, key *Key, now time.Time) {
 	buf := signBuffers.Get().(*[]byte)
 	c := &r.Credentials
 	*buf = AppendStringToSign((*buf)[:0], r.Method, r.Target, c.Timestamp, c.Nonce, c.BodyHash)
-	work := 0
+	var ended *Secret
 	for _, s := range key.Secrets {
-		work++
-		if fits := s.Verify(*buf, c.Signature); fits && s.Live(now) && j.SecretVersion == 0 {
+		switch fits := s.Verify(*buf, c.Signature); {
+		case fits && !s.Live(now):
+			ended = s
+		case fits && j.SecretVersion == 0:
 			j.SecretVersion = s.Version()
 		}
 	}
 	if j.SecretVersion == 0 {
 		j.Failed |= RuleSignature
-		for ; work < unprovenWork; work++ {
+		for _, s := range key.Retired {
+			if s.Verify(*buf, c.Signature) {
+				ended = s
+			}
+		}
+		j.Retired = ended
+		for range unprovenWork - len(key.Secrets) - len(key.Retired) {
 			standIn.Verify(*buf, c.Signature)
 		}
 	}

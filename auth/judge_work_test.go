@@ -74,6 +74,15 @@ func TestUnprovenRequestsCostTheSame(t *testing.T) {
 		"one ended": func(w *work) *Key {
 			return &Key{Secrets: []*Secret{w.secret(2, "two", time.Time{}), w.secret(1, "one", before)}}
 		},
+		"retired": func(w *work) *Key {
+			return &Key{Secrets: []*Secret{w.secret(3, "three", time.Time{})}, Retired: []*Secret{w.secret(2, "two", before), w.secret(1, "one", before)}}
+		},
+		"as many as can be": func(w *work) *Key {
+			return &Key{
+				Secrets: []*Secret{w.secret(4, "four", time.Time{}), w.secret(3, "three", later)},
+				Retired: []*Secret{w.secret(2, "two", before), w.secret(1, "a secret of nobody", before)},
+			}
+		},
 		"all ended": func(w *work) *Key {
 			return &Key{Secrets: []*Secret{w.secret(2, "two", before), w.secret(1, "one", before)}}
 		},
