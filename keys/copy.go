@@ -36,6 +36,13 @@ func (k *Service) Copy(ctx context.Context, from store.Backend, by By) (Copy, er
 	if err != nil {
 		return done, err
 	}
+	if err := k.bringIDKeys(ctx, ids, from); err != nil {
+		return done, err
+	}
+	defer func() {
+		k.known.learn(ids, done.Copied...)
+		_ = k.announceIDs(ctx) // else the other gateways find the ids when they next count the keys
+	}()
 	err = each(ctx, from, func(r *store.Record) error {
 		err := k.copyOne(ctx, ids, r, by)
 		switch {
@@ -58,7 +65,7 @@ func (k *Service) copyOne(ctx context.Context, ids *IDKey, source *store.Record,
 	r := source.Clone()
 	now := k.opt.Clock().UTC()
 	r.Revision, r.UpdatedAt, r.StampedAfter = NewRevision(), now, now.Add(k.opt.ReplayFloorAhead)
-	r.Imported = source.Imported || !ids.Check(source.ID)
+	r.Imported = source.Imported || !ids.Check(source.ID) && !k.known.has(source.ID)
 	dropOutdated(r, now)
 	if err := k.sealAnew(ids, r); err != nil {
 		return err
