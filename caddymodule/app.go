@@ -176,6 +176,7 @@ func (a *App) Start() error {
 	currentBodies.Store(a.state.bodies)
 	a.telemetry.log.Info("the gateway runs", zap.Inline(version.This()))
 	a.refresh.Go(func() { a.refreshGauges(ctx) })
+	a.refresh.Go(func() { a.refreshIDs(ctx) })
 	return nil
 }
 
