@@ -27,6 +27,7 @@ import (
 //	    body_share <part>
 //	    body_share_address <part>
 //	    runtime_dir <path>
+//	    answer_budget <size>
 //	    limit <operation> | default | total <count>/<period> [burst <n>] [cost <n>]
 //	    operation <name> <method> <path> <scope> [max_body <size>]
 //	}
@@ -71,6 +72,7 @@ func (p *appParser) options() []option {
 		shareOption("body_share", &app.BodyShare),
 		shareOption("body_share_address", &app.BodyShareAddress),
 		textOption("runtime_dir", "the path of a directory", &app.RuntimeDir),
+		sizeOption("answer_budget", &app.AnswerBudget),
 		{name: "limit", read: call(p.limit), repeats: true},
 		{name: "operation", read: call(p.operation), repeats: true},
 	}
