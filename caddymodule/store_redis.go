@@ -150,7 +150,7 @@ func (s *RedisStore) connection() any {
 
 func (s *RedisStore) maxWindow() time.Duration { return redis.MaxWindow }
 
-func (s *RedisStore) open() (store.Backend, error) {
+func (s *RedisStore) open(string) (store.Backend, error) {
 	return redis.New(s.options)
 }
 

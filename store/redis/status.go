@@ -34,8 +34,12 @@ func (s *Store) Status(ctx context.Context) store.Status {
 			warnings = append(warnings, info.addr+" has no maxmemory: nonces are bounded by the machine's memory alone")
 		}
 	}
-	warnings = append(warnings, *s.policies.warnings.Load()...)
+	differences := *s.policies.warnings.Load()
+	warnings = append(warnings, differences...)
 	status.Details = map[string]any{"topology": s.opt.topology(), "servers": servers, "warnings": warnings}
+	if len(differences) > 0 {
+		status.Details["policy_differences"] = len(differences)
+	}
 	if own := s.policies.own.Load(); own != nil {
 		status.Details["policy"] = own.hash()
 	}
