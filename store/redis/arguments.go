@@ -42,7 +42,7 @@ var settleArguments = []argument{
 	{"revision", asText, func(a *attempt) any { return a.Revision }},
 	{"next_revision", asText, func(a *attempt) any { return a.NextRevision }},
 	{"servers", asText, func(a *attempt) any { return a.seen.known }},
-	{"floor", asNumber, func(a *attempt) any { return decimal(a.seen.floor) }},                      // us
+	{"floor", asNumber, func(a *attempt) any { return decimal(a.seen.floorOf(a.KeyID)) }},           // us
 	{"ahead", asNumber, func(a *attempt) any { return decimal(a.ReplayFloorAhead.Microseconds()) }}, // us
 	{"claim_now", asNumber, func(a *attempt) any { return decimal(a.Now.UnixMicro()) }},             // us
 	{"timestamp", asNumber, func(a *attempt) any { return decimal(a.Timestamp) }},                   // s

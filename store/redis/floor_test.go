@@ -71,19 +71,23 @@ func TestLeastFloor(t *testing.T) {
 			t.Fatal(err)
 		}
 		for _, id := range tt.seen {
-			s.servers.memory.remember([]string{id})
+			s.servers.memory.remember([]serverInfo{{identity: id, slots: allSlots()}})
 		}
 		s.servers.accepted(7)
 		s.servers.accepted(5)
 		var servers []serverInfo
 		for _, id := range tt.servers {
-			servers = append(servers, serverInfo{identity: id})
+			servers = append(servers, serverInfo{identity: id, slots: allSlots()})
 		}
 		want := int64(0)
 		if tt.wantLast {
 			want = 7
 		}
-		if got := s.servers.leastFloor(servers); got != want {
+		got := int64(0)
+		for _, one := range s.servers.adoption(servers).servers {
+			got = max(got, one.least)
+		}
+		if got != want {
 			t.Errorf("%s: %d, want %d", tt.name, got, want)
 		}
 		if err := s.Close(); err != nil {

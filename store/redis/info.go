@@ -3,6 +3,7 @@ package redis
 import (
 	"errors"
 	"fmt"
+	"net"
 	"strconv"
 	"strings"
 	"time"
@@ -51,17 +52,24 @@ type serverInfo struct {
 	addr       string
 	run        string
 	identity   string // as server() in server.lua makes it
+	from       string // the identity that proved to have handed everything over to it
 	version    string
 	role       string
 	policy     string
 	loading    bool
 	replicas   int64
+	followers  []string // addresses of the replicas
+	slots      *slotSet
 	evicted    int64
 	usedMemory int64
 	maxMemory  int64
 	persistent bool
-	forgets    string // what a restart would lose, see checkReplay
-	now        time.Time
+	// The histories that it holds: the present one, and the one before, up to
+	// an offset.
+	replication, replication2 string
+	offset2                   int64
+	forgets                   string // what a restart would lose, see checkReplay
+	now                       time.Time
 }
 
 // parseInfo reads the reply of INFO.
@@ -75,13 +83,17 @@ func parseInfo(addr, reply string) (serverInfo, error) {
 	if i.run == "" || i.role == "" || i.version == "" || len(values["master_replid"]) < 16 || len(i.run) < 16 {
 		return i, errors.New("redis does not say in INFO who it is")
 	}
-	i.identity = i.run[:16] + "." + values["master_replid"][:16]
+	i.replication, i.replication2 = values["master_replid"], values["master_replid2"]
+	i.identity, i.slots = identityOf(i.run, i.replication), allSlots()
+	for n := 0; values[fmt.Sprint("slave", n)] != ""; n++ {
+		i.followers = append(i.followers, follower(values[fmt.Sprint("slave", n)]))
+	}
 	i.loading = values["loading"] == "1"
 	i.persistent = values["aof_enabled"] == "1"
 	var now int64
 	for name, field := range map[string]*int64{
 		"connected_slaves": &i.replicas, "evicted_keys": &i.evicted, "used_memory": &i.usedMemory,
-		"maxmemory": &i.maxMemory, "server_time_usec": &now,
+		"maxmemory": &i.maxMemory, "server_time_usec": &now, "second_repl_offset": &i.offset2,
 	} {
 		if values[name] == "" {
 			continue
@@ -93,6 +105,25 @@ func parseInfo(addr, reply string) (serverInfo, error) {
 	}
 	i.now = moment(now)
 	return i, nil
+}
+
+// identityOf is what server() in server.lua returns for this run and history.
+func identityOf(run, replication string) string {
+	if len(run) < 16 || len(replication) < 16 {
+		return ""
+	}
+	return run[:16] + "." + replication[:16]
+}
+
+// follower returns the address in a line on a replica, such as
+// "ip=10.0.0.22,port=6379,state=online,offset=98,lag=1".
+func follower(line string) string {
+	values := make(map[string]string)
+	for field := range strings.SplitSeq(line, ",") {
+		name, value, _ := strings.Cut(field, "=")
+		values[name] = value
+	}
+	return net.JoinHostPort(values["ip"], values["port"])
 }
 
 // unfit returns an [UnfitError] when the server must not be used, else nil.

@@ -30,6 +30,11 @@ func (c *caller) readMasters(ctx context.Context) ([]serverInfo, error) {
 		if err != nil {
 			return err
 		}
+		answer, err := node.ClusterSlots(ctx).Result()
+		if err != nil {
+			return err
+		}
+		i.slots = ownSlots(i.addr, answer)
 		mu.Lock()
 		defer mu.Unlock()
 		if i.role == "master" { // else it was demoted just now

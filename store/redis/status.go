@@ -39,8 +39,8 @@ func (s *Store) Status(ctx context.Context) store.Status {
 	if own := s.policies.own.Load(); own != nil {
 		status.Details["policy"] = own.hash()
 	}
-	if v.floor > 0 {
-		status.Details["replay_floor"] = moment(v.floor)
+	if floor := v.highest(); floor > 0 {
+		status.Details["replay_floor"] = moment(floor)
 	}
 	return status
 }
