@@ -15,6 +15,7 @@ import (
 	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
 
 	"github.com/card-gateway/card-gateway/store"
+	"github.com/card-gateway/card-gateway/store/file"
 	"github.com/card-gateway/card-gateway/store/redis"
 )
 
@@ -115,7 +116,7 @@ func (s *RedisStore) Provision(caddy.Context) (err error) {
 		TLS: s.TLS, CAFile: s.CAFile, ServerName: s.ServerName, Prefix: s.Prefix,
 		SettleTimeout: time.Duration(s.SettleTimeout), ChangeTimeout: time.Duration(s.ChangeTimeout),
 		IOTimeout: time.Duration(s.IOTimeout), PoolSize: s.PoolSize, MaxNoncesPerKey: s.MaxNoncesPerKey,
-		Logger: slog.New(storeSlog{}),
+		RuntimeDir: file.DefaultRuntimeDir(), Logger: slog.New(storeSlog{}),
 	}
 	return s.readPasswords()
 }

@@ -53,6 +53,30 @@ func (s *slotSet) String() string {
 	return strings.Join(ranges, " ")
 }
 
+// parseSlots reads what String writes.
+func parseSlots(text string) (*slotSet, error) {
+	var s slotSet
+	for word := range strings.FieldsSeq(text) {
+		first, last, err := parseRange(word)
+		if err != nil {
+			return nil, err
+		}
+		s.add(first, last)
+	}
+	return &s, nil
+}
+
+func parseRange(text string) (first, last int, err error) {
+	from, to, _ := strings.Cut(text, "-")
+	if first, err = strconv.Atoi(from); err == nil {
+		last, err = strconv.Atoi(to)
+	}
+	if err != nil || first < 0 || last >= slots {
+		return 0, 0, fmt.Errorf("%q is not a range of slots", text)
+	}
+	return first, last, nil
+}
+
 // ownSlots returns the slots that the node at the address serves, out of its
 // own answer to CLUSTER SLOTS.
 func ownSlots(addr string, answer []redis.ClusterSlot) *slotSet {
@@ -99,17 +123,16 @@ func (f fences) String() string {
 func parseFences(text string) (fences, error) {
 	var f fences
 	for word := range strings.FieldsSeq(text) {
-		slots, at, _ := strings.Cut(word, "=")
-		first, last, _ := strings.Cut(slots, "-")
-		var one fence
-		var err [3]error
-		one.first, err[0] = strconv.Atoi(first)
-		one.last, err[1] = strconv.Atoi(last)
-		one.at, err[2] = strconv.ParseInt(at, 10, 64)
-		if err != [3]error{} {
-			return nil, fmt.Errorf("redis has the fence %q, which is not one", word)
+		served, at, _ := strings.Cut(word, "=")
+		first, last, err := parseRange(served)
+		if err != nil {
+			return nil, err
 		}
-		f = append(f, one)
+		moment, err := strconv.ParseInt(at, 10, 64)
+		if err != nil {
+			return nil, fmt.Errorf("%q is not a fence: %w", word, err)
+		}
+		f = append(f, fence{first, last, moment})
 	}
 	return f, nil
 }

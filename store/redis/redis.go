@@ -68,6 +68,9 @@ func (s *Store) Start(ctx context.Context) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, s.opt.ChangeTimeout)
 	defer cancel()
+	if err := s.servers.recall(); err != nil {
+		s.log.Error("what this gateway accepted before it ended is not known", "error", err)
+	}
 	if err := s.servers.check(ctx, observe); err != nil {
 		var unfit *UnfitError
 		if errors.As(err, &unfit) {

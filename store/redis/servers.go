@@ -33,16 +33,17 @@ type servers struct {
 	shared     singleflight.Group // the check that requests wait for
 	checking   sync.Mutex         // held during a check
 	memory     memory             // guarded by checking
-	lastAccept atomic.Int64       // server's clock, microseconds
-	waiting    atomic.Bool        // a promoted server is not used yet
-	lost       atomic.Bool        // the store was emptied since New: a missing key may have been lost
+	mark       *mark
+	lastAccept atomic.Int64 // server's clock, microseconds
+	waiting    atomic.Bool  // a promoted server is not used yet
+	lost       atomic.Bool  // the store was emptied since New: a missing key may have been lost
 
 	life context.Context // ends with end
 	end  context.CancelFunc
 }
 
 func newServers(c *caller, opt *Options) *servers {
-	s := &servers{caller: c, names: names{prefix: opt.Prefix}, log: opt.Logger, timeout: opt.ChangeTimeout, connect: opt.node}
+	s := &servers{caller: c, names: names{prefix: opt.Prefix}, log: opt.Logger, timeout: opt.ChangeTimeout, connect: opt.node, mark: newMark(opt)}
 	s.life, s.end = context.WithCancel(context.Background())
 	s.view.Store(&view{problem: errNotChecked})
 	s.masters.Store(new([]serverInfo))
@@ -198,6 +199,7 @@ func (s *servers) examine(ctx context.Context, m mode, next *view) error {
 	}
 	s.memory.skewed = false
 	s.memory.remember(usable)
+	s.mark.used(usable)
 	next.known = identities(usable)
 	if err := s.checkEpochs(ctx, m, next); err != nil {
 		return err
@@ -219,6 +221,7 @@ func (s *servers) fenceRestored(ctx context.Context, next *view) error {
 
 // accepted notes the server's time of an acceptance, in microseconds.
 func (s *servers) accepted(now int64) {
+	s.mark.accepted(now)
 	for {
 		last := s.lastAccept.Load()
 		if now <= last || s.lastAccept.CompareAndSwap(last, now) {

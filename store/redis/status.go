@@ -34,6 +34,12 @@ func (s *Store) Status(ctx context.Context) store.Status {
 			warnings = append(warnings, info.addr+" has no maxmemory: nonces are bounded by the machine's memory alone")
 		}
 	}
+	if s.opt.RuntimeDir == "" && s.opt.topology() != topologySingle {
+		warnings = append(warnings, "there is no runtime directory: after a network cut and the end of this process, it is not known what it accepted on a master that was replaced")
+	}
+	if problem := *s.servers.mark.problem.Load(); problem != "" {
+		warnings = append(warnings, problem)
+	}
 	warnings = append(warnings, *s.policies.warnings.Load()...)
 	status.Details = map[string]any{"topology": s.opt.topology(), "servers": servers, "warnings": warnings}
 	if own := s.policies.own.Load(); own != nil {
