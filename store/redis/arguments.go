@@ -72,7 +72,7 @@ var settleRules = []auth.Rules{
 // arguments.
 func settlePrologue() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "local SPAN, REACH, SKEW = %d, %d, %d -- ms, spans, us\n", spanMillis, spanReach, maxSkew.Microseconds())
+	fmt.Fprintf(&b, "local SPAN, REACH, SKEW, LAG = %d, %d, %d, %d -- ms, spans, us, s\n", spanMillis, spanReach, maxSkew.Microseconds(), int(maxLag.Seconds()))
 	fmt.Fprintf(&b, "local LINGER, LONGEST = %d, %d -- ms\n", windowLinger.Milliseconds(), MaxWindow.Milliseconds())
 	fmt.Fprintf(&b, "local ACCEPTED, LIMITED, LOCKED, REPLAY_FLOOR = '%s', '%s', '%s', '%s'\n", auth.Accepted, auth.RateLimited, auth.KeyLocked, auth.ReplayFloor)
 	b.WriteString("local BIT, REASON = {}, {} -- by rule\n")

@@ -152,6 +152,11 @@ func keepsData(t *testing.T, servers []*process, opt Options) {
 	if err := s.Close(); err != nil {
 		t.Fatal(err)
 	}
+	if opt.SentinelMaster != "" { // the replica comes first
+		eventually(t, 10*time.Second, "the replica has everything", func() bool {
+			return reflect.DeepEqual(servers[0].content(t), servers[1].content(t))
+		})
+	}
 	total := 0
 	for _, p := range servers {
 		before := p.content(t)

@@ -3,6 +3,7 @@ package redis
 import (
 	"errors"
 	"fmt"
+	"math"
 	"net"
 	"strconv"
 	"strings"
@@ -59,6 +60,8 @@ type serverInfo struct {
 	loading    bool
 	replicas   int64
 	followers  []string // addresses of the replicas
+	silent     int64    // as server() in server.lua returns it, seconds
+	guarded    bool     // min-replicas-to-write is set
 	slots      *slotSet
 	evicted    int64
 	usedMemory int64
@@ -85,9 +88,8 @@ func parseInfo(addr, reply string) (serverInfo, error) {
 	}
 	i.replication, i.replication2 = values["master_replid"], values["master_replid2"]
 	i.identity, i.slots = identityOf(i.run, i.replication), allSlots()
-	for n := 0; values[fmt.Sprint("slave", n)] != ""; n++ {
-		i.followers = append(i.followers, follower(values[fmt.Sprint("slave", n)]))
-	}
+	i.followers, i.silent = replicas(values)
+	_, i.guarded = values["min_slaves_good_slaves"]
 	i.loading = values["loading"] == "1"
 	i.persistent = values["aof_enabled"] == "1"
 	var now int64
@@ -115,15 +117,26 @@ func identityOf(run, replication string) string {
 	return run[:16] + "." + replication[:16]
 }
 
-// follower returns the address in a line on a replica, such as
-// "ip=10.0.0.22,port=6379,state=online,offset=98,lag=1".
-func follower(line string) string {
-	values := make(map[string]string)
-	for field := range strings.SplitSeq(line, ",") {
-		name, value, _ := strings.Cut(field, "=")
-		values[name] = value
+// replicas reads the lines on replicas, such as
+// "ip=10.0.0.22,port=6379,state=online,offset=98,lag=1": their addresses, and the
+// shortest lag of those that follow, in seconds.
+func replicas(values map[string]string) (addrs []string, silent int64) {
+	shortest := int64(math.MaxInt64)
+	for n := 0; values[fmt.Sprint("slave", n)] != ""; n++ {
+		one := make(map[string]string)
+		for field := range strings.SplitSeq(values[fmt.Sprint("slave", n)], ",") {
+			name, value, _ := strings.Cut(field, "=")
+			one[name] = value
+		}
+		addrs = append(addrs, net.JoinHostPort(one["ip"], one["port"]))
+		if lag, err := strconv.ParseInt(one["lag"], 10, 64); err == nil && one["state"] == "online" {
+			shortest = min(shortest, lag)
+		}
 	}
-	return net.JoinHostPort(values["ip"], values["port"])
+	if shortest == math.MaxInt64 {
+		return addrs, 0
+	}
+	return addrs, shortest
 }
 
 // unfit returns an [UnfitError] when the server must not be used, else nil.

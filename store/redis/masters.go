@@ -74,6 +74,17 @@ func readInfo(ctx context.Context, node *redis.Client) (serverInfo, error) {
 	return i, nil
 }
 
+// unheard returns a problem when a master has heard of none of its replicas for
+// so long that another one may be in its place.
+func unheard(masters []serverInfo) error {
+	for i := range masters {
+		if lag := time.Duration(masters[i].silent) * time.Second; lag > maxLag {
+			return fmt.Errorf("%w: no replica has answered redis at %s for %v, at most %v are allowed", store.ErrUnavailable, masters[i].addr, lag, maxLag)
+		}
+	}
+	return nil
+}
+
 // skew returns a problem when a server's clock is too far from this machine's.
 func skew(masters []serverInfo) error {
 	now := time.Now()

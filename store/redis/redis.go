@@ -29,6 +29,7 @@ type Store struct {
 	settling *script // settle.lua; tests give it another clock
 	windows  windows
 	policies *policies
+	ahead    atomic.Int64 // Claim.ReplayFloorAhead of the last claim, 0 before the first
 
 	closed  atomic.Bool
 	mu      sync.Mutex // guards what follows

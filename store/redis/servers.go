@@ -204,7 +204,10 @@ func (s *servers) examine(ctx context.Context, m mode, next *view) error {
 	if err := s.checkEpochs(ctx, m, next); err != nil {
 		return err
 	}
-	return s.fenceRestored(ctx, next)
+	if err := s.fenceRestored(ctx, next); err != nil {
+		return err
+	}
+	return unheard(masters)
 }
 
 // fenceRestored raises the floor when what was emptied is there again: it may
