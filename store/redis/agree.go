@@ -31,10 +31,9 @@ type adopted struct {
 // before and got nothing from it.
 func (s *servers) adoption(masters []serverInfo) adoption {
 	var a adoption
-	a.raise = s.memory.skewed
 	for i := range masters {
 		m := &masters[i]
-		one := adopted{identity: m.identity, from: m.from, seen: s.memory.sighted[m.identity].at, raise: s.memory.evictedMore(m)}
+		one := adopted{identity: m.identity, from: m.from, seen: s.memory.sighted[m.identity].at, raise: s.memory.evictedMore(m) || s.memory.setBack[m.run]}
 		one.isNew = !s.memory.identities[m.identity] || s.cluster == nil && s.memory.last != m.identity
 		if one.isNew && m.from == "" && len(s.memory.identities) > 0 {
 			one.least = s.lastAccept.Load()

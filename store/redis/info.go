@@ -73,6 +73,9 @@ type serverInfo struct {
 	offset2                   int64
 	forgets                   string // what a restart would lose, see checkReplay
 	now                       time.Time
+	// When INFO was asked for and when the answer was read, since this process
+	// began.
+	asked, answered time.Duration
 }
 
 // parseInfo reads the reply of INFO.

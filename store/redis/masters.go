@@ -57,6 +57,7 @@ func (c *caller) readMasters(ctx context.Context) ([]serverInfo, error) {
 
 func readInfo(ctx context.Context, node *redis.Client) (serverInfo, error) {
 	addr := node.Options().Addr
+	asked := uptime()
 	reply, err := node.Info(ctx).Result()
 	if err != nil {
 		if unfit := refusal(addr, err); unfit != nil {
@@ -65,6 +66,7 @@ func readInfo(ctx context.Context, node *redis.Client) (serverInfo, error) {
 		return serverInfo{}, unavailable("checking "+addr, err)
 	}
 	i, err := parseInfo(addr, reply)
+	i.asked, i.answered = asked, uptime()
 	if err != nil {
 		return i, unavailable("checking "+addr, err)
 	}
@@ -86,8 +88,7 @@ func unheard(masters []serverInfo) error {
 }
 
 // skew returns a problem when a server's clock is too far from this machine's.
-func skew(masters []serverInfo) error {
-	now := time.Now()
+func skew(masters []serverInfo, now time.Time) error {
 	for i := range masters {
 		if off := masters[i].now.Sub(now); off.Abs() > maxSkew && !masters[i].now.IsZero() {
 			return fmt.Errorf("%w: the clock of redis at %s is %v off ours, at most %v are allowed", store.ErrUnavailable, masters[i].addr, off.Round(time.Millisecond), maxSkew)

@@ -15,8 +15,9 @@ type memory struct {
 	evicted     map[string]int64  // the same, as far as the floor was raised for it
 	replay      map[string]string // by identity, what checkReplay found
 	replayAsked time.Time
-	emptied     bool // the store, or a part of it, and no floor was raised since
-	skewed      bool // the server's clock was off at the last check
+	emptied     bool                    // the store, or a part of it, and no floor was raised since
+	clocks      map[string]clockReading // by run
+	setBack     map[string]bool         // by run: its clock was, and the other gateways do not know
 }
 
 // remember notes that the other gateways know what the check found.
@@ -27,6 +28,7 @@ func (m *memory) remember(masters []serverInfo) {
 	for i := range masters {
 		m.last = masters[i].identity
 		m.identities[m.last], m.slots[m.last] = true, masters[i].slots
+		delete(m.setBack, masters[i].run)
 	}
 	maps.Copy(m.evicted, m.counted)
 }

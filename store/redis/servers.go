@@ -26,6 +26,7 @@ type servers struct {
 	log     *slog.Logger
 	timeout time.Duration // of one check
 	connect func(addr string) *redis.Client
+	now     func() time.Time
 
 	view    atomic.Pointer[view]         // what is known
 	masters atomic.Pointer[[]serverInfo] // as of the last check
@@ -43,7 +44,7 @@ type servers struct {
 }
 
 func newServers(c *caller, opt *Options) *servers {
-	s := &servers{caller: c, names: names{prefix: opt.Prefix}, log: opt.Logger, timeout: opt.ChangeTimeout, connect: opt.node, mark: newMark(opt)}
+	s := &servers{caller: c, names: names{prefix: opt.Prefix}, log: opt.Logger, timeout: opt.ChangeTimeout, connect: opt.node, now: time.Now, mark: newMark(opt)}
 	s.life, s.end = context.WithCancel(context.Background())
 	s.view.Store(&view{problem: errNotChecked})
 	s.masters.Store(new([]serverInfo))
@@ -183,8 +184,8 @@ func (s *servers) examine(ctx context.Context, m mode, next *view) error {
 	}
 	s.checkReplay(ctx, masters)
 	s.masters.Store(&masters)
-	if problem := skew(masters); problem != nil {
-		s.memory.skewed = true
+	s.memory.readClocks(masters)
+	if problem := skew(masters, s.now()); problem != nil {
 		return problem
 	}
 	usable, waiting := s.settled(ctx, masters)
@@ -197,7 +198,6 @@ func (s *servers) examine(ctx context.Context, m mode, next *view) error {
 	} else if err != nil {
 		return err
 	}
-	s.memory.skewed = false
 	s.memory.remember(usable)
 	s.mark.used(usable)
 	next.known = identities(usable)
