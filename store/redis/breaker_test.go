@@ -104,6 +104,7 @@ func TestBreakerLines(t *testing.T) {
 			time.Sleep(10 * ms)
 		}
 		time.Sleep(2 * newsPause)
+		synctest.Wait()
 		seconds := int(time.Since(begun) / time.Second)
 		if got := strings.Count(lines.String(), "\n"); got < 1 || got > seconds {
 			t.Errorf("%d lines in %d seconds", got, seconds)
