@@ -78,7 +78,7 @@ func TestBreaker(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				all := &breakers{log: slog.New(slog.DiscardHandler), patience: 300 * ms}
+				all := &breakers{log: slog.New(slog.DiscardHandler)}
 				b := all.at("a")
 				for i, m := range script {
 					time.Sleep(m.after)
