@@ -82,6 +82,11 @@ type App struct {
 	// hold. Default: 0.25.
 	BodyShareAddress float64 `json:"body_share_address,omitempty"`
 
+	// How many bytes of answers are held in memory at one time to be
+	// translated; beyond it they are answered with 503. One key may hold a
+	// quarter, one address half of it. Default: 134217728 (128 MiB).
+	AnswerBudget int64 `json:"answer_budget,omitempty"`
+
 	rules     *rules
 	state     *state
 	telemetry *telemetry

@@ -51,6 +51,9 @@ func holderAddress(client netip.Addr) string {
 // whose share was used up, or that all of it was.
 func (r *reservation) grow(n int64) *auth.Refusal {
 	m := r.memory
+	if m == nil { // nobody counts
+		return nil
+	}
 	if m.used.Add(n) > m.limit {
 		m.used.Add(-n)
 		return m.refusal(r, "all "+fmt.Sprint(m.limit)+" bytes of "+m.name+" are in use", "")
@@ -70,7 +73,7 @@ func (r *reservation) grow(n int64) *auth.Refusal {
 
 // shrink gives back n of the bytes reserved.
 func (r *reservation) shrink(n int64) {
-	if n <= 0 {
+	if n <= 0 || r.memory == nil {
 		return
 	}
 	r.bytes -= n
@@ -81,9 +84,7 @@ func (r *reservation) shrink(n int64) {
 
 // release gives everything back. It may be called again.
 func (r *reservation) release() {
-	if r.memory != nil {
-		r.shrink(r.bytes)
-	}
+	r.shrink(r.bytes)
 }
 
 // scarce reports whether more than half of the memory, or of the share of the

@@ -51,18 +51,25 @@ func (p *passage) admit() *auth.Refusal {
 	if p.r.TLS != nil && !p.r.TLS.HandshakeComplete {
 		client = netip.Addr{} // early data over QUIC: anybody can write any address on it
 	}
+	p.info.address = client
+	unreadable := checkForwarded(p.h.server, p.r)
 	method, raw := originalTarget(p.r)
 	credentials, missing := auth.ParseCredentials(p.r.Header)
-	cleanHeaders(p.r.Header)
+	p.h.HeaderRule.clean(p.r.Header)
 	target, refusal := auth.ParseTarget(raw)
 	if refusal != nil {
 		return refusal
 	}
 	p.info.Target = target
+	if unreadable != nil {
+		return unreadable
+	}
 	if refusal := auth.CheckMethod(method); refusal != nil {
 		return refusal
 	}
-	p.info.Operation = p.h.rules.table.Match(method, target.Path)
+	if p.info.Operation, refusal = p.h.rules.table.Match(method, target.Path); refusal != nil {
+		return refusal
+	}
 	if missing != nil {
 		return missing
 	}
@@ -153,7 +160,7 @@ func (p *passage) readBody() *auth.Refusal {
 	reader := bodyReader{max: p.maxBody(), timeout: time.Duration(p.h.BodyTimeout)}
 	if keep {
 		reader.look = p.lookBeforeBody
-		reader.hold = reservation{memory: p.h.state.bodies, key: p.info.keyID(), address: holderAddress(p.request.Client)}
+		reader.hold = p.info.reservation(p.h.state.bodies)
 	}
 	start := time.Now()
 	body, refusal := reader.read(p.w, p.r)
@@ -298,7 +305,7 @@ func (p *passage) judged(v *store.Verdict) *auth.Refusal {
 	states := v.States[:len(p.claim.Charges)]
 	var retry time.Duration
 	if len(states) > 0 {
-		p.w.setLimits(p.claim.Charges, states, p.limits.IETFHeaders)
+		p.w.setLimits(p.limits, p.claim.Charges, states)
 		p.countLimits(v, states)
 		retry = states[ratelimit.Tightest(states)].Retry
 	}

@@ -50,7 +50,10 @@ func (a *App) refreshGauges(ctx context.Context) {
 	}
 }
 
+// probe warns when the store cannot settle requests. It also takes the standard
+// log back, which a configuration that Caddy refused may have taken.
 func (a *App) probe(ctx context.Context) {
+	takeStandardLog()
 	ctx, cancel := context.WithTimeout(ctx, readyTimeout)
 	defer cancel()
 	if err := a.state.ready(ctx); err != nil && ctx.Err() == nil {

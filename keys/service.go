@@ -101,7 +101,7 @@ func (o Options) withDefaults() Options {
 	return o
 }
 
-// Keys makes, changes and finds API keys. It opens their secrets with the
+// Service makes, changes and finds API keys. It opens their secrets with the
 // master keys and keeps opened keys in memory. All methods may be called at
 // once from many goroutines.
 type Service struct {

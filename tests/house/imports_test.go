@@ -45,6 +45,10 @@ var importRules = []importRule{
 		reason: "translation is text in, text out; it knows no keys, no stores and no server",
 	},
 	{
+		dir:    "forward",
+		reason: "it carries requests and reads answers; it knows no keys, no stores and no server",
+	},
+	{
 		dir: "store", ours: []string{"auth", "ratelimit"},
 		reason: "the contract must not know its backends, or they could not be told apart from it",
 	},
@@ -230,7 +234,7 @@ func TestNobodyImportsTheCaddyModule(t *testing.T) {
 // where the gateway speaks to operators.
 func TestPrometheusAndZapStayInTheCaddyModule(t *testing.T) {
 	t.Parallel()
-	for _, dir := range []string{"auth", "ratelimit", "translate", "store", "store/file", "store/redis"} {
+	for _, dir := range []string{"auth", "forward", "keys", "ratelimit", "sign", "translate", "store", "store/file", "store/redis"} {
 		for _, p := range goList(t, "-deps", "./"+dir) {
 			for _, library := range []string{"github.com/prometheus/", "go.uber.org/zap", "github.com/caddyserver/"} {
 				if strings.HasPrefix(p.ImportPath, library) {
@@ -245,7 +249,7 @@ func TestPrometheusAndZapStayInTheCaddyModule(t *testing.T) {
 // indirectly.
 func TestPureAndClientCodeIsStandardLibrary(t *testing.T) {
 	t.Parallel()
-	for _, dir := range []string{"auth", "ratelimit", "sign"} {
+	for _, dir := range []string{"auth", "forward", "ratelimit", "sign"} {
 		for _, p := range goList(t, "-deps", "./"+dir) {
 			if _, ours := below(p.ImportPath); !ours && !p.Standard {
 				t.Errorf("package %s depends on %s: it is the standard library alone, so that its decisions can be read to the end", dir, p.ImportPath)
