@@ -11,7 +11,7 @@ import (
 	"github.com/card-gateway/card-gateway/store"
 )
 
-// By says who changes a key, and on what condition.
+// By is who changes a key, and on what condition.
 type By struct {
 	// Actor is the name for the audit log.
 	Actor string

@@ -13,9 +13,9 @@ type CreateRequest struct {
 	Mode Mode `json:"mode,omitempty"`
 }
 
-// Create makes a key with a secret of its own. Errors: [InvalidError], else
-// the store did not answer and there may or may not be a new key, which nobody
-// holds the secret of.
+// Create makes a key with a new secret, which it returns. Errors:
+// [InvalidError]. Any other error means that the store did not answer. Then a
+// new key may exist; nobody has its secret.
 func (k *Service) Create(ctx context.Context, req CreateRequest, by By) (Changed, error) {
 	switch req.Mode {
 	case "":
@@ -38,8 +38,8 @@ func (k *Service) Create(ctx context.Context, req CreateRequest, by By) (Changed
 	return changed, nil
 }
 
-// An addition is a new key: its record, as far as the caller decides it, and
-// the text of its first secret.
+// An addition is a new key: its record with what the caller decides, and the
+// text of its first secret.
 type addition struct {
 	action string
 	record *store.Record

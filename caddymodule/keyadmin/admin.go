@@ -125,12 +125,12 @@ func (a *AdminAPI) handler(call func(*adminCall) (int, any, error)) caddy.AdminH
 		w.Header().Set("Content-Type", "application/json")
 		w.Header().Set("Cache-Control", "no-store")
 		w.WriteHeader(status)
-		_ = json.NewEncoder(w).Encode(answer) // the caller is gone: nobody is left to tell
+		_ = json.NewEncoder(w).Encode(answer) // an error means that the caller has left
 		return nil
 	})
 }
 
-// actorOf says who is asking: the actor header, else the remote address.
+// actorOf returns the caller's name: the actor header, else the remote address.
 func actorOf(r *http.Request) string {
 	actor := r.Header.Get(actorHeader)
 	if actor == "" || len(actor) > maxActor || strings.ContainsFunc(actor, unicode.IsControl) {
@@ -160,7 +160,7 @@ func (c *adminCall) decode(into any) error {
 	return keys.Decode(doc, into)
 }
 
-// adminError gives an error of the key service its status. The text is meant
+// adminError adds the status to an error of the key service. The text is meant
 // for operators and holds no secret.
 func adminError(err error) error {
 	var answered caddy.APIError

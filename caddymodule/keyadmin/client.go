@@ -93,10 +93,10 @@ func askAdmin(cmd *cobra.Command, req adminRequest) ([]byte, error) {
 	return raw, nil
 }
 
-// adminAnswered matches the error by which Caddy tells of a status from 400.
+// adminAnswered matches the error that Caddy returns for a status from 400.
 var adminAnswered = regexp.MustCompile(`(?s)^caddy responded with error: HTTP (\d+): (.*)$`)
 
-// adminCallError says what went wrong in terms of the gateway. Caddy gives its
+// adminCallError returns the error in terms of the gateway. Caddy returns its
 // error as text only.
 func adminCallError(address string, err error) error {
 	match := adminAnswered.FindStringSubmatch(err.Error())
