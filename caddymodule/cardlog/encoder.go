@@ -66,7 +66,7 @@ func (e *LogEncoder) EncodeEntry(entry zapcore.Entry, fields []zapcore.Field) (*
 	for i := range fields {
 		redacted.addField(&fields[i])
 	}
-	entry.Message = message(entry.LoggerName, entry.Message)
+	entry.Message = message(&entry)
 	entry.LoggerName = Mask(entry.LoggerName)
 	return encoder.EncodeEntry(entry, nil)
 }
@@ -98,14 +98,17 @@ func speaksWithNobody(logger string) bool {
 
 // message returns what may be written of the message of a log line. Messages
 // are texts of programs, except where Caddy takes an error for one.
-func message(logger, text string) string {
+func message(entry *zapcore.Entry) string {
+	logger, text := entry.LoggerName, entry.Message
 	switch {
 	case strings.HasPrefix(logger, "http.log.error"):
 		return failureText(text)
 	case strings.HasPrefix(logger, "http.stdlib"):
 		return failureText(text) + stackOf(text)
-	case logger == "":
-		// Caddy takes the standard library's log for its own, see [StandardLog].
+	case logger == "" && entry.Level <= zapcore.InfoLevel:
+		// Caddy takes the standard library's log for its own, see [StandardLog],
+		// and writes it at this level. Above it are Caddy's own errors, such as
+		// why a configuration is refused.
 		if kind, known := kindOf(text); known {
 			return kind
 		}
