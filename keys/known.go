@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"hash/maphash"
 	"slices"
 	"strconv"
@@ -42,7 +43,10 @@ const (
 
 	// idsTrusted is how long after a comparison an id of our form is refused
 	// because it is not known.
-	idsTrusted = 5 * time.Second
+	idsTrusted = 2 * time.Second
+	// idsSettled is how long after an announcement every gateway has seen it,
+	// or trusts nothing that it has seen before.
+	idsSettled = idsTrusted + idsTrusted/10
 	// idsRetry is how long after a failed reading of all ids the next begins.
 	idsRetry = 30 * time.Second
 )
@@ -195,6 +199,7 @@ func (k *Service) bringIDKeys(ctx context.Context, own *IDKey, from store.Backen
 		return err
 	}
 	here = append(here, own)
+	stored := false
 	for _, ids := range theirs {
 		if slices.ContainsFunc(here, func(known *IDKey) bool { return *known == *ids }) {
 			continue
@@ -202,11 +207,52 @@ func (k *Service) bringIDKeys(ctx context.Context, own *IDKey, from store.Backen
 		if err := k.storeCopiedIDKey(ctx, ids); err != nil {
 			return err
 		}
+		stored = true
+	}
+	if !stored || k.local {
+		return nil
 	}
 	if err := k.announceIDs(ctx); err != nil {
 		return err
 	}
-	return k.RefreshIDs(ctx)
+	if err := k.RefreshIDs(ctx); err != nil {
+		return err
+	}
+	return k.awaitOthers(ctx)
+}
+
+// publishIDs makes new ids known, here and on the other gateways. When it
+// returns nil, no gateway refuses one of them as invented.
+func (k *Service) publishIDs(ctx context.Context, own *IDKey, ids ...string) error {
+	if len(ids) == 0 {
+		return nil
+	}
+	refusable := slices.ContainsFunc(ids, func(id string) bool {
+		_, _, ours := splitID(id)
+		return ours && !own.Check(id) && !k.known.has(id)
+	})
+	k.known.learn(own, ids...)
+	err := k.announceIDs(ctx)
+	if !refusable || k.local {
+		return nil // others look the ids up, until they count the keys at the latest
+	}
+	if err == nil {
+		err = k.awaitOthers(ctx)
+	}
+	if err != nil {
+		return fmt.Errorf("the keys are stored, but other gateways may refuse them for half a minute: %w", err)
+	}
+	return nil
+}
+
+// awaitOthers returns when the other gateways have seen what was announced.
+func (k *Service) awaitOthers(ctx context.Context) error {
+	select {
+	case <-k.opt.After(idsSettled):
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
 }
 
 // storeCopiedIDKey stores an id key under the first number that is free.
