@@ -25,6 +25,9 @@ type Key struct {
 	Limits       ratelimit.Overrides
 	// Secrets holds the one or two live secrets, the newest first.
 	Secrets []*Secret
+	// Retired holds up to two secrets that have ended. They verify nothing,
+	// whatever the clock says; see [Judgement.Retired].
+	Retired []*Secret
 	// CustomerVariant is "A", "B", "C" or empty.
 	CustomerVariant string
 }

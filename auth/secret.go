@@ -37,6 +37,9 @@ func NewSecret(version int, text string, expires time.Time) *Secret {
 // Version returns the number that tells a key's secrets apart, from 1.
 func (s *Secret) Version() int { return s.version }
 
+// Expires returns the end of the secret; the zero time is never.
+func (s *Secret) Expires() time.Time { return s.expires }
+
 // Live reports whether the secret is valid at the moment.
 func (s *Secret) Live(now time.Time) bool {
 	return s.expires.IsZero() || now.Before(s.expires)

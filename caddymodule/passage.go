@@ -290,7 +290,7 @@ func (p *passage) settle() (store.Verdict, *auth.Refusal) {
 	if refusal != nil {
 		return store.Verdict{}, refusal
 	}
-	verdict, err := p.h.state.backend.Settle(context.WithoutCancel(p.r.Context()), claim)
+	verdict, err := p.decide(context.WithoutCancel(p.r.Context()), claim)
 	if err != nil {
 		return verdict, storeRefusal(err)
 	}

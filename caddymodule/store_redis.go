@@ -150,7 +150,8 @@ func (s *RedisStore) connection() any {
 
 func (s *RedisStore) maxWindow() time.Duration { return redis.MaxWindow }
 
-func (s *RedisStore) open() (store.Backend, error) {
+func (s *RedisStore) open(runtimeDir string) (store.Backend, error) {
+	s.options.RuntimeDir = runtimeDir
 	return redis.New(s.options)
 }
 

@@ -27,7 +27,11 @@ func (k *Service) Census(ctx context.Context) (Census, error) {
 		c.Keys[status] = 0
 	}
 	now := k.opt.Clock()
+	own := k.ids.Load()
 	err := each(ctx, k.backend, func(r *store.Record) error {
+		if own != nil && !k.local {
+			k.known.learn(own, r.ID) // also what a gateway of an earlier version has imported
+		}
 		status := statusOf(r, now)
 		c.Keys[status]++
 		if status != StatusActive || r.ExpiresAt.IsZero() {

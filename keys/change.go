@@ -6,7 +6,6 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
-	"slices"
 	"time"
 
 	"github.com/card-gateway/card-gateway/store"
@@ -101,8 +100,7 @@ func (k *Service) change(ctx context.Context, id string, by By, e edit) (changed
 			return Changed{}, err
 		}
 		r = old.Clone()
-		now := k.opt.Clock().UTC()
-		r.Secrets = slices.DeleteFunc(r.Secrets, func(s store.SealedSecret) bool { return !s.Live(now) })
+		dropOutdated(r, k.opt.Clock())
 		if err := e.apply(r); err != nil {
 			return Changed{}, err
 		}
@@ -120,7 +118,7 @@ func (k *Service) change(ctx context.Context, id string, by By, e edit) (changed
 			r.Failures = 0
 		}
 		k.releaseDropped(ctx, old, r)
-		return Changed{View: viewOf(r, now), Replicated: d.Replicated}, nil
+		return Changed{View: viewOf(r, k.opt.Clock()), Replicated: d.Replicated}, nil
 	}
 	return Changed{}, err
 }

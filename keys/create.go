@@ -96,5 +96,14 @@ func (k *Service) Import(ctx context.Context, req ImportRequest, by By) (Changed
 	if uniform([]byte(req.Secret)) {
 		return Changed{}, invalid("secret", "one character repeated can be guessed")
 	}
-	return k.add(ctx, "import", &store.Record{ID: req.ID, Imported: true}, req.Secret, req.Fields, by)
+	ids, err := k.idKey(ctx)
+	if err != nil {
+		return Changed{}, err
+	}
+	changed, err := k.add(ctx, "import", &store.Record{ID: req.ID, Imported: true}, req.Secret, req.Fields, by)
+	if err == nil {
+		k.known.learn(ids, req.ID)
+		_ = k.announceIDs(ctx) // else the other gateways find the id when they next count the keys
+	}
+	return changed, err
 }

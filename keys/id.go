@@ -62,16 +62,25 @@ func (k IDKey) Mint(m Mode) string {
 // Check reports in constant time whether Mint made the id with this key. An id
 // that was imported has no checksum of ours; Check is false for it.
 func (k IDKey) Check(id string) bool {
-	if !strings.HasPrefix(id, livePrefix) && !strings.HasPrefix(id, testPrefix) || len(id) != len(livePrefix)+idText {
+	prefix, raw, ok := splitID(id)
+	if !ok {
 		return false
-	}
-	prefix, text := id[:len(livePrefix)], id[len(livePrefix):]
-	raw, err := lowerBase32.DecodeString(text)
-	if err != nil || len(raw) != idRandom+idChecksum {
-		return false // the decoder skips line ends, which makes it short
 	}
 	want := k.derive("key id", prefix+string(raw[:idRandom]))
 	return subtle.ConstantTimeCompare(want[:idChecksum], raw[idRandom:]) == 1
+}
+
+// splitID returns the prefix and the bytes of an id that has the form of those
+// that Mint makes, whatever its checksum.
+func splitID(id string) (prefix string, raw []byte, ok bool) {
+	if !strings.HasPrefix(id, livePrefix) && !strings.HasPrefix(id, testPrefix) || len(id) != len(livePrefix)+idText {
+		return "", nil, false
+	}
+	raw, err := lowerBase32.DecodeString(id[len(livePrefix):])
+	if err != nil || len(raw) != idRandom+idChecksum {
+		return "", nil, false // the decoder skips line ends, which makes it short
+	}
+	return id[:len(livePrefix)], raw, true
 }
 
 // Fingerprint returns 16 bytes that tell equal secrets apart from others

@@ -32,8 +32,8 @@ func (k *Service) miss(ctx context.Context, id string) (*auth.Key, error) {
 	if k.local {
 		return k.Fresh(ctx, id)
 	}
-	if !ids.Check(id) && !k.lookups.AllowN(k.opt.Clock(), 1) {
-		return nil, ErrLookupBudget
+	if err := k.admit(ids, id); err != nil {
+		return nil, err
 	}
 	result, err := k.shared(ctx, "key "+id, func(ctx context.Context) (any, error) { return k.Fresh(ctx, id) })
 	if err != nil {

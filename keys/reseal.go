@@ -3,7 +3,6 @@ package keys
 import (
 	"context"
 	"errors"
-	"fmt"
 	"slices"
 
 	"github.com/card-gateway/card-gateway/store"
@@ -28,16 +27,17 @@ func (k *Service) reseal(ctx context.Context) {
 func (k *Service) old(s store.SealedSecret) bool { return !k.ring.current(s.Sealed) }
 
 func (k *Service) resealRecord(r *store.Record) error {
+	k.dropShut(r)
 	for i := range r.Secrets {
 		s := &r.Secrets[i]
 		if !k.old(*s) {
 			continue
 		}
-		text, _, err := k.ring.Open(s.Sealed, secretLabel(r.ID, s.Version))
+		text, label, err := k.openSealed(r.ID, s)
 		if err != nil {
-			return fmt.Errorf("secret %d: %w", s.Version, err)
+			return err
 		}
-		s.Sealed = k.ring.Seal(text, secretLabel(r.ID, s.Version))
+		s.Sealed = k.ring.Seal(text, label)
 	}
 	return nil
 }

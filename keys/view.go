@@ -39,9 +39,11 @@ type View struct {
 	Failures        int                        `json:"failures"` // consecutive
 	Lock            *auth.Lock                 `json:"lock"`
 	Secrets         []SecretView               `json:"secrets"`
-	CreatedAt       time.Time                  `json:"created_at"`
-	UpdatedAt       time.Time                  `json:"updated_at"`
-	Revision        string                     `json:"revision"`
+	// RetiredSecrets have ended. They verify nothing and explain refusals.
+	RetiredSecrets []SecretView `json:"retired_secrets,omitempty"`
+	CreatedAt      time.Time    `json:"created_at"`
+	UpdatedAt      time.Time    `json:"updated_at"`
+	Revision       string       `json:"revision"`
 }
 
 // A SecretView says of a secret when it lives.
@@ -63,9 +65,15 @@ func viewOf(r *store.Record, now time.Time) View {
 		Secrets: make([]SecretView, 0, len(r.Secrets)),
 	}
 	for _, s := range r.Secrets {
-		v.Secrets = append(v.Secrets, SecretView{
+		secret := SecretView{
 			Version: s.Version, CreatedAt: s.CreatedAt, ExpiresAt: optional(s.ExpiresAt), LastUsedAt: optional(r.LastUsed[s.Version]),
-		})
+		}
+		switch {
+		case s.Live(now):
+			v.Secrets = append(v.Secrets, secret)
+		case explains(&s, now):
+			v.RetiredSecrets = append(v.RetiredSecrets, secret)
+		}
 	}
 	return v
 }

@@ -261,6 +261,7 @@ func changeKey(do func(*keys.Service, context.Context, string, keys.By) (keys.Ch
 func rotateKey(c *adminCall) (int, any, error) {
 	req := struct {
 		Overlap *string `json:"overlap"`
+		Forget  bool    `json:"forget"`
 	}{}
 	doc, err := c.body()
 	if err != nil {
@@ -271,13 +272,13 @@ func rotateKey(c *adminCall) (int, any, error) {
 			return 0, nil, err
 		}
 	}
-	overlap := keys.DefaultOverlap
+	how := keys.Rotation{Overlap: keys.DefaultOverlap, Forget: req.Forget}
 	if req.Overlap != nil {
-		if overlap, err = parseOverlap(*req.Overlap); err != nil {
+		if how.Overlap, err = parseOverlap(*req.Overlap); err != nil {
 			return 0, nil, err
 		}
 	}
-	changed, err := c.keys.Rotate(c, c.id, overlap, c.by)
+	changed, err := c.keys.Rotate(c, c.id, how, c.by)
 	return http.StatusOK, changed, err
 }
 

@@ -212,13 +212,21 @@ func rotateCommand() *cobra.Command {
 		Use: "rotate ID", Args: cli.Wants("ID"),
 		Short: "Gives a key a new secret and shows it, once",
 		Long: `Gives a key a new secret. The one before lives for the overlap, so that clients
-can change over; two are live at most, so an older one ends at once.`,
+can change over; two are live at most, so an older one ends at once.
+
+What has ended is kept sealed for 30 days, at most two secrets. It verifies
+nothing. A client that still signs with it is named in the log and does not lock
+the key. --forget drops these secrets.`,
 		Example: `  card-keys rotate ck_live_… --overlap 7d
-  card-keys rotate ck_live_… --overlap 0   # the old secret leaked`,
+  card-keys rotate ck_live_… --overlap 0            # the old secret leaked
+  card-keys rotate ck_live_… --overlap 0 --forget   # and nothing of it may stay`,
 	}
 	cmd.Flags().String("overlap", "24h", "how long the old secret lives: 0 to 90d")
+	cmd.Flags().Bool("forget", false, "keep no retired secret of the key")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		return changeByCommand(cmd, http.MethodPost, keyPath(args[0], "/rotate"), map[string]any{"overlap": cli.Flag(cmd, "overlap")})
+		forget, _ := cmd.Flags().GetBool("forget")
+		how := map[string]any{"overlap": cli.Flag(cmd, "overlap"), "forget": forget}
+		return changeByCommand(cmd, http.MethodPost, keyPath(args[0], "/rotate"), how)
 	}
 	return cmd
 }
