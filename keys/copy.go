@@ -8,10 +8,10 @@ import (
 	"github.com/card-gateway/card-gateway/store"
 )
 
-// A Copy says what became of the keys of another store.
+// A Copy is the result for the keys of another store.
 type Copy struct {
-	Copied  []string      `json:"copied"`  // ids of the keys that are here now
-	Skipped []SkippedCopy `json:"skipped"` // keys that were left where they are
+	Copied  []string      `json:"copied"`  // ids of the keys that this store has now
+	Skipped []SkippedCopy `json:"skipped"` // keys that were not copied
 }
 
 // A SkippedCopy is a key that was not copied, and why.
@@ -25,11 +25,10 @@ type SkippedCopy struct {
 // secrets in use here under another id, are skipped and named. It can be
 // called again after an error.
 //
-// What the other store remembered of nonces stays there. So requests of a
-// copied key that were stamped before the copy, or up to
-// Options.ReplayFloorAhead after it, are refused by rule 7, which keeps
-// what was accepted there from being accepted here again. Failure counts begin
-// anew. Nothing may use the other store meanwhile.
+// The nonces of the other store are not copied. So requests of a copied key that
+// are stamped before the copy, or up to Options.ReplayFloorAhead after it, are
+// refused by rule 7: the other store may have accepted them. Failure counts
+// begin at 0. Nothing may use the other store meanwhile.
 func (k *Service) Copy(ctx context.Context, from store.Backend, by By) (Copy, error) {
 	done := Copy{Copied: []string{}, Skipped: []SkippedCopy{}}
 	ids, err := k.idKey(ctx)
@@ -74,7 +73,7 @@ func (k *Service) copyOne(ctx context.Context, ids *IDKey, source *store.Record,
 		return err
 	}
 	var d store.Durability
-	defer func() { k.report("copy", nil, r, by, d.Replicated, err) }()
+	defer func() { k.report(attempt{"copy", by, nil, r, d.Replicated, err}) }()
 	if err = k.reserveAll(ctx, r); err != nil {
 		return err
 	}

@@ -8,10 +8,10 @@ import (
 	"github.com/card-gateway/card-gateway/store"
 )
 
-// The id key lies in the store sealed. The value named metaIDKey is written
-// once and never replaced, so that gateways that start at the same time agree
-// on it. When the master key is rotated, a copy sealed under the new one is
-// laid beside it, under the same name with the tag of the new key.
+// The id key is stored sealed. The value named metaIDKey is written once and
+// never replaced, so that gateways that start at the same time have the same.
+// When the master key is rotated, a copy is written, sealed under the new one.
+// Its name is the same with the tag of the new master key.
 const metaIDKey = "id_key"
 
 // TestMasterKey reports whether the master keys open the store, without
@@ -97,8 +97,8 @@ func (k *Service) loadIDKey(ctx context.Context) (*IDKey, error) {
 	return ids, k.sealIDKeyAnew(ctx, metaIDKey, ids, index)
 }
 
-// sealIDKeyAnew lays a copy sealed under the first master key beside an id key
-// that is stored under another.
+// sealIDKeyAnew writes a copy of an id key, sealed under the first master key,
+// unless the index shows that it is sealed so.
 func (k *Service) sealIDKeyAnew(ctx context.Context, name string, ids *IDKey, index int) error {
 	if index == 0 {
 		return nil

@@ -9,8 +9,8 @@ import (
 )
 
 // reseal seals all secrets under the first master key that are sealed under
-// another one. A record that cannot be opened, or that the backend does not
-// give, stays as it is, and is tried again at the next start.
+// another one. A record that cannot be opened or read stays as it is, and is
+// tried again at the next start.
 func (k *Service) reseal(ctx context.Context) {
 	_ = each(ctx, k.backend, func(r *store.Record) error {
 		if !slices.ContainsFunc(r.Secrets, k.old) {

@@ -46,7 +46,7 @@ type View struct {
 	Revision       string       `json:"revision"`
 }
 
-// A SecretView says of a secret when it lives.
+// A SecretView is the life of a secret.
 type SecretView struct {
 	Version    int        `json:"version"`
 	CreatedAt  time.Time  `json:"created_at"`
@@ -54,7 +54,7 @@ type SecretView struct {
 	LastUsedAt *time.Time `json:"last_used_at"` // to the minute; null: never
 }
 
-// viewOf shows a record as it is at the moment.
+// viewOf returns the view of a record at now.
 func viewOf(r *store.Record, now time.Time) View {
 	v := View{
 		ID: r.ID, Tenant: r.Tenant, Description: r.Description, Mode: ModeOf(r.ID), Status: statusOf(r, now),
@@ -78,7 +78,7 @@ func viewOf(r *store.Record, now time.Time) View {
 	return v
 }
 
-// statusOf derives the status of a key at the moment.
+// statusOf returns the status of a key at now.
 func statusOf(r *store.Record, now time.Time) string {
 	switch {
 	case r.Disabled:
