@@ -10,7 +10,8 @@ import (
 )
 
 // Status tells where the store is, what the last check found, and what an
-// operator should change. It does no I/O.
+// operator should change: Details "degraded" lists what is wrong now although
+// the store is ready, "warnings" what may go wrong. It does no I/O.
 func (s *Store) Status(ctx context.Context) store.Status {
 	v := s.servers.view.Load()
 	status := store.Status{Backend: "redis", Place: s.opt.place(), Ready: true}
@@ -49,7 +50,7 @@ func (s *Store) Status(ctx context.Context) store.Status {
 		warnings = append(warnings, problem)
 	}
 	warnings = append(warnings, *s.policies.warnings.Load()...)
-	status.Details = map[string]any{"topology": s.opt.topology(), "servers": servers, "warnings": warnings}
+	status.Details = map[string]any{"topology": s.opt.topology(), "servers": servers, "warnings": warnings, "degraded": append([]string{}, v.degraded...)}
 	if own := s.policies.own.Load(); own != nil {
 		status.Details["policy"] = own.hash()
 	}
