@@ -56,6 +56,8 @@ func ParseCredentials(h http.Header) (Credentials, *Refusal) {
 
 func once(values []string) bool { return len(values) == 1 && values[0] != "" }
 
+// ValidNonce reports whether X-Nonce may have the value: 1 to 256 visible ASCII
+// characters.
 func ValidNonce(s string) bool {
 	if s == "" || len(s) > maxNonce {
 		return false

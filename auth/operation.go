@@ -20,9 +20,6 @@ type Operation struct {
 	Scope   string
 	MaxBody int64 // largest body in bytes; 0: what the site allows
 	Index   int   // in [Table.Operations], for arrays with one entry per operation
-	// Patterns are the methods and paths, as "GET /api/v1/cards/{cardId}", in
-	// the order of their definition; none for "other".
-	Patterns []string
 }
 
 // An OperationDef defines one method and pattern of an operation. Several of
@@ -150,7 +147,6 @@ func (t *Table) add(d OperationDef) error {
 	}
 	op.Scope = d.Scope
 	op.MaxBody = max(op.MaxBody, d.MaxBody)
-	op.Patterns = append(op.Patterns, d.Method+" "+d.Pattern)
 
 	r := route{segments: segments, operation: op, shape: shapeOf(segments)}
 	byCount := &t.routes[methodIndex(d.Method)]
@@ -191,24 +187,39 @@ func compareRoutes(a, b route) int {
 }
 
 // Match returns the operation of a request by its method and decoded path, and
-// "other" when no pattern matches. HEAD is matched as GET. It does not
-// allocate.
-func (t *Table) Match(method, path string) *Operation {
-	m := methodIndex(method)
-	if m < 0 || len(path) < len(apiPrefix) || !equalFold(path[:len(apiPrefix)], apiPrefix) {
-		return t.other
-	}
-	rest := path[len(apiPrefix):]
-	count := strings.Count(rest, "/") + 1
-	if count >= len(t.routes[m]) {
-		return t.other
-	}
-	for i := range t.routes[m][count] {
-		if r := &t.routes[m][count][i]; matchSegments(r.segments, rest) {
-			return r.operation
+// "other" when no pattern matches. HEAD is matched as GET. One slash at the end
+// makes no difference. A path that is refused names an operation in a way that
+// only a lenient server would read: see fold.go. Match does not allocate for a
+// path that is not refused, unless the path holds a percent sign.
+func (t *Table) Match(method, path string) (*Operation, *Refusal) {
+	path = strings.TrimSuffix(path, "/")
+	routes := t.candidates(method, path)
+	var exact *route
+	if hasAPIPrefix(path) {
+		for i := range routes {
+			if matchSegments(routes[i].segments, path[len(apiPrefix):]) {
+				exact = &routes[i]
+				break
+			}
 		}
 	}
-	return t.other
+	if !isPlain(path) && foldsAway(routes, exact, path) {
+		return nil, badTarget(faultFolds)
+	}
+	if exact == nil {
+		return t.other, nil
+	}
+	return exact.operation, nil
+}
+
+// candidates returns the routes of the method that have as many segments as
+// the path.
+func (t *Table) candidates(method, path string) []route {
+	m, count := methodIndex(method), strings.Count(path, "/")-len(apiSegments)
+	if m < 0 || count < 1 || count >= len(t.routes[m]) {
+		return nil
+	}
+	return t.routes[m][count]
 }
 
 // Operations returns all operations by their Index; "other" is the last.

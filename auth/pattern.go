@@ -57,22 +57,19 @@ func isOperationName(s string) bool {
 	return s != ""
 }
 
-// parsePattern returns the segments that follow /api/v1/. A slash at the end
-// is an empty last segment.
+// parsePattern returns the segments that follow /api/v1/. One slash at the end
+// makes no difference.
 func parsePattern(pattern string) ([]segment, error) {
 	rest, ok := strings.CutPrefix(pattern, apiPrefix)
 	if !ok {
 		return nil, errors.New("it must begin with " + apiPrefix)
 	}
-	if rest == "" {
+	if rest = strings.TrimSuffix(rest, "/"); rest == "" {
 		return nil, errors.New("it must name something below " + apiPrefix)
 	}
 	parts := strings.Split(rest, "/")
 	segments := make([]segment, len(parts))
 	for i, part := range parts {
-		if part == "" && i == len(parts)-1 {
-			break // an empty literal
-		}
 		s, err := parseSegment(part)
 		if err != nil {
 			return nil, err
@@ -182,8 +179,8 @@ func asciiLower(s string) string {
 
 // UpstreamTarget returns the target that the upstream receives: the raw one,
 // byte for byte. Only the second path of the sensitive card details,
-// /api/v1/card/{cardId}/sensitive, has its segment "card" replaced by "cards",
-// so that the upstream sees one path.
+// /api/v1/card/{cardId}/sensitive, also with a slash at the end, has its
+// segment "card" replaced by "cards", so that the upstream sees one path.
 func UpstreamTarget(t Target) string {
 	if !matchesPath(sensitiveAlias, t.Path) {
 		return t.Raw
@@ -201,10 +198,16 @@ func UpstreamTarget(t Target) string {
 // sensitiveAlias is what follows /api/v1/ in the second sensitive path.
 var sensitiveAlias = []segment{{literal: "card"}, {placeholder: true}, {literal: "sensitive"}}
 
+// hasAPIPrefix reports whether a decoded path begins with /api/v1/.
+func hasAPIPrefix(path string) bool {
+	return len(path) >= len(apiPrefix) && equalFold(path[:len(apiPrefix)], apiPrefix)
+}
+
 // matchesPath reports whether a decoded path consists of /api/v1/ and the
-// segments.
+// segments, perhaps with a slash at the end.
 func matchesPath(segments []segment, path string) bool {
-	if len(path) < len(apiPrefix) || !equalFold(path[:len(apiPrefix)], apiPrefix) {
+	path = strings.TrimSuffix(path, "/")
+	if !hasAPIPrefix(path) {
 		return false
 	}
 	rest := path[len(apiPrefix):]

@@ -10,7 +10,10 @@ type Reason uint8
 // The reasons, in the order in which a request is checked against them.
 const (
 	Accepted Reason = iota
+	UnknownHost
+	NotFound
 	BadTarget
+	MalformedRequest
 	MethodNotAllowed
 	MissingHeaders       // rule 1 of the published interface, Authentication
 	UnknownKey           // rule 2
@@ -50,7 +53,10 @@ type reasonRow struct {
 // interface, Authentication error messages.
 var reasonTable = [reasonCount]reasonRow{
 	Accepted:             {"accepted", http.StatusOK, "", ""},
+	UnknownHost:          {"unknown_host", http.StatusMisdirectedRequest, "MISDIRECTED_REQUEST", "This server does not answer for the host that the request names"},
+	NotFound:             {"not_found", http.StatusNotFound, "NOT_FOUND", "No such resource"},
 	BadTarget:            {"bad_target", http.StatusBadRequest, "BAD_REQUEST", "The request target is malformed or can be read in more than one way"},
+	MalformedRequest:     {"malformed_request", http.StatusBadRequest, "BAD_REQUEST", "The request is malformed"},
 	MethodNotAllowed:     {"method_not_allowed", http.StatusMethodNotAllowed, "METHOD_NOT_ALLOWED", "Method not allowed; use GET, HEAD, POST, PUT, PATCH or DELETE, in upper case"},
 	MissingHeaders:       {"missing_headers", http.StatusUnauthorized, "UNAUTHORIZED", "Missing required authentication headers"},
 	UnknownKey:           {"unknown_key", http.StatusUnauthorized, "UNAUTHORIZED", "Invalid API key"},

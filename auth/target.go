@@ -31,8 +31,9 @@ func CheckMethod(method string) *Refusal {
 //
 //   - anything but the origin form (a path, perhaps with a query), over 8 KiB
 //     or with a '#';
-//   - an empty, "." or ".." segment, also percent-encoded or before a ';'. One
-//     slash at the end is no empty segment;
+//   - an empty, "." or ".." segment, also percent-encoded or before a ';', and
+//     one of blanks and dots alone, which some servers drop. One slash at the
+//     end is no empty segment;
 //   - an encoded slash, backslash, NUL or control byte in the path;
 //   - control bytes, spaces and bytes from 0x80, unencoded, anywhere; in the
 //     path also { } | " < > ^ ` and the backslash, which HTTP libraries
@@ -87,7 +88,7 @@ const (
 	faultByte    = "The request target holds a space, a control byte or a byte beyond ASCII; percent-encode it"
 	faultSlash   = "The path holds a percent-encoded slash or backslash"
 	faultControl = "The path holds a percent-encoded control byte"
-	faultSegment = "The path holds an empty, '.' or '..' segment"
+	faultSegment = "The path holds an empty, '.' or '..' segment, or one of blanks and dots alone"
 	faultUTF8    = "The path holds an overlong UTF-8 sequence"
 )
 
@@ -205,54 +206,8 @@ func checkSegments(path string) string {
 		if segment == "" && !more {
 			return "" // the one slash at the end, or the path "/"
 		}
-		name, _, _ := strings.Cut(segment, ";")
-		if name == "" || name == "." || name == ".." {
+		if vanishes(segment) {
 			return faultSegment
-		}
-	}
-	return ""
-}
-
-// checkHidden looks at what a decoded path would become if it were decoded
-// again: escapes that were escaped, and overlong UTF-8.
-func checkHidden(path string) string {
-	if fault := checkOverlong(path); fault != "" {
-		return fault
-	}
-	if strings.IndexByte(path, '%') < 0 {
-		return ""
-	}
-	var b strings.Builder
-	b.Grow(len(path))
-	for i := 0; i < len(path); i++ {
-		c := path[i]
-		if c == '%' {
-			// The percent sign of an escape may be escaped any number of times.
-			end := i
-			for strings.HasPrefix(path[end+1:], "25") {
-				end += 2
-			}
-			if hidden, ok := escapedByte(path, end); ok {
-				if fault := checkDecodedByte(hidden); fault != "" {
-					return fault
-				}
-				c, i = hidden, end+2
-			}
-		}
-		b.WriteByte(c)
-	}
-	return checkSegments(b.String())
-}
-
-// checkOverlong refuses sequences that a lenient UTF-8 decoder takes for a
-// character that has a shorter spelling.
-func checkOverlong(path string) string {
-	for i := 0; i+1 < len(path); i++ {
-		lead, next := path[i], path[i+1]
-		switch {
-		case lead < 0xc0 || next < 0x80 || next > 0xbf:
-		case lead <= 0xc1, lead == 0xe0 && next < 0xa0, lead == 0xf0 && next < 0x90:
-			return faultUTF8
 		}
 	}
 	return ""

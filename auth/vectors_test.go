@@ -147,7 +147,10 @@ func (v *vector) answer(t *testing.T, table *auth.Table) answer {
 	if refusal := auth.CheckMethod(v.Method); refusal != nil {
 		return answer{reason: refusal.Reason}
 	}
-	op := table.Match(v.Method, target.Path)
+	op, refusal := table.Match(v.Method, target.Path)
+	if refusal != nil {
+		return answer{reason: refusal.Reason}
+	}
 	a := answer{operation: op.Name, upstream: auth.UpstreamTarget(target)}
 	credentials, refusal := auth.ParseCredentials(v.header())
 	if refusal != nil {

@@ -58,8 +58,8 @@ type readBody struct {
 }
 
 // read reads the whole body. The refusals are BodyTooLarge, BodyTimeout,
-// OverBudget, ClientGone, BadTarget for a body that is framed wrongly, and what
-// look returned.
+// OverBudget, ClientGone, MalformedRequest for a body that is framed wrongly or
+// shorter than its Content-Length, and what look returned.
 func (br *bodyReader) read(w http.ResponseWriter, r *http.Request) (readBody, *auth.Refusal) {
 	if r.Body == nil || r.Body == http.NoBody || r.ContentLength == 0 {
 		return readBody{held: &heldBody{}, sum: sha256.Sum256(nil)}, nil
@@ -74,6 +74,9 @@ func (br *bodyReader) read(w http.ResponseWriter, r *http.Request) (readBody, *a
 		defer func() { _ = br.extend(time.Time{}) }()
 	}
 	refusal := br.readAll(r)
+	if refusal == nil && r.ContentLength >= 0 && br.length() != r.ContentLength {
+		refusal = cutShort(nil) // net/http sees to it, but not over HTTP/3
+	}
 	if refusal != nil {
 		br.body.release()
 		return readBody{}, refusal
@@ -82,6 +85,14 @@ func (br *bodyReader) read(w http.ResponseWriter, r *http.Request) (readBody, *a
 		return readBody{sum: [sha256.Size]byte(br.digest.Sum(nil))}, nil
 	}
 	return readBody{held: br.body, sum: br.body.hash()}, nil
+}
+
+// length returns how many bytes of the body were read.
+func (br *bodyReader) length() int64 {
+	if br.digest != nil {
+		return br.total
+	}
+	return br.body.size
 }
 
 func (br *bodyReader) readAll(r *http.Request) *auth.Refusal {
@@ -222,10 +233,14 @@ func (br *bodyReader) failed(r *http.Request, err error) *auth.Refusal {
 	case errors.As(err, &tooLarge):
 		return br.tooLarge()
 	case errors.Is(err, io.ErrUnexpectedEOF): // whoever has sent half of it may still listen
-		return &auth.Refusal{Reason: auth.BadTarget, Message: "The request body is shorter than was announced", Cause: err}
+		return cutShort(err)
 	case errors.Is(r.Context().Err(), context.Canceled):
 		return &auth.Refusal{Reason: auth.ClientGone, Cause: err}
 	default:
-		return &auth.Refusal{Reason: auth.BadTarget, Message: "The request body is framed wrongly", Cause: err}
+		return &auth.Refusal{Reason: auth.MalformedRequest, Message: "The request body is framed wrongly", Cause: err}
 	}
+}
+
+func cutShort(cause error) *auth.Refusal {
+	return &auth.Refusal{Reason: auth.MalformedRequest, Message: "The request body is shorter than was announced", Cause: cause}
 }

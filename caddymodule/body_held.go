@@ -31,7 +31,6 @@ var blocks = sync.Pool{New: func() any { return new([blockSize]byte) }}
 // slice, a larger one a list of blocks. Its memory is counted until release.
 type heldBody struct {
 	hold reservation
-	sum  [sha256.Size]byte
 	size int64
 
 	mu     sync.Mutex // guards what follows against a transport that reads on
@@ -80,10 +79,25 @@ func (b *heldBody) addBlock() *auth.Refusal {
 
 // reserveCopies counts n copies of the body until it is released.
 func (b *heldBody) reserveCopies(n int64) *auth.Refusal {
-	if b == nil || b.hold.memory == nil {
+	if b == nil {
 		return nil
 	}
 	return b.hold.grow(n * b.size)
+}
+
+// write adds a part of an answer. The error is an *auth.Refusal.
+func (b *heldBody) write(p []byte) error {
+	for len(p) > 0 {
+		if b.full() {
+			if refusal := b.addBlock(); refusal != nil {
+				return refusal
+			}
+		}
+		n := copy(b.room(), p)
+		b.filled(n)
+		p = p[n:]
+	}
+	return nil
 }
 
 // contiguous returns the bytes of the body in one slice, which must not be

@@ -16,9 +16,15 @@ import (
 	"testing"
 	"time"
 
+	"github.com/card-gateway/card-gateway/caddymodule/keyadmin"
+
+	"go.uber.org/zap"
 	"pgregory.net/rapid"
 
+	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
+
 	"github.com/card-gateway/card-gateway/auth"
+	"github.com/card-gateway/card-gateway/translate"
 )
 
 // failing is a body that gives some bytes and then an error.
@@ -70,8 +76,10 @@ func TestBodyReader(t *testing.T) {
 		{"chunked", whole, -1, size, auth.Accepted},
 		{"chunked, one too many", whole, -1, size - 1, auth.BodyTooLarge},
 		{"deadline", broken(os.ErrDeadlineExceeded), size, size, auth.BodyTimeout},
-		{"cut short", broken(io.ErrUnexpectedEOF), size, size, auth.BadTarget},
-		{"bad framing", broken(errors.New("malformed chunked encoding")), -1, size, auth.BadTarget},
+		{"cut short", broken(io.ErrUnexpectedEOF), size, size, auth.MalformedRequest},
+		{"cut short, as over HTTP/3", broken(io.EOF), size, size, auth.MalformedRequest},
+		{"a byte short, as over HTTP/3", whole, size + 1, size + 1, auth.MalformedRequest},
+		{"bad framing", broken(errors.New("malformed chunked encoding")), -1, size, auth.MalformedRequest},
 	} {
 		for how, look := range map[string]func() (bool, *auth.Refusal){
 			"kept": worth, "unproven": nil, "not worth it": func() (bool, *auth.Refusal) { return false, nil },
@@ -188,7 +196,7 @@ func TestSharesOfBodyMemory(t *testing.T) {
 	if refusal != nil {
 		t.Fatalf("another key from elsewhere: %s", refusal.Log)
 	}
-	if top := m.largest(1); len(top) != 1 || top[0] != (bodyHolder{"greedy", 128 << 10}) {
+	if top := m.largest(1); len(top) != 1 || top[0] != (keyadmin.BodyHolder{Key: "greedy", Bytes: 128 << 10}) {
 		t.Errorf("the largest holder is %v", top)
 	}
 	for _, r := range append(held, other) {
@@ -325,5 +333,35 @@ func TestRefusalOf(t *testing.T) {
 	}
 	if got := refusalOf(context.Canceled).Reason; got != auth.InternalError {
 		t.Error(got)
+	}
+}
+
+// TestAnswerMemory: an answer that finds no room is withheld with 503, and what
+// it held is given back.
+func TestAnswerMemory(t *testing.T) {
+	for name, c := range map[string]struct {
+		limit  int64
+		status int
+	}{"room": {16 << 20, http.StatusOK}, "none": {1 << 20, http.StatusServiceUnavailable}} {
+		m := newBodyMemory("answer_budget", c.limit, answerShare, answerShareAddress)
+		record := `{"first_name":"` + strings.Repeat("a", 600<<10) + `"}`
+		info := &requestInfo{telemetry: &telemetry{refused: zap.NewNop()}, Key: &auth.Key{ID: "k1"}, Operation: &auth.Operation{Name: "get_customer"}}
+		r := withInfo(httptest.NewRequest(http.MethodGet, "/", nil), info)
+		w := httptest.NewRecorder()
+		answer := newAnswerWriter(w, r, info, translate.ResponseOptions{Variant: translate.VariantC})
+		answer.memory = info.reservation(m)
+		var most int64
+		err := serveTranslated(answer, r, caddyhttp.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) error {
+			w.Header().Set("Content-Type", "application/json")
+			_, err := io.WriteString(w, record)
+			most = m.used.Load()
+			return err
+		}))
+		if err != nil || w.Code != c.status {
+			t.Errorf("%s: %d, %v; want %d", name, w.Code, err, c.status)
+		}
+		if c.status == http.StatusOK && most < 600<<10 || m.used.Load() != 0 {
+			t.Errorf("%s: %d bytes were counted, %d are left", name, most, m.used.Load())
+		}
 	}
 }

@@ -21,12 +21,14 @@ func init() {
 	httpcaddyfile.RegisterDirectiveOrder("card_auth", httpcaddyfile.Before, "basic_auth")
 	httpcaddyfile.RegisterDirectiveOrder("card_translate", httpcaddyfile.After, "encode")
 	httpcaddyfile.RegisterDirectiveOrder("card_health", httpcaddyfile.Before, "respond")
+	httpcaddyfile.RegisterDirectiveOrder("card_refuse", httpcaddyfile.Before, "respond")
 
 	for name, handler := range map[string]func() handlerModule{
 		"card_auth":       func() handlerModule { return new(Auth) },
 		"card_rate_limit": func() handlerModule { return new(RateLimit) },
 		"card_translate":  func() handlerModule { return new(Translate) },
 		"card_health":     func() handlerModule { return new(Health) },
+		"card_refuse":     func() handlerModule { return new(Refuse) },
 	} {
 		httpcaddyfile.RegisterHandlerDirective(name, func(h httpcaddyfile.Helper) (caddyhttp.MiddlewareHandler, error) {
 			m := handler()

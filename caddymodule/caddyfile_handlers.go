@@ -11,14 +11,16 @@ import (
 //	    body_timeout <time span>
 //	    generic_messages
 //	    dry_run
+//	    pass_header <name>...
+//	    headers only <name>...
 //	}
 func (h *Auth) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
-	return readHandler(d, "card_auth", []option{
+	return readHandler(d, "card_auth", append([]option{
 		sizeOption("max_body", &h.MaxBody),
 		durationOption("body_timeout", &h.BodyTimeout),
 		flagOption("generic_messages", &h.GenericMessages),
 		flagOption("dry_run", &h.DryRun),
-	})
+	}, h.HeaderRule.options()...))
 }
 
 // readHandler reads a directive that takes no argument and a block of options.
@@ -73,4 +75,17 @@ func (h *Health) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 		return d.WrapErr(err)
 	}
 	return noMore(d)
+}
+
+// UnmarshalCaddyfile reads `card_refuse unknown_host` or
+// `card_refuse not_found`.
+func (h *Refuse) UnmarshalCaddyfile(d *caddyfile.Dispenser) (err error) {
+	d.Next()
+	if h.Reason, err = oneArg(d, "one argument: unknown_host or not_found"); err != nil {
+		return err
+	}
+	if _, err := refusable(h.Reason); err != nil {
+		return d.WrapErr(err)
+	}
+	return nil
 }

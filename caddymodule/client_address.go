@@ -2,11 +2,15 @@ package caddymodule
 
 import (
 	"errors"
+	"net"
 	"net/http"
 	"net/netip"
 	"reflect"
+	"strings"
 
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
+
+	"github.com/card-gateway/card-gateway/auth"
 )
 
 // clientAddress returns the address of the client as Caddy tells it, which
@@ -22,10 +26,76 @@ func clientAddress(r *http.Request) (text string, addr netip.Addr) {
 		return text, netip.Addr{}
 	}
 	addr = addr.WithZone("").Unmap()
-	if trusted, _ := caddyhttp.GetVar(r.Context(), caddyhttp.TrustedProxyVarKey).(bool); trusted && addr == peerAddress(r) {
+	if fromProxy(r) && addr == peerAddress(r) {
 		return text, netip.Addr{}
 	}
 	return text, addr
+}
+
+// fromProxy reports whether a trusted proxy sent the request.
+func fromProxy(r *http.Request) bool {
+	trusted, _ := caddyhttp.GetVar(r.Context(), caddyhttp.TrustedProxyVarKey).(bool)
+	return trusted
+}
+
+// checkForwarded refuses a request on which a trusted proxy wrote, as the
+// client's address or right of it, something that is no address or one with a
+// zone. Caddy skips the first and cuts the second, so that the address which it
+// chooses need not be the one that the proxy meant.
+func checkForwarded(server *caddyhttp.Server, r *http.Request) *auth.Refusal {
+	if server == nil || !fromProxy(r) {
+		return nil
+	}
+	text, known := clientAddress(r)
+	chosen, _ := netip.ParseAddr(text)
+	for _, name := range server.ClientIPHeaders {
+		list := strings.Join(r.Header.Values(name), ",")
+		if strings.TrimSpace(list) == "" {
+			continue // the proxy names nobody
+		}
+		for more := true; more; {
+			comma := strings.LastIndexByte(list, ',')
+			addr, ok := forwardedAddress(list[comma+1:])
+			if !ok {
+				return &auth.Refusal{
+					Reason:  auth.MalformedRequest,
+					Message: "A proxy on the way of the request wrote an address that cannot be read",
+					Log:     name + " holds an entry that is no address or has a zone, at or right of the client's",
+				}
+			}
+			if known.IsValid() && addr == chosen {
+				return nil // what is left of it, the client wrote
+			}
+			if more = comma >= 0; more {
+				list = list[:comma]
+			}
+		}
+	}
+	return nil
+}
+
+// forwardedAddress reads an entry as Caddy does, a port being allowed, but none
+// with a zone.
+func forwardedAddress(entry string) (netip.Addr, bool) {
+	host, _, err := net.SplitHostPort(entry)
+	if err != nil {
+		host = entry
+	}
+	addr, err := netip.ParseAddr(strings.TrimSpace(host))
+	return addr, err == nil && addr.Zone() == ""
+}
+
+// tellClient writes the client's address, as Caddy chose it, into the header to
+// which Caddy's reverse proxy appends that of a trusted proxy. What client and
+// proxies wrote there has been removed.
+func (p *passage) tellClient() {
+	const name = "X-Forwarded-For"
+	if _, passed := p.r.Header[name]; passed || !fromProxy(p.r) {
+		return
+	}
+	if text, addr := clientAddress(p.r); addr.IsValid() {
+		p.r.Header[name] = []string{text}
+	}
 }
 
 // peerAddress returns the address at the other end of the connection.

@@ -2,7 +2,9 @@ package caddymodule
 
 import (
 	"context"
+	"net/http"
 	"net/http/httptest"
+	"strings"
 	"testing"
 
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
@@ -32,5 +34,75 @@ func TestClientAddress(t *testing.T) {
 				t.Errorf("got %s, want %s", got, c.want)
 			}
 		})
+	}
+}
+
+// behindProxy returns a request from a proxy that wrote the lines, for which
+// Caddy has chosen a client.
+func behindProxy(chosen string, trusted bool, lines ...string) *http.Request {
+	r := httptest.NewRequest("GET", "/", nil)
+	r.RemoteAddr = "10.0.0.4:1234"
+	if len(lines) > 0 {
+		r.Header["X-Forwarded-For"] = lines
+	}
+	vars := map[string]any{caddyhttp.ClientIPVarKey: chosen, caddyhttp.TrustedProxyVarKey: trusted}
+	return r.WithContext(context.WithValue(r.Context(), caddyhttp.VarsCtxKey, vars))
+}
+
+// What stands at or right of the address that Caddy chose must be addresses
+// without a zone; what is left of it anybody may have written.
+func TestForwardedAddressesMustBeReadable(t *testing.T) {
+	server := &caddyhttp.Server{ClientIPHeaders: []string{"X-Forwarded-For", "X-Real-Ip"}}
+	for _, c := range []struct {
+		chosen  string
+		lines   []string
+		refused bool
+	}{
+		{"203.0.113.7", []string{"203.0.113.7"}, false},
+		{"203.0.113.7", []string{"junk, 203.0.113.7"}, false},
+		{"203.0.113.7", []string{"junk", "203.0.113.7:80", "10.0.0.5, 10.0.0.6"}, false},
+		{"2001:db8::7", []string{"[2001:db8::7]:443,10.0.0.5"}, false},
+		{"::ffff:203.0.113.7", []string{"::ffff:203.0.113.7"}, false},
+		{"203.0.113.7", []string{"203.0.113.7, junk"}, true},
+		{"203.0.113.7", []string{"203.0.113.7, 10.0.0.5%eth0"}, true},
+		{"203.0.113.7", []string{"203.0.113.7,"}, true},
+		{"203.0.113.7", []string{"203.0.113.7, [2001:db8::1"}, true},
+		{"203.0.113.7", []string{"203.0.113.7, _hidden, 10.0.0.5"}, true},
+		{"::1", []string{"::1%" + strings.Repeat("a", 4000)}, true},
+		{"fe80::1", []string{"fe80::1%eth0"}, true},
+		{"10.0.0.4", nil, false},
+		{"10.0.0.4", []string{""}, false},
+		{"10.0.0.4", []string{"unknown"}, true},
+		{"10.0.0.4", []string{"junk, 10.0.0.4"}, true}, // nobody was chosen, so all of them count
+	} {
+		if refusal := checkForwarded(server, behindProxy(c.chosen, true, c.lines...)); (refusal != nil) != c.refused {
+			t.Errorf("%.60q, chosen %s: %v", c.lines, c.chosen, refusal)
+		}
+	}
+	if refusal := checkForwarded(server, behindProxy("10.0.0.4", false, "junk")); refusal != nil {
+		t.Errorf("what a client writes by itself is not read: %v", refusal)
+	}
+	r := behindProxy("203.0.113.7", true)
+	r.Header["X-Real-Ip"] = []string{"203.0.113.7", "junk"}
+	if checkForwarded(server, r) == nil {
+		t.Error("another header of the server's list is not read")
+	}
+}
+
+func TestClientIsTold(t *testing.T) {
+	for _, c := range []struct {
+		chosen  string
+		trusted bool
+		want    string
+	}{
+		{"203.0.113.7", true, "203.0.113.7"},
+		{"10.0.0.4", true, ""},
+		{"10.0.0.4", false, ""},
+	} {
+		p := &passage{r: behindProxy(c.chosen, c.trusted)}
+		p.tellClient()
+		if got := p.r.Header.Get("X-Forwarded-For"); got != c.want {
+			t.Errorf("%s is told as %q, want %q", c.chosen, got, c.want)
+		}
 	}
 }

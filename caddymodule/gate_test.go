@@ -38,10 +38,7 @@ func newGate(t *testing.T) *gate {
 	if err != nil {
 		t.Fatal(err)
 	}
-	telemetry, err := newTelemetry(zap.NewNop(), prometheus.NewPedanticRegistry(), rules.table)
-	if err != nil {
-		t.Fatal(err)
-	}
+	telemetry := telemetryForTest(t)
 	state := newState(&pooledStore{backend: backend}, ringForTest(t), rules, telemetry)
 	t.Cleanup(state.keys.Stop)
 	if err := state.ensureStarted(t.Context()); err != nil {
@@ -112,6 +109,21 @@ func TestEarlyDataPassesNoWhitelist(t *testing.T) {
 			t.Errorf("%s: %d %s", name, got.Code, got.Body)
 		}
 	}
+}
+
+// telemetryForTest returns telemetry that nobody reads, for the built-in
+// operations.
+func telemetryForTest(t *testing.T) *telemetry {
+	t.Helper()
+	rules, err := newRules(&App{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	telemetry, err := newTelemetry(zap.NewNop(), prometheus.NewPedanticRegistry(), rules.table)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return telemetry
 }
 
 func ringForTest(t testing.TB) *keys.Keyring {

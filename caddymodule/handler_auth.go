@@ -10,7 +10,6 @@ import (
 
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
-	"go.uber.org/zap"
 
 	"github.com/card-gateway/card-gateway/auth"
 )
@@ -42,6 +41,8 @@ type Auth struct {
 	// oversized. For introducing the gateway only: while it is on, nothing is
 	// protected. Default: false.
 	DryRun bool `json:"dry_run,omitempty"`
+
+	HeaderRule
 
 	rules     *rules
 	state     *state
@@ -78,6 +79,9 @@ func (h *Auth) Provision(ctx caddy.Context) error {
 	if err := checkTrustedProxies(h.server); err != nil {
 		return err
 	}
+	if err := h.HeaderRule.provision(); err != nil {
+		return fmt.Errorf("card_auth: %w", err)
+	}
 	h.other = h.rules.table.ByName("other")
 	if h.DryRun {
 		ctx.Logger().Warn("card_auth is in dry run: every request is let through, nothing is protected")
@@ -106,13 +110,9 @@ func (h *Auth) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddyhttp.
 	defer h.state.pooled.release()
 
 	p := &passage{h: h, limits: limitsFrom(r.Context())}
-	p.info.telemetry = h.telemetry
-	p.info.RequestID = requestID(r.Header)
+	p.info.answers = h.state.answers
 	info := &p.info
-	r = withInfo(r, info)
-	if extra, ok := r.Context().Value(caddyhttp.ExtraLogFieldsCtxKey).(*caddyhttp.ExtraLogFields); ok {
-		extra.Add(zap.Inline(info))
-	}
+	r = info.begin(h.telemetry, r)
 	p.w, p.r = newResponseWriter(w, info), r
 	defer func() {
 		panicked := recover()
@@ -139,16 +139,6 @@ func (h *Auth) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddyhttp.
 	once, done := sendOnce(r)
 	defer done()
 	return p.finish(once, next.ServeHTTP(p.w, once))
-}
-
-// walkChain finds out what is behind this handler. A customer's body that
-// nobody translates may have any type.
-func (h *Auth) walkChain() {
-	for _, handler := range handlersBehind(h.server, h) {
-		if _, translates := handler.(*Translate); translates {
-			h.translates = true
-		}
-	}
 }
 
 // finish gives the error of a later handler its face, unless an answer is on
@@ -218,7 +208,7 @@ func (p *passage) pass(refusal *auth.Refusal) *auth.Refusal {
 // unreadable cannot be let pass.
 func dryRunLetsPass(reason auth.Reason) bool {
 	switch reason {
-	case auth.Accepted, auth.BadTarget, auth.BodyTooLarge, auth.BodyTimeout, auth.OverBudget, auth.ClientGone,
+	case auth.Accepted, auth.UnknownHost, auth.NotFound, auth.BadTarget, auth.MalformedRequest, auth.BodyTooLarge, auth.BodyTimeout, auth.OverBudget, auth.ClientGone,
 		auth.InvalidBody, auth.InternalError, auth.UpstreamError, auth.UpstreamTimeout:
 		return false
 	default:
@@ -238,6 +228,7 @@ func (p *passage) generic(refusal *auth.Refusal) *auth.Refusal {
 func (p *passage) forward() {
 	p.info.body.forwardTo(p.r)
 	p.r.Header[headerRequestID] = []string{p.info.RequestID}
+	p.tellClient()
 	if p.info.dryRun == nil || p.info.dryRun.Reason == auth.RateLimited {
 		setIdentity(p.r.Header, &p.info)
 	}

@@ -72,6 +72,9 @@ func (h *Health) ServeHTTP(w http.ResponseWriter, r *http.Request, _ caddyhttp.H
 			status, body = http.StatusServiceUnavailable, healthBody{Status: "not ready", Reason: cardlog.MaskPlaces(err.Error())}
 		}
 	}
+	if closesAfter(r) {
+		w.Header().Set("Connection", "close")
+	}
 	w.Header().Set("Content-Type", "application/json")
 	w.Header().Set("Cache-Control", "no-store")
 	w.WriteHeader(status)

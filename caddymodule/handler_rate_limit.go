@@ -2,7 +2,6 @@ package caddymodule
 
 import (
 	"context"
-	"errors"
 	"net/http"
 	"sync"
 
@@ -12,6 +11,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/card-gateway/card-gateway/auth"
+	"github.com/card-gateway/card-gateway/caddymodule/cardlog"
 )
 
 func init() {
@@ -35,7 +35,7 @@ type RateLimit struct {
 	unjudged sync.Once // says that card_auth is missing
 }
 
-var errLimitsLate = errors.New("card_rate_limit comes after card_auth; in a route of your own write card_rate_limit first")
+var errLimitsLate error = cardlog.PlainError("card_rate_limit comes after card_auth; in a route of your own write card_rate_limit first")
 
 // CaddyModule returns the Caddy module information.
 func (*RateLimit) CaddyModule() caddy.ModuleInfo {

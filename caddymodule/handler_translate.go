@@ -120,9 +120,11 @@ func (h *Translate) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddy
 		return next.ServeHTTP(w, r)
 	}
 	askPlainly(r)
-	return serveTranslated(newAnswerWriter(w, r, info, translate.ResponseOptions{
+	answer := newAnswerWriter(w, r, info, translate.ResponseOptions{
 		Variant: asked, List: what.list, RequestID: info.RequestID,
-	}), r, next)
+	})
+	answer.memory = info.reservation(info.answers)
+	return serveTranslated(answer, r, next)
 }
 
 func keyVariant(key *auth.Key) translate.Variant {

@@ -1,9 +1,12 @@
 package caddymodule
 
 import (
+	"bytes"
 	"crypto/rand"
 	"net/http"
 	"strings"
+
+	"github.com/card-gateway/card-gateway/caddymodule/cardlog"
 )
 
 // Headers that the gateway sets for the upstream.
@@ -15,33 +18,39 @@ const (
 	headerOperation = "X-Gateway-Operation"
 )
 
-// unforwarded are request headers that never reach the upstream: credentials
-// of this gateway and of others, what speaks of the connection, and what some
-// frameworks let replace the method or the target that was signed. Names are
-// folded, see foldName.
-var unforwarded = map[string]bool{
-	"x-api-key": true, "x-timestamp": true, "x-nonce": true, "x-body-hash": true, "x-signature": true,
-	"authorization": true, "proxy-authorization": true,
-	"connection": true, "keep-alive": true, "proxy-connection": true, "upgrade": true, "http2-settings": true,
-	"te": true, "trailer": true, "transfer-encoding": true, "expect": true, "early-data": true,
-	"x-http-method-override": true, "x-http-method": true, "x-method-override": true, "x-method": true,
-	"x-original-url": true, "x-original-uri": true, "x-original-method": true,
-	"x-rewrite-url": true, "x-rewrite-uri": true, "x-override-url": true,
-	"x-request-id": true,
-	// Addresses that anybody can write; the proxy adds X-Forwarded-For itself.
-	"forwarded": true, "x-real-ip": true, "true-client-ip": true, "cf-connecting-ip": true, "x-client-ip": true,
-	"x-cluster-client-ip": true,
+// gatewayNames are headers by which the client proves itself or which the
+// gateway writes, and connectionNames those of one connection and of the framing
+// of one message. No configuration lets either pass. Names are folded.
+var (
+	gatewayNames    = setOf(`xapikey xtimestamp xnonce xbodyhash xsignature xrequestid`)
+	connectionNames = setOf(`connection keepalive proxyconnection proxyauthorization proxyauthenticate upgrade
+		http2settings te trailer trailers transferencoding contentlength host expect earlydata`)
+)
+
+// commonHeaders are judged beforehand: true: the header passes. Most are here
+// because they are in every request; User-Agent holds a word that lies
+// elsewhere.
+var commonHeaders = map[string]bool{
+	"Accept": true, "Accept-Encoding": true, "Accept-Language": true, "Cache-Control": true, "Content-Encoding": true,
+	"Content-Type": true, "Cookie": true, "Idempotency-Key": true, "If-Match": true, "If-None-Match": true, "Origin": true,
+	"Traceparent": true, "Tracestate": true, "User-Agent": true, "X-Correlation-Id": true,
+
+	"X-Api-Key": false, "X-Timestamp": false, "X-Nonce": false, "X-Body-Hash": false, "X-Signature": false,
+	"Connection": false, "Content-Length": false, "X-Forwarded-For": false, "X-Forwarded-Proto": false, "X-Request-Id": false,
 }
 
-// cleanHeaders removes from a client's request what the upstream must not
-// see, in every spelling that a backend may fold into the same name.
-func cleanHeaders(h http.Header) {
-	for name := range h {
-		if !mayMatter(name) {
-			continue
+// clean removes from a client's request what the issuer must not see, in every
+// spelling that a backend may fold into the same name. What Connection names
+// goes with it (RFC 9110, section 7.6.1); the gateway's own headers are written
+// later, so that no such list can remove them.
+func (rule *HeaderRule) clean(h http.Header) {
+	for _, names := range h["Connection"] {
+		for name := range strings.SplitSeq(names, ",") {
+			h.Del(strings.TrimSpace(name))
 		}
-		folded := foldName(name)
-		if unforwarded[folded] || isIdentity(folded) {
+	}
+	for name := range h {
+		if !rule.passes(name) {
 			delete(h, name)
 		}
 	}
@@ -49,46 +58,43 @@ func cleanHeaders(h http.Header) {
 	hideIdempotencyKey(h, "X-Idempotency-Key", "x-idempotency-key")
 }
 
+// passes reports whether a header reaches the issuer as the client sent it.
+func (rule *HeaderRule) passes(name string) bool {
+	switch {
+	case rule.named[name]:
+		return true
+	case len(rule.OnlyHeaders) > 0:
+		return describesBody(name) || name == headerShape // which card_translate takes
+	}
+	if passes, common := commonHeaders[name]; common {
+		return passes
+	}
+	folded, ok := foldName(name)
+	return ok && !folded.isOurs() && !soleNames[string(folded.bytes())] && !folded.lies()
+}
+
+// describesBody reports whether the body cannot be read without the header.
+func describesBody(name string) bool { return name == "Content-Type" || name == "Content-Encoding" }
+
+// isOurs reports whether a header belongs to the gateway or to the connection.
+func (f *foldedName) isOurs() bool {
+	return gatewayNames[string(f.bytes())] || connectionNames[string(f.bytes())] || f.isIdentity()
+}
+
+// isIdentity reports whether the header is one by which the upstream knows the
+// caller: X-Gateway and whatever follows it as another word.
+func (f *foldedName) isIdentity() bool {
+	const prefix = "xgateway"
+	return bytes.HasPrefix(f.bytes(), []byte(prefix)) && (f.length == len(prefix) || f.begins>>len(prefix)&1 == 1)
+}
+
 // dropIdentity removes what a client claims to be.
 func dropIdentity(h http.Header) {
 	for name := range h {
-		if mayMatter(name) && isIdentity(foldName(name)) {
+		if folded, _ := foldName(name); folded.isIdentity() {
 			delete(h, name)
 		}
 	}
-}
-
-// isIdentity reports whether a folded name is that of a header by which the
-// upstream knows the caller.
-func isIdentity(folded string) bool { return strings.HasPrefix(folded, "x-gateway-") }
-
-// mayMatter is a quick look at the first letter: the names of the headers
-// that are removed begin with one of few.
-func mayMatter(name string) bool {
-	if name == "" {
-		return false
-	}
-	switch name[0] | 0x20 {
-	case 'a', 'c', 'e', 'f', 'h', 'k', 'p', 't', 'u', 'x':
-		return true
-	default:
-		return false
-	}
-}
-
-// foldName lowers a header's name and writes every separator as "-", as
-// backends do that turn headers into variables.
-func foldName(name string) string {
-	return strings.Map(func(c rune) rune {
-		switch {
-		case 'A' <= c && c <= 'Z':
-			return c + 'a' - 'A'
-		case 'a' <= c && c <= 'z', '0' <= c && c <= '9':
-			return c
-		default:
-			return '-'
-		}
-	}, name)
 }
 
 // hideIdempotencyKey gives the header a lower-case name in the map. On the
@@ -107,21 +113,34 @@ func requestID(h http.Header) string {
 	if values := h[headerRequestID]; len(values) == 1 && validRequestID(values[0]) {
 		return values[0]
 	}
-	return rand.Text()
+	return newRequestID(rand.Text)
 }
 
+// requestIDChars are the characters of a request id that is kept.
+const requestIDChars = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_"
+
+// validRequestID reports whether a client's request id is kept: 1 to 64 letters,
+// digits, "-" or "_", in which no card number can be. It is written into logs and
+// sent to the upstream.
 func validRequestID(id string) bool {
-	if len(id) < 1 || len(id) > 64 {
-		return false
-	}
-	for i := range len(id) {
-		switch c := id[i]; {
-		case 'A' <= c && c <= 'Z', 'a' <= c && c <= 'z', '0' <= c && c <= '9', c == '-', c == '_':
-		default:
-			return false
+	return 1 <= len(id) && len(id) <= 64 && strings.Trim(id, requestIDChars) == "" && !cardlog.HidesCardNumber(id)
+}
+
+// newRequestID returns a request id of our own. The random texts are letters and
+// the digits 2 to 7; one with 12 digits or more is not used, so that none looks
+// like a card number.
+func newRequestID(random func() string) string {
+	for {
+		id, digits := random(), 0
+		for i := range len(id) {
+			if id[i] <= '9' {
+				digits++
+			}
+		}
+		if digits < 12 {
+			return id
 		}
 	}
-	return true
 }
 
 // setIdentity tells the upstream who sent the request.

@@ -1,58 +1,234 @@
 package caddymodule
 
 import (
+	"maps"
 	"net/http"
 	"slices"
+	"strings"
 	"testing"
+
+	"pgregory.net/rapid"
 )
 
-func TestCleanHeaders(t *testing.T) {
-	gone := []string{
-		"X-Api-Key", "X-Timestamp", "X-Nonce", "X-Body-Hash", "X-Signature", "X_Signature", "x-signature", "X.Nonce",
-		"X-Gateway-Tenant", "x-gateway-tenant", "X_Gateway_Tenant", "X-Gateway_Key-Id", "X.Gateway.Scopes", "X-GATEWAY-ANYTHING",
-		"Expect", "Te", "Trailer", "Upgrade", "Connection", "Keep-Alive", "Early-Data", "Http2-Settings",
-		"X-Http-Method-Override", "X_HTTP_METHOD_OVERRIDE", "X-Http-Method", "X-Method-Override",
-		"X-Original-Url", "X-Rewrite-Url", "Authorization", "Proxy-Authorization", "X-Request-Id",
-		"Forwarded", "X-Real-Ip", "X_Real_IP", "True-Client-Ip", "Cf-Connecting-Ip",
-	}
-	kept := []string{"Accept", "Content-Type", "Cookie", "User-Agent", "X-Customer", "X-Gatewayed", "X-Forwarded-For", "Traceparent"}
+func cleaned(rule *HeaderRule, names ...string) http.Header {
 	h := make(http.Header)
-	for _, name := range slices.Concat(gone, kept) {
+	for _, name := range names {
 		h[name] = []string{"v"}
 	}
-	cleanHeaders(h)
-	for _, name := range gone {
-		if _, ok := h[name]; ok {
-			t.Errorf("%s is forwarded", name)
-		}
+	rule.clean(h)
+	return h
+}
+
+// lyingHeaders are names that proxies, authenticating servers, frameworks and
+// meshes are known to write or to obey.
+var lyingHeaders = strings.Fields(`
+	Client-IP X-Client-IP True-Client-IP X-Real-IP X-Cluster-Client-IP CF-Connecting-IP CF-Connecting-IPv6 CF-IPCountry
+	Fastly-Client-IP Fly-Client-IP X-Azure-ClientIP X-Azure-SocketIP X-ProxyUser-Ip WL-Proxy-Client-IP Proxy-Client-IP
+	X-Originating-IP X-Remote-IP X-Remote-Addr Remote-Addr X-Host X-Source-IP X-Appengine-User-IP X-Nf-Client-Connection-Ip
+	DO-Connecting-IP X-Envoy-External-Address X-Peer-Address X-Original-Forwarded-For X-Vercel-Forwarded-For Forwarded
+	X-Forwarded X-Forwarded-For X-Forwarded-Host X-Forwarded-Proto X-Forwarded-Scheme X-Forwarded-Protocol X-Forwarded-Port
+	X-Forwarded-Server X-Forwarded-By X-Forwarded-Ssl X-Forwarded-Path X-Forwarded-Prefix X-Forwarded-Uri X-Forwarded-Method
+	X-Forwarded-User X-Forwarded-Email X-Forwarded-Groups X-Forwarded-Preferred-Username X-Forwarded-Access-Token
+	X-Forwarded-Client-Cert X-Forwarded-Tls-Client-Cert X-Forwarded-Tls-Client-Cert-Info Forwarded-For Forwarded-Proto Via X-Via
+	Max-Forwards X-Scheme X-Url-Scheme X-Original-Proto Front-End-Https X-Https X-SSL X-TLS-Version X-Original-Host X-Http-Host-Override
+	X-Hostname X-Server-Name X-Server-Port X-Original-URL X-Original-URI X-Rewrite-URL X-Rewrite-URI X-Override-URL X-Request-URI
+	X-Original-Method X-HTTP-Method X-HTTP-Method-Override X-Method-Override X-Method X-Envoy-Original-Path X-Envoy-Original-Host
+	X-Envoy-Internal X-Envoy-Upstream-Rq-Timeout-Ms X-Envoy-Decorator-Operation X-Script-Name Script-Name X-Path-Info X-Base-Path
+	X-Context-Path X-Replaced-Path X-Matched-Path X-Invoke-Path X-Invoke-Query X-Original-Query-String X-Waws-Unencoded-Url
+	X-Cf-Forwarded-Url X-CF-Proxy-Signature Remote-User X-Remote-User X-Remote-Group X-Remote-Email Remote-Groups Remote-Name X-Auth-User
+	X-Auth-Request-User X-Auth-Request-Email X-Auth-Request-Groups X-Auth-Username X-Auth-Token X-Authenticated-User
+	X-Authenticated-Userid X-Authenticated-Scope X-Consumer-Id X-Consumer-Username X-Consumer-Custom-Id X-Credential-Identifier
+	X-User X-User-Id X-Username X-User-Email X-User-Roles X-Roles X-Groups X-Tenant X-Tenant-Id X-Org-Id X-Scope-OrgID X-Principal
+	X-Webauth-User X-WEBAUTH-USER Impersonate-User Impersonate-Group Impersonate-Uid X-Goog-Authenticated-User-Email
+	X-Goog-Authenticated-User-Id X-Goog-Iap-Jwt-Assertion X-Amzn-Oidc-Identity X-Amzn-Oidc-Data X-Amzn-Oidc-Accesstoken
+	X-MS-Client-Principal X-MS-Client-Principal-Id X-MS-Client-Principal-Name X-MS-Token-AAD-Id-Token X-Access-Token X-Id-Token
+	X-JWT-Payload X-Jwt-Claims X-Client-Id X-Api-Key-Id Api-Key Authorization Proxy-Authorization X-Authorization From
+	Client-Cert Client-Cert-Chain X-Client-Cert X-SSL-Client-Cert X-SSL-Client-Verify X-SSL-Client-S-DN SSL-Client-Cert
+	SSL-Client-Verify X-Client-Verify X-Client-DN X-ARR-ClientCert X-ARR-SSL X-TLS-Client-Cert X-Client-Certificate X-Ssl-Cipher X-JA3-Fingerprint
+	X-Certificate-Thumbprint Proxy Proxy-Connection X-Accel-Redirect X-Accel-Buffering X-Accel-Expires X-Accel-Mapping
+	X-Sendfile X-Send-File X-Sendfile-Type X-LIGHTTPD-send-file X-Lighttpd-Send-Tempfile X-Litespeed-Location X-Reproxy-URL
+	X-Middleware-Subrequest X-Middleware-Rewrite X-Now-Route-Matches X-Nextjs-Data X-Backend X-Upstream X-Route-To X-Debug X-Amz-Target
+	L5d-Dst-Override Surrogate-Capability Surrogate-Control Destination Overwrite Depth X-Internal X-Bypass-Cache X-Appengine-Inbound-Appid
+	Connection Keep-Alive TE Trailer Transfer-Encoding Upgrade HTTP2-Settings Expect Early-Data Content_Length
+	X-API-Key X-Timestamp X-Nonce X-Body-Hash X-Signature X-Request-Id X-Gateway-Tenant X-Gateway-Key-Id X-Gateway-Anything X-Gateway`)
+
+// ordinaryNames are what clients send with a purpose of their own.
+var ordinaryNames = strings.Fields(`
+	Accept Accept-Charset Accept-Encoding Accept-Language Accept-Datetime Cache-Control Content-Type Content-Encoding Content-Language
+	Content-Disposition Content-Md5 Content-Digest Digest Cookie Date Dnt If-Match If-None-Match If-Modified-Since If-Unmodified-Since If-Range
+	Origin Pragma Prefer Priority Range Referer Sec-Fetch-Mode Sec-Fetch-Site Sec-Ch-Ua User-Agent Want-Digest Warning
+	Traceparent Tracestate Baggage B3 X-B3-Traceid X-B3-Spanid X-Cloud-Trace-Context X-Amzn-Trace-Id X-Correlation-Id X-Trace-Id
+	X-Customer X-Customer-Id X-Card-Id X-Account-Id X-Card-Variant X-Client-Version X-Client-Name-And-Version X-App-Version X-Device-Id X-Session-Id
+	X-Channel X-Locale X-Currency X-Product X-Purpose X-Requested-With X-Idempotence X-Retry-Attempt X-Batch-Id X-Report-Format X-Import-Id
+	X-Gatewayed Api-Version Save-Data X-Description X-Recipient X-Shipment X-Support-Ticket X-Author X-Certainty X-Pathology X-Partner`)
+
+// spellings returns a name as the most lenient backends may take it for another.
+func spellings(name string) []string {
+	return []string{
+		name, http.CanonicalHeaderKey(name), strings.ToLower(name), strings.ToUpper(name),
+		strings.ReplaceAll(name, "-", "_"), strings.ReplaceAll(name, "-", "."), strings.ToLower(strings.ReplaceAll(name, "-", "_")),
+		"_" + name, name + "-", strings.ReplaceAll(name, "-", "--"), strings.Replace(name, "-", "_", 1),
 	}
-	for _, name := range kept {
-		if _, ok := h[name]; !ok {
-			t.Errorf("%s is lost", name)
+}
+
+// What lies reaches the issuer in no spelling.
+func TestLyingHeadersAreDropped(t *testing.T) {
+	if len(lyingHeaders) < 200 {
+		t.Fatalf("only %d names", len(lyingHeaders))
+	}
+	for _, name := range lyingHeaders {
+		for _, spelling := range spellings(name) {
+			if h := cleaned(new(HeaderRule), spelling); len(h) > 0 {
+				t.Errorf("%s is forwarded", spelling)
+			}
 		}
 	}
 }
 
-func TestIdempotencyKeyIsKeptButNoLeaveToRetry(t *testing.T) {
+func TestOrdinaryHeadersPass(t *testing.T) {
+	for _, name := range ordinaryNames {
+		for _, spelling := range []string{name, http.CanonicalHeaderKey(name), strings.ToUpper(name), strings.ReplaceAll(name, "-", "_")} {
+			if strings.EqualFold(name, "User-Agent") && spelling != name {
+				continue // nobody writes it so
+			}
+			if h := cleaned(new(HeaderRule), spelling); len(h) != 1 {
+				t.Errorf("%s is lost", spelling)
+			}
+		}
+	}
 	h := http.Header{"Idempotency-Key": {"a"}, "X-Idempotency-Key": {"b"}}
-	cleanHeaders(h)
+	new(HeaderRule).clean(h)
 	if h["idempotency-key"][0] != "a" || h["x-idempotency-key"][0] != "b" || h.Get("Idempotency-Key") != "" {
-		t.Errorf("got %v", h)
+		t.Errorf("got %v; the names must give net/http no leave to send twice", h)
+	}
+}
+
+// A name that is put together from a word of a class and others is dropped,
+// however they are joined.
+func TestComposedHeadersAreDropped(t *testing.T) {
+	lie := rapid.SampledFrom(strings.Fields(`ip addr address forwarded remote proxy scheme proto https ssl host hostname port
+		path url uri prefix method verb override user username role group tenant identity principal impersonate claims jwt token
+		auth authenticated cert certificate dn verify accel sendfile redirect rewrite upstream route middleware`))
+	known := rapid.SampledFrom(strings.Fields(`x http client real original source request my web id name info for header 1 2`))
+	strange := rapid.StringMatching(`[a-z]{1,8}`)
+	separator := rapid.SampledFrom([]string{"-", "_", ".", "--", "~", "-_"})
+	rapid.Check(t, func(t *rapid.T) {
+		word := lie.Draw(t, "lie")
+		for range rapid.IntRange(0, 2).Draw(t, "before") {
+			word = known.Draw(t, "word") + rapid.OneOf(rapid.Just(""), separator).Draw(t, "joined") + word
+		}
+		for range rapid.IntRange(0, 2).Draw(t, "behind") {
+			word += rapid.OneOf(rapid.Just(""), separator).Draw(t, "joined") + known.Draw(t, "word")
+		}
+		if rapid.Bool().Draw(t, "a strange word before") {
+			word = strange.Draw(t, "strange") + separator.Draw(t, "joined") + word
+		}
+		if rapid.Bool().Draw(t, "a strange word behind") {
+			word += separator.Draw(t, "joined") + strange.Draw(t, "strange")
+		}
+		if rapid.Bool().Draw(t, "upper case") {
+			word = strings.ToUpper(word)
+		}
+		if h := cleaned(new(HeaderRule), word); len(h) > 0 {
+			t.Fatalf("%s is forwarded", word)
+		}
+	})
+}
+
+// What Connection names is removed, the rest stays.
+func TestConnectionNames(t *testing.T) {
+	h := http.Header{
+		"Connection": {"close, X-Card-Id", " x-batch-id ,,X-Gateway-Tenant"},
+		"X-Card-Id":  {"a"}, "X-Batch-Id": {"b"}, "X-Device-Id": {"c"}, "Close": {"d"},
+	}
+	new(HeaderRule).clean(h)
+	if len(h) != 1 || h.Get("X-Device-Id") == "" {
+		t.Errorf("left are %v", h)
+	}
+}
+
+func TestHeaderRule(t *testing.T) {
+	names := []string{"X-Forwarded-User", "X_forwarded_user", "Accept", "Content-Type", "Content-Encoding", "X-Card-Id", "Authorization", "X-Gateway-Tenant"}
+	for _, c := range []struct {
+		rule HeaderRule
+		want []string
+	}{
+		{HeaderRule{}, []string{"Accept", "Content-Encoding", "Content-Type", "X-Card-Id"}},
+		{HeaderRule{PassHeader: []string{"x-forwarded-user", "authorization"}},
+			[]string{"Accept", "Authorization", "Content-Encoding", "Content-Type", "X-Card-Id", "X-Forwarded-User"}},
+		{HeaderRule{OnlyHeaders: []string{"x-card-id"}}, []string{"Content-Encoding", "Content-Type", "X-Card-Id"}},
+	} {
+		if err := c.rule.provision(); err != nil {
+			t.Fatal(err)
+		}
+		if got := slices.Sorted(maps.Keys(cleaned(&c.rule, names...))); !slices.Equal(got, c.want) {
+			t.Errorf("%+v passes %v, want %v", c.rule, got, c.want)
+		}
+	}
+	for _, name := range []string{"X-Gateway-Tenant", "x_request_id", "Connection", "X-Signature", "Content-Length", "Host", "", "a b", "X:", strings.Repeat("a", 64)} {
+		for _, rule := range []HeaderRule{{PassHeader: []string{name}}, {OnlyHeaders: []string{"Accept", name}}} {
+			if err := rule.provision(); err == nil {
+				t.Errorf("%+v is taken", rule)
+			}
+		}
+	}
+	both := HeaderRule{PassHeader: []string{"A"}, OnlyHeaders: []string{"B"}}
+	if err := both.provision(); err == nil {
+		t.Error("both options together are taken")
+	}
+}
+
+// Cleaning allocates nothing for what clients commonly send.
+func TestCleanDoesNotAllocate(t *testing.T) {
+	rule := new(HeaderRule)
+	if n := testing.AllocsPerRun(100, func() {
+		for _, name := range ordinaryNames {
+			rule.passes(name)
+		}
+		for _, name := range lyingHeaders {
+			rule.passes(name)
+		}
+	}); n != 0 {
+		t.Errorf("%v allocations", n)
+	}
+}
+
+func BenchmarkClean(b *testing.B) {
+	rule := new(HeaderRule)
+	names := []string{"X-Api-Key", "X-Timestamp", "X-Nonce", "X-Body-Hash", "X-Signature", "Content-Type", "Content-Length", "Accept", "User-Agent", "Accept-Encoding", "X-Card-Id"}
+	b.ReportAllocs()
+	for b.Loop() {
+		for _, name := range names {
+			rule.passes(name)
+		}
 	}
 }
 
 func TestRequestID(t *testing.T) {
-	for _, id := range []string{"a", "A-1_z", "0123456789012345678901234567890123456789012345678901234567890123"} {
+	for _, id := range []string{"a", "A-1_z", strings.Repeat("x1y2", 16), "0b0e9a56-7f0b-4d57-9a5e-3f6a5e2f8a11"} {
 		if got := requestID(http.Header{"X-Request-Id": {id}}); got != id {
 			t.Errorf("%q became %q", id, got)
 		}
 	}
-	for _, id := range []string{"", " ", "a b", "{env.HOME}", "ä", "01234567890123456789012345678901234567890123456789012345678901234"} {
+	for _, id := range []string{"", " ", "a b", "{env.HOME}", "ä", strings.Repeat("x", 65), "4111-1111-1111-1111", "41111111-1111-1111-aaaa-aaaaaaaaaaaa"} {
 		if got := requestID(http.Header{"X-Request-Id": {id}}); got == id || !validRequestID(got) {
 			t.Errorf("%q became %q", id, got)
 		}
 	}
 	if got := requestID(http.Header{"X-Request-Id": {"a", "b"}}); got == "a" || got == "b" {
 		t.Errorf("of two ids one was kept: %q", got)
+	}
+}
+
+// An id of our own has no 12 digits, whatever the random texts are.
+func TestNewRequestID(t *testing.T) {
+	texts := []string{"234567234567AAAAAAAAAAAAAA", "A2A3A4A5A6A7A2A3A4A5A6A7AA", "A2A3A4A5A6A7A2A3A4A5A6AAAA"}
+	got := newRequestID(func() string {
+		text := texts[0]
+		texts = texts[1:]
+		return text
+	})
+	if got != "A2A3A4A5A6A7A2A3A4A5A6AAAA" {
+		t.Errorf("got %s", got)
 	}
 }

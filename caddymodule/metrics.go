@@ -89,16 +89,15 @@ var (
 func init() { currentBodies.Store(new(bodyMemory)) }
 
 // buildInfo is 1 for the running binary.
-var buildInfo = func() prometheus.Gauge {
+var buildInfo = prometheus.NewGaugeVec(prometheus.GaugeOpts{
+	Name: "card_gateway_build_info",
+	Help: "1, with the versions of the running binary as labels.",
+}, []string{"version", "commit", "caddy", "go"})
+
+func init() {
 	b := version.This()
-	gauge := prometheus.NewGauge(prometheus.GaugeOpts{
-		Name:        "card_gateway_build_info",
-		Help:        "1, with the versions of the running binary as labels.",
-		ConstLabels: prometheus.Labels{"version": b.Version, "commit": b.Commit, "caddy": b.Caddy, "go": b.Go},
-	})
-	gauge.Set(1)
-	return gauge
-}()
+	buildInfo.WithLabelValues(b.Version, b.Commit, b.Caddy, b.Go).Set(1)
+}
 
 // Decisions on rate limits, a closed set.
 const (
@@ -138,7 +137,7 @@ type operationMetrics struct {
 func newMetrics(registry *prometheus.Registry, table *auth.Table) (*metrics, error) {
 	for _, collector := range []prometheus.Collector{
 		requestsTotal, overheadSeconds, storeSeconds, storeUp, limitDecisions, translationsTotal,
-		clockSkewSeconds, keyLocksTotal, keysByStatus, keysExpiring, buildInfo, bodyBytes, bodyBytesLimit,
+		clockSkewSeconds, keyLocksTotal, keysByStatus, keysExpiring, buildInfo, bodyBytes, bodyBytesLimit, storeQueue,
 	} {
 		if err := registry.Register(collector); err != nil && !errors.As(err, new(prometheus.AlreadyRegisteredError)) {
 			return nil, fmt.Errorf("registering: %w", err)

@@ -51,18 +51,25 @@ func (p *passage) admit() *auth.Refusal {
 	if p.r.TLS != nil && !p.r.TLS.HandshakeComplete {
 		client = netip.Addr{} // early data over QUIC: anybody can write any address on it
 	}
+	p.info.address = client
+	unreadable := checkForwarded(p.h.server, p.r)
 	method, raw := originalTarget(p.r)
 	credentials, missing := auth.ParseCredentials(p.r.Header)
-	cleanHeaders(p.r.Header)
+	p.h.HeaderRule.clean(p.r.Header)
 	target, refusal := auth.ParseTarget(raw)
 	if refusal != nil {
 		return refusal
 	}
 	p.info.Target = target
+	if unreadable != nil {
+		return unreadable
+	}
 	if refusal := auth.CheckMethod(method); refusal != nil {
 		return refusal
 	}
-	p.info.Operation = p.h.rules.table.Match(method, target.Path)
+	if p.info.Operation, refusal = p.h.rules.table.Match(method, target.Path); refusal != nil {
+		return refusal
+	}
 	if missing != nil {
 		return missing
 	}
@@ -78,7 +85,7 @@ func (p *passage) judgeAndSettle() *auth.Refusal {
 		if refusal := p.judge(attempt > 0); refusal != nil {
 			return refusal
 		}
-		if !p.judgement.Failed.Has(auth.RuleIP | auth.RuleTimestamp) {
+		if !p.answersUnread() {
 			if refusal := p.readBody(); refusal != nil {
 				return refusal
 			}
@@ -92,6 +99,15 @@ func (p *passage) judgeAndSettle() *auth.Refusal {
 		}
 	}
 	return storeRefusal(errKeyKeepsChanging)
+}
+
+// answersUnread reports whether the answer is known before the body. With
+// generic_messages that holds for a bad signature too: an answer by the size or
+// the type of the body, or 100 Continue, would tell a live key from an unknown
+// one, which is answered before them.
+func (p *passage) answersUnread() bool {
+	failed := p.judgement.Failed
+	return failed.Has(auth.RuleIP|auth.RuleTimestamp) || p.h.GenericMessages && !p.h.DryRun && failed.Has(auth.RuleSignature)
 }
 
 // judge finds the key and says which of the rules fail that need neither the
@@ -153,7 +169,7 @@ func (p *passage) readBody() *auth.Refusal {
 	reader := bodyReader{max: p.maxBody(), timeout: time.Duration(p.h.BodyTimeout)}
 	if keep {
 		reader.look = p.lookBeforeBody
-		reader.hold = reservation{memory: p.h.state.bodies, key: p.info.keyID(), address: holderAddress(p.request.Client)}
+		reader.hold = p.info.reservation(p.h.state.bodies)
 	}
 	start := time.Now()
 	body, refusal := reader.read(p.w, p.r)
@@ -274,7 +290,7 @@ func (p *passage) settle() (store.Verdict, *auth.Refusal) {
 	if refusal != nil {
 		return store.Verdict{}, refusal
 	}
-	verdict, err := p.h.state.backend.Settle(context.WithoutCancel(p.r.Context()), claim)
+	verdict, err := p.decide(context.WithoutCancel(p.r.Context()), claim)
 	if err != nil {
 		return verdict, storeRefusal(err)
 	}
@@ -298,7 +314,7 @@ func (p *passage) judged(v *store.Verdict) *auth.Refusal {
 	states := v.States[:len(p.claim.Charges)]
 	var retry time.Duration
 	if len(states) > 0 {
-		p.w.setLimits(p.claim.Charges, states, p.limits.IETFHeaders)
+		p.w.setLimits(p.limits, p.claim.Charges, states)
 		p.countLimits(v, states)
 		retry = states[ratelimit.Tightest(states)].Retry
 	}

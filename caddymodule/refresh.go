@@ -13,6 +13,24 @@ const (
 	censusEvery = 30 * time.Second
 )
 
+// idsEvery is how often a gateway asks which ids others have imported.
+const idsEvery = time.Second
+
+// refreshIDs keeps the ids of keys known until the context ends. An error needs
+// no word: the probe of the store logs why it does not answer.
+func (a *App) refreshIDs(ctx context.Context) {
+	tick := time.NewTicker(idsEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+			_ = a.state.keys.RefreshIDs(ctx)
+		}
+	}
+}
+
 // refreshGauges keeps the gauges over the store fresh until the context ends.
 func (a *App) refreshGauges(ctx context.Context) {
 	probe, census := time.NewTicker(probeEvery), time.NewTicker(censusEvery)
@@ -32,7 +50,10 @@ func (a *App) refreshGauges(ctx context.Context) {
 	}
 }
 
+// probe warns when the store cannot settle requests. It also takes the standard
+// log back, which a configuration that Caddy refused may have taken.
 func (a *App) probe(ctx context.Context) {
+	takeStandardLog()
 	ctx, cancel := context.WithTimeout(ctx, readyTimeout)
 	defer cancel()
 	if err := a.state.ready(ctx); err != nil && ctx.Err() == nil {

@@ -3,10 +3,13 @@ package caddymodule
 import (
 	"context"
 	"net/http"
+	"net/netip"
 	"time"
 
 	"github.com/card-gateway/card-gateway/caddymodule/cardlog"
 
+	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
+	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
 
 	"github.com/card-gateway/card-gateway/auth"
@@ -17,17 +20,20 @@ import (
 // the goroutine that serves the request.
 type requestInfo struct {
 	telemetry *telemetry
+	answers   *bodyMemory // for answers that are held
 	RequestID string
 	Target    auth.Target
 	Operation *auth.Operation
-	Key       *auth.Key // the judged key; nil until one was found
-	Client    string    // address of the client, as Caddy tells it
-	body      *heldBody // the verified body; nil until it was read
+	Key       *auth.Key  // the judged key; nil until one was found
+	Client    string     // address of the client, as Caddy tells it
+	address   netip.Addr // the same; zero when it is not known
+	body      *heldBody  // the verified body; nil until it was read
 
 	refusal  *auth.Refusal // the last refusal; nil when accepted
 	dryRun   *auth.Refusal // what card_auth would have refused, in dry run
 	overhead time.Duration // time spent in the gateway, waiting for others left out
 	skew     time.Duration // server clock minus X-Timestamp
+	closes   bool          // the connection ends with the answer
 	failures int           // consecutive failures of the key after this request
 }
 
@@ -44,6 +50,24 @@ func infoFrom(ctx context.Context) *requestInfo {
 	info, _ := ctx.Value(infoKey).(*requestInfo)
 	return info
 }
+
+// begin fills in what is known of every request and returns it with the info in
+// its context and in its access log line.
+func (i *requestInfo) begin(t *telemetry, r *http.Request) *http.Request {
+	i.telemetry = t
+	i.RequestID = requestID(r.Header)
+	i.closes = closesAfter(r)
+	if extra, ok := r.Context().Value(caddyhttp.ExtraLogFieldsCtxKey).(*caddyhttp.ExtraLogFields); ok {
+		extra.Add(zap.Inline(i))
+	}
+	return withInfo(r, i)
+}
+
+// closesAfter reports whether the connection must end with the answer. A request
+// with both Transfer-Encoding and Content-Length may be an attempt to smuggle
+// (RFC 9112, section 6.1), and net/http hides the second header; so each request
+// with the first one ends its connection.
+func closesAfter(r *http.Request) bool { return r.ProtoMajor == 1 && len(r.TransferEncoding) > 0 }
 
 // withInfo returns the request with the info in its context.
 func withInfo(r *http.Request, info *requestInfo) *http.Request {
@@ -78,6 +102,11 @@ func (i *requestInfo) MarshalLogObject(enc zapcore.ObjectEncoder) error {
 		enc.AddString("tenant", i.Key.Tenant)
 	}
 	return nil
+}
+
+// reservation returns an empty reservation of the request in a memory.
+func (i *requestInfo) reservation(m *bodyMemory) reservation {
+	return reservation{memory: m, key: i.keyID(), address: holderAddress(i.address)}
 }
 
 // keyID returns the id of the judged key, empty before one was found.

@@ -12,14 +12,18 @@ import (
 	"github.com/card-gateway/card-gateway/ratelimit"
 )
 
-// responseWriter puts the gateway's own headers on an answer, at the moment
-// when it is sent, whoever wrote it.
+// responseWriter stands between the client and whatever handler answers. It puts
+// the gateway's own headers on the answer at the moment when it is sent. Beside
+// the one answer nothing reaches the client: neither trailers nor informational
+// answers (1xx), which could speak in the place of the gateway's headers.
 type responseWriter struct {
 	caddyhttp.ResponseWriterWrapper
-	info   *requestInfo
-	limits []rateHeader
-	status int  // of the answer; 0 until its head is sent
-	failed bool // the client no longer takes what is written
+	info     *requestInfo
+	limits   []rateHeader
+	status   int         // of the answer; 0 until its head is sent
+	late     http.Header // what was set behind the head, as trailers are
+	replaced bool        // the answer is a refusal; what the handler writes goes nowhere
+	failed   bool        // the client no longer takes what is written
 }
 
 type rateHeader struct{ name, value string }
@@ -31,17 +35,48 @@ func newResponseWriter(w http.ResponseWriter, info *requestInfo) *responseWriter
 	}
 }
 
-// WriteHeader sends the head of the answer. What an upstream says before it
-// (1xx) speaks in the place of the gateway as little as the answer does.
+// Header returns the headers of the answer until its head is sent; then, a map
+// that nobody reads.
+func (w *responseWriter) Header() http.Header {
+	if w.status == 0 {
+		return w.ResponseWriterWrapper.Header()
+	}
+	if w.late == nil {
+		w.late = make(http.Header)
+	}
+	return w.late
+}
+
+// WriteHeader sends the head of the answer. Informational answers are left out.
+// A status that is none becomes a refusal: net/http panics below 100, and
+// nobody knows what to do with one above 599, or with another protocol.
 func (w *responseWriter) WriteHeader(status int) {
 	switch {
-	case status < 200:
-		dropOwn(w.Header())
-	case w.status == 0:
+	case w.status != 0:
+	case status < 100 || status > 599 || status == http.StatusSwitchingProtocols:
+		w.replace(auth.Refuse(auth.UpstreamError, "the answer has the status "+strconv.Itoa(status)))
+	case status >= 200:
+		h := w.Header()
 		w.status = status
-		w.finish(w.Header())
+		w.finish(h)
+		w.ResponseWriterWrapper.WriteHeader(status)
 	}
-	w.ResponseWriterWrapper.WriteHeader(status)
+}
+
+// replace sends a refusal in the place of the answer that a handler has begun.
+func (w *responseWriter) replace(refusal *auth.Refusal) {
+	w.info.refusal = refusal
+	w.info.telemetry.logRefusal(w.info, refusal)
+	h := w.Header()
+	for name := range h {
+		switch name {
+		case "Server", "Alt-Svc", "Strict-Transport-Security": // of Caddy, for the connection or the host
+		default:
+			delete(h, name)
+		}
+	}
+	writeRefusal(w, refusal)
+	w.replaced = true
 }
 
 // begin sends the head where a handler has not done so before the body.
@@ -54,6 +89,9 @@ func (w *responseWriter) begin() {
 // Write sends a part of the body.
 func (w *responseWriter) Write(p []byte) (int, error) {
 	w.begin()
+	if w.replaced {
+		return len(p), nil
+	}
 	n, err := w.ResponseWriterWrapper.Write(p)
 	w.failed = w.failed || err != nil
 	return n, err
@@ -62,6 +100,9 @@ func (w *responseWriter) Write(p []byte) (int, error) {
 // ReadFrom sends a part of the body.
 func (w *responseWriter) ReadFrom(r io.Reader) (int64, error) {
 	w.begin()
+	if w.replaced {
+		return io.Copy(io.Discard, r)
+	}
 	return w.ResponseWriterWrapper.ReadFrom(r)
 }
 
@@ -74,6 +115,9 @@ func (w *responseWriter) FlushError() error {
 func (w *responseWriter) finish(h http.Header) {
 	dropOwn(h)
 	h.Set(headerRequestID, w.info.RequestID)
+	if w.info.closes {
+		h.Set("Connection", "close")
+	}
 	for _, limit := range w.limits {
 		h[limit.name] = []string{limit.value}
 	}
@@ -107,26 +151,12 @@ func speaksOfCaching(name string) bool {
 	}
 }
 
-// dropOwn removes what only the gateway itself says on an answer, also from
-// the list of trailers that follow.
+// dropOwn removes what only the gateway itself says on an answer, and the
+// announcement of trailers, which do not come.
 func dropOwn(h http.Header) {
 	for name := range h {
-		if isOwn(name) {
+		if isOwn(name) || name == "Trailer" || strings.HasPrefix(name, http.TrailerPrefix) {
 			delete(h, name)
-		}
-	}
-	if announced, ok := h["Trailer"]; ok {
-		var kept []string
-		for _, names := range announced {
-			for name := range strings.SplitSeq(names, ",") {
-				if name = strings.TrimSpace(name); name != "" && !isOwn(name) {
-					kept = append(kept, name)
-				}
-			}
-		}
-		delete(h, "Trailer")
-		if len(kept) > 0 {
-			h["Trailer"] = []string{strings.Join(kept, ", ")}
 		}
 	}
 }
@@ -146,8 +176,8 @@ func isLimitHeader(name string) bool {
 }
 
 // setLimits notes the headers of the bucket that binds the request most, and
-// with ietf those of all its buckets.
-func (w *responseWriter) setLimits(charges []ratelimit.Charge, states []ratelimit.State, ietf bool) {
+// those of all its buckets where the limiter sends the IETF's headers too.
+func (w *responseWriter) setLimits(limiter *RateLimit, charges []ratelimit.Charge, states []ratelimit.State) {
 	shown := ratelimit.Tightest(states)
 	if shown < 0 {
 		return
@@ -157,7 +187,7 @@ func (w *responseWriter) setLimits(charges []ratelimit.Charge, states []ratelimi
 		rateHeader{"X-Ratelimit-Limit", strconv.FormatInt(state.Limit, 10)},
 		rateHeader{"X-Ratelimit-Remaining", strconv.FormatInt(state.Remaining, 10)},
 		rateHeader{"X-Ratelimit-Reset", strconv.FormatInt(state.Reset, 10)})
-	if ietf {
+	if limiter.IETFHeaders {
 		w.limits = append(w.limits,
 			rateHeader{"Ratelimit", string(ratelimit.AppendRateLimit(nil, states))},
 			rateHeader{"Ratelimit-Policy", string(ratelimit.AppendRateLimitPolicy(nil, charges))})

@@ -1,9 +1,12 @@
 package caddymodule
 
 import (
+	"io"
 	"maps"
 	"net/http"
 	"net/http/httptest"
+	"net/http/httptrace"
+	"net/textproto"
 	"strings"
 	"testing"
 
@@ -32,22 +35,68 @@ func TestResponseWriterBegins(t *testing.T) {
 	}
 }
 
-// Neither an informational answer nor a trailer speaks in the gateway's place.
-func TestResponseWriterDropsOwn(t *testing.T) {
-	rec := httptest.NewRecorder()
-	w := newResponseWriter(rec, &requestInfo{RequestID: "id-1", Operation: &auth.Operation{Name: auth.SensitiveOperation}})
-	h := w.Header()
-	h.Set("X-RateLimit-Limit", "9")
-	h.Set("X-Request-Id", "upstream")
-	h.Set("Link", "</a>")
-	w.WriteHeader(http.StatusEarlyHints)
-	if len(h) != 1 || h.Get("Link") == "" {
-		t.Errorf("the informational answer has %v", h)
+// Neither an informational answer nor a trailer reaches the client, over
+// whichever way a handler sends it.
+func TestResponseWriterSendsOneAnswer(t *testing.T) {
+	server := httptest.NewServer(http.HandlerFunc(func(outer http.ResponseWriter, _ *http.Request) {
+		w := newResponseWriter(outer, &requestInfo{RequestID: "id-1"})
+		h := w.Header()
+		h.Set("X-Request-Id", "upstream")
+		h.Set("Trailer", "X-Checksum, X-Request-Id")
+		h.Set(http.TrailerPrefix+"X-Early", "1")
+		w.WriteHeader(http.StatusEarlyHints)
+		w.WriteHeader(http.StatusContinue)
+		w.WriteHeader(http.StatusOK)
+		_, _ = w.Write([]byte("x"))
+		_ = w.FlushError()
+		h.Set("X-Checksum", "1")
+		w.Header().Set("X-Request-Id", "upstream")
+		w.Header().Set("X-Ratelimit-Limit", "9")
+		w.Header().Set(http.TrailerPrefix+"Cache-Control", "public")
+		w.WriteHeader(http.StatusTeapot)
+	}))
+	defer server.Close()
+	informational := 0
+	ctx := httptrace.WithClientTrace(t.Context(), &httptrace.ClientTrace{
+		Got1xxResponse: func(int, textproto.MIMEHeader) error { informational++; return nil },
+	})
+	r, _ := http.NewRequestWithContext(ctx, http.MethodGet, server.URL, nil)
+	got, err := server.Client().Do(r)
+	if err != nil {
+		t.Fatal(err)
 	}
-	h["Trailer"] = []string{"X-Checksum, x-request-id", "X-Ratelimit-Reset"}
-	w.WriteHeader(http.StatusOK)
-	if got := h["Trailer"]; len(got) != 1 || got[0] != "X-Checksum" {
-		t.Errorf("announced trailers are %q", got)
+	defer got.Body.Close()
+	body, err := io.ReadAll(got.Body)
+	if err != nil || string(body) != "x" || got.StatusCode != http.StatusOK || got.Header.Get("X-Request-Id") != "id-1" {
+		t.Errorf("the answer is %d %q, %v: %v", got.StatusCode, body, got.Header, err)
+	}
+	if len(got.Trailer) > 0 || informational > 0 {
+		t.Errorf("%d informational answers, trailers %v", informational, got.Trailer)
+	}
+}
+
+// A status that is none becomes an answer of ours, whatever follows it.
+func TestResponseWriterReplacesOddStatuses(t *testing.T) {
+	telemetry := telemetryForTest(t)
+	for _, status := range []int{-1, 0, 1, 99, 101, 600, 999, 1000} {
+		rec := httptest.NewRecorder()
+		info := &requestInfo{RequestID: "id-1", telemetry: telemetry}
+		w := newResponseWriter(rec, info)
+		w.Header().Set("Set-Cookie", "a=b")
+		w.Header().Set("Server", "Caddy")
+		w.WriteHeader(status)
+		n, err := w.Write([]byte("issued"))
+		m, err2 := w.ReadFrom(strings.NewReader("issued"))
+		if n != 6 || m != 6 || err != nil || err2 != nil {
+			t.Errorf("%d: writing on gives %d, %v and %d, %v", status, n, err, m, err2)
+		}
+		got := rec.Result()
+		if body := rec.Body.String(); got.StatusCode != http.StatusBadGateway || strings.Contains(body, "issued") || !strings.Contains(body, "UPSTREAM_ERROR") {
+			t.Errorf("%d is answered %d %s", status, got.StatusCode, body)
+		}
+		if h := got.Header; h.Get("Set-Cookie") != "" || h.Get("Server") == "" || h.Get("X-Request-Id") != "id-1" || info.outcome() != "upstream_error" {
+			t.Errorf("%d: %s, %v", status, info.outcome(), h)
+		}
 	}
 }
 

@@ -16,6 +16,7 @@ import (
 // the window, and what locks a key.
 type rules struct {
 	table        *auth.Table
+	operations   []auth.OperationDef // those that are configured
 	limits       *ratelimit.Policy
 	window       time.Duration
 	floorAhead   time.Duration // replay_floor_ahead
@@ -25,6 +26,7 @@ type rules struct {
 	bodyBudget   int64 // bytes
 	// The parts of the body budget that one key and one address may hold.
 	bodyShare, bodyShareAddress float64
+	answerBudget                int64 // bytes
 }
 
 // newRules compiles the options of the app, with defaults for those that were
@@ -48,12 +50,16 @@ func newRules(a *App) (*rules, error) {
 	if r.bodyShareAddress == 0 {
 		r.bodyShareAddress = 1.0 / 4
 	}
+	if r.answerBudget = a.AnswerBudget; r.answerBudget == 0 {
+		r.answerBudget = 128 << 20
+	}
 	r.floorAhead = min(5*time.Second, r.window)
 	if a.ReplayFloorAhead != nil {
 		r.floorAhead = time.Duration(*a.ReplayFloorAhead)
 	}
 	var err error
-	if r.table, err = auth.NewTable(operationDefs(a.Operations)); err != nil {
+	r.operations = operationDefs(a.Operations)
+	if r.table, err = auth.NewTable(r.operations); err != nil {
 		return nil, fmt.Errorf("operations: %w", err)
 	}
 	if r.limits, err = newPolicy(a.Limits, r.table); err != nil {
@@ -78,6 +84,8 @@ func (r *rules) check() error {
 		return fmt.Errorf("replay_floor_ahead is %s; it must be between 0s and the window", r.floorAhead)
 	case r.bodyBudget < 1<<20:
 		return fmt.Errorf("body_budget is %d bytes; it must be 1MiB or more", r.bodyBudget)
+	case r.answerBudget < 1<<20:
+		return fmt.Errorf("answer_budget is %d bytes; it must be 1MiB or more", r.answerBudget)
 	}
 	if err := checkShare("body_share", r.bodyShare); err != nil {
 		return err
@@ -92,6 +100,14 @@ func (r *rules) check() error {
 	}
 	return nil
 }
+
+// The parts of answer_budget that one key and one address may hold. An answer
+// is held three times while it is translated: as it came, in one piece, and
+// translated.
+const (
+	answerShare        = 1.0 / 4
+	answerShareAddress = 1.0 / 2
+)
 
 func checkShare(name string, share float64) error {
 	if share <= 0 || share > 1 {

@@ -2,14 +2,15 @@ package caddymodule
 
 import (
 	"context"
-	"errors"
 	"net/http"
 	"net/http/httptrace"
 	"sync/atomic"
+
+	"github.com/card-gateway/card-gateway/caddymodule/cardlog"
 )
 
 // errSentOnce is why a second attempt was not made.
-var errSentOnce = errors.New("the upstream closed the connection before it answered; the request was sent once and is not sent again")
+var errSentOnce error = cardlog.PlainError("the upstream closed the connection before it answered; the request was sent once and is not sent again")
 
 // sendOnce returns a request that net/http does not send to the upstream a
 // second time once bytes of it were sent. Requests with a body, and all POST

@@ -16,7 +16,8 @@ type state struct {
 	backend store.Backend // measured
 	keys    *keys.Service
 	pooled  *pooledStore
-	bodies  *bodyMemory
+	bodies  *bodyMemory // of requests
+	answers *bodyMemory // of answers that are held for translation
 
 	starting sync.Mutex
 	started  atomic.Bool
@@ -27,6 +28,7 @@ type state struct {
 // Changes of keys are reported to the telemetry.
 func newState(pooled *pooledStore, ring *keys.Keyring, r *rules, t *telemetry) *state {
 	s := &state{backend: t.metrics.measured(pooled.backend), pooled: pooled, bodies: newBodyMemory("body_budget", r.bodyBudget, r.bodyShare, r.bodyShareAddress)}
+	s.answers = newBodyMemory("answer_budget", r.answerBudget, answerShare, answerShareAddress)
 	s.renewLockRevision()
 	s.keys = keys.New(s.backend, ring, keys.Options{
 		CheckLimits: r.checkLimits, CheckScopes: r.checkScopes, OnChange: t.keyChanged, ReplayFloorAhead: r.floorAhead,

@@ -2,12 +2,14 @@ package caddymodule
 
 import (
 	"encoding/json"
+	"log"
 	"net/http"
 	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/card-gateway/card-gateway/caddymodule/cardlog"
 	"github.com/card-gateway/card-gateway/keys"
 
 	"github.com/caddyserver/caddy/v2"
@@ -37,6 +39,7 @@ type telemetry struct {
 // newTelemetry returns the telemetry that writes to the log and counts in the
 // registry.
 func newTelemetry(log *zap.Logger, registry *prometheus.Registry, table *auth.Table) (*telemetry, error) {
+	takeStandardLog()
 	t := &telemetry{log: log, audit: log.Named("audit"), refused: refusalLogger(log)}
 	var err error
 	if t.metrics, err = newMetrics(registry, table); err != nil {
@@ -91,7 +94,7 @@ func (f refusalFacts) MarshalLogObject(enc zapcore.ObjectEncoder) error {
 		enc.AddString("detail", refusal.Log)
 	}
 	if refusal.Cause != nil {
-		enc.AddString("error", refusal.Cause.Error())
+		enc.AddString("error", causeText(refusal))
 	}
 	if info.dryRun == refusal {
 		enc.AddBool("dry_run", true)
@@ -99,14 +102,29 @@ func (f refusalFacts) MarshalLogObject(enc zapcore.ObjectEncoder) error {
 	return nil
 }
 
-// takeStandardLog sends what the standard library logs to Caddy's default log
-// of now. Caddy does so once, before it knows a configuration, and net/http
-// quotes there what an upstream sends without being asked.
-func takeStandardLog() { zap.RedirectStdLog(caddy.Log().Named("net")) }
+// causeText returns what may be logged of the error behind a refusal. The store
+// and its errors are our own. Every other error can quote a client or the
+// upstream, so that only its kind is logged.
+func causeText(refusal *auth.Refusal) string {
+	if refusal.Reason == auth.StoreUnavailable || refusal.Reason == auth.OverBudget {
+		return refusal.Cause.Error()
+	}
+	return cardlog.Failure(refusal.Cause)
+}
+
+// takeStandardLog sends the kinds of failure that the standard library logs to
+// Caddy's default log. Caddy sends the texts there, which quote what an upstream
+// sends without being asked, and takes the standard log back with each
+// configuration that it opens, also with one that it then refuses.
+func takeStandardLog() {
+	log.SetFlags(0)
+	log.SetPrefix("")
+	log.SetOutput(cardlog.StandardLog{Logger: func() *zap.Logger { return caddy.Log().Named("net") }})
+}
 
 var unredactedOnce sync.Once
 
-// warnUnredacted says, once in the life of the process, that an access log is
+// warnUnredacted warns, once in the life of the process, that an access log is
 // written without the format card.
 func (t *telemetry) warnUnredacted() {
 	unredactedOnce.Do(func() {

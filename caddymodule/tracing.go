@@ -2,18 +2,16 @@ package caddymodule
 
 import (
 	"context"
-	"net/http"
 
 	"github.com/card-gateway/card-gateway/caddymodule/cardlog"
 
-	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/trace"
 )
 
-// traceOutcome puts what became of the request on the span that Caddy's
-// tracing directive has begun, and takes card numbers off it. It costs nothing
-// where there is none.
+// traceOutcome sets on the span that Caddy's tracing directive has begun what
+// became of the request, and masks card numbers in what is on it already. It
+// costs nothing without a span.
 func traceOutcome(ctx context.Context, info *requestInfo) {
 	span := trace.SpanFromContext(ctx)
 	if !span.IsRecording() {
@@ -32,8 +30,25 @@ func traceOutcome(ctx context.Context, info *requestInfo) {
 			attribute.String("card_gateway.key_id", info.Key.ID),
 			attribute.String("card_gateway.tenant", info.Key.Tenant))
 	}
-	if original, ok := ctx.Value(caddyhttp.OriginalRequestCtxKey).(http.Request); ok && cardlog.HidesCardNumber(original.URL.Path) {
-		// In the place of the path that the tracing directive has noted.
-		span.SetAttributes(attribute.String("url.path", cardlog.MaskPath(original.URL.Path)))
+	maskSpan(span)
+}
+
+// maskSpan masks card numbers in the name and the attributes of a span: path,
+// user agent, host, method and addresses are as the client wrote them.
+func maskSpan(span trace.Span) {
+	noted, ok := span.(interface {
+		Name() string
+		Attributes() []attribute.KeyValue
+	})
+	if !ok {
+		return
+	}
+	if name := noted.Name(); cardlog.HidesCardNumber(name) {
+		span.SetName(cardlog.Mask(name))
+	}
+	for _, a := range noted.Attributes() {
+		if text := a.Value.AsString(); a.Value.Type() == attribute.STRING && cardlog.HidesCardNumber(text) {
+			span.SetAttributes(attribute.String(string(a.Key), cardlog.Mask(text)))
+		}
 	}
 }

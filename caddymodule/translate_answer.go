@@ -1,18 +1,17 @@
 package caddymodule
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 	"maps"
 	"net/http"
 	"strconv"
-	"sync"
 	"time"
 
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 
 	"github.com/card-gateway/card-gateway/auth"
+	"github.com/card-gateway/card-gateway/caddymodule/cardlog"
 	"github.com/card-gateway/card-gateway/translate"
 )
 
@@ -21,15 +20,11 @@ const maxAnswer = 8 << 20
 
 // Why an answer cannot be translated, besides what is wrong with its text.
 var (
-	errAnswerTooLarge = errors.New("the answer is larger than the " + strconv.Itoa(maxAnswer) + " bytes that are translated")
-	errAnswerCutOff   = errors.New("the upstream closed the connection in the middle of the answer")
-	errAnswerPartial  = errors.New("the answer holds a part of the document only")
+	errAnswerTooLarge = cardlog.PlainError("the answer is larger than the " + strconv.Itoa(maxAnswer) + " bytes that are translated")
+	errAnswerCutOff   = cardlog.PlainError("the upstream closed the connection in the middle of the answer")
+	errAnswerEncoded  = cardlog.PlainError("the answer has a content encoding other than gzip, although identity was asked for")
+	errAnswerPartial  = cardlog.PlainError("the answer holds a part of the document only")
 )
-
-// answerBuffers are pooled while they are of ordinary size.
-var answerBuffers = sync.Pool{New: func() any { return new(bytes.Buffer) }}
-
-const pooledBuffer = 256 << 10
 
 // An answerWriter holds back an answer that has to be translated and lets
 // every other one through as it comes: errors and redirects, answers without
@@ -40,10 +35,11 @@ type answerWriter struct {
 	info   *requestInfo
 	opt    translate.ResponseOptions
 	before http.Header // the headers as they were before the upstream's
+	memory reservation // where a held answer is counted
 
-	status int           // of the final answer; 0 until it is known
-	held   *bytes.Buffer // nil: the answer goes through
-	failed error         // the held answer is lost, and why
+	status int       // of the final answer; 0 until it is known
+	held   *heldBody // nil: the answer goes through
+	failed error     // the held answer is lost, and why
 }
 
 func newAnswerWriter(w http.ResponseWriter, r *http.Request, info *requestInfo, opt translate.ResponseOptions) *answerWriter {
@@ -79,18 +75,15 @@ func (w *answerWriter) WriteHeader(status int) {
 }
 
 func (w *answerWriter) hold(status int) {
-	w.held = answerBuffers.Get().(*bytes.Buffer)
+	w.held = &heldBody{hold: w.memory}
 	if status == http.StatusPartialContent {
 		w.failed = errAnswerPartial
 		return
 	}
 	size, err := strconv.Atoi(w.Header().Get("Content-Length"))
 	switch {
-	case err != nil || size < 0:
-	case size > maxAnswer:
+	case err == nil && size > maxAnswer:
 		w.failed = errAnswerTooLarge
-	default:
-		w.held.Grow(size)
 	}
 }
 
@@ -102,13 +95,16 @@ func (w *answerWriter) Write(p []byte) (int, error) {
 	switch {
 	case w.held == nil:
 		return w.ResponseWriter.Write(p)
-	case w.failed == nil && w.held.Len()+len(p) > maxAnswer:
+	case w.failed == nil && w.held.size+int64(len(p)) > maxAnswer:
 		w.failed = errAnswerTooLarge
+	}
+	if w.failed == nil {
+		w.failed = w.held.write(p)
 	}
 	if w.failed != nil {
 		return 0, w.failed
 	}
-	return w.held.Write(p)
+	return len(p), nil
 }
 
 // FlushError sends what has come so far, unless the answer is held back.
@@ -168,13 +164,20 @@ func (w *answerWriter) serve(next caddyhttp.Handler, r *http.Request) error {
 // translated returns the body in the variant that asked. An empty body stays
 // empty.
 func (w *answerWriter) translated() ([]byte, error) {
-	body := w.held.Bytes()
+	if refusal := w.held.reserveCopies(2); refusal != nil { // in one piece, and translated
+		return nil, refusal
+	}
+	body := w.held.contiguous()
 	decoded, err := decodedBody(body, w.Header())
 	if err != nil || len(decoded) == 0 {
 		return nil, err
 	}
 	w.opt.Now = time.Now()
-	return translate.Response(decoded, w.opt)
+	out, err := translate.Response(decoded, w.opt)
+	if err != nil {
+		return nil, cardlog.PlainError(err.Error())
+	}
+	return out, nil
 }
 
 // send sends the head and the translated body.
@@ -199,6 +202,9 @@ func (w *answerWriter) withhold(err error) error {
 		return refuse(w.ResponseWriter, w.r, &auth.Refusal{Reason: auth.ClientGone, Cause: err})
 	}
 	observeTranslation(w.opt.Variant.String(), "answer", "failed")
+	if refusal := (*auth.Refusal)(nil); errors.As(err, &refusal) {
+		return refuse(w.ResponseWriter, w.r, refusal)
+	}
 	return refuse(w.ResponseWriter, w.r, &auth.Refusal{
 		Reason: auth.UpstreamError, Log: "the answer could not be translated and was withheld", Cause: err,
 	})
@@ -211,9 +217,6 @@ func (w *answerWriter) restoreHeaders() {
 }
 
 func (w *answerWriter) release() {
-	if w.held.Cap() <= pooledBuffer {
-		w.held.Reset()
-		answerBuffers.Put(w.held)
-	}
+	w.held.release()
 	w.held = nil
 }

@@ -19,7 +19,7 @@ func decodedBody(body []byte, h http.Header) ([]byte, error) {
 		return body, nil
 	case "gzip", "x-gzip":
 	default:
-		return nil, fmt.Errorf("the answer has the content encoding %q, although identity was asked for", encoding)
+		return nil, errAnswerEncoded
 	}
 	reader, err := gzip.NewReader(bytes.NewReader(body))
 	if err != nil {

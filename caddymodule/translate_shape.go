@@ -10,7 +10,7 @@ import (
 // headerShape asks for the answer in the shape of a customer variant.
 const (
 	headerShape = "X-Card-Variant"
-	foldedShape = "x-card-variant"
+	foldedShape = "xcardvariant"
 )
 
 // takeShape removes X-Card-Variant from the request, in every spelling that a
@@ -19,14 +19,13 @@ const (
 func takeShape(r *http.Request) (translate.Variant, *auth.Refusal) {
 	shape, ok := translate.AskedVariant(r.Header[headerShape])
 	for name := range r.Header {
-		// Few names have this length, and folding a name allocates.
-		if len(name) == len(foldedShape) && foldName(name) == foldedShape {
+		if folded, _ := foldName(name); string(folded.bytes()) == foldedShape {
 			delete(r.Header, name)
 		}
 	}
 	if !ok {
 		const message = headerShape + " must be sent once, and be A, B or C"
-		return translate.None, &auth.Refusal{Reason: auth.BadTarget, Message: message, Log: message}
+		return translate.None, &auth.Refusal{Reason: auth.MalformedRequest, Message: message, Log: message}
 	}
 	return shape, nil
 }

@@ -19,6 +19,7 @@ import (
 type watched struct {
 	store.Backend
 	gets   atomic.Int64
+	lists  atomic.Int64
 	down   atomic.Bool
 	before func(call string) // set before use; called before each call
 }
@@ -41,6 +42,14 @@ func (w *watched) Get(ctx context.Context, id string) (*store.Record, error) {
 		return nil, err
 	}
 	return w.Backend.Get(ctx, id)
+}
+
+func (w *watched) List(ctx context.Context, cursor string, limit int) ([]*store.Record, string, error) {
+	w.lists.Add(1)
+	if err := w.enter("List"); err != nil {
+		return nil, "", err
+	}
+	return w.Backend.List(ctx, cursor, limit)
 }
 
 func (w *watched) Put(ctx context.Context, r *store.Record, opt store.PutOptions) (store.Durability, error) {

@@ -3,9 +3,6 @@
 package cardlog
 
 import (
-	"net/http"
-	"net/url"
-	"regexp"
 	"strings"
 
 	"github.com/caddyserver/caddy/v2"
@@ -24,8 +21,9 @@ func init() {
 // handler runs, so nothing but the encoder can keep credentials out of it.
 //
 // Of the headers of requests and answers only those of a fixed list are
-// written; the values of a query and what looks like a card number in a path
-// are masked.
+// written. The values of a query are masked, and so is what may be a card
+// number in any text. Of an error that a client or an upstream may have caused
+// only its kind is written, because libraries quote in it what was sent.
 type LogEncoder struct {
 	logging.LogEncoderConfig
 
@@ -64,11 +62,12 @@ func (e *LogEncoder) with(encoder zapcore.Encoder) *LogEncoder {
 // EncodeEntry is part of zapcore.Encoder.
 func (e *LogEncoder) EncodeEntry(entry zapcore.Entry, fields []zapcore.Field) (*buffer.Buffer, error) {
 	encoder := e.json.Encoder.Clone()
-	redacted := &redactor{ObjectEncoder: encoder}
+	redacted := &redactor{ObjectEncoder: encoder, trusted: speaksWithNobody(entry.LoggerName)}
 	for i := range fields {
-		fields[i].AddTo(redacted)
+		redacted.addField(&fields[i])
 	}
-	entry.Message = maskText(entry.Message)
+	entry.Message = message(&entry)
+	entry.LoggerName = Mask(entry.LoggerName)
 	return encoder.EncodeEntry(entry, nil)
 }
 
@@ -82,127 +81,47 @@ func (e *LogEncoder) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 	return e.LogEncoderConfig.UnmarshalCaddyfile(d)
 }
 
-// redactor passes log fields on without what must not be written.
-type redactor struct {
-	zapcore.ObjectEncoder
+// trustedLoggers are those, with what is below them, whose errors quote neither
+// a client nor an upstream: Caddy's own, those that speak with operators and
+// certificate authorities, and the gateway's, which reduces errors itself.
+var trustedLoggers = nameSet("", "admin", "card_gateway", "events", "pki", "tls")
+
+// speaksWithNobody reports whether the errors that a logger writes may be
+// written as they are.
+func speaksWithNobody(logger string) bool {
+	first, rest, _ := strings.Cut(logger, ".")
+	if first == "tls" && (strings.HasPrefix(rest, "handshake") || strings.HasPrefix(rest, "on_demand")) {
+		return false
+	}
+	return trustedLoggers[first]
 }
 
-// Redacts reports whether an encoder that a log field was given writes the
-// format `card`.
-func Redacts(enc zapcore.ObjectEncoder) bool {
-	_, redacts := enc.(*redactor)
-	return redacts
-}
-
-// AddObject is part of zapcore.ObjectEncoder.
-func (r *redactor) AddObject(key string, object zapcore.ObjectMarshaler) error {
-	return r.ObjectEncoder.AddObject(key, zapcore.ObjectMarshalerFunc(func(enc zapcore.ObjectEncoder) error {
-		if isHeadersField(key) {
-			return object.MarshalLogObject(&headerRedactor{enc})
-		}
-		return object.MarshalLogObject(&redactor{enc})
-	}))
-}
-
-// AddString is part of zapcore.ObjectEncoder.
-func (r *redactor) AddString(key, value string) {
+// message returns what may be written of the message of a log line. Messages
+// are texts of programs, except where Caddy takes an error for one.
+func message(entry *zapcore.Entry) string {
+	logger, text := entry.LoggerName, entry.Message
 	switch {
-	case isTargetField(key) || looksLikeTarget(value):
-		value = maskTarget(value)
-	case key == "error":
-		value = maskText(queryInText.ReplaceAllString(value, "?"+masked))
-	}
-	r.ObjectEncoder.AddString(key, value)
-}
-
-// AddReflected is part of zapcore.ObjectEncoder.
-func (r *redactor) AddReflected(key string, value any) error {
-	switch v := value.(type) {
-	case http.Header:
-		value = allowedHeaders(v)
-	case map[string][]string:
-		value = allowedHeaders(v)
-	case *url.URL:
-		value = maskTarget(v.String())
-	}
-	return r.ObjectEncoder.AddReflected(key, value)
-}
-
-// headerRedactor writes the headers of the list and leaves out the others.
-type headerRedactor struct {
-	zapcore.ObjectEncoder
-}
-
-// AddArray is part of zapcore.ObjectEncoder.
-func (r *headerRedactor) AddArray(key string, values zapcore.ArrayMarshaler) error {
-	if !loggedHeaders[strings.ToLower(key)] {
-		return nil
-	}
-	return r.ObjectEncoder.AddArray(key, values)
-}
-
-// AddString is part of zapcore.ObjectEncoder.
-func (r *headerRedactor) AddString(key, value string) {
-	if loggedHeaders[strings.ToLower(key)] {
-		r.ObjectEncoder.AddString(key, value)
-	}
-}
-
-// AddReflected is part of zapcore.ObjectEncoder.
-func (r *headerRedactor) AddReflected(key string, value any) error {
-	if !loggedHeaders[strings.ToLower(key)] {
-		return nil
-	}
-	return r.ObjectEncoder.AddReflected(key, value)
-}
-
-// loggedHeaders are the headers that explain a request and hold no secret.
-var loggedHeaders = func() map[string]bool {
-	names := []string{
-		"Accept", "Accept-Encoding", "Allow", "Alt-Svc", "Cache-Control", "Connection", "Content-Encoding",
-		"Content-Length", "Content-Type", "Date", "Expect", "Retry-After", "Server", "Traceparent",
-		"Transfer-Encoding", "User-Agent", "Vary", "Via", "Www-Authenticate",
-		"X-Forwarded-For", "X-Forwarded-Proto", "X-Request-Id",
-		"X-Gateway-Key-Id", "X-Gateway-Operation", "X-Gateway-Tenant",
-		"X-Ratelimit-Limit", "X-Ratelimit-Remaining", "X-Ratelimit-Reset",
-	}
-	set := make(map[string]bool, len(names))
-	for _, name := range names {
-		set[strings.ToLower(name)] = true
-	}
-	return set
-}()
-
-func allowedHeaders(h http.Header) http.Header {
-	kept := make(http.Header)
-	for name, values := range h {
-		if loggedHeaders[strings.ToLower(name)] {
-			kept[name] = values
+	case strings.HasPrefix(logger, "http.log.error"):
+		return failureText(text)
+	case strings.HasPrefix(logger, "http.stdlib"):
+		return failureText(text) + stackOf(text)
+	case logger == "" && entry.Level <= zapcore.InfoLevel:
+		// Caddy takes the standard library's log for its own, see [StandardLog],
+		// and writes it at this level. Above it are Caddy's own errors, such as
+		// why a configuration is refused.
+		if kind, known := kindOf(text); known {
+			return kind
 		}
 	}
-	return kept
+	return maskText(text)
 }
 
-func isHeadersField(key string) bool {
-	return key == "headers" || strings.HasSuffix(key, "_headers")
-}
-
-// queryInText finds the query of a target or URL that an error text quotes.
-var queryInText = regexp.MustCompile(`\?[^\s"']+`)
-
-// looksLikeTarget reports whether a value is a target or URL with a query.
-func looksLikeTarget(value string) bool {
-	return strings.Contains(value, "?") &&
-		(strings.HasPrefix(value, "/") || strings.HasPrefix(value, "http://") || strings.HasPrefix(value, "https://"))
-}
-
-// isTargetField reports whether a field of Caddy's logs holds a request target
-// or a URL.
-func isTargetField(key string) bool {
-	switch key {
-	case "uri", "url", "path", "query", "target", "location":
-		return true
-	default:
-		return strings.HasSuffix(key, "_uri") || strings.HasSuffix(key, "_url")
+// stackOf returns the stack behind the first line of a report that a handler
+// panicked, or nothing. A stack names functions and files, never texts.
+func stackOf(report string) string {
+	at := strings.LastIndex(report, "\ngoroutine ")
+	if at < 0 {
+		return ""
 	}
+	return Mask(report[at:])
 }

@@ -10,7 +10,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
@@ -20,19 +19,8 @@ import (
 // them given with With, as Caddy's loggers do.
 func logged(t *testing.T, with, fields []zapcore.Field) string {
 	t.Helper()
-	encoder := new(LogEncoder)
-	if err := encoder.Provision(caddy.Context{}); err != nil {
-		t.Fatal(err)
-	}
-	child := encoder.Clone()
-	for _, f := range with {
-		f.AddTo(child)
-	}
-	line, err := child.EncodeEntry(zapcore.Entry{Message: "handled request"}, fields)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return line.String()
+	line, _ := lineOf(t, zapcore.Entry{Message: "handled request"}, with, fields...)
+	return line
 }
 
 func canaryRequest() *http.Request {

@@ -1,85 +1,70 @@
 package cardlog
 
 import (
-	"net/url"
+	"net/netip"
 	"regexp"
 	"strings"
-
-	"github.com/google/uuid"
+	"unicode/utf8"
 )
 
-// masked stands where a log line leaves something out.
+// masked is what a log line shows in the place of what is left out.
 const masked = "***"
 
-// longestDigits is the length of a run of digits that no segment of a path may
-// show: card numbers have 12 to 19.
-const longestDigits = 11
+// maskPasses is how often a text is searched. What is left out can bring the
+// digits before and behind it together.
+const maskPasses = 4
+
+// Mask returns a text without what may be a card number, see
+// [HidesCardNumber]. The whole word is replaced, or the segment of a path.
+func Mask(text string) string {
+	for range maskPasses {
+		runs := findRuns(text, len(text))
+		if len(runs) == 0 {
+			return text
+		}
+		text = without(text, runs)
+	}
+	if HidesCardNumber(text) {
+		return masked
+	}
+	return text
+}
+
+// without returns the text with the words masked that the runs are in.
+func without(text string, runs []span) string {
+	var out strings.Builder
+	done := 0
+	for _, run := range runs {
+		if run.to <= done {
+			continue // part of the word before
+		}
+		from := max(run.from, done)
+		for from > done && inWord(text[from-1]) {
+			from--
+		}
+		out.WriteString(text[done:from])
+		out.WriteString(masked)
+		for done = run.to; done < len(text) && inWord(text[done]); {
+			done++
+		}
+	}
+	out.WriteString(text[done:])
+	return out.String()
+}
+
+// inWord reports whether a byte beside a run of digits is masked with it.
+func inWord(c byte) bool {
+	return isAlnum(c) || c >= utf8.RuneSelf || strings.IndexByte("-_.+~%", c) >= 0
+}
 
 // maskTarget returns a request target or URL whose path shows no card number
 // and whose query shows names but no values.
 func maskTarget(target string) string {
 	path, query, found := strings.Cut(target, "?")
-	path = MaskPath(path)
-	if !found {
-		return path
+	if found {
+		path += "?" + maskQuery(query)
 	}
-	return path + "?" + maskQuery(query)
-}
-
-// placeInText finds what names a machine, a port or a file in an error text.
-var placeInText = regexp.MustCompile(`\S*(?::[0-9]+|/)\S*`)
-
-// MaskPlaces returns an error text that may be shown outside, such as to a load
-// balancer, without the places that it names.
-func MaskPlaces(text string) string { return placeInText.ReplaceAllString(text, masked) }
-
-// MaskPath returns a path whose segments show no card number.
-func MaskPath(path string) string {
-	if !HidesCardNumber(path) {
-		return path
-	}
-	segments := strings.Split(path, "/")
-	for i, segment := range segments {
-		if HidesCardNumber(segment) && uuid.Validate(segment) != nil {
-			segments[i] = masked
-		}
-	}
-	return strings.Join(segments, "/")
-}
-
-// cardNumber finds a card number in a text, also in groups.
-var cardNumber = regexp.MustCompile(`[0-9](?:[ -]?[0-9]){11,}`)
-
-// maskText returns a text that may quote what somebody has sent, as errors of
-// net/http do, without what looks like a card number.
-func maskText(text string) string {
-	if !HidesCardNumber(text) {
-		return text
-	}
-	return cardNumber.ReplaceAllString(text, masked)
-}
-
-// HidesCardNumber reports whether the text, decoded and without separators, holds
-// a run of digits as long as a card number.
-func HidesCardNumber(text string) bool {
-	if strings.Contains(text, "%") {
-		if decoded, err := url.PathUnescape(text); err == nil {
-			text = decoded
-		}
-	}
-	run := 0
-	for i := range len(text) {
-		switch c := text[i]; {
-		case '0' <= c && c <= '9':
-			if run++; run > longestDigits {
-				return true
-			}
-		case c == ' ' || c == '-' || c == '+' || c == '.':
-		default:
-			run = 0
-		}
-	}
-	return false
+	return Mask(path)
 }
 
 // maskQuery keeps the names of parameters that look like names.
@@ -100,18 +85,36 @@ func maskQuery(query string) string {
 	return strings.Join(pairs, "&")
 }
 
-// plainName reports whether a parameter's name is one, and not a value that
-// somebody wrote without a name.
+// plainName reports whether the name of a parameter is a name, and not a value
+// that was sent without a name.
 func plainName(name string) bool {
-	if len(name) > 32 || HidesCardNumber(name) {
-		return false
+	return len(name) <= 32 && strings.Trim(name, alnumChars+"_-.[]") == ""
+}
+
+// queryInText finds the query of a target or URL that a text quotes.
+var queryInText = regexp.MustCompile(`\?[^\s"']+`)
+
+// maskText returns free text without the queries and card numbers in it.
+func maskText(text string) string {
+	if strings.Contains(text, "?") {
+		text = queryInText.ReplaceAllString(text, "?"+masked)
 	}
-	for i := range len(name) {
-		switch c := name[i]; {
-		case 'A' <= c && c <= 'Z', 'a' <= c && c <= 'z', '0' <= c && c <= '9', c == '_', c == '-', c == '.', c == '[', c == ']':
-		default:
-			return false
-		}
+	return Mask(text)
+}
+
+// placeInText finds what names a machine, a port or a file in an error text.
+var placeInText = regexp.MustCompile(`\S*(?::[0-9]+|/)\S*`)
+
+// MaskPlaces returns an error text that may be shown outside, such as to a load
+// balancer, without the places that it names.
+func MaskPlaces(text string) string { return placeInText.ReplaceAllString(text, masked) }
+
+// isAddress reports whether a text is an address or a network, and nothing
+// else.
+func isAddress(text string) bool {
+	if prefix, err := netip.ParsePrefix(text); err == nil {
+		return prefix.IsValid()
 	}
-	return true
+	addr, err := netip.ParseAddr(text)
+	return err == nil && addr.Zone() == ""
 }

@@ -16,7 +16,12 @@ func TestMaskTarget(t *testing.T) {
 		{"/api/v1/cards/4111-1111-1111-1111", "/api/v1/cards/***"},
 		{"/api/v1/cards/4111%31111+1111 1111", "/api/v1/cards/***"},
 		{"/api/v1/cards/0b0e9a56-7f0b-4d57-9a5e-3f6a5e2f8a11", "/api/v1/cards/0b0e9a56-7f0b-4d57-9a5e-3f6a5e2f8a11"},
-		{"/api/v1/cards/12345678-1234-4123-8123-123456789012", "/api/v1/cards/12345678-1234-4123-8123-123456789012"},
+		{"/api/v1/cards/12345678-1234-4123-8123-123456789012", "/api/v1/cards/***"},
+		{"/api/v1/cards/4111/1111/1111/1111/x", "/api/v1/cards/***/x"},
+		{"/api/v1/cards/4111111111111112", "/api/v1/cards/***"},
+		{"/api/v1/cards/a4111111111111111b/x", "/api/v1/cards/***/x"},
+		{"/api/v1/cards?4111&1111&1111&1111", "/api/v1/cards?***"},
+		{"/api/v1/1234567/a4111111111111111b/7654321", "/api/***"},
 		{"https://h/p?x=1", "https://h/p?x=***"},
 	} {
 		if got := maskTarget(c.in); got != c.want {

@@ -86,7 +86,7 @@ func (i *Issuer) issueCard(c *call) (int, any, *problem) {
 	if i.cards >= i.opt.MaxCards {
 		return 0, nil, full("cards")
 	}
-	issued := newCard(c, owner, of, req.Currency, len(t.cardOrder))
+	issued := req.card(c, owner, of, len(t.cardOrder))
 	t.cards[issued.ID] = issued
 	t.cardOrder = append(t.cardOrder, issued)
 	i.cards++
@@ -127,13 +127,13 @@ func (r *issueRequest) checkAgainst(p *product) []detail {
 	return wrong
 }
 
-// newCard makes the nth card of a tenant. A virtual card is active at once, a
+// card makes the nth card of a tenant. A virtual card is active at once, a
 // physical one when its holder activates it.
-func newCard(c *call, owner *customer, of *product, currency string, nth int) *card {
+func (r *issueRequest) card(c *call, owner *customer, of *product, nth int) *card {
 	id := uuidOf("card", c.tenant, owner.ID, strconv.Itoa(nth))
 	made := &card{
 		ID: id, CustomerID: owner.ID, ProductID: of.ID, ProductName: of.Name, Provider: of.Provider,
-		CardType: of.CardType, Currency: currency, Status: cardActive,
+		CardType: of.CardType, Currency: r.Currency, Status: cardActive,
 		CreatedAt: stamp(c.now), number: cardNumberOf(id), issued: c.now.UTC(),
 	}
 	made.CardNumberMasked = "**** **** **** " + made.number[12:]

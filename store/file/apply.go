@@ -9,7 +9,7 @@ import (
 )
 
 // apply does to the state what the entry says was done. A nonce that is dead
-// at the moment now is not taken up, and a level that was written in what is now
+// at now is not taken up, and a level that was written in what is now
 // the future drains from now on.
 func (st *state) apply(e *entry, now int64) {
 	if e.kind == entryHorizon {
@@ -93,10 +93,4 @@ func readUses(s string) (used []secretUse) {
 		used = append(used, secretUse{int(binary.LittleEndian.Uint64(b)), int64(binary.LittleEndian.Uint64(b[8:]))})
 	}
 	return used
-}
-
-func (st *state) raiseFloor(floor int64) {
-	if floor > st.floor.Load() {
-		st.floor.Store(floor)
-	}
 }

@@ -13,22 +13,22 @@ import (
 // Nonces and timestamps are measured by the wall clock, because that is what
 // the timestamps of requests are compared with.
 type steadyClock struct {
-	start   int64 // Unix nanoseconds
-	elapsed func(time.Time) time.Duration
+	start   time.Time
+	nanos   int64                         // start in Unix nanoseconds
+	elapsed func(time.Time) time.Duration // nil: by the readings of the monotonic clock
 }
 
 func newSteadyClock(opt *Options) steadyClock {
 	start := opt.Clock()
-	c := steadyClock{start: start.UnixNano(), elapsed: opt.elapsed}
-	if c.elapsed == nil {
-		c.elapsed = func(now time.Time) time.Duration { return now.Sub(start) }
-	}
-	return c
+	return steadyClock{start: start, nanos: start.UnixNano(), elapsed: opt.elapsed}
 }
 
 // at returns what the clock shows at a moment, in microseconds.
 func (c *steadyClock) at(now time.Time) int64 {
-	return (c.start + int64(c.elapsed(now))) / 1000
+	if c.elapsed != nil {
+		return (c.nanos + int64(c.elapsed(now))) / 1000
+	}
+	return (c.nanos + int64(now.Sub(c.start))) / 1000
 }
 
 // behind returns by how many microseconds the wall clock is ahead of it. Levels

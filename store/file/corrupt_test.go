@@ -1,7 +1,6 @@
 package file
 
 import (
-	"errors"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
@@ -195,90 +194,4 @@ func (k *killedJournal) check(t *testing.T, dir string, seed uint64) {
 	if err := start(t, dir, opt).Close(); err != nil || told.text() != "" {
 		t.Fatalf("seed %d: the start after it: %v, told %q", seed, err, told.text())
 	}
-}
-
-// TestMark: a mark that is missing or differs raises the floor, one that fits
-// does not, and without a runtime directory the operator is told at each start.
-func TestMark(t *testing.T) {
-	for _, tt := range []struct {
-		name string
-		edit func(t *testing.T, b *bench, path string)
-		told string
-	}{
-		{"fits", func(*testing.T, *bench, string) {}, ""},
-		{"missing", func(t *testing.T, _ *bench, path string) { remove(t, path) }, "is missing"},
-		{"lower", func(t *testing.T, b *bench, path string) {
-			mark := readFile(t, path)
-			mark[8] -= 2
-			writeFile(t, path, mark)
-		}, "does not end where"},
-		{"damaged", func(t *testing.T, _ *bench, path string) { writeFile(t, path, []byte("x")) }, "is missing"},
-		{"another journal's", func(t *testing.T, _ *bench, path string) {
-			mark := readFile(t, path)
-			mark[12] ^= 1
-			writeFile(t, path, mark)
-		}, "does not end where"},
-		{"beside no journal", func(t *testing.T, b *bench, _ string) {
-			remove(t, filepath.Join(b.dir, journalDir))
-			remove(t, filepath.Join(b.dir, keyFileName))
-		}, "does not end where"},
-		{"none wanted", func(_ *testing.T, b *bench, _ string) { b.opt.RuntimeDir = "" }, errNoRuntimeDir.Error()},
-	} {
-		t.Run(tt.name, func(t *testing.T) {
-			b := newBench(t, Options{})
-			for range 3 {
-				b.expect(b.claim(), auth.Accepted)
-			}
-			if err := b.Close(); err != nil {
-				t.Fatal(err)
-			}
-			tt.edit(t, b, markPath(b.opt.RuntimeDir, b.dir))
-			told := &problems{}
-			b.opt.OnProblem = told.add
-			s := start(t, b.dir, b.opt)
-			if floor := s.state.Load().floor.Load() != 0; !strings.Contains(told.text(), tt.told) || (told.text() == "") != (tt.told == "") || floor != strings.Contains(told.text(), "nonces may be lost") {
-				t.Errorf("told %q, floor raised %v; want %q", told.text(), floor, tt.told)
-			}
-		})
-	}
-}
-
-// TestMarkCannotBeWritten: a runtime directory that is none stops the start, a
-// mark that goes away later does not stop requests and raises the next floor.
-func TestMarkCannotBeWritten(t *testing.T) {
-	b := newBench(t, Options{})
-	path := markPath(b.opt.RuntimeDir, b.dir)
-	if err := os.Truncate(path, 0); err != nil {
-		t.Fatal(err)
-	}
-	c := b.claim()
-	b.expect(c, auth.Accepted)
-	b.expect(b.claim(), auth.Accepted)
-	if told := b.problems.text(); !strings.Contains(told, "high-water mark "+path+" cannot be written") {
-		t.Errorf("told %q", told)
-	}
-	if _, err := os.Stat(path); !errors.Is(err, os.ErrNotExist) {
-		t.Errorf("%v: the mark that is behind is still there", err)
-	}
-	if err := b.Close(); err != nil {
-		t.Fatal(err)
-	}
-	writeFile(t, filepath.Join(b.dir, "a file"), nil)
-	b.opt.RuntimeDir = filepath.Join(b.dir, "a file")
-	s, err := Open(b.dir, b.opt)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := s.Start(t.Context()); err == nil || !strings.Contains(err.Error(), "high-water mark") {
-		t.Errorf("Start: %v, want that the mark cannot be made", err)
-	}
-	open := filepath.Join(t.TempDir(), "open")
-	if err := errors.Join(os.Mkdir(open, 0o700), os.Chmod(open, 0o777)); err != nil {
-		t.Fatal(err)
-	}
-	s.opt.RuntimeDir = open
-	if err := s.Start(t.Context()); err == nil || !strings.Contains(err.Error(), "chmod o-w "+open) {
-		t.Errorf("Start: %v, want that the runtime directory is open to others", err)
-	}
-	_ = s.Close()
 }

@@ -54,8 +54,8 @@ const (
 	entryKinds
 )
 
-// A bucket is the level of a rate limit, and how fast it drains: that tells
-// when it is empty and need not be kept.
+// A bucket is the level of a rate limit, and how fast it drains. From both
+// follows when it is empty and need not be kept.
 type bucket struct {
 	name  string
 	level ratelimit.Level

@@ -1,9 +1,9 @@
 // Package file is the embedded store: one process, one directory, no server.
 //
-// The records of the keys are in keys.json. Everything else is in memory, in
-// 24 bytes a nonce, and in a journal from which it is read back at the start:
-// nonces, failure counts, locks, levels of rate limits and when secrets were
-// last used all survive the end of the process, however it ends.
+// The records of the keys are in keys.json. Everything else is in memory and in a
+// journal from which it is read back at the start: nonces, failure counts, locks,
+// levels of rate limits and when secrets were last used all survive the end of
+// the process, however it ends.
 //
 // Where nonces may have been lost, because the machine was started anew or the
 // journal is damaged or missing, the replay floor of the contract applies. No
@@ -27,9 +27,9 @@ import (
 
 // Options are the bounds and the surroundings of a store.
 type Options struct {
-	// MaxNonces and MaxNoncesPerKey are the most nonces that are kept; when
-	// there are so many, requests are refused with store.ErrFull. Default:
-	// 8,000,000 (some 400 MB) and 2,000,000.
+	// MaxNonces and MaxNoncesPerKey are the most nonces that are kept. At either
+	// limit requests are refused with store.ErrFull. Default: 8,000,000 and
+	// 2,000,000. What a nonce costs in memory is in docs/deployment.md, Capacity.
 	MaxNonces       int64
 	MaxNoncesPerKey int64
 	// RuntimeDir is a directory that does not go where the store's directory
@@ -45,9 +45,9 @@ type Options struct {
 	// Clock tells the time for all that is not done for a claim. Default:
 	// time.Now.
 	Clock func() time.Time
-	// OnProblem, when set, is told of what an operator should know: that the
-	// replay floor applies and why, and that something cannot be written. It
-	// must not call the store.
+	// OnProblem, when set, is called with what an operator should know: that
+	// the replay floor applies and why, and that something cannot be written.
+	// It must not call the store.
 	OnProblem func(error)
 
 	// boot names the run of the machine; tests set it.

@@ -18,7 +18,7 @@ import (
 type journal struct {
 	dir     string
 	boot    [16]byte
-	problem func(error)     // is told of every new problem
+	problem func(error)     // is called with every new problem
 	wake    chan<- struct{} // wakes the keeper
 
 	// horizon returns what the header of a new segment must know.
@@ -75,7 +75,8 @@ func (j *journal) append(e *entry) (id uint64, err error) {
 	return s.id, nil
 }
 
-// makeRoom sees to it that the current segment has room for so many bytes.
+// makeRoom makes sure that the current segment has room for size bytes. The size
+// of the next one follows what is written in a minute.
 func (j *journal) makeRoom(size int, now int64) error {
 	s := j.current
 	if s == nil {
@@ -99,10 +100,12 @@ func (j *journal) makeRoom(size int, now int64) error {
 	}
 	err := j.turnLocked(now)
 	switch {
-	case err == nil:
-		j.adaptSize(s, full, now)
-	case !full:
+	case err != nil && !full:
 		err = nil // it still fits here
+	case err == nil && full && now-s.opened < segmentSeconds/2:
+		j.size = min(4*j.size, maxSegmentSize)
+	case err == nil && !full && s.used < len(s.data)/4:
+		j.size = max(j.size/2, minSegmentSize)
 	}
 	return err
 }
@@ -110,17 +113,6 @@ func (j *journal) makeRoom(size int, now int64) error {
 // retryAfter is how long an append does not try again to make a segment where
 // that failed. The keeper tries all the while.
 const retryAfter = 250 * time.Millisecond
-
-// adaptSize lets the size of segments follow what is written in a minute; s is
-// the segment that was left, because it was full or old.
-func (j *journal) adaptSize(s *segment, full bool, now int64) {
-	switch {
-	case full && now-s.opened < segmentSeconds/2:
-		j.size = min(4*j.size, maxSegmentSize)
-	case !full && s.used < len(s.data)/4:
-		j.size = max(j.size/2, minSegmentSize)
-	}
-}
 
 // turnLocked goes on with the spare segment, or gives that up when it cannot
 // be written and stays with the current one.
@@ -157,139 +149,6 @@ func (j *journal) begin(now int64) error {
 		return err
 	}
 	return j.turnLocked(now)
-}
-
-// prepare makes the spare segment if there is none. It does not hold up
-// appends meanwhile.
-func (j *journal) prepare() error {
-	j.mu.Lock()
-	if j.current == nil || j.spare != nil || j.failed != nil && time.Since(j.failedAt) < retryAfter {
-		defer j.mu.Unlock()
-		return j.failed
-	}
-	id, size := j.nextID, j.size
-	j.nextID++
-	j.mu.Unlock()
-
-	s, err := newSegment(j.dir, id, size)
-
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	if err != nil {
-		return j.failLocked(err)
-	}
-	if j.current == nil || j.spare != nil || id < j.current.id { // closed, or an append made one itself
-		j.failed = nil
-		return s.discard()
-	}
-	j.spare, j.failed = s, nil
-	return nil
-}
-
-// prepareLocked makes the spare segment while appends wait.
-func (j *journal) prepareLocked() error {
-	s, err := newSegment(j.dir, j.nextID, j.size)
-	if err != nil {
-		return j.failLocked(err)
-	}
-	if j.spare != nil {
-		_ = j.spare.discard()
-	}
-	j.nextID++
-	j.spare, j.failed = s, nil
-	return nil
-}
-
-func (j *journal) failLocked(cause error) error {
-	if j.failed == nil {
-		j.problem(fmt.Errorf("the journal cannot be written, requests are refused once it is full: %w", cause))
-	}
-	j.failed = fmt.Errorf("%w: the journal cannot be written: %w", store.ErrUnavailable, cause)
-	j.failedAt = time.Now()
-	return j.failed
-}
-
-// nudge wakes the keeper.
-func (j *journal) nudge() {
-	select {
-	case j.wake <- struct{}{}:
-	default:
-	}
-}
-
-// tidy gives back what the sealed segments do not need, and returns those in
-// which every nonce is dead at the moment now, oldest first. A segment is
-// only among them if all older ones are.
-func (j *journal) tidy(now int64) (dead []*segment) {
-	j.mu.Lock()
-	sealed := j.sealed
-	j.mu.Unlock()
-	for _, s := range sealed {
-		if err := s.seal(); err != nil {
-			j.problem(fmt.Errorf("closing %s: %w", s.path, err))
-		}
-	}
-	for i, s := range sealed {
-		if s.lastDeath > now {
-			return sealed[:i]
-		}
-	}
-	return sealed
-}
-
-// stuck reports whether the oldest segment must be kept for longer than any
-// nonce lives that is accepted at the moment now. The limit is the time up to
-// which segments are kept usually, last the newest segment that is sealed.
-func (j *journal) stuck(now int64) (limit int64, last uint64, stuck bool) {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	if j.current == nil || len(j.sealed) == 0 {
-		return 0, 0, false
-	}
-	longest := max(j.current.longest, carriedSeconds)
-	for _, s := range j.sealed {
-		longest = max(longest, s.longest)
-	}
-	limit = now + longest
-	return limit, j.sealed[len(j.sealed)-1].id, j.sealed[0].lastDeath > limit
-}
-
-// shorten lets the segments up to the last be kept until the limit at most.
-func (j *journal) shorten(limit int64, last uint64) {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	for _, s := range j.sealed {
-		if s.id <= last {
-			s.lastDeath, s.shortened = min(s.lastDeath, limit), true
-		}
-	}
-}
-
-// firstAfter returns the sequence number of the first entry after the n oldest
-// segments.
-func (j *journal) firstAfter(n int) uint64 {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	switch {
-	case n < len(j.sealed):
-		return j.sealed[n].firstSeq
-	case j.current != nil:
-		return j.current.firstSeq
-	}
-	return j.seq
-}
-
-// drop removes the oldest segments, which tidy returned.
-func (j *journal) drop(dead []*segment) error {
-	for _, s := range dead {
-		if err := s.discard(); err != nil {
-			return err
-		}
-		j.mu.Lock()
-		j.sealed = j.sealed[1:]
-		j.mu.Unlock()
-	}
-	return nil
 }
 
 // ready returns nil unless appends fail, or will within a few.

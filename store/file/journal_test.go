@@ -1,7 +1,6 @@
 package file
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 	"os"
@@ -14,114 +13,6 @@ import (
 	"github.com/card-gateway/card-gateway/ratelimit"
 	"github.com/card-gateway/card-gateway/store"
 )
-
-// journalBytes returns a segment with some of every kind of entry, and where
-// each entry in it ends.
-func journalBytes(t testing.TB) (b []byte, ends []int) {
-	t.Helper()
-	limit := ratelimit.NewCharge("issue_card", ratelimit.Limit{Count: 5, Period: time.Hour, Burst: 5}, 1)
-	bn := newBench(t, Options{})
-	for range 3 {
-		c := bn.claim()
-		c.Charges = []ratelimit.Charge{limit}
-		bn.expect(c, auth.Accepted)
-		bn.fail(2)
-	}
-	c := bn.claim()
-	c.LockAfter, c.LockDuration = 2, time.Hour
-	bn.expect(c, auth.KeyLocked)
-	if err := bn.state.Load().drop(nil, bn.clock.now().Unix()); err != nil {
-		t.Fatal(err)
-	}
-	b = readFile(t, segments(t, copyDir(t, bn.dir))[0])
-	written := len(bytes.TrimRight(b, "\x00"))
-	for at := segmentHead; at < written; {
-		n, ok := entryLength(b[at:])
-		if !ok {
-			t.Fatalf("no entry at byte %d", at)
-		}
-		at += n
-		ends = append(ends, at)
-	}
-	b = b[:written+256]
-	h, _ := readSegmentHeader(b)
-	h.size = uint32(len(b)) // as if it had been made no larger
-	h.put(b)
-	return b, ends
-}
-
-// replayBytes reads a journal of one segment and returns how many entries were
-// taken up.
-func replayBytes(t testing.TB, dir string, b []byte) (r *replayed, entries int, err error) {
-	t.Helper()
-	writeFile(t, filepath.Join(dir, segmentName(1)), b)
-	st := newState(Options{}.withDefaults(), "")
-	r, err = st.replay(dir, newTestClock().now().Unix())
-	if err != nil {
-		return nil, 0, err
-	}
-	return r, int(r.seq) - 1, nil
-}
-
-// TestTornTail takes the end of a segment away at every byte. What was written
-// before is all there. An end of zeros is what a killed process leaves; a file
-// that is shorter than it was made is not.
-func TestTornTail(t *testing.T) {
-	full, ends := journalBytes(t)
-	dir := t.TempDir()
-	for cut := segmentHead; cut <= ends[len(ends)-1]; cut++ {
-		want := 0
-		for _, end := range ends {
-			if end <= cut {
-				want++
-			}
-		}
-		zeroed := append(bytes.Clone(full[:cut]), make([]byte, len(full)-cut)...)
-		for i, b := range [][]byte{zeroed, full[:cut]} {
-			r, got, err := replayBytes(t, dir, b)
-			if err != nil || len(r.damage) != i || got != want {
-				t.Fatalf("cut at byte %d: %d entries, damage %v, error %v; want %d entries and %d places", cut, got, r.damage, err, want, i)
-			}
-		}
-	}
-}
-
-// TestNeverBegun: a process that ends while it makes a segment leaves nothing
-// that could be taken for damage.
-func TestNeverBegun(t *testing.T) {
-	full, _ := journalBytes(t)
-	dir := t.TempDir()
-	for cut := 8; cut <= segmentHead; cut++ {
-		b := make([]byte, len(full))
-		copy(b[8:cut], full[8:cut]) // all but the magic, which comes last
-		if r, _, err := replayBytes(t, dir, b); err != nil || len(r.damage)+len(r.segments) > 0 {
-			t.Fatalf("cut at byte %d: %+v, %v", cut, r, err)
-		}
-		if left, err := os.ReadDir(dir); err != nil || len(left) > 0 {
-			t.Fatalf("left behind: %v, %v", left, err)
-		}
-	}
-}
-
-// TestDamageIsNoticed flips a bit of every byte that was written.
-func TestDamageIsNoticed(t *testing.T) {
-	full, ends := journalBytes(t)
-	dir := t.TempDir()
-	for at := range ends[len(ends)-1] {
-		b := bytes.Clone(full)
-		b[at] ^= 0x10
-		r, got, err := replayBytes(t, dir, b)
-		if err == nil && len(r.damage) == 0 {
-			t.Fatalf("damage at byte %d was not noticed", at)
-		}
-		if err != nil {
-			t.Fatalf("damage at byte %d: %v", at, err)
-		}
-		if got < len(ends)-1 {
-			t.Fatalf("damage at byte %d: %d of %d entries were read, want all but one", at, got, len(ends))
-		}
-	}
-}
 
 // TestSegments: segments follow one another by the minute and go when they are
 // dead, and what is still needed of them does not go with them.

@@ -34,11 +34,11 @@ func (st *state) keepUp(wake <-chan struct{}, stop <-chan struct{}) {
 }
 
 // keep makes the next segment of the journal, brings locks into the key file
-// and removes segments in which every nonce is dead at the moment now.
+// and removes segments in which every nonce is dead at now.
 func (st *state) keep(now int64) {
 	st.keeping.Lock()
 	defer st.keeping.Unlock()
-	_ = st.journal.prepare() // tells of problems itself
+	_ = st.journal.prepare() // reports problems itself
 	st.fold()
 	st.rescue(now)
 	dead := st.journal.tidy(now)
@@ -126,7 +126,7 @@ func (k *keyState) blank() bool {
 	return k.failures == 0 && len(k.buckets) == 0 && len(k.used) == 0
 }
 
-// sweepAll drops all nonces that are dead at the moment now, and keys of which
+// sweepAll drops all nonces that are dead at now, and keys of which
 // nothing is left.
 func (st *state) sweepAll(now int64) {
 	st.eachKey(func(k *keyState) { st.sweepKey(k, now) })

@@ -105,10 +105,11 @@ func (m *mark) open() error {
 	return err
 }
 
-// set writes the position, at once.
+// set writes the position. A plain store is enough: what a process has stored
+// before it is killed is stored, in its order.
 func (m *mark) set(p position) {
 	if m != nil {
-		storeWord(m.data[8:], uint64(p))
+		binary.LittleEndian.PutUint64(m.data[8:], uint64(p))
 	}
 }
 

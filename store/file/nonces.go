@@ -22,10 +22,10 @@ type nonces struct {
 type noncePage struct {
 	slots []nonceSlot // a power of two
 	count int
-	depth uint8 // all hashes in it share so many first bits
+	depth uint8 // how many first bits all hashes in it share
 }
 
-// A nonceSlot is one nonce, in 24 bytes.
+// A nonceSlot is one nonce.
 type nonceSlot struct {
 	high, low uint64 // the digest
 	death     uint32 // end of its life in Unix seconds; 0: the slot is empty
@@ -147,7 +147,7 @@ func (n *nonces) grow(p *noncePage, hash uint64) {
 	}
 }
 
-// sweep drops what is dead at the moment now in the i-th page of the directory
+// sweep drops what is dead at now in the i-th page of the directory
 // and gives back what the page no longer needs. It returns how many
 // nonces it dropped, their latest stamp, and whether there are further pages.
 func (n *nonces) sweep(i int, now uint32) (gone int, dropped uint32, more bool) {

@@ -37,81 +37,6 @@ func (s *Store) Settle(_ context.Context, c *store.Claim) (v store.Verdict, err 
 	return v, err
 }
 
-// Look implements store.Backend.
-func (s *Store) Look(_ context.Context, c *store.Claim) (v store.Verdict, err error) {
-	st := s.state.Load()
-	if st == nil || st.journal == nil {
-		return v, errNotStarted
-	}
-	k := st.key(c.KeyID)
-	if k == nil {
-		return store.Verdict{Stale: true}, nil
-	}
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	var found finding
-	if v.Stale, found = k.find(st, c); v.Stale {
-		return v, nil
-	}
-	v.Reason, v.Failures, v.RetryAfter = found.reason, k.failures, found.retryAfter
-	if v.Reason == auth.Accepted {
-		var after [ratelimit.MaxCharges]bucket
-		if len(c.Charges) > len(after) {
-			return v, errCharges
-		}
-		var charged store.Verdict
-		k.charge(st, c, &charged, &after)
-		if charged.OverLimit && !c.LimitsDryRun || c.BodyDropped {
-			v.Reason = auth.RateLimited
-		}
-	}
-	return v, nil
-}
-
-// A finding is what steps 2 to 6 of the contract come to, before anything is
-// written.
-type finding struct {
-	reason     auth.Reason // Accepted: the buckets decide
-	retryAfter time.Duration
-	slot       nonceSlot  // of the nonce, if it is recorded
-	known      *nonceSlot // the slot that the nonce has already, dead or alive
-}
-
-// find takes a claim through steps 1 to 6.
-func (k *keyState) find(st *state, c *store.Claim) (stale bool, f finding) {
-	stored := k.stored.Load()
-	if stored == nil || stored.record.Revision != c.Revision {
-		return true, f
-	}
-	if k.failures >= c.LockAfter {
-		f.reason = auth.KeyLocked
-		return false, f
-	}
-	now := clampSeconds(c.Now.Unix())
-	f.slot = makeSlot(&c.Nonce, c.Timestamp, deathOf(c))
-	f.known = k.nonces.find(&f.slot)
-	rest := c.Failed & (auth.RuleBodyHash | auth.RuleSignature | auth.RuleScope)
-	switch {
-	case c.Failed.Has(auth.RuleIP):
-		f.reason = auth.IPNotAllowed
-	case c.Failed.Has(auth.RuleTimestamp) || !auth.InWindow(c.Now, c.Timestamp, c.Window):
-		f.reason = auth.TimestampOutOfWindow
-	case f.known != nil && f.known.death > now:
-		f.reason = auth.ReplayedNonce
-	case rest != 0:
-		f.reason = rest.First()
-	default:
-		until := st.mayBeLost(c.ReplayFloorAhead)
-		if f.known != nil { // it is dead, which is as if it had been dropped already
-			until = time.Unix(max(until.Unix(), int64(f.known.stamp)), 0)
-		}
-		if c.Timestamp <= until.Unix() {
-			f.reason, f.retryAfter = auth.ReplayFloor, c.UntilAfter(until)
-		}
-	}
-	return false, f
-}
-
 // settle is the order of the contract. Verdict v is zero when it is called.
 func (k *keyState) settle(st *state, c *store.Claim, v *store.Verdict) error {
 	k.mu.Lock()
@@ -174,7 +99,7 @@ func (k *keyState) lock(st *state, c *store.Claim, v *store.Verdict) error {
 	return nil
 }
 
-// refuse gives the reason and raises the count if the request counts.
+// refuse sets the reason and raises the count if the request counts.
 func (k *keyState) refuse(st *state, c *store.Claim, v *store.Verdict, reason auth.Reason) error {
 	if !c.DryRun && auth.Counts(reason, c.Failed, c.LockCounts) {
 		e := entry{kind: entryCounted, now: c.Now.Unix(), key: k.id, failures: int64(k.failures) + 1}
@@ -190,7 +115,6 @@ func (k *keyState) refuse(st *state, c *store.Claim, v *store.Verdict, reason au
 // accept charges the buckets and records the nonce, or refuses for want of
 // room in a bucket, or because the body was dropped.
 func (k *keyState) accept(st *state, c *store.Claim, v *store.Verdict, found *finding) error {
-	slot, known := found.slot, found.known
 	var after [ratelimit.MaxCharges]bucket
 	if len(c.Charges) > len(after) {
 		return errCharges
@@ -200,11 +124,11 @@ func (k *keyState) accept(st *state, c *store.Claim, v *store.Verdict, found *fi
 		v.Reason, v.Failures = auth.RateLimited, k.failures
 		return nil
 	}
-	if known == nil && !k.takeRoom(st) {
+	if found.known == nil && !k.takeRoom(st) {
 		return store.ErrFull
 	}
 	e := entry{
-		kind: entryAccepted, now: c.Now.Unix(), first: int64(slot.stamp), second: int64(slot.death),
+		kind: entryAccepted, now: c.Now.Unix(), first: int64(found.slot.stamp), second: int64(found.slot.death),
 		version: int32(c.SecretVersion), nonce: c.Nonce, key: k.id,
 	}
 	if c.DryRun {
@@ -214,16 +138,16 @@ func (k *keyState) accept(st *state, c *store.Claim, v *store.Verdict, found *fi
 		e.buckets, e.ahead = after[:len(c.Charges)], behind
 	}
 	if err := k.append(st, &e); err != nil {
-		if known == nil {
+		if found.known == nil {
 			st.live.Add(-1)
 		}
 		return err
 	}
-	if known != nil {
-		*known = slot
+	if found.known != nil {
+		*found.known = found.slot
 	} else {
 		expected := k.nonces.count + 1
-		st.forget(k.nonces.insert(slot, clampSeconds(c.Now.Unix())))
+		st.forget(k.nonces.insert(found.slot, clampSeconds(c.Now.Unix())))
 		st.live.Add(int64(k.nonces.count - expected)) // less what it dropped
 	}
 	for i := range e.buckets {
@@ -251,6 +175,9 @@ func (k *keyState) takeRoom(st *state) bool {
 // case that all have room, the buckets as they are afterwards. It returns how
 // far the steady clock is behind the wall clock.
 func (k *keyState) charge(st *state, c *store.Claim, v *store.Verdict, after *[ratelimit.MaxCharges]bucket) (behind int64) {
+	if len(c.Charges) == 0 {
+		return 0
+	}
 	wall, now := c.Now.UnixMicro(), st.limits.at(c.Now)
 	behind = wall - now
 	var before [ratelimit.MaxCharges]ratelimit.Level

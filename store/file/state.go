@@ -1,14 +1,9 @@
 package file
 
 import (
-	"fmt"
 	"hash/maphash"
 	"sync"
 	"sync/atomic"
-	"time"
-
-	"github.com/card-gateway/card-gateway/auth"
-	"github.com/card-gateway/card-gateway/store"
 )
 
 // A state is everything that the store remembers, in memory. Locks are taken
@@ -55,34 +50,6 @@ type shard struct {
 	mu   sync.RWMutex
 	keys map[string]*keyState
 	_    [32]byte // a cache line of its own
-}
-
-// A keyState is what is remembered of one key.
-type keyState struct {
-	id     string
-	stored atomic.Pointer[storedRecord] // nil: there is no record; written under mu
-
-	mu       sync.Mutex
-	failures int
-	nonces   nonces
-	buckets  []bucket
-	used     []secretUse
-	// carried is the oldest segment of the journal that may hold a part of
-	// the state but the nonces; 0: there is none.
-	carried   uint64
-	lastSweep int64 // Unix seconds of the last sweep for want of room
-}
-
-// A storedRecord is a record and its line in the key file. It never changes.
-type storedRecord struct {
-	record *store.Record
-	line   []byte
-}
-
-// A secretUse is the last minute in which a secret verified a request.
-type secretUse struct {
-	version int
-	minute  int64 // Unix seconds
 }
 
 func newState(opt Options, path string) *state {
@@ -140,39 +107,7 @@ func (st *state) eachKey(f func(*keyState)) {
 	}
 }
 
-// forget notes that nonces stamped up to that were dropped.
-func (st *state) forget(stamp uint32) {
-	for {
-		old := st.forgotten.Load()
-		if stamp == 0 || int64(stamp) <= old || st.forgotten.CompareAndSwap(old, int64(stamp)) {
-			return
-		}
-	}
-}
-
-// mayBeLost returns the replay floor of the contract: a request stamped up to
-// it may repeat one whose nonce was lost or dropped.
-func (st *state) mayBeLost(ahead time.Duration) time.Time {
-	until := time.Unix(st.forgotten.Load(), 0)
-	if floor := st.floor.Load(); floor != 0 && floor+int64(ahead) > until.UnixNano() {
-		return time.Unix(0, floor+int64(ahead))
-	}
-	return until
-}
-
-// clockWasAhead returns an error while no request that is stamped now can be
-// accepted: nonces were lost, or dropped, that are stamped in what is now the
-// future.
-func (st *state) clockWasAhead() error {
-	until := time.Unix(0, max(st.floor.Load(), st.forgotten.Load()*1e9))
-	if !until.After(st.opt.Clock()) {
-		return nil
-	}
-	return fmt.Errorf("%w: the clock was ahead, requests stamped up to %s are refused; wait, or, if that was a mistake, stop the gateway and move the directory %s away",
-		store.ErrUnavailable, until.UTC().Format(time.RFC3339), journalDir)
-}
-
-// sweepKey drops what is dead of a key at the moment now, page by page, so
+// sweepKey drops what is dead of a key at now, page by page, so
 // that no request waits long.
 func (st *state) sweepKey(k *keyState, now int64) {
 	more := true
@@ -190,7 +125,7 @@ func (st *state) sweepKey(k *keyState, now int64) {
 	}
 }
 
-// makeRoom drops what is dead at the moment now, because a cap is reached, at
+// makeRoom drops what is dead at now, because a cap is reached, at
 // most once a second. It reports whether it did.
 func (st *state) makeRoom(k *keyState, now int64) bool {
 	k.mu.Lock()
@@ -208,96 +143,4 @@ func (st *state) makeRoom(k *keyState, now int64) bool {
 	}
 	st.eachKey(func(k *keyState) { st.sweepKey(k, now) })
 	return true
-}
-
-// dropBuckets drops the levels of buckets that are empty at the moment now, in
-// microseconds of the steady clock.
-func (k *keyState) dropBuckets(now int64) {
-	kept := k.buckets[:0]
-	for _, b := range k.buckets {
-		if !b.drained(now) {
-			kept = append(kept, b)
-		}
-	}
-	clear(k.buckets[len(kept):])
-	k.buckets = kept
-}
-
-// forgetAll drops everything but the nonces.
-func (k *keyState) forgetAll() {
-	k.failures, k.buckets, k.used = 0, nil, nil
-}
-
-// bucket returns the index of a bucket, or -1.
-func (k *keyState) bucket(name string) int {
-	for i := range k.buckets {
-		if k.buckets[i].name == name {
-			return i
-		}
-	}
-	return -1
-}
-
-func (k *keyState) setBucket(b bucket) {
-	if i := k.bucket(b.name); i >= 0 {
-		k.buckets[i] = b
-	} else {
-		k.buckets = append(k.buckets, b)
-	}
-}
-
-// use notes that a secret verified a request. Of a few secrets the one that
-// was used longest ago is forgotten.
-func (k *keyState) use(version int, now int64) {
-	if version == 0 {
-		return
-	}
-	minute := now - now%60
-	for i := range k.used {
-		if k.used[i].version == version {
-			k.used[i].minute = minute
-			return
-		}
-	}
-	if len(k.used) >= maxUses {
-		oldest := 0
-		for i := range k.used {
-			if k.used[i].minute < k.used[oldest].minute {
-				oldest = i
-			}
-		}
-		k.used[oldest] = secretUse{version, minute}
-		return
-	}
-	k.used = append(k.used, secretUse{version, minute})
-}
-
-// maxUses is more than the live secrets that a key has at a time.
-const maxUses = 4
-
-// view returns a copy of the record with the state beside it, or nil when
-// there is none.
-func (k *keyState) view() *store.Record {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	s := k.stored.Load()
-	if s == nil {
-		return nil
-	}
-	r := s.record.Clone()
-	r.Failures = k.failures
-	if len(k.used) > 0 {
-		r.LastUsed = make(map[int]time.Time, len(k.used))
-		for _, u := range k.used {
-			r.LastUsed[u.version] = time.Unix(u.minute, 0).UTC()
-		}
-	}
-	return r
-}
-
-// withLock returns the record as it is once the lock is in it.
-func withLock(r *store.Record, lock *auth.Lock, revision string) (*storedRecord, error) {
-	r = r.Clone()
-	r.Lock, r.Revision = lock, revision
-	return newStored(r)
 }

@@ -114,7 +114,7 @@ func (i *serverInfo) handedOver(promoted *serverInfo) bool {
 func (o *Options) node(addr string) *redis.Client {
 	all := o.common()
 	if o.topology() == topologySentinel {
-		all.TLSConfig, _ = o.tlsConfig(o.TLS) // newClient has checked it
+		all.TLSConfig, _ = o.tlsConfig() // newClient has checked it
 	} else {
 		_, _ = o.single(all) // the same
 	}

@@ -49,7 +49,7 @@ func New(opt Options) (*Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Store{caller: newCaller(client, opt.Logger), opt: opt, log: opt.Logger, names: names{prefix: opt.Prefix}, settling: settleScript}
+	s := &Store{caller: newCaller(client, &opt), opt: opt, log: opt.Logger, names: names{prefix: opt.Prefix}, settling: settleScript}
 	s.servers = newServers(s.caller, &s.opt)
 	s.policies = newPolicies(s.caller, &s.opt)
 	return s, nil

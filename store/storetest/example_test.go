@@ -100,7 +100,7 @@ func (m *memory) Put(_ context.Context, r *store.Record, opt store.PutOptions) (
 		case opt.Expect != "" && (stored == nil || stored.Revision != opt.Expect):
 			return store.ErrConflict
 		}
-		m.model.put(r, opt.ClearFailures)
+		m.model.put(r, opt)
 		return nil
 	})
 }

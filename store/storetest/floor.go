@@ -13,6 +13,16 @@ import (
 // usual claims are above it, and one with a wider margin is under it.
 const floorBehind = 4 * time.Minute
 
+// raiseFloor raises the replay floor on both sides. Every world on one backend
+// has the same floor.
+func (w *world) raiseFloor(t testing.TB, to time.Time) {
+	w.Helper()
+	if to.After(w.model.floor) {
+		w.Setup.RaiseFloor(t, to)
+		w.model.floor = to
+	}
+}
+
 // testReplayFloor: where nonces may have been lost, requests stamped up to that
 // moment and its margin are refused for a while, and that leaves no trace. What
 // is still known is a repetition.

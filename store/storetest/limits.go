@@ -57,7 +57,7 @@ func testLimits(t *testing.T, open Factory) {
 func testLimitsRefill(t *testing.T, open Factory) {
 	w := newWorld(t, open)
 	if w.Advance == nil || !w.ClaimClock {
-		return // moments cannot be told exactly
+		t.Skip("limits are not decided at the claims' clock, or it cannot be moved: moments cannot be told exactly")
 	}
 	r := w.newKey()
 	limit := charge(w, "issue_card", "60/1m burst 2")

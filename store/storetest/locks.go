@@ -36,7 +36,7 @@ func testLock(t *testing.T, open Factory) {
 
 	// An operator unlocks; the count begins anew.
 	got.Lock = nil
-	w.change(got, true)
+	w.change(got, store.PutOptions{ClearFailures: true})
 	w.fail(got, 50)
 	w.expect(w.claim(got), auth.KeyLocked)
 }
@@ -101,7 +101,7 @@ func testStale(t *testing.T, open Factory) {
 	w := newWorld(t, open)
 	r := w.newKey()
 	old := *r
-	w.change(r, false)
+	w.change(r, store.PutOptions{})
 	for _, c := range []struct {
 		name string
 		rec  func() (id, revision string)
@@ -139,12 +139,12 @@ func testClearFailures(t *testing.T, open Factory) {
 	w := newWorld(t, open)
 	r := w.newKey()
 	w.fail(r, 4)
-	w.change(r, false)
+	w.change(r, store.PutOptions{})
 	if got := w.get(r.ID); got.Failures != 4 {
 		t.Fatalf("count %d after a change, want 4", got.Failures)
 	}
 	w.fail(r, 1)
-	w.change(r, true)
+	w.change(r, store.PutOptions{ClearFailures: true})
 	if got := w.get(r.ID); got.Failures != 0 {
 		t.Fatalf("count %d after it was cleared, want 0", got.Failures)
 	}
@@ -156,7 +156,7 @@ func testLastUsed(t *testing.T, open Factory) {
 	w := newWorld(t, open)
 	r := w.newKey()
 	r.Secrets = append([]store.SealedSecret{{Version: 2, Sealed: []byte("second")}}, r.Secrets...)
-	w.change(r, false)
+	w.change(r, store.PutOptions{})
 
 	c := w.claim(r)
 	c.SecretVersion, c.Failed = 2, auth.RuleScope

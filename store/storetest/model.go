@@ -45,9 +45,9 @@ func (k *modelKey) forget() {
 	k.lastUsed = map[int]time.Time{}
 }
 
-func (m *model) put(r *store.Record, clearFailures bool) {
+func (m *model) put(r *store.Record, opt store.PutOptions) {
 	k := m.key(r.ID)
-	if clearFailures || k.record == nil {
+	if opt.ClearFailures || k.record == nil {
 		k.failures = 0
 	}
 	k.record = r.Clone()
@@ -61,52 +61,41 @@ func (m *model) settle(c *store.Claim) store.Verdict {
 		return store.Verdict{Stale: true}
 	}
 
-	// Rule 5.
-	if k.failures >= c.LockAfter {
-		if c.DryRun {
-			return store.Verdict{Reason: auth.KeyLocked, Failures: k.failures}
-		}
-		lock := &auth.Lock{At: c.Now, Failures: k.failures}
-		if c.LockDuration > 0 {
-			lock.Until = c.Now.Add(c.LockDuration)
-		}
-		k.record.Lock = lock
-		k.record.Revision = c.NextRevision
-		k.failures = 0
-		return store.Verdict{Reason: auth.KeyLocked, Locked: true}
+	if k.failures >= c.LockAfter { // rule 5
+		return k.lock(c)
 	}
-
-	unsigned := c.Failed.Has(auth.RuleSignature)
-	extra := c.LockCounts
 
 	// Rules 6 to 10 and 12.
 	late := c.Failed.Has(auth.RuleTimestamp) || outside(c.Now, c.Timestamp, c.Window)
 	seen := c.Now.Before(k.nonces[c.Nonce])
 	switch {
 	case c.Failed.Has(auth.RuleIP):
-		return k.refuse(c, auth.IPNotAllowed, extra.Has(auth.RuleIP))
+		return k.refuse(c, auth.IPNotAllowed)
 	case late:
-		return k.refuse(c, auth.TimestampOutOfWindow, unsigned || extra.Has(auth.RuleTimestamp))
+		return k.refuse(c, auth.TimestampOutOfWindow)
 	case seen:
-		return k.refuse(c, auth.ReplayedNonce, unsigned || extra.Has(auth.RuleNonce))
+		return k.refuse(c, auth.ReplayedNonce)
 	case c.Failed.Has(auth.RuleBodyHash):
-		return k.refuse(c, auth.BodyHashMismatch, true)
-	case unsigned:
-		return k.refuse(c, auth.SignatureMismatch, true)
+		return k.refuse(c, auth.BodyHashMismatch)
+	case c.Failed.Has(auth.RuleSignature):
+		return k.refuse(c, auth.SignatureMismatch)
 	case c.Failed.Has(auth.RuleScope):
-		return k.refuse(c, auth.ScopeMissing, false)
+		return k.refuse(c, auth.ScopeMissing)
 	case m.underFloor(c):
 		return store.Verdict{Reason: auth.ReplayFloor, Failures: k.failures, RetryAfter: m.untilFloorPasses(c)}
 	}
 
-	// The limits: all buckets or none.
+	return k.accept(c)
+}
+
+// accept charges all buckets or none, and records the nonce.
+func (k *modelKey) accept(c *store.Claim) store.Verdict {
 	v := k.charge(c)
 	if v.OverLimit && !c.LimitsDryRun || c.BodyDropped {
 		v.Reason = auth.RateLimited
 		v.Failures = k.failures
 		return v
 	}
-
 	k.nonces[c.Nonce] = c.Now.Add(lifetime(c))
 	if !c.DryRun {
 		k.failures = 0
@@ -118,8 +107,38 @@ func (m *model) settle(c *store.Claim) store.Verdict {
 	return v
 }
 
-func (k *modelKey) refuse(c *store.Claim, reason auth.Reason, counts bool) store.Verdict {
-	if counts && !c.DryRun {
+func (k *modelKey) lock(c *store.Claim) store.Verdict {
+	if c.DryRun {
+		return store.Verdict{Reason: auth.KeyLocked, Failures: k.failures}
+	}
+	lock := &auth.Lock{At: c.Now, Failures: k.failures}
+	if c.LockDuration > 0 {
+		lock.Until = c.Now.Add(c.LockDuration)
+	}
+	k.record.Lock = lock
+	k.record.Revision = c.NextRevision
+	k.failures = 0
+	return store.Verdict{Reason: auth.KeyLocked, Locked: true}
+}
+
+// counts reports whether a refusal by one of rules 6 to 10 or 12 raises the
+// failure count.
+func counts(c *store.Claim, reason auth.Reason) bool {
+	unsigned := c.Failed.Has(auth.RuleSignature)
+	switch reason {
+	case auth.IPNotAllowed:
+		return c.LockCounts.Has(auth.RuleIP)
+	case auth.TimestampOutOfWindow:
+		return unsigned || c.LockCounts.Has(auth.RuleTimestamp)
+	case auth.ReplayedNonce:
+		return unsigned || c.LockCounts.Has(auth.RuleNonce)
+	default:
+		return reason != auth.ScopeMissing
+	}
+}
+
+func (k *modelKey) refuse(c *store.Claim, reason auth.Reason) store.Verdict {
+	if counts(c, reason) && !c.DryRun {
 		k.failures++
 	}
 	return store.Verdict{Reason: reason, Failures: k.failures}

@@ -88,7 +88,7 @@ func (w *world) replayWithoutTime() {
 func testNonceClockJump(t *testing.T, open Factory) {
 	w := newWorld(t, open)
 	if !w.ClaimClock {
-		return // the clock that forgets nonces is not the claim's
+		t.Skip("the clock that forgets nonces is not the claims'")
 	}
 	r := w.newKey()
 	var accepted []struct {

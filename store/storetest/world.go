@@ -71,13 +71,13 @@ func (w *world) put(r *store.Record, opt store.PutOptions) {
 	if _, err := w.Backend.Put(ctx, r, opt); err != nil {
 		w.Fatalf("Put: %v", err)
 	}
-	w.model.put(r, opt.ClearFailures)
+	w.model.put(r, opt)
 }
 
 // change stores the record anew, with another revision.
-func (w *world) change(r *store.Record, clearFailures bool) {
+func (w *world) change(r *store.Record, opt store.PutOptions) {
 	w.Helper()
-	opt := store.PutOptions{Expect: r.Revision, ClearFailures: clearFailures}
+	opt.Expect = r.Revision
 	r.Revision = random()
 	w.put(r, opt)
 }
@@ -248,16 +248,6 @@ func charge(w *world, bucket, limit string) ratelimit.Charge {
 		w.Fatalf("limit %q: %v", limit, err)
 	}
 	return ratelimit.NewCharge(bucket, l, l.Cost)
-}
-
-// raiseFloor raises the replay floor on both sides. Every world on one backend
-// has the same floor.
-func (w *world) raiseFloor(t testing.TB, to time.Time) {
-	w.Helper()
-	if to.After(w.model.floor) {
-		w.Setup.RaiseFloor(t, to)
-		w.model.floor = to
-	}
 }
 
 // reopen ends the backend and goes on with another one on the same state.

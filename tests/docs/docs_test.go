@@ -88,6 +88,20 @@ func TestCaddyfilesInDocsAdapt(t *testing.T) {
 	}
 }
 
+// TestExampleAsksForTheIssuersHost: the Host that a client writes is signed by
+// nobody.
+func TestExampleAsksForTheIssuersHost(t *testing.T) {
+	t.Parallel()
+	config, err := adapt(t, "../../Caddyfile.example")
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := json.Marshal(config)
+	if err != nil || !strings.Contains(string(text), `"Host":["{http.reverse_proxy.upstream.hostport}"]`) {
+		t.Errorf("the proxy in Caddyfile.example does not set Host: %v", err)
+	}
+}
+
 // TestShippedCaddyfilesAdapt tries those that one starts the gateway with, and
 // that they are formatted as Caddy likes it.
 func TestShippedCaddyfilesAdapt(t *testing.T) {

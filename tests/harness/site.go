@@ -18,6 +18,8 @@ type Site struct {
 	Routes   string // instead of all handlers under /api/v1/
 	Extra    string // further directives of the site
 	Logs     string // instead of `format card` in both log blocks
+	Options  string // further global options
+	Sites    string // further sites
 }
 
 // WithLimits puts card_rate_limit on the route with its defaults.
@@ -40,6 +42,7 @@ const caddyfile = `{
 	servers {
 		%[4]s
 	}
+	%[10]s
 }
 http://:%[5]s {
 	bind %[6]s
@@ -61,10 +64,10 @@ http://:%[5]s {
 		metrics
 	}
 	handle {
-		header Content-Type application/json
-		respond ` + "`" + `{"success":false,"error":{"code":"NOT_FOUND","message":"no such resource"}}` + "`" + ` 404
+		card_refuse not_found
 	}
 }
+%[11]s
 `
 
 // Caddyfile returns the configuration for the address it serves on.
@@ -84,7 +87,7 @@ func (g *Gateway) Caddyfile() string {
 		routes += "card_auth {\n" + s.Auth + "\n}\nreverse_proxy " + s.Upstream + " {\n" + s.Proxy + "\n}\n"
 	}
 	host, port, _ := net.SplitHostPort(g.Addr)
-	return fmt.Sprintf(caddyfile, g.Dir, format, s.Global, s.Servers, port, host, s.Extra, routes, s.Store)
+	return fmt.Sprintf(caddyfile, g.Dir, format, s.Global, s.Servers, port, host, s.Extra, routes, s.Store, s.Options, s.Sites)
 }
 
 // CustomerOperations are the operations of customers whose paths the published

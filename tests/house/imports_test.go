@@ -45,6 +45,10 @@ var importRules = []importRule{
 		reason: "translation is text in, text out; it knows no keys, no stores and no server",
 	},
 	{
+		dir:    "forward",
+		reason: "it carries requests and reads answers; it knows no keys, no stores and no server",
+	},
+	{
 		dir: "store", ours: []string{"auth", "ratelimit"},
 		reason: "the contract must not know its backends, or they could not be told apart from it",
 	},
@@ -60,7 +64,7 @@ var importRules = []importRule{
 	},
 	{
 		dir: "store/redis", ours: []string{"auth", "ratelimit", "store"},
-		others: []string{"github.com/redis/go-redis/v9/…/", "github.com/sony/gobreaker/v2", "golang.org/x/sync/singleflight"},
+		others: []string{"github.com/redis/go-redis/v9/…/", "github.com/sony/gobreaker/v2", "golang.org/x/sync/semaphore", "golang.org/x/sync/singleflight"},
 		reason: "a backend knows the contract and nothing above it; only this one knows Redis",
 	},
 	{
@@ -89,6 +93,10 @@ var importRules = []importRule{
 		reason: "what the binary is does not depend on what it does",
 	},
 	{
+		dir: "caddymodule/logqueue", others: []string{"github.com/caddyserver/caddy/v2/…/", "github.com/prometheus/client_golang/…/", "go.uber.org/zap/…/"},
+		reason: "a queue before a writer knows no line that goes through it",
+	},
+	{
 		dir: "caddymodule/cardlog", others: []string{"github.com/caddyserver/caddy/v2/…/", "github.com/google/uuid", "go.uber.org/zap/…/"},
 		reason: "the log format masks whatever it is given; it knows no request, no key and no app",
 	},
@@ -103,7 +111,7 @@ var importRules = []importRule{
 	{
 		dir: "caddymodule",
 		ours: []string{
-			"auth", "caddymodule/cardlog", "caddymodule/keyadmin", "caddymodule/secret", "caddymodule/signcmd", "caddymodule/version",
+			"auth", "caddymodule/cardlog", "caddymodule/keyadmin", "caddymodule/logqueue", "caddymodule/secret", "caddymodule/signcmd", "caddymodule/version",
 			"keys", "ratelimit", "store", "store/file", "store/redis", "translate",
 		},
 		others: []string{"…/"},
@@ -230,7 +238,7 @@ func TestNobodyImportsTheCaddyModule(t *testing.T) {
 // where the gateway speaks to operators.
 func TestPrometheusAndZapStayInTheCaddyModule(t *testing.T) {
 	t.Parallel()
-	for _, dir := range []string{"auth", "ratelimit", "translate", "store", "store/file", "store/redis"} {
+	for _, dir := range []string{"auth", "forward", "keys", "ratelimit", "sign", "translate", "store", "store/file", "store/redis"} {
 		for _, p := range goList(t, "-deps", "./"+dir) {
 			for _, library := range []string{"github.com/prometheus/", "go.uber.org/zap", "github.com/caddyserver/"} {
 				if strings.HasPrefix(p.ImportPath, library) {
@@ -245,7 +253,7 @@ func TestPrometheusAndZapStayInTheCaddyModule(t *testing.T) {
 // indirectly.
 func TestPureAndClientCodeIsStandardLibrary(t *testing.T) {
 	t.Parallel()
-	for _, dir := range []string{"auth", "ratelimit", "sign"} {
+	for _, dir := range []string{"auth", "forward", "ratelimit", "sign"} {
 		for _, p := range goList(t, "-deps", "./"+dir) {
 			if _, ours := below(p.ImportPath); !ours && !p.Standard {
 				t.Errorf("package %s depends on %s: it is the standard library alone, so that its decisions can be read to the end", dir, p.ImportPath)

@@ -56,6 +56,7 @@ func refusalCases(g *harness.Gateway) []refusalCase {
 	hour := time.Now().Add(-time.Hour)
 	no, one := auth.Accepted, func(r *harness.Request) []*harness.Request { return []*harness.Request{r} }
 	return []refusalCase{
+		{auth.NotFound, "other", no, one(key().Request("POST", "/v1/cards/c1/unfreeze", "{}")), []string{`"client_ip":"`}},
 		{auth.BadTarget, "other", no, one(key().Request("GET", "/api/v1//cards", "")), []string{`"detail":"`}},
 		{auth.MethodNotAllowed, "other", no, one(key().Request("BREW", "/api/v1/cards", "")), nil},
 		{auth.MissingHeaders, "get_card", no, one(key().Get().Drop("X-Nonce").Drop("X-Body-Hash")), []string{`X-Nonce is missing`, `X-Body-Hash is missing`}},
@@ -88,7 +89,7 @@ func resigned(c harness.Credentials, name, value string) *harness.Request {
 }
 
 // keyless are the reasons that are found before a key is.
-var keyless = []auth.Reason{auth.BadTarget, auth.MethodNotAllowed, auth.MissingHeaders, auth.UnknownKey}
+var keyless = []auth.Reason{auth.NotFound, auth.BadTarget, auth.MethodNotAllowed, auth.MissingHeaders, auth.UnknownKey}
 
 // wantTold checks what operators see of a refused request: one line of the log
 // of refusals with the facts, and one line of the access log.
@@ -161,7 +162,8 @@ func TestEveryReason(t *testing.T) {
 	noticesHangUps(t, g, u)
 	losesStore(t, g)
 	losesNonces(t, g)
-	for _, reason := range []auth.Reason{auth.ReplayFloor, auth.OverBudget, auth.BodyTimeout, auth.ClientGone, auth.StoreUnavailable} {
+	seen[auth.UnknownHost] = true // by TestUnknownHost
+	for _, reason := range []auth.Reason{auth.MalformedRequest, auth.ReplayFloor, auth.OverBudget, auth.BodyTimeout, auth.ClientGone, auth.StoreUnavailable} {
 		seen[reason] = true
 	}
 	for _, reason := range auth.Reasons() {
@@ -214,7 +216,7 @@ func noticesHangUps(t testing.TB, g *harness.Gateway, u *harness.Upstream) {
 	}
 	r, w := begin(key.Post().Set("Content-Length", "1000"), "half-a-body")
 	_ = w.Close()
-	wantTold(g, r, auth.BadTarget) // it may still listen
+	wantTold(g, r, auth.MalformedRequest) // it may still listen
 
 	u.Took()
 	r, w = begin(key.Post().Add("X-Test", "stall"), "no-answer-yet")
@@ -234,5 +236,7 @@ func noticesHangUps(t testing.TB, g *harness.Gateway, u *harness.Upstream) {
 		t.Errorf("half of an answer is passed on as %s", got)
 	}
 	wantTold(g, r, auth.UpstreamError)
-	g.WantCounted(t, before, harness.Samples{harness.RequestSeries("issue_card", "client_gone"): 3, harness.RequestSeries("issue_card", "upstream_error"): 1})
+	g.WantCounted(t, before, harness.Samples{
+		harness.RequestSeries("issue_card", "malformed_request"): 1, harness.RequestSeries("issue_card", "client_gone"): 2, harness.RequestSeries("issue_card", "upstream_error"): 1,
+	})
 }

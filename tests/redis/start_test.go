@@ -48,12 +48,14 @@ func TestRedisDownAtStart(t *testing.T) {
 	r.Start()
 	harness.Eventually(t, "requests are accepted", func() bool {
 		answer := g.Send(t, key.Get())
-		if answer.Status != http.StatusOK {
-			harness.WantUnderFloor(t, answer) // the replay floor: another run of Redis
+		if answer.Status != http.StatusOK { // the replay floor, as it is another run of Redis
+			harness.WantRefused(t, answer, http.StatusServiceUnavailable, "SERVICE_UNAVAILABLE")
 		}
 		return t.Failed() || answer.Status == http.StatusOK
 	})
-	harness.WantUnderFloor(t, g.Send(t, first))
+	if answer := judged(t, g.Connect(t), first); answer.Status == http.StatusOK {
+		t.Errorf("a request of before is answered %s", answer)
+	}
 }
 
 // TestRedisUnfit starts on servers that can be reached and must not be used.
@@ -68,10 +70,10 @@ func TestRedisUnfit(t *testing.T) {
 		store string
 		says  []string
 	}{
-		"evicts":           {"redis " + harness.StartRedis(t, "--maxmemory-policy", "allkeys-lru").URL(), []string{"allkeys-lru", "noeviction"}},
-		"is a replica":     {"redis " + harness.StartRedis(t, "--replicaof", "127.0.0.1 "+port).URL(), []string{"replica", "master"}},
-		"wants another":    {"redis " + locked.URL() + " password file {$HOME}/password", []string{"username, password"}},
-		"wants a password": {"redis " + locked.URL(), []string{"username, password"}},
+		"evicts":           {patient(harness.StartRedis(t, "--maxmemory-policy", "allkeys-lru")), []string{"allkeys-lru", "noeviction"}},
+		"is a replica":     {patient(harness.StartRedis(t, "--replicaof", "127.0.0.1 "+port)), []string{"replica", "master"}},
+		"wants another":    {patient(locked, "password file {$HOME}/password"), []string{"username, password"}},
+		"wants a password": {patient(locked), []string{"username, password"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			g := harness.NewGateway(t, harness.Site{Upstream: u.Addr, Store: c.store})

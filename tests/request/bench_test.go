@@ -78,7 +78,7 @@ func accept(table *auth.Table, backend store.Backend, key *auth.Key, header http
 	if refusal != nil {
 		return refusal.Reason
 	}
-	operation := table.Match(http.MethodPost, target.Path)
+	operation, _ := table.Match(http.MethodPost, target.Path)
 	request := auth.Request{
 		Method: http.MethodPost, Target: target.Raw, Credentials: credentials,
 		Client: netip.AddrFrom4([4]byte{127, 0, 0, 1}), Scope: operation.Scope,

@@ -184,6 +184,8 @@ func TestSensitivePaths(t *testing.T) {
 		"/api/v1/card/c1/sensitive?":            "/api/v1/cards/c1/sensitive?",
 		"/api/v1/card/c%20%2b/sensitive?a=%2f+": "/api/v1/cards/c%20%2b/sensitive?a=%2f+",
 		"/api/v1/card/card/sensitive":           "/api/v1/cards/card/sensitive",
+		"/api/v1/card/c1/sensitive/":            "/api/v1/cards/c1/sensitive/",
+		"/api/v1/cards/c1/sensitive/?a=1":       "/api/v1/cards/c1/sensitive/?a=1",
 	} {
 		harness.WantAccepted(t, g.Send(t, key.Request(http.MethodGet, sent, "")))
 		got := u.One(t)

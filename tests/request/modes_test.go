@@ -120,7 +120,7 @@ func TestBodySizes(t *testing.T) {
 		fits   bool
 	}{
 		{"/api/v1/cards", 1000, true}, {"/api/v1/cards", 1001, false},
-		{"/api/v1/documents", 3000, true}, {"/api/v1/documents", 3001, false}, {"/api/v1/documents/", 1001, false},
+		{"/api/v1/documents", 3000, true}, {"/api/v1/documents", 3001, false}, {"/api/v1/documents/", 3001, false}, {"/api/v1/documents/a", 1001, false},
 	} {
 		for _, r := range []*harness.Request{
 			key.Request(http.MethodPost, c.target, strings.Repeat("x", c.size)),

@@ -1,8 +1,11 @@
 package request
 
 import (
+	"bufio"
+	"io"
 	"net"
 	"net/http"
+	"strings"
 	"testing"
 
 	"github.com/card-gateway/card-gateway/tests/harness"
@@ -24,9 +27,9 @@ func TestHalfClosed(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		harness.WantRefused(t, got, 499, "CLIENT_GONE")
+		harness.WantRefused(t, got, http.StatusBadRequest, "BAD_REQUEST")
 	}
-	g.Logged("access.log", `"outcome":"client_gone"`, `"status":499`)
+	g.Logged("access.log", `"outcome":"malformed_request"`, `"status":400`)
 	u.None(t)
 }
 
@@ -60,4 +63,58 @@ func TestClientHangsUp(t *testing.T) {
 	harness.Eventually(t, "the request reached the upstream", func() bool { return len(u.Took()) > 0 })
 	_ = w.Close()
 	g.Logged("access.log", "/api/v1/cards/c1", `"outcome":"client_gone"`, `"status":499`)
+}
+
+// TestAnswersThatSpeakForTheGateway lets the issuer send informational answers,
+// trailers and statuses that are none: the client gets one answer, and what is
+// the gateway's to say comes from the gateway.
+func TestAnswersThatSpeakForTheGateway(t *testing.T) {
+	t.Parallel()
+	u := harness.StartUpstream(t)
+	g := harness.StartGateway(t, harness.Site{Upstream: u.Addr})
+	key := g.NewKey(nil)
+	trailers := "X-Request-Id: theirs\r\nX-RateLimit-Remaining: 9\r\nCache-Control: public\r\nX-Checksum: 1\r\n\r\n"
+	for name, raw := range map[string]string{
+		"announced trailers": "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n" +
+			"Trailer: X-Request-Id, X-RateLimit-Remaining, Cache-Control, X-Checksum\r\n\r\n" + chunk("{}") + "0\r\n" + trailers,
+		"trailers that were not announced": "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n" + chunk("{}") + "0\r\n" + trailers,
+		"early hints":                      "HTTP/1.1 103 Early Hints\r\nLink: </a>\r\nX-Request-Id: theirs\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}",
+		"processing, many times":           strings.Repeat("HTTP/1.1 102 Processing\r\n\r\n", 3) + "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}",
+	} {
+		u.Replies(harness.Reply{Raw: raw, HangUp: true})
+		w := g.Connect(t)
+		w.WriteText(t, key.Get().Head())
+		text, err := readAnswer(w)
+		if err != nil || !strings.HasPrefix(text, "HTTP/1.1 200 ") || !strings.Contains(text, "{}") {
+			t.Errorf("%s: the client receives %q, %v", name, text, err)
+		}
+		for _, theirs := range []string{"theirs", "X-Ratelimit", "public", "X-Checksum", "Trailer", "103", "102", "Link"} {
+			if strings.Contains(text, theirs) {
+				t.Errorf("%s: the client receives %s in %q", name, theirs, text)
+			}
+		}
+	}
+	for _, status := range []string{"099", "000", "600", "999"} {
+		u.Replies(harness.Reply{Raw: "HTTP/1.1 " + status + " Odd\r\nContent-Length: 9\r\nX-Theirs: 1\r\n\r\nissued it", HangUp: true})
+		got := g.Send(t, key.Get())
+		harness.WantRefused(t, got, http.StatusBadGateway, "UPSTREAM_ERROR")
+		if got.Header.Get("X-Theirs") != "" || got.Header.Get("X-Request-Id") == "" {
+			t.Errorf("%s: the answer has %v", status, got.Header)
+		}
+	}
+}
+
+// readAnswer returns all bytes of one answer with a length or chunks.
+func readAnswer(w *harness.Wire) (string, error) {
+	var text strings.Builder
+	w.In = bufio.NewReader(io.TeeReader(w.Conn, &text))
+	for {
+		answer, err := http.ReadResponse(w.In, &http.Request{Method: http.MethodGet})
+		if err != nil {
+			return text.String(), err
+		}
+		if _, err := io.Copy(io.Discard, answer.Body); err != nil || answer.StatusCode >= 200 {
+			return text.String(), err
+		}
+	}
 }

@@ -208,3 +208,40 @@ func TestExpect(t *testing.T) {
 	}
 	u.None(t)
 }
+
+// TestTransferEncodingEndsTheConnection sends a second request behind one with
+// Transfer-Encoding, on every handler that a client reaches: where a front
+// believes a Content-Length that the gateway does not, the rest of the bytes
+// are somebody else's request.
+func TestTransferEncodingEndsTheConnection(t *testing.T) {
+	t.Parallel()
+	u := harness.StartUpstream(t)
+	g := harness.StartGateway(t, harness.Site{Upstream: u.Addr})
+	key := g.NewKey(nil)
+	for name, r := range map[string]*harness.Request{
+		"accepted":         key.Request(http.MethodPost, "/api/v1/orders", "abc"),
+		"refused by body":  key.Request(http.MethodPost, "/api/v1/orders", "abcd"),
+		"refused at once":  key.Request(http.MethodPost, "/api/v1/orders", "abc").Drop("X-Nonce"),
+		"not found":        key.Request(http.MethodPost, "/elsewhere", "abc"),
+		"a health check":   key.Request(http.MethodPost, "/livez", "abc"),
+		"with both":        key.Request(http.MethodPost, "/api/v1/orders", "abc").Set("Content-Length", "3"),
+		"ambiguous target": key.Request(http.MethodPost, "/api/v1//orders", "abc"),
+	} {
+		r.Set("Transfer-Encoding", "chunked")
+		w := g.Connect(t)
+		w.WriteText(t, r.Head()+chunk("abc")+"0\r\n\r\n"+key.Get().Head())
+		first, err := w.Receive(r.Method)
+		if err != nil {
+			t.Fatal(err)
+		}
+		second, err := w.Receive(http.MethodGet)
+		if err == nil {
+			t.Errorf("%s: behind the answer %s there is %s", name, first, second)
+		}
+		for _, got := range u.Took() {
+			if strings.HasPrefix(got.Line, "GET") {
+				t.Errorf("%s: the request behind it reached the upstream", name)
+			}
+		}
+	}
+}

@@ -1,0 +1,104 @@
+package auth
+
+import (
+	"strings"
+	"unicode"
+	"unicode/utf8"
+)
+
+// Servers are lenient about the segments of a path: some drop what follows a
+// ';', the blanks around it, the dots behind it or an extension. To fold is to
+// read a segment as the most lenient of them would. A path that folds to a
+// pattern which it does not match as it is written would be one operation here
+// and another one there, so it is refused.
+
+const faultFolds = "The path names an operation with something behind one of its segments (a ';', a blank, a dot or an extension); write the segment alone"
+
+// apiSegments are those of apiPrefix.
+var apiSegments = []segment{{literal: "api"}, {literal: "v1"}}
+
+// isPlain reports whether no segment of a decoded path can fold to anything
+// but itself.
+func isPlain(path string) bool {
+	for i := 0; i < len(path); i++ {
+		switch c := path[i]; {
+		case c == ';', c == '.', c == ' ', c == '+', c == '%', c >= utf8.RuneSelf:
+			return false
+		}
+	}
+	return true
+}
+
+// foldsAway reports whether a route that comes before the exact one (nil: all
+// of them) matches the path once it is folded. Where a percent sign was
+// percent-encoded, what the path becomes by decoding it again counts too.
+func foldsAway(routes []route, exact *route, path string) bool {
+	hidden := path
+	if strings.IndexByte(path, '%') >= 0 {
+		hidden = decodeHidden(path)
+	}
+	for i := range routes {
+		r := &routes[i]
+		if r == exact {
+			return false
+		}
+		if r.matchesFolded(path, exact) || hidden != path && r.matchesFolded(hidden, exact) {
+			return true
+		}
+	}
+	return false
+}
+
+// matchesFolded reports whether the route matches a path whose segments are
+// folded. A segment that is a literal of the exact route (which may be nil) was
+// declared as it is written, and is not folded.
+func (r *route) matchesFolded(path string, exact *route) bool {
+	rest := path[1:]
+	for i := range apiSegments {
+		var part string
+		part, rest, _ = strings.Cut(rest, "/")
+		if !equalFold(part, apiSegments[i].literal) && !foldsTo(part, apiSegments[i].literal) {
+			return false
+		}
+	}
+	for i := range r.segments {
+		var part string
+		part, rest, _ = strings.Cut(rest, "/")
+		switch s := &r.segments[i]; {
+		case s.placeholder, equalFold(part, s.literal):
+		case exact != nil && !exact.segments[i].placeholder:
+			return false
+		case !foldsTo(part, s.literal):
+			return false
+		}
+	}
+	return true
+}
+
+// foldsTo reports whether the part is the literal, in any case, with blanks
+// around it, dots behind it, parameters or an extension.
+func foldsTo(part, literal string) bool {
+	rest := strings.TrimLeftFunc(part, isBlank)
+	for i := range len(literal) {
+		_, size := utf8.DecodeRuneInString(rest)
+		if !strings.EqualFold(rest[:size], literal[i:i+1]) {
+			return false
+		}
+		rest = rest[size:]
+	}
+	rest = strings.TrimLeftFunc(rest, isBlank)
+	return rest == "" || rest[0] == ';' || rest[0] == '.'
+}
+
+// isBlank reports whether a server may drop the character at the edge of a
+// segment: white space, the '+' that forms write for it, characters without a
+// width, and bytes that are no UTF-8.
+func isBlank(r rune) bool {
+	return r == '+' || r == utf8.RuneError || unicode.IsSpace(r) || unicode.Is(unicode.Cf, r)
+}
+
+// vanishes reports whether nothing is left of a segment once it is folded.
+func vanishes(segment string) bool {
+	name, _, _ := strings.Cut(segment, ";")
+	return strings.TrimFunc(name, func(r rune) bool { return r == '.' || isBlank(r) }) == ""
+}

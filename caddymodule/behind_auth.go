@@ -1,0 +1,46 @@
+package caddymodule
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/caddyserver/caddy/v2/modules/caddyhttp/reverseproxy"
+)
+
+// walkChain finds out what is behind this handler. A customer's body that
+// nobody translates may have any type, and operators are warned of a proxy that
+// lets clients choose the issuer's Host.
+func (h *Auth) walkChain() {
+	for _, handler := range handlersBehind(h.server, h) {
+		switch behind := handler.(type) {
+		case *Translate:
+			h.translates = true
+		case *reverseproxy.Handler:
+			if forwardsHost(behind) {
+				h.telemetry.log.Warn(forwardedHostWarning)
+			}
+		}
+	}
+}
+
+const forwardedHostWarning = "the reverse_proxy behind card_auth sends the issuer the Host that the client wrote, which nobody has signed; add header_up Host {upstream_hostport} to it, or header_up Host {host} where the issuer needs the client's"
+
+// forwardsHost reports whether a reverse proxy sends the upstream the Host that
+// the client wrote, without having been told to. Over TLS Caddy sends the name
+// of the upstream.
+func forwardsHost(proxy *reverseproxy.Handler) bool {
+	if transport, ok := proxy.Transport.(*reverseproxy.HTTPTransport); ok && transport.TLSEnabled() {
+		return false
+	}
+	if proxy.Headers == nil || proxy.Headers.Request == nil {
+		return true
+	}
+	isHost := func(name string) bool { return strings.EqualFold(name, "Host") }
+	ops := proxy.Headers.Request
+	for name := range ops.Set {
+		if isHost(name) {
+			return false
+		}
+	}
+	return !slices.ContainsFunc(ops.Delete, isHost)
+}

@@ -1,0 +1,221 @@
+package cardlog
+
+import (
+	"unicode"
+	"unicode/utf8"
+)
+
+// Card numbers have 12 to 19 digits. A run that does not pass Luhn counts from
+// unprovenRun digits on: it may be a card number with a typing error.
+const (
+	shortestCard = 12
+	longestCard  = 19
+	unprovenRun  = 13
+)
+
+// maxDecodings is how often a text is percent-decoded, and maxSearched the length
+// in bytes of what is searched. A text that still holds escapes after that, or
+// is longer, is masked as a whole where 12 digits can be in it.
+const (
+	maxDecodings = 8
+	maxSearched  = 64 << 10
+)
+
+// HidesCardNumber reports whether a text holds what may be a card number:
+//
+//   - 12 to 19 digits that pass Luhn, or
+//   - 13 or more digits, unless they are part of a UUID.
+//
+// Every character that is neither letter nor digit is ignored, so that grouping
+// of any kind makes no difference. Digits of every script count. The text is
+// judged as it is and after each of up to 8 percent-decodings. IPv4 addresses
+// are ignored.
+func HidesCardNumber(text string) bool { return len(findRuns(text, 1)) > 0 }
+
+// mayHide reports whether a text is worth a search. Each digit, in whatever
+// form, has at least one byte that is a digit, a percent sign or above 0x7f.
+func mayHide(text string) bool {
+	if len(text) < shortestCard {
+		return false
+	}
+	candidates := 0
+	for i := range len(text) {
+		if c := text[i]; c-'0' <= 9 || c >= utf8.RuneSelf || c == '%' {
+			candidates++
+		}
+	}
+	return candidates >= shortestCard
+}
+
+// A span is a part of a text: the bytes from one index to before another.
+type span struct{ from, to int }
+
+// findRuns returns where in the text runs of digits are that may be card
+// numbers, at most this many: those of the first decoding that shows any. A text
+// that is not searched to its end is one run.
+func findRuns(text string, most int) []span {
+	if !mayHide(text) {
+		return nil
+	}
+	if len(text) > maxSearched {
+		return []span{{0, len(text)}}
+	}
+	for d := (decoded{text: text}); ; {
+		var runs []span
+		for s := (scanner{text: d.text}); len(runs) < most && s.next(); {
+			runs = append(runs, span{d.origin(s.run.from), d.origin(s.run.to)})
+		}
+		if len(runs) > 0 || !d.decode() {
+			return runs
+		}
+		if d.passes > maxDecodings {
+			return []span{{0, len(text)}}
+		}
+	}
+}
+
+// A scanner finds the runs of digits of a text, escapes left as they are.
+type scanner struct {
+	text    string
+	at      int // what is before this index was searched
+	uuidEnd int // the end of the UUID that the scanner is in
+
+	run    span // where the run is
+	count  int  // digits in the run
+	plain  int  // of these, those since the last UUID
+	hit    bool // the run may hold a card number
+	digits [longestCard]byte
+}
+
+// next finds the next run that may hold a card number, and reports whether
+// there is one. It is in s.run.
+func (s *scanner) next() bool {
+	for s.count, s.plain, s.hit = 0, 0, false; s.at < len(s.text); {
+		if s.startsToken() {
+			if size := ipv4At(s.text[s.at:]); size > 0 {
+				s.at += size
+				continue
+			}
+			s.uuidEnd = max(s.uuidEnd, s.at+uuidAt(s.text[s.at:]))
+		}
+		value, class, size := classAt(s.text[s.at:])
+		switch class {
+		case digit:
+			s.add(byte(value), size)
+		case letter:
+			if s.hit {
+				return true
+			}
+			s.count, s.plain = 0, 0
+		case separator:
+		}
+		s.at += size
+	}
+	return s.hit
+}
+
+// startsToken reports whether a letter or digit here would be the first of its
+// word.
+func (s *scanner) startsToken() bool {
+	if s.at == 0 {
+		return true
+	}
+	before := s.text[s.at-1]
+	return !isAlnum(before) && before != '.' && before < utf8.RuneSelf
+}
+
+// add takes the next digit of a run.
+func (s *scanner) add(value byte, size int) {
+	if s.count == 0 {
+		s.run.from = s.at
+	}
+	s.run.to = s.at + size
+	s.digits[s.count%longestCard] = value
+	s.count++
+	if s.plain++; s.at < s.uuidEnd {
+		s.plain = 0
+	}
+	s.hit = s.hit || s.plain >= unprovenRun || s.endsCard()
+}
+
+// endsCard reports whether the last 12, 13, … or 19 digits pass Luhn.
+func (s *scanner) endsCard() bool {
+	sum := 0
+	for back := range min(s.count, longestCard) {
+		value := int(s.digits[(s.count-1-back)%longestCard])
+		if back%2 == 1 {
+			if value *= 2; value > 9 {
+				value -= 9
+			}
+		}
+		if sum += value; back+1 >= shortestCard && sum%10 == 0 {
+			return true
+		}
+	}
+	return false
+}
+
+type charClass int
+
+const (
+	separator charClass = iota
+	letter
+	digit
+)
+
+// classAt returns the class of the first character of a text, its value if it
+// is a digit, and its size in bytes.
+func classAt(text string) (value int, class charClass, size int) {
+	c := text[0]
+	switch {
+	case c-'0' <= 9:
+		return int(c - '0'), digit, 1
+	case isAlnum(c):
+		return 0, letter, 1
+	case c < utf8.RuneSelf:
+		return 0, separator, 1
+	}
+	r, size := utf8.DecodeRuneInString(text)
+	if value, is := digitValue(r); is {
+		return value, digit, size
+	}
+	if unicode.IsLetter(r) {
+		return 0, letter, size
+	}
+	return 0, separator, size
+}
+
+// shapedDigits are digits in superscript, in subscript and in circles, which
+// Unicode does not count among the decimal digits.
+var shapedDigits = []struct {
+	lo, hi rune
+	value  int // of lo
+}{
+	{'²', '³', 2}, {'¹', '¹', 1}, {'⁰', '⁰', 0}, {'⁴', '⁹', 4}, {'₀', '₉', 0},
+	{'①', '⑨', 1}, {'⑴', '⑼', 1}, {'⒈', '⒐', 1}, {'⓪', '⓪', 0}, {'⓵', '⓽', 1}, {'⓿', '⓿', 0},
+	{'❶', '❾', 1}, {'➀', '➈', 1}, {'➊', '➒', 1}, {'🄁', '🄊', 0},
+}
+
+// digitValue returns the value of a digit of any script.
+func digitValue(r rune) (value int, is bool) {
+	for _, d := range shapedDigits {
+		if d.lo <= r && r <= d.hi {
+			return int(r-d.lo) + d.value, true
+		}
+	}
+	if !unicode.IsDigit(r) {
+		return 0, false
+	}
+	// Unicode has decimal digits in blocks of ten that begin with zero.
+	for _, block := range unicode.Nd.R16 {
+		if rune(block.Lo) <= r && r <= rune(block.Hi) {
+			return int(r-rune(block.Lo)) % 10, true
+		}
+	}
+	for _, block := range unicode.Nd.R32 {
+		if rune(block.Lo) <= r && r <= rune(block.Hi) {
+			return int(r-rune(block.Lo)) % 10, true
+		}
+	}
+	return 0, false
+}

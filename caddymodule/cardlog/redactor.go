@@ -1,0 +1,210 @@
+package cardlog
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/url"
+	"strings"
+
+	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
+	"go.uber.org/zap/zapcore"
+)
+
+// redactor passes log fields on without what must not be written.
+type redactor struct {
+	zapcore.ObjectEncoder
+	trusted bool // errors quote neither a client nor an upstream
+}
+
+// Redacts reports whether an encoder that a log field was given writes the
+// format `card`.
+func Redacts(enc zapcore.ObjectEncoder) bool {
+	_, redacts := enc.(*redactor)
+	return redacts
+}
+
+// addField adds a field. Of an error there is more to learn than its text.
+func (r *redactor) addField(field *zapcore.Field) {
+	if err, is := field.Interface.(error); is && field.Type == zapcore.ErrorType && !r.trusted {
+		r.ObjectEncoder.AddString(field.Key, Failure(err))
+		return
+	}
+	field.AddTo(r)
+}
+
+// AddObject is part of zapcore.ObjectEncoder.
+func (r *redactor) AddObject(key string, object zapcore.ObjectMarshaler) error {
+	if h, is := object.(caddyhttp.LoggableHTTPHeader); is {
+		return r.ObjectEncoder.AddObject(key, headers{key, h.Header})
+	}
+	return r.ObjectEncoder.AddObject(key, zapcore.ObjectMarshalerFunc(func(enc zapcore.ObjectEncoder) error {
+		nested := &redactor{enc, r.trusted}
+		if isHeadersField(key) {
+			return object.MarshalLogObject(newHeaderRedactor(nested, key))
+		}
+		return object.MarshalLogObject(nested)
+	}))
+}
+
+// AddArray is part of zapcore.ObjectEncoder.
+func (r *redactor) AddArray(key string, array zapcore.ArrayMarshaler) error {
+	return r.ObjectEncoder.AddArray(key, zapcore.ArrayMarshalerFunc(func(enc zapcore.ArrayEncoder) error {
+		return array.MarshalLogArray(&arrayRedactor{enc, redactor{trusted: r.trusted}, key})
+	}))
+}
+
+// AddString is part of zapcore.ObjectEncoder.
+func (r *redactor) AddString(key, value string) {
+	r.ObjectEncoder.AddString(key, r.text(key, value))
+}
+
+// AddByteString is part of zapcore.ObjectEncoder.
+func (r *redactor) AddByteString(key string, value []byte) {
+	r.ObjectEncoder.AddString(key, r.text(key, string(value)))
+}
+
+// AddBinary is part of zapcore.ObjectEncoder. What bytes mean is not known.
+func (r *redactor) AddBinary(key string, _ []byte) { r.ObjectEncoder.AddString(key, masked) }
+
+// AddReflected is part of zapcore.ObjectEncoder.
+func (r *redactor) AddReflected(key string, value any) error {
+	return r.ObjectEncoder.AddReflected(key, r.reflected(key, value))
+}
+
+// text returns what may be written of a text.
+func (r *redactor) text(key, value string) string {
+	switch {
+	case isErrorField(key):
+		if !r.trusted {
+			return failureText(value)
+		}
+		return maskText(value)
+	case isTargetField(key) || looksLikeTarget(value):
+		return maskTarget(value)
+	case !mayHide(value) || gatewayFields[key]:
+		return value
+	case (r.trusted || addressFields[key]) && isAddress(value):
+		return value
+	default:
+		return Mask(value)
+	}
+}
+
+// reflected returns what may be written of a value of any type.
+func (r *redactor) reflected(key string, value any) any {
+	switch v := value.(type) {
+	case nil:
+		return nil
+	case http.Header:
+		return headers{key, v}.allowed()
+	case map[string][]string:
+		return headers{key, v}.allowed()
+	case *url.URL:
+		return maskTarget(v.String())
+	}
+	if isErrorField(key) && !r.trusted {
+		return fmt.Sprintf("%s (%T)", unnamed, value)
+	}
+	text, err := json.Marshal(value)
+	if err != nil || !mayHide(string(text)) {
+		return value // the encoder fails on it too
+	}
+	decoder := json.NewDecoder(bytes.NewReader(text))
+	decoder.UseNumber()
+	var plain any
+	if err := decoder.Decode(&plain); err != nil {
+		return masked
+	}
+	return r.plain(key, plain)
+}
+
+// plain returns what may be written of a JSON value.
+func (r *redactor) plain(key string, value any) any {
+	switch v := value.(type) {
+	case string:
+		return r.text(key, v)
+	case json.Number:
+		if HidesCardNumber(v.String()) {
+			return masked
+		}
+	case []any:
+		for i := range v {
+			v[i] = r.plain(key, v[i])
+		}
+	case map[string]any:
+		kept := make(map[string]any, len(v))
+		for name, inner := range v {
+			kept[Mask(name)] = r.plain(name, inner)
+		}
+		return kept
+	}
+	return value
+}
+
+// arrayRedactor passes the elements of an array on without what must not be
+// written.
+type arrayRedactor struct {
+	zapcore.ArrayEncoder
+	redactor redactor
+	key      string
+}
+
+// AppendString is part of zapcore.ArrayEncoder.
+func (a *arrayRedactor) AppendString(value string) {
+	a.ArrayEncoder.AppendString(a.redactor.text(a.key, value))
+}
+
+// AppendByteString is part of zapcore.ArrayEncoder.
+func (a *arrayRedactor) AppendByteString(value []byte) { a.AppendString(string(value)) }
+
+// AppendReflected is part of zapcore.ArrayEncoder.
+func (a *arrayRedactor) AppendReflected(value any) error {
+	return a.ArrayEncoder.AppendReflected(a.redactor.reflected(a.key, value))
+}
+
+// AppendObject is part of zapcore.ArrayEncoder.
+func (a *arrayRedactor) AppendObject(object zapcore.ObjectMarshaler) error {
+	return a.ArrayEncoder.AppendObject(zapcore.ObjectMarshalerFunc(func(enc zapcore.ObjectEncoder) error {
+		return object.MarshalLogObject(&redactor{enc, a.redactor.trusted})
+	}))
+}
+
+// AppendArray is part of zapcore.ArrayEncoder.
+func (a *arrayRedactor) AppendArray(array zapcore.ArrayMarshaler) error {
+	return a.ArrayEncoder.AppendArray(zapcore.ArrayMarshalerFunc(func(enc zapcore.ArrayEncoder) error {
+		return array.MarshalLogArray(&arrayRedactor{enc, a.redactor, a.key})
+	}))
+}
+
+// gatewayFields hold names that operators have given or the gateway has made,
+// never what a client wrote.
+var gatewayFields = nameSet("key_id", "tenant", "revision")
+
+// addressFields hold an address that Caddy has parsed.
+var addressFields = nameSet("remote_ip", "client_ip")
+
+// isErrorField reports whether a field holds the text of an error. zap adds
+// Verbose to the name of an error for its long form.
+func isErrorField(key string) bool {
+	return key == "err" || key == "msg" || strings.HasSuffix(key, "error") || strings.HasSuffix(key, "Error") ||
+		strings.HasSuffix(key, "Verbose")
+}
+
+// isTargetField reports whether a field of Caddy's logs holds a request target
+// or a URL.
+func isTargetField(key string) bool {
+	switch key {
+	case "uri", "url", "path", "query", "target", "location":
+		return true
+	default:
+		return strings.HasSuffix(key, "_uri") || strings.HasSuffix(key, "_url")
+	}
+}
+
+// looksLikeTarget reports whether a value is a target or URL with a query.
+func looksLikeTarget(value string) bool {
+	return strings.Contains(value, "?") &&
+		(strings.HasPrefix(value, "/") || strings.HasPrefix(value, "http://") || strings.HasPrefix(value, "https://"))
+}

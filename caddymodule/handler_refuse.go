@@ -1,0 +1,78 @@
+package caddymodule
+
+import (
+	"fmt"
+	"net/http"
+	"time"
+
+	"github.com/caddyserver/caddy/v2"
+	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
+	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
+
+	"github.com/card-gateway/card-gateway/auth"
+)
+
+func init() {
+	caddy.RegisterModule(new(Refuse))
+}
+
+// Refuse is the handler card_refuse. It refuses every request for one reason,
+// as card_auth refuses: with a JSON body, X-Request-Id, a line in the log and
+// a count in card_gateway_requests_total under the operation other.
+//
+// It belongs where no other handler answers. Caddy answers a request that
+// nothing handles with an empty 200, which for some operations is success.
+type Refuse struct {
+	// Why: `unknown_host` (421, no site has the host that the request names) or
+	// `not_found` (404, nothing has this path).
+	Reason string `json:"reason"`
+
+	reason    auth.Reason
+	telemetry *telemetry
+	other     *auth.Operation
+}
+
+// CaddyModule returns the Caddy module information.
+func (*Refuse) CaddyModule() caddy.ModuleInfo {
+	return caddy.ModuleInfo{ID: "http.handlers.card_refuse", New: func() caddy.Module { return new(Refuse) }}
+}
+
+// Provision finds the app.
+func (h *Refuse) Provision(ctx caddy.Context) error {
+	app, err := appOf(ctx, "card_refuse")
+	if err != nil {
+		return err
+	}
+	h.telemetry, h.other = app.telemetry, app.rules.table.ByName(auth.OtherOperation)
+	h.reason, err = refusable(h.Reason)
+	return err
+}
+
+// refusable returns the reason of the name, if a configuration may refuse for
+// it.
+func refusable(name string) (auth.Reason, error) {
+	for _, reason := range []auth.Reason{auth.UnknownHost, auth.NotFound} {
+		if name == reason.String() {
+			return reason, nil
+		}
+	}
+	return auth.InternalError, fmt.Errorf("card_refuse %q: write unknown_host or not_found", name)
+}
+
+func (h *Refuse) ServeHTTP(w http.ResponseWriter, r *http.Request, _ caddyhttp.Handler) error {
+	start, info := time.Now(), new(requestInfo)
+	r = info.begin(h.telemetry, r)
+	info.Client, _ = clientAddress(r)
+	err := refuse(newResponseWriter(w, info), r, auth.Refuse(h.reason, ""))
+	info.overhead = time.Since(start)
+	h.telemetry.metrics.observe(info, h.other)
+	traceOutcome(r.Context(), info)
+	return err
+}
+
+// Interface guards
+var (
+	_ caddy.Provisioner           = (*Refuse)(nil)
+	_ caddyhttp.MiddlewareHandler = (*Refuse)(nil)
+	_ caddyfile.Unmarshaler       = (*Refuse)(nil)
+)

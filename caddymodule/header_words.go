@@ -1,0 +1,139 @@
+package caddymodule
+
+import "strings"
+
+// Words of headers that lie: a client could use them to tell the issuer what
+// only a proxy or an authenticating server may say. A header that holds one of
+// them, in any spelling, does not reach the issuer.
+
+// Of the way that a request took: address, scheme, host, port, path, method.
+const (
+	addressWords = `ip ips ipv4 ipv6 addr addrs address addresses geoip remote peer via hop hops xff
+		forward forwarded forwarder forwarding forwards proxy proxies proxied`
+	schemeWords = `scheme proto protocol https ssl tls secure alpn`
+	hostWords   = `host hosts hostname vhost authority domain server servers sni port ports`
+	pathWords   = `path paths pathinfo basepath url urls uri uris prefix script query querystring`
+	methodWords = `method methods verb override overrides`
+)
+
+// Of the caller, and of the certificate that shows who it is.
+const (
+	userWords = `user users usr username userid userinfo uid login logon principal subject actor
+		role roles group groups tenant tenants org orgs organization organisation identity identities
+		impersonate impersonated impersonation runas actas sudo admin superuser consumer clientid apikey
+		credential credentials permission permissions privilege privileges scope scopes entitlement entitlements
+		claim claims jwt jws token tokens bearer oidc oauth oauth2 openid sso saml kerberos spnego assertion
+		auth authn authz authenticated authentication authorization authorized email password passwd secret`
+	certificateWords = `cert certs certificate certificates x509 dn pem thumbprint fingerprint
+		verify verified cipher mtls spiffe xfcc ja3 ja4`
+)
+
+// Of a server, a framework or a mesh that takes orders in headers.
+const steeringWords = `accel sendfile sendtempfile lighttpd litespeed nginx haproxy traefik varnish envoy istio kong
+	reproxy redirect redirects rewrite rewritten subrequest middleware nextjs upstream upstreams backend backends
+	route router routing target dst dispatch invoke internal bypass purge surrogate esi debug
+	cgi fcgi fastcgi wsgi uwsgi appengine waws`
+
+// joiningWords say nothing by themselves. They are known because some write
+// them together with a word above: ClientIP, RealIP, RemoteUser1.
+const joiningWords = `x http http2 client real true orig original originating source src end front socket connecting
+	cluster azure cf web my is id name names info data string value header count country for of by from to the
+	request req response base root external inbound mod 0 1 2 3 4 5 6 7 8 9`
+
+// soleNames are headers that lie only as the whole name.
+var soleNames = setOf(`from destination depth overwrite`)
+
+// headerWords holds every word; true: it lies.
+var headerWords = func() map[string]bool {
+	words := make(map[string]bool)
+	for word := range setOf(joiningWords) {
+		words[word] = false
+	}
+	for _, class := range []string{
+		addressWords, schemeWords, hostWords, pathWords, methodWords, userWords, certificateWords, steeringWords,
+	} {
+		for word := range setOf(class) {
+			words[word] = true
+		}
+	}
+	return words
+}()
+
+// longestWord is the length of the longest word.
+var longestWord = func() (longest int) {
+	for word := range headerWords {
+		longest = max(longest, len(word))
+	}
+	return longest
+}()
+
+func setOf(words string) map[string]bool {
+	set := make(map[string]bool)
+	for word := range strings.FieldsSeq(words) {
+		set[word] = true
+	}
+	return set
+}
+
+// maxHeaderName is how many letters and digits of a header's name are judged.
+const maxHeaderName = 63
+
+// A foldedName is a header's name as the most lenient backend reads it: in lower
+// case and without separators, which are whatever is no letter or digit.
+type foldedName struct {
+	text   [maxHeaderName]byte
+	length int
+	begins uint64 // bit n is set where a separator stood before letter n, and for 0
+}
+
+// foldName folds a name. It reports false for a name that is too long to be
+// judged.
+func foldName(name string) (f foldedName, ok bool) {
+	f.begins = 1
+	for i := range len(name) {
+		c := name[i]
+		switch {
+		case 'A' <= c && c <= 'Z':
+			c += 'a' - 'A'
+		case 'a' <= c && c <= 'z', '0' <= c && c <= '9':
+		default:
+			f.begins |= 1 << f.length
+			continue
+		}
+		if f.length == maxHeaderName {
+			return f, false
+		}
+		f.text[f.length] = c
+		f.length++
+	}
+	return f, true
+}
+
+func (f *foldedName) bytes() []byte { return f.text[:f.length] }
+
+// lies reports whether the name holds a word that lies: words of the list, the
+// first one at the beginning of a word of the name and the last one at the end
+// of one, with one that lies among them.
+func (f *foldedName) lies() bool {
+	s := f.bytes()
+	harmless, lying := f.begins, uint64(0) // how far words of the list reach from the beginning of some word
+	for i := range s {
+		here := uint64(1) << i
+		if (harmless|lying)&here == 0 {
+			continue
+		}
+		for end := i + 1; end <= min(len(s), i+longestWord); end++ {
+			lie, known := headerWords[string(s[i:end])]
+			if !known {
+				continue
+			}
+			if lie || lying&here != 0 {
+				lying |= 1 << end
+			}
+			if !lie && harmless&here != 0 {
+				harmless |= 1 << end
+			}
+		}
+	}
+	return lying&(f.begins|1<<len(s)) != 0
+}

@@ -1,0 +1,52 @@
+package caddymodule
+
+import (
+	"testing"
+
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/trace"
+	"go.opentelemetry.io/otel/trace/noop"
+)
+
+// notedSpan keeps what is set on it, as the spans of a collector do.
+type notedSpan struct {
+	noop.Span
+	name       string
+	attributes map[attribute.Key]attribute.Value
+}
+
+func (*notedSpan) IsRecording() bool     { return true }
+func (s *notedSpan) Name() string        { return s.name }
+func (s *notedSpan) SetName(name string) { s.name = name }
+
+func (s *notedSpan) Attributes() (all []attribute.KeyValue) {
+	for key, value := range s.attributes {
+		all = append(all, attribute.KeyValue{Key: key, Value: value})
+	}
+	return all
+}
+
+func (s *notedSpan) SetAttributes(all ...attribute.KeyValue) {
+	for _, a := range all {
+		s.attributes[a.Key] = a.Value
+	}
+}
+
+// A card number is taken off a span wherever the client has written it.
+func TestSpanHoldsNoCardNumber(t *testing.T) {
+	span := &notedSpan{name: "GET /cards/4111111111111111", attributes: make(map[attribute.Key]attribute.Value)}
+	span.SetAttributes(
+		attribute.String("url.path", "/api/v1/cards/4111_1111_1111_1111"), attribute.String("user_agent.original", "4111 1111 1111 1111"),
+		attribute.String("server.address", "api.example"), attribute.Int64("http.request.body.size", 4111111111111111))
+	traceOutcome(trace.ContextWithSpan(t.Context(), span), &requestInfo{RequestID: "r1"})
+	for key, want := range map[attribute.Key]string{
+		"url.path": "/api/v1/cards/***", "user_agent.original": "***", "server.address": "api.example", "card_gateway.request_id": "r1",
+	} {
+		if got := span.attributes[key].AsString(); got != want {
+			t.Errorf("%s is %q, want %q", key, got, want)
+		}
+	}
+	if span.name != "GET /cards/***" {
+		t.Errorf("the name is %q", span.name)
+	}
+}

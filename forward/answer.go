@@ -1,0 +1,221 @@
+package forward
+
+import (
+	"context"
+	"errors"
+	"io"
+	"mime"
+	"net/http"
+	"strconv"
+	"sync"
+	"time"
+)
+
+// An Answer is what an issuer answered. It is used by one goroutine.
+type Answer struct {
+	Status int // 200 to 599
+	// Header has the canonical names of net/http and no hop-by-hop header.
+	Header http.Header
+	// Length is how many bytes Read returns in all; -1 when that is unknown.
+	Length int64
+	// EventStream reports that each piece should be flushed as it comes.
+	EventStream bool
+	Issuer      string // its address
+
+	rest    []byte    // of a body that has arrived
+	body    io.Reader // one that is still arriving; nil: none
+	in      *input
+	c       *conn // nil when the connection is no longer this answer's
+	ctx     context.Context
+	stop    func() bool
+	options *Options
+	keep    bool // the connection may be used again when the body has ended
+	failed  *Error
+}
+
+// answer makes the answer of a head that was checked and read. A body that is
+// in the buffer already leaves the connection to others at once.
+func (x *exchange) answer(h *head, response *http.Response) *Answer {
+	a := &Answer{
+		Status: h.status, Header: response.Header, Issuer: x.c.issuer.name,
+		in: x.in, c: x.c, ctx: x.ctx, stop: x.stop, options: x.options,
+		keep: x.whole && h.minor == 1 && !response.Close,
+	}
+	dropHop(a.Header, h.named)
+	if h.status == http.StatusNoContent {
+		delete(a.Header, "Content-Length")
+	}
+	buffered := x.in.Buffered()
+	switch {
+	case h.bodiless(x.r.Method):
+		// An issuer that sends the body all the same may do so later, when it
+		// would be taken for the answer to the next request.
+		a.keep = a.keep && !h.announcesBody()
+		a.settle(buffered)
+	case !h.chunked && h.length >= 0 && h.length <= int64(buffered):
+		a.Length = h.length
+		a.rest, _ = x.in.Peek(int(h.length))
+		a.settle(buffered - int(h.length))
+	default:
+		a.Length, a.body = response.ContentLength, response.Body
+		media, _, _ := mime.ParseMediaType(a.Header.Get("Content-Type"))
+		a.EventStream = media == "text/event-stream"
+		if a.EventStream {
+			_ = x.c.SetReadDeadline(time.Time{})
+		}
+	}
+	if a.Length == 0 {
+		a.release()
+	}
+	return a
+}
+
+// Read reads the body. At its end the error is io.EOF, else an *Error.
+func (a *Answer) Read(p []byte) (int, error) {
+	switch {
+	case a.failed != nil:
+		return 0, a.failed
+	case a.body == nil && len(a.rest) == 0:
+		a.release()
+		return 0, io.EOF
+	case a.body == nil:
+		n := copy(p, a.rest)
+		a.rest = a.rest[n:]
+		return n, nil
+	}
+	if !a.EventStream {
+		_ = a.c.SetReadDeadline(time.Now().Add(a.options.StallTimeout))
+	}
+	n, err := a.body.Read(p)
+	switch {
+	case err == nil:
+		return n, nil
+	case err == io.EOF:
+		a.body = nil
+		a.settle(a.in.Buffered())
+		a.release()
+		return n, io.EOF
+	default:
+		return n, a.cut(err)
+	}
+}
+
+// cut ends a body that did not reach its end.
+func (a *Answer) cut(err error) *Error {
+	e := ended(a.ctx)
+	switch {
+	case e != nil:
+	case isTimeout(err):
+		e = &Error{Kind: KindBodyCut, Text: "the body of the answer stalled"}
+	default:
+		e = &Error{Kind: KindBodyCut, Text: "the body of the answer ended early or broke its framing"}
+	}
+	e.Issuer, e.Forwarded = a.Issuer, true
+	if e.Kind == KindBodyCut {
+		a.c.issuer.observe(e)
+	}
+	a.end(e)
+	return e
+}
+
+// Close ends the answer. When its body was not read to the end, the connection
+// is closed, which tells the issuer to stop. Close may be called repeatedly.
+func (a *Answer) Close() error {
+	a.end(errClosed)
+	return nil
+}
+
+// errClosed is what Read returns after Close.
+var errClosed = &Error{Kind: KindCanceled, Forwarded: true, Text: "the answer was closed"}
+
+func (a *Answer) end(reason *Error) {
+	if a.failed == nil {
+		a.failed = reason
+	}
+	a.keep = false
+	a.settle(0)
+	a.release()
+}
+
+// settle gives the connection to the next request, or closes it. The number of
+// bytes behind the answer is given.
+func (a *Answer) settle(behind int) {
+	c := a.c
+	if c == nil {
+		return
+	}
+	a.c = nil
+	if behind > 0 {
+		a.keep = false
+		c.issuer.report(KindBehind, "the issuer sent "+strconv.Itoa(behind)+" bytes behind its answer")
+	}
+	if a.stop != nil && !a.stop() {
+		a.keep = false // the context has ended and closes the connection
+	}
+	if a.keep {
+		c.issuer.put(c)
+	} else {
+		c.drop()
+	}
+	c.issuer.leave()
+}
+
+// release gives the buffer back.
+func (a *Answer) release() {
+	a.rest, a.body = nil, nil
+	if a.in != nil {
+		a.in.free()
+		a.in = nil
+	}
+}
+
+var copyBuffers = sync.Pool{New: func() any { return new([32 << 10]byte) }}
+
+// CopyTo writes the whole body to a client, and closes the answer. The flush
+// function may be nil. It is called before more is read, where the body is an
+// event stream or has no known length, so that the client has what the issuer
+// has sent. A body that arrived as a whole is not flushed.
+//
+// The error is an *Error: KindCanceled when the client takes no more, else what
+// Read returned. In both cases the client must not take what it has for all.
+func (a *Answer) CopyTo(w io.Writer, flush func() error) (written int64, err error) {
+	defer a.Close()
+	if a.body == nil && a.failed == nil {
+		if len(a.rest) == 0 {
+			return 0, nil
+		}
+		n, err := w.Write(a.rest)
+		return int64(n), a.clientError(err)
+	}
+	if a.Length >= 0 && !a.EventStream {
+		flush = nil
+	}
+	buffer := copyBuffers.Get().(*[32 << 10]byte)
+	defer copyBuffers.Put(buffer)
+	for {
+		n, err := a.Read(buffer[:])
+		if n > 0 {
+			n, failed := w.Write(buffer[:n])
+			written += int64(n)
+			if failed == nil && flush != nil && err == nil {
+				failed = flush()
+			}
+			if failed != nil {
+				return written, a.clientError(failed)
+			}
+		}
+		switch {
+		case errors.Is(err, io.EOF):
+			return written, nil
+		case err != nil:
+			return written, err
+		}
+	}
+}
+
+func (a *Answer) clientError(err error) error {
+	if err == nil {
+		return nil
+	}
+	return &Error{Kind: KindCanceled, Issuer: a.Issuer, Forwarded: true, Text: textCanceled}
+}

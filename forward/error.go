@@ -1,0 +1,127 @@
+package forward
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"net"
+	"os"
+	"syscall"
+	"time"
+)
+
+// An Error is why a request failed, or what an [Observer] is to know.
+type Error struct {
+	Kind   Kind
+	Issuer string // its address; empty where no issuer was chosen
+	// Forwarded reports whether a byte of the request was written to an
+	// issuer. False means that the request may safely be sent again.
+	Forwarded bool
+	// RetryAfter is when another attempt may succeed. It is set with
+	// KindAllOut and KindBusy only.
+	RetryAfter time.Duration
+	// Text says what happened. It holds nothing that an issuer sent.
+	Text string
+
+	ended bool // by the caller's context; no fault of an issuer
+	pace  pace // of the failure
+}
+
+// Error returns the text, with the issuer where one was chosen.
+func (e *Error) Error() string {
+	if e.Issuer == "" {
+		return e.Text
+	}
+	return "issuer " + e.Issuer + ": " + e.Text
+}
+
+// Texts that are used in more than one place.
+const (
+	textCanceled   = "the client has gone"
+	textDeadline   = "the request's own deadline passed"
+	textStalled    = "the issuer did not take the body in time"
+	textNoHead     = "the issuer did not answer in time"
+	textBeforeHead = "the issuer closed the connection before it answered"
+	textInHead     = "the issuer closed the connection inside the head of its answer"
+)
+
+// ended returns the error of a context that is done, else nil.
+func ended(ctx context.Context) *Error {
+	switch err := ctx.Err(); {
+	case err == nil:
+		return nil
+	case errors.Is(err, context.DeadlineExceeded):
+		return &Error{Kind: KindTimeout, Text: textDeadline, ended: true}
+	default:
+		return &Error{Kind: KindCanceled, Text: textCanceled, ended: true}
+	}
+}
+
+func isTimeout(err error) bool {
+	var timeout net.Error
+	return errors.Is(err, os.ErrDeadlineExceeded) || errors.Is(err, context.DeadlineExceeded) ||
+		errors.As(err, &timeout) && timeout.Timeout()
+}
+
+// dialText returns why a connection could not be made. The system's own texts
+// are a closed set.
+func dialText(err error) string {
+	var name *net.DNSError
+	var number syscall.Errno
+	switch {
+	case errors.As(err, &name) && name.IsNotFound:
+		return "the issuer's name does not resolve"
+	case isTimeout(err):
+		return "no connection was made in time"
+	case errors.As(err, &name):
+		return "the issuer's name could not be looked up"
+	case errors.As(err, &number):
+		return "no connection could be made: " + number.Error()
+	default:
+		return "no connection could be made"
+	}
+}
+
+// tlsText returns why a handshake failed, and none of what the issuer's
+// certificate or its bytes say.
+func tlsText(err error) string {
+	var unknown x509.UnknownAuthorityError
+	var host x509.HostnameError
+	var invalid x509.CertificateInvalidError
+	var record tls.RecordHeaderError
+	switch {
+	case isTimeout(err):
+		return "the TLS handshake did not end in time"
+	case errors.As(err, &unknown):
+		return "the issuer's certificate is not signed by a known authority"
+	case errors.As(err, &host):
+		return "the issuer's certificate is for another name"
+	case errors.As(err, &invalid) && invalid.Reason == x509.Expired:
+		return "the issuer's certificate has expired or is not valid yet"
+	case errors.As(err, &invalid):
+		return "the issuer's certificate is not valid for this use"
+	case errors.As(err, &record):
+		return "the issuer does not speak TLS"
+	case alertText(err) != "":
+		return alertText(err)
+	default:
+		return "the TLS handshake failed"
+	}
+}
+
+// alertText returns the alert that ended TLS, or "". The texts of crypto/tls
+// for alerts are a closed set.
+func alertText(err error) string {
+	var alert *net.OpError
+	switch {
+	case !errors.As(err, &alert):
+		return ""
+	case alert.Op == "remote error":
+		return "the issuer ended TLS: " + alert.Err.Error()
+	case alert.Op == "local error":
+		return "the issuer's TLS was refused: " + alert.Err.Error()
+	default:
+		return ""
+	}
+}

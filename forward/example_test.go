@@ -1,0 +1,53 @@
+package forward_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+
+	"github.com/card-gateway/card-gateway/forward"
+)
+
+// A handler forwards what it has checked, and answers by the kind of the error
+// where that fails.
+func Example() {
+	issuer := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		fmt.Fprintf(w, "%s %s of %s", r.Method, r.RequestURI, r.Header.Get("X-Gateway-Tenant"))
+	}))
+	defer issuer.Close()
+	f, err := forward.New(forward.Options{
+		Issuers: []forward.Issuer{{Address: issuer.Listener.Addr().String()}},
+	})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer f.Close()
+
+	handle := func(ctx context.Context, w http.ResponseWriter) {
+		answer, err := f.Do(ctx, &forward.Request{
+			Method: "POST", Target: "/api/v1/cards",
+			Fields: []forward.Field{{Name: "X-Gateway-Tenant", Value: "acme"}},
+			Body:   []byte(`{}`),
+		})
+		// Nobody reads the body any more: its buffer may be used again.
+		var failed *forward.Error
+		if errors.As(err, &failed) {
+			w.WriteHeader(failed.Kind.Status())
+			return
+		}
+		for name, values := range answer.Header {
+			w.Header()[name] = values
+		}
+		w.WriteHeader(answer.Status)
+		if _, err := answer.CopyTo(w, http.NewResponseController(w).Flush); err != nil {
+			panic(http.ErrAbortHandler) // the client must not take half for all
+		}
+	}
+	client := httptest.NewRecorder()
+	handle(context.Background(), client)
+	fmt.Println(client.Code, client.Body)
+	// Output: 200 POST /api/v1/cards of acme
+}

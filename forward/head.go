@@ -1,0 +1,243 @@
+package forward
+
+import (
+	"bytes"
+	"net/http"
+	"strconv"
+	"strings"
+)
+
+const (
+	maxHeadBytes   = 64 << 10 // of all heads of one answer, 1xx included
+	maxHeaderLines = 256
+)
+
+// A head is what the strict check of an answer's head found.
+type head struct {
+	status  int
+	minor   int   // of HTTP/1
+	length  int64 // announced; -1 for none
+	chunked bool
+	named   string // what Connection names, comma-separated; not its usual words
+	lines   int    // header lines so far
+}
+
+// The faults of a head, in this package's words.
+const (
+	faultStart      = "the answer does not begin like HTTP/1.0 or HTTP/1.1"
+	faultStatus     = "the answer's status is not a number of 100 to 599"
+	faultSwitch     = "the issuer switched protocols, which the request did not ask for"
+	faultLineEnd    = "a line of the answer's head does not end in CRLF"
+	faultFolded     = "the answer's head has a folded line"
+	faultName       = "a header line of the answer has no valid name"
+	faultValue      = "a header line of the answer holds a byte that it cannot"
+	faultHeadSize   = "the answer's head is larger than 64 KiB"
+	faultHeadLines  = "the answer's head has more than 256 header lines"
+	faultLength     = "the answer's Content-Length is not a number"
+	faultLengths    = "the answer has two Content-Length lines"
+	faultEncoding   = "the answer's Transfer-Encoding is not chunked alone"
+	faultTwoFrames  = "the answer has both Content-Length and Transfer-Encoding"
+	faultEncoding10 = "the answer has a Transfer-Encoding in HTTP/1.0"
+	faultParser     = "the answer's head could not be read"
+)
+
+// startFault returns why the first bytes of an answer cannot become HTTP/1.0
+// or HTTP/1.1, or "".
+func startFault(b []byte) string {
+	const start = "HTTP/1."
+	if n := min(len(b), len(start)); string(b[:n]) != start[:n] {
+		return faultStart
+	}
+	return ""
+}
+
+// line takes the next line, with its LF. It returns the fault of the line, or
+// "", and whether the head is complete.
+func (h *head) line(b []byte) (fault string, complete bool) {
+	if len(b) < 2 || b[len(b)-2] != '\r' {
+		return faultLineEnd, false
+	}
+	b = b[:len(b)-2]
+	switch {
+	case h.status == 0:
+		return h.statusLine(b), false
+	case len(b) == 0:
+		return h.framing(), true
+	case b[0] == ' ' || b[0] == '\t':
+		return faultFolded, false
+	}
+	if h.lines++; h.lines > maxHeaderLines {
+		return faultHeadLines, false
+	}
+	return h.field(b), false
+}
+
+// statusLine takes "HTTP/1.1 200 OK". The reason is checked and dropped.
+func (h *head) statusLine(b []byte) string {
+	const start = len("HTTP/1.1 200")
+	if fault := startFault(b); fault != "" || len(b) < start || b[7] != '0' && b[7] != '1' || b[8] != ' ' {
+		return faultStart
+	}
+	status, err := strconv.ParseUint(string(b[9:start]), 10, 16)
+	if err != nil || status < 100 || status > 599 || len(b) > start && b[start] != ' ' {
+		return faultStatus
+	}
+	if !isFieldValue(b[start:]) {
+		return faultValue
+	}
+	if status == http.StatusSwitchingProtocols {
+		return faultSwitch
+	}
+	*h = head{status: int(status), minor: int(b[7] - '0'), length: -1}
+	return ""
+}
+
+// field takes one header line. Only those that frame the answer are read.
+func (h *head) field(b []byte) string {
+	name, value, found := bytes.Cut(b, []byte{':'})
+	if !found || !isToken(name) {
+		return faultName
+	}
+	if !isFieldValue(value) {
+		return faultValue
+	}
+	switch len(name) {
+	case len("Connection"):
+		if equalFold(name, "connection") {
+			h.connection(value)
+		}
+	case len("Content-Length"):
+		if equalFold(name, "content-length") {
+			return h.contentLength(bytes.Trim(value, " \t"))
+		}
+	case len("Transfer-Encoding"):
+		if equalFold(name, "transfer-encoding") {
+			if h.chunked || !equalFold(bytes.Trim(value, " \t"), "chunked") {
+				return faultEncoding
+			}
+			h.chunked = true
+		}
+	}
+	return ""
+}
+
+func (h *head) contentLength(value []byte) string {
+	if h.length >= 0 {
+		return faultLengths
+	}
+	n, err := strconv.ParseUint(string(value), 10, 63)
+	if err != nil {
+		return faultLength
+	}
+	h.length = int64(n)
+	return ""
+}
+
+// connection notes what the line names besides its usual words, because
+// net/http forgets the line where it says close.
+func (h *head) connection(value []byte) {
+	if v := bytes.Trim(value, " \t"); !equalFold(v, "close") && !equalFold(v, "keep-alive") {
+		h.named += string(v) + ","
+	}
+}
+
+// framing checks the head as a whole.
+func (h *head) framing() string {
+	switch {
+	case h.chunked && h.length >= 0:
+		return faultTwoFrames
+	case h.chunked && h.minor == 0:
+		return faultEncoding10
+	default:
+		return ""
+	}
+}
+
+// bodiless reports whether an answer to the method has no body, whatever its
+// head announces (RFC 9112, section 6.3).
+func (h *head) bodiless(method string) bool {
+	return method == http.MethodHead || h.status == http.StatusNoContent || h.status == http.StatusNotModified
+}
+
+// announcesBody reports whether the head speaks of a body that is not empty.
+func (h *head) announcesBody() bool { return h.chunked || h.length > 0 }
+
+// equalFold compares without regard to the case of ASCII letters, and of these
+// alone. The word is given in lower case.
+func equalFold(b []byte, word string) bool {
+	if len(b) != len(word) {
+		return false
+	}
+	for i, c := range b {
+		if 'A' <= c && c <= 'Z' {
+			c |= 0x20
+		}
+		if c != word[i] {
+			return false
+		}
+	}
+	return true
+}
+
+// dropHop removes the headers that belong to one connection, those that
+// Connection names among them (RFC 9110, section 7.6.1).
+func dropHop(h http.Header, named string) {
+	for name := range strings.SplitSeq(named, ",") {
+		if name = strings.Trim(name, " \t"); name != "" {
+			h.Del(name)
+		}
+	}
+	for name := range h {
+		switch name {
+		case "Connection", "Keep-Alive", "Te", "Trailer", "Transfer-Encoding", "Upgrade":
+			delete(h, name)
+		default:
+			if strings.HasPrefix(name, "Proxy-") {
+				delete(h, name)
+			}
+		}
+	}
+}
+
+// readHead reads lines until the head of the final answer is complete in the
+// buffer, and drops the informational answers before it. Nothing of the final
+// head is consumed. The errors are a fault, a failure to read, or both empty.
+func readHead(in *input) (h head, fault string, err error) {
+	at, budget := 0, maxHeadBytes
+	for {
+		b, _ := in.Peek(in.Buffered())
+		for {
+			n := bytes.IndexByte(b[at:], '\n') + 1
+			if n == 0 {
+				break
+			}
+			if at+n > budget {
+				return h, faultHeadSize, nil
+			}
+			var complete bool
+			if fault, complete = h.line(b[at : at+n]); fault != "" {
+				return h, fault, nil
+			}
+			at += n
+			if complete && h.status >= 200 {
+				return h, "", nil
+			}
+			if complete {
+				_, _ = in.Discard(at)
+				budget -= at
+				b, at, h = b[at:], 0, head{}
+			}
+		}
+		if h.status == 0 {
+			if fault = startFault(b[at:]); fault != "" {
+				return h, fault, nil
+			}
+		}
+		if len(b) >= budget {
+			return h, faultHeadSize, nil
+		}
+		if err = in.more(len(b)); err != nil {
+			return h, "", err
+		}
+	}
+}

@@ -1,0 +1,182 @@
+package forward
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"strings"
+	"time"
+)
+
+// An Issuer is one upstream.
+type Issuer struct {
+	// Address is "host:port", or "unix/" and the path of a socket. It is the
+	// issuer's name in errors and metrics.
+	Address string
+	// Host is sent to requests that bring none. Default: the host of Address,
+	// with the port unless it is the usual one; "localhost" for a socket.
+	Host string
+}
+
+// Policy is how an issuer is chosen among those that are not out.
+type Policy uint8
+
+const (
+	// Least takes two at random and of these the one with fewer outstanding
+	// requests. It is the default.
+	Least Policy = iota
+	// RoundRobin takes them in turn.
+	RoundRobin
+	// First takes the first of the list.
+	First
+)
+
+// Options configures a [Forwarder]. Durations that are zero get their
+// defaults; a negative one is refused.
+type Options struct {
+	Issuers []Issuer // 1 to 64
+	Policy  Policy
+	TLS     *TLS // nil: plain TCP
+
+	// DialTimeout bounds a connection with its TLS handshake, and the wait for
+	// a free one. Default 3 s.
+	DialTimeout time.Duration
+	// AnswerTimeout is how long the issuer may take for the head of its
+	// answer, and to take each 256 KiB of a body. Default 30 s.
+	AnswerTimeout time.Duration
+	// StallTimeout is how long an answer's body may pause. Event streams may
+	// pause without end. Default 60 s.
+	StallTimeout time.Duration
+	// IdleTimeout is how long an unused connection is kept. It should be
+	// shorter than the issuer's own. Default 45 s.
+	IdleTimeout time.Duration
+	// MaxConnections bounds the connections to each issuer. 0: no bound.
+	MaxConnections int
+
+	// FailAfter failures within FailFor take an issuer out for FailFor. A
+	// failure is a connection that cannot be made, and one that breaks or
+	// brings nonsense in the place of an answer. Any answer ends the count. An
+	// answer that is late does not count: one slow operation must not cut off
+	// the others, and active checks find an issuer that hangs. When its time is
+	// over, one request tries the issuer. When all issuers are out, those whose
+	// last failure was no timeout are asked all the same.
+	// Default 3 in 10 s; FailAfter below 0: never.
+	FailAfter int
+	FailFor   time.Duration
+	Check     *Check // nil: no active checks
+
+	Observer Observer
+	Now      func() time.Time // default time.Now
+}
+
+// A Check asks each issuer for Path again and again. An issuer that does not
+// answer with the expected status is out until it does.
+type Check struct {
+	Path    string        // begins with "/"
+	Every   time.Duration // default 5 s; at least 1 s
+	Timeout time.Duration // for the whole answer; default 3 s
+	Status  int           // expected; 0: any of 200 to 299
+}
+
+// An Observer receives what metrics need. Its functions may be nil. They are
+// called from many goroutines and must not block.
+type Observer struct {
+	// Connections adds to the number of open connections of an issuer.
+	Connections func(issuer string, delta int)
+	// Problem receives each fault of an issuer once, whether it failed a
+	// request or not.
+	Problem func(*Error)
+}
+
+const maxIssuers = 64
+
+// withDefaults returns a copy with the defaults filled in.
+func (o Options) withDefaults() Options {
+	defaultTo(&o.DialTimeout, 3*time.Second)
+	defaultTo(&o.AnswerTimeout, 30*time.Second)
+	defaultTo(&o.StallTimeout, time.Minute)
+	defaultTo(&o.IdleTimeout, 45*time.Second)
+	defaultTo(&o.FailFor, 10*time.Second)
+	if o.FailAfter == 0 {
+		o.FailAfter = 3
+	}
+	if o.Now == nil {
+		o.Now = time.Now
+	}
+	if o.Check != nil {
+		check := *o.Check
+		defaultTo(&check.Every, 5*time.Second)
+		defaultTo(&check.Timeout, 3*time.Second)
+		o.Check = &check
+	}
+	return o
+}
+
+func defaultTo(d *time.Duration, value time.Duration) {
+	if *d == 0 {
+		*d = value
+	}
+}
+
+// validate returns why the options cannot be used. It is called after
+// withDefaults.
+func (o *Options) validate() error {
+	switch {
+	case len(o.Issuers) == 0:
+		return errors.New("no issuer is given")
+	case len(o.Issuers) > maxIssuers:
+		return fmt.Errorf("%d issuers are given; at most %d are possible", len(o.Issuers), maxIssuers)
+	case o.Policy > First:
+		return fmt.Errorf("policy %d is unknown", o.Policy)
+	case o.MaxConnections < 0:
+		return errors.New("the maximum of connections must not be negative")
+	}
+	for _, d := range []time.Duration{o.DialTimeout, o.AnswerTimeout, o.StallTimeout, o.IdleTimeout, o.FailFor} {
+		if d < 0 {
+			return errors.New("a duration must not be negative")
+		}
+	}
+	return o.Check.validate()
+}
+
+func (c *Check) validate() error {
+	switch {
+	case c == nil:
+		return nil
+	case !strings.HasPrefix(c.Path, "/") || !isVisible(c.Path):
+		return fmt.Errorf("the path of the check, %q, must begin with a slash and hold no blank", c.Path)
+	case c.Every < time.Second:
+		return errors.New("the checks must be at least a second apart")
+	case c.Timeout < 0:
+		return errors.New("the timeout of the check must not be negative")
+	case c.Status != 0 && (c.Status < 200 || c.Status > 599):
+		return fmt.Errorf("the check cannot expect status %d", c.Status)
+	default:
+		return nil
+	}
+}
+
+// endpoint splits the address, and completes the host. The usual port, as ":80",
+// is not part of a Host header.
+func (i *Issuer) endpoint(usual string) (network, address, host string, err error) {
+	if path, ok := strings.CutPrefix(i.Address, "unix/"); ok {
+		network, address, host = "unix", path, "localhost"
+		if path == "" {
+			err = errors.New("the socket has no path")
+		}
+	} else {
+		network, address = "tcp", i.Address
+		host = strings.TrimSuffix(address, usual)
+		_, _, err = net.SplitHostPort(address)
+	}
+	if i.Host != "" {
+		host = i.Host
+	}
+	if err == nil && !isVisible(host) {
+		err = errors.New("the host is empty or holds a byte that a header cannot")
+	}
+	if err != nil {
+		return "", "", "", fmt.Errorf("issuer %q: %w", i.Address, err)
+	}
+	return network, address, host, nil
+}

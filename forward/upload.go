@@ -1,0 +1,108 @@
+package forward
+
+import (
+	"sync/atomic"
+	"time"
+)
+
+// uploadBlock is how much of a long body is written under one deadline.
+const uploadBlock = 256 << 10
+
+// The states of an upload.
+const (
+	uploadReading int32 = iota // of the stream
+	uploadWriting              // all has been read
+	uploadDone
+	uploadStopped // by an answer, or by the end of the connection
+)
+
+// An upload sends what is left of a long body while another goroutine waits
+// for the answer, which may come before the issuer has read all.
+type upload struct {
+	*exchange
+	state atomic.Int32
+	heard chan struct{} // closed when the answer has begun, or will not
+}
+
+// upload sends the last bytes of the body, after those that went with the
+// head. No error means that an answer may be expected.
+func (x *exchange) upload(rest int64) *Error {
+	u := &upload{exchange: x, heard: make(chan struct{})}
+	if err := x.c.SetReadDeadline(time.Time{}); err != nil {
+		return &Error{Kind: KindClosed, Text: textBeforeHead}
+	}
+	go u.listen()
+	var failed *Error
+	if x.r.Stream != nil {
+		x.whole, failed = u.stream(rest)
+	} else {
+		u.state.CompareAndSwap(uploadReading, uploadWriting)
+		x.whole, failed = u.write(x.r.Body[len(x.body):])
+	}
+	stopped := u.state.Swap(uploadDone) == uploadStopped
+	if failed != nil && !stopped && failed.Kind != KindClosed {
+		x.c.drop() // which ends the listening
+		<-u.heard
+		return failed
+	}
+	_ = x.c.SetReadDeadline(x.answerDeadline())
+	<-u.heard
+	return nil
+}
+
+// listen waits for the first byte of the answer. When it comes too early, the
+// upload is over.
+func (u *upload) listen() {
+	defer close(u.heard)
+	_, _ = u.in.Peek(1)
+	reading := u.state.CompareAndSwap(uploadReading, uploadStopped)
+	if !reading && !u.state.CompareAndSwap(uploadWriting, uploadStopped) {
+		return
+	}
+	_ = u.c.SetWriteDeadline(time.Unix(1, 0))
+	if reading && u.r.StopStream != nil {
+		u.r.StopStream()
+	}
+}
+
+// stream sends the rest of a stream, through the block that held its
+// beginning. It reports whether all was written.
+func (u *upload) stream(rest int64) (whole bool, failed *Error) {
+	for rest > 0 {
+		n, err := u.r.Stream.Read(u.block[:min(rest, alone)])
+		if rest -= int64(n); rest == 0 {
+			err = nil
+			u.state.CompareAndSwap(uploadReading, uploadWriting)
+		}
+		if whole, failed = u.write(u.block[:n]); !whole {
+			return false, failed
+		}
+		if err != nil {
+			return false, uploadError(err)
+		}
+	}
+	return true, nil
+}
+
+// write writes a part of the body, block by block. It reports whether all of
+// it was written; without an error the upload was stopped.
+func (u *upload) write(p []byte) (whole bool, failed *Error) {
+	for len(p) > 0 {
+		block := p[:min(len(p), uploadBlock)]
+		p = p[len(block):]
+		_ = u.c.SetWriteDeadline(u.answerDeadline())
+		if u.state.Load() == uploadStopped {
+			return false, nil // its deadline may just have been overwritten
+		}
+		switch _, err := u.c.Write(block); {
+		case err == nil:
+		case u.state.Load() == uploadStopped:
+			return false, nil
+		case isTimeout(err):
+			return false, &Error{Kind: KindTimeout, Text: textStalled}
+		default:
+			return false, &Error{Kind: KindClosed, Text: textBeforeHead}
+		}
+	}
+	return true, nil
+}

@@ -1,0 +1,61 @@
+package redis
+
+import (
+	"errors"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/sony/gobreaker/v2"
+
+	"github.com/card-gateway/card-gateway/auth"
+	"github.com/card-gateway/card-gateway/store"
+)
+
+// What a server answers to the requests of one key does not shut out the
+// others, be it that the key's slot is half moved or its data is damaged.
+func TestErrorsOfOneKey(t *testing.T) {
+	for name, reply := range map[string]string{
+		"TRYAGAIN":     "-TRYAGAIN Multiple keys request during rehashing of slot\r\n",
+		"WRONGTYPE":    "-WRONGTYPE Operation against a key holding the wrong kind of value\r\n",
+		"script error": "-ERR user_script:1: something broke\r\n",
+		"OOM":          "-OOM command not allowed when used memory > 'maxmemory'.\r\n",
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			p := newProxy(t, sharedSingle(t))
+			opt := Options{URL: p.url(), Prefix: random() + ":", PoolSize: 2}
+			other := open(t, opt)
+			bad, good := newKey(t, other), newKey(t, other)
+			s := open(t, impatient(opt))
+			p.set(fault{reply: reply, only: bad.ID})
+			var tasks sync.WaitGroup
+			for range 4 * breakerFailures {
+				tasks.Go(func() {
+					if _, err := s.Settle(ctx, newClaim(bad)); !errors.Is(err, store.ErrUnavailable) || errors.Is(err, gobreaker.ErrOpenState) {
+						t.Errorf("%v, want ErrUnavailable for what the server answers", err)
+					}
+				})
+			}
+			tasks.Wait()
+			if state := s.breakers.at(theServer).State(); state != gobreaker.StateClosed {
+				t.Errorf("the breaker is %v", state)
+			}
+			flows(t, s, good, time.Minute)
+		})
+	}
+}
+
+// A server that knows no script, not even one it is sent, is asked a few times.
+func TestNoScript(t *testing.T) {
+	p := newProxy(t, sharedSingle(t))
+	s := open(t, Options{URL: p.url(), Prefix: random() + ":", IOTimeout: time.Second, SettleTimeout: time.Second})
+	r := newKey(t, s)
+	expect(t, s, newClaim(r), auth.Accepted)
+	p.set(fault{reply: "-NOSCRIPT No matching script. Please use EVAL.\r\n", only: r.ID})
+	before := p.count("eval")
+	expectUnavailable(t, s, newClaim(r))
+	if n := p.count("eval") - before; n < 2 || n > 12 {
+		t.Errorf("it was sent %d times within a second, want a few", n)
+	}
+}

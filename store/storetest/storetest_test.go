@@ -1,0 +1,26 @@
+package storetest
+
+import (
+	"testing"
+	"time"
+)
+
+// TestWhatCannotRunIsSkipped: a test that a backend cannot be put to says so,
+// and does not pass as if it had looked.
+func TestWhatCannotRunIsSkipped(t *testing.T) {
+	open := func(testing.TB) *Setup { return &Setup{Now: time.Now} }
+	for name, run := range map[string]func(*testing.T, Factory){
+		"LimitsRefill":   testLimitsRefill,
+		"NonceClockJump": testNonceClockJump,
+		"ReplayFloor":    testReplayFloor,
+	} {
+		skipped := false
+		t.Run(name, func(t *testing.T) {
+			defer func() { skipped = t.Skipped() }()
+			run(t, open)
+		})
+		if !skipped {
+			t.Errorf("%s passes without the means that it needs", name)
+		}
+	}
+}

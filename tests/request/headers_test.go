@@ -1,0 +1,118 @@
+package request
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/card-gateway/card-gateway/tests/harness"
+)
+
+// TestLyingHeaders sends what a client could use to mislead the issuer about
+// where a request comes from, what it asks for and who sent it. The issuer
+// learns that from the gateway and from Caddy alone.
+func TestLyingHeaders(t *testing.T) {
+	t.Parallel()
+	u := harness.StartUpstream(t)
+	g := harness.StartGateway(t, harness.Site{Upstream: u.Addr})
+	key := g.NewKey(nil)
+	r := key.Post()
+	for _, name := range []string{
+		"Client-IP", "X-Real-IP", "Forwarded", "Via", "X-Forwarded-For", "X-Forwarded-Host", "X-Forwarded-Proto", "X-Forwarded-Port",
+		"X-Forwarded-Prefix", "X-Script-Name", "X-Envoy-Original-Path", "Remote-User", "X-Forwarded-User", "X-Forwarded-Client-Cert",
+		"Proxy", "X-Accel-Redirect", "X-Sendfile", "X-Rewrite-URL", "X-Amzn-Oidc-Identity", "SSL-Client-Verify", "x-authenticated-userid",
+	} {
+		r.Add(name, "evil")
+	}
+	harness.WantAccepted(t, g.Send(t, r.Add("X-Card-Id", "c1").Add("Accept-Language", "de")))
+	got := u.One(t)
+	if strings.Contains(got.Raw(), "evil") {
+		t.Errorf("the upstream received\n%s", got.Raw())
+	}
+	wantHeaders(t, got, map[string]string{
+		"X-Forwarded-For": "127.0.0.1", "X-Forwarded-Proto": "http", "X-Forwarded-Host": "gw.example", "Via": "1.1 Caddy",
+		"X-Card-Id": "c1", "Accept-Language": "de",
+	})
+}
+
+// TestClientBehindProxy demands that the issuer learns the address that IP
+// whitelists see, and nothing that a client wrote into the header itself.
+func TestClientBehindProxy(t *testing.T) {
+	t.Parallel()
+	u := harness.StartUpstream(t)
+	s := harness.Site{Upstream: u.Addr, Servers: "trusted_proxies static 127.0.0.1/32\ntrusted_proxies_strict"}
+	g := harness.StartGateway(t, s)
+	r := g.NewKey(nil).Get().Add("X-Forwarded-For", "198.51.100.9").Add("X-Forwarded-For", "junk, 203.0.113.7")
+	harness.WantAccepted(t, g.Send(t, r.Add("X-Forwarded-Proto", "https").Add("X-Forwarded-Host", "evil.example")))
+	wantHeaders(t, u.One(t), map[string]string{
+		"X-Forwarded-For": "203.0.113.7, 127.0.0.1", "X-Forwarded-Proto": "http", "X-Forwarded-Host": "gw.example",
+	})
+
+	s.Auth = "pass_header X-Forwarded-Proto"
+	g = harness.StartGateway(t, s)
+	harness.WantAccepted(t, g.Send(t, g.NewKey(nil).Get().Add("X-Forwarded-Proto", "https")))
+	wantHeaders(t, u.One(t), map[string]string{"X-Forwarded-Proto": "https", "X-Forwarded-For": "127.0.0.1"})
+}
+
+// TestHeadersOnly turns to a list of what passes.
+func TestHeadersOnly(t *testing.T) {
+	t.Parallel()
+	u := harness.StartUpstream(t)
+	g := harness.StartGateway(t, harness.Site{Upstream: u.Addr, Auth: "headers only X-Card-Id Idempotency-Key"})
+	r := g.NewKey(nil).JSON("POST", "/api/v1/cards", `{}`)
+	harness.WantAccepted(t, g.Send(t, r.Add("X-Card-Id", "c1").Add("Idempotency-Key", "k1").Add("Accept-Language", "de").Add("Cookie", "a=b")))
+	wantHeaders(t, u.One(t), map[string]string{
+		"X-Card-Id": "c1", "Idempotency-Key": "k1", "Content-Type": "application/json", "Content-Length": "2",
+		"Accept-Language": "", "Cookie": "", "X-Gateway-Tenant": "acme",
+	})
+}
+
+// TestConnectionNames names headers in Connection: the client's own do not
+// reach the issuer, and those of the gateway do (RFC 9110, section 7.6.1).
+func TestConnectionNames(t *testing.T) {
+	t.Parallel()
+	u := harness.StartUpstream(t)
+	g := harness.StartGateway(t, harness.Site{Upstream: u.Addr})
+	r := g.NewKey(nil).Post().Add("X-Card-Id", "c1").Add("X-Batch-Id", "b1")
+	r.Add("Connection", "keep-alive, x-card-id, X-Gateway-Tenant, X-Gateway-Scopes, X-Request-Id, Content-Length, X-Forwarded-For, X-Signature")
+	harness.WantAccepted(t, g.Send(t, r))
+	got := u.One(t)
+	wantHeaders(t, got, map[string]string{"X-Card-Id": "", "X-Batch-Id": "b1", "X-Gateway-Tenant": "acme", "X-Forwarded-For": "127.0.0.1"})
+	cleanOf(t, got)
+}
+
+// TestIssuerHost sends a Host of the client's choice: the issuer gets its own
+// name where the configuration says so, as Caddyfile.example does, and one that
+// says nothing is warned of.
+func TestIssuerHost(t *testing.T) {
+	t.Parallel()
+	u := harness.StartUpstream(t)
+	const own = "header_up Host {upstream_hostport}"
+	const warning = "sends the issuer the Host that the client wrote"
+	for proxy, want := range map[string]string{own: u.Addr, "": "evil.example", "header_up Host {host}": "evil.example"} {
+		g := harness.StartGateway(t, harness.Site{Upstream: u.Addr, Proxy: proxy})
+		r := g.NewKey(nil).Get()
+		r.Headers = append([]string{"Host: evil.example"}, r.Headers...)
+		harness.WantAccepted(t, g.Send(t, r))
+		wantHeaders(t, u.One(t), map[string]string{"Host": want, "X-Forwarded-Host": "evil.example"})
+		if warned := strings.Contains(g.ReadFile("default.log"), warning); warned != (proxy == "") {
+			t.Errorf("%q: warned %v", proxy, warned)
+		}
+	}
+}
+
+// TestBadHeaderRules starts the gateway with rules that would let the client
+// write what the gateway writes.
+func TestBadHeaderRules(t *testing.T) {
+	t.Parallel()
+	for rule, want := range map[string]string{
+		"pass_header X-Gateway-Tenant":                    "never passes",
+		"pass_header connection":                          "never passes",
+		"headers only Accept x_signature":                 "never passes",
+		"pass_header X-Forwarded-Proto\nheaders only Via": "exclude each other",
+	} {
+		g := harness.NewGateway(t, harness.Site{Upstream: "127.0.0.1:9", Auth: rule})
+		if said := g.RefusesToStart(); !strings.Contains(said, want) {
+			t.Errorf("%s: %s", rule, said)
+		}
+	}
+}
