@@ -139,6 +139,7 @@ func newMetrics(registry *prometheus.Registry, table *auth.Table) (*metrics, err
 	for _, collector := range []prometheus.Collector{
 		requestsTotal, overheadSeconds, storeSeconds, storeUp, limitDecisions, translationsTotal,
 		clockSkewSeconds, keyLocksTotal, keysByStatus, keysExpiring, buildInfo, bodyBytes, bodyBytesLimit,
+		degradedGauge, logDropped,
 	} {
 		if err := registry.Register(collector); err != nil && !errors.As(err, new(prometheus.AlreadyRegisteredError)) {
 			return nil, fmt.Errorf("registering: %w", err)
@@ -147,6 +148,9 @@ func newMetrics(registry *prometheus.Registry, table *auth.Table) (*metrics, err
 	m := &metrics{store: newStoreCalls()}
 	for _, operation := range table.Operations() {
 		m.operations = append(m.operations, newOperationMetrics(operation.Name))
+	}
+	for _, what := range degradations {
+		degradedGauge.WithLabelValues(what)
 	}
 	for _, variant := range translationVariants {
 		for _, direction := range translationDirections {
