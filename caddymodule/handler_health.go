@@ -72,6 +72,9 @@ func (h *Health) ServeHTTP(w http.ResponseWriter, r *http.Request, _ caddyhttp.H
 	if h.Check == "ready" {
 		status, body = h.ready(r)
 	}
+	if h.state.drain.sendsAway(r) {
+		w.Header().Set("Connection", "close")
+	}
 	w.Header().Set("Content-Type", "application/json")
 	w.Header().Set("Cache-Control", "no-store")
 	w.WriteHeader(status)

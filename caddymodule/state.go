@@ -20,6 +20,7 @@ type state struct {
 	bodies  *bodyMemory // of requests
 	answers *bodyMemory // of answers that are held for translation
 
+	drain    drain
 	starting sync.Mutex
 	started  atomic.Bool
 	revision atomic.Pointer[string] // see lockRevision
