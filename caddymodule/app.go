@@ -155,6 +155,9 @@ func (a *App) provision(ctx caddy.Context) (err error) {
 		return fmt.Errorf("store: %w", err)
 	}
 	a.state = newState(pooled, ring, a.rules, a.telemetry)
+	if err := drainBefore(ctx, &a.state.drain); err != nil {
+		return err
+	}
 	return a.state.testMasterKey(ctx)
 }
 

@@ -9,12 +9,12 @@ import (
 	"go.uber.org/zap/zapcore"
 )
 
-// auditChange writes the one line of the audit log that a change of a key, or
+// write writes the one line of the audit log that a change of a key, or
 // an attempt at one, gets: who, what, which key, the old and the new value of
 // what changed, and the result. A Change holds no secret. The logger is
 // card_gateway.audit, which `log NAME { include card_gateway.audit }` in the
 // global block of a Caddyfile writes to a file of its own.
-func auditChange(log *zap.Logger, c keys.Change) {
+func (a *auditLog) write(c keys.Change) {
 	level, result := zapcore.InfoLevel, "ok"
 	fields := []zap.Field{
 		zap.String("actor", c.Actor), zap.String("action", c.Action),
@@ -34,7 +34,7 @@ func auditChange(log *zap.Logger, c keys.Change) {
 	if len(c.Fields) > 0 {
 		fields = append(fields, zap.Object("changes", fieldChanges(c.Fields)))
 	}
-	log.Log(level, "key "+c.Action, fields...)
+	a.log.Log(level, "key "+c.Action, append(fields, a.number()...)...)
 }
 
 // fieldChanges writes {"scopes":{"old":[…],"new":[…]},…} into a log line.

@@ -4,9 +4,11 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 
+	"github.com/card-gateway/card-gateway/caddymodule/logqueue"
 	"github.com/card-gateway/card-gateway/keys"
 
 	"go.uber.org/zap"
@@ -35,8 +37,9 @@ func TestAuditChange(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			var out bytes.Buffer
 			encoder := zapcore.NewJSONEncoder(zapcore.EncoderConfig{MessageKey: "msg", LevelKey: "level", EncodeLevel: zapcore.LowercaseLevelEncoder})
-			auditChange(zap.New(zapcore.NewCore(encoder, zapcore.AddSync(&out), zap.InfoLevel)), test.change)
-			if got := strings.TrimSpace(out.String()); got != test.want {
+			newAuditLog(zap.New(zapcore.NewCore(encoder, zapcore.AddSync(&out), zap.InfoLevel))).write(test.change)
+			number := fmt.Sprintf(`,"run":%q,"seq":%d}`, logqueue.Run, audited.lines.Load())
+			if got := strings.TrimSpace(out.String()); got != strings.TrimSuffix(test.want, "}")+number {
 				t.Errorf("got\n%s\nwant\n%s", got, test.want)
 			}
 		})

@@ -38,7 +38,7 @@ func eventEmitter(ctx caddy.Context) (func(string, map[string]any), error) {
 // keyChanged receives every change of a key, whoever made it: the audit log has
 // a line for each, and each change that was made is an event.
 func (t *telemetry) keyChanged(c keys.Change) {
-	auditChange(t.audit, c)
+	t.audit.write(c)
 	if name, known := keyEvents[c.Action]; known && c.Err == nil && t.emit != nil {
 		t.emit(name, map[string]any{"key_id": c.KeyID, "tenant": c.Tenant, "actor": c.Actor})
 	}

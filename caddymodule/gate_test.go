@@ -29,6 +29,12 @@ type gate struct {
 
 func newGate(t *testing.T) *gate {
 	t.Helper()
+	return newGateWith(t, zap.NewNop())
+}
+
+// newGateWith returns one that writes to the log.
+func newGateWith(t *testing.T, log *zap.Logger) *gate {
+	t.Helper()
 	backend, err := file.Open(t.TempDir(), file.Options{})
 	if err != nil {
 		t.Fatal(err)
@@ -38,7 +44,7 @@ func newGate(t *testing.T) *gate {
 	if err != nil {
 		t.Fatal(err)
 	}
-	telemetry := telemetryForTest(t)
+	telemetry := telemetryForTest(t, log)
 	state := newState(&pooledStore{backend: backend}, ringForTest(t), rules, telemetry)
 	t.Cleanup(state.keys.Stop)
 	if err := state.ensureStarted(t.Context()); err != nil {
@@ -111,15 +117,15 @@ func TestEarlyDataPassesNoWhitelist(t *testing.T) {
 	}
 }
 
-// telemetryForTest returns telemetry that nobody reads, for the built-in
+// telemetryForTest returns telemetry that writes to the log, for the built-in
 // operations.
-func telemetryForTest(t *testing.T) *telemetry {
+func telemetryForTest(t *testing.T, log *zap.Logger) *telemetry {
 	t.Helper()
 	rules, err := newRules(&App{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	telemetry, err := newTelemetry(zap.NewNop(), prometheus.NewPedanticRegistry(), rules.table)
+	telemetry, err := newTelemetry(log, prometheus.NewPedanticRegistry(), rules.table)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -114,6 +114,7 @@ func (h *Auth) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddyhttp.
 	p.info.answers = h.state.answers
 	info := &p.info
 	r = info.begin(h.telemetry, r)
+	info.closes = h.state.drain.sendsAway(r) || info.closes
 	p.w, p.r = newResponseWriter(w, info), r
 	defer func() {
 		panicked := recover()

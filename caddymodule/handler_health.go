@@ -25,8 +25,11 @@ const readyTimeout = time.Second
 // whether the gateway is ready: the store can settle requests.
 type Health struct {
 	// What is asked: `live` or `ready`. Live says 200 as long as the process
-	// serves; ready says 503 and why while the store cannot answer. Addresses
-	// and paths are left out of the reason; the log has them.
+	// serves. Ready says 503 and why exactly while the store would refuse the
+	// next correct request, and while the gateway shuts down. Trouble that stops
+	// only changes of keys, logs or the like is 200 with its names in
+	// `degraded`. Addresses and paths are left out of the reason; the log has
+	// them.
 	Check string `json:"check"`
 
 	state *state
@@ -59,26 +62,49 @@ func validCheck(check string) error {
 
 // healthBody is what a load balancer can put into its log.
 type healthBody struct {
-	Status string `json:"status"`
-	Reason string `json:"reason,omitempty"`
+	Status   string   `json:"status"`
+	Reason   string   `json:"reason,omitempty"`
+	Degraded []string `json:"degraded,omitempty"`
 }
 
 func (h *Health) ServeHTTP(w http.ResponseWriter, r *http.Request, _ caddyhttp.Handler) error {
 	status, body := http.StatusOK, healthBody{Status: h.Check}
 	if h.Check == "ready" {
-		ctx, cancel := context.WithTimeout(r.Context(), readyTimeout)
-		defer cancel()
-		if err := h.state.ready(ctx); err != nil {
-			status, body = http.StatusServiceUnavailable, healthBody{Status: "not ready", Reason: cardlog.MaskPlaces(err.Error())}
-		}
+		status, body = h.ready(r)
 	}
-	if closesAfter(r) {
+	if h.state.drain.sendsAway(r) {
 		w.Header().Set("Connection", "close")
 	}
 	w.Header().Set("Content-Type", "application/json")
 	w.Header().Set("Cache-Control", "no-store")
 	w.WriteHeader(status)
 	return json.NewEncoder(w).Encode(body)
+}
+
+func (h *Health) ready(r *http.Request) (int, healthBody) {
+	ctx, cancel := context.WithTimeout(r.Context(), readyTimeout)
+	defer cancel()
+	if draining(r) {
+		return http.StatusServiceUnavailable, healthBody{Status: "not ready", Reason: "the gateway is shutting down"}
+	}
+	if err := h.state.ready(ctx); err != nil {
+		return http.StatusServiceUnavailable, healthBody{Status: "not ready", Reason: cardlog.MaskPlaces(err.Error())}
+	}
+	return http.StatusOK, healthBody{Status: "ready", Degraded: h.state.degraded(ctx)}
+}
+
+// draining reports whether the process ends, or Caddy has scheduled to close
+// the listener that the request came through (shutdown_delay).
+func draining(r *http.Request) bool {
+	if caddy.Exiting() {
+		return true
+	}
+	replacer, ok := r.Context().Value(caddy.ReplacerCtxKey).(*caddy.Replacer)
+	if !ok {
+		return false
+	}
+	scheduled, _ := replacer.Get("http.shutting_down")
+	return scheduled == true
 }
 
 // Interface guards

@@ -140,6 +140,7 @@ func newMetrics(registry *prometheus.Registry, table *auth.Table) (*metrics, err
 		requestsTotal, overheadSeconds, storeSeconds, storeUp, limitDecisions, translationsTotal,
 		clockSkewSeconds, keyLocksTotal, keysByStatus, keysExpiring, buildInfo, bodyBytes, bodyBytesLimit, storeQueue,
 		upstreamSeconds, upstreamResponses, upstreamConnections,
+		degradedGauge, logDropped,
 	} {
 		if err := registry.Register(collector); err != nil && !errors.As(err, new(prometheus.AlreadyRegisteredError)) {
 			return nil, fmt.Errorf("registering: %w", err)
@@ -148,6 +149,9 @@ func newMetrics(registry *prometheus.Registry, table *auth.Table) (*metrics, err
 	m := &metrics{store: newStoreCalls()}
 	for _, operation := range table.Operations() {
 		m.operations = append(m.operations, newOperationMetrics(operation.Name))
+	}
+	for _, what := range degradations {
+		degradedGauge.WithLabelValues(what)
 	}
 	for _, variant := range translationVariants {
 		for _, direction := range translationDirections {

@@ -50,8 +50,9 @@ func (a *App) refreshGauges(ctx context.Context) {
 	}
 }
 
-// probe warns when the store cannot settle requests. It also takes the standard
-// log back, which a configuration that Caddy refused may have taken.
+// probe warns when the store cannot settle requests, and of what else is in
+// trouble. It also takes the standard log back, which a configuration that
+// Caddy refused may have taken.
 func (a *App) probe(ctx context.Context) {
 	takeStandardLog()
 	ctx, cancel := context.WithTimeout(ctx, readyTimeout)
@@ -59,6 +60,8 @@ func (a *App) probe(ctx context.Context) {
 	if err := a.state.ready(ctx); err != nil && ctx.Err() == nil {
 		a.telemetry.log.Warn("the store cannot settle requests; they are answered with 503", zap.Error(err))
 	}
+	_ = a.state.audit.check(ctx) // what is lost shows below
+	a.telemetry.reportDegraded(a.state.degraded(ctx))
 }
 
 // takeCensus refreshes the gauges over the keys. They keep their last values

@@ -1,6 +1,7 @@
 package caddymodule
 
 import (
+	"go.uber.org/zap"
 	"io"
 	"maps"
 	"net/http"
@@ -77,7 +78,7 @@ func TestResponseWriterSendsOneAnswer(t *testing.T) {
 
 // A status that is none becomes an answer of ours, whatever follows it.
 func TestResponseWriterReplacesOddStatuses(t *testing.T) {
-	telemetry := telemetryForTest(t)
+	telemetry := telemetryForTest(t, zap.NewNop())
 	for _, status := range []int{-1, 0, 1, 99, 101, 600, 999, 1000} {
 		rec := httptest.NewRecorder()
 		info := &requestInfo{RequestID: "id-1", telemetry: telemetry}

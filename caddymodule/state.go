@@ -13,12 +13,14 @@ import (
 
 // state is what outlives a request: the store, and the keys in it.
 type state struct {
-	backend store.Backend // measured
+	backend store.Backend // measured and audited
 	keys    *keys.Service
+	audit   *auditLog
 	pooled  *pooledStore
 	bodies  *bodyMemory // of requests
 	answers *bodyMemory // of answers that are held for translation
 
+	drain    drain
 	starting sync.Mutex
 	started  atomic.Bool
 	revision atomic.Pointer[string] // see lockRevision
@@ -27,7 +29,8 @@ type state struct {
 // newState returns the state in a store, for the rules of a configuration.
 // Changes of keys are reported to the telemetry.
 func newState(pooled *pooledStore, ring *keys.Keyring, r *rules, t *telemetry) *state {
-	s := &state{backend: t.metrics.measured(pooled.backend), pooled: pooled, bodies: newBodyMemory("body_budget", r.bodyBudget, r.bodyShare, r.bodyShareAddress)}
+	s := &state{backend: &auditedBackend{t.metrics.measured(pooled.backend), t.audit}, audit: t.audit, pooled: pooled}
+	s.bodies = newBodyMemory("body_budget", r.bodyBudget, r.bodyShare, r.bodyShareAddress)
 	s.answers = newBodyMemory("answer_budget", r.answerBudget, answerShare, answerShareAddress)
 	s.renewLockRevision()
 	s.keys = keys.New(s.backend, ring, keys.Options{

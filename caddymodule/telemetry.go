@@ -5,6 +5,7 @@ import (
 	"log"
 	"net/http"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -29,18 +30,19 @@ const (
 // telemetry is what one configuration reports to operators: logs, events and
 // metrics.
 type telemetry struct {
-	log     *zap.Logger
-	refused *zap.Logger
-	audit   *zap.Logger
-	metrics *metrics
-	emit    func(event string, data map[string]any) // nil: nobody hears events
+	log      *zap.Logger
+	refused  *zap.Logger
+	audit    *auditLog
+	degraded atomic.Pointer[[]string] // what was reported last
+	metrics  *metrics
+	emit     func(event string, data map[string]any) // nil: nobody hears events
 }
 
 // newTelemetry returns the telemetry that writes to the log and counts in the
 // registry.
 func newTelemetry(log *zap.Logger, registry *prometheus.Registry, table *auth.Table) (*telemetry, error) {
 	takeStandardLog()
-	t := &telemetry{log: log, audit: log.Named("audit"), refused: refusalLogger(log)}
+	t := &telemetry{log: log, audit: newAuditLog(log.Named("audit")), refused: refusalLogger(log)}
 	var err error
 	if t.metrics, err = newMetrics(registry, table); err != nil {
 		return nil, err

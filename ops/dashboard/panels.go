@@ -203,6 +203,14 @@ var rows = []row{
 			},
 		},
 		{
+			kind: graph, title: "Degraded, and lost log lines", unit: count,
+			good: "Good: empty. Requests are settled all the same; the runbooks degraded and log-dropped say what to do.",
+			queries: []query{
+				q(`card_gateway_degraded{@} > 0`, "{{what}} {{instance}}"),
+				q(`sum by (instance) (increase(card_gateway_log_dropped_total{@}[$t])) > 0`, "lost lines {{instance}}"),
+			},
+		},
+		{
 			kind: graph, title: "Gateways by version", unit: count,
 			good:    "Good: one version, or two during a roll-out.",
 			queries: []query{q(`count by (version, commit) (card_gateway_build_info{@})`, "{{version}} {{commit}}")},

@@ -1,0 +1,80 @@
+package caddymodule
+
+import (
+	"context"
+	"slices"
+
+	"github.com/card-gateway/card-gateway/caddymodule/logqueue"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"go.uber.org/zap"
+)
+
+// What can be in trouble while requests are settled, a closed set:
+//
+//   - audit: lines of the audit log were lost and none can be written, so
+//     changes of keys are refused
+//   - keys: the store settles but refuses changes of keys
+//   - log: an output of a log hangs, or lines were dropped
+//   - policy: another gateway on the store has other rules
+//   - store: something else that the store reports of itself
+var degradations = []string{"audit", "keys", "log", "policy", "store"}
+
+var degradedGauge = prometheus.NewGaugeVec(prometheus.GaugeOpts{
+	Name: "card_gateway_degraded",
+	Help: "1 while something is in trouble that does not keep requests from being settled, else 0.",
+}, []string{"what"})
+
+var logDropped = prometheus.NewCounterFunc(prometheus.CounterOpts{
+	Name: "card_gateway_log_dropped_total",
+	Help: "Log lines that were lost: the queue of card_queue was full, or its output or that of the audit log failed.",
+}, func() float64 { return float64(logqueue.Dropped() + audited.refused.Load()) })
+
+// degraded returns what is in trouble, of degradations and in their order, and
+// sets the gauge. It does no I/O of its own.
+func (s *state) degraded(ctx context.Context) []string {
+	found := make(map[string]bool)
+	details := s.backend.Status(ctx).Details
+	if reported, ok := details["degraded"].([]string); ok {
+		for _, what := range reported {
+			if !slices.Contains(degradations, what) {
+				what = "store"
+			}
+			found[what] = true
+		}
+	}
+	if differences, ok := details["policy_differences"].(int); ok && differences > 0 {
+		found["policy"] = true
+	}
+	found["audit"] = found["audit"] || s.audit.behind()
+	found["log"] = found["log"] || logqueue.Trouble()
+	var list []string
+	for _, what := range degradations {
+		value := 0.0
+		if found[what] {
+			value = 1
+			list = append(list, what)
+		}
+		degradedGauge.WithLabelValues(what).Set(value)
+	}
+	return list
+}
+
+// reportDegraded logs what has come into trouble since the last time, and what
+// is well again.
+func (t *telemetry) reportDegraded(now []string) {
+	var before []string
+	if last := t.degraded.Swap(&now); last != nil {
+		before = *last
+	}
+	for _, what := range now {
+		if !slices.Contains(before, what) {
+			t.log.Warn("the gateway is degraded: requests are settled, but something needs an operator", zap.String("what", what))
+		}
+	}
+	for _, what := range before {
+		if !slices.Contains(now, what) {
+			t.log.Info("the gateway is no longer degraded", zap.String("what", what))
+		}
+	}
+}
