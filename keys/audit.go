@@ -17,7 +17,7 @@ import (
 type Change struct {
 	At       time.Time
 	Actor    string
-	Action   string // create, import, update, disable, enable, unlock, rotate, delete, reseal, lock
+	Action   string // create, import, copy, update, disable, enable, unlock, rotate, delete, reseal, lock
 	KeyID    string
 	Tenant   string
 	Revision string        // of the record afterwards; empty when it is gone or unchanged

@@ -8,10 +8,10 @@ import (
 	"github.com/card-gateway/card-gateway/store"
 )
 
-// A Copy says what became of the keys of another store.
+// A Copy is the result of [Service.Copy].
 type Copy struct {
-	Copied  []string      `json:"copied"`  // ids of the keys that are here now
-	Skipped []SkippedCopy `json:"skipped"` // keys that were left where they are
+	Copied  []string      `json:"copied"`  // ids of the keys that were copied
+	Skipped []SkippedCopy `json:"skipped"` // keys that were not copied
 }
 
 // A SkippedCopy is a key that was not copied, and why.
@@ -20,16 +20,16 @@ type SkippedCopy struct {
 	Reason string `json:"reason"`
 }
 
-// Copy takes over all keys of another store, sealed under one of this ring's
-// master keys: records, secrets and locks. Keys that exist here already, and
-// secrets in use here under another id, are skipped and named. It can be
-// called again after an error.
+// Copy copies all keys of another store into this one: records, live secrets
+// and locks. The secrets must be sealed under one of this ring's master keys. A
+// key is skipped, and named in the result, when its id exists here already,
+// when one of its secrets is in use here under another id, or when its record
+// is damaged. Copy can be called again after an error.
 //
-// What the other store remembered of nonces stays there. So requests of a
-// copied key that were stamped before the copy, or up to
-// Options.ReplayFloorAhead after it, are refused by rule 7, which keeps
-// what was accepted there from being accepted here again. Failure counts begin
-// anew. Nothing may use the other store meanwhile.
+// Nonces are not copied. So that no request is accepted in both stores, this
+// one refuses by rule 7 the requests of a copied key that were stamped before
+// the copy, or up to Options.ReplayFloorAhead after it. Failure counts start at
+// 0. No gateway may use the other store during the copy.
 func (k *Service) Copy(ctx context.Context, from store.Backend, by By) (Copy, error) {
 	done := Copy{Copied: []string{}, Skipped: []SkippedCopy{}}
 	ids, err := k.idKey(ctx)
@@ -60,7 +60,7 @@ func (k *Service) Copy(ctx context.Context, from store.Backend, by By) (Copy, er
 
 func (k *Service) copyOne(ctx context.Context, ids *IDKey, source *store.Record, by By) (err error) {
 	if !validID(source.ID) {
-		return fmt.Errorf("its id has a form that is not used here: %w", ErrDamaged)
+		return fmt.Errorf("the id is not valid: %w", ErrDamaged)
 	}
 	r := source.Clone()
 	now := k.opt.Clock().UTC()
@@ -91,8 +91,9 @@ func (k *Service) copyOne(ctx context.Context, ids *IDKey, source *store.Record,
 	return err
 }
 
-// sealAnew makes the secrets of a record of another store those of this one:
-// sealed under the first master key, with fingerprints of its own.
+// sealAnew converts the secrets of a record of another store to the form of this
+// one: sealed under the first master key, with fingerprints of this store's id
+// key.
 func (k *Service) sealAnew(ids *IDKey, r *store.Record) error {
 	k.dropShut(r)
 	for i := range r.Secrets {

@@ -8,7 +8,8 @@ import (
 	"github.com/card-gateway/card-gateway/store"
 )
 
-// The values of [View.Status], in the order in which they win.
+// The values of [View.Status]. If several apply to a key, the first of them is
+// its status.
 const (
 	StatusDisabled = "disabled" // by an operator
 	StatusLocked   = "locked"   // by too many consecutive failures
@@ -21,7 +22,7 @@ func Statuses() []string {
 	return []string{StatusActive, StatusDisabled, StatusLocked, StatusExpired}
 }
 
-// A View is what an operator may see of a key: everything but its secrets.
+// A View is a key as operators see it: everything but its secrets.
 type View struct {
 	ID              string                     `json:"id"`
 	Tenant          string                     `json:"tenant"`
@@ -46,15 +47,15 @@ type View struct {
 	Revision       string       `json:"revision"`
 }
 
-// A SecretView says of a secret when it lives.
+// A SecretView holds the times of a secret.
 type SecretView struct {
 	Version    int        `json:"version"`
 	CreatedAt  time.Time  `json:"created_at"`
-	ExpiresAt  *time.Time `json:"expires_at"`   // null: as long as the key
+	ExpiresAt  *time.Time `json:"expires_at"`   // null: with the key
 	LastUsedAt *time.Time `json:"last_used_at"` // to the minute; null: never
 }
 
-// viewOf shows a record as it is at the moment.
+// viewOf returns the view of a record at now.
 func viewOf(r *store.Record, now time.Time) View {
 	v := View{
 		ID: r.ID, Tenant: r.Tenant, Description: r.Description, Mode: ModeOf(r.ID), Status: statusOf(r, now),
@@ -78,7 +79,7 @@ func viewOf(r *store.Record, now time.Time) View {
 	return v
 }
 
-// statusOf derives the status of a key at the moment.
+// statusOf returns the status of a key at now.
 func statusOf(r *store.Record, now time.Time) string {
 	switch {
 	case r.Disabled:
