@@ -20,10 +20,10 @@ type SkippedCopy struct {
 	Reason string `json:"reason"`
 }
 
-// Copy copies all keys of another store into this one: records, live secrets
+// Copy copies all keys of another store into this one: records, secrets
 // and locks. The secrets must be sealed under one of this ring's master keys. A
 // key is skipped, and named in the result, when its id exists here already,
-// when one of its secrets is in use here under another id, or when its record
+// when one of its live secrets is in use here under another id, or when its record
 // is damaged. Copy can be called again after an error.
 //
 // Nonces are not copied. So that no request is accepted in both stores, this
