@@ -1,6 +1,7 @@
 package file
 
 import (
+	"errors"
 	"fmt"
 	"time"
 
@@ -52,7 +53,9 @@ func (j *journal) failLocked(cause error) error {
 	if j.failed == nil {
 		j.problem(fmt.Errorf("the journal cannot be written, requests are refused once it is full: %w", cause))
 	}
-	j.failed = fmt.Errorf("%w: the journal cannot be written: %w", store.ErrUnavailable, cause)
+	if j.failed = cause; !errors.Is(cause, store.ErrUnavailable) {
+		j.failed = fmt.Errorf("%w: the journal cannot be written: %w", store.ErrUnavailable, cause)
+	}
 	j.failedAt = time.Now()
 	return j.failed
 }

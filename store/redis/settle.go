@@ -79,7 +79,7 @@ func (s *Store) decide(ctx context.Context, a attempt) (store.Verdict, error) {
 		case outcome == outcomeClock:
 			return store.Verdict{}, fmt.Errorf("%w: the clocks of redis and of this gateway are %s µs apart, at most %v are allowed", store.ErrUnavailable, numbers, maxSkew)
 		case outcome == outcomeFull:
-			return store.Verdict{}, fmt.Errorf("%w: %w: the key has %s", store.ErrUnavailable, store.ErrFull, numbers)
+			return store.Verdict{}, fmt.Errorf("%w: the key has %s", store.ErrFull, numbers)
 		default:
 			return s.verdict(c, outcome, numbers)
 		}
