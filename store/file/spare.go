@@ -8,8 +8,7 @@ import (
 	"github.com/card-gateway/card-gateway/store"
 )
 
-// prepare makes the spare segment if there is none. It does not hold up
-// appends meanwhile.
+// prepare makes the spare segment if there is none. Appends do not wait for it.
 func (j *journal) prepare() error {
 	j.mu.Lock()
 	if j.current == nil || j.spare != nil || j.failed != nil && time.Since(j.failedAt) < retryAfter {
