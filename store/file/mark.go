@@ -37,8 +37,8 @@ const (
 )
 
 // DefaultRuntimeDir returns a directory for Options.RuntimeDir from the
-// environment: RUNTIME_DIRECTORY, which systemd sets, else XDG_RUNTIME_DIR if
-// this process can write there, else "".
+// environment: the first of RUNTIME_DIRECTORY, which systemd sets, and
+// XDG_RUNTIME_DIR that is a directory in which this process may write, else "".
 func DefaultRuntimeDir() string {
 	first, _, _ := strings.Cut(os.Getenv("RUNTIME_DIRECTORY"), ":")
 	for _, dir := range []string{first, os.Getenv("XDG_RUNTIME_DIR")} {
