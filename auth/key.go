@@ -26,7 +26,7 @@ type Key struct {
 	// Secrets holds the one or two live secrets, the newest first.
 	Secrets []*Secret
 	// Retired holds up to two secrets that have ended. They verify nothing,
-	// whatever the clock says; see [Judgement.Retired].
+	// also when their end is still ahead; see [Judgement.Retired].
 	Retired []*Secret
 	// CustomerVariant is "A", "B", "C" or empty.
 	CustomerVariant string

@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"sync"
 
+	"github.com/card-gateway/card-gateway/caddymodule/keyadmin"
+
 	"go.uber.org/zap"
 
 	"github.com/card-gateway/card-gateway/caddymodule/version"
@@ -215,6 +217,12 @@ func (a *App) Keys() *keys.Service {
 		return nil
 	}
 	return a.state.keys
+}
+
+// BodyMemory reports the memory for request bodies, for the admin API.
+func (a *App) BodyMemory() keyadmin.BodyMemory {
+	m := a.state.bodies
+	return keyadmin.BodyMemory{Bytes: m.used.Load(), Limit: m.limit, Holders: m.largest(10)}
 }
 
 // Interface guards

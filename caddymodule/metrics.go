@@ -137,7 +137,7 @@ type operationMetrics struct {
 func newMetrics(registry *prometheus.Registry, table *auth.Table) (*metrics, error) {
 	for _, collector := range []prometheus.Collector{
 		requestsTotal, overheadSeconds, storeSeconds, storeUp, limitDecisions, translationsTotal,
-		clockSkewSeconds, keyLocksTotal, keysByStatus, keysExpiring, buildInfo, bodyBytes, bodyBytesLimit,
+		clockSkewSeconds, keyLocksTotal, keysByStatus, keysExpiring, buildInfo, bodyBytes, bodyBytesLimit, storeQueue,
 	} {
 		if err := registry.Register(collector); err != nil && !errors.As(err, new(prometheus.AlreadyRegisteredError)) {
 			return nil, fmt.Errorf("registering: %w", err)

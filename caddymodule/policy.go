@@ -2,7 +2,6 @@ package caddymodule
 
 import (
 	"strconv"
-	"strings"
 
 	"github.com/card-gateway/card-gateway/ratelimit"
 	"github.com/card-gateway/card-gateway/store/redis"
@@ -40,10 +39,12 @@ func (r *rules) policy() redis.Policy {
 	for name, limit := range r.limits.Operations {
 		p["limit "+name] = limit.String()
 	}
-	for _, o := range r.table.Operations() {
-		if len(o.Patterns) > 0 {
-			p["operation "+o.Name] = strings.Join(o.Patterns, ", ") + " " + o.Scope
+	for _, o := range r.operations { // the built-in ones are those of the version
+		name := "operation " + o.Name
+		if p[name] != "" {
+			p[name] += ", "
 		}
+		p[name] += o.Method + " " + o.Pattern + " " + o.Scope
 	}
 	return p
 }

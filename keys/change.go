@@ -11,7 +11,7 @@ import (
 	"github.com/card-gateway/card-gateway/store"
 )
 
-// By says who changes a key, and on what condition.
+// By is who changes a key, and on what condition.
 type By struct {
 	// Actor is the name for the audit log.
 	Actor string
@@ -94,7 +94,7 @@ func (k *Service) change(ctx context.Context, id string, by By, e edit) (changed
 		return Changed{}, store.ErrNotFound
 	}
 	var old, r *store.Record
-	defer func() { k.report(e.action, old, r, by, changed.Replicated, err) }()
+	defer func() { k.report(attempt{e.action, by, old, r, changed.Replicated, err}) }()
 	for range changeAttempts {
 		if old, err = k.read(ctx, id, by); err != nil {
 			return Changed{}, err
@@ -141,7 +141,7 @@ func (k *Service) Delete(ctx context.Context, id string, by By) (d store.Durabil
 		return store.Durability{}, store.ErrNotFound
 	}
 	var old *store.Record
-	defer func() { k.report("delete", old, nil, by, d.Replicated, err) }()
+	defer func() { k.report(attempt{"delete", by, old, nil, d.Replicated, err}) }()
 	for range changeAttempts {
 		if old, err = k.read(ctx, id, by); err != nil {
 			return store.Durability{}, err

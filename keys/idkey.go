@@ -98,8 +98,8 @@ func (k *Service) loadIDKey(ctx context.Context) (*IDKey, error) {
 	return ids, k.sealIDKeyAnew(ctx, metaIDKey, ids, index)
 }
 
-// sealIDKeyAnew lays a copy sealed under the first master key beside an id key
-// that is stored under another.
+// sealIDKeyAnew writes a copy of an id key, sealed under the first master key,
+// unless the index shows that it is sealed so.
 func (k *Service) sealIDKeyAnew(ctx context.Context, name string, ids *IDKey, index int) error {
 	if index == 0 {
 		return nil

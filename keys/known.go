@@ -13,7 +13,7 @@ import (
 	"github.com/card-gateway/card-gateway/store"
 )
 
-// knownIDs tells the ids of keys from invented ones without reading a key. An
+// knownIDs recognises the ids of keys without reading a key. An
 // id is known by the checksum of the store's own id key, by that of an id key
 // that a copy brought along, or, when it has none of these checksums, by its
 // hash. Hashes are only added: the id of a key that is gone stays known until
@@ -222,10 +222,10 @@ func (k *Service) storeCopiedIDKey(ctx context.Context, ids *IDKey) error {
 	return nil
 }
 
-// announceIDs tells the other gateways that there are new ids, once these are
-// written. Whatever value is there afterwards, it was written after the ids:
-// of two gateways that do this at the same time, one deletes what the other
-// has read, or sees what the other wrote.
+// announceIDs lets the other gateways read the ids again. It is called after new
+// ones are written. The value that is stored afterwards was written after these
+// ids, also when two gateways announce at the same time: each deletes only the
+// value that it has read, and writes only where there is none.
 func (k *Service) announceIDs(ctx context.Context) error {
 	if k.local {
 		return nil

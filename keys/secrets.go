@@ -8,7 +8,7 @@ import (
 	"github.com/card-gateway/card-gateway/store"
 )
 
-// A Rotation says what becomes of the secrets that a key has.
+// A Rotation is what happens to the secrets that a key has.
 type Rotation struct {
 	// Overlap is how long the newest of them lives on: 0 ends it at once, at
 	// most [MaxOverlap].
@@ -18,8 +18,8 @@ type Rotation struct {
 	Forget bool
 }
 
-// Rotate gives a key a new secret and lets the newest of the old ones live for
-// the overlap. A key has two live secrets at most, so an older one is retired.
+// Rotate adds a new secret to a key, returns it, and ends the newest of the old
+// ones after the overlap. A key has two live secrets at most, so an older one is retired.
 // Errors as Update.
 func (k *Service) Rotate(ctx context.Context, id string, how Rotation, by By) (Changed, error) {
 	if how.Overlap < 0 || how.Overlap > MaxOverlap {

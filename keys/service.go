@@ -34,8 +34,8 @@ var (
 	ErrSecretInUse = errors.New("this secret is in use under another key id")
 )
 
-// InvalidError says that a field of a request to make or change a key is
-// wrong, and what is expected of it.
+// InvalidError means that a field of a request to make or change a key is wrong.
+// It names what is expected.
 type InvalidError struct {
 	Field  string // as written in JSON; empty for the whole
 	Reason string // a clause that follows the field's name

@@ -18,7 +18,9 @@ import (
 // The Lua and the Go form of the limits agree to the bit: any limits, any
 // moments, also a clock that goes back, and limits that change on the way.
 func TestLimitsAgree(t *testing.T) {
-	s := open(t, single(t))
+	opt := single(t)
+	opt.IOTimeout, opt.SettleTimeout = time.Second, 2*time.Second // a busy machine is not under test
+	s := open(t, opt)
 	s.settling = settleByClaim(t)
 	limit := rapid.Custom(func(t *rapid.T) ratelimit.Limit {
 		l := ratelimit.Limit{

@@ -14,9 +14,9 @@ import (
 const (
 	// breakerFailures in a row are needed to open a breaker.
 	breakerFailures = 5
-	// breakerSilence, in IOTimeouts, must have passed without any reply, too. So
-	// a moment without a CPU, here or at the server, does not open it.
-	breakerSilence = 3
+	// breakerSilence must have passed without any reply, too. So a moment
+	// without a CPU, here or at the server, does not open it.
+	breakerSilence = 500 * time.Millisecond
 	// breakerPause is how long an open breaker answers by itself.
 	breakerPause = 300 * time.Millisecond
 )
@@ -43,9 +43,8 @@ func (b *breaker) run(call func() error) error {
 // breakers holds a breaker per server, so that the fall of one master does not
 // shut out the others.
 type breakers struct {
-	log      *slog.Logger
-	patience time.Duration // without any reply, before a breaker opens
-	all      sync.Map      // of server address to *breaker
+	log *slog.Logger
+	all sync.Map // of server address to *breaker
 }
 
 func (b *breakers) at(server string) *breaker {
@@ -63,7 +62,7 @@ func (b *breakers) newBreaker(server string) *breaker {
 		Name:    server,
 		Timeout: breakerPause,
 		ReadyToTrip: func(c gobreaker.Counts) bool {
-			return c.ConsecutiveFailures >= breakerFailures && n.silence.lasted() >= b.patience
+			return c.ConsecutiveFailures >= breakerFailures && n.silence.lasted() >= breakerSilence
 		},
 		IsSuccessful: answered,
 		IsExcluded:   saysNothing,

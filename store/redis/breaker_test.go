@@ -78,7 +78,7 @@ func TestBreaker(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				all := &breakers{log: slog.New(slog.DiscardHandler), patience: 300 * ms}
+				all := &breakers{log: slog.New(slog.DiscardHandler)}
 				b := all.at("a")
 				for i, m := range script {
 					time.Sleep(m.after)
@@ -104,6 +104,7 @@ func TestBreakerLines(t *testing.T) {
 			time.Sleep(10 * ms)
 		}
 		time.Sleep(2 * newsPause)
+		synctest.Wait()
 		seconds := int(time.Since(begun) / time.Second)
 		if got := strings.Count(lines.String(), "\n"); got < 1 || got > seconds {
 			t.Errorf("%d lines in %d seconds", got, seconds)

@@ -63,7 +63,7 @@ type caller struct {
 func newCaller(client redis.UniversalClient, opt *Options) *caller {
 	c := &caller{
 		client: client, tags: newTags(),
-		breakers: breakers{log: opt.Logger, patience: breakerSilence * opt.IOTimeout},
+		breakers: breakers{log: opt.Logger},
 		queues:   queues{size: opt.PoolSize, patience: opt.IOTimeout, observe: opt.Queue},
 	}
 	c.cluster, _ = client.(*redis.ClusterClient)

@@ -21,7 +21,7 @@ func (o *Options) newClient() (redis.UniversalClient, error) {
 	all, hook := o.common(), newNetwork(o.IOTimeout)
 	switch o.topology() {
 	case topologyCluster:
-		config, err := o.tlsConfig(o.TLS)
+		config, err := o.tlsConfig()
 		if err != nil {
 			return nil, err
 		}
@@ -32,7 +32,7 @@ func (o *Options) newClient() (redis.UniversalClient, error) {
 		client.OnNewNode(func(node *redis.Client) { node.AddHook(hook) })
 		return client, nil
 	case topologySentinel:
-		config, err := o.tlsConfig(o.TLS)
+		config, err := o.tlsConfig()
 		if err != nil {
 			return nil, err
 		}
@@ -87,7 +87,8 @@ func (o *Options) single(all *redis.UniversalOptions) (network string, err error
 	setDefault(&c.Password, o.Password)
 	setDefault(&c.DB, o.DB)
 	all.Addrs, all.Username, all.Password, all.DB = []string{c.Addr}, c.Username, c.Password, c.DB
-	if all.TLSConfig, err = o.tlsConfig(c.TLSConfig != nil); err != nil {
+	o.TLS = c.TLSConfig != nil
+	if all.TLSConfig, err = o.tlsConfig(); err != nil {
 		return "", err
 	}
 	if all.TLSConfig != nil {
@@ -103,9 +104,9 @@ func noMaintenance() *maintnotifications.Config {
 	return &maintnotifications.Config{Mode: maintnotifications.ModeDisabled}
 }
 
-// tlsConfig returns nil when TLS is not wanted.
-func (o *Options) tlsConfig(wanted bool) (*tls.Config, error) {
-	if !wanted {
+// tlsConfig returns nil without TLS.
+func (o *Options) tlsConfig() (*tls.Config, error) {
+	if !o.TLS {
 		if o.CAFile != "" || o.ServerName != "" {
 			return nil, errors.New("redis: an authority or a server name is given, but no TLS; use rediss:// or switch TLS on")
 		}

@@ -124,6 +124,7 @@ func TestDocumentedServersKeepData(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			servers, opt := start(t)
 			opt.Username, opt.Password, opt.IOTimeout, opt.SettleTimeout = "gateway", "secret", time.Second, 2*time.Second
+			opt.RuntimeDir = t.TempDir()
 			keepsData(t, servers, opt)
 		})
 	}
@@ -151,6 +152,11 @@ func keepsData(t *testing.T, servers []*process, opt Options) {
 	}
 	if err := s.Close(); err != nil {
 		t.Fatal(err)
+	}
+	if opt.SentinelMaster != "" { // the replica comes first
+		eventually(t, 10*time.Second, "the replica has everything", func() bool {
+			return reflect.DeepEqual(servers[0].content(t), servers[1].content(t))
+		})
 	}
 	total := 0
 	for _, p := range servers {

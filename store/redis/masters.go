@@ -30,6 +30,11 @@ func (c *caller) readMasters(ctx context.Context) ([]serverInfo, error) {
 		if err != nil {
 			return err
 		}
+		answer, err := node.ClusterSlots(ctx).Result()
+		if err != nil {
+			return err
+		}
+		i.slots = ownSlots(i.addr, answer)
 		mu.Lock()
 		defer mu.Unlock()
 		if i.role == "master" { // else it was demoted just now
@@ -52,6 +57,7 @@ func (c *caller) readMasters(ctx context.Context) ([]serverInfo, error) {
 
 func readInfo(ctx context.Context, node *redis.Client) (serverInfo, error) {
 	addr := node.Options().Addr
+	asked := uptime()
 	reply, err := node.Info(ctx).Result()
 	if err != nil {
 		if unfit := refusal(addr, err); unfit != nil {
@@ -60,6 +66,7 @@ func readInfo(ctx context.Context, node *redis.Client) (serverInfo, error) {
 		return serverInfo{}, unavailable("checking "+addr, err)
 	}
 	i, err := parseInfo(addr, reply)
+	i.asked, i.answered = asked, uptime()
 	if err != nil {
 		return i, unavailable("checking "+addr, err)
 	}
@@ -69,9 +76,19 @@ func readInfo(ctx context.Context, node *redis.Client) (serverInfo, error) {
 	return i, nil
 }
 
+// unheard returns a problem when a master has heard of none of its replicas for
+// so long that another one may be in its place.
+func unheard(masters []serverInfo) error {
+	for i := range masters {
+		if lag := time.Duration(masters[i].silent) * time.Second; lag > maxLag {
+			return fmt.Errorf("%w: no replica has answered redis at %s for %v, at most %v are allowed", store.ErrUnavailable, masters[i].addr, lag, maxLag)
+		}
+	}
+	return nil
+}
+
 // skew returns a problem when a server's clock is too far from this machine's.
-func skew(masters []serverInfo) error {
-	now := time.Now()
+func skew(masters []serverInfo, now time.Time) error {
 	for i := range masters {
 		if off := masters[i].now.Sub(now); off.Abs() > maxSkew && !masters[i].now.IsZero() {
 			return fmt.Errorf("%w: the clock of redis at %s is %v off ours, at most %v are allowed", store.ErrUnavailable, masters[i].addr, off.Round(time.Millisecond), maxSkew)

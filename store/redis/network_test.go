@@ -59,26 +59,6 @@ func fillPool(t *testing.T, s *Store, size int) {
 	}
 }
 
-// Requests that fail at the same time on all connections of a pool are followed
-// by ones that pass: no breaker opens while new connections answer.
-func TestForgottenConnectionsUnderLoad(t *testing.T) {
-	const size = 44
-	p := newProxy(t, sharedSingle(t))
-	s := open(t, Options{URL: p.url(), Prefix: random() + ":", PoolSize: size, IOTimeout: 500 * time.Millisecond, SettleTimeout: time.Second})
-	r := newKey(t, s)
-	fillPool(t, s, size)
-	p.forget()
-	var tasks sync.WaitGroup
-	for range size {
-		tasks.Go(func() { _, _ = s.Settle(ctx, newClaim(r)) })
-	}
-	tasks.Wait()
-	expect(t, s, newClaim(r), auth.Accepted)
-	if n := p.lostCommands(); n > size+6 {
-		t.Errorf("%d commands were sent into the void", n)
-	}
-}
-
 // However many dials have failed, the next one is tried.
 func TestDialsAreAlwaysTried(t *testing.T) {
 	server := sharedSingle(t)

@@ -66,6 +66,12 @@ type Options struct {
 	// are capped by the server's own maxmemory.
 	MaxNoncesPerKey int
 
+	// RuntimeDir is where a small file notes until when this gateway has accepted
+	// requests, and on which servers: a directory of this process that outlives
+	// it, such as one in /run. Empty: a gateway that was cut off with an old
+	// master and killed does not know what it accepted there.
+	RuntimeDir string
+
 	// Logger gets what an operator should know. Default: none.
 	Logger *slog.Logger
 	// Queue, when set, is called for every event of a call that has to wait for

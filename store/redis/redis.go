@@ -29,6 +29,7 @@ type Store struct {
 	settling *script // settle.lua; tests give it another clock
 	windows  windows
 	policies *policies
+	ahead    atomic.Int64 // Claim.ReplayFloorAhead of the last claim, 0 before the first
 
 	closed  atomic.Bool
 	mu      sync.Mutex // guards what follows
@@ -68,6 +69,9 @@ func (s *Store) Start(ctx context.Context) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, s.opt.ChangeTimeout)
 	defer cancel()
+	if err := s.servers.recall(); err != nil {
+		s.log.Error("what this gateway accepted before it ended is not known", "error", err)
+	}
 	if err := s.servers.check(ctx, observe); err != nil {
 		var unfit *UnfitError
 		if errors.As(err, &unfit) {

@@ -58,6 +58,7 @@ type process struct {
 	port   int    // 0 on a socket
 	dir    string
 	config []string
+	env    []string // besides the test's own
 	cmd    *exec.Cmd
 	client *redis.Client
 }
@@ -102,6 +103,7 @@ func (p *process) start(t testing.TB) {
 	}
 	defer out.Close()
 	p.cmd.Stdout, p.cmd.Stderr = out, out
+	p.cmd.Env = append(os.Environ(), p.env...)
 	if err := p.cmd.Start(); err != nil {
 		t.Fatalf("starting redis-server (package redis-server of the distribution): %v", err)
 	}

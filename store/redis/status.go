@@ -2,7 +2,9 @@ package redis
 
 import (
 	"context"
+	"fmt"
 	"strings"
+	"time"
 
 	"github.com/card-gateway/card-gateway/store"
 )
@@ -27,6 +29,12 @@ func (s *Store) Status(ctx context.Context) store.Status {
 		if !info.persistent {
 			warnings = append(warnings, info.addr+" keeps no append-only file: a restart loses keys, nonces and locks (set appendonly yes)")
 		}
+		if !info.guarded && (info.replicas > 0 || s.opt.topology() == topologySentinel) {
+			warnings = append(warnings, info.addr+" goes on without its replicas: after a network cut, two masters may accept the same request (set min-replicas-to-write 1 and min-replicas-max-lag 3)")
+		}
+		if ahead := time.Duration(s.ahead.Load()); info.replicas > 0 && 0 < ahead && ahead < maxLag+time.Second {
+			warnings = append(warnings, fmt.Sprintf("replay_floor_ahead is %v: set it to at least %v where masters have replicas, which is how long one that is cut off may go on", ahead, maxLag+time.Second))
+		}
 		if info.forgets != "" {
 			warnings = append(warnings, info.addr+": "+info.forgets)
 		}
@@ -35,6 +43,12 @@ func (s *Store) Status(ctx context.Context) store.Status {
 		}
 	}
 	differences := *s.policies.warnings.Load()
+	if s.opt.RuntimeDir == "" && s.opt.topology() != topologySingle {
+		warnings = append(warnings, "there is no runtime directory: after a network cut and the end of this process, it is not known what it accepted on a master that was replaced")
+	}
+	if problem := *s.servers.mark.problem.Load(); problem != "" {
+		warnings = append(warnings, problem)
+	}
 	warnings = append(warnings, differences...)
 	status.Details = map[string]any{"topology": s.opt.topology(), "servers": servers, "warnings": warnings}
 	if len(differences) > 0 {
@@ -43,8 +57,8 @@ func (s *Store) Status(ctx context.Context) store.Status {
 	if own := s.policies.own.Load(); own != nil {
 		status.Details["policy"] = own.hash()
 	}
-	if v.floor > 0 {
-		status.Details["replay_floor"] = moment(v.floor)
+	if floor := v.highest(); floor > 0 {
+		status.Details["replay_floor"] = moment(floor)
 	}
 	return status
 }
