@@ -4,23 +4,49 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp/reverseproxy"
 )
 
 // walkChain finds out what is behind this handler. A customer's body that
-// nobody translates may have any type, and operators are warned of a proxy that
-// lets clients choose the issuer's Host.
+// nobody translates may have any type, operators are warned of a proxy that
+// lets clients choose the issuer's Host, and where everything that could send a
+// request is a card_forward, nothing has to keep it from doing so twice.
 func (h *Auth) walkChain() {
+	forwards := false
 	for _, handler := range handlersBehind(h.server, h) {
 		switch behind := handler.(type) {
 		case *Translate:
 			h.translates = true
+		case *Forward:
+			forwards = true
+			h.HeaderRule.setAside(&behind.HeaderRule)
 		case *reverseproxy.Handler:
+			h.mayRepeat = true
 			if forwardsHost(behind) {
 				h.telemetry.log.Warn(forwardedHostWarning)
 			}
+		default:
+			h.mayRepeat = h.mayRepeat || !sendsNothing(handler)
 		}
 	}
+	h.mayRepeat = h.mayRepeat || !forwards
+}
+
+// quietHandlers are handlers of Caddy's that send no request anywhere.
+var quietHandlers = []string{
+	"subroute", "invoke", "encode", "headers", "rewrite", "vars", "map", "static_response", "error", "request_body",
+	"tracing", "log_append", "metrics",
+}
+
+// sendsNothing reports whether a handler is known to send no request.
+func sendsNothing(handler any) bool {
+	module, ok := handler.(caddy.Module)
+	if !ok {
+		return false
+	}
+	name, _ := strings.CutPrefix(string(module.CaddyModule().ID), "http.handlers.")
+	return strings.HasPrefix(name, "card_") || slices.Contains(quietHandlers, name)
 }
 
 const forwardedHostWarning = "the reverse_proxy behind card_auth sends the issuer the Host that the client wrote, which nobody has signed; add header_up Host {upstream_hostport} to it, or header_up Host {host} where the issuer needs the client's"

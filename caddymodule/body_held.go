@@ -116,6 +116,19 @@ func (b *heldBody) contiguous() []byte {
 	return all
 }
 
+// onePiece returns the bytes of a body that is in one piece, without copying
+// them; nil where it is empty or in several. They are valid until release.
+func (b *heldBody) onePiece() []byte {
+	switch len(b.blocks) {
+	case 0:
+		return b.small
+	case 1:
+		return b.blocks[0][:b.size]
+	default:
+		return nil
+	}
+}
+
 // hash returns the SHA-256 of the body so far.
 func (b *heldBody) hash() [sha256.Size]byte {
 	if b.blocks == nil {
@@ -189,6 +202,21 @@ func (b *heldBody) forwardTo(r *http.Request) {
 	r.Header.Set("Content-Length", strconv.FormatInt(b.size, 10))
 }
 
+// A sliceBody is a request's body in one piece.
+type sliceBody struct {
+	bytes.Reader
+	bytes []byte
+}
+
+func newSliceBody(body []byte) *sliceBody {
+	b := &sliceBody{bytes: body}
+	b.Reset(body)
+	return b
+}
+
+// Close is part of io.Closer.
+func (*sliceBody) Close() error { return nil }
+
 // setBody makes the bytes the request's body, with one correct Content-Length
 // and nothing of the framing that the client chose.
 //
@@ -204,6 +232,6 @@ func setBody(r *http.Request, body []byte) {
 		r.Header.Del("Content-Length")
 		return
 	}
-	r.Body = io.NopCloser(bytes.NewReader(body))
+	r.Body = newSliceBody(body)
 	r.Header.Set("Content-Length", strconv.Itoa(len(body)))
 }

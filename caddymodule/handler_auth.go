@@ -52,6 +52,7 @@ type Auth struct {
 	server     *caddyhttp.Server // that this handler is part of
 	walk       sync.Once
 	translates bool // a card_translate is behind this handler
+	mayRepeat  bool // a handler is behind this one that may send a request twice
 }
 
 // genericMessage is the one text of generic_messages.
@@ -136,9 +137,14 @@ func (h *Auth) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddyhttp.
 	}
 	p.forward()
 	info.overhead += time.Since(start) - p.waited
-	once, done := sendOnce(r)
-	defer done()
-	return p.finish(once, next.ServeHTTP(p.w, once))
+	info.upstream.asked = time.Now()
+	if h.mayRepeat {
+		hideIdempotencyKeys(r.Header)
+		once, done := sendOnce(r)
+		defer done()
+		r = once
+	}
+	return p.finish(r, next.ServeHTTP(p.w, r))
 }
 
 // finish gives the error of a later handler its face, unless an answer is on

@@ -3,6 +3,7 @@ package caddymodule
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
 	"strings"
 
@@ -17,6 +18,9 @@ import (
 //
 // What belongs to the connection, the five authentication headers, X-Request-Id
 // and X-Gateway-* never pass.
+//
+// The options of a card_forward are about its issuers alone: pass_header lets
+// more pass than the rule of card_auth, headers only of all that only those.
 type HeaderRule struct {
 	// Headers that pass although the rule would drop them. The issuer must not
 	// trust them: any client can write them. Default: none.
@@ -26,7 +30,8 @@ type HeaderRule struct {
 	// which the body cannot be read. Default: the rule decides.
 	OnlyHeaders []string `json:"only_headers,omitempty"`
 
-	named map[string]bool // the names of either list, as net/http indexes them
+	named  map[string]bool // the names of either list, as net/http indexes them
+	behind map[string]bool // those that a card_forward behind names
 }
 
 // options returns the lines by which a handler's block sets the rule.
@@ -73,4 +78,13 @@ func (rule *HeaderRule) provision() error {
 		rule.named[http.CanonicalHeaderKey(name)] = true
 	}
 	return nil
+}
+
+// setAside makes the rule keep, for a handler behind, what that one's own rule
+// names.
+func (rule *HeaderRule) setAside(behind *HeaderRule) {
+	if rule.behind == nil {
+		rule.behind = make(map[string]bool)
+	}
+	maps.Copy(rule.behind, behind.named)
 }

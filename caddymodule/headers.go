@@ -18,6 +18,10 @@ const (
 	headerOperation = "X-Gateway-Operation"
 )
 
+// headerForwarded is on each 503 of the gateway's own: `no` says that the issuer
+// has seen nothing of the request, which may be sent again.
+const headerForwarded = "X-Gateway-Forwarded"
+
 // gatewayNames are headers by which the client proves itself or which the
 // gateway writes, and connectionNames those of one connection and of the framing
 // of one message. No configuration lets either pass. Names are folded.
@@ -43,19 +47,28 @@ var commonHeaders = map[string]bool{
 // spelling that a backend may fold into the same name. What Connection names
 // goes with it (RFC 9110, section 7.6.1); the gateway's own headers are written
 // later, so that no such list can remove them.
-func (rule *HeaderRule) clean(h http.Header) {
+//
+// What is dropped although a card_forward behind has it in its options is
+// returned, for that handler alone.
+func (rule *HeaderRule) clean(h http.Header) (aside http.Header) {
 	for _, names := range h["Connection"] {
 		for name := range strings.SplitSeq(names, ",") {
 			h.Del(strings.TrimSpace(name))
 		}
 	}
-	for name := range h {
-		if !rule.passes(name) {
-			delete(h, name)
+	for name, values := range h {
+		if rule.passes(name) {
+			continue
 		}
+		if rule.behind[name] {
+			if aside == nil {
+				aside = make(http.Header)
+			}
+			aside[name] = values
+		}
+		delete(h, name)
 	}
-	hideIdempotencyKey(h, "Idempotency-Key", "idempotency-key")
-	hideIdempotencyKey(h, "X-Idempotency-Key", "x-idempotency-key")
+	return aside
 }
 
 // passes reports whether a header reaches the issuer as the client sent it.
@@ -94,16 +107,6 @@ func dropIdentity(h http.Header) {
 		if folded, _ := foldName(name); folded.isIdentity() {
 			delete(h, name)
 		}
-	}
-}
-
-// hideIdempotencyKey gives the header a lower-case name in the map. On the
-// wire that is the same header, but net/http, which looks it up under its
-// canonical name, no longer takes it as leave to send a POST twice.
-func hideIdempotencyKey(h http.Header, canonical, lower string) {
-	if values, ok := h[canonical]; ok {
-		delete(h, canonical)
-		h[lower] = values
 	}
 }
 

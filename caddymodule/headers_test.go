@@ -97,7 +97,7 @@ func TestOrdinaryHeadersPass(t *testing.T) {
 		}
 	}
 	h := http.Header{"Idempotency-Key": {"a"}, "X-Idempotency-Key": {"b"}}
-	new(HeaderRule).clean(h)
+	hideIdempotencyKeys(h)
 	if h["idempotency-key"][0] != "a" || h["x-idempotency-key"][0] != "b" || h.Get("Idempotency-Key") != "" {
 		t.Errorf("got %v; the names must give net/http no leave to send twice", h)
 	}

@@ -130,6 +130,7 @@ type operationMetrics struct {
 	wouldRefuse []prometheus.Counter // by reason
 	overhead    prometheus.Observer
 	limits      [limitDecisionCount]prometheus.Counter
+	upstream    upstreamMetrics
 }
 
 // newMetrics registers the collectors and initialises every combination of
@@ -138,6 +139,7 @@ func newMetrics(registry *prometheus.Registry, table *auth.Table) (*metrics, err
 	for _, collector := range []prometheus.Collector{
 		requestsTotal, overheadSeconds, storeSeconds, storeUp, limitDecisions, translationsTotal,
 		clockSkewSeconds, keyLocksTotal, keysByStatus, keysExpiring, buildInfo, bodyBytes, bodyBytesLimit, storeQueue,
+		upstreamSeconds, upstreamResponses, upstreamConnections,
 	} {
 		if err := registry.Register(collector); err != nil && !errors.As(err, new(prometheus.AlreadyRegisteredError)) {
 			return nil, fmt.Errorf("registering: %w", err)
@@ -158,7 +160,7 @@ func newMetrics(registry *prometheus.Registry, table *auth.Table) (*metrics, err
 }
 
 func newOperationMetrics(name string) operationMetrics {
-	o := operationMetrics{overhead: overheadSeconds.WithLabelValues(name)}
+	o := operationMetrics{overhead: overheadSeconds.WithLabelValues(name), upstream: newUpstreamMetrics(name)}
 	for _, reason := range auth.Reasons() {
 		counter := requestsTotal.WithLabelValues(name, reason.String())
 		if reason == auth.Accepted {
@@ -192,6 +194,7 @@ func (m *metrics) observe(info *requestInfo, other *auth.Operation) {
 		o.accepted.Inc()
 	}
 	o.overhead.Observe(info.overhead.Seconds())
+	o.upstream.observe(info)
 }
 
 func observeSkew(skew time.Duration) { clockSkewSeconds.Observe(skew.Seconds()) }

@@ -55,7 +55,7 @@ func (p *passage) admit() *auth.Refusal {
 	unreadable := checkForwarded(p.h.server, p.r)
 	method, raw := originalTarget(p.r)
 	credentials, missing := auth.ParseCredentials(p.r.Header)
-	p.h.HeaderRule.clean(p.r.Header)
+	p.info.aside = p.h.HeaderRule.clean(p.r.Header)
 	target, refusal := auth.ParseTarget(raw)
 	if refusal != nil {
 		return refusal

@@ -24,10 +24,12 @@ type requestInfo struct {
 	RequestID string
 	Target    auth.Target
 	Operation *auth.Operation
-	Key       *auth.Key  // the judged key; nil until one was found
-	Client    string     // address of the client, as Caddy tells it
-	address   netip.Addr // the same; zero when it is not known
-	body      *heldBody  // the verified body; nil until it was read
+	Key       *auth.Key   // the judged key; nil until one was found
+	Client    string      // address of the client, as Caddy tells it
+	address   netip.Addr  // the same; zero when it is not known
+	body      *heldBody   // the verified body; nil until it was read
+	aside     http.Header // of the client, for a card_forward that names them
+	upstream  upstreamAnswer
 
 	refusal  *auth.Refusal // the last refusal; nil when accepted
 	dryRun   *auth.Refusal // what card_auth would have refused, in dry run
@@ -84,6 +86,13 @@ func (i *requestInfo) outcome() string {
 	default:
 		return auth.Accepted.String()
 	}
+}
+
+// notForwarded reports whether an answer with the status is a refusal by the
+// gateway itself because something of its own is missing, at a moment when the
+// issuer has seen nothing of the request.
+func (i *requestInfo) notForwarded(status int) bool {
+	return status == http.StatusServiceUnavailable && i.refusal != nil && i.upstream.status == 0
 }
 
 // MarshalLogObject adds the gateway's fields to an access log line. It runs

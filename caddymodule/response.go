@@ -58,6 +58,9 @@ func (w *responseWriter) WriteHeader(status int) {
 	case status >= 200:
 		h := w.Header()
 		w.status = status
+		if w.info.refusal == nil {
+			w.info.upstream.came(status)
+		}
 		w.finish(h)
 		w.ResponseWriterWrapper.WriteHeader(status)
 	}
@@ -115,6 +118,9 @@ func (w *responseWriter) FlushError() error {
 func (w *responseWriter) finish(h http.Header) {
 	dropOwn(h)
 	h.Set(headerRequestID, w.info.RequestID)
+	if w.info.notForwarded(w.status) {
+		h[headerForwarded] = []string{"no"}
+	}
 	if w.info.closes {
 		h.Set("Connection", "close")
 	}
@@ -162,7 +168,7 @@ func dropOwn(h http.Header) {
 }
 
 func isOwn(name string) bool {
-	return strings.EqualFold(name, headerRequestID) || isLimitHeader(name)
+	return strings.EqualFold(name, headerRequestID) || strings.EqualFold(name, headerForwarded) || isLimitHeader(name)
 }
 
 // isLimitHeader reports whether an upstream's header would speak of limits in

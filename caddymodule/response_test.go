@@ -129,3 +129,30 @@ func TestCacheControl(t *testing.T) {
 		}
 	}
 }
+
+// A 503 of the gateway's own says that the issuer has seen nothing of the
+// request, but not where its answer has no room to be translated. What an issuer
+// says of that is dropped.
+func TestNotForwarded(t *testing.T) {
+	budget := auth.Refuse(auth.OverBudget, "")
+	for name, c := range map[string]struct {
+		refusal *auth.Refusal
+		came    int
+		status  int
+		want    string
+	}{
+		"before the issuer": {budget, 0, http.StatusServiceUnavailable, "no"},
+		"behind the issuer": {budget, http.StatusOK, http.StatusServiceUnavailable, ""},
+		"the issuer's own":  {nil, 0, http.StatusServiceUnavailable, ""},
+		"another refusal":   {auth.Refuse(auth.UpstreamError, ""), 0, http.StatusBadGateway, ""},
+	} {
+		rec := httptest.NewRecorder()
+		info := &requestInfo{refusal: c.refusal, upstream: upstreamAnswer{status: c.came}}
+		w := newResponseWriter(rec, info)
+		w.Header().Set("X-Gateway-Forwarded", "no, says the issuer")
+		w.WriteHeader(c.status)
+		if got := rec.Header().Get("X-Gateway-Forwarded"); got != c.want {
+			t.Errorf("%s: X-Gateway-Forwarded is %q, want %q", name, got, c.want)
+		}
+	}
+}

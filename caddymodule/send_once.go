@@ -9,6 +9,10 @@ import (
 	"github.com/card-gateway/card-gateway/caddymodule/cardlog"
 )
 
+// net/http may send a request twice where a kept connection breaks. What follows
+// keeps it from that; a card_forward, which sends once by the way it is built,
+// needs none of it.
+
 // errSentOnce is why a second attempt was not made.
 var errSentOnce error = cardlog.PlainError("the upstream closed the connection before it answered; the request was sent once and is not sent again")
 
@@ -32,4 +36,16 @@ func sendOnce(r *http.Request) (*http.Request, context.CancelFunc) {
 		},
 	})
 	return r.WithContext(ctx), func() { cancel(nil) }
+}
+
+// hideIdempotencyKeys gives the headers lower-case names in the map. On the wire
+// these are the same headers, but net/http, which looks them up under their
+// canonical names, no longer takes them as leave to send a POST twice.
+func hideIdempotencyKeys(h http.Header) {
+	for canonical, lower := range map[string]string{"Idempotency-Key": "idempotency-key", "X-Idempotency-Key": "x-idempotency-key"} {
+		if values, ok := h[canonical]; ok {
+			delete(h, canonical)
+			h[lower] = values
+		}
+	}
 }

@@ -59,6 +59,7 @@ func (w *answerWriter) WriteHeader(status int) {
 		return
 	}
 	w.status = status
+	w.info.upstream.came(status)
 	switch h := w.Header(); {
 	case status == http.StatusNoContent, status == http.StatusResetContent, status == http.StatusNotModified:
 		dropValidators(h)

@@ -2,11 +2,13 @@ package caddymodule
 
 import (
 	"context"
+	"encoding/base64"
 	"fmt"
 	"io"
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -46,18 +48,30 @@ func (acceptedForTest) ServeHTTP(w http.ResponseWriter, r *http.Request, next ca
 	return next.ServeHTTP(w, r)
 }
 
-// translatingProxy serves card_translate and Caddy's reverse proxy in front of the
-// issuer, with or without `encode` around them, and returns a client for it.
-func translatingProxy(t *testing.T, issuer http.HandlerFunc) *http.Client {
+// terminals are the handlers that may forward, with the issuer's address left out.
+var terminals = map[string]string{
+	"card_forward":  `{"handler":"card_forward","issuers":[%q]}`,
+	"reverse_proxy": `{"handler":"reverse_proxy","upstreams":[{"dial":%q}]}`,
+}
+
+// translatingProxy serves card_translate and a terminal handler in front of the
+// issuer, with `encode` around them, and returns a client for it.
+func translatingProxy(t *testing.T, terminal string, issuer http.HandlerFunc) *http.Client {
 	t.Helper()
 	server := httptest.NewServer(issuer)
 	t.Cleanup(server.Close)
-	socket := filepath.Join(t.TempDir(), "caddy.sock")
+	dir := t.TempDir()
+	socket := filepath.Join(dir, "caddy.sock")
+	masterKey := base64.StdEncoding.EncodeToString([]byte("0123456789abcdefghijklmnopqrstuv"))
+	if err := os.WriteFile(filepath.Join(dir, "master.key"), []byte(masterKey), 0o600); err != nil {
+		t.Fatal(err)
+	}
 	config := fmt.Sprintf(`{"admin":{"disabled":true,"config":{"persist":false}},"logging":{"logs":{"default":{"level":"PANIC"}}},
-		"apps":{"http":{"servers":{"test":{"listen":["unix/%s"],"automatic_https":{"disable":true},"routes":[{"handle":[
+		"apps":{"card_gateway":{"store":{"module":"file","dir":%q},"master_key":{"file":%q}},
+		"http":{"servers":{"test":{"listen":["unix/%s"],"automatic_https":{"disable":true},"routes":[{"handle":[
 			{"handler":"encode","encodings":{"gzip":{}},"minimum_length":1,"prefer":["gzip"]},
 			{"handler":"card_test_accepted"},{"handler":"card_translate"},
-			{"handler":"reverse_proxy","upstreams":[{"dial":%q}]}]}]}}}}}`, socket, server.Listener.Addr())
+			`+terminals[terminal]+`]}]}}}}}`, filepath.Join(dir, "data"), filepath.Join(dir, "master.key"), socket, server.Listener.Addr())
 	if err := caddy.Load([]byte(config), true); err != nil {
 		t.Fatal(err)
 	}
@@ -76,10 +90,16 @@ func translatingProxy(t *testing.T, issuer http.HandlerFunc) *http.Client {
 	return &http.Client{Transport: transport}
 }
 
-// TestBehindTheProxy runs the handler where it lives: between encode and the
-// reverse proxy, with an issuer on the network.
+// TestBehindTheProxy runs the handler where it lives: between encode and what
+// forwards, with an issuer on the network.
 func TestBehindTheProxy(t *testing.T) {
-	client := translatingProxy(t, func(w http.ResponseWriter, r *http.Request) {
+	for terminal := range terminals {
+		t.Run(terminal, func(t *testing.T) { behindTheProxy(t, terminal) })
+	}
+}
+
+func behindTheProxy(t *testing.T, terminal string) {
+	client := translatingProxy(t, terminal, func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
 		w.Header().Set("Etag", `"e"`)
 		switch r.URL.Path {

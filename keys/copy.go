@@ -39,10 +39,6 @@ func (k *Service) Copy(ctx context.Context, from store.Backend, by By) (Copy, er
 	if err := k.bringIDKeys(ctx, ids, from); err != nil {
 		return done, err
 	}
-	defer func() {
-		k.known.learn(ids, done.Copied...)
-		_ = k.announceIDs(ctx) // else the other gateways find the ids when they next count the keys
-	}()
 	err = each(ctx, from, func(r *store.Record) error {
 		err := k.copyOne(ctx, ids, r, by)
 		switch {
@@ -55,7 +51,7 @@ func (k *Service) Copy(ctx context.Context, from store.Backend, by By) (Copy, er
 		done.Copied = append(done.Copied, r.ID)
 		return nil
 	})
-	return done, err
+	return done, errors.Join(err, k.publishIDs(ctx, ids, done.Copied...))
 }
 
 func (k *Service) copyOne(ctx context.Context, ids *IDKey, source *store.Record, by By) (err error) {

@@ -112,8 +112,7 @@ func (k *Service) Import(ctx context.Context, req ImportRequest, by By) (Changed
 	record := &store.Record{ID: req.ID, Fields: req.Fields, Imported: true}
 	changed, err := k.add(ctx, addition{"import", record, req.Secret}, by)
 	if err == nil {
-		k.known.learn(ids, req.ID)
-		_ = k.announceIDs(ctx) // else the other gateways find the id when they next count the keys
+		err = k.publishIDs(ctx, ids, req.ID)
 	}
 	return changed, err
 }

@@ -42,7 +42,10 @@ const (
 
 	// idsTrusted is how long after a comparison an id of our form is refused
 	// because it is not known.
-	idsTrusted = 5 * time.Second
+	idsTrusted = 2 * time.Second
+	// idsSettled is how long after an announcement every gateway has seen it,
+	// or trusts nothing that it has seen before.
+	idsSettled = idsTrusted + idsTrusted/10
 	// idsRetry is how long after a failed reading of all ids the next begins.
 	idsRetry = 30 * time.Second
 )
@@ -195,6 +198,7 @@ func (k *Service) bringIDKeys(ctx context.Context, own *IDKey, from store.Backen
 		return err
 	}
 	here = append(here, own)
+	stored := false
 	for _, ids := range theirs {
 		if slices.ContainsFunc(here, func(known *IDKey) bool { return *known == *ids }) {
 			continue
@@ -202,43 +206,16 @@ func (k *Service) bringIDKeys(ctx context.Context, own *IDKey, from store.Backen
 		if err := k.storeCopiedIDKey(ctx, ids); err != nil {
 			return err
 		}
+		stored = true
+	}
+	if !stored || k.local {
+		return nil
 	}
 	if err := k.announceIDs(ctx); err != nil {
 		return err
 	}
-	return k.RefreshIDs(ctx)
-}
-
-// storeCopiedIDKey stores an id key under the first number that is free.
-func (k *Service) storeCopiedIDKey(ctx context.Context, ids *IDKey) error {
-	for number := range maxCopiedIDKeys {
-		name := metaCopiedIDKey + strconv.Itoa(number+1)
-		sealed := k.ring.Seal(ids[:], name)
-		stored, err := k.backend.PutMeta(ctx, name, sealed)
-		if err != nil || bytes.Equal(stored, sealed) {
-			return err
-		}
+	if err := k.RefreshIDs(ctx); err != nil {
+		return err
 	}
-	return nil
-}
-
-// announceIDs lets the other gateways read the ids again. It is called after new
-// ones are written. The value that is stored afterwards was written after these
-// ids, also when two gateways announce at the same time: each deletes only the
-// value that it has read, and writes only where there is none.
-func (k *Service) announceIDs(ctx context.Context) error {
-	if k.local {
-		return nil
-	}
-	before, err := k.backend.Meta(ctx, metaIDChange)
-	switch {
-	case err == nil:
-		err = k.backend.DeleteMeta(ctx, metaIDChange, before)
-	case errors.Is(err, store.ErrNotFound):
-		err = nil
-	}
-	if err == nil {
-		_, err = k.backend.PutMeta(ctx, metaIDChange, []byte(NewRevision()))
-	}
-	return err
+	return k.awaitOthers(ctx)
 }

@@ -161,7 +161,9 @@ func TestImportedIDsOfOurFormAreFound(t *testing.T) {
 			w.backend.down.Store(true)
 		}
 	}
-	w.imports(w.Service, missed)
+	if _, err := w.Import(t.Context(), keys.ImportRequest{ID: missed, Secret: "the secret of " + missed, Fields: acme()}, by); !errors.Is(err, store.ErrUnavailable) {
+		t.Errorf("an import that is not announced: %v", err)
+	}
 	w.backend.before = nil
 	w.backend.down.Store(false)
 	if err := watching.RefreshIDs(t.Context()); err != nil {
@@ -171,6 +173,42 @@ func TestImportedIDsOfOurFormAreFound(t *testing.T) {
 		t.Fatal(err)
 	}
 	finds(t, watching, nil, missed)
+}
+
+// Who answers an import or a copy of ids of our form has waited until no other
+// gateway refuses them by what it knew before.
+func TestOthersKnowBeforeTheAnswer(t *testing.T) {
+	w, from := newWorld(t), newWorld(t)
+	made, id := from.create().ID, newWorldID(t)
+	other := w.service(ring(t, masterKey(1)))
+	if err := other.Start(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	waited := 0
+	here := w.service(ring(t, masterKey(1)), func(o *keys.Options) {
+		o.After = func(d time.Duration) <-chan time.Time {
+			waited++
+			w.pass(d)
+			at := make(chan time.Time)
+			close(at)
+			return at
+		}
+	})
+	for i, do := range []func() error{
+		func() error { _, err := here.Copy(t.Context(), from.backend, by); return err },
+		func() error {
+			_, err := here.Import(t.Context(), keys.ImportRequest{ID: id, Secret: "the secret of " + id, Fields: acme()}, by)
+			return err
+		},
+	} {
+		if err := other.RefreshIDs(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if err := do(); err != nil || waited != i+1 {
+			t.Errorf("%v, waited %d times, want %d", err, waited, i+1)
+		}
+		finds(t, other, nil, []string{made, id}[i])
+	}
 }
 
 // A gateway that cannot ask what is new refuses nothing because it does not
@@ -186,7 +224,7 @@ func TestIDsAreRefusedOnlyByFreshKnowledge(t *testing.T) {
 		}
 	}
 	step(0)
-	w.pass(5*time.Second - time.Nanosecond)
+	w.pass(2*time.Second - time.Nanosecond)
 	step(0)
 	w.pass(time.Nanosecond)
 	step(1)
@@ -195,7 +233,7 @@ func TestIDsAreRefusedOnlyByFreshKnowledge(t *testing.T) {
 	}
 	step(0)
 	w.backend.down.Store(true)
-	w.pass(5 * time.Second)
+	w.pass(2 * time.Second)
 	if err := w.RefreshIDs(t.Context()); !errors.Is(err, store.ErrUnavailable) {
 		t.Errorf("no backend: %v", err)
 	}

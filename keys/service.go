@@ -57,6 +57,9 @@ func invalid(field, format string, args ...any) error {
 type Options struct {
 	// Clock returns the time. Default: time.Now.
 	Clock func() time.Time
+	// After returns a channel that receives once the duration has passed.
+	// Default: time.After.
+	After func(time.Duration) <-chan time.Time
 	// CacheSize bounds the number of keys whose opened record is kept in
 	// memory. Default: 100,000.
 	CacheSize int
@@ -79,6 +82,9 @@ type Options struct {
 func (o Options) withDefaults() Options {
 	if o.Clock == nil {
 		o.Clock = time.Now
+	}
+	if o.After == nil {
+		o.After = time.After
 	}
 	if o.CacheSize <= 0 {
 		o.CacheSize = 100_000

@@ -130,7 +130,9 @@ func newWorld(t testing.TB, f ...func(*keys.Options)) *world {
 // service returns another key service on the same backend, as another gateway
 // or the same after a restart would have.
 func (w *world) service(ring *keys.Keyring, f ...func(*keys.Options)) *keys.Service {
-	opt := keys.Options{Clock: w.clock, OnChange: func(c keys.Change) {
+	at := make(chan time.Time)
+	close(at)
+	opt := keys.Options{Clock: w.clock, After: func(time.Duration) <-chan time.Time { return at }, OnChange: func(c keys.Change) {
 		w.mu.Lock()
 		defer w.mu.Unlock()
 		w.changes = append(w.changes, c)

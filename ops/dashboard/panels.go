@@ -105,6 +105,23 @@ var rows = []row{
 			queries: []query{q(`sum by (operation) (rate(card_gateway_requests_total{@,outcome!~"accepted|would_refuse_.+"}[$t])) / (sum by (operation) (rate(card_gateway_requests_total{@}[$t])) > 0)`, "{{operation}}")},
 		},
 	}},
+	{"Issuer", []panel{
+		{
+			kind: graph, title: "Answers of the issuer", unit: perSec, stacked: true,
+			good:    "Good: 2xx, and a few 4xx; error and timeout are 502 and 504 of the gateway, see the runbook upstream-errors.",
+			queries: []query{q(`sum by (class) (rate(card_gateway_upstream_responses_total{@}[$t])) > 0`, "{{class}}")},
+		},
+		{
+			kind: graph, title: "Time to the issuer's answer, 99th percentile", unit: duration,
+			good:    "Good: level, and far below answer_timeout; clients wait that long.",
+			queries: []query{q(`histogram_quantile(0.99, sum by (le, operation) (rate(card_gateway_upstream_seconds_bucket{@}[$t])))`, "{{operation}}")},
+		},
+		{
+			kind: graph, title: "Connections to issuers", unit: count,
+			good:    "Good: level with the traffic, below max_connections, and spread over the issuers.",
+			queries: []query{q(`sum by (issuer) (card_gateway_upstream_connections{@})`, "{{issuer}}")},
+		},
+	}},
 	{"Keys and clocks", []panel{
 		{
 			kind: graph, title: "Memory for bodies", unit: share,

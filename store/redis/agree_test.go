@@ -86,7 +86,7 @@ func decide(levels map[string]ratelimit.Level, c *store.Claim) store.Verdict {
 // In the steady state a request is one script call and nothing else.
 func TestOneScriptCall(t *testing.T) {
 	p := own(t, false)
-	s, err := New(Options{URL: p.url()})
+	s, err := New(Options{URL: p.url(), IOTimeout: time.Second, SettleTimeout: 2 * time.Second})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -2,7 +2,9 @@ package redis
 
 import (
 	"errors"
+	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -16,10 +18,10 @@ import (
 // others, be it that the key's slot is half moved or its data is damaged.
 func TestErrorsOfOneKey(t *testing.T) {
 	for name, reply := range map[string]string{
-		"TRYAGAIN":     "-TRYAGAIN Multiple keys request during rehashing of slot\r\n",
-		"WRONGTYPE":    "-WRONGTYPE Operation against a key holding the wrong kind of value\r\n",
-		"script error": "-ERR user_script:1: something broke\r\n",
-		"OOM":          "-OOM command not allowed when used memory > 'maxmemory'.\r\n",
+		"TRYAGAIN":    "-TRYAGAIN Multiple keys request during rehashing of slot\r\n",
+		"WRONGTYPE":   "-WRONGTYPE Operation against a key holding the wrong kind of value\r\n",
+		"user_script": "-ERR user_script:1: something broke\r\n",
+		"OOM":         "-OOM command not allowed when used memory > 'maxmemory'.\r\n",
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -29,21 +31,37 @@ func TestErrorsOfOneKey(t *testing.T) {
 			bad, good := newKey(t, other), newKey(t, other)
 			s := open(t, impatient(opt))
 			p.set(fault{reply: reply, only: bad.ID})
-			var tasks sync.WaitGroup
-			for range 4 * breakerFailures {
-				tasks.Go(func() {
-					if _, err := s.Settle(ctx, newClaim(bad)); !errors.Is(err, store.ErrUnavailable) || errors.Is(err, gobreaker.ErrOpenState) {
-						t.Errorf("%v, want ErrUnavailable for what the server answers", err)
-					}
-				})
-			}
-			tasks.Wait()
+			failAlone(t, s, bad, name)
 			if state := s.breakers.at(theServer).State(); state != gobreaker.StateClosed {
 				t.Errorf("the breaker is %v", state)
 			}
-			flows(t, s, good, time.Minute)
+			flows(t, s, good, 5*time.Second)
 		})
 	}
+}
+
+// failAlone settles requests of a key for longer than it takes to open a
+// breaker. All fail, and by what the server answers.
+func failAlone(t *testing.T, s *Store, bad *store.Record, answer string) {
+	t.Helper()
+	var answered atomic.Int64
+	var tasks sync.WaitGroup
+	begun := time.Now()
+	for range breakerFailures {
+		tasks.Go(func() {
+			for answered.Load() < breakerFailures || time.Since(begun) < 2*breakerSilence {
+				_, err := s.Settle(ctx, newClaim(bad))
+				if !errors.Is(err, store.ErrUnavailable) || errors.Is(err, gobreaker.ErrOpenState) {
+					t.Errorf("%v, want ErrUnavailable for what the server answers", err)
+					return
+				}
+				if strings.Contains(err.Error(), answer) {
+					answered.Add(1)
+				}
+			}
+		})
+	}
+	tasks.Wait()
 }
 
 // A server that knows no script, not even one it is sent, is asked a few times.

@@ -87,8 +87,9 @@ func (o *Options) single(all *redis.UniversalOptions) (network string, err error
 	setDefault(&c.Password, o.Password)
 	setDefault(&c.DB, o.DB)
 	all.Addrs, all.Username, all.Password, all.DB = []string{c.Addr}, c.Username, c.Password, c.DB
-	o.TLS = c.TLSConfig != nil
-	if all.TLSConfig, err = o.tlsConfig(); err != nil {
+	withTLS := *o
+	withTLS.TLS = c.TLSConfig != nil
+	if all.TLSConfig, err = withTLS.tlsConfig(); err != nil {
 		return "", err
 	}
 	if all.TLSConfig != nil {

@@ -119,5 +119,5 @@ func (o *Options) node(addr string) *redis.Client {
 		_, _ = o.single(all) // the same
 	}
 	all.Addrs = []string{addr}
-	return redis.NewClient(all.Simple())
+	return hooked(redis.NewClient(all.Simple()), newNetwork(o.IOTimeout))
 }

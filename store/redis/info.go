@@ -67,6 +67,7 @@ type serverInfo struct {
 	usedMemory int64
 	maxMemory  int64
 	persistent bool
+	denied     error // why it takes no writes
 	// The histories that it holds: the present one, and the one before, up to
 	// an offset.
 	replication, replication2 string

@@ -6,7 +6,6 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"time"
 
 	"github.com/redis/go-redis/v9"
 
@@ -15,26 +14,29 @@ import (
 
 // readMasters reads INFO of all masters. It leaves out those that are out of
 // reach; the error is of one of them, or says that a server refuses the user.
-func (c *caller) readMasters(ctx context.Context) ([]serverInfo, error) {
-	if c.cluster == nil {
-		i, err := readInfo(ctx, c.client.(*redis.Client))
+func (s *servers) readMasters(ctx context.Context) ([]serverInfo, error) {
+	if s.cluster == nil {
+		node := s.client.(*redis.Client)
+		i, err := readInfo(ctx, node)
 		if err != nil {
 			return nil, err
 		}
+		i.denied = s.tryWrite(ctx, node, i.slots)
 		return []serverInfo{i}, nil
 	}
 	var mu sync.Mutex
 	var all []serverInfo
-	err := c.cluster.ForEachMaster(ctx, func(ctx context.Context, node *redis.Client) error {
+	err := s.cluster.ForEachMaster(ctx, func(ctx context.Context, node *redis.Client) error {
 		i, err := readInfo(ctx, node)
 		if err != nil {
 			return err
 		}
-		answer, err := node.ClusterSlots(ctx).Result()
+		answer, err := node.ClusterSlots(ctx).Result() //nolint:staticcheck // CLUSTER SHARDS needs a right that existing users lack
 		if err != nil {
 			return err
 		}
 		i.slots = ownSlots(i.addr, answer)
+		i.denied = s.tryWrite(ctx, node, i.slots)
 		mu.Lock()
 		defer mu.Unlock()
 		if i.role == "master" { // else it was demoted just now
@@ -74,25 +76,4 @@ func readInfo(ctx context.Context, node *redis.Client) (serverInfo, error) {
 		return i, fmt.Errorf("%w: redis at %s is loading its data", store.ErrUnavailable, addr)
 	}
 	return i, nil
-}
-
-// unheard returns a problem when a master has heard of none of its replicas for
-// so long that another one may be in its place.
-func unheard(masters []serverInfo) error {
-	for i := range masters {
-		if lag := time.Duration(masters[i].silent) * time.Second; lag > maxLag {
-			return fmt.Errorf("%w: no replica has answered redis at %s for %v, at most %v are allowed", store.ErrUnavailable, masters[i].addr, lag, maxLag)
-		}
-	}
-	return nil
-}
-
-// skew returns a problem when a server's clock is too far from this machine's.
-func skew(masters []serverInfo, now time.Time) error {
-	for i := range masters {
-		if off := masters[i].now.Sub(now); off.Abs() > maxSkew && !masters[i].now.IsZero() {
-			return fmt.Errorf("%w: the clock of redis at %s is %v off ours, at most %v are allowed", store.ErrUnavailable, masters[i].addr, off.Round(time.Millisecond), maxSkew)
-		}
-	}
-	return nil
 }

@@ -87,8 +87,9 @@ func (s *Store) Start(ctx context.Context) error {
 	return nil
 }
 
-// Ready returns nil when the servers were fit at the last check, which is at
-// most about a second old, and calls come through.
+// Ready returns nil when a correct request would have been accepted at the last
+// check, which is at most about a second old, and calls come through. On a
+// cluster that is when one of the masters accepts.
 func (s *Store) Ready(ctx context.Context) error {
 	if s.closed.Load() {
 		return errClosed

@@ -252,7 +252,7 @@ func join(t testing.TB, all []*process) {
 	for _, p := range all {
 		eventually(t, 20*time.Second, "the cluster is whole", func() bool {
 			info, _ := p.client.ClusterInfo(context.Background()).Result()
-			return strings.Contains(info, "cluster_state:ok") && strings.Contains(info, fmt.Sprintf("cluster_known_nodes:%d", masters))
+			return strings.Contains(info, "cluster_state:ok") && strings.Contains(info, fmt.Sprintf("cluster_slots_assigned:%d\r", slots)) && strings.Contains(info, fmt.Sprintf("cluster_known_nodes:%d", masters))
 		})
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -131,15 +132,15 @@ func (s *servers) check(ctx context.Context, m mode) error {
 
 func (s *servers) checkLocked(ctx context.Context, m mode) error {
 	before := s.view.Load()
-	next := &view{known: before.known, floor: before.floor, fences: before.fences, epoch: before.epoch, emptied: before.emptied}
+	next := &view{known: before.known, floor: before.floor, fences: before.fences, epoch: before.epoch, emptied: before.emptied, partial: s.cluster != nil}
 	err := s.examine(ctx, m, next)
 	next.problem = err
 	var unfit *UnfitError
 	next.unfit = errors.As(err, &unfit)
-	if errors.Is(err, errEmptied) || before.epoch != "" && next.epoch != before.epoch {
+	if next.emptied != 0 || errors.Is(err, errEmptied) || before.epoch != "" && next.epoch != before.epoch {
 		s.lost.Store(true)
 	}
-	s.memory.emptied = s.memory.emptied || errors.Is(err, errEmptied)
+	s.memory.emptied = s.memory.emptied || next.emptied != 0 || errors.Is(err, errEmptied)
 	if err != nil && ctx.Err() != nil && errors.Is(err, context.Canceled) {
 		return err // the store is closing; the view stays
 	}
@@ -160,6 +161,9 @@ func (s *servers) logChange(before, next *view) {
 			s.log.Info("redis is ready", "servers", next.known)
 		}
 	}
+	if !slices.Equal(before.degraded, next.degraded) && next.problem == nil {
+		s.log.Warn("redis is degraded", "problems", next.degraded)
+	}
 	if before.epoch == "" {
 		return
 	}
@@ -169,45 +173,6 @@ func (s *servers) logChange(before, next *view) {
 	} else if next.highest() > before.highest() {
 		s.log.Warn(lost, "replay_floor", moment(next.highest()), "slots", next.fences.String())
 	}
-}
-
-// examine fills the view with what it finds.
-func (s *servers) examine(ctx context.Context, m mode, next *view) error {
-	masters, err := s.readMasters(ctx)
-	if len(masters) == 0 {
-		return err
-	}
-	for i := range masters {
-		if err := masters[i].unfit(); err != nil {
-			return err
-		}
-	}
-	s.checkReplay(ctx, masters)
-	s.masters.Store(&masters)
-	s.memory.readClocks(masters)
-	if problem := skew(masters, s.now()); problem != nil {
-		return problem
-	}
-	usable, waiting := s.settled(ctx, masters)
-	if len(usable) == 0 && waiting {
-		return errHandOver
-	}
-	if err := s.adopt(ctx, m, s.adoption(usable), next); errors.Is(err, errEmptied) {
-		_, findErr := s.missingEpochs(ctx, next)
-		return errors.Join(err, findErr)
-	} else if err != nil {
-		return err
-	}
-	s.memory.remember(usable)
-	s.mark.used(usable)
-	next.known = identities(usable)
-	if err := s.checkEpochs(ctx, m, next); err != nil {
-		return err
-	}
-	if err := s.fenceRestored(ctx, next); err != nil {
-		return err
-	}
-	return unheard(masters)
 }
 
 // fenceRestored raises the floor when what was emptied is there again: it may

@@ -10,7 +10,8 @@ import (
 )
 
 // Status tells where the store is, what the last check found, and what an
-// operator should change. It does no I/O.
+// operator should change: Details "degraded" lists what is wrong now although
+// the store is ready, "warnings" what may go wrong. It does no I/O.
 func (s *Store) Status(ctx context.Context) store.Status {
 	v := s.servers.view.Load()
 	status := store.Status{Backend: "redis", Place: s.opt.place(), Ready: true}
@@ -19,38 +20,18 @@ func (s *Store) Status(ctx context.Context) store.Status {
 	}
 	found := *s.servers.masters.Load()
 	servers := make([]map[string]any, len(found))
-	warnings := []string{}
 	for i := range found {
 		info := &found[i]
 		servers[i] = map[string]any{
 			"address": info.addr, "version": info.version, "replicas": info.replicas,
 			"used_memory": info.usedMemory, "max_memory": info.maxMemory,
 		}
-		if !info.persistent {
-			warnings = append(warnings, info.addr+" keeps no append-only file: a restart loses keys, nonces and locks (set appendonly yes)")
-		}
-		if !info.guarded && (info.replicas > 0 || s.opt.topology() == topologySentinel) {
-			warnings = append(warnings, info.addr+" goes on without its replicas: after a network cut, two masters may accept the same request (set min-replicas-to-write 1 and min-replicas-max-lag 3)")
-		}
-		if ahead := time.Duration(s.ahead.Load()); info.replicas > 0 && 0 < ahead && ahead < maxLag+time.Second {
-			warnings = append(warnings, fmt.Sprintf("replay_floor_ahead is %v: set it to at least %v where masters have replicas, which is how long one that is cut off may go on", ahead, maxLag+time.Second))
-		}
-		if info.forgets != "" {
-			warnings = append(warnings, info.addr+": "+info.forgets)
-		}
-		if info.maxMemory == 0 {
-			warnings = append(warnings, info.addr+" has no maxmemory: nonces are bounded by the machine's memory alone")
-		}
 	}
 	differences := *s.policies.warnings.Load()
-	if s.opt.RuntimeDir == "" && s.opt.topology() != topologySingle {
-		warnings = append(warnings, "there is no runtime directory: after a network cut and the end of this process, it is not known what it accepted on a master that was replaced")
+	status.Details = map[string]any{
+		"topology": s.opt.topology(), "servers": servers,
+		"warnings": append(s.warnings(found), differences...), "degraded": append([]string{}, v.degraded...),
 	}
-	if problem := *s.servers.mark.problem.Load(); problem != "" {
-		warnings = append(warnings, problem)
-	}
-	warnings = append(warnings, differences...)
-	status.Details = map[string]any{"topology": s.opt.topology(), "servers": servers, "warnings": warnings}
 	if len(differences) > 0 {
 		status.Details["policy_differences"] = len(differences)
 	}
@@ -61,6 +42,38 @@ func (s *Store) Status(ctx context.Context) store.Status {
 		status.Details["replay_floor"] = moment(floor)
 	}
 	return status
+}
+
+// warnings lists what an operator should change, but for differences between
+// gateways.
+func (s *Store) warnings(found []serverInfo) []string {
+	list := []string{}
+	warn := func(format string, args ...any) { list = append(list, fmt.Sprintf(format, args...)) }
+	for i := range found {
+		info := &found[i]
+		if !info.persistent {
+			warn("%s keeps no append-only file: a restart loses keys, nonces and locks (set appendonly yes)", info.addr)
+		}
+		if !info.guarded && (info.replicas > 0 || s.opt.topology() == topologySentinel) {
+			warn("%s goes on without its replicas: after a network cut, two masters may accept the same request (set min-replicas-to-write 1 and min-replicas-max-lag 3)", info.addr)
+		}
+		if ahead := time.Duration(s.ahead.Load()); info.replicas > 0 && 0 < ahead && ahead < maxLag+time.Second {
+			warn("replay_floor_ahead is %v: set it to at least %v where masters have replicas, which is how long one that is cut off may go on", ahead, maxLag+time.Second)
+		}
+		if info.forgets != "" {
+			warn("%s: %s", info.addr, info.forgets)
+		}
+		if info.maxMemory == 0 {
+			warn("%s has no maxmemory: nonces are bounded by the machine's memory alone", info.addr)
+		}
+	}
+	if s.opt.RuntimeDir == "" && s.opt.topology() != topologySingle {
+		warn("there is no runtime directory: after a network cut and the end of this process, it is not known what it accepted on a master that was replaced")
+	}
+	if problem := *s.servers.mark.problem.Load(); problem != "" {
+		warn("%s", problem)
+	}
+	return list
 }
 
 const (

@@ -12,8 +12,11 @@ type view struct {
 	fences  fences // replay floors of some slots
 	epoch   string // of the store; empty until it was seen
 	problem error  // why the store is not ready
-	unfit   bool   // the problem forbids every settle
-	emptied uint64 // a bit for each range of slots that lost everything; without a cluster all or none
+	// What is wrong besides: requests of some keys, or changes of keys.
+	degraded []string
+	partial  bool   // there may be other masters
+	unfit    bool   // the problem forbids every settle
+	emptied  uint64 // a bit for each range of slots that lost everything; without a cluster all or none
 }
 
 // forbids returns why no request of the key may be settled, or nil. What was
@@ -48,6 +51,6 @@ func (v *view) highest() int64 {
 }
 
 func (v *view) equal(o *view) bool {
-	return v.known == o.known && v.floor == o.floor && slices.Equal(v.fences, o.fences) && v.epoch == o.epoch && v.unfit == o.unfit && v.emptied == o.emptied &&
+	return v.known == o.known && v.floor == o.floor && slices.Equal(v.fences, o.fences) && v.epoch == o.epoch && v.unfit == o.unfit && v.emptied == o.emptied && slices.Equal(v.degraded, o.degraded) &&
 		fmt.Sprint(v.problem) == fmt.Sprint(o.problem)
 }

@@ -89,7 +89,7 @@ func TestCaddyfilesInDocsAdapt(t *testing.T) {
 }
 
 // TestExampleAsksForTheIssuersHost: the Host that a client writes is signed by
-// nobody.
+// nobody. A card_forward without the option sends the issuer's own.
 func TestExampleAsksForTheIssuersHost(t *testing.T) {
 	t.Parallel()
 	config, err := adapt(t, "../../Caddyfile.example")
@@ -97,8 +97,9 @@ func TestExampleAsksForTheIssuersHost(t *testing.T) {
 		t.Fatal(err)
 	}
 	text, err := json.Marshal(config)
-	if err != nil || !strings.Contains(string(text), `"Host":["{http.reverse_proxy.upstream.hostport}"]`) {
-		t.Errorf("the proxy in Caddyfile.example does not set Host: %v", err)
+	if err != nil || !strings.Contains(string(text), `"handler":"card_forward"`) || strings.Contains(string(text), `"host":"`) ||
+		strings.Contains(string(text), `"handler":"reverse_proxy"`) {
+		t.Errorf("Caddyfile.example does not forward by card_forward with the issuer's Host: %v", err)
 	}
 }
 
@@ -171,7 +172,7 @@ func TestEveryOptionIsDocumented(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, directive := range []string{"card_gateway", "card_auth", "card_rate_limit"} {
+	for _, directive := range []string{"card_gateway", "card_auth", "card_rate_limit", "card_forward issuer:9000"} {
 		shape := ":8080 {\n%s {\nno_such_option\n}\n}\n"
 		if directive == "card_gateway" {
 			shape = "{\n%s {\nno_such_option\n}\n}\n"

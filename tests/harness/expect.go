@@ -83,6 +83,9 @@ func WantRefused(t testing.TB, r *Response, status int, code string) {
 			t.Errorf("%s of %s is %q, want %q", name, r, got, want)
 		}
 	}
+	if no := r.Header.Get("X-Gateway-Forwarded"); (no == "no") != (status == http.StatusServiceUnavailable) {
+		t.Errorf("X-Gateway-Forwarded of %s is %q; it is no where the issuer has seen nothing of a 503", r, no)
+	}
 	if id := r.Header.Values("X-Request-Id"); len(id) != 1 || id[0] == "" {
 		t.Errorf("X-Request-Id of %s is %q, want one id", r, id)
 	}

@@ -14,12 +14,17 @@ type Site struct {
 	Servers  string // lines of the global block servers
 	Auth     string // lines of the block card_auth
 	Limits   string // lines of the block card_rate_limit; empty: it is left out
-	Proxy    string // lines of the block reverse_proxy
-	Routes   string // instead of all handlers under /api/v1/
-	Extra    string // further directives of the site
-	Logs     string // instead of `format card` in both log blocks
-	Options  string // further global options
-	Sites    string // further sites
+	Terminal string // the handler that forwards; empty: card_forward
+	Proxy    string // lines of its block
+	// AnswerTimeout is how long the issuer may take to answer; empty: the
+	// default of the handler.
+	AnswerTimeout string
+
+	Routes  string // instead of all handlers under /api/v1/
+	Extra   string // further directives of the site
+	Logs    string // instead of `format card` in both log blocks
+	Options string // further global options
+	Sites   string // further sites
 }
 
 // WithLimits puts card_rate_limit on the route with its defaults.
@@ -84,7 +89,7 @@ func (g *Gateway) Caddyfile() string {
 		if s.Limits != "" {
 			routes += "card_rate_limit {\n" + s.Limits + "\n}\n"
 		}
-		routes += "card_auth {\n" + s.Auth + "\n}\nreverse_proxy " + s.Upstream + " {\n" + s.Proxy + "\n}\n"
+		routes += "card_auth {\n" + s.Auth + "\n}\n" + s.ToIssuer()
 	}
 	host, port, _ := net.SplitHostPort(g.Addr)
 	return fmt.Sprintf(caddyfile, g.Dir, format, s.Global, s.Servers, port, host, s.Extra, routes, s.Store, s.Options, s.Sites)

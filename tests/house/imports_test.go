@@ -112,7 +112,7 @@ var importRules = []importRule{
 		dir: "caddymodule",
 		ours: []string{
 			"auth", "caddymodule/cardlog", "caddymodule/keyadmin", "caddymodule/logqueue", "caddymodule/secret", "caddymodule/signcmd", "caddymodule/version",
-			"keys", "ratelimit", "store", "store/file", "store/redis", "translate",
+			"forward", "keys", "ratelimit", "store", "store/file", "store/redis", "translate",
 		},
 		others: []string{"…/"},
 		reason: "the sandbox must never be part of a production build",

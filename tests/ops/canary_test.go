@@ -9,11 +9,12 @@ import (
 
 // TestCanary sends secrets and card data through every path, then looks for
 // them in everything that the gateway writes or shows.
-func TestCanary(t *testing.T) {
-	t.Parallel()
+func TestCanary(t *testing.T) { harness.EachTerminal(t, testCanary) }
+
+func testCanary(t *testing.T, terminal string) {
 	u := harness.StartUpstream(t)
-	g := harness.StartGateway(t, harness.Site{Upstream: u.Addr, Auth: "max_body 10KiB", Limits: harness.WithLimits,
-		Global: "limit issue_card 2/1d\nlock_after 3", Proxy: "transport http {\nresponse_header_timeout 200ms\n}"})
+	g := harness.StartGateway(t, harness.Site{Upstream: u.Addr, Terminal: terminal, Auth: "max_body 10KiB", Limits: harness.WithLimits,
+		Global: "limit issue_card 2/1d\nlock_after 3", AnswerTimeout: "200ms"})
 	c := make(harness.Canaries)
 	keys := c.Keys(g)
 	var bodies []string
@@ -45,7 +46,12 @@ func TestCanary(t *testing.T) {
 	c.SearchGateway(t, g)
 	// The logs hold what they should, else nothing is proven.
 	g.Logged("access.log", keys[0].ID, `"operation":"issue_card"`, `"outcome":"accepted"`, `"tenant":"acme"`, `"request_id":"`)
-	g.Logged("default.log", `"level":"debug"`, "upstream roundtrip")
+	if terminal == harness.ReverseProxy {
+		g.Logged("default.log", `"level":"debug"`, "upstream roundtrip")
+		return
+	}
+	g.Logged("default.log", `"logger":"card_gateway.issuers"`, `"kind":"behind"`)
+	g.Logged("default.log", `"logger":"card_gateway.issuers"`, `"kind":"malformed"`)
 }
 
 // TestUnredactedLogIsReported leaves `format card` out of the log blocks.

@@ -152,7 +152,7 @@ func watchedGateway(t testing.TB) *harness.Gateway {
 	})
 	return harness.StartGateway(t, harness.Site{
 		Global: "limit issue_card 600/1m burst 5\nlimit create_customer 6000/1m",
-		Routes: "card_rate_limit\ncard_auth\ncard_translate {\nupstream snake_case\n}\nreverse_proxy " + issuer.Addr,
+		Routes: "card_rate_limit\ncard_auth\ncard_translate {\nupstream snake_case\n}\ncard_forward " + issuer.Addr,
 	})
 }
 

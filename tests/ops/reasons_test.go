@@ -14,7 +14,8 @@ import (
 
 // reasonSite is a gateway in which every reason can come about. The second
 // card_rate_limit, behind card_auth, is a mistake of its configuration.
-func reasonSite(upstream string) harness.Site {
+func reasonSite(upstream, terminal string) harness.Site {
+	s := harness.Site{Upstream: upstream, Terminal: terminal, AnswerTimeout: "3s"}
 	return harness.Site{
 		Global: harness.CustomerOperations + "\nlock_after 1\nbody_budget 8MiB\nbody_share 1/8\nlimit get_card_balance 1/1d",
 		Routes: `route {
@@ -26,11 +27,7 @@ func reasonSite(upstream string) harness.Site {
 			@misplaced path /api/v1/misplaced
 			card_rate_limit @misplaced
 			card_translate
-			reverse_proxy ` + upstream + ` {
-				transport http {
-					response_header_timeout 3s
-				}
-			}
+			` + s.ToIssuer() + `
 		}`,
 	}
 }
@@ -53,7 +50,10 @@ func refusalCases(g *harness.Gateway) []refusalCase {
 	g.Change(expired, harness.Fields{"expires_at": harness.Moment(time.Now().Add(-time.Minute))})
 	balance := func(c harness.Credentials) *harness.Request { return c.Request("GET", "/api/v1/cards/c1/balance", "") }
 	limited, used := key(), key().Get()
-	hour := time.Now().Add(-time.Hour)
+	hour, failed := time.Now().Add(-time.Hour), `"error":"`
+	if strings.Contains(g.Site.Routes, harness.CardForward) {
+		failed = `: issuer 127.0.0.1:`
+	}
 	no, one := auth.Accepted, func(r *harness.Request) []*harness.Request { return []*harness.Request{r} }
 	return []refusalCase{
 		{auth.NotFound, "other", no, one(key().Request("POST", "/v1/cards/c1/unfreeze", "{}")), []string{`"client_ip":"`}},
@@ -77,8 +77,8 @@ func refusalCases(g *harness.Gateway) []refusalCase {
 		{auth.RateLimited, "get_card_balance", no, []*harness.Request{balance(limited), balance(limited)}, []string{`the bucket get_card_balance is empty`}},
 		{auth.InvalidBody, "create_customer", no, one(key().JSON("POST", "/api/v1/Customers", `{"type":"alien"}`)), nil},
 		{auth.InternalError, "other", no, one(key().Request("GET", "/api/v1/misplaced", "")), []string{`"level":"error"`, "write card_rate_limit first"}},
-		{auth.UpstreamError, "issue_card", no, one(key().Post().Add("X-Test", "hang up")), []string{`"level":"error"`, `"error":"`}},
-		{auth.UpstreamTimeout, "issue_card", no, one(key().Post().Add("X-Test", "stall")), []string{`"level":"error"`, `"error":"`}},
+		{auth.UpstreamError, "issue_card", no, one(key().Post().Add("X-Test", "hang up")), []string{`"level":"error"`, failed}},
+		{auth.UpstreamTimeout, "issue_card", no, one(key().Post().Add("X-Test", "stall")), []string{`"level":"error"`, failed}},
 	}
 }
 
@@ -119,8 +119,9 @@ func wantTold(g *harness.Gateway, r *harness.Request, reason auth.Reason, facts 
 
 // TestEveryReason brings about each member of the closed set, and looks for it
 // in the answer, the metric, the log of refusals and the access log.
-func TestEveryReason(t *testing.T) {
-	t.Parallel()
+func TestEveryReason(t *testing.T) { harness.EachTerminal(t, testEveryReason) }
+
+func testEveryReason(t *testing.T, terminal string) {
 	u := harness.StartUpstream(t)
 	done := make(chan struct{})
 	t.Cleanup(func() { close(done) })
@@ -138,7 +139,7 @@ func TestEveryReason(t *testing.T) {
 		}
 		return harness.Answer(200, "{}", "Content-Type: application/json")
 	})
-	g := harness.StartGateway(t, reasonSite(u.Addr))
+	g := harness.StartGateway(t, reasonSite(u.Addr, terminal))
 	seen := map[auth.Reason]bool{auth.Accepted: true}
 	for number, c := range refusalCases(g) {
 		before, want := g.Scrape(t), harness.Samples{harness.RequestSeries(c.operation, c.reason.String()): 1}

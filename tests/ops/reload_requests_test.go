@@ -15,10 +15,11 @@ import (
 // refused, nothing is accepted twice. An HTTP server that stops drops the
 // connections on which no request has arrived yet; what was sent on one of
 // those is sent again and must be as new.
-func TestReloadUnderLoad(t *testing.T) {
-	t.Parallel()
+func TestReloadUnderLoad(t *testing.T) { harness.EachTerminal(t, testReloadUnderLoad) }
+
+func testReloadUnderLoad(t *testing.T, terminal string) {
 	u := harness.StartUpstream(t)
-	g := harness.StartGateway(t, harness.Site{Upstream: u.Addr})
+	g := harness.StartGateway(t, harness.Site{Upstream: u.Addr, Terminal: terminal})
 	key := g.NewKey(nil)
 	var sent, dropped atomic.Int64
 	stop := make(chan struct{})
@@ -61,9 +62,12 @@ func TestReloadUnderLoad(t *testing.T) {
 // TestSlowUploadOutlivesAReload begins a body under one configuration and ends
 // it under the next, which may even keep its state elsewhere.
 func TestSlowUploadOutlivesAReload(t *testing.T) {
-	t.Parallel()
+	harness.EachTerminal(t, testSlowUploadOutlivesAReload)
+}
+
+func testSlowUploadOutlivesAReload(t *testing.T, terminal string) {
 	u := harness.StartUpstream(t)
-	g := harness.StartGateway(t, harness.Site{Upstream: u.Addr})
+	g := harness.StartGateway(t, harness.Site{Upstream: u.Addr, Terminal: terminal})
 	key := g.NewKey(nil)
 	for _, again := range []bool{false, true} {
 		r := key.Post()

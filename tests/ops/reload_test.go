@@ -80,12 +80,14 @@ func neverBack(t testing.TB, g *harness.Gateway, stop <-chan struct{}) {
 
 // TestHundredReloads loads another configuration a hundred times while
 // requests come in.
-func TestHundredReloads(t *testing.T) {
-	t.Parallel()
+func TestHundredReloads(t *testing.T) { harness.EachTerminal(t, testHundredReloads) }
+
+func testHundredReloads(t *testing.T, terminal string) {
 	u := harness.StartUpstream(t)
 	// A connection to the upstream that a request of an old configuration gives
 	// back is kept as long as any, and has two goroutines meanwhile.
-	s := harness.Site{Upstream: u.Addr, Limits: harness.WithLimits, Global: "limit default 1000000/1m", Proxy: "transport http {\nkeepalive 1s\n}"}
+	keepAlive := map[string]string{harness.CardForward: "keepalive 1s", harness.ReverseProxy: "transport http {\nkeepalive 1s\n}"}[terminal]
+	s := harness.Site{Upstream: u.Addr, Terminal: terminal, Limits: harness.WithLimits, Global: "limit default 1000000/1m", Proxy: keepAlive}
 	g := harness.StartGateway(t, s)
 	key := g.NewKey(nil)
 	var sent atomic.Int64

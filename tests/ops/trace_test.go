@@ -56,10 +56,11 @@ const tracing = "tracing {\nspan gateway\n}"
 
 // TestTracing looks for what the gateway says on the span of Caddy's tracing
 // directive, and follows a trace from the client to the upstream.
-func TestTracing(t *testing.T) {
-	t.Parallel()
+func TestTracing(t *testing.T) { harness.EachTerminal(t, testTracing) }
+
+func testTracing(t *testing.T, terminal string) {
 	u, c := harness.StartUpstream(t), startCollector(t)
-	g := harness.NewGateway(t, harness.Site{Upstream: u.Addr, Limits: harness.WithLimits, Extra: tracing})
+	g := harness.NewGateway(t, harness.Site{Upstream: u.Addr, Terminal: terminal, Limits: harness.WithLimits, Extra: tracing})
 	g.Env = c.environment()
 	g.Start()
 	key := g.NewKey(nil)
@@ -83,12 +84,13 @@ func TestTracing(t *testing.T) {
 // TestCanaryOfOperations sends the canaries through everything that tells
 // operators of keys and requests: audit log, events and traces. Secrets and
 // card data must be in none.
-func TestCanaryOfOperations(t *testing.T) {
-	t.Parallel()
+func TestCanaryOfOperations(t *testing.T) { harness.EachTerminal(t, testCanaryOfOperations) }
+
+func testCanaryOfOperations(t *testing.T, terminal string) {
 	u, spans := harness.StartUpstream(t), startCollector(t)
 	g := harness.NewGateway(t, harness.Site{
-		Upstream: u.Addr, Auth: "max_body 10KiB", Limits: harness.WithLimits, Extra: tracing,
-		Global: "limit issue_card 2/1d\nlock_after 3", Proxy: "transport http {\nresponse_header_timeout 500ms\n}",
+		Upstream: u.Addr, Terminal: terminal, Auth: "max_body 10KiB", Limits: harness.WithLimits, Extra: tracing,
+		Global: "limit issue_card 2/1d\nlock_after 3", AnswerTimeout: "500ms",
 	})
 	g.Env = spans.environment()
 	g.Start()

@@ -12,10 +12,11 @@ import (
 )
 
 // TestUpstreamAnswers checks what comes back of an answer of the issuer.
-func TestUpstreamAnswers(t *testing.T) {
-	t.Parallel()
+func TestUpstreamAnswers(t *testing.T) { harness.EachTerminal(t, testUpstreamAnswers) }
+
+func testUpstreamAnswers(t *testing.T, terminal string) {
 	u := harness.StartUpstream(t)
-	g := harness.StartGateway(t, harness.Site{Upstream: u.Addr})
+	g := harness.StartGateway(t, harness.Site{Upstream: u.Addr, Terminal: terminal})
 	key := g.NewKey(nil)
 	get := func() *harness.Request { return key.Get() }
 	sensitive := func() *harness.Request { return key.Request(http.MethodGet, "/api/v1/card/c1/sensitive", "") }
@@ -67,10 +68,11 @@ func TestUpstreamAnswers(t *testing.T) {
 }
 
 // TestSetCookie keeps the lines of a header apart.
-func TestSetCookie(t *testing.T) {
-	t.Parallel()
+func TestSetCookie(t *testing.T) { harness.EachTerminal(t, testSetCookie) }
+
+func testSetCookie(t *testing.T, terminal string) {
 	u := harness.StartUpstream(t)
-	g := harness.StartGateway(t, harness.Site{Upstream: u.Addr})
+	g := harness.StartGateway(t, harness.Site{Upstream: u.Addr, Terminal: terminal})
 	cookies := []string{"a=1; Path=/", "b=2", "c=3; Expires=Thu, 01 Dec 2033 16:00:00 GMT"}
 	links := []string{"</a>; rel=next", "</b>; rel=prev"}
 	var headers []string
@@ -88,10 +90,11 @@ func TestSetCookie(t *testing.T) {
 }
 
 // TestRequestID checks which ids of a client are kept.
-func TestRequestID(t *testing.T) {
-	t.Parallel()
+func TestRequestID(t *testing.T) { harness.EachTerminal(t, testRequestID) }
+
+func testRequestID(t *testing.T, terminal string) {
 	u := harness.StartUpstream(t)
-	g := harness.StartGateway(t, harness.Site{Upstream: u.Addr})
+	g := harness.StartGateway(t, harness.Site{Upstream: u.Addr, Terminal: terminal})
 	key := g.NewKey(nil)
 	seen := make(map[string]bool)
 	for _, c := range []struct {
@@ -120,10 +123,11 @@ func TestRequestID(t *testing.T) {
 
 // TestUpstreamFailures checks the answers to an issuer that fails, without any
 // handle_errors in the Caddyfile.
-func TestUpstreamFailures(t *testing.T) {
-	t.Parallel()
+func TestUpstreamFailures(t *testing.T) { harness.EachTerminal(t, testUpstreamFailures) }
+
+func testUpstreamFailures(t *testing.T, terminal string) {
 	u := harness.StartUpstream(t)
-	g := harness.StartGateway(t, harness.Site{Upstream: u.Addr, Proxy: "transport http {\nresponse_header_timeout 3s\n}"})
+	g := harness.StartGateway(t, harness.Site{Upstream: u.Addr, Terminal: terminal, AnswerTimeout: "3s"})
 	key := g.NewKey(nil)
 	done := make(chan struct{})
 	defer close(done)
@@ -155,10 +159,11 @@ func TestUpstreamFailures(t *testing.T) {
 
 // TestUpstreamDies lets the answer end in the middle: the client must not take
 // it for whole.
-func TestUpstreamDies(t *testing.T) {
-	t.Parallel()
+func TestUpstreamDies(t *testing.T) { harness.EachTerminal(t, testUpstreamDies) }
+
+func testUpstreamDies(t *testing.T, terminal string) {
 	u := harness.StartUpstream(t)
-	g := harness.StartGateway(t, harness.Site{Upstream: u.Addr})
+	g := harness.StartGateway(t, harness.Site{Upstream: u.Addr, Terminal: terminal})
 	u.Replies(harness.Reply{Raw: "HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\n{\"a\":", HangUp: true})
 	if got, err := g.Try(g.NewKey(nil).Get()); err == nil {
 		t.Errorf("half an answer came through as %s", got)
@@ -167,10 +172,11 @@ func TestUpstreamDies(t *testing.T) {
 
 // TestNoSecondDelivery lets the upstream close a connection behind a request
 // on it: whatever the request, it is sent once.
-func TestNoSecondDelivery(t *testing.T) {
-	t.Parallel()
+func TestNoSecondDelivery(t *testing.T) { harness.EachTerminal(t, testNoSecondDelivery) }
+
+func testNoSecondDelivery(t *testing.T, terminal string) {
 	u := harness.StartUpstream(t)
-	g := harness.StartGateway(t, harness.Site{Upstream: u.Addr})
+	g := harness.StartGateway(t, harness.Site{Upstream: u.Addr, Terminal: terminal})
 	key := g.NewKey(nil)
 	for _, c := range []struct {
 		method, body string
@@ -209,23 +215,30 @@ func TestNoSecondDelivery(t *testing.T) {
 	}
 }
 
-// TestSeveralUpstreams lets the first of two upstreams fail: the second is not
-// asked instead.
-func TestSeveralUpstreams(t *testing.T) {
-	t.Parallel()
+// TestSeveralUpstreams has two issuers, of which one cannot be reached and the
+// other hangs up behind each request. A request that was sent is not sent to
+// another issuer. One that was not is, by card_forward.
+func TestSeveralUpstreams(t *testing.T) { harness.EachTerminal(t, testSeveralUpstreams) }
+
+func testSeveralUpstreams(t *testing.T, terminal string) {
 	u := harness.StartUpstream(t)
 	closed, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
 	_ = closed.Close()
-	g := harness.StartGateway(t, harness.Site{Upstream: fmt.Sprint(u.Addr, " ", closed.Addr()), Proxy: "lb_policy round_robin"})
+	s := harness.Site{Upstream: fmt.Sprint(u.Addr, " ", closed.Addr()), Terminal: terminal, Proxy: "policy round_robin"}
+	want := 4
+	if terminal == harness.ReverseProxy {
+		s.Proxy, want = "lb_policy round_robin", 2
+	}
+	g := harness.StartGateway(t, s)
 	key := g.NewKey(nil)
 	u.Replies(harness.Reply{})
 	for range 4 {
 		harness.WantRefused(t, g.Send(t, key.Post()), http.StatusBadGateway, "UPSTREAM_ERROR")
 	}
-	if got := len(u.Took()); got != 2 {
-		t.Errorf("the upstream received %d requests of 4, want 2", got)
+	if got := len(u.Took()); got != want {
+		t.Errorf("the upstream received %d requests of 4, want %d", got, want)
 	}
 }

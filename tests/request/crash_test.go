@@ -26,10 +26,11 @@ func (s *sentRequests) add(r *harness.Request) {
 // TestNoReplayAfterKill kills the real process under load again and again.
 // After each start, everything that was ever sent is sent once more. What the
 // upstream sees is the judge: no request twice.
-func TestNoReplayAfterKill(t *testing.T) {
-	t.Parallel()
+func TestNoReplayAfterKill(t *testing.T) { harness.EachTerminal(t, testNoReplayAfterKill) }
+
+func testNoReplayAfterKill(t *testing.T, terminal string) {
 	u := harness.StartUpstream(t)
-	g := harness.StartGateway(t, harness.Site{Upstream: u.Addr})
+	g := harness.StartGateway(t, harness.Site{Upstream: u.Addr, Terminal: terminal})
 	key := g.NewKey(nil)
 	kills := harness.Rounds(22, 3)
 	var sent sentRequests

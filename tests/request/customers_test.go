@@ -15,14 +15,15 @@ import (
 
 // customerGateway starts a gateway before an issuer that speaks the form, with
 // one key of one tenant per dialect, by variant, and one without a variant.
-func customerGateway(t testing.TB, form string, behind http.Handler) (*harness.Gateway, *heard, map[string]harness.Credentials) {
+func customerGateway(t testing.TB, form string, behind http.Handler, terminal string) (*harness.Gateway, *heard, map[string]harness.Credentials) {
 	t.Helper()
 	ears := &heard{Handler: behind}
 	server := httptest.NewServer(ears)
 	t.Cleanup(server.Close)
+	site := harness.Site{Upstream: server.Listener.Addr().String(), Terminal: terminal}
 	g := harness.StartGateway(t, harness.Site{
 		Global: harness.CustomerOperations,
-		Routes: "card_rate_limit\ncard_auth\ncard_translate {\nupstream " + form + "\n}\nreverse_proxy " + server.Listener.Addr().String(),
+		Routes: "card_rate_limit\ncard_auth\ncard_translate {\nupstream " + form + "\n}\n" + site.ToIssuer(),
 	})
 	keys := map[string]harness.Credentials{"": g.NewKey(nil)}
 	for _, d := range dialects {
@@ -90,10 +91,11 @@ func (d *dialect) spelled(t testing.TB, record map[string]json.RawMessage) {
 // TestCustomerDialects lets a client of each variant create, read and list
 // customers of one tenant. Each sees those of the others too, in its own
 // spelling.
-func TestCustomerDialects(t *testing.T) {
-	t.Parallel()
+func TestCustomerDialects(t *testing.T) { harness.EachTerminal(t, testCustomerDialects) }
+
+func testCustomerDialects(t *testing.T, terminal string) {
 	for form, behind := range map[string]http.Handler{"snake_case": issuer.New(issuer.Options{}), "camelCase": new(camelIssuer)} {
-		g, ears, keys := customerGateway(t, form, behind)
+		g, ears, keys := customerGateway(t, form, behind, terminal)
 		ids := createInEach(g, ears, keys, form)
 		for _, d := range dialects {
 			key := keys[d.variant]
@@ -164,7 +166,7 @@ func createInEach(g *harness.Gateway, ears *heard, keys map[string]harness.Crede
 // own words come back, in each variant.
 func TestKnownEmail(t *testing.T) {
 	t.Parallel()
-	g, _, keys := customerGateway(t, "snake_case", issuer.New(issuer.Options{}))
+	g, _, keys := customerGateway(t, "snake_case", issuer.New(issuer.Options{}), harness.CardForward)
 	first := fmt.Sprintf(dialects[0].customer, "known@example.com")
 	if answer := g.Send(t, keys["A"].JSON("POST", "/api/v1/Customers", first)); answer.Status != http.StatusCreated {
 		t.Fatal(answer)
@@ -182,7 +184,7 @@ func TestKnownEmail(t *testing.T) {
 // bodies that are no JSON. None reaches the issuer.
 func TestCustomerRefusals(t *testing.T) {
 	t.Parallel()
-	g, ears, keys := customerGateway(t, "snake_case", issuer.New(issuer.Options{}))
+	g, ears, keys := customerGateway(t, "snake_case", issuer.New(issuer.Options{}), harness.CardForward)
 	for _, d := range dialects {
 		key, good := keys[d.variant], fmt.Sprintf(d.customer, "new@example.com")
 		for body, want := range map[string][]string{

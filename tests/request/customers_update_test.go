@@ -14,7 +14,7 @@ import (
 func TestCustomerUpdate(t *testing.T) {
 	t.Parallel()
 	for form, behind := range map[string]http.Handler{"snake_case": issuer.New(issuer.Options{}), "camelCase": new(camelIssuer)} {
-		g, ears, keys := customerGateway(t, form, behind)
+		g, ears, keys := customerGateway(t, form, behind, harness.CardForward)
 		ids := createInEach(g, ears, keys, form)
 		for _, c := range []struct{ key, body, sentSnake, sentCamel, answer string }{
 			{"A", `{"state":"Madrid"}`, `{"state":"Madrid"}`, `{"state":"Madrid"}`, "A"},

@@ -12,10 +12,12 @@ import (
 
 // TestUpstreamBytes compares the bytes that the upstream receives with the
 // bytes that were sent.
-func TestUpstreamBytes(t *testing.T) {
-	t.Parallel()
+func TestUpstreamBytes(t *testing.T) { harness.EachTerminal(t, testUpstreamBytes) }
+
+func testUpstreamBytes(t *testing.T, terminal string) {
 	u := harness.StartUpstream(t)
-	g := harness.StartGateway(t, harness.Site{Upstream: u.Addr})
+	g := harness.StartGateway(t, harness.Site{Upstream: u.Addr, Terminal: terminal})
+	host := map[string]string{harness.CardForward: u.Addr, harness.ReverseProxy: "gw.example"}[terminal]
 	key := g.NewKey(harness.Fields{"tenant": "acme.bank", "scopes": []string{"*", "cards:read"}})
 	body := "{ \"a\": 1.10,\r\n\t\"b\":\"\\u00e9 \xc3\xa9\",\"a\":2 }\n"
 	for _, r := range []*harness.Request{
@@ -49,7 +51,7 @@ func TestUpstreamBytes(t *testing.T) {
 		}
 		wantHeaders(t, got, map[string]string{
 			"X-Gateway-Key-Id": key.ID, "X-Gateway-Tenant": "acme.bank", "X-Gateway-Scopes": "* cards:read",
-			"User-Agent": "a client", "Content-Type": "application/json", "Host": "gw.example",
+			"User-Agent": "a client", "Content-Type": "application/json", "Host": host,
 		})
 		cleanOf(t, got)
 	}
@@ -96,16 +98,17 @@ func cleanOf(t testing.TB, r *harness.Received) {
 
 // TestSpoofedIdentity sends copies of the gateway's headers in every spelling
 // that a backend may fold into them.
-func TestSpoofedIdentity(t *testing.T) {
-	t.Parallel()
+func TestSpoofedIdentity(t *testing.T) { harness.EachTerminal(t, testSpoofedIdentity) }
+
+func testSpoofedIdentity(t *testing.T, terminal string) {
 	u := harness.StartUpstream(t)
 	for name, s := range map[string]harness.Site{
-		"plain": {Upstream: u.Addr},
+		"plain": {Upstream: u.Addr, Terminal: terminal},
 		"with headers that Caddy would drop": {
-			Upstream: u.Addr,
-			Servers:  "expected_underscore_headers X_Gateway_Tenant x_gateway_key_id X_HTTP_Method_Override\nexpected_dot_headers X.Gateway.*",
+			Upstream: u.Addr, Terminal: terminal,
+			Servers: "expected_underscore_headers X_Gateway_Tenant x_gateway_key_id X_HTTP_Method_Override\nexpected_dot_headers X.Gateway.*",
 		},
-		"in dry run": {Upstream: u.Addr, Auth: "dry_run"},
+		"in dry run": {Upstream: u.Addr, Terminal: terminal, Auth: "dry_run"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			g := harness.StartGateway(t, s)
@@ -140,10 +143,11 @@ func TestSpoofedIdentity(t *testing.T) {
 }
 
 // TestFraming sends bodies in every framing that a client may choose.
-func TestFraming(t *testing.T) {
-	t.Parallel()
+func TestFraming(t *testing.T) { harness.EachTerminal(t, testFraming) }
+
+func testFraming(t *testing.T, terminal string) {
 	u := harness.StartUpstream(t)
-	g := harness.StartGateway(t, harness.Site{Upstream: u.Addr})
+	g := harness.StartGateway(t, harness.Site{Upstream: u.Addr, Terminal: terminal})
 	key := g.NewKey(nil)
 	for _, c := range []struct {
 		name    string
@@ -173,10 +177,11 @@ func TestFraming(t *testing.T) {
 }
 
 // TestSensitivePaths checks that both forms reach the upstream as one.
-func TestSensitivePaths(t *testing.T) {
-	t.Parallel()
+func TestSensitivePaths(t *testing.T) { harness.EachTerminal(t, testSensitivePaths) }
+
+func testSensitivePaths(t *testing.T, terminal string) {
 	u := harness.StartUpstream(t)
-	g := harness.StartGateway(t, harness.Site{Upstream: u.Addr})
+	g := harness.StartGateway(t, harness.Site{Upstream: u.Addr, Terminal: terminal})
 	key := g.NewKey(harness.Fields{"scopes": []string{"cards:sensitive"}})
 	for sent, want := range map[string]string{
 		"/api/v1/cards/c1/sensitive":            "/api/v1/cards/c1/sensitive",
@@ -197,10 +202,11 @@ func TestSensitivePaths(t *testing.T) {
 }
 
 // TestPlaceholders sends what Caddy would expand in its configuration.
-func TestPlaceholders(t *testing.T) {
-	t.Parallel()
+func TestPlaceholders(t *testing.T) { harness.EachTerminal(t, testPlaceholders) }
+
+func testPlaceholders(t *testing.T, terminal string) {
 	u := harness.StartUpstream(t)
-	g := harness.StartGateway(t, harness.Site{Upstream: u.Addr})
+	g := harness.StartGateway(t, harness.Site{Upstream: u.Addr, Terminal: terminal})
 	key := g.NewKey(nil)
 	const text = "{env.HOME}{http.request.uri}{file./etc/hostname}"
 	r := key.Request(http.MethodPost, "/api/v1/orders/%7Benv.HOME%7D?q=%7Benv.HOME%7D", text)

@@ -10,10 +10,11 @@ import (
 // TestLyingHeaders sends what a client could use to mislead the issuer about
 // where a request comes from, what it asks for and who sent it. The issuer
 // learns that from the gateway and from Caddy alone.
-func TestLyingHeaders(t *testing.T) {
-	t.Parallel()
+func TestLyingHeaders(t *testing.T) { harness.EachTerminal(t, testLyingHeaders) }
+
+func testLyingHeaders(t *testing.T, terminal string) {
 	u := harness.StartUpstream(t)
-	g := harness.StartGateway(t, harness.Site{Upstream: u.Addr})
+	g := harness.StartGateway(t, harness.Site{Upstream: u.Addr, Terminal: terminal})
 	key := g.NewKey(nil)
 	r := key.Post()
 	for _, name := range []string{
@@ -36,10 +37,11 @@ func TestLyingHeaders(t *testing.T) {
 
 // TestClientBehindProxy demands that the issuer learns the address that IP
 // whitelists see, and nothing that a client wrote into the header itself.
-func TestClientBehindProxy(t *testing.T) {
-	t.Parallel()
+func TestClientBehindProxy(t *testing.T) { harness.EachTerminal(t, testClientBehindProxy) }
+
+func testClientBehindProxy(t *testing.T, terminal string) {
 	u := harness.StartUpstream(t)
-	s := harness.Site{Upstream: u.Addr, Servers: "trusted_proxies static 127.0.0.1/32\ntrusted_proxies_strict"}
+	s := harness.Site{Upstream: u.Addr, Terminal: terminal, Servers: "trusted_proxies static 127.0.0.1/32\ntrusted_proxies_strict"}
 	g := harness.StartGateway(t, s)
 	r := g.NewKey(nil).Get().Add("X-Forwarded-For", "198.51.100.9").Add("X-Forwarded-For", "junk, 203.0.113.7")
 	harness.WantAccepted(t, g.Send(t, r.Add("X-Forwarded-Proto", "https").Add("X-Forwarded-Host", "evil.example")))
@@ -54,10 +56,11 @@ func TestClientBehindProxy(t *testing.T) {
 }
 
 // TestHeadersOnly turns to a list of what passes.
-func TestHeadersOnly(t *testing.T) {
-	t.Parallel()
+func TestHeadersOnly(t *testing.T) { harness.EachTerminal(t, testHeadersOnly) }
+
+func testHeadersOnly(t *testing.T, terminal string) {
 	u := harness.StartUpstream(t)
-	g := harness.StartGateway(t, harness.Site{Upstream: u.Addr, Auth: "headers only X-Card-Id Idempotency-Key"})
+	g := harness.StartGateway(t, harness.Site{Upstream: u.Addr, Terminal: terminal, Auth: "headers only X-Card-Id Idempotency-Key"})
 	r := g.NewKey(nil).JSON("POST", "/api/v1/cards", `{}`)
 	harness.WantAccepted(t, g.Send(t, r.Add("X-Card-Id", "c1").Add("Idempotency-Key", "k1").Add("Accept-Language", "de").Add("Cookie", "a=b")))
 	wantHeaders(t, u.One(t), map[string]string{
@@ -68,10 +71,11 @@ func TestHeadersOnly(t *testing.T) {
 
 // TestConnectionNames names headers in Connection: the client's own do not
 // reach the issuer, and those of the gateway do (RFC 9110, section 7.6.1).
-func TestConnectionNames(t *testing.T) {
-	t.Parallel()
+func TestConnectionNames(t *testing.T) { harness.EachTerminal(t, testConnectionNames) }
+
+func testConnectionNames(t *testing.T, terminal string) {
 	u := harness.StartUpstream(t)
-	g := harness.StartGateway(t, harness.Site{Upstream: u.Addr})
+	g := harness.StartGateway(t, harness.Site{Upstream: u.Addr, Terminal: terminal})
 	r := g.NewKey(nil).Post().Add("X-Card-Id", "c1").Add("X-Batch-Id", "b1")
 	r.Add("Connection", "keep-alive, x-card-id, X-Gateway-Tenant, X-Gateway-Scopes, X-Request-Id, Content-Length, X-Forwarded-For, X-Signature")
 	harness.WantAccepted(t, g.Send(t, r))
@@ -89,7 +93,7 @@ func TestIssuerHost(t *testing.T) {
 	const own = "header_up Host {upstream_hostport}"
 	const warning = "sends the issuer the Host that the client wrote"
 	for proxy, want := range map[string]string{own: u.Addr, "": "evil.example", "header_up Host {host}": "evil.example"} {
-		g := harness.StartGateway(t, harness.Site{Upstream: u.Addr, Proxy: proxy})
+		g := harness.StartGateway(t, harness.Site{Upstream: u.Addr, Terminal: harness.ReverseProxy, Proxy: proxy})
 		r := g.NewKey(nil).Get()
 		r.Headers = append([]string{"Host: evil.example"}, r.Headers...)
 		harness.WantAccepted(t, g.Send(t, r))

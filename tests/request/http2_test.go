@@ -52,10 +52,11 @@ func overHTTP2(t testing.TB, g *harness.Gateway) func(*harness.Request) *harness
 
 // TestHTTP2 sends signed requests over HTTP/2, where a request has no line and
 // header names are in lower case.
-func TestHTTP2(t *testing.T) {
-	t.Parallel()
+func TestHTTP2(t *testing.T) { harness.EachTerminal(t, testHTTP2) }
+
+func testHTTP2(t *testing.T, terminal string) {
 	u := harness.StartUpstream(t)
-	g := harness.StartGateway(t, harness.Site{Upstream: u.Addr, Servers: "protocols h1 h2c"})
+	g := harness.StartGateway(t, harness.Site{Upstream: u.Addr, Terminal: terminal, Servers: "protocols h1 h2c"})
 	key := g.NewKey(nil)
 	send := overHTTP2(t, g)
 	for _, r := range []*harness.Request{

@@ -106,11 +106,12 @@ func TestDryRun(t *testing.T) {
 }
 
 // TestBodySizes sends bodies around max_body, the operation's own included.
-func TestBodySizes(t *testing.T) {
-	t.Parallel()
+func TestBodySizes(t *testing.T) { harness.EachTerminal(t, testBodySizes) }
+
+func testBodySizes(t *testing.T, terminal string) {
 	u := harness.StartUpstream(t)
 	g := harness.StartGateway(t, harness.Site{
-		Upstream: u.Addr, Auth: "max_body 1000",
+		Upstream: u.Addr, Terminal: terminal, Auth: "max_body 1000",
 		Global: "operation upload_documents POST /api/v1/documents documents:write max_body 3000",
 	})
 	key := g.NewKey(nil)
@@ -211,10 +212,11 @@ func TestBodyBudget(t *testing.T) {
 
 // TestBodyIsGivenBack: a body that the issuer has takes no memory any more,
 // however long its answer takes.
-func TestBodyIsGivenBack(t *testing.T) {
-	t.Parallel()
+func TestBodyIsGivenBack(t *testing.T) { harness.EachTerminal(t, testBodyIsGivenBack) }
+
+func testBodyIsGivenBack(t *testing.T, terminal string) {
 	u := harness.StartUpstream(t)
-	g := harness.StartGateway(t, harness.Site{Upstream: u.Addr})
+	g := harness.StartGateway(t, harness.Site{Upstream: u.Addr, Terminal: terminal})
 	key := g.NewKey(nil)
 	served := make(chan struct{})
 	u.Replies(harness.Reply{Raw: harness.Answer(200, "{}").Raw, Wait: served})

@@ -36,9 +36,12 @@ func TestHalfClosed(t *testing.T) {
 // TestUpstreamSwitchesProtocols lets the issuer switch to a protocol that
 // nobody asked for: the client must not take that for a success.
 func TestUpstreamSwitchesProtocols(t *testing.T) {
-	t.Parallel()
+	harness.EachTerminal(t, testUpstreamSwitchesProtocols)
+}
+
+func testUpstreamSwitchesProtocols(t *testing.T, terminal string) {
 	u := harness.StartUpstream(t)
-	g := harness.StartGateway(t, harness.Site{Upstream: u.Addr})
+	g := harness.StartGateway(t, harness.Site{Upstream: u.Addr, Terminal: terminal})
 	u.Replies(harness.Reply{Raw: "HTTP/1.1 101 Switching Protocols\r\nUpgrade: x\r\nConnection: Upgrade\r\n\r\nhello"})
 	harness.WantRefused(t, g.Send(t, g.NewKey(nil).Get()), http.StatusBadGateway, "UPSTREAM_ERROR")
 }
@@ -51,10 +54,11 @@ func TestNothingBehind(t *testing.T) {
 }
 
 // TestClientHangsUp closes the connection while the issuer thinks.
-func TestClientHangsUp(t *testing.T) {
-	t.Parallel()
+func TestClientHangsUp(t *testing.T) { harness.EachTerminal(t, testClientHangsUp) }
+
+func testClientHangsUp(t *testing.T, terminal string) {
 	u := harness.StartUpstream(t)
-	g := harness.StartGateway(t, harness.Site{Upstream: u.Addr})
+	g := harness.StartGateway(t, harness.Site{Upstream: u.Addr, Terminal: terminal})
 	done := make(chan struct{})
 	defer close(done)
 	u.Replies(harness.Reply{Wait: done})
@@ -69,9 +73,12 @@ func TestClientHangsUp(t *testing.T) {
 // trailers and statuses that are none: the client gets one answer, and what is
 // the gateway's to say comes from the gateway.
 func TestAnswersThatSpeakForTheGateway(t *testing.T) {
-	t.Parallel()
+	harness.EachTerminal(t, testAnswersThatSpeakForTheGateway)
+}
+
+func testAnswersThatSpeakForTheGateway(t *testing.T, terminal string) {
 	u := harness.StartUpstream(t)
-	g := harness.StartGateway(t, harness.Site{Upstream: u.Addr})
+	g := harness.StartGateway(t, harness.Site{Upstream: u.Addr, Terminal: terminal})
 	key := g.NewKey(nil)
 	trailers := "X-Request-Id: theirs\r\nX-RateLimit-Remaining: 9\r\nCache-Control: public\r\nX-Checksum: 1\r\n\r\n"
 	for name, raw := range map[string]string{

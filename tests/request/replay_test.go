@@ -11,10 +11,11 @@ import (
 )
 
 // TestCopiesAtOnce sends 64 copies of one request at the same instant.
-func TestCopiesAtOnce(t *testing.T) {
-	t.Parallel()
+func TestCopiesAtOnce(t *testing.T) { harness.EachTerminal(t, testCopiesAtOnce) }
+
+func testCopiesAtOnce(t *testing.T, terminal string) {
 	u := harness.StartUpstream(t)
-	g := harness.StartGateway(t, harness.Site{Upstream: u.Addr})
+	g := harness.StartGateway(t, harness.Site{Upstream: u.Addr, Terminal: terminal})
 	key := g.NewKey(nil)
 	for _, r := range []*harness.Request{key.Get(), key.Post(), key.Request(http.MethodDelete, "/api/v1/orders/1", "")} {
 		copies := make([]*harness.Request, 64)
@@ -66,10 +67,11 @@ func TestNonceIsRecordedLast(t *testing.T) {
 
 // TestReplayAfterRestart repeats requests after a reload, after a kill and
 // after an orderly stop.
-func TestReplayAfterRestart(t *testing.T) {
-	t.Parallel()
+func TestReplayAfterRestart(t *testing.T) { harness.EachTerminal(t, testReplayAfterRestart) }
+
+func testReplayAfterRestart(t *testing.T, terminal string) {
 	u := harness.StartUpstream(t)
-	g := harness.StartGateway(t, harness.Site{Upstream: u.Addr})
+	g := harness.StartGateway(t, harness.Site{Upstream: u.Addr, Terminal: terminal})
 	key := g.NewKey(nil)
 	ahead := key.RequestAt(time.Now().Add(299*time.Second), http.MethodGet, "/api/v1/cards/ahead", "")
 	behind := key.RequestAt(time.Now().Add(-200*time.Second), http.MethodGet, "/api/v1/cards/behind", "")
@@ -172,9 +174,12 @@ func TestBodyDeadline(t *testing.T) {
 // TestNothingBeforeTheBodyIsVerified watches the upstream while a correctly
 // signed body arrives, and while one arrives that turns out wrong.
 func TestNothingBeforeTheBodyIsVerified(t *testing.T) {
-	t.Parallel()
+	harness.EachTerminal(t, testNothingBeforeTheBodyIsVerified)
+}
+
+func testNothingBeforeTheBodyIsVerified(t *testing.T, terminal string) {
 	u := harness.StartUpstream(t)
-	g := harness.StartGateway(t, harness.Site{Upstream: u.Addr})
+	g := harness.StartGateway(t, harness.Site{Upstream: u.Addr, Terminal: terminal})
 	key := g.NewKey(nil)
 	body := `{"a":"` + strings.Repeat("x", 100_000) + `"}`
 	for _, c := range []struct {

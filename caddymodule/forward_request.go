@@ -1,0 +1,151 @@
+package caddymodule
+
+import (
+	"net"
+	"net/http"
+	"strings"
+	"sync"
+
+	"github.com/card-gateway/card-gateway/auth"
+	"github.com/card-gateway/card-gateway/forward"
+)
+
+// via is what Caddy's reverse proxy calls the server in Via (RFC 9110, section
+// 7.6.3).
+const via = "1.1 Caddy"
+
+// An outgoing is a request as it goes to an issuer.
+type outgoing struct{ forward.Request }
+
+var outgoings = sync.Pool{New: func() any { return new(outgoing) }}
+
+func newOutgoing() *outgoing { return outgoings.Get().(*outgoing) }
+
+// free gives the memory back. Nothing of the request is kept.
+func (o *outgoing) free() {
+	fields := o.Fields
+	clear(fields)
+	o.Request = forward.Request{Fields: fields[:0]}
+	outgoings.Put(o)
+}
+
+// fill makes the outgoing request of the one that the handlers before have
+// left. It refuses a body of unknown length, which no handler of the gateway
+// leaves.
+func (o *outgoing) fill(h *Forward, r *http.Request, info *requestInfo) *auth.Refusal {
+	o.Method, o.Target, o.Host = r.Method, r.URL.RequestURI(), h.Host
+	if h.Host == clientHost {
+		o.Host = r.Host
+	}
+	switch body := r.Body.(type) {
+	case nil:
+	case *sliceBody:
+		o.Body = body.bytes
+	case *heldReader:
+		if o.Body = body.body.onePiece(); o.Body == nil {
+			o.Stream, o.Length = &lastReader{*body}, body.body.size
+		}
+	default:
+		if r.ContentLength < 0 {
+			return auth.Refuse(auth.InternalError, "a handler before card_forward has put a body of unknown length in the place of the verified one")
+		}
+		if r.ContentLength > 0 {
+			o.Stream, o.Length = body, r.ContentLength
+		}
+	}
+	h.recall(r.Header, info)
+	for name, values := range r.Header {
+		if forwardedNames[name] || !h.sends(name) {
+			continue
+		}
+		for _, value := range values {
+			o.add(name, value)
+		}
+	}
+	o.addForwarded(r)
+	return nil
+}
+
+// A lastReader reads a held body and gives its memory back at the end: the
+// issuer may take long to answer.
+type lastReader struct{ heldReader }
+
+func (r *lastReader) Read(p []byte) (int, error) {
+	n, err := r.heldReader.Read(p)
+	if r.at == r.body.size {
+		r.body.release()
+	}
+	return n, err
+}
+
+func (o *outgoing) add(name, value string) {
+	o.Fields = append(o.Fields, forward.Field{Name: name, Value: value})
+}
+
+// forwardedNames are the headers that addForwarded writes.
+var forwardedNames = map[string]bool{
+	"X-Forwarded-For": true, "X-Forwarded-Proto": true, "X-Forwarded-Host": true, "Via": true,
+}
+
+// addForwarded tells the issuer of the request's way as Caddy's reverse proxy
+// does: what a trusted proxy wrote is kept, and the address of the peer is
+// added to it.
+func (o *outgoing) addForwarded(r *http.Request) {
+	for _, value := range r.Header["Via"] {
+		o.add("Via", value)
+	}
+	o.add("Via", via)
+	if r.TLS != nil && !r.TLS.HandshakeComplete {
+		o.add("Early-Data", "1") // RFC 8470, section 5.1
+	}
+	trusted := fromProxy(r)
+	peer, _, err := net.SplitHostPort(r.RemoteAddr)
+	if err != nil && (r.RemoteAddr != "@" || !trusted) {
+		return // nobody knows who asks
+	}
+	peer, _, _ = strings.Cut(peer, "%")
+	scheme, host := "https", r.Host
+	if r.TLS == nil {
+		scheme = "http"
+	}
+	if trusted {
+		if before := strings.Join(r.Header["X-Forwarded-For"], ", "); before != "" {
+			peer = strings.TrimSuffix(before+", "+peer, ", ")
+		}
+		scheme = lastOr(r.Header["X-Forwarded-Proto"], scheme)
+		host = lastOr(r.Header["X-Forwarded-Host"], host)
+	}
+	if peer != "" {
+		o.add("X-Forwarded-For", peer)
+	}
+	o.add("X-Forwarded-Proto", scheme)
+	o.add("X-Forwarded-Host", host)
+}
+
+// lastOr returns the last of the values unless there is none or it is empty.
+func lastOr(values []string, otherwise string) string {
+	if len(values) == 0 || values[len(values)-1] == "" {
+		return otherwise
+	}
+	return values[len(values)-1]
+}
+
+// recall puts the client's headers back that this handler's options name and
+// card_auth has set aside.
+func (h *Forward) recall(header http.Header, info *requestInfo) {
+	for name, values := range info.aside {
+		if h.named[name] {
+			header[name] = values
+		}
+	}
+}
+
+// sends reports whether a header reaches the issuers: all that card_auth let
+// pass, unless the option `headers only` is given, and what the gateway wrote.
+func (h *Forward) sends(name string) bool {
+	if len(h.OnlyHeaders) == 0 || h.named[name] || describesBody(name) {
+		return true
+	}
+	folded, _ := foldName(name)
+	return folded.isIdentity() || name == headerRequestID
+}

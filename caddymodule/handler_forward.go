@@ -1,0 +1,183 @@
+package caddymodule
+
+import (
+	"errors"
+	"net/http"
+
+	"github.com/caddyserver/caddy/v2"
+	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
+	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
+	"go.uber.org/zap"
+
+	"github.com/card-gateway/card-gateway/auth"
+	"github.com/card-gateway/card-gateway/forward"
+)
+
+func init() {
+	caddy.RegisterModule(new(Forward))
+}
+
+// Forward is the handler card_forward. It sends the request to one of the
+// issuers, over HTTP/1.1 and at most once, and returns the answer. It takes the
+// place of Caddy's reverse_proxy behind card_auth, which it needs before it.
+//
+// A request goes to another issuer only where no byte of it was sent before:
+// no connection could be made. Nothing is repeated after that.
+type Forward struct {
+	// The issuers: `host:port`, or `unix/` and the path of a socket; 1 to 64.
+	// Placeholders are expanded.
+	Issuers []string `json:"issuers"`
+
+	// How an issuer is chosen among those that are not out: `least` (of two
+	// at random the one with fewer outstanding requests), `round_robin`, or
+	// `first` (the first of the list). Default: least.
+	Policy string `json:"policy,omitempty"`
+
+	// How long a connection may take to be made, with its TLS handshake, and
+	// how long to wait for a free one. Default: 3s.
+	DialTimeout caddy.Duration `json:"dial_timeout,omitempty"`
+
+	// How long the issuer may take for the head of its answer. Default: 30s.
+	AnswerTimeout caddy.Duration `json:"answer_timeout,omitempty"`
+
+	// How long an unused connection is kept. It must be shorter than the
+	// issuer's own time, or requests fail that are sent on a connection which
+	// the issuer is just closing. Default: 45s.
+	KeepAlive caddy.Duration `json:"keepalive,omitempty"`
+
+	// The most connections to each issuer. When all are in use, requests wait
+	// for up to dial_timeout and are then answered with 503.
+	// Default: no bound.
+	MaxConnections int `json:"max_connections,omitempty"`
+
+	// The Host that the issuer receives. `{client}` is the one that the client
+	// wrote, which nobody has signed. Default: the issuer's own name.
+	Host string `json:"host,omitempty"`
+
+	// How connections to the issuers are secured. Default: not at all.
+	TLS *ForwardTLS `json:"tls,omitempty"`
+
+	// How long an issuer is out after fail_after failures within that time. A
+	// failure is a connection that cannot be made, that breaks, or on which
+	// comes nonsense in the place of an answer. Default: 10s.
+	FailFor caddy.Duration `json:"fail_for,omitempty"`
+
+	// How many failures take an issuer out; -1: none does. Default: 3.
+	FailAfter int `json:"fail_after,omitempty"`
+
+	// Ask each issuer again and again whether it works. Default: not at all.
+	Check *ForwardCheck `json:"check,omitempty"`
+
+	// The headers that reach these issuers besides, or instead of, those that
+	// card_auth lets pass.
+	HeaderRule
+
+	log       *zap.Logger
+	poolKey   string // of the forwarder in the pool; empty until it is taken
+	forwarder *forward.Forwarder
+}
+
+// ForwardTLS is how connections to the issuers are secured.
+type ForwardTLS struct {
+	// A file with the authorities, in PEM, that may sign an issuer's
+	// certificate. Default: those of the system.
+	CAFile string `json:"ca_file,omitempty"`
+	// The name that the certificate must have. Default: the host of the
+	// issuer's address.
+	ServerName string `json:"server_name,omitempty"`
+	// Files with the client certificate and its key, in PEM; both or neither.
+	// A change of the files holds for the next connection. Default: none.
+	Certificate string `json:"client_certificate,omitempty"`
+	Key         string `json:"client_key,omitempty"`
+	// The lowest version: `tls1.2` or `tls1.3`. Default: tls1.2.
+	Min string `json:"min,omitempty"`
+}
+
+// ForwardCheck asks each issuer for a path. One that does not answer with a
+// status from 200 to 299 within 3 s is out until it does.
+type ForwardCheck struct {
+	// The path, which begins with a slash.
+	Path string `json:"path"`
+	// How often; at least 1s. Default: 5s.
+	Every caddy.Duration `json:"every,omitempty"`
+}
+
+// clientHost as the option host stands for the Host that the client wrote.
+const clientHost = "{client}"
+
+// CaddyModule returns the Caddy module information.
+func (*Forward) CaddyModule() caddy.ModuleInfo {
+	return caddy.ModuleInfo{ID: "http.handlers.card_forward", New: func() caddy.Module { return new(Forward) }}
+}
+
+func (h *Forward) ServeHTTP(w http.ResponseWriter, r *http.Request, _ caddyhttp.Handler) error {
+	info := infoFrom(r.Context())
+	if info == nil {
+		h.log.Error("card_forward runs where card_auth has not run before; put card_auth in front of it")
+		return refuse(w, r, auth.Refuse(auth.InternalError, "card_forward without card_auth"))
+	}
+	out := newOutgoing()
+	defer out.free()
+	if refusal := out.fill(h, r, info); refusal != nil {
+		return refusal
+	}
+	answer, err := h.forwarder.Do(r.Context(), &out.Request)
+	info.body.release() // nobody reads it any more
+	if err != nil {
+		return forwardRefusal(err)
+	}
+	sendAnswer(w, answer)
+	return nil
+}
+
+// sendAnswer sends the client what the issuer answered. An answer that breaks
+// off ends the client's connection, so that half is not taken for all.
+func sendAnswer(w http.ResponseWriter, answer *forward.Answer) {
+	defer func() { _ = answer.Close() }()
+	h := w.Header()
+	delete(h, "Server") // the issuer's passes; ours is in Via
+	for name, values := range answer.Header {
+		if before, set := h[name]; set {
+			values = append(before, values...)
+		}
+		h[name] = values
+	}
+	h["Via"] = append(h["Via"], via)
+	w.WriteHeader(answer.Status)
+	flush := http.NewResponseController(w).Flush
+	if _, err := answer.CopyTo(w, flush); err != nil {
+		_ = flush() // what has come
+		panic(http.ErrAbortHandler)
+	}
+}
+
+// forwardRefusal returns the refusal of a request that could not be forwarded.
+// The text is ours and may be logged.
+func forwardRefusal(err error) *auth.Refusal {
+	var failed *forward.Error
+	if !errors.As(err, &failed) {
+		return &auth.Refusal{Reason: auth.InternalError, Cause: err}
+	}
+	refusal := auth.Refuse(auth.UpstreamError, failed.Kind.String()+": "+failed.Error())
+	refusal.RetryAfter = failed.RetryAfter
+	switch failed.Kind.Status() {
+	case http.StatusInternalServerError:
+		refusal.Reason = auth.InternalError
+	case http.StatusGatewayTimeout:
+		refusal.Reason = auth.UpstreamTimeout
+	case forward.StatusClientGone:
+		refusal.Reason = auth.ClientGone
+	}
+	if failed.Kind == forward.KindBusy {
+		refusal.Reason = auth.OverBudget
+	}
+	return refusal
+}
+
+// Interface guards
+var (
+	_ caddy.Provisioner           = (*Forward)(nil)
+	_ caddy.CleanerUpper          = (*Forward)(nil)
+	_ caddyhttp.MiddlewareHandler = (*Forward)(nil)
+	_ caddyfile.Unmarshaler       = (*Forward)(nil)
+)

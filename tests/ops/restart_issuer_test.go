@@ -1,0 +1,97 @@
+package ops
+
+import (
+	"fmt"
+	"net"
+	"net/http"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"github.com/card-gateway/card-gateway/tests/harness"
+)
+
+// A restartable issuer stops as net/http's server does: it lets what it has
+// begun come to its end.
+type restartable struct {
+	addr   string
+	server *http.Server
+	seen   *sync.Map // by path: how often
+}
+
+func (i *restartable) start(t *testing.T) {
+	t.Helper()
+	var listener net.Listener
+	harness.Eventually(t, "the issuer's address is free", func() bool {
+		var err error
+		listener, err = net.Listen("tcp", i.addr)
+		return err == nil
+	})
+	i.addr = listener.Addr().String()
+	i.server = &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		count, _ := i.seen.LoadOrStore(r.URL.Path, new(atomic.Int64))
+		count.(*atomic.Int64).Add(1)
+		_, _ = w.Write([]byte(`{"ok":true}`))
+	})}
+	go i.server.Serve(listener) //nolint:errcheck // it ends by Shutdown
+}
+
+// TestIssuersRestartUnderLoad restarts two issuers in turn while clients send.
+// A request fails only when it was on its way on a connection of the dying
+// issuer, and none arrives twice.
+func TestIssuersRestartUnderLoad(t *testing.T) {
+	t.Parallel()
+	var seen sync.Map
+	issuers := []*restartable{{addr: "127.0.0.1:0", seen: &seen}, {addr: "127.0.0.1:0", seen: &seen}}
+	for _, i := range issuers {
+		i.start(t)
+		t.Cleanup(func() { _ = i.server.Close() })
+	}
+	g := harness.StartGateway(t, harness.Site{Upstream: issuers[0].addr + " " + issuers[1].addr})
+	key := g.NewKey(nil)
+	var number, failed atomic.Int64
+	stop := make(chan struct{})
+	var clients sync.WaitGroup
+	for range 4 {
+		clients.Go(func() {
+			for {
+				select {
+				case <-stop:
+					return
+				default:
+				}
+				r := key.Request(http.MethodPost, fmt.Sprintf("/api/v1/orders/%d", number.Add(1)), `{"a":1}`)
+				switch got := g.Send(t, r); got.Status {
+				case http.StatusOK:
+				case http.StatusBadGateway:
+					failed.Add(1)
+				default:
+					t.Errorf("answer is %s", got)
+				}
+			}
+		})
+	}
+	for range 2 {
+		for _, i := range issuers {
+			if err := i.server.Shutdown(t.Context()); err != nil {
+				t.Error(err)
+			}
+			i.start(t)
+			before := number.Load()
+			harness.Eventually(t, "the clients go on", func() bool { return number.Load() > before+20 })
+		}
+	}
+	close(stop)
+	clients.Wait()
+	onTheWay := int64(strings.Count(g.ReadFile("default.log"), `"detail":"closed: issuer `))
+	if n := failed.Load(); n != onTheWay {
+		t.Errorf("%d requests failed, of which %d were on their way to a dying issuer", n, onTheWay)
+	}
+	seen.Range(func(path, count any) bool {
+		if n := count.(*atomic.Int64).Load(); n != 1 {
+			t.Errorf("%s reached the issuers %d times", path, n)
+		}
+		return true
+	})
+}
