@@ -12,11 +12,12 @@ const EmptyBodyHash = "47DEQpj8HBSa+/TImW+5JCeuQeRkm5NMpJWZG3hSuFU="
 // digestText is the length of 32 bytes in standard base64 with its padding.
 const digestText = 44
 
-// AppendStringToSign appends to dst what is signed: the method, the request
-// target as it is on the wire, and the values of X-Timestamp, X-Nonce and
-// X-Body-Hash, joined by single line feeds (the published interface,
-// Authentication, String to sign). No field of a request that is accepted can
-// hold a line feed, so no two requests share a string.
+// AppendStringToSign appends the string to sign to dst and returns the extended
+// slice. The string is the method, the request target as it is on the wire, and
+// the values of X-Timestamp, X-Nonce and X-Body-Hash, joined by single line
+// feeds (the published interface, Authentication, String to sign). In an
+// accepted request none of the five holds a line feed, so two different
+// requests never have the same string.
 func AppendStringToSign(dst []byte, method, target, timestamp, nonce, bodyHash string) []byte {
 	dst = append(dst, method...)
 	dst = append(dst, '\n')
@@ -39,16 +40,17 @@ func EncodeHash(sum [sha256.Size]byte) string {
 }
 
 // BodyHashEqual reports in constant time whether the value of X-Body-Hash is
-// the one spelling of the SHA-256 of the body. The header is compared as text
-// and never decoded: hex, base64url, missing padding and twins that a lenient
-// decoder would take for the same are mismatches.
+// exactly the text that [EncodeHash] returns for the sum. The header is never
+// decoded: hex, base64url, missing padding and other spellings that a lenient
+// decoder would accept are mismatches.
 func BodyHashEqual(header string, sum [sha256.Size]byte) bool {
 	var want [digestText]byte
 	base64.StdEncoding.Encode(want[:], sum[:])
 	return equalText(&want, header)
 }
 
-// equalText compares in constant time, for a given text of any length.
+// equalText reports whether the texts are equal. The time that it takes does
+// not depend on the text given or its length.
 func equalText(want *[digestText]byte, given string) bool {
 	var text [digestText]byte
 	copy(text[:], given)

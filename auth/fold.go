@@ -6,11 +6,12 @@ import (
 	"unicode/utf8"
 )
 
-// Servers are lenient about the segments of a path: some drop what follows a
-// ';', the blanks around it, the dots behind it or an extension. To fold is to
-// read a segment as the most lenient of them would. A path that folds to a
-// pattern which it does not match as it is written would be one operation here
-// and another one there, so it is refused.
+// Some servers are lenient about the segments of a path. They drop the text
+// after a ';', blanks around a segment, dots at its end, or an extension. To
+// fold a segment is to read it as the most lenient of these servers would.
+//
+// A path is refused when it matches a pattern only after folding. The gateway
+// would take it for one operation, and such a server for another.
 
 const faultFolds = "The path names an operation with something behind one of its segments (a ';', a blank, a dot or an extension); write the segment alone"
 
@@ -29,9 +30,9 @@ func isPlain(path string) bool {
 	return true
 }
 
-// foldsAway reports whether a route that comes before the exact one (nil: all
-// of them) matches the path once it is folded. Where a percent sign was
-// percent-encoded, what the path becomes by decoding it again counts too.
+// foldsAway reports whether the folded path matches a route that comes before
+// the exact one (nil: any route). A path that still holds a percent sign is
+// also tried after decoding it once more.
 func foldsAway(routes []route, exact *route, path string) bool {
 	hidden := path
 	if strings.IndexByte(path, '%') >= 0 {
@@ -91,8 +92,8 @@ func foldsTo(part, literal string) bool {
 }
 
 // isBlank reports whether a server may drop the character at the edge of a
-// segment: white space, the '+' that forms write for it, characters without a
-// width, and bytes that are no UTF-8.
+// segment: white space, the '+' that forms write for a space, characters
+// without a width, and bytes that are not valid UTF-8.
 func isBlank(r rune) bool {
 	return r == '+' || r == utf8.RuneError || unicode.IsSpace(r) || unicode.Is(unicode.Cf, r)
 }

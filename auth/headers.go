@@ -33,10 +33,10 @@ type Credentials struct {
 	Unix int64
 }
 
-// ParseCredentials reads the five headers. It refuses by rule 1 unless each of
-// them is there exactly once and not empty and X-Nonce consists of 1 to 256
-// visible ASCII characters. The refusal's log text names every header that is
-// wrong and how, never its value.
+// ParseCredentials returns the values of the five headers. It refuses by rule 1
+// unless each of them is present exactly once and is not empty, and X-Nonce
+// consists of 1 to 256 visible ASCII characters. The refusal's log text names
+// every wrong header and its fault, never its value.
 func ParseCredentials(h http.Header) (Credentials, *Refusal) {
 	id, timestamp, nonce := h[HeaderKeyID], h[HeaderTimestamp], h[HeaderNonce]
 	bodyHash, signature := h[HeaderBodyHash], h[HeaderSignature]
@@ -56,7 +56,7 @@ func ParseCredentials(h http.Header) (Credentials, *Refusal) {
 
 func once(values []string) bool { return len(values) == 1 && values[0] != "" }
 
-// ValidNonce reports whether X-Nonce may have the value: 1 to 256 visible ASCII
+// ValidNonce reports whether s is allowed as X-Nonce: 1 to 256 visible ASCII
 // characters.
 func ValidNonce(s string) bool {
 	if s == "" || len(s) > maxNonce {
@@ -70,7 +70,8 @@ func ValidNonce(s string) bool {
 	return true
 }
 
-// describeHeaders says which of the five headers are wrong, and how.
+// describeHeaders returns a text that names the wrong ones of the five headers,
+// each with its fault.
 func describeHeaders(h http.Header) string {
 	var faults []string
 	for _, name := range [...]string{HeaderKeyID, HeaderTimestamp, HeaderNonce, HeaderBodyHash, HeaderSignature} {
@@ -78,21 +79,21 @@ func describeHeaders(h http.Header) string {
 		case len(values) == 0:
 			faults = append(faults, name+" is missing")
 		case len(values) > 1:
-			faults = append(faults, name+" is there more than once")
+			faults = append(faults, name+" is present more than once")
 		case values[0] == "":
 			faults = append(faults, name+" is empty")
 		case name == HeaderNonce && len(values[0]) > maxNonce:
 			faults = append(faults, name+" is longer than 256 characters")
 		case name == HeaderNonce && !ValidNonce(values[0]):
-			faults = append(faults, name+" holds something else than visible ASCII characters")
+			faults = append(faults, name+" holds a character that is not visible ASCII")
 		}
 	}
 	return strings.Join(faults, ", ")
 }
 
-// ParseTimestamp reads a timestamp in Unix seconds: ten decimal digits without
-// a leading zero, so that there is one spelling of every moment from 2001 to
-// 2286. Anything else is false.
+// ParseTimestamp returns a timestamp in Unix seconds. The text must be ten
+// decimal digits without a leading zero, so every moment from 2001 to 2286 has
+// one spelling. For any other text it returns false.
 func ParseTimestamp(s string) (int64, bool) {
 	if len(s) != 10 || s[0] == '0' {
 		return 0, false
@@ -109,7 +110,7 @@ func ParseTimestamp(s string) (int64, bool) {
 
 // InWindow reports whether the timestamp, in Unix seconds, differs from now by
 // at most the window. Whole seconds are compared: a difference of exactly the
-// window is inside. The timestamp 0 of a malformed header never is.
+// window is inside. The timestamp 0, of a malformed header, is always outside.
 func InWindow(now time.Time, timestamp int64, window time.Duration) bool {
 	if timestamp <= 0 {
 		return false
@@ -121,16 +122,17 @@ func InWindow(now time.Time, timestamp int64, window time.Duration) bool {
 	return d <= int64(window/time.Second)
 }
 
-// NonceDigest returns the first 16 bytes of the nonce's SHA-256, which is what
-// is remembered of it: of fixed size, and nothing that could be sent again.
+// NonceDigest returns the first 16 bytes of the nonce's SHA-256. A store keeps
+// this digest instead of the nonce: its size is fixed, and it cannot be sent
+// again as a nonce.
 func NonceDigest(nonce string) [16]byte {
 	sum := sha256.Sum256([]byte(nonce))
 	return [16]byte(sum[:16])
 }
 
-// NonceLifetime returns how long the nonce of a request that is accepted now
-// must be remembered: as long as its timestamp (Unix seconds) could still pass
-// the window, at least the window itself, and ten seconds of margin.
+// NonceLifetime returns how long the nonce of a request that is accepted at now
+// must be remembered: until its timestamp (Unix seconds) can no longer pass the
+// window, but at least the length of the window, plus ten seconds of margin.
 func NonceLifetime(now time.Time, timestamp int64, window time.Duration) time.Duration {
 	valid := time.Unix(timestamp, 0).Add(window + time.Second).Sub(now)
 	return max(window, valid) + 10*time.Second

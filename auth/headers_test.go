@@ -29,9 +29,9 @@ func TestMissingHeadersAreNamedWithoutTheirValues(t *testing.T) {
 	}{
 		{"missing", func(h http.Header) { h.Del("X-API-Key") }, "X-Api-Key is missing"},
 		{"empty", func(h http.Header) { h.Set("X-Timestamp", "") }, "X-Timestamp is empty"},
-		{"twice", func(h http.Header) { h.Add("X-Signature", "hidden") }, "X-Signature is there more than once"},
+		{"twice", func(h http.Header) { h.Add("X-Signature", "hidden") }, "X-Signature is present more than once"},
 		{"long nonce", func(h http.Header) { h.Set("X-Nonce", strings.Repeat("hidden", 50)) }, "X-Nonce is longer than 256 characters"},
-		{"bad nonce", func(h http.Header) { h.Set("X-Nonce", "hid den") }, "X-Nonce holds something else than visible ASCII characters"},
+		{"bad nonce", func(h http.Header) { h.Set("X-Nonce", "hid den") }, "X-Nonce holds a character that is not visible ASCII"},
 		{"two faults", func(h http.Header) { h.Del("X-Nonce"); h.Del("X-Body-Hash") }, "X-Nonce is missing, X-Body-Hash is missing"},
 	}
 	for _, test := range tests {

@@ -2,8 +2,9 @@ package auth
 
 import "strings"
 
-// checkHidden refuses what a decoded path would become if it were decoded
-// again: escapes that were escaped, and overlong UTF-8.
+// checkHidden returns the fault of a decoded path that a second decoding would
+// change into a refused one, or that holds overlong UTF-8. It returns "" for
+// any other path.
 func checkHidden(path string) string {
 	if fault := checkOverlong(path); fault != "" {
 		return fault
@@ -44,8 +45,9 @@ func decodeHidden(path string) string {
 	return b.String()
 }
 
-// checkOverlong refuses sequences that a lenient UTF-8 decoder takes for a
-// character that has a shorter spelling.
+// checkOverlong returns a fault when the path holds a byte sequence that a
+// lenient UTF-8 decoder reads as a character which has a shorter spelling. It
+// returns "" for any other path.
 func checkOverlong(path string) string {
 	for i := 0; i+1 < len(path); i++ {
 		lead, next := path[i], path[i+1]

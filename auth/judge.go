@@ -6,39 +6,41 @@ import (
 	"time"
 )
 
-// A Request is what the judge looks at, beside the key and the clock.
+// A Request holds what [Judge] needs to know of a request.
 type Request struct {
 	Method      string
 	Target      string // the request target as it came over the wire
 	Credentials Credentials
-	// Client is the address of the client, as the server knows it; the zero
-	// address passes no whitelist.
+	// Client is the address of the client, as the server knows it. The zero
+	// address is on no whitelist.
 	Client netip.Addr
-	Scope  string // that the operation needs
+	Scope  string // the scope that the operation needs
 }
 
-// A Judgement is what can be said of a request without shared state and
-// without its body.
+// A Judgement is the result of [Judge]. It needs neither shared state nor the
+// body of the request.
 type Judgement struct {
-	// Failed holds which of rules 2, 3, 4, 6, 7, 10 and 12 the request fails.
+	// Failed holds the rules that the request fails, of rules 2, 3, 4, 6, 7,
+	// 10 and 12.
 	Failed Rules
-	// SecretVersion is that of the secret which verified the signature; 0 when
-	// none did.
+	// SecretVersion is the version of the secret that verified the signature; 0
+	// when none did.
 	SecretVersion int
-	// Retired is the secret of the key that verifies the signature and has
-	// ended; nil when a live one does, or none. The request fails rule 10 all
-	// the same.
+	// Retired is the secret of the key that verifies the signature but has
+	// ended. It is nil when a live secret verifies it, or none does. A request
+	// signed with it fails rule 10.
 	Retired *Secret
 }
 
-// Judge checks rules 2, 3, 4, 6, 7, 10 and 12 in one pass, all of them, so
-// that the first that fails is known and also what else does. The key is nil
-// when X-API-Key names none; then Failed is rule 2 alone, at the cost of a
-// wrong signature. The window is that of rule 7. Judge does no I/O and does not
-// allocate.
+// Judge checks rules 2, 3, 4, 6, 7, 10 and 12 and returns all that fail, not
+// only the first. The key is nil when X-API-Key names no key. Then Failed is
+// rule 2 alone, and the request takes as long as one with a wrong signature, so
+// that the time does not show which keys exist. The window is that of rule 7.
+// Judge does no I/O and does not allocate.
 //
-// Rule 10 is about the X-Body-Hash header, so it is known before a byte of the
-// body is read. All secrets of the key are tried, also when the first one fits.
+// Rule 10 covers the X-Body-Hash header and not the body, so it is decided
+// before the body is read. All secrets of the key are tried, even after one has
+// verified the signature.
 func Judge(r *Request, key *Key, window time.Duration, now time.Time) Judgement {
 	var j Judgement
 	if key == nil {
@@ -64,21 +66,22 @@ func Judge(r *Request, key *Key, window time.Duration, now time.Time) Judgement 
 	return j
 }
 
-// unprovenWork is how many HMACs a request costs that no live secret of its key
-// has signed, whatever the key has: a key has at most two live secrets and two
-// that are retired. Only who signs with a live secret may see how many there
-// are.
+// unprovenWork is the number of HMACs for a request that no live secret of its
+// key has signed, however many secrets the key has. A key has at most two live
+// secrets and two retired ones. Only a caller that signs with a live secret may
+// measure how many there are.
 const unprovenWork = 4
 
-// standIn stands in for secrets that a key does not have. Nothing is ever
-// accepted by it.
+// standIn is tried in place of secrets that a key does not have. It never
+// accepts a request.
 var standIn = NewSecret(0, "stands in for a secret that is not there", time.Time{})
 
-// noKey is the key of a request whose X-API-Key names none.
+// noKey is the key of a request whose X-API-Key names no key.
 var noKey = &Key{}
 
-// verifySignature tries all secrets of the key and notes the newest live one
-// that fits, or else one that has ended.
+// verifySignature tries all secrets of the key. It sets SecretVersion to the
+// newest live secret that verifies the signature. If none does, it sets Retired
+// to one that has ended and verifies it.
 func (j *Judgement) verifySignature(r *Request, key *Key, now time.Time) {
 	buf := signBuffers.Get().(*[]byte)
 	c := &r.Credentials
@@ -109,8 +112,9 @@ func (j *Judgement) verifySignature(r *Request, key *Key, now time.Time) {
 	}
 }
 
-// maxSignBuffer is the largest buffer that is kept, in bytes: room for the
-// longest target; headers can be longer, but not in a request that is good.
+// maxSignBuffer is the largest buffer that is kept, in bytes. The string to
+// sign of an accepted request fits. Only a refused request can have longer
+// headers.
 const maxSignBuffer = 2 * maxTarget
 
 // signBuffers holds buffers for strings to sign, of type *[]byte.

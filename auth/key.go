@@ -19,8 +19,8 @@ type Key struct {
 	ExpiresAt  time.Time // rule 4; zero: never
 	Disabled   bool      // rule 3, by an operator
 	Lock       *Lock     // rule 3, after the lock of rule 5 was announced
-	// StampedAfter refuses, by rule 7, requests stamped up to it; zero: none.
-	// The nonces of those may have been accepted where we cannot see them.
+	// StampedAfter: requests with a timestamp up to it fail rule 7; zero: no
+	// request does. Another store may have accepted their nonces.
 	StampedAfter time.Time
 	Limits       ratelimit.Overrides
 	// Secrets holds the one or two live secrets, the newest first.
@@ -32,7 +32,8 @@ type Key struct {
 	CustomerVariant string
 }
 
-// A Lock is that of a key after too many consecutive failures.
+// A Lock is in the record of a key that was locked because of too many
+// consecutive failures.
 type Lock struct {
 	At       time.Time `json:"at"`
 	Until    time.Time `json:"until,omitzero"` // zero: until an operator unlocks it

@@ -14,7 +14,8 @@ const OtherOperation = "other"
 const SensitiveOperation = "get_sensitive_card"
 
 // An Operation is what a request asks for: a named set of methods and paths
-// with a scope. Everything that speaks of an endpoint uses its name.
+// with a scope. Limits, scopes, metrics and logs name an endpoint by the name
+// of its operation.
 type Operation struct {
 	Name    string
 	Scope   string
@@ -22,8 +23,8 @@ type Operation struct {
 	Index   int   // in [Table.Operations], for arrays with one entry per operation
 }
 
-// An OperationDef defines one method and pattern of an operation. Several of
-// one name make one operation together.
+// An OperationDef defines one method and pattern of an operation. Definitions
+// with the same name make one operation together.
 type OperationDef struct {
 	Name    string // [a-z][a-z0-9_]*
 	Method  string // GET, POST, PUT, PATCH or DELETE; GET also means HEAD
@@ -53,8 +54,8 @@ type Table struct {
 	operations []*Operation
 	names      map[string]*Operation
 	other      *Operation
-	// routes holds per method the patterns of each number of segments, those
-	// with literals further left first.
+	// routes holds the routes by method and by number of segments. A route
+	// with a literal further left comes first.
 	routes [methodCount][][]route
 }
 
@@ -93,8 +94,8 @@ func methodIndex(method string) int {
 }
 
 // NewTable returns the table of the built-in operations and the given ones.
-// Definitions that carry the name of a built-in operation replace it. The
-// operation "other" is always there and comes last.
+// Definitions with the name of a built-in operation replace it. The table
+// always holds the operation "other", as the last one.
 //
 // It is an error if a name, method, pattern or scope is malformed, if the
 // definitions of one name disagree, or if two patterns of one method match the
@@ -121,7 +122,7 @@ func NewTable(defs []OperationDef) (*Table, error) {
 	return t, nil
 }
 
-// reserve returns the operation of the name and makes it if need be.
+// reserve returns the operation of the name. It makes one if there is none.
 func (t *Table) reserve(name string) *Operation {
 	op := t.names[name]
 	if op == nil {
@@ -171,8 +172,8 @@ func (t *Table) sortRoutes() {
 	}
 }
 
-// compareRoutes orders the pattern first that has a literal where the other
-// has a placeholder, in the leftmost segment where they differ in that.
+// compareRoutes compares the leftmost segments of which one is a literal and
+// the other a placeholder. The route with the literal comes first.
 func compareRoutes(a, b route) int {
 	for i := range a.segments {
 		switch {
@@ -188,9 +189,9 @@ func compareRoutes(a, b route) int {
 
 // Match returns the operation of a request by its method and decoded path, and
 // "other" when no pattern matches. HEAD is matched as GET. One slash at the end
-// makes no difference. A path that is refused names an operation in a way that
-// only a lenient server would read: see fold.go. Match does not allocate for a
-// path that is not refused, unless the path holds a percent sign.
+// makes no difference. Match refuses a path that only a lenient server would
+// read as another operation; see fold.go. For a path that it does not refuse it
+// allocates only when the path holds a percent sign.
 func (t *Table) Match(method, path string) (*Operation, *Refusal) {
 	path = strings.TrimSuffix(path, "/")
 	routes := t.candidates(method, path)
@@ -212,8 +213,8 @@ func (t *Table) Match(method, path string) (*Operation, *Refusal) {
 	return exact.operation, nil
 }
 
-// candidates returns the routes of the method that have as many segments as
-// the path.
+// candidates returns the routes of the method with the same number of segments
+// as the path.
 func (t *Table) candidates(method, path string) []route {
 	m, count := methodIndex(method), strings.Count(path, "/")-len(apiSegments)
 	if m < 0 || count < 1 || count >= len(t.routes[m]) {

@@ -16,8 +16,8 @@ type segment struct {
 	placeholder bool
 }
 
-// check returns the segments of a definition's pattern below /api/v1/, or what
-// is wrong with the definition.
+// check returns the segments of the definition's pattern below /api/v1/, or an
+// error that names the fault of the definition.
 func (d *OperationDef) check() ([]segment, error) {
 	switch d.Name {
 	case OtherOperation, "total", "default":
@@ -178,15 +178,16 @@ func asciiLower(s string) string {
 }
 
 // UpstreamTarget returns the target that the upstream receives: the raw one,
-// byte for byte. Only the second path of the sensitive card details,
-// /api/v1/card/{cardId}/sensitive, also with a slash at the end, has its
-// segment "card" replaced by "cards", so that the upstream sees one path.
+// byte for byte, with one exception. In the second path of the sensitive card
+// details, /api/v1/card/{cardId}/sensitive, also with a slash at the end, the
+// segment "card" becomes "cards". So the upstream receives only one of the two
+// paths.
 func UpstreamTarget(t Target) string {
 	if !matchesPath(sensitiveAlias, t.Path) {
 		return t.Raw
 	}
-	// Raw and decoded segments correspond: a target with an encoded slash is
-	// refused. The third one is "card" in some spelling.
+	// Raw and decoded segments correspond, because a target with an encoded
+	// slash is refused. The third segment is "card" in some spelling.
 	start := 0
 	for range 3 {
 		start += strings.IndexByte(t.RawPath[start:], '/') + 1
@@ -204,7 +205,7 @@ func hasAPIPrefix(path string) bool {
 }
 
 // matchesPath reports whether a decoded path consists of /api/v1/ and the
-// segments, perhaps with a slash at the end.
+// segments, with or without a slash at the end.
 func matchesPath(segments []segment, path string) bool {
 	path = strings.TrimSuffix(path, "/")
 	if !hasAPIPrefix(path) {

@@ -41,7 +41,7 @@ const (
 	reasonCount
 )
 
-// reasonRow is what a reason looks like from outside.
+// reasonRow is how a reason appears in answers, logs and metrics.
 type reasonRow struct {
 	name    string
 	status  int

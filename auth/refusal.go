@@ -2,18 +2,18 @@ package auth
 
 import "time"
 
-// A Refusal is the one value by which any part of the gateway refuses. It
-// carries what the client may read apart from what only the log may say.
+// A Refusal is the value that every part of the gateway returns to refuse a
+// request. Text for the client and text for the log are different fields.
 type Refusal struct {
 	Reason Reason
 	// Message is the text for the client. Empty means the reason's own.
 	Message string
-	// Details name the offending fields of a body, as the client writes them.
+	// Details name the wrong fields of a body, as the client writes them.
 	Details []FieldError
 	// RetryAfter, when positive, is how long the client should wait.
 	RetryAfter time.Duration
-	// Log is what exactly was wrong, for the operator; never a secret, a
-	// signature, a nonce or a body.
+	// Log is the text for the operator: what exactly was wrong. It never holds
+	// a secret, a signature, a nonce or a body.
 	Log string
 	// Cause is the error beneath, if there is one. It is logged, never shown.
 	Cause error

@@ -8,10 +8,10 @@ type Rules uint16
 
 // The verification rules that can fail. Rule 11 is how rules 9 and 10 compare.
 const (
-	RuleHeaders   Rules = 1 << 1  // all five headers are there
+	RuleHeaders   Rules = 1 << 1  // all five headers are present
 	RuleKnown     Rules = 1 << 2  // the key is known
-	RuleEnabled   Rules = 1 << 3  // and neither disabled nor locked
-	RuleExpiry    Rules = 1 << 4  // and has not expired
+	RuleEnabled   Rules = 1 << 3  // the key is neither disabled nor locked
+	RuleExpiry    Rules = 1 << 4  // the key has not expired
 	RuleLock      Rules = 1 << 5  // fewer consecutive failures than the threshold
 	RuleIP        Rules = 1 << 6  // the client address is on the whitelist
 	RuleTimestamp Rules = 1 << 7  // X-Timestamp is inside the window
@@ -42,10 +42,11 @@ func (r Rules) First() Reason {
 // towards the lock. Failed holds the rules that the request is known to fail;
 // extra is the set named by lock_counts (rules 6, 7 and 8).
 //
-// What counts shows that somebody without the secret is trying: rules 9 and
-// 10, and rules 7 and 8 where the signature is wrong too. A correctly signed
-// request that is late or repeated proves its holder, and a request from
-// outside the whitelist would let a stranger lock the key.
+// A refusal counts when the sender may not have the secret: rules 9 and 10, and
+// rules 7 and 8 where the signature is wrong too. A correctly signed request
+// that is late or repeated does not count, because its sender has the secret. A
+// request from outside the whitelist does not count, because then a stranger
+// could lock the key.
 func Counts(reason Reason, failed, extra Rules) bool {
 	switch reason {
 	case BodyHashMismatch, SignatureMismatch:

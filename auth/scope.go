@@ -7,15 +7,15 @@ import (
 	"strings"
 )
 
-// ScopeAll is the scope that holds every other one, and the only one that
-// holds the operation "other".
+// ScopeAll is the scope that includes every other scope. Only a key with it may
+// use the operation "other".
 const ScopeAll = "*"
 
-// ScopeSensitive is the scope that cards:* does not hold.
+// ScopeSensitive is the scope that cards:* does not include.
 const ScopeSensitive = "cards:sensitive"
 
 // KnownScopes returns the scopes of the operations of the published interface.
-// Configured operations may bring further ones.
+// Configured operations may use further ones.
 func KnownScopes() []string {
 	return []string{
 		"customers:read", "customers:write", "cards:read", "cards:write", ScopeSensitive,
@@ -31,10 +31,10 @@ type Scopes struct {
 	text string
 }
 
-// ParseScopes reads a key's scopes: "resource:action", "resource:*" for all
-// actions of a resource but cards:sensitive, or "*" for everything. The order
-// is kept and duplicates are dropped. An empty list is an error, because a key
-// must not come to hold something by omission.
+// ParseScopes returns the set of a key's scopes: "resource:action",
+// "resource:*" for all actions of a resource except cards:sensitive, or "*" for
+// everything. The order is kept and duplicates are dropped. A malformed scope
+// is an error. So is an empty list, because scopes must be given explicitly.
 func ParseScopes(list []string) (Scopes, error) {
 	if len(list) == 0 {
 		return Scopes{}, errors.New("no scopes given: name at least one, such as cards:read, or * for all")
@@ -72,9 +72,9 @@ func isPlainScope(s string) bool {
 	return ok && isScopeName(resource) && isScopeName(action)
 }
 
-// Has reports whether the set holds the scope that an operation needs. The
-// scope "*" is held by "*" alone, and cards:sensitive only by its own name
-// or "*".
+// Has reports whether the set includes the scope that an operation needs. Only
+// "*" includes the scope "*". Only "cards:sensitive" and "*" include
+// cards:sensitive.
 func (s Scopes) Has(scope string) bool {
 	for _, held := range s.list {
 		if held == ScopeAll || held == scope {

@@ -9,9 +9,9 @@ import (
 	"time"
 )
 
-// A Secret is one signing secret of a key, ready to verify with: HMAC states
-// are prepared once and reused. It is safe for use by many goroutines and
-// never shows its text.
+// A Secret is one signing secret of a key. Its HMAC states are prepared once
+// and reused. It is safe for use by many goroutines, and its String and
+// GoString hide its text.
 type Secret struct {
 	version int
 	expires time.Time
@@ -19,35 +19,37 @@ type Secret struct {
 	states  sync.Pool // of *macState
 }
 
-// macState is an HMAC keyed with the secret and room for what it yields.
+// macState is an HMAC keyed with the secret, with buffers for its result.
 type macState struct {
 	mac  hash.Hash
 	sum  [sha256.Size]byte
 	text [digestText]byte
 }
 
-// NewSecret returns the secret of the version whose key bytes are the text in
-// UTF-8. It is live until the moment it expires; the zero time is never.
+// NewSecret returns a secret with the version. The bytes of the text in UTF-8
+// are the HMAC key. The secret is live until it expires; the zero time means
+// that it never does.
 func NewSecret(version int, text string, expires time.Time) *Secret {
 	s := &Secret{version: version, expires: expires, text: []byte(text)}
 	s.states.New = func() any { return &macState{mac: hmac.New(sha256.New, s.text)} }
 	return s
 }
 
-// Version returns the number of the secret, from 1; each of a key has another.
+// Version returns the number that distinguishes the secrets of one key. It
+// starts at 1.
 func (s *Secret) Version() int { return s.version }
 
-// Expires returns the end of the secret; the zero time is never.
+// Expires returns the end of the secret; the zero time means never.
 func (s *Secret) Expires() time.Time { return s.expires }
 
-// Live reports whether the secret is valid at now.
+// Live reports whether the secret has not expired at now.
 func (s *Secret) Live(now time.Time) bool {
 	return s.expires.IsZero() || now.Before(s.expires)
 }
 
-// Verify reports in constant time whether the value of X-Signature is the one
-// spelling of the HMAC of the string to sign. It is compared as text and never
-// decoded, see [BodyHashEqual].
+// Verify reports in constant time whether the value of X-Signature is exactly
+// the text that [Secret.Sign] returns for the string to sign. The value is
+// never decoded; see [BodyHashEqual].
 func (s *Secret) Verify(stringToSign []byte, signature string) bool {
 	st := s.compute(stringToSign)
 	ok := equalText(&st.text, signature)
@@ -55,8 +57,8 @@ func (s *Secret) Verify(stringToSign []byte, signature string) bool {
 	return ok
 }
 
-// Sign returns X-Signature: the HMAC-SHA256 of the string to sign in standard
-// base64 with padding.
+// Sign returns the value of X-Signature: the HMAC-SHA256 of the string to sign
+// in standard base64 with padding.
 func (s *Secret) Sign(stringToSign []byte) string {
 	st := s.compute(stringToSign)
 	text := string(st.text[:])

@@ -26,29 +26,31 @@ func CheckMethod(method string) *Refusal {
 	}
 }
 
-// ParseTarget reads a request target as it came over the wire and refuses one
-// that two parsers could read in two ways:
+// ParseTarget parses a request target as it came over the wire. It refuses a
+// target that two parsers could read in two ways:
 //
-//   - anything but the origin form (a path, perhaps with a query), over 8 KiB
-//     or with a '#';
-//   - an empty, "." or ".." segment, also percent-encoded or before a ';', and
-//     one of blanks and dots alone, which some servers drop. One slash at the
-//     end is no empty segment;
-//   - an encoded slash, backslash, NUL or control byte in the path;
-//   - control bytes, spaces and bytes from 0x80, unencoded, anywhere; in the
-//     path also { } | " < > ^ ` and the backslash, which HTTP libraries
-//     rewrite on their way;
+//   - any form but the origin form (a path, with or without a query), a target
+//     of more than 8 KiB, and one with a '#';
+//   - a path with an empty, "." or ".." segment, also percent-encoded or before
+//     a ';', or with a segment of blanks and dots only, which some servers drop.
+//     One slash at the end is allowed;
+//   - a path with an encoded slash, backslash, NUL or control byte;
+//   - a target with an unencoded control byte, space or byte from 0x80; in the
+//     path also { } | " < > ^ ` and the backslash, which some HTTP libraries
+//     rewrite;
 //   - a percent sign that two hexadecimal digits do not follow, in the path or
-//     in the query.
+//     in the query;
+//   - a path with overlong UTF-8, which spells a character in more bytes than
+//     needed, such as %c0%af for a slash;
+//   - a path with an escape inside an escape, if the inner one would be refused:
+//     %252e%252e and %252f are refused like %2e%2e and %2f. A backend that
+//     decodes twice would see dots and a slash, and no identifier needs them.
 //
-// An escape that hides one more escape is judged by what it hides: %252e%252e
-// and %252f are refused like %2e%2e and %2f, because a backend that decodes
-// once more than it should would see them, and no identifier needs them. Other
-// encoded percent signs (50%25, 100%25ff) stay what they are. So are the forms
-// of UTF-8 that spell ASCII in more bytes than needed, such as %c0%af.
+// Other encoded percent signs, such as 50%25 and 100%25ff, are accepted.
 //
-// A refusal tells the client which of these it was and repeats no input.
-// ParseTarget allocates only to decode a path that holds escapes.
+// The refusal's text tells the client which of these faults was found. It
+// repeats no input. ParseTarget allocates only to decode a path that holds
+// escapes.
 func ParseTarget(raw string) (Target, *Refusal) {
 	switch {
 	case len(raw) > maxTarget:
@@ -80,8 +82,7 @@ func ParseTarget(raw string) (Target, *Refusal) {
 	return t, nil
 }
 
-// The faults of a target that more than one check can find, as the client
-// reads them.
+// The texts for the client of faults that more than one check can find.
 const (
 	faultEscape  = "The request target holds a percent sign that two hexadecimal digits do not follow"
 	faultHash    = "The request target holds a '#'; write %23 for the character, and send no fragment"
@@ -96,8 +97,8 @@ func badTarget(message string) *Refusal {
 	return &Refusal{Reason: BadTarget, Message: message, Log: message}
 }
 
-// checkPathBytes says what is wrong with the bytes of a raw path, if anything,
-// and whether it holds escapes.
+// checkPathBytes returns whether a raw path holds escapes, and the first fault
+// of its bytes, or "".
 func checkPathBytes(path string) (escapes bool, fault string) {
 	for i := 0; i < len(path); i++ {
 		switch c := path[i]; c {
@@ -122,7 +123,7 @@ func checkPathBytes(path string) (escapes bool, fault string) {
 	return escapes, ""
 }
 
-// checkQueryBytes says what is wrong with the bytes of a raw query.
+// checkQueryBytes returns the first fault of the bytes of a raw query, or "".
 func checkQueryBytes(query string) string {
 	for i := 0; i < len(query); i++ {
 		if query[i] == '%' {
@@ -158,7 +159,8 @@ func checkDecodedByte(c byte) string {
 	}
 }
 
-// escapedByte returns the byte that the percent sign at i stands for.
+// escapedByte returns the byte that the escape at i encodes, and false unless
+// two hexadecimal digits follow the percent sign at i.
 func escapedByte(s string, i int) (byte, bool) {
 	if i+2 >= len(s) {
 		return 0, false
@@ -196,9 +198,9 @@ func decodePath(path string) string {
 	return b.String()
 }
 
-// checkSegments refuses segments that a server might drop or resolve. What
-// follows a ';' in a segment is a parameter for some servers, so the part
-// before it is looked at.
+// checkSegments returns a fault when a server might drop or resolve a segment
+// of the path, else "". For some servers the text after a ';' is a parameter,
+// so the part before it is checked.
 func checkSegments(path string) string {
 	for rest, more := path[1:], true; more; {
 		var segment string

@@ -9,14 +9,16 @@ import (
 	"strings"
 )
 
-// ParseAllowedIPs reads a key's whitelist (rule 6): addresses and CIDR
-// networks of IPv4 and IPv6, in the one form that no parser reads differently.
-// An IPv4-mapped IPv6 entry is the IPv4 network. Prefix.String shows an entry
-// in its canonical form. Duplicates are dropped.
+// ParseAllowedIPs returns the networks of a key's whitelist (rule 6). An entry
+// is an address or a CIDR network of IPv4 or IPv6, without leading zeros, zones
+// or other forms that parsers read differently. An IPv4-mapped IPv6 entry
+// becomes the IPv4 network. Prefix.String returns the canonical form of an
+// entry. Duplicates are dropped.
 //
-// A nil list is nil, which allows every address. An empty list is an error:
-// it could mean "nobody" as well as "everybody". So is a network whose address
-// has bits beyond its mask; the error shows the masked one.
+// For a nil list it returns nil, which allows every address. An empty list is
+// an error, because it could mean "nobody" as well as "everybody". A network
+// whose address has bits beyond its mask is an error that shows the masked
+// network.
 func ParseAllowedIPs(list []string) ([]netip.Prefix, error) {
 	if list == nil {
 		return nil, nil
@@ -65,7 +67,8 @@ func parseAllowedIP(entry string) (netip.Prefix, error) {
 	return p, nil
 }
 
-// parseMask reads the length of a mask: decimal digits without leading zeros.
+// parseMask returns the length of a mask in bits, from 0 to most. The text must
+// be decimal digits without leading zeros.
 func parseMask(s string, most int) (int, error) {
 	n, err := strconv.Atoi(s)
 	if err != nil || strconv.Itoa(n) != s || n < 0 || n > most {
@@ -75,7 +78,7 @@ func parseMask(s string, most int) (int, error) {
 }
 
 // allowsClient reports whether the address is on the whitelist, or the list is
-// nil. An address that is not known is on no list.
+// nil. The zero address, of an unknown client, is on no list.
 func allowsClient(list []netip.Prefix, client netip.Addr) bool {
 	if list == nil {
 		return true

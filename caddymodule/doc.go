@@ -1,6 +1,6 @@
-// Package caddymodule makes Caddy modules of the gateway: the app card_gateway,
-// its HTTP handlers and its stores. The admin API, the commands and the log
-// format are packages below it, which it registers too.
+// Package caddymodule registers the Caddy modules of the gateway: the app
+// card_gateway, its HTTP handlers and its stores. It imports the packages below
+// it that register the admin API, the commands and the log format.
 package caddymodule
 
 import (

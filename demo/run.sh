@@ -38,7 +38,7 @@ make_master_key() {
 	fi
 }
 
-# refuse_taken stops where something answers already. Caddy would share a port
+# refuse_taken exits if another program listens on the port. Caddy would share a port
 # with another Caddy, and each would get some of the requests.
 refuse_taken() {
 	if (exec 3<>"/dev/tcp/127.0.0.1/${2##*:}") 2>/dev/null; then
@@ -62,7 +62,7 @@ is_ready() {
 announce() {
 	local waited id secret made
 	for ((waited = 0; waited < 600; waited++)); do
-		# It serves a moment before keys can be made.
+		# The gateway is ready a moment before its admin API makes keys.
 		if (is_ready) && card_keys list >/dev/null 2>&1; then break; fi
 		sleep 0.1
 	done

@@ -9,8 +9,9 @@ import (
 
 const cacheShards = 64
 
-// keyCache keeps opened keys by id, up to a bound. A full shard forgets any
-// one of its keys, which costs that key one read.
+// keyCache keeps opened keys by id, up to a bound. To add a key, a full shard
+// forgets one of its keys, no matter which. The forgotten key is read from
+// the store at its next use.
 type keyCache struct {
 	seed   maphash.Seed
 	room   int // keys per shard
@@ -20,7 +21,7 @@ type keyCache struct {
 type cacheShard struct {
 	mu   sync.RWMutex
 	keys map[string]*auth.Key
-	_    [32]byte // keeps two shards' locks off one cache line
+	_    [32]byte // so that the locks of two shards do not share a cache line
 }
 
 func newKeyCache(size int) *keyCache {

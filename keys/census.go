@@ -9,18 +9,19 @@ import (
 
 // A Census counts the keys.
 type Census struct {
-	// Keys by status; with an entry for every member of [Statuses].
+	// Keys counts the keys by status. It has an entry for every member of
+	// [Statuses].
 	Keys map[string]int `json:"keys"`
 	// Expiring counts the active keys that expire within "1d", "7d" and "30d";
 	// a key that expires within a day counts in all three.
 	Expiring map[string]int `json:"expiring"`
 }
 
-// censusPage is how many records are read at once where all are wanted.
+// censusPage is the number of records in one read when all are needed.
 const censusPage = 500
 
-// Census reads all keys and counts them. Records are read in pages, so that
-// keys made or deleted meanwhile may be missed.
+// Census reads all keys and counts them. Records are read in pages. A key that
+// is made or deleted during the census may or may not be counted.
 func (k *Service) Census(ctx context.Context) (Census, error) {
 	c := Census{Keys: make(map[string]int), Expiring: map[string]int{"1d": 0, "7d": 0, "30d": 0}}
 	for _, status := range Statuses() {
@@ -67,16 +68,17 @@ func each(ctx context.Context, backend store.Backend, f func(*store.Record) erro
 	}
 }
 
-// Status is the state of the store and of the keys.
+// Status is the state of the store and its keys.
 type Status struct {
 	Store store.Status `json:"store"`
 	Census
-	// Problem is why the keys could not be counted; empty when they were.
+	// Problem is the reason why the keys could not be counted; empty when they
+	// were.
 	Problem string `json:"problem,omitempty"`
 }
 
-// Status describes the backend and counts the keys. It returns no error: what
-// is wrong is part of the result.
+// Status returns the state of the backend and counts the keys. It never fails:
+// problems are part of the result.
 func (k *Service) Status(ctx context.Context) Status {
 	s := Status{Store: k.backend.Status(ctx)}
 	var err error

@@ -8,9 +8,9 @@ import (
 	"github.com/card-gateway/card-gateway/store"
 )
 
-// A Copy is the result for the keys of another store.
+// A Copy is the result of [Service.Copy].
 type Copy struct {
-	Copied  []string      `json:"copied"`  // ids of the keys that this store has now
+	Copied  []string      `json:"copied"`  // ids of the keys that were copied
 	Skipped []SkippedCopy `json:"skipped"` // keys that were not copied
 }
 
@@ -20,15 +20,16 @@ type SkippedCopy struct {
 	Reason string `json:"reason"`
 }
 
-// Copy takes over all keys of another store, sealed under one of this ring's
-// master keys: records, secrets and locks. Keys that exist here already, and
-// secrets in use here under another id, are skipped and named. It can be
-// called again after an error.
+// Copy copies all keys of another store into this one: records, secrets
+// and locks. The secrets must be sealed under one of this ring's master keys. A
+// key is skipped, and named in the result, when its id exists here already,
+// when one of its live secrets is in use here under another id, or when its record
+// is damaged. Copy can be called again after an error.
 //
-// The nonces of the other store are not copied. So requests of a copied key that
-// are stamped before the copy, or up to Options.ReplayFloorAhead after it, are
-// refused by rule 7: the other store may have accepted them. Failure counts
-// begin at 0. Nothing may use the other store meanwhile.
+// Nonces are not copied. So that no request is accepted in both stores, this
+// one refuses by rule 7 the requests of a copied key that were stamped before
+// the copy, or up to Options.ReplayFloorAhead after it. Failure counts start at
+// 0. No gateway may use the other store during the copy.
 func (k *Service) Copy(ctx context.Context, from store.Backend, by By) (Copy, error) {
 	done := Copy{Copied: []string{}, Skipped: []SkippedCopy{}}
 	ids, err := k.idKey(ctx)
@@ -55,7 +56,7 @@ func (k *Service) Copy(ctx context.Context, from store.Backend, by By) (Copy, er
 
 func (k *Service) copyOne(ctx context.Context, ids *IDKey, source *store.Record, by By) (err error) {
 	if !validID(source.ID) {
-		return fmt.Errorf("its id has a form that is not used here: %w", ErrDamaged)
+		return fmt.Errorf("the id is not valid: %w", ErrDamaged)
 	}
 	r := source.Clone()
 	now := k.opt.Clock().UTC()
@@ -86,8 +87,9 @@ func (k *Service) copyOne(ctx context.Context, ids *IDKey, source *store.Record,
 	return err
 }
 
-// sealAnew makes the secrets of a record of another store those of this one:
-// sealed under the first master key, with fingerprints of its own.
+// sealAnew converts the secrets of a record of another store to the form of this
+// one: sealed under the first master key, with fingerprints of this store's id
+// key.
 func (k *Service) sealAnew(ids *IDKey, r *store.Record) error {
 	k.dropShut(r)
 	for i := range r.Secrets {

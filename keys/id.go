@@ -9,7 +9,7 @@ import (
 	"strings"
 )
 
-// Mode is whether a key is live or for tests. The prefix of its id shows it.
+// Mode distinguishes live keys from test keys. It is part of the key id.
 type Mode string
 
 // The two modes of a key.
@@ -27,16 +27,16 @@ const (
 const (
 	idRandom   = 16 // random bytes of an id
 	idChecksum = 4  // bytes of the checksum that follow them
-	idText     = 32 // characters that these make
+	idText     = 32 // characters of these bytes in base32
 )
 
 // lowerBase32 is base32 in lower case; 20 bytes fill 32 characters exactly, so
 // an id has one spelling.
 var lowerBase32 = base32.NewEncoding("abcdefghijklmnopqrstuvwxyz234567").WithPadding(base32.NoPadding)
 
-// An IDKey makes key ids and recognises them, so that an invented id is refused
-// without a look-up. It is secret, and never changes during the life of the
-// store.
+// An IDKey makes key ids and recognises them, so that an invented id can be
+// refused without reading the store. It is a secret that stays the same for the
+// life of the store.
 type IDKey [32]byte
 
 // NewIDKey returns a random key.
@@ -59,8 +59,8 @@ func (k IDKey) Mint(m Mode) string {
 	return prefix + lowerBase32.EncodeToString(id[:])
 }
 
-// Check reports in constant time whether Mint made the id with this key. An id
-// that was imported has no checksum of ours; Check is false for it.
+// Check reports in constant time whether Mint made the id with this key. It is
+// false for an imported id of another system, which has no checksum of ours.
 func (k IDKey) Check(id string) bool {
 	prefix, raw, ok := splitID(id)
 	if !ok {
@@ -70,21 +70,22 @@ func (k IDKey) Check(id string) bool {
 	return subtle.ConstantTimeCompare(want[:idChecksum], raw[idRandom:]) == 1
 }
 
-// splitID returns the prefix and the bytes of an id that has the form of those
-// that Mint makes. It does not check the checksum.
+// splitID returns the prefix and the bytes of an id that has the form of the ids
+// that Mint makes. It returns false for any other form. It does not check the
+// checksum.
 func splitID(id string) (prefix string, raw []byte, ok bool) {
 	if !strings.HasPrefix(id, livePrefix) && !strings.HasPrefix(id, testPrefix) || len(id) != len(livePrefix)+idText {
 		return "", nil, false
 	}
 	raw, err := lowerBase32.DecodeString(id[len(livePrefix):])
 	if err != nil || len(raw) != idRandom+idChecksum {
-		return "", nil, false // the decoder skips line ends, which makes it short
+		return "", nil, false // the decoder skips line ends, so that raw can be too short
 	}
 	return id[:len(livePrefix)], raw, true
 }
 
-// Fingerprint returns 16 bytes that are the same for equal secrets and differ
-// for others. Without the key they reveal nothing of the secret.
+// Fingerprint returns 16 bytes that are equal for equal secrets and differ for
+// others. Without the id key they reveal nothing about the secret.
 func (k IDKey) Fingerprint(secret string) []byte {
 	return k.derive("secret fingerprint", secret)[:16]
 }
@@ -103,8 +104,8 @@ func (k IDKey) String() string { return "[id key]" }
 // GoString hides the key.
 func (k IDKey) GoString() string { return "[id key]" }
 
-// ModeOf returns the mode of an id: [Test] for ck_test_, else [Live],
-// also for the ids of an earlier system.
+// ModeOf returns the mode of a key by its id: [Test] for the prefix ck_test_,
+// else [Live]. Imported ids of another system are live.
 func ModeOf(id string) Mode {
 	if strings.HasPrefix(id, testPrefix) {
 		return Test
@@ -115,10 +116,10 @@ func ModeOf(id string) Mode {
 // maxIDLength bounds the length of a key id in bytes.
 const maxIDLength = 128
 
-// validID reports whether a key of this id can exist: 1 to 128 letters, digits
-// and `. _ ~ : @ + = -`, neither "." nor "..". Ids of earlier systems that
-// hold anything else cannot be imported: ids are part of URL paths of the admin
-// API and of names of stored values.
+// validID reports whether a key may have the id: 1 to 128 ASCII letters, digits
+// and `. _ ~ : @ + = -`, but neither "." nor "..". An id with another character
+// cannot be imported, because ids are part of URL paths of the admin API and of
+// names of stored values.
 func validID(id string) bool {
 	if id == "" || len(id) > maxIDLength || id == "." || id == ".." {
 		return false

@@ -8,16 +8,16 @@ import (
 	"github.com/card-gateway/card-gateway/store"
 )
 
-// The id key is stored sealed. The value named metaIDKey is written once and
-// never replaced, so that gateways that start at the same time have the same.
-// When the master key is rotated, a copy is written, sealed under the new one.
-// Its name is the same with the tag of the new master key.
+// The id key is kept in the store, sealed. The value named metaIDKey is written
+// once and never replaced, so that gateways that start at the same time agree
+// on it. When the master key is rotated, a second value holds the id key sealed
+// under the new master key. Its name is metaIDKey and the tag of the new key.
 const metaIDKey = "id_key"
 
-// TestMasterKey reports whether the master keys open the store, without
-// writing anything. A store that holds nothing yet is opened by any. The
-// error is [ErrMasterKey] or [ErrDamaged], wrapped; any other means that the
-// backend could not answer.
+// TestMasterKey returns nil if the master keys open the store. It writes
+// nothing. Any master key opens an empty store. An error is [ErrMasterKey] or
+// [ErrDamaged], wrapped; any other error means that the backend could not
+// answer.
 func (k *Service) TestMasterKey(ctx context.Context) error {
 	_, _, err := k.readIDKey(ctx, k.backend, metaIDKey)
 	if errors.Is(err, store.ErrNotFound) {
@@ -29,13 +29,13 @@ func (k *Service) TestMasterKey(ctx context.Context) error {
 	return k.testSecrets(ctx)
 }
 
-// testedSecrets is how many records are looked at to find a master key that
-// was right once and is outdated.
+// testedSecrets is the number of records that testSecrets reads.
 const testedSecrets = 50
 
-// testSecrets returns ErrMasterKey when none of the secrets of some records is
-// sealed under a key of the ring: the id key still opens under the master key
-// that it was first sealed with, after all else was sealed under another.
+// testSecrets reads some records and returns ErrMasterKey when none of their
+// secrets is sealed under a key of the ring. It finds an outdated master key:
+// the one that first sealed the id key still opens it after a rotation, but no
+// longer opens the secrets.
 func (k *Service) testSecrets(ctx context.Context) error {
 	records, _, err := k.backend.List(ctx, "", testedSecrets)
 	if err != nil {
@@ -57,9 +57,9 @@ func (k *Service) testSecrets(ctx context.Context) error {
 	return nil
 }
 
-var errWrongMasterKey = fmt.Errorf("the master key does not open this store (%w): give the key that the store was sealed with last; to rotate, the new key stands on the first line and the old one below it", ErrMasterKey)
+var errWrongMasterKey = fmt.Errorf("the master key does not open this store (%w): give the key that the store was sealed with last; to rotate, write the new key on the first line and the old one below it", ErrMasterKey)
 
-// idKey returns the key that makes and checks ids, loading it at first.
+// idKey returns the key that makes and checks ids. The first call loads it.
 func (k *Service) idKey(ctx context.Context) (*IDKey, error) {
 	if ids := k.ids.Load(); ids != nil {
 		return ids, nil
@@ -77,8 +77,9 @@ func (k *Service) idKey(ctx context.Context) (*IDKey, error) {
 	return result.(*IDKey), nil
 }
 
-// loadIDKey reads the id key, makes it if there is none, and sees to it that
-// it is stored under the first master key too.
+// loadIDKey returns the id key from the store, and makes one if there is none.
+// If another master key opened it, loadIDKey also stores it sealed under the
+// first one.
 func (k *Service) loadIDKey(ctx context.Context) (*IDKey, error) {
 	ids, index, err := k.readIDKey(ctx, k.backend, metaIDKey)
 	if errors.Is(err, store.ErrNotFound) {

@@ -7,9 +7,10 @@ import (
 	"github.com/card-gateway/card-gateway/store"
 )
 
-// List returns up to limit keys that follow the cursor (empty: from the start)
-// and the cursor of the next page, empty at the end. Tenant and status, when
-// set, choose. A page may be short, even empty, with more to follow.
+// List returns up to q.Limit keys that follow the cursor, and the cursor of the
+// next page, which is empty at the end. If q.Tenant or q.Status is set, it
+// returns only matching keys. A page may be shorter than the limit, or empty,
+// although more pages follow.
 func (k *Service) List(ctx context.Context, q ListQuery) ([]View, string, error) {
 	if q.Status != "" && !slices.Contains(Statuses(), q.Status) {
 		return nil, "", invalid("status", "want one of %v", Statuses())
@@ -38,13 +39,13 @@ func (k *Service) List(ctx context.Context, q ListQuery) ([]View, string, error)
 	return views, cursor, nil
 }
 
-// listReads bounds the reads behind one page.
+// listReads is the largest number of reads for one page.
 const listReads = 20
 
 // ListQuery chooses keys for [Service.List].
 type ListQuery struct {
 	Tenant, Status string // empty: all
-	Cursor         string // from the page before
+	Cursor         string // from the page before; empty: from the start
 	Limit          int    // 1 to 500
 }
 

@@ -9,11 +9,13 @@ import (
 	"github.com/card-gateway/card-gateway/store"
 )
 
-// Lookup returns the key of the id, from memory if it is cached. A cached key
+// Lookup returns the key of the id, from memory if possible. A key from memory
 // may be older than the last change; Settle notices that by the revision.
-// Errors: [ErrNotFound]; [ErrLookupBudget]; [ErrDamaged] and [ErrMasterKey] when
-// the record cannot be used. Any other error means that the backend could not
-// answer. Only ErrNotFound means that there is no such key.
+//
+// Errors are [ErrNotFound], [ErrLookupBudget], and [ErrDamaged] or
+// [ErrMasterKey] when the record cannot be used. Any other error means that the
+// backend could not answer. Only [ErrNotFound] means that the key does not
+// exist.
 func (k *Service) Lookup(ctx context.Context, id string) (*auth.Key, error) {
 	if key := k.cache.get(id); key != nil {
 		return key, nil
@@ -45,9 +47,10 @@ func (k *Service) miss(ctx context.Context, id string) (*auth.Key, error) {
 // flightTimeout bounds a read that several requests wait for.
 const flightTimeout = 5 * time.Second
 
-// shared runs read once for all callers that ask for the same name at the same
-// time. The read goes on when the first caller leaves. A missing value may have
-// been written since a shared read began, so it is read again.
+// shared runs read once for all callers that need the same name at the same
+// time, and returns its result to each of them. The read goes on when a caller
+// leaves. If a shared read found nothing, the value may have been written since
+// it began, so the caller reads again.
 func (k *Service) shared(ctx context.Context, name string, read func(context.Context) (any, error)) (any, error) {
 	done := k.flights.DoChan(name, func() (any, error) {
 		detached, cancel := context.WithTimeout(context.WithoutCancel(ctx), flightTimeout)
@@ -65,8 +68,9 @@ func (k *Service) shared(ctx context.Context, name string, read func(context.Con
 	}
 }
 
-// Fresh returns the key of the id as the backend has it now, and
-// keeps it for [Service.Lookup], or forgets it when it is gone. Errors as there.
+// Fresh reads the key of the id from the backend and keeps it for
+// [Service.Lookup]. If the key is missing or cannot be used, Fresh forgets it.
+// The errors are those of Lookup, without [ErrLookupBudget].
 func (k *Service) Fresh(ctx context.Context, id string) (*auth.Key, error) {
 	if !validID(id) {
 		return nil, store.ErrNotFound

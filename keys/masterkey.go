@@ -15,11 +15,11 @@ import (
 
 // Errors of opening what is sealed.
 var (
-	// ErrMasterKey means that something is sealed under a master key that is
-	// not in the ring.
+	// ErrMasterKey means that a value is sealed under a master key that is not
+	// in the ring.
 	ErrMasterKey = errors.New("sealed under a master key that was not given")
-	// ErrDamaged means that a stored value is not what was stored, or belongs
-	// elsewhere.
+	// ErrDamaged means that a stored value was changed after it was written, or
+	// belongs to another key.
 	ErrDamaged = errors.New("the stored value is damaged or belongs to another key")
 )
 
@@ -32,20 +32,22 @@ const (
 )
 
 // A Keyring holds the master keys, which seal secrets at rest with
-// AES-256-GCM. The first key seals, all of them open. A Keyring is immutable.
+// AES-256-GCM. The first key seals; every key opens. A Keyring is immutable.
 type Keyring struct {
 	keys []masterKey
 }
 
 type masterKey struct {
 	aead cipher.AEAD
-	// tag is stored with what the key sealed. It does not reveal the key.
+	// tag is stored with a value and names the key that sealed it. It is
+	// derived from the key one-way.
 	tag [sealTagSize]byte
 }
 
-// ParseKeyring reads master keys, one on each line: 32 bytes in standard
-// base64. Blank lines and white space around a key are ignored. The error names
-// the line that is wrong and never quotes it.
+// ParseKeyring returns the ring of the master keys in the text, one on each
+// line: 32 bytes in standard base64. Blank lines and white space around a key
+// are allowed. An error names the wrong line by its number and repeats nothing
+// of it.
 func ParseKeyring(text string) (*Keyring, error) {
 	ring := &Keyring{}
 	var raws [][]byte
@@ -60,11 +62,11 @@ func ParseKeyring(text string) (*Keyring, error) {
 			return nil, fmt.Errorf("master key, line %d: want 32 bytes in standard base64 (44 characters), as `openssl rand -base64 32` makes them", i+1)
 		}
 		if uniform(raw) {
-			return nil, fmt.Errorf("master key, line %d: the bytes are all alike, which is no key; make one with `openssl rand -base64 32`", i+1)
+			return nil, fmt.Errorf("master key, line %d: all its bytes are equal, so it is not random; make one with `openssl rand -base64 32`", i+1)
 		}
 		for j := range raws {
 			if subtle.ConstantTimeCompare(raw, raws[j]) == 1 {
-				return nil, fmt.Errorf("master key, line %d: the same key as on line %d; a rotation wants the new key first and the old one below it", i+1, lines[j])
+				return nil, fmt.Errorf("master key, line %d: the same key as on line %d; to rotate, write the new key on the first line and the old one below it", i+1, lines[j])
 			}
 		}
 		key, err := newMasterKey(raw)
@@ -78,7 +80,7 @@ func ParseKeyring(text string) (*Keyring, error) {
 	case len(ring.keys) == 0:
 		return nil, errors.New("the master key is empty: want 32 bytes in standard base64, as `openssl rand -base64 32` makes them")
 	case len(ring.keys) > maxMasterKeys:
-		return nil, fmt.Errorf("%d master keys are more than a rotation needs: at most %d", len(ring.keys), maxMasterKeys)
+		return nil, fmt.Errorf("%d master keys are given; at most %d are allowed", len(ring.keys), maxMasterKeys)
 	}
 	return ring, nil
 }
@@ -99,7 +101,7 @@ func newMasterKey(raw []byte) (masterKey, error) {
 	return key, nil
 }
 
-// uniform reports whether all bytes are the same, such as a file of zeros.
+// uniform reports whether all bytes are equal, as in a file of zeros.
 func uniform(raw []byte) bool {
 	for _, b := range raw {
 		if b != raw[0] {
@@ -112,10 +114,10 @@ func uniform(raw []byte) bool {
 // Len returns the number of master keys.
 func (k *Keyring) Len() int { return len(k.keys) }
 
-// Seal encrypts plaintext under the first master key. Only the same associated
-// string opens it. The result is a version byte, the tag of the master key, a
-// random nonce of 12 bytes, and the ciphertext with its authentication tag of
-// 16 bytes.
+// Seal returns plaintext encrypted under the first master key. [Keyring.Open]
+// needs the same associated string. The result is a version byte, the tag of the
+// master key, a random nonce of 12 bytes, and the ciphertext with its
+// authentication tag of 16 bytes.
 func (k *Keyring) Seal(plaintext []byte, associated string) []byte {
 	key := &k.keys[0]
 	out := make([]byte, sealHeaderSize, sealHeaderSize+key.aead.Overhead()+len(plaintext))
@@ -124,9 +126,10 @@ func (k *Keyring) Seal(plaintext []byte, associated string) []byte {
 	return key.aead.Seal(out, nil, plaintext, []byte(associated))
 }
 
-// Open decrypts what Seal made and returns the index of the master key that
-// opened it: 0 unless it should be sealed again. Errors are [ErrMasterKey] and
-// [ErrDamaged], wrapped.
+// Open decrypts a value that Seal made. It also returns the index of the master
+// key that opened it. An index other than 0 means that the value should be
+// sealed again, under the first key. Errors are [ErrMasterKey] and [ErrDamaged],
+// wrapped.
 func (k *Keyring) Open(sealed []byte, associated string) (plaintext []byte, index int, err error) {
 	if len(sealed) < sealHeaderSize {
 		return nil, 0, fmt.Errorf("%w: it is %d bytes long", ErrDamaged, len(sealed))

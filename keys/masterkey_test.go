@@ -51,7 +51,7 @@ func TestParseKeyring(t *testing.T) {
 		{"unused bits set", a[:42] + "9=", 0, "line 1"},
 		{"the second is wrong", a + "\n\nsecret!", 0, "line 3"},
 		{"twice", a + "\n" + a, 0, "line 2: the same key as on line 1"},
-		{"zeros", base64.StdEncoding.EncodeToString(make([]byte, 32)), 0, "all alike"},
+		{"zeros", base64.StdEncoding.EncodeToString(make([]byte, 32)), 0, "all its bytes are equal"},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {

@@ -11,9 +11,9 @@ import (
 	"github.com/card-gateway/card-gateway/store"
 )
 
-// open makes the key that the judge works with from a record. A record that
-// cannot be read in full is an error and never a key: [ErrMasterKey] or
-// [ErrDamaged], wrapped.
+// open returns the key that the judge needs, made from a record. If any part of
+// the record cannot be read, it returns [ErrMasterKey] or [ErrDamaged], wrapped,
+// and no key.
 func (k *Service) open(r *store.Record) (*auth.Key, error) {
 	damaged := func(field string, err error) (*auth.Key, error) {
 		return nil, fmt.Errorf("key %s: %s: %w: %w", r.ID, field, ErrDamaged, err)
@@ -38,7 +38,7 @@ func (k *Service) open(r *store.Record) (*auth.Key, error) {
 		return damaged("customer_variant", err)
 	}
 	if r.Revision == "" {
-		return damaged("revision", errors.New("there is none"))
+		return damaged("revision", errors.New("missing"))
 	}
 	if key.Secrets, err = k.openSecrets(r); err != nil {
 		return nil, fmt.Errorf("key %s: %w", r.ID, err)
@@ -47,7 +47,8 @@ func (k *Service) open(r *store.Record) (*auth.Key, error) {
 	return key, nil
 }
 
-// openSecrets opens the secrets that have not expired, the newest first.
+// openSecrets returns the secrets that have not expired, opened, the newest
+// first.
 func (k *Service) openSecrets(r *store.Record) ([]*auth.Secret, error) {
 	now := k.opt.Clock()
 	var secrets []*auth.Secret
@@ -70,8 +71,9 @@ func (k *Service) openSecrets(r *store.Record) ([]*auth.Secret, error) {
 }
 
 // secretLabel is the associated data of a sealed secret. It ties the secret to
-// its key and version, so that swapped ciphertexts do not open. A key id holds
-// no line feed. retiredLabel is that of a secret that has ended for good.
+// its key and version, so that a ciphertext does not open in the place of
+// another. A key id holds no line feed, so that labels differ. retiredLabel is
+// the associated data of a secret that has ended for good.
 func secretLabel(id string, version int) string {
 	return "secret\n" + id + "\n" + strconv.Itoa(version)
 }

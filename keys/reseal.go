@@ -8,9 +8,10 @@ import (
 	"github.com/card-gateway/card-gateway/store"
 )
 
-// reseal seals all secrets under the first master key that are sealed under
-// another one. A record that cannot be opened or read stays as it is, and is
-// tried again at the next start.
+// reseal finds all secrets that are sealed under another master key than the
+// first, and seals them under the first. A record that cannot be opened stays as
+// it is. After an error of the backend, reseal stops. What is left is tried again
+// at the next start.
 func (k *Service) reseal(ctx context.Context) {
 	_ = each(ctx, k.backend, func(r *store.Record) error {
 		if !slices.ContainsFunc(r.Secrets, k.old) {

@@ -8,7 +8,8 @@ import (
 	"github.com/card-gateway/card-gateway/store"
 )
 
-// The values of [View.Status], in the order in which they win.
+// The values of [View.Status]. If several apply to a key, the first of them is
+// its status.
 const (
 	StatusDisabled = "disabled" // by an operator
 	StatusLocked   = "locked"   // by too many consecutive failures
@@ -21,7 +22,7 @@ func Statuses() []string {
 	return []string{StatusActive, StatusDisabled, StatusLocked, StatusExpired}
 }
 
-// A View is what an operator may see of a key: everything but its secrets.
+// A View is a key as operators see it: everything but its secrets.
 type View struct {
 	ID              string                     `json:"id"`
 	Tenant          string                     `json:"tenant"`
@@ -46,11 +47,11 @@ type View struct {
 	Revision       string       `json:"revision"`
 }
 
-// A SecretView is the life of a secret.
+// A SecretView holds the times of a secret.
 type SecretView struct {
 	Version    int        `json:"version"`
 	CreatedAt  time.Time  `json:"created_at"`
-	ExpiresAt  *time.Time `json:"expires_at"`   // null: as long as the key
+	ExpiresAt  *time.Time `json:"expires_at"`   // null: with the key
 	LastUsedAt *time.Time `json:"last_used_at"` // to the minute; null: never
 }
 

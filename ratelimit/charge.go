@@ -10,12 +10,14 @@ import (
 // of Lua still counts exactly.
 const maxCapacity = 1 << 52
 
-// NewCharge returns what a request that costs so many tokens asks of the
-// bucket of the limit. A cost below 1 is 1. A cost above the burst, as it can
-// come from an override that lowers the burst, is the whole burst: such a
-// request waits for the full bucket instead of for ever.
+// NewCharge returns the charge of a request that costs the given number of
+// tokens, for the bucket of the limit. A cost below 1 counts as 1. A cost above
+// the burst counts as the whole burst, so that such a request waits until all
+// tokens are back instead of for ever. An override that lowers the burst can
+// cause that.
 //
-// A limit that [ParseLimit] would refuse is brought inside its bounds.
+// The numbers of a limit that [ParseLimit] would refuse are clamped to its
+// bounds.
 func NewCharge(bucket string, l Limit, cost int64) Charge {
 	count := min(max(l.Count, 1), maxTokens)
 	burst := min(l.Burst, maxTokens)
@@ -38,9 +40,9 @@ func NewCharge(bucket string, l Limit, cost int64) Charge {
 	}
 }
 
-// scaleDown returns units so coarse that the burst fits in maxCapacity. The
-// rate that they give is never above count per period, so that the promise of
-// at most burst + rate x t still holds.
+// scaleDown returns units so coarse that the burst fits in maxCapacity. Their
+// rate is never above count per period, so that at most burst + rate x t tokens
+// are accepted in an interval t.
 func scaleDown(period, count, burst int64) (unit, drain, fitting int64) {
 	hi, lo := bits.Mul64(uint64(burst), uint64(period))
 	capacity := (math.Ldexp(float64(hi), 64) + float64(lo)) / float64(count) // at one unit per microsecond
@@ -61,14 +63,13 @@ func gcd(a, b int64) int64 {
 	return a
 }
 
-// Decide says whether the request fits the bucket at the moment now, in
-// microseconds of Unix time, and returns the level that follows: with the
-// request in it when it fits, else the same level brought up to the moment,
-// which means the same as the one given. It is pure.
+// Decide reports whether the request fits the bucket at now, in microseconds of
+// Unix time, and returns the next level. If the request fits, the next level
+// includes it. Otherwise the next level is the given one, drained until now.
 //
-// A clock that goes back lets nothing drain until it has caught up. A level
-// that was written under another limit keeps its tokens, rounded up, as far as
-// the capacity reaches, and drains at the new rate.
+// When the clock goes back, nothing drains until it has caught up. A level that
+// was written under another limit keeps its tokens, rounded up, but at most the
+// new capacity. It drains at the new rate.
 func (c *Charge) Decide(l Level, now int64) (next Level, ok bool) {
 	next = c.at(l, now)
 	if next.Used+c.Cost > c.Capacity {
@@ -78,9 +79,9 @@ func (c *Charge) Decide(l Level, now int64) (next Level, ok bool) {
 	return next, true
 }
 
-// at brings a level up to the moment. The steps and their order are those of
-// settle.lua: convert, clamp, drain. The conversion is done in doubles on both
-// sides, each operation rounded on its own.
+// at returns the level as it is at now, in microseconds of Unix time. The steps
+// and their order are those of settle.lua: convert, clamp, drain. Both convert
+// in doubles and round each operation on its own.
 func (c *Charge) at(l Level, now int64) Level {
 	used := l.Used
 	if l.Unit != c.Unit && l.Unit > 0 && used > 0 {
@@ -106,17 +107,16 @@ func (c *Charge) clamp(used float64) int64 {
 	return int64(used)
 }
 
-// State tells what the caller may know of the bucket at the moment now, given
-// its level after the decision and whether the request fits this bucket. A
-// request that was refused for the sake of another bucket did not spend
-// anything here: its level is the one before, and ok is true.
+// State returns the state of the bucket at now, in microseconds of Unix time,
+// from its level after the decision. ok reports whether the request fits this
+// bucket. When only another bucket refused the request, nothing was spent here:
+// the level is the one before the decision, and ok is true.
 func (c *Charge) State(l Level, now int64, ok bool) (s State) {
 	c.Describe(&s, l, now, ok)
 	return s
 }
 
-// Describe is [Charge.State] into a place of the caller, which is all of the
-// difference where every nanosecond counts.
+// Describe writes the result of [Charge.State] to s. It saves a copy.
 func (c *Charge) Describe(s *State, l Level, now int64, ok bool) {
 	l = c.at(l, now)
 	room := c.Capacity - l.Used
@@ -134,13 +134,13 @@ func (c *Charge) Describe(s *State, l Level, now int64, ok bool) {
 	}
 }
 
-// wait is how long so many units take to drain, after the clock has caught up
-// with the level by so many microseconds.
+// wait returns how long it takes to drain the units. The clock is behind the
+// level by the given number of microseconds, and must catch up first.
 func (c *Charge) wait(units, behind int64) time.Duration {
 	return time.Duration(ceilDiv(units, c.Drain)+behind) * time.Microsecond
 }
 
-// ceilDiv divides non-negative numbers and rounds up.
+// ceilDiv returns a/b rounded up. Both must not be negative.
 func ceilDiv(a, b int64) int64 {
 	if b == 1 { // most limits drain one unit per microsecond
 		return a

@@ -9,7 +9,7 @@ import (
 var defaultLimit = perMinute(600)
 
 // defaultLimits is the built-in table, used where nothing is configured. The
-// reason of each row stands in docs/rate-limits.md, which a test compares.
+// reason of each row is in docs/rate-limits.md. A test compares the two tables.
 var defaultLimits = map[string]Limit{
 	"get_sensitive_card": burst(perMinute(30), 10),
 	"set_card_pin":       burst(perMinute(10), 5),
@@ -48,8 +48,8 @@ func burst(l Limit, n int64) Limit {
 	return l
 }
 
-// DefaultLimits returns a copy of the built-in limits by operation; the entry
-// "default" stands for every operation that has none.
+// DefaultLimits returns a copy of the built-in limits by operation. The entry
+// "default" is the limit of every operation that is not in the table.
 func DefaultLimits() map[string]Limit {
 	all := maps.Clone(defaultLimits)
 	all[NameDefault] = defaultLimit

@@ -6,9 +6,10 @@ import (
 )
 
 // Tightest returns the index of the bucket whose numbers the client should
-// see, or -1 when there is none: of the buckets that the request does not fit,
-// the one with the longest wait; if it fits all, the one that allows the
-// fewest further requests. Of equals it is the one that is full again later.
+// see, or -1 when states is empty. If some buckets refuse the request, it is
+// the one of them with the longest wait. If none does, it is the bucket that
+// allows the fewest further requests. Of equal buckets it is the one that has
+// all its tokens back later.
 func Tightest(states []State) int {
 	best := -1
 	for i := range states {
@@ -30,15 +31,16 @@ func (s *State) tighterThan(other *State) bool {
 	}
 }
 
-// RetryAfter returns a wait in whole seconds, rounded up, as the header
-// Retry-After has it.
+// RetryAfter returns a wait in whole seconds, rounded up, for the header
+// Retry-After. A negative wait is 0.
 func RetryAfter(wait time.Duration) int64 {
 	return ceilDiv(max(int64(wait), 0), int64(time.Second))
 }
 
 // AppendRateLimit appends the value of the header RateLimit of
-// draft-ietf-httpapi-ratelimit-headers: per bucket the tokens left and the
-// seconds until there is one more, such as `"issue_card";r=50;t=1`.
+// draft-ietf-httpapi-ratelimit-headers and returns the extended slice. The
+// value holds, for each bucket, the tokens left and the seconds until one more
+// token is left, such as `"issue_card";r=50;t=1`.
 func AppendRateLimit(dst []byte, states []State) []byte {
 	for i := range states {
 		s := &states[i]
@@ -50,10 +52,11 @@ func AppendRateLimit(dst []byte, states []State) []byte {
 }
 
 // AppendRateLimitPolicy appends the value of the header RateLimit-Policy of
-// the same draft: per bucket its quota and the window in seconds in which the
-// quota comes back, such as `"issue_card";q=60;w=60`. The quota is the burst,
-// so that the remaining tokens never exceed it; where the burst comes back in
-// less than a second, it is the tokens of one second.
+// the same draft and returns the extended slice. The value holds, for each
+// bucket, the quota and the seconds in which the quota comes back, such as
+// `"issue_card";q=60;w=60`. The quota is the burst, so that the remaining
+// tokens never exceed it. If the burst comes back in less than a second, the
+// quota is the number of tokens that come back in one second.
 func AppendRateLimitPolicy(dst []byte, charges []Charge) []byte {
 	for i := range charges {
 		c := &charges[i]
@@ -68,9 +71,10 @@ func AppendRateLimitPolicy(dst []byte, charges []Charge) []byte {
 	return dst
 }
 
-// appendItem begins a member of a list with a name as a structured string.
-// Names of buckets are names of operations, letters, digits and underscores;
-// anything that the format does not allow in a string becomes an underscore.
+// appendItem appends the name of a list member as a structured string, after a
+// comma unless index is 0. A character that the format does not allow in a
+// string becomes an underscore. Names of buckets have none: they are operation
+// names, of letters, digits and underscores.
 func appendItem(dst []byte, index int, name string) []byte {
 	if index > 0 {
 		dst = append(dst, ", "...)

@@ -1,10 +1,12 @@
-// Package ratelimit is the arithmetic of rate limits: how much a caller may
-// send, how much it has left and when it may come back.
+// Package ratelimit parses rate limits, finds those that apply to a request,
+// and computes from the levels of the buckets whether the request fits, how
+// much is left and how long to wait. It stores nothing and reads no clock.
 //
 // The algorithm is GCRA, the generic cell rate algorithm, kept as a level that
-// drains: at most burst + rate x t requests pass in any interval t. Everything
-// is whole numbers, so that the Go and the Lua form of it agree to the bit, and
-// the time is always an argument, in microseconds of Unix time.
+// drains: at most burst + rate x t tokens are accepted in any interval t.
+// Levels are whole numbers, so that the Go form and the Lua form of the
+// decision agree to the bit. Moments of levels are in microseconds of Unix
+// time.
 package ratelimit
 
 import "time"
@@ -12,21 +14,21 @@ import "time"
 // A Limit is "Count per Period, at most Burst at once", as written in
 // `60/1m burst 10`.
 type Limit struct {
-	Count  int64         // requests per period
+	Count  int64         // tokens that come back per period
 	Period time.Duration // from one second to 31 days
-	Burst  int64         // the bucket's capacity in tokens; the whole Count unless set
-	// Cost is how many tokens one request of the operation takes. 0 means that
-	// the text says nothing: an override then keeps the configured cost of the
-	// operation, and elsewhere a request costs 1.
+	Burst  int64         // the bucket's capacity in tokens; [ParseLimit] sets it to Count by default
+	// Cost is the number of tokens that one request of the operation takes. 0
+	// means that the text names no cost: an override then keeps the configured
+	// cost of the operation, and elsewhere a request costs 1.
 	Cost int64
 }
 
 // MaxCharges is the largest number of buckets that one request is charged to.
 const MaxCharges = 4
 
-// A Charge is what one request asks of one bucket. Its exported numbers are
-// what a store needs; they are made by [NewCharge] and fit in 53 bits, so that
-// a Lua script reads them without loss.
+// A Charge is what one request takes from one bucket. [NewCharge] makes it. Its
+// numbers are those that a store needs. They fit in 53 bits, so that a Lua
+// script reads them without loss.
 //
 // The level of a bucket is counted in units that drain Drain per microsecond.
 // One token costs Unit, so the capacity is burst tokens, Capacity units, and
@@ -35,7 +37,7 @@ type Charge struct {
 	Bucket   string // name of the bucket within the key: an operation's name, or "total"
 	Unit     int64  // units that one token costs
 	Drain    int64  // units that drain in one microsecond
-	Capacity int64  // units that the bucket holds when no further request fits
+	Capacity int64  // highest level of the bucket, in units
 	Cost     int64  // units that this request adds
 }
 

@@ -17,17 +17,17 @@ const (
 // An Override is a limit that one key has instead of the configured one.
 type Override struct {
 	Limit Limit
-	Until time.Time // from this moment on it no longer applies; zero: for good
+	Until time.Time // the moment at which it ends; zero: never
 }
 
 // Overrides are the limits of one key by operation, or "default" or "total".
 // They are read-only once made. The nil map overrides nothing.
 type Overrides map[string]Override
 
-// ParseOverrides reads the `limits` of a key's record. Each value is a limit
-// as text, or an object {"limit":"60/1m","until":"2026-11-28T00:00:00Z"}; any
-// other member is refused. Whether an operation of the name exists is for the
-// caller to say. An error names the entry.
+// ParseOverrides parses the `limits` of a key's record. Each value is a limit
+// as text, or an object {"limit":"60/1m","until":"2026-11-28T00:00:00Z"}
+// without other members. The caller must check that operations of these names
+// exist. An error names the entry.
 func ParseOverrides(limits map[string]json.RawMessage) (Overrides, error) {
 	if len(limits) == 0 {
 		return nil, nil
@@ -36,7 +36,7 @@ func ParseOverrides(limits map[string]json.RawMessage) (Overrides, error) {
 	for name := range limits {
 		names = append(names, name)
 	}
-	slices.Sort(names) // so that of several mistakes always the same is told
+	slices.Sort(names) // so that of several mistakes the same one is always reported
 	all := make(Overrides, len(limits))
 	for _, name := range names {
 		o, err := parseOverride(limits[name])
@@ -54,7 +54,7 @@ func ParseOverrides(limits map[string]json.RawMessage) (Overrides, error) {
 	return all, nil
 }
 
-var errTotalCost = errors.New("total has no cost of its own; a request costs there what its operation costs")
+var errTotalCost = errors.New("total has no cost of its own; each request takes the cost of its operation")
 
 func parseOverride(raw json.RawMessage) (Override, error) {
 	var text string
@@ -94,7 +94,7 @@ func parseOverride(raw json.RawMessage) (Override, error) {
 		return Override{}, fmt.Errorf(`"until" is %q; expected RFC 3339 such as 2026-11-28T00:00:00Z`, text)
 	}
 	if o.Until.IsZero() {
-		return Override{}, fmt.Errorf(`"until" is %q, which is no moment; leave it out for an override without end`, text)
+		return Override{}, fmt.Errorf(`"until" is %q, which is the zero time; leave it out for an override without end`, text)
 	}
 	return o, nil
 }
@@ -103,7 +103,8 @@ func isString(raw json.RawMessage, text *string) bool {
 	return len(raw) > 0 && raw[0] == '"' && json.Unmarshal(raw, text) == nil
 }
 
-// get returns the override of the name if there is one in force.
+// get returns the limit of the override of the name that is in force at now, or
+// false.
 func (o Overrides) get(name string, now time.Time) (Limit, bool) {
 	if len(o) == 0 {
 		return Limit{}, false

@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// The bounds of a limit. Within them every charge fits in 53 bits with a rate
-// that is at most a millionth below the one written.
+// The bounds of a limit. Within them every charge fits in 53 bits, and its rate
+// is never above the written one and at most a millionth below it.
 const (
 	maxTokens  = 1_000_000_000 // count, burst and cost
 	maxPeriod  = 31 * 24 * time.Hour
@@ -23,12 +23,12 @@ var periodUnits = [...]struct {
 	length time.Duration
 }{{'d', 24 * time.Hour}, {'h', time.Hour}, {'m', time.Minute}, {'s', time.Second}}
 
-// ParseLimit reads a limit of the form `COUNT/PERIOD [burst N] [cost N]`, such
-// as "60/1m burst 10 cost 5". The words are separated by one space and stand
-// in this order; numbers are decimal, without sign or leading zero, from 1 to
+// ParseLimit parses a limit of the form `COUNT/PERIOD [burst N] [cost N]`, such
+// as "60/1m burst 10 cost 5". The words are in this order, with one space
+// between them. Numbers are decimal, without sign or leading zero, from 1 to
 // 1000000000. The cost may not exceed the burst, and the burst may not take
-// longer than 366 days to come back. An error says what was found and what is
-// expected.
+// longer than 366 days to come back. An error names the text that was found and
+// the one that is expected.
 func ParseLimit(s string) (Limit, error) {
 	l, err := parseLimit(s)
 	if err != nil {
@@ -67,7 +67,8 @@ func parseLimit(s string) (Limit, error) {
 	return l, l.check()
 }
 
-// parseWord takes "word N" off the front of s if it stands there.
+// parseWord parses "word N" at the start of s into value and returns the rest.
+// If s starts otherwise, it returns s and leaves value as it is.
 func parseWord(s, word string, value *int64) (rest string, err error) {
 	number, found := strings.CutPrefix(s, word+" ")
 	if !found {
@@ -81,7 +82,8 @@ func parseWord(s, word string, value *int64) (rest string, err error) {
 	return rest, err
 }
 
-// parseTokens reads a number of tokens in its only spelling.
+// parseTokens returns a number of tokens, from 1 to maxTokens. An error begins
+// with what.
 func parseTokens(what, s string) (int64, error) {
 	n, ok := parseNumber(s)
 	if !ok || n > maxTokens {
@@ -121,7 +123,8 @@ func parseNumber(s string) (int64, bool) {
 	return n, true
 }
 
-// check tells whether the numbers can be held to, whoever made the limit.
+// check returns an error if a number of the limit is out of bounds. It also
+// finds faults of limits that [ParseLimit] did not make.
 func (l Limit) check() error {
 	switch {
 	case l.Count < 1 || l.Count > maxTokens || l.Burst < 1 || l.Burst > maxTokens:
@@ -138,9 +141,9 @@ func (l Limit) check() error {
 	return nil
 }
 
-// String writes the limit as [ParseLimit] reads it: the period in its largest
-// whole unit, the burst only where it differs from the count, the cost only
-// where it is set.
+// String returns the limit in the form that [ParseLimit] parses: the period in
+// its largest whole unit, the burst if it differs from the count, and the cost
+// if it is set.
 func (l Limit) String() string {
 	b := strconv.AppendInt(make([]byte, 0, 48), l.Count, 10)
 	b = append(b, '/')

@@ -8,8 +8,8 @@ import (
 
 // A Policy is the configured limits of a site. It is read-only once in use.
 type Policy struct {
-	// Default is the limit of every operation that has none of its own. Left
-	// zero, the built-in table of [DefaultLimits] takes its place.
+	// Default is the limit of every operation that has none of its own. If it
+	// is zero, the built-in table of [DefaultLimits] is used instead.
 	Default Limit
 	// Total, if set, is the limit of all operations of one key together.
 	Total *Limit
@@ -17,7 +17,7 @@ type Policy struct {
 	Operations map[string]Limit
 }
 
-// NewPolicy makes a policy of limits by name: an operation, "default" or
+// NewPolicy returns a policy of limits by name: an operation, "default" or
 // "total". The error is that of [Policy.Check].
 func NewPolicy(limits map[string]Limit) (*Policy, error) {
 	p := &Policy{Operations: make(map[string]Limit, len(limits))}
@@ -34,8 +34,8 @@ func NewPolicy(limits map[string]Limit) (*Policy, error) {
 	return p, p.Check()
 }
 
-// Check returns what is wrong with the policy: a limit out of bounds, a cost
-// on "total", or an operation that costs more than "total" can hold at once.
+// Check returns an error for a limit out of bounds, for a cost on "total", and
+// for an operation that costs more than the burst of "total".
 func (p *Policy) Check() error {
 	if p.Default != (Limit{}) {
 		if err := p.Default.check(); err != nil {
@@ -65,15 +65,15 @@ func (p *Policy) fitsTotal(name string, l Limit) error {
 	return fmt.Errorf("a cost of %d (%s) never fits the burst of total, %d", l.Cost, name, p.Total.Burst)
 }
 
-// AppendCharges appends what one request of the operation asks of the buckets
-// of its key, and returns the extended slice. It allocates nothing when dst
-// has room for two more.
+// AppendCharges appends the charges of one request of the operation to dst and
+// returns the extended slice. It allocates nothing when dst has room for two
+// more. The overrides are those that are in force at now.
 //
-// The operation has a bucket of its own name. The most specific limit wins:
-// the key's for the operation, the configured one for the operation, the key's
-// default, the configured default; where none is configured, the built-in one.
-// The bucket "total" follows if the key or the configuration has it. Both are
-// charged what the operation costs.
+// The first charge is for the bucket with the operation's name. Its limit is
+// the first that exists of: the key's for the operation, the configured one for
+// the operation, the key's default, the configured default, the built-in one.
+// The second charge is for the bucket "total", if the key or the configuration
+// has such a limit. Each charge is the cost of the operation.
 func (p *Policy) AppendCharges(dst []Charge, operation string, o Overrides, now time.Time) []Charge {
 	configured, special := p.Operations[operation]
 	if !special {

@@ -143,7 +143,7 @@ func TestParseOverridesRefuses(t *testing.T) {
 		{`{"issue_card":{"limit":"1/1s","until":"2026-11-28"}}`, `"until" is "2026-11-28"; expected RFC 3339`},
 		{`{"issue_card":{"limit":"1/1s","until":1}}`, `"until" is not a string`},
 		{`{"issue_card":{"limit":"1/1s","until":null}}`, `"until" is not a string`},
-		{`{"issue_card":{"limit":"1/1s","until":"0001-01-01T00:00:00Z"}}`, `no moment`},
+		{`{"issue_card":{"limit":"1/1s","until":"0001-01-01T00:00:00Z"}}`, `the zero time`},
 		{`{"total":"5/1s cost 2"}`, `"total": total has no cost`},
 		{`{"":"5/1s"}`, `"": expected the name`},
 		{`{"b":"x","a":"y"}`, `"a"`},

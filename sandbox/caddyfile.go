@@ -10,7 +10,7 @@ import (
 
 func init() {
 	httpcaddyfile.RegisterHandlerDirective("card_sandbox", parseHandler)
-	// The last that answers: whatever else a site has comes before.
+	// Ordered last, so that all other handlers of a site come before it.
 	httpcaddyfile.RegisterDirectiveOrder("card_sandbox", httpcaddyfile.After, "file_server")
 }
 

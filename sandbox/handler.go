@@ -17,26 +17,26 @@ func init() {
 }
 
 // Handler answers the card API from memory, as package issuer describes. It
-// refuses requests without the gateway's identity headers with 403, and what
-// it does not have with 404; the next handler is never called.
+// answers 403 to requests without the gateway's identity headers, and 404 for
+// resources that it does not have. It never calls the next handler.
 type Handler struct {
-	// Name tells issuers of one process apart. Handlers of one name share
-	// their customers and cards, and keep them over a reload. Default: empty,
-	// which is a name like any other.
+	// Name distinguishes the issuers of one process. Handlers with the same name
+	// share their customers and cards, and keep them over a reload. Default:
+	// empty, which is a name like any other.
 	Name string `json:"name,omitempty"`
 
-	// MaxCustomers is how many customers may be created before the answer is
-	// 507. Default: 10000.
+	// MaxCustomers is the largest number of customers. To create one more is
+	// answered with 507. Default: 10000.
 	MaxCustomers int `json:"max_customers,omitempty"`
 
-	// MaxCards is the same for cards. Default: 10000.
+	// MaxCards is the largest number of cards, as above. Default: 10000.
 	MaxCards int `json:"max_cards,omitempty"`
 
 	issuer *issuer.Issuer
 }
 
 // issuers outlives reloads: the new configuration takes its reference before
-// the old one gives its own back.
+// the old one releases its own.
 var issuers = caddy.NewUsagePool()
 
 // pooled lets an issuer be kept in a usage pool; it has nothing to close.
@@ -52,7 +52,8 @@ func (Handler) CaddyModule() caddy.ModuleInfo {
 	}
 }
 
-// Provision takes the issuer of this name, or makes it.
+// Provision takes a reference to the issuer of this name, and makes the issuer if
+// there is none.
 func (h *Handler) Provision(caddy.Context) error {
 	bounds := issuer.Options{MaxCustomers: h.MaxCustomers, MaxCards: h.MaxCards}
 	found, _, err := issuers.LoadOrNew(h.Name, func() (caddy.Destructor, error) {
@@ -66,7 +67,7 @@ func (h *Handler) Provision(caddy.Context) error {
 	return nil
 }
 
-// Cleanup gives the issuer back, if Provision got as far as taking it.
+// Cleanup releases the reference to the issuer, if Provision has taken one.
 func (h *Handler) Cleanup() error {
 	if h.issuer == nil {
 		return nil

@@ -1,7 +1,7 @@
 // Package sign signs requests for the gateway: [Transport] for all requests of
 // an http.Client, [Signer] for one request at a time.
 //
-// It imports the standard library and the canonical forms of package auth.
+// It imports only the standard library and package auth.
 package sign
 
 import (
@@ -20,23 +20,25 @@ import (
 type Signer struct {
 	KeyID  string // the X-API-Key value
 	Secret string // the signing secret, exactly as it was shown
-	// Now tells the time; nil is time.Now. The gateway accepts a timestamp
-	// that differs from its own clock by at most five minutes.
+	// Now returns the time; nil means time.Now. The gateway accepts a timestamp
+	// that differs from its own clock by at most five minutes, unless its
+	// operator has set another window.
 	Now func() time.Time
-	// Nonce returns a text that no other request of this key has; nil makes a
-	// random one.
+	// Nonce returns a text that no other request of this key has; nil means a
+	// random text.
 	Nonce func() string
 }
 
-// Sign sets the five authentication headers on the request, for the body that
-// will be sent with it; nil or empty for none. It does not touch the
-// request's Body. Sign last: after it neither the method nor the URL nor the
-// body may change. Sign each attempt anew, because the gateway takes the same
-// headers once.
+// Sign sets the five authentication headers of the request. body is the body
+// that will be sent with it; nil or empty for none. Sign does not change the
+// request's Body. Call it last: afterwards the method, the URL and the body must
+// not change. Sign each attempt anew, because the gateway accepts the same
+// headers only once.
 //
-// What is signed is the request target as net/http writes it on the wire. A
-// method or a target that the gateway would refuse is an error, and so is a
-// signer without id or secret.
+// Sign signs the request target as net/http writes it on the wire. It returns
+// an error for a method or a target that the gateway would refuse, for a nonce
+// that is not 1 to 256 visible ASCII characters, and for a signer without id or
+// secret.
 func (s *Signer) Sign(r *http.Request, body []byte) error {
 	if s.KeyID == "" || s.Secret == "" {
 		return errors.New("sign request: the signer needs a key id and a secret")
@@ -49,7 +51,7 @@ func (s *Signer) Sign(r *http.Request, body []byte) error {
 		return fmt.Errorf("sign request: %s", refusal.Text())
 	}
 	if r.URL == nil {
-		return errors.New("sign request: it has no URL")
+		return errors.New("sign request: the request has no URL")
 	}
 	target := r.URL.RequestURI()
 	if _, refusal := auth.ParseTarget(target); refusal != nil {

@@ -8,29 +8,31 @@ import (
 	"net/http"
 )
 
-// A Transport is an http.RoundTripper that signs every request that goes
-// through it with a fresh timestamp and nonce:
+// A Transport is an http.RoundTripper that signs every request with a fresh
+// timestamp and nonce:
 //
 //	client := &http.Client{Transport: &sign.Transport{Signer: sign.Signer{KeyID: id, Secret: secret}}}
 //
-// It reads a request's body into memory, because its hash travels in a header,
-// and leaves the caller's request as it was. To try again, send the request
-// again: it is signed anew. A redirect to another origin is refused rather than
-// signed, so that no signature is given to a stranger.
+// It reads the whole body into memory, because a header holds the hash of the
+// body. It does not change the caller's request, except that it reads and closes
+// the body. To try again, send the request again: it is signed anew. A redirect
+// to another origin is an error, so that no other server receives a signature.
 type Transport struct {
 	Signer
-	// Base sends the signed requests; nil is http.DefaultTransport.
+	// Base sends the signed requests; nil means http.DefaultTransport.
 	Base http.RoundTripper
 }
 
-// RoundTrip signs a copy of the request and sends it.
+// RoundTrip signs a copy of the request, sends it and returns the answer. It
+// returns the errors of [Signer.Sign] and of Base, an error when the body
+// cannot be read, and one for a redirect to another origin.
 func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	body, err := readBody(r)
 	if err != nil {
 		return nil, err
 	}
 	if foreignRedirect(r) {
-		return nil, errors.New("sign request: the server redirects to another origin, which is not given a signature")
+		return nil, errors.New("sign request: the server redirects to another origin; a request to that one is not signed")
 	}
 	signed := r.Clone(r.Context())
 	setBody(signed, body)
@@ -44,7 +46,8 @@ func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	return base.RoundTrip(signed)
 }
 
-// readBody reads and closes the body, as a RoundTripper must in any case.
+// readBody returns the whole body and closes it. A RoundTripper must close it
+// even after an error.
 func readBody(r *http.Request) ([]byte, error) {
 	if r.Body == nil || r.Body == http.NoBody {
 		return nil, nil
@@ -68,10 +71,10 @@ func setBody(r *http.Request, body []byte) {
 		return
 	}
 	r.Body = io.NopCloser(bytes.NewReader(body))
-	// With GetBody net/http repeats a request whose connection was closed
-	// before anything was written, which is safe. It would also repeat one
-	// that has an idempotency key after it was written; that copy would be
-	// refused as a replay, so the caller has to send (and sign) it again.
+	// With GetBody, net/http repeats a request when its connection was closed
+	// before anything was written. That is safe. It would also repeat a written
+	// request that has an idempotency key. The gateway would refuse that copy as
+	// a replay, so the caller has to send (and sign) it again.
 	if r.Header["Idempotency-Key"] == nil && r.Header["X-Idempotency-Key"] == nil {
 		r.GetBody = func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(body)), nil }
 	}

@@ -8,7 +8,7 @@ import (
 	"github.com/card-gateway/card-gateway/auth"
 )
 
-// Fields are what an operator decides of a key and may change later.
+// Fields are the fields of a key that an operator sets and may change.
 type Fields struct {
 	// Tenant is the client organisation: 1 to 64 of `A-Za-z0-9._-`. Required.
 	Tenant string `json:"tenant"`
@@ -21,27 +21,28 @@ type Fields struct {
 	AllowedIPs []string `json:"allowed_ips"`
 	// ExpiresAt ends the key; null: never.
 	ExpiresAt time.Time `json:"expires_at,omitzero"`
-	// Disabled keys are refused.
+	// Disabled makes the gateway refuse the key.
 	Disabled bool `json:"disabled,omitempty"`
 	// Limits override the configured rate limits, by operation or "default"
 	// or "total": `"60/1m burst 10"` or `{"limit":"…","until":"…"}`.
 	Limits map[string]json.RawMessage `json:"limits,omitempty"`
 	// CustomerVariant is "A", "B", "C" or null.
 	CustomerVariant string `json:"customer_variant,omitempty"`
-	// DebugUntil allows help with failing signatures until that time.
+	// DebugUntil is the time until which the gateway helps to find the cause of
+	// failing signatures.
 	DebugUntil time.Time `json:"debug_until,omitzero"`
 }
 
-// A Record is what is stored of a key: everything but plain secrets. Its JSON
-// form is what the backends write. Failures is state that the backend keeps
-// beside the record and fills in on reading.
+// A Record is a key as it is stored: everything but plain secrets. Backends
+// write its JSON form. Failures and LastUsed are not part of that: a backend
+// keeps them beside the record and sets them when it reads the record.
 type Record struct {
 	ID       string `json:"id"`
 	Revision string `json:"revision"`
 	Fields
 	Imported bool `json:"imported,omitempty"`
-	// StampedAfter, when set, refuses requests that are stamped up to it: the
-	// nonces of those may have been accepted by the store it was copied from.
+	// StampedAfter, when set, makes the gateway refuse requests that are stamped
+	// up to it. The store that the key was copied from may have accepted them.
 	StampedAfter time.Time      `json:"stamped_after,omitzero"`
 	CreatedAt    time.Time      `json:"created_at"`
 	UpdatedAt    time.Time      `json:"updated_at"`
@@ -49,8 +50,8 @@ type Record struct {
 	Lock         *auth.Lock     `json:"lock,omitempty"`
 
 	Failures int `json:"-"`
-	// LastUsed holds, by secret version, when a request was last accepted with
-	// it, to the minute; state that the backend keeps beside the record.
+	// LastUsed holds, for each secret version, the minute in which a request was
+	// last accepted with it.
 	LastUsed map[int]time.Time `json:"-"`
 }
 
@@ -59,17 +60,17 @@ type Record struct {
 type SealedSecret struct {
 	Version     int       `json:"version"`
 	Sealed      []byte    `json:"sealed"`
-	Fingerprint []byte    `json:"fingerprint"` // keyed; the same for equal secrets
+	Fingerprint []byte    `json:"fingerprint"` // keyed; equal for equal secrets, so that they are found without opening them
 	CreatedAt   time.Time `json:"created_at"`
 	ExpiresAt   time.Time `json:"expires_at,omitzero"`
 }
 
-// Live reports whether the secret is accepted at now.
+// Live reports whether the secret has not expired at now.
 func (s *SealedSecret) Live(now time.Time) bool {
 	return s.ExpiresAt.IsZero() || now.Before(s.ExpiresAt)
 }
 
-// Clone returns a deep copy that may be changed freely.
+// Clone returns a deep copy of the record.
 func (r *Record) Clone() *Record {
 	c := *r
 	c.Scopes = append([]string(nil), r.Scopes...)

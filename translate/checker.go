@@ -10,7 +10,8 @@ type checker struct {
 	*walker
 	variant   Variant
 	operation Operation
-	// individual and business are the customer's type, as far as it is known.
+	// individual and business are the customer's type. Both are false when it
+	// is not known.
 	individual, business bool
 	problems             []Problem
 }
@@ -37,7 +38,7 @@ func (c *checker) check() {
 			c.report(f, s.again, "is the same field as "+placeNames[f.in]+c.written(s.name)+", which is present too")
 		default:
 			if s.foreign {
-				c.report(f, s.name, "is not a name of variant "+c.variant.String()+", which the names before it belong to")
+				c.report(f, s.name, "is not a name of variant "+c.variant.String()+", the variant of the names before it")
 			}
 			c.value(f, s)
 		}
@@ -64,7 +65,7 @@ func (c *checker) requires(f *field) bool {
 	}
 }
 
-// value reports a value that the field does not take.
+// value reports a value that the field does not allow.
 func (c *checker) value(f *field, s *seen) {
 	need := f.needs[c.variant]
 	if need == free {

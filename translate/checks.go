@@ -1,7 +1,7 @@
 package translate
 
-// A check returns what is wrong with the characters of a value, or "". The
-// text continues a sentence that begins with the field's name.
+// A check returns the fault of a value's characters, or "". The text continues
+// a sentence that begins with the field's name.
 
 func checkType(_ Variant, value []byte) string {
 	if isIndividual(value) || isBusiness(value) {
@@ -13,8 +13,8 @@ func checkType(_ Variant, value []byte) string {
 func isIndividual(value []byte) bool { return string(value) == "individual" }
 func isBusiness(value []byte) bool   { return string(value) == "business" }
 
-// checkPhoneCode takes a plus and 1 to 6 digits. Country codes have up to 3
-// digits, and some are written with the area that they share, such as +1684.
+// checkPhoneCode allows a plus and 1 to 6 digits, the first not 0. Country codes
+// have up to 3 digits. Some are written with an area code, such as +1684.
 func checkPhoneCode(_ Variant, value []byte) string {
 	if len(value) < 2 || len(value) > 7 || value[0] != '+' || value[1] == '0' || !all(value[1:], digit) {
 		return "must be an international dialling code with a leading plus, such as +44"
@@ -22,8 +22,8 @@ func checkPhoneCode(_ Variant, value []byte) string {
 	return ""
 }
 
-// checkPhoneNumber takes digits, at least one, and what people write between
-// them.
+// checkPhoneNumber allows digits, at least one, and the characters that people
+// write between them.
 func checkPhoneNumber(_ Variant, value []byte) string {
 	if !all(value, digit, spacer) || all(value, spacer) {
 		return "must be a number without country code, in digits"

@@ -58,8 +58,8 @@ func inAny(b byte, classes []*class) bool {
 	return false
 }
 
-// blank holds characters that are drawn as nothing although Unicode counts
-// them as symbols: the empty Braille pattern.
+// blank holds the one character that Unicode counts as a symbol although
+// nothing is drawn for it: the empty Braille pattern.
 var blank = &unicode.RangeTable{R16: []unicode.Range16{{Lo: 0x2800, Hi: 0x2800, Stride: 1}}}
 
 // invisible reports whether a reader cannot see the character, or cannot tell
@@ -73,8 +73,8 @@ func invisible(r rune) bool {
 		unicode.In(r, unicode.Other_Default_Ignorable_Code_Point, unicode.Variation_Selector, blank)
 }
 
-// separates reports whether the character is written between words: dashes,
-// connectors such as the underscore, dots, and what nobody sees.
+// separates reports whether the character separates words: dashes, connectors
+// such as the underscore, dots, and invisible characters.
 func separates(r rune) bool {
 	if r < utf8.RuneSelf {
 		return separator.has(byte(r)) || invisible(r)
@@ -82,10 +82,10 @@ func separates(r rune) bool {
 	return unicode.In(r, unicode.Pd, unicode.Pc) || invisible(r)
 }
 
-// folded returns the lower-case ASCII letter that readers take the character
-// for when they ignore case, and any other character itself. It covers simple
-// folding (Go, .NET) and the simple mappings to upper and lower case (.NET,
-// Jackson).
+// folded returns the lower-case ASCII letter that equals the character for a
+// reader that ignores case. If there is none, it returns the character itself.
+// It covers simple folding (Go, .NET) and the simple mappings to upper and lower
+// case (.NET, Jackson).
 func folded(r rune) rune {
 	for _, same := range []rune{r, unicode.SimpleFold(r), unicode.ToLower(r), unicode.ToUpper(r)} {
 		if same < utf8.RuneSelf {

@@ -26,8 +26,8 @@ func (t token) read() bool { return t.end > 0 }
 func (t token) opens() bool { return t.kind == '{' || t.kind == '[' }
 
 // A document reads a JSON text token by token and copies it with edits. Its
-// decoder refuses what two parsers could read differently: duplicate names,
-// invalid UTF-8, lone surrogates.
+// decoder refuses texts that two parsers could read differently: duplicate
+// names, invalid UTF-8, lone surrogates.
 type document struct {
 	src     []byte
 	in      bytes.Buffer
@@ -38,10 +38,10 @@ type document struct {
 	scratch []byte
 }
 
-// A bounds is what a document may hold.
+// A bounds limits what a document may hold.
 type bounds struct {
-	tokens int  // that may still be read
-	nul    bool // the character U+0000, which databases cannot store
+	tokens int  // number of tokens that may still be read
+	nul    bool // allows the character U+0000, which many databases cannot store
 }
 
 var (
@@ -152,7 +152,8 @@ func (d *document) startOutput() {
 	d.out = make([]byte, 0, len(d.src)+len(d.src)/8+128)
 }
 
-// upTo copies the source up to the offset, which is not before the last one.
+// upTo copies the source up to the offset. The offset must not be less than in
+// an earlier call.
 func (d *document) upTo(offset int) {
 	if d.out == nil {
 		d.startOutput()
@@ -171,8 +172,8 @@ func (d *document) replace(t token, text string) {
 	d.copied = t.end
 }
 
-// edited returns the whole text with its edits. Without edits it is the source
-// itself.
+// edited returns the whole text with its edits. Without edits it returns the
+// source itself.
 func (d *document) edited() []byte {
 	if d.out == nil {
 		return d.src

@@ -18,10 +18,10 @@ const (
 	maxEmail     = 256 - len("<>")
 )
 
-// checkEmail takes a Mailbox of RFC 5321, 4.1.2, with a Dot-string before the
-// at sign and a host name after it, both also in other scripts than Latin
-// (RFC 6531). It takes no quoted string, no address literal, no display name,
-// and no character that a reader cannot see.
+// checkEmail allows a Mailbox of RFC 5321, 4.1.2, with a Dot-string before the
+// at sign and a host name after it. Both may be in scripts other than Latin
+// (RFC 6531). It refuses quoted strings, address literals, display names, and
+// characters that a reader cannot see.
 func checkEmail(_ Variant, value []byte) string {
 	at := bytes.LastIndexByte(value, '@')
 	if at < 0 || len(value) > maxEmail || !validLocalPart(value[:at]) || !validHost(value[at+1:]) {
@@ -75,9 +75,9 @@ func validHost(s []byte) bool {
 // the lengths of its labels and of the whole. It allows hyphens anywhere.
 var hosts = idna.New(idna.MapForLookup(), idna.BidiRule(), idna.CheckHyphens(false), idna.VerifyDNSLength(true))
 
-// validInternationalHost reports whether each label of s is a label of ASCII,
-// or a U-label or an A-label of RFC 5890 in the one spelling that it has
-// besides case.
+// validInternationalHost reports whether each label of s is an ASCII label, or a
+// U-label or an A-label of RFC 5890. Except for case, only one spelling of a
+// label is valid.
 func validInternationalHost(s string) bool {
 	ascii, err := hosts.ToASCII(s)
 	if err != nil || strings.ContainsFunc(s, invisible) {
@@ -99,8 +99,9 @@ func validInternationalHost(s string) bool {
 	return true
 }
 
-// lowered returns the lower case of a letter. It keeps letters that only look
-// like one of ASCII, such as the Kelvin sign: they would be another spelling.
+// lowered returns the lower case of a letter. It keeps a letter whose lower case
+// is ASCII though it is not, such as the Kelvin sign: it would be a second
+// spelling.
 func lowered(r rune) rune {
 	if small := unicode.ToLower(r); r < utf8.RuneSelf || small >= utf8.RuneSelf {
 		return small

@@ -66,7 +66,7 @@ func (a *answer) part(value token, convert func(token) (end int, err error)) (*p
 	return &piece{start, len(a.out)}, nil
 }
 
-// own keeps a value that the issuer set in the envelope, and notes it in seen.
+// own keeps a value that the issuer set in the envelope, and sets seen.
 func (a *answer) own(value token, seen *bool) error {
 	if *seen {
 		return errTwice

@@ -13,7 +13,7 @@ const (
 // placeNames hold the first part of the names of fields in an inner object.
 var placeNames = [placeCount]string{inBusiness: "business.", inAddress: "address."}
 
-// A need is what a variant requires of a field in a create request.
+// A need is the rule of a variant for a field in a create request.
 type need uint8
 
 const (
@@ -53,9 +53,9 @@ type field struct {
 	check func(v Variant, value []byte) string
 }
 
-// fields is the one table behind names, validation and dates, for requests and
-// answers. A field without needs has no published constraints. A new field is
-// a new line.
+// fields is the one table of names, validation and dates, for requests and
+// answers. A field without needs has no published constraints. To add a field,
+// add a line.
 var fields = [...]field{
 	typeField: {snake: "type", camel: "type", needs: every(always), check: checkType},
 	{snake: "first_name", camel: "firstName", needs: each(always, optional, individualOrNull), max: 100},

@@ -5,12 +5,12 @@ import (
 	"unicode/utf8"
 )
 
-// Readers of JSON may ignore case (Go, .NET and Jackson can) and separators
-// (Go and others can). Such a reader takes "Country" and "date-of-birth" for
-// "country" and "date_of_birth". So a known field has exactly the published
-// spellings, and any other name that folds to one of them is refused.
+// Some readers of JSON ignore case (Go, .NET and Jackson can) or separators (Go
+// and others can). Such a reader takes "Country" and "date-of-birth" for
+// "country" and "date_of_birth". So only the published spellings of a known
+// field are allowed. Any other name that folds to one of them is refused.
 
-// maxFolded is more than the length of every known name.
+// maxFolded is a length in bytes that no known name reaches.
 const maxFolded = 32
 
 // fold appends the letters and digits of a name to dst, in lower case. It
@@ -30,9 +30,9 @@ func fold(dst, name []byte) []byte {
 	return dst
 }
 
-// ownNames fold to "id" and are names of their own: databases and their
-// libraries call a key of theirs so. No request sets the field id, so that no
-// check is passed by.
+// ownNames fold to "id" but are different names: databases and their libraries
+// use them for their own keys. They are safe to allow, because no request sets
+// the field id and no check applies to it.
 var ownNames = map[string]bool{"_id": true, "id_": true}
 
 // foldings holds a spelling for each folded known name, by place. It stands
@@ -48,8 +48,9 @@ var foldings = func() (found [placeCount]map[string]*spelling) {
 	return found
 }()
 
-// spelled returns the spelling of a known field that the name is, or that a
-// reader may take it for; nil for any other name.
+// spelled returns the spelling of the known field that a reader may take the
+// name for, in the published or in another spelling. It returns nil for any
+// other name.
 func spelled(at place, name []byte) *spelling {
 	if s := spellings[at][string(name)]; s != nil {
 		return s
@@ -65,8 +66,8 @@ func spelled(at place, name []byte) *spelling {
 // name.
 type published map[string]string
 
-// known returns the published name that the name is, or that a reader may take
-// it for; "" for any other name.
+// known returns the published name that a reader may take the name for, or ""
+// for any other name.
 func (p published) known(name []byte) string {
 	var room [maxFolded]byte
 	return p[string(fold(room[:0], name))]

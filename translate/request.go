@@ -8,13 +8,18 @@ import (
 // Request checks a request body and converts it to the upstream's form.
 //
 // It returns the converted text, which is body itself when nothing changed,
-// and the variant that the answer is for. The names in the body decide the
-// variant. Names that fit B and C alike are B, and for [Update] C where
-// opt.KeyVariant is C. Where names of A fit too, opt.KeyVariant decides, else
-// the upstream's form for [Create] and [None] for [Update].
+// and the variant in which the client expects the answer. The names in the body
+// decide the variant:
 //
-// A body that breaks a rule has problems and no text. The problems are all
-// that were found, in the order of the table of fields.
+//   - Names that fit only one variant mean that variant.
+//   - Names that fit B and C mean B. For [Update] they mean C if
+//     opt.KeyVariant is C.
+//   - Names that fit all variants mean opt.KeyVariant. If that is [None], the
+//     variant is that of the upstream's form for [Create], and [None] for
+//     [Update].
+//
+// For a body that breaks a rule, Request returns all problems that it found, in
+// the order of the table of fields, and no text.
 func Request(body []byte, opt RequestOptions) (out []byte, asked Variant, problems []Problem) {
 	w := walkers.Get().(*walker)
 	defer walkers.Put(w)
@@ -55,9 +60,9 @@ func (w *walker) request() error {
 	return w.finish()
 }
 
-// variant chooses among the variants that fit the names of the body. It
-// returns the variant whose rules the body must keep, and the variant that the
-// answer is for.
+// variant chooses one of the variants that fit the names of the body. It
+// returns the variant whose rules the body must keep, and the variant in which
+// the client expects the answer.
 func (w *walker) variant(opt RequestOptions) (rules, asked Variant) {
 	own := opt.Upstream.variant()
 	switch {

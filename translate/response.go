@@ -17,7 +17,8 @@ var (
 	errNoDate     = errors.New("has a date of birth that cannot be written in the variant of the client")
 )
 
-// errEnvelope reports that the text read as a bare customer is an envelope.
+// errEnvelope reports that a text that was read as a bare customer is an
+// envelope.
 var errEnvelope = errors.New("is an envelope")
 
 // Response converts an issuer's answer, bare or in an envelope, to
@@ -26,8 +27,9 @@ var errEnvelope = errors.New("is an envelope")
 // Variants A and B get an envelope, variant C the bare record or list. A list
 // of C with a pagination object is {"data":[…],"pagination":{…}}.
 //
-// The error says why the answer cannot be converted. It quotes nothing of the
-// answer and may be logged. The caller must then withhold the answer.
+// An error names the reason why the answer cannot be converted. It quotes
+// nothing of the answer and may be logged. After an error the caller must not
+// send the answer to the client.
 func Response(body []byte, opt ResponseOptions) ([]byte, error) {
 	if opt.Variant == None {
 		return body, nil
@@ -161,8 +163,8 @@ func (a *answer) customer() error {
 	return nil
 }
 
-// withheld returns the error to report for an error of reading. It quotes
-// nothing of the answer.
+// withheld returns the error to report in place of an error of reading. It
+// quotes nothing of the answer.
 func withheld(err error) error {
 	var syntactic *jsontext.SyntacticError
 	switch {

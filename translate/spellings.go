@@ -11,9 +11,9 @@ func (s variants) has(v Variant) bool { return s&(1<<v) != 0 }
 type spelling struct {
 	field int
 	text  string
-	of    variants // that write it so in requests
-	// folded marks the spelling that stands for all names that no variant
-	// writes, but that a reader may take for the field. It has no text.
+	of    variants // the variants that use it in requests
+	// folded marks the spelling of all names that no variant uses, but that a
+	// reader may take for the field. It has no text.
 	folded bool
 }
 

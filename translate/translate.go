@@ -1,6 +1,6 @@
 // Package translate converts customers between the three published variants
 // and the form of the issuer. [Request] checks a client's body and converts it
-// to the issuer's form; [Response] converts an issuer's answer to the variant
+// to the issuer's form. [Response] converts an issuer's answer to the variant
 // of the client.
 //
 // The package edits the text of a document and does not rebuild it. Only the
@@ -46,9 +46,9 @@ func ParseVariant(s string) Variant {
 	return None
 }
 
-// AskedVariant returns the variant that a client asks for by a header with the
-// values: [None] without a value. It returns false for several values, and for
-// any value but "A", "B" and "C".
+// AskedVariant returns the variant that a client asks for in a header with
+// these values. Without a value it is [None]. AskedVariant returns false for
+// several values, and for a value other than "A", "B" and "C".
 func AskedVariant(values []string) (Variant, bool) {
 	switch len(values) {
 	case 0:
@@ -61,7 +61,7 @@ func AskedVariant(values []string) (Variant, bool) {
 	}
 }
 
-// form returns how the variant spells the names of its fields.
+// form returns the form of the variant's names and dates.
 func (v Variant) form() Form {
 	if v == VariantA {
 		return SnakeCase
@@ -132,8 +132,8 @@ type RequestOptions struct {
 	// Upstream is the form of the issuer, which the body is converted to.
 	Upstream Form
 	// KeyVariant is the customer_variant of the client's key. It decides when
-	// the names of the body fit several variants. With [None] the upstream's
-	// form decides.
+	// the names of the body fit several variants; see [Request]. If it is
+	// [None], the upstream's form decides.
 	KeyVariant Variant
 }
 
@@ -142,17 +142,17 @@ type ResponseOptions struct {
 	// Variant is the variant of the client, which the answer is converted to.
 	// [None] changes nothing.
 	Variant Variant
-	// List requires a list of customers in the answer.
+	// List makes an answer that is not a list of customers an error.
 	List bool
-	// RequestID is the envelope's request_id where the issuer sent none.
+	// RequestID is the envelope's request_id when the issuer sent none.
 	RequestID string
-	// Now is the envelope's timestamp where the issuer sent none.
+	// Now is the envelope's timestamp when the issuer sent none.
 	Now time.Time
 }
 
 // The bounds of a document. The caller bounds its size in bytes.
 const (
-	// MaxDepth is the largest number of objects and arrays inside each other.
+	// MaxDepth is the largest depth of nested objects and arrays.
 	MaxDepth = 32
 	// MaxRequestTokens is the largest number of names, values and brackets in
 	// a request body.

@@ -6,8 +6,8 @@ type seen struct {
 	name    token     // its name
 	value   token     // the first token of its value
 	again   token     // the name of a second spelling of the same field
-	folded  token     // the first name of it that no variant writes
-	foreign bool      // no variant that fits the names before writes it so
+	folded  token     // its first name that no variant uses
+	foreign bool      // the variants that fit the names before do not use this name
 }
 
 // A walker reads customers and renames their fields to one form.
@@ -15,16 +15,16 @@ type walker struct {
 	document
 	to   Form
 	seen [len(fields)]seen
-	// fits is the set of variants that write all names seen so far.
+	// fits is the set of variants that use all names seen so far.
 	fits variants
-	// badDate is set by a date of birth that must be converted and cannot be.
+	// badDate is set when a date of birth must be converted and cannot be.
 	badDate bool
 	// bareRecord is set while an answer is read as a bare record, although it
 	// may be an envelope.
 	bareRecord bool
 }
 
-// start clears what is known of the customer before.
+// start forgets the customer before.
 func (w *walker) start() {
 	clear(w.seen[:])
 	w.fits = allVariants
@@ -84,7 +84,7 @@ func (w *walker) field(as *spelling, name, value token) error {
 	return err
 }
 
-// note records that the field is present, and which variants write it so.
+// note records that the field is present, and which variants use its name.
 func (w *walker) note(as *spelling, name, value token) {
 	s := &w.seen[as.field]
 	if as.folded && !s.folded.read() {
@@ -102,11 +102,10 @@ func (w *walker) note(as *spelling, name, value token) {
 	s.as, s.name, s.value = as, name, value
 }
 
-// date converts a date of birth to the form, or sets badDate. A value without
-// a day (null, an empty string) keeps its bytes, and so does a value that has
-// the form already. In a record that is written in the form, only a date of
-// the other form changes: any other value is what the record holds, however
-// odd.
+// date converts a date of birth to the form, or sets badDate when it cannot.
+// These values keep their bytes: null, an empty string, and a value that already
+// has the form. If the field's name already has the form, only a date of the
+// other form changes, and odd values are kept as the record holds them.
 func (w *walker) date(as *spelling, value token) {
 	own := as.form() == w.to
 	if value.kind == '"' {

@@ -1,6 +1,6 @@
 // Command card-gateway is Caddy with its standard modules, the Card Gateway
-// and the sandbox issuer: the binary of `make run` and of the tests. For
-// production xcaddy.sh builds one without the sandbox.
+// and the sandbox issuer. It is the binary of `make run` and of the tests. For
+// production, xcaddy.sh builds a binary without the sandbox.
 package main
 
 import (

@@ -1,6 +1,6 @@
 // Command dashboard writes ops/dashboard.json, the Grafana dashboard of Card
-// Gateway, to standard output. What is on it stands in panels.go; this file
-// gives it the form that Grafana reads.
+// Gateway, to standard output. The panels are defined in panels.go; this file
+// converts them to the JSON that Grafana reads.
 //
 //	go run ./ops/dashboard > ops/dashboard.json
 package main
@@ -57,8 +57,8 @@ func dashboard(rows []row) object {
 	}
 }
 
-// panels lays the rows out from top to bottom, each one's panels from left to
-// right.
+// panels returns the panels with their positions: the rows from top to bottom,
+// the panels of a row from left to right.
 func panels(rows []row) []object {
 	var all []object
 	id, y := 0, 0

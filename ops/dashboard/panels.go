@@ -2,13 +2,13 @@ package main
 
 import "strings"
 
-// A row of the dashboard; its panels share the width.
+// A row is one row of the dashboard. Its panels share the width.
 type row struct {
 	title  string
 	panels []panel
 }
 
-// A panel answers one question. Its description says what good looks like.
+// A panel answers one question. Its description names the good values.
 type panel struct {
 	title, good string
 	kind        kind
@@ -38,8 +38,8 @@ const (
 
 type query struct{ expr, legend string }
 
-// q makes a query of an expression in which @ stands for the selection of
-// instances and $t for the range over which rates are taken.
+// q returns a query of an expression. In the expression, @ means the selection of
+// instances, and $t the range over which rates are computed.
 func q(expr, legend string) query {
 	expr = strings.ReplaceAll(expr, "@", `instance=~"$instance"`)
 	return query{expr: strings.ReplaceAll(expr, "$t", "$__rate_interval"), legend: legend}

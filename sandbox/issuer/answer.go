@@ -23,7 +23,7 @@ type call struct {
 // problem. It holds Issuer.mu while it runs.
 type operation func(c *call) (status int, body any, p *problem)
 
-// A problem is an answer that says why not, in this issuer's own shape.
+// A problem is an error answer, in this issuer's own shape.
 type problem struct {
 	status  int
 	code    string
@@ -50,7 +50,7 @@ func invalid(details ...detail) *problem {
 func full(what string) *problem {
 	return &problem{
 		status: http.StatusInsufficientStorage, code: "SANDBOX_FULL",
-		message: "the sandbox holds as many " + what + " as it may; restart it to begin anew",
+		message: "the sandbox holds its largest number of " + what + "; restart it to begin anew",
 	}
 }
 
@@ -72,7 +72,7 @@ type page struct {
 	Pagination *pagination `json:"pagination"`
 }
 
-// serve reads the body and gives the answer of op its face.
+// serve returns a handler that reads the body, calls op and writes its answer.
 func (i *Issuer) serve(op operation) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxBody))
@@ -84,7 +84,7 @@ func (i *Issuer) serve(op operation) http.Handler {
 			return
 		} else if err != nil {
 			writeProblem(w, &problem{
-				status: http.StatusBadRequest, code: "BAD_BODY", message: "the body did not arrive whole",
+				status: http.StatusBadRequest, code: "BAD_BODY", message: "the body did not arrive completely",
 			})
 			return
 		}
@@ -130,9 +130,10 @@ func writeProblem(w http.ResponseWriter, p *problem) {
 func writeJSON(w http.ResponseWriter, status int, text []byte) {
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(status)
-	// An error here means that the gateway has gone; nobody is left to tell.
+	// An error here means that the gateway has closed the connection, so that it
+	// cannot be reported.
 	_, _ = w.Write(text)
 }
 
-// stamp writes a moment as the API does: ISO 8601 in UTC, whole seconds.
+// stamp returns a moment in the form of the API: ISO 8601 in UTC, whole seconds.
 func stamp(t time.Time) string { return t.UTC().Format(time.RFC3339) }

@@ -95,7 +95,7 @@ func (i *Issuer) issueCard(c *call) (int, any, *problem) {
 	}, nil
 }
 
-// check says what is wrong with the request by itself.
+// check returns the faults of the request that need no product to find.
 func (r *issueRequest) check() []detail {
 	var wrong []detail
 	if !isUUID(r.CustomerID) {
@@ -110,11 +110,11 @@ func (r *issueRequest) check() []detail {
 	return wrong
 }
 
-// checkAgainst says what the product does not allow.
+// checkAgainst returns the faults of the request that the product does not allow.
 func (r *issueRequest) checkAgainst(p *product) []detail {
 	var wrong []detail
 	if !slices.Contains(p.Currencies, r.Currency) {
-		wrong = append(wrong, detail{"currency", fmt.Sprintf("this product has %s", strings.Join(p.Currencies, ", "))})
+		wrong = append(wrong, detail{"currency", fmt.Sprintf("must be a currency of this product: %s", strings.Join(p.Currencies, ", "))})
 	}
 	if p.CardType != "physical" {
 		return wrong
@@ -127,8 +127,8 @@ func (r *issueRequest) checkAgainst(p *product) []detail {
 	return wrong
 }
 
-// card makes the nth card of a tenant. A virtual card is active at once, a
-// physical one when its holder activates it.
+// card returns the nth card of a tenant. A virtual card is active at once, a
+// physical card after its holder has activated it.
 func (r *issueRequest) card(c *call, owner *customer, of *product, nth int) *card {
 	id := uuidOf("card", c.tenant, owner.ID, strconv.Itoa(nth))
 	made := &card{
@@ -155,7 +155,7 @@ func (i *Issuer) listCards(c *call) (int, any, *problem) {
 	return http.StatusOK, page{shown, p}, nil
 }
 
-// cardOf finds the card that the path names.
+// cardOf returns the card that the path names, or a problem.
 func (i *Issuer) cardOf(c *call) (*card, *problem) {
 	id := c.PathValue("id")
 	if found := i.tenantLocked(c.tenant).cards[id]; found != nil {
@@ -198,8 +198,8 @@ func (i *Issuer) getSensitiveCard(c *call) (int, any, *problem) {
 	}, nil
 }
 
-// balance is what the sandbox answers for Get Card Balance, for which the
-// published interface declares no body.
+// balance is the sandbox's answer to Get Card Balance. The published interface
+// declares no body for it.
 type balance struct {
 	CardID   string `json:"cardId"`
 	Balance  money  `json:"balance"`
@@ -226,8 +226,8 @@ func (i *Issuer) unfreezeCard(c *call) (int, any, *problem) {
 	return i.moveCard(c, cardFrozen, cardActive)
 }
 
-// moveCard answers 200 without a body when the card was in the state from, or
-// is in the state to already; 409 otherwise.
+// moveCard changes the state of a card. It answers 200 without a body if the card
+// was in the state from, or is already in the state to, and 409 otherwise.
 func (i *Issuer) moveCard(c *call, from, to string) (int, any, *problem) {
 	found, bad := i.cardOf(c)
 	if bad != nil {

@@ -34,11 +34,11 @@ type customer struct {
 	CreatedAt         string          `json:"created_at"`
 	UpdatedAt         *string         `json:"updated_at"`
 
-	businessName *string // becomes business, when that is not given
+	businessName *string // becomes business if that is missing
 }
 
-// A textField is one text of a customer request. When a check is there, it
-// returns what is wrong with a value, empty for nothing.
+// A textField is one text of a customer request. check, if set, returns the fault
+// of a value, or "".
 type textField struct {
 	name     string
 	at       func(*customer) **string
@@ -64,8 +64,8 @@ var textFields = []textField{
 	{name: "business_name", at: func(c *customer) **string { return &c.businessName }, max: 200},
 }
 
-// objectFields are kept as they are written, up to maxObject bytes each: the
-// published interface does not show what is in them.
+// objectFields are kept as they are written, up to maxObject bytes each, because
+// the published interface does not show their members.
 var objectFields = []struct {
 	name string
 	at   func(*customer) *json.RawMessage
@@ -78,8 +78,9 @@ var objectFields = []struct {
 const maxObject = 4 << 10
 
 // apply writes the fields of a request body into the customer and checks the
-// result. With creating, nothing is fixed yet. Names that it does not know are
-// ignored, as most issuers do; so a camelCase body fails for what it lacks.
+// result. If creating is true, fixed fields may be set, too. Unknown names are
+// ignored, as most issuers do. So a camelCase body fails, because required fields
+// are missing.
 func (cu *customer) apply(body []byte, creating bool) *problem {
 	var given map[string]json.RawMessage
 	if err := json.Unmarshal(body, &given); err != nil || given == nil {
@@ -139,8 +140,8 @@ func (cu *customer) applyText(f textField, raw json.RawMessage, creating bool) [
 	return nil
 }
 
-// missing names the required fields that have no value: those that all three
-// published variants agree on.
+// missing returns a detail for each required field without a value. Required are
+// the fields that all three published variants require.
 func (cu *customer) missing() []detail {
 	var wrong []detail
 	need := func(name string, value *string) {

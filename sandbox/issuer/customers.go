@@ -37,7 +37,7 @@ func (i *Issuer) listCustomers(c *call) (int, any, *problem) {
 	return http.StatusOK, c.envelope(shown, p), nil
 }
 
-// customerOf finds the customer that the path names.
+// customerOf returns the customer that the path names, or a problem.
 func (i *Issuer) customerOf(c *call) (*customer, *problem) {
 	id := c.PathValue("id")
 	if found := i.tenantLocked(c.tenant).customers[id]; found != nil {

@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// seedOf turns names into 32 bytes that look random and are always the same.
-// The parts are counted, so that ("ab","c") and ("a","bc") differ.
+// seedOf returns 32 bytes that look random and depend on the parts alone. The
+// length of each part matters, so that ("ab","c") and ("a","bc") differ.
 func seedOf(parts ...string) [sha256.Size]byte {
 	h := sha256.New()
 	for _, part := range parts {
@@ -17,8 +17,8 @@ func seedOf(parts ...string) [sha256.Size]byte {
 	return [sha256.Size]byte(h.Sum(nil))
 }
 
-// uuidOf returns a UUID (version 8, RFC 9562: the issuer's own making) that
-// depends on the names alone.
+// uuidOf returns a UUID that depends on the parts alone (version 8 of RFC 9562,
+// which leaves the content to the issuer).
 func uuidOf(parts ...string) string {
 	b := seedOf(parts...)
 	b[6] = b[6]&0x0f | 0x80
@@ -26,7 +26,7 @@ func uuidOf(parts ...string) string {
 	return fmt.Sprintf("%x-%x-%x-%x-%x", b[0:4], b[4:6], b[6:8], b[8:10], b[10:16])
 }
 
-// isUUID tells whether s is a UUID in the usual form, in either case.
+// isUUID reports whether s is a UUID in the usual form, in upper or lower case.
 func isUUID(s string) bool {
 	if len(s) != 36 {
 		return false

@@ -1,12 +1,12 @@
-// Package issuer is a small card issuer for trying the gateway against: what
-// the published interface shows of customers, cards, balances and transaction
-// lists, kept in memory and bounded. It is plain net/http and knows nothing of
-// Caddy; package sandbox makes a Caddy handler of it.
+// Package issuer is a small card issuer to try the gateway with. It has the
+// customers, cards, balances and transaction lists that the published interface
+// shows, in memory and bounded. It uses net/http and does not import Caddy;
+// package sandbox makes a Caddy handler of it.
 //
-// It trusts the gateway as a real issuer would: a request without the
-// gateway's identity headers is refused with 403, and what one tenant creates
-// no other tenant sees. Given the same calls it makes the same ids, card
-// numbers and transactions, so that examples can be read beside their answers.
+// It trusts the gateway as a real issuer would. A request without the gateway's
+// identity headers is refused with 403. A tenant sees only what it has created.
+// The same calls result in the same ids, card numbers and transactions, so that
+// documentation can show calls with their answers.
 package issuer
 
 import (
@@ -17,7 +17,7 @@ import (
 	"time"
 )
 
-// The headers by which the gateway tells the issuer who calls. All are needed.
+// The headers in which the gateway names the caller. All are required.
 const (
 	HeaderKeyID     = "X-Gateway-Key-Id"
 	HeaderTenant    = "X-Gateway-Tenant"
@@ -30,10 +30,10 @@ var identityHeaders = []string{HeaderKeyID, HeaderTenant, HeaderScopes, HeaderOp
 
 // Options are the bounds of an [Issuer]; zero values take the defaults.
 type Options struct {
-	// MaxCustomers is how many customers all tenants together may create;
-	// one more is answered 507. Default: 10,000.
+	// MaxCustomers is the largest number of customers of all tenants together.
+	// To create one more is answered with 507. Default: 10,000.
 	MaxCustomers int
-	// MaxCards is the same for cards. Default: 10,000.
+	// MaxCards is the largest number of cards, as above. Default: 10,000.
 	MaxCards int
 	// Now is the clock of created_at and the like. Default: time.Now.
 	Now func() time.Time
@@ -101,8 +101,8 @@ func New(opt Options) *Issuer {
 	return i
 }
 
-// SetBounds replaces the bounds of a running issuer; what exists stays, also
-// beyond them.
+// SetBounds replaces the bounds of a running issuer. Customers and cards that
+// exist stay, even if there are more than the new bounds.
 func (i *Issuer) SetBounds(opt Options) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -129,7 +129,8 @@ func (i *Issuer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	i.routes.ServeHTTP(w, lower)
 }
 
-// checkIdentity wants each of the gateway's headers exactly once and not empty.
+// checkIdentity returns a problem unless each of the gateway's headers is present
+// exactly once and is not empty.
 func checkIdentity(h http.Header) *problem {
 	var wrong []string
 	for _, name := range identityHeaders {
@@ -147,8 +148,8 @@ func checkIdentity(h http.Header) *problem {
 	}
 }
 
-// tenantLocked returns what the caller's tenant has; an empty one, not kept,
-// when it has nothing yet.
+// tenantLocked returns the tenant of the name. If it has created nothing yet, the
+// result is a new empty tenant that is not stored.
 func (i *Issuer) tenantLocked(name string) *tenant {
 	if t := i.tenants[name]; t != nil {
 		return t

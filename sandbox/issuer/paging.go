@@ -11,7 +11,7 @@ const (
 	maxLimit     = 100
 )
 
-// pagination stands beside data in a list, as the published interface shows.
+// pagination is a member beside data in a list, as the published interface shows.
 type pagination struct {
 	Total   int  `json:"total"`
 	Limit   int  `json:"limit"`
@@ -19,8 +19,8 @@ type pagination struct {
 	HasMore bool `json:"hasMore"`
 }
 
-// paginate cuts the page that limit (1 to 100, default 20) and offset (from 0)
-// ask for out of all.
+// paginate returns the page of all that the query asks for with limit (1 to 100,
+// default 20) and offset (at least 0).
 func paginate[T any](q url.Values, all []T) ([]T, *pagination, *problem) {
 	limit, bad := number(q, "limit", defaultLimit)
 	if bad == nil && (limit < 1 || limit > maxLimit) {
@@ -44,14 +44,15 @@ func paginate[T any](q url.Values, all []T) ([]T, *pagination, *problem) {
 	return shown, p, nil
 }
 
-// number reads a whole number from 0 up out of the query.
+// number returns a whole number of the query, at least 0, or missing if the name
+// is absent.
 func number(q url.Values, name string, missing int) (int, *problem) {
 	if !q.Has(name) {
 		return missing, nil
 	}
 	n, err := strconv.Atoi(q.Get(name))
 	if err != nil || n < 0 || len(q[name]) > 1 {
-		return 0, invalid(detail{name, "must be one whole number from 0 up"})
+		return 0, invalid(detail{name, "must be one whole number, at least 0"})
 	}
 	return n, nil
 }

@@ -2,8 +2,8 @@ package issuer
 
 import "net/http"
 
-// A product is what a card is issued from. The published interface does not
-// show its fields; these are the sandbox's.
+// A product is the kind of a card. The published interface does not show its
+// fields; these are the sandbox's own.
 type product struct {
 	ID         string   `json:"id"`
 	Name       string   `json:"name"`

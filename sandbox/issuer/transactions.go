@@ -13,9 +13,8 @@ import (
 	"time"
 )
 
-// A transaction is the transaction record of the published interface. What
-// values type, subType and status take is not shown there; these are the
-// sandbox's.
+// A transaction is the transaction record of the published interface, which does
+// not show the values of type, subType and status. They are the sandbox's own.
 type transaction struct {
 	TransactionID         string  `json:"transactionId"`
 	CardID                string  `json:"cardId"`
@@ -46,11 +45,11 @@ type transaction struct {
 	at time.Time
 }
 
-// transactionsPerCard is how many each card has from the moment it is issued.
+// transactionsPerCard is the number of transactions that a new card has.
 const transactionsPerCard = 12
 
-// history is when the transactions begin. They are made up from the card's id
-// alone, so their days have nothing to do with the day the card was issued.
+// history is the moment at which the transactions begin. They depend on the
+// card's id alone, so their dates do not follow the day the card was issued.
 var history = time.Date(2026, time.January, 1, 9, 0, 0, 0, time.UTC)
 
 var merchants = []struct{ name, category, city, country string }{
@@ -61,7 +60,7 @@ var merchants = []struct{ name, category, city, country string }{
 	{"City Pharmacy", "5912", "Porto", "PT"},
 }
 
-// transactionsOf makes the transactions of a card, the same at every call.
+// transactionsOf returns the transactions of a card, the same at every call.
 func transactionsOf(of *card) []transaction {
 	made := make([]transaction, transactionsPerCard)
 	for n := range made {
@@ -84,7 +83,7 @@ func transactionsOf(of *card) []transaction {
 	return made
 }
 
-// vary makes some of the transactions something else than a settled purchase.
+// vary changes some transactions to other kinds than a settled purchase.
 func (t *transaction) vary(n int, earlier []transaction) {
 	switch {
 	case n == transactionsPerCard-1:
@@ -149,8 +148,8 @@ func answerTransactions(c *call, cards []*card) (int, any, *problem) {
 	return http.StatusOK, page{shown, p}, nil
 }
 
-// A filter is the query of a transaction list; zero values let all pass. Both
-// ends of a range belong to it.
+// A filter is the query of a transaction list. Zero values match all. Ranges
+// include both ends.
 type filter struct {
 	status, kind, currency string
 	from, to               time.Time
@@ -186,7 +185,7 @@ func (f *filter) match(t *transaction) bool {
 		t.AuthorizedAmount >= f.min && t.AuthorizedAmount <= f.max
 }
 
-// parseMoment reads a date-time, or a day to which dayOffset is added.
+// parseMoment returns the moment of a date-time, or of a day plus dayOffset.
 func parseMoment(s string, dayOffset time.Duration) (time.Time, error) {
 	if at, err := time.Parse(time.DateOnly, s); err == nil {
 		return at.Add(dayOffset), nil

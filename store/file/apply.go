@@ -8,9 +8,9 @@ import (
 	"github.com/card-gateway/card-gateway/auth"
 )
 
-// apply does to the state what the entry says was done. A nonce that is dead
-// at now is not taken up, and a level that was written in what is now
-// the future drains from now on.
+// apply repeats on the state the change that the entry records. It skips a nonce
+// that is dead at now. A level that was written at a later time than now drains
+// from now on.
 func (st *state) apply(e *entry, now int64) {
 	if e.kind == entryHorizon {
 		st.forget(clampSeconds(e.first))

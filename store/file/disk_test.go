@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/card-gateway/card-gateway/auth"
+	"github.com/card-gateway/card-gateway/store"
 )
 
 // cutSpare takes the blocks of the segment that was made in advance, as a disk
@@ -43,8 +44,12 @@ func TestSpareCannotBeBegun(t *testing.T) {
 				j.mu.Lock()
 				j.current.used = len(j.current.data)
 				j.mu.Unlock()
-				if _, err := b.Settle(t.Context(), b.claim()); err == nil {
+				_, err := b.Settle(t.Context(), b.claim())
+				if err == nil {
 					t.Fatal("accepted without a journal")
+				}
+				if n := strings.Count(err.Error(), store.ErrUnavailable.Error()); n != 1 {
+					t.Errorf("%q says %d times that the store cannot answer", err, n)
 				}
 				j.mu.Lock()
 				j.failedAt = time.Time{} // as if it were long ago

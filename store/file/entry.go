@@ -10,8 +10,8 @@ import (
 	"github.com/card-gateway/card-gateway/ratelimit"
 )
 
-// An entry is one thing that the journal remembers. On disk, all numbers in
-// little endian:
+// An entry is one record of the journal. On disk, with all numbers in little
+// endian:
 //
 //	 0  u16 length of the whole entry, a multiple of 8
 //	 2  u16 the length, inverted
@@ -54,8 +54,8 @@ const (
 	entryKinds
 )
 
-// A bucket is the level of a rate limit, and how fast it drains. From both
-// follows when it is empty and need not be kept.
+// A bucket is the level of a rate limit, and how fast it drains. Together they
+// determine when it is empty and can be dropped.
 type bucket struct {
 	name  string
 	level ratelimit.Level
@@ -90,8 +90,8 @@ func (e *entry) size() int {
 	return (n + 7) &^ 7
 }
 
-// write encodes the entry into dst, which is zero and has its size, and begins
-// at an address that 8 divides. It returns the entry's checksum.
+// write encodes the entry into dst and returns the entry's checksum. dst must
+// have the entry's size, be zero, and begin at an address that 8 divides.
 func (e *entry) write(dst []byte, seq uint64) (sum uint32) {
 	le := binary.LittleEndian
 	le.PutUint16(dst, uint16(len(dst)))
@@ -144,8 +144,8 @@ func entryLength(b []byte) (int, bool) {
 }
 
 // readEntry decodes the entry that fills b, and returns the low half of its
-// sequence number. It is false unless every byte is as it was written. What it
-// returns shares nothing with b.
+// sequence number. It returns false unless every byte is as it was written. The
+// entry shares no memory with b.
 func readEntry(b []byte) (e entry, seq uint32, ok bool) {
 	n, ok := entryLength(b)
 	if !ok || n != len(b) {

@@ -1,14 +1,15 @@
 // Package file is the embedded store: one process, one directory, no server.
 //
-// The records of the keys are in keys.json. Everything else is in memory and in a
-// journal from which it is read back at the start: nonces, failure counts, locks,
-// levels of rate limits and when secrets were last used all survive the end of
-// the process, however it ends.
+// The records of the keys are in keys.json. All other state is in memory and in
+// a journal: nonces, failure counts, locks, levels of rate limits and the last
+// use of secrets. The store reads the journal at the start, so that this state
+// survives any end of the process.
 //
-// Where nonces may have been lost, because the machine was started anew or the
-// journal is damaged or missing, the replay floor of the contract applies. No
-// guarantee against repeated requests depends on the clock: a request whose
-// timestamp is not after that of a nonce which was dropped is refused.
+// If nonces may have been lost, because the machine was started anew or the
+// journal is damaged or missing, the replay floor of the contract applies. The
+// protection against repeated requests does not depend on the clock: a request
+// is refused unless its timestamp is after those of all nonces that were
+// dropped.
 package file
 
 import (
@@ -25,38 +26,40 @@ import (
 	"github.com/card-gateway/card-gateway/store"
 )
 
-// Options are the bounds and the surroundings of a store.
+// Options are the bounds of a store, and what it needs from its environment.
 type Options struct {
 	// MaxNonces and MaxNoncesPerKey are the most nonces that are kept. At either
 	// limit requests are refused with store.ErrFull. Default: 8,000,000 and
 	// 2,000,000. What a nonce costs in memory is in docs/deployment.md, Capacity.
 	MaxNonces       int64
 	MaxNoncesPerKey int64
-	// RuntimeDir is a directory that does not go where the store's directory
-	// goes: not into its backups, its snapshots or another machine. It must
-	// outlive the process and may end with the machine, as systemd's
-	// RuntimeDirectory with RuntimeDirectoryPreserve does. A high-water mark
-	// of the journal is kept in it. At a start beside a journal that is not
-	// empty, a mark that is missing or differs raises the replay floor, and so
-	// does a mark beside an empty journal. Default: none; then a journal that
-	// lost its end, or a directory that was put back from an older copy, is
-	// not noticed, and OnProblem is told so at each start.
+	// RuntimeDir is the directory of the journal's high-water mark. It must not
+	// be part of backups or snapshots of the store's directory, or move with it
+	// to another machine. It must survive the end of the process, but need not
+	// survive the end of the machine, as systemd's RuntimeDirectory with
+	// RuntimeDirectoryPreserve does.
+	//
+	// The replay floor rises at a start if the journal is not empty and the mark
+	// is missing or differs, and if the journal is empty and there is a mark.
+	// Default: no directory. Then the store does not notice that a journal lost
+	// its end, or that its directory was put back from an older copy. It reports
+	// that to OnProblem at each start.
 	RuntimeDir string
-	// Clock tells the time for all that is not done for a claim. Default:
+	// Clock returns the time for all work that is not for a claim. Default:
 	// time.Now.
 	Clock func() time.Time
-	// OnProblem, when set, is called with what an operator should know: that
-	// the replay floor applies and why, and that something cannot be written.
-	// It must not call the store.
+	// OnProblem, when set, is called with problems that an operator should know:
+	// that the replay floor applies and why, and that something cannot be
+	// written. It must not call the store.
 	OnProblem func(error)
 
-	// boot names the run of the machine; tests set it.
+	// boot identifies this run of the machine; tests set it.
 	boot string
-	// elapsed returns how much time has passed between the start and the
-	// moment; tests set it, where the wall clock jumps. Default: by the
-	// monotonic clock, if both have its reading.
+	// elapsed returns the time that has passed between the start and the
+	// moment. Tests set it to let the wall clock jump. Default: by the monotonic
+	// clock, if both have its reading.
 	elapsed func(now time.Time) time.Duration
-	// sync brings a file or directory to the disk; tests set it.
+	// sync writes a file or directory through to the disk; tests set it.
 	sync func(*os.File) error
 }
 
@@ -99,9 +102,9 @@ var _ store.Backend = (*Store)(nil)
 
 const journalDir = "journal"
 
-// Open reads the key file of the directory, if there is one, so that reading
-// methods work. It writes nothing and takes no lock: another process may be
-// using the directory.
+// Open returns a store on the directory. It reads the key file, if there is one,
+// so that reading methods work. It writes nothing and takes no lock, so that
+// another process may use the directory.
 func Open(dir string, opt Options) (*Store, error) {
 	dir, err := filepath.Abs(dir)
 	if err != nil {
@@ -116,8 +119,8 @@ func Open(dir string, opt Options) (*Store, error) {
 	return s, nil
 }
 
-// readState returns the state as the key file has it, of a directory into
-// which others may not write.
+// readState returns the state from the key file; found is false when there is no
+// key file. It fails if others may write into the directory.
 func (s *Store) readState() (st *state, found bool, err error) {
 	for _, dir := range []string{s.dir, filepath.Join(s.dir, journalDir)} {
 		if err := checkDirectory(dir); err != nil {
@@ -176,8 +179,8 @@ func (s *Store) Start(context.Context) error {
 	return nil
 }
 
-// Close implements store.Backend. Requests that are being settled either are
-// in the journal by then or get an error.
+// Close implements store.Backend. Requests that are being settled are either in
+// the journal when it returns, or get an error.
 func (s *Store) Close() error {
 	s.life.Lock()
 	defer s.life.Unlock()
@@ -214,7 +217,7 @@ func (s *Store) Ready(context.Context) error {
 	return st.clockWasAhead()
 }
 
-// Local says that reading is answered from memory.
+// Local returns true: reading methods answer from memory.
 func (s *Store) Local() bool { return true }
 
 // Status implements store.Backend.

@@ -7,7 +7,7 @@ import (
 	"github.com/card-gateway/card-gateway/store"
 )
 
-// forget notes that nonces stamped up to that were dropped.
+// forget records that nonces with timestamps up to stamp were dropped.
 func (st *state) forget(stamp uint32) {
 	for {
 		old := st.forgotten.Load()
@@ -31,8 +31,8 @@ func (st *state) mayBeLost(c *store.Claim) (floor time.Time, lost bool) {
 }
 
 // clockWasAhead returns an error while no request that is stamped now can be
-// accepted: nonces were lost, or dropped, that are stamped in what is now the
-// future.
+// accepted. This happens when the clock was ahead and has gone back: nonces with
+// timestamps later than now were lost or dropped.
 func (st *state) clockWasAhead() error {
 	until := time.Unix(0, max(st.floor.Load(), st.forgotten.Load()*1e9))
 	if !until.After(st.opt.Clock()) {
@@ -42,8 +42,8 @@ func (st *state) clockWasAhead() error {
 		store.ErrUnavailable, until.UTC().Format(time.RFC3339), journalDir)
 }
 
-// raiseFloor notes that nonces may have been lost up to a moment, in nanoseconds
-// of Unix time.
+// raiseFloor records that nonces may have been lost up to the floor, a moment in
+// nanoseconds of Unix time.
 func (st *state) raiseFloor(floor int64) {
 	if floor > st.floor.Load() {
 		st.floor.Store(floor)

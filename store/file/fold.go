@@ -6,17 +6,18 @@ import (
 	"github.com/card-gateway/card-gateway/store"
 )
 
-// A change is what a key file that is about to be written has differently from
-// the state: the line of one key, nil when the key goes, or the named values.
-// The zero change is none.
+// A change is the difference between the state and the key file that is about to
+// be written: the line of one key (nil: the key is deleted), or the named
+// values. The zero value is no difference.
 type change struct {
 	id   string
 	line []byte
 	meta map[string][]byte
 }
 
-// writeKeyFile writes the key file as the state is, with the change. It needs
-// st.changes. Locks that it finds in records are folded in by that.
+// writeKeyFile writes the key file from the state, with the change. The caller
+// must hold st.changes. Locks that were only in the journal and in memory are
+// then in the key file, too.
 func (st *state) writeKeyFile(c change) error {
 	unfolded := st.unfolded.Swap(false)
 	if c.meta == nil {

@@ -5,14 +5,15 @@ import (
 	"hash/crc32"
 )
 
-// A segmentHeader says where a segment belongs and what no older segment need
-// be asked for. On disk: the magic, then the fields in their order, 8 bytes
-// each but for the 16 of boot and the 4 of size, then the CRC-32C of all that
-// as u32. Every later version keeps this length and this checksum, so that a
-// version byte that was damaged is told from another version.
+// A segmentHeader holds the place of a segment in the journal, and state that is
+// no longer read from older segments. On disk: the magic, then the fields in
+// their order, 8 bytes each except for 16 of boot and 4 of size, then the
+// CRC-32C of all these bytes as u32. Later versions must keep this length and
+// this checksum, so that a reader can distinguish a damaged version byte from
+// another version.
 //
-// Version 1 had no size: its CRC-32C stood in that place, of all but the magic,
-// and four zeros followed.
+// Version 1 had no size. In its place was the CRC-32C of the fields without the
+// magic, followed by four zeros.
 type segmentHeader struct {
 	id        uint64
 	firstSeq  uint64 // sequence number of its first entry
@@ -39,7 +40,7 @@ func (h *segmentHeader) put(b []byte) {
 	le.PutUint32(b[76:], crc32.Update(sum, castagnoli, b[8:76]))
 }
 
-// A headerState is what the first bytes of a segment are.
+// A headerState is the result of reading a segment's header.
 type headerState int
 
 const (

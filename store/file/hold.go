@@ -14,10 +14,10 @@ type held []*flock.Flock
 
 const lockName = "lock"
 
-// holdDirectory takes the directory for this process alone, or returns an error
-// that names the directory. Two things are locked: the directory itself, which
-// nobody can remove under a running store without taking the state away too,
-// and the file in it that earlier versions lock.
+// holdDirectory locks the directory for this process, or returns an error that
+// names the directory. It takes two locks. One is on the directory itself:
+// removing that removes the state too. The other is on the lock file in it,
+// which earlier versions lock.
 func holdDirectory(dir string) (held, error) {
 	var all held
 	for _, lock := range []*flock.Flock{
@@ -39,7 +39,7 @@ func holdDirectory(dir string) (held, error) {
 	return all, nil
 }
 
-// release gives the directory back.
+// release unlocks the directory.
 func (h held) release() (err error) {
 	for _, lock := range h {
 		err = errors.Join(err, lock.Close())

@@ -9,19 +9,19 @@ import (
 	"github.com/card-gateway/card-gateway/store"
 )
 
-// A journal is where entries are written before what they say holds: a row of
-// segments, each a file in one directory. Entries are numbered through, and
-// written one after the other, so that only the very last can be incomplete.
-// An append is a copy into mapped memory: no system call, and the kernel keeps
-// it when the process is killed. A crash of the machine is another matter; see
-// the replay floor.
+// A journal is a sequence of segments, each a file in one directory. An entry is
+// written to it before its change takes effect. Entries are numbered and written
+// one after the other, so that only the last can be incomplete. An append is a
+// copy into mapped memory: it needs no system call, and the kernel keeps the
+// bytes when the process is killed. A crash of the machine can lose them; then
+// the replay floor applies.
 type journal struct {
 	dir     string
 	boot    [16]byte
 	problem func(error)     // is called with every new problem
 	wake    chan<- struct{} // wakes the keeper
 
-	// horizon returns what the header of a new segment must know.
+	// horizon returns the fields forgotten and floor of a new segment's header.
 	horizon func() (forgotten, floor int64)
 
 	mu       sync.Mutex
@@ -36,14 +36,14 @@ type journal struct {
 	failedAt time.Time
 }
 
-// A segment is followed by another one after a minute, if there is one, or
-// when it is full.
+// The journal goes on to the next segment when the current one is full, or after
+// this many seconds if a spare segment is ready.
 const segmentSeconds = 60
 
 var errClosed = fmt.Errorf("%w: it is closed", store.ErrUnavailable)
 
-// append writes an entry and returns the segment that holds it. An error is a
-// store.ErrUnavailable and means that nothing was written.
+// append writes an entry and returns the id of the segment that holds it. An
+// error is a store.ErrUnavailable and means that nothing was written.
 func (j *journal) append(e *entry) (id uint64, err error) {
 	size := e.size()
 	if size > maxEntry || len(e.buckets) > 255 {
@@ -75,8 +75,9 @@ func (j *journal) append(e *entry) (id uint64, err error) {
 	return s.id, nil
 }
 
-// makeRoom makes sure that the current segment has room for size bytes. The size
-// of the next one follows what is written in a minute.
+// makeRoom ensures that the current segment has room for size bytes. It chooses
+// the size of the next segment by the number of bytes that are written in a
+// minute.
 func (j *journal) makeRoom(size int, now int64) error {
 	s := j.current
 	if s == nil {
@@ -110,12 +111,12 @@ func (j *journal) makeRoom(size int, now int64) error {
 	return err
 }
 
-// retryAfter is how long an append does not try again to make a segment where
-// that failed. The keeper tries all the while.
+// retryAfter is the time after a failure to make a segment in which nothing
+// tries again.
 const retryAfter = 250 * time.Millisecond
 
-// turnLocked goes on with the spare segment, or gives that up when it cannot
-// be written and stays with the current one.
+// turnLocked makes the spare segment the current one. If the spare segment
+// cannot be written, turnLocked discards it and keeps the current segment.
 func (j *journal) turnLocked(now int64) error {
 	sealed := j.sealed
 	if j.current != nil {
@@ -151,7 +152,7 @@ func (j *journal) begin(now int64) error {
 	return j.turnLocked(now)
 }
 
-// ready returns nil unless appends fail, or will within a few.
+// ready returns an error if appends fail, or will fail after a few more.
 func (j *journal) ready() error {
 	j.mu.Lock()
 	defer j.mu.Unlock()

@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// The keeper is the one goroutine of a store. It does what need not be done
-// while a request waits.
+// The keeper is the one goroutine of a store. It does the work for which no
+// request should wait.
 const (
 	keepEvery  = time.Second
 	sweepEvery = 10 // times keepEvery
@@ -33,7 +33,7 @@ func (st *state) keepUp(wake <-chan struct{}, stop <-chan struct{}) {
 	}
 }
 
-// keep makes the next segment of the journal, brings locks into the key file
+// keep makes the next segment of the journal, writes locks into the key file
 // and removes segments in which every nonce is dead at now.
 func (st *state) keep(now int64) {
 	st.keeping.Lock()
@@ -63,7 +63,7 @@ func (st *state) fold() {
 	}
 }
 
-// retire removes segments after it has written anew what is still needed of
+// retire removes segments. Before that, it writes anew what is still needed of
 // them: the state of keys, and up to which timestamp nonces are forgotten.
 func (st *state) retire(dead []*segment, now int64) (err error) {
 	last := dead[len(dead)-1].id
@@ -92,8 +92,8 @@ func (st *state) retire(dead []*segment, now int64) (err error) {
 	return st.drop(dead, now)
 }
 
-// drop removes the oldest segments, after it has written into the journal that
-// they are not needed, and how far nonces are forgotten.
+// drop removes the oldest segments. Before that, it writes into the journal that
+// they are not needed, and up to which timestamp nonces are forgotten.
 func (st *state) drop(dead []*segment, now int64) error {
 	_, err := st.journal.append(&entry{
 		kind: entryHorizon, now: now, first: st.forgotten.Load(), second: st.floor.Load(),
@@ -105,8 +105,8 @@ func (st *state) drop(dead []*segment, now int64) error {
 	return st.journal.drop(dead)
 }
 
-// carry writes all of the key's state but its nonces into the journal. It
-// needs the key's lock.
+// carry writes all of the key's state except its nonces into the journal. The
+// caller must hold the key's lock.
 func (k *keyState) carry(st *state, now int64) error {
 	clock := st.opt.Clock()
 	k.dropBuckets(st.limits.at(clock))
@@ -126,8 +126,8 @@ func (k *keyState) blank() bool {
 	return k.failures == 0 && len(k.buckets) == 0 && len(k.used) == 0
 }
 
-// sweepAll drops all nonces that are dead at now, and keys of which
-// nothing is left.
+// sweepAll drops all nonces that are dead at now, and the keys that then have no
+// state left.
 func (st *state) sweepAll(now int64) {
 	st.eachKey(func(k *keyState) { st.sweepKey(k, now) })
 
@@ -146,10 +146,10 @@ func (st *state) sweepAll(now int64) {
 	})
 }
 
-// rescue keeps the journal from growing for ever after the clock went back: a
-// nonce that was accepted when the clock was far ahead dies in the far future,
-// and would hold its segment, and all that follow, until then. Such nonces are
-// written anew, and the segments are held no longer than is usual.
+// rescue keeps the journal from growing for ever after the clock went back. A
+// nonce that was accepted when the clock was far ahead dies in the far future.
+// Until then its segment, and all later ones, could not be removed. So rescue
+// writes such nonces anew, and the segments are kept only as long as usual.
 func (st *state) rescue(now int64) {
 	limit, last, stuck := st.journal.stuck(now)
 	if !stuck {
@@ -170,8 +170,8 @@ func (st *state) rescue(now int64) {
 	st.journal.shorten(limit, last)
 }
 
-// rewrite puts all that is known into new segments, so that the old ones, in
-// which something is damaged, can go.
+// rewrite writes all state into new segments, so that the old segments, some of
+// which are damaged, can be removed.
 func (st *state) rewrite(old []*segment, now int64) (err error) {
 	st.eachKey(func(k *keyState) {
 		if err == nil {

@@ -24,7 +24,7 @@ import (
 //	{"id":"ck_live_…", …}
 //	]}}
 //
-// Every key has a line of its own. Any other byte is damage.
+// Every key has a line of its own. A file with any other byte is damaged.
 const (
 	keyFileName    = "keys.json"
 	keyFileVersion = 1
@@ -40,7 +40,7 @@ type keyFile struct {
 	Keys []*store.Record   `json:"keys"`
 }
 
-// A damageError says what is wrong with a file, and what can be done.
+// A damageError reports the fault of a file, and what an operator can do.
 type damageError struct{ path, what string }
 
 func (e *damageError) Error() string {
@@ -155,9 +155,10 @@ func appendKeyFile(b []byte, meta map[string][]byte, lines func(yield func(line 
 	return append(b, keyFileEnd...), nil
 }
 
-// replaceFile writes the file so that, whatever happens, there is either the
-// old one or the new one, whole and on the disk. What is in the place of the new
-// file, left by a crash or planted, is removed and never followed.
+// replaceFile replaces the content of the file. Even after a crash, either the
+// old or the new file is on the disk, complete. It first writes the new file
+// under another name. A file or link of that name, left by a crash or planted,
+// is removed and never followed.
 func replaceFile(path string, content []byte, sync func(*os.File) error) error {
 	next := path + ".new"
 	_ = os.Remove(next)
@@ -182,7 +183,8 @@ func replaceFile(path string, content []byte, sync func(*os.File) error) error {
 	return syncDir(filepath.Dir(path), sync)
 }
 
-// syncDir makes what was renamed in a directory survive a crash.
+// syncDir writes the directory through to the disk, so that a rename in it
+// survives a crash.
 func syncDir(dir string, sync func(*os.File) error) error {
 	d, err := os.Open(dir)
 	if err != nil {

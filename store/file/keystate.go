@@ -9,7 +9,7 @@ import (
 	"github.com/card-gateway/card-gateway/store"
 )
 
-// A keyState is what is remembered of one key.
+// A keyState is the state of one key.
 type keyState struct {
 	id     string
 	stored atomic.Pointer[storedRecord] // nil: there is no record; written under mu
@@ -73,8 +73,8 @@ func (k *keyState) setBucket(b bucket) {
 	}
 }
 
-// use notes that a secret verified a request. Of a few secrets the one that
-// was used longest ago is forgotten.
+// use records that a secret verified a request. It keeps at most maxUses
+// secrets, and forgets the one that was used longest ago.
 func (k *keyState) use(version int, now int64) {
 	if version == 0 {
 		return
@@ -99,7 +99,7 @@ func (k *keyState) use(version int, now int64) {
 	k.used = append(k.used, secretUse{version, minute})
 }
 
-// maxUses is more than the live secrets that a key has at a time.
+// maxUses is more than the number of live secrets that a key can have.
 const maxUses = 4
 
 // view returns a copy of the record with the state beside it, or nil when
@@ -122,7 +122,7 @@ func (k *keyState) view() *store.Record {
 	return r
 }
 
-// withLock returns the record as it is once the lock is in it.
+// withLock returns a copy of the record with the lock in it.
 func withLock(r *store.Record, lock *auth.Lock, revision string) (*storedRecord, error) {
 	r = r.Clone()
 	r.Lock, r.Revision = lock, revision

@@ -40,7 +40,7 @@ func (s *Store) Look(_ context.Context, c *store.Claim) (v store.Verdict, err er
 	return v, nil
 }
 
-// A finding is what steps 2 to 6 of the contract come to, before anything is
+// A finding is the result of steps 2 to 6 of the contract, before anything is
 // written.
 type finding struct {
 	reason     auth.Reason // Accepted: the buckets decide
@@ -49,7 +49,7 @@ type finding struct {
 	known      *nonceSlot // the slot that the nonce has already, dead or alive
 }
 
-// find takes a claim through steps 1 to 6.
+// find does steps 1 to 6 of the contract for a claim.
 func (k *keyState) find(st *state, c *store.Claim) (stale bool, f finding) {
 	stored := k.stored.Load()
 	if stored == nil || stored.record.Revision != c.Revision {
@@ -74,7 +74,7 @@ func (k *keyState) find(st *state, c *store.Claim) (stale bool, f finding) {
 		f.reason = rest.First()
 	default:
 		floor, lost := st.mayBeLost(c)
-		// A dead nonce of the same text is as if it had been dropped already.
+		// A dead nonce with the same digest counts as dropped.
 		if f.known != nil && c.Timestamp <= int64(f.known.stamp) && floor.Unix() < int64(f.known.stamp) {
 			floor, lost = time.Unix(int64(f.known.stamp), 0), true
 		}

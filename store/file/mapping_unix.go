@@ -9,8 +9,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// mapFile maps the whole file for writing. What is written survives the end of
-// the process without any further call.
+// mapFile maps the whole file for writing. Bytes that are written to the mapping
+// survive the end of the process without a further call.
 func mapFile(f *os.File, size int) ([]byte, error) {
 	b, err := unix.Mmap(int(f.Fd()), 0, size, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
 	if err != nil {

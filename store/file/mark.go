@@ -11,9 +11,9 @@ import (
 	"strings"
 )
 
-// A position is how far a journal has come: the low half of the sequence number
-// of its next entry, and the checksum of its last one. Two journals that went
-// different ways from one beginning have different positions.
+// A position identifies the end of a journal: the low half of the sequence number
+// of its next entry, and the checksum of its last one. Two journals with the same
+// beginning and different ends have different positions.
 type position uint64
 
 func positionAt(seq uint64, sum uint32) position {
@@ -21,10 +21,10 @@ func positionAt(seq uint64, sum uint32) position {
 }
 
 // A mark is the high-water mark of a journal: a small mapped file outside of
-// the store's directory that holds the journal's position. What takes the end
-// of the journal away, or puts an older copy of the directory in its place,
-// leaves the mark. It holds the magic and the position, 8 bytes each in little
-// endian; the magic is written last. A nil mark does nothing.
+// the store's directory that holds the journal's position. It does not change
+// when the journal loses its end, or when the directory is put back from an older
+// copy. It holds the magic and the position, 8 bytes each in little endian; the
+// magic is written last. A nil mark does nothing.
 type mark struct {
 	path string
 	data []byte
@@ -36,9 +36,9 @@ const (
 	markSuffix = ".mark"
 )
 
-// DefaultRuntimeDir returns the directory for Options.RuntimeDir that the
-// surroundings name: systemd's RUNTIME_DIRECTORY, else XDG_RUNTIME_DIR, where
-// this process can write there, else "".
+// DefaultRuntimeDir returns a directory for Options.RuntimeDir from the
+// environment: the first of RUNTIME_DIRECTORY, which systemd sets, and
+// XDG_RUNTIME_DIR that is a directory in which this process may write, else "".
 func DefaultRuntimeDir() string {
 	first, _, _ := strings.Cut(os.Getenv("RUNTIME_DIRECTORY"), ":")
 	for _, dir := range []string{first, os.Getenv("XDG_RUNTIME_DIR")} {
@@ -105,8 +105,8 @@ func (m *mark) open() error {
 	return err
 }
 
-// set writes the position. A plain store is enough: what a process has stored
-// before it is killed is stored, in its order.
+// set writes the position. A plain store to memory is enough: the kernel keeps
+// all stores of a killed process, in their order.
 func (m *mark) set(p position) {
 	if m != nil {
 		binary.LittleEndian.PutUint64(m.data[8:], uint64(p))
@@ -121,8 +121,9 @@ func (m *mark) close() error {
 	return unmap(m.data)
 }
 
-// loseMark goes on without the mark, which cannot be written any more. What is
-// left of it does not fit the journal at the next start, and raises the floor.
+// loseMark stops the use of a mark that cannot be written any more. The file that
+// is left will not fit the journal at the next start, so that the floor rises
+// then.
 func (j *journal) loseMark(cause error) {
 	j.problem(fmt.Errorf("the high-water mark %s cannot be written, the next start raises the replay floor: %w", j.mark.path, cause))
 	_ = os.Remove(j.mark.path)
@@ -130,9 +131,9 @@ func (j *journal) loseMark(cause error) {
 	j.mark = nil
 }
 
-// behind says why the mark at the path does not fit what was read of the
-// journal, or "". A process that is killed between an entry and the mark leaves
-// a mark that is one entry behind.
+// behind returns the reason why the mark at the path does not fit the journal
+// that was read, or "" if it fits. A mark that is one entry behind fits, because
+// a process can be killed after it wrote an entry and before it set the mark.
 func (r *replayed) behind(path string) (why string, err error) {
 	p, found, err := readMark(path)
 	switch {

@@ -6,12 +6,12 @@ import (
 	"math/rand/v2"
 )
 
-// nonces are the live nonces of one key: an extendible hash table. The first
-// bits of a hash choose a page by way of the directory; a page that is full
-// first drops what is dead in it, and only then splits in two. So no step ever
-// touches more than one page, and the table needs no tidying to stay small.
-// The zero value is empty. Nothing in it is a pointer to a nonce, which keeps
-// the garbage collector out.
+// nonces are the live nonces of one key, in an extendible hash table. The first
+// bits of a hash choose an entry of the directory, which names a page. A full
+// page first drops its dead nonces, and splits in two only if it is still full.
+// So each step works on few pages, and the table stays small without a separate
+// clean-up. The zero value is empty. There are no pointers to single nonces, so
+// that the garbage collector has little to scan.
 type nonces struct {
 	directory []*noncePage
 	depth     uint8 // the directory has 1<<depth entries
@@ -50,7 +50,8 @@ func makeSlot(digest *[16]byte, stamp, death int64) nonceSlot {
 	}
 }
 
-// clampSeconds brings Unix seconds into 32 bits, from 1970 to 2106.
+// clampSeconds returns Unix seconds in 32 bits. A time before 1970 becomes 1, and
+// one after 2106 the largest number.
 func clampSeconds(s int64) uint32 { return uint32(min(max(s, 1), 1<<32-1)) }
 
 func (s *nonceSlot) hash() uint64 {
@@ -85,9 +86,8 @@ func (n *nonces) find(s *nonceSlot) *nonceSlot {
 	return nil
 }
 
-// insert adds a nonce that is not in the table. It returns the latest stamp
-// of the nonces that were dropped on this occasion, because they were dead at
-// the moment now, or 0.
+// insert adds a nonce that is not in the table. To make room it may drop nonces
+// that are dead at now. It returns the latest stamp of those, or 0.
 func (n *nonces) insert(s nonceSlot, now uint32) (dropped uint32) {
 	if n.directory == nil {
 		n.directory = []*noncePage{{}}
@@ -147,9 +147,9 @@ func (n *nonces) grow(p *noncePage, hash uint64) {
 	}
 }
 
-// sweep drops what is dead at now in the i-th page of the directory
-// and gives back what the page no longer needs. It returns how many
-// nonces it dropped, their latest stamp, and whether there are further pages.
+// sweep drops the nonces that are dead at now in the i-th page of the directory,
+// and frees the memory that the page no longer needs. It returns the number of
+// dropped nonces, their latest stamp, and whether there are further pages.
 func (n *nonces) sweep(i int, now uint32) (gone int, dropped uint32, more bool) {
 	if i >= len(n.directory) {
 		return 0, 0, false
@@ -192,11 +192,12 @@ func (p *noncePage) probe(hash uint64, s *nonceSlot) int {
 	}
 }
 
-// full reports whether one more would fill the page beyond seven eighths.
+// full reports whether the page has no room for another nonce: seven eighths of
+// its slots are used.
 func (p *noncePage) full() bool { return p.count >= len(p.slots)*7/8 }
 
-// crowded reports whether a page should grow although nothing more can be
-// dropped: it would be full again too soon.
+// crowded reports whether a page should grow after its dead nonces were dropped,
+// because it would soon be full again.
 func (p *noncePage) crowded() bool { return p.count >= len(p.slots)*5/8 }
 
 func (p *noncePage) resize(size int) {
@@ -209,7 +210,8 @@ func (p *noncePage) resize(size int) {
 	}
 }
 
-// drop removes what is dead at the moment, in place.
+// drop removes the nonces that are dead at now, in place. It returns their number
+// and their latest stamp.
 func (p *noncePage) drop(now uint32) (gone int, latest uint32) {
 	for i := range p.slots {
 		for s := &p.slots[i]; s.death != 0 && s.death <= now; {
@@ -222,8 +224,8 @@ func (p *noncePage) drop(now uint32) (gone int, latest uint32) {
 	return gone, latest
 }
 
-// remove empties the slot i and moves those behind it up that would otherwise
-// not be found any more.
+// remove empties the slot i. It moves later nonces up if they would otherwise not
+// be found any more.
 func (p *noncePage) remove(i int) {
 	mask := len(p.slots) - 1
 	for j := (i + 1) & mask; p.slots[j].death != 0; j = (j + 1) & mask {

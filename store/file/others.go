@@ -7,9 +7,9 @@ import (
 	"os"
 )
 
-// writableByOthers returns an error that says what to do if the mode lets
-// anybody write who is neither the owner nor in the group. The group is the
-// operator's choice: orchestrators give a volume to one.
+// writableByOthers returns an error, with the command that helps, if the mode
+// lets users write who are neither the owner nor in the group. The group may
+// write: orchestrators give a volume to a group.
 func writableByOthers(path string, mode os.FileMode) error {
 	if mode.Perm()&0o002 == 0 {
 		return nil
@@ -17,8 +17,8 @@ func writableByOthers(path string, mode os.FileMode) error {
 	return fmt.Errorf("%s can be written by everybody (mode %04o), who could then make keys or forget nonces: chmod o-w %s", path, mode.Perm(), path)
 }
 
-// checkDirectory returns an error if others may write into the directory. That
-// there is none is no error.
+// checkDirectory returns an error if others may write into the directory. It
+// returns nil if the directory is missing.
 func checkDirectory(path string) error {
 	info, err := os.Stat(path)
 	switch {
@@ -31,8 +31,8 @@ func checkDirectory(path string) error {
 	}
 }
 
-// readOwn reads a file that others may not write. That there is none is an
-// os.ErrNotExist.
+// readOwn returns the content of a file. It fails if others may write the file,
+// and returns os.ErrNotExist if it is missing.
 func readOwn(path string) ([]byte, error) {
 	f, err := os.Open(path)
 	if err != nil {

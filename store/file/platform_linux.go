@@ -9,8 +9,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// reserve takes the disk blocks of the file, so that writing through a mapping
-// cannot run out of them.
+// reserve allocates the disk blocks of the file, so that a write through a mapping
+// cannot fail because the disk is full.
 func reserve(f *os.File, size int) error {
 	for {
 		switch err := unix.Fallocate(int(f.Fd()), 0, 0, int64(size)); {
@@ -29,7 +29,7 @@ func reserve(f *os.File, size int) error {
 // each costs no fault. It is an optimisation and may fail.
 func populate(b []byte) { _ = unix.Madvise(b, unix.MADV_POPULATE_WRITE) }
 
-// currentBoot names this run of the machine.
+// currentBoot returns a text that identifies this run of the machine.
 func currentBoot() string {
 	b, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
 	if err != nil {

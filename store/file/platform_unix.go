@@ -4,7 +4,7 @@ package file
 
 import "os"
 
-// reserve takes the disk blocks of the file.
+// reserve allocates the disk blocks of the file.
 func reserve(f *os.File, size int) error { return fill(f, size) }
 
 func populate([]byte) {}

@@ -11,7 +11,7 @@ import (
 	"github.com/card-gateway/card-gateway/store"
 )
 
-// defaultPage is the length of a page of List where none was asked for.
+// defaultPage is the length of a page of List when the caller gives no limit.
 const defaultPage = 100
 
 // reading returns the state to read from.
@@ -108,8 +108,8 @@ func (s *Store) Put(ctx context.Context, r *store.Record, opt store.PutOptions) 
 	return store.Durability{}, st.replace(next, opt)
 }
 
-// create writes the record of a new key. What the journal holds of an earlier
-// key of that id, but its nonces, is made void first.
+// create writes the record of a new key. First it makes the journal's state of an
+// earlier key of that id void, except the nonces.
 func (st *state) create(next *storedRecord) error {
 	id := next.record.ID
 	k := st.makeKey(id)
@@ -133,8 +133,8 @@ func (st *state) create(next *storedRecord) error {
 	return nil
 }
 
-// replace writes a changed record. Where the count is to be cleared, that is
-// done first, and stays done if the record cannot be written.
+// replace writes a changed record. If the count must be cleared, that happens
+// first, and it is not undone if the record cannot be written.
 func (st *state) replace(next *storedRecord, opt store.PutOptions) error {
 	k := st.key(next.record.ID)
 	if k == nil {
@@ -204,8 +204,8 @@ func (s *Store) Meta(ctx context.Context, name string) ([]byte, error) {
 	return nil, store.ErrNotFound
 }
 
-// PutMeta implements store.Backend. A value that is there already costs no
-// more than Meta.
+// PutMeta implements store.Backend. If the name has a value already, nothing is
+// written.
 func (s *Store) PutMeta(ctx context.Context, name string, value []byte) ([]byte, error) {
 	v, err := s.Meta(ctx, name)
 	if err == nil || !errors.Is(err, store.ErrNotFound) {

@@ -9,7 +9,7 @@ import (
 	"slices"
 )
 
-// A replayed journal is what was read back at a start.
+// A replayed is the result of reading the journal at a start.
 type replayed struct {
 	segments []*segment // oldest first, sealed
 	seq      uint64     // of the next entry
@@ -18,14 +18,15 @@ type replayed struct {
 	nextID   uint64
 	boot     [16]byte   // of the newest segment
 	seen     int64      // the highest time in it, Unix seconds
-	ended    segmentEnd // what the newest segment says of its end
+	ended    segmentEnd // how the newest segment ended
 	position position   // after the last entry
 	before   position   // after the last entry but one
 	damage   []string   // what is missing or wrong; empty: nothing is
 }
 
-// replay reads the journal in the directory into the state. What is damaged
-// is passed over and noted. An error means that the journal must not be used.
+// replay reads the journal in the directory into the state. It skips damaged
+// parts and lists them in the result. An error means that the journal must not be
+// used.
 func (st *state) replay(dir string, now int64) (*replayed, error) {
 	ids, err := segmentIDs(dir)
 	if err != nil {
@@ -106,7 +107,7 @@ func (st *state) replaySegment(r *replayed, dir string, id uint64, now int64) er
 	return nil
 }
 
-// begun takes over what the header of the next segment says.
+// begun takes the fields of the next segment's header into the state.
 func (st *state) begun(r *replayed, s *segment, h *segmentHeader) {
 	switch {
 	case h.id != s.id:
@@ -123,8 +124,9 @@ func (st *state) begun(r *replayed, s *segment, h *segmentHeader) {
 
 func blank(b []byte) bool { return len(bytes.Trim(b, "\x00")) == 0 }
 
-// replayEntries applies the entries of a segment. An incomplete one at the end
-// is what the end of the process cut off: its request was never answered.
+// replayEntries applies the entries of a segment. An incomplete entry at the end
+// is not damage: the process ended while it was written, and its request was
+// never answered.
 func (st *state) replayEntries(r *replayed, s *segment, b []byte, now int64) {
 	s.used = len(b)
 	written := len(bytes.TrimRight(b, "\x00"))

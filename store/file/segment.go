@@ -14,9 +14,10 @@ import (
 	"github.com/card-gateway/card-gateway/store"
 )
 
-// A segment is one file of the journal: a header, then entries, then zeros. It
-// is made whole in advance, all zeros and with its disk blocks taken, and
-// mapped into memory; its header makes it part of the journal.
+// A segment is one file of the journal: a header, then entries, then zeros. The
+// file is made in advance in its full size, filled with zeros, with its disk
+// blocks allocated, and mapped into memory. It becomes part of the journal when
+// its header is written.
 type segment struct {
 	id       uint64
 	path     string
@@ -32,7 +33,7 @@ type segment struct {
 	longest   int64 // the longest life of a nonce that was accepted in it, seconds
 }
 
-// note takes from an entry what it means for the segment that holds it.
+// note updates the segment's fields for an entry that it holds.
 func (s *segment) note(e *entry) {
 	switch e.kind {
 	case entryAccepted:
@@ -46,8 +47,8 @@ func (s *segment) note(e *entry) {
 	s.holdsMore = s.holdsMore || e.kind < entryState || e.kind == entryLocked
 }
 
-// carriedSeconds is how long state that was carried over stays where it is
-// before it is carried over again.
+// carriedSeconds is how long a segment keeps state that was carried over, before
+// that state is carried over again.
 const carriedSeconds = 600
 
 const (
@@ -108,9 +109,9 @@ func fill(f *os.File, size int) error {
 	return nil
 }
 
-// touch calls a function that writes into the mapping. The kernel reports a
-// disk that fails, or a file that somebody cut, by a fault, which is an error
-// here, a store.ErrUnavailable.
+// touch calls a function that writes into the mapping. When the disk fails, or
+// somebody has cut the file, the kernel raises a fault. touch returns it as a
+// store.ErrUnavailable.
 func (s *segment) touch(write func()) (err error) {
 	defer func(before bool) {
 		debug.SetPanicOnFault(before)
@@ -134,9 +135,9 @@ func (s *segment) begin(h segmentHeader) {
 	s.used, s.firstSeq, s.opened = segmentHead, h.firstSeq, h.opened
 }
 
-// end writes that the segment holds no more: another one follows, or the
-// journal was closed. It needs no sequence number of its own. Where it cannot
-// be written, the segment that follows is proof enough.
+// end writes the last entry of the segment: another segment follows, or the
+// journal was closed. It uses no sequence number. If it cannot be written, a
+// segment that follows shows the same.
 func (s *segment) end(seq uint64, how segmentEnd) {
 	if s.data == nil || s.used+endSize > len(s.data) {
 		return
@@ -147,7 +148,7 @@ func (s *segment) end(seq uint64, how segmentEnd) {
 	}
 }
 
-// A segmentEnd is why a segment holds no more.
+// A segmentEnd is the reason why a segment ends.
 type segmentEnd int64
 
 const (
@@ -159,7 +160,7 @@ const (
 // endSize is the size of an entryEnd. Every segment keeps room for one.
 const endSize = (entryHead + 2 + entryTail + 7) &^ 7
 
-// seal gives back the mapping and what the segment did not use.
+// seal unmaps the file and cuts off the part that the segment did not use.
 func (s *segment) seal() error {
 	if s.data == nil {
 		return nil
@@ -172,7 +173,7 @@ func (s *segment) seal() error {
 	return err
 }
 
-// discard removes the segment. That its file is gone already is no error.
+// discard removes the segment. It returns nil if the file is missing already.
 func (s *segment) discard() error {
 	if s.data != nil {
 		_ = unmap(s.data)

@@ -16,9 +16,9 @@ var (
 	errCharges    = errors.New("more charges than a claim may hold")
 )
 
-// Settle implements store.Backend. Times are the claim's. Whatever must
-// survive is in the journal before the state in memory changes; an error
-// leaves both as they were.
+// Settle implements store.Backend. It uses the times of the claim. State that
+// must survive is written to the journal before the state in memory changes. An
+// error leaves both unchanged.
 func (s *Store) Settle(_ context.Context, c *store.Claim) (v store.Verdict, err error) {
 	st := s.state.Load()
 	if st == nil || st.journal == nil {
@@ -37,7 +37,8 @@ func (s *Store) Settle(_ context.Context, c *store.Claim) (v store.Verdict, err 
 	return v, err
 }
 
-// settle is the order of the contract. Verdict v is zero when it is called.
+// settle does the steps of the contract in their order. The verdict v must be
+// zero when it is called.
 func (k *keyState) settle(st *state, c *store.Claim, v *store.Verdict) error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -159,7 +160,8 @@ func (k *keyState) accept(st *state, c *store.Claim, v *store.Verdict, found *fi
 	return nil
 }
 
-// takeRoom takes the room of one more nonce, if there is any under both caps.
+// takeRoom counts one more nonce, and returns false if that would exceed one of
+// the caps.
 func (k *keyState) takeRoom(st *state) bool {
 	if int64(k.nonces.count) >= st.opt.MaxNoncesPerKey {
 		return false
@@ -171,9 +173,9 @@ func (k *keyState) takeRoom(st *state) bool {
 	return true
 }
 
-// charge decides on all buckets and fills in the verdict's states and, for the
-// case that all have room, the buckets as they are afterwards. It returns how
-// far the steady clock is behind the wall clock.
+// charge decides on all buckets. It sets the verdict's states, and after to the
+// buckets as they are if all have room. It returns by how many microseconds the
+// steady clock is behind the wall clock.
 func (k *keyState) charge(st *state, c *store.Claim, v *store.Verdict, after *[ratelimit.MaxCharges]bucket) (behind int64) {
 	if len(c.Charges) == 0 {
 		return 0

@@ -1,14 +1,14 @@
 package file
 
 import (
+	"errors"
 	"fmt"
 	"time"
 
 	"github.com/card-gateway/card-gateway/store"
 )
 
-// prepare makes the spare segment if there is none. It does not hold up
-// appends meanwhile.
+// prepare makes the spare segment if there is none. Appends do not wait for it.
 func (j *journal) prepare() error {
 	j.mu.Lock()
 	if j.current == nil || j.spare != nil || j.failed != nil && time.Since(j.failedAt) < retryAfter {
@@ -52,7 +52,9 @@ func (j *journal) failLocked(cause error) error {
 	if j.failed == nil {
 		j.problem(fmt.Errorf("the journal cannot be written, requests are refused once it is full: %w", cause))
 	}
-	j.failed = fmt.Errorf("%w: the journal cannot be written: %w", store.ErrUnavailable, cause)
+	if j.failed = cause; !errors.Is(cause, store.ErrUnavailable) {
+		j.failed = fmt.Errorf("%w: the journal cannot be written: %w", store.ErrUnavailable, cause)
+	}
 	j.failedAt = time.Now()
 	return j.failed
 }

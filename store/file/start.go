@@ -9,8 +9,9 @@ import (
 
 var errNoRuntimeDir = errors.New("there is no runtime directory: a journal that lost its end, or a store that was put back from an older copy, will not be noticed; set runtime_dir to a directory that outlives the process, such as one in /run")
 
-// startState reads all there is, raises the replay floor if nonces may have
-// been lost, and begins a new segment of the journal.
+// startState returns the state from the key file and the journal. It raises the
+// replay floor if nonces may have been lost, and begins a new segment of the
+// journal.
 func (s *Store) startState(wake chan<- struct{}) (*state, error) {
 	st, hasKeys, err := s.readState()
 	if err != nil {
@@ -43,8 +44,8 @@ func (s *Store) startState(wake chan<- struct{}) (*state, error) {
 	return st, nil
 }
 
-// beginJournal begins a segment, in which the floor is kept, and only then a
-// mark that fits the journal again.
+// beginJournal begins a segment, whose header holds the floor. Only then it makes
+// a mark that fits the journal again.
 func (s *Store) beginJournal(st *state, r *replayed, now int64) error {
 	err := st.journal.begin(now)
 	if err == nil && s.opt.RuntimeDir != "" {
@@ -61,7 +62,7 @@ func (s *Store) beginJournal(st *state, r *replayed, now int64) error {
 
 func (s *Store) markPath() string { return markPath(s.opt.RuntimeDir, s.dir) }
 
-// lost says why nonces may have been lost before this start, or "".
+// lost returns the reason why nonces may have been lost before this start, or "".
 func (s *Store) lost(r *replayed, hasKeys bool) (why string, err error) {
 	boot := s.opt.boot
 	switch {

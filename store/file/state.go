@@ -6,8 +6,8 @@ import (
 	"sync/atomic"
 )
 
-// A state is everything that the store remembers, in memory. Locks are taken
-// in this order: keeping, changes, a key's, a shard's or the journal's.
+// A state is all state of the store, in memory. Locks are taken in this order:
+// keeping, changes, a key's, a shard's or the journal's.
 type state struct {
 	opt     Options
 	path    string   // of the key file
@@ -18,10 +18,10 @@ type state struct {
 	shards [shardCount]shard
 
 	// forgotten is the latest timestamp, in Unix seconds, of a nonce that was
-	// dropped. A request stamped up to it might be a repetition: it is under
-	// the replay floor. Nonces outlive their requests' window, so this is never seen
-	// while the clock goes forward; it is what makes a clock that jumps ahead
-	// and back, or a window that is made wider, harmless.
+	// dropped. A request stamped up to it might be a repetition, so it is under
+	// the replay floor. Nonces live longer than the window of their requests, so
+	// this refuses nothing while the clock goes forward. It protects when a clock
+	// jumps ahead and back, or when a window is made wider.
 	forgotten atomic.Int64
 	// floor is the moment, in nanoseconds of Unix time, up to which nonces may
 	// have been lost; 0: never. See the replay floor in the contract.
@@ -76,8 +76,8 @@ func (st *state) key(id string) *keyState {
 	return k
 }
 
-// makeKey returns the state of a key, made if there was none. Only what holds
-// st.changes, or has the state to itself, may call it.
+// makeKey returns the state of a key, and makes one if there is none. The caller
+// must hold st.changes, or be the only user of the state.
 func (st *state) makeKey(id string) *keyState {
 	if k := st.key(id); k != nil {
 		return k
@@ -107,8 +107,8 @@ func (st *state) eachKey(f func(*keyState)) {
 	}
 }
 
-// sweepKey drops what is dead of a key at now, page by page, so
-// that no request waits long.
+// sweepKey drops the nonces of a key that are dead at now. It does so page by
+// page, so that no request waits long.
 func (st *state) sweepKey(k *keyState, now int64) {
 	more := true
 	for i := 0; more; i++ {
@@ -125,8 +125,8 @@ func (st *state) sweepKey(k *keyState, now int64) {
 	}
 }
 
-// makeRoom drops what is dead at now, because a cap is reached, at
-// most once a second. It reports whether it did.
+// makeRoom drops nonces that are dead at now, when a cap is reached, but at most
+// once a second. It reports whether it did.
 func (st *state) makeRoom(k *keyState, now int64) bool {
 	k.mu.Lock()
 	swept := k.lastSweep == now

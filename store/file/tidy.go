@@ -2,9 +2,9 @@ package file
 
 import "fmt"
 
-// tidy gives back what the sealed segments do not need, and returns those in
-// which every nonce is dead at now, oldest first. A segment is
-// only among them if all older ones are.
+// tidy frees what the sealed segments do not need, and returns those in which
+// every nonce is dead at now, the oldest first. A segment is only among them if
+// all older ones are.
 func (j *journal) tidy(now int64) (dead []*segment) {
 	j.mu.Lock()
 	sealed := j.sealed
@@ -22,9 +22,9 @@ func (j *journal) tidy(now int64) (dead []*segment) {
 	return sealed
 }
 
-// stuck reports whether the oldest segment must be kept for longer than any
-// nonce lives that is accepted at now. The limit is the time up to
-// which segments are kept usually, last the newest segment that is sealed.
+// stuck reports whether the oldest segment must be kept for longer than the life
+// of a nonce that is accepted at now. limit is the time up to which segments are
+// usually kept, and last the newest sealed segment.
 func (j *journal) stuck(now int64) (limit int64, last uint64, stuck bool) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -39,7 +39,7 @@ func (j *journal) stuck(now int64) (limit int64, last uint64, stuck bool) {
 	return limit, j.sealed[len(j.sealed)-1].id, j.sealed[0].lastDeath > limit
 }
 
-// shorten lets the segments up to the last be kept until the limit at most.
+// shorten limits the time until which the segments up to last are kept.
 func (j *journal) shorten(limit int64, last uint64) {
 	j.mu.Lock()
 	defer j.mu.Unlock()

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"net"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -291,6 +292,8 @@ func TestFull(t *testing.T) {
 	}
 	if _, err := s.Settle(ctx, newClaim(r)); !errors.Is(err, store.ErrFull) || !errors.Is(err, store.ErrUnavailable) {
 		t.Errorf("at the cap of a key: %v, want ErrFull", err)
+	} else if n := strings.Count(err.Error(), store.ErrUnavailable.Error()); n != 1 {
+		t.Errorf("%q says %d times that the store cannot answer", err, n)
 	}
 	other := newKey(t, s)
 	server.do(t, "config", "set", "maxmemory", "1")

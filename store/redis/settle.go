@@ -88,7 +88,7 @@ func (s *Store) decide(ctx context.Context, a attempt) (store.Verdict, error) {
 		case outcome == outcomeReplicas:
 			return store.Verdict{}, fmt.Errorf("%w: no replica has answered the master for %s s, at most %v are allowed", store.ErrUnavailable, numbers, maxLag)
 		case outcome == outcomeFull:
-			return store.Verdict{}, fmt.Errorf("%w: %w: the key has %s", store.ErrUnavailable, store.ErrFull, numbers)
+			return store.Verdict{}, fmt.Errorf("%w: the key has %s", store.ErrFull, numbers)
 		default:
 			return s.verdict(c, outcome, numbers)
 		}

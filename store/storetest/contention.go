@@ -62,7 +62,7 @@ func (w *world) claims(r *store.Record, n int, edit func(*store.Claim)) []*store
 	return all
 }
 
-// testCopies: of 64 copies of one request exactly one is accepted.
+// testCopies checks that of 64 copies of one request exactly one is accepted.
 func testCopies(t *testing.T, open Factory) {
 	w := newWorld(t, open)
 	for range 10 {
@@ -75,7 +75,7 @@ func testCopies(t *testing.T, open Factory) {
 	}
 }
 
-// testFailuresAtOnce: no failure is lost or counted twice.
+// testFailuresAtOnce checks that no failure is lost or counted twice.
 func testFailuresAtOnce(t *testing.T, open Factory) {
 	w := newWorld(t, open)
 	r := w.newKey()
@@ -94,8 +94,9 @@ func testFailuresAtOnce(t *testing.T, open Factory) {
 	}
 }
 
-// testLockAtOnce: 64 failures at once under a threshold of 50 are 50 of their
-// own message, one that locks, and 13 that meet a changed record.
+// testLockAtOnce sends 64 failures at once with a threshold of 50. Of these, 50
+// are refused for their own reason, one locks the key, and 13 find a changed
+// record.
 func testLockAtOnce(t *testing.T, open Factory) {
 	w := newWorld(t, open)
 	r := w.newKey()
@@ -116,7 +117,7 @@ func testLockAtOnce(t *testing.T, open Factory) {
 	}
 }
 
-// testQuotaAtOnce: 200 requests at once against a limit of 50.
+// testQuotaAtOnce sends 200 requests at once against a limit of 50.
 func testQuotaAtOnce(t *testing.T, open Factory) {
 	w := newWorld(t, open)
 	limits := []ratelimit.Charge{charge(w, "issue_card", "50/1d"), charge(w, "total", "1000/1d")}
@@ -133,12 +134,13 @@ func testQuotaAtOnce(t *testing.T, open Factory) {
 	}
 	for i := range int64(50) {
 		if !left[i] {
-			t.Fatalf("nobody was told that %d are left", i)
+			t.Fatalf("no verdict has %d tokens left", i)
 		}
 	}
 }
 
-// testPutAtOnce: of many writers on one condition exactly one wins.
+// testPutAtOnce checks that of many writers with one condition exactly one
+// succeeds.
 func testPutAtOnce(t *testing.T, open Factory) {
 	w := newWorld(t, open)
 	r := w.record()
@@ -159,9 +161,9 @@ func testPutAtOnce(t *testing.T, open Factory) {
 			case err == nil && winner == nil:
 				winner = records[i]
 			case err == nil:
-				t.Fatal("two writers won")
+				t.Fatal("two writers succeeded")
 			case !errors.Is(err, lost):
-				t.Fatalf("a loser got %v, want %v", err, lost)
+				t.Fatalf("another writer got %v, want %v", err, lost)
 			}
 		}
 		if winner == nil {
@@ -177,7 +179,8 @@ func testPutAtOnce(t *testing.T, open Factory) {
 	race(winner.Revision, store.ErrConflict)
 }
 
-// testMetaAtOnce: of many writers of a name one wins, and all learn who.
+// testMetaAtOnce checks that of many writers of a name one succeeds, and that all
+// get its value.
 func testMetaAtOnce(t *testing.T, open Factory) {
 	w := newWorld(t, open)
 	name := random()
@@ -192,13 +195,13 @@ func testMetaAtOnce(t *testing.T, open Factory) {
 	}
 	for _, v := range got {
 		if v != got[0] {
-			t.Fatalf("two values won: %q and %q", v, got[0])
+			t.Fatalf("two values were stored: %q and %q", v, got[0])
 		}
 	}
 }
 
-// testChangeAtOnce changes a record while requests are settled on it: once Put
-// has returned, no claim on the old revision is accepted.
+// testChangeAtOnce changes a record while requests are settled on it. After Put
+// has returned, no claim on the old revision may be accepted.
 func testChangeAtOnce(t *testing.T, open Factory) {
 	w := newWorld(t, open)
 	r := w.newKey()

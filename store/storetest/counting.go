@@ -10,8 +10,8 @@ import (
 
 const allExtra = auth.RuleIP | auth.RuleTimestamp | auth.RuleNonce
 
-// countingCases are what is wrong with a request, which further rules count,
-// and the failure count after it.
+// countingCases hold the faults of a request, the further rules that count, and
+// the failure count after it.
 var countingCases = []struct {
 	name   string
 	faults fault
@@ -47,7 +47,7 @@ var countingCases = []struct {
 	{"scope and signature", noScope | badSignature, 0, 1},
 }
 
-// testCounting is the table of what raises the failure count.
+// testCounting checks which refusals raise the failure count.
 func testCounting(t *testing.T, open Factory) {
 	w := newWorld(t, open)
 	if w.RaiseFloor != nil {

@@ -13,15 +13,15 @@ import (
 	"github.com/card-gateway/card-gateway/store"
 )
 
-// memory is the smallest backend there can be: the maps of the model and the
-// values of Meta behind one lock, which makes every step atomic. A real backend
-// keeps them in files or on a server, and forgets nonces that are dead.
+// memory is the smallest possible backend: the maps of the model and the values
+// of Meta behind one lock, which makes every step atomic. A real backend keeps
+// them in files or on a server, and drops dead nonces.
 type memory struct {
 	*held
 	closed bool
 }
 
-// held is what outlives a backend, as a directory or a server does.
+// held is the state that outlives a backend, as a directory or a server does.
 type held struct {
 	mu    sync.Mutex
 	model *model
@@ -52,7 +52,7 @@ func (m *memory) do(step func() error) error {
 func (m *memory) Start(context.Context) error { return nil }
 func (m *memory) Ready(context.Context) error { return m.do(func() error { return nil }) }
 
-// Settle takes the steps of the contract, in its order; model.settle has them.
+// Settle does the steps of the contract in their order; they are in model.settle.
 func (m *memory) Settle(_ context.Context, c *store.Claim) (v store.Verdict, err error) {
 	err = m.do(func() error {
 		this := spent{c.KeyID, c.Nonce, c.Timestamp}
@@ -179,7 +179,7 @@ func (m *memory) Close() error {
 	return nil
 }
 
-// TestMemory runs the suite, as the test of every backend does.
+// TestMemory runs the suite. Every backend has such a test.
 func TestMemory(t *testing.T) {
 	Run(t, func(testing.TB) *Setup {
 		now := time.Unix(1750000000, 0)
@@ -195,8 +195,8 @@ func TestMemory(t *testing.T) {
 	})
 }
 
-// A backend that is written by the contract: it settles a request, and knows
-// its nonce when it comes again.
+// This backend settles a request, and recognises its nonce when the request is
+// repeated.
 func ExampleRun() {
 	var backend store.Backend = newMemory() // TestMemory in this file passes it to Run
 	defer backend.Close()

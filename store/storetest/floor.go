@@ -23,9 +23,9 @@ func (w *world) raiseFloor(t testing.TB, to time.Time) {
 	}
 }
 
-// testReplayFloor: where nonces may have been lost, requests stamped up to that
-// moment and its margin are refused for a while, and that leaves no trace. What
-// is still known is a repetition.
+// testReplayFloor checks that after a loss of nonces, requests stamped up to that
+// moment plus the margin are refused as ReplayFloor, and that this writes
+// nothing. A request whose nonce is still known is refused as a repetition.
 func testReplayFloor(t *testing.T, open Factory) {
 	w := newWorld(t, open)
 	if w.RaiseFloor == nil {
@@ -42,7 +42,7 @@ func testReplayFloor(t *testing.T, open Factory) {
 		w.reopen(t, Crashed)
 	}
 	if w.Advance == nil {
-		return // what remains needs time to pass; all else was tried
+		return // the rest needs time to pass; everything else was tested
 	}
 	v := w.expect(w.claim(r), auth.ReplayFloor)
 	w.Advance(v.RetryAfter - time.Second)
@@ -51,7 +51,7 @@ func testReplayFloor(t *testing.T, open Factory) {
 	w.expect(w.claim(r), auth.Accepted)
 }
 
-// tryUnderFloor wants the floor to be now.
+// tryUnderFloor tests the verdicts while the floor is at now.
 func (w *world) tryUnderFloor(r *store.Record) {
 	w.Helper()
 	before := w.get(r.ID).Failures

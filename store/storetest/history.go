@@ -12,8 +12,8 @@ import (
 )
 
 // testHistory compares backend and model over random histories of requests,
-// changes, passing time, ends and new starts. Every history has keys of its
-// own on one backend.
+// changes, passing time, ends and new starts. All histories use one backend, and
+// each has its own keys.
 func testHistory(t *testing.T, open Factory) {
 	w := newWorld(t, open)
 	rapid.Check(t, func(rt *rapid.T) {
@@ -51,9 +51,9 @@ type history struct {
 	t       *testing.T
 	records []*store.Record // as last written; a lock may have changed them since
 	nonces  [][16]byte
-	// limits are those of the buckets. They stay the same: a backend may
-	// forget a bucket that is empty under its limit, and what a level that is
-	// empty already would mean under another limit is left open.
+	// limits are those of the buckets. They do not change. A backend may forget
+	// a bucket that is empty under its limit, and the contract leaves open what
+	// the level of such a bucket means under another limit.
 	limits []string
 }
 
@@ -61,7 +61,7 @@ var historyBuckets = []string{"issue_card", "total", "get_card"}
 
 var historyLimits = []string{"1/1d", "3/1d", "3/1d cost 2", "50/1d", "7/12h burst 2"}
 
-// settleAny settles a request with whatever faults.
+// settleAny settles a request with random faults.
 func (h *history) settleAny(rt *rapid.T) {
 	h.TB = rt
 	r := rapid.SampledFrom(h.records).Draw(rt, "key")
@@ -109,7 +109,7 @@ func (h *history) anyCharges(rt *rapid.T) (charges []ratelimit.Charge) {
 	return charges
 }
 
-// changeAny writes a record, or one of a new key.
+// changeAny changes a record, or creates one for a new key.
 func (h *history) changeAny(rt *rapid.T) {
 	h.TB = rt
 	i := rapid.IntRange(0, len(h.records)-1).Draw(rt, "key")
@@ -136,7 +136,7 @@ func (h *history) deleteAny(rt *rapid.T) {
 	h.delete(stored)
 }
 
-// reopenAny now and then ends the backend and starts it again.
+// reopenAny sometimes ends the backend and starts it again.
 func (h *history) reopenAny(rt *rapid.T) {
 	h.TB = rt
 	if rapid.IntRange(0, 19).Draw(rt, "go on") == 0 {
@@ -144,7 +144,7 @@ func (h *history) reopenAny(rt *rapid.T) {
 	}
 }
 
-// loseAny now and then raises the replay floor.
+// loseAny sometimes raises the replay floor.
 func (h *history) loseAny(rt *rapid.T) {
 	h.TB = rt
 	if rapid.IntRange(0, 9).Draw(rt, "keep") == 0 {
@@ -158,7 +158,7 @@ func (h *history) wait(rt *rapid.T) {
 	}).Draw(rt, "for"))
 }
 
-// check compares all that can be read.
+// check compares everything that can be read.
 func (h *history) check(rt *rapid.T) {
 	h.TB = rt
 	for _, r := range h.records {

@@ -8,8 +8,8 @@ import (
 	"github.com/card-gateway/card-gateway/ratelimit"
 )
 
-// testLimits: a request spends from all its buckets or from none, and what is
-// refused may be sent again with the same nonce.
+// testLimits checks that a request spends from all its buckets or from none, and
+// that a refused request may be sent again with the same nonce.
 func testLimits(t *testing.T, open Factory) {
 	w := newWorld(t, open)
 	r := w.newKey()
@@ -43,7 +43,7 @@ func testLimits(t *testing.T, open Factory) {
 		t.Fatalf("another key has %d left, want 1", v.States[0].Remaining)
 	}
 
-	// As many buckets as there may be, and a cost above one.
+	// The largest number of buckets, and a cost above one.
 	c = w.claim(w.newKey())
 	c.Charges = []ratelimit.Charge{
 		charge(w, "a", "9/1d"), charge(w, "b", "9/1d cost 4"), charge(w, "c", "7/1d burst 5"), charge(w, "d", "6/1d cost 6"),
@@ -57,7 +57,7 @@ func testLimits(t *testing.T, open Factory) {
 func testLimitsRefill(t *testing.T, open Factory) {
 	w := newWorld(t, open)
 	if w.Advance == nil || !w.ClaimClock {
-		t.Skip("limits are not decided at the claims' clock, or it cannot be moved: moments cannot be told exactly")
+		t.Skip("this backend does not decide limits by the clock of the claims, or that clock cannot be moved")
 	}
 	r := w.newKey()
 	limit := charge(w, "issue_card", "60/1m burst 2")
@@ -80,7 +80,8 @@ func testLimitsRefill(t *testing.T, open Factory) {
 	}
 }
 
-// testLimitsDryRun: decided and told, but nothing is refused.
+// testLimitsDryRun checks that with LimitsDryRun limits are decided and reported,
+// but refuse nothing.
 func testLimitsDryRun(t *testing.T, open Factory) {
 	w := newWorld(t, open)
 	r := w.newKey()
@@ -96,7 +97,7 @@ func testLimitsDryRun(t *testing.T, open Factory) {
 	}
 }
 
-// testLimitChanged: a changed limit keeps what was spent.
+// testLimitChanged checks that spent tokens stay spent when a limit changes.
 func testLimitChanged(t *testing.T, open Factory) {
 	w := newWorld(t, open)
 	r := w.newKey()

@@ -8,9 +8,9 @@ import (
 	"github.com/card-gateway/card-gateway/store"
 )
 
-// testLock: the 50th failure in a row has its own message, the next request is
-// told that the key is locked and locks it, and from then on the judged record
-// is stale. One accepted request in between begins the count anew.
+// testLock checks that the 50th failure in a row is refused for its own reason,
+// that the next request is refused as KeyLocked and locks the key, and that then
+// the judged record is stale. An accepted request in between clears the count.
 func testLock(t *testing.T, open Factory) {
 	w := newWorld(t, open)
 	r := w.newKey()
@@ -41,8 +41,8 @@ func testLock(t *testing.T, open Factory) {
 	w.expect(w.claim(got), auth.KeyLocked)
 }
 
-// testLockDuration: a lock that has run out is no lock, and the next one can
-// follow.
+// testLockDuration checks that an expired lock has no effect, and that the key
+// can be locked again.
 func testLockDuration(t *testing.T, open Factory) {
 	w := newWorld(t, open)
 	r := w.newKey()
@@ -64,8 +64,8 @@ func testLockDuration(t *testing.T, open Factory) {
 	}
 }
 
-// testDryRun: judged as usual, nonces and charges recorded, the count and the
-// record left alone.
+// testDryRun checks that with DryRun verdicts, nonces and charges are as usual,
+// and that the count and the record do not change.
 func testDryRun(t *testing.T, open Factory) {
 	w := newWorld(t, open)
 	r := w.newKey()
@@ -95,8 +95,8 @@ func testDryRun(t *testing.T, open Factory) {
 	}
 }
 
-// testStale: a claim on any other revision than the stored one, or on a key
-// that is not there, changes nothing.
+// testStale checks that a claim on another revision than the stored one, or on a
+// missing key, changes nothing.
 func testStale(t *testing.T, open Factory) {
 	w := newWorld(t, open)
 	r := w.newKey()
@@ -134,7 +134,7 @@ func testStale(t *testing.T, open Factory) {
 	}
 }
 
-// testClearFailures: a written record keeps the count unless asked to clear it.
+// testClearFailures checks that Put keeps the count, unless it is to clear it.
 func testClearFailures(t *testing.T, open Factory) {
 	w := newWorld(t, open)
 	r := w.newKey()
@@ -150,8 +150,8 @@ func testClearFailures(t *testing.T, open Factory) {
 	}
 }
 
-// testLastUsed: an accepted request notes which secret verified it, and a
-// refused one does not.
+// testLastUsed checks that an accepted request records which secret verified it,
+// and that a refused one does not.
 func testLastUsed(t *testing.T, open Factory) {
 	w := newWorld(t, open)
 	r := w.newKey()

@@ -9,8 +9,8 @@ import (
 	"github.com/card-gateway/card-gateway/store"
 )
 
-// A model is what a backend should be: plain maps and the steps of Settle in
-// the order of the contract. It is slow and obvious, and knows no clock but
+// A model does what a backend should do: it has plain maps, and the steps of
+// Settle in the order of the contract. It is slow and simple. Its only clock is
 // the one in the claim.
 type model struct {
 	keys  map[string]*modelKey
@@ -37,7 +37,7 @@ func (m *model) key(id string) *modelKey {
 	return k
 }
 
-// forget drops everything but the nonces.
+// forget drops everything except the nonces.
 func (k *modelKey) forget() {
 	k.record = nil
 	k.failures = 0
@@ -165,8 +165,8 @@ func (k *modelKey) charge(c *store.Claim) store.Verdict {
 	return v
 }
 
-// unsettled reports whether the nonce is at the end of its life, where a
-// backend that keeps whole seconds may still know it.
+// unsettled reports whether the nonce is at the end of its life. A backend that
+// keeps whole seconds may still know it then.
 func (m *model) unsettled(c *store.Claim) bool {
 	end, known := m.key(c.KeyID).nonces[c.Nonce]
 	return known && !c.Now.Before(end) && c.Now.Before(end.Add(2*time.Second))
@@ -178,8 +178,8 @@ func (m *model) underFloor(c *store.Claim) bool {
 	return !m.floor.IsZero() && !time.Unix(c.Timestamp, 0).After(m.floor.Add(c.ReplayFloorAhead))
 }
 
-// untilFloorPasses looks for the first whole second whose timestamp is above
-// the floor, second by second.
+// untilFloorPasses returns the time to the first whole second after the floor.
+// It tries second by second.
 func (m *model) untilFloorPasses(c *store.Claim) time.Duration {
 	again := *c
 	for again.Timestamp = c.Now.Unix() - 1; m.underFloor(&again); {
@@ -188,14 +188,14 @@ func (m *model) untilFloorPasses(c *store.Claim) time.Duration {
 	return max(time.Unix(again.Timestamp, 0).Sub(c.Now), time.Second)
 }
 
-// outside is rule 7: whole seconds, the edge is inside, and a malformed
-// timestamp is 0.
+// outside reports whether a request fails rule 7. Whole seconds are compared, the
+// edge is inside, and the timestamp of a malformed header is 0.
 func outside(now time.Time, timestamp int64, window time.Duration) bool {
 	seconds := int64(window / time.Second)
 	return timestamp == 0 || now.Unix() > timestamp+seconds || now.Unix() < timestamp-seconds
 }
 
-// lifetime is max(window, ts + window + 1 s - now) + 10 s.
+// lifetime returns max(window, ts + window + 1 s - now) + 10 s.
 func lifetime(c *store.Claim) time.Duration {
 	valid := time.Unix(c.Timestamp, 0).Add(c.Window + time.Second).Sub(c.Now)
 	if valid < c.Window {
@@ -204,7 +204,7 @@ func lifetime(c *store.Claim) time.Duration {
 	return valid + 10*time.Second
 }
 
-// look is settle on a copy of the key.
+// look returns the verdict of settle on a copy of the key.
 func (m *model) look(c *store.Claim) store.Verdict {
 	k := m.key(c.KeyID)
 	copied := *k

@@ -8,7 +8,7 @@ import (
 	"github.com/card-gateway/card-gateway/auth"
 )
 
-// testNoncePerKey: a nonce belongs to one key.
+// testNoncePerKey checks that each key has its own nonces.
 func testNoncePerKey(t *testing.T, open Factory) {
 	w := newWorld(t, open)
 	a, b := w.claim(w.newKey()), w.claim(w.newKey())
@@ -27,8 +27,8 @@ func testNoncePerKey(t *testing.T, open Factory) {
 	}
 }
 
-// testNonceLife replays a request at every second until its timestamp can no
-// longer pass. Whatever the timestamp, it is never accepted twice.
+// testNonceLife repeats a request at every second until its timestamp can no
+// longer pass. It must never be accepted twice.
 func testNonceLife(t *testing.T, open Factory) {
 	w := newWorld(t, open)
 	if w.Advance == nil {
@@ -71,8 +71,8 @@ func testNonceLife(t *testing.T, open Factory) {
 	})
 }
 
-// replayWithoutTime is what can be seen of a nonce's life while the clock
-// stands still.
+// replayWithoutTime tests the part of a nonce's life that needs no change of the
+// clock.
 func (w *world) replayWithoutTime() {
 	for _, offset := range []int64{-300, -299, 0, 299, 300} {
 		c := w.claim(w.newKey())
@@ -83,12 +83,12 @@ func (w *world) replayWithoutTime() {
 	}
 }
 
-// testNonceClockJump lets the gateway's clock jump far ahead and back again:
-// what was accepted before the jump is not accepted a second time after it.
+// testNonceClockJump lets the gateway's clock jump far ahead and back again. A
+// request that was accepted before the jump must not be accepted again after it.
 func testNonceClockJump(t *testing.T, open Factory) {
 	w := newWorld(t, open)
 	if !w.ClaimClock {
-		t.Skip("the clock that forgets nonces is not the claims'")
+		t.Skip("this backend does not drop nonces by the clock of the claims")
 	}
 	r := w.newKey()
 	var accepted []struct {
@@ -117,7 +117,7 @@ func testNonceClockJump(t *testing.T, open Factory) {
 	}
 	for _, jump := range []time.Duration{400 * time.Second, time.Hour, 24 * 365 * time.Hour} {
 		ahead := at.Add(jump)
-		for range 2000 { // enough to make a backend tidy up
+		for range 2000 { // enough to make a backend drop dead nonces
 			if got := claimAt(ahead, ahead.Unix(), nonce()); got != auth.Accepted {
 				t.Fatalf("after a jump of %v: %v", jump, got)
 			}

@@ -13,7 +13,7 @@ import (
 	"github.com/card-gateway/card-gateway/store"
 )
 
-// testPut: a record is written on its condition or not at all.
+// testPut checks that a record is written only if its condition holds.
 func testPut(t *testing.T, open Factory) {
 	w := newWorld(t, open)
 	r := w.record()
@@ -63,7 +63,8 @@ func testPut(t *testing.T, open Factory) {
 	w.get(kept.ID)
 }
 
-// testDelete: the record, the count and the buckets go, the nonces stay.
+// testDelete checks that Delete removes the record, the count and the buckets, and
+// keeps the nonces.
 func testDelete(t *testing.T, open Factory) {
 	w := newWorld(t, open)
 	r := w.newKey()
@@ -104,8 +105,8 @@ func testDelete(t *testing.T, open Factory) {
 	}
 }
 
-// testRecordKept: every field comes back as it was written, also after the
-// backend itself has written a lock into the record.
+// testRecordKept checks that every field is read as it was written, also after
+// the backend itself has written a lock into the record.
 func testRecordKept(t *testing.T, open Factory) {
 	w := newWorld(t, open)
 	r := w.record()
@@ -139,8 +140,8 @@ func testRecordKept(t *testing.T, open Factory) {
 	w.get(bare.ID)
 }
 
-// testList: a listing in pages shows every record once, and in the same order
-// whatever the size of the pages.
+// testList checks that a listing in pages has every record once, and that the
+// order does not depend on the size of the pages.
 func testList(t *testing.T, open Factory) {
 	w := newWorld(t, open)
 	want := map[string]bool{}
@@ -165,8 +166,9 @@ func testList(t *testing.T, open Factory) {
 	}
 }
 
-// listAll lists all records in pages, while a key comes and goes, and returns
-// their ids. It wants none of them twice, and each as it is stored.
+// listAll lists all records in pages, while another key is created and deleted,
+// and returns their ids. It fails if a record is listed twice or differs from the
+// stored one.
 func (w *world) listAll(limit int) (ids []string) {
 	w.Helper()
 	seen := map[string]bool{}
@@ -197,7 +199,8 @@ func (w *world) listAll(limit int) (ids []string) {
 	}
 }
 
-// testMeta: small named values are written once and removed on condition.
+// testMeta checks that a small named value is written once, and is removed only
+// if it is the given one.
 func testMeta(t *testing.T, open Factory) {
 	w := newWorld(t, open)
 	name := "name of " + random()

@@ -9,8 +9,8 @@ import (
 	"github.com/card-gateway/card-gateway/store"
 )
 
-// testReopen: nothing that was answered is forgotten by an end, be it clean or
-// a crash.
+// testReopen checks that a backend keeps the effects of every answered call after
+// it was closed, and after a crash.
 func testReopen(t *testing.T, open Factory) {
 	for _, tt := range []struct {
 		name string
@@ -72,8 +72,8 @@ func (w *world) tryReopen(t *testing.T, how Ending) {
 	w.expect(again, auth.ReplayedNonce)
 }
 
-// testClosed: after Close every call says that the store cannot answer, also
-// while requests are being settled.
+// testClosed checks that every call after Close returns ErrUnavailable, also when
+// requests are settled during Close.
 func testClosed(t *testing.T, open Factory) {
 	w := newWorld(t, open)
 	r := w.newKey()

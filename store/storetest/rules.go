@@ -9,8 +9,7 @@ import (
 	"github.com/card-gateway/card-gateway/ratelimit"
 )
 
-// A fault is something that is wrong with a request or with the state that it
-// meets.
+// A fault is a set of faults of a request, or of the state of its key.
 type fault int
 
 const (
@@ -67,8 +66,8 @@ func (f fault) rules() (failed auth.Rules) {
 	return failed
 }
 
-// testOrder tries every combination of faults: the first in the published
-// order is answered, and what is refused leaves nothing behind.
+// testOrder tries every combination of faults. The reason must be the first in
+// the published order, and a refused request must leave no trace.
 func testOrder(t *testing.T, open Factory) {
 	w := newWorld(t, open)
 	if w.RaiseFloor != nil {
@@ -124,7 +123,7 @@ func (w *world) tryFaults(f fault) {
 	}
 }
 
-// testWindow looks at both edges of rule 7, which Settle checks by itself.
+// testWindow tests both edges of the window of rule 7, which Settle itself checks.
 func testWindow(t *testing.T, open Factory) {
 	w := newWorld(t, open)
 	for _, tt := range []struct {
@@ -165,8 +164,8 @@ func testWindow(t *testing.T, open Factory) {
 	})
 }
 
-// testRefusedWritesNothing: whatever refuses a request, its nonce is not
-// burned and its buckets are untouched.
+// testRefusedWritesNothing checks that a refused request records no nonce and
+// charges no bucket, for every reason.
 func testRefusedWritesNothing(t *testing.T, open Factory) {
 	w := newWorld(t, open)
 	for _, failed := range []auth.Rules{

@@ -1,6 +1,6 @@
-// Package storetest is the suite that every backend of the store passes. It
-// holds a readable model of Settle and compares a backend with it, by tables,
-// by random histories and under contention.
+// Package storetest is the test suite that every backend of the store must pass.
+// It has a simple model of a backend and compares the backend with it, in tables
+// of cases, in random histories and under contention.
 package storetest
 
 import (
@@ -18,20 +18,20 @@ type Setup struct {
 	// backend, if that has one.
 	Now func() time.Time
 
-	// Advance moves Now, and with it every clock of the backend, forward. It
-	// is nil where the clock of the backend cannot be moved; the tests that
-	// need it are then left out.
+	// Advance moves Now, and with it every clock of the backend, forward. It is
+	// nil if the clock of the backend cannot be moved; the tests that need it are
+	// then skipped.
 	Advance func(d time.Duration)
 
-	// ClaimClock says that limits are decided at Claim.Now, to the
-	// microsecond. A backend that has its own clock for them leaves it false:
-	// times in its verdicts are then compared to within two seconds.
+	// ClaimClock is true if the backend decides limits at Claim.Now, to the
+	// microsecond. It is false for a backend with its own clock for limits. Times
+	// in its verdicts may then differ by two seconds.
 	ClaimClock bool
 
-	// RaiseFloor makes the backend believe that the nonces of requests stamped
-	// up to a moment may be lost, as a real loss would: the moment is kept
-	// when the backend is reopened, and never falls. It is nil for a backend
-	// that cannot lose any; the tests that need it are then left out.
+	// RaiseFloor makes the backend act as after a real loss of the nonces of
+	// requests stamped up to a moment. The moment is kept when the backend is
+	// reopened, and never falls. RaiseFloor is nil for a backend that cannot lose
+	// nonces; the tests that need it are then skipped.
 	RaiseFloor func(t testing.TB, to time.Time)
 
 	// Reopen ends Backend and starts another one on the same state.
@@ -47,8 +47,8 @@ const (
 	Crashed               // without a chance to write anything more
 )
 
-// A Factory makes a Setup on fresh state. What it opens it closes by
-// t.Cleanup, also what Reopen returned.
+// A Factory returns a Setup on fresh state. It must close all that it opens, and
+// all that Reopen returns, by t.Cleanup.
 type Factory func(t testing.TB) *Setup
 
 // Run runs the whole suite.

@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// TestWhatCannotRunIsSkipped: a test that a backend cannot be put to says so,
-// and does not pass as if it had looked.
+// TestWhatCannotRunIsSkipped checks that a test which a backend does not support
+// is skipped, and does not pass.
 func TestWhatCannotRunIsSkipped(t *testing.T) {
 	open := func(testing.TB) *Setup { return &Setup{Now: time.Now} }
 	for name, run := range map[string]func(*testing.T, Factory){

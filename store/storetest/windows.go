@@ -10,9 +10,9 @@ import (
 	"github.com/card-gateway/card-gateway/store"
 )
 
-// testWiderWindow: a window that is made wider lets no request in again, at no
-// second of what is now the window, whatever happened to the key meanwhile.
-// Requests with a correct clock pass all the time.
+// testWiderWindow checks that after the window was made wider, no request is
+// accepted again at any second of the wider window, even if the key was changed or
+// deleted meanwhile. Requests with a correct clock must always pass.
 func testWiderWindow(t *testing.T, open Factory) {
 	for _, tt := range []struct {
 		name      string
@@ -55,7 +55,8 @@ func testWiderWindow(t *testing.T, open Factory) {
 	}
 }
 
-// accept settles a new request under the window and wants it accepted.
+// accept settles a new request with the window. It fails unless the request is
+// accepted.
 func (w *world) accept(r *store.Record, window time.Duration) {
 	w.Helper()
 	c := w.claim(r)
@@ -63,9 +64,9 @@ func (w *world) accept(r *store.Record, window time.Duration) {
 	w.settled(c, auth.Accepted)
 }
 
-// testAnyWindow: gateways with any windows share the state, and begin and end
-// as they like. No request is accepted twice, and a new one that is stamped
-// inside every window in use is accepted.
+// testAnyWindow checks gateways with different windows that share the state and
+// start and end at random moments. No request may be accepted twice. A new one
+// that is stamped inside every window in use must be accepted.
 func testAnyWindow(t *testing.T, open Factory) {
 	w := newWorld(t, open)
 	if w.Advance == nil {
@@ -136,7 +137,8 @@ func (h *windows) deleteAndRestore(rt *rapid.T) {
 	h.put(w, store.PutOptions{})
 }
 
-// repeat is the same request, arriving now at a gateway with that window.
+// repeat returns the claim of the same request when it arrives now at a gateway
+// with the window.
 func (w *world) repeat(c *store.Claim, window time.Duration) *store.Claim {
 	again := *c
 	again.Now, again.NextRevision, again.Window = w.Now(), random(), window
@@ -146,7 +148,7 @@ func (w *world) repeat(c *store.Claim, window time.Duration) *store.Claim {
 	return &again
 }
 
-// passes settles without the model, which knows one window, and reports
+// passes settles without the model, which has only one window, and reports
 // whether the request was accepted.
 func (w *world) passes(c *store.Claim) bool {
 	w.Helper()
@@ -157,7 +159,7 @@ func (w *world) passes(c *store.Claim) bool {
 	return v.Reason == auth.Accepted
 }
 
-// settled is passes, and wants that reason.
+// settled is like passes. It fails unless the verdict has the reason.
 func (w *world) settled(c *store.Claim, reason auth.Reason) {
 	w.Helper()
 	v, err := w.Backend.Settle(ctx, c)

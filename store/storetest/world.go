@@ -109,7 +109,7 @@ func (w *world) get(id string) *store.Record {
 	return r
 }
 
-// plain is the record without what the backend itself writes into it.
+// plain returns the record without the fields that the backend itself writes.
 func plain(t rapid.TB, r *store.Record) string {
 	t.Helper()
 	c := r.Clone()
@@ -148,7 +148,7 @@ func (w *world) sameUse(r *store.Record, k *modelKey) {
 
 func near(a, b time.Time) bool { return a.Sub(b).Abs() <= time.Second }
 
-// claim returns the claim of a good request that comes now.
+// claim returns the claim of a correct request that arrives now.
 func (w *world) claim(r *store.Record) *store.Claim {
 	now := w.Now()
 	return &store.Claim{
@@ -165,7 +165,7 @@ func (w *world) claim(r *store.Record) *store.Claim {
 	}
 }
 
-// settle settles on both sides and returns what both agree on.
+// settle settles on the backend and on the model. It fails if the verdicts differ.
 func (w *world) settle(c *store.Claim) store.Verdict {
 	w.Helper()
 	w.lookFirst(c)
@@ -178,9 +178,8 @@ func (w *world) settle(c *store.Claim) store.Verdict {
 	return got
 }
 
-// expect settles and wants that reason.
-// lookFirst checks that Look finds what Settle is about to find. It looks twice,
-// so that a look that wrote something is seen, here or in what Settle returns.
+// lookFirst checks that Look returns the verdict that Settle is about to return.
+// It calls Look twice, to find a Look that writes.
 func (w *world) lookFirst(c *store.Claim) {
 	w.Helper()
 	want := w.model.look(c)
@@ -195,6 +194,7 @@ func (w *world) lookFirst(c *store.Claim) {
 	}
 }
 
+// expect settles, and fails unless the verdict has the reason.
 func (w *world) expect(c *store.Claim, reason auth.Reason) store.Verdict {
 	w.Helper()
 	v := w.settle(c)
@@ -216,7 +216,7 @@ func (w *world) sameVerdict(got, want store.Verdict, c *store.Claim) {
 	}
 }
 
-// alignTimes makes times equal that two clocks may show differently.
+// alignTimes sets times that two clocks may show differently to the wanted ones.
 func (w *world) alignTimes(got *ratelimit.State, want ratelimit.State) {
 	const slack = 2 * time.Second
 	if d := got.Reset - want.Reset; d >= -2 && d <= 2 {
@@ -230,7 +230,7 @@ func (w *world) alignTimes(got *ratelimit.State, want ratelimit.State) {
 	}
 }
 
-// fail makes requests with a wrong signature, which count.
+// fail settles n requests with a wrong signature. They count as failures.
 func (w *world) fail(r *store.Record, n int) {
 	w.Helper()
 	for range n {
@@ -240,7 +240,8 @@ func (w *world) fail(r *store.Record, n int) {
 	}
 }
 
-// charge is one request to the bucket of a limit such as "50/24h".
+// charge returns the charge of one request to the bucket of a limit such as
+// "50/24h".
 func charge(w *world, bucket, limit string) ratelimit.Charge {
 	w.Helper()
 	l, err := ratelimit.ParseLimit(limit)
@@ -250,7 +251,7 @@ func charge(w *world, bucket, limit string) ratelimit.Charge {
 	return ratelimit.NewCharge(bucket, l, l.Cost)
 }
 
-// reopen ends the backend and goes on with another one on the same state.
+// reopen ends the backend and starts another one on the same state.
 func (w *world) reopen(t testing.TB, how Ending) {
 	w.Helper()
 	w.Backend = w.Setup.Reopen(t, how)
