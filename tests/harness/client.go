@@ -18,6 +18,7 @@ type Response struct {
 	Header        http.Header
 	Body          string
 	Informational []int // statuses of the 1xx answers before it
+	Closes        bool  // the connection ends with it; net/http takes the header away
 }
 
 func (r *Response) String() string { return fmt.Sprintf("%d %s", r.Status, r.Body) }
@@ -74,7 +75,7 @@ func (w *Wire) Receive(method string) (*Response, error) {
 			continue
 		}
 		body, err := io.ReadAll(answer.Body)
-		r.Status, r.Header, r.Body = answer.StatusCode, answer.Header, string(body)
+		r.Status, r.Header, r.Body, r.Closes = answer.StatusCode, answer.Header, string(body), answer.Close
 		return r, err
 	}
 }

@@ -45,7 +45,7 @@ func TestReloadsForwardNothingUnanswered(t *testing.T) {
 			switch {
 			case err != nil:
 				broken.Add(1)
-			case answer.Header.Get("Connection") == "close":
+			case answer.Closes:
 				answered.Add(1)
 				sentAway.Add(1)
 			default:
