@@ -48,7 +48,7 @@ func BodyHashEqual(header string, sum [sha256.Size]byte) bool {
 	return equalText(&want, header)
 }
 
-// equalText compares in constant time, whatever the length of what was given.
+// equalText compares in constant time, for a given text of any length.
 func equalText(want *[digestText]byte, given string) bool {
 	var text [digestText]byte
 	copy(text[:], given)

@@ -105,6 +105,37 @@ func TestSecretVersionOfTheSignature(t *testing.T) {
 	}
 }
 
+// A secret that has ended explains a refusal and never prevents it, whatever
+// the clock says of its end.
+func TestRetiredSecretsExplain(t *testing.T) {
+	live := auth.NewSecret(3, "another", time.Time{})
+	for _, test := range []struct {
+		name             string
+		secrets, retired []*auth.Secret
+		want             int // version of the retired secret that is found; 0: none
+	}{
+		{"retired", []*auth.Secret{live}, []*auth.Secret{auth.NewSecret(2, fixtureSecret, fixtureNow.Add(-time.Hour))}, 2},
+		{"the older of two", []*auth.Secret{live}, []*auth.Secret{auth.NewSecret(2, "x", fixtureNow), auth.NewSecret(1, fixtureSecret, fixtureNow)}, 1},
+		{"by a clock that is ahead", []*auth.Secret{live}, []*auth.Secret{auth.NewSecret(2, fixtureSecret, fixtureNow.Add(time.Hour))}, 2},
+		{"without an end", nil, []*auth.Secret{auth.NewSecret(2, fixtureSecret, time.Time{})}, 2},
+		{"ended since the record was read", []*auth.Secret{live, auth.NewSecret(2, fixtureSecret, fixtureNow)}, nil, 2},
+		{"another", []*auth.Secret{live}, []*auth.Secret{auth.NewSecret(2, "x", fixtureNow)}, 0},
+		{"live too", []*auth.Secret{auth.NewSecret(3, fixtureSecret, time.Time{})}, []*auth.Secret{auth.NewSecret(2, fixtureSecret, fixtureNow)}, 0},
+	} {
+		key := goodKey(t)
+		key.Secrets, key.Retired = test.secrets, test.retired
+		got := auth.Judge(goodRequest(t), key, fixtureWindow, fixtureNow)
+		accepted := test.name == "live too"
+		version := 0
+		if got.Retired != nil {
+			version = got.Retired.Version()
+		}
+		if version != test.want || got.Failed.Has(auth.RuleSignature) == accepted || (got.SecretVersion > 0) != accepted {
+			t.Errorf("%s: %+v, retired version %d", test.name, got, version)
+		}
+	}
+}
+
 // TestJudgeIsConcurrent verifies with one secret from many goroutines.
 func TestJudgeIsConcurrent(t *testing.T) {
 	key := goodKey(t)

@@ -25,18 +25,21 @@ type Key struct {
 	Limits       ratelimit.Overrides
 	// Secrets holds the one or two live secrets, the newest first.
 	Secrets []*Secret
+	// Retired holds up to two secrets that have ended. They verify nothing,
+	// also when their end is still ahead; see [Judgement.Retired].
+	Retired []*Secret
 	// CustomerVariant is "A", "B", "C" or empty.
 	CustomerVariant string
 }
 
-// A Lock says that a key was locked by too many consecutive failures.
+// A Lock is that of a key after too many consecutive failures.
 type Lock struct {
 	At       time.Time `json:"at"`
 	Until    time.Time `json:"until,omitzero"` // zero: until an operator unlocks it
 	Failures int       `json:"failures"`       // consecutive failures that led to it
 }
 
-// Holds reports whether the lock is in force at the moment.
+// Holds reports whether the lock is in force at now.
 func (l *Lock) Holds(now time.Time) bool {
 	return l != nil && (l.Until.IsZero() || now.Before(l.Until))
 }

@@ -20,9 +20,6 @@ type Operation struct {
 	Scope   string
 	MaxBody int64 // largest body in bytes; 0: what the site allows
 	Index   int   // in [Table.Operations], for arrays with one entry per operation
-	// Patterns are the methods and paths, as "GET /api/v1/cards/{cardId}", in
-	// the order of their definition; none for "other".
-	Patterns []string
 }
 
 // An OperationDef defines one method and pattern of an operation. Several of
@@ -150,7 +147,6 @@ func (t *Table) add(d OperationDef) error {
 	}
 	op.Scope = d.Scope
 	op.MaxBody = max(op.MaxBody, d.MaxBody)
-	op.Patterns = append(op.Patterns, d.Method+" "+d.Pattern)
 
 	r := route{segments: segments, operation: op, shape: shapeOf(segments)}
 	byCount := &t.routes[methodIndex(d.Method)]

@@ -23,10 +23,10 @@ func TestBuiltinOperations(t *testing.T) {
 	if len(operations) != len(want) {
 		t.Errorf("%d operations, want %d", len(operations), len(want))
 	}
-	if op := table.ByName("get_sensitive_card"); op.Scope != "cards:sensitive" || len(op.Patterns) != 2 {
+	if op := table.ByName("get_sensitive_card"); op.Scope != "cards:sensitive" {
 		t.Errorf("get_sensitive_card is %+v", op)
 	}
-	if op := table.ByName("other"); op.Scope != "*" || len(op.Patterns) != 0 {
+	if op := table.ByName("other"); op.Scope != "*" {
 		t.Errorf("other is %+v", op)
 	}
 	if table.ByName("nobody") != nil {
@@ -111,7 +111,7 @@ func TestDefinitionsOfOneNameAreOneOperation(t *testing.T) {
 		auth.OperationDef{Name: "upload_documents", Method: "PUT", Pattern: "/api/v1/documents/{id}", Scope: "documents:write"},
 	)
 	op := table.ByName("upload_documents")
-	if op.MaxBody != 20<<20 || !slices.Equal(op.Patterns, []string{"POST /api/v1/documents", "PUT /api/v1/documents/{id}"}) {
+	if op.MaxBody != 20<<20 {
 		t.Errorf("upload_documents is %+v", op)
 	}
 	if nameOf(table.Match("POST", "/api/v1/documents")) != op.Name || nameOf(table.Match("PUT", "/api/v1/documents/7")) != op.Name {

@@ -2,7 +2,7 @@ package auth
 
 import "time"
 
-// A Refusal is the one value by which any part of the gateway says no. It
+// A Refusal is the one value by which any part of the gateway refuses. It
 // carries what the client may read apart from what only the log may say.
 type Refusal struct {
 	Reason Reason
@@ -12,7 +12,7 @@ type Refusal struct {
 	Details []FieldError
 	// RetryAfter, when positive, is how long the client should wait.
 	RetryAfter time.Duration
-	// Log says to the operator what exactly was wrong; never a secret, a
+	// Log is what exactly was wrong, for the operator; never a secret, a
 	// signature, a nonce or a body.
 	Log string
 	// Cause is the error beneath, if there is one. It is logged, never shown.

@@ -90,6 +90,3 @@ func (s Scopes) Has(scope string) bool {
 
 // String returns the scopes separated by spaces.
 func (s Scopes) String() string { return s.text }
-
-// List returns a copy of the scopes in the order given.
-func (s Scopes) List() []string { return slices.Clone(s.list) }

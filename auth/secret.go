@@ -34,10 +34,13 @@ func NewSecret(version int, text string, expires time.Time) *Secret {
 	return s
 }
 
-// Version returns the number that tells a key's secrets apart, from 1.
+// Version returns the number of the secret, from 1; each of a key has another.
 func (s *Secret) Version() int { return s.version }
 
-// Live reports whether the secret is valid at the moment.
+// Expires returns the end of the secret; the zero time is never.
+func (s *Secret) Expires() time.Time { return s.expires }
+
+// Live reports whether the secret is valid at now.
 func (s *Secret) Live(now time.Time) bool {
 	return s.expires.IsZero() || now.Before(s.expires)
 }

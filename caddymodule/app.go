@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"sync"
 
+	"github.com/card-gateway/card-gateway/caddymodule/keyadmin"
+
 	"go.uber.org/zap"
 
 	"github.com/card-gateway/card-gateway/caddymodule/version"
@@ -81,6 +83,13 @@ type App struct {
 	// The part of body_budget that the requests from one client address may
 	// hold. Default: 0.25.
 	BodyShareAddress float64 `json:"body_share_address,omitempty"`
+
+	// A directory outside of the store's, where the embedded store keeps the
+	// high-water mark of its journal; it must outlive the process and may end
+	// with the machine. Placeholders are expanded. A changed value holds from
+	// the next start of the process on. Default: RUNTIME_DIRECTORY of systemd,
+	// else XDG_RUNTIME_DIR, else none and a warning at each start.
+	RuntimeDir string `json:"runtime_dir,omitempty"`
 
 	// How many bytes of answers are held in memory at one time to be
 	// translated; beyond it they are answered with 503. One key may hold a
@@ -174,8 +183,10 @@ func (a *App) Start() error {
 	a.stop = cancel
 	takeStandardLog()
 	currentBodies.Store(a.state.bodies)
+	a.state.sharePolicy(a.rules)
 	a.telemetry.log.Info("the gateway runs", zap.Inline(version.This()))
 	a.refresh.Go(func() { a.refreshGauges(ctx) })
+	a.refresh.Go(func() { a.refreshIDs(ctx) })
 	return nil
 }
 
@@ -206,6 +217,12 @@ func (a *App) Keys() *keys.Service {
 		return nil
 	}
 	return a.state.keys
+}
+
+// BodyMemory reports the memory for request bodies, for the admin API.
+func (a *App) BodyMemory() keyadmin.BodyMemory {
+	m := a.state.bodies
+	return keyadmin.BodyMemory{Bytes: m.used.Load(), Limit: m.limit, Holders: m.largest(10)}
 }
 
 // Interface guards

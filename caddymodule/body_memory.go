@@ -10,6 +10,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/card-gateway/card-gateway/caddymodule/keyadmin"
+
 	"github.com/card-gateway/card-gateway/auth"
 )
 
@@ -106,16 +108,12 @@ func (m *bodyMemory) refusal(r *reservation, why, holder string) *auth.Refusal {
 	}
 }
 
-// A bodyHolder is a key whose requests hold memory.
-type bodyHolder struct {
-	Key   string `json:"key"`
-	Bytes int64  `json:"bytes"`
-}
-
 // largest returns the n keys that hold most, the largest first.
-func (m *bodyMemory) largest(n int) []bodyHolder {
+func (m *bodyMemory) largest(n int) []keyadmin.BodyHolder {
 	all := m.keys.all()
-	slices.SortFunc(all, func(a, b bodyHolder) int { return cmp.Or(cmp.Compare(b.Bytes, a.Bytes), cmp.Compare(a.Key, b.Key)) })
+	slices.SortFunc(all, func(a, b keyadmin.BodyHolder) int {
+		return cmp.Or(cmp.Compare(b.Bytes, a.Bytes), cmp.Compare(a.Key, b.Key))
+	})
 	return all[:min(n, len(all))]
 }
 
@@ -177,13 +175,13 @@ func (h *holders) held(name string) int64 {
 	return s.bytes[name]
 }
 
-func (h *holders) all() []bodyHolder {
-	var all []bodyHolder
+func (h *holders) all() []keyadmin.BodyHolder {
+	var all []keyadmin.BodyHolder
 	for i := range h.shards {
 		s := &h.shards[i]
 		s.mu.Lock()
 		for key, bytes := range s.bytes {
-			all = append(all, bodyHolder{key, bytes})
+			all = append(all, keyadmin.BodyHolder{Key: key, Bytes: bytes})
 		}
 		s.mu.Unlock()
 	}

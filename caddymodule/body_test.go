@@ -16,6 +16,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/card-gateway/card-gateway/caddymodule/keyadmin"
+
 	"go.uber.org/zap"
 	"pgregory.net/rapid"
 
@@ -194,7 +196,7 @@ func TestSharesOfBodyMemory(t *testing.T) {
 	if refusal != nil {
 		t.Fatalf("another key from elsewhere: %s", refusal.Log)
 	}
-	if top := m.largest(1); len(top) != 1 || top[0] != (bodyHolder{"greedy", 128 << 10}) {
+	if top := m.largest(1); len(top) != 1 || top[0] != (keyadmin.BodyHolder{Key: "greedy", Bytes: 128 << 10}) {
 		t.Errorf("the largest holder is %v", top)
 	}
 	for _, r := range append(held, other) {

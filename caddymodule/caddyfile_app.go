@@ -26,6 +26,7 @@ import (
 //	    body_budget <size>
 //	    body_share <part>
 //	    body_share_address <part>
+//	    runtime_dir <path>
 //	    answer_budget <size>
 //	    limit <operation> | default | total <count>/<period> [burst <n>] [cost <n>]
 //	    operation <name> <method> <path> <scope> [max_body <size>]
@@ -70,6 +71,7 @@ func (p *appParser) options() []option {
 		sizeOption("body_budget", &app.BodyBudget),
 		shareOption("body_share", &app.BodyShare),
 		shareOption("body_share_address", &app.BodyShareAddress),
+		textOption("runtime_dir", "the path of a directory", &app.RuntimeDir),
 		sizeOption("answer_budget", &app.AnswerBudget),
 		{name: "limit", read: call(p.limit), repeats: true},
 		{name: "operation", read: call(p.operation), repeats: true},

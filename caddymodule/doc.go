@@ -4,6 +4,5 @@
 package caddymodule
 
 import (
-	_ "github.com/card-gateway/card-gateway/caddymodule/keyadmin" // registers the admin API and card-keys
-	_ "github.com/card-gateway/card-gateway/caddymodule/signcmd"  // registers card-sign
+	_ "github.com/card-gateway/card-gateway/caddymodule/signcmd" // registers card-sign
 )

@@ -16,6 +16,10 @@ func (p *passage) explain(v *store.Verdict) string {
 		return p.explainTimestamp()
 	case auth.ReplayFloor:
 		return "the store may have lost the nonces of that moment"
+	case auth.SignatureMismatch:
+		if p.judgement.Retired != nil {
+			return explainRetired(p.judgement.Retired)
+		}
 	case auth.ScopeMissing:
 		return "the operation needs the scope " + p.request.Scope
 	case auth.RateLimited:

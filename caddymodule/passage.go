@@ -85,7 +85,7 @@ func (p *passage) judgeAndSettle() *auth.Refusal {
 		if refusal := p.judge(attempt > 0); refusal != nil {
 			return refusal
 		}
-		if !p.judgement.Failed.Has(auth.RuleIP | auth.RuleTimestamp) {
+		if !p.answersUnread() {
 			if refusal := p.readBody(); refusal != nil {
 				return refusal
 			}
@@ -99,6 +99,15 @@ func (p *passage) judgeAndSettle() *auth.Refusal {
 		}
 	}
 	return storeRefusal(errKeyKeepsChanging)
+}
+
+// answersUnread reports whether the answer is known before the body. With
+// generic_messages that holds for a bad signature too: an answer by the size or
+// the type of the body, or 100 Continue, would tell a live key from an unknown
+// one, which is answered before them.
+func (p *passage) answersUnread() bool {
+	failed := p.judgement.Failed
+	return failed.Has(auth.RuleIP|auth.RuleTimestamp) || p.h.GenericMessages && !p.h.DryRun && failed.Has(auth.RuleSignature)
 }
 
 // judge finds the key and says which of the rules fail that need neither the
@@ -281,7 +290,7 @@ func (p *passage) settle() (store.Verdict, *auth.Refusal) {
 	if refusal != nil {
 		return store.Verdict{}, refusal
 	}
-	verdict, err := p.h.state.backend.Settle(context.WithoutCancel(p.r.Context()), claim)
+	verdict, err := p.decide(context.WithoutCancel(p.r.Context()), claim)
 	if err != nil {
 		return verdict, storeRefusal(err)
 	}

@@ -13,6 +13,24 @@ const (
 	censusEvery = 30 * time.Second
 )
 
+// idsEvery is how often a gateway asks which ids others have imported.
+const idsEvery = time.Second
+
+// refreshIDs keeps the ids of keys known until the context ends. An error needs
+// no word: the probe of the store logs why it does not answer.
+func (a *App) refreshIDs(ctx context.Context) {
+	tick := time.NewTicker(idsEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+			_ = a.state.keys.RefreshIDs(ctx)
+		}
+	}
+}
+
 // refreshGauges keeps the gauges over the store fresh until the context ends.
 func (a *App) refreshGauges(ctx context.Context) {
 	probe, census := time.NewTicker(probeEvery), time.NewTicker(censusEvery)

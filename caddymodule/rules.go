@@ -16,6 +16,7 @@ import (
 // the window, and what locks a key.
 type rules struct {
 	table        *auth.Table
+	operations   []auth.OperationDef // those that are configured
 	limits       *ratelimit.Policy
 	window       time.Duration
 	floorAhead   time.Duration // replay_floor_ahead
@@ -57,7 +58,8 @@ func newRules(a *App) (*rules, error) {
 		r.floorAhead = time.Duration(*a.ReplayFloorAhead)
 	}
 	var err error
-	if r.table, err = auth.NewTable(operationDefs(a.Operations)); err != nil {
+	r.operations = operationDefs(a.Operations)
+	if r.table, err = auth.NewTable(r.operations); err != nil {
 		return nil, fmt.Errorf("operations: %w", err)
 	}
 	if r.limits, err = newPolicy(a.Limits, r.table); err != nil {

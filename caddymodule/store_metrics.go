@@ -3,12 +3,34 @@ package caddymodule
 import (
 	"context"
 	"errors"
+	"sync/atomic"
 	"time"
+
+	"github.com/card-gateway/card-gateway/store/redis"
 
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/card-gateway/card-gateway/store"
 )
+
+// storeQueue counts the calls to Redis that wait for a connection, of all
+// stores in use.
+var (
+	storeQueued atomic.Int64
+	storeQueue  = prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "card_gateway_store_queue",
+		Help: "Calls to Redis that wait for a connection.",
+	}, func() float64 { return float64(storeQueued.Load()) })
+)
+
+func countQueue(event redis.QueueEvent) {
+	switch event {
+	case redis.QueueWaits:
+		storeQueued.Add(1)
+	case redis.QueueLeft, redis.QueueLate:
+		storeQueued.Add(-1)
+	}
+}
 
 // Calls of the store and their results, closed sets.
 var (

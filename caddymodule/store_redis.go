@@ -115,7 +115,7 @@ func (s *RedisStore) Provision(caddy.Context) (err error) {
 		TLS: s.TLS, CAFile: s.CAFile, ServerName: s.ServerName, Prefix: s.Prefix,
 		SettleTimeout: time.Duration(s.SettleTimeout), ChangeTimeout: time.Duration(s.ChangeTimeout),
 		IOTimeout: time.Duration(s.IOTimeout), PoolSize: s.PoolSize, MaxNoncesPerKey: s.MaxNoncesPerKey,
-		Logger: slog.New(storeSlog{}),
+		Logger: slog.New(storeSlog{}), Queue: countQueue,
 	}
 	return s.readPasswords()
 }
@@ -143,14 +143,15 @@ func (s *RedisStore) place() string {
 
 func (s *RedisStore) connection() any {
 	options := s.options
-	options.Logger = nil
+	options.Logger, options.Queue = nil, nil
 	options.Password, options.SentinelPassword = fingerprint(options.Password), fingerprint(options.SentinelPassword)
 	return options
 }
 
 func (s *RedisStore) maxWindow() time.Duration { return redis.MaxWindow }
 
-func (s *RedisStore) open() (store.Backend, error) {
+func (s *RedisStore) open(runtimeDir string) (store.Backend, error) {
+	s.options.RuntimeDir = runtimeDir
 	return redis.New(s.options)
 }
 

@@ -29,8 +29,9 @@ const closeAfter = time.Minute
 type storeModule interface {
 	// place names the state: two configurations with the same place share it.
 	place() string
-	// open makes the backend without taking anything.
-	open() (store.Backend, error)
+	// open makes the backend without taking anything. What it has to keep apart
+	// from its place belongs into the runtime directory, if there is one.
+	open(runtimeDir string) (store.Backend, error)
 }
 
 // windowBound is a storeModule that cannot remember nonces for longer windows.
@@ -78,9 +79,13 @@ func (a *App) openStore(ctx caddy.Context) (*pooledStore, error) {
 	if bound, ok := module.(windowBound); ok && a.rules.window > bound.maxWindow() {
 		return nil, fmt.Errorf("window is %s; with this store it must be at most %s", a.rules.window, bound.maxWindow())
 	}
+	runtimeDir, err := a.runtimeDir()
+	if err != nil {
+		return nil, err
+	}
 	key := opener.place()
 	value, _, err := stores.LoadOrNew(key, func() (caddy.Destructor, error) {
-		backend, err := opener.open()
+		backend, err := opener.open(runtimeDir)
 		if err != nil {
 			return nil, err
 		}
@@ -91,6 +96,26 @@ func (a *App) openStore(ctx caddy.Context) (*pooledStore, error) {
 	}
 	a.poolKey = key
 	return value.(*pooledStore), nil
+}
+
+// runtimeDir returns the runtime directory as an absolute path, or "".
+func (a *App) runtimeDir() (string, error) {
+	if a.RuntimeDir == "" {
+		return file.DefaultRuntimeDir(), nil
+	}
+	return absolute("runtime_dir", a.RuntimeDir)
+}
+
+// absolute expands the placeholders of a path.
+func absolute(name, path string) (string, error) {
+	expanded, err := caddy.NewReplacer().ReplaceOrErr(path, true, true)
+	if err != nil {
+		return "", fmt.Errorf("%s %s: %w", name, path, err)
+	}
+	if expanded, err = filepath.Abs(expanded); err != nil {
+		return "", fmt.Errorf("%s %s: %w", name, path, err)
+	}
+	return expanded, nil
 }
 
 // FileStore keeps the state of one node in a directory: keys in a file,
@@ -112,18 +137,16 @@ func (s *FileStore) Provision(caddy.Context) error {
 	if s.Dir == "" {
 		s.Dir = filepath.Join(caddy.AppDataDir(), "card-gateway")
 	}
-	dir, err := caddy.NewReplacer().ReplaceOrErr(s.Dir, true, true)
+	dir, err := absolute("directory", s.Dir)
 	if err != nil {
-		return fmt.Errorf("directory %s: %w", s.Dir, err)
+		return err
 	}
-	if s.Dir, err = filepath.Abs(dir); err != nil {
-		return fmt.Errorf("directory %s: %w", dir, err)
-	}
+	s.Dir = dir
 	return nil
 }
 
 func (s *FileStore) place() string { return "file:" + s.Dir }
 
-func (s *FileStore) open() (store.Backend, error) {
-	return file.Open(s.Dir, file.Options{OnProblem: logStoreProblem, RuntimeDir: file.DefaultRuntimeDir()})
+func (s *FileStore) open(runtimeDir string) (store.Backend, error) {
+	return file.Open(s.Dir, file.Options{OnProblem: logStoreProblem, RuntimeDir: runtimeDir})
 }

@@ -12,12 +12,12 @@ import (
 	"github.com/card-gateway/card-gateway/store"
 )
 
-// A Change tells of one change of a key, done or attempted, for the audit log.
+// A Change describes one change of a key, made or attempted, for the audit log.
 // It holds no secret in any form.
 type Change struct {
 	At       time.Time
 	Actor    string
-	Action   string // create, import, update, disable, enable, unlock, rotate, delete, reseal, lock
+	Action   string // create, import, copy, update, disable, enable, unlock, rotate, delete, reseal, lock
 	KeyID    string
 	Tenant   string
 	Revision string        // of the record afterwards; empty when it is gone or unchanged
@@ -38,21 +38,33 @@ type FieldChange struct {
 // GatewayActor is the actor of changes that nobody asked for.
 const GatewayActor = "gateway"
 
-// report tells of a change from one record to another; nil stands for none.
-// Requests that were refused for what they asked are no attempts.
-func (k *Service) report(action string, before, after *store.Record, by By, replicated *bool, err error) {
+// An attempt is a change of a key from one record to another, made or not.
+type attempt struct {
+	action        string
+	by            By
+	before, after *store.Record // nil: there is none
+	replicated    *bool
+	err           error // why it was not made
+}
+
+// report sends an attempt to the audit log. A request that was refused for what
+// it asked is not an attempt.
+func (k *Service) report(a attempt) {
 	var bad *InvalidError
-	if errors.As(err, &bad) || errors.Is(err, ErrMalformed) || before == nil && after == nil {
+	if errors.As(a.err, &bad) || errors.Is(a.err, ErrMalformed) || a.before == nil && a.after == nil {
 		return
 	}
-	c := Change{At: k.opt.Clock(), Actor: by.Actor, Action: action, Replicated: replicated, Err: err, Fields: diff(before, after)}
-	for _, r := range []*store.Record{before, after} {
+	c := Change{
+		At: k.opt.Clock(), Actor: a.by.Actor, Action: a.action,
+		Replicated: a.replicated, Err: a.err, Fields: diff(a.before, a.after),
+	}
+	for _, r := range []*store.Record{a.before, a.after} {
 		if r != nil {
 			c.KeyID, c.Tenant = r.ID, r.Tenant
 		}
 	}
-	if after != nil && err == nil {
-		c.Revision = after.Revision
+	if a.after != nil && a.err == nil {
+		c.Revision = a.after.Revision
 	}
 	k.opt.OnChange(c)
 }

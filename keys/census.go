@@ -9,7 +9,7 @@ import (
 
 // A Census counts the keys.
 type Census struct {
-	// Keys by status; every member of [Statuses] is there.
+	// Keys by status; with an entry for every member of [Statuses].
 	Keys map[string]int `json:"keys"`
 	// Expiring counts the active keys that expire within "1d", "7d" and "30d";
 	// a key that expires within a day counts in all three.
@@ -27,7 +27,11 @@ func (k *Service) Census(ctx context.Context) (Census, error) {
 		c.Keys[status] = 0
 	}
 	now := k.opt.Clock()
+	own := k.ids.Load()
 	err := each(ctx, k.backend, func(r *store.Record) error {
+		if own != nil && !k.local {
+			k.known.learn(own, r.ID) // also what a gateway of an earlier version has imported
+		}
 		status := statusOf(r, now)
 		c.Keys[status]++
 		if status != StatusActive || r.ExpiresAt.IsZero() {
@@ -63,16 +67,16 @@ func each(ctx context.Context, backend store.Backend, f func(*store.Record) erro
 	}
 }
 
-// Status is what an operator asks first.
+// Status is the state of the store and of the keys.
 type Status struct {
 	Store store.Status `json:"store"`
 	Census
-	// Problem says why the keys could not be counted; empty when they were.
+	// Problem is why the keys could not be counted; empty when they were.
 	Problem string `json:"problem,omitempty"`
 }
 
-// Status describes the backend and counts the keys. It never fails: what is
-// wrong is part of the answer.
+// Status describes the backend and counts the keys. It returns no error: what
+// is wrong is part of the result.
 func (k *Service) Status(ctx context.Context) Status {
 	s := Status{Store: k.backend.Status(ctx)}
 	var err error

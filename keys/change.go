@@ -6,13 +6,12 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
-	"slices"
 	"time"
 
 	"github.com/card-gateway/card-gateway/store"
 )
 
-// By says who changes a key, and on what condition.
+// By is who changes a key, and on what condition.
 type By struct {
 	// Actor is the name for the audit log.
 	Actor string
@@ -95,14 +94,13 @@ func (k *Service) change(ctx context.Context, id string, by By, e edit) (changed
 		return Changed{}, store.ErrNotFound
 	}
 	var old, r *store.Record
-	defer func() { k.report(e.action, old, r, by, changed.Replicated, err) }()
+	defer func() { k.report(attempt{e.action, by, old, r, changed.Replicated, err}) }()
 	for range changeAttempts {
 		if old, err = k.read(ctx, id, by); err != nil {
 			return Changed{}, err
 		}
 		r = old.Clone()
-		now := k.opt.Clock().UTC()
-		r.Secrets = slices.DeleteFunc(r.Secrets, func(s store.SealedSecret) bool { return !s.Live(now) })
+		dropOutdated(r, k.opt.Clock())
 		if err := e.apply(r); err != nil {
 			return Changed{}, err
 		}
@@ -120,7 +118,7 @@ func (k *Service) change(ctx context.Context, id string, by By, e edit) (changed
 			r.Failures = 0
 		}
 		k.releaseDropped(ctx, old, r)
-		return Changed{View: viewOf(r, now), Replicated: d.Replicated}, nil
+		return Changed{View: viewOf(r, k.opt.Clock()), Replicated: d.Replicated}, nil
 	}
 	return Changed{}, err
 }
@@ -143,7 +141,7 @@ func (k *Service) Delete(ctx context.Context, id string, by By) (d store.Durabil
 		return store.Durability{}, store.ErrNotFound
 	}
 	var old *store.Record
-	defer func() { k.report("delete", old, nil, by, d.Replicated, err) }()
+	defer func() { k.report(attempt{"delete", by, old, nil, d.Replicated, err}) }()
 	for range changeAttempts {
 		if old, err = k.read(ctx, id, by); err != nil {
 			return store.Durability{}, err

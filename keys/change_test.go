@@ -223,7 +223,7 @@ func TestUnknownKeysCannotBeChanged(t *testing.T) {
 			"show":    func() error { _, err := w.Show(t.Context(), id); return err },
 			"update":  func() error { _, err := w.Update(t.Context(), id, []byte(`{}`), by); return err },
 			"disable": func() error { _, err := w.Disable(t.Context(), id, by); return err },
-			"rotate":  func() error { _, err := w.Rotate(t.Context(), id, 0, by); return err },
+			"rotate":  func() error { _, err := w.Rotate(t.Context(), id, keys.Rotation{Overlap: 0}, by); return err },
 			"delete":  func() error { _, err := w.Delete(t.Context(), id, by); return err },
 		} {
 			if err := f(); !errors.Is(err, store.ErrNotFound) {

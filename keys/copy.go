@@ -8,10 +8,10 @@ import (
 	"github.com/card-gateway/card-gateway/store"
 )
 
-// A Copy says what became of the keys of another store.
+// A Copy is the result for the keys of another store.
 type Copy struct {
-	Copied  []string      `json:"copied"`  // ids of the keys that are here now
-	Skipped []SkippedCopy `json:"skipped"` // keys that were left where they are
+	Copied  []string      `json:"copied"`  // ids of the keys that this store has now
+	Skipped []SkippedCopy `json:"skipped"` // keys that were not copied
 }
 
 // A SkippedCopy is a key that was not copied, and why.
@@ -25,15 +25,17 @@ type SkippedCopy struct {
 // secrets in use here under another id, are skipped and named. It can be
 // called again after an error.
 //
-// What the other store remembered of nonces stays there. So requests of a
-// copied key that were stamped before the copy, or up to
-// Options.ReplayFloorAhead after it, are refused by rule 7, which keeps
-// what was accepted there from being accepted here again. Failure counts begin
-// anew. Nothing may use the other store meanwhile.
+// The nonces of the other store are not copied. So requests of a copied key that
+// are stamped before the copy, or up to Options.ReplayFloorAhead after it, are
+// refused by rule 7: the other store may have accepted them. Failure counts
+// begin at 0. Nothing may use the other store meanwhile.
 func (k *Service) Copy(ctx context.Context, from store.Backend, by By) (Copy, error) {
 	done := Copy{Copied: []string{}, Skipped: []SkippedCopy{}}
 	ids, err := k.idKey(ctx)
 	if err != nil {
+		return done, err
+	}
+	if err := k.bringIDKeys(ctx, ids, from); err != nil {
 		return done, err
 	}
 	err = each(ctx, from, func(r *store.Record) error {
@@ -48,7 +50,7 @@ func (k *Service) Copy(ctx context.Context, from store.Backend, by By) (Copy, er
 		done.Copied = append(done.Copied, r.ID)
 		return nil
 	})
-	return done, err
+	return done, errors.Join(err, k.publishIDs(ctx, ids, done.Copied...))
 }
 
 func (k *Service) copyOne(ctx context.Context, ids *IDKey, source *store.Record, by By) (err error) {
@@ -58,25 +60,25 @@ func (k *Service) copyOne(ctx context.Context, ids *IDKey, source *store.Record,
 	r := source.Clone()
 	now := k.opt.Clock().UTC()
 	r.Revision, r.UpdatedAt, r.StampedAfter = NewRevision(), now, now.Add(k.opt.ReplayFloorAhead)
-	r.Imported = source.Imported || !ids.Check(source.ID)
-	if r.Secrets, err = k.sealAnew(ids, source); err != nil {
+	r.Imported = source.Imported || !ids.Check(source.ID) && !k.known.has(source.ID)
+	dropOutdated(r, now)
+	if err := k.sealAnew(ids, r); err != nil {
 		return err
 	}
 	if _, err := k.open(r); err != nil {
 		return err
 	}
 	var d store.Durability
-	defer func() { k.report("copy", nil, r, by, d.Replicated, err) }()
-	for i, s := range r.Secrets {
-		if err = k.reserve(ctx, s.Fingerprint, r.ID); err != nil {
-			k.releaseAll(ctx, r.Secrets[:i], r.ID)
-			return err
-		}
+	defer func() { k.report(attempt{"copy", by, nil, r, d.Replicated, err}) }()
+	if err = k.reserveAll(ctx, r); err != nil {
+		return err
 	}
 	d, err = k.backend.Put(ctx, r, store.PutOptions{})
 	k.cache.drop(r.ID)
-	for i := 0; err == nil && i < len(r.Secrets); i++ {
-		err = k.confirmReservation(ctx, r.Secrets[i].Fingerprint, r)
+	for _, s := range r.Secrets {
+		if err == nil {
+			err = k.confirmReservation(ctx, s.Fingerprint, r)
+		}
 	}
 	if err != nil {
 		k.releaseAll(ctx, r.Secrets, r.ID)
@@ -84,23 +86,38 @@ func (k *Service) copyOne(ctx context.Context, ids *IDKey, source *store.Record,
 	return err
 }
 
-// sealAnew returns the live secrets of a record of another store as this one
-// keeps them: sealed under the first master key, with fingerprints of its own.
-func (k *Service) sealAnew(ids *IDKey, r *store.Record) ([]store.SealedSecret, error) {
-	var sealed []store.SealedSecret
-	for _, s := range r.Secrets {
-		if !s.Live(k.opt.Clock()) {
-			continue
-		}
-		label := secretLabel(r.ID, s.Version)
-		text, _, err := k.ring.Open(s.Sealed, label)
+// sealAnew makes the secrets of a record of another store those of this one:
+// sealed under the first master key, with fingerprints of its own.
+func (k *Service) sealAnew(ids *IDKey, r *store.Record) error {
+	k.dropShut(r)
+	for i := range r.Secrets {
+		s := &r.Secrets[i]
+		text, label, err := k.openSealed(r.ID, s)
 		if err != nil {
-			return nil, fmt.Errorf("secret %d: %w", s.Version, err)
+			return err
 		}
 		s.Sealed, s.Fingerprint = k.ring.Seal(text, label), ids.Fingerprint(string(text))
-		sealed = append(sealed, s)
 	}
-	return sealed, nil
+	return nil
+}
+
+// reserveAll reserves the secrets of a record. It leaves out one that has ended
+// and is in use under another id.
+func (k *Service) reserveAll(ctx context.Context, r *store.Record) error {
+	var reserved []store.SealedSecret
+	for _, s := range r.Secrets {
+		err := k.reserve(ctx, s.Fingerprint, r.ID)
+		if errors.Is(err, ErrSecretInUse) && !s.Live(k.opt.Clock()) {
+			continue
+		}
+		if err != nil {
+			k.releaseAll(ctx, reserved, r.ID)
+			return err
+		}
+		reserved = append(reserved, s)
+	}
+	r.Secrets = reserved
+	return nil
 }
 
 func (k *Service) releaseAll(ctx context.Context, secrets []store.SealedSecret, id string) {

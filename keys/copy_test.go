@@ -16,7 +16,7 @@ func TestCopy(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	rotated, err := from.Rotate(t.Context(), one.ID, time.Hour, by)
+	rotated, err := from.Rotate(t.Context(), one.ID, keys.Rotation{Overlap: time.Hour}, by)
 	if err != nil {
 		t.Fatal(err)
 	}

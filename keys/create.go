@@ -13,9 +13,9 @@ type CreateRequest struct {
 	Mode Mode `json:"mode,omitempty"`
 }
 
-// Create makes a key with a secret of its own. Errors: [InvalidError], else
-// the store did not answer and there may or may not be a new key, which nobody
-// holds the secret of.
+// Create makes a key with a new secret, which it returns. Errors:
+// [InvalidError]. Any other error means that the store did not answer. Then a
+// new key may exist; nobody has its secret.
 func (k *Service) Create(ctx context.Context, req CreateRequest, by By) (Changed, error) {
 	switch req.Mode {
 	case "":
@@ -29,7 +29,8 @@ func (k *Service) Create(ctx context.Context, req CreateRequest, by By) (Changed
 		return Changed{}, err
 	}
 	secret := NewSecretText()
-	changed, err := k.add(ctx, "create", &store.Record{ID: ids.Mint(req.Mode)}, secret, req.Fields, by)
+	record := &store.Record{ID: ids.Mint(req.Mode), Fields: req.Fields}
+	changed, err := k.add(ctx, addition{"create", record, secret}, by)
 	if err != nil {
 		return Changed{}, err
 	}
@@ -37,17 +38,25 @@ func (k *Service) Create(ctx context.Context, req CreateRequest, by By) (Changed
 	return changed, nil
 }
 
-// add writes a new record with its first secret.
-func (k *Service) add(ctx context.Context, action string, r *store.Record, secret string, f store.Fields, by By) (changed Changed, err error) {
-	if err := k.checkFields(&f); err != nil {
+// An addition is a new key: its record with what the caller decides, and the
+// text of its first secret.
+type addition struct {
+	action string
+	record *store.Record
+	secret string
+}
+
+// add completes and writes a new record. Errors as [Service.Import].
+func (k *Service) add(ctx context.Context, a addition, by By) (changed Changed, err error) {
+	r := a.record
+	if err := k.checkFields(&r.Fields); err != nil {
 		return Changed{}, err
 	}
-	r.Fields = f
 	r.Revision = NewRevision()
 	r.CreatedAt = k.stamp()
 	r.UpdatedAt = r.CreatedAt
-	defer func() { k.report(action, nil, r, by, changed.Replicated, err) }()
-	sealed, err := k.sealSecret(ctx, r.ID, 1, secret)
+	defer func() { k.report(attempt{a.action, by, nil, r, changed.Replicated, err}) }()
+	sealed, err := k.sealSecret(ctx, r.ID, 1, a.secret)
 	if err != nil {
 		return Changed{}, err
 	}
@@ -96,5 +105,14 @@ func (k *Service) Import(ctx context.Context, req ImportRequest, by By) (Changed
 	if uniform([]byte(req.Secret)) {
 		return Changed{}, invalid("secret", "one character repeated can be guessed")
 	}
-	return k.add(ctx, "import", &store.Record{ID: req.ID, Imported: true}, req.Secret, req.Fields, by)
+	ids, err := k.idKey(ctx)
+	if err != nil {
+		return Changed{}, err
+	}
+	record := &store.Record{ID: req.ID, Fields: req.Fields, Imported: true}
+	changed, err := k.add(ctx, addition{"import", record, req.Secret}, by)
+	if err == nil {
+		err = k.publishIDs(ctx, ids, req.ID)
+	}
+	return changed, err
 }

@@ -68,7 +68,11 @@ func checkAllowedIPs(list []string) error {
 }
 
 func (k *Service) checkLimits(limits map[string]json.RawMessage) error {
-	if _, err := ratelimit.ParseOverrides(limits); err != nil {
+	overrides, err := ratelimit.ParseOverrides(limits)
+	if err != nil {
+		return err
+	}
+	if err := checkUntil(overrides); err != nil {
 		return err
 	}
 	return k.opt.CheckLimits(limits)

@@ -9,7 +9,7 @@ import (
 	"strings"
 )
 
-// Mode tells live keys from test keys; the key id says which.
+// Mode is whether a key is live or for tests. The prefix of its id shows it.
 type Mode string
 
 // The two modes of a key.
@@ -34,9 +34,9 @@ const (
 // an id has one spelling.
 var lowerBase32 = base32.NewEncoding("abcdefghijklmnopqrstuvwxyz234567").WithPadding(base32.NoPadding)
 
-// An IDKey makes key ids and recognises them, so that an invented id is
-// refused without looking it up. It is a secret of its own, kept for the life
-// of the store.
+// An IDKey makes key ids and recognises them, so that an invented id is refused
+// without a look-up. It is secret, and never changes during the life of the
+// store.
 type IDKey [32]byte
 
 // NewIDKey returns a random key.
@@ -62,20 +62,29 @@ func (k IDKey) Mint(m Mode) string {
 // Check reports in constant time whether Mint made the id with this key. An id
 // that was imported has no checksum of ours; Check is false for it.
 func (k IDKey) Check(id string) bool {
-	if !strings.HasPrefix(id, livePrefix) && !strings.HasPrefix(id, testPrefix) || len(id) != len(livePrefix)+idText {
+	prefix, raw, ok := splitID(id)
+	if !ok {
 		return false
-	}
-	prefix, text := id[:len(livePrefix)], id[len(livePrefix):]
-	raw, err := lowerBase32.DecodeString(text)
-	if err != nil || len(raw) != idRandom+idChecksum {
-		return false // the decoder skips line ends, which makes it short
 	}
 	want := k.derive("key id", prefix+string(raw[:idRandom]))
 	return subtle.ConstantTimeCompare(want[:idChecksum], raw[idRandom:]) == 1
 }
 
-// Fingerprint returns 16 bytes that tell equal secrets apart from others
-// without holding them; they reveal nothing without the key.
+// splitID returns the prefix and the bytes of an id that has the form of those
+// that Mint makes. It does not check the checksum.
+func splitID(id string) (prefix string, raw []byte, ok bool) {
+	if !strings.HasPrefix(id, livePrefix) && !strings.HasPrefix(id, testPrefix) || len(id) != len(livePrefix)+idText {
+		return "", nil, false
+	}
+	raw, err := lowerBase32.DecodeString(id[len(livePrefix):])
+	if err != nil || len(raw) != idRandom+idChecksum {
+		return "", nil, false // the decoder skips line ends, which makes it short
+	}
+	return id[:len(livePrefix)], raw, true
+}
+
+// Fingerprint returns 16 bytes that are the same for equal secrets and differ
+// for others. Without the key they reveal nothing of the secret.
 func (k IDKey) Fingerprint(secret string) []byte {
 	return k.derive("secret fingerprint", secret)[:16]
 }
@@ -94,7 +103,7 @@ func (k IDKey) String() string { return "[id key]" }
 // GoString hides the key.
 func (k IDKey) GoString() string { return "[id key]" }
 
-// ModeOf returns the mode that the id says: [Test] for ck_test_, else [Live],
+// ModeOf returns the mode of an id: [Test] for ck_test_, else [Live],
 // also for the ids of an earlier system.
 func ModeOf(id string) Mode {
 	if strings.HasPrefix(id, testPrefix) {
@@ -108,8 +117,8 @@ const maxIDLength = 128
 
 // validID reports whether a key of this id can exist: 1 to 128 letters, digits
 // and `. _ ~ : @ + = -`, neither "." nor "..". Ids of earlier systems that
-// hold anything else cannot be taken over: they stand in URL paths of the
-// admin API and in names of stored values.
+// hold anything else cannot be imported: ids are part of URL paths of the admin
+// API and of names of stored values.
 func validID(id string) bool {
 	if id == "" || len(id) > maxIDLength || id == "." || id == ".." {
 		return false

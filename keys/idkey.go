@@ -8,10 +8,10 @@ import (
 	"github.com/card-gateway/card-gateway/store"
 )
 
-// The id key lies in the store sealed. The value named metaIDKey is written
-// once and never replaced, so that gateways that start at the same time agree
-// on it. When the master key is rotated, a copy sealed under the new one is
-// laid beside it, under the same name with the tag of the new key.
+// The id key is stored sealed. The value named metaIDKey is written once and
+// never replaced, so that gateways that start at the same time have the same.
+// When the master key is rotated, a copy is written, sealed under the new one.
+// Its name is the same with the tag of the new master key.
 const metaIDKey = "id_key"
 
 // TestMasterKey reports whether the master keys open the store, without
@@ -19,7 +19,7 @@ const metaIDKey = "id_key"
 // error is [ErrMasterKey] or [ErrDamaged], wrapped; any other means that the
 // backend could not answer.
 func (k *Service) TestMasterKey(ctx context.Context) error {
-	_, _, err := k.readIDKey(ctx)
+	_, _, err := k.readIDKey(ctx, k.backend, metaIDKey)
 	if errors.Is(err, store.ErrNotFound) {
 		return nil
 	}
@@ -80,13 +80,13 @@ func (k *Service) idKey(ctx context.Context) (*IDKey, error) {
 // loadIDKey reads the id key, makes it if there is none, and sees to it that
 // it is stored under the first master key too.
 func (k *Service) loadIDKey(ctx context.Context) (*IDKey, error) {
-	ids, index, err := k.readIDKey(ctx)
+	ids, index, err := k.readIDKey(ctx, k.backend, metaIDKey)
 	if errors.Is(err, store.ErrNotFound) {
 		made := NewIDKey()
 		if _, err := k.backend.PutMeta(ctx, metaIDKey, k.ring.Seal(made[:], metaIDKey)); err != nil {
 			return nil, fmt.Errorf("storing the key that checks ids: %w", err)
 		}
-		ids, index, err = k.readIDKey(ctx)
+		ids, index, err = k.readIDKey(ctx, k.backend, metaIDKey)
 	}
 	if err == nil {
 		err = k.testSecrets(ctx)
@@ -94,31 +94,37 @@ func (k *Service) loadIDKey(ctx context.Context) (*IDKey, error) {
 	if err != nil {
 		return nil, err
 	}
-	if index > 0 {
-		name := metaIDKey + ":" + k.ring.tagHex(0)
-		if _, err := k.backend.PutMeta(ctx, name, k.ring.Seal(ids[:], metaIDKey)); err != nil {
-			return nil, fmt.Errorf("storing the key that checks ids under the first master key: %w", err)
-		}
-	}
-	return ids, nil
+	return ids, k.sealIDKeyAnew(ctx, metaIDKey, ids, index)
 }
 
-// readIDKey returns the id key and the index of the master key that opened
-// it. ErrNotFound when the store has none.
-func (k *Service) readIDKey(ctx context.Context) (*IDKey, int, error) {
+// sealIDKeyAnew writes a copy of an id key, sealed under the first master key,
+// unless the index shows that it is sealed so.
+func (k *Service) sealIDKeyAnew(ctx context.Context, name string, ids *IDKey, index int) error {
+	if index == 0 {
+		return nil
+	}
+	if _, err := k.backend.PutMeta(ctx, name+":"+k.ring.tagHex(0), k.ring.Seal(ids[:], name)); err != nil {
+		return fmt.Errorf("storing the key that checks ids under the first master key: %w", err)
+	}
+	return nil
+}
+
+// readIDKey returns the id key that is stored in a backend under the name, and
+// the index of the master key that opened it. ErrNotFound when it has none.
+func (k *Service) readIDKey(ctx context.Context, from store.Backend, as string) (*IDKey, int, error) {
 	names := make([]string, 0, k.ring.Len()+1)
 	for i := range k.ring.Len() {
-		names = append(names, metaIDKey+":"+k.ring.tagHex(i))
+		names = append(names, as+":"+k.ring.tagHex(i))
 	}
-	for _, name := range append(names, metaIDKey) {
-		sealed, err := k.backend.Meta(ctx, name)
+	for _, name := range append(names, as) {
+		sealed, err := from.Meta(ctx, name)
 		if errors.Is(err, store.ErrNotFound) {
 			continue
 		}
 		if err != nil {
 			return nil, 0, fmt.Errorf("reading the key that checks ids: %w", err)
 		}
-		raw, index, err := k.ring.Open(sealed, metaIDKey)
+		raw, index, err := k.ring.Open(sealed, as)
 		switch {
 		case errors.Is(err, ErrMasterKey):
 			return nil, 0, errWrongMasterKey

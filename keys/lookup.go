@@ -9,11 +9,11 @@ import (
 	"github.com/card-gateway/card-gateway/store"
 )
 
-// Lookup returns the key of the id, from memory if it is there: what it
-// returns may then be older than the last change, which Settle notices by the
-// revision. Errors: [ErrNotFound]; [ErrLookupBudget]; [ErrDamaged] and
-// [ErrMasterKey] when the record cannot be used; else the backend could not
-// answer. All but the first are no verdict on the key.
+// Lookup returns the key of the id, from memory if it is cached. A cached key
+// may be older than the last change; Settle notices that by the revision.
+// Errors: [ErrNotFound]; [ErrLookupBudget]; [ErrDamaged] and [ErrMasterKey] when
+// the record cannot be used. Any other error means that the backend could not
+// answer. Only ErrNotFound means that there is no such key.
 func (k *Service) Lookup(ctx context.Context, id string) (*auth.Key, error) {
 	if key := k.cache.get(id); key != nil {
 		return key, nil
@@ -32,8 +32,8 @@ func (k *Service) miss(ctx context.Context, id string) (*auth.Key, error) {
 	if k.local {
 		return k.Fresh(ctx, id)
 	}
-	if !ids.Check(id) && !k.lookups.AllowN(k.opt.Clock(), 1) {
-		return nil, ErrLookupBudget
+	if err := k.admit(ids, id); err != nil {
+		return nil, err
 	}
 	result, err := k.shared(ctx, "key "+id, func(ctx context.Context) (any, error) { return k.Fresh(ctx, id) })
 	if err != nil {
@@ -45,9 +45,9 @@ func (k *Service) miss(ctx context.Context, id string) (*auth.Key, error) {
 // flightTimeout bounds a read that several requests wait for.
 const flightTimeout = 5 * time.Second
 
-// shared runs read once for all who ask for the same name at the same time. The
-// read goes on when the first of them leaves. An absent value may have come
-// into being since a shared read began, so it is read again.
+// shared runs read once for all callers that ask for the same name at the same
+// time. The read goes on when the first caller leaves. A missing value may have
+// been written since a shared read began, so it is read again.
 func (k *Service) shared(ctx context.Context, name string, read func(context.Context) (any, error)) (any, error) {
 	done := k.flights.DoChan(name, func() (any, error) {
 		detached, cancel := context.WithTimeout(context.WithoutCancel(ctx), flightTimeout)
@@ -65,7 +65,7 @@ func (k *Service) shared(ctx context.Context, name string, read func(context.Con
 	}
 }
 
-// Fresh returns the key of the id as the backend has it at this moment and
+// Fresh returns the key of the id as the backend has it now, and
 // keeps it for [Service.Lookup], or forgets it when it is gone. Errors as there.
 func (k *Service) Fresh(ctx context.Context, id string) (*auth.Key, error) {
 	if !validID(id) {

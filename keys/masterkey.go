@@ -39,13 +39,13 @@ type Keyring struct {
 
 type masterKey struct {
 	aead cipher.AEAD
-	// tag tells which key sealed a value. It is derived from the key one-way.
+	// tag is stored with what the key sealed. It does not reveal the key.
 	tag [sealTagSize]byte
 }
 
 // ParseKeyring reads master keys, one on each line: 32 bytes in standard
-// base64. Blank lines and white space around a key are tolerated. The error
-// says which line is wrong and never repeats any of it.
+// base64. Blank lines and white space around a key are ignored. The error names
+// the line that is wrong and never quotes it.
 func ParseKeyring(text string) (*Keyring, error) {
 	ring := &Keyring{}
 	var raws [][]byte

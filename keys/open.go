@@ -43,6 +43,7 @@ func (k *Service) open(r *store.Record) (*auth.Key, error) {
 	if key.Secrets, err = k.openSecrets(r); err != nil {
 		return nil, fmt.Errorf("key %s: %w", r.ID, err)
 	}
+	key.Retired = k.openRetired(r)
 	return key, nil
 }
 
@@ -55,9 +56,12 @@ func (k *Service) openSecrets(r *store.Record) ([]*auth.Secret, error) {
 		if !s.Live(now) {
 			continue
 		}
-		text, _, err := k.ring.Open(s.Sealed, secretLabel(r.ID, s.Version))
+		text, label, err := k.openSealed(r.ID, s)
 		if err != nil {
-			return nil, fmt.Errorf("secret %d: %w", s.Version, err)
+			return nil, err
+		}
+		if label == retiredLabel(r.ID, s.Version) {
+			continue
 		}
 		secrets = append(secrets, auth.NewSecret(s.Version, string(text), s.ExpiresAt))
 	}
@@ -67,7 +71,9 @@ func (k *Service) openSecrets(r *store.Record) ([]*auth.Secret, error) {
 
 // secretLabel is the associated data of a sealed secret. It ties the secret to
 // its key and version, so that swapped ciphertexts do not open. A key id holds
-// no line feed.
+// no line feed. retiredLabel is that of a secret that has ended for good.
 func secretLabel(id string, version int) string {
 	return "secret\n" + id + "\n" + strconv.Itoa(version)
 }
+
+func retiredLabel(id string, version int) string { return "retired " + secretLabel(id, version) }

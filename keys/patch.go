@@ -3,10 +3,8 @@ package keys
 import (
 	"errors"
 	"fmt"
-	"reflect"
 	"slices"
 	"strings"
-	"time"
 
 	jsonv2 "github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
@@ -17,7 +15,7 @@ import (
 // changeable and fixed are the names that a patch may and may not hold.
 var (
 	changeable = []string{"tenant", "description", "scopes", "allowed_ips", "expires_at", "disabled", "limits", "customer_variant", "debug_until"}
-	fixed      = []string{"id", "mode", "status", "imported", "failures", "lock", "secrets", "created_at", "updated_at", "revision"}
+	fixed      = []string{"id", "mode", "status", "imported", "failures", "lock", "secrets", "retired_secrets", "created_at", "updated_at", "revision"}
 )
 
 // patched returns the fields with a JSON merge patch (RFC 7396) applied: null
@@ -92,10 +90,11 @@ func objectOf(doc []byte) (map[string]jsontext.Value, error) {
 var ErrMalformed = errors.New("malformed JSON")
 
 // Decode reads JSON strictly: names in exactly their case and none of them
-// twice, no unknown name, no second value. The error is [ErrMalformed],
-// wrapped, or an [InvalidError] that names the field.
+// twice, no unknown name, no second value, no time outside of the years 2000 to
+// 9999. The error is [ErrMalformed], wrapped, or an [InvalidError] that names
+// the field.
 func Decode(doc []byte, into any) error {
-	err := jsonv2.Unmarshal(doc, into, jsonv2.RejectUnknownMembers(true))
+	err := jsonv2.Unmarshal(doc, into, jsonv2.RejectUnknownMembers(true), strictTimes)
 	if err == nil {
 		return nil
 	}
@@ -107,16 +106,14 @@ func Decode(doc []byte, into any) error {
 	switch {
 	case errors.Is(err, jsonv2.ErrUnknownName):
 		return invalid(field, "unknown field")
-	case semantic.GoType == timeType:
-		return invalid(field, `want a time as in RFC 3339, such as "2030-01-31T00:00:00Z", or null`)
+	case errors.Is(err, errNoTime), errors.Is(err, errTimeRange):
+		return invalid(field, "%v", semantic.Err)
 	case semantic.JSONKind != 0:
 		return invalid(field, "a JSON %s does not fit here", kindName(semantic.JSONKind))
 	default:
 		return invalid(field, "does not fit here")
 	}
 }
-
-var timeType = reflect.TypeFor[time.Time]()
 
 func kindName(kind jsontext.Kind) string {
 	switch kind {

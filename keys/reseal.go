@@ -3,15 +3,14 @@ package keys
 import (
 	"context"
 	"errors"
-	"fmt"
 	"slices"
 
 	"github.com/card-gateway/card-gateway/store"
 )
 
 // reseal seals all secrets under the first master key that are sealed under
-// another one. A record that cannot be opened, or that the backend does not
-// give, stays as it is, and is tried again at the next start.
+// another one. A record that cannot be opened or read stays as it is, and is
+// tried again at the next start.
 func (k *Service) reseal(ctx context.Context) {
 	_ = each(ctx, k.backend, func(r *store.Record) error {
 		if !slices.ContainsFunc(r.Secrets, k.old) {
@@ -28,16 +27,17 @@ func (k *Service) reseal(ctx context.Context) {
 func (k *Service) old(s store.SealedSecret) bool { return !k.ring.current(s.Sealed) }
 
 func (k *Service) resealRecord(r *store.Record) error {
+	k.dropShut(r)
 	for i := range r.Secrets {
 		s := &r.Secrets[i]
 		if !k.old(*s) {
 			continue
 		}
-		text, _, err := k.ring.Open(s.Sealed, secretLabel(r.ID, s.Version))
+		text, label, err := k.openSealed(r.ID, s)
 		if err != nil {
-			return fmt.Errorf("secret %d: %w", s.Version, err)
+			return err
 		}
-		s.Sealed = k.ring.Seal(text, secretLabel(r.ID, s.Version))
+		s.Sealed = k.ring.Seal(text, label)
 	}
 	return nil
 }

@@ -112,7 +112,7 @@ func (k *Service) releaseDropped(ctx context.Context, before, after *store.Recor
 	}
 }
 
-// holds reports whether the key has the secret and the secret has not expired.
+// holds reports whether the key has the secret, live or retired.
 func (k *Service) holds(ctx context.Context, id string, fingerprint []byte) (bool, error) {
 	r, err := k.backend.Get(ctx, id)
 	if errors.Is(err, store.ErrNotFound) {
@@ -126,6 +126,6 @@ func (k *Service) holds(ctx context.Context, id string, fingerprint []byte) (boo
 
 func hasSecret(r *store.Record, fingerprint []byte, now time.Time) bool {
 	return slices.ContainsFunc(r.Secrets, func(s store.SealedSecret) bool {
-		return s.Live(now) && bytes.Equal(s.Fingerprint, fingerprint)
+		return (s.Live(now) || explains(&s, now)) && bytes.Equal(s.Fingerprint, fingerprint)
 	})
 }

@@ -62,7 +62,7 @@ func TestStartWithoutBackendLoadsLater(t *testing.T) {
 func TestMasterKeyRotation(t *testing.T) {
 	w := newWorld(t)
 	made := w.create()
-	rotated, err := w.Rotate(t.Context(), made.ID, keys.DefaultOverlap, by)
+	rotated, err := w.Rotate(t.Context(), made.ID, keys.Rotation{Overlap: keys.DefaultOverlap}, by)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -3,17 +3,26 @@ package keys
 import (
 	"context"
 	"crypto/rand"
-	"slices"
 	"time"
 
 	"github.com/card-gateway/card-gateway/store"
 )
 
-// Rotate gives a key a new secret and lets the newest of the old ones live for
-// the overlap: 0 ends it at once, at most [MaxOverlap]. A key has two live
-// secrets at most, so an older one still is dropped. Errors as Update.
-func (k *Service) Rotate(ctx context.Context, id string, overlap time.Duration, by By) (Changed, error) {
-	if overlap < 0 || overlap > MaxOverlap {
+// A Rotation is what happens to the secrets that a key has.
+type Rotation struct {
+	// Overlap is how long the newest of them lives on: 0 ends it at once, at
+	// most [MaxOverlap].
+	Overlap time.Duration
+	// Forget drops the secrets that are retired afterwards. They are kept
+	// sealed for 30 days otherwise.
+	Forget bool
+}
+
+// Rotate adds a new secret to a key, returns it, and ends the newest of the old
+// ones after the overlap. A key has two live secrets at most, so an older one is retired.
+// Errors as Update.
+func (k *Service) Rotate(ctx context.Context, id string, how Rotation, by By) (Changed, error) {
+	if how.Overlap < 0 || how.Overlap > MaxOverlap {
 		return Changed{}, invalid("overlap", "want 0 to %d days", int(MaxOverlap.Hours()/24))
 	}
 	secret := NewSecretText()
@@ -29,7 +38,11 @@ func (k *Service) Rotate(ctx context.Context, id string, overlap time.Duration, 
 		if err := k.reserve(ctx, sealed.Fingerprint, id); err != nil {
 			return err
 		}
-		r.Secrets = append([]store.SealedSecret{sealed}, k.outgoing(r, overlap)...)
+		now := k.stamp()
+		k.replaceSecret(r, sealed, now, now.Add(how.Overlap))
+		if how.Forget {
+			dropRetired(r, now)
+		}
 		return nil
 	}})
 	if err != nil {
@@ -40,19 +53,6 @@ func (k *Service) Rotate(ctx context.Context, id string, overlap time.Duration, 
 	}
 	changed.Secret = secret
 	return changed, nil
-}
-
-// outgoing returns the newest live secret of a record, ending with the
-// overlap, or nothing.
-func (k *Service) outgoing(r *store.Record, overlap time.Duration) []store.SealedSecret {
-	if len(r.Secrets) == 0 || overlap == 0 {
-		return nil
-	}
-	newest := slices.MaxFunc(r.Secrets, func(a, b store.SealedSecret) int { return a.Version - b.Version })
-	if end := k.stamp().Add(overlap); newest.ExpiresAt.IsZero() || end.Before(newest.ExpiresAt) {
-		newest.ExpiresAt = end
-	}
-	return []store.SealedSecret{newest}
 }
 
 // sealSecret makes the stored form of a secret.

@@ -17,7 +17,7 @@ func TestRotateOverlaps(t *testing.T) {
 	made := w.create()
 	rotate := func(overlap time.Duration) string {
 		t.Helper()
-		changed, err := w.Rotate(t.Context(), made.ID, overlap, by)
+		changed, err := w.Rotate(t.Context(), made.ID, keys.Rotation{Overlap: overlap}, by)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -51,7 +51,7 @@ func TestRotateOverlaps(t *testing.T) {
 	}
 	for _, overlap := range []time.Duration{-1, keys.MaxOverlap + 1} {
 		var bad *keys.InvalidError
-		if _, err := w.Rotate(t.Context(), made.ID, overlap, by); !errors.As(err, &bad) {
+		if _, err := w.Rotate(t.Context(), made.ID, keys.Rotation{Overlap: overlap}, by); !errors.As(err, &bad) {
 			t.Errorf("overlap %s: %v", overlap, err)
 		}
 	}
@@ -61,7 +61,7 @@ func TestRotationDoesNotProlongASecret(t *testing.T) {
 	w := newWorld(t)
 	made := w.create()
 	w.tamper(made.ID, func(r *store.Record) { r.Secrets[0].ExpiresAt = epoch.Add(time.Minute) })
-	changed, err := w.Rotate(t.Context(), made.ID, time.Hour, by)
+	changed, err := w.Rotate(t.Context(), made.ID, keys.Rotation{Overlap: time.Hour}, by)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -127,13 +127,32 @@ func TestSecretIsFreeWhenNobodyUsesIt(t *testing.T) {
 		{"in use", func(*world) error { return nil }, false},
 		{"disabled", func(w *world) error { _, err := w.Disable(w.t.Context(), "first", by); return err }, false},
 		{"deleted", func(w *world) error { _, err := w.Delete(w.t.Context(), "first", by); return err }, true},
-		{"rotated, in overlap", func(w *world) error { _, err := w.Rotate(w.t.Context(), "first", time.Hour, by); return err }, false},
+		{"rotated, in overlap", func(w *world) error {
+			_, err := w.Rotate(w.t.Context(), "first", keys.Rotation{Overlap: time.Hour}, by)
+			return err
+		}, false},
 		{"rotated, over", func(w *world) error {
-			_, err := w.Rotate(w.t.Context(), "first", time.Hour, by)
+			_, err := w.Rotate(w.t.Context(), "first", keys.Rotation{Overlap: time.Hour}, by)
 			w.pass(time.Hour)
 			return err
+		}, false},
+		{"retired", func(w *world) error { _, err := w.Rotate(w.t.Context(), "first", keys.Rotation{}, by); return err }, false},
+		{"retired for 30 days", func(w *world) error {
+			_, err := w.Rotate(w.t.Context(), "first", keys.Rotation{}, by)
+			w.pass(30 * 24 * time.Hour)
+			return err
 		}, true},
-		{"rotated without overlap", func(w *world) error { _, err := w.Rotate(w.t.Context(), "first", 0, by); return err }, true},
+		{"rotated and forgotten", func(w *world) error {
+			_, err := w.Rotate(w.t.Context(), "first", keys.Rotation{Forget: true}, by)
+			return err
+		}, true},
+		{"retired, forgotten later", func(w *world) error {
+			_, err := w.Rotate(w.t.Context(), "first", keys.Rotation{}, by)
+			return errors.Join(err, func() error {
+				_, err := w.Rotate(w.t.Context(), "first", keys.Rotation{Overlap: time.Hour, Forget: true}, by)
+				return err
+			}())
+		}, true},
 		{"the record lost in a crash", func(w *world) error {
 			_, err := w.backend.Backend.Delete(w.t.Context(), "first", "")
 			return err
@@ -164,7 +183,7 @@ func TestSecretIsFreeWhenNobodyUsesIt(t *testing.T) {
 func TestSecretOfAMadeKeyCannotBeImported(t *testing.T) {
 	w := newWorld(t)
 	made := w.create()
-	rotated, err := w.Rotate(t.Context(), made.ID, time.Hour, by)
+	rotated, err := w.Rotate(t.Context(), made.ID, keys.Rotation{Overlap: time.Hour}, by)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -271,7 +290,7 @@ func TestEveryChangeIsReported(t *testing.T) {
 		{func() error { _, err := w.Disable(t.Context(), made.ID, by); return err }, "disable by alice on other: disabled"},
 		{func() error { _, err := w.Enable(t.Context(), made.ID, by); return err }, "enable by alice on other: disabled"},
 		{func() error {
-			changed, err := w.Rotate(t.Context(), made.ID, time.Hour, by)
+			changed, err := w.Rotate(t.Context(), made.ID, keys.Rotation{Overlap: time.Hour}, by)
 			secrets = append(secrets, changed.Secret)
 			return err
 		}, "rotate by alice on other: secrets"},

@@ -23,10 +23,10 @@ import (
 
 // Errors of [Service], beside those of [Backend].
 var (
-	// ErrLookupBudget means that an id without our checksum was not looked up,
+	// ErrLookupBudget means that an id that is not known was not looked up,
 	// because too many such ids came in. Whether it exists is not known: the
 	// request is refused with 503.
-	ErrLookupBudget = errors.New("too many look-ups of key ids that were not made by this gateway")
+	ErrLookupBudget = errors.New("too many look-ups of key ids that are not known")
 	// ErrRevision means that a key no longer has the revision that the caller
 	// wanted to change.
 	ErrRevision = errors.New("the key has another revision than the one to be changed")
@@ -34,8 +34,8 @@ var (
 	ErrSecretInUse = errors.New("this secret is in use under another key id")
 )
 
-// InvalidError says that a field of a request to make or change a key is
-// wrong, and what is expected of it.
+// InvalidError means that a field of a request to make or change a key is wrong.
+// It names what is expected.
 type InvalidError struct {
 	Field  string // as written in JSON; empty for the whole
 	Reason string // a clause that follows the field's name
@@ -57,6 +57,9 @@ func invalid(field, format string, args ...any) error {
 type Options struct {
 	// Clock returns the time. Default: time.Now.
 	Clock func() time.Time
+	// After returns a channel that receives once the duration has passed.
+	// Default: time.After.
+	After func(time.Duration) <-chan time.Time
 	// CacheSize bounds the number of keys whose opened record is kept in
 	// memory. Default: 100,000.
 	CacheSize int
@@ -65,7 +68,7 @@ type Options struct {
 	CheckLimits func(map[string]json.RawMessage) error
 	CheckScopes func([]string) error
 	// LookupRate (per second) and LookupBurst bound the look-ups of ids that
-	// lack our checksum, over all clients. A backend that answers from memory
+	// are not known (see [Service.RefreshIDs]), over all clients. A backend that answers from memory
 	// (see [LocalBackend]) has no bound. Default: 1000 and 2000.
 	LookupRate  float64
 	LookupBurst int
@@ -79,6 +82,9 @@ type Options struct {
 func (o Options) withDefaults() Options {
 	if o.Clock == nil {
 		o.Clock = time.Now
+	}
+	if o.After == nil {
+		o.After = time.After
 	}
 	if o.CacheSize <= 0 {
 		o.CacheSize = 100_000
@@ -111,6 +117,7 @@ type Service struct {
 	local   bool
 
 	ids     atomic.Pointer[IDKey]
+	known   *knownIDs
 	cache   *keyCache
 	flights singleflight.Group
 	lookups *rate.Limiter
@@ -128,14 +135,15 @@ func New(backend store.Backend, ring *Keyring, opt Options) *Service {
 	if l, ok := backend.(store.LocalBackend); ok {
 		k.local = l.Local()
 	}
+	k.known = newKnownIDs()
 	k.cache = newKeyCache(k.opt.CacheSize)
 	k.lookups = rate.NewLimiter(rate.Limit(k.opt.LookupRate), k.opt.LookupBurst)
 	k.stopped, k.stop = context.WithCancel(context.Background())
 	return k
 }
 
-// Start loads the key that checks ids, or makes it if the store is new, and
-// begins to seal again, in the background, what is not sealed under the first
+// Start loads the key that checks ids, or makes it if the store is new, reads
+// which ids are in use (see [Service.RefreshIDs]), and begins to seal again, in the background, what is not sealed under the first
 // master key. An error for which errors.Is(err, ErrMasterKey) or
 // errors.Is(err, ErrDamaged) holds means that the gateway must not start. Any
 // other error means that the backend could not answer; everything is then
@@ -143,6 +151,9 @@ func New(backend store.Backend, ring *Keyring, opt Options) *Service {
 func (k *Service) Start(ctx context.Context) error {
 	if _, err := k.idKey(ctx); err != nil {
 		return err
+	}
+	if !k.known.complete(k.opt.Clock()) {
+		_ = k.RefreshIDs(ctx) // the next call tries again, and look-ups have a budget until then
 	}
 	return nil
 }

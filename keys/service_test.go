@@ -120,7 +120,8 @@ func TestInventedIDsAreBounded(t *testing.T) {
 		step(id, store.ErrNotFound, 0)
 	}
 	step("legacy-1", store.ErrNotFound, 1)
-	step("ck_live_"+strings.Repeat("a", 32), store.ErrNotFound, 1)
+	step("ck_live_"+strings.Repeat("a", 32), store.ErrNotFound, 0) // a wrong checksum
+	step("ck_live_"+strings.Repeat("a", 31)+"1", store.ErrNotFound, 1)
 	step("legacy-2", keys.ErrLookupBudget, 0)
 	step(gone, store.ErrNotFound, 1) // has our checksum, so it is no invention
 	w.pass(time.Second)

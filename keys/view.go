@@ -39,12 +39,14 @@ type View struct {
 	Failures        int                        `json:"failures"` // consecutive
 	Lock            *auth.Lock                 `json:"lock"`
 	Secrets         []SecretView               `json:"secrets"`
-	CreatedAt       time.Time                  `json:"created_at"`
-	UpdatedAt       time.Time                  `json:"updated_at"`
-	Revision        string                     `json:"revision"`
+	// RetiredSecrets have ended. They verify nothing and explain refusals.
+	RetiredSecrets []SecretView `json:"retired_secrets,omitempty"`
+	CreatedAt      time.Time    `json:"created_at"`
+	UpdatedAt      time.Time    `json:"updated_at"`
+	Revision       string       `json:"revision"`
 }
 
-// A SecretView says of a secret when it lives.
+// A SecretView is the life of a secret.
 type SecretView struct {
 	Version    int        `json:"version"`
 	CreatedAt  time.Time  `json:"created_at"`
@@ -52,7 +54,7 @@ type SecretView struct {
 	LastUsedAt *time.Time `json:"last_used_at"` // to the minute; null: never
 }
 
-// viewOf shows a record as it is at the moment.
+// viewOf returns the view of a record at now.
 func viewOf(r *store.Record, now time.Time) View {
 	v := View{
 		ID: r.ID, Tenant: r.Tenant, Description: r.Description, Mode: ModeOf(r.ID), Status: statusOf(r, now),
@@ -63,14 +65,20 @@ func viewOf(r *store.Record, now time.Time) View {
 		Secrets: make([]SecretView, 0, len(r.Secrets)),
 	}
 	for _, s := range r.Secrets {
-		v.Secrets = append(v.Secrets, SecretView{
+		secret := SecretView{
 			Version: s.Version, CreatedAt: s.CreatedAt, ExpiresAt: optional(s.ExpiresAt), LastUsedAt: optional(r.LastUsed[s.Version]),
-		})
+		}
+		switch {
+		case s.Live(now):
+			v.Secrets = append(v.Secrets, secret)
+		case explains(&s, now):
+			v.RetiredSecrets = append(v.RetiredSecrets, secret)
+		}
 	}
 	return v
 }
 
-// statusOf derives the status of a key at the moment.
+// statusOf returns the status of a key at now.
 func statusOf(r *store.Record, now time.Time) string {
 	switch {
 	case r.Disabled:

@@ -19,6 +19,7 @@ import (
 type watched struct {
 	store.Backend
 	gets   atomic.Int64
+	lists  atomic.Int64
 	down   atomic.Bool
 	before func(call string) // set before use; called before each call
 }
@@ -41,6 +42,14 @@ func (w *watched) Get(ctx context.Context, id string) (*store.Record, error) {
 		return nil, err
 	}
 	return w.Backend.Get(ctx, id)
+}
+
+func (w *watched) List(ctx context.Context, cursor string, limit int) ([]*store.Record, string, error) {
+	w.lists.Add(1)
+	if err := w.enter("List"); err != nil {
+		return nil, "", err
+	}
+	return w.Backend.List(ctx, cursor, limit)
 }
 
 func (w *watched) Put(ctx context.Context, r *store.Record, opt store.PutOptions) (store.Durability, error) {
@@ -121,7 +130,9 @@ func newWorld(t testing.TB, f ...func(*keys.Options)) *world {
 // service returns another key service on the same backend, as another gateway
 // or the same after a restart would have.
 func (w *world) service(ring *keys.Keyring, f ...func(*keys.Options)) *keys.Service {
-	opt := keys.Options{Clock: w.clock, OnChange: func(c keys.Change) {
+	at := make(chan time.Time)
+	close(at)
+	opt := keys.Options{Clock: w.clock, After: func(time.Duration) <-chan time.Time { return at }, OnChange: func(c keys.Change) {
 		w.mu.Lock()
 		defer w.mu.Unlock()
 		w.changes = append(w.changes, c)

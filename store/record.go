@@ -59,7 +59,7 @@ type Record struct {
 type SealedSecret struct {
 	Version     int       `json:"version"`
 	Sealed      []byte    `json:"sealed"`
-	Fingerprint []byte    `json:"fingerprint"` // keyed; tells equal secrets apart without opening them
+	Fingerprint []byte    `json:"fingerprint"` // keyed; the same for equal secrets
 	CreatedAt   time.Time `json:"created_at"`
 	ExpiresAt   time.Time `json:"expires_at,omitzero"`
 }

@@ -9,17 +9,12 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"strconv"
 	"strings"
-	"time"
 	"unicode"
-
-	"github.com/card-gateway/card-gateway/caddymodule/version"
-
-	"github.com/card-gateway/card-gateway/keys"
 
 	"github.com/caddyserver/caddy/v2"
 
+	"github.com/card-gateway/card-gateway/keys"
 	"github.com/card-gateway/card-gateway/store"
 )
 
@@ -43,17 +38,17 @@ func init() {
 // socket. An If-Match header with a key's revision makes a change conditional.
 // The header X-Card-Gateway-Actor names who is asking, for the audit log.
 type AdminAPI struct {
-	// keys returns the keys of the gateway that is running. It is asked for
-	// each request, because after a failed reload the routes outlive the
-	// configuration they were made for. Nil: of Caddy's active configuration.
-	keys func() (*keys.Service, error)
+	// gateway returns the gateway that is running. It is asked for each request,
+	// because after a failed reload the routes outlive the configuration they
+	// were made for.
+	gateway func() (Gateway, error)
 }
 
 // CaddyModule returns the Caddy module information.
 func (AdminAPI) CaddyModule() caddy.ModuleInfo {
 	return caddy.ModuleInfo{
 		ID:  "admin.api.card_gateway",
-		New: func() caddy.Module { return &AdminAPI{keys: activeKeys} },
+		New: func() caddy.Module { return &AdminAPI{gateway: activeGateway} },
 	}
 }
 
@@ -61,10 +56,25 @@ func (AdminAPI) CaddyModule() caddy.ModuleInfo {
 type Gateway interface {
 	// Keys returns the service that keeps the keys; nil until the app is ready.
 	Keys() *keys.Service
+	// BodyMemory reports the memory for request bodies.
+	BodyMemory() BodyMemory
 }
 
-// activeKeys returns the keys of the gateway in Caddy's active configuration.
-func activeKeys() (*keys.Service, error) {
+// BodyMemory is how much memory request bodies hold, and which keys hold most.
+type BodyMemory struct {
+	Bytes   int64        `json:"bytes"`
+	Limit   int64        `json:"limit"`
+	Holders []BodyHolder `json:"holders"` // at most ten, the largest first
+}
+
+// A BodyHolder is a key whose requests hold memory for their bodies.
+type BodyHolder struct {
+	Key   string `json:"key"`
+	Bytes int64  `json:"bytes"`
+}
+
+// activeGateway returns the gateway in Caddy's active configuration.
+func activeGateway() (Gateway, error) {
 	app, err := caddy.ActiveContext().AppIfConfigured("card_gateway")
 	if err != nil {
 		return nil, caddy.APIError{HTTPStatus: http.StatusServiceUnavailable, Err: err, Message: "no gateway is configured here: the running configuration has no card_gateway block"}
@@ -73,7 +83,7 @@ func activeKeys() (*keys.Service, error) {
 	if !ok || gateway.Keys() == nil {
 		return nil, caddy.APIError{HTTPStatus: http.StatusServiceUnavailable, Message: "the gateway is not running yet"}
 	}
-	return gateway.Keys(), nil
+	return gateway, nil
 }
 
 const (
@@ -86,10 +96,11 @@ const (
 // An adminCall is one request to the key API.
 type adminCall struct {
 	context.Context
-	keys *keys.Service
-	r    *http.Request
-	id   string // of the key in the path
-	by   keys.By
+	gateway Gateway
+	keys    *keys.Service
+	r       *http.Request
+	id      string // of the key in the path
+	by      keys.By
 }
 
 // Routes returns the routes of the key API.
@@ -116,12 +127,12 @@ func (a *AdminAPI) Routes() []caddy.AdminRoute {
 // handler runs a call and writes its status and answer.
 func (a *AdminAPI) handler(call func(*adminCall) (int, any, error)) caddy.AdminHandler {
 	return caddy.AdminHandlerFunc(func(w http.ResponseWriter, r *http.Request) error {
-		service, err := a.keys()
+		gateway, err := a.gateway()
 		if err != nil {
 			return err
 		}
 		r.Body = http.MaxBytesReader(w, r.Body, maxAdminBody)
-		c := &adminCall{Context: r.Context(), keys: service, r: r, id: r.PathValue("id")}
+		c := &adminCall{Context: r.Context(), gateway: gateway, keys: gateway.Keys(), r: r, id: r.PathValue("id")}
 		c.by = keys.By{Actor: actorOf(r), Revision: strings.Trim(strings.TrimSpace(r.Header.Get("If-Match")), `"`)}
 		status, answer, err := call(c)
 		if err != nil {
@@ -130,12 +141,12 @@ func (a *AdminAPI) handler(call func(*adminCall) (int, any, error)) caddy.AdminH
 		w.Header().Set("Content-Type", "application/json")
 		w.Header().Set("Cache-Control", "no-store")
 		w.WriteHeader(status)
-		_ = json.NewEncoder(w).Encode(answer) // the caller is gone: nobody is left to tell
+		_ = json.NewEncoder(w).Encode(answer) // an error means that the caller has left
 		return nil
 	})
 }
 
-// actorOf says who is asking: the actor header, else the remote address.
+// actorOf returns the caller's name: the actor header, else the remote address.
 func actorOf(r *http.Request) string {
 	actor := r.Header.Get(actorHeader)
 	if actor == "" || len(actor) > maxActor || strings.ContainsFunc(actor, unicode.IsControl) {
@@ -165,7 +176,7 @@ func (c *adminCall) decode(into any) error {
 	return keys.Decode(doc, into)
 }
 
-// adminError gives an error of the key service its status. The text is meant
+// adminError adds the status to an error of the key service. The text is meant
 // for operators and holds no secret.
 func adminError(err error) error {
 	var answered caddy.APIError
@@ -189,127 +200,6 @@ func adminError(err error) error {
 		status = http.StatusInternalServerError
 	}
 	return caddy.APIError{HTTPStatus: status, Err: err}
-}
-
-func createKey(c *adminCall) (int, any, error) {
-	var req keys.CreateRequest
-	if err := c.decode(&req); err != nil {
-		return 0, nil, err
-	}
-	changed, err := c.keys.Create(c, req, c.by)
-	return http.StatusCreated, changed, err
-}
-
-func importKey(c *adminCall) (int, any, error) {
-	var req keys.ImportRequest
-	if err := c.decode(&req); err != nil {
-		return 0, nil, err
-	}
-	changed, err := c.keys.Import(c, req, c.by)
-	return http.StatusCreated, changed, err
-}
-
-// keyPage is one page of a listing.
-type keyPage struct {
-	Keys []keys.View `json:"keys"`
-	Next string      `json:"next,omitempty"` // the cursor of the next page; absent at the end
-}
-
-func listKeys(c *adminCall) (int, any, error) {
-	query := c.r.URL.Query()
-	q := keys.ListQuery{Tenant: query.Get("tenant"), Status: query.Get("status"), Cursor: query.Get("cursor"), Limit: defaultListed}
-	if text := query.Get("limit"); text != "" {
-		limit, err := strconv.Atoi(text)
-		if err != nil {
-			return 0, nil, &keys.InvalidError{Field: "limit", Reason: "want a whole number"}
-		}
-		q.Limit = limit
-	}
-	for name := range query {
-		switch name {
-		case "tenant", "status", "cursor", "limit":
-		default:
-			return 0, nil, &keys.InvalidError{Field: name, Reason: "unknown query parameter; there are tenant, status, cursor and limit"}
-		}
-	}
-	views, next, err := c.keys.List(c, q)
-	return http.StatusOK, keyPage{Keys: views, Next: next}, err
-}
-
-func showKey(c *adminCall) (int, any, error) {
-	view, err := c.keys.Show(c, c.id)
-	return http.StatusOK, view, err
-}
-
-func updateKey(c *adminCall) (int, any, error) {
-	patch, err := c.body()
-	if err != nil {
-		return 0, nil, err
-	}
-	changed, err := c.keys.Update(c, c.id, patch, c.by)
-	return http.StatusOK, changed, err
-}
-
-// changeKey makes a route of a change that takes nothing but the key.
-func changeKey(do func(*keys.Service, context.Context, string, keys.By) (keys.Changed, error)) func(*adminCall) (int, any, error) {
-	return func(c *adminCall) (int, any, error) {
-		changed, err := do(c.keys, c, c.id, c.by)
-		return http.StatusOK, changed, err
-	}
-}
-
-func rotateKey(c *adminCall) (int, any, error) {
-	req := struct {
-		Overlap *string `json:"overlap"`
-	}{}
-	doc, err := c.body()
-	if err != nil {
-		return 0, nil, err
-	}
-	if len(doc) > 0 {
-		if err := keys.Decode(doc, &req); err != nil {
-			return 0, nil, err
-		}
-	}
-	overlap := keys.DefaultOverlap
-	if req.Overlap != nil {
-		if overlap, err = parseOverlap(*req.Overlap); err != nil {
-			return 0, nil, err
-		}
-	}
-	changed, err := c.keys.Rotate(c, c.id, overlap, c.by)
-	return http.StatusOK, changed, err
-}
-
-// parseOverlap reads a duration such as "24h", "7d" or "0".
-func parseOverlap(text string) (time.Duration, error) {
-	overlap, err := caddy.ParseDuration(text)
-	if err != nil {
-		return 0, &keys.InvalidError{Field: "overlap", Reason: `want a duration such as "24h", "7d" or "0"`}
-	}
-	return overlap, nil
-}
-
-// deletion is the answer to DELETE.
-type deletion struct {
-	ID         string `json:"id"`
-	Deleted    bool   `json:"deleted"`
-	Replicated *bool  `json:"replicated,omitempty"`
-}
-
-func deleteKey(c *adminCall) (int, any, error) {
-	d, err := c.keys.Delete(c, c.id, c.by)
-	return http.StatusOK, deletion{ID: c.id, Deleted: true, Replicated: d.Replicated}, err
-}
-
-// gatewayStatus is the answer of GET /card-gateway/status.
-type gatewayStatus struct {
-	version.Build
-	keys.Status
-}
-
-func showStatus(c *adminCall) (int, any, error) {
-	return http.StatusOK, gatewayStatus{Build: version.This(), Status: c.keys.Status(c)}, nil
 }
 
 var _ caddy.AdminRouter = (*AdminAPI)(nil)

@@ -33,15 +33,24 @@ func newAdminServer(t testing.TB) *adminServer {
 	t.Helper()
 	service, changes := keysForTest(t)
 	s := &adminServer{t: t, keys: service, changes: changes}
-	s.Server = httptest.NewServer(adminMux(func() (*keys.Service, error) { return service, nil }))
+	s.Server = httptest.NewServer(adminMux(func() (Gateway, error) { return gatewayForTest{service}, nil }))
 	t.Cleanup(s.Close)
 	return s
 }
 
+// gatewayForTest is a gateway that has keys alone.
+type gatewayForTest struct{ service *keys.Service }
+
+func (g gatewayForTest) Keys() *keys.Service { return g.service }
+
+func (gatewayForTest) BodyMemory() BodyMemory {
+	return BodyMemory{Bytes: 7, Limit: 9, Holders: []BodyHolder{{Key: "ck_test_a", Bytes: 7}}}
+}
+
 // adminMux routes like Caddy's admin endpoint and writes errors as it does.
-func adminMux(service func() (*keys.Service, error)) http.Handler {
+func adminMux(gateway func() (Gateway, error)) http.Handler {
 	mux := http.NewServeMux()
-	for _, route := range (&AdminAPI{keys: service}).Routes() {
+	for _, route := range (&AdminAPI{gateway: gateway}).Routes() {
 		mux.HandleFunc(route.Pattern, func(w http.ResponseWriter, r *http.Request) {
 			err := route.Handler.ServeHTTP(w, r)
 			if err == nil {
@@ -266,13 +275,13 @@ func TestAdminStatus(t *testing.T) {
 	status, doc := s.call("GET", "/card-gateway/status", "")
 	keys, _ := doc["keys"].(map[string]any)
 	place, _ := doc["store"].(map[string]any)
-	if status != 200 || doc["version"] != version.This().Version || doc["commit"] != version.This().Commit || keys["active"] != 1.0 || keys["locked"] != 0.0 || place["ready"] != true {
+	if status != 200 || doc["version"] != version.This().Version || doc["commit"] != version.This().Commit || keys["active"] != 1.0 || keys["locked"] != 0.0 || place["ready"] != true || !strings.Contains(fmt.Sprint(doc["bodies"]), "ck_test_a") {
 		t.Errorf("%d %v", status, doc)
 	}
 }
 
 func TestAdminWithoutGateway(t *testing.T) {
-	server := httptest.NewServer(adminMux(activeKeys))
+	server := httptest.NewServer(adminMux(activeGateway))
 	defer server.Close()
 	s := &adminServer{Server: server, t: t}
 	if status, doc := s.call("GET", "/card-gateway/keys", ""); status != 503 || !strings.Contains(fmt.Sprint(doc["error"]), "no gateway is configured here") {

@@ -44,8 +44,27 @@ func actor(cmd *cobra.Command) string {
 	return "unknown user"
 }
 
+// An adminRequest is one call to the admin API.
+type adminRequest struct {
+	method, path string
+	body         map[string]any // nil: none
+}
+
+// callAdmin makes one call to the admin API, decodes its answer and returns it
+// raw too.
+func callAdmin(cmd *cobra.Command, req adminRequest, into any) (json.RawMessage, error) {
+	raw, err := askAdmin(cmd, req)
+	if err != nil {
+		return nil, err
+	}
+	if err := json.Unmarshal(raw, into); err != nil {
+		return nil, fmt.Errorf("the answer of the admin endpoint is not that of a Card Gateway: %w", err)
+	}
+	return raw, nil
+}
+
 // askAdmin makes one call to the admin API and returns its answer.
-func askAdmin(cmd *cobra.Command, method, path string, body map[string]any) ([]byte, error) {
+func askAdmin(cmd *cobra.Command, req adminRequest) ([]byte, error) {
 	address, err := caddycmd.DetermineAdminAPIAddress(cli.Flag(cmd, "address"), nil, cli.Flag(cmd, "config"), cli.Flag(cmd, "adapter"))
 	if err != nil {
 		return nil, fmt.Errorf("finding the admin endpoint: %w", err)
@@ -55,14 +74,14 @@ func askAdmin(cmd *cobra.Command, method, path string, body map[string]any) ([]b
 		headers.Set("If-Match", `"`+revision+`"`)
 	}
 	var reader io.Reader
-	if body != nil {
-		doc, err := json.Marshal(body)
+	if req.body != nil {
+		doc, err := json.Marshal(req.body)
 		if err != nil {
 			return nil, fmt.Errorf("writing the request: %w", err)
 		}
 		reader = bytes.NewReader(doc)
 	}
-	answer, err := caddycmd.AdminAPIRequest(address, method, path, headers, reader)
+	answer, err := caddycmd.AdminAPIRequest(address, req.method, req.path, headers, reader)
 	if err != nil {
 		return nil, adminCallError(address, err)
 	}
@@ -74,10 +93,10 @@ func askAdmin(cmd *cobra.Command, method, path string, body map[string]any) ([]b
 	return raw, nil
 }
 
-// adminAnswered matches the error by which Caddy tells of a status from 400.
+// adminAnswered matches the error that Caddy returns for a status from 400.
 var adminAnswered = regexp.MustCompile(`(?s)^caddy responded with error: HTTP (\d+): (.*)$`)
 
-// adminCallError says what went wrong in terms of the gateway. Caddy gives its
+// adminCallError returns the error in terms of the gateway. Caddy returns its
 // error as text only.
 func adminCallError(address string, err error) error {
 	match := adminAnswered.FindStringSubmatch(err.Error())

@@ -8,8 +8,6 @@ import (
 
 	caddycmd "github.com/caddyserver/caddy/v2/cmd"
 	"github.com/rogpeppe/go-internal/testscript"
-
-	"github.com/card-gateway/card-gateway/keys"
 )
 
 func TestMain(m *testing.M) {
@@ -23,7 +21,7 @@ func TestScripts(t *testing.T) {
 		Dir: "testdata/script",
 		Setup: func(env *testscript.Env) error {
 			service, _ := keysForTest(env.T().(testing.TB))
-			admin := httptest.NewServer(adminMux(func() (*keys.Service, error) { return service, nil }))
+			admin := httptest.NewServer(adminMux(func() (Gateway, error) { return gatewayForTest{service}, nil }))
 			env.Defer(admin.Close)
 			env.Setenv("ADMIN", strings.TrimPrefix(admin.URL, "http://"))
 			env.Setenv("EMBEDDED", embeddedStore(env.T().(testing.TB)))

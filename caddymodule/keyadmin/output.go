@@ -82,6 +82,10 @@ func printKey(cmd *cobra.Command, v keys.View, secret string) error {
 		row(fmt.Sprintf("secret %d", s.Version), fmt.Sprintf("created %s, ends %s, last used %s",
 			timeOr(&s.CreatedAt, ""), timeOr(s.ExpiresAt, "never"), timeOr(s.LastUsedAt, "never")))
 	}
+	for _, s := range v.RetiredSecrets {
+		row(fmt.Sprintf("retired %d", s.Version), fmt.Sprintf("created %s, ended %s, last used %s",
+			timeOr(&s.CreatedAt, ""), timeOr(s.ExpiresAt, ""), timeOr(s.LastUsedAt, "never")))
+	}
 	row("created at", timeOr(&v.CreatedAt, ""))
 	row("updated at", timeOr(&v.UpdatedAt, ""))
 	row("revision", v.Revision)

@@ -129,6 +129,11 @@ var rows = []row{
 			queries: []query{q(`max by (instance) (card_gateway_body_bytes{@} / card_gateway_body_bytes_limit{@})`, "{{instance}}")},
 		},
 		{
+			kind: graph, title: "Calls that wait for Redis", unit: count,
+			good:    "Good: at zero; a queue that stays is a Redis that is too slow for the load.",
+			queries: []query{q(`max by (instance) (card_gateway_store_queue{@})`, "{{instance}}")},
+		},
+		{
 			kind: graph, title: "Signs of attack", unit: perSec,
 			good: "Good: near zero; unknown keys are scanning, used nonces are replays, signatures are guesses.",
 			queries: []query{q(`sum by (outcome) (rate(card_gateway_requests_total{@,outcome=~"unknown_key|replayed_nonce|signature_mismatch|ip_not_allowed|key_locked"}[$t]))`,

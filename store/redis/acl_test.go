@@ -76,7 +76,7 @@ func TestDocumentedACL(t *testing.T) {
 		})
 	}
 	t.Run("other prefixes are out of reach", func(t *testing.T) {
-		s, err := New(Options{URL: single.url(), Username: "gateway", Password: "secret", Prefix: "other:"})
+		s, err := New(patient(Options{URL: single.url(), Username: "gateway", Password: "secret", Prefix: "other:"}))
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -4,34 +4,78 @@ import (
 	"context"
 	"crypto/rand"
 	"encoding/hex"
+	"slices"
 	"strconv"
+	"strings"
 )
 
 // An adoption is what one check shares with the other gateways.
 type adoption struct {
-	identities []string // of the masters
-	least      int64    // floor, in microseconds
-	raise      bool     // the floor to now
+	servers []adopted
+	raise   bool // the floor of all to now
+}
+
+// adopted is what adopt.lua is told of one server.
+type adopted struct {
+	identity string
+	from     string // the identity that handed everything over to it
+	seen     int64  // when it was first seen
+	least    int64  // floor of its slots
+	raise    bool   // that floor to now
+	slots    *slotSet
+	isNew    bool // to this gateway
+}
+
+// adoption makes what is to be shared of the masters. All that this gateway has
+// accepted itself is under the floor of a server that is not the one it used
+// before and got nothing from it.
+func (s *servers) adoption(masters []serverInfo) adoption {
+	var a adoption
+	for i := range masters {
+		m := &masters[i]
+		one := adopted{identity: m.identity, from: m.from, seen: s.memory.sighted[m.identity].at, raise: s.memory.evictedMore(m) || s.memory.setBack[m.run]}
+		one.isNew = !s.memory.identities[m.identity] || s.cluster == nil && s.memory.last != m.identity
+		if one.isNew && m.from == "" && len(s.memory.identities) > 0 {
+			one.least = s.lastAccept.Load()
+		}
+		one.slots = s.memory.exposed(masters, i)
+		a.servers = append(a.servers, one)
+	}
+	return a
 }
 
 // nothingNew reports whether the adoption would change nothing.
-func (s *servers) nothingNew(a *adoption) bool {
-	if a.raise || a.least > 0 {
-		return false
-	}
-	for _, id := range a.identities {
-		if !s.memory.identities[id] || s.cluster == nil && s.memory.last != id {
-			return false
+func (a *adoption) nothingNew() bool {
+	return !a.raise && !slices.ContainsFunc(a.servers, func(o adopted) bool { return o.isNew || o.raise })
+}
+
+// args are the arguments of adopt.lua behind the epoch.
+func (a *adoption) args(next *view) []any {
+	args := []any{decimal(next.floor), bit(a.raise), next.fences.String()}
+	for _, o := range a.servers {
+		least := decimal(o.least)
+		if o.raise {
+			least = "now"
 		}
+		args = append(args, o.identity, o.from, decimal(o.seen), least, o.slots.String())
 	}
-	return true
+	return args
+}
+
+// identities lists the masters' as settle.lua compares them.
+func identities(masters []serverInfo) string {
+	all := make([]string, len(masters))
+	for i := range masters {
+		all[i] = masters[i].identity
+	}
+	return strings.Join(all, ",")
 }
 
 // adopt agrees on epoch and floor. As long as nothing has changed it only
 // reads them.
 func (s *servers) adopt(ctx context.Context, m mode, a adoption, next *view) error {
 	before := s.view.Load().epoch
-	if s.nothingNew(&a) {
+	if a.nothingNew() {
 		if ok, err := s.readFloor(ctx, next); ok || err != nil {
 			return err
 		}
@@ -59,14 +103,14 @@ func (s *servers) adopt(ctx context.Context, m mode, a adoption, next *view) err
 // false when the epoch is not the one of the view. The floor never falls, so
 // that a wrong reply does no harm.
 func (s *servers) readFloor(ctx context.Context, next *view) (bool, error) {
-	values, err := s.client.HMGet(ctx, s.names.servers(), "epoch", "floor").Result()
+	values, err := s.client.HMGet(ctx, s.names.servers(), "epoch", "floor", "fences").Result()
 	if err != nil {
 		if unfit := refusal("", err); unfit != nil {
 			return false, unfit
 		}
 		return false, unavailable("checking the store", err)
 	}
-	if len(values) != 2 || next.epoch == "" || values[0] != any(next.epoch) {
+	if len(values) != 3 || next.epoch == "" || values[0] != any(next.epoch) {
 		return false, nil
 	}
 	if text, ok := values[1].(string); ok {
@@ -76,14 +120,18 @@ func (s *servers) readFloor(ctx context.Context, next *view) (bool, error) {
 		}
 		next.floor = max(next.floor, floor)
 	}
+	if text, ok := values[2].(string); ok {
+		more, err := parseFences(text)
+		if err != nil {
+			return false, unavailable("reading the fences", err)
+		}
+		next.fences = next.fences.and(more)
+	}
 	return true, nil
 }
 
-func (s *servers) runAdopt(ctx context.Context, epoch string, a adoption, next *view) (found bool, err error) {
-	args := []any{epoch, decimal(a.least), bit(a.raise)}
-	for _, id := range a.identities {
-		args = append(args, id)
-	}
+func (s *servers) runAdopt(ctx context.Context, epoch string, a adoption, next *view) (bool, error) {
+	args := append([]any{epoch}, a.args(next)...)
 	reply, err := s.runOn(ctx, s.client, call{script: adoptScript, keys: []string{s.names.servers()}, args: args})
 	if err != nil {
 		if unfit := refusal("", err); unfit != nil {
@@ -101,8 +149,17 @@ func (s *servers) runAdopt(ctx context.Context, epoch string, a adoption, next *
 	if err != nil {
 		return false, err
 	}
-	if next.floor, err = strconv.ParseInt(floor, 10, 64); err != nil {
+	found, err := strconv.ParseInt(floor, 10, 64)
+	if err != nil {
 		return false, unavailable("reading the replay floor", err)
+	}
+	fenced, err := text(reply, 2)
+	if err != nil {
+		return false, err
+	}
+	next.floor = max(next.floor, found)
+	if next.fences, err = parseFences(fenced); err != nil {
+		return false, unavailable("reading the fences", err)
 	}
 	return true, nil
 }

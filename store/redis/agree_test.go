@@ -18,7 +18,9 @@ import (
 // The Lua and the Go form of the limits agree to the bit: any limits, any
 // moments, also a clock that goes back, and limits that change on the way.
 func TestLimitsAgree(t *testing.T) {
-	s := open(t, single(t))
+	opt := single(t)
+	opt.IOTimeout, opt.SettleTimeout = time.Second, 2*time.Second // a busy machine is not under test
+	s := open(t, opt)
 	s.settling = settleByClaim(t)
 	limit := rapid.Custom(func(t *rapid.T) ratelimit.Limit {
 		l := ratelimit.Limit{
@@ -84,7 +86,7 @@ func decide(levels map[string]ratelimit.Level, c *store.Claim) store.Verdict {
 // In the steady state a request is one script call and nothing else.
 func TestOneScriptCall(t *testing.T) {
 	p := own(t, false)
-	s, err := New(Options{URL: p.url()})
+	s, err := New(Options{URL: p.url(), IOTimeout: time.Second, SettleTimeout: 2 * time.Second})
 	if err != nil {
 		t.Fatal(err)
 	}

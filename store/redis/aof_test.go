@@ -17,7 +17,7 @@ func TestForgetfulServer(t *testing.T) {
 	config := strings.Replace(snippet(t, "redis.conf"), "user default off ~* &* +@all", "user default off", 1)
 	p := documented(t, config)
 	opt := Options{URL: p.url(), Username: "gateway", Password: "secret"}
-	late, err := New(opt)
+	late, err := New(patient(opt))
 	if err != nil {
 		t.Fatal(err)
 	}

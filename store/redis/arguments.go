@@ -42,7 +42,7 @@ var settleArguments = []argument{
 	{"revision", asText, func(a *attempt) any { return a.Revision }},
 	{"next_revision", asText, func(a *attempt) any { return a.NextRevision }},
 	{"servers", asText, func(a *attempt) any { return a.seen.known }},
-	{"floor", asNumber, func(a *attempt) any { return decimal(a.seen.floor) }},                      // us
+	{"floor", asNumber, func(a *attempt) any { return decimal(a.seen.floorOf(a.KeyID)) }},           // us
 	{"ahead", asNumber, func(a *attempt) any { return decimal(a.ReplayFloorAhead.Microseconds()) }}, // us
 	{"claim_now", asNumber, func(a *attempt) any { return decimal(a.Now.UnixMicro()) }},             // us
 	{"timestamp", asNumber, func(a *attempt) any { return decimal(a.Timestamp) }},                   // s
@@ -72,7 +72,7 @@ var settleRules = []auth.Rules{
 // arguments.
 func settlePrologue() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "local SPAN, REACH, SKEW = %d, %d, %d -- ms, spans, us\n", spanMillis, spanReach, maxSkew.Microseconds())
+	fmt.Fprintf(&b, "local SPAN, REACH, SKEW, LAG = %d, %d, %d, %d -- ms, spans, us, s\n", spanMillis, spanReach, maxSkew.Microseconds(), int(maxLag.Seconds()))
 	fmt.Fprintf(&b, "local LINGER, LONGEST = %d, %d -- ms\n", windowLinger.Milliseconds(), MaxWindow.Milliseconds())
 	fmt.Fprintf(&b, "local ACCEPTED, LIMITED, LOCKED, REPLAY_FLOOR = '%s', '%s', '%s', '%s'\n", auth.Accepted, auth.RateLimited, auth.KeyLocked, auth.ReplayFloor)
 	b.WriteString("local BIT, REASON = {}, {} -- by rule\n")

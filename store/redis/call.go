@@ -6,7 +6,6 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
-	"log/slog"
 	"net"
 	"strconv"
 	"strings"
@@ -14,6 +13,7 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+	"github.com/sony/gobreaker/v2"
 
 	"github.com/card-gateway/card-gateway/store"
 )
@@ -45,7 +45,8 @@ type once struct{ *redis.Cmd }
 
 func (once) NoRetry() bool { return true }
 
-// processor is what runs a command: the client, or one connection of it.
+// processor is what runs a command: the client, in turn or out of it, or one
+// connection of it.
 type processor interface {
 	Process(ctx context.Context, cmd redis.Cmder) error
 }
@@ -56,12 +57,37 @@ type caller struct {
 	cluster  *redis.ClusterClient // nil unless the client is one
 	tags     tags
 	breakers breakers
+	queues   queues
 }
 
-func newCaller(client redis.UniversalClient, log *slog.Logger) *caller {
-	c := &caller{client: client, tags: newTags(), breakers: breakers{log: log}}
+func newCaller(client redis.UniversalClient, opt *Options) *caller {
+	c := &caller{
+		client: client, tags: newTags(),
+		breakers: breakers{log: opt.Logger},
+		queues:   queues{size: opt.PoolSize, patience: opt.IOTimeout, observe: opt.Queue},
+	}
 	c.cluster, _ = client.(*redis.ClusterClient)
 	return c
+}
+
+// A turn is the client, for one server: a command waits for its turn in the
+// queue of the server, and is sent unless its breaker is open.
+type turn struct {
+	*caller
+	server string
+}
+
+func (t turn) Process(ctx context.Context, cmd redis.Cmder) error {
+	breaker := t.breakers.at(t.server)
+	if breaker.State() == gobreaker.StateOpen {
+		return gobreaker.ErrOpenState // wait for no turn
+	}
+	queue := t.queues.at(t.server)
+	if err := queue.enter(ctx); err != nil {
+		return err
+	}
+	defer queue.leave()
+	return breaker.run(func() error { return t.client.Process(ctx, cmd) })
 }
 
 // A call is one run of a script. The tag is put before args.
@@ -71,14 +97,14 @@ type call struct {
 	args   []any
 }
 
-// run executes the script under the circuit breaker of its server and returns
-// the reply without the tag. Every error is a [store.ErrUnavailable].
+// run executes the script when it is its turn on its server and returns the
+// reply without the tag. Every error is a [store.ErrUnavailable].
 func (c *caller) run(ctx context.Context, doing string, what call) ([]any, error) {
-	breaker, err := c.breakerOf(ctx, what.keys[0])
+	server, err := c.serverOf(ctx, what.keys[0])
 	if err != nil {
 		return nil, unavailable(doing, err)
 	}
-	reply, err := breaker.Execute(func() ([]any, error) { return c.runOn(ctx, c.client, what) })
+	reply, err := c.runOn(ctx, turn{c, server}, what)
 	if err == nil {
 		return reply, nil
 	}
@@ -93,7 +119,8 @@ func (c *caller) run(ctx context.Context, doing string, what call) ([]any, error
 
 // runOn executes the script once. It is sent again only when Redis has said
 // that it did not execute it: the script is not loaded, or its slot is being
-// moved.
+// moved. It goes with its source then, and after a pause that doubles from the
+// second time on.
 func (c *caller) runOn(ctx context.Context, on processor, what call) ([]any, error) {
 	tag := c.tags.make()
 	args := make([]any, 0, 4+len(what.keys)+len(what.args))
@@ -103,18 +130,19 @@ func (c *caller) runOn(ctx context.Context, on processor, what call) ([]any, err
 	}
 	args = append(args, tag)
 	args = append(args, what.args...)
-	for pause := firstPause; ; pause *= 2 {
+	for pause := firstPause; ; {
 		cmd := redis.NewCmd(ctx, args...)
 		err := on.Process(ctx, once{cmd})
 		switch {
 		case err == nil:
 			return checkReply(cmd, tag)
-		case redis.HasErrorPrefix(err, "NOSCRIPT"):
+		case isUnloaded(err) && args[0] == "evalsha":
 			args[0], args[1] = "eval", what.script.source
-		case isMoving(err):
-			if err := sleep(ctx, pause); err != nil {
-				return nil, fmt.Errorf("the slot is being moved: %w", err)
+		case isUnloaded(err), isMoving(err):
+			if ended := sleep(ctx, pause); ended != nil {
+				return nil, fmt.Errorf("redis did not run the script: %w: %w", err, ended)
 			}
+			pause *= 2
 		default:
 			return nil, err
 		}
@@ -151,6 +179,9 @@ func isMoving(err error) bool {
 	return redis.HasErrorPrefix(err, "TRYAGAIN") ||
 		err != nil && strings.Contains(err.Error(), "non local key")
 }
+
+// isUnloaded reports whether Redis does not know the script.
+func isUnloaded(err error) bool { return redis.HasErrorPrefix(err, "NOSCRIPT") }
 
 // isFull reports whether Redis refused to write for want of memory.
 func isFull(err error) bool { return redis.HasErrorPrefix(err, "OOM") }

@@ -95,7 +95,7 @@ func expectUnavailable(t testing.TB, s *Store, c *store.Claim) {
 func flows(t testing.TB, s *Store, r *store.Record, within time.Duration) {
 	t.Helper()
 	var last error
-	deadline := time.Now().Add(within)
+	deadline := time.Now().Add(busy * within)
 	for {
 		c := newClaim(r)
 		c.ReplayFloorAhead = -time.Hour
@@ -104,7 +104,7 @@ func flows(t testing.TB, s *Store, r *store.Record, within time.Duration) {
 			return
 		}
 		if last = err; time.Now().After(deadline) {
-			t.Fatalf("no request was accepted within %v: %+v, %v", within, v, last)
+			t.Fatalf("no request was accepted within %v: %+v, %v", busy*within, v, last)
 		}
 		time.Sleep(2 * time.Millisecond)
 	}

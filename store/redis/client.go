@@ -18,24 +18,26 @@ import (
 // newClient makes the client; it connects when it is first used.
 func (o *Options) newClient() (redis.UniversalClient, error) {
 	quietOnce.Do(func() { redis.SetLogger(quiet{}) })
-	all := o.common()
+	all, hook := o.common(), newNetwork(o.IOTimeout)
 	switch o.topology() {
 	case topologyCluster:
-		config, err := o.tlsConfig(o.TLS)
+		config, err := o.tlsConfig()
 		if err != nil {
 			return nil, err
 		}
 		all.Addrs, all.TLSConfig = o.ClusterAddrs, config
 		c := all.Cluster()
 		c.DisableRoutingPolicies = true
-		return redis.NewClusterClient(c), nil
+		client := redis.NewClusterClient(c)
+		client.OnNewNode(func(node *redis.Client) { node.AddHook(hook) })
+		return client, nil
 	case topologySentinel:
-		config, err := o.tlsConfig(o.TLS)
+		config, err := o.tlsConfig()
 		if err != nil {
 			return nil, err
 		}
 		all.Addrs, all.MasterName, all.TLSConfig = o.SentinelAddrs, o.SentinelMaster, config
-		return redis.NewFailoverClient(all.Failover()), nil
+		return hooked(redis.NewFailoverClient(all.Failover()), hook), nil
 	default:
 		network, err := o.single(all)
 		if err != nil {
@@ -43,8 +45,13 @@ func (o *Options) newClient() (redis.UniversalClient, error) {
 		}
 		c := all.Simple()
 		c.Network = network
-		return redis.NewClient(c), nil
+		return hooked(redis.NewClient(c), hook), nil
 	}
+}
+
+func hooked(client *redis.Client, hook *network) *redis.Client {
+	client.AddHook(hook)
+	return client
 }
 
 // common are the settings of go-redis that hold in every topology. It repeats
@@ -55,7 +62,7 @@ func (o *Options) common() *redis.UniversalOptions {
 		SentinelUsername: o.SentinelUsername, SentinelPassword: o.SentinelPassword,
 		MaxRetries: -1, DialerRetries: 1, MaxRedirects: 5,
 		MinRetryBackoff: time.Millisecond, MaxRetryBackoff: 10 * time.Millisecond, // between redirections
-		DialTimeout: o.IOTimeout, ReadTimeout: o.IOTimeout, WriteTimeout: o.IOTimeout, PoolTimeout: o.IOTimeout,
+		DialTimeout: o.IOTimeout, PoolTimeout: o.IOTimeout, ReadTimeout: o.IOTimeout + deadlineSlack, WriteTimeout: o.IOTimeout + deadlineSlack,
 		ContextTimeoutEnabled: true, PoolSize: o.PoolSize, PipelinePoolSize: -1, DisableIdentity: true,
 		ReadBufferSize: bufferSize, WriteBufferSize: bufferSize,
 		MaintNotificationsConfig: noMaintenance(), Dialer: o.dialer,
@@ -80,7 +87,9 @@ func (o *Options) single(all *redis.UniversalOptions) (network string, err error
 	setDefault(&c.Password, o.Password)
 	setDefault(&c.DB, o.DB)
 	all.Addrs, all.Username, all.Password, all.DB = []string{c.Addr}, c.Username, c.Password, c.DB
-	if all.TLSConfig, err = o.tlsConfig(c.TLSConfig != nil); err != nil {
+	withTLS := *o
+	withTLS.TLS = c.TLSConfig != nil
+	if all.TLSConfig, err = withTLS.tlsConfig(); err != nil {
 		return "", err
 	}
 	if all.TLSConfig != nil {
@@ -96,9 +105,9 @@ func noMaintenance() *maintnotifications.Config {
 	return &maintnotifications.Config{Mode: maintnotifications.ModeDisabled}
 }
 
-// tlsConfig returns nil when TLS is not wanted.
-func (o *Options) tlsConfig(wanted bool) (*tls.Config, error) {
-	if !wanted {
+// tlsConfig returns nil without TLS.
+func (o *Options) tlsConfig() (*tls.Config, error) {
+	if !o.TLS {
 		if o.CAFile != "" || o.ServerName != "" {
 			return nil, errors.New("redis: an authority or a server name is given, but no TLS; use rediss:// or switch TLS on")
 		}

@@ -111,6 +111,7 @@ func TestDocumentedServersKeepData(t *testing.T) {
 		},
 		"sentinel": func(t *testing.T) ([]*process, Options) { return documentedSentinel(t, common) },
 		"cluster": func(t *testing.T) ([]*process, Options) {
+			several(t)
 			var nodes []*process
 			for range 3 {
 				nodes = append(nodes, documented(t, common+snippet(t, "redis.conf, in a cluster"), fmt.Sprintf("cluster-port %d", freePort(t))))
@@ -123,6 +124,7 @@ func TestDocumentedServersKeepData(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			servers, opt := start(t)
 			opt.Username, opt.Password, opt.IOTimeout, opt.SettleTimeout = "gateway", "secret", time.Second, 2*time.Second
+			opt.RuntimeDir = t.TempDir()
 			keepsData(t, servers, opt)
 		})
 	}
@@ -150,6 +152,11 @@ func keepsData(t *testing.T, servers []*process, opt Options) {
 	}
 	if err := s.Close(); err != nil {
 		t.Fatal(err)
+	}
+	if opt.SentinelMaster != "" { // the replica comes first
+		eventually(t, 10*time.Second, "the replica has everything", func() bool {
+			return reflect.DeepEqual(servers[0].content(t), servers[1].content(t))
+		})
 	}
 	total := 0
 	for _, p := range servers {
@@ -186,6 +193,7 @@ func keepsData(t *testing.T, servers []*process, opt Options) {
 
 // documentedSentinel starts a primary with a replica and three sentinels.
 func documentedSentinel(t *testing.T, common string) ([]*process, Options) {
+	several(t)
 	config := common + snippet(t, "redis.conf, with replicas")
 	primary := documented(t, config, "repl-diskless-sync-delay 0")
 	replica := documented(t, config, "repl-diskless-sync-delay 0", fmt.Sprintf("replicaof 127.0.0.1 %d", primary.port))

@@ -2,9 +2,25 @@ package redis
 
 import (
 	"testing"
+	"time"
 
 	"github.com/card-gateway/card-gateway/auth"
 )
+
+// setClockBack checks the servers as if their clocks had been far ahead at the
+// check before.
+func setClockBack(t testing.TB, s *Store) {
+	t.Helper()
+	s.servers.checking.Lock()
+	defer s.servers.checking.Unlock()
+	for run, c := range s.servers.memory.clocks {
+		c.ahead += 400 * time.Second
+		s.servers.memory.clocks[run] = c
+	}
+	if err := s.servers.checkLocked(ctx, observe); err != nil {
+		t.Fatal(err)
+	}
+}
 
 // A server whose clock was far ahead has dropped nonces that should live: once
 // it is right again, what came before is refused.
@@ -13,13 +29,7 @@ func TestFloorAfterWrongClock(t *testing.T) {
 	r := newKey(t, s)
 	c := newClaim(r)
 	expect(t, s, c, auth.Accepted)
-	s.servers.checking.Lock()
-	s.servers.memory.skewed = true // as a look finds it
-	err := s.servers.checkLocked(ctx, observe)
-	s.servers.checking.Unlock()
-	if err != nil {
-		t.Fatal(err)
-	}
+	setClockBack(t, s)
 	expect(t, s, again(c), auth.ReplayedNonce)
 	expect(t, s, newClaim(r), auth.ReplayFloor)
 	expect(t, s, ahead(newClaim(r), 6), auth.Accepted)
@@ -28,13 +38,7 @@ func TestFloorAfterWrongClock(t *testing.T) {
 // Another gateway's floor is taken over at the next look.
 func TestFloorIsShared(t *testing.T) {
 	a, b := pair(t, single(t))
-	a.servers.checking.Lock()
-	a.servers.memory.skewed = true
-	err := a.servers.checkLocked(ctx, observe)
-	a.servers.checking.Unlock()
-	if err != nil {
-		t.Fatal(err)
-	}
+	setClockBack(t, a)
 	if err := b.servers.check(ctx, observe); err != nil {
 		t.Fatal(err)
 	}
@@ -71,19 +75,23 @@ func TestLeastFloor(t *testing.T) {
 			t.Fatal(err)
 		}
 		for _, id := range tt.seen {
-			s.servers.memory.remember([]string{id})
+			s.servers.memory.remember([]serverInfo{{identity: id, slots: allSlots()}})
 		}
 		s.servers.accepted(7)
 		s.servers.accepted(5)
 		var servers []serverInfo
 		for _, id := range tt.servers {
-			servers = append(servers, serverInfo{identity: id})
+			servers = append(servers, serverInfo{identity: id, slots: allSlots()})
 		}
 		want := int64(0)
 		if tt.wantLast {
 			want = 7
 		}
-		if got := s.servers.leastFloor(servers); got != want {
+		got := int64(0)
+		for _, one := range s.servers.adoption(servers).servers {
+			got = max(got, one.least)
+		}
+		if got != want {
 			t.Errorf("%s: %d, want %d", tt.name, got, want)
 		}
 		if err := s.Close(); err != nil {

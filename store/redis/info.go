@@ -3,6 +3,8 @@ package redis
 import (
 	"errors"
 	"fmt"
+	"math"
+	"net"
 	"strconv"
 	"strings"
 	"time"
@@ -51,17 +53,30 @@ type serverInfo struct {
 	addr       string
 	run        string
 	identity   string // as server() in server.lua makes it
+	from       string // the identity that proved to have handed everything over to it
 	version    string
 	role       string
 	policy     string
 	loading    bool
 	replicas   int64
+	followers  []string // addresses of the replicas
+	silent     int64    // as server() in server.lua returns it, seconds
+	guarded    bool     // min-replicas-to-write is set
+	slots      *slotSet
 	evicted    int64
 	usedMemory int64
 	maxMemory  int64
 	persistent bool
-	forgets    string // what a restart would lose, see checkReplay
-	now        time.Time
+	denied     error // why it takes no writes
+	// The histories that it holds: the present one, and the one before, up to
+	// an offset.
+	replication, replication2 string
+	offset2                   int64
+	forgets                   string // what a restart would lose, see checkReplay
+	now                       time.Time
+	// When INFO was asked for and when the answer was read, since this process
+	// began.
+	asked, answered time.Duration
 }
 
 // parseInfo reads the reply of INFO.
@@ -75,13 +90,16 @@ func parseInfo(addr, reply string) (serverInfo, error) {
 	if i.run == "" || i.role == "" || i.version == "" || len(values["master_replid"]) < 16 || len(i.run) < 16 {
 		return i, errors.New("redis does not say in INFO who it is")
 	}
-	i.identity = i.run[:16] + "." + values["master_replid"][:16]
+	i.replication, i.replication2 = values["master_replid"], values["master_replid2"]
+	i.identity, i.slots = identityOf(i.run, i.replication), allSlots()
+	i.followers, i.silent = replicas(values)
+	_, i.guarded = values["min_slaves_good_slaves"]
 	i.loading = values["loading"] == "1"
 	i.persistent = values["aof_enabled"] == "1"
 	var now int64
 	for name, field := range map[string]*int64{
 		"connected_slaves": &i.replicas, "evicted_keys": &i.evicted, "used_memory": &i.usedMemory,
-		"maxmemory": &i.maxMemory, "server_time_usec": &now,
+		"maxmemory": &i.maxMemory, "server_time_usec": &now, "second_repl_offset": &i.offset2,
 	} {
 		if values[name] == "" {
 			continue
@@ -93,6 +111,36 @@ func parseInfo(addr, reply string) (serverInfo, error) {
 	}
 	i.now = moment(now)
 	return i, nil
+}
+
+// identityOf is what server() in server.lua returns for this run and history.
+func identityOf(run, replication string) string {
+	if len(run) < 16 || len(replication) < 16 {
+		return ""
+	}
+	return run[:16] + "." + replication[:16]
+}
+
+// replicas reads the lines on replicas, such as
+// "ip=10.0.0.22,port=6379,state=online,offset=98,lag=1": their addresses, and the
+// shortest lag of those that follow, in seconds.
+func replicas(values map[string]string) (addrs []string, silent int64) {
+	shortest := int64(math.MaxInt64)
+	for n := 0; values[fmt.Sprint("slave", n)] != ""; n++ {
+		one := make(map[string]string)
+		for field := range strings.SplitSeq(values[fmt.Sprint("slave", n)], ",") {
+			name, value, _ := strings.Cut(field, "=")
+			one[name] = value
+		}
+		addrs = append(addrs, net.JoinHostPort(one["ip"], one["port"]))
+		if lag, err := strconv.ParseInt(one["lag"], 10, 64); err == nil && one["state"] == "online" {
+			shortest = min(shortest, lag)
+		}
+	}
+	if shortest == math.MaxInt64 {
+		return addrs, 0
+	}
+	return addrs, shortest
 }
 
 // unfit returns an [UnfitError] when the server must not be used, else nil.

@@ -6,7 +6,6 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"time"
 
 	"github.com/redis/go-redis/v9"
 
@@ -15,21 +14,29 @@ import (
 
 // readMasters reads INFO of all masters. It leaves out those that are out of
 // reach; the error is of one of them, or says that a server refuses the user.
-func (c *caller) readMasters(ctx context.Context) ([]serverInfo, error) {
-	if c.cluster == nil {
-		i, err := readInfo(ctx, c.client.(*redis.Client))
+func (s *servers) readMasters(ctx context.Context) ([]serverInfo, error) {
+	if s.cluster == nil {
+		node := s.client.(*redis.Client)
+		i, err := readInfo(ctx, node)
 		if err != nil {
 			return nil, err
 		}
+		i.denied = s.tryWrite(ctx, node, i.slots)
 		return []serverInfo{i}, nil
 	}
 	var mu sync.Mutex
 	var all []serverInfo
-	err := c.cluster.ForEachMaster(ctx, func(ctx context.Context, node *redis.Client) error {
+	err := s.cluster.ForEachMaster(ctx, func(ctx context.Context, node *redis.Client) error {
 		i, err := readInfo(ctx, node)
 		if err != nil {
 			return err
 		}
+		answer, err := node.ClusterSlots(ctx).Result() //nolint:staticcheck // CLUSTER SHARDS needs a right that existing users lack
+		if err != nil {
+			return err
+		}
+		i.slots = ownSlots(i.addr, answer)
+		i.denied = s.tryWrite(ctx, node, i.slots)
 		mu.Lock()
 		defer mu.Unlock()
 		if i.role == "master" { // else it was demoted just now
@@ -52,6 +59,7 @@ func (c *caller) readMasters(ctx context.Context) ([]serverInfo, error) {
 
 func readInfo(ctx context.Context, node *redis.Client) (serverInfo, error) {
 	addr := node.Options().Addr
+	asked := uptime()
 	reply, err := node.Info(ctx).Result()
 	if err != nil {
 		if unfit := refusal(addr, err); unfit != nil {
@@ -60,6 +68,7 @@ func readInfo(ctx context.Context, node *redis.Client) (serverInfo, error) {
 		return serverInfo{}, unavailable("checking "+addr, err)
 	}
 	i, err := parseInfo(addr, reply)
+	i.asked, i.answered = asked, uptime()
 	if err != nil {
 		return i, unavailable("checking "+addr, err)
 	}
@@ -67,15 +76,4 @@ func readInfo(ctx context.Context, node *redis.Client) (serverInfo, error) {
 		return i, fmt.Errorf("%w: redis at %s is loading its data", store.ErrUnavailable, addr)
 	}
 	return i, nil
-}
-
-// skew returns a problem when a server's clock is too far from this machine's.
-func skew(masters []serverInfo) error {
-	now := time.Now()
-	for i := range masters {
-		if off := masters[i].now.Sub(now); off.Abs() > maxSkew && !masters[i].now.IsZero() {
-			return fmt.Errorf("%w: the clock of redis at %s is %v off ours, at most %v are allowed", store.ErrUnavailable, masters[i].addr, off.Round(time.Millisecond), maxSkew)
-		}
-	}
-	return nil
 }

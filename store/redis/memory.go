@@ -8,25 +8,41 @@ import (
 // memory is what this gateway has seen of the servers since it started.
 type memory struct {
 	identities  map[string]bool
-	last        string            // identity of the master, where there is one
+	last        string // identity of the master, where there is one
+	slots       map[string]*slotSet
+	sighted     map[string]sighting
 	counted     map[string]int64  // by run, keys evicted as of the last check
 	evicted     map[string]int64  // the same, as far as the floor was raised for it
 	replay      map[string]string // by identity, what checkReplay found
 	replayAsked time.Time
-	emptied     bool // the store, or a part of it, and no floor was raised since
-	skewed      bool // the server's clock was off at the last check
+	emptied     bool                    // the store, or a part of it, and no floor was raised since
+	clocks      map[string]clockReading // by run
+	setBack     map[string]bool         // by run: its clock was, and the other gateways do not know
 }
 
 // remember notes that the other gateways know what the check found.
-func (m *memory) remember(identities []string) {
+func (m *memory) remember(masters []serverInfo) {
 	if m.identities == nil {
-		m.identities = make(map[string]bool)
+		m.identities, m.slots = make(map[string]bool), make(map[string]*slotSet)
 	}
-	for _, id := range identities {
-		m.identities[id] = true
+	for i := range masters {
+		m.last = masters[i].identity
+		m.identities[m.last], m.slots[m.last] = true, masters[i].slots
+		delete(m.setBack, masters[i].run)
 	}
-	m.last = identities[len(identities)-1]
 	maps.Copy(m.evicted, m.counted)
+}
+
+// exposed returns the slots in which a master may lack nonces: all but those
+// that another one serves and served before.
+func (m *memory) exposed(masters []serverInfo, master int) *slotSet {
+	left := allSlots()
+	for i := range masters {
+		if before := m.slots[masters[i].identity]; i != master && before != nil {
+			left = left.without(masters[i].slots, before)
+		}
+	}
+	return left
 }
 
 // evictedMore reports whether the server has evicted anything that the other

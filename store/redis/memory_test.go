@@ -12,7 +12,7 @@ func TestEvictionIsRememberedUntilTold(t *testing.T) {
 			t.Errorf("%d evicted: %v, want %v", evicted, got, want)
 		}
 		if told {
-			m.remember([]string{"a"})
+			m.remember([]serverInfo{{identity: "a"}})
 		}
 	}
 	look(3, true, false) // before this gateway began

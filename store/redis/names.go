@@ -11,6 +11,7 @@ import "strconv"
 //	cg:index        sorted set of all ids
 //	cg:servers      hash: epoch, replay floor, servers seen
 //	cg:policies     hash: the policy of each gateway
+//	cg:{N}:w        never written
 //	cg:{N}:e        on a cluster: the epoch again, once per range of slots
 type names struct{ prefix string }
 

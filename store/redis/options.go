@@ -56,8 +56,9 @@ type Options struct {
 	// IOTimeout is how long one dial, read, write or wait for a connection may
 	// take. Default: 100 ms.
 	IOTimeout time.Duration
-	// PoolSize is the largest number of connections to one server. Default: 10
-	// per CPU, at least 32.
+	// PoolSize is the largest number of connections to one server, and so of
+	// calls at once. 64 times as many may wait, each for at most IOTimeout.
+	// Default: 10 per CPU, at least 32.
 	PoolSize int
 
 	// MaxNoncesPerKey caps the live nonces of one key; the next request gets
@@ -65,8 +66,17 @@ type Options struct {
 	// are capped by the server's own maxmemory.
 	MaxNoncesPerKey int
 
+	// RuntimeDir is where a small file notes until when this gateway has accepted
+	// requests, and on which servers: a directory of this process that outlives
+	// it, such as one in /run. Empty: a gateway that was cut off with an old
+	// master and killed does not know what it accepted there.
+	RuntimeDir string
+
 	// Logger gets what an operator should know. Default: none.
 	Logger *slog.Logger
+	// Queue, when set, is called for every event of a call that has to wait for
+	// a connection, by many goroutines at once. It must not block.
+	Queue func(QueueEvent)
 
 	// dialer, when set, replaces the network. Tests alone set it.
 	dialer dialer
@@ -86,6 +96,9 @@ func (o Options) withDefaults() (Options, error) {
 	setDefault(&o.PoolSize, max(32, 10*runtime.GOMAXPROCS(0)))
 	setDefault(&o.MaxNoncesPerKey, defaultMaxNonces)
 	setDefault(&o.Logger, slog.New(slog.DiscardHandler))
+	if o.Queue == nil {
+		o.Queue = func(QueueEvent) {}
+	}
 	return o, nil
 }
 

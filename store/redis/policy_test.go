@@ -24,7 +24,7 @@ func exchange(t testing.TB, stores ...*Store) {
 func TestPolicies(t *testing.T) {
 	opt := single(t)
 	a, b := pair(t, opt)
-	late, err := New(opt)
+	late, err := New(patient(opt))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -71,7 +71,7 @@ func TestPolicies(t *testing.T) {
 func TestPolicyOfAClosedGateway(t *testing.T) {
 	opt := single(t)
 	a := open(t, opt)
-	b, err := New(opt)
+	b, err := New(patient(opt))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"maps"
 	"net"
 	"path/filepath"
 	"strconv"
@@ -22,10 +23,12 @@ type proxy struct {
 	tasks        sync.WaitGroup
 	done         chan struct{}
 
-	mu    sync.Mutex
-	fault fault
-	calls map[string]int
-	conns map[net.Conn]bool
+	mu        sync.Mutex
+	fault     fault
+	calls     map[string]int
+	conns     map[net.Conn]bool
+	forgotten map[net.Conn]bool // whose commands get lost
+	lost      int               // commands
 }
 
 // A fault decides what happens to a command.
@@ -37,13 +40,15 @@ type fault struct {
 	// silent answers nothing at all, or, with drop, closes the connection:
 	// before the server was asked, or behind the changed reply.
 	silent, drop bool
+	// only commands with this text meet the fault, if it is set.
+	only string
 }
 
 var faultless fault
 
 func newProxy(t testing.TB, server *process) *proxy {
 	t.Helper()
-	p := &proxy{path: filepath.Join(t.TempDir(), "p"), server: server.addr, done: make(chan struct{}), calls: map[string]int{}, conns: map[net.Conn]bool{}}
+	p := &proxy{path: filepath.Join(t.TempDir(), "p"), server: server.addr, done: make(chan struct{}), calls: map[string]int{}, conns: map[net.Conn]bool{}, forgotten: map[net.Conn]bool{}}
 	var err error
 	if p.listener, err = net.Listen("unix", p.path); err != nil {
 		t.Fatal(err)
@@ -76,6 +81,21 @@ func (p *proxy) disconnect() {
 	for c := range p.conns {
 		_ = c.Close()
 	}
+}
+
+// forget loses every command on the connections that there are, as a network
+// does that has forgotten them. New connections are served.
+func (p *proxy) forget() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	maps.Copy(p.forgotten, p.conns)
+}
+
+// lostCommands returns how many commands got lost on forgotten connections.
+func (p *proxy) lostCommands() int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.lost
 }
 
 // count returns how often the command was sent.
@@ -130,11 +150,17 @@ func (p *proxy) handle(raw []byte, client, server net.Conn, replies *bufio.Reade
 	p.mu.Lock()
 	p.calls[name]++
 	f := p.fault
+	forgotten := p.forgotten[client]
+	if forgotten {
+		p.lost++
+	}
 	p.mu.Unlock()
-	if name == "hello" || name == "client" {
+	if name == "hello" || name == "client" || !bytes.Contains(raw, []byte(f.only)) {
 		f = faultless
 	}
 	switch {
+	case forgotten:
+		return true
 	case f.silent:
 		<-p.done
 		return false

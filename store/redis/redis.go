@@ -29,6 +29,7 @@ type Store struct {
 	settling *script // settle.lua; tests give it another clock
 	windows  windows
 	policies *policies
+	ahead    atomic.Int64 // Claim.ReplayFloorAhead of the last claim, 0 before the first
 
 	closed  atomic.Bool
 	mu      sync.Mutex // guards what follows
@@ -48,7 +49,7 @@ func New(opt Options) (*Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Store{caller: newCaller(client, opt.Logger), opt: opt, log: opt.Logger, names: names{prefix: opt.Prefix}, settling: settleScript}
+	s := &Store{caller: newCaller(client, &opt), opt: opt, log: opt.Logger, names: names{prefix: opt.Prefix}, settling: settleScript}
 	s.servers = newServers(s.caller, &s.opt)
 	s.policies = newPolicies(s.caller, &s.opt)
 	return s, nil
@@ -68,6 +69,9 @@ func (s *Store) Start(ctx context.Context) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, s.opt.ChangeTimeout)
 	defer cancel()
+	if err := s.servers.recall(); err != nil {
+		s.log.Error("what this gateway accepted before it ended is not known", "error", err)
+	}
 	if err := s.servers.check(ctx, observe); err != nil {
 		var unfit *UnfitError
 		if errors.As(err, &unfit) {
@@ -83,8 +87,9 @@ func (s *Store) Start(ctx context.Context) error {
 	return nil
 }
 
-// Ready returns nil when the servers were fit at the last check, which is at
-// most about a second old, and calls come through.
+// Ready returns nil when a correct request would have been accepted at the last
+// check, which is at most about a second old, and calls come through. On a
+// cluster that is when one of the masters accepts.
 func (s *Store) Ready(ctx context.Context) error {
 	if s.closed.Load() {
 		return errClosed

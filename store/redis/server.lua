@@ -3,12 +3,19 @@
 -- server returns the server's identity and role: its run, which is new with
 -- every start, and its replication id, which is new with every promotion.
 -- Under an identity that the gateways know, no acknowledged write was lost.
+-- It also returns how many replicas there are, and the shortest time in seconds
+-- since one of those that follow has acknowledged anything, 0 if none follows.
 local function server()
-  local info = redis.call('INFO', 'server') .. redis.call('INFO', 'replication')
-  local run = string.match(info, 'run_id:(%x+)')
-  local replication = string.match(info, 'master_replid:(%x+)')
-  local identity = string.sub(run, 1, 16) .. '.' .. string.sub(replication, 1, 16)
-  return identity, string.match(info, 'role:(%a+)'), tonumber(string.match(info, 'connected_slaves:(%d+)'))
+  local run = string.match(redis.call('INFO', 'server'), 'run_id:(%x+)')
+  local info = redis.call('INFO', 'replication')
+  local history = string.match(info, 'master_replid:(%x+)')
+  local replicas, silent = tonumber(string.match(info, 'connected_slaves:(%d+)')), nil
+  if replicas > 0 then
+    for lag in string.gmatch(info, 'state=online,offset=%d+,lag=(%d+)') do
+      silent = math.min(silent or math.huge, tonumber(lag))
+    end
+  end
+  return string.sub(run, 1, 16) .. '.' .. string.sub(history, 1, 16), string.match(info, 'role:(%a+)'), replicas, silent or 0
 end
 
 -- clock returns the server's time in microseconds.

@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"flag"
 	"fmt"
+	mathrand "math/rand/v2"
 	"net"
 	"os"
 	"os/exec"
@@ -57,6 +58,7 @@ type process struct {
 	port   int    // 0 on a socket
 	dir    string
 	config []string
+	env    []string // besides the test's own
 	cmd    *exec.Cmd
 	client *redis.Client
 }
@@ -101,13 +103,14 @@ func (p *process) start(t testing.TB) {
 	}
 	defer out.Close()
 	p.cmd.Stdout, p.cmd.Stderr = out, out
+	p.cmd.Env = append(os.Environ(), p.env...)
 	if err := p.cmd.Start(); err != nil {
 		t.Fatalf("starting redis-server (package redis-server of the distribution): %v", err)
 	}
 	if p.client == nil {
 		p.client = redis.NewClient(p.options())
 	}
-	deadline := time.Now().Add(10 * time.Second)
+	deadline := time.Now().Add(busy * 10 * time.Second)
 	for p.client.Ping(context.Background()).Err() != nil {
 		if time.Now().After(deadline) {
 			text, _ := os.ReadFile(out.Name())
@@ -152,23 +155,39 @@ func (p *process) do(t testing.TB, args ...any) any {
 	return v
 }
 
+// freePort returns a port that nobody uses and that it has not returned before.
+// It is none of those that the system gives to whoever asks for any, so that
+// nobody else gets it before a server has started on it.
 func freePort(t testing.TB) int {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
+	const first, many = 10_000, 20_000
+	for range 1000 {
+		port := first + mathrand.IntN(many)
+		if _, given := portsGiven.LoadOrStore(port, true); given {
+			continue
+		}
+		if l, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", port)); err == nil {
+			l.Close()
+			return port
+		}
 	}
-	defer l.Close()
-	return l.Addr().(*net.TCPAddr).Port
+	t.Fatal("no free port")
+	return 0
 }
 
-// eventually waits until the condition holds.
+var portsGiven sync.Map // of int
+
+// busy is how many times longer a busy machine may take than an idle one.
+const busy = 20
+
+// eventually waits until the condition holds, which takes no longer than
+// within on an idle machine.
 func eventually(t testing.TB, within time.Duration, what string, holds func() bool) {
 	t.Helper()
-	deadline := time.Now().Add(within)
+	deadline := time.Now().Add(busy * within)
 	for !holds() {
 		if time.Now().After(deadline) {
-			t.Fatalf("not within %v: %s", within, what)
+			t.Fatalf("not within %v: %s", busy*within, what)
 		}
 		time.Sleep(5 * time.Millisecond)
 	}
@@ -201,9 +220,18 @@ func sharedCluster(t testing.TB) []*process {
 	return shared.cluster
 }
 
+// several skips a test that starts several servers when tests are to be short.
+func several(t testing.TB) {
+	t.Helper()
+	if testing.Short() {
+		t.Skip("it starts several servers")
+	}
+}
+
 // launchCluster starts masters that share the slots evenly.
 func launchCluster(t testing.TB, masters int) []*process {
 	t.Helper()
+	several(t)
 	all := make([]*process, masters)
 	for i := range all {
 		all[i] = launchClusterNode(t)
@@ -224,7 +252,7 @@ func join(t testing.TB, all []*process) {
 	for _, p := range all {
 		eventually(t, 20*time.Second, "the cluster is whole", func() bool {
 			info, _ := p.client.ClusterInfo(context.Background()).Result()
-			return strings.Contains(info, "cluster_state:ok") && strings.Contains(info, fmt.Sprintf("cluster_known_nodes:%d", masters))
+			return strings.Contains(info, "cluster_state:ok") && strings.Contains(info, fmt.Sprintf("cluster_slots_assigned:%d\r", slots)) && strings.Contains(info, fmt.Sprintf("cluster_known_nodes:%d", masters))
 		})
 	}
 }
@@ -271,6 +299,7 @@ type sentinelSet struct {
 
 func launchSentinel(t testing.TB) *sentinelSet {
 	t.Helper()
+	several(t)
 	set := &sentinelSet{}
 	set.master = launch(t, true, "--repl-diskless-sync-delay", "0", "--appendonly", "yes")
 	set.replica = launch(t, true, "--repl-diskless-sync-delay", "0", "--appendonly", "yes", "--replicaof", fmt.Sprintf("127.0.0.1 %d", set.master.port))

@@ -5,11 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"strings"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
 
+	"github.com/redis/go-redis/v9"
 	"github.com/sony/gobreaker/v2"
 	"golang.org/x/sync/singleflight"
 
@@ -25,6 +26,8 @@ type servers struct {
 	names   names
 	log     *slog.Logger
 	timeout time.Duration // of one check
+	connect func(addr string) *redis.Client
+	now     func() time.Time
 
 	view    atomic.Pointer[view]         // what is known
 	masters atomic.Pointer[[]serverInfo] // as of the last check
@@ -32,15 +35,17 @@ type servers struct {
 	shared     singleflight.Group // the check that requests wait for
 	checking   sync.Mutex         // held during a check
 	memory     memory             // guarded by checking
-	lastAccept atomic.Int64       // server's clock, microseconds
-	lost       atomic.Bool        // the store was emptied since New: a missing key may have been lost
+	mark       *mark
+	lastAccept atomic.Int64 // server's clock, microseconds
+	waiting    atomic.Bool  // a promoted server is not used yet
+	lost       atomic.Bool  // the store was emptied since New: a missing key may have been lost
 
 	life context.Context // ends with end
 	end  context.CancelFunc
 }
 
 func newServers(c *caller, opt *Options) *servers {
-	s := &servers{caller: c, names: names{prefix: opt.Prefix}, log: opt.Logger, timeout: opt.ChangeTimeout}
+	s := &servers{caller: c, names: names{prefix: opt.Prefix}, log: opt.Logger, timeout: opt.ChangeTimeout, connect: opt.node, now: time.Now, mark: newMark(opt)}
 	s.life, s.end = context.WithCancel(context.Background())
 	s.view.Store(&view{problem: errNotChecked})
 	s.masters.Store(new([]serverInfo))
@@ -78,14 +83,24 @@ func (s *servers) ready() error {
 
 // watch checks the servers about once a second until life ends.
 func (s *servers) watch() {
-	for sleep(s.life, watchPause) == nil {
+	for {
+		pause := watchPause
+		if s.waiting.Load() {
+			pause = waitingPause
+		}
+		if sleep(s.life, pause) != nil {
+			return
+		}
 		ctx, cancel := context.WithTimeout(s.life, s.timeout)
 		_ = s.check(ctx, observe) // the view holds the problem
 		cancel()
 	}
 }
 
-const watchPause = time.Second
+const (
+	watchPause   = time.Second
+	waitingPause = 50 * time.Millisecond
+)
 
 // checkAgain waits for a check that begins now or is under way, unless the
 // view has changed since it was seen. All callers share one check, which has a
@@ -117,15 +132,15 @@ func (s *servers) check(ctx context.Context, m mode) error {
 
 func (s *servers) checkLocked(ctx context.Context, m mode) error {
 	before := s.view.Load()
-	next := &view{known: before.known, floor: before.floor, epoch: before.epoch, emptied: before.emptied}
+	next := &view{known: before.known, floor: before.floor, fences: before.fences, epoch: before.epoch, emptied: before.emptied, partial: s.cluster != nil}
 	err := s.examine(ctx, m, next)
 	next.problem = err
 	var unfit *UnfitError
 	next.unfit = errors.As(err, &unfit)
-	if errors.Is(err, errEmptied) || before.epoch != "" && next.epoch != before.epoch {
+	if next.emptied != 0 || errors.Is(err, errEmptied) || before.epoch != "" && next.epoch != before.epoch {
 		s.lost.Store(true)
 	}
-	s.memory.emptied = s.memory.emptied || errors.Is(err, errEmptied)
+	s.memory.emptied = s.memory.emptied || next.emptied != 0 || errors.Is(err, errEmptied)
 	if err != nil && ctx.Err() != nil && errors.Is(err, context.Canceled) {
 		return err // the store is closing; the view stays
 	}
@@ -146,47 +161,18 @@ func (s *servers) logChange(before, next *view) {
 			s.log.Info("redis is ready", "servers", next.known)
 		}
 	}
-	if next.floor > before.floor && before.epoch != "" {
-		s.log.Warn("nonces may have been lost; older requests are refused", "replay_floor", moment(next.floor))
+	if !slices.Equal(before.degraded, next.degraded) && next.problem == nil {
+		s.log.Warn("redis is degraded", "problems", next.degraded)
 	}
-}
-
-// examine fills the view with what it finds.
-func (s *servers) examine(ctx context.Context, m mode, next *view) error {
-	masters, err := s.readMasters(ctx)
-	if len(masters) == 0 {
-		return err
+	if before.epoch == "" {
+		return
 	}
-	raise := false
-	for i := range masters {
-		if err := masters[i].unfit(); err != nil {
-			return err
-		}
-		raise = s.memory.evictedMore(&masters[i]) || raise
+	const lost = "nonces may have been lost; older requests are refused"
+	if next.floor > before.floor {
+		s.log.Warn(lost, "replay_floor", moment(next.floor))
+	} else if next.highest() > before.highest() {
+		s.log.Warn(lost, "replay_floor", moment(next.highest()), "slots", next.fences.String())
 	}
-	s.checkReplay(ctx, masters)
-	s.masters.Store(&masters)
-	if problem := skew(masters); problem != nil {
-		s.memory.skewed = true
-		return problem
-	}
-	a := adoption{raise: raise || s.memory.skewed, least: s.leastFloor(masters)}
-	for i := range masters {
-		a.identities = append(a.identities, masters[i].identity)
-	}
-	if err := s.adopt(ctx, m, a, next); errors.Is(err, errEmptied) {
-		_, findErr := s.missingEpochs(ctx, next)
-		return errors.Join(err, findErr)
-	} else if err != nil {
-		return err
-	}
-	s.memory.skewed = false
-	s.memory.remember(a.identities)
-	next.known = strings.Join(a.identities, ",")
-	if err := s.checkEpochs(ctx, m, next); err != nil {
-		return err
-	}
-	return s.fenceRestored(ctx, next)
 }
 
 // fenceRestored raises the floor when what was emptied is there again: it may
@@ -203,26 +189,11 @@ func (s *servers) fenceRestored(ctx context.Context, next *view) error {
 
 // accepted notes the server's time of an acceptance, in microseconds.
 func (s *servers) accepted(now int64) {
+	s.mark.accepted(now)
 	for {
 		last := s.lastAccept.Load()
 		if now <= last || s.lastAccept.CompareAndSwap(last, now) {
 			return
 		}
 	}
-}
-
-// leastFloor returns the least floor that covers what this gateway has
-// accepted itself: its last acceptance, if one of the masters is not a server
-// that it used then, else 0.
-func (s *servers) leastFloor(masters []serverInfo) int64 {
-	if len(s.memory.identities) == 0 {
-		return 0
-	}
-	for i := range masters {
-		id := masters[i].identity
-		if !s.memory.identities[id] || s.cluster == nil && s.memory.last != id {
-			return s.lastAccept.Load()
-		}
-	}
-	return 0
 }

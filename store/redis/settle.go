@@ -15,6 +15,9 @@ import (
 const (
 	spanMillis = 128_000 // of one nonce hash
 	maxSkew    = 5 * time.Second
+	// maxLag is for how long a master with replicas is used that hears of none:
+	// it may be cut off from them, and another master in its place.
+	maxLag = 3 * time.Second
 	// MaxWindow is the longest Claim.Window: settle.lua searches for nonces as
 	// far ahead as such a window lets them live.
 	MaxWindow = time.Hour
@@ -27,10 +30,13 @@ const (
 // What settle.lua answers when it decided nothing; it has written nothing then.
 const (
 	outcomeServer = "server" // the server is not known
-	outcomeClock  = "clock"  // its clock and the claim's differ too much
-	outcomeStale  = "stale"
-	outcomeFull   = "full"
-	outcomeWindow = "window" // the nonce must live for a wider window
+	// outcomeReplicas: it has replicas, and none has acknowledged anything for
+	// longer than maxLag.
+	outcomeReplicas = "replicas"
+	outcomeClock    = "clock" // its clock and the claim's differ too much
+	outcomeStale    = "stale"
+	outcomeFull     = "full"
+	outcomeWindow   = "window" // the nonce must live for a wider window
 )
 
 // Settle runs settle.lua on the master of the key's slot. It has a deadline of
@@ -52,6 +58,7 @@ func (s *Store) decide(ctx context.Context, a attempt) (store.Verdict, error) {
 	if c.Window > MaxWindow {
 		return store.Verdict{}, fmt.Errorf("%w: the window is %v, at most %v are supported on redis", store.ErrUnavailable, c.Window, MaxWindow)
 	}
+	s.ahead.Store(int64(c.ReplayFloorAhead))
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.opt.SettleTimeout)
 	defer cancel()
 	for {
@@ -78,6 +85,8 @@ func (s *Store) decide(ctx context.Context, a attempt) (store.Verdict, error) {
 			}
 		case outcome == outcomeClock:
 			return store.Verdict{}, fmt.Errorf("%w: the clocks of redis and of this gateway are %s µs apart, at most %v are allowed", store.ErrUnavailable, numbers, maxSkew)
+		case outcome == outcomeReplicas:
+			return store.Verdict{}, fmt.Errorf("%w: no replica has answered the master for %s s, at most %v are allowed", store.ErrUnavailable, numbers, maxLag)
 		case outcome == outcomeFull:
 			return store.Verdict{}, fmt.Errorf("%w: %w: the key has %s", store.ErrUnavailable, store.ErrFull, numbers)
 		default:

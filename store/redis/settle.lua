@@ -16,9 +16,12 @@
 -- writes nothing. The reply is {tag, outcome, numbers}; the outcome is the name
 -- of an auth.Reason, or a word of settle.go when nothing was decided.
 
-local identity, role = server()
+local identity, role, _, silent = server()
 if role ~= 'master' or not string.find(servers, identity, 1, true) then
   return {tag, 'server', identity .. ' ' .. role}
+end
+if silent > LAG then  -- cut off, perhaps replaced
+  return {tag, 'replicas', int(silent)}
 end
 local now = clock()
 if math.abs(now - claim_now) > SKEW then

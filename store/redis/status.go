@@ -2,13 +2,16 @@ package redis
 
 import (
 	"context"
+	"fmt"
 	"strings"
+	"time"
 
 	"github.com/card-gateway/card-gateway/store"
 )
 
 // Status tells where the store is, what the last check found, and what an
-// operator should change. It does no I/O.
+// operator should change: Details "degraded" lists what is wrong now although
+// the store is ready, "warnings" what may go wrong. It does no I/O.
 func (s *Store) Status(ctx context.Context) store.Status {
 	v := s.servers.view.Load()
 	status := store.Status{Backend: "redis", Place: s.opt.place(), Ready: true}
@@ -17,32 +20,60 @@ func (s *Store) Status(ctx context.Context) store.Status {
 	}
 	found := *s.servers.masters.Load()
 	servers := make([]map[string]any, len(found))
-	warnings := []string{}
 	for i := range found {
 		info := &found[i]
 		servers[i] = map[string]any{
 			"address": info.addr, "version": info.version, "replicas": info.replicas,
 			"used_memory": info.usedMemory, "max_memory": info.maxMemory,
 		}
-		if !info.persistent {
-			warnings = append(warnings, info.addr+" keeps no append-only file: a restart loses keys, nonces and locks (set appendonly yes)")
-		}
-		if info.forgets != "" {
-			warnings = append(warnings, info.addr+": "+info.forgets)
-		}
-		if info.maxMemory == 0 {
-			warnings = append(warnings, info.addr+" has no maxmemory: nonces are bounded by the machine's memory alone")
-		}
 	}
-	warnings = append(warnings, *s.policies.warnings.Load()...)
-	status.Details = map[string]any{"topology": s.opt.topology(), "servers": servers, "warnings": warnings}
+	differences := *s.policies.warnings.Load()
+	status.Details = map[string]any{
+		"topology": s.opt.topology(), "servers": servers,
+		"warnings": append(s.warnings(found), differences...), "degraded": append([]string{}, v.degraded...),
+	}
+	if len(differences) > 0 {
+		status.Details["policy_differences"] = len(differences)
+	}
 	if own := s.policies.own.Load(); own != nil {
 		status.Details["policy"] = own.hash()
 	}
-	if v.floor > 0 {
-		status.Details["replay_floor"] = moment(v.floor)
+	if floor := v.highest(); floor > 0 {
+		status.Details["replay_floor"] = moment(floor)
 	}
 	return status
+}
+
+// warnings lists what an operator should change, but for differences between
+// gateways.
+func (s *Store) warnings(found []serverInfo) []string {
+	list := []string{}
+	warn := func(format string, args ...any) { list = append(list, fmt.Sprintf(format, args...)) }
+	for i := range found {
+		info := &found[i]
+		if !info.persistent {
+			warn("%s keeps no append-only file: a restart loses keys, nonces and locks (set appendonly yes)", info.addr)
+		}
+		if !info.guarded && (info.replicas > 0 || s.opt.topology() == topologySentinel) {
+			warn("%s goes on without its replicas: after a network cut, two masters may accept the same request (set min-replicas-to-write 1 and min-replicas-max-lag 3)", info.addr)
+		}
+		if ahead := time.Duration(s.ahead.Load()); info.replicas > 0 && 0 < ahead && ahead < maxLag+time.Second {
+			warn("replay_floor_ahead is %v: set it to at least %v where masters have replicas, which is how long one that is cut off may go on", ahead, maxLag+time.Second)
+		}
+		if info.forgets != "" {
+			warn("%s: %s", info.addr, info.forgets)
+		}
+		if info.maxMemory == 0 {
+			warn("%s has no maxmemory: nonces are bounded by the machine's memory alone", info.addr)
+		}
+	}
+	if s.opt.RuntimeDir == "" && s.opt.topology() != topologySingle {
+		warn("there is no runtime directory: after a network cut and the end of this process, it is not known what it accepted on a master that was replaced")
+	}
+	if problem := *s.servers.mark.problem.Load(); problem != "" {
+		warn("%s", problem)
+	}
+	return list
 }
 
 const (

@@ -1,15 +1,22 @@
 package redis
 
-import "fmt"
+import (
+	"fmt"
+	"slices"
+)
 
 // A view is what is known of the servers. It is replaced, never changed.
 type view struct {
 	known   string // identities of the masters, as settle.lua compares them
-	floor   int64  // replay floor in microseconds, without replay_floor_ahead; 0: none
+	floor   int64  // replay floor of all keys in microseconds, without replay_floor_ahead; 0: none
+	fences  fences // replay floors of some slots
 	epoch   string // of the store; empty until it was seen
 	problem error  // why the store is not ready
-	unfit   bool   // the problem forbids every settle
-	emptied uint64 // a bit for each range of slots that lost everything; without a cluster all or none
+	// What is wrong besides: requests of some keys, or changes of keys.
+	degraded []string
+	partial  bool   // there may be other masters
+	unfit    bool   // the problem forbids every settle
+	emptied  uint64 // a bit for each range of slots that lost everything; without a cluster all or none
 }
 
 // forbids returns why no request of the key may be settled, or nil. What was
@@ -26,7 +33,24 @@ func (v *view) forbids(id string) error {
 	}
 }
 
+// floorOf returns the replay floor of a key, 0 when there is none.
+func (v *view) floorOf(id string) int64 {
+	if len(v.fences) == 0 {
+		return v.floor
+	}
+	return max(v.floor, v.fences.at(slot(id)))
+}
+
+// highest returns the latest of all floors.
+func (v *view) highest() int64 {
+	floor := v.floor
+	for i := range v.fences {
+		floor = max(floor, v.fences[i].at)
+	}
+	return floor
+}
+
 func (v *view) equal(o *view) bool {
-	return v.known == o.known && v.floor == o.floor && v.epoch == o.epoch && v.unfit == o.unfit && v.emptied == o.emptied &&
+	return v.known == o.known && v.floor == o.floor && slices.Equal(v.fences, o.fences) && v.epoch == o.epoch && v.unfit == o.unfit && v.emptied == o.emptied && slices.Equal(v.degraded, o.degraded) &&
 		fmt.Sprint(v.problem) == fmt.Sprint(o.problem)
 }

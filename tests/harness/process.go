@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"os"
 	"os/exec"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -175,4 +176,20 @@ func (g *Gateway) StartNotReady() {
 		answer, err := g.Try(&Request{Method: "GET", Target: "/livez"})
 		return err == nil && answer.Status == http.StatusOK && g.configured()
 	})
+}
+
+// ResidentMemory returns the bytes of memory that the process holds (VmRSS). It
+// skips the test where the system does not report them.
+func (g *Gateway) ResidentMemory(t testing.TB) int64 {
+	t.Helper()
+	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", g.cmd.Process.Pid))
+	if err != nil {
+		t.Skipf("the memory of a process is not known here: %v", err)
+	}
+	_, line, _ := strings.Cut(string(status), "VmRSS:")
+	var kib int64
+	if _, err := fmt.Sscan(line, &kib); err != nil {
+		t.Fatal(err)
+	}
+	return kib << 10
 }

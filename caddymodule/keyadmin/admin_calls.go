@@ -1,0 +1,136 @@
+package keyadmin
+
+import (
+	"context"
+	"net/http"
+	"strconv"
+	"time"
+
+	"github.com/caddyserver/caddy/v2"
+
+	"github.com/card-gateway/card-gateway/caddymodule/version"
+	"github.com/card-gateway/card-gateway/keys"
+)
+
+func createKey(c *adminCall) (int, any, error) {
+	var req keys.CreateRequest
+	if err := c.decode(&req); err != nil {
+		return 0, nil, err
+	}
+	changed, err := c.keys.Create(c, req, c.by)
+	return http.StatusCreated, changed, err
+}
+
+func importKey(c *adminCall) (int, any, error) {
+	var req keys.ImportRequest
+	if err := c.decode(&req); err != nil {
+		return 0, nil, err
+	}
+	changed, err := c.keys.Import(c, req, c.by)
+	return http.StatusCreated, changed, err
+}
+
+// keyPage is one page of a listing.
+type keyPage struct {
+	Keys []keys.View `json:"keys"`
+	Next string      `json:"next,omitempty"` // the cursor of the next page; absent at the end
+}
+
+func listKeys(c *adminCall) (int, any, error) {
+	query := c.r.URL.Query()
+	q := keys.ListQuery{Tenant: query.Get("tenant"), Status: query.Get("status"), Cursor: query.Get("cursor"), Limit: defaultListed}
+	if text := query.Get("limit"); text != "" {
+		limit, err := strconv.Atoi(text)
+		if err != nil {
+			return 0, nil, &keys.InvalidError{Field: "limit", Reason: "want a whole number"}
+		}
+		q.Limit = limit
+	}
+	for name := range query {
+		switch name {
+		case "tenant", "status", "cursor", "limit":
+		default:
+			return 0, nil, &keys.InvalidError{Field: name, Reason: "unknown query parameter; there are tenant, status, cursor and limit"}
+		}
+	}
+	views, next, err := c.keys.List(c, q)
+	return http.StatusOK, keyPage{Keys: views, Next: next}, err
+}
+
+func showKey(c *adminCall) (int, any, error) {
+	view, err := c.keys.Show(c, c.id)
+	return http.StatusOK, view, err
+}
+
+func updateKey(c *adminCall) (int, any, error) {
+	patch, err := c.body()
+	if err != nil {
+		return 0, nil, err
+	}
+	changed, err := c.keys.Update(c, c.id, patch, c.by)
+	return http.StatusOK, changed, err
+}
+
+// changeKey makes a route of a change that takes nothing but the key.
+func changeKey(do func(*keys.Service, context.Context, string, keys.By) (keys.Changed, error)) func(*adminCall) (int, any, error) {
+	return func(c *adminCall) (int, any, error) {
+		changed, err := do(c.keys, c, c.id, c.by)
+		return http.StatusOK, changed, err
+	}
+}
+
+func rotateKey(c *adminCall) (int, any, error) {
+	req := struct {
+		Overlap *string `json:"overlap"`
+		Forget  bool    `json:"forget"`
+	}{}
+	doc, err := c.body()
+	if err != nil {
+		return 0, nil, err
+	}
+	if len(doc) > 0 {
+		if err := keys.Decode(doc, &req); err != nil {
+			return 0, nil, err
+		}
+	}
+	how := keys.Rotation{Overlap: keys.DefaultOverlap, Forget: req.Forget}
+	if req.Overlap != nil {
+		if how.Overlap, err = parseOverlap(*req.Overlap); err != nil {
+			return 0, nil, err
+		}
+	}
+	changed, err := c.keys.Rotate(c, c.id, how, c.by)
+	return http.StatusOK, changed, err
+}
+
+// parseOverlap reads a duration such as "24h", "7d" or "0".
+func parseOverlap(text string) (time.Duration, error) {
+	overlap, err := caddy.ParseDuration(text)
+	if err != nil {
+		return 0, &keys.InvalidError{Field: "overlap", Reason: `want a duration such as "24h", "7d" or "0"`}
+	}
+	return overlap, nil
+}
+
+// deletion is the answer to DELETE.
+type deletion struct {
+	ID         string `json:"id"`
+	Deleted    bool   `json:"deleted"`
+	Replicated *bool  `json:"replicated,omitempty"`
+}
+
+func deleteKey(c *adminCall) (int, any, error) {
+	d, err := c.keys.Delete(c, c.id, c.by)
+	return http.StatusOK, deletion{ID: c.id, Deleted: true, Replicated: d.Replicated}, err
+}
+
+// gatewayStatus is the answer of GET /card-gateway/status.
+type gatewayStatus struct {
+	version.Build
+	keys.Status
+	Bodies BodyMemory `json:"bodies"`
+}
+
+func showStatus(c *adminCall) (int, any, error) {
+	return http.StatusOK, gatewayStatus{Build: version.This(), Status: c.keys.Status(c), Bodies: c.gateway.BodyMemory()}, nil
+}

@@ -1,0 +1,105 @@
+package keyadmin
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+
+	"github.com/spf13/cobra"
+
+	"github.com/card-gateway/card-gateway/caddymodule/cli"
+	"github.com/card-gateway/card-gateway/keys"
+)
+
+func updateCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use: "update ID", Args: cli.Wants("ID"),
+		Short: "Changes what a key may do",
+		Long: `Changes the fields that are named by flags and leaves all others. A list
+replaces the list before. Take a setting back with --allowed-ips any,
+--expires-at never, --variant none, --debug-until never, --limit NAME=none.`,
+		Example: `  card-keys update ck_live_… --scopes cards:read,transactions:read
+  card-keys update ck_live_… --limit 'issue_card=120/1m' --limit total=none --allowed-ips 192.0.2.0/24,2001:db8::7`,
+	}
+	addFieldFlags(cmd)
+	cmd.Flags().String("revision", "", "only if the key still has this revision")
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		fields, err := fieldFlags(cmd)
+		if err != nil {
+			return err
+		}
+		if len(fields) == 0 {
+			return errors.New("nothing to change: name at least one field, such as --scopes; see --help")
+		}
+		return changeByCommand(cmd, adminRequest{http.MethodPatch, keyPath(args[0], ""), fields})
+	}
+	return cmd
+}
+
+// plainCommand makes a command that takes nothing but the id.
+func plainCommand(name, short string) *cobra.Command {
+	return &cobra.Command{
+		Use: name + " ID", Args: cli.Wants("ID"), Short: short,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return changeByCommand(cmd, adminRequest{method: http.MethodPost, path: keyPath(args[0], "/"+name)})
+		},
+	}
+}
+
+func rotateCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use: "rotate ID", Args: cli.Wants("ID"),
+		Short: "Gives a key a new secret and shows it, once",
+		Long: `Gives a key a new secret. The one before lives for the overlap, so that clients
+can change over; two are live at most, so an older one ends at once.
+
+What has ended is kept sealed for 30 days, at most two secrets. It verifies
+nothing. A client that still signs with it is named in the log and does not lock
+the key. --forget drops these secrets.`,
+		Example: `  card-keys rotate ck_live_… --overlap 7d
+  card-keys rotate ck_live_… --overlap 0            # the old secret leaked
+  card-keys rotate ck_live_… --overlap 0 --forget   # and nothing of it may stay`,
+	}
+	cmd.Flags().String("overlap", "24h", "how long the old secret lives: 0 to 90d")
+	cmd.Flags().Bool("forget", false, "keep no retired secret of the key")
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		forget, _ := cmd.Flags().GetBool("forget")
+		how := map[string]any{"overlap": cli.Flag(cmd, "overlap"), "forget": forget}
+		return changeByCommand(cmd, adminRequest{http.MethodPost, keyPath(args[0], "/rotate"), how})
+	}
+	return cmd
+}
+
+func changeByCommand(cmd *cobra.Command, req adminRequest) error {
+	var changed keys.Changed
+	raw, err := callAdmin(cmd, req, &changed)
+	if err != nil {
+		return err
+	}
+	return printChanged(cmd, raw, changed)
+}
+
+func deleteCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use: "delete ID --yes", Args: cli.Wants("ID"),
+		Short: "Forgets a key for good; disable is the way that can be taken back",
+	}
+	cmd.Flags().Bool("yes", false, "really delete it")
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if yes, _ := cmd.Flags().GetBool("yes"); !yes {
+			return fmt.Errorf("deleting %s cannot be taken back: say --yes to do it, or use `card-keys disable`", args[0])
+		}
+		var gone deletion
+		raw, err := callAdmin(cmd, adminRequest{method: http.MethodDelete, path: keyPath(args[0], "")}, &gone)
+		if err != nil {
+			return err
+		}
+		if asJSON(cmd) {
+			return printJSON(cmd, raw)
+		}
+		fmt.Fprintf(cmd.OutOrStdout(), "deleted %s\n", gone.ID)
+		warnUnreplicated(cmd, gone.Replicated)
+		return nil
+	}
+	return cmd
+}

@@ -1,0 +1,189 @@
+package logqueue
+
+import (
+	"bytes"
+	"context"
+	"io"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+const (
+	// closeWait bounds how long the end of a log waits for its queue.
+	closeWait = 2 * time.Second
+	// flushPause is how long a flush waits for room in a full queue.
+	flushPause = 5 * time.Millisecond
+	// lateWait is how long a line waits that is written after the end.
+	lateWait = 100 * time.Millisecond
+)
+
+// limits of a queue.
+type limits struct {
+	bytes int64
+	lines int
+}
+
+// item is a line, or a request to report that all lines before were handled.
+type item struct {
+	line    []byte
+	reached chan<- struct{}
+}
+
+// queue writes lines in the background. Write never waits.
+type queue struct {
+	out   io.WriteCloser
+	most  int64         // bytes
+	items chan item     // closed at the end
+	done  chan struct{} // closed when the last line was handled
+	late  chan struct{} // holds an element while a late line is written
+
+	held    atomic.Int64 // bytes in the queue
+	writing atomic.Int64 // when the write under way began, by uptime; 0: none
+
+	mu     sync.RWMutex // guards items against being closed during a send
+	closed bool
+}
+
+func newQueue(out io.WriteCloser, l limits) *queue {
+	q := &queue{out: out, most: l.bytes, items: make(chan item, l.lines), done: make(chan struct{}), late: make(chan struct{}, 1)}
+	all.add(q)
+	go q.run()
+	return q
+}
+
+// Write takes a line, or drops it when the queue is full. It reports success
+// in either case: zap would write an error to standard error, which may be the
+// very pipe that nobody reads.
+func (q *queue) Write(line []byte) (int, error) {
+	q.mu.RLock()
+	defer q.mu.RUnlock()
+	switch {
+	case q.closed:
+		q.writeLate(line)
+	case !q.take(line):
+		lose(line)
+	}
+	return len(line), nil
+}
+
+// take puts a copy of the line into the queue unless that is full.
+func (q *queue) take(line []byte) bool {
+	size := int64(len(line))
+	if q.held.Add(size) <= q.most {
+		select {
+		case q.items <- item{line: bytes.Clone(line)}:
+			return true
+		default:
+		}
+	}
+	q.held.Add(-size)
+	return false
+}
+
+// run writes what is in the queue until that is closed.
+func (q *queue) run() {
+	defer close(q.done)
+	for i := range q.items {
+		if i.reached != nil {
+			close(i.reached)
+			continue
+		}
+		q.writing.Store(uptime())
+		_, err := q.out.Write(i.line)
+		q.writing.Store(0)
+		q.held.Add(-int64(len(i.line)))
+		if err != nil {
+			lose(i.line)
+		}
+	}
+}
+
+// flush waits until all lines that are in the queue now were handled. It
+// reports whether they were when the context ended.
+func (q *queue) flush(ctx context.Context) bool {
+	reached := make(chan struct{})
+	for !q.request(reached) {
+		select {
+		case <-time.After(flushPause):
+		case <-ctx.Done():
+			return false
+		}
+	}
+	select {
+	case <-reached:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// request puts a request into the queue if there is room. It must not wait: it
+// holds the lock, and so Close, and so each Write.
+func (q *queue) request(reached chan struct{}) bool {
+	q.mu.RLock()
+	defer q.mu.RUnlock()
+	if q.closed {
+		close(reached)
+		return true
+	}
+	select {
+	case q.items <- item{reached: reached}:
+		return true
+	default:
+		return false
+	}
+}
+
+// stuck reports whether a write has been under way for longer than the time.
+func (q *queue) stuck(after time.Duration) bool {
+	began := q.writing.Load()
+	return began != 0 && uptime()-began > int64(after)
+}
+
+// Close writes what is in the queue, as long as that is quick, and closes the
+// output.
+func (q *queue) Close() error {
+	q.mu.Lock()
+	if q.closed {
+		q.mu.Unlock()
+		return nil
+	}
+	q.closed = true
+	close(q.items)
+	q.mu.Unlock()
+	all.remove(q)
+	select {
+	case <-q.done:
+		return q.out.Close()
+	case <-time.After(closeWait):
+		go func() { _ = q.out.Close() }() // may wait for the write under way
+		return nil
+	}
+}
+
+// writeLate writes a line that comes after the end: the last words of a
+// process, or of a request that outlives its configuration. One that hangs
+// makes the next ones be dropped.
+func (q *queue) writeLate(line []byte) {
+	select {
+	case q.late <- struct{}{}:
+	default:
+		lose(line)
+		return
+	}
+	written := make(chan struct{})
+	line = bytes.Clone(line)
+	go func() {
+		<-q.done
+		if _, err := q.out.Write(line); err != nil {
+			lose(line)
+		}
+		<-q.late
+		close(written)
+	}()
+	select {
+	case <-written:
+	case <-time.After(lateWait):
+	}
+}

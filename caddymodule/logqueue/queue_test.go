@@ -1,0 +1,167 @@
+package logqueue
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"os"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+)
+
+// gated is an output that takes nothing while it is held.
+type gated struct {
+	mu     sync.Mutex // held: nobody reads
+	text   bytes.Buffer
+	closed bool
+	fail   error
+}
+
+func (g *gated) Write(p []byte) (int, error) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.fail != nil {
+		return 0, g.fail
+	}
+	return g.text.Write(p)
+}
+
+func (g *gated) Close() error {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.closed = true
+	return nil
+}
+
+func write(t testing.TB, q *queue, line string) {
+	t.Helper()
+	if n, err := q.Write([]byte(line)); n != len(line) || err != nil {
+		t.Fatalf("Write returned %d, %v: zap would write that to standard error", n, err)
+	}
+}
+
+// While nobody takes the lines, writing goes on: the first lines wait, the
+// others are dropped and counted, those of the audit log apart.
+func TestNobodyReads(t *testing.T) {
+	out := new(gated)
+	out.mu.Lock()
+	q := newQueue(out, limits{bytes: 1000, lines: 100})
+	drops, lost := Dropped(), AuditLost()
+	for range 300 {
+		write(t, q, "0123456789\n")
+	}
+	audit := `{"run":"` + Run + `"}` + "\n"
+	write(t, q, strings.Repeat(" ", 1000)+audit)
+	kept := 300 - int(Dropped()-drops-1)
+	if kept < 90 || kept > 92 {
+		t.Errorf("a queue of 1000 bytes kept %d lines of 11", kept)
+	}
+	if got := AuditLost() - lost; got != 1 || !Trouble() {
+		t.Errorf("%d audit lines were counted as lost, want 1; trouble %v", got, Trouble())
+	}
+	gone, cancel := context.WithCancel(t.Context())
+	cancel()
+	if q.flush(gone) {
+		t.Error("a queue that nobody empties says that it is empty")
+	}
+	out.mu.Unlock()
+	if !q.flush(t.Context()) {
+		t.Error("the queue is not emptied")
+	}
+	write(t, q, "after\n")
+	if err := q.Close(); err != nil || !out.closed {
+		t.Errorf("closing: %v, closed %v", err, out.closed)
+	}
+	if got := out.text.String(); got != strings.Repeat("0123456789\n", kept)+"after\n" {
+		t.Errorf("the output received %q", got)
+	}
+}
+
+// What an output refuses is lost, and the next line is tried again.
+func TestOutputFails(t *testing.T) {
+	out := &gated{fail: errors.New("no space left")}
+	q := newQueue(out, limits{bytes: 1000, lines: 100})
+	drops, lost := Dropped(), AuditLost()
+	write(t, q, "one\n")
+	write(t, q, Run)
+	q.flush(t.Context())
+	if got, audit := Dropped()-drops, AuditLost()-lost; got != 2 || audit != 1 {
+		t.Errorf("%d lines were counted as dropped, %d of the audit log, want 2 and 1", got, audit)
+	}
+	out.mu.Lock()
+	out.fail = nil
+	out.mu.Unlock()
+	write(t, q, "two\n")
+	_ = q.Close()
+	write(t, q, "late\n")
+	if got := out.text.String(); got != "two\nlate\n" {
+		t.Errorf("the output received %q, want what came after, and what was written late", got)
+	}
+}
+
+// The end of a log whose output hangs is bounded, and nothing waits for it.
+func TestCloseWhileStuck(t *testing.T) {
+	r, w, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	q := newQueue(w, limits{bytes: 1 << 20, lines: 1000})
+	line := strings.Repeat("x", 10_000) + "\n"
+	for range 50 {
+		write(t, q, line)
+	}
+	for q.writing.Load() == 0 {
+		time.Sleep(time.Millisecond)
+	}
+	if !q.stuck(0) || q.stuck(time.Hour) {
+		t.Error("the queue does not see that a write is under way")
+	}
+	if err := q.Close(); err != nil {
+		t.Error(err)
+	}
+	write(t, q, line)
+	<-q.done // the pipe was closed, so the write has ended
+}
+
+// Whatever is written by many at once while the log ends arrives whole and at
+// most once, and what does not arrive is counted.
+func TestLinesArriveOrAreCounted(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		l := limits{bytes: rapid.Int64Range(1, 2000).Draw(t, "bytes"), lines: rapid.IntRange(0, 50).Draw(t, "lines")}
+		writers, each := rapid.IntRange(1, 8).Draw(t, "writers"), rapid.IntRange(0, 40).Draw(t, "each")
+		out := new(gated)
+		q := newQueue(out, l)
+		before := Dropped()
+		var all sync.WaitGroup
+		for i := range writers {
+			all.Go(func() {
+				for k := range each {
+					line := []byte{byte('a' + i), byte('A' + k), '\n'}
+					_, _ = q.Write(line)
+					line[0] = '!' // zap uses its buffer again
+				}
+			})
+		}
+		if rapid.Bool().Draw(t, "early") {
+			_ = q.Close()
+		}
+		all.Wait()
+		_ = q.Close()
+		q.late <- struct{}{} // a late line has been written
+		seen := make(map[string]bool)
+		for line := range strings.Lines(out.text.String()) {
+			if len(line) != 3 || line[0] == '!' || seen[line] {
+				t.Fatalf("the line %q is broken or came twice", line)
+			}
+			seen[line] = true
+		}
+		if lost := int(Dropped() - before); len(seen)+lost != writers*each {
+			t.Fatalf("%d lines arrived and %d were counted, of %d", len(seen), lost, writers*each)
+		}
+	})
+}

@@ -1,0 +1,72 @@
+package caddymodule
+
+import (
+	"testing"
+	"time"
+
+	"github.com/card-gateway/card-gateway/store"
+	"github.com/card-gateway/card-gateway/store/redis"
+
+	"github.com/caddyserver/caddy/v2"
+)
+
+// sharingBackend is a backend whose gateways compare their policies.
+type sharingBackend struct {
+	store.Backend
+	shared []redis.Policy
+}
+
+func (b *sharingBackend) SharePolicy(p redis.Policy) { b.shared = append(b.shared, p) }
+
+// Whatever two gateways may not have different is in the policy, and the same
+// configuration in other words is the same policy.
+func TestPolicyHoldsWhatMustBeAlike(t *testing.T) {
+	policyOf := func(a *App) redis.Policy {
+		t.Helper()
+		r, err := newRules(a)
+		if err != nil {
+			t.Fatal(err)
+		}
+		backend := new(sharingBackend)
+		(&state{pooled: &pooledStore{backend: backend}}).sharePolicy(r)
+		if len(backend.shared) != 1 {
+			t.Fatalf("the policy was shared %d times", len(backend.shared))
+		}
+		return backend.shared[0]
+	}
+	differ := func(a, b redis.Policy) (names []string) {
+		for name := range a {
+			if a[name] != b[name] {
+				names = append(names, name)
+			}
+		}
+		for name := range b {
+			if _, both := a[name]; !both {
+				names = append(names, name)
+			}
+		}
+		return names
+	}
+	second := caddy.Duration(time.Second)
+	plain := policyOf(new(App))
+	for name, app := range map[string]*App{
+		"window":               {Window: caddy.Duration(time.Minute)},
+		"replay_floor_ahead":   {ReplayFloorAhead: &second},
+		"lock_after":           {LockAfter: 7},
+		"lock_duration":        {LockDuration: second},
+		"lock_counts nonce":    {LockCounts: []string{"nonce"}},
+		"limit default":        {Limits: map[string]string{"default": "7/1m"}},
+		"limit total":          {Limits: map[string]string{"total": "7/1m"}},
+		"limit get_card":       {Limits: map[string]string{"get_card": "7/1m"}},
+		"operation freeze_x":   {Operations: []OperationConfig{{Name: "freeze_x", Method: "POST", Path: "/api/v1/x/{id}", Scope: "cards:write"}}},
+		"operation issue_card": {Operations: []OperationConfig{{Name: "issue_card", Method: "POST", Path: "/api/v1/x", Scope: "cards:write"}}},
+	} {
+		if got := differ(plain, policyOf(app)); len(got) != 1 || got[0] != name {
+			t.Errorf("%s: the policies differ in %q", name, got)
+		}
+	}
+	same := &App{Window: caddy.Duration(5 * time.Minute), LockAfter: 50, BodyBudget: 1 << 30}
+	if got := differ(plain, policyOf(same)); got != nil {
+		t.Errorf("the defaults written out differ in %q", got)
+	}
+}

@@ -1,0 +1,350 @@
+package keys_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/card-gateway/card-gateway/keys"
+	"github.com/card-gateway/card-gateway/store"
+)
+
+// flooded returns another gateway on the store, just started, whose budget for
+// strangers is spent.
+func (w *world) flooded() *keys.Service {
+	w.t.Helper()
+	k := w.service(ring(w.t, masterKey(1)), func(o *keys.Options) { o.LookupRate, o.LookupBurst = 1e-9, 10 })
+	if err := k.Start(w.t.Context()); err != nil {
+		w.t.Fatal(err)
+	}
+	for i := 0; ; i++ {
+		switch _, err := k.Lookup(w.t.Context(), fmt.Sprintf("invented-%d", i)); {
+		case errors.Is(err, keys.ErrLookupBudget):
+			return k
+		case !errors.Is(err, store.ErrNotFound):
+			w.t.Fatal(err)
+		}
+	}
+}
+
+func (w *world) imports(k *keys.Service, id string) {
+	w.t.Helper()
+	if _, err := k.Import(w.t.Context(), keys.ImportRequest{ID: id, Secret: "the secret of " + id, Fields: acme()}, by); err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+// finds reports for each id what a look-up comes to.
+func finds(t *testing.T, k *keys.Service, want error, ids ...string) {
+	t.Helper()
+	for _, id := range ids {
+		if _, err := k.Lookup(t.Context(), id); !errors.Is(err, want) {
+			t.Errorf("%s: %v, want %v", id, err, want)
+		}
+	}
+}
+
+// Customers' ids share no budget with strangers: not after a start, not when
+// another gateway imports them, not when they are copied.
+func TestKnownIDsShareNoBudget(t *testing.T) {
+	w := newWorld(t)
+	var ids []string
+	for i := range 20 {
+		ids = append(ids, fmt.Sprintf("legacy-%d", i))
+		w.imports(w.Service, ids[i])
+	}
+	after := w.flooded()
+	finds(t, after, nil, ids...)
+
+	w.imports(w.Service, "late")
+	finds(t, after, keys.ErrLookupBudget, "late")
+	if err := after.RefreshIDs(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	finds(t, after, nil, "late")
+	w.imports(after, "own")
+	finds(t, after, nil, "own")
+
+	other := newWorld(t)
+	copied := other.create().ID
+	other.imports(other.Service, "from")
+	if _, err := w.Copy(t.Context(), other.backend, by); err != nil {
+		t.Fatal(err)
+	}
+	if err := after.RefreshIDs(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	finds(t, after, nil, copied, "from")
+	finds(t, w.flooded(), nil, append(ids, copied, "from", "late", "own")...)
+	finds(t, after, keys.ErrLookupBudget, "one-more-stranger")
+}
+
+// A copy brings the key of the checksums along, also that of a store before, so
+// ids of these stores are known before their records are: an id of our form is
+// then either known or refused without a look-up.
+func TestCopiesBringTheirChecksums(t *testing.T) {
+	first, second, w := newWorld(t), newWorld(t), newWorld(t)
+	old := first.create()
+	if _, err := second.Copy(t.Context(), first.backend, by); err != nil {
+		t.Fatal(err)
+	}
+	watching := w.flooded()
+	if _, err := w.Copy(t.Context(), second.backend, by); err != nil {
+		t.Fatal(err)
+	}
+	if view, err := w.Show(t.Context(), old.ID); err != nil || view.Imported {
+		t.Errorf("%+v, %v", view, err)
+	}
+	if err := watching.RefreshIDs(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	later := first.create().ID // no record here
+	w.backend.gets.Store(0)
+	finds(t, watching, store.ErrNotFound, later)
+	if n := w.backend.gets.Load(); n != 1 {
+		t.Errorf("%d look-ups of an id with a copied checksum, want 1", n)
+	}
+	for range 100 {
+		finds(t, watching, store.ErrNotFound, newWorldID(t))
+	}
+	if n := w.backend.gets.Load(); n != 1 {
+		t.Errorf("%d look-ups of ids with wrong checksums", n-1)
+	}
+}
+
+// newWorldID returns an id of our form with the checksum of no store.
+func newWorldID(t *testing.T) string { t.Helper(); return keys.NewIDKey().Mint(keys.Live) }
+
+// The checksums of copies survive a rotation of the master key.
+func TestCopiedChecksumsAreSealedAgain(t *testing.T) {
+	from, w := newWorld(t), newWorld(t)
+	from.create()
+	if _, err := w.Copy(t.Context(), from.backend, by); err != nil {
+		t.Fatal(err)
+	}
+	resealed := w.awaitChange("reseal")
+	if err := w.service(ring(t, masterKey(2), masterKey(1))).Start(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	<-resealed
+	only := w.service(ring(t, masterKey(2)), func(o *keys.Options) { o.LookupRate, o.LookupBurst = 1e-9, 1 })
+	if err := only.Start(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	finds(t, only, store.ErrNotFound, "a-stranger")
+	w.backend.gets.Store(0)
+	finds(t, only, store.ErrNotFound, from.create().ID)
+	if w.backend.gets.Load() != 1 {
+		t.Error("an id with a copied checksum was not looked up")
+	}
+}
+
+// A key of another gateway that is imported by id keeps its form; it must not
+// be taken for invented.
+func TestImportedIDsOfOurFormAreFound(t *testing.T) {
+	w := newWorld(t)
+	watching := w.flooded()
+	id, missed := newWorldID(t), newWorldID(t)
+	w.imports(w.Service, id)
+	finds(t, w.Service, nil, id)
+	if err := watching.RefreshIDs(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	finds(t, watching, nil, id)
+	// What nobody announces, such as a gateway of the version before, is found
+	// when the keys are counted.
+	w.backend.before = func(call string) {
+		if call == "DeleteMeta" {
+			w.backend.down.Store(true)
+		}
+	}
+	if _, err := w.Import(t.Context(), keys.ImportRequest{ID: missed, Secret: "the secret of " + missed, Fields: acme()}, by); !errors.Is(err, store.ErrUnavailable) {
+		t.Errorf("an import that is not announced: %v", err)
+	}
+	w.backend.before = nil
+	w.backend.down.Store(false)
+	if err := watching.RefreshIDs(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := watching.Census(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	finds(t, watching, nil, missed)
+}
+
+// Who answers an import or a copy of ids of our form has waited until no other
+// gateway refuses them by what it knew before.
+func TestOthersKnowBeforeTheAnswer(t *testing.T) {
+	w, from := newWorld(t), newWorld(t)
+	made, id := from.create().ID, newWorldID(t)
+	other := w.service(ring(t, masterKey(1)))
+	if err := other.Start(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	waited := 0
+	here := w.service(ring(t, masterKey(1)), func(o *keys.Options) {
+		o.After = func(d time.Duration) <-chan time.Time {
+			waited++
+			w.pass(d)
+			at := make(chan time.Time)
+			close(at)
+			return at
+		}
+	})
+	for i, do := range []func() error{
+		func() error { _, err := here.Copy(t.Context(), from.backend, by); return err },
+		func() error {
+			_, err := here.Import(t.Context(), keys.ImportRequest{ID: id, Secret: "the secret of " + id, Fields: acme()}, by)
+			return err
+		},
+	} {
+		if err := other.RefreshIDs(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if err := do(); err != nil || waited != i+1 {
+			t.Errorf("%v, waited %d times, want %d", err, waited, i+1)
+		}
+		finds(t, other, nil, []string{made, id}[i])
+	}
+}
+
+// A gateway that cannot ask what is new refuses nothing because it does not
+// know it.
+func TestIDsAreRefusedOnlyByFreshKnowledge(t *testing.T) {
+	w := newWorld(t)
+	step := func(reads int64) {
+		t.Helper()
+		w.backend.gets.Store(0)
+		finds(t, w.Service, store.ErrNotFound, newWorldID(t))
+		if n := w.backend.gets.Load(); n != reads {
+			t.Errorf("%d reads, want %d", n, reads)
+		}
+	}
+	step(0)
+	w.pass(2*time.Second - time.Nanosecond)
+	step(0)
+	w.pass(time.Nanosecond)
+	step(1)
+	if err := w.RefreshIDs(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	step(0)
+	w.backend.down.Store(true)
+	w.pass(2 * time.Second)
+	if err := w.RefreshIDs(t.Context()); !errors.Is(err, store.ErrUnavailable) {
+		t.Errorf("no backend: %v", err)
+	}
+	finds(t, w.Service, store.ErrUnavailable, newWorldID(t))
+}
+
+// Nothing new costs one small value, and a store whose keys cannot all be
+// listed is not listed again each second.
+func TestRefreshIsCheap(t *testing.T) {
+	w := newWorld(t)
+	refresh := func(lists int64) {
+		t.Helper()
+		w.backend.lists.Store(0)
+		_ = w.RefreshIDs(t.Context())
+		if n := w.backend.lists.Load(); n != lists {
+			t.Errorf("%d lists, want %d", n, lists)
+		}
+	}
+	refresh(0)
+	refresh(0)
+	w.imports(w.Service, "legacy")
+	refresh(1)
+	refresh(0)
+	w.backend.before = func(call string) {
+		if call == "List" {
+			w.backend.down.Store(true)
+		}
+	}
+	w.imports(w.Service, "legacy-2")
+	refresh(1)
+	w.backend.down.Store(false)
+	refresh(0)
+	w.pass(30 * time.Second)
+	refresh(1)
+	w.backend.down.Store(false)
+	w.backend.before = nil
+	w.pass(30 * time.Second)
+	refresh(1)
+	refresh(0)
+}
+
+// Two gateways announce an import at the same time, in every order that their
+// calls can take. A third that reads the announced value, and then the ids, has
+// the ids of both once it has seen the last value.
+func TestNoAnnouncementIsLost(t *testing.T) {
+	const calls = 6
+	w := newWorld(t)
+	raw := w.backend.Backend
+	var gateways []*gateway
+	for range 2 {
+		g := &gateway{watched: &watched{Backend: raw}, asks: make(chan struct{}), grants: make(chan struct{}), done: make(chan error)}
+		w.backend = g.watched
+		g.keys = w.service(ring(t, masterKey(1)))
+		if err := g.keys.Start(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		gateways = append(gateways, g)
+	}
+	for order := range 1 << calls {
+		ids := []string{fmt.Sprintf("a-%d", order), fmt.Sprintf("b-%d", order)}
+		third := &reader{t: t, backend: raw, ids: ids, complete: make(map[string]bool)}
+		for i, g := range gateways {
+			announcing := false // nothing but the announcement begins with Meta
+			g.before = func(call string) {
+				if announcing = announcing || call == "Meta"; announcing {
+					third.look()
+					g.asks <- struct{}{}
+					<-g.grants
+				}
+			}
+			go func() {
+				_, err := g.keys.Import(t.Context(), keys.ImportRequest{Fields: acme(), ID: ids[i], Secret: "the secret of " + ids[i]}, by)
+				g.done <- err
+			}()
+		}
+		for _, err := range interleave(order, gateways) {
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+		if last := third.look(); last == "" || !third.complete[last] {
+			t.Fatalf("order %b: the last value %q was read before both ids were written", order, last)
+		}
+	}
+}
+
+// reader reads the announced value, and then whether all ids are there.
+type reader struct {
+	t       *testing.T
+	backend store.Backend
+	ids     []string
+
+	mu       sync.Mutex
+	complete map[string]bool // by value: each time that it was read, all ids were there
+}
+
+func (r *reader) look() string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	value, err := r.backend.Meta(context.Background(), "id_change")
+	if err != nil && !errors.Is(err, store.ErrNotFound) {
+		r.t.Error(err)
+	}
+	all := true
+	for _, id := range r.ids {
+		_, err := r.backend.Get(context.Background(), id)
+		all = all && err == nil
+	}
+	if was, seen := r.complete[string(value)]; seen {
+		all = all && was
+	}
+	r.complete[string(value)] = all
+	return string(value)
+}

@@ -1,0 +1,197 @@
+package redis
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/sony/gobreaker/v2"
+)
+
+// Replies, of errors, and what is no reply.
+var (
+	errReply   = redisError("WRONGTYPE of one key")
+	errTimeout = errors.New("i/o timeout")
+)
+
+type redisError string
+
+func (e redisError) Error() string { return string(e) }
+func (redisError) RedisError()     {}
+
+// An instant of a script: so long after the one before, a call that has taken so
+// long ends.
+type instant struct {
+	after, took time.Duration
+	err         error
+	want        gobreaker.State // behind it
+}
+
+const ms = time.Millisecond
+
+// A breaker opens when nothing was heard of its server for a while, not when
+// calls are slow or fail.
+func TestBreaker(t *testing.T) {
+	const closed, open, half = gobreaker.StateClosed, gobreaker.StateOpen, gobreaker.StateHalfOpen
+	timeout := func(after time.Duration, want gobreaker.State) instant {
+		return instant{after, 100 * ms, errTimeout, want}
+	}
+	for name, script := range map[string][]instant{
+		"silence": {
+			timeout(0, closed), timeout(0, closed), timeout(0, closed), timeout(0, closed), timeout(0, open),
+			{after: 299 * ms, want: open}, {after: 2 * ms, want: closed},
+		},
+		"a trial in vain": {
+			timeout(0, closed), timeout(0, closed), timeout(0, closed), timeout(0, closed), timeout(0, open),
+			timeout(301*ms, open), {after: 301 * ms, want: closed},
+		},
+		"a trial that got no connection": {
+			timeout(0, closed), timeout(0, closed), timeout(0, closed), timeout(0, closed), timeout(0, open),
+			{301 * ms, 0, redis.ErrPoolTimeout, half}, {0, 0, nil, closed},
+		},
+		"one moment without a CPU": {
+			timeout(0, closed), {0, 0, errTimeout, closed}, {0, 0, errTimeout, closed}, {0, 0, errTimeout, closed},
+			{0, 0, errTimeout, closed}, {0, 0, errTimeout, closed}, {50 * ms, 0, nil, closed}, timeout(0, closed),
+		},
+		"slow calls beside a reply now and then": {
+			timeout(0, closed), timeout(0, closed), timeout(0, closed), timeout(0, closed), {0, 0, nil, closed},
+			timeout(0, closed), timeout(0, closed), timeout(0, closed), timeout(0, closed), {0, 0, errReply, closed},
+			timeout(0, closed), timeout(0, closed), timeout(0, closed), timeout(0, closed), timeout(0, open),
+		},
+		"replies of errors": {
+			{0, 0, errReply, closed}, {0, 0, errReply, closed}, {0, 0, errReply, closed}, {0, 0, errReply, closed},
+			{time.Second, 0, errReply, closed}, {0, 0, errReply, closed}, {0, 0, errReply, closed},
+		},
+		"callers that have left": {
+			{time.Second, 0, context.Canceled, closed}, {time.Second, 0, context.Canceled, closed}, {time.Second, 0, context.Canceled, closed},
+			{time.Second, 0, redis.ErrPoolTimeout, closed}, {time.Second, 0, context.Canceled, closed}, {time.Second, 0, context.Canceled, closed},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				all := &breakers{log: slog.New(slog.DiscardHandler)}
+				b := all.at("a")
+				for i, m := range script {
+					time.Sleep(m.after)
+					_ = b.run(func() error { time.Sleep(m.took); return m.err })
+					if got := b.State(); got != m.want {
+						t.Errorf("instant %d: %v, want %v", i+1, got, m.want)
+					}
+				}
+			})
+		})
+	}
+}
+
+// A server that comes and goes writes at most one line a second, and the last
+// line is true.
+func TestBreakerLines(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var lines bytes.Buffer
+		n := &news{log: slog.New(slog.NewTextHandler(&lines, nil)), server: "a"}
+		begun := time.Now()
+		for i := range 1001 {
+			n.changed(i%2 == 0)
+			time.Sleep(10 * ms)
+		}
+		time.Sleep(2 * newsPause)
+		synctest.Wait()
+		seconds := int(time.Since(begun) / time.Second)
+		if got := strings.Count(lines.String(), "\n"); got < 1 || got > seconds {
+			t.Errorf("%d lines in %d seconds", got, seconds)
+		}
+		if all := strings.Split(strings.TrimSpace(lines.String()), "\n"); !strings.Contains(all[len(all)-1], "does not answer") {
+			t.Errorf("the last line is %s", all[len(all)-1])
+		}
+	})
+}
+
+// In the order of arrival, for a time, and not too many.
+func TestQueue(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var mu sync.Mutex
+		var events []QueueEvent
+		var order []int
+		all := &queues{size: 1, patience: 100 * ms, observe: func(e QueueEvent) {
+			mu.Lock()
+			defer mu.Unlock()
+			events = append(events, e)
+		}}
+		q := all.at("a")
+		if err := q.enter(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		for i := range 2 {
+			go func() {
+				if err := q.enter(t.Context()); err != nil {
+					t.Errorf("%d: %v", i, err)
+					return
+				}
+				mu.Lock()
+				order = append(order, i)
+				mu.Unlock()
+				time.Sleep(60 * ms)
+				q.leave()
+			}()
+			synctest.Wait()
+		}
+		late := make(chan error)
+		go func() { late <- q.enter(t.Context()) }() // its turn is at 120 ms
+		synctest.Wait()
+		q.leave()
+		if err := <-late; !errors.Is(err, errQueueLate) {
+			t.Errorf("%v, want errQueueLate", err)
+		}
+		time.Sleep(time.Second)
+		synctest.Wait()
+		if fmt.Sprint(order) != "[0 1]" || q.waiting.Load() != 0 {
+			t.Errorf("order %v, %d wait", order, q.waiting.Load())
+		}
+		if want := []QueueEvent{QueueWaits, QueueWaits, QueueWaits, QueueLeft, QueueLeft, QueueLate}; !slices.Equal(events, want) {
+			t.Errorf("events %v, want %v", events, want)
+		}
+	})
+}
+
+func TestQueueIsBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		full := 0
+		all := &queues{size: 1, patience: time.Hour, observe: func(e QueueEvent) {
+			if e == QueueFull {
+				full++
+			}
+		}}
+		q := all.at("a")
+		if err := q.enter(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		for range queuePerConnection {
+			go func() {
+				if q.enter(t.Context()) == nil {
+					q.leave()
+				}
+			}()
+		}
+		synctest.Wait()
+		if err := q.enter(t.Context()); !errors.Is(err, errQueueFull) || full != 1 {
+			t.Errorf("%v, %d events; want errQueueFull and its event", err, full)
+		}
+		if err := all.at("b").enter(t.Context()); err != nil {
+			t.Errorf("another server: %v", err)
+		}
+		q.leave()
+		synctest.Wait()
+		if err := q.enter(t.Context()); err != nil {
+			t.Error(err)
+		}
+	})
+}

@@ -1,0 +1,49 @@
+package redis
+
+import "time"
+
+// A server whose clock was ahead has let nonces die that should live. That it
+// was ahead shows when it goes back. Whose clock did is told by a clock that
+// cannot be set: the time since this process began. A gateway whose own clock is
+// wrong therefore refuses by itself, and does not raise the floor of all.
+
+// clockReading is how far a server's clock is ahead of the time since this
+// process began, at least. What it may fall by slowly is drift.
+type clockReading struct {
+	ahead time.Duration // since 1970
+	at    time.Duration // since this process began
+}
+
+// maxDrift is the part of the time that passes by which a clock may fall back
+// without having been set; NTP slows a clock down by at most 0.05 %.
+const maxDrift = 100
+
+var processBegan = time.Now()
+
+func uptime() time.Duration { return time.Since(processBegan) }
+
+// readClocks notes which servers have set their clocks back, by more than
+// maxSkew, since they were read before.
+func (m *memory) readClocks(masters []serverInfo) {
+	if m.clocks == nil {
+		m.clocks, m.setBack = make(map[string]clockReading), make(map[string]bool)
+	}
+	for i := range masters {
+		server := &masters[i]
+		if server.now.IsZero() {
+			continue
+		}
+		clock := time.Duration(server.now.UnixNano())
+		before, found := m.clocks[server.run]
+		least := before.ahead - (server.answered-before.at)/maxDrift
+		if found && clock-server.asked < least-maxSkew { // however long the answer was on its way
+			m.setBack[server.run] = true
+			found = false
+		}
+		now := clockReading{clock - server.answered, server.answered}
+		if found {
+			now.ahead = max(now.ahead, least)
+		}
+		m.clocks[server.run] = now
+	}
+}

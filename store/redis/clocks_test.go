@@ -1,0 +1,87 @@
+package redis
+
+import (
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"github.com/card-gateway/card-gateway/auth"
+)
+
+// A gateway whose own clock is wrong, and then right again, refuses by itself.
+// No floor rises, and the other gateway does not notice.
+func TestWrongClockOfOneGateway(t *testing.T) {
+	t.Parallel()
+	opt := single(t)
+	opt.IOTimeout, opt.SettleTimeout = time.Second, 2*time.Second
+	a, b := pair(t, opt)
+	r := newKey(t, a)
+	clock := func(off time.Duration) {
+		t.Helper()
+		b.servers.checking.Lock()
+		defer b.servers.checking.Unlock()
+		b.servers.now = func() time.Time { return time.Now().Add(off) }
+		if err := b.servers.checkLocked(ctx, observe); (err != nil) != (off != 0) {
+			t.Errorf("%v off: %v", off, err)
+		}
+	}
+	for range 3 {
+		for _, off := range []time.Duration{6 * time.Second, -6 * time.Second} {
+			clock(off)
+			if b.Ready(ctx) == nil {
+				t.Errorf("%v off: the gateway is ready", off)
+			}
+			c := newClaim(r)
+			c.Now = c.Now.Add(off)
+			expectUnavailable(t, b, c)
+			expect(t, a, newClaim(r), auth.Accepted)
+			clock(0)
+			expect(t, b, newClaim(r), auth.Accepted)
+			expect(t, a, newClaim(r), auth.Accepted)
+		}
+	}
+	if err := a.servers.check(ctx, observe); err != nil {
+		t.Fatal(err)
+	}
+	for _, s := range []*Store{a, b} {
+		if floor := s.servers.view.Load().highest(); floor != 0 {
+			t.Errorf("the floor rose to %v", moment(floor))
+		}
+	}
+}
+
+// Whatever delays answers or stops this machine for a while, a server's clock is
+// said to have been set back exactly when it was, by more than is allowed.
+func TestClockSetBack(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		var m memory
+		server, up := time.Duration(1_700_000_000)*time.Second, time.Duration(0)
+		read := func() bool {
+			info := serverInfo{run: "a", asked: up}
+			before := time.Duration(rapid.Int64Range(0, int64(20*time.Second)).Draw(t, "way there"))
+			back := time.Duration(rapid.Int64Range(0, int64(20*time.Second)).Draw(t, "way back"))
+			up, server = up+before, server+before
+			info.now = time.Unix(0, int64(server))
+			up, server = up+back, server+back
+			info.answered = up
+			m.readClocks([]serverInfo{info})
+			return m.setBack["a"]
+		}
+		read()
+		for range rapid.IntRange(1, 10).Draw(t, "reads") {
+			passed := time.Duration(rapid.Int64Range(0, int64(time.Minute)).Draw(t, "passed"))
+			drift := time.Duration(rapid.Int64Range(-500, 500).Draw(t, "drift, ppm")) * passed / 1_000_000
+			slept := time.Duration(rapid.SampledFrom([]int64{0, 0, 60, 3600}).Draw(t, "this machine slept")) * time.Second
+			ahead := time.Duration(rapid.SampledFrom([]int64{0, 0, 0, 4, 400}).Draw(t, "set ahead")) * time.Second
+			up, server = up+passed, server+passed+drift+slept+ahead
+			if read() {
+				t.Fatal("the clock was not set back")
+			}
+		}
+		server -= 100 * time.Second
+		if !read() {
+			t.Fatal("the clock was set back by 100 s")
+		}
+	})
+}

@@ -1,0 +1,76 @@
+package redis
+
+import (
+	"fmt"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/card-gateway/card-gateway/auth"
+)
+
+// A master that hears nothing of its replicas is not used, whatever its own
+// min-replicas-max-lag is: another one may be in its place. When they answer
+// again, requests flow, and nothing was lost.
+func TestMasterWithoutAcknowledgements(t *testing.T) {
+	t.Parallel()
+	for name, config := range map[string][]string{
+		"a lag that is too long": {"--min-replicas-to-write", "1", "--min-replicas-max-lag", "30"},
+		"without min-replicas":   nil,
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			master, replica := masterAndReplica(t, config...)
+			s := open(t, Options{URL: master.url(), IOTimeout: time.Second, SettleTimeout: 2 * time.Second})
+			r := newKey(t, s)
+			c := newClaim(r)
+			expect(t, s, c, auth.Accepted)
+			floor := s.servers.view.Load().highest()
+			replica.signal(t, syscall.SIGSTOP)
+			t.Cleanup(func() { _ = replica.cmd.Process.Signal(syscall.SIGCONT) })
+			eventually(t, 25*time.Second, "the master is not used", func() bool {
+				_, err := s.Settle(ctx, newClaim(r))
+				return err != nil && strings.Contains(err.Error(), "no replica has answered")
+			})
+			eventually(t, 5*time.Second, "not ready", func() bool { return s.Ready(ctx) != nil })
+			replica.signal(t, syscall.SIGCONT)
+			flows(t, s, r, 20*time.Second)
+			eventually(t, 5*time.Second, "ready", func() bool { return s.Ready(ctx) == nil })
+			expect(t, s, again(c), auth.ReplayedNonce)
+			if now := s.servers.view.Load().highest(); now != floor {
+				t.Errorf("the floor rose to %v", moment(now))
+			}
+		})
+	}
+}
+
+// Where masters can be replaced, one that would go on alone is warned of.
+func TestWarningWithoutMinReplicas(t *testing.T) {
+	t.Parallel()
+	const warning = "goes on without its replicas"
+	for config, want := range map[string]bool{"": true, "--min-replicas-to-write 1": false} {
+		master, _ := masterAndReplica(t, strings.Fields(config)...)
+		s := open(t, Options{URL: master.url()})
+		if got := strings.Contains(fmt.Sprint(s.Status(ctx).Details["warnings"]), warning); got != want {
+			t.Errorf("%q: warned %v, want %v", config, got, want)
+		}
+	}
+}
+
+// A replay_floor_ahead that is shorter than what a master that is cut off may
+// go on for is warned of.
+func TestWarningOfShortFloor(t *testing.T) {
+	t.Parallel()
+	master, _ := masterAndReplica(t)
+	s := open(t, Options{URL: master.url(), IOTimeout: time.Second, SettleTimeout: 2 * time.Second})
+	r := newKey(t, s)
+	for ahead, want := range map[time.Duration]bool{3 * time.Second: true, 5 * time.Second: false} {
+		c := newClaim(r)
+		c.ReplayFloorAhead = ahead
+		expect(t, s, c, auth.Accepted)
+		if got := strings.Contains(fmt.Sprint(s.Status(ctx).Details["warnings"]), "replay_floor_ahead is"); got != want {
+			t.Errorf("%v: warned %v, want %v", ahead, got, want)
+		}
+	}
+}

@@ -1,0 +1,152 @@
+package redis
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// A slotSet is a set of cluster slots, a bit for each.
+type slotSet [slots / 64]uint64
+
+// allSlots is what one server without a cluster holds.
+func allSlots() *slotSet {
+	var s slotSet
+	s.add(0, slots-1)
+	return &s
+}
+
+// add adds the slots from the first to the last.
+func (s *slotSet) add(first, last int) {
+	for n := max(first, 0); n <= min(last, slots-1); n++ {
+		s[n/64] |= 1 << (n % 64)
+	}
+}
+
+func (s *slotSet) has(n int) bool { return s[n/64]&(1<<(n%64)) != 0 }
+
+// without returns the slots that are in s and not both in a and in b.
+func (s *slotSet) without(a, b *slotSet) *slotSet {
+	var left slotSet
+	for i := range s {
+		left[i] = s[i] &^ (a[i] & b[i])
+	}
+	return &left
+}
+
+// String writes ranges, as "0-5460 10923-16383".
+func (s *slotSet) String() string {
+	var ranges []string
+	for n := 0; n < slots; n++ {
+		if !s.has(n) {
+			continue
+		}
+		first := n
+		for n+1 < slots && s.has(n+1) {
+			n++
+		}
+		ranges = append(ranges, fmt.Sprintf("%d-%d", first, n))
+	}
+	return strings.Join(ranges, " ")
+}
+
+// parseSlots reads what String writes.
+func parseSlots(text string) (*slotSet, error) {
+	var s slotSet
+	for word := range strings.FieldsSeq(text) {
+		first, last, err := parseRange(word)
+		if err != nil {
+			return nil, err
+		}
+		s.add(first, last)
+	}
+	return &s, nil
+}
+
+func parseRange(text string) (first, last int, err error) {
+	from, to, _ := strings.Cut(text, "-")
+	if first, err = strconv.Atoi(from); err == nil {
+		last, err = strconv.Atoi(to)
+	}
+	if err != nil || first < 0 || last >= slots {
+		return 0, 0, fmt.Errorf("%q is not a range of slots", text)
+	}
+	return first, last, nil
+}
+
+// ownSlots returns the slots that the node at the address serves, out of its
+// own answer to CLUSTER SLOTS.
+func ownSlots(addr string, answer []redis.ClusterSlot) *slotSet {
+	var s slotSet
+	for _, r := range answer {
+		if len(r.Nodes) > 0 && r.Nodes[0].Addr == addr {
+			s.add(r.Start, r.End)
+		}
+	}
+	return &s
+}
+
+// A fence is the replay floor of some slots, in microseconds: nonces that were
+// accepted there until then may be lost. Fences follow the slots, not the
+// servers, because slots move and take their nonces along.
+type fence struct {
+	first, last int
+	at          int64
+}
+
+// fences are those of which a request may still be in a window.
+type fences []fence
+
+// at returns the floor of a slot, 0 when there is none.
+func (f fences) at(n int) (floor int64) {
+	for i := range f {
+		if f[i].first <= n && n <= f[i].last {
+			floor = max(floor, f[i].at)
+		}
+	}
+	return floor
+}
+
+// String writes the fences as adopt.lua does: "0-5460=1700000000000000".
+func (f fences) String() string {
+	all := make([]string, len(f))
+	for i := range f {
+		all[i] = fmt.Sprintf("%d-%d=%d", f[i].first, f[i].last, f[i].at)
+	}
+	return strings.Join(all, " ")
+}
+
+// parseFences reads what String writes.
+func parseFences(text string) (fences, error) {
+	var f fences
+	for word := range strings.FieldsSeq(text) {
+		served, at, _ := strings.Cut(word, "=")
+		first, last, err := parseRange(served)
+		if err != nil {
+			return nil, err
+		}
+		moment, err := strconv.ParseInt(at, 10, 64)
+		if err != nil {
+			return nil, fmt.Errorf("%q is not a fence: %w", word, err)
+		}
+		f = append(f, fence{first, last, moment})
+	}
+	return f, nil
+}
+
+// and returns the fences of both, the later ones of the same slots.
+func (f fences) and(others fences) fences {
+	all := slices.Clone(f)
+	for _, o := range others {
+		i := slices.IndexFunc(all, func(x fence) bool { return x.first == o.first && x.last == o.last })
+		if i < 0 {
+			all = append(all, o)
+		} else {
+			all[i].at = max(all[i].at, o.at)
+		}
+	}
+	return all
+}

@@ -1,0 +1,173 @@
+package redis
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// A network makes the connections of a client, as a hook of go-redis. It adds
+// what a pool does not know by itself:
+//
+//   - When a connection fails, the idle ones that were not heard since its last
+//     command was sent are not used again: a network that has forgotten one has
+//     forgotten most. So recovery does not grow with the pool.
+//   - A reply that is there counts, also when this process got no CPU before
+//     the deadline had passed.
+//   - A failed dial is an error of that call alone. The pool of go-redis would
+//     stop to dial after some of them, for up to a second at a time.
+type network struct {
+	timeout time.Duration // of one read or write
+	begun   time.Time     // moments are durations since then
+	all     sync.Map      // of address to *peer
+}
+
+// A peer is what the connections of one pool share.
+type peer struct {
+	*network
+	suspect atomic.Int64 // moment; what was not heard since is suspect
+}
+
+func newNetwork(timeout time.Duration) *network {
+	return &network{timeout: timeout, begun: time.Now()}
+}
+
+// deadlineSlack is added to the timeouts of go-redis, which measures them by a
+// clock that may be late. The connections set the right deadlines.
+const deadlineSlack = time.Second
+
+func (n *network) now() int64 { return int64(time.Since(n.begun)) }
+
+// DialHook implements [redis.Hook].
+func (n *network) DialHook(next redis.DialHook) redis.DialHook {
+	return func(ctx context.Context, network, addr string) (net.Conn, error) {
+		found, ok := n.all.Load(addr)
+		if !ok {
+			found, _ = n.all.LoadOrStore(addr, &peer{network: n})
+		}
+		c := &conn{peer: found.(*peer)}
+		var err error
+		if c.Conn, err = next(ctx, network, addr); err != nil {
+			c.undialed = fmt.Errorf("dialing: %w", err) // go-redis unwraps it once
+			c.Conn, _ = net.Pipe()                      // for its other methods
+		}
+		c.heard.Store(n.now())
+		return c, nil
+	}
+}
+
+// ProcessHook implements [redis.Hook].
+func (*network) ProcessHook(next redis.ProcessHook) redis.ProcessHook { return next }
+
+// ProcessPipelineHook implements [redis.Hook].
+func (*network) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return next
+}
+
+// A conn is a connection that shares with the others when it was last heard.
+type conn struct {
+	net.Conn
+	peer        *peer
+	undialed    error        // why there is none; every use returns it
+	sent, heard atomic.Int64 // moments
+}
+
+func (c *conn) Write(b []byte) (int, error) {
+	if c.undialed != nil {
+		return 0, c.undialed
+	}
+	c.sent.Store(c.peer.now())
+	n, err := c.Conn.Write(b)
+	if err != nil {
+		c.failed(err)
+	}
+	return n, err
+}
+
+func (c *conn) Read(b []byte) (int, error) {
+	if c.undialed != nil {
+		return 0, c.undialed
+	}
+	n, err := c.Conn.Read(b)
+	if n == 0 && errors.Is(err, os.ErrDeadlineExceeded) {
+		// The deadline has passed, but perhaps nobody was there to read before.
+		_ = c.Conn.SetReadDeadline(time.Now().Add(time.Millisecond))
+		n, err = c.Conn.Read(b)
+	}
+	if n > 0 {
+		c.heard.Store(c.peer.now())
+	}
+	if err != nil {
+		c.failed(err)
+	}
+	return n, err
+}
+
+// failed makes the connections suspect that were not heard since this one was
+// written to. It does not when the call has come too late to wait.
+func (c *conn) failed(err error) {
+	sent := c.sent.Load()
+	if errors.Is(err, net.ErrClosed) || errors.Is(err, os.ErrDeadlineExceeded) && time.Duration(c.peer.now()-sent) < c.peer.timeout/2 {
+		return
+	}
+	for {
+		known := c.peer.suspect.Load()
+		if sent <= known || c.peer.suspect.CompareAndSwap(known, sent) {
+			return
+		}
+	}
+}
+
+var errSuspect = errors.New("the connection is suspect")
+
+// SyscallConn is what go-redis asks an idle connection for, to see whether the
+// server has closed it. A suspect one refuses, and so is closed.
+func (c *conn) SyscallConn() (syscall.RawConn, error) {
+	switch {
+	case c.undialed != nil:
+		return nil, c.undialed
+	case c.heard.Load() <= c.peer.suspect.Load():
+		return nil, errSuspect
+	}
+	if plain, ok := c.Conn.(syscall.Conn); ok {
+		return plain.SyscallConn()
+	}
+	return opaque{}, nil
+}
+
+// opaque is in the place of a TLS connection's socket, whose bytes say nothing.
+type opaque struct{}
+
+func (opaque) Control(func(uintptr)) error    { return nil }
+func (opaque) Read(func(uintptr) bool) error  { return nil }
+func (opaque) Write(func(uintptr) bool) error { return nil }
+
+func (c *conn) SetReadDeadline(t time.Time) error {
+	if c.undialed != nil {
+		return c.undialed
+	}
+	return c.Conn.SetReadDeadline(c.bounded(t))
+}
+
+func (c *conn) SetWriteDeadline(t time.Time) error {
+	if c.undialed != nil {
+		return c.undialed
+	}
+	return c.Conn.SetWriteDeadline(c.bounded(t))
+}
+
+// bounded returns the deadline, or the end of the timeout if that is earlier.
+func (c *conn) bounded(t time.Time) time.Time {
+	if end := time.Now().Add(c.peer.timeout); end.Before(t) {
+		return end
+	}
+	return t
+}

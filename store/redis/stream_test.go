@@ -1,0 +1,133 @@
+package redis
+
+import (
+	"os"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/card-gateway/card-gateway/auth"
+	"github.com/card-gateway/card-gateway/store"
+)
+
+// replicatedCluster starts three masters with a replica each; the replica of
+// the i-th is the one at 3+i.
+func replicatedCluster(t testing.TB) []*process {
+	t.Helper()
+	nodes := ownCluster(t)
+	for range 3 {
+		p := launchClusterNode(t)
+		t.Cleanup(func() {
+			if p.client != nil {
+				p.kill()
+			}
+			_ = os.RemoveAll(p.dir)
+		})
+		p.meet(t, nodes[0])
+		nodes = append(nodes, p)
+	}
+	for i := range 3 {
+		eventually(t, 20*time.Second, "the replica knows its master", func() bool {
+			return nodes[3+i].client.Do(ctx, "cluster", "replicate", nodes[i].id(t)).Err() == nil
+		})
+	}
+	for _, p := range nodes {
+		eventually(t, 20*time.Second, "all know each other", func() bool {
+			list, err := p.client.ClusterNodes(ctx).Result()
+			return err == nil && strings.Count(list, " connected") == 6 && strings.Count(list, "slave ") == 3
+		})
+	}
+	for i := range 3 {
+		eventually(t, 20*time.Second, "the replica follows", func() bool { return nodes[3+i].follows(t) })
+	}
+	return nodes
+}
+
+// follows reports whether the server is a replica that is up to date.
+func (p *process) follows(t testing.TB) bool {
+	t.Helper()
+	info, err := p.client.Info(ctx, "replication").Result()
+	return err == nil && strings.Contains(info, "role:slave") && strings.Contains(info, "master_link_status:up")
+}
+
+// keyOn makes a key in the i-th third of the slots.
+func keyOn(t testing.TB, s *Store, i int) *store.Record {
+	t.Helper()
+	r := newRecord()
+	for slot(r.ID) < i*slots/3 || slot(r.ID) >= (i+1)*slots/3 {
+		r = newRecord()
+	}
+	put(t, s, r)
+	return r
+}
+
+// A stream sends a correct request for a key again and again, and notes what
+// was not accepted. At its end it sends what was accepted once more.
+type stream struct {
+	stop    chan struct{}
+	done    sync.WaitGroup
+	refused map[string]int
+	longest time.Duration // without an acceptance
+	sent    []*store.Claim
+	passed  atomic.Int64
+}
+
+func startStream(s *Store, r *store.Record) *stream {
+	st := &stream{stop: make(chan struct{}), refused: make(map[string]int)}
+	st.done.Go(func() {
+		last := time.Now()
+		for {
+			select {
+			case <-st.stop:
+				return
+			case <-time.After(5 * time.Millisecond): // load, not time
+			}
+			c := newClaim(r)
+			v, err := s.Settle(ctx, c)
+			switch {
+			case err != nil:
+				st.refused[err.Error()]++
+			case v.Stale:
+				st.refused["stale"]++
+			case v.Reason != auth.Accepted:
+				st.refused[v.Reason.String()]++
+			default:
+				st.longest = max(st.longest, time.Since(last))
+				last = time.Now()
+				st.sent = append(st.sent, c)
+				st.passed.Add(1)
+			}
+		}
+	})
+	return st
+}
+
+// flowsOn waits until more has passed.
+func (st *stream) flowsOn(t testing.TB) {
+	t.Helper()
+	from := st.passed.Load()
+	eventually(t, 20*time.Second, "requests pass", func() bool { return st.passed.Load() > from+20 })
+}
+
+// end checks that nothing passes twice, and that nothing was refused as if the
+// client had been wrong.
+func (st *stream) end(t testing.TB, s *Store) {
+	t.Helper()
+	close(st.stop)
+	st.done.Wait()
+	for _, c := range st.sent {
+		if v, err := s.Settle(ctx, again(c)); err != nil || v.Stale || v.Reason == auth.Accepted {
+			t.Errorf("stamped %v, again: %+v, %v", time.Unix(c.Timestamp, 0), v, err)
+		}
+	}
+	for reason := range st.refused {
+		if reason == auth.RuleTimestamp.First().String() || reason == "stale" || reason == auth.ReplayedNonce.String() {
+			t.Errorf("%d correct requests were refused with %s", st.refused[reason], reason)
+		}
+	}
+	if len(st.sent) == 0 {
+		t.Error("nothing was accepted; the test shows nothing")
+	}
+}
