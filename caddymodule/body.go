@@ -244,3 +244,10 @@ func (br *bodyReader) failed(r *http.Request, err error) *auth.Refusal {
 func cutShort(cause error) *auth.Refusal {
 	return &auth.Refusal{Reason: auth.MalformedRequest, Message: "The request body is shorter than was announced", Cause: cause}
 }
+
+func (p *passage) maxBody() int64 {
+	if p.info.Operation.MaxBody > 0 {
+		return p.info.Operation.MaxBody
+	}
+	return p.h.MaxBody
+}

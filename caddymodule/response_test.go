@@ -1,7 +1,6 @@
 package caddymodule
 
 import (
-	"go.uber.org/zap"
 	"io"
 	"maps"
 	"net/http"
@@ -10,6 +9,8 @@ import (
 	"net/textproto"
 	"strings"
 	"testing"
+
+	"go.uber.org/zap"
 
 	"github.com/card-gateway/card-gateway/auth"
 )

@@ -28,15 +28,6 @@ type Changed struct {
 	Replicated *bool  `json:"replicated,omitempty"`
 }
 
-const (
-	// changeAttempts bounds how often a change is tried against others.
-	changeAttempts = 10
-	// DefaultOverlap is how long a rotated secret lives on.
-	DefaultOverlap = 24 * time.Hour
-	// MaxOverlap is the longest overlap of two secrets.
-	MaxOverlap = 90 * 24 * time.Hour
-)
-
 // NewRevision returns a fresh random revision of 16 hex digits.
 func NewRevision() string {
 	var b [8]byte
@@ -86,6 +77,9 @@ type edit struct {
 	clearFailures bool
 	apply         func(*store.Record) error // may be called several times, on fresh copies
 }
+
+// changeAttempts bounds how often a change is tried against others.
+const changeAttempts = 10
 
 // change applies an edit to a record as it is stored, and starts over when
 // somebody else changed it meanwhile.

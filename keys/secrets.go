@@ -74,3 +74,10 @@ func NewSecretText() string {
 	rand.Read(b[:]) // never fails
 	return lowerBase32.EncodeToString(b[:])
 }
+
+const (
+	// DefaultOverlap is how long a rotated secret lives on.
+	DefaultOverlap = 24 * time.Hour
+	// MaxOverlap is the longest overlap of two secrets.
+	MaxOverlap = 90 * 24 * time.Hour
+)

@@ -95,8 +95,7 @@ var rows = []row{
 			queries: []query{q(`sum by (operation) (rate(card_gateway_requests_total{@,outcome="accepted"}[$t])) > 0`, "{{operation}}")},
 		},
 		{
-			kind: graph, title: "Refusals by reason", unit: perSec, stacked: true,
-			good:    "Good: low and level; one colour that grows is one cause, see the runbook refusals-above-usual.",
+			kind: graph, title: "Refusals by reason", unit: perSec, stacked: true, good: "Good: low and level; one colour that grows is one cause, see the runbook refusals-above-usual.",
 			queries: []query{q(`sum by (outcome) (rate(card_gateway_requests_total{@,outcome!~"accepted|would_refuse_.+"}[$t])) > 0`, "{{outcome}}")},
 		},
 		{
@@ -124,13 +123,11 @@ var rows = []row{
 	}},
 	{"Keys and clocks", []panel{
 		{
-			kind: graph, title: "Memory for bodies", unit: share,
-			good:    "Good: far below one; at one, bodies are refused with over_budget, and the log names who holds the memory.",
+			kind: graph, title: "Memory for bodies", unit: share, good: "Good: far below one; at one, bodies are refused with over_budget, and the log names who holds the memory.",
 			queries: []query{q(`max by (instance) (card_gateway_body_bytes{@} / card_gateway_body_bytes_limit{@})`, "{{instance}}")},
 		},
 		{
-			kind: graph, title: "Calls that wait for Redis", unit: count,
-			good:    "Good: at zero; a queue that stays is a Redis that is too slow for the load.",
+			kind: graph, title: "Calls that wait for Redis", unit: count, good: "Good: at zero; a queue that stays is a Redis that is too slow for the load.",
 			queries: []query{q(`max by (instance) (card_gateway_store_queue{@})`, "{{instance}}")},
 		},
 		{

@@ -1,0 +1,129 @@
+package caddymodule
+
+import (
+	"context"
+	"time"
+
+	"github.com/card-gateway/card-gateway/auth"
+	"github.com/card-gateway/card-gateway/ratelimit"
+	"github.com/card-gateway/card-gateway/store"
+)
+
+// unlessLocked gives way to rule 5, which comes before the refusals of a body
+// by its size or type. Only when the count has reached the threshold does the
+// request settle; else nothing is settled or counted.
+func (p *passage) unlessLocked(refusal *auth.Refusal) *auth.Refusal {
+	if p.info.Key == nil {
+		return refusal
+	}
+	claim, failed := p.newClaim()
+	if failed != nil {
+		return failed
+	}
+	verdict, err := p.h.state.backend.Look(p.r.Context(), claim)
+	switch {
+	case err != nil:
+		return p.lookupRefusal(err)
+	case verdict.Reason == auth.KeyLocked:
+		return p.settleLock(refusal)
+	default:
+		return refusal
+	}
+}
+
+// settleLock settles a request whose key is to be locked, and returns the
+// refusal by rule 5, or the given one when the key is not locked after all.
+func (p *passage) settleLock(otherwise *auth.Refusal) *auth.Refusal {
+	p.judgement.Failed |= auth.RuleBodyHash // whatever else happens, it is not accepted
+	verdict, failed := p.settle()
+	switch {
+	case failed != nil:
+		return failed
+	case verdict.Reason == auth.KeyLocked:
+		return p.judged(&verdict)
+	default:
+		return otherwise
+	}
+}
+
+// newClaim makes the claim of the request as it was judged, at the time of now.
+func (p *passage) newClaim() (*store.Claim, *auth.Refusal) {
+	rules, key := p.h.rules, p.info.Key
+	now := time.Now()
+	if !key.ExpiresAt.IsZero() && !now.Before(key.ExpiresAt) {
+		return nil, &auth.Refusal{Reason: auth.KeyExpired, Log: "the key expired while the body arrived"}
+	}
+	p.claim = store.Claim{
+		KeyID: key.ID, Revision: key.Revision, NextRevision: p.h.state.lockRevision(),
+		SecretVersion: p.judgement.SecretVersion,
+		Now:           now, Timestamp: p.request.Credentials.Unix,
+		Window: rules.window, ReplayFloorAhead: rules.floorAhead,
+		Nonce:     auth.NonceDigest(p.request.Credentials.Nonce),
+		Failed:    p.judgement.Failed,
+		LockAfter: rules.lockAfter, LockDuration: rules.lockDuration, LockCounts: rules.lockCounts,
+		DryRun:      p.h.DryRun,
+		BodyDropped: p.bodyDropped,
+	}
+	if p.limits != nil {
+		p.claim.Charges = rules.limits.AppendCharges(p.charges[:0], p.info.Operation.Name, key.Limits, now)
+		p.claim.LimitsDryRun = p.limits.DryRun
+	}
+	return &p.claim, nil
+}
+
+// settle asks the store for everything that only shared state can decide.
+func (p *passage) settle() (store.Verdict, *auth.Refusal) {
+	claim, refusal := p.newClaim()
+	if refusal != nil {
+		return store.Verdict{}, refusal
+	}
+	verdict, err := p.decide(context.WithoutCancel(p.r.Context()), claim)
+	if err != nil {
+		return verdict, storeRefusal(err)
+	}
+	return verdict, nil
+}
+
+// judged turns the verdict into the refusal, or nil, with the rate limit
+// headers and everything that is counted.
+func (p *passage) judged(v *store.Verdict) *auth.Refusal {
+	p.info.failures = v.Failures
+	if p.judgement.SecretVersion > 0 && p.request.Credentials.Unix > 0 {
+		observeSkew(p.info.skew)
+	}
+	if v.Locked {
+		p.h.state.renewLockRevision()
+		p.h.telemetry.keyLocked(p)
+	}
+	if v.Reason != auth.Accepted && v.Reason != auth.RateLimited {
+		return &auth.Refusal{Reason: v.Reason, Log: p.explain(v), RetryAfter: v.RetryAfter}
+	}
+	states := v.States[:len(p.claim.Charges)]
+	var retry time.Duration
+	if len(states) > 0 {
+		p.w.setLimits(p.limits, p.claim.Charges, states)
+		p.countLimits(v, states)
+		retry = states[ratelimit.Tightest(states)].Retry
+	}
+	if v.Reason == auth.RateLimited {
+		return &auth.Refusal{Reason: auth.RateLimited, Log: p.explain(v), RetryAfter: max(retry, time.Second)}
+	}
+	return nil
+}
+
+func (p *passage) countLimits(v *store.Verdict, states []ratelimit.State) {
+	decision := limitAllowed
+	switch {
+	case v.Reason == auth.RateLimited:
+		decision = limitRefused
+	case v.OverLimit:
+		decision = limitWouldRefuse
+	default:
+		for i := range states {
+			if states[i].Remaining*5 < states[i].Limit {
+				decision = limitNear
+			}
+		}
+	}
+	p.h.telemetry.metrics.operations[p.info.Operation.Index].limits[decision].Inc()
+}
