@@ -72,7 +72,7 @@ func (h *Health) ServeHTTP(w http.ResponseWriter, r *http.Request, _ caddyhttp.H
 	if h.Check == "ready" {
 		status, body = h.ready(r)
 	}
-	if h.state.drain.sendsAway(r) {
+	if closesAfter(r) || h.state.drain.sendsAway(r) {
 		w.Header().Set("Connection", "close")
 	}
 	w.Header().Set("Content-Type", "application/json")

@@ -203,8 +203,8 @@ var rows = []row{
 			kind: graph, title: "Degraded, and lost log lines", unit: count,
 			good: "Good: empty. Requests are settled all the same; the runbooks degraded and log-dropped say what to do.",
 			queries: []query{
-				q(`card_gateway_degraded{@} > 0`, "{{what}} {{instance}}"),
-				q(`sum by (instance) (increase(card_gateway_log_dropped_total{@}[$t])) > 0`, "lost lines {{instance}}"),
+				q(`card_gateway_degraded{@}`, "{{what}} {{instance}}"),
+				q(`sum by (instance) (increase(card_gateway_log_dropped_total{@}[$t]))`, "lost lines {{instance}}"),
 			},
 		},
 		{
