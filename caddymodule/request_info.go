@@ -103,14 +103,20 @@ func (i *requestInfo) MarshalLogObject(enc zapcore.ObjectEncoder) error {
 	}
 	enc.AddString("request_id", i.RequestID)
 	enc.AddString("outcome", i.outcome())
+	i.fields(enc.AddString)
+	return nil
+}
+
+// fields calls add for what identifies a request in logs and traces, besides
+// its id: the operation and the caller, where they are known.
+func (i *requestInfo) fields(add func(name, value string)) {
 	if i.Operation != nil {
-		enc.AddString("operation", i.Operation.Name)
+		add("operation", i.Operation.Name)
 	}
 	if i.Key != nil {
-		enc.AddString("key_id", i.Key.ID)
-		enc.AddString("tenant", i.Key.Tenant)
+		add("key_id", i.Key.ID)
+		add("tenant", i.Key.Tenant)
 	}
-	return nil
 }
 
 // reservation returns an empty reservation of the request in a memory.

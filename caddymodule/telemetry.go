@@ -81,12 +81,8 @@ func (f refusalFacts) MarshalLogObject(enc zapcore.ObjectEncoder) error {
 	if info.Client != "" {
 		enc.AddString("client_ip", info.Client)
 	}
-	if info.Operation != nil {
-		enc.AddString("operation", info.Operation.Name)
-	}
+	info.fields(enc.AddString)
 	if info.Key != nil {
-		enc.AddString("key_id", info.Key.ID)
-		enc.AddString("tenant", info.Key.Tenant)
 		enc.AddInt("failures", info.failures)
 	}
 	if info.skew != 0 {

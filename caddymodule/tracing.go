@@ -22,14 +22,7 @@ func traceOutcome(ctx context.Context, info *requestInfo) {
 		attribute.String("card_gateway.request_id", info.RequestID),
 		attribute.Float64("card_gateway.overhead_seconds", info.overhead.Seconds()),
 	)
-	if info.Operation != nil {
-		span.SetAttributes(attribute.String("card_gateway.operation", info.Operation.Name))
-	}
-	if info.Key != nil {
-		span.SetAttributes(
-			attribute.String("card_gateway.key_id", info.Key.ID),
-			attribute.String("card_gateway.tenant", info.Key.Tenant))
-	}
+	info.fields(func(name, value string) { span.SetAttributes(attribute.String("card_gateway."+name, value)) })
 	maskSpan(span)
 }
 
