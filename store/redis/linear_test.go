@@ -1,6 +1,7 @@
 package redis
 
 import (
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"sync"
@@ -38,14 +39,25 @@ type keyState struct {
 
 const quota = 12 // per month, so that nothing comes back during the test
 
-var keyModel = porcupine.Model{
-	Init: func() any { return keyState{} },
-	Step: func(state, input, output any) (bool, any) {
+// unknown is the outcome of a call that failed: it happened, or it did not, or it
+// will yet.
+const unknown = "unknown"
+
+var keyModel = (&porcupine.NondeterministicModel{
+	Init: func() []any { return []any{keyState{}} },
+	Step: func(state, input, output any) []any {
 		want, next := state.(keyState).step(input.(operation))
-		return want == output.(answer), next
+		switch {
+		case output.(answer).outcome == unknown:
+			return []any{state, next}
+		case want == output.(answer):
+			return []any{next}
+		default:
+			return nil
+		}
 	},
 	DescribeOperation: func(input, output any) string { return fmt.Sprintf("%+v: %+v", input, output) },
-}
+}).ToModel()
 
 // step is the contract of the store, as far as these operations go.
 func (s keyState) step(op operation) (answer, keyState) {
@@ -115,6 +127,9 @@ func record(t *testing.T, gateways []*Store, r *store.Record, seed uint64) []por
 				call := time.Since(begin)
 				got := perform(t, gateways[client%len(gateways)], r, op)
 				end := time.Since(begin)
+				if got.outcome == unknown {
+					end = time.Hour
+				}
 				mu.Lock()
 				if op.kind == "change" && got.outcome == "ok" {
 					revision = op.next
@@ -132,8 +147,11 @@ func perform(t *testing.T, s *Store, r *store.Record, op operation) answer {
 	if op.kind == "change" {
 		next := r.Clone()
 		next.Revision = fmt.Sprint(op.next)
-		if _, err := s.Put(ctx, next, store.PutOptions{Expect: fmt.Sprint(op.revision)}); err != nil {
+		switch _, err := s.Put(ctx, next, store.PutOptions{Expect: fmt.Sprint(op.revision)}); {
+		case errors.Is(err, store.ErrConflict):
 			return answer{outcome: "conflict"}
+		case err != nil:
+			return answer{outcome: unknown}
 		}
 		return answer{outcome: "ok"}
 	}
@@ -146,8 +164,7 @@ func perform(t *testing.T, s *Store, r *store.Record, op operation) answer {
 	v, err := s.Settle(ctx, c)
 	switch {
 	case err != nil:
-		t.Errorf("settle: %v", err)
-		return answer{}
+		return answer{outcome: unknown}
 	case v.Stale:
 		return answer{outcome: "stale"}
 	}
