@@ -98,8 +98,12 @@ func isBlank(r rune) bool {
 	return r == '+' || r == utf8.RuneError || unicode.IsSpace(r) || unicode.Is(unicode.Cf, r)
 }
 
-// vanishes reports whether nothing is left of a segment once it is folded.
+// vanishes reports whether nothing is left of a segment once it is folded. A dot
+// at its start is not that of an extension.
 func vanishes(segment string) bool {
 	name, _, _ := strings.Cut(segment, ";")
+	if before, _, found := strings.Cut(name, "."); found && before != "" && strings.TrimFunc(before, isBlank) == "" {
+		return true
+	}
 	return strings.TrimFunc(name, func(r rune) bool { return r == '.' || isBlank(r) }) == ""
 }
