@@ -31,6 +31,8 @@ func masterAndReplica(t testing.TB, config ...string) (master, replica *process)
 	master = own(t, true, config...)
 	replica = own(t, true, append(config, "--replicaof", fmt.Sprintf("127.0.0.1 %d", master.port))...)
 	eventually(t, 20*time.Second, "the replica follows", func() bool { return replica.follows(t) })
+	// A master with min-replicas-to-write counts its good replicas once a second.
+	eventually(t, 20*time.Second, "the master takes writes", func() bool { return master.client.Del(ctx, "nothing").Err() == nil })
 	return master, replica
 }
 
