@@ -275,7 +275,7 @@ func TestLookWhileWaiting(t *testing.T) {
 	in, out := io.Pipe()
 	go func() {
 		_, _ = out.Write([]byte("a"))
-		time.Sleep(2 * lookAfter)
+		time.Sleep(2 * lookAfter) // longer is as good: the reader waits for the next byte
 		_, _ = out.Write([]byte("b"))
 		<-looked
 		_, _ = out.Write(make([]byte, 4096))

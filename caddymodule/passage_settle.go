@@ -34,7 +34,7 @@ func (p *passage) unlessLocked(refusal *auth.Refusal) *auth.Refusal {
 // settleLock settles a request whose key is to be locked, and returns the
 // refusal by rule 5, or the given one when the key is not locked after all.
 func (p *passage) settleLock(otherwise *auth.Refusal) *auth.Refusal {
-	p.judgement.Failed |= auth.RuleBodyHash // whatever else happens, it is not accepted
+	p.bodyDropped = true // it must not be accepted, and a correct request must not count
 	verdict, failed := p.settle()
 	switch {
 	case failed != nil:
