@@ -1,0 +1,111 @@
+package explain
+
+import (
+	"crypto/sha256"
+	"encoding/base64"
+	"strconv"
+	"time"
+
+	"github.com/card-gateway/card-gateway/auth"
+)
+
+// signature explains rule 10: the form of X-Signature, a retired secret,
+// another string to sign, another reading of the secret.
+func (e *explainer) signature() {
+	sent := readForm(e.Credentials.Signature)
+	right := e.StringToSign()
+	f, found := e.retired(&sent, right)
+	live := e.liveSecrets()
+	for _, v := range e.variants(right) {
+		for _, s := range live {
+			if v.fits(&sent, s) && !found {
+				f, found = v.Finding, true
+			}
+		}
+	}
+	for _, s := range live {
+		for _, v := range e.misreadings(s) {
+			if v.fits(&sent, right) && !found {
+				f, found = v.Finding, true
+			}
+		}
+		if signs(s, right, &sent) {
+			e.formOfRight(&sent, s, right)
+			return
+		}
+	}
+	e.addForm(&sent, "X-Signature")
+	if !found {
+		f = Finding{Kind: SignatureUnexplained}
+	}
+	e.found = append(e.found, f)
+}
+
+// formOfRight explains a signature that is wrong by its form alone.
+func (e *explainer) formOfRight(sent *form, s *auth.Secret, text string) {
+	if sent.fits(digest(s, text)) {
+		e.addForm(sent, "X-Signature")
+		return
+	}
+	e.add(FormCase, "X-Signature")
+}
+
+// liveSecrets returns the secrets that verify requests now.
+func (e *explainer) liveSecrets() []*auth.Secret {
+	var live []*auth.Secret
+	for _, s := range e.Key.Secrets {
+		if s.Live(e.Now) {
+			live = append(live, s)
+		}
+	}
+	return live
+}
+
+// retired finds out whether a secret that has ended signed the request.
+func (e *explainer) retired(sent *form, text string) (f Finding, found bool) {
+	for _, list := range [][]*auth.Secret{e.Key.Secrets, e.Key.Retired} {
+		for _, s := range list {
+			if !signs(s, text, sent) || s.Expires().IsZero() {
+				continue
+			}
+			f = Finding{SecretRetired, strconv.Itoa(s.Version()) + ", retired at " + s.Expires().UTC().Format(time.RFC3339)}
+			found = true
+		}
+	}
+	return f, found
+}
+
+// signs reports whether the secret makes the signature of the text, apart from
+// its form.
+func signs(s *auth.Secret, text string, sent *form) bool {
+	sum := digest(s, text)
+	return sent.fits(sum) || sent.fitsInCase(sum)
+}
+
+// digest returns the HMAC of the text.
+func digest(s *auth.Secret, text string) [sha256.Size]byte {
+	raw, err := base64.StdEncoding.DecodeString(s.Sign([]byte(text)))
+	if err != nil || len(raw) != sha256.Size {
+		panic("a signature of package auth is not 32 bytes in base64")
+	}
+	return [sha256.Size]byte(raw)
+}
+
+// A misreading is a secret as a client may have read it.
+type misreading struct {
+	Finding
+	secret *auth.Secret
+}
+
+func (m *misreading) fits(sent *form, text string) bool { return signs(m.secret, text, sent) }
+
+// misreadings returns what clients make of a secret before they sign with it.
+func (e *explainer) misreadings(s *auth.Secret) []misreading {
+	var all []misreading
+	for _, as := range readings {
+		if misread := s.Read(as.text); misread != nil {
+			all = append(all, misreading{Finding{Kind: as.kind}, misread})
+		}
+	}
+	return append(all, misreading{Finding{Kind: SecretKeyID}, s.Read(func([]byte) []byte { return []byte(e.Credentials.KeyID) })})
+}
