@@ -41,6 +41,9 @@ type Body struct {
 // secrets, not on what they find.
 func Explain(c *Case) []Finding {
 	e := &explainer{Case: c}
+	if c.holdsSecret() {
+		e.add(SecretSent, "")
+	}
 	if c.Failed.Has(auth.RuleTimestamp) {
 		e.timestamp()
 	}

@@ -120,6 +120,7 @@ func asks(target string, signed string) func(*attempt) {
 
 // mistakes has each kind at least once.
 var mistakes = []mistake{
+	{"the secret as signature", SecretSent, writes(func([]byte) string { return testSecret })},
 	{"milliseconds", TimestampMilliseconds, stamps("1800000000123")},
 	{"ISO 8601", TimestampISO, stamps("2027-01-15T08:00:00Z")},
 	{"a word", TimestampForm, stamps("now")},
@@ -258,6 +259,30 @@ func TestExplainNonceAndMove(t *testing.T) {
 	c.Failed = auth.RuleTimestamp | auth.RuleNonce
 	if found := Explain(c); len(found) != 2 || found[0].Kind != TimestampMoved || found[1].Kind != NonceUsed {
 		t.Errorf("found %q", Sentences(found))
+	}
+}
+
+// The view of a request holds neither a secret nor a body, and else what was
+// signed.
+func TestViewHidesSecretsAndBodies(t *testing.T) {
+	t.Parallel()
+	a := newAttempt()
+	right := a.made()
+	if view := right.View(); view.StringToSign != right.StringToSign() || *view.ReceivedBytes != int64(len(testBody)) || view.ReceivedHash != a.bodyHash {
+		t.Errorf("the view is %+v", view)
+	}
+	for name, change := range map[string]func(*attempt){
+		"secret in the query": func(a *attempt) { a.target = "/api/v1/x?secret=" + testSecret },
+		"secret as nonce":     func(a *attempt) { a.nonce = testSecret },
+		"secret as hash":      func(a *attempt) { a.bodyHash = testSecret },
+		"body as hash":        func(a *attempt) { a.body = `{"pin":"1234"}`; a.bodyHash = a.body },
+	} {
+		a := newAttempt()
+		change(a)
+		view := a.made().View()
+		if strings.Contains(view.StringToSign, testSecret) || strings.Contains(view.StringToSign, "1234") {
+			t.Errorf("%s: the view holds it: %q", name, view.StringToSign)
+		}
 	}
 }
 

@@ -7,7 +7,8 @@ type Kind uint8
 
 // The mistakes, in the order in which a request meets the rules.
 const (
-	TimestampMilliseconds Kind = iota
+	SecretSent Kind = iota
+	TimestampMilliseconds
 	TimestampISO
 	TimestampForm
 	TimestampBehind

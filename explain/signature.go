@@ -50,13 +50,25 @@ func (e *explainer) formOfRight(sent *form, s *auth.Secret, text string) {
 	e.add(FormCase, "X-Signature")
 }
 
-// liveSecrets returns the secrets that verify requests now.
+// maxLive is how many live secrets a key has at most.
+const maxLive = 2
+
+// standIn is tried in the place of live secrets that a key does not have, so
+// that the time does not show how many there are. Nobody knows its text, and
+// nothing is gained by signing with it.
+var standIn = auth.NewSecret(0, "stands in for a secret that is not there", time.Time{})
+
+// liveSecrets returns the secrets that verify requests now, and stand-ins for
+// those that are missing.
 func (e *explainer) liveSecrets() []*auth.Secret {
-	var live []*auth.Secret
+	live := make([]*auth.Secret, 0, maxLive)
 	for _, s := range e.Key.Secrets {
 		if s.Live(e.Now) {
 			live = append(live, s)
 		}
+	}
+	for len(live) < maxLive {
+		live = append(live, standIn)
 	}
 	return live
 }

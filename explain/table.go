@@ -9,6 +9,7 @@ const (
 )
 
 var kindTable = [kindCount]kindRow{
+	SecretSent:            {"secret_sent", "the request holds the secret itself", "Send the signature and never the secret; rotate the key now, because others have seen the secret"},
 	TimestampMilliseconds: {"timestamp_in_milliseconds", "X-Timestamp is in milliseconds", "Divide by 1000 and round down: ten digits"},
 	TimestampISO:          {"timestamp_iso_8601", "X-Timestamp is a date and not a number", "Send Unix seconds: ten digits"},
 	TimestampForm:         {"timestamp_form", "X-Timestamp is not a number of ten digits", "Send the current time in Unix seconds"},
