@@ -24,6 +24,7 @@ type errorDetail struct {
 	Code    string            `json:"code"`
 	Message string            `json:"message"`
 	Details []auth.FieldError `json:"details,omitempty"`
+	*auth.SignedView
 }
 
 // refuse gives a refusal its face: status, headers and body of the answer,
@@ -71,7 +72,7 @@ func refusalBody(refusal *auth.Refusal) []byte {
 	encoder := json.NewEncoder(&body)
 	encoder.SetEscapeHTML(false)
 	err := encoder.Encode(errorBody{Error: errorDetail{
-		Code: refusal.Reason.Code(), Message: refusal.Text(), Details: refusal.Details,
+		Code: refusal.Reason.Code(), Message: refusal.Text(), Details: refusal.Details, SignedView: refusal.Signed,
 	}})
 	if err != nil {
 		return []byte(`{"success":false,"error":{"code":"INTERNAL_ERROR","message":"Internal error"}}`)

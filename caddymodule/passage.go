@@ -33,6 +33,7 @@ type passage struct {
 	bodyRead    bool
 	bodyDropped bool // it was not worth holding
 	bodySum     [sha256.Size]byte
+	bodySize    int64
 }
 
 // judgings is how often a request is judged before the gateway gives up
@@ -53,6 +54,9 @@ func (p *passage) admit() *auth.Refusal {
 	unreadable := checkForwarded(p.h.server, p.r)
 	method, raw := originalTarget(p.r)
 	credentials, missing := auth.ParseCredentials(p.r.Header)
+	if missing != nil {
+		p.request.Credentials.KeyID = p.r.Header.Get(auth.HeaderKeyID)
+	}
 	p.info.aside = p.h.HeaderRule.clean(p.r.Header)
 	target, refusal := auth.ParseTarget(raw)
 	if refusal != nil {

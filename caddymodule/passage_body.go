@@ -1,9 +1,6 @@
 package caddymodule
 
 import (
-	"mime"
-	"net/http"
-	"strings"
 	"time"
 
 	"github.com/card-gateway/card-gateway/auth"
@@ -21,8 +18,10 @@ func (p *passage) readBody() *auth.Refusal {
 		p.checkHash()
 		return nil
 	}
-	if !p.h.DryRun && p.h.translates && translatedOperation(p.info.Operation.Name) && !jsonRequest(p.r) {
-		return p.unlessLocked(&auth.Refusal{Reason: auth.UnsupportedMediaType})
+	if !p.h.DryRun && p.h.translates && translatedOperation(p.info.Operation.Name) {
+		if fault := typeFault(p.r); fault != nil {
+			return p.unlessLocked(&auth.Refusal{Reason: auth.UnsupportedMediaType, Log: fault[0].Message, Details: fault})
+		}
 	}
 	reader := bodyReader{max: p.maxBody(), timeout: time.Duration(p.h.BodyTimeout)}
 	if keep {
@@ -39,6 +38,7 @@ func (p *passage) readBody() *auth.Refusal {
 		return refusal
 	}
 	p.bodyRead, p.bodyDropped, p.bodySum, p.info.body = true, keep && body.held == nil, body.sum, body.held
+	p.bodySize = body.size
 	p.checkHash()
 	return nil
 }
@@ -71,27 +71,4 @@ func (p *passage) lookBeforeBody() (worth bool, refusal *auth.Refusal) {
 	default:
 		return verdict.Stale || verdict.Reason == auth.Accepted, nil
 	}
-}
-
-// jsonRequest reports whether the body is JSON in UTF-8 without an encoding,
-// or there is no body.
-func jsonRequest(r *http.Request) bool {
-	if r.ContentLength == 0 {
-		return true
-	}
-	for _, encoding := range r.Header["Content-Encoding"] {
-		if encoding != "" && !strings.EqualFold(encoding, "identity") {
-			return false
-		}
-	}
-	types := r.Header["Content-Type"]
-	if len(types) != 1 {
-		return false
-	}
-	media, params, err := mime.ParseMediaType(types[0])
-	if err != nil || media != "application/json" && !strings.HasSuffix(media, "+json") {
-		return false
-	}
-	charset, given := params["charset"]
-	return !given || strings.EqualFold(charset, "utf-8") || strings.EqualFold(charset, "utf8")
 }

@@ -33,6 +33,7 @@ func init() {
 //	POST   /card-gateway/keys/{id}/disable  and /enable, /unlock, /rotate
 //	DELETE /card-gateway/keys/{id}          forget
 //	GET    /card-gateway/status             store, version, keys by status
+//	GET    /card-gateway/refusals/{id}      what is remembered of a refusal, by its request id
 //
 // Whoever reaches the admin endpoint may do all of this; bind it to a unix
 // socket. An If-Match header with a key's revision makes a change conditional.
@@ -58,6 +59,8 @@ type Gateway interface {
 	Keys() *keys.Service
 	// BodyMemory reports the memory for request bodies.
 	BodyMemory() BodyMemory
+	// Refusal returns what is remembered of the refusal with the request id.
+	Refusal(requestID string) (Refusal, bool)
 }
 
 // BodyMemory is how much memory request bodies hold, and which keys hold most.
@@ -121,6 +124,7 @@ func (a *AdminAPI) Routes() []caddy.AdminRoute {
 		route("POST /card-gateway/keys/{id}/rotate", rotateKey),
 		route("DELETE /card-gateway/keys/{id}", deleteKey),
 		route("GET /card-gateway/status", showStatus),
+		route("GET /card-gateway/refusals/{id}", showRefusal),
 	}
 }
 

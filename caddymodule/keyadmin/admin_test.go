@@ -43,6 +43,10 @@ type gatewayForTest struct{ service *keys.Service }
 
 func (g gatewayForTest) Keys() *keys.Service { return g.service }
 
+func (gatewayForTest) Refusal(id string) (Refusal, bool) {
+	return Refusal{RequestID: id, Detail: "remembered"}, id == "r-1"
+}
+
 func (gatewayForTest) BodyMemory() BodyMemory {
 	return BodyMemory{Bytes: 7, Limit: 9, Holders: []BodyHolder{{Key: "ck_test_a", Bytes: 7}}}
 }
