@@ -25,6 +25,7 @@ type errorDetail struct {
 	Message string            `json:"message"`
 	Details []auth.FieldError `json:"details,omitempty"`
 	*auth.SignedView
+	DocURL string `json:"doc_url,omitempty"`
 }
 
 // refuse gives a refusal its face: status, headers and body of the answer,
@@ -32,17 +33,18 @@ type errorDetail struct {
 // is the only place that does. It always returns nil, so that Caddy neither
 // answers again nor logs a second time.
 func refuse(w http.ResponseWriter, r *http.Request, refusal *auth.Refusal) error {
-	info := infoFrom(r.Context())
+	info, page := infoFrom(r.Context()), ""
 	if info != nil {
-		info.refusal = refusal
+		info.refusal, page = refusal, info.telemetry.docsURL
 		info.telemetry.logRefusal(info, refusal)
 	}
-	writeRefusal(w, refusal)
+	writeRefusal(w, refusal, page)
 	return nil
 }
 
-func writeRefusal(w http.ResponseWriter, refusal *auth.Refusal) {
-	status, body := refusal.Reason.Status(), refusalBody(refusal)
+// writeRefusal writes the answer. The page is docs_url.
+func writeRefusal(w http.ResponseWriter, refusal *auth.Refusal, page string) {
+	status, body := refusal.Reason.Status(), refusalBody(refusal, page)
 	h := w.Header()
 	for _, name := range []string{"Content-Encoding", "Etag", "Last-Modified", "Trailer"} {
 		h.Del(name)
@@ -67,12 +69,12 @@ func writeRefusal(w http.ResponseWriter, refusal *auth.Refusal) {
 
 // refusalBody returns the JSON of a refusal. Characters such as < stay what
 // they are: it is read by people, and never as HTML.
-func refusalBody(refusal *auth.Refusal) []byte {
+func refusalBody(refusal *auth.Refusal, page string) []byte {
 	var body bytes.Buffer
 	encoder := json.NewEncoder(&body)
 	encoder.SetEscapeHTML(false)
 	err := encoder.Encode(errorBody{Error: errorDetail{
-		Code: refusal.Reason.Code(), Message: refusal.Text(), Details: refusal.Details, SignedView: refusal.Signed,
+		Code: refusal.Reason.Code(), Message: refusal.Text(), Details: refusal.Details, SignedView: refusal.Signed, DocURL: docURL(page, refusal),
 	}})
 	if err != nil {
 		return []byte(`{"success":false,"error":{"code":"INTERNAL_ERROR","message":"Internal error"}}`)

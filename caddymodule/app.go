@@ -96,6 +96,11 @@ type App struct {
 	// quarter, one address half of it. Default: 134217728 (128 MiB).
 	AnswerBudget int64 `json:"answer_budget,omitempty"`
 
+	// The address of a page with an anchor for each message and code, such as
+	// docs/errors.md of the gateway: every refusal then carries error.doc_url.
+	// Default: none.
+	DocsURL string `json:"docs_url,omitempty"`
+
 	rules     *rules
 	state     *state
 	telemetry *telemetry
@@ -147,6 +152,10 @@ func (a *App) provision(ctx caddy.Context) (err error) {
 	if a.telemetry, err = newTelemetry(ctx.Logger(), ctx.GetMetricsRegistry(), a.rules.table); err != nil {
 		return fmt.Errorf("registering metrics: %w", err)
 	}
+	if err := checkDocsURL(a.DocsURL); err != nil {
+		return err
+	}
+	a.telemetry.docsURL = a.DocsURL
 	if a.telemetry.emit, err = eventEmitter(ctx); err != nil {
 		return err
 	}

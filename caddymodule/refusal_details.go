@@ -34,7 +34,7 @@ func (p *passage) details(v *store.Verdict) []auth.FieldError {
 
 // whereOperationsLie is error.details where a request has missed the gateway's
 // paths.
-var whereOperationsLie = detail("base_path", "The card API lies under /api/v1/, in lower case; send the path with this base")
+var whereOperationsLie = detail("base_path", "The card API lies under /api/v1/; send the path with this base")
 
 // typeFault returns what is wrong with the type of a body that ought to be JSON
 // in UTF-8 without an encoding; nil for such a body, and for none.

@@ -15,15 +15,10 @@ func (e *explainer) signature() {
 	sent := readForm(e.Credentials.Signature)
 	right := e.StringToSign()
 	f, found := e.retired(&sent, right)
-	live := e.liveSecrets()
-	for _, v := range e.variants(right) {
-		for _, s := range live {
-			if v.fits(&sent, s) && !found {
-				f, found = v.Finding, true
-			}
-		}
+	if v := e.signedVariant(&sent, right); v != nil && !found {
+		f, found = v.Finding, true
 	}
-	for _, s := range live {
+	for _, s := range e.liveSecrets() {
 		for _, v := range e.misreadings(s) {
 			if v.fits(&sent, right) && !found {
 				f, found = v.Finding, true
@@ -39,6 +34,35 @@ func (e *explainer) signature() {
 		f = Finding{Kind: SignatureUnexplained}
 	}
 	e.found = append(e.found, f)
+}
+
+// signedVariant returns the first of the variants that a live secret has
+// signed; nil when none was. It tries all of them in any case.
+func (e *explainer) signedVariant(sent *form, right string) *variant {
+	var signed *variant
+	live, all := e.liveSecrets(), e.variants(right)
+	for i := range all {
+		for _, s := range live {
+			if all[i].fits(sent, s) && signed == nil {
+				signed = &all[i]
+			}
+		}
+	}
+	return signed
+}
+
+// SignedInstead returns the string that was signed in the place of the right
+// one, where one of the usual mistakes explains the signature. It can hold a
+// body.
+func SignedInstead(c *Case) (text string, found bool) {
+	if c.Key == nil {
+		return "", false
+	}
+	sent := readForm(c.Credentials.Signature)
+	if v := (&explainer{Case: c}).signedVariant(&sent, c.StringToSign()); v != nil {
+		return v.text, true
+	}
+	return "", false
 }
 
 // formOfRight explains a signature that is wrong by its form alone.

@@ -105,17 +105,21 @@ var importRules = []importRule{
 		reason: "the log format masks whatever it is given; it knows no request, no key and no app",
 	},
 	{
-		dir: "caddymodule/keyadmin", ours: []string{"caddymodule/cli", "caddymodule/secret", "caddymodule/version", "keys", "store", "store/file"}, others: []string{"…/"},
+		dir: "caddymodule/keyadmin", ours: []string{"auth", "caddymodule/cli", "caddymodule/secret", "caddymodule/version", "keys", "store", "store/file"}, others: []string{"…/"},
 		reason: "the admin API is the only way to a running gateway, and card-keys a client of it like any other; neither reaches into handlers",
 	},
 	{
-		dir: "caddymodule/signcmd", ours: []string{"auth", "caddymodule/cli", "caddymodule/secret", "explain", "sign"}, others: []string{"…/"},
+		dir: "caddymodule/signcmd", ours: []string{"auth", "caddymodule/cli", "caddymodule/secret", "sign"}, others: []string{"…/"},
 		reason: "card-sign signs as any client would: it needs no gateway and no store",
+	},
+	{
+		dir: "caddymodule/explaincmd", ours: []string{"auth", "caddymodule/cli", "caddymodule/keyadmin", "caddymodule/secret", "explain"}, others: []string{"…/"},
+		reason: "card-explain judges a request by the rules alone; only what a gateway remembers comes from the admin API, as for card-keys",
 	},
 	{
 		dir: "caddymodule",
 		ours: []string{
-			"auth", "caddymodule/cardlog", "caddymodule/keyadmin", "caddymodule/logqueue", "caddymodule/secret", "caddymodule/signcmd", "caddymodule/version",
+			"auth", "caddymodule/cardlog", "caddymodule/explaincmd", "caddymodule/keyadmin", "caddymodule/logqueue", "caddymodule/secret", "caddymodule/signcmd", "caddymodule/version",
 			"explain", "forward", "keys", "ratelimit", "store", "store/file", "store/redis", "translate",
 		},
 		others: []string{"…/"},
