@@ -14,7 +14,10 @@ var explanationsTotal = prometheus.NewCounterVec(prometheus.CounterOpts{
 	Help: "Refusals that the gateway could explain, by result: given, or skipped because the key, the address or the process had its share.",
 }, []string{"result"})
 
-var explanationsGiven, explanationsSkipped = explanationsTotal.WithLabelValues("given"), explanationsTotal.WithLabelValues("skipped")
+// The label's closed set.
+var explanationResults = []string{"given", "skipped"}
+
+var explanationsGiven, explanationsSkipped = explanationsTotal.WithLabelValues(explanationResults[0]), explanationsTotal.WithLabelValues(explanationResults[1])
 
 // explanations shares out what explaining refusals may cost, so that nobody
 // buys time of the processor with wrong signatures: one a second for a key,
