@@ -131,23 +131,6 @@ func shapeOf(segments []segment) string {
 	return b.String()
 }
 
-// matchSegments reports whether the segments match the rest of a path, which
-// has as many segments.
-func matchSegments(segments []segment, rest string) bool {
-	for i := range segments {
-		part, after, _ := strings.Cut(rest, "/")
-		rest = after
-		if segments[i].placeholder {
-			if part == "" {
-				return false
-			}
-		} else if !equalFold(part, segments[i].literal) {
-			return false
-		}
-	}
-	return true
-}
-
 // equalFold compares without regard to the case of ASCII letters. Unlike
 // strings.EqualFold it leaves other letters alone: the Kelvin sign is no k.
 func equalFold(a, b string) bool {
@@ -177,40 +160,24 @@ func asciiLower(s string) string {
 	return string(b)
 }
 
-// UpstreamTarget returns the target that the upstream receives: the raw one,
-// byte for byte, with one exception. In the second path of the sensitive card
-// details, /api/v1/card/{cardId}/sensitive, also with a slash at the end, the
-// segment "card" becomes "cards". So the upstream receives only one of the two
-// paths.
-func UpstreamTarget(t Target) string {
-	if !matchesPath(sensitiveAlias, t.Path) {
-		return t.Raw
-	}
-	// Raw and decoded segments correspond, because a target with an encoded
-	// slash is refused. The third segment is "card" in some spelling.
-	start := 0
-	for range 3 {
-		start += strings.IndexByte(t.RawPath[start:], '/') + 1
-	}
-	end := start + strings.IndexByte(t.RawPath[start:], '/')
-	return t.Raw[:start] + "cards" + t.Raw[end:]
-}
-
-// sensitiveAlias is what follows /api/v1/ in the second sensitive path.
-var sensitiveAlias = []segment{{literal: "card"}, {placeholder: true}, {literal: "sensitive"}}
-
 // hasAPIPrefix reports whether a decoded path begins with /api/v1/.
 func hasAPIPrefix(path string) bool {
 	return len(path) >= len(apiPrefix) && equalFold(path[:len(apiPrefix)], apiPrefix)
 }
 
-// matchesPath reports whether a decoded path consists of /api/v1/ and the
-// segments, with or without a slash at the end.
-func matchesPath(segments []segment, path string) bool {
-	path = strings.TrimSuffix(path, "/")
-	if !hasAPIPrefix(path) {
-		return false
+// matchSegments reports whether the segments match the rest of a path, which
+// has as many segments.
+func matchSegments(segments []segment, rest string) bool {
+	for i := range segments {
+		part, after, _ := strings.Cut(rest, "/")
+		rest = after
+		if segments[i].placeholder {
+			if part == "" {
+				return false
+			}
+		} else if !equalFold(part, segments[i].literal) {
+			return false
+		}
 	}
-	rest := path[len(apiPrefix):]
-	return strings.Count(rest, "/")+1 == len(segments) && matchSegments(segments, rest)
+	return true
 }
