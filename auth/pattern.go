@@ -23,7 +23,7 @@ func (d *OperationDef) check() ([]segment, error) {
 	case OtherOperation, "total", "default":
 		return nil, errors.New("the name is reserved; choose another")
 	}
-	if !isOperationName(d.Name) {
+	if !isName(d.Name, lowerLetters, lowerLetters+digits+"_") {
 		return nil, errors.New("the name must be lower-case letters, digits and underscores, with a letter first")
 	}
 	switch d.Method {
@@ -44,17 +44,6 @@ func (d *OperationDef) check() ([]segment, error) {
 		return nil, fmt.Errorf("bad pattern %q: %w", d.Pattern, err)
 	}
 	return segments, nil
-}
-
-func isOperationName(s string) bool {
-	for i := 0; i < len(s); i++ {
-		c := s[i]
-		letter := 'a' <= c && c <= 'z'
-		if !letter && (i == 0 || (c < '0' || c > '9') && c != '_') {
-			return false
-		}
-	}
-	return s != ""
 }
 
 // parsePattern returns the segments that follow /api/v1/. One slash at the end
@@ -88,7 +77,7 @@ func parseSegment(part string) (segment, error) {
 	}
 	if name, ok := strings.CutPrefix(part, "{"); ok {
 		name, ok = strings.CutSuffix(name, "}")
-		if !ok || !isPlaceholderName(name) {
+		if !ok || !isName(name, letters+"_", letters+digits+"_") {
 			return segment{}, fmt.Errorf("the placeholder %q must fill its segment, as in {cardId}", part)
 		}
 		return segment{placeholder: true}, nil
@@ -105,17 +94,6 @@ func parseSegment(part string) (segment, error) {
 		}
 	}
 	return segment{literal: part}, nil
-}
-
-func isPlaceholderName(s string) bool {
-	for i := 0; i < len(s); i++ {
-		c := s[i] | 0x20
-		letter := 'a' <= c && c <= 'z' || s[i] == '_'
-		if !letter && (i == 0 || s[i] < '0' || s[i] > '9') {
-			return false
-		}
-	}
-	return s != ""
 }
 
 // shapeOf returns a text that is equal for patterns that match the same paths.
