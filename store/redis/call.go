@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"net"
 	"strconv"
-	"strings"
 	"sync/atomic"
 	"time"
 
@@ -173,19 +172,6 @@ func (c *caller) value(ctx context.Context, key, do, value string) (stored []byt
 	return []byte(v), true, err
 }
 
-// isMoving reports whether the script was turned away because its slot is
-// being moved to another node, before it wrote anything.
-func isMoving(err error) bool {
-	return redis.HasErrorPrefix(err, "TRYAGAIN") ||
-		err != nil && strings.Contains(err.Error(), "non local key")
-}
-
-// isUnloaded reports whether Redis does not know the script.
-func isUnloaded(err error) bool { return redis.HasErrorPrefix(err, "NOSCRIPT") }
-
-// isFull reports whether Redis refused to write for want of memory.
-func isFull(err error) bool { return redis.HasErrorPrefix(err, "OOM") }
-
 func sleep(ctx context.Context, d time.Duration) error {
 	t := time.NewTimer(d)
 	defer t.Stop()
@@ -195,14 +181,4 @@ func sleep(ctx context.Context, d time.Duration) error {
 	case <-ctx.Done():
 		return ctx.Err()
 	}
-}
-
-// text returns the i-th element of a reply as text.
-func text(reply []any, i int) (string, error) {
-	if i < len(reply) {
-		if s, ok := reply[i].(string); ok {
-			return s, nil
-		}
-	}
-	return "", fmt.Errorf("%w: a reply of redis lacks text at place %d", store.ErrUnavailable, i)
 }

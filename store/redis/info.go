@@ -8,45 +8,12 @@ import (
 	"strconv"
 	"strings"
 	"time"
-
-	"github.com/redis/go-redis/v9"
-
-	"github.com/card-gateway/card-gateway/store"
 )
 
 // oldestMajor is the first major version that settle.lua runs on: from 7.0 on
 // the effects of a script are what is replicated, also of one that reads the
 // clock first.
 const oldestMajor = 7
-
-// An UnfitError says that a server was reached and cannot be used.
-type UnfitError struct {
-	Server  string // its address, as far as known
-	Problem string // what is wrong and what to do
-	Cause   error  // what the server said, if it was an error
-}
-
-// Error names the server and the problem.
-func (e *UnfitError) Error() string {
-	s := "redis"
-	if e.Server != "" {
-		s += " at " + e.Server
-	}
-	s += ": " + e.Problem
-	if e.Cause != nil {
-		s += ": " + e.Cause.Error()
-	}
-	return s
-}
-
-// Unwrap returns the cause and [store.ErrUnavailable], which it is once the
-// gateway runs.
-func (e *UnfitError) Unwrap() []error {
-	if e.Cause == nil {
-		return []error{store.ErrUnavailable}
-	}
-	return []error{store.ErrUnavailable, e.Cause}
-}
 
 // serverInfo is what a server says of itself in INFO.
 type serverInfo struct {
@@ -157,17 +124,6 @@ func (i *serverInfo) unfit() error {
 	}
 	if i.policy != "noeviction" {
 		return unfit("maxmemory-policy %s may evict nonces, so that requests could be replayed; set it to noeviction", i.policy)
-	}
-	return nil
-}
-
-// refusal returns an UnfitError when the error says that the server refuses
-// our user, else nil.
-func refusal(addr string, err error) error {
-	for _, prefix := range []string{"NOAUTH", "WRONGPASS", "NOPERM"} {
-		if redis.HasErrorPrefix(err, prefix) {
-			return &UnfitError{Server: addr, Problem: "it refuses the user; check username, password and its ACL rule", Cause: err}
-		}
 	}
 	return nil
 }

@@ -122,13 +122,3 @@ func (s *Store) Close() error {
 	}
 	return nil
 }
-
-var errClosed = fmt.Errorf("%w: it was closed", store.ErrUnavailable)
-
-// unavailable says that an answer could not be had, and why.
-func unavailable(doing string, err error) error {
-	if errors.Is(err, store.ErrUnavailable) {
-		return err
-	}
-	return fmt.Errorf("%w: %s: %w", store.ErrUnavailable, doing, err)
-}

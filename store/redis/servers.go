@@ -13,8 +13,6 @@ import (
 	"github.com/redis/go-redis/v9"
 	"github.com/sony/gobreaker/v2"
 	"golang.org/x/sync/singleflight"
-
-	"github.com/card-gateway/card-gateway/store"
 )
 
 // servers knows which servers hold the state, up to which moment nonces may
@@ -61,12 +59,6 @@ const (
 	observe mode = iota
 	// create makes the epoch anew, because an operator writes keys.
 	create
-)
-
-var (
-	errNotChecked = fmt.Errorf("%w: redis was not reached yet", store.ErrUnavailable)
-	errEmptied    = fmt.Errorf("%w: redis was emptied; create or import the keys again", store.ErrUnavailable)
-	errLost       = fmt.Errorf("%w: the key is missing, and redis was emptied since this gateway started; import the key again, or restart the gateway when all keys are there", store.ErrUnavailable)
 )
 
 // ready returns nil when the servers were fit at the last check, which is at
