@@ -123,3 +123,6 @@ func (a *attempt) counts() any {
 	}
 	return decimal(int64(set))
 }
+
+// settleScript has the names of its arguments from the list above.
+var settleScript = newScript(serverLua + settlePrologue() + settleLua)

@@ -2,11 +2,8 @@ package redis
 
 import (
 	"context"
-	"crypto/rand"
-	"encoding/hex"
 	"errors"
 	"fmt"
-	"net"
 	"strconv"
 	"sync/atomic"
 	"time"
@@ -17,8 +14,6 @@ import (
 	"github.com/card-gateway/card-gateway/store"
 )
 
-type dialer = func(ctx context.Context, network, addr string) (net.Conn, error)
-
 // tags makes a token for every call, which its reply must show: a reply that
 // belongs to another call is not believed.
 type tags struct {
@@ -27,9 +22,7 @@ type tags struct {
 }
 
 func newTags() tags {
-	var b [6]byte
-	rand.Read(b[:])
-	return tags{prefix: hex.EncodeToString(b[:]) + ".", next: new(atomic.Uint64)}
+	return tags{prefix: randomHex(6) + ".", next: new(atomic.Uint64)}
 }
 
 func (t tags) make() string {
@@ -181,4 +174,27 @@ func sleep(ctx context.Context, d time.Duration) error {
 	case <-ctx.Done():
 		return ctx.Err()
 	}
+}
+
+// The names of the servers that belong to no address: the one server, and the
+// search for the master of a slot.
+const (
+	theServer = "redis"
+	theSlots  = "cluster"
+)
+
+// serverOf returns the name of the server that has the key.
+func (c *caller) serverOf(ctx context.Context, key string) (string, error) {
+	if c.cluster == nil {
+		return theServer, nil
+	}
+	var node *redis.Client
+	err := c.breakers.at(theSlots).run(func() (err error) {
+		node, err = c.cluster.MasterForKey(ctx, key)
+		return err
+	})
+	if err != nil {
+		return "", err
+	}
+	return node.Options().Addr, nil
 }

@@ -1,6 +1,7 @@
 package redis
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"math"
@@ -8,6 +9,10 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/card-gateway/card-gateway/store"
 )
 
 // oldestMajor is the first major version that settle.lua runs on: from 7.0 on
@@ -127,3 +132,51 @@ func (i *serverInfo) unfit() error {
 	}
 	return nil
 }
+
+// skew returns a problem when the server's clock is too far from the gateway's.
+func (i *serverInfo) skew(now time.Time) error {
+	if off := i.now.Sub(now); off.Abs() > maxSkew && !i.now.IsZero() {
+		return fmt.Errorf("%w: the clock of redis at %s is %v off ours, at most %v are allowed", store.ErrUnavailable, i.addr, off.Round(time.Second), maxSkew)
+	}
+	return nil
+}
+
+// refusing returns why the master accepts no request, or nil. One that has heard
+// of none of its replicas for long may have another one in its place.
+func (i *serverInfo) refusing() error {
+	switch {
+	case isFull(i.denied):
+		return fmt.Errorf("%w: redis at %s: %w", store.ErrFull, i.addr, i.denied)
+	case i.denied != nil:
+		return fmt.Errorf("%w: redis at %s takes no writes: %w", store.ErrUnavailable, i.addr, i.denied)
+	case time.Duration(i.silent)*time.Second > maxLag:
+		return fmt.Errorf("%w: no replica has answered redis at %s for over %v", store.ErrUnavailable, i.addr, maxLag)
+	default:
+		return nil
+	}
+}
+
+func readInfo(ctx context.Context, node *redis.Client) (serverInfo, error) {
+	addr := node.Options().Addr
+	asked := uptime()
+	reply, err := node.Info(ctx).Result()
+	if err != nil {
+		if unfit := refusal(addr, err); unfit != nil {
+			return serverInfo{}, unfit
+		}
+		return serverInfo{}, unavailable("checking "+addr, err)
+	}
+	i, err := parseInfo(addr, reply)
+	i.asked, i.answered = asked, uptime()
+	if err != nil {
+		return i, unavailable("checking "+addr, err)
+	}
+	if i.loading {
+		return i, fmt.Errorf("%w: redis at %s is loading its data", store.ErrUnavailable, addr)
+	}
+	return i, nil
+}
+
+var processBegan = time.Now()
+
+func uptime() time.Duration { return time.Since(processBegan) }

@@ -23,9 +23,9 @@ func (n names) meta(name string) string { return n.prefix + "m:" + name }
 
 func (n names) index() string { return n.prefix + "index" }
 
-func (n names) servers() string { return n.prefix + "servers" }
+func (n names) shared() string { return n.prefix + "servers" }
 
-func (n names) policies() string { return n.prefix + "policies" }
+func (n names) nodePolicies() string { return n.prefix + "policies" }
 
 func (n names) nonces(id string, span int64) string {
 	b := make([]byte, 0, len(n.prefix)+len(id)+20)
@@ -48,4 +48,14 @@ func (n names) epochs() []string {
 		}
 	}
 	return all
+}
+
+// missing returns a name in one of the slots that is never written, or "".
+func (n names) missing(served *slotSet) string {
+	for i := range slots { // far more than are needed
+		if tag := strconv.Itoa(i); served.has(slot(tag)) {
+			return n.prefix + "{" + tag + "}:w"
+		}
+	}
+	return ""
 }

@@ -1,6 +1,8 @@
 package redis
 
 import (
+	"crypto/rand"
+	"encoding/hex"
 	"fmt"
 	"strconv"
 	"strings"
@@ -8,6 +10,13 @@ import (
 
 	"github.com/card-gateway/card-gateway/store"
 )
+
+// randomHex returns n random bytes in hexadecimal digits.
+func randomHex(n int) string {
+	b := make([]byte, n)
+	rand.Read(b)
+	return hex.EncodeToString(b)
+}
 
 func decimal(n int64) string { return strconv.FormatInt(n, 10) }
 
