@@ -26,7 +26,6 @@ var circles = map[string]string{
 	"keys":                "the files are the subjects of one service, which change, audit and look up through each other",
 	"sandbox/issuer":      "the files are the resources of one issuer, which show parts of each other",
 	"store/file":          "the files are the subjects of one state under one lock",
-	"store/redis":         "what is known of the servers and what is asked of them lean on each other",
 	"store/storetest":     "the files are the subjects of one suite with the world that it tests in",
 	"tests/harness":       "the files are parts of one gateway under test",
 }
