@@ -3,24 +3,28 @@ package house
 import (
 	"encoding/json"
 	"errors"
+	"fmt"
 	"go/ast"
 	"go/importer"
 	"go/parser"
 	"go/token"
 	"go/types"
 	"io"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/card-gateway/card-gateway/tests/harness"
 )
 
-// circles are the packages whose files may need each other, and why. Everywhere
-// else the files of a package have an order in which each can be read with only
-// those before it in mind.
-var circles = map[string]string{
+// knotted are the packages whose files may need each other, and why. Everywhere
+// else the files of a package use each other in one direction only, so that each
+// can be read with no more than what is below it in mind.
+var knotted = map[string]string{
 	"caddymodule/signcmd": "a request is read, printed and sent by the same command",
 	"forward":             "a connection and its issuer know each other, and so do an exchange and its answer, and a forwarder and its checks",
 	"keys":                "the files are the subjects of one service, which change, audit and look up through each other",
@@ -30,10 +34,11 @@ var circles = map[string]string{
 	"tests/harness":       "the files are parts of one gateway under test",
 }
 
-// TestFilesHaveAnOrder finds files that need each other: what one names, fields
-// and methods included, leads through others back to itself. The type before a
-// method's name is no such reference, since a method says only where it belongs.
-func TestFilesHaveAnOrder(t *testing.T) {
+// TestFilesUseEachOtherInOneDirection looks at all that a file names of another
+// one, fields and methods included. The type before a method's name does not
+// count, since a method says by it only where it belongs.
+func TestFilesUseEachOtherInOneDirection(t *testing.T) {
+	harness.DependOnSources(t)
 	packages, exports := listPackages(t)
 	lookup := func(path string) (io.ReadCloser, error) {
 		if exports[path] == "" {
@@ -43,13 +48,42 @@ func TestFilesHaveAnOrder(t *testing.T) {
 	}
 	for _, p := range packages {
 		fset := token.NewFileSet()
-		found := fileCircles(fileReferences(t, fset, p, importer.ForCompiler(fset, "gc", lookup)))
+		uses := fileUses(t, fset, p, importer.ForCompiler(fset, "gc", lookup))
+		found := circles(uses)
 		dir := strings.TrimPrefix(strings.TrimPrefix(p.ImportPath, module), "/")
-		switch reason := circles[dir]; {
-		case len(found) > 0 && reason == "":
-			t.Errorf("%s: these files need each other: %v; move what ties them to where both may look", dir, found)
+		switch reason := knotted[dir]; {
 		case len(found) == 0 && reason != "":
-			t.Errorf("%s has no circle any more; drop its exception", dir)
+			t.Errorf("the files of %s use each other in one direction now; drop its exception", dir)
+		case reason == "":
+			for _, circle := range found {
+				t.Errorf("%s: the files %s use each other in a circle; move what ties them to where both may look:", dir, strings.Join(circle, ", "))
+				uses.report(t, circle)
+			}
+		}
+	}
+}
+
+// uses are the names that a file uses of another one: by user, by owner.
+type uses map[string]map[string]map[string]bool
+
+func (u uses) add(from, to, name string) {
+	if u[from] == nil {
+		u[from] = make(map[string]map[string]bool)
+	}
+	if u[from][to] == nil {
+		u[from][to] = make(map[string]bool)
+	}
+	u[from][to][name] = true
+}
+
+// report says what the files of a circle use of each other.
+func (u uses) report(t *testing.T, circle []string) {
+	t.Helper()
+	for _, from := range circle {
+		for _, to := range circle {
+			if names := u[from][to]; len(names) > 0 {
+				t.Errorf("  %s uses %s of %s", from, strings.Join(slices.Sorted(maps.Keys(names)), ", "), to)
+			}
 		}
 	}
 }
@@ -93,81 +127,88 @@ func listPackages(t *testing.T) (ours []listed, exports map[string]string) {
 	return ours, exports
 }
 
-// fileReferences returns, for each file of a package, the others that it names
-// something of.
-func fileReferences(t *testing.T, fset *token.FileSet, p listed, imports types.Importer) map[string][]string {
+// fileUses type-checks a package and returns what its files use of each other.
+func fileUses(t *testing.T, fset *token.FileSet, p listed, imports types.Importer) uses {
 	t.Helper()
-	var files []*ast.File
-	for _, name := range p.GoFiles {
-		file, err := parser.ParseFile(fset, filepath.Join(p.Dir, name), nil, parser.SkipObjectResolution)
-		if err != nil {
+	files := make([]*ast.File, len(p.GoFiles))
+	for i, name := range p.GoFiles {
+		var err error
+		if files[i], err = parser.ParseFile(fset, filepath.Join(p.Dir, name), nil, parser.SkipObjectResolution); err != nil {
 			t.Fatal(err)
 		}
-		files = append(files, file)
 	}
 	info := &types.Info{Uses: make(map[*ast.Ident]types.Object)}
 	pkg, err := (&types.Config{Importer: imports}).Check(p.ImportPath, fset, files, info)
 	if err != nil {
 		t.Fatal(err)
 	}
-	fileOf := func(pos token.Pos) string { return filepath.Base(fset.Position(pos).Filename) }
-	references := make(map[string][]string)
 	for _, file := range files {
-		from := fileOf(file.Pos())
 		for _, decl := range file.Decls {
-			if method, ok := decl.(*ast.FuncDecl); ok {
-				method.Recv = nil
-			}
-			ast.Inspect(decl, func(n ast.Node) bool {
-				id, _ := n.(*ast.Ident)
-				if used := info.Uses[id]; used != nil && used.Pkg() == pkg {
-					if to := fileOf(used.Pos()); to != from && !slices.Contains(references[from], to) {
-						references[from] = append(references[from], to)
+			if method, ok := decl.(*ast.FuncDecl); ok && method.Recv != nil {
+				ast.Inspect(method.Recv, func(n ast.Node) bool {
+					if ident, ok := n.(*ast.Ident); ok {
+						delete(info.Uses, ident)
 					}
-				}
-				return true
-			})
-		}
-	}
-	return references
-}
-
-// fileCircles returns the groups of files that can be reached from each other.
-func fileCircles(references map[string][]string) [][]string {
-	reached := func(from string) map[string]bool {
-		seen := make(map[string]bool)
-		for next := slices.Clone(references[from]); len(next) > 0; next = next[1:] {
-			if !seen[next[0]] {
-				seen[next[0]] = true
-				next = append(next, references[next[0]]...)
+					return true
+				})
 			}
 		}
-		return seen
 	}
-	var found [][]string
-	done := make(map[string]bool)
-	for from := range references {
-		if forward := reached(from); forward[from] && !done[from] {
-			var circle []string
-			for other := range forward {
-				if reached(other)[from] {
-					circle, done[other] = append(circle, other), true
-				}
-			}
-			slices.Sort(circle)
-			found = append(found, circle)
+	fileOf := func(pos token.Pos) string { return filepath.Base(fset.Position(pos).Filename) }
+	found := make(uses)
+	for ident, object := range info.Uses {
+		if from, to := fileOf(ident.Pos()), fileOf(object.Pos()); object.Pkg() == pkg && from != to {
+			found.add(from, to, ident.Name)
 		}
 	}
 	return found
 }
 
-// A circle is found over several files, and none where all runs one way.
-func TestFileCircles(t *testing.T) {
-	found := fileCircles(map[string][]string{"a": {"b", "d"}, "b": {"c"}, "c": {"a"}, "d": {"e"}})
-	if len(found) != 1 || strings.Join(found[0], "") != "abc" {
-		t.Errorf("got %v", found)
+// circles returns the groups of files that use each other, straight or through
+// others, each sorted.
+func circles(all uses) [][]string {
+	reach := make(map[string]map[string]bool)
+	var walk func(from, at string)
+	walk = func(from, at string) {
+		for to := range all[at] {
+			if !reach[from][to] {
+				reach[from][to] = true
+				walk(from, to)
+			}
+		}
 	}
-	if found := fileCircles(map[string][]string{"a": {"b", "c"}, "b": {"c"}}); found != nil {
-		t.Errorf("got %v", found)
+	for from := range all {
+		reach[from] = make(map[string]bool)
+		walk(from, from)
+	}
+	groups := make(map[string][]string)
+	for file := range reach {
+		if !reach[file][file] {
+			continue
+		}
+		var group []string
+		for other := range reach[file] {
+			if reach[other][file] {
+				group = append(group, other)
+			}
+		}
+		slices.Sort(group)
+		groups[fmt.Sprint(group)] = group
+	}
+	return slices.SortedFunc(maps.Values(groups), slices.Compare)
+}
+
+// A circle is found over several files, and none where all runs one way.
+func TestCircles(t *testing.T) {
+	found := make(uses)
+	for _, pair := range []string{"ab", "ad", "bc", "de", "fd"} {
+		found.add(pair[:1], pair[1:], "x")
+	}
+	if got := circles(found); len(got) != 0 {
+		t.Errorf("got %v, want none", got)
+	}
+	found.add("c", "a", "x")
+	if got := circles(found); len(got) != 1 || strings.Join(got[0], "") != "abc" {
+		t.Errorf("got %v, want a b c", got)
 	}
 }
