@@ -36,7 +36,7 @@ func refuse(w http.ResponseWriter, r *http.Request, refusal *auth.Refusal) error
 	info, page := infoFrom(r.Context()), ""
 	if info != nil {
 		info.refusal, page = refusal, info.telemetry.docsURL
-		info.telemetry.logRefusal(info, refusal)
+		info.logRefusal(refusal)
 	}
 	writeRefusal(w, refusal, page)
 	return nil

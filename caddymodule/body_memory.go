@@ -10,9 +10,8 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/card-gateway/card-gateway/caddymodule/keyadmin"
-
 	"github.com/card-gateway/card-gateway/auth"
+	"github.com/card-gateway/card-gateway/caddymodule/keyadmin"
 )
 
 // A bodyMemory hands out the memory in which bodies are held. It is bounded,

@@ -16,14 +16,12 @@ import (
 	"testing"
 	"time"
 
-	"github.com/card-gateway/card-gateway/caddymodule/keyadmin"
-
+	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 	"go.uber.org/zap"
 	"pgregory.net/rapid"
 
-	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
-
 	"github.com/card-gateway/card-gateway/auth"
+	"github.com/card-gateway/card-gateway/caddymodule/keyadmin"
 	"github.com/card-gateway/card-gateway/translate"
 )
 
@@ -45,7 +43,7 @@ func (f failing) Read(p []byte) (int, error) {
 // holding.
 func reader(m *bodyMemory, max int64) *bodyReader {
 	return &bodyReader{
-		max: max, timeout: time.Minute, hold: reservation{memory: m, key: "k1", address: "192.0.2.1"},
+		max: max, arrival: arrival{timeout: time.Minute}, hold: reservation{memory: m, key: "k1", address: "192.0.2.1"},
 		look: func() (bool, *auth.Refusal) { return true, nil },
 	}
 }
@@ -293,7 +291,7 @@ func TestLookWhileWaiting(t *testing.T) {
 // A body must arrive at the least rate, and all of it within its time.
 func TestLeastRate(t *testing.T) {
 	var set []time.Time
-	br := &bodyReader{timeout: 30 * time.Second, began: time.Unix(1e9, 0), extend: func(until time.Time) error {
+	br := &arrival{timeout: 30 * time.Second, began: time.Unix(1e9, 0), extend: func(until time.Time) error {
 		set = append(set, until)
 		return nil
 	}}

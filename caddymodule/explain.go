@@ -33,14 +33,14 @@ func (p *passage) account(refusal *auth.Refusal) {
 // mayExplain reports whether the refusal may cost the time of an explanation.
 // With generic_messages an unknown key costs the same as a known one.
 func (p *passage) mayExplain(reason auth.Reason, now time.Time) bool {
-	shares := p.h.state.explanations
+	shares := p.site.state.explanations
 	switch {
 	case reason.Status() >= http.StatusInternalServerError || reason == auth.ClientGone:
 		return false
-	case reason == auth.UnknownKey && !p.h.GenericMessages:
+	case reason == auth.UnknownKey && !p.site.GenericMessages:
 		return false
 	case reason == auth.UnknownKey:
-		shares = p.h.state.standIns
+		shares = p.site.state.standIns
 	}
 	return shares.take(p.request.Credentials.KeyID, holderAddress(p.info.address), now)
 }
@@ -49,7 +49,7 @@ func (p *passage) mayExplain(reason auth.Reason, now time.Time) bool {
 // returns the request as it arrived; nil for another refusal.
 func (p *passage) explainRules(refusal *auth.Refusal, now time.Time) *auth.SignedView {
 	c := explain.Case{
-		Request: p.request, Host: p.r.Host, Key: p.info.Key, Failed: p.judgement.Failed, Now: now, Window: p.h.rules.window,
+		Request: p.request, Host: p.r.Host, Key: p.info.Key, Failed: p.judgement.Failed, Now: now, Window: p.site.rules.window,
 	}
 	switch refusal.Reason {
 	case auth.TimestampOutOfWindow:
@@ -89,7 +89,7 @@ func (p *passage) heldBytes() []byte {
 // shows reports whether the answer says what was wrong: for a test key, and for
 // a live one until its debug_until.
 func (p *passage) shows(reason auth.Reason, now time.Time) bool {
-	if p.h.GenericMessages || reason.Status() != http.StatusUnauthorized {
+	if p.site.GenericMessages || reason.Status() != http.StatusUnauthorized {
 		return false
 	}
 	key := p.info.Key
@@ -101,8 +101,8 @@ func (p *passage) shows(reason auth.Reason, now time.Time) bool {
 
 // claimedKey returns the key that a request without all five headers names.
 func (p *passage) claimedKey() *auth.Key {
-	if id := p.request.Credentials.KeyID; id != "" && p.h.state.started.Load() {
-		if key, err := p.h.state.keys.Lookup(p.r.Context(), id); err == nil {
+	if id := p.request.Credentials.KeyID; id != "" && p.site.state.started.Load() {
+		if key, err := p.site.state.keys.Lookup(p.r.Context(), id); err == nil {
 			return key
 		}
 	}
@@ -117,7 +117,7 @@ func (p *passage) auditShown() {
 		key = p.claimedKey()
 	}
 	if key != nil && keys.ModeOf(key.ID) != keys.Test {
-		p.h.telemetry.audit.explained(key, p.info.RequestID)
+		p.site.telemetry.audit.explained(key, p.info.RequestID)
 	}
 }
 
@@ -137,5 +137,5 @@ func (p *passage) remember(refusal *auth.Refusal, view *auth.SignedView, now tim
 	if view != nil {
 		entry.SignedView = *view
 	}
-	p.h.state.refusals.add(entry)
+	p.site.state.refusals.add(entry)
 }

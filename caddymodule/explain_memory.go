@@ -40,8 +40,3 @@ func (m *refusalMemory) find(requestID string) (entry keyadmin.Refusal, found bo
 	}
 	return keyadmin.Refusal{}, false
 }
-
-// Refusal reports what is remembered of a refusal, for the admin API.
-func (a *App) Refusal(requestID string) (keyadmin.Refusal, bool) {
-	return a.state.refusals.find(requestID)
-}

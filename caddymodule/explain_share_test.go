@@ -79,7 +79,7 @@ func TestExplanationsAreShared(t *testing.T) {
 
 // freshShares gives the gate shares of its own, of any size.
 func (g *gate) freshShares() {
-	g.auth.state.explanations, g.auth.state.standIns, g.auth.state.refusals = newExplanations(), newExplanations(), new(refusalMemory)
+	g.auth.site.state.explanations, g.auth.site.state.standIns, g.auth.site.state.refusals = newExplanations(), newExplanations(), new(refusalMemory)
 }
 
 // With generic_messages an unknown key costs what a known one costs, from
@@ -97,7 +97,7 @@ func TestUnknownKeysTakeNoShares(t *testing.T) {
 		if got := testutil.ToFloat64(explanationsGiven) - before; got != want {
 			t.Errorf("generic %t: %g explanations, want %g", generic, got, want)
 		}
-		if full := g.auth.state.explanations.process.full[0].Load(); full != 0 {
+		if full := g.auth.site.state.explanations.process.full[0].Load(); full != 0 {
 			t.Errorf("generic %t: a stranger has used up a share of the keys", generic)
 		}
 	}
@@ -135,12 +135,12 @@ func TestExplainingChangesNothing(t *testing.T) {
 			g := newGate(t)
 			g.freshShares()
 			if i == 1 {
-				g.auth.state.explanations.process.burst = 0
+				g.auth.site.state.explanations.process.burst = 0
 			}
 			by := g.signer(store.Fields{})
 			got := g.get(by, "192.0.2.1", func(r *http.Request) { change(r); r.Header.Set("X-Request-Id", "r-1") })
 			answers[i], failures[i] = fmt.Sprint(got.Code, got.Header(), got.Body), g.failures(by.KeyID)
-			if _, found := g.auth.state.refusals.find("r-1"); found != (i == 0 && got.Code >= 400) {
+			if _, found := g.auth.site.state.refusals.find("r-1"); found != (i == 0 && got.Code >= 400) {
 				t.Errorf("%s is remembered: %t", name, found)
 			}
 		}
@@ -160,8 +160,8 @@ func BenchmarkWrongSignature(b *testing.B) {
 		b.Run(c.name, func(b *testing.B) {
 			g := newGate(b)
 			g.freshShares()
-			g.auth.state.explanations.process.burst = c.burst
-			g.auth.rules.lockAfter = 1 << 30
+			g.auth.site.state.explanations.process.burst = c.burst
+			g.auth.site.rules.lockAfter = 1 << 30
 			var callers []*sign.Signer
 			for range 20 { // one key alone would be explained once a second
 				callers = append(callers, g.signer(store.Fields{}))

@@ -69,7 +69,7 @@ func (h *Refuse) ServeHTTP(w http.ResponseWriter, r *http.Request, _ caddyhttp.H
 	}
 	err := refuse(newResponseWriter(w, info), r, refusal)
 	info.overhead = time.Since(start)
-	h.telemetry.metrics.observe(info, h.other)
+	info.count(h.other)
 	traceOutcome(r.Context(), info)
 	return err
 }

@@ -10,7 +10,7 @@ import (
 // whether its hash is the one that was signed. A body with a wrong signature is
 // only hashed, so that no unproven sender makes us hold memory.
 func (p *passage) readBody() *auth.Refusal {
-	keep := p.h.DryRun || !p.judgement.Failed.Has(auth.RuleSignature)
+	keep := p.site.DryRun || !p.judgement.Failed.Has(auth.RuleSignature)
 	if p.bodyRead {
 		if keep && p.info.body == nil && !p.bodyDropped {
 			return storeRefusal(errKeyKeepsChanging)
@@ -18,15 +18,15 @@ func (p *passage) readBody() *auth.Refusal {
 		p.checkHash()
 		return nil
 	}
-	if !p.h.DryRun && p.h.translates && translatedOperation(p.info.Operation.Name) {
+	if !p.site.DryRun && p.site.behind.translates && translatedOperation(p.info.Operation.Name) {
 		if fault := typeFault(p.r); fault != nil {
 			return p.unlessLocked(&auth.Refusal{Reason: auth.UnsupportedMediaType, Log: fault[0].Message, Details: fault})
 		}
 	}
-	reader := bodyReader{max: p.maxBody(), timeout: time.Duration(p.h.BodyTimeout)}
+	reader := bodyReader{max: p.maxBody(), arrival: arrival{timeout: time.Duration(p.site.BodyTimeout)}}
 	if keep {
 		reader.look = p.lookBeforeBody
-		reader.hold = p.info.reservation(p.h.state.bodies)
+		reader.hold = p.info.reservation(p.site.state.bodies)
 	}
 	start := time.Now()
 	body, refusal := reader.read(p.w, p.r)
@@ -55,14 +55,14 @@ func (p *passage) checkHash() {
 // of the published order, decided when it is settled. Only a lock (rule 5)
 // answers at once.
 func (p *passage) lookBeforeBody() (worth bool, refusal *auth.Refusal) {
-	if p.h.DryRun {
+	if p.site.DryRun {
 		return true, nil
 	}
 	claim, refusal := p.newClaim()
 	if refusal != nil {
 		return false, refusal
 	}
-	verdict, err := p.h.state.backend.Look(p.r.Context(), claim)
+	verdict, err := p.site.state.backend.Look(p.r.Context(), claim)
 	switch {
 	case err != nil:
 		return false, p.lookupRefusal(err)
@@ -71,4 +71,11 @@ func (p *passage) lookBeforeBody() (worth bool, refusal *auth.Refusal) {
 	default:
 		return verdict.Stale || verdict.Reason == auth.Accepted, nil
 	}
+}
+
+func (p *passage) maxBody() int64 {
+	if p.info.Operation.MaxBody > 0 {
+		return p.info.Operation.MaxBody
+	}
+	return p.site.MaxBody
 }

@@ -132,10 +132,3 @@ func (f *form) fits(sum [sha256.Size]byte) bool {
 func (f *form) fitsInCase(sum [sha256.Size]byte) bool {
 	return strings.EqualFold(f.text, base64.StdEncoding.EncodeToString(sum[:]))
 }
-
-// addForm adds what is wrong with the form of a header.
-func (e *explainer) addForm(f *form, header string) {
-	for _, kind := range f.kinds {
-		e.add(kind, header)
-	}
-}

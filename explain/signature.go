@@ -1,8 +1,6 @@
 package explain
 
 import (
-	"crypto/sha256"
-	"encoding/base64"
 	"strconv"
 	"time"
 
@@ -43,7 +41,7 @@ func (e *explainer) signedVariant(sent *form, right string) *variant {
 	live, all := e.liveSecrets(), e.variants(right)
 	for i := range all {
 		for _, s := range live {
-			if all[i].fits(sent, s) && signed == nil {
+			if signs(s, all[i].text, sent) && signed == nil {
 				signed = &all[i]
 			}
 		}
@@ -109,22 +107,6 @@ func (e *explainer) retired(sent *form, text string) (f Finding, found bool) {
 		}
 	}
 	return f, found
-}
-
-// signs reports whether the secret makes the signature of the text, apart from
-// its form.
-func signs(s *auth.Secret, text string, sent *form) bool {
-	sum := digest(s, text)
-	return sent.fits(sum) || sent.fitsInCase(sum)
-}
-
-// digest returns the HMAC of the text.
-func digest(s *auth.Secret, text string) [sha256.Size]byte {
-	raw, err := base64.StdEncoding.DecodeString(s.Sign([]byte(text)))
-	if err != nil || len(raw) != sha256.Size {
-		panic("a signature of package auth is not 32 bytes in base64")
-	}
-	return [sha256.Size]byte(raw)
 }
 
 // A misreading is a secret as a client may have read it.

@@ -10,13 +10,14 @@ import (
 	"github.com/card-gateway/card-gateway/auth"
 )
 
+// MaxVariants is how many strings to sign are tried for one refusal.
+const MaxVariants = 64
+
 // A variant is a string to sign that a client may have signed.
 type variant struct {
 	Finding
 	text string
 }
-
-func (v *variant) fits(sent *form, s *auth.Secret) bool { return signs(s, v.text, sent) }
 
 // variantList collects strings to sign: no string twice, none that is the right
 // one, at most MaxVariants.

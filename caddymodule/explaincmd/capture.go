@@ -1,14 +1,11 @@
 package explaincmd
 
 import (
-	"bytes"
 	"errors"
+	"fmt"
 	"net/http"
-	"regexp"
 	"strings"
 	"time"
-
-	"github.com/spf13/cobra"
 )
 
 // A capture is a request as a client sent it.
@@ -23,38 +20,24 @@ type capture struct {
 
 var errNoRequest = errors.New("this is no request: want raw HTTP (METHOD PATH HTTP/1.1 and headers), a curl command, or a HAR file")
 
-// readCapture reads a request in any of the forms that people have.
-func readCapture(cmd *cobra.Command, text []byte) (*capture, error) {
-	text = bytes.TrimPrefix(text, []byte("\ufeff"))
-	trimmed := strings.TrimLeft(string(text), " \t\r\n")
-	switch {
-	case trimmed == "":
-		return nil, errors.New("the input is empty; " + errNoRequest.Error())
-	case trimmed[0] == '{':
-		entry, _ := cmd.Flags().GetInt("entry")
-		return readHAR([]byte(trimmed), entry)
-	case isCurl.MatchString(trimmed):
-		return readCurl(trimmed)
-	case verboseLine.Match(text):
-		return readRaw(verboseRequest(text))
-	default:
-		return readRaw(text)
+// splitAddress parts the host of a URL from path and query, which stay as they
+// are written.
+func splitAddress(address string) (host, target string, err error) {
+	_, rest, ok := strings.Cut(address, "://")
+	if !ok {
+		rest = address
 	}
-}
-
-var (
-	isCurl      = regexp.MustCompile(`^(?:[$#%>] +)?curl(?:\.exe)?\s`)
-	verboseLine = regexp.MustCompile(`(?m)^> [A-Za-z]+ \S+ HTTP/`)
-)
-
-// verboseRequest returns the request in the output of curl -v. Its body is not
-// there.
-func verboseRequest(text []byte) []byte {
-	var request []byte
-	for line := range bytes.Lines(text) {
-		if rest, ok := bytes.CutPrefix(line, []byte(">")); ok {
-			request = append(request, bytes.TrimPrefix(rest, []byte(" "))...)
-		}
+	rest, _, _ = strings.Cut(rest, "#")
+	if rest == "" || address[0] == '/' {
+		return "", "", fmt.Errorf("%.80q is no URL with a host", address)
 	}
-	return request
+	at := strings.IndexAny(rest, "/?")
+	if at < 0 {
+		return rest, "/", nil
+	}
+	host, target = rest[:at], rest[at:]
+	if target[0] == '?' {
+		target = "/" + target
+	}
+	return host[strings.LastIndexByte(host, '@')+1:], target, nil
 }

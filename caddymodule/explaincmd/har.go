@@ -85,25 +85,3 @@ func (e *harEntry) capture() (*capture, error) {
 	}
 	return c, nil
 }
-
-// splitAddress parts the host of a URL from path and query, which stay as they
-// are written.
-func splitAddress(address string) (host, target string, err error) {
-	_, rest, ok := strings.Cut(address, "://")
-	if !ok {
-		rest = address
-	}
-	rest, _, _ = strings.Cut(rest, "#")
-	if rest == "" || address[0] == '/' {
-		return "", "", fmt.Errorf("%.80q is no URL with a host", address)
-	}
-	at := strings.IndexAny(rest, "/?")
-	if at < 0 {
-		return rest, "/", nil
-	}
-	host, target = rest[:at], rest[at:]
-	if target[0] == '?' {
-		target = "/" + target
-	}
-	return host[strings.LastIndexByte(host, '@')+1:], target, nil
-}

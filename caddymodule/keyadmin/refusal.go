@@ -1,10 +1,7 @@
 package keyadmin
 
 import (
-	"net/http"
 	"time"
-
-	"github.com/caddyserver/caddy/v2"
 
 	"github.com/card-gateway/card-gateway/auth"
 )
@@ -24,15 +21,4 @@ type Refusal struct {
 	Detail    string            `json:"detail,omitempty"` // as in the log
 	Findings  []auth.FieldError `json:"findings,omitempty"`
 	auth.SignedView
-}
-
-func showRefusal(c *adminCall) (int, any, error) {
-	refusal, found := c.gateway.Refusal(c.id)
-	if !found {
-		return 0, nil, caddy.APIError{
-			HTTPStatus: http.StatusNotFound,
-			Message:    "this gateway remembers no refusal with this request id: it keeps the last 512 that it explained, one a second for each key, until it stops",
-		}
-	}
-	return http.StatusOK, refusal, nil
 }
