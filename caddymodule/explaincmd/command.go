@@ -38,7 +38,8 @@ With --request-id the command asks the admin endpoint of a gateway what it
 remembers of its refusal of that request, and compares what arrived with the
 captured request, if there is one.
 
-The command fails with status 1 when it has found a mistake.`,
+The command fails with status 2 when it has found a mistake, and with 1 when it
+could not look for one.`,
 		CobraFunc: explainCommand,
 	})
 }
@@ -95,7 +96,7 @@ func runExplain(cmd *cobra.Command, args []string) error {
 }
 
 // exitMistaken is the exit status when a mistake was found.
-const exitMistaken = 1
+const exitMistaken = 2
 
 // maxInput is the largest captured request or HAR file, in bytes.
 const maxInput = 64 << 20

@@ -142,6 +142,19 @@ func (s *adminServer) create() string {
 	return doc["id"].(string)
 }
 
+// What a gateway remembers of a refusal is shown by its request id.
+func TestAdminShowsRefusals(t *testing.T) {
+	c := &adminCall{gateway: gatewayForTest{}, id: "r-1"}
+	if status, answer, err := showRefusal(c); err != nil || status != http.StatusOK || answer.(Refusal).Detail != "remembered" {
+		t.Errorf("%d %+v, %v", status, answer, err)
+	}
+	c.id = "r-2"
+	var answered caddy.APIError
+	if _, _, err := showRefusal(c); !errors.As(err, &answered) || answered.HTTPStatus != http.StatusNotFound {
+		t.Errorf("another id: %v", err)
+	}
+}
+
 func TestAdminKeyLife(t *testing.T) {
 	s := newAdminServer(t)
 	status, made := s.call("POST", "/card-gateway/keys", `{"tenant":"acme","scopes":["cards:*"],"mode":"test","limits":{"issue_card":"60/1m burst 10"}}`)

@@ -50,6 +50,19 @@ func TestAnswersExplainThemselves(t *testing.T) {
 		t.Errorf("debug_until in 25 hours: %d %s", status, said)
 	}
 
+	// What the gateway remembers is compared with what the client has captured.
+	r, _, _ = m.try(live, signingTarget("/api/v1/transactions?a=1", "/api/v1/transactions?a=2"))
+	captured := *r
+	captured.Target = "/api/v1/transactions?a=2"
+	ask := []string{"--request-id", r.Value("X-Request-Id"), "--address", "unix/" + g.Path("admin.sock")}
+	said = cardExplain(t, g, live, curlLine(&captured), append(ask, "-")...)
+	if !strings.Contains(said, "changed_on_the_way: the gateway received another path than was captured") || !strings.Contains(said, "^ byte 28, in the path") {
+		t.Errorf("card-explain says\n%s", said)
+	}
+	if said = cardExplain(t, g, live, "", ask...); !strings.Contains(said, "signature_unexplained") || !strings.Contains(said, live.ID) {
+		t.Errorf("card-explain says without a capture\n%s", said)
+	}
+
 	// generic_messages shows nothing, and the operator still sees it.
 	s := g.Site
 	s.Auth = "generic_messages"

@@ -156,7 +156,7 @@ func cardExplain(t *testing.T, g *harness.Gateway, c harness.Credentials, captur
 	var stdout, stderr strings.Builder
 	cmd.Stdout, cmd.Stderr = &stdout, &stderr
 	err := cmd.Run()
-	if exit, ok := err.(*exec.ExitError); err != nil && (!ok || exit.ExitCode() != 1) || stderr.Len() > 0 {
+	if exit, ok := err.(*exec.ExitError); err == nil || !ok || exit.ExitCode() != 2 || stderr.Len() > 0 {
 		t.Errorf("card-explain: %v\n%s\nof\n%s", err, stderr.String(), captured)
 	}
 	if strings.Contains(stdout.String(), mac(c.Secret, "")) || c.Secret != "" && strings.Contains(stdout.String(), c.Secret) {
