@@ -90,18 +90,15 @@ func headerFault(name string, values []string) string {
 // where it is.
 func describeByte(nonce string) string {
 	for i := 0; i < len(nonce); i++ {
-		what := ""
+		at := " at position " + strconv.Itoa(i+1)
 		switch c := nonce[i]; {
 		case c == ' ':
-			what = "a blank"
+			return "a blank" + at
 		case c < 0x21 || c == 0x7f:
-			what = "a control byte"
+			return "a control byte" + at
 		case c >= 0x80:
-			what = "a byte beyond ASCII"
-		default:
-			continue
+			return "a byte beyond ASCII" + at
 		}
-		return what + " at position " + strconv.Itoa(i+1)
 	}
 	return "none"
 }

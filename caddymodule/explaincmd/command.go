@@ -102,7 +102,7 @@ const exitMistaken = 2
 const maxInput = 64 << 20
 
 func readInput(cmd *cobra.Command, args []string) ([]byte, error) {
-	var from io.Reader = cmd.InOrStdin()
+	from := cmd.InOrStdin()
 	if len(args) > 0 && args[0] != "-" {
 		f, err := os.Open(args[0])
 		if err != nil {

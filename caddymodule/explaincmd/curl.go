@@ -92,7 +92,9 @@ func (l *curlLine) option(name, argument string) error {
 		l.unsigned = name
 	case "-T", "--upload-file":
 		l.upload = true
-		return l.file(argument, false)
+		text, err := readFile(argument)
+		l.data = append(l.data, text)
+		return err
 	case "-d", "--data", "--data-ascii", "--data-raw", "--data-binary", "--json", "--data-urlencode":
 		return l.body(name, argument)
 	}
@@ -106,7 +108,13 @@ func (l *curlLine) body(name, argument string) error {
 	case name == "--data-urlencode":
 		l.data = append(l.data, []byte(urlencoded(argument)))
 	case isFile && name != "--data-raw":
-		return l.file(path, name == "-d" || name == "--data" || name == "--data-ascii")
+		text, err := readFile(path)
+		if err == nil && (name == "-d" || name == "--data" || name == "--data-ascii") {
+			text = l.withoutLineEnds(text, path)
+		}
+		l.data = append(l.data, text)
+		l.json = l.json || name == "--json"
+		return err
 	default:
 		l.data = append(l.data, []byte(argument))
 	}
@@ -128,22 +136,24 @@ func urlencoded(argument string) string {
 	return name + "=" + encoded
 }
 
-// file adds a file to the body. -d leaves its line ends and NULs out.
-func (l *curlLine) file(path string, asText bool) error {
+// readFile reads a body that the command names.
+func readFile(path string) ([]byte, error) {
 	if path == "-" {
-		return errors.New("the command reads its body from standard input: write the body into a file and its name into the command")
+		return nil, errors.New("the command reads its body from standard input: write the body into a file and its name into the command")
 	}
 	text, err := os.ReadFile(path)
 	if err != nil {
-		return fmt.Errorf("reading the body that the command names: %w", err)
+		return nil, fmt.Errorf("reading the body that the command names: %w", err)
 	}
-	if asText {
-		short := strings.NewReplacer("\r", "", "\n", "", "\x00", "").Replace(string(text))
-		if len(short) < len(text) {
-			l.notes = append(l.notes, "curl -d leaves the line ends of the file out of the body: use --data-binary @"+path)
-		}
-		text = []byte(short)
+	return text, nil
+}
+
+// withoutLineEnds returns the text of a file as -d sends it: without its line
+// ends and NULs.
+func (l *curlLine) withoutLineEnds(text []byte, path string) []byte {
+	short := strings.NewReplacer("\r", "", "\n", "", "\x00", "").Replace(string(text))
+	if len(short) < len(text) {
+		l.notes = append(l.notes, "curl -d leaves the line ends of the file out of the body: use --data-binary @"+path)
 	}
-	l.data = append(l.data, text)
-	return nil
+	return []byte(short)
 }

@@ -51,7 +51,8 @@ func (s *shell) next() (done bool, err error) {
 	case c == '\n' || c == '|' || c == ';' || c == '&':
 		return true, nil
 	case c == '\\':
-		return false, s.escaped(rest)
+		s.escaped(rest)
+		return false, nil
 	case c == '\'':
 		return false, s.single(rest)
 	case strings.HasPrefix(rest, "$'"):
@@ -71,7 +72,7 @@ func (s *shell) put(text string, n int) {
 	s.at += n
 }
 
-func (s *shell) escaped(rest string) error {
+func (s *shell) escaped(rest string) {
 	switch {
 	case strings.HasPrefix(rest, "\\\r\n"):
 		s.at += 3
@@ -82,7 +83,6 @@ func (s *shell) escaped(rest string) error {
 	default:
 		s.put(rest[1:2], 2)
 	}
-	return nil
 }
 
 func (s *shell) single(rest string) error {

@@ -2,6 +2,7 @@ package request
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
 	"os/exec"
@@ -156,7 +157,8 @@ func cardExplain(t *testing.T, g *harness.Gateway, c harness.Credentials, captur
 	var stdout, stderr strings.Builder
 	cmd.Stdout, cmd.Stderr = &stdout, &stderr
 	err := cmd.Run()
-	if exit, ok := err.(*exec.ExitError); err == nil || !ok || exit.ExitCode() != 2 || stderr.Len() > 0 {
+	var exit *exec.ExitError
+	if !errors.As(err, &exit) || exit.ExitCode() != 2 || stderr.Len() > 0 {
 		t.Errorf("card-explain: %v\n%s\nof\n%s", err, stderr.String(), captured)
 	}
 	if strings.Contains(stdout.String(), mac(c.Secret, "")) || c.Secret != "" && strings.Contains(stdout.String(), c.Secret) {
