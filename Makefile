@@ -45,6 +45,7 @@ raced := /(store/file|store/redis|sandbox|caddymodule)(/|$$)
 
 unit: ## the tests that run without the race detector, end to end included
 	go test -timeout 20m $$(go list ./... | grep -vE '$(raced)')
+	go test -run Allocations ./caddymodule
 	cd bench && go test -count=1 ./...
 
 race: ## the tests of the packages where goroutines meet, under the race detector

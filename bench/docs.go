@@ -19,7 +19,7 @@ var (
 
 // report prints the tables and writes figures and plots.
 func (o *options) report(results *report.Results, out io.Writer) error {
-	fmt.Fprintf(out, "\n%s\n\n%s\n", strings.Join(results.Machine, "\n"), results.Markdown(names))
+	fmt.Fprintf(out, "\n%s\n\n%s\n", strings.Join(results.Machine, "\n"), tables(results))
 	figures, drawn := filepath.Join(o.out, "figures.csv"), o.out
 	if o.docs {
 		figures, drawn = committed, pictures
@@ -50,6 +50,11 @@ func (o *options) report(results *report.Results, out io.Writer) error {
 	return os.WriteFile(page, []byte(changed), 0o644) //nolint:gosec // a page, for all to read
 }
 
+// tables returns all of them.
+func tables(results *report.Results) string {
+	return results.Markdown(names) + "\n**Growth, in parts of the figures with one key**\n\n" + results.Growth(names, growth)
+}
+
 // What stands between these lines of the page is made from the figures.
 const (
 	tablesBegin = "<!-- What follows is written by make bench ARGS=-docs. -->\n"
@@ -67,5 +72,5 @@ func withTables(text string, results *report.Results) (string, error) {
 	for _, line := range results.Machine {
 		fmt.Fprintf(&middle, "- %s\n", line)
 	}
-	return before + tablesBegin + "\n" + middle.String() + "\n" + results.Markdown(names) + "\n" + tablesEnd + after, nil
+	return before + tablesBegin + "\n" + middle.String() + "\n" + tables(results) + "\n" + tablesEnd + after, nil
 }

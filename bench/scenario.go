@@ -61,6 +61,12 @@ var plots = []report.Plot{
 	{File: "outcomes.svg", Title: "Cost by outcome", Axis: "outcome", Cost: true, Points: []report.Point{{Scenario: "post-1k", Label: "accepted"}, {Scenario: "refused", Label: "bad signature"}, {Scenario: "replayed", Label: "replayed"}, {Scenario: "limited", Label: "limited"}}},
 }
 
+// growth are the scenarios that differ in keys and nonces alone.
+var growth = []report.Point{
+	{Scenario: "post-1k"}, {Scenario: "keys-100", Label: "100 keys"}, {Scenario: "keys-10k", Label: "10,000 keys"},
+	{Scenario: "nonces-1m", Label: "10,000 keys and a million nonces"},
+}
+
 // names are the titles for tables and plots.
 var names = report.Names{
 	Baseline: server.Baseline, ByHand: byHand,
@@ -118,11 +124,23 @@ func choose(wanted, servers []string) ([]scenario, error) {
 // takes estimates how long the scenario runs.
 func (s *scenario) takes(rounds int, seconds time.Duration) time.Duration {
 	const (
-		around = time.Second      // signing and loading a pool, a run's own start
-		start  = 2 * time.Second  // of a server
-		key    = time.Millisecond // to make one
-		nonce  = 120 * time.Microsecond
+		around = 700 * time.Millisecond // signing and loading a pool, a run's own start
+		start  = 2 * time.Second        // of a server
+		key    = 2 * time.Millisecond   // to make one
+		nonce  = 150 * time.Microsecond // to make one live
 	)
-	perServer := start + warmUp + around + time.Duration(rounds)*(seconds+around) + time.Duration(s.keys)*key + time.Duration(s.nonces)*nonce
-	return time.Duration(len(s.servers)) * perServer
+	var sum time.Duration
+	for _, name := range s.servers {
+		sum += warmUp + around + time.Duration(rounds)*(seconds+around)
+		if !s.goesOn {
+			sum += start
+		}
+		if server.KindOf(name).Judges {
+			sum += time.Duration(s.nonces) * nonce
+			if !s.goesOn {
+				sum += time.Duration(s.keys) * key
+			}
+		}
+	}
+	return sum
 }

@@ -38,6 +38,25 @@ func TestLines(t *testing.T) {
 	}
 }
 
+// Growth leaves out who did not run in both, and what the machine did.
+func TestGrowth(t *testing.T) {
+	r := Results{Rows: rows()}
+	for _, row := range rows() {
+		if row.Scenario = "later"; row.Server != "hand" {
+			if row.PerSecond, row.CPU = row.PerSecond/2, row.CPU*2; row.Server == "ours" {
+				row.PerSecond, row.RedisCPU = row.PerSecond*0.9, row.RedisCPU*2
+			}
+			r.Rows = append(r.Rows, row)
+		}
+	}
+	names := Names{Baseline: "base", ByHand: "hand", Server: strings.ToUpper, Scenario: strings.ToUpper}
+	got := r.Growth(names, []Point{{"s", ""}, {"later", "Later"}, {"never", "Never"}})
+	want := "| requests/s, CPU | Later | Never |\n|---|---:|---:|\n| OURS | 0.90, 1.00 | |\n"
+	if got != want {
+		t.Errorf("%s\nwant\n%s", got, want)
+	}
+}
+
 func TestFile(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "figures.csv")
 	written := &Results{Machine: []string{"two cores", "a day"}, Rows: rows()}

@@ -2,6 +2,7 @@ package report
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 )
 
@@ -33,6 +34,47 @@ func (r *Results) Markdown(n Names) string {
 		fmt.Fprintf(&out, "| %s | %.0f | %s | %.1f | %s | %s | %s | %s | %.2f | %.2f | %.0f |\n", n.Server(l.Server),
 			l.PerSecond, times(l.ToBaseline), l.CPU, times(l.CPUToBase), redis, times(l.ToByHand), times(l.TotalCPUToHand),
 			l.P50, l.P99, l.Resident)
+	}
+	return out.String()
+}
+
+// Growth returns a table of what becomes of each server that ran in all of the
+// scenarios: its requests per second and its CPU with Redis, in parts of those
+// in the first of them. Both are taken in relation to plain Caddy, which has
+// neither keys nor nonces, so that a machine that got slower does not count.
+func (r *Results) Growth(n Names, points []Point) string {
+	lines := r.Lines(n.Baseline, n.ByHand)
+	find := func(scenario, server string) *Line {
+		at := slices.IndexFunc(lines, func(l Line) bool { return l.Scenario == scenario && l.Server == server && l.ToBaseline > 0 })
+		if at < 0 {
+			return nil
+		}
+		return &lines[at]
+	}
+	var out strings.Builder
+	out.WriteString("| requests/s, CPU |")
+	for _, p := range points[1:] {
+		fmt.Fprintf(&out, " %s |", p.Label)
+	}
+	out.WriteString("\n|---|" + strings.Repeat("---:|", len(points)-1) + "\n")
+	for _, l := range lines {
+		if l.Scenario != points[0].Scenario || l.Server == n.Baseline || l.ToBaseline == 0 {
+			continue
+		}
+		row := "| " + n.Server(l.Server) + " |"
+		grown := false
+		for _, p := range points[1:] {
+			later, base, baseLater := find(p.Scenario, l.Server), find(points[0].Scenario, n.Baseline), find(p.Scenario, n.Baseline)
+			if later == nil {
+				row += " |"
+				continue
+			}
+			grown = true
+			row += fmt.Sprintf(" %.2f, %.2f |", later.ToBaseline/l.ToBaseline, later.TotalCPU()/baseLater.CPU/(l.TotalCPU()/base.CPU))
+		}
+		if grown {
+			out.WriteString(row + "\n")
+		}
 	}
 	return out.String()
 }
