@@ -34,7 +34,7 @@ func refuse(w http.ResponseWriter, r *http.Request, refusal *auth.Refusal) error
 	info := infoFrom(r.Context())
 	if info != nil {
 		info.refusal = refusal
-		info.telemetry.logRefusal(info, refusal)
+		info.logRefusal(refusal)
 	}
 	writeRefusal(w, refusal)
 	return nil

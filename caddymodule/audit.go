@@ -3,10 +3,10 @@ package caddymodule
 import (
 	"encoding/json"
 
-	"github.com/card-gateway/card-gateway/keys"
-
 	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
+
+	"github.com/card-gateway/card-gateway/keys"
 )
 
 // write writes the one line of the audit log that a change of a key, or

@@ -7,10 +7,10 @@ import (
 	"sync/atomic"
 	"time"
 
+	"go.uber.org/zap"
+
 	"github.com/card-gateway/card-gateway/caddymodule/logqueue"
 	"github.com/card-gateway/card-gateway/store"
-
-	"go.uber.org/zap"
 )
 
 // auditLog writes the audit log and knows whether a line of it was lost.

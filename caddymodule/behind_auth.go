@@ -5,32 +5,38 @@ import (
 	"strings"
 
 	"github.com/caddyserver/caddy/v2"
+	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp/reverseproxy"
 )
 
-// walkChain finds out what is behind this handler. A customer's body that
-// nobody translates may have any type, operators are warned of a proxy that
-// lets clients choose the issuer's Host, and where everything that could send a
-// request is a card_forward, nothing has to keep it from doing so twice.
-func (h *Auth) walkChain() {
-	forwards := false
-	for _, handler := range handlersBehind(h.server, h) {
-		switch behind := handler.(type) {
+// behind is what a card_auth has behind it.
+type behind struct {
+	translates   bool          // a card_translate: bodies of customers must be JSON
+	mayRepeat    bool          // a handler that may send a request twice
+	forwardsHost bool          // a reverse_proxy that lets clients choose the issuer's Host
+	rules        []*HeaderRule // of each card_forward
+}
+
+// behindAuth finds out what is behind a card_auth of a server. Where everything
+// that could send a request is a card_forward, nothing has to keep it from doing
+// so twice.
+func behindAuth(server *caddyhttp.Server, from caddyhttp.MiddlewareHandler) behind {
+	var b behind
+	for _, handler := range handlersBehind(server, from) {
+		switch next := handler.(type) {
 		case *Translate:
-			h.translates = true
+			b.translates = true
 		case *Forward:
-			forwards = true
-			h.HeaderRule.setAside(&behind.HeaderRule)
+			b.rules = append(b.rules, &next.HeaderRule)
 		case *reverseproxy.Handler:
-			h.mayRepeat = true
-			if forwardsHost(behind) {
-				h.telemetry.log.Warn(forwardedHostWarning)
-			}
+			b.mayRepeat = true
+			b.forwardsHost = b.forwardsHost || forwardsHost(next)
 		default:
-			h.mayRepeat = h.mayRepeat || !sendsNothing(handler)
+			b.mayRepeat = b.mayRepeat || !sendsNothing(handler)
 		}
 	}
-	h.mayRepeat = h.mayRepeat || !forwards
+	b.mayRepeat = b.mayRepeat || len(b.rules) == 0
+	return b
 }
 
 // quietHandlers are handlers of Caddy's that send no request anywhere.

@@ -13,27 +13,20 @@ import (
 )
 
 const (
-	// firstRead is how many bytes an announced length is believed to before
-	// any of them has come.
-	firstRead = 16 << 10
 	// lookFrom is the size from which on a body is held only after a look at
 	// what the store would answer.
 	lookFrom = 64 << 10
 	// lookAfter is how long a body is waited for before the same look. What
 	// net/http has read ahead and what is in the socket comes sooner.
 	lookAfter = 10 * time.Millisecond
-	// A body has arrivalGrace to begin with, and then must arrive at leastRate,
-	// in bytes per second.
-	arrivalGrace = 5 * time.Second
-	leastRate    = 4 << 10
 )
 
 // A bodyReader reads one request body under a size limit, the shares of memory
 // and a deadline.
 type bodyReader struct {
-	max     int64
-	timeout time.Duration // for the whole body
-	hold    reservation   // where the bytes are counted
+	arrival
+	max  int64
+	hold reservation // where the bytes are counted
 	// look is asked once, before much memory is held or the body is waited
 	// for, whether it is worth holding. Nil: the body is not held at all, only
 	// hashed, so that an unproven sender makes us hold no memory.
@@ -42,9 +35,6 @@ type bodyReader struct {
 	body   *heldBody
 	looked bool
 	digest hash.Hash // not nil: the body is hashed and discarded
-	began  time.Time
-	until  time.Time // the read deadline that is set
-	extend func(time.Time) error
 	total  int64
 }
 
@@ -62,17 +52,13 @@ func (br *bodyReader) read(w http.ResponseWriter, r *http.Request) (readBody, *a
 		return readBody{held: &heldBody{}, sum: sha256.Sum256(nil)}, nil
 	}
 	if r.ContentLength > br.max {
-		return readBody{}, br.tooLarge()
+		return readBody{}, bodyTooLarge(br.max)
 	}
-	br.extend = http.NewResponseController(w).SetReadDeadline
-	br.began = time.Now()
-	br.until = br.began.Add(min(arrivalGrace, br.timeout))
-	if br.extend(br.until) == nil {
-		defer func() { _ = br.extend(time.Time{}) }()
-	}
+	br.begin(w)
+	defer br.end()
 	refusal := br.readAll(r)
 	if refusal == nil && r.ContentLength >= 0 && br.length() != r.ContentLength {
-		refusal = cutShort(nil) // net/http sees to it, but not over HTTP/3
+		refusal = bodyCutShort(nil) // net/http sees to it, but not over HTTP/3
 	}
 	if refusal != nil {
 		br.body.release()
@@ -128,7 +114,7 @@ func (br *bodyReader) keep(r *http.Request) *auth.Refusal {
 		br.body.filled(n)
 		switch {
 		case br.body.size > br.max:
-			return br.tooLarge()
+			return bodyTooLarge(br.max)
 		case errors.Is(err, io.EOF), err == nil && br.body.size == r.ContentLength:
 			return nil
 		case err != nil:
@@ -191,7 +177,7 @@ func (br *bodyReader) discard(r *http.Request) *auth.Refusal {
 		n, err := r.Body.Read(block[:])
 		br.digest.Write(block[:n])
 		if br.total += int64(n); br.total > br.max {
-			return br.tooLarge()
+			return bodyTooLarge(br.max)
 		}
 		if errors.Is(err, io.EOF) {
 			return nil
@@ -201,20 +187,4 @@ func (br *bodyReader) discard(r *http.Request) *auth.Refusal {
 		}
 		br.arrived(n)
 	}
-}
-
-// arrived moves the deadline on by what n bytes may take at the least rate.
-func (br *bodyReader) arrived(n int) {
-	br.until = br.until.Add(time.Duration(n) * time.Second / leastRate)
-	if last := br.began.Add(br.timeout); br.until.After(last) {
-		br.until = last
-	}
-	_ = br.extend(br.until)
-}
-
-func (p *passage) maxBody() int64 {
-	if p.info.Operation.MaxBody > 0 {
-		return p.info.Operation.MaxBody
-	}
-	return p.h.MaxBody
 }

@@ -12,6 +12,10 @@ import (
 	"github.com/card-gateway/card-gateway/auth"
 )
 
+// firstRead is how many bytes an announced length is believed to before any of
+// them has come.
+const firstRead = 16 << 10
+
 // blockSize is the size of the pooled blocks that hold a body which is larger
 // than firstRead. A body grows by whole blocks, so nothing is copied and no
 // memory is held that is not counted.

@@ -187,14 +187,6 @@ func (p *appParser) operation() error {
 
 func (p *appParser) operations() []auth.OperationDef { return operationDefs(p.app.Operations) }
 
-func operationDefs(operations []OperationConfig) []auth.OperationDef {
-	defs := make([]auth.OperationDef, len(operations))
-	for i, o := range operations {
-		defs[i] = auth.OperationDef{Name: o.Name, Method: o.Method, Pattern: o.Path, Scope: o.Scope, MaxBody: o.MaxBody}
-	}
-	return defs
-}
-
 // at puts the place of a token in front of an error that is found later.
 func at(d *caddyfile.Dispenser) func(error) error {
 	file, line := d.File(), d.Line()

@@ -85,19 +85,6 @@ func forwardedAddress(entry string) (netip.Addr, bool) {
 	return addr, err == nil && addr.Zone() == ""
 }
 
-// tellClient writes the client's address, as Caddy chose it, into the header to
-// which Caddy's reverse proxy appends that of a trusted proxy. What client and
-// proxies wrote there has been removed.
-func (p *passage) tellClient() {
-	const name = "X-Forwarded-For"
-	if _, passed := p.r.Header[name]; passed || !fromProxy(p.r) {
-		return
-	}
-	if text, addr := clientAddress(p.r); addr.IsValid() {
-		p.r.Header[name] = []string{text}
-	}
-}
-
 // peerAddress returns the address at the other end of the connection.
 func peerAddress(r *http.Request) netip.Addr {
 	peer, err := netip.ParseAddrPort(r.RemoteAddr)

@@ -20,7 +20,7 @@ func TestDrainedAnswers(t *testing.T) {
 	if got := connection(1); got != "" {
 		t.Errorf("Connection is %q before the end", got)
 	}
-	g.auth.state.drain.on.Store(true)
+	g.auth.site.state.drain.on.Store(true)
 	if got := connection(1); got != "close" {
 		t.Errorf("Connection is %q while the configuration is drained", got)
 	}
@@ -28,7 +28,7 @@ func TestDrainedAnswers(t *testing.T) {
 		t.Errorf("Connection is %q over HTTP/2", got)
 	}
 	w := httptest.NewRecorder()
-	if err := (&Health{Check: "live", state: g.auth.state}).ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/livez", http.NoBody), nil); err != nil {
+	if err := (&Health{Check: "live", state: g.auth.site.state}).ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/livez", http.NoBody), nil); err != nil {
 		t.Fatal(err)
 	}
 	if got := w.Header().Get("Connection"); got != "close" {

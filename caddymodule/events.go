@@ -3,8 +3,6 @@ package caddymodule
 import (
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/modules/caddyevents"
-
-	"github.com/card-gateway/card-gateway/keys"
 )
 
 // keyEvents names the Caddy events by which other modules learn of changes of
@@ -33,13 +31,4 @@ func eventEmitter(ctx caddy.Context) (func(string, map[string]any), error) {
 			events.Emit(ctx, name, data)
 		}
 	}, nil
-}
-
-// keyChanged receives every change of a key, whoever made it: the audit log has
-// a line for each, and each change that was made is an event.
-func (t *telemetry) keyChanged(c keys.Change) {
-	t.audit.write(c)
-	if name, known := keyEvents[c.Action]; known && c.Err == nil && t.emit != nil {
-		t.emit(name, map[string]any{"key_id": c.KeyID, "tenant": c.Tenant, "actor": c.Actor})
-	}
 }

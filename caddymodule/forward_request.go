@@ -32,11 +32,8 @@ func (o *outgoing) free() {
 // fill makes the outgoing request of the one that the handlers before have
 // left. It refuses a body of unknown length, which no handler of the gateway
 // leaves.
-func (o *outgoing) fill(h *Forward, r *http.Request, info *requestInfo) *auth.Refusal {
-	o.Method, o.Target, o.Host = r.Method, r.URL.RequestURI(), h.Host
-	if h.Host == clientHost {
-		o.Host = r.Host
-	}
+func (o *outgoing) fill(r *http.Request, info *requestInfo, rule *HeaderRule) *auth.Refusal {
+	o.Method, o.Target = r.Method, r.URL.RequestURI()
 	switch body := r.Body.(type) {
 	case nil:
 	case *sliceBody:
@@ -53,9 +50,9 @@ func (o *outgoing) fill(h *Forward, r *http.Request, info *requestInfo) *auth.Re
 			o.Stream, o.Length = body, r.ContentLength
 		}
 	}
-	h.recall(r.Header, info)
+	rule.recall(r.Header, info.aside)
 	for name, values := range r.Header {
-		if forwardedNames[name] || !h.sends(name) {
+		if forwardedNames[name] || !rule.sends(name) {
 			continue
 		}
 		for _, value := range values {
@@ -128,24 +125,4 @@ func lastOr(values []string, otherwise string) string {
 		return otherwise
 	}
 	return values[len(values)-1]
-}
-
-// recall puts the client's headers back that this handler's options name and
-// card_auth has set aside.
-func (h *Forward) recall(header http.Header, info *requestInfo) {
-	for name, values := range info.aside {
-		if h.named[name] {
-			header[name] = values
-		}
-	}
-}
-
-// sends reports whether a header reaches the issuers: all that card_auth let
-// pass, unless the option `headers only` is given, and what the gateway wrote.
-func (h *Forward) sends(name string) bool {
-	if len(h.OnlyHeaders) == 0 || h.named[name] || describesBody(name) {
-		return true
-	}
-	folded, _ := foldName(name)
-	return folded.isIdentity() || name == headerRequestID
 }

@@ -118,7 +118,10 @@ func (h *Forward) ServeHTTP(w http.ResponseWriter, r *http.Request, _ caddyhttp.
 	}
 	out := newOutgoing()
 	defer out.free()
-	if refusal := out.fill(h, r, info); refusal != nil {
+	if out.Host = h.Host; h.Host == clientHost {
+		out.Host = r.Host
+	}
+	if refusal := out.fill(r, info, &h.HeaderRule); refusal != nil {
 		return refusal
 	}
 	answer, err := h.forwarder.Do(r.Context(), &out.Request)

@@ -5,21 +5,17 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
-	"time"
-
-	"github.com/card-gateway/card-gateway/caddymodule/cardlog"
 
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
+
+	"github.com/card-gateway/card-gateway/caddymodule/cardlog"
 )
 
 func init() {
 	caddy.RegisterModule(Health{})
 }
-
-// readyTimeout bounds how long a readiness check waits for the store.
-const readyTimeout = time.Second
 
 // Health is the handler card_health. It answers whether the process lives, or
 // whether the gateway is ready: the store can settle requests.

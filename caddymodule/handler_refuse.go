@@ -65,7 +65,7 @@ func (h *Refuse) ServeHTTP(w http.ResponseWriter, r *http.Request, _ caddyhttp.H
 	info.Client, _ = clientAddress(r)
 	err := refuse(newResponseWriter(w, info), r, auth.Refuse(h.reason, ""))
 	info.overhead = time.Since(start)
-	h.telemetry.metrics.observe(info, h.other)
+	info.count(h.other)
 	traceOutcome(r.Context(), info)
 	return err
 }

@@ -6,8 +6,6 @@ import (
 	"maps"
 	"net/http"
 	"strings"
-
-	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
 )
 
 // HeaderRule says which request headers reach the issuer as the client sent
@@ -32,28 +30,6 @@ type HeaderRule struct {
 
 	named  map[string]bool // the names of either list, as net/http indexes them
 	behind map[string]bool // those that a card_forward behind names
-}
-
-// options returns the lines by which a handler's block sets the rule.
-func (rule *HeaderRule) options() []option {
-	return []option{
-		{name: "pass_header", repeats: true, read: func(d *caddyfile.Dispenser) error {
-			names := d.RemainingArgs()
-			if len(names) == 0 {
-				return d.Err("pass_header needs the names of headers")
-			}
-			rule.PassHeader = append(rule.PassHeader, names...)
-			return nil
-		}},
-		{name: "headers", instead: "write all names on one line", read: func(d *caddyfile.Dispenser) error {
-			words := d.RemainingArgs()
-			if len(words) < 2 || words[0] != "only" {
-				return d.Err("expected: headers only, and the names of headers")
-			}
-			rule.OnlyHeaders = words[1:]
-			return nil
-		}},
-	}
 }
 
 // provision checks the names and prepares the rule. Errors name the option and
@@ -87,4 +63,70 @@ func (rule *HeaderRule) setAside(behind *HeaderRule) {
 		rule.behind = make(map[string]bool)
 	}
 	maps.Copy(rule.behind, behind.named)
+}
+
+// clean removes from a client's request what the issuer must not see, in every
+// spelling that a backend may fold into the same name. What Connection names
+// goes with it (RFC 9110, section 7.6.1); the gateway's own headers are written
+// later, so that no such list can remove them.
+//
+// What is dropped although a card_forward behind has it in its options is
+// returned, for that handler alone.
+func (rule *HeaderRule) clean(h http.Header) (aside http.Header) {
+	for _, names := range h["Connection"] {
+		for name := range strings.SplitSeq(names, ",") {
+			h.Del(strings.TrimSpace(name))
+		}
+	}
+	for name, values := range h {
+		if rule.passes(name) {
+			continue
+		}
+		if rule.behind[name] {
+			if aside == nil {
+				aside = make(http.Header)
+			}
+			aside[name] = values
+		}
+		delete(h, name)
+	}
+	return aside
+}
+
+// passes reports whether a header reaches the issuer as the client sent it.
+func (rule *HeaderRule) passes(name string) bool {
+	switch {
+	case rule.named[name]:
+		return true
+	case len(rule.OnlyHeaders) > 0:
+		return describesBody(name) || name == headerShape // which card_translate takes
+	}
+	if passes, common := commonHeaders[name]; common {
+		return passes
+	}
+	folded, ok := foldName(name)
+	return ok && !folded.isOurs() && !soleNames[string(folded.bytes())] && !folded.lies()
+}
+
+// describesBody reports whether the body cannot be read without the header.
+func describesBody(name string) bool { return name == "Content-Type" || name == "Content-Encoding" }
+
+// recall puts the client's headers back that this handler's options name and
+// card_auth has set aside.
+func (rule *HeaderRule) recall(header, aside http.Header) {
+	for name, values := range aside {
+		if rule.named[name] {
+			header[name] = values
+		}
+	}
+}
+
+// sends reports whether a header reaches the issuers: all that card_auth let
+// pass, unless the option `headers only` is given, and what the gateway wrote.
+func (rule *HeaderRule) sends(name string) bool {
+	if len(rule.OnlyHeaders) == 0 || rule.named[name] || describesBody(name) {
+		return true
+	}
+	folded, _ := foldName(name)
+	return folded.isIdentity() || name == headerRequestID
 }

@@ -1,6 +1,10 @@
 package caddymodule
 
-import "strings"
+import (
+	"bytes"
+	"net/http"
+	"strings"
+)
 
 // Words of headers that lie: a client could use them to tell the issuer what
 // only a proxy or an authenticating server may say. A header that holds one of
@@ -137,3 +141,33 @@ func (f *foldedName) lies() bool {
 	}
 	return lying&(f.begins|1<<len(s)) != 0
 }
+
+// isOurs reports whether a header belongs to the gateway or to the connection.
+func (f *foldedName) isOurs() bool {
+	return gatewayNames[string(f.bytes())] || connectionNames[string(f.bytes())] || f.isIdentity()
+}
+
+// isIdentity reports whether the header is one by which the upstream knows the
+// caller: X-Gateway and whatever follows it as another word.
+func (f *foldedName) isIdentity() bool {
+	const prefix = "xgateway"
+	return bytes.HasPrefix(f.bytes(), []byte(prefix)) && (f.length == len(prefix) || f.begins>>len(prefix)&1 == 1)
+}
+
+// dropIdentity removes what a client claims to be.
+func dropIdentity(h http.Header) {
+	for name := range h {
+		if folded, _ := foldName(name); folded.isIdentity() {
+			delete(h, name)
+		}
+	}
+}
+
+// gatewayNames are headers by which the client proves itself or which the
+// gateway writes, and connectionNames those of one connection and of the framing
+// of one message. No configuration lets either pass. Names are folded.
+var (
+	gatewayNames    = setOf(`xapikey xtimestamp xnonce xbodyhash xsignature xrequestid`)
+	connectionNames = setOf(`connection keepalive proxyconnection proxyauthorization proxyauthenticate upgrade
+		http2settings te trailer trailers transferencoding contentlength host expect earlydata`)
+)

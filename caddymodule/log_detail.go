@@ -36,7 +36,7 @@ func (p *passage) explainTimestamp() string {
 	switch off := p.claim.Now.Unix() - stamp; {
 	case stamp == 0:
 		return "X-Timestamp is not a number of ten digits"
-	case auth.InWindow(p.claim.Now, stamp, p.h.rules.window):
+	case auth.InWindow(p.claim.Now, stamp, p.site.rules.window):
 		return "the nonces of that moment stayed in the store that the key was copied from"
 	case off < 0:
 		return "X-Timestamp is " + strconv.FormatInt(-off, 10) + " s ahead of our clock"

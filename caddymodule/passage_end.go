@@ -47,45 +47,26 @@ func (p *passage) broken(panicked any) {
 	}
 }
 
-// note tells operators of a refusal that the client can no longer be told of.
-func (p *passage) note(refusal *auth.Refusal) {
-	p.info.refusal = refusal
-	p.h.telemetry.logRefusal(&p.info, refusal)
-}
-
 // pass decides, in a dry run, whether a refused request goes on all the same.
 // It returns nil when it does, with the body read and the refusal noted.
 func (p *passage) pass(refusal *auth.Refusal) *auth.Refusal {
-	if !p.h.DryRun || !dryRunLetsPass(refusal.Reason) || p.r.Method == http.MethodConnect {
+	if !p.site.DryRun || !dryRunLetsPass(refusal.Reason) || p.r.Method == http.MethodConnect {
 		return p.generic(refusal)
 	}
 	if p.info.Operation == nil {
-		p.info.Operation = p.h.other
+		p.info.Operation = p.site.other
 	}
 	if failed := p.readBody(); failed != nil {
 		return failed
 	}
 	p.info.dryRun = refusal
-	p.h.telemetry.logRefusal(&p.info, refusal)
+	p.info.logRefusal(refusal)
 	return nil
-}
-
-// dryRunLetsPass reports whether a dry run only reports the reason. What is
-// ambiguous or too large is refused all the same, and what makes a body
-// unreadable cannot be let pass.
-func dryRunLetsPass(reason auth.Reason) bool {
-	switch reason {
-	case auth.Accepted, auth.UnknownHost, auth.NotFound, auth.BadTarget, auth.MalformedRequest, auth.BodyTooLarge, auth.BodyTimeout, auth.OverBudget, auth.ClientGone,
-		auth.InvalidBody, auth.InternalError, auth.UpstreamError, auth.UpstreamTimeout:
-		return false
-	default:
-		return true
-	}
 }
 
 // generic replaces the texts of rules 2 to 10 where the site wants one.
 func (p *passage) generic(refusal *auth.Refusal) *auth.Refusal {
-	if p.h.GenericMessages && refusal.Reason.Status() == http.StatusUnauthorized && refusal.Reason != auth.MissingHeaders {
+	if p.site.GenericMessages && refusal.Reason.Status() == http.StatusUnauthorized && refusal.Reason != auth.MissingHeaders {
 		refusal.Message = genericMessage
 	}
 	return refusal
@@ -93,3 +74,45 @@ func (p *passage) generic(refusal *auth.Refusal) *auth.Refusal {
 
 // genericMessage is the one text of generic_messages.
 const genericMessage = "Authentication failed"
+
+// tellClient writes the client's address, as Caddy chose it, into the header to
+// which Caddy's reverse proxy appends that of a trusted proxy. What client and
+// proxies wrote there has been removed.
+func (p *passage) tellClient() {
+	const name = "X-Forwarded-For"
+	if _, passed := p.r.Header[name]; passed || !fromProxy(p.r) {
+		return
+	}
+	if text, addr := clientAddress(p.r); addr.IsValid() {
+		p.r.Header[name] = []string{text}
+	}
+}
+
+// forward makes the request what the upstream may see.
+func (p *passage) forward() {
+	p.info.body.forwardTo(p.r)
+	p.r.Header[headerRequestID] = []string{p.info.RequestID}
+	p.tellClient()
+	if p.info.dryRun == nil || p.info.dryRun.Reason == auth.RateLimited {
+		setIdentity(p.r.Header, &p.info)
+	}
+	if p.r.URL.RequestURI() != p.info.Target.Raw {
+		return // a handler before us has rewritten it, on purpose
+	}
+	if p.info.Operation.Name != auth.SensitiveOperation {
+		return
+	}
+	if target := auth.UpstreamTarget(p.info.Target); target != p.info.Target.Raw {
+		if url, err := p.r.URL.Parse(target); err == nil {
+			p.r.URL.Path, p.r.URL.RawPath = url.Path, url.RawPath
+		}
+	}
+}
+
+// setIdentity tells the upstream who sent the request.
+func setIdentity(h http.Header, info *requestInfo) {
+	h.Set(headerIDKey, info.Key.ID)
+	h.Set(headerTenant, info.Key.Tenant)
+	h.Set(headerScopes, info.Key.Scopes.String())
+	h.Set(headerOperation, info.Operation.Name)
+}

@@ -2,9 +2,13 @@ package caddymodule
 
 import (
 	"context"
+	"encoding/json"
 	"time"
 
+	"go.uber.org/zap"
+
 	"github.com/card-gateway/card-gateway/auth"
+	"github.com/card-gateway/card-gateway/keys"
 	"github.com/card-gateway/card-gateway/ratelimit"
 	"github.com/card-gateway/card-gateway/store"
 )
@@ -20,7 +24,7 @@ func (p *passage) unlessLocked(refusal *auth.Refusal) *auth.Refusal {
 	if failed != nil {
 		return failed
 	}
-	verdict, err := p.h.state.backend.Look(p.r.Context(), claim)
+	verdict, err := p.site.state.backend.Look(p.r.Context(), claim)
 	switch {
 	case err != nil:
 		return p.lookupRefusal(err)
@@ -48,20 +52,20 @@ func (p *passage) settleLock(otherwise *auth.Refusal) *auth.Refusal {
 
 // newClaim makes the claim of the request as it was judged, at the time of now.
 func (p *passage) newClaim() (*store.Claim, *auth.Refusal) {
-	rules, key := p.h.rules, p.info.Key
+	rules, key := p.site.rules, p.info.Key
 	now := time.Now()
 	if !key.ExpiresAt.IsZero() && !now.Before(key.ExpiresAt) {
 		return nil, &auth.Refusal{Reason: auth.KeyExpired, Log: "the key expired while the body arrived"}
 	}
 	p.claim = store.Claim{
-		KeyID: key.ID, Revision: key.Revision, NextRevision: p.h.state.lockRevision(),
+		KeyID: key.ID, Revision: key.Revision, NextRevision: p.site.state.lockRevision(),
 		SecretVersion: p.judgement.SecretVersion,
 		Now:           now, Timestamp: p.request.Credentials.Unix,
 		Window: rules.window, ReplayFloorAhead: rules.floorAhead,
 		Nonce:     auth.NonceDigest(p.request.Credentials.Nonce),
 		Failed:    p.judgement.Failed,
 		LockAfter: rules.lockAfter, LockDuration: rules.lockDuration, LockCounts: rules.lockCounts,
-		DryRun:      p.h.DryRun,
+		DryRun:      p.site.DryRun,
 		BodyDropped: p.bodyDropped,
 	}
 	if p.limits != nil {
@@ -92,8 +96,8 @@ func (p *passage) judged(v *store.Verdict) *auth.Refusal {
 		observeSkew(p.info.skew)
 	}
 	if v.Locked {
-		p.h.state.renewLockRevision()
-		p.h.telemetry.keyLocked(p)
+		p.site.state.renewLockRevision()
+		p.reportLock()
 	}
 	if v.Reason != auth.Accepted && v.Reason != auth.RateLimited {
 		return &auth.Refusal{Reason: v.Reason, Log: p.explain(v), RetryAfter: v.RetryAfter}
@@ -125,5 +129,21 @@ func (p *passage) countLimits(v *store.Verdict, states []ratelimit.State) {
 			}
 		}
 	}
-	p.h.telemetry.metrics.operations[p.info.Operation.Index].limits[decision].Inc()
+	p.site.telemetry.metrics.operations[p.info.Operation.Index].limits[decision].Inc()
+}
+
+// reportLock tells operators of the lock that this request has brought about.
+func (p *passage) reportLock() {
+	t := p.site.telemetry
+	keyLocksTotal.Inc()
+	t.log.Warn("an API key was locked by consecutive authentication failures; it answers 401 until it is unlocked (card-keys unlock)",
+		zap.String("key_id", p.info.Key.ID), zap.String("tenant", p.info.Key.Tenant),
+		zap.Int("failures", p.claim.LockAfter), zap.String("client_ip", p.info.Client))
+	t.keyChanged(keys.Change{
+		At: time.Now(), Actor: keys.GatewayActor, Action: "lock",
+		KeyID: p.info.Key.ID, Tenant: p.info.Key.Tenant, Revision: p.claim.NextRevision,
+		Fields: []keys.FieldChange{{
+			Field: "status", Old: json.RawMessage(`"` + keys.StatusActive + `"`), New: json.RawMessage(`"` + keys.StatusLocked + `"`),
+		}},
+	})
 }

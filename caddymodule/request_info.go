@@ -6,13 +6,12 @@ import (
 	"net/netip"
 	"time"
 
-	"github.com/card-gateway/card-gateway/caddymodule/cardlog"
-
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
 
 	"github.com/card-gateway/card-gateway/auth"
+	"github.com/card-gateway/card-gateway/caddymodule/cardlog"
 )
 
 // requestInfo is what the gateway knows of one request. card_auth makes it and
@@ -134,12 +133,3 @@ func (i *requestInfo) keyID() string {
 
 // String keeps the info out of anything that is printed.
 func (i *requestInfo) String() string { return "request " + i.RequestID }
-
-// wouldRefuse holds the outcomes of a dry run by reason.
-var wouldRefuse = func() []string {
-	names := make([]string, len(auth.Reasons()))
-	for _, reason := range auth.Reasons() {
-		names[reason] = "would_refuse_" + reason.String()
-	}
-	return names
-}()

@@ -69,7 +69,7 @@ func (w *responseWriter) WriteHeader(status int) {
 // replace sends a refusal in the place of the answer that a handler has begun.
 func (w *responseWriter) replace(refusal *auth.Refusal) {
 	w.info.refusal = refusal
-	w.info.telemetry.logRefusal(w.info, refusal)
+	w.info.logRefusal(refusal)
 	h := w.Header()
 	for name := range h {
 		switch name {

@@ -14,8 +14,8 @@ import (
 // asked without writing. It settles only what would be refused and written in
 // the same way with a live secret, such as the lock by rule 5.
 func (p *passage) decide(ctx context.Context, claim *store.Claim) (store.Verdict, error) {
-	backend := p.h.state.backend
-	if p.judgement.Retired == nil || p.h.DryRun {
+	backend := p.site.state.backend
+	if p.judgement.Retired == nil || p.site.DryRun {
 		return backend.Settle(ctx, claim)
 	}
 	verdict, err := backend.Look(ctx, claim)

@@ -31,9 +31,9 @@ type rules struct {
 
 // newRules compiles the options of the app, with defaults for those that were
 // left out.
-func newRules(a *App) (*rules, error) {
+func newRules(c *Config) (*rules, error) {
 	r := &rules{
-		window: time.Duration(a.Window), lockAfter: a.LockAfter, lockDuration: time.Duration(a.LockDuration), bodyBudget: a.BodyBudget,
+		window: time.Duration(c.Window), lockAfter: c.LockAfter, lockDuration: time.Duration(c.LockDuration), bodyBudget: c.BodyBudget,
 	}
 	if r.window == 0 {
 		r.window = 5 * time.Minute
@@ -44,28 +44,28 @@ func newRules(a *App) (*rules, error) {
 	if r.bodyBudget == 0 {
 		r.bodyBudget = 256 << 20
 	}
-	if r.bodyShare, r.bodyShareAddress = a.BodyShare, a.BodyShareAddress; r.bodyShare == 0 {
+	if r.bodyShare, r.bodyShareAddress = c.BodyShare, c.BodyShareAddress; r.bodyShare == 0 {
 		r.bodyShare = 1.0 / 8
 	}
 	if r.bodyShareAddress == 0 {
 		r.bodyShareAddress = 1.0 / 4
 	}
-	if r.answerBudget = a.AnswerBudget; r.answerBudget == 0 {
+	if r.answerBudget = c.AnswerBudget; r.answerBudget == 0 {
 		r.answerBudget = 128 << 20
 	}
 	r.floorAhead = min(5*time.Second, r.window)
-	if a.ReplayFloorAhead != nil {
-		r.floorAhead = time.Duration(*a.ReplayFloorAhead)
+	if c.ReplayFloorAhead != nil {
+		r.floorAhead = time.Duration(*c.ReplayFloorAhead)
 	}
 	var err error
-	r.operations = operationDefs(a.Operations)
+	r.operations = operationDefs(c.Operations)
 	if r.table, err = auth.NewTable(r.operations); err != nil {
 		return nil, fmt.Errorf("operations: %w", err)
 	}
-	if r.limits, err = newPolicy(a.Limits, r.table); err != nil {
+	if r.limits, err = newPolicy(c.Limits, r.table); err != nil {
 		return nil, err
 	}
-	if r.lockCounts, err = parseLockCounts(a.LockCounts); err != nil {
+	if r.lockCounts, err = parseLockCounts(c.LockCounts); err != nil {
 		return nil, err
 	}
 	return r, r.check()

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/card-gateway/card-gateway/keys"
 	"github.com/card-gateway/card-gateway/store"
@@ -29,7 +30,7 @@ type state struct {
 // newState returns the state in a store, for the rules of a configuration.
 // Changes of keys are reported to the telemetry.
 func newState(pooled *pooledStore, ring *keys.Keyring, r *rules, t *telemetry) *state {
-	s := &state{backend: &auditedBackend{t.metrics.measured(pooled.backend), t.audit}, audit: t.audit, pooled: pooled}
+	s := &state{backend: &auditedBackend{measured(pooled.backend), t.audit}, audit: t.audit, pooled: pooled}
 	s.bodies = newBodyMemory("body_budget", r.bodyBudget, r.bodyShare, r.bodyShareAddress)
 	s.answers = newBodyMemory("answer_budget", r.answerBudget, answerShare, answerShareAddress)
 	s.renewLockRevision()
@@ -100,3 +101,6 @@ func (s *state) ready(ctx context.Context) error {
 	storeUp.Set(1)
 	return nil
 }
+
+// readyTimeout bounds how long a readiness check waits for the store.
+const readyTimeout = time.Second

@@ -6,12 +6,17 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/card-gateway/card-gateway/store/redis"
-
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/card-gateway/card-gateway/store"
+	"github.com/card-gateway/card-gateway/store/redis"
 )
+
+var storeSeconds = prometheus.NewHistogramVec(prometheus.HistogramOpts{
+	Name:    "card_gateway_store_seconds",
+	Help:    "Time that calls of the store took, by call and result.",
+	Buckets: []float64{.000001, .0000025, .000005, .00001, .000025, .0001, .00025, .0005, .001, .0025, .005, .01, .025, .05, .1, .25, 1},
+}, []string{"call", "result"})
 
 // storeQueue counts the calls to Redis that wait for a connection, of all
 // stores in use.
@@ -68,11 +73,13 @@ type measuredBackend struct {
 	settle, get, put, del, list, meta *storeCall
 }
 
-func (m *metrics) measured(backend store.Backend) store.Backend {
+// measured returns the backend with its calls observed.
+func measured(backend store.Backend) store.Backend {
+	calls := newStoreCalls()
 	return &measuredBackend{
 		Backend: backend,
-		settle:  m.store["settle"], get: m.store["get"], put: m.store["put"],
-		del: m.store["delete"], list: m.store["list"], meta: m.store["meta"],
+		settle:  calls["settle"], get: calls["get"], put: calls["put"],
+		del: calls["delete"], list: calls["list"], meta: calls["meta"],
 	}
 }
 

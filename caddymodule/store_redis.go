@@ -9,11 +9,10 @@ import (
 	"strings"
 	"time"
 
-	"github.com/card-gateway/card-gateway/caddymodule/secret"
-
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
 
+	"github.com/card-gateway/card-gateway/caddymodule/secret"
 	"github.com/card-gateway/card-gateway/store"
 	"github.com/card-gateway/card-gateway/store/redis"
 )

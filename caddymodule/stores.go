@@ -1,7 +1,6 @@
 package caddymodule
 
 import (
-	"encoding/json"
 	"fmt"
 	"path/filepath"
 	"sync/atomic"
@@ -63,29 +62,21 @@ func (p *pooledStore) Destruct() error {
 	return nil
 }
 
-// openStore takes the configured store from the pool, or opens it.
-func (a *App) openStore(ctx caddy.Context) (*pooledStore, error) {
-	if a.StoreRaw == nil {
-		a.StoreRaw = json.RawMessage(`{"module":"file"}`)
+// takeStore takes the module's store from the pool, or opens it. It is given
+// back by its place.
+func takeStore(module storeModule, window time.Duration, runtimeDir string) (*pooledStore, error) {
+	if bound, ok := module.(windowBound); ok && window > bound.maxWindow() {
+		return nil, fmt.Errorf("window is %s; with this store it must be at most %s", window, bound.maxWindow())
 	}
-	module, err := ctx.LoadModule(a, "StoreRaw")
-	if err != nil {
-		return nil, err
+	dir := file.DefaultRuntimeDir()
+	if runtimeDir != "" {
+		var err error
+		if dir, err = absolute("runtime_dir", runtimeDir); err != nil {
+			return nil, err
+		}
 	}
-	opener, ok := module.(storeModule)
-	if !ok {
-		return nil, fmt.Errorf("%T is not a store", module)
-	}
-	if bound, ok := module.(windowBound); ok && a.rules.window > bound.maxWindow() {
-		return nil, fmt.Errorf("window is %s; with this store it must be at most %s", a.rules.window, bound.maxWindow())
-	}
-	runtimeDir, err := a.runtimeDir()
-	if err != nil {
-		return nil, err
-	}
-	key := opener.place()
-	value, _, err := stores.LoadOrNew(key, func() (caddy.Destructor, error) {
-		backend, err := opener.open(runtimeDir)
+	value, _, err := stores.LoadOrNew(module.place(), func() (caddy.Destructor, error) {
+		backend, err := module.open(dir)
 		if err != nil {
 			return nil, err
 		}
@@ -94,16 +85,7 @@ func (a *App) openStore(ctx caddy.Context) (*pooledStore, error) {
 	if err != nil {
 		return nil, err
 	}
-	a.poolKey = key
 	return value.(*pooledStore), nil
-}
-
-// runtimeDir returns the runtime directory as an absolute path, or "".
-func (a *App) runtimeDir() (string, error) {
-	if a.RuntimeDir == "" {
-		return file.DefaultRuntimeDir(), nil
-	}
-	return absolute("runtime_dir", a.RuntimeDir)
 }
 
 // absolute expands the placeholders of a path.

@@ -3,10 +3,10 @@ package caddymodule
 import (
 	"context"
 
-	"github.com/card-gateway/card-gateway/caddymodule/cardlog"
-
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/trace"
+
+	"github.com/card-gateway/card-gateway/caddymodule/cardlog"
 )
 
 // traceOutcome sets on the span that Caddy's tracing directive has begun what

@@ -15,17 +15,6 @@ import (
 	"github.com/card-gateway/card-gateway/translate"
 )
 
-// maxAnswer bounds the bytes of an answer that is held to be translated.
-const maxAnswer = 8 << 20
-
-// Why an answer cannot be translated, besides what is wrong with its text.
-var (
-	errAnswerTooLarge = cardlog.PlainError("the answer is larger than the " + strconv.Itoa(maxAnswer) + " bytes that are translated")
-	errAnswerCutOff   = cardlog.PlainError("the upstream closed the connection in the middle of the answer")
-	errAnswerEncoded  = cardlog.PlainError("the answer has a content encoding other than gzip, although identity was asked for")
-	errAnswerPartial  = cardlog.PlainError("the answer holds a part of the document only")
-)
-
 // An answerWriter holds back an answer that has to be translated and lets
 // every other one through as it comes: errors and redirects, answers without
 // a body, and what is not JSON.

@@ -90,14 +90,15 @@ func newUpstreamMetrics(operation string) upstreamMetrics {
 	return m
 }
 
-func (m *upstreamMetrics) observe(info *requestInfo) {
-	class := info.upstream.class(info.refusal)
+// observe counts the answer to a request that ended with the refusal, if any.
+func (m *upstreamMetrics) observe(answer *upstreamAnswer, refusal *auth.Refusal) {
+	class := answer.class(refusal)
 	if class == classNone {
 		return
 	}
-	if info.upstream.status == 0 {
-		info.upstream.took = time.Since(info.upstream.asked)
+	if answer.status == 0 {
+		answer.took = time.Since(answer.asked)
 	}
-	m.seconds.Observe(info.upstream.took.Seconds())
+	m.seconds.Observe(answer.took.Seconds())
 	m.responses[class].Inc()
 }

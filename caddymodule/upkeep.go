@@ -2,6 +2,7 @@ package caddymodule
 
 import (
 	"context"
+	"sync"
 	"time"
 
 	"go.uber.org/zap"
@@ -16,9 +17,34 @@ const (
 // idsEvery is how often a gateway asks which ids others have imported.
 const idsEvery = time.Second
 
+// upkeep is the background work of a configuration.
+type upkeep struct {
+	state     *state
+	telemetry *telemetry
+	running   sync.WaitGroup
+	cancel    context.CancelFunc // nil before the start
+}
+
+func (u *upkeep) start() {
+	ctx, cancel := context.WithCancel(context.Background())
+	u.cancel = cancel
+	u.running.Go(func() { u.refreshGauges(ctx) })
+	u.running.Go(func() { u.refreshIDs(ctx) })
+}
+
+// stop ends the work and waits for its end. It reports whether there was any.
+func (u *upkeep) stop() bool {
+	if u.cancel == nil {
+		return false
+	}
+	u.cancel()
+	u.running.Wait()
+	return true
+}
+
 // refreshIDs keeps the ids of keys known until the context ends. An error needs
 // no word: the probe of the store logs why it does not answer.
-func (a *App) refreshIDs(ctx context.Context) {
+func (u *upkeep) refreshIDs(ctx context.Context) {
 	tick := time.NewTicker(idsEvery)
 	defer tick.Stop()
 	for {
@@ -26,26 +52,26 @@ func (a *App) refreshIDs(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case <-tick.C:
-			_ = a.state.keys.RefreshIDs(ctx)
+			_ = u.state.keys.RefreshIDs(ctx)
 		}
 	}
 }
 
 // refreshGauges keeps the gauges over the store fresh until the context ends.
-func (a *App) refreshGauges(ctx context.Context) {
+func (u *upkeep) refreshGauges(ctx context.Context) {
 	probe, census := time.NewTicker(probeEvery), time.NewTicker(censusEvery)
 	defer probe.Stop()
 	defer census.Stop()
-	a.probe(ctx)
-	a.takeCensus(ctx)
+	u.probe(ctx)
+	u.takeCensus(ctx)
 	for {
 		select {
 		case <-ctx.Done():
 			return
 		case <-probe.C:
-			a.probe(ctx)
+			u.probe(ctx)
 		case <-census.C:
-			a.takeCensus(ctx)
+			u.takeCensus(ctx)
 		}
 	}
 }
@@ -53,23 +79,23 @@ func (a *App) refreshGauges(ctx context.Context) {
 // probe warns when the store cannot settle requests, and of what else is in
 // trouble. It also takes the standard log back, which a configuration that
 // Caddy refused may have taken.
-func (a *App) probe(ctx context.Context) {
+func (u *upkeep) probe(ctx context.Context) {
 	takeStandardLog()
 	ctx, cancel := context.WithTimeout(ctx, readyTimeout)
 	defer cancel()
-	if err := a.state.ready(ctx); err != nil && ctx.Err() == nil {
-		a.telemetry.log.Warn("the store cannot settle requests; they are answered with 503", zap.Error(err))
+	if err := u.state.ready(ctx); err != nil && ctx.Err() == nil {
+		u.telemetry.log.Warn("the store cannot settle requests; they are answered with 503", zap.Error(err))
 	}
-	_ = a.state.audit.check(ctx) // what is lost shows below
-	a.telemetry.reportDegraded(a.state.degraded(ctx))
+	_ = u.state.audit.check(ctx) // what is lost shows below
+	u.telemetry.reportDegraded(u.state.degraded(ctx))
 }
 
 // takeCensus refreshes the gauges over the keys. They keep their last values
 // while the store cannot answer.
-func (a *App) takeCensus(ctx context.Context) {
+func (u *upkeep) takeCensus(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, censusEvery/2)
 	defer cancel()
-	census, err := a.state.keys.Census(ctx)
+	census, err := u.state.keys.Census(ctx)
 	if err != nil {
 		return
 	}

@@ -8,7 +8,10 @@ import (
 	"io"
 	"mime"
 	"net/http"
+	"strconv"
 	"strings"
+
+	"github.com/card-gateway/card-gateway/caddymodule/cardlog"
 )
 
 // decodedBody undoes the compression of an upstream that compresses although
@@ -64,3 +67,37 @@ func jsonAnswer(h http.Header) bool {
 	return (err == nil || errors.Is(err, mime.ErrInvalidMediaParameter)) &&
 		(media == "application/json" || strings.HasSuffix(media, "+json"))
 }
+
+// jsonRequest reports whether the body is JSON in UTF-8 without an encoding,
+// or there is no body.
+func jsonRequest(r *http.Request) bool {
+	if r.ContentLength == 0 {
+		return true
+	}
+	for _, encoding := range r.Header["Content-Encoding"] {
+		if encoding != "" && !strings.EqualFold(encoding, "identity") {
+			return false
+		}
+	}
+	types := r.Header["Content-Type"]
+	if len(types) != 1 {
+		return false
+	}
+	media, params, err := mime.ParseMediaType(types[0])
+	if err != nil || media != "application/json" && !strings.HasSuffix(media, "+json") {
+		return false
+	}
+	charset, given := params["charset"]
+	return !given || strings.EqualFold(charset, "utf-8") || strings.EqualFold(charset, "utf8")
+}
+
+// maxAnswer bounds the bytes of an answer that is held to be translated.
+const maxAnswer = 8 << 20
+
+// Why an answer cannot be translated, besides what is wrong with its text.
+var (
+	errAnswerTooLarge = cardlog.PlainError("the answer is larger than the " + strconv.Itoa(maxAnswer) + " bytes that are translated")
+	errAnswerCutOff   = cardlog.PlainError("the upstream closed the connection in the middle of the answer")
+	errAnswerEncoded  = cardlog.PlainError("the answer has a content encoding other than gzip, although identity was asked for")
+	errAnswerPartial  = cardlog.PlainError("the answer holds a part of the document only")
+)
