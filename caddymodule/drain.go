@@ -21,18 +21,19 @@ const (
 	drainFor   = 200
 )
 
-// drain sends clients away from a configuration before its servers stop. Those
-// close their idle connections at once, also one on which a request is under
-// way to them: the client then gets no answer. An answer with Connection: close
-// makes it open another connection before, which the next configuration serves.
+// drain moves clients away from a configuration before its servers stop. A
+// server that stops closes its idle connections at once, even if a request is on
+// its way on one of them; that client gets no answer. An answer with
+// Connection: close makes the client open a new connection first, which the next
+// configuration serves.
 type drain struct {
 	on      atomic.Bool
 	came    atomic.Bool // a request, since the last pause began
 	steered bool        // whether the next configuration takes all new connections
 }
 
-// sendsAway notes a request, and reports whether its answer must ask the client
-// to close the connection. Other versions of HTTP need no such answer.
+// sendsAway notes a request, and reports whether its answer must have
+// Connection: close. Only HTTP/1 needs it.
 func (d *drain) sendsAway(r *http.Request) bool {
 	if !d.on.Load() {
 		return false
@@ -51,9 +52,10 @@ func (d *drain) wait(sleep func(time.Duration)) {
 	}
 }
 
-// Handle is part of caddyevents.Handler, for the event that Caddy emits before
-// it stops a configuration. The next one serves already, unless the process
-// ends: then shutdown_delay says how long there is.
+// Handle is part of caddyevents.Handler. It drains the configuration when Caddy
+// emits the event that it stops. At that time the next configuration already
+// serves, unless the process ends: then Handle does not wait, because
+// shutdown_delay is the time for that.
 func (d *drain) Handle(context.Context, caddy.Event) error {
 	if caddy.Exiting() {
 		d.on.Store(true)
@@ -74,7 +76,7 @@ func (d *drain) end() {
 	}
 }
 
-// drainBefore has the events of a configuration call the drain before it stops.
+// drainBefore subscribes the drain to the event that its configuration stops.
 func drainBefore(ctx caddy.Context, d *drain) error {
 	listenPlainTCP()
 	module, err := ctx.App("events")
