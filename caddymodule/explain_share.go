@@ -2,6 +2,7 @@ package caddymodule
 
 import (
 	"hash/maphash"
+	"net/netip"
 	"sync/atomic"
 	"time"
 
@@ -40,8 +41,8 @@ func newExplanations() *explanations {
 }
 
 // take reports whether a refusal may be explained at now, and charges it.
-func (e *explanations) take(key, address string, now time.Time) bool {
-	ok := e.keys.take(key, now) && e.addresses.take(address, now) && e.process.take("", now)
+func (e *explanations) take(key string, address netip.Prefix, now time.Time) bool {
+	ok := e.keys.take(maphash.String(shareSeed, key), now) && e.addresses.take(maphash.Comparable(shareSeed, address), now) && e.process.take(0, now)
 	if ok {
 		explanationsGiven.Inc()
 	} else {
@@ -55,17 +56,20 @@ func (e *explanations) take(key, address string, now time.Time) bool {
 type shareTable struct {
 	interval time.Duration
 	burst    int64
-	seed     maphash.Seed
 	full     []atomic.Int64 // when all uses of the slot are there again, in Unix nanoseconds
 }
 
+// shareSeed keeps callers from choosing names that fall into one slot.
+var shareSeed = maphash.MakeSeed()
+
 func newShareTable(t shareTable, slots int) *shareTable {
-	t.seed, t.full = maphash.MakeSeed(), make([]atomic.Int64, slots)
+	t.full = make([]atomic.Int64, slots)
 	return &t
 }
 
-func (t *shareTable) take(name string, now time.Time) bool {
-	slot, at := &t.full[maphash.String(t.seed, name)%uint64(len(t.full))], now.UnixNano()
+// take charges one use to the name that has the hash.
+func (t *shareTable) take(name uint64, now time.Time) bool {
+	slot, at := &t.full[name%uint64(len(t.full))], now.UnixNano()
 	for {
 		full := slot.Load()
 		next := max(full, at) + int64(t.interval)

@@ -3,6 +3,7 @@ package caddymodule
 import (
 	"fmt"
 	"net/http"
+	"net/netip"
 	"testing"
 	"time"
 
@@ -26,7 +27,7 @@ func TestShareTable(t *testing.T) {
 		var taken []time.Time
 		for _, step := range rapid.SliceOfN(rapid.IntRange(0, 2000), 1, 60).Draw(t, "steps") {
 			now = now.Add(time.Duration(step) * time.Millisecond)
-			if table.take("name", now) {
+			if table.take(7, now) {
 				taken = append(taken, now)
 			} else if len(taken) == 0 {
 				t.Fatal("the first is refused")
@@ -46,7 +47,7 @@ func TestShareTable(t *testing.T) {
 // used up takes nothing from another.
 func TestExplanationsAreShared(t *testing.T) {
 	now := time.Unix(1_800_000_000, 0)
-	count := func(e *explanations, key, address func(i int) string) (taken int) {
+	count := func(e *explanations, key func(i int) string, address func(i int) netip.Prefix) (taken int) {
 		for i := range 100 {
 			if e.take(key(i), address(i), now) {
 				taken++
@@ -55,13 +56,16 @@ func TestExplanationsAreShared(t *testing.T) {
 		return taken
 	}
 	same := func(int) string { return "same" }
+	key := func(i int) string { return fmt.Sprint("key ", i) }
+	address := func(i int) netip.Prefix { return netip.PrefixFrom(netip.AddrFrom4([4]byte{192, 0, 2, byte(i)}), 32) }
 	for name, c := range map[string]struct {
-		key, address func(i int) string
-		want         int
+		key     func(i int) string
+		address func(i int) netip.Prefix
+		want    int
 	}{
-		"one key":     {same, func(i int) string { return fmt.Sprint("address ", i) }, 1},
-		"one address": {func(i int) string { return fmt.Sprint("key ", i) }, same, 5},
-		"everybody":   {func(i int) string { return fmt.Sprint("key ", i) }, func(i int) string { return fmt.Sprint("address ", i) }, 20},
+		"one key":     {same, address, 1},
+		"one address": {key, func(int) netip.Prefix { return address(1) }, 5},
+		"everybody":   {key, address, 20},
 	} {
 		given, skipped := testutil.ToFloat64(explanationsGiven), testutil.ToFloat64(explanationsSkipped)
 		e := newExplanations()
@@ -71,7 +75,7 @@ func TestExplanationsAreShared(t *testing.T) {
 		if got := testutil.ToFloat64(explanationsGiven) + testutil.ToFloat64(explanationsSkipped) - given - skipped; got != 100 {
 			t.Errorf("%s: %g are counted, want 100", name, got)
 		}
-		if e.take("fresh key", "fresh address", now.Add(time.Second)) == false {
+		if !e.take("fresh key", address(200), now.Add(time.Second)) {
 			t.Errorf("%s: nothing is left for others a second later", name)
 		}
 	}
