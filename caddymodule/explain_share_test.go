@@ -131,7 +131,7 @@ func TestExplainingChangesNothing(t *testing.T) {
 		var failures [2]int
 		for i := range answers {
 			g := newGate(t)
-				if i == 1 {
+			if i == 1 {
 				g.auth.site.state.explanations.process.burst = 0
 			}
 			by := g.signer(store.Fields{})
@@ -156,7 +156,7 @@ func BenchmarkWrongSignature(b *testing.B) {
 	}{{"never", 0}, {"shared", 20}} {
 		b.Run(c.name, func(b *testing.B) {
 			g := newGate(b)
-				g.auth.site.state.explanations.process.burst = c.burst
+			g.auth.site.state.explanations.process.burst = c.burst
 			g.auth.site.rules.lockAfter = 1 << 30
 			var callers []*sign.Signer
 			for range 20 { // one key alone would be explained once a second
