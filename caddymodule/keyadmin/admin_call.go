@@ -20,6 +20,8 @@ type Gateway interface {
 	Keys() *keys.Service
 	// BodyMemory reports the memory for request bodies.
 	BodyMemory() BodyMemory
+	// Refusal returns what is remembered of the refusal with the request id.
+	Refusal(requestID string) (Refusal, bool)
 }
 
 // BodyMemory is how much memory request bodies hold, and which keys hold most.
