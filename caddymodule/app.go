@@ -135,6 +135,9 @@ func (a *App) Stop() error {
 // Cleanup releases the store, which is closed when no configuration and no
 // request uses it.
 func (a *App) Cleanup() error {
+	if a.state != nil {
+		a.state.drain.end()
+	}
 	if a.poolKey == "" {
 		return nil
 	}

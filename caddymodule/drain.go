@@ -12,9 +12,11 @@ import (
 
 const (
 	// drainFor is how long a replaced configuration still serves its
-	// connections. After drainQuiet without a request it stops sooner.
-	drainFor   = time.Second
-	drainQuiet = 50 * time.Millisecond
+	// connections. After drainQuiet without a request it stops sooner. A
+	// connection that is quiet for that long gets at most four requests a second,
+	// so it is unlikely that one is on its way at the end.
+	drainFor   = 5 * time.Second
+	drainQuiet = 250 * time.Millisecond
 )
 
 // drain moves clients away from a configuration before its servers stop. A
@@ -23,8 +25,9 @@ const (
 // Connection: close makes the client open a new connection first, which the next
 // configuration serves.
 type drain struct {
-	on   atomic.Bool
-	last atomic.Int64 // when the last request came, in Unix nanoseconds
+	on      atomic.Bool
+	last    atomic.Int64 // when the last request came, in Unix nanoseconds
+	steered bool         // whether the next configuration takes all new connections
 }
 
 // sendsAway notes a request, and reports whether its answer must have
@@ -51,18 +54,30 @@ func (d *drain) over(began, now time.Time) bool {
 // serves, unless the process ends: then Handle does not wait, because
 // shutdown_delay is the time for that.
 func (d *drain) Handle(context.Context, caddy.Event) error {
-	d.on.Store(true)
 	if caddy.Exiting() {
+		d.on.Store(true)
 		return nil
 	}
+	steer(preferNewest)
+	d.steered = true
+	d.on.Store(true)
 	for began := time.Now(); !d.over(began, time.Now()); {
 		time.Sleep(drainQuiet / 10)
 	}
 	return nil
 }
 
+// end undoes the changes of Handle to the sockets of the next configuration. At
+// that time the servers of this configuration no longer listen.
+func (d *drain) end() {
+	if d.steered {
+		steer(leaveToKernel)
+	}
+}
+
 // drainBefore subscribes the drain to the event that its configuration stops.
 func drainBefore(ctx caddy.Context, d *drain) error {
+	listenPlainTCP()
 	module, err := ctx.App("events")
 	if err != nil {
 		return err
