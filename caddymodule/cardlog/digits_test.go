@@ -139,8 +139,8 @@ func TestMaskLeavesNoCardNumber(t *testing.T) {
 	})
 }
 
-// Of any text the mask leaves nothing that the rule forbids, and it changes
-// only what the rule forbids.
+// In any text, the mask removes everything that the rule forbids, and changes
+// nothing else.
 func TestMaskKeepsTheRule(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		text := rapid.StringMatching(`([0-9]{1,6}|[a-f]{1,2}|[-_ /:%,*]|%3[0-9]|%25|０|٤){0,30}`).Draw(t, "text")
@@ -189,8 +189,7 @@ func TestHidesCardNumber(t *testing.T) {
 	}
 }
 
-// Unicode has its decimal digits in blocks of ten, which the value of a digit
-// rests on.
+// Unicode has its decimal digits in blocks of ten. digitValue depends on that.
 func TestDigitValues(t *testing.T) {
 	for _, table := range []*unicode.RangeTable{unicode.Nd} {
 		for _, b := range table.R16 {
@@ -233,8 +232,8 @@ func TestShareOfUUIDsMasked(t *testing.T) {
 	}
 }
 
-// However many runs are in a text, few passes take them all, and a text that is
-// too long to search is masked.
+// A few passes mask all runs of a text, however many there are. A text that is too
+// long to search is masked.
 func TestMaskOfLongTexts(t *testing.T) {
 	for _, part := range []string{"a4111111111111111 ", "4111111111111111%61/", "12345 a4111111111111111b "} {
 		got := Mask(strings.Repeat(part, maxSearched/len(part)))
