@@ -10,13 +10,15 @@ import (
 	"github.com/caddyserver/caddy/v2/modules/caddyevents"
 )
 
+// How long a replaced configuration still serves its connections: at most
+// drainFor pauses, or until drainQuiet pauses in a row had no request. A
+// connection that is quiet for that long gets at most four requests a second, so
+// it is unlikely that one is on its way at the end. Pauses are counted instead of
+// time, because a process that the system did not run has noticed no requests.
 const (
-	// drainFor is how long a replaced configuration still serves its
-	// connections. After drainQuiet without a request it stops sooner. A
-	// connection that is quiet for that long gets at most four requests a second,
-	// so it is unlikely that one is on its way at the end.
-	drainFor   = 5 * time.Second
-	drainQuiet = 250 * time.Millisecond
+	drainPause = 25 * time.Millisecond
+	drainQuiet = 10
+	drainFor   = 200
 )
 
 // drain moves clients away from a configuration before its servers stop. A
@@ -26,8 +28,8 @@ const (
 // configuration serves.
 type drain struct {
 	on      atomic.Bool
-	last    atomic.Int64 // when the last request came, in Unix nanoseconds
-	steered bool         // whether the next configuration takes all new connections
+	came    atomic.Bool // a request has arrived since the last pause began
+	steered bool        // whether the next configuration takes all new connections
 }
 
 // sendsAway notes a request, and reports whether its answer must have
@@ -36,17 +38,18 @@ func (d *drain) sendsAway(r *http.Request) bool {
 	if !d.on.Load() {
 		return false
 	}
-	d.last.Store(time.Now().UnixNano())
+	d.came.Store(true)
 	return r.ProtoMajor == 1
 }
 
-// over reports whether draining that began at a moment may end at now.
-func (d *drain) over(began, now time.Time) bool {
-	last := began
-	if at := d.last.Load(); at > last.UnixNano() {
-		last = time.Unix(0, at)
+// wait returns when draining may end.
+func (d *drain) wait(sleep func(time.Duration)) {
+	for passed, quiet := 0, 0; passed < drainFor && quiet < drainQuiet; passed++ {
+		sleep(drainPause)
+		if quiet++; d.came.Swap(false) {
+			quiet = 0
+		}
 	}
-	return now.Sub(began) >= drainFor || now.Sub(last) >= drainQuiet
 }
 
 // Handle is part of caddyevents.Handler. It drains the configuration when Caddy
@@ -61,9 +64,7 @@ func (d *drain) Handle(context.Context, caddy.Event) error {
 	steer(preferNewest)
 	d.steered = true
 	d.on.Store(true)
-	for began := time.Now(); !d.over(began, time.Now()); {
-		time.Sleep(drainQuiet / 10)
-	}
+	d.wait(time.Sleep)
 	return nil
 }
 
