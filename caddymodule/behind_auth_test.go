@@ -36,8 +36,8 @@ func TestForwardsHost(t *testing.T) {
 	}
 }
 
-// Requests are kept from being sent twice by net/http wherever a handler behind
-// might use it, and only there.
+// card_auth prevents that net/http sends a request twice if a handler behind it
+// might use net/http, and only then.
 func TestMayRepeat(t *testing.T) {
 	named := &Forward{HeaderRule: HeaderRule{named: map[string]bool{"Forwarded": true}}}
 	for name, c := range map[string]struct {
