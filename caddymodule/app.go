@@ -19,10 +19,10 @@ func init() {
 }
 
 // App is the app card_gateway: the part of the gateway that all its handlers
-// share. It is configured by the global option card_gateway.
+// share. The global option card_gateway configures it.
 //
-// It holds no state of its own that a reload would lose; the store outlives
-// the configuration as long as the next one names the same place.
+// It has no state that a reload would lose: the store stays open if the next
+// configuration uses the same place.
 type App struct {
 	Config
 
@@ -39,9 +39,9 @@ func (*App) CaddyModule() caddy.ModuleInfo {
 	return caddy.ModuleInfo{ID: "card_gateway", New: func() caddy.Module { return new(App) }}
 }
 
-// Provision makes everything ready that a handler needs. It touches no
-// network and takes no lock, so that a configuration can be validated beside a
-// running gateway.
+// Provision prepares everything that a handler needs. It uses no network and
+// takes no lock, so that a configuration can be validated beside a running
+// gateway.
 func (a *App) Provision(ctx caddy.Context) error {
 	if err := a.provision(ctx); err != nil {
 		return fmt.Errorf("card_gateway: %w", err)
@@ -109,8 +109,8 @@ func (a *App) readMasterKey() (*keys.Keyring, error) {
 	return ring, nil
 }
 
-// Start takes the store and begins the background work. An unfit store, a
-// directory in use or a wrong master key refuse to start.
+// Start starts the store and the background work. It returns an error for an
+// unfit store, a directory in use, or a wrong master key.
 func (a *App) Start() error {
 	if err := a.state.ensureStarted(context.Background()); err != nil {
 		return fmt.Errorf("card_gateway: %w", err)
@@ -132,8 +132,8 @@ func (a *App) Stop() error {
 	return nil
 }
 
-// Cleanup gives the store back. It is closed when no configuration and no
-// request uses it any more.
+// Cleanup releases the store, which is closed when no configuration and no
+// request uses it.
 func (a *App) Cleanup() error {
 	if a.state != nil {
 		a.state.drain.end()
@@ -145,7 +145,7 @@ func (a *App) Cleanup() error {
 	return err
 }
 
-// Keys returns the service that keeps the keys, for the admin API; nil before
+// Keys returns the service of the keys, for the admin API; nil before
 // the app is provisioned.
 func (a *App) Keys() *keys.Service {
 	if a.state == nil {

@@ -9,7 +9,7 @@ import (
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp/reverseproxy"
 )
 
-// behind is what a card_auth has behind it.
+// behind is what follows a card_auth in its site.
 type behind struct {
 	translates   bool          // a card_translate: bodies of customers must be JSON
 	mayRepeat    bool          // a handler that may send a request twice
@@ -19,9 +19,9 @@ type behind struct {
 	answersOwn   bool          // a card_self, and nothing that could send a request to an issuer
 }
 
-// behindAuth finds out what is behind a card_auth of a server. Where everything
-// that could send a request is a card_forward, nothing has to keep it from doing
-// so twice.
+// behindAuth returns what is behind a card_auth of a server. If only card_forward
+// can send a request, mayRepeat is false, and card_auth need not prevent that the
+// request is sent twice.
 func behindAuth(server *caddyhttp.Server, from caddyhttp.MiddlewareHandler) behind {
 	var b behind
 	sends := false
@@ -66,9 +66,9 @@ const sharedSelfWarning = "card_self is closed, because a handler that may send 
 
 const forwardedHostWarning = "the reverse_proxy behind card_auth sends the issuer the Host that the client wrote, which nobody has signed; add header_up Host {upstream_hostport} to it, or header_up Host {host} where the issuer needs the client's"
 
-// forwardsHost reports whether a reverse proxy sends the upstream the Host that
-// the client wrote, without having been told to. Over TLS Caddy sends the name
-// of the upstream.
+// forwardsHost reports whether a reverse proxy sends the client's Host to the
+// upstream although its configuration does not set Host. Over TLS Caddy sends
+// the name of the upstream.
 func forwardsHost(proxy *reverseproxy.Handler) bool {
 	if transport, ok := proxy.Transport.(*reverseproxy.HTTPTransport); ok && transport.TLSEnabled() {
 		return false

@@ -12,18 +12,18 @@ import (
 	"github.com/card-gateway/card-gateway/auth"
 )
 
-// A body has arrivalGrace to begin with, and then must arrive at leastRate, in
-// bytes per second.
+// The first bytes of a body must arrive within arrivalGrace, and the rest at
+// leastRate, in bytes per second.
 const (
 	arrivalGrace = 5 * time.Second
 	leastRate    = 4 << 10
 )
 
-// An arrival is the time that one body is given.
+// An arrival is the time in which one body must arrive.
 type arrival struct {
 	timeout time.Duration // for the whole body
 	began   time.Time
-	until   time.Time // the read deadline that is set
+	until   time.Time // the current read deadline
 	extend  func(time.Time) error
 }
 
@@ -35,10 +35,10 @@ func (a *arrival) begin(w http.ResponseWriter) {
 	_ = a.extend(a.until)
 }
 
-// end lifts the deadline.
+// end removes the deadline.
 func (a *arrival) end() { _ = a.extend(time.Time{}) }
 
-// arrived moves the deadline on by what n bytes may take at the least rate.
+// arrived extends the deadline by the time that n bytes may take at leastRate.
 func (a *arrival) arrived(n int) {
 	a.until = a.until.Add(time.Duration(n) * time.Second / leastRate)
 	if last := a.began.Add(a.timeout); a.until.After(last) {
@@ -47,17 +47,16 @@ func (a *arrival) arrived(n int) {
 	_ = a.extend(a.until)
 }
 
-// failed says why reading has failed. A body that ends too soon is a request
-// that the client cut off, if it is gone, and a wrong one if it still listens.
+// failed returns the refusal for a body that could not be read.
 func (a *arrival) failed(r *http.Request, err error) *auth.Refusal {
 	var tooLarge *http.MaxBytesError
 	switch {
 	case errors.Is(err, os.ErrDeadlineExceeded):
 		return &auth.Refusal{Reason: auth.BodyTimeout, Log: "a body must begin to arrive within " + arrivalGrace.String() +
 			", go on at " + strconv.Itoa(leastRate) + " bytes a second and be complete within " + a.timeout.String()}
-	case errors.As(err, &tooLarge): // of a handler before card_auth
+	case errors.As(err, &tooLarge): // from a handler before card_auth
 		return bodyTooLarge(tooLarge.Limit)
-	case errors.Is(err, io.ErrUnexpectedEOF): // whoever has sent half of it may still listen
+	case errors.Is(err, io.ErrUnexpectedEOF): // its sender may still listen
 		return bodyCutShort(err)
 	case errors.Is(r.Context().Err(), context.Canceled):
 		return &auth.Refusal{Reason: auth.ClientGone, Cause: err}

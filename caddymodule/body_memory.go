@@ -50,11 +50,11 @@ func holderAddress(client netip.Addr) netip.Prefix {
 	return prefix
 }
 
-// grow reserves n more bytes. The refusal is OverBudget and says in the log
-// whose share was used up, or that all of it was.
+// grow reserves n more bytes. The refusal is OverBudget. Its log text names the
+// key or address whose share is used up, or states that all memory is.
 func (r *reservation) grow(n int64) *auth.Refusal {
 	m := r.memory
-	if m == nil { // nobody counts
+	if m == nil { // not counted
 		return nil
 	}
 	if m.used.Add(n) > m.limit {
@@ -74,7 +74,7 @@ func (r *reservation) grow(n int64) *auth.Refusal {
 	return nil
 }
 
-// shrink gives back n of the bytes reserved.
+// shrink releases n of the reserved bytes.
 func (r *reservation) shrink(n int64) {
 	if n <= 0 || r.memory == nil {
 		return
@@ -85,7 +85,7 @@ func (r *reservation) shrink(n int64) {
 	r.memory.used.Add(-n)
 }
 
-// release gives everything back. It may be called again.
+// release releases all reserved bytes. It may be called again.
 func (r *reservation) release() {
 	r.shrink(r.bytes)
 }
@@ -143,8 +143,8 @@ func (h *holders[H]) shard(holder H) *holderShard[H] {
 	return &h.shards[maphash.Comparable(h.seed, holder)%uint64(len(h.shards))]
 }
 
-// take adds n bytes to what the holder has, unless that would be over its
-// share.
+// take adds n bytes to those of the holder. It returns false, and adds nothing,
+// if the holder would then have more than its share.
 func (h *holders[H]) take(holder H, n, share int64) bool {
 	s := h.shard(holder)
 	s.mu.Lock()

@@ -9,8 +9,9 @@ import (
 func init() {
 	httpcaddyfile.RegisterGlobalOption("card_gateway", parseGlobalOption)
 
-	// The limiter says how limits apply before the judge charges them. Both
-	// run before Caddy's own authentication, the translation inside `encode`.
+	// card_rate_limit notes how limits apply before card_auth charges them. Both
+	// run before Caddy's own authentication; card_translate runs after `encode`,
+	// so that encode compresses the translated answer.
 	httpcaddyfile.RegisterDirectiveOrder("card_rate_limit", httpcaddyfile.Before, "basic_auth")
 	httpcaddyfile.RegisterDirectiveOrder("card_auth", httpcaddyfile.Before, "basic_auth")
 	httpcaddyfile.RegisterDirectiveOrder("card_translate", httpcaddyfile.After, "encode")
@@ -35,7 +36,7 @@ func init() {
 	}
 }
 
-// handlerModule is a handler with a directive of its own.
+// handlerModule is a handler with a directive.
 type handlerModule interface {
 	caddyhttp.MiddlewareHandler
 	caddyfile.Unmarshaler

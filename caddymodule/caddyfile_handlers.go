@@ -120,7 +120,7 @@ func (h *Refuse) UnmarshalCaddyfile(d *caddyfile.Dispenser) (err error) {
 	return nil
 }
 
-// options returns the lines by which a handler's block sets the rule.
+// options returns the options of the rule in a handler's block.
 func (rule *HeaderRule) options() []option {
 	return []option{
 		{name: "pass_header", repeats: true, read: func(d *caddyfile.Dispenser) error {

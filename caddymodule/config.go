@@ -17,13 +17,13 @@ type Config struct {
 	StoreRaw json.RawMessage `json:"store,omitempty" caddy:"namespace=card_gateway.stores inline_key=module"`
 
 	// Where to find the master key that seals the secrets at rest: 32 bytes in
-	// base64, one per line. With several lines the first seals and all open,
-	// which is how a master key is rotated. Required: there is no default, and
-	// whoever holds it can open every stored secret.
+	// base64, one per line. With several lines the first seals and all open;
+	// this is how a master key is rotated. Required, without a default. Anybody
+	// who has it can open every stored secret.
 	MasterKey *secret.Ref `json:"master_key,omitempty"`
 
-	// How far X-Timestamp may differ from the server's clock, both ways, and
-	// how long a nonce may not be used again. Default: 5m.
+	// How far X-Timestamp may differ from the server's clock, in both
+	// directions, and how long a nonce cannot be used again. Default: 5m.
 	Window caddy.Duration `json:"window,omitempty"`
 
 	// How many consecutive failures lock a key. Default: 50.
@@ -32,15 +32,15 @@ type Config struct {
 	// How long a lock holds. Default: until an operator unlocks the key.
 	LockDuration caddy.Duration `json:"lock_duration,omitempty"`
 
-	// Rules that count towards the lock besides a wrong body hash or signature,
-	// whether the request is correctly signed or not: `ip`, `timestamp`,
-	// `nonce`. With `ip`, anybody who knows a key id can lock that key.
+	// Rules that also count towards the lock, besides a wrong body hash or
+	// signature: `ip`, `timestamp`, `nonce`. They count even if the request is
+	// correctly signed. With `ip`, anybody who knows a key id can lock that key.
 	// Default: none.
 	LockCounts []string `json:"lock_counts,omitempty"`
 
-	// How far ahead of the loss of nonces a request may be stamped and still
-	// be refused for sure, after another boot or a failover. Default: 5s, or
-	// the window if that is shorter.
+	// After a loss of nonces (a reboot, a failover): requests stamped up to this
+	// long after that moment are refused. Default: 5s, or the window if that is
+	// shorter.
 	ReplayFloorAhead *caddy.Duration `json:"replay_floor_ahead,omitempty"`
 
 	// Rate limits by operation, and by the names `default` (every operation,
@@ -49,12 +49,12 @@ type Config struct {
 	// no total.
 	Limits map[string]string `json:"limits,omitempty"`
 
-	// Operations besides those of the published interface. One that carries
-	// the name of a built-in operation replaces it.
+	// Operations besides those of the published interface. An operation with
+	// the name of a built-in one replaces it.
 	Operations []OperationConfig `json:"operations,omitempty"`
 
-	// How many bytes of request bodies are held in memory at one time; beyond
-	// it requests are answered with 503. Default: 268435456 (256 MiB).
+	// The most bytes of request bodies that are in memory at the same time;
+	// beyond it requests are answered with 503. Default: 268435456 (256 MiB).
 	BodyBudget int64 `json:"body_budget,omitempty"`
 
 	// The part of body_budget that the requests of one key may hold, above 0
@@ -65,16 +65,17 @@ type Config struct {
 	// hold. Default: 0.25.
 	BodyShareAddress float64 `json:"body_share_address,omitempty"`
 
-	// A directory outside of the store's, where the embedded store keeps the
-	// high-water mark of its journal; it must outlive the process and may end
-	// with the machine. Placeholders are expanded. A changed value holds from
-	// the next start of the process on. Default: RUNTIME_DIRECTORY of systemd,
-	// else XDG_RUNTIME_DIR, else none and a warning at each start.
+	// A directory outside of the store's, which must outlive the process but
+	// need not survive a reboot. The embedded store keeps the high-water mark of
+	// its journal there, and the store redis the time of its last acceptance.
+	// Placeholders are expanded. A changed value applies from the next start of
+	// the process. Default: RUNTIME_DIRECTORY of systemd, else XDG_RUNTIME_DIR,
+	// else none; then the gateway warns.
 	RuntimeDir string `json:"runtime_dir,omitempty"`
 
-	// How many bytes of answers are held in memory at one time to be
-	// translated; beyond it they are answered with 503. One key may hold a
-	// quarter, one address half of it. Default: 134217728 (128 MiB).
+	// The most bytes of answers that are in memory at the same time to be
+	// translated; beyond it the client gets 503. One key may hold a quarter,
+	// one address half of it. Default: 134217728 (128 MiB).
 	AnswerBudget int64 `json:"answer_budget,omitempty"`
 }
 

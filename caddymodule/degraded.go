@@ -9,8 +9,8 @@ import (
 	"github.com/card-gateway/card-gateway/caddymodule/logqueue"
 )
 
-// degraded returns what is in trouble, of degradations and in their order, and
-// sets the gauge. It does no I/O of its own.
+// degraded returns the current troubles, in the order of degradations, and sets
+// the gauge. It does no I/O.
 func (s *state) degraded(ctx context.Context) []string {
 	found := make(map[string]bool)
 	details := s.backend.Status(ctx).Details
@@ -39,8 +39,7 @@ func (s *state) degraded(ctx context.Context) []string {
 	return list
 }
 
-// reportDegraded logs what has come into trouble since the last time, and what
-// is well again.
+// reportDegraded logs the troubles that have begun or ended since the last call.
 func (t *telemetry) reportDegraded(now []string) {
 	var before []string
 	if last := t.degraded.Swap(&now); last != nil {

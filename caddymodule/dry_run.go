@@ -2,9 +2,9 @@ package caddymodule
 
 import "github.com/card-gateway/card-gateway/auth"
 
-// dryRunLetsPass reports whether a dry run only reports the reason. What is
-// ambiguous or too large is refused all the same, and what makes a body
-// unreadable cannot be let pass.
+// dryRunLetsPass reports whether a dry run only reports a refusal for the reason
+// and forwards the request. Ambiguous and oversized requests are refused even
+// then, and a body that could not be read cannot be forwarded.
 func dryRunLetsPass(reason auth.Reason) bool {
 	switch reason {
 	case auth.Accepted, auth.UnknownHost, auth.NotFound, auth.BadTarget, auth.MalformedRequest, auth.BodyTooLarge, auth.BodyTimeout, auth.OverBudget, auth.ClientGone,

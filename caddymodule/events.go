@@ -5,8 +5,8 @@ import (
 	"github.com/caddyserver/caddy/v2/modules/caddyevents"
 )
 
-// keyEvents names the Caddy events by which other modules learn of changes of
-// keys, by action. The data of each are key_id, tenant and actor.
+// keyEvents holds the Caddy event for each action on a key, for other modules.
+// The data of each are key_id, tenant and actor.
 var keyEvents = map[string]string{
 	"create":  "card_gateway.key_created",
 	"import":  "card_gateway.key_created",
@@ -19,7 +19,7 @@ var keyEvents = map[string]string{
 	"delete":  "card_gateway.key_deleted",
 }
 
-// eventEmitter returns what emits events of a configuration.
+// eventEmitter returns the function that emits events of a configuration.
 func eventEmitter(ctx caddy.Context) (func(string, map[string]any), error) {
 	module, err := ctx.App("events")
 	if err != nil {

@@ -10,18 +10,18 @@ import (
 	"github.com/card-gateway/card-gateway/forward"
 )
 
-// via is what Caddy's reverse proxy calls the server in Via (RFC 9110, section
-// 7.6.3).
+// via is the name of the server in Via, the same as of Caddy's reverse proxy (RFC
+// 9110, section 7.6.3).
 const via = "1.1 Caddy"
 
-// An outgoing is a request as it goes to an issuer.
+// An outgoing is a request to an issuer.
 type outgoing struct{ forward.Request }
 
 var outgoings = sync.Pool{New: func() any { return new(outgoing) }}
 
 func newOutgoing() *outgoing { return outgoings.Get().(*outgoing) }
 
-// free gives the memory back. Nothing of the request is kept.
+// free returns the outgoing to its pool, without any data of the request.
 func (o *outgoing) free() {
 	fields := o.Fields
 	clear(fields)
@@ -29,9 +29,9 @@ func (o *outgoing) free() {
 	outgoings.Put(o)
 }
 
-// fill makes the outgoing request of the one that the handlers before have
+// fill makes the outgoing request from the request that the handlers before have
 // left. It refuses a body of unknown length, which no handler of the gateway
-// leaves.
+// produces.
 func (o *outgoing) fill(r *http.Request, info *requestInfo, rule *HeaderRule) *auth.Refusal {
 	o.Method, o.Target = r.Method, r.URL.RequestURI()
 	switch body := r.Body.(type) {
@@ -63,7 +63,7 @@ func (o *outgoing) fill(r *http.Request, info *requestInfo, rule *HeaderRule) *a
 	return nil
 }
 
-// A lastReader reads a held body and gives its memory back at the end: the
+// A lastReader reads a held body and releases its memory at the end, because the
 // issuer may take long to answer.
 type lastReader struct{ heldReader }
 
@@ -84,9 +84,9 @@ var forwardedNames = map[string]bool{
 	"X-Forwarded-For": true, "X-Forwarded-Proto": true, "X-Forwarded-Host": true, "Via": true,
 }
 
-// addForwarded tells the issuer of the request's way as Caddy's reverse proxy
-// does: what a trusted proxy wrote is kept, and the address of the peer is
-// added to it.
+// addForwarded adds Via and X-Forwarded-For, -Proto and -Host as Caddy's reverse
+// proxy does. Behind a trusted proxy it appends the address of the peer to
+// X-Forwarded-For, and keeps the other two if card_auth has passed them.
 func (o *outgoing) addForwarded(r *http.Request) {
 	for _, value := range r.Header["Via"] {
 		o.add("Via", value)
@@ -98,7 +98,7 @@ func (o *outgoing) addForwarded(r *http.Request) {
 	trusted := fromProxy(r)
 	peer, _, err := net.SplitHostPort(r.RemoteAddr)
 	if err != nil && (r.RemoteAddr != "@" || !trusted) {
-		return // nobody knows who asks
+		return // the address of the peer is not known
 	}
 	peer, _, _ = strings.Cut(peer, "%")
 	scheme, host := "https", r.Host
@@ -119,7 +119,8 @@ func (o *outgoing) addForwarded(r *http.Request) {
 	o.add("X-Forwarded-Host", host)
 }
 
-// lastOr returns the last of the values unless there is none or it is empty.
+// lastOr returns the last of the values, or otherwise if there is none or it is
+// empty.
 func lastOr(values []string, otherwise string) string {
 	if len(values) == 0 || values[len(values)-1] == "" {
 		return otherwise

@@ -9,8 +9,8 @@ import (
 	"github.com/card-gateway/card-gateway/caddymodule/version"
 )
 
-// The gauges over what outlives a request. Like all collectors they live as long
-// as the process.
+// The gauges of the store and the keys. Like all collectors they live as long as
+// the process.
 var (
 	storeUp = prometheus.NewGauge(prometheus.GaugeOpts{
 		Name: "card_gateway_store_up",
@@ -49,7 +49,8 @@ var buildInfo = prometheus.NewGaugeVec(prometheus.GaugeOpts{
 	Help: "1, with the versions of the running binary as labels.",
 }, []string{"version", "commit", "caddy", "go"})
 
-// What can be in trouble while requests are settled, a closed set:
+// degradations are the troubles in which requests are still settled, a closed
+// set:
 //
 //   - audit: lines of the audit log were lost and none can be written, so
 //     changes of keys are refused

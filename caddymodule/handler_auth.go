@@ -16,12 +16,12 @@ func init() {
 	caddy.RegisterModule(new(Auth))
 }
 
-// Auth is the handler card_auth. It lets a request through that passes all
-// verification rules of the published interface, with headers that tell the
-// upstream who sent it, and answers every other one.
+// Auth is the handler card_auth. It forwards a request that passes all
+// verification rules of the published interface and the limits, with headers
+// that name its sender. It answers every other request itself.
 //
-// It judges the request as it came over the wire, whatever handlers before it
-// have rewritten.
+// It judges the request as the client sent it, even if handlers before it have
+// rewritten it.
 type Auth struct {
 	AuthOptions
 
@@ -63,7 +63,7 @@ func (h *Auth) Provision(ctx caddy.Context) error {
 	return nil
 }
 
-// Validate checks the sizes.
+// Validate checks max_body and body_timeout.
 func (h *Auth) Validate() error {
 	if h.MaxBody < 0 {
 		return fmt.Errorf("card_auth: max_body is %d bytes; it must be positive", h.MaxBody)

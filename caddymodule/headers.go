@@ -9,13 +9,13 @@ const (
 	headerOperation = "X-Gateway-Operation"
 )
 
-// headerForwarded is on each 503 of the gateway's own: `no` says that the issuer
-// has seen nothing of the request, which may be sent again.
+// headerForwarded is `no` on a 503 of the gateway if the issuer has seen nothing
+// of the request. The client may send the request again.
 const headerForwarded = "X-Gateway-Forwarded"
 
-// commonHeaders are judged beforehand: true: the header passes. Most are here
-// because they are in every request; User-Agent holds a word that lies
-// elsewhere.
+// commonHeaders are headers that are not judged by their words: true means that
+// the header passes. Most are here because they are frequent; User-Agent is here
+// because it contains a word that would drop it.
 var commonHeaders = map[string]bool{
 	"Accept": true, "Accept-Encoding": true, "Accept-Language": true, "Cache-Control": true, "Content-Encoding": true,
 	"Content-Type": true, "Cookie": true, "Idempotency-Key": true, "If-Match": true, "If-None-Match": true, "Origin": true,

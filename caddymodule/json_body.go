@@ -14,8 +14,8 @@ import (
 	"github.com/card-gateway/card-gateway/caddymodule/cardlog"
 )
 
-// decodedBody undoes the compression of an upstream that compresses although
-// it was asked not to.
+// decodedBody decompresses the body of an upstream that uses gzip although
+// identity was asked for. The error is for any other encoding.
 func decodedBody(body []byte, h http.Header) ([]byte, error) {
 	switch encoding := strings.ToLower(strings.Join(h["Content-Encoding"], ",")); encoding {
 	case "", "identity":
@@ -38,16 +38,16 @@ func decodedBody(body []byte, h http.Header) ([]byte, error) {
 	return decoded, nil
 }
 
-// dropValidators removes what speaks of the bytes of the upstream's body:
-// after translation they are others.
+// dropValidators removes headers that describe the bytes of the upstream's body,
+// because translation changes them.
 func dropValidators(h http.Header) {
 	for _, name := range []string{"Etag", "Content-Md5", "Digest", "Content-Digest", "Repr-Digest", "Accept-Ranges", "Content-Range", "Trailer"} {
 		h.Del(name)
 	}
 }
 
-// dropTrailers removes what the upstream sent behind the body. The head has not
-// been sent yet, so that trailers would turn into headers.
+// dropTrailers removes the upstream's trailers. The head has not been sent yet,
+// so they would become headers.
 func dropTrailers(h http.Header) {
 	for _, names := range h["Trailer"] {
 		for name := range strings.SplitSeq(names, ",") {
@@ -61,7 +61,7 @@ func dropTrailers(h http.Header) {
 	}
 }
 
-// jsonAnswer reports whether an answer says that it is JSON.
+// jsonAnswer reports whether the Content-Type of an answer is JSON.
 func jsonAnswer(h http.Header) bool {
 	media, _, err := mime.ParseMediaType(h.Get("Content-Type"))
 	return (err == nil || errors.Is(err, mime.ErrInvalidMediaParameter)) &&
@@ -94,7 +94,7 @@ func jsonRequest(r *http.Request) bool {
 // maxAnswer bounds the bytes of an answer that is held to be translated.
 const maxAnswer = 8 << 20
 
-// Why an answer cannot be translated, besides what is wrong with its text.
+// Reasons why an answer cannot be translated, besides errors in its text.
 var (
 	errAnswerTooLarge = cardlog.PlainError("the answer is larger than the " + strconv.Itoa(maxAnswer) + " bytes that are translated")
 	errAnswerCutOff   = cardlog.PlainError("the upstream closed the connection in the middle of the answer")

@@ -10,9 +10,9 @@ import (
 	"github.com/card-gateway/card-gateway/auth"
 )
 
-// The collectors live as long as the process. Each configuration has a
-// registry of its own in Caddy, so they are registered again on each and keep
-// their values. All labels are from closed sets.
+// The collectors live as long as the process. In Caddy each configuration has
+// its own registry, so they are registered again in each, and keep their
+// values. All labels are from closed sets.
 var (
 	requestsTotal = prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "card_gateway_requests_total",
@@ -65,8 +65,8 @@ var (
 	translationResults    = []string{"ok", "invalid", "failed", "unchanged"}
 )
 
-// metrics holds the children of the collectors for one configuration, looked
-// up once.
+// metrics holds the collectors' metrics of each operation of one configuration,
+// so that a request needs no look-up by labels.
 type metrics struct {
 	operations []operationMetrics // by Operation.Index
 }

@@ -10,8 +10,9 @@ import (
 	"github.com/card-gateway/card-gateway/store"
 )
 
-// A passage is the way of one request through card_auth: target, judge, body,
-// settle. It carries what one step leaves for the next.
+// A passage is the state of one request in card_auth. Its steps are in the files
+// passage_*.go: admit, judge, body, settle, end. A step stores its results here
+// for the next one.
 type passage struct {
 	info   requestInfo
 	site   *site
@@ -30,7 +31,7 @@ type passage struct {
 	bodySum     [sha256.Size]byte
 }
 
-// note tells operators of a refusal that the client can no longer be told of.
+// note logs and counts a refusal that can no longer be sent to the client.
 func (p *passage) note(refusal *auth.Refusal) {
 	p.info.refusal = refusal
 	p.info.logRefusal(refusal)

@@ -10,8 +10,8 @@ import (
 	"github.com/card-gateway/card-gateway/auth"
 )
 
-// judgings is how often a request is judged before the gateway gives up
-// because its key is changed under it again and again.
+// judgings is how often a request is judged. If its key was changed each time
+// meanwhile, the gateway gives up with 503.
 const judgings = 3
 
 // admit takes the request through all checks, in the published order. It
@@ -20,7 +20,7 @@ func (p *passage) admit() *auth.Refusal {
 	var client netip.Addr
 	p.info.Client, client = clientAddress(p.r)
 	if p.r.TLS != nil && !p.r.TLS.HandshakeComplete {
-		client = netip.Addr{} // early data over QUIC: anybody can write any address on it
+		client = netip.Addr{} // early data over QUIC: its sender can forge the address
 	}
 	p.info.address = client
 	unreadable := checkForwarded(p.site.server, p.r)
@@ -74,17 +74,17 @@ func (p *passage) judgeAndSettle() *auth.Refusal {
 	return storeRefusal(errKeyKeepsChanging)
 }
 
-// answersUnread reports whether the answer is known before the body. With
-// generic_messages that holds for a bad signature too: an answer by the size or
-// the type of the body, or 100 Continue, would tell a live key from an unknown
-// one, which is answered before them.
+// answersUnread reports whether the answer is known before the body is read.
+// With generic_messages that is so for a wrong signature too. An unknown key is
+// answered before the body, so an answer that depends on the body's size or
+// type, or 100 Continue, would show that the key exists.
 func (p *passage) answersUnread() bool {
 	failed := p.judgement.Failed
 	return failed.Has(auth.RuleIP|auth.RuleTimestamp) || p.site.GenericMessages && !p.site.DryRun && failed.Has(auth.RuleSignature)
 }
 
-// originalTarget returns the request target as it came over the wire, before
-// any handler rewrote it.
+// originalTarget returns the method and the request target as the client sent
+// them, before any handler rewrote them.
 func originalTarget(r *http.Request) (method, target string) {
 	if original, ok := r.Context().Value(caddyhttp.OriginalRequestCtxKey).(http.Request); ok {
 		return original.Method, original.RequestURI

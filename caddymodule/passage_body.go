@@ -6,9 +6,9 @@ import (
 	"github.com/card-gateway/card-gateway/auth"
 )
 
-// readBody refuses what cannot be read, reads the body once and finds out
-// whether its hash is the one that was signed. A body with a wrong signature is
-// only hashed, so that no unproven sender makes us hold memory.
+// readBody reads the body once and checks its hash. It refuses a body of a wrong
+// type, and one that cannot be read or held. If the signature is wrong, the body
+// is only hashed, so that an unproven sender uses no memory.
 func (p *passage) readBody() *auth.Refusal {
 	keep := p.site.DryRun || !p.judgement.Failed.Has(auth.RuleSignature)
 	if p.bodyRead {
@@ -46,11 +46,10 @@ func (p *passage) checkHash() {
 	}
 }
 
-// lookBeforeBody asks the store, without writing anything, what it would answer
-// if the body were the signed one. A request that would be refused is not worth
-// holding a body for: its body is hashed and discarded, and the answer is that
-// of the published order, decided when it is settled. Only a lock (rule 5)
-// answers at once.
+// lookBeforeBody asks the store, without writing, how it would decide if the
+// body hash were correct. It reports whether the body is worth holding. If the
+// request would be refused, the body is only hashed, and settling decides the
+// answer in the published order. Only a lock (rule 5) is refused at once.
 func (p *passage) lookBeforeBody() (worth bool, refusal *auth.Refusal) {
 	if p.site.DryRun {
 		return true, nil

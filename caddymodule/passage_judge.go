@@ -10,9 +10,9 @@ import (
 	"github.com/card-gateway/card-gateway/store"
 )
 
-// judge finds the key and says which of the rules fail that need neither the
-// body nor shared state. It returns the refusal by rules 2 to 4. What rests on
-// the record as we remember it is confirmed with a fresh read first.
+// judge finds the key and judges the rules that need neither the body nor shared
+// state. It returns the refusal by rules 2 to 4, or nil. If the cached record
+// leads to a refusal, judge reads the record again and judges anew.
 func (p *passage) judge() *auth.Refusal {
 	if refusal := p.judgeKey(p.site.state.keys.Lookup); refusal != nil {
 		return refusal
@@ -23,7 +23,7 @@ func (p *passage) judge() *auth.Refusal {
 	return p.firstRules()
 }
 
-// judgeFresh is judge by the record as it is stored now.
+// judgeFresh is judge with the record as it is in the store now.
 func (p *passage) judgeFresh() *auth.Refusal {
 	if refusal := p.judgeKey(p.site.state.keys.Fresh); refusal != nil {
 		return refusal
@@ -31,8 +31,8 @@ func (p *passage) judgeFresh() *auth.Refusal {
 	return p.firstRules()
 }
 
-// judgeKey judges by the key that find returns. The refusal says that the key
-// could not be read.
+// judgeKey judges by the key that find returns. It returns a refusal only if the
+// key could not be read.
 func (p *passage) judgeKey(find func(context.Context, string) (*auth.Key, error)) *auth.Refusal {
 	key, err := find(p.r.Context(), p.request.Credentials.KeyID)
 	if err != nil && !errors.Is(err, store.ErrNotFound) {
@@ -54,8 +54,8 @@ func (p *passage) firstRules() *auth.Refusal {
 	return nil
 }
 
-// lookupRefusal says why a key could not be read. The client may have hung up
-// meanwhile, which is no failure of the store.
+// lookupRefusal returns the refusal for a key that could not be read. If the
+// client has closed the connection meanwhile, the store has not failed.
 func (p *passage) lookupRefusal(err error) *auth.Refusal {
 	switch {
 	case errors.Is(p.r.Context().Err(), context.Canceled):

@@ -14,9 +14,9 @@ import (
 	"github.com/card-gateway/card-gateway/store"
 )
 
-// unlessLocked gives way to rule 5, which comes before the refusals of a body
-// by its size or type. Only when the count has reached the threshold does the
-// request settle; else nothing is settled or counted.
+// unlessLocked returns the refusal of a body by its size or type, or that by
+// rule 5, which comes before it. The request settles only if the count has
+// reached the threshold; otherwise nothing is settled or counted.
 func (p *passage) unlessLocked(refusal *auth.Refusal) *auth.Refusal {
 	if p.info.Key == nil {
 		return refusal
@@ -39,7 +39,7 @@ func (p *passage) unlessLocked(refusal *auth.Refusal) *auth.Refusal {
 // settleLock settles a request whose key is to be locked, and returns the
 // refusal by rule 5, or the given one when the key is not locked after all.
 func (p *passage) settleLock(otherwise *auth.Refusal) *auth.Refusal {
-	p.bodyDropped = true // it must not be accepted, and a correct request must not count
+	p.bodyDropped = true // so that the store does not accept the request, and does not count a correct one
 	verdict, failed := p.settle()
 	switch {
 	case failed != nil:
@@ -51,7 +51,8 @@ func (p *passage) settleLock(otherwise *auth.Refusal) *auth.Refusal {
 	}
 }
 
-// newClaim makes the claim of the request as it was judged, at the time of now.
+// newClaim returns the claim of the request as it was judged, with the current
+// time. The refusal is for a key that has expired meanwhile.
 func (p *passage) newClaim() (*store.Claim, *auth.Refusal) {
 	rules, key := p.site.rules, p.info.Key
 	now := time.Now()
@@ -76,7 +77,7 @@ func (p *passage) newClaim() (*store.Claim, *auth.Refusal) {
 	return &p.claim, nil
 }
 
-// settle asks the store for everything that only shared state can decide.
+// settle lets the store decide everything that needs shared state.
 func (p *passage) settle() (store.Verdict, *auth.Refusal) {
 	claim, refusal := p.newClaim()
 	if refusal != nil {
@@ -89,8 +90,8 @@ func (p *passage) settle() (store.Verdict, *auth.Refusal) {
 	return verdict, nil
 }
 
-// judged turns the verdict into the refusal, or nil, with the rate limit
-// headers and everything that is counted.
+// judged returns the refusal of the verdict, or nil. It sets the rate limit
+// headers, and counts and reports what the verdict contains.
 func (p *passage) judged(v *store.Verdict) *auth.Refusal {
 	p.info.failures = v.Failures
 	if p.judgement.SecretVersion > 0 && p.request.Credentials.Unix > 0 {
@@ -136,7 +137,7 @@ func (p *passage) countLimits(v *store.Verdict, states []ratelimit.State) {
 	p.site.telemetry.metrics.operations[p.info.Operation.Index].limits[decision].Inc()
 }
 
-// reportLock tells operators of the lock that this request has brought about.
+// reportLock counts and logs the lock that this request has caused.
 func (p *passage) reportLock() {
 	t := p.site.telemetry
 	keyLocksTotal.Inc()

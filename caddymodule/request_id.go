@@ -8,8 +8,7 @@ import (
 	"github.com/card-gateway/card-gateway/caddymodule/cardlog"
 )
 
-// requestID returns the client's own request id if it has the form that is
-// kept, else a new one.
+// requestID returns the client's request id if it is valid, else a new one.
 func requestID(h http.Header) string {
 	if values := h[headerRequestID]; len(values) == 1 && validRequestID(values[0]) {
 		return values[0]
@@ -21,14 +20,14 @@ func requestID(h http.Header) string {
 const requestIDChars = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_"
 
 // validRequestID reports whether a client's request id is kept: 1 to 64 letters,
-// digits, "-" or "_", in which no card number can be. It is written into logs and
+// digits, "-" or "_" that cannot contain a card number. The id is logged and
 // sent to the upstream.
 func validRequestID(id string) bool {
 	return 1 <= len(id) && len(id) <= 64 && strings.Trim(id, requestIDChars) == "" && !cardlog.HidesCardNumber(id)
 }
 
-// newRequestID returns a request id of our own. The random texts are letters and
-// the digits 2 to 7; one with 12 digits or more is not used, so that none looks
+// newRequestID returns a new request id. The random texts are letters and the
+// digits 2 to 7. A text with 12 digits or more is not used, because it could look
 // like a card number.
 func newRequestID(random func() string) string {
 	for {

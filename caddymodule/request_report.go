@@ -10,8 +10,8 @@ import (
 	"github.com/card-gateway/card-gateway/caddymodule/cardlog"
 )
 
-// count counts the request when it has been answered. One of no operation counts
-// as other.
+// count counts the request after its answer. A request without an operation
+// counts as other.
 func (i *requestInfo) count(other *auth.Operation) {
 	operation := i.Operation
 	if operation == nil {
@@ -30,8 +30,8 @@ func (i *requestInfo) count(other *auth.Operation) {
 	o.upstream.observe(&i.upstream, i.refusal)
 }
 
-// logRefusal writes the one line that explains a refusal: the reason and the
-// facts behind it, never a secret, a signature, a nonce or a body.
+// logRefusal writes one line that explains a refusal: the reason and the facts,
+// never a secret, a signature, a nonce or a body.
 func (i *requestInfo) logRefusal(refusal *auth.Refusal) {
 	level := zapcore.InfoLevel
 	if refusal.Reason.Status() >= http.StatusInternalServerError {
@@ -74,9 +74,9 @@ func (f refusalFacts) MarshalLogObject(enc zapcore.ObjectEncoder) error {
 	return nil
 }
 
-// causeText returns what may be logged of the error behind a refusal. The store
-// and its errors are our own. Every other error can quote a client or the
-// upstream, so that only its kind is logged.
+// causeText returns the text for the log of the error behind a refusal. Errors of
+// the store are logged in full. Every other error can quote a client or the
+// upstream, so only its kind is logged.
 func causeText(refusal *auth.Refusal) string {
 	if refusal.Reason == auth.StoreUnavailable || refusal.Reason == auth.OverBudget {
 		return refusal.Cause.Error()

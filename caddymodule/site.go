@@ -9,28 +9,27 @@ import (
 
 // AuthOptions are the options of card_auth.
 type AuthOptions struct {
-	// The largest request body in bytes, where the operation says nothing
-	// else. Default: 1048576 (1 MiB).
+	// The largest request body in bytes, for operations without their own
+	// max_body. Default: 1048576 (1 MiB).
 	MaxBody int64 `json:"max_body,omitempty"`
 
-	// How long the whole body of a request may take to arrive. Default: 30s, or
-	// the window if that is shorter.
+	// How long the whole body of a request may take to arrive; at most the
+	// window. Default: 30s, or the window if that is shorter.
 	BodyTimeout caddy.Duration `json:"body_timeout,omitempty"`
 
-	// Answer rules 2 to 10 with one text, so that nobody learns which failed.
-	// Default: false, the published messages.
+	// Answer rules 2 to 10 with one text, so that the answer does not show which
+	// rule failed. Default: false, the published messages.
 	GenericMessages bool `json:"generic_messages,omitempty"`
 
-	// Judge and report, but let everything pass that is not ambiguous or
-	// oversized. For introducing the gateway only: while it is on, nothing is
-	// protected. Default: false.
+	// Judge and report, but also forward requests that would be refused, except
+	// ambiguous and oversized ones. Use it only to introduce the gateway: while
+	// it is on, nothing is protected. Default: false.
 	DryRun bool `json:"dry_run,omitempty"`
 
 	HeaderRule
 }
 
-// A site is one card_auth as it is configured, for all requests that pass
-// through it.
+// A site is the configuration of one card_auth, for all its requests.
 type site struct {
 	*AuthOptions
 	rules     *rules
@@ -38,8 +37,8 @@ type site struct {
 	telemetry *telemetry
 	other     *auth.Operation
 
-	server *caddyhttp.Server // that the handler is part of
-	behind behind            // the handler
+	server *caddyhttp.Server // of the handler
+	behind behind            // what follows the handler
 }
 
 // operation returns the operation of a request. Those that the gateway answers

@@ -17,7 +17,7 @@ func init() {
 }
 
 // stores holds the backends that are in use, by kind and place, so that a
-// reload finds the state that the configuration before it has built.
+// reload keeps the state of the configuration before it.
 var stores = caddy.NewUsagePool()
 
 // closeAfter is how long a backend that no configuration uses any more waits
@@ -28,12 +28,12 @@ const closeAfter = time.Minute
 type storeModule interface {
 	// place names the state: two configurations with the same place share it.
 	place() string
-	// open makes the backend without taking anything. What it has to keep apart
-	// from its place belongs into the runtime directory, if there is one.
+	// open returns the backend, without a lock or a connection. Files that must be
+	// apart from its place are in runtimeDir, unless that is empty.
 	open(runtimeDir string) (store.Backend, error)
 }
 
-// windowBound is a storeModule that cannot remember nonces for longer windows.
+// windowBound is a storeModule that supports no longer window than maxWindow.
 type windowBound interface {
 	maxWindow() time.Duration
 }
@@ -62,8 +62,8 @@ func (p *pooledStore) Destruct() error {
 	return nil
 }
 
-// takeStore takes the module's store from the pool, or opens it. It is given
-// back by its place.
+// takeStore takes the module's store from the pool, or opens it. To release it,
+// delete its place from the pool.
 func takeStore(module storeModule, window time.Duration, runtimeDir string) (*pooledStore, error) {
 	if bound, ok := module.(windowBound); ok && window > bound.maxWindow() {
 		return nil, fmt.Errorf("window is %s; with this store it must be at most %s", window, bound.maxWindow())

@@ -52,10 +52,11 @@ func refusalLogger(log *zap.Logger) *zap.Logger {
 	}))
 }
 
-// takeStandardLog sends the kinds of failure that the standard library logs to
-// Caddy's default log. Caddy sends the texts there, which quote what an upstream
-// sends without being asked, and takes the standard log back with each
-// configuration that it opens, also with one that it then refuses.
+// takeStandardLog makes the standard library log only the kinds of failure, to
+// Caddy's default log. Caddy itself would log the texts, which may quote bytes
+// that an upstream sent unasked. Caddy takes the standard log back with each
+// configuration that it opens, also with one that it then refuses, so this is
+// called again and again.
 func takeStandardLog() {
 	log.SetFlags(0)
 	log.SetPrefix("")
@@ -72,8 +73,8 @@ func (t *telemetry) warnUnredacted() {
 	})
 }
 
-// keyChanged receives every change of a key, whoever made it: the audit log has
-// a line for each, and each change that was made is an event.
+// keyChanged receives every change of a key, by an operator or by a request. It
+// writes a line to the audit log, and emits an event if the change was made.
 func (t *telemetry) keyChanged(c keys.Change) {
 	t.audit.write(c)
 	if name, known := keyEvents[c.Action]; known && c.Err == nil && t.emit != nil {

@@ -8,7 +8,7 @@ import (
 	"go.uber.org/zap"
 )
 
-// How often the gauges over the store are refreshed.
+// How often the store is probed and the keys are counted.
 const (
 	probeEvery  = 5 * time.Second
 	censusEvery = 30 * time.Second
@@ -42,8 +42,8 @@ func (u *upkeep) stop() bool {
 	return true
 }
 
-// refreshIDs keeps the ids of keys known until the context ends. An error needs
-// no word: the probe of the store logs why it does not answer.
+// refreshIDs reads the ids of new keys until the context ends. It ignores errors,
+// because probe logs why the store does not answer.
 func (u *upkeep) refreshIDs(ctx context.Context) {
 	tick := time.NewTicker(idsEvery)
 	defer tick.Stop()
@@ -57,7 +57,8 @@ func (u *upkeep) refreshIDs(ctx context.Context) {
 	}
 }
 
-// refreshGauges keeps the gauges over the store fresh until the context ends.
+// refreshGauges refreshes the gauges of the store and the keys until the context
+// ends.
 func (u *upkeep) refreshGauges(ctx context.Context) {
 	probe, census := time.NewTicker(probeEvery), time.NewTicker(censusEvery)
 	defer probe.Stop()
@@ -76,9 +77,9 @@ func (u *upkeep) refreshGauges(ctx context.Context) {
 	}
 }
 
-// probe warns when the store cannot settle requests, and of what else is in
-// trouble. It also takes the standard log back, which a configuration that
-// Caddy refused may have taken.
+// probe warns when the store cannot settle requests, and reports other trouble.
+// It also takes the standard log back, which a configuration that Caddy refused
+// may have taken.
 func (u *upkeep) probe(ctx context.Context) {
 	takeStandardLog()
 	ctx, cancel := context.WithTimeout(ctx, readyTimeout)
@@ -86,11 +87,11 @@ func (u *upkeep) probe(ctx context.Context) {
 	if err := u.state.ready(ctx); err != nil && ctx.Err() == nil {
 		u.telemetry.log.Warn("the store cannot settle requests; they are answered with 503", zap.Error(err))
 	}
-	_ = u.state.audit.check(ctx) // what is lost shows below
+	_ = u.state.audit.check(ctx) // degraded reports lost lines
 	u.telemetry.reportDegraded(u.state.degraded(ctx))
 }
 
-// takeCensus refreshes the gauges over the keys. They keep their last values
+// takeCensus refreshes the gauges of the keys. They keep their last values
 // while the store cannot answer.
 func (u *upkeep) takeCensus(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, censusEvery/2)
