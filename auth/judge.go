@@ -74,7 +74,7 @@ const unprovenWork = 4
 
 // standIn is tried in place of secrets that a key does not have. It never
 // accepts a request.
-var standIn = NewSecret(0, "stands in for a secret that is not there", time.Time{})
+var standIn = NewSecret(0, "in place of a missing secret", time.Time{})
 
 // noKey is the key of a request whose X-API-Key names no key.
 var noKey = &Key{}

@@ -28,9 +28,9 @@ func (d *fullDisk) Write(p []byte) (int, error) {
 	return d.text.Write(p)
 }
 
-// While lines of the audit log are lost, no key is changed, requests are
-// settled and lock keys, and the gateway says that it is degraded. The first
-// line that can be written again tells how many are missing.
+// While lines of the audit log are lost, keys cannot be changed, requests are
+// settled and can lock keys, and the gateway reports that it is degraded. The
+// first line that can be written again reports how many are missing.
 func TestNoAuditNoChange(t *testing.T) {
 	disk := new(fullDisk)
 	encoder := zapcore.NewJSONEncoder(zapcore.EncoderConfig{MessageKey: "msg"})

@@ -25,7 +25,7 @@ import (
 	"github.com/card-gateway/card-gateway/translate"
 )
 
-// failing is a body that gives some bytes and then an error.
+// failing is a body that returns some bytes and then an error.
 type failing struct {
 	io.Reader
 	err error
@@ -39,8 +39,8 @@ func (f failing) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// reader returns a bodyReader on the memory, whose look finds every body worth
-// holding.
+// reader returns a bodyReader on the memory. Its look reports that every body is
+// worth holding.
 func reader(m *bodyMemory, max int64) *bodyReader {
 	return &bodyReader{
 		max: max, arrival: arrival{timeout: time.Minute}, hold: reservation{memory: m, key: "k1", address: holderAddress(netip.MustParseAddr("192.0.2.1"))},
@@ -48,7 +48,7 @@ func reader(m *bodyMemory, max int64) *bodyReader {
 	}
 }
 
-// expectUnused fails when something of the memory is not given back.
+// expectUnused fails the test if some of the memory was not released.
 func expectUnused(t *testing.T, m *bodyMemory) {
 	t.Helper()
 	holders := 0
@@ -119,9 +119,9 @@ func reasonOf(refusal *auth.Refusal) auth.Reason {
 	return refusal.Reason
 }
 
-// TestHeldBody draws sizes and sizes of reads: what is forwarded is what came,
-// in every size around the limits of slices and blocks, and the memory that is
-// counted is what is held.
+// TestHeldBody draws sizes of bodies and reads, around the limits of slices and
+// blocks: the forwarded bytes are the received ones, and the counted memory is
+// the memory that is held.
 func TestHeldBody(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		edge := rapid.SampledFrom([]int64{1, firstRead, lookFrom, blockSize, 2 * blockSize, 5 * blockSize}).Draw(rt, "edge")
@@ -171,7 +171,7 @@ type parts struct {
 func (p *parts) Read(b []byte) (int, error) { return p.Reader.Read(b[:min(len(b), p.most)]) }
 
 // TestSharesOfBodyMemory: neither a key nor an address gets more than its share,
-// the others go on, and the log names the holder.
+// others are not affected, and the log names the holder.
 func TestSharesOfBodyMemory(t *testing.T) {
 	m := newBodyMemory("body_budget", 1<<20, 1.0/8, 1.0/4)
 	take := func(key, address string) (*reservation, *auth.Refusal) {
@@ -224,9 +224,9 @@ func TestHolderAddress(t *testing.T) {
 	}
 }
 
-// TestLookBeforeHolding: a look is made once, before more than lookFrom is
-// held, before an announced large body is waited for, and when memory is
-// scarce; a small body that is there needs none.
+// TestLookBeforeHolding: look is called once, before more than lookFrom is held,
+// before the reader waits for an announced large body, and when memory is scarce.
+// It is not called for a small body that has arrived.
 func TestLookBeforeHolding(t *testing.T) {
 	small, large := strings.Repeat("x", 1000), strings.Repeat("x", 3*blockSize)
 	for _, c := range []struct {
@@ -267,8 +267,8 @@ func TestLookBeforeHolding(t *testing.T) {
 	}
 }
 
-// A body that is waited for is looked at before it is waited for any longer,
-// and holds nothing afterwards when the request is not worth it.
+// If a body does not arrive at once, look is called before the reader waits
+// longer. Afterwards the reader holds nothing if the request is not worth it.
 func TestLookWhileWaiting(t *testing.T) {
 	m := newBodyMemory("body_budget", 1<<20, 1, 1)
 	looked := make(chan struct{})
@@ -317,8 +317,8 @@ func TestLeastRate(t *testing.T) {
 	}
 }
 
-// A reservation is made for every request with a body, so that it costs no memory
-// of its own.
+// Every request with a body makes a reservation, so a reservation must not
+// allocate.
 func TestReservationAllocatesNothing(t *testing.T) {
 	m := newBodyMemory("body_budget", 1<<20, 1.0/8, 1.0/4)
 	client := netip.MustParseAddr("2001:db8:1:2::1")
@@ -358,8 +358,8 @@ func TestRefusalOf(t *testing.T) {
 	}
 }
 
-// TestAnswerMemory: an answer that finds no room is withheld with 503, and what
-// it held is given back.
+// TestAnswerMemory: an answer without room in the memory is withheld with 503,
+// and its memory is released.
 func TestAnswerMemory(t *testing.T) {
 	for name, c := range map[string]struct {
 		limit  int64

@@ -45,8 +45,8 @@ func TestCaddyfileGolden(t *testing.T) {
 	}
 }
 
-// adapted returns the gateway's part of the configuration as JSON, or the
-// error that the Caddyfile deserves.
+// adapted returns the gateway's part of the configuration as JSON, or the error
+// of the adapter.
 func adapted(t *testing.T, input string) string {
 	t.Helper()
 	config, _, err := caddyconfig.GetAdapter("caddyfile").Adapt([]byte(input), map[string]any{"filename": "Caddyfile"})
@@ -76,8 +76,8 @@ func adapted(t *testing.T, input string) string {
 	return out.String() + "\n"
 }
 
-// collectHandlers gathers the gateway's handlers in the order in which they
-// stand in the configuration.
+// collectHandlers collects the gateway's handlers in their order in the
+// configuration.
 func collectHandlers(t *testing.T, raw json.RawMessage, into *[]json.RawMessage) {
 	t.Helper()
 	if len(raw) == 0 {
@@ -110,8 +110,8 @@ func collectHandlers(t *testing.T, raw json.RawMessage, into *[]json.RawMessage)
 	}
 }
 
-// FuzzCaddyfile feeds the global block with anything; it must adapt or be
-// refused, never panic.
+// FuzzCaddyfile: any text in the global block is adapted or refused, without a
+// panic.
 func FuzzCaddyfile(f *testing.F) {
 	files, _ := filepath.Glob("testdata/caddyfile/*.txt")
 	for _, file := range files {

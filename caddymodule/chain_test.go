@@ -96,7 +96,7 @@ func TestTypeMattersWhereItIsTranslated(t *testing.T) {
 }
 
 // The walk finds handlers in every place where Caddy can put them, and leaves
-// out those that cannot run behind the one that asks.
+// out those that cannot run after the given one.
 func TestHandlersBehind(t *testing.T) {
 	from := new(Auth)
 	translate := new(Translate)

@@ -49,8 +49,8 @@ func behindProxy(chosen string, trusted bool, lines ...string) *http.Request {
 	return r.WithContext(context.WithValue(r.Context(), caddyhttp.VarsCtxKey, vars))
 }
 
-// What stands at or right of the address that Caddy chose must be addresses
-// without a zone; what is left of it anybody may have written.
+// The entry that Caddy chose and those right of it must be addresses without a
+// zone. Any client may have written the entries left of it.
 func TestForwardedAddressesMustBeReadable(t *testing.T) {
 	server := &caddyhttp.Server{ClientIPHeaders: []string{"X-Forwarded-For", "X-Real-Ip"}}
 	for _, c := range []struct {
@@ -73,7 +73,7 @@ func TestForwardedAddressesMustBeReadable(t *testing.T) {
 		{"10.0.0.4", nil, false},
 		{"10.0.0.4", []string{""}, false},
 		{"10.0.0.4", []string{"unknown"}, true},
-		{"10.0.0.4", []string{"junk, 10.0.0.4"}, true}, // nobody was chosen, so all of them count
+		{"10.0.0.4", []string{"junk, 10.0.0.4"}, true}, // no client was chosen, so all entries count
 	} {
 		if refusal := checkForwarded(server, behindProxy(c.chosen, true, c.lines...)); (refusal != nil) != c.refused {
 			t.Errorf("%.60q, chosen %s: %v", c.lines, c.chosen, refusal)

@@ -10,11 +10,11 @@ import (
 	"github.com/caddyserver/caddy/v2/modules/caddyevents"
 )
 
-// How long a configuration that another one replaces goes on to serve its
-// connections: drainFor pauses at most, and drainQuiet in a row without a
-// request. Connections that are quiet for as long bring at most four requests a
-// second, so that hardly one is under way at the end. Pauses are counted, and
-// not time: a process that the system did not run has seen no quiet.
+// How long a replaced configuration still serves its connections: at most
+// drainFor pauses, or until drainQuiet pauses in a row had no request. A
+// connection that is quiet for that long gets at most four requests a second, so
+// it is unlikely that one is on its way at the end. Pauses are counted instead of
+// time, because a process that the system did not run has noticed no requests.
 const (
 	drainPause = 25 * time.Millisecond
 	drainQuiet = 10
@@ -28,7 +28,7 @@ const (
 // configuration serves.
 type drain struct {
 	on      atomic.Bool
-	came    atomic.Bool // a request, since the last pause began
+	came    atomic.Bool // a request has arrived since the last pause began
 	steered bool        // whether the next configuration takes all new connections
 }
 
@@ -68,8 +68,8 @@ func (d *drain) Handle(context.Context, caddy.Event) error {
 	return nil
 }
 
-// end undoes what Handle did to the sockets of the next configuration. The
-// servers of this one listen no more.
+// end undoes the changes of Handle to the sockets of the next configuration. At
+// that time the servers of this configuration no longer listen.
 func (d *drain) end() {
 	if d.steered {
 		steer(leaveToKernel)

@@ -12,14 +12,15 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Caddy opens a socket for each configuration, and sockets of one address share
-// its new connections. What waits at the old socket when it closes is reset, and
-// what its server has just accepted is dropped. So a drain has the kernel give
-// new connections to the new socket alone, while the old one still listens.
+// Caddy opens a socket for each configuration, and the sockets of one address
+// share its new connections. When the old socket closes, connections that wait
+// there are reset, and connections that its server has just accepted are dropped.
+// So during a drain the kernel gives all new connections to the new socket, while
+// the old one still listens.
 
-// preferNewest makes the kernel give each new connection to the socket that
-// began to listen last, of two on an address. Where there is one, nothing
-// changes: the kernel ignores the number of a socket that does not exist.
+// preferNewest makes the kernel give each new connection to the newer of two
+// sockets on an address. With one socket nothing changes, because the kernel
+// ignores the number of a socket that does not exist.
 func preferNewest(fd int) error {
 	second := unix.SockFilter{Code: unix.BPF_RET | unix.BPF_K, K: 1}
 	return unix.SetsockoptSockFprog(fd, unix.SOL_SOCKET, unix.SO_ATTACH_REUSEPORT_CBPF, &unix.SockFprog{Len: 1, Filter: &second})
@@ -31,7 +32,8 @@ func leaveToKernel(fd int) error {
 }
 
 // steer calls a function with each socket on which the running configuration
-// accepts HTTP over TCP. An error means that the kernel goes on to choose.
+// accepts HTTP over TCP. It ignores errors: then the kernel still chooses among
+// all sockets.
 func steer(choose func(fd int) error) {
 	module, err := caddy.ActiveContext().AppIfConfigured("http")
 	if err != nil {
@@ -51,8 +53,8 @@ func steer(choose func(fd int) error) {
 }
 
 // rawListener returns the TCP socket below the listeners of Caddy and
-// crypto/tls, nil where there is none. Each of those embeds the next one, and
-// has no method that returns it.
+// crypto/tls, or nil if there is none. Each of those listeners embeds the next
+// one, and has no method that returns it.
 func rawListener(l net.Listener) syscall.RawConn {
 	for l != nil {
 		if tcp, ok := l.(*net.TCPListener); ok {
@@ -72,8 +74,8 @@ func rawListener(l net.Listener) syscall.RawConn {
 	return nil
 }
 
-// listenPlainTCP keeps Go from listening with Multipath TCP, whose sockets do
-// not take the option of preferNewest. A value in the environment stays.
+// listenPlainTCP makes Go listen without Multipath TCP, because such sockets do
+// not support the option of preferNewest. It keeps a value in the environment.
 func listenPlainTCP() {
 	set := os.Getenv("GODEBUG")
 	if strings.Contains(set, "multipathtcp=") {

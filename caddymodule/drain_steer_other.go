@@ -2,7 +2,8 @@
 
 package caddymodule
 
-// Only Linux can be told which socket of an address takes new connections.
+// Only on Linux can a program choose which socket of an address takes new
+// connections.
 
 func preferNewest(int) error { return nil }
 

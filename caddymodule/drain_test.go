@@ -9,8 +9,8 @@ import (
 	"github.com/card-gateway/card-gateway/store"
 )
 
-// A configuration that is drained sends its clients away with each answer, and
-// no other one does.
+// Each answer of a configuration that is drained closes its connection. Answers
+// of other configurations do not.
 func TestDrainedAnswers(t *testing.T) {
 	g := newGate(t)
 	s := g.signer(store.Fields{})
@@ -36,7 +36,7 @@ func TestDrainedAnswers(t *testing.T) {
 	}
 }
 
-// Draining ends when requests have ceased, and never takes longer than it may.
+// Draining ends when no more requests arrive, and at the latest after drainFor.
 func TestDrainEnds(t *testing.T) {
 	for _, tt := range []struct{ requests, want int }{
 		{0, drainQuiet}, {1, 1 + drainQuiet}, {50, 50 + drainQuiet}, {drainFor, drainFor}, {2 * drainFor, drainFor},

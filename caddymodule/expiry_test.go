@@ -15,7 +15,7 @@ import (
 	"github.com/card-gateway/card-gateway/store"
 )
 
-// slowBody is a body of which each read takes a while.
+// slowBody is a body whose reads take a while.
 type slowBody struct {
 	io.Reader
 	wait time.Duration
@@ -26,8 +26,8 @@ func (b slowBody) Read(p []byte) (int, error) {
 	return b.Reader.Read(p)
 }
 
-// A key that ends while the body of its request arrives is expired, whatever it
-// was when the request was judged.
+// A key that ends while the body of its request arrives is expired, although it
+// was live when the request was judged.
 func TestKeyExpiresWhileTheBodyArrives(t *testing.T) {
 	for _, c := range []struct {
 		name    string

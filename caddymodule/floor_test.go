@@ -19,7 +19,7 @@ func (underFloor) Settle(context.Context, *store.Claim) (store.Verdict, error) {
 }
 
 // TestReplayFloorIsNotTheClientsFault: a request that only the replay floor
-// forbids is answered with 503 and the time after which to sign it anew.
+// forbids is answered with 503 and the time after which to sign it again.
 func TestReplayFloorIsNotTheClientsFault(t *testing.T) {
 	g := newGate(t)
 	by := g.signer(store.Fields{})

@@ -73,7 +73,7 @@ func (g *gate) signer(f store.Fields) *sign.Signer {
 }
 
 // get signs a request for a card, lets the test change it and returns the
-// answer. What passes is answered with 204.
+// answer. A request that passes is answered with 204.
 func (g *gate) get(by *sign.Signer, client string, change func(*http.Request)) *httptest.ResponseRecorder {
 	g.t.Helper()
 	r := httptest.NewRequest(http.MethodGet, "/api/v1/cards/c1", nil)
@@ -93,8 +93,8 @@ func (g *gate) get(by *sign.Signer, client string, change func(*http.Request)) *
 	return w
 }
 
-// Early data over QUIC comes before the client has shown that it receives what
-// is sent to its address, so that it could be any: it passes no whitelist.
+// Early data over QUIC arrives before the client has proved that it owns its
+// address. The address could be forged, so it passes no whitelist.
 func TestEarlyDataPassesNoWhitelist(t *testing.T) {
 	g := newGate(t)
 	listed := g.signer(store.Fields{AllowedIPs: []string{"203.0.113.7"}})

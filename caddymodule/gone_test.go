@@ -11,7 +11,8 @@ import (
 	"github.com/card-gateway/card-gateway/store"
 )
 
-// Whoever leaves while the store is asked does not make it look broken.
+// If a caller leaves during a call of the store, the store does not count as
+// broken.
 func TestGoneIsNoFailureOfTheStore(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	p := &passage{r: httptest.NewRequest("GET", "/", nil).WithContext(ctx)}

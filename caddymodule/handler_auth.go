@@ -87,6 +87,9 @@ func (h *Auth) lookBehind() {
 	if site.behind.forwardsHost {
 		site.telemetry.log.Warn(forwardedHostWarning)
 	}
+	if site.behind.self && !site.behind.answersOwn {
+		site.telemetry.log.Warn(sharedSelfWarning)
+	}
 }
 
 func (h *Auth) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddyhttp.Handler) error {
@@ -125,7 +128,9 @@ func (h *Auth) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddyhttp.
 	}
 	p.forward()
 	info.overhead += time.Since(start) - p.waited
-	info.upstream.asked = time.Now()
+	if !site.behind.answersOwn {
+		info.upstream.asked = time.Now()
+	}
 	if site.behind.mayRepeat {
 		hideIdempotencyKeys(r.Header)
 		once, done := sendOnce(r)

@@ -14,7 +14,7 @@ import (
 	"github.com/card-gateway/card-gateway/store"
 )
 
-// reportingBackend is a backend that reports of itself what a test says.
+// reportingBackend is a backend whose status the test sets.
 type reportingBackend struct {
 	store.Backend
 	notReady error
@@ -27,8 +27,8 @@ func (b *reportingBackend) Status(context.Context) store.Status {
 	return store.Status{Details: b.details}
 }
 
-// Ready is 503 while requests are not settled and while the gateway shuts
-// down, and 200 with the names of all that is in trouble besides.
+// Ready is 503 while requests are not settled and while the gateway shuts down.
+// Otherwise it is 200 with the names of all other troubles.
 func TestReadyAndDegraded(t *testing.T) {
 	s := newGate(t).auth.site.state
 	backend := &reportingBackend{Backend: s.backend}

@@ -11,9 +11,9 @@ import (
 	"go.uber.org/zap/zaptest/observer"
 )
 
-// Without a card_auth behind it, card_rate_limit protects nothing: it says so,
-// once, and passes on no identity that the client has claimed. With one it is
-// silent.
+// Without a card_auth behind it, card_rate_limit protects nothing. It logs that
+// once, and removes identity headers of the client. With a card_auth it logs
+// nothing.
 func TestLimitsWithoutAJudge(t *testing.T) {
 	for name, judged := range map[string]bool{"without": false, "with": true} {
 		t.Run(name, func(t *testing.T) {

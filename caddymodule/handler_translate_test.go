@@ -19,8 +19,8 @@ import (
 	"github.com/card-gateway/card-gateway/translate"
 )
 
-// A translateCall is one request through card_translate alone, in the state in which
-// card_auth hands it on.
+// A translateCall is one request through card_translate alone, in the state after
+// card_auth.
 type translateCall struct {
 	method, operation, keyVariant, upstream string
 	body                                    string
@@ -187,8 +187,8 @@ func TestUpdates(t *testing.T) {
 	}
 }
 
-// TestProblems: all of them at once, in the client's names, and nothing
-// reaches the upstream.
+// TestProblems: the answer lists all problems with the client's names, and
+// nothing reaches the upstream.
 func TestProblems(t *testing.T) {
 	before := testutil.ToFloat64(translationsTotal.WithLabelValues("C", "request", "invalid"))
 	body := strings.NewReplacer(`"1990-04-12"`, `"1990-02-30"`, `"GB"`, `"UK"`).Replace(customerC)
@@ -222,8 +222,8 @@ func TestWithoutAuth(t *testing.T) {
 	}
 }
 
-// TestUndeclaredBody: in a dry run a body of another type comes this far. It
-// passes as it is.
+// TestUndeclaredBody: in a dry run a body of another type reaches card_translate.
+// It passes unchanged.
 func TestUndeclaredBody(t *testing.T) {
 	w := translateCall{operation: "create_customer", body: "first_name=x", header: http.Header{"Content-Type": {"application/x-www-form-urlencoded"}}}.do(t,
 		func(w http.ResponseWriter, r *http.Request) error {

@@ -20,7 +20,7 @@ func cleaned(rule *HeaderRule, names ...string) http.Header {
 }
 
 // lyingHeaders are names that proxies, authenticating servers, frameworks and
-// meshes are known to write or to obey.
+// meshes write or obey.
 var lyingHeaders = strings.Fields(`
 	Client-IP X-Client-IP True-Client-IP X-Real-IP X-Cluster-Client-IP CF-Connecting-IP CF-Connecting-IPv6 CF-IPCountry
 	Fastly-Client-IP Fly-Client-IP X-Azure-ClientIP X-Azure-SocketIP X-ProxyUser-Ip WL-Proxy-Client-IP Proxy-Client-IP
@@ -52,7 +52,7 @@ var lyingHeaders = strings.Fields(`
 	Connection Keep-Alive TE Trailer Transfer-Encoding Upgrade HTTP2-Settings Expect Early-Data Content_Length
 	X-API-Key X-Timestamp X-Nonce X-Body-Hash X-Signature X-Request-Id X-Gateway-Tenant X-Gateway-Key-Id X-Gateway-Anything X-Gateway`)
 
-// ordinaryNames are what clients send with a purpose of their own.
+// ordinaryNames are headers that clients send for their own purposes.
 var ordinaryNames = strings.Fields(`
 	Accept Accept-Charset Accept-Encoding Accept-Language Accept-Datetime Cache-Control Content-Type Content-Encoding Content-Language
 	Content-Disposition Content-Md5 Content-Digest Digest Cookie Date Dnt If-Match If-None-Match If-Modified-Since If-Unmodified-Since If-Range
@@ -62,7 +62,8 @@ var ordinaryNames = strings.Fields(`
 	X-Channel X-Locale X-Currency X-Product X-Purpose X-Requested-With X-Idempotence X-Retry-Attempt X-Batch-Id X-Report-Format X-Import-Id
 	X-Gatewayed Api-Version Save-Data X-Description X-Recipient X-Shipment X-Support-Ticket X-Author X-Certainty X-Pathology X-Partner`)
 
-// spellings returns a name as the most lenient backends may take it for another.
+// spellings returns the spellings that the most lenient backends take for the
+// name.
 func spellings(name string) []string {
 	return []string{
 		name, http.CanonicalHeaderKey(name), strings.ToLower(name), strings.ToUpper(name),
@@ -71,7 +72,7 @@ func spellings(name string) []string {
 	}
 }
 
-// What lies reaches the issuer in no spelling.
+// A header that lies reaches the issuer in no spelling.
 func TestLyingHeadersAreDropped(t *testing.T) {
 	if len(lyingHeaders) < 200 {
 		t.Fatalf("only %d names", len(lyingHeaders))
@@ -89,7 +90,7 @@ func TestOrdinaryHeadersPass(t *testing.T) {
 	for _, name := range ordinaryNames {
 		for _, spelling := range []string{name, http.CanonicalHeaderKey(name), strings.ToUpper(name), strings.ReplaceAll(name, "-", "_")} {
 			if strings.EqualFold(name, "User-Agent") && spelling != name {
-				continue // nobody writes it so
+				continue // not a spelling that anybody writes
 			}
 			if h := cleaned(new(HeaderRule), spelling); len(h) != 1 {
 				t.Errorf("%s is lost", spelling)
@@ -135,7 +136,7 @@ func TestComposedHeadersAreDropped(t *testing.T) {
 	})
 }
 
-// What Connection names is removed, the rest stays.
+// Headers that Connection names are removed; the others stay.
 func TestConnectionNames(t *testing.T) {
 	h := http.Header{
 		"Connection": {"close, X-Card-Id", " x-batch-id ,,X-Gateway-Tenant"},
@@ -178,7 +179,7 @@ func TestHeaderRule(t *testing.T) {
 	}
 }
 
-// Cleaning allocates nothing for what clients commonly send.
+// Cleaning allocates nothing for headers that clients commonly send.
 func TestCleanDoesNotAllocate(t *testing.T) {
 	rule := new(HeaderRule)
 	if n := testing.AllocsPerRun(100, func() {
@@ -220,7 +221,7 @@ func TestRequestID(t *testing.T) {
 	}
 }
 
-// An id of our own has no 12 digits, whatever the random texts are.
+// An id of the gateway has fewer than 12 digits, for all random texts.
 func TestNewRequestID(t *testing.T) {
 	texts := []string{"234567234567AAAAAAAAAAAAAA", "A2A3A4A5A6A7A2A3A4A5A6A7AA", "A2A3A4A5A6A7A2A3A4A5A6AAAA"}
 	got := newRequestID(func() string {

@@ -21,11 +21,11 @@ import (
 	"github.com/card-gateway/card-gateway/store"
 )
 
-// A canary is what an issuer sends and no log may show.
+// A canary is a text that an issuer sends and no log may contain.
 const canary = "card 4111 1111 1111 1111 cvv CANARY"
 
 // A loggingGateway writes all its logs, at the level debug, to two files in the
-// format card, in front of an issuer that sends what a test says.
+// format card. It is in front of an issuer whose answers the test sets.
 type loggingGateway struct {
 	dir    string
 	client *http.Client
@@ -102,8 +102,8 @@ func runningApp(t *testing.T) *App {
 	return app.(*App)
 }
 
-// answers serves one connection: each request gets the bytes, and then, once
-// the test says so, these.
+// answers serves one connection: each request gets the first bytes, and later,
+// when the test allows it, the others.
 func (g *loggingGateway) answers(t *testing.T, answer string, unasked <-chan string) {
 	t.Helper()
 	go func() {
@@ -142,7 +142,7 @@ func (g *loggingGateway) get(t *testing.T, client *http.Client, path string, hea
 	return answer
 }
 
-// logs returns all that was logged.
+// logs returns the text of all logs.
 func (g *loggingGateway) logs(t *testing.T) string {
 	t.Helper()
 	var all strings.Builder

@@ -12,8 +12,8 @@ import (
 	"github.com/card-gateway/card-gateway/caddymodule/cardlog"
 )
 
-// TestLogsQuoteNoIssuer sends card data in every place where net/http finds an
-// answer wrong and says so with its bytes.
+// TestLogsQuoteNoIssuer sends card data in every place where an error of net/http
+// quotes the bytes of an answer.
 func TestLogsQuoteNoIssuer(t *testing.T) {
 	g := startLogging(t)
 	closed := make(chan string)
@@ -59,8 +59,8 @@ func TestLogsQuoteNothingUnasked(t *testing.T) {
 	g.logged(t, "without being asked")
 }
 
-// TestStandardLogIsTakenBack loads configurations that Caddy refuses, which
-// take the standard log all the same.
+// TestStandardLogIsTakenBack loads configurations that Caddy refuses. They take
+// the standard log, and the gateway takes it back.
 func TestStandardLogIsTakenBack(t *testing.T) {
 	startLogging(t)
 	err := caddy.Load([]byte(`{"admin":{"disabled":true},"apps":{"http":{"servers":{"s":{"listen":["unix//no/such/dir/s"]}}}}}`), true)

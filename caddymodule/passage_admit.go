@@ -41,7 +41,7 @@ func (p *passage) admit() *auth.Refusal {
 	if refusal := auth.CheckMethod(method); refusal != nil {
 		return refusal
 	}
-	if p.info.Operation, refusal = p.site.rules.table.Match(method, target.Path); refusal != nil {
+	if p.info.Operation, refusal = p.site.operation(method, target.Path); refusal != nil {
 		return refusal
 	}
 	if missing != nil {

@@ -3,6 +3,7 @@ package caddymodule
 import (
 	"context"
 	"encoding/json"
+	"slices"
 	"time"
 
 	"go.uber.org/zap"
@@ -112,6 +113,9 @@ func (p *passage) judged(v *store.Verdict) *auth.Refusal {
 	}
 	if v.Reason == auth.RateLimited {
 		return &auth.Refusal{Reason: auth.RateLimited, Log: p.explain(v), Details: p.details(v), RetryAfter: max(retry, time.Second)}
+	}
+	if p.info.Operation.Own {
+		p.info.own = &ownRequest{Request: &p.request, secret: p.judgement.SecretVersion, limits: slices.Clone(states)}
 	}
 	return nil
 }

@@ -18,8 +18,8 @@ type sharingBackend struct {
 
 func (b *sharingBackend) SharePolicy(p redis.Policy) { b.shared = append(b.shared, p) }
 
-// Whatever two gateways may not have different is in the policy, and the same
-// configuration in other words is the same policy.
+// Every option that must be the same on all gateways is in the policy, and the
+// same configuration in other words is the same policy.
 func TestPolicyHoldsWhatMustBeAlike(t *testing.T) {
 	policyOf := func(c *Config) redis.Policy {
 		t.Helper()

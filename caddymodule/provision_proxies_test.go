@@ -6,7 +6,7 @@ import (
 )
 
 // Without trusted_proxies_strict clients choose the address that whitelists
-// see, so card_auth refuses such a server.
+// check, so card_auth refuses such a server.
 func TestTrustedProxiesMustBeStrict(t *testing.T) {
 	for _, c := range []struct {
 		name    string

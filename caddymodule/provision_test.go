@@ -44,8 +44,8 @@ func validated(t *testing.T, config string) error {
 	return caddy.Validate(&c)
 }
 
-// A configuration is valid whether or not Redis can be reached, and finding
-// that out touches no network: a gateway must start while Redis is down.
+// A configuration is valid even if Redis cannot be reached, and validating it uses
+// no network: a gateway must start while Redis is down.
 func TestValidateTouchesNoNetwork(t *testing.T) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

@@ -15,7 +15,7 @@ import (
 	"github.com/card-gateway/card-gateway/auth"
 )
 
-// Whatever a handler does first, the answer carries what the gateway says.
+// The answer has the gateway's headers, whichever method a handler calls first.
 func TestResponseWriterBegins(t *testing.T) {
 	for name, first := range map[string]func(w *responseWriter) error{
 		"WriteHeader": func(w *responseWriter) error { w.WriteHeader(http.StatusOK); return nil },
@@ -37,8 +37,8 @@ func TestResponseWriterBegins(t *testing.T) {
 	}
 }
 
-// Neither an informational answer nor a trailer reaches the client, over
-// whichever way a handler sends it.
+// Informational answers and trailers do not reach the client, in whichever way a
+// handler sends them.
 func TestResponseWriterSendsOneAnswer(t *testing.T) {
 	server := httptest.NewServer(http.HandlerFunc(func(outer http.ResponseWriter, _ *http.Request) {
 		w := newResponseWriter(outer, &requestInfo{RequestID: "id-1"})
@@ -77,7 +77,8 @@ func TestResponseWriterSendsOneAnswer(t *testing.T) {
 	}
 }
 
-// A status that is none becomes an answer of ours, whatever follows it.
+// A status that is not valid becomes a refusal of the gateway, with any body after
+// it.
 func TestResponseWriterReplacesOddStatuses(t *testing.T) {
 	telemetry := telemetryForTest(t, zap.NewNop())
 	for _, status := range []int{-1, 0, 1, 99, 101, 600, 999, 1000} {
@@ -102,8 +103,8 @@ func TestResponseWriterReplacesOddStatuses(t *testing.T) {
 	}
 }
 
-// Sensitive details are kept by no cache, whatever the upstream says, and all
-// else only where the upstream says so.
+// No cache may store sensitive details, even if the upstream allows it. Other
+// answers may be stored only if the upstream allows it.
 func TestCacheControl(t *testing.T) {
 	const withheld = "private, no-store"
 	for _, c := range []struct {
@@ -132,9 +133,9 @@ func TestCacheControl(t *testing.T) {
 	}
 }
 
-// A 503 of the gateway's own says that the issuer has seen nothing of the
-// request, but not where its answer has no room to be translated. What an issuer
-// says of that is dropped.
+// X-Gateway-Forwarded is on a 503 of the gateway if the issuer has seen nothing of
+// the request, but not if an answer had no room to be translated. An issuer's own
+// header of this name is dropped.
 func TestNotForwarded(t *testing.T) {
 	budget := auth.Refuse(auth.OverBudget, "")
 	for name, c := range map[string]struct {

@@ -15,8 +15,8 @@ import (
 	"github.com/card-gateway/card-gateway/store"
 )
 
-// rotated returns a gate with a key whose first secret is retired, what signs
-// with each, and the log of refusals.
+// rotated returns a gate with a key whose first secret is retired, a signer for
+// each secret, and the log of refusals.
 func rotated(t *testing.T) (g *gate, old, fresh *sign.Signer, log *observer.ObservedLogs) {
 	t.Helper()
 	g = newGate(t)
@@ -46,8 +46,9 @@ var broken = map[string]func(*http.Request){
 	"the body's sum": func(r *http.Request) { r.Header.Set("X-Body-Hash", auth.BodyHash([]byte("another"))) },
 }
 
-// A client that still signs with a retired secret is refused as ever, does not
-// lock the key for those with the new one, and the log names its secret.
+// A client that still signs with a retired secret is refused with the published
+// answer. It does not lock the key for clients with the new secret, and the log
+// names its secret.
 func TestRetiredSecretDoesNotLock(t *testing.T) {
 	g, old, fresh, log := rotated(t)
 	stranger := &sign.Signer{KeyID: old.KeyID, Secret: "a secret of nobody, of 32 bytes."}
@@ -76,8 +77,8 @@ func TestRetiredSecretDoesNotLock(t *testing.T) {
 	}
 }
 
-// What is not correctly signed with the retired secret counts, and what counts
-// with a live secret counts with a retired one: a wrong body hash.
+// A failure that is not correctly signed with the retired secret counts. A wrong
+// body hash counts with a retired secret too, as it does with a live one.
 func TestRetiredSecretCountsWhatALiveOneCounts(t *testing.T) {
 	g, old, fresh, _ := rotated(t)
 	wrongHash := func(by *sign.Signer) func(*http.Request) {
@@ -98,8 +99,8 @@ func TestRetiredSecretCountsWhatALiveOneCounts(t *testing.T) {
 	}
 }
 
-// Rule 5 stays as published: once strangers have reached the threshold, the
-// next request locks the key, also one that a retired secret signs.
+// Rule 5 is as published: when strangers have reached the threshold, the next
+// request locks the key, even if it is signed with a retired secret.
 func TestRetiredSecretMeetsTheLock(t *testing.T) {
 	g, old, fresh, _ := rotated(t)
 	for range g.auth.site.rules.lockAfter {

@@ -7,8 +7,8 @@ import (
 	"github.com/caddyserver/caddy/v2"
 )
 
-// The embedded store keeps its high-water mark where runtime_dir says, and
-// where systemd says if it is left out.
+// The embedded store keeps its high-water mark in runtime_dir, and without that
+// option in the runtime directory of systemd.
 func TestRuntimeDir(t *testing.T) {
 	named, given := t.TempDir(), t.TempDir()
 	t.Setenv("RUNTIME_DIRECTORY", given)

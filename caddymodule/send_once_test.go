@@ -10,8 +10,8 @@ import (
 	"testing"
 )
 
-// TestSendOnce sends a GET on a kept connection to an upstream that reads it
-// and hangs up: it must not arrive a second time.
+// TestSendOnce sends a GET on a kept connection to an upstream that reads it and
+// closes the connection: the GET must not arrive a second time.
 func TestSendOnce(t *testing.T) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

@@ -8,7 +8,7 @@ import (
 	"go.opentelemetry.io/otel/trace/noop"
 )
 
-// notedSpan keeps what is set on it, as the spans of a collector do.
+// notedSpan keeps its attributes, as the spans of a collector do.
 type notedSpan struct {
 	noop.Span
 	name       string
@@ -32,7 +32,7 @@ func (s *notedSpan) SetAttributes(all ...attribute.KeyValue) {
 	}
 }
 
-// A card number is taken off a span wherever the client has written it.
+// A card number is masked in every attribute of a span that a client can write.
 func TestSpanHoldsNoCardNumber(t *testing.T) {
 	span := &notedSpan{name: "GET /cards/4111111111111111", attributes: make(map[attribute.Key]attribute.Value)}
 	span.SetAttributes(

@@ -19,8 +19,8 @@ import (
 	"github.com/card-gateway/card-gateway/auth"
 )
 
-// TestUntouchedAnswers: what is not a customer in JSON passes byte for byte,
-// headers included.
+// TestUntouchedAnswers: an answer that is not a customer in JSON passes byte for
+// byte, with its headers.
 func TestUntouchedAnswers(t *testing.T) {
 	for _, c := range []struct {
 		name, contentType, body string
@@ -140,8 +140,8 @@ func encodedAnswer(encoding string, body []byte) issuerFunc {
 	}
 }
 
-// TestCompression: the upstream is asked for the plain text, and what it
-// compresses all the same is decoded.
+// TestCompression: the gateway asks the upstream for an uncompressed answer, and
+// decompresses gzip.
 func TestCompression(t *testing.T) {
 	c := translateCall{method: http.MethodGet, operation: "get_customer", keyVariant: "C", header: http.Header{
 		"Accept-Encoding": {"gzip, br"}, "Range": {"bytes=0-1"}, "If-None-Match": {`"e"`}, "If-Match": {`"e"`},
@@ -161,8 +161,8 @@ func TestCompression(t *testing.T) {
 	}
 }
 
-// TestWithheld: an answer that cannot be translated is 502, and nothing of it
-// is shown.
+// TestWithheld: an answer that cannot be translated becomes 502 without any part
+// of it.
 func TestWithheld(t *testing.T) {
 	plain := answerJSON(http.StatusOK, customerA)
 	for _, c := range []struct {
@@ -226,7 +226,7 @@ func TestWithheld(t *testing.T) {
 	}
 }
 
-// TestErrorsGoOn: an error of the upstream handler is not ours to answer.
+// TestErrorsGoOn: card_translate passes on an error of the upstream handler.
 func TestErrorsGoOn(t *testing.T) {
 	c := translateCall{method: http.MethodGet, operation: "get_customer", keyVariant: "B"}
 	failure := errors.New("no upstream")
@@ -245,7 +245,8 @@ func TestErrorsGoOn(t *testing.T) {
 	})
 }
 
-// TestClientGone: whoever has hung up is not told that the upstream failed.
+// TestClientGone: if the client has gone, the reason is not a failure of the
+// upstream.
 func TestClientGone(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	before := testutil.ToFloat64(translationsTotal.WithLabelValues("B", "answer", "failed"))
@@ -260,7 +261,7 @@ func TestClientGone(t *testing.T) {
 	}
 }
 
-// TestTrailers: what comes behind the body does not become a header.
+// TestTrailers: a trailer does not become a header.
 func TestTrailers(t *testing.T) {
 	w := translateCall{method: http.MethodGet, operation: "get_customer", keyVariant: "C"}.do(t, func(w http.ResponseWriter, r *http.Request) error {
 		w.Header().Set("Trailer", "X-Sum, X-More")

@@ -26,8 +26,8 @@ import (
 
 func init() { caddy.RegisterModule(acceptedForTest{}) }
 
-// acceptedForTest stands in for card_auth: it lets every request through as the
-// operation and of the key variant that its headers name.
+// acceptedForTest replaces card_auth: it accepts every request, with the operation
+// and the key's variant from its headers.
 type acceptedForTest struct{}
 
 func (acceptedForTest) CaddyModule() caddy.ModuleInfo {
@@ -48,7 +48,7 @@ func (acceptedForTest) ServeHTTP(w http.ResponseWriter, r *http.Request, next ca
 	return next.ServeHTTP(w, r)
 }
 
-// terminals are the handlers that may forward, with the issuer's address left out.
+// terminals are the handlers that may forward, without the issuer's address.
 var terminals = map[string]string{
 	"card_forward":  `{"handler":"card_forward","issuers":[%q]}`,
 	"reverse_proxy": `{"handler":"reverse_proxy","upstreams":[{"dial":%q}]}`,
@@ -90,8 +90,8 @@ func translatingProxy(t *testing.T, terminal string, issuer http.HandlerFunc) *h
 	return &http.Client{Transport: transport}
 }
 
-// TestBehindTheProxy runs the handler where it lives: between encode and what
-// forwards, with an issuer on the network.
+// TestBehindTheProxy runs the handler in its usual place, between encode and the
+// handler that forwards, with an issuer on the network.
 func TestBehindTheProxy(t *testing.T) {
 	for terminal := range terminals {
 		t.Run(terminal, func(t *testing.T) { behindTheProxy(t, terminal) })

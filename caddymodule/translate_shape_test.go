@@ -41,8 +41,8 @@ func TestShapeOfTheAnswer(t *testing.T) {
 	}
 }
 
-// TestShapeNeverReadsTheBody: a body of A is checked by the rules of A when
-// the answer is asked for in B.
+// TestShapeNeverReadsTheBody: a body of A is checked by the rules of A, also if
+// the client wants the answer in B.
 func TestShapeNeverReadsTheBody(t *testing.T) {
 	call := translateCall{operation: "create_customer", body: `{"first_name":"x"}`, header: http.Header{"X-Card-Variant": {"B"}}}
 	w := call.do(t, answerJSON(http.StatusOK, "{}"))
@@ -68,8 +68,8 @@ func TestUnknownShape(t *testing.T) {
 	}
 }
 
-// TestShapeIsNotForwarded: neither for operations that are not translated nor
-// in spellings that an issuer may read as the same header.
+// TestShapeIsNotForwarded: the header is dropped for all operations, translated or
+// not, in all spellings that an issuer may read as the same header.
 func TestShapeIsNotForwarded(t *testing.T) {
 	for _, name := range []string{"X-Card-Variant", "X_Card_Variant", "X-Card_Variant", "x-card-variant"} {
 		for _, operation := range []string{"get_customer", "get_card"} {

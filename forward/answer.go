@@ -16,16 +16,16 @@ type Answer struct {
 	Status int // 200 to 599
 	// Header has the canonical names of net/http and no hop-by-hop header.
 	Header http.Header
-	// Length is how many bytes Read returns in all; -1 when that is unknown.
+	// Length is the number of bytes that Read returns in all; -1 if it is unknown.
 	Length int64
-	// EventStream reports that each piece should be flushed as it comes.
+	// EventStream reports that each piece should be flushed when it arrives.
 	EventStream bool
 	Issuer      string // its address
 
 	rest    []byte    // of a body that has arrived
 	body    io.Reader // one that is still arriving; nil: none
 	in      *input
-	c       *conn // nil when the connection is no longer this answer's
+	c       *conn // nil after the answer has released its connection
 	ctx     context.Context
 	stop    func() bool
 	options *Options
@@ -33,8 +33,9 @@ type Answer struct {
 	failed  *Error
 }
 
-// answer makes the answer of a head that was checked and read. A body that is
-// in the buffer already leaves the connection to others at once.
+// answer returns the answer for a head that was checked and read. If the whole
+// body is in the buffer already, the connection is free for other requests at
+// once.
 func (x *exchange) answer(h *head, response *http.Response) *Answer {
 	a := &Answer{
 		Status: h.status, Header: response.Header, Issuer: x.c.issuer.name,
@@ -48,8 +49,8 @@ func (x *exchange) answer(h *head, response *http.Response) *Answer {
 	buffered := x.in.Buffered()
 	switch {
 	case h.bodiless(x.r.Method):
-		// An issuer that sends the body all the same may do so later, when it
-		// would be taken for the answer to the next request.
+		// If the issuer still sends the body, later, it would be taken for the
+		// answer to the next request.
 		a.keep = a.keep && !h.announcesBody()
 		a.settle(buffered)
 	case !h.chunked && h.length >= 0 && h.length <= int64(buffered):
@@ -137,8 +138,8 @@ func (a *Answer) end(reason *Error) {
 	a.release()
 }
 
-// settle gives the connection to the next request, or closes it. The number of
-// bytes behind the answer is given.
+// settle gives the connection to the next request, or closes it. behind is the
+// number of bytes that arrived after the answer.
 func (a *Answer) settle(behind int) {
 	c := a.c
 	if c == nil {
@@ -160,7 +161,7 @@ func (a *Answer) settle(behind int) {
 	c.issuer.leave()
 }
 
-// release gives the buffer back.
+// release returns the buffer to its pool.
 func (a *Answer) release() {
 	a.rest, a.body = nil, nil
 	if a.in != nil {
@@ -172,12 +173,13 @@ func (a *Answer) release() {
 var copyBuffers = sync.Pool{New: func() any { return new([32 << 10]byte) }}
 
 // CopyTo writes the whole body to a client, and closes the answer. The flush
-// function may be nil. It is called before more is read, where the body is an
-// event stream or has no known length, so that the client has what the issuer
-// has sent. A body that arrived as a whole is not flushed.
+// function may be nil. If the body is an event stream or its length is not known,
+// flush is called before each read, so that the client gets everything that the
+// issuer has sent so far. A body that arrived as a whole is not flushed.
 //
-// The error is an *Error: KindCanceled when the client takes no more, else what
-// Read returned. In both cases the client must not take what it has for all.
+// The error is an *Error: KindCanceled if writing to the client fails, else the
+// error of Read. In both cases the body is not complete, and the client must be
+// able to notice that.
 func (a *Answer) CopyTo(w io.Writer, flush func() error) (written int64, err error) {
 	defer a.Close()
 	if a.body == nil && a.failed == nil {

@@ -7,11 +7,11 @@ import (
 	"strconv"
 )
 
-// maxCheckBody is how much of the answer to a check is read.
+// maxCheckBody is the most bytes that are read of the answer to a check.
 const maxCheckBody = 64 << 10
 
-// check asks an issuer whether it is well, over the connections that requests
-// use, and takes it out or back.
+// check makes an active check of an issuer, over the connections that requests
+// use. By the result it takes the issuer out or back.
 func (f *Forwarder) check(ctx context.Context, is *issuer) {
 	bounded, cancel := context.WithTimeout(ctx, f.options.Check.Timeout)
 	defer cancel()
@@ -38,8 +38,7 @@ func (c *Check) accepts(status int) bool {
 	return status == c.Status || c.Status == 0 && status >= 200 && status < 300
 }
 
-// checked takes the result of an active check: why the issuer is not well, or
-// "".
+// checked takes the result of an active check: the fault of the issuer, or "".
 func (is *issuer) checked(fault string) {
 	if was := is.health.down.Swap(fault != ""); !was && fault != "" {
 		is.report(KindCheck, "out by an active check: "+fault)

@@ -6,8 +6,8 @@ import (
 )
 
 // choose returns the issuer for a request among those that are not in the set
-// tried, and its place. When all of them are out it returns one that may be
-// asked all the same, or nil.
+// tried, and its index. If all of them are out, it returns one that may be tried
+// although it is out, or nil.
 func (f *Forwarder) choose(tried uint64) (is *issuer, at int) {
 	now := f.options.Now()
 	free, resort := f.free(tried, now)
@@ -25,8 +25,8 @@ func (f *Forwarder) choose(tried uint64) (is *issuer, at int) {
 	return f.issuers[at], at
 }
 
-// free returns the sets of issuers that may get a request, and of those that
-// are out but may be asked when nobody else is left.
+// free returns the set of issuers that may get a request, and the set of those
+// that are out but may be tried if no other is left.
 func (f *Forwarder) free(tried uint64, now time.Time) (free, resort uint64) {
 	for i, is := range f.issuers {
 		bit := uint64(1) << i
@@ -41,8 +41,8 @@ func (f *Forwarder) free(tried uint64, now time.Time) (free, resort uint64) {
 	return free, resort
 }
 
-// allOut returns the error for a request that nobody can take. The last failed
-// attempt is given, or nil.
+// allOut returns the error for a request that no issuer can take. last is the
+// error of the last attempt, or nil.
 func (f *Forwarder) allOut(last *Error) *Error {
 	now := f.options.Now()
 	e := &Error{Kind: KindAllOut, Text: "every issuer is out"}
@@ -85,7 +85,7 @@ func (f *Forwarder) pick(free uint64) int {
 	return a
 }
 
-// nth returns the place of the nth element of a set, counted from 0.
+// nth returns the index of the nth element of a set, counted from 0.
 func nth(set uint64, n int) int {
 	for range n {
 		set &= set - 1

@@ -13,7 +13,7 @@ import (
 type conn struct {
 	net.Conn            // the side that requests are written to: the socket, or TLS over it
 	socket   net.Conn   // what is below TLS, else the same
-	now      *nowReader // reads the socket without waiting; nil where that cannot be done
+	now      *nowReader // reads the socket without waiting; nil if the system cannot do that
 	wire     *wire      // between TLS and the socket; nil without TLS
 	issuer   *issuer
 	abort    func() // closes the socket at once; safe from any goroutine
@@ -23,14 +23,14 @@ type conn struct {
 	closed   atomic.Bool
 }
 
-// newConn wraps a socket, and shakes hands later where secure is set.
+// newConn wraps a socket. Call secure afterwards for TLS.
 func newConn(is *issuer, socket net.Conn) *conn {
 	c := &conn{Conn: socket, socket: socket, now: newNowReader(socket), issuer: is}
 	c.abort = func() { _ = socket.Close() }
 	return c
 }
 
-// secure puts TLS over the socket. The handshake is still to come.
+// secure puts TLS over the socket. The caller makes the handshake.
 func (c *conn) secure(config *tls.Config) *tls.Conn {
 	c.wire = &wire{Conn: c.socket, now: c.now}
 	secured := tls.Client(c.wire, config)
@@ -39,7 +39,8 @@ func (c *conn) secure(config *tls.Config) *tls.Conn {
 }
 
 // errTruncated is the end of a socket without the alert that ends TLS. For
-// crypto/tls it would be an ordinary end, which anybody on the way can cause.
+// crypto/tls it would be an ordinary end, but an attacker on the network can
+// cause it.
 var errTruncated = errors.New("the connection ended without an alert")
 
 // idleState is what the check of an idle connection finds.
@@ -51,9 +52,9 @@ const (
 	idleUnasked                  // the issuer has sent something on it
 )
 
-// state reads the idle connection without waiting, and gives it a deadline for
-// the request to come. Whatever is read makes it unfit for that request, because
-// it would be taken for the answer.
+// state reads the idle connection without waiting, and sets its deadline for the
+// next request. If it reads any byte, the connection cannot be used for that
+// request, because the byte would be taken for its answer.
 func (c *conn) state(deadline time.Time) idleState {
 	if c.SetDeadline(deadline) != nil {
 		return idleClosed
@@ -87,7 +88,8 @@ func (c *conn) readNow(deadline time.Time) (int, error) {
 	}
 }
 
-// readSoon reads with a deadline, where the system offers nothing better.
+// readSoon reads with a short deadline, if the system cannot read without
+// waiting.
 func (c *conn) readSoon() (int, error) {
 	if err := c.SetReadDeadline(time.Now().Add(time.Millisecond)); err != nil {
 		return 0, err
@@ -99,10 +101,10 @@ func (c *conn) readSoon() (int, error) {
 	return n, err
 }
 
-// drop closes the connection at once, without a word to the issuer.
+// drop closes the connection at once, without the closing alert of TLS.
 func (c *conn) drop() { c.closeOnce(c.socket) }
 
-// retire closes an idle connection, over TLS with the alert that says so.
+// retire closes an idle connection, with the closing alert of TLS.
 func (c *conn) retire() { c.closeOnce(c.Conn) }
 
 func (c *conn) closeOnce(side io.Closer) {

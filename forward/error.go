@@ -11,24 +11,24 @@ import (
 	"time"
 )
 
-// An Error is why a request failed, or what an [Observer] is to know.
+// An Error is the reason why a request failed, or a problem for an [Observer].
 type Error struct {
 	Kind   Kind
-	Issuer string // its address; empty where no issuer was chosen
+	Issuer string // its address; empty if no issuer was chosen
 	// Forwarded reports whether a byte of the request was written to an
 	// issuer. False means that the request may safely be sent again.
 	Forwarded bool
 	// RetryAfter is when another attempt may succeed. It is set with
 	// KindAllOut and KindBusy only.
 	RetryAfter time.Duration
-	// Text says what happened. It holds nothing that an issuer sent.
+	// Text describes the failure. It holds no byte that an issuer sent.
 	Text string
 
 	ended bool // by the caller's context; no fault of an issuer
 	pace  pace // of the failure
 }
 
-// Error returns the text, with the issuer where one was chosen.
+// Error returns the text, with the issuer if one was chosen.
 func (e *Error) Error() string {
 	if e.Issuer == "" {
 		return e.Text
@@ -83,8 +83,8 @@ func dialText(err error) string {
 	}
 }
 
-// tlsText returns why a handshake failed, and none of what the issuer's
-// certificate or its bytes say.
+// tlsText returns why a handshake failed, without any text from the issuer's
+// certificate or other bytes of the issuer.
 func tlsText(err error) string {
 	var unknown x509.UnknownAuthorityError
 	var host x509.HostnameError

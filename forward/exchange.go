@@ -15,19 +15,19 @@ const (
 	// larger one is written beside it by the same system call.
 	joinBelow = 16 << 10
 	// alone is the size up to which a body fits into the buffers of the
-	// sockets. While a larger one is sent, somebody listens for the answer.
+	// sockets. While a larger one is sent, a second goroutine waits for the answer.
 	alone = 64 << 10
 	// maxKeptOutput is the size up to which an output buffer is used again.
 	maxKeptOutput = joinBelow + 16<<10
 )
 
-// An exchange is one request on its way. At most one connection has a byte of
-// it.
+// An exchange is one request that is being sent. At most one connection has a
+// byte of it.
 type exchange struct {
 	ctx     context.Context
 	r       *Request
 	options *Options
-	body    []byte // what is sent with the head
+	body    []byte // the part of the body that is sent with the head
 	c       *conn
 	in      *input
 	stop    func() bool // ends the watch over the context; nil: there is none
@@ -36,11 +36,12 @@ type exchange struct {
 	output
 }
 
-// An output holds what is written: the head, and what goes with it.
+// An output holds the bytes to write: the head, and the part of the body that is
+// sent with it.
 type output struct {
 	head  []byte
 	both  [2][]byte
-	block *[alone]byte // of a stream; nil where there is none
+	block *[alone]byte // of a stream; nil without a stream
 }
 
 var (
@@ -54,7 +55,7 @@ func newExchange(ctx context.Context, r *Request, options *Options) *exchange {
 	return x
 }
 
-// free gives the buffers back. Nothing of the request is kept.
+// free returns the buffers to their pools, without any data of the request.
 func (x *exchange) free() {
 	if x.block != nil {
 		blocks.Put(x.block)
@@ -84,7 +85,8 @@ func (x *exchange) prepare() error {
 	return nil
 }
 
-// on sends the request to an issuer, and takes what that shows of its health.
+// on sends the request to an issuer, and updates the issuer's health by the
+// result.
 func (x *exchange) on(is *issuer) (*Answer, *Error) {
 	err := is.enter(x.ctx)
 	var answer *Answer
@@ -161,8 +163,8 @@ func (x *exchange) use(c *conn) (*Answer, *Error) {
 	return nil, err
 }
 
-// send writes the request. No error means that an answer may be expected, also
-// where the issuer did not take all of the request.
+// send writes the request. Without an error an answer can be expected, even if
+// the issuer did not take all of the request.
 func (x *exchange) send() *Error {
 	n, err := x.writeFirst()
 	x.wrote = n > 0
@@ -179,9 +181,8 @@ func (x *exchange) send() *Error {
 	return nil
 }
 
-// writeFirst writes the head with the body or its beginning, in one write
-// where the connection has one for both. It returns how many bytes reached the
-// socket.
+// writeFirst writes the head with the body or its beginning, in one write if the
+// connection supports that. It returns how many bytes reached the socket.
 func (x *exchange) writeFirst() (int64, error) {
 	x.head = x.r.appendHead(x.head[:0], x.c.issuer.host)
 	if x.c.wire != nil {
@@ -230,10 +231,10 @@ func (x *exchange) receive() (*Answer, *Error) {
 	return x.answer(&h, response), nil
 }
 
-// headRequest is what net/http needs to know of a request for its answer.
+// headRequest is the request that net/http needs to read the answer to HEAD.
 var headRequest = &http.Request{Method: http.MethodHead}
 
-// uploadError is why the caller's body could not be sent.
+// uploadError returns the error for a body of the caller that could not be sent.
 func uploadError(err error) *Error {
 	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
 		return &Error{Kind: KindUpload, Text: "the request's body is shorter than its length"}

@@ -21,9 +21,8 @@ type Forwarder struct {
 	checks time.Time     // the next are due then
 }
 
-// New returns a forwarder. It makes no connection by itself, except where
-// active checks are configured. The caller calls Close when no more request
-// begins.
+// New returns a forwarder. Without requests it makes no connections, except for
+// active checks. The caller calls Close when no more requests begin.
 func New(options Options) (*Forwarder, error) {
 	f, err := newForwarder(options)
 	if err != nil {
@@ -60,9 +59,9 @@ func newForwarder(options Options) (*Forwarder, error) {
 	return f, nil
 }
 
-// Close ends the active checks and closes the idle connections. Requests that
-// are under way go on, and their connections are closed behind them. So do
-// requests that begin later, each on a connection of its own.
+// Close ends the active checks and closes the idle connections. It does not stop
+// requests in flight; their connections are closed after them. Later requests
+// still work, each on a new connection.
 func (f *Forwarder) Close() {
 	f.cancel()
 	<-f.done
@@ -74,9 +73,9 @@ func (f *Forwarder) Close() {
 // Do sends the request to one issuer and returns the answer when its head has
 // arrived. The error is always an *Error.
 //
-// When Do has returned, nobody reads the request or its body any more. The
-// caller reads the answer to its end or closes it. Until then the end of the
-// context closes the connection, which tells the issuer to stop.
+// When Do has returned, the request and its body are no longer read. The
+// caller reads the answer to its end or closes it. If the context ends before
+// that, the connection is closed, and the issuer notices.
 func (f *Forwarder) Do(ctx context.Context, r *Request) (*Answer, error) {
 	x := newExchange(ctx, r, &f.options)
 	defer x.free()
@@ -100,7 +99,7 @@ func (f *Forwarder) Do(ctx context.Context, r *Request) (*Answer, error) {
 	}
 }
 
-// run does what is due at each tick, until the context ends.
+// run calls maintain at each tick, until the context ends.
 func (f *Forwarder) run(ctx context.Context, ticks <-chan time.Time) {
 	for {
 		f.maintain(ctx)

@@ -9,7 +9,7 @@ import (
 
 const maxHeaderLines = 256
 
-// A head is what the strict check of an answer's head found.
+// A head is the result of the strict check of an answer's head.
 type head struct {
 	status  int
 	minor   int   // of HTTP/1
@@ -19,7 +19,7 @@ type head struct {
 	lines   int    // header lines so far
 }
 
-// The faults of a head, in this package's words.
+// The faults of a head, as texts of this package.
 const (
 	faultStart      = "the answer does not begin like HTTP/1.0 or HTTP/1.1"
 	faultStatus     = "the answer's status is not a number of 100 to 599"
@@ -130,8 +130,8 @@ func (h *head) contentLength(value []byte) string {
 	return ""
 }
 
-// connection notes what the line names besides its usual words, because
-// net/http forgets the line where it says close.
+// connection notes the headers that the Connection line names, because net/http
+// drops a line with "close".
 func (h *head) connection(value []byte) {
 	if v := bytes.Trim(value, " \t"); !equalFold(v, "close") && !equalFold(v, "keep-alive") {
 		h.named += string(v) + ","
@@ -150,17 +150,17 @@ func (h *head) framing() string {
 	}
 }
 
-// bodiless reports whether an answer to the method has no body, whatever its
-// head announces (RFC 9112, section 6.3).
+// bodiless reports whether an answer to the method has no body, even if its head
+// announces one (RFC 9112, section 6.3).
 func (h *head) bodiless(method string) bool {
 	return method == http.MethodHead || h.status == http.StatusNoContent || h.status == http.StatusNotModified
 }
 
-// announcesBody reports whether the head speaks of a body that is not empty.
+// announcesBody reports whether the head announces a body that is not empty.
 func (h *head) announcesBody() bool { return h.chunked || h.length > 0 }
 
-// equalFold compares without regard to the case of ASCII letters, and of these
-// alone. The word is given in lower case.
+// equalFold compares without regard to the case of ASCII letters only. The word
+// must be in lower case.
 func equalFold(b []byte, word string) bool {
 	if len(b) != len(word) {
 		return false

@@ -20,7 +20,7 @@ type health struct {
 	after int           // failures that take the issuer out; below 0: never
 	span  time.Duration // in which they count, and for which it is out
 
-	doubt atomic.Bool // a failure is counted or the issuer is out: only then is there something to lock for
+	doubt atomic.Bool // a failure is counted or the issuer is out; otherwise no lock is needed
 	mu    sync.Mutex
 	fails int
 	first time.Time // of the failures that count
@@ -55,8 +55,8 @@ func (h *health) wait(now time.Time) time.Duration {
 	return h.until.Sub(now)
 }
 
-// claim is called for the issuer that was chosen. It reports false where
-// another request is already trying whether the issuer is back.
+// claim is called for the issuer that was chosen. It returns false if another
+// request already tries whether the issuer works again.
 func (h *health) claim(now time.Time) bool {
 	if !h.doubt.Load() {
 		return true
@@ -73,7 +73,7 @@ func (h *health) claim(now time.Time) bool {
 	return true
 }
 
-// answered ends all doubt: the issuer has answered a request.
+// answered resets the failures, because the issuer has answered a request.
 func (h *health) answered() {
 	if !h.doubt.Load() {
 		return
@@ -94,8 +94,8 @@ func (h *health) unknown() {
 	h.trial = false
 }
 
-// resort reports whether a request that has no other issuer left should ask
-// this one although it is out. It should where that costs no time: an issuer
+// resort reports whether a request that has no other issuer left should try
+// this one although it is out. It should if that costs no time. Then an issuer
 // that was restarted is found at once, and one client whose requests break
 // connections cannot cut off all others.
 func (h *health) resort() bool {
@@ -107,7 +107,7 @@ func (h *health) resort() bool {
 	return h.pace == fast
 }
 
-// failed counts a failure. It reports whether that takes the issuer out.
+// failed counts a failure. It reports whether this failure takes the issuer out.
 func (h *health) failed(now time.Time, p pace) bool {
 	if h.after < 0 {
 		return false

@@ -35,8 +35,8 @@ func newInput(source io.Reader) *input {
 	return in
 }
 
-// more waits until more than n bytes are buffered, where n are already. It
-// moves to a larger buffer when this one is full.
+// more waits until more than n bytes are buffered; n bytes must be buffered
+// already. It moves to a larger buffer when this one is full.
 func (in *input) more(n int) error {
 	if n >= in.Size() && in.Reader == in.small {
 		b, _ := in.small.Peek(n)
@@ -47,7 +47,7 @@ func (in *input) more(n int) error {
 	return err
 }
 
-// free gives the buffers back. The input must not be used afterwards.
+// free returns the buffers to their pools. The input must not be used afterwards.
 func (in *input) free() {
 	if in.Reader != in.small {
 		in.Reset(nil)

@@ -13,14 +13,14 @@ import (
 // An issuer is one upstream with its connections.
 type issuer struct {
 	name, network, address string
-	host                   string      // for requests that bring none
+	host                   string      // for requests without a Host
 	secure                 *tls.Config // nil: plain
 	options                *Options
 	dialer                 func(ctx context.Context, network, address string) (net.Conn, error)
 	health                 health
 
 	outstanding atomic.Int64
-	slots       chan struct{} // one element per connection in use; nil: no bound
+	slots       chan struct{} // one element per connection in use; nil: no limit
 
 	mu     sync.Mutex
 	idle   []*conn // newest last
@@ -66,7 +66,7 @@ func (is *issuer) failed(kind Kind, text string) *Error {
 	return &Error{Kind: kind, Issuer: is.name, Text: text}
 }
 
-// report passes a fault that fails no request to the observer.
+// report gives the observer a fault that has failed no request.
 func (is *issuer) report(kind Kind, text string) {
 	is.observe(is.failed(kind, text))
 }
@@ -119,8 +119,8 @@ func (is *issuer) leave() {
 	}
 }
 
-// take returns the newest idle connection that is fit for a request, or nil.
-// Others that it meets are closed.
+// take returns the newest idle connection that a request can use, or nil. It
+// closes newer ones that cannot be used.
 func (is *issuer) take() *conn {
 	for {
 		is.mu.Lock()
@@ -179,7 +179,7 @@ func (is *issuer) sweep(now time.Time) {
 	}
 }
 
-// shut closes the idle connections, and each other one after its request.
+// shut closes the idle connections now, and each of the others after its request.
 func (is *issuer) shut() {
 	is.mu.Lock()
 	idle := is.idle
@@ -190,7 +190,7 @@ func (is *issuer) shut() {
 	}
 }
 
-// dial makes a new connection, its TLS handshake included.
+// dial makes a new connection, including its TLS handshake.
 func (is *issuer) dial(ctx context.Context) (*conn, *Error) {
 	ctx, cancel := context.WithTimeout(ctx, is.options.DialTimeout)
 	defer cancel()

@@ -30,7 +30,7 @@ const (
 	// KindClosed: the issuer closed the connection before or inside the head
 	// of the answer.
 	KindClosed
-	// KindMalformed: the head of the answer is not one that may be believed.
+	// KindMalformed: the head of the answer is not valid, or ambiguous.
 	KindMalformed
 	// KindBodyCut: the body of the answer ended early, stalled, or broke its
 	// framing. Its head, and maybe a part of it, were delivered before.
@@ -77,9 +77,9 @@ func (k Kind) String() string {
 // receives it; it is for logs.
 const StatusClientGone = 499
 
-// Status returns the status that a gateway answers when a request has failed
-// so: 502, 504, 499 when the client has gone, or 500 for a request that could
-// not be written. It is 0 for a kind that never fails a request.
+// Status returns the status with which a gateway answers a request that failed
+// with this kind: 502 or 504; 499 if the client has gone; 500 for a request that
+// could not be written. It is 0 for a kind that never fails a request.
 func (k Kind) Status() int {
 	switch k {
 	case KindRequest:

@@ -1,7 +1,7 @@
 package forward
 
-// errWouldBlock is what a read without waiting returns when nothing is there.
-// It is temporary, so that crypto/tls goes on afterwards.
+// errWouldBlock is the error of a read without waiting when no byte has arrived.
+// It is temporary, so that crypto/tls can be used afterwards.
 var errWouldBlock error = wouldBlockError{}
 
 type wouldBlockError struct{}

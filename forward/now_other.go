@@ -4,8 +4,8 @@ package forward
 
 import "net"
 
-// A nowReader reads a socket without waiting for bytes, which this system does
-// not offer in a way that works for every connection.
+// A nowReader reads a socket without waiting for bytes. This system has no way to
+// do that for every connection, so there is never one.
 type nowReader struct{}
 
 func newNowReader(net.Conn) *nowReader { return nil }

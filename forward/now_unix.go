@@ -32,7 +32,7 @@ func newNowReader(c net.Conn) *nowReader {
 	return r
 }
 
-// read returns errWouldBlock when no byte is there, and io.EOF when the other
+// read returns errWouldBlock when no byte has arrived, and io.EOF when the other
 // side has closed.
 func (r *nowReader) read(p []byte) (int, error) {
 	r.p, r.n, r.err = p, 0, nil

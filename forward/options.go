@@ -13,7 +13,7 @@ type Issuer struct {
 	// Address is "host:port", or "unix/" and the path of a socket. It is the
 	// issuer's name in errors and metrics.
 	Address string
-	// Host is sent to requests that bring none. Default: the host of Address,
+	// Host is sent with requests that have no Host. Default: the host of Address,
 	// with the port unless it is the usual one; "localhost" for a socket.
 	Host string
 }
@@ -22,7 +22,7 @@ type Issuer struct {
 type Policy uint8
 
 const (
-	// Least takes two at random and of these the one with fewer outstanding
+	// Least takes, of two random issuers, the one with fewer outstanding
 	// requests. It is the default.
 	Least Policy = iota
 	// RoundRobin takes them in turn.
@@ -38,8 +38,8 @@ type Options struct {
 	Policy  Policy
 	TLS     *TLS // nil: plain TCP
 
-	// DialTimeout bounds a connection with its TLS handshake, and the wait for
-	// a free one. Default 3 s.
+	// DialTimeout is the longest time for a new connection with its TLS handshake,
+	// and for the wait until a connection is free. Default 3 s.
 	DialTimeout time.Duration
 	// AnswerTimeout is how long the issuer may take for the head of its
 	// answer, and to take each 256 KiB of a body. Default 30 s.
@@ -50,16 +50,16 @@ type Options struct {
 	// IdleTimeout is how long an unused connection is kept. It should be
 	// shorter than the issuer's own. Default 45 s.
 	IdleTimeout time.Duration
-	// MaxConnections bounds the connections to each issuer. 0: no bound.
+	// MaxConnections is the most connections to each issuer. 0: no limit.
 	MaxConnections int
 
 	// FailAfter failures within FailFor take an issuer out for FailFor. A
-	// failure is a connection that cannot be made, and one that breaks or
-	// brings nonsense in the place of an answer. Any answer ends the count. An
-	// answer that is late does not count: one slow operation must not cut off
-	// the others, and active checks find an issuer that hangs. When its time is
-	// over, one request tries the issuer. When all issuers are out, those whose
-	// last failure was no timeout are asked all the same.
+	// failure is a connection that cannot be made, a connection that breaks, or
+	// an answer that cannot be read. Any answer ends the count. An answer that is
+	// late does not count: one slow operation must not cut off the others, and
+	// active checks find an issuer that hangs. When the time is over, one request
+	// tries the issuer. If all issuers are out, those whose last failure was not
+	// a timeout are still tried.
 	// Default 3 in 10 s; FailAfter below 0: never.
 	FailAfter int
 	FailFor   time.Duration
@@ -69,7 +69,7 @@ type Options struct {
 	Now      func() time.Time // default time.Now
 }
 
-// A Check asks each issuer for Path again and again. An issuer that does not
+// A Check requests Path from each issuer at intervals. An issuer that does not
 // answer with the expected status is out until it does.
 type Check struct {
 	Path    string        // begins with "/"
@@ -78,13 +78,12 @@ type Check struct {
 	Status  int           // expected; 0: any of 200 to 299
 }
 
-// An Observer receives what metrics need. Its functions may be nil. They are
-// called from many goroutines and must not block.
+// An Observer receives the data for metrics and logs. Its functions may be nil.
+// They are called from many goroutines and must not block.
 type Observer struct {
 	// Connections adds to the number of open connections of an issuer.
 	Connections func(issuer string, delta int)
-	// Problem receives each fault of an issuer once, whether it failed a
-	// request or not.
+	// Problem receives each fault of an issuer once, even if it failed no request.
 	Problem func(*Error)
 }
 

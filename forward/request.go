@@ -10,22 +10,22 @@ import (
 // A Field is one header line.
 type Field struct{ Name, Value string }
 
-// A Request is what is sent to an issuer. The package only reads it, and not
-// any more once [Forwarder.Do] has returned.
+// A Request is a request to an issuer. The package only reads it, and only until
+// [Forwarder.Do] returns.
 type Request struct {
 	Method string
 	Target string // the request target, sent byte for byte
 	Host   string // the Host header; empty: the issuer's own
-	// Fields are sent as they are, in this order. The lines that belong to one
-	// connection or to the framing are left out: Host, Content-Length,
+	// Fields are sent without changes, in this order. The headers of one
+	// connection or of the framing are left out: Host, Content-Length,
 	// Connection, Keep-Alive, Proxy-Connection, TE, Trailer,
 	// Transfer-Encoding, Upgrade and Expect.
 	Fields []Field
 
 	// Body is the whole body. It is sent in one write with the head.
 	Body []byte
-	// Stream is a body that is not in memory, in the place of Body. Exactly
-	// Length bytes of it are read and sent.
+	// Stream is a body that is not in memory, instead of Body. Exactly Length
+	// bytes of it are read and sent.
 	Stream io.Reader
 	Length int64
 	// StopStream makes a pending read of Stream return. It may be nil. It is
@@ -65,8 +65,8 @@ func (r *Request) fault() string {
 	return ""
 }
 
-// appendHead appends the head of the request. A host of the issuer's own is
-// used where the request has none.
+// appendHead appends the head of the request. host is used if the request has no
+// Host.
 func (r *Request) appendHead(b []byte, host string) []byte {
 	if r.Host != "" {
 		host = r.Host
@@ -90,8 +90,8 @@ func (r *Request) appendHead(b []byte, host string) []byte {
 	return append(b, "\r\n"...)
 }
 
-// ownField reports whether a header line is this package's to write or speaks
-// of one connection alone.
+// ownField reports whether this package writes the header itself, or the header
+// belongs to one connection.
 func ownField(name string) bool {
 	switch len(name) {
 	case 2:

@@ -25,8 +25,8 @@ type TLS struct {
 	MinVersion uint16
 }
 
-// config returns the configuration of all connections but for the server
-// name. The problem function receives what goes wrong later.
+// config returns the configuration of all connections, without the server name.
+// The problem function receives later problems.
 func (t *TLS) config(problem func(text string)) (*tls.Config, error) {
 	config := &tls.Config{MinVersion: t.MinVersion, NextProtos: []string{"http/1.1"}}
 	switch t.MinVersion {
@@ -65,13 +65,13 @@ type keyPair struct {
 	problem           func(text string)
 
 	mu        sync.Mutex
-	cert, key []byte // as last seen, also where they did not fit together
+	cert, key []byte // as last read, even if they did not match
 	current   *tls.Certificate
 }
 
-// get returns the certificate for a handshake. When the files have changed
-// and cannot be used, because one of them is not yet written for instance, it
-// is the earlier one.
+// get returns the certificate for a handshake. If the files have changed and
+// cannot be used, for instance because one is not yet written, it returns the
+// earlier certificate.
 func (p *keyPair) get(*tls.CertificateRequestInfo) (*tls.Certificate, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -81,8 +81,8 @@ func (p *keyPair) get(*tls.CertificateRequestInfo) (*tls.Certificate, error) {
 	return p.current, nil
 }
 
-// load reads the files and parses them where they have changed. It returns an
-// error once for each change that cannot be used.
+// load reads the files and parses them if they have changed. It returns an error
+// once for each change that cannot be used.
 func (p *keyPair) load() error {
 	cert, err := os.ReadFile(p.certFile)
 	if err != nil {

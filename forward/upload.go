@@ -5,27 +5,28 @@ import (
 	"time"
 )
 
-// uploadBlock is how much of a long body is written under one deadline.
+// uploadBlock is the number of bytes of a long body that are written under one
+// deadline.
 const uploadBlock = 256 << 10
 
 // The states of an upload.
 const (
 	uploadReading int32 = iota // of the stream
-	uploadWriting              // all has been read
+	uploadWriting              // the whole stream was read
 	uploadDone
 	uploadStopped // by an answer, or by the end of the connection
 )
 
-// An upload sends what is left of a long body while another goroutine waits
-// for the answer, which may come before the issuer has read all.
+// An upload sends the rest of a long body while another goroutine waits for the
+// answer, which may arrive before the issuer has read all.
 type upload struct {
 	*exchange
 	state atomic.Int32
-	heard chan struct{} // closed when the answer has begun, or will not
+	heard chan struct{} // closed when the answer has begun, or cannot begin
 }
 
-// upload sends the last bytes of the body, after those that went with the
-// head. No error means that an answer may be expected.
+// upload sends the last bytes of the body, after those that were sent with the
+// head. Without an error an answer can be expected.
 func (x *exchange) upload(rest int64) *Error {
 	u := &upload{exchange: x, heard: make(chan struct{})}
 	if err := x.c.SetReadDeadline(time.Time{}); err != nil {
@@ -50,8 +51,8 @@ func (x *exchange) upload(rest int64) *Error {
 	return nil
 }
 
-// listen waits for the first byte of the answer. When it comes too early, the
-// upload is over.
+// listen waits for the first byte of the answer. If it arrives before the body
+// was sent, the upload stops.
 func (u *upload) listen() {
 	defer close(u.heard)
 	_, _ = u.in.Peek(1)
@@ -65,8 +66,8 @@ func (u *upload) listen() {
 	}
 }
 
-// stream sends the rest of a stream, through the block that held its
-// beginning. It reports whether all was written.
+// stream sends the rest of a stream, through the block that held its first
+// bytes. It reports whether all was written.
 func (u *upload) stream(rest int64) (whole bool, failed *Error) {
 	for rest > 0 {
 		n, err := u.r.Stream.Read(u.block[:min(rest, alone)])

@@ -24,7 +24,7 @@ func (k *Service) publishIDs(ctx context.Context, own *IDKey, ids ...string) err
 	k.known.learn(own, ids...)
 	err := k.announceIDs(ctx)
 	if !refusable || k.local {
-		return nil // others look the ids up, until they count the keys at the latest
+		return nil // the other gateways look the ids up until they know them, at the latest after their next census
 	}
 	if err == nil {
 		err = k.awaitOthers(ctx)
@@ -35,7 +35,7 @@ func (k *Service) publishIDs(ctx context.Context, own *IDKey, ids ...string) err
 	return nil
 }
 
-// awaitOthers returns when the other gateways have seen what was announced.
+// awaitOthers returns nil when all other gateways know the announced ids.
 func (k *Service) awaitOthers(ctx context.Context) error {
 	select {
 	case <-k.opt.After(idsSettled):
@@ -58,10 +58,10 @@ func (k *Service) storeCopiedIDKey(ctx context.Context, ids *IDKey) error {
 	return nil
 }
 
-// announceIDs lets the other gateways read the ids again. It is called after new
-// ones are written. The value that is stored afterwards was written after these
-// ids, also when two gateways announce at the same time: each deletes only the
-// value that it has read, and writes only where there is none.
+// announceIDs makes the other gateways read the ids again. Call it after new ids
+// are written. When it returns nil, the stored value was written after these ids,
+// even if two gateways announce at the same time: each deletes only the value
+// that it has read, and writes only if there is none.
 func (k *Service) announceIDs(ctx context.Context) error {
 	if k.local {
 		return nil

@@ -22,20 +22,20 @@ type Change struct {
 	Tenant   string
 	Revision string        // of the record afterwards; empty when it is gone or unchanged
 	Fields   []FieldChange // what changed, or was to change, by name
-	// Replicated is nil where the backend has no replicas, else whether one
-	// has acknowledged the change.
+	// Replicated is nil if the backend has no replicas; otherwise it is whether
+	// one has acknowledged the change.
 	Replicated *bool
 	Err        error // why the change was not made, or may not have been; nil: it was
 }
 
-// A FieldChange holds the JSON of one field before and after; nil where the
-// field has no value.
+// A FieldChange holds the JSON of one field before and after; nil if the field
+// has no value.
 type FieldChange struct {
 	Field    string
 	Old, New json.RawMessage
 }
 
-// GatewayActor is the actor of changes that nobody asked for.
+// GatewayActor is the actor of changes that the gateway makes itself.
 const GatewayActor = "gateway"
 
 // An attempt is a change of a key from one record to another, made or not.
@@ -47,11 +47,11 @@ type attempt struct {
 	err           error // why it was not made
 }
 
-// report sends an attempt to the audit log. A request that was refused for what
-// it asked is not an attempt.
+// report sends an attempt to the audit log. A request that was refused because
+// of its content is not an attempt.
 func (k *Service) report(a attempt) {
 	var bad *InvalidError
-	if errors.As(a.err, &bad) || errors.Is(a.err, ErrMalformed) || a.before == nil && a.after == nil {
+	if isHolderError(a.err) || errors.As(a.err, &bad) || errors.Is(a.err, ErrMalformed) || a.before == nil && a.after == nil {
 		return
 	}
 	c := Change{
@@ -69,7 +69,7 @@ func (k *Service) report(a attempt) {
 	k.opt.OnChange(c)
 }
 
-// audited is the part of a record that an audit log shows.
+// audited is the part of a record that the audit log shows.
 type audited struct {
 	store.Fields
 	Failures int             `json:"failures,omitempty"`

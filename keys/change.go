@@ -11,17 +11,18 @@ import (
 	"github.com/card-gateway/card-gateway/store"
 )
 
-// By is who changes a key, and on what condition.
+// By is the actor of a change, and its condition.
 type By struct {
 	// Actor is the name for the audit log.
 	Actor string
-	// Revision, when set, is the one that the key must have, else ErrRevision.
+	// Revision, when set, is the revision that the key must have; otherwise the
+	// change fails with ErrRevision.
 	Revision string
 }
 
-// Changed is what a change leads to: the key as it is now, the secret if one
-// was made, which is the only time it is shown, and whether a replica has
-// acknowledged the change (nil where there are none).
+// Changed is the result of a change: the key as it is now; the secret if one was
+// made, shown only this once; and whether a replica has acknowledged the change
+// (nil if there are none).
 type Changed struct {
 	View
 	Secret     string `json:"secret,omitempty"`
@@ -38,9 +39,9 @@ func NewRevision() string {
 // stamp returns the time as it is stored, to the millisecond.
 func (k *Service) stamp() time.Time { return k.opt.Clock().UTC().Truncate(time.Millisecond) }
 
-// Update applies a JSON merge patch (RFC 7396) to the [Fields] of a key.
-// Errors: [InvalidError], [ErrMalformed], [ErrNotFound], [ErrRevision],
-// [ErrConflict] when others keep changing the key.
+// Update applies a JSON merge patch (RFC 7396) to the [store.Fields] of a key.
+// Errors: [InvalidError], [ErrMalformed], [store.ErrNotFound], [ErrRevision],
+// [store.ErrConflict] when others keep changing the key.
 func (k *Service) Update(ctx context.Context, id string, patch []byte, by By) (Changed, error) {
 	return k.change(ctx, id, by, edit{action: "update", apply: func(r *store.Record) error {
 		after, err := patched(&r.Fields, patch)
@@ -63,13 +64,13 @@ func (k *Service) Disable(ctx context.Context, id string, by By) (Changed, error
 	return k.change(ctx, id, by, edit{action: "disable", apply: func(r *store.Record) error { r.Disabled = true; return nil }})
 }
 
-// Enable takes back Disable, and leaves a lock as it is. Errors as Update.
+// Enable ends Disable, and does not clear a lock. Errors as Update.
 func (k *Service) Enable(ctx context.Context, id string, by By) (Changed, error) {
 	return k.change(ctx, id, by, edit{action: "enable", apply: func(r *store.Record) error { r.Disabled = false; return nil }})
 }
 
-// Unlock clears the lock and the count of failures, and leaves a key that an
-// operator disabled as it is. Errors as Update.
+// Unlock clears the lock and the count of failures. It does not enable a key that
+// an operator disabled. Errors as Update.
 func (k *Service) Unlock(ctx context.Context, id string, by By) (Changed, error) {
 	return k.change(ctx, id, by, edit{action: "unlock", clearFailures: true, apply: func(r *store.Record) error { r.Lock = nil; return nil }})
 }
@@ -81,11 +82,11 @@ type edit struct {
 	apply         func(*store.Record) error // may be called several times, on fresh copies
 }
 
-// changeAttempts bounds how often a change is tried against others.
+// changeAttempts is how often a change is tried while others change the same key.
 const changeAttempts = 10
 
-// change applies an edit to a record as it is stored, and starts over when
-// somebody else changed it meanwhile.
+// change applies an edit to the stored record, and starts again if the record was
+// changed meanwhile.
 func (k *Service) change(ctx context.Context, id string, by By, e edit) (changed Changed, err error) {
 	if !validID(id) {
 		return Changed{}, store.ErrNotFound
@@ -132,7 +133,7 @@ func (k *Service) read(ctx context.Context, id string, by By) (*store.Record, er
 	return r, nil
 }
 
-// Delete forgets a key. Errors: [ErrNotFound], [ErrRevision], [ErrConflict].
+// Delete deletes a key. Errors: [store.ErrNotFound], [ErrRevision], [store.ErrConflict].
 func (k *Service) Delete(ctx context.Context, id string, by By) (d store.Durability, err error) {
 	if !validID(id) {
 		return store.Durability{}, store.ErrNotFound

@@ -39,8 +39,8 @@ func (k *Service) Create(ctx context.Context, req CreateRequest, by By) (Changed
 	return changed, nil
 }
 
-// An addition is a new key: its record with what the caller decides, and the
-// text of its first secret.
+// An addition is a new key: its record with the fields that the caller sets, and
+// the text of its first secret.
 type addition struct {
 	action string
 	record *store.Record
@@ -80,7 +80,7 @@ func (k *Service) add(ctx context.Context, a addition, by By) (changed Changed, 
 	return Changed{View: viewOf(r, k.opt.Clock()), Replicated: d.Replicated}, nil
 }
 
-// ImportRequest takes over a key of an earlier system.
+// ImportRequest asks for a key with the id and secret of an earlier system.
 type ImportRequest struct {
 	store.Fields
 	// ID is 1 to 128 letters, digits and `. _ ~ : @ + = -`.
@@ -95,7 +95,7 @@ const (
 )
 
 // Import makes a key of a given id and secret. Errors: [InvalidError],
-// [ErrExists] when there is a key of this id, [ErrSecretInUse].
+// [store.ErrExists] when there is a key of this id, [ErrSecretInUse].
 func (k *Service) Import(ctx context.Context, req ImportRequest, by By) (Changed, error) {
 	if !validID(req.ID) {
 		return Changed{}, invalid("id", "want 1 to %d letters, digits and . _ ~ : @ + = -", maxIDLength)

@@ -60,7 +60,7 @@ func (k IDKey) Mint(m Mode) string {
 }
 
 // Check reports in constant time whether Mint made the id with this key. It is
-// false for an imported id of another system, which has no checksum of ours.
+// false for an imported id of another system, because that has no checksum.
 func (k IDKey) Check(id string) bool {
 	prefix, raw, ok := splitID(id)
 	if !ok {
@@ -124,6 +124,6 @@ func validID(id string) bool {
 	return id != "" && len(id) <= maxIDLength && id != "." && id != ".." && strings.Trim(id, alphanumeric+"._~:@+=-") == ""
 }
 
-// alphanumeric are the characters that ids and tenants consist of besides some
-// marks.
+// alphanumeric are the letters and digits that ids and tenants may contain, next
+// to some marks.
 const alphanumeric = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789"

@@ -16,8 +16,8 @@ import (
 // knownIDs recognises the ids of keys without reading a key. An
 // id is known by the checksum of the store's own id key, by that of an id key
 // that a copy brought along, or, when it has none of these checksums, by its
-// hash. Hashes are only added: the id of a key that is gone stays known until
-// the process ends, and costs a look-up as an id with a checksum does.
+// hash. Hashes are only added: the id of a deleted key stays known until the
+// process ends, and is looked up like an id with a checksum.
 type knownIDs struct {
 	refreshing sync.Mutex // held while the store is read
 
@@ -25,14 +25,14 @@ type knownIDs struct {
 	copied  []*IDKey
 	seed    maphash.Seed
 	hashes  map[uint64]struct{} // 8 bytes for each id
-	change  []byte              // the value of metaIDChange that all of this is as new as
+	change  []byte              // the value of metaIDChange when the ids were read
 	loaded  bool
 	read    time.Time // when change was last compared
 	retryAt time.Time // after a reading that failed
 }
 
 const (
-	// metaIDChange names a value that is another after each import and copy.
+	// metaIDChange names a value that changes with each import and copy.
 	metaIDChange = "id_change"
 	// metaCopiedIDKey names, with a number from 1 behind it, the id keys that
 	// copies brought along. They are sealed and never replaced.
@@ -104,12 +104,11 @@ func (k *Service) admit(own *IDKey, id string) error {
 	return nil
 }
 
-// RefreshIDs finds out which ids other gateways have imported or copied since
-// the last call. It is to be called about once a second: it reads one small
-// value, and the ids of all keys only when that has changed. Until then other
-// gateways look imported ids up under the budget of strangers. It does nothing
-// where a backend answers from memory. An error means that the backend could
-// not answer.
+// RefreshIDs learns the ids that other gateways have imported or copied since
+// the last call. Call it about once a second. It reads one small value, and the
+// ids of all keys only when that has changed. Until then this gateway looks such
+// ids up under the budget of unknown ones. For a backend that answers from memory
+// RefreshIDs does nothing. An error means that the backend could not answer.
 func (k *Service) RefreshIDs(ctx context.Context) error {
 	if k.local {
 		return nil
@@ -181,7 +180,8 @@ func (k *Service) copiedIDKeys(ctx context.Context, from store.Backend) ([]*IDKe
 	return copied, nil
 }
 
-// bringIDKeys makes the ids of another store known here by their checksums.
+// bringIDKeys copies the id keys of another store, so that the checksums of its
+// ids are known here.
 func (k *Service) bringIDKeys(ctx context.Context, own *IDKey, from store.Backend) error {
 	theirs, err := k.copiedIDKeys(ctx, from)
 	if err != nil {

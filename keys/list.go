@@ -49,7 +49,7 @@ type ListQuery struct {
 	Limit          int    // 1 to 500
 }
 
-// Show returns one key, or [ErrNotFound].
+// Show returns one key, or [store.ErrNotFound].
 func (k *Service) Show(ctx context.Context, id string) (View, error) {
 	if !validID(id) {
 		return View{}, store.ErrNotFound

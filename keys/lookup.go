@@ -12,9 +12,9 @@ import (
 // Lookup returns the key of the id, from memory if possible. A key from memory
 // may be older than the last change; Settle notices that by the revision.
 //
-// Errors are [ErrNotFound], [ErrLookupBudget], and [ErrDamaged] or
+// Errors are [store.ErrNotFound], [ErrLookupBudget], and [ErrDamaged] or
 // [ErrMasterKey] when the record cannot be used. Any other error means that the
-// backend could not answer. Only [ErrNotFound] means that the key does not
+// backend could not answer. Only [store.ErrNotFound] means that the key does not
 // exist.
 func (k *Service) Lookup(ctx context.Context, id string) (*auth.Key, error) {
 	if key := k.cache.get(id); key != nil {
@@ -44,11 +44,11 @@ func (k *Service) miss(ctx context.Context, id string) (*auth.Key, error) {
 	return result.(*auth.Key), nil
 }
 
-// flightTimeout bounds a read that several requests wait for.
+// flightTimeout is the longest time of a read that several requests wait for.
 const flightTimeout = 5 * time.Second
 
 // shared runs read once for all callers that need the same name at the same
-// time, and returns its result to each of them. The read goes on when a caller
+// time, and returns its result to each of them. The read continues if a caller
 // leaves. If a shared read found nothing, the value may have been written since
 // it began, so the caller reads again.
 func (k *Service) shared(ctx context.Context, name string, read func(context.Context) (any, error)) (any, error) {

@@ -11,9 +11,8 @@ import (
 	"github.com/card-gateway/card-gateway/store"
 )
 
-// open returns the key that the judge needs, made from a record. If any part of
-// the record cannot be read, it returns [ErrMasterKey] or [ErrDamaged], wrapped,
-// and no key.
+// open makes the key for the judge from a record. If any part of the record
+// cannot be read, it returns [ErrMasterKey] or [ErrDamaged], wrapped, and no key.
 func (k *Service) open(r *store.Record) (*auth.Key, error) {
 	damaged := func(field string, err error) (*auth.Key, error) {
 		return nil, fmt.Errorf("key %s: %s: %w: %w", r.ID, field, ErrDamaged, err)
@@ -72,9 +71,9 @@ func (k *Service) openSecrets(r *store.Record) ([]*auth.Secret, error) {
 }
 
 // secretLabel is the associated data of a sealed secret. It ties the secret to
-// its key and version, so that a ciphertext does not open in the place of
-// another. A key id holds no line feed, so that labels differ. retiredLabel is
-// the associated data of a secret that has ended for good.
+// its key and version, so that a ciphertext does not open in place of another. A
+// key id holds no line feed, so that labels differ. retiredLabel is the
+// associated data of a secret that a rotation has ended before its time.
 func secretLabel(id string, version int) string {
 	return "secret\n" + id + "\n" + strconv.Itoa(version)
 }

@@ -86,7 +86,7 @@ func objectOf(doc []byte) (map[string]jsontext.Value, error) {
 	return object, nil
 }
 
-// ErrMalformed means that a request is not JSON of one reading.
+// ErrMalformed means that a request is not valid JSON, or has a name twice.
 var ErrMalformed = errors.New("malformed JSON")
 
 // Decode reads JSON strictly: names in exactly their case and none of them

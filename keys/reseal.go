@@ -10,8 +10,8 @@ import (
 
 // reseal finds all secrets that are sealed under another master key than the
 // first, and seals them under the first. A record that cannot be opened stays as
-// it is. After an error of the backend, reseal stops. What is left is tried again
-// at the next start.
+// it is. After an error of the backend, reseal stops. The next start tries the
+// remaining records.
 func (k *Service) reseal(ctx context.Context) {
 	_ = each(ctx, k.backend, func(r *store.Record) error {
 		if !slices.ContainsFunc(r.Secrets, k.old) {

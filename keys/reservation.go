@@ -14,9 +14,9 @@ import (
 
 // reservationName names the reservation of a secret: a small value in the
 // store, named by the secret's fingerprint, that holds the id of the key which
-// uses the secret. It is made before the key is written and removed when the
-// key has the secret no more. A reservation that a crash left behind is
-// recognised by its key not having the secret.
+// uses the secret. It is made before the key is written, and removed when the
+// key no longer has the secret. If its key does not have the secret, a crash has
+// left the reservation behind.
 func reservationName(fingerprint []byte) string { return "fp:" + hex.EncodeToString(fingerprint) }
 
 // reserve reserves a secret for a key, or returns ErrSecretInUse.
@@ -33,7 +33,7 @@ func (k *Service) reserve(ctx context.Context, fingerprint []byte, id string) er
 	return store.ErrConflict
 }
 
-// tryReserve reports whether the reservation was made; false: try again.
+// tryReserve reports whether the reservation was made. False means: try again.
 func (k *Service) tryReserve(ctx context.Context, fingerprint []byte, id string) (bool, error) {
 	name := reservationName(fingerprint)
 	holder, err := k.backend.PutMeta(ctx, name, []byte(id))
@@ -60,8 +60,8 @@ func (k *Service) tryReserve(ctx context.Context, fingerprint []byte, id string)
 		return false, nil
 	}
 	// If the other key was written before its reservation was removed, its writer
-	// saw nothing amiss, and this one must step back. If it is written from
-	// now on, its writer finds its reservation gone; see confirmReservation.
+	// has noticed nothing, and this reservation must be undone. If it is written
+	// later, its writer notices; see confirmReservation.
 	if held, err := k.holds(ctx, string(holder), fingerprint); err != nil {
 		return false, err
 	} else if held {
@@ -102,7 +102,7 @@ func (k *Service) release(ctx context.Context, fingerprint []byte, id string) {
 	}
 }
 
-// releaseDropped releases the secrets that a key had and has no more.
+// releaseDropped releases the secrets that a key no longer has.
 func (k *Service) releaseDropped(ctx context.Context, before, after *store.Record) {
 	for _, s := range before.Secrets {
 		kept := slices.ContainsFunc(after.Secrets, func(t store.SealedSecret) bool { return bytes.Equal(s.Fingerprint, t.Fingerprint) })

@@ -8,19 +8,22 @@ import (
 	"github.com/card-gateway/card-gateway/store"
 )
 
-// A Rotation is what happens to the secrets that a key has.
+// A Rotation is what happens to the old secrets of a key.
 type Rotation struct {
-	// Overlap is how long the newest of them lives on: 0 ends it at once, at
+	// Overlap is how long the newest of them still lives: 0 ends it at once; at
 	// most [MaxOverlap].
 	Overlap time.Duration
-	// Forget drops the secrets that are retired afterwards. They are kept
-	// sealed for 30 days otherwise.
+	// Forget drops the retired secrets, with those that this rotation ends.
+	// Otherwise they are kept sealed for 30 days.
 	Forget bool
+
+	// allows returns nil if the record may be rotated at now; nil: any may.
+	allows func(r *store.Record, now time.Time) error
 }
 
 // Rotate adds a new secret to a key, returns it, and ends the newest of the old
-// ones after the overlap. A key has two live secrets at most, so an older one is retired.
-// Errors as Update.
+// ones after the overlap. A key has at most two live secrets, so an older one
+// ends at once. Errors as Update.
 func (k *Service) Rotate(ctx context.Context, id string, how Rotation, by By) (Changed, error) {
 	if how.Overlap < 0 || how.Overlap > MaxOverlap {
 		return Changed{}, invalid("overlap", "want 0 to %d days", int(MaxOverlap.Hours()/24))
@@ -28,6 +31,11 @@ func (k *Service) Rotate(ctx context.Context, id string, how Rotation, by By) (C
 	secret := NewSecretText()
 	var sealed store.SealedSecret
 	changed, err := k.change(ctx, id, by, edit{action: "rotate", apply: func(r *store.Record) (err error) {
+		if how.allows != nil {
+			if err := how.allows(r, k.opt.Clock()); err != nil {
+				return err
+			}
+		}
 		version := 1
 		for _, s := range r.Secrets {
 			version = max(version, s.Version+1)
@@ -55,7 +63,7 @@ func (k *Service) Rotate(ctx context.Context, id string, how Rotation, by By) (C
 	return changed, nil
 }
 
-// sealSecret makes the stored form of a secret.
+// sealSecret returns the stored form of a secret.
 func (k *Service) sealSecret(ctx context.Context, id string, version int, text string) (store.SealedSecret, error) {
 	ids, err := k.idKey(ctx)
 	if err != nil {
@@ -76,7 +84,7 @@ func NewSecretText() string {
 }
 
 const (
-	// DefaultOverlap is how long a rotated secret lives on.
+	// DefaultOverlap is how long the old secret lives after a rotation.
 	DefaultOverlap = 24 * time.Hour
 	// MaxOverlap is the longest overlap of two secrets.
 	MaxOverlap = 90 * 24 * time.Hour

@@ -1,9 +1,8 @@
 // Package keys makes, changes and finds API keys.
 //
-// [Service] is what the rest of the gateway uses. It seals the secrets of the
-// keys with the master keys ([Keyring]), keeps opened keys in memory, and
-// reports every change to the audit log. What it stores, a store.Backend
-// remembers.
+// The rest of the gateway uses [Service]. It seals the secrets of the keys with
+// the master keys ([Keyring]), keeps opened keys in memory, and reports every
+// change to the audit log. A store.Backend stores the keys.
 package keys
 
 import (
@@ -21,11 +20,11 @@ import (
 	"github.com/card-gateway/card-gateway/store"
 )
 
-// Errors of [Service], beside those of [Backend].
+// Errors of [Service], beside those of [store.Backend].
 var (
-	// ErrLookupBudget means that an id that is not known was not looked up,
-	// because too many such ids came in. Whether it exists is not known: the
-	// request is refused with 503.
+	// ErrLookupBudget means that an unknown id was not looked up, because there
+	// were too many of them. It may exist or not, so the request is refused with
+	// 503.
 	ErrLookupBudget = errors.New("too many look-ups of key ids that are not known")
 	// ErrRevision means that a key no longer has the revision that the caller
 	// wanted to change.
@@ -35,7 +34,7 @@ var (
 )
 
 // InvalidError means that a field of a request to make or change a key is wrong.
-// It names what is expected.
+// Its text describes the expected value.
 type InvalidError struct {
 	Field  string // as written in JSON; empty for the whole
 	Reason string // a clause that follows the field's name
@@ -63,19 +62,20 @@ type Options struct {
 	// CacheSize bounds the number of keys whose opened record is kept in
 	// memory. Default: 100,000.
 	CacheSize int
-	// CheckLimits and CheckScopes, when set, judge what a key asks for against
-	// the configuration, such as names of operations. Their errors are shown.
+	// CheckLimits and CheckScopes, when set, check the limits and scopes of a key
+	// against the configuration, such as names of operations. Operators see their
+	// errors.
 	CheckLimits func(map[string]json.RawMessage) error
 	CheckScopes func([]string) error
-	// LookupRate (per second) and LookupBurst bound the look-ups of ids that
-	// are not known (see [Service.RefreshIDs]), over all clients. A backend that answers from memory
-	// (see [LocalBackend]) has no bound. Default: 1000 and 2000.
+	// LookupRate (per second) and LookupBurst limit the look-ups of unknown ids
+	// (see [Service.RefreshIDs]), over all clients. There is no limit for a backend
+	// that answers from memory (see [store.LocalBackend]). Default: 1000 and 2000.
 	LookupRate  float64
 	LookupBurst int
 	// ReplayFloorAhead is added to the moment of a [Service.Copy]: requests stamped
 	// up to that sum are refused. Default: 0.
 	ReplayFloorAhead time.Duration
-	// OnChange, when set, is told of every change and attempted change.
+	// OnChange, when set, is called for every change and attempted change.
 	OnChange func(Change)
 }
 
@@ -122,7 +122,7 @@ type Service struct {
 	flights singleflight.Group
 	lookups *rate.Limiter
 
-	// stopped is done after Stop; stopMu keeps new tasks from coming after it.
+	// stopped is done after Stop; stopMu prevents new tasks after that.
 	stopped context.Context
 	stop    context.CancelFunc
 	stopMu  sync.Mutex
@@ -142,12 +142,12 @@ func New(backend store.Backend, ring *Keyring, opt Options) *Service {
 	return k
 }
 
-// Start loads the key that checks ids, or makes it if the store is new, reads
-// which ids are in use (see [Service.RefreshIDs]), and begins to seal again, in the background, what is not sealed under the first
-// master key. An error for which errors.Is(err, ErrMasterKey) or
-// errors.Is(err, ErrDamaged) holds means that the gateway must not start. Any
-// other error means that the backend could not answer; everything is then
-// loaded when it first does.
+// Start loads the id key, or makes it if the store is new, and reads which ids
+// are in use (see [Service.RefreshIDs]). In the background it seals again, under
+// the first master key, all secrets that are sealed under another one. If
+// errors.Is(err, ErrMasterKey) or errors.Is(err, ErrDamaged), the gateway must
+// not start. Any other error means that the backend could not answer; then call
+// Start again.
 func (k *Service) Start(ctx context.Context) error {
 	if _, err := k.idKey(ctx); err != nil {
 		return err
@@ -158,8 +158,8 @@ func (k *Service) Start(ctx context.Context) error {
 	return nil
 }
 
-// Stop ends what Start began in the background and waits for it. Looking keys
-// up and changing them goes on working.
+// Stop ends the background work of Start and waits for its end. The other methods
+// still work.
 func (k *Service) Stop() {
 	k.stopMu.Lock()
 	k.stop()

@@ -12,9 +12,9 @@ import (
 	"github.com/card-gateway/card-gateway/ratelimit"
 )
 
-// The years of the times that a key may have, in UTC. Tools write the year 1,
-// 1900 or 1970 for a time that is not set; no key ends before this gateway was
-// made. RFC 3339 has no year after 9999.
+// The years of the times that a key may have, in UTC. Earlier years are refused
+// because tools write the year 1, 1900 or 1970 for an unset time. RFC 3339 has no
+// year after 9999.
 const (
 	firstYear = 2000
 	lastYear  = 9999
@@ -33,7 +33,7 @@ func checkTime(t time.Time) error {
 	return nil
 }
 
-// strictTimes makes JSON be read with [checkTime] for every time in it.
+// strictTimes is the option that calls [checkTime] for every time in JSON.
 var strictTimes = jsonv2.WithUnmarshalers(jsonv2.UnmarshalFunc(func(doc []byte, t *time.Time) error {
 	switch {
 	case doc[0] == 'n':

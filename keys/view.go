@@ -22,7 +22,7 @@ func Statuses() []string {
 	return []string{StatusActive, StatusDisabled, StatusLocked, StatusExpired}
 }
 
-// A View is a key as operators see it: everything but its secrets.
+// A View is a key as operators see it: everything except its secrets.
 type View struct {
 	ID              string                     `json:"id"`
 	Tenant          string                     `json:"tenant"`

@@ -5,25 +5,25 @@ import (
 	"unicode/utf8"
 )
 
-// Card numbers have 12 to 19 digits. A run that does not pass Luhn counts from
-// unprovenRun digits on: it may be a card number with a typing error.
+// Card numbers have 12 to 19 digits. A run that does not pass the Luhn check
+// counts from unprovenRun digits on: it may be a card number with a typing error.
 const (
 	shortestCard = 12
 	longestCard  = 19
 	unprovenRun  = 13
 )
 
-// maxDecodings is how often a text is percent-decoded, and maxSearched the length
-// in bytes of what is searched. A text that still holds escapes after that, or
-// is longer, is masked as a whole where 12 digits can be in it.
+// maxDecodings is the most times that a text is percent-decoded. maxSearched is
+// the longest text that is searched, in bytes. A text with more encodings, or a
+// longer one, is masked as a whole if 12 digits can be in it.
 const (
 	maxDecodings = 8
 	maxSearched  = 64 << 10
 )
 
-// HidesCardNumber reports whether a text holds what may be a card number:
+// HidesCardNumber reports whether a text may hold a card number:
 //
-//   - 12 to 19 digits that pass Luhn, or
+//   - 12 to 19 digits that pass the Luhn check, or
 //   - 13 or more digits, unless they are part of a UUID.
 //
 // Every character that is neither letter nor digit is ignored, so that grouping
@@ -32,8 +32,8 @@ const (
 // are ignored.
 func HidesCardNumber(text string) bool { return len(findRuns(text, 1)) > 0 }
 
-// mayHide reports whether a text is worth a search. Each digit, in whatever
-// form, has at least one byte that is a digit, a percent sign or above 0x7f.
+// mayHide reports whether 12 digits can be in a text. In every form, a digit has
+// at least one byte that is a digit, a percent sign or above 0x7f.
 func mayHide(text string) bool {
 	if len(text) < shortestCard {
 		return false
@@ -50,9 +50,9 @@ func mayHide(text string) bool {
 // A span is a part of a text: the bytes from one index to before another.
 type span struct{ from, to int }
 
-// findRuns returns where in the text runs of digits are that may be card
-// numbers, at most this many: those of the first decoding that shows any. A text
-// that is not searched to its end is one run.
+// findRuns returns the runs of digits that may be card numbers, at most the given
+// number. It returns those of the first decoding that has any. A text that is too
+// long, or has too many encodings, is one run.
 func findRuns(text string, most int) []span {
 	if !mayHide(text) {
 		return nil
@@ -74,15 +74,15 @@ func findRuns(text string, most int) []span {
 	}
 }
 
-// A scanner finds the runs of digits of a text, escapes left as they are.
+// A scanner finds the runs of digits of a text. It does not decode escapes.
 type scanner struct {
 	text    string
-	at      int // what is before this index was searched
+	at      int // the text before this index was searched
 	uuidEnd int // the end of the UUID that the scanner is in
 
-	run    span // where the run is
+	run    span // the position of the run
 	count  int  // digits in the run
-	plain  int  // of these, those since the last UUID
+	plain  int  // digits of the run since the last UUID
 	hit    bool // the run may hold a card number
 	digits [longestCard]byte
 }
@@ -114,8 +114,7 @@ func (s *scanner) next() bool {
 	return s.hit
 }
 
-// startsToken reports whether a letter or digit here would be the first of its
-// word.
+// startsToken reports whether a word can begin at the current index.
 func (s *scanner) startsToken() bool {
 	if s.at == 0 {
 		return true
@@ -138,7 +137,7 @@ func (s *scanner) add(value byte, size int) {
 	s.hit = s.hit || s.plain >= unprovenRun || s.endsCard()
 }
 
-// endsCard reports whether the last 12, 13, … or 19 digits pass Luhn.
+// endsCard reports whether the last 12, 13, … or 19 digits pass the Luhn check.
 func (s *scanner) endsCard() bool {
 	sum := 0
 	for back := range min(s.count, longestCard) {

@@ -33,10 +33,10 @@ func cards(t *rapid.T) string {
 	return digits + luhnDigit(digits)
 }
 
-// disguised draws a writing of a number: groups, digits of a script, and
+// disguised draws a form of a number: groups, digits of a script, and
 // percent-encodings of some bytes.
 func disguised(t *rapid.T, number string) string {
-	separators := rapid.SampledFrom([]string{"", " ", "-", "_", ",", ":", "~", "/", "\u00a0", "\u200b", ".-", " / ", "+", "=", "%"})
+	separators := rapid.SampledFrom([]string{"", " ", "-", "_", ",", ":", "~", "/", "\u00a0", "\u200b", ".-", " / ", "+", "=", "%-"})
 	separator, zero := separators.Draw(t, "separator"), rapid.SampledFrom(zeros).Draw(t, "zero")
 	size := rapid.IntRange(1, 6).Draw(t, "group")
 	var text strings.Builder
@@ -51,6 +51,9 @@ func disguised(t *rapid.T, number string) string {
 		}
 	}
 	out := text.String()
+	if separator == "%" {
+		return out // a decoding takes it and two digits after it for an escape
+	}
 	for range rapid.IntRange(0, 3).Draw(t, "encodings") {
 		out = encoded(out, rapid.IntRange(1, 4).Draw(t, "every"))
 	}
@@ -77,8 +80,8 @@ var (
 	anUUID  = regexp.MustCompile(`(?i)\b(?:[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}|[0-9a-f]{32})\b`)
 )
 
-// survives is the rule in other words than those of the code: whether a text
-// shows a card number.
+// survives reports whether a text shows a card number. It states the rule in
+// another way than the code under test.
 func survives(text string) bool {
 	for {
 		if showsDigits(text, 12, 19, true) || showsDigits(anUUID.ReplaceAllString(text, "x"), 13, 13, false) {
@@ -94,8 +97,9 @@ func survives(text string) bool {
 	}
 }
 
-// showsDigits reports whether a text without what is no letter or digit holds
-// as many digits in a row, which pass Luhn where that is asked.
+// showsDigits reports whether a text holds between fewest and most digits in a
+// row, which pass the Luhn check if luhn is set. Characters that are neither
+// letters nor digits are ignored.
 func showsDigits(text string, fewest, most int, luhn bool) bool {
 	folded := strings.Map(func(r rune) rune {
 		for _, zero := range zeros {
@@ -120,7 +124,8 @@ func showsDigits(text string, fewest, most int, luhn bool) bool {
 	return false
 }
 
-// No writing of a card number survives the mask, wherever in a text it is.
+// TestMaskLeavesNoCardNumber: no form of a card number survives the mask, at any
+// place in a text.
 func TestMaskLeavesNoCardNumber(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		around := rapid.StringMatching(`[a-z0-9 /.-]{0,8}`)
@@ -134,8 +139,8 @@ func TestMaskLeavesNoCardNumber(t *testing.T) {
 	})
 }
 
-// Of any text the mask leaves nothing that the rule forbids, and it changes
-// only what the rule forbids.
+// In any text, the mask removes everything that the rule forbids, and changes
+// nothing else.
 func TestMaskKeepsTheRule(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		text := rapid.StringMatching(`([0-9]{1,6}|[a-f]{1,2}|[-_ /:%,*]|%3[0-9]|%25|０|٤){0,30}`).Draw(t, "text")
@@ -184,8 +189,7 @@ func TestHidesCardNumber(t *testing.T) {
 	}
 }
 
-// Unicode has its decimal digits in blocks of ten, which the value of a digit
-// rests on.
+// Unicode has its decimal digits in blocks of ten. digitValue depends on that.
 func TestDigitValues(t *testing.T) {
 	for _, table := range []*unicode.RangeTable{unicode.Nd} {
 		for _, b := range table.R16 {
@@ -228,8 +232,8 @@ func TestShareOfUUIDsMasked(t *testing.T) {
 	}
 }
 
-// However many runs are in a text, few passes take them all, and a text that is
-// too long to search is masked.
+// A few passes mask all runs of a text, however many there are. A text that is too
+// long to search is masked.
 func TestMaskOfLongTexts(t *testing.T) {
 	for _, part := range []string{"a4111111111111111 ", "4111111111111111%61/", "12345 a4111111111111111b "} {
 		got := Mask(strings.Repeat(part, maxSearched/len(part)))

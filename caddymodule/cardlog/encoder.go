@@ -1,5 +1,5 @@
-// Package cardlog is the log format `card`: Caddy's JSON encoder, and what it
-// must not write.
+// Package cardlog is the log format `card`: Caddy's JSON encoder, without
+// credentials, card numbers and texts from outside.
 package cardlog
 
 import (
@@ -16,14 +16,14 @@ func init() {
 	caddy.RegisterModule(LogEncoder{})
 }
 
-// LogEncoder is the log format `card`: Caddy's JSON encoder with the redaction
-// that card data needs built in. Caddy copies a request for its log before any
-// handler runs, so nothing but the encoder can keep credentials out of it.
+// LogEncoder is the log format `card`: Caddy's JSON encoder that leaves out
+// credentials and card data. Caddy copies a request for its log before any
+// handler runs, so only the encoder can do this.
 //
-// Of the headers of requests and answers only those of a fixed list are
-// written. The values of a query are masked, and so is what may be a card
-// number in any text. Of an error that a client or an upstream may have caused
-// only its kind is written, because libraries quote in it what was sent.
+// Only a fixed list of headers of requests and answers is written. The values of
+// a query are masked, and in any text what may be a card number. If a client or
+// an upstream may have caused an error, only its kind is written, because the
+// texts of libraries quote what was sent.
 type LogEncoder struct {
 	logging.LogEncoderConfig
 
@@ -36,7 +36,7 @@ func (LogEncoder) CaddyModule() caddy.ModuleInfo {
 	return caddy.ModuleInfo{ID: "caddy.logging.encoders.card", New: func() caddy.Module { return new(LogEncoder) }}
 }
 
-// Provision makes the JSON encoder beneath.
+// Provision makes Caddy's JSON encoder.
 func (e *LogEncoder) Provision(ctx caddy.Context) error {
 	e.json = &logging.JSONEncoder{LogEncoderConfig: e.LogEncoderConfig}
 	if err := e.json.Provision(ctx); err != nil {
@@ -81,13 +81,13 @@ func (e *LogEncoder) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 	return e.LogEncoderConfig.UnmarshalCaddyfile(d)
 }
 
-// trustedLoggers are those, with what is below them, whose errors quote neither
-// a client nor an upstream: Caddy's own, those that speak with operators and
+// trustedLoggers are the loggers whose errors quote neither a client nor an
+// upstream, with the loggers below them: Caddy's core, those for operators and
 // certificate authorities, and the gateway's, which reduces errors itself.
 var trustedLoggers = nameSet("", "admin", "card_gateway", "events", "pki", "tls")
 
-// speaksWithNobody reports whether the errors that a logger writes may be
-// written as they are.
+// speaksWithNobody reports whether the errors of a logger may be written in full,
+// because it does not deal with clients or upstreams.
 func speaksWithNobody(logger string) bool {
 	first, rest, _ := strings.Cut(logger, ".")
 	if first == "tls" && (strings.HasPrefix(rest, "handshake") || strings.HasPrefix(rest, "on_demand")) {
@@ -96,8 +96,8 @@ func speaksWithNobody(logger string) bool {
 	return trustedLoggers[first]
 }
 
-// message returns what may be written of the message of a log line. Messages
-// are texts of programs, except where Caddy takes an error for one.
+// message returns the part of a line's message that may be written. Messages are
+// texts of programs, but Caddy uses an error as the message of some lines.
 func message(entry *zapcore.Entry) string {
 	logger, text := entry.LoggerName, entry.Message
 	switch {
@@ -106,9 +106,9 @@ func message(entry *zapcore.Entry) string {
 	case strings.HasPrefix(logger, "http.stdlib"):
 		return failureText(text) + stackOf(text)
 	case logger == "" && entry.Level <= zapcore.InfoLevel:
-		// Caddy takes the standard library's log for its own, see [StandardLog],
-		// and writes it at this level. Above it are Caddy's own errors, such as
-		// why a configuration is refused.
+		// Caddy writes the standard library's log at this level, unless
+		// [StandardLog] is in place. Higher levels are Caddy's own errors, such as
+		// the reason why a configuration is refused.
 		if kind, known := kindOf(text); known {
 			return kind
 		}
@@ -116,8 +116,8 @@ func message(entry *zapcore.Entry) string {
 	return maskText(text)
 }
 
-// stackOf returns the stack behind the first line of a report that a handler
-// panicked, or nothing. A stack names functions and files, never texts.
+// stackOf returns the stack in the report of a panic, or "". A stack holds
+// functions and files, never texts.
 func stackOf(report string) string {
 	at := strings.LastIndex(report, "\ngoroutine ")
 	if at < 0 {

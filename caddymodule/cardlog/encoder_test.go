@@ -66,7 +66,7 @@ func TestLogFormatKeepsWhatExplains(t *testing.T) {
 	}
 }
 
-// The gateway's own fields find out whether they are written redacted.
+// The gateway's own fields notice whether the encoder is the format card.
 func TestRedacts(t *testing.T) {
 	var found []bool
 	field := zap.Inline(zapcore.ObjectMarshalerFunc(func(enc zapcore.ObjectEncoder) error {

@@ -7,21 +7,22 @@ import (
 	"strings"
 )
 
-// A PlainError is an error of our own whose text quotes nobody. It may be logged
-// as it is, also where the texts of other errors may not.
+// A PlainError is an error of the gateway. Its text quotes no client and no
+// upstream, so it may be logged in full where other errors may not.
 type PlainError string
 
 // Error returns the text.
 func (e PlainError) Error() string { return string(e) }
 
-// unnamed is logged of a failure that has no name in the table.
+// unnamed is logged for a failure without a kind.
 const unnamed = "a failure whose text is not logged"
 
-// Failure returns what may be logged of an error that a client or an upstream may
-// have caused: the text of the [PlainError] in it, or else the kind of failure in
-// our words. An address that was dialled stands before it; of a kind without a
-// name the type of the error stands behind it. Libraries quote in their errors
-// what the other side has sent, which may be card data.
+// Failure returns the text for the log of an error that a client or an upstream
+// may have caused: the text of the [PlainError] in it, or else the kind of
+// failure, after the address that was dialled, if any. For an error without a
+// kind it returns a fixed text and the type of the error. The texts of libraries
+// are not logged: they quote what the other side has sent, which may be card
+// data.
 func Failure(err error) string {
 	var plain PlainError
 	if errors.As(err, &plain) {
@@ -38,7 +39,7 @@ func Failure(err error) string {
 	return kind
 }
 
-// failureText is [Failure] of an error of which only the text is left.
+// failureText is [Failure] for the text of an error.
 func failureText(text string) string {
 	kind, _ := kindOf(text)
 	return kind
@@ -55,8 +56,8 @@ func innermost(err error) error {
 	}
 }
 
-// kindOf returns the kind of failure that an error text of a library speaks of,
-// and whether it has a name.
+// kindOf returns the kind of failure for the error text of a library, and whether
+// there is one.
 func kindOf(text string) (kind string, known bool) {
 	for i := range kinds {
 		if strings.Contains(text, kinds[i].phrase) {
@@ -66,9 +67,9 @@ func kindOf(text string) (kind string, known bool) {
 	return unnamed, false
 }
 
-// kinds are the failures that have a name, by a phrase of the texts of net/http,
-// net, crypto and Caddy. The more special phrase comes first. A peer's bytes
-// can at most choose another kind.
+// kinds are the kinds of failure, by a phrase in the texts of net/http, net,
+// crypto and Caddy. A more special phrase is before a more general one. Bytes of
+// a peer can only lead to another kind; they are never logged.
 var kinds = []struct{ phrase, kind string }{
 	{"Unsolicited response", "the upstream sent bytes on an idle connection without being asked"},
 	{"panic serving", "a handler panicked"},

@@ -19,7 +19,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// rawIssuer answers every connection with these bytes, then hangs up.
+// rawIssuer answers every connection with these bytes, then closes it.
 func rawIssuer(t *testing.T, answer string) (url string) {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
@@ -43,8 +43,8 @@ func rawIssuer(t *testing.T, answer string) (url string) {
 	return "http://" + listener.Addr().String() + "/"
 }
 
-// The errors of net/http about answers that quote a card get the names of
-// their kinds.
+// Errors of net/http that quote a card number from an answer are written as their
+// kinds.
 func TestFailureOfRawIssuer(t *testing.T) {
 	const head = "HTTP/1.1 200 OK\r\n"
 	for answer, want := range map[string]string{
@@ -98,8 +98,8 @@ type secretiveError struct{}
 
 func (secretiveError) Error() string { return "canary" }
 
-// Of the errors that a client or an upstream can have caused no text is
-// written, wherever in a line it is.
+// No text of an error that a client or an upstream may have caused is written, at
+// any place in a line.
 func TestNoLineShowsWhatAPeerSent(t *testing.T) {
 	phrases := []string{"", `net/http: HTTP/1.x transport connection broken: malformed MIME header line: `, `Get "http://u/": EOF `, "tls: unknown: "}
 	loggers := []string{"http.handlers.reverse_proxy", "http.log.error", "http.log.error.log0", "http.stdlib", "http.log.access", "layer4", "tls.handshake"}
@@ -125,8 +125,8 @@ type verbose struct{ error }
 
 func (v verbose) Format(s fmt.State, _ rune) { _, _ = io.WriteString(s, "long canary "+v.Error()) }
 
-// The errors of loggers that speak with operators alone stay, without card
-// numbers and queries.
+// Errors of loggers that do not deal with clients or upstreams are written, without
+// card numbers and queries.
 func TestTrustedLoggersKeepTheirErrors(t *testing.T) {
 	for _, logger := range []string{"", "admin.api", "card_gateway", "card_gateway.store", "tls.obtain"} {
 		line, _ := lineOf(t, zapcore.Entry{LoggerName: logger, Message: "x"}, nil,
@@ -137,7 +137,7 @@ func TestTrustedLoggersKeepTheirErrors(t *testing.T) {
 	}
 }
 
-// A panic keeps its stack, which names code, and loses its text.
+// The stack of a panic is written, because it names only code; its text is not.
 func TestPanicKeepsItsStack(t *testing.T) {
 	const report = "http: panic serving 192.0.2.1:1: canary\ngoroutine 9 [running]:\ncanary\n\ngoroutine 7 [running]:\nmain.f()\n\t/x/main.go:12 +0x1d"
 	line, _ := lineOf(t, zapcore.Entry{LoggerName: "http.stdlib", Message: report}, nil)
@@ -146,8 +146,8 @@ func TestPanicKeepsItsStack(t *testing.T) {
 	}
 }
 
-// What Caddy takes from the standard log before the gateway does is reduced
-// by the encoder.
+// The encoder reduces lines of the standard log that Caddy writes before the
+// gateway takes that log.
 func TestUnnamedLogger(t *testing.T) {
 	line, _ := lineOf(t, zapcore.Entry{Message: `Unsolicited response received on idle HTTP channel starting with "canary"; err=<nil>`}, nil)
 	if strings.Contains(line, "canary") || !strings.Contains(line, "without being asked") {

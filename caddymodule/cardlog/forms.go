@@ -93,8 +93,8 @@ func (d *decoded) origin(i int) int {
 	}
 }
 
-// decode undoes one percent-encoding. It reports whether there was one. What is
-// no escape stays.
+// decode undoes one percent-encoding, and reports whether it has changed the
+// text. It keeps a percent sign that begins no escape.
 func (d *decoded) decode() bool {
 	if !strings.Contains(d.text, "%") {
 		return false
@@ -116,8 +116,8 @@ func (d *decoded) decode() bool {
 	return changed
 }
 
-// escapeAt returns the byte that the escape stands for which a text begins
-// with.
+// escapeAt returns the byte of the escape at the start of a text, if there is
+// one.
 func escapeAt(text string) (c byte, is bool) {
 	if len(text) < 3 || text[0] != '%' {
 		return 0, false

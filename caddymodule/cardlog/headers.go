@@ -9,8 +9,8 @@ import (
 )
 
 // loggedHeaders are the headers that explain a request or an answer and hold
-// no secret. Names that only the gateway may write are not among them: a
-// client's own header would stand in the log as the gateway's statement.
+// no secret. Headers that only the gateway may write are not among them: in the
+// log, a client's own header would look as if the gateway had written it.
 var loggedHeaders = nameSet(
 	"Accept", "Accept-Encoding", "Allow", "Alt-Svc", "Cache-Control", "Connection", "Content-Encoding",
 	"Content-Length", "Content-Type", "Date", "Expect", "Retry-After", "Server", "Traceparent",
@@ -18,7 +18,7 @@ var loggedHeaders = nameSet(
 	"X-Forwarded-For", "X-Forwarded-Proto", "X-Request-Id",
 )
 
-// answerHeaders are those that are also logged of what the client got.
+// answerHeaders are further headers that are logged of answers.
 var answerHeaders = nameSet("X-Ratelimit-Limit", "X-Ratelimit-Remaining", "X-Ratelimit-Reset")
 
 func nameSet(names ...string) map[string]bool {
@@ -68,7 +68,7 @@ func (h headers) allowed() http.Header {
 	return kept
 }
 
-// maskAll returns the texts masked. Where nothing is masked it returns its
+// maskAll returns the masked texts. If nothing must be masked it returns its
 // argument.
 func maskAll(texts []string) []string {
 	for i, text := range texts {

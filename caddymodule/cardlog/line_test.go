@@ -14,8 +14,8 @@ import (
 	"pgregory.net/rapid"
 )
 
-// lineOf returns the line that the encoder writes for an entry, and what is in
-// it.
+// lineOf returns the line that the encoder writes for an entry, as text and
+// decoded.
 func lineOf(t interface{ Fatal(...any) }, entry zapcore.Entry, with []zapcore.Field, fields ...zapcore.Field) (string, map[string]any) {
 	encoder := new(LogEncoder)
 	if err := encoder.Provision(caddy.Context{}); err != nil {
@@ -53,8 +53,7 @@ func texts(at string, value any, visit func(at, text string)) {
 	}
 }
 
-// Whatever text from outside a card number is in, and however it is written,
-// no line shows it.
+// No line shows a card number that is in any text from outside, in any form.
 func TestNoLineShowsACardNumber(t *testing.T) {
 	names := []string{
 		"User-Agent", "Accept", "Content-Type", "Traceparent", "X-Request-Id", "X-Forwarded-For", "Via", "Server", "Connection",
@@ -94,7 +93,7 @@ func TestNoLineShowsACardNumber(t *testing.T) {
 	})
 }
 
-// A line keeps what explains a request where no card number is.
+// A line keeps texts that explain a request and hold no card number.
 func TestLineKeepsWhatIsNoCardNumber(t *testing.T) {
 	header := http.Header{
 		"User-Agent":      {"Mozilla/5.0 (X11; Linux x86_64) AppleWebKit/537.36 (KHTML, like Gecko) Chrome/138.0.0.0 Safari/537.36"},
@@ -118,7 +117,7 @@ func TestLineKeepsWhatIsNoCardNumber(t *testing.T) {
 	}
 }
 
-// A name that only the gateway writes is not logged of a client.
+// A client's header with a name that only the gateway writes is not logged.
 func TestClientsOwnGatewayHeadersAreNotLogged(t *testing.T) {
 	header := http.Header{
 		"X-Gateway-Tenant": {"forged"}, "X-Gateway-Key-Id": {"forged"}, "X-Gateway-Operation": {"forged"}, "X_gateway_tenant": {"forged"},
@@ -137,7 +136,7 @@ func TestClientsOwnGatewayHeadersAreNotLogged(t *testing.T) {
 	}
 }
 
-// headersOfTheirOwn are headers that a module writes in a way of its own.
+// headersOfTheirOwn are headers that a module logs with its own marshaler.
 type headersOfTheirOwn struct{}
 
 func (headersOfTheirOwn) MarshalLogObject(enc zapcore.ObjectEncoder) error {

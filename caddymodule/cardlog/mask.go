@@ -7,15 +7,15 @@ import (
 	"unicode/utf8"
 )
 
-// masked is what a log line shows in the place of what is left out.
+// masked is written in place of a masked text.
 const masked = "***"
 
-// maskPasses is how often a text is searched. What is left out can bring the
-// digits before and behind it together.
+// maskPasses is the most times that a text is searched. When a word is masked,
+// the digits before and behind it can form a new run.
 const maskPasses = 4
 
-// Mask returns a text without what may be a card number, see
-// [HidesCardNumber]. The whole word is replaced, or the segment of a path.
+// Mask returns a text in which each possible card number is replaced, see
+// [HidesCardNumber], together with the rest of its word or path segment.
 func Mask(text string) string {
 	for range maskPasses {
 		runs := findRuns(text, len(text))
@@ -30,7 +30,7 @@ func Mask(text string) string {
 	return text
 }
 
-// without returns the text with the words masked that the runs are in.
+// without returns the text with the words of the runs masked.
 func without(text string, runs []span) string {
 	var out strings.Builder
 	done := 0
@@ -67,7 +67,7 @@ func maskTarget(target string) string {
 	return Mask(path)
 }
 
-// maskQuery keeps the names of parameters that look like names.
+// maskQuery masks the values of a query, and names that do not look like names.
 func maskQuery(query string) string {
 	if query == "" {
 		return ""
@@ -85,8 +85,8 @@ func maskQuery(query string) string {
 	return strings.Join(pairs, "&")
 }
 
-// plainName reports whether the name of a parameter is a name, and not a value
-// that was sent without a name.
+// plainName reports whether the name of a parameter looks like a name, and not
+// like a value that was sent without a name.
 func plainName(name string) bool {
 	return len(name) <= 32 && strings.Trim(name, alnumChars+"_-.[]") == ""
 }
@@ -94,7 +94,7 @@ func plainName(name string) bool {
 // queryInText finds the query of a target or URL that a text quotes.
 var queryInText = regexp.MustCompile(`\?[^\s"']+`)
 
-// maskText returns free text without the queries and card numbers in it.
+// maskText returns free text with its queries and card numbers masked.
 func maskText(text string) string {
 	if strings.Contains(text, "?") {
 		text = queryInText.ReplaceAllString(text, "?"+masked)
@@ -102,11 +102,11 @@ func maskText(text string) string {
 	return Mask(text)
 }
 
-// placeInText finds what names a machine, a port or a file in an error text.
+// placeInText finds words of an error text that name a machine, a port or a file.
 var placeInText = regexp.MustCompile(`\S*(?::[0-9]+|/)\S*`)
 
-// MaskPlaces returns an error text that may be shown outside, such as to a load
-// balancer, without the places that it names.
+// MaskPlaces returns an error text without addresses and paths, so that it may be
+// shown outside, such as to a load balancer.
 func MaskPlaces(text string) string { return placeInText.ReplaceAllString(text, masked) }
 
 // isAddress reports whether a text is an address or a network, and nothing

@@ -12,7 +12,7 @@ import (
 	"go.uber.org/zap/zapcore"
 )
 
-// redactor passes log fields on without what must not be written.
+// redactor passes log fields on, and masks or drops what must not be written.
 type redactor struct {
 	zapcore.ObjectEncoder
 	trusted bool // errors quote neither a client nor an upstream
@@ -25,7 +25,8 @@ func Redacts(enc zapcore.ObjectEncoder) bool {
 	return redacts
 }
 
-// addField adds a field. Of an error there is more to learn than its text.
+// addField adds a field. Here the error itself is known, not only its text, so
+// its kind can be found exactly.
 func (r *redactor) addField(field *zapcore.Field) {
 	if err, is := field.Interface.(error); is && field.Type == zapcore.ErrorType && !r.trusted {
 		r.ObjectEncoder.AddString(field.Key, Failure(err))
@@ -65,7 +66,8 @@ func (r *redactor) AddByteString(key string, value []byte) {
 	r.ObjectEncoder.AddString(key, r.text(key, string(value)))
 }
 
-// AddBinary is part of zapcore.ObjectEncoder. What bytes mean is not known.
+// AddBinary is part of zapcore.ObjectEncoder. It masks the value, because the
+// meaning of the bytes is not known.
 func (r *redactor) AddBinary(key string, _ []byte) { r.ObjectEncoder.AddString(key, masked) }
 
 // AddReflected is part of zapcore.ObjectEncoder.
@@ -73,7 +75,7 @@ func (r *redactor) AddReflected(key string, value any) error {
 	return r.ObjectEncoder.AddReflected(key, r.reflected(key, value))
 }
 
-// text returns what may be written of a text.
+// text returns the form of a text that may be written.
 func (r *redactor) text(key, value string) string {
 	switch {
 	case isErrorField(key):
@@ -92,7 +94,7 @@ func (r *redactor) text(key, value string) string {
 	}
 }
 
-// reflected returns what may be written of a value of any type.
+// reflected returns the form of a value of any type that may be written.
 func (r *redactor) reflected(key string, value any) any {
 	switch v := value.(type) {
 	case nil:
@@ -120,7 +122,7 @@ func (r *redactor) reflected(key string, value any) any {
 	return r.plain(key, plain)
 }
 
-// plain returns what may be written of a JSON value.
+// plain returns the form of a JSON value that may be written.
 func (r *redactor) plain(key string, value any) any {
 	switch v := value.(type) {
 	case string:
@@ -143,8 +145,7 @@ func (r *redactor) plain(key string, value any) any {
 	return value
 }
 
-// arrayRedactor passes the elements of an array on without what must not be
-// written.
+// arrayRedactor is a redactor for the elements of an array.
 type arrayRedactor struct {
 	zapcore.ArrayEncoder
 	redactor redactor
@@ -178,8 +179,8 @@ func (a *arrayRedactor) AppendArray(array zapcore.ArrayMarshaler) error {
 	}))
 }
 
-// gatewayFields hold names that operators have given or the gateway has made,
-// never what a client wrote.
+// gatewayFields hold values that operators have set or the gateway has made,
+// never values of a client.
 var gatewayFields = nameSet("key_id", "tenant", "revision")
 
 // addressFields hold an address that Caddy has parsed.
@@ -209,10 +210,10 @@ func looksLikeTarget(value string) bool {
 		(strings.HasPrefix(value, "/") || strings.HasPrefix(value, "http://") || strings.HasPrefix(value, "https://"))
 }
 
-// headerRedactor writes the headers of the list and leaves out the others. It
-// is for modules that write headers in a way of their own.
+// headerRedactor writes the headers of the list and drops the others. It is for
+// modules that log headers with their own marshaler.
 type headerRedactor struct {
-	zapcore.ObjectEncoder // takes what is not written
+	zapcore.ObjectEncoder // receives fields that are dropped
 	to                    *redactor
 	field                 string
 }

@@ -2,11 +2,11 @@ package cardlog
 
 import "go.uber.org/zap"
 
-// StandardLog is a writer for the standard library's log. It writes one line
-// of the level info for each, which names the kind of failure. The text is
-// dropped: net/http quotes in it what an upstream sends without being asked.
+// StandardLog is a writer for the standard library's log. For each line it writes
+// the kind of failure, at the level info. It drops the text, because net/http
+// quotes in it bytes that an upstream sent unasked.
 type StandardLog struct {
-	// Logger returns the logger of the configuration of the moment.
+	// Logger returns the logger of the current configuration.
 	Logger func() *zap.Logger
 }
 

@@ -1,4 +1,4 @@
-// Package cli holds what the commands of the gateway share.
+// Package cli holds functions that the commands of the gateway share.
 package cli
 
 import (
@@ -9,8 +9,8 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// Wants takes the named arguments and no others; cobra's own message does not
-// say which are missing.
+// Wants accepts exactly the named arguments. Its error names them; cobra's own
+// error does not.
 func Wants(names ...string) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
 		if len(args) == len(names) {
@@ -20,7 +20,7 @@ func Wants(names ...string) cobra.PositionalArgs {
 	}
 }
 
-// Flag returns the text of a flag, empty when there is no such flag.
+// Flag returns the text of a flag, or "" if there is no such flag.
 func Flag(cmd *cobra.Command, name string) string {
 	if f := cmd.Flags().Lookup(name); f != nil {
 		return f.Value.String()
@@ -28,8 +28,8 @@ func Flag(cmd *cobra.Command, name string) string {
 	return ""
 }
 
-// WarnBlanks warns of white space at the start or end of a secret, which is
-// taken as part of it. It never prints the secret.
+// WarnBlanks warns of white space at the start or end of a secret, which counts as
+// part of it. It never prints the secret.
 func WarnBlanks(warnings io.Writer, source, secret string) {
 	if strings.TrimSpace(secret) != secret {
 		fmt.Fprintf(warnings, "warning: the secret in %s has white space at its start or end, which is taken as part of it\n", source)

@@ -18,26 +18,25 @@ func init() {
 	caddy.RegisterModule(AdminAPI{})
 }
 
-// AdminAPI manages keys on Caddy's admin endpoint, and nowhere else:
+// AdminAPI manages keys on Caddy's admin endpoint, never on a public listener:
 //
 //	POST   /card-gateway/keys               make a key; the answer shows its secret, once
-//	POST   /card-gateway/keys/import        take over a key of an earlier system
-//	POST   /card-gateway/keys/copy          take over the keys of an embedded store
+//	POST   /card-gateway/keys/import        import a key of an earlier system
+//	POST   /card-gateway/keys/copy          copy the keys of an embedded store
 //	GET    /card-gateway/keys               list: ?tenant= &status= &cursor= &limit=
 //	GET    /card-gateway/keys/{id}          show
 //	PATCH  /card-gateway/keys/{id}          change, by JSON merge patch
 //	POST   /card-gateway/keys/{id}/disable  and /enable, /unlock, /rotate
-//	DELETE /card-gateway/keys/{id}          forget
-//	GET    /card-gateway/status             store, version, keys by status
+//	DELETE /card-gateway/keys/{id}          delete
+//	GET    /card-gateway/status             store, version, keys by status, memory for bodies
 //	GET    /card-gateway/refusals/{id}      what is remembered of a refusal, by its request id
 //
-// Whoever reaches the admin endpoint may do all of this; bind it to a unix
+// Anybody who reaches the admin endpoint may do all of this; bind it to a unix
 // socket. An If-Match header with a key's revision makes a change conditional.
-// The header X-Card-Gateway-Actor names who is asking, for the audit log.
+// The header X-Card-Gateway-Actor sets the actor in the audit log.
 type AdminAPI struct {
-	// gateway returns the gateway that is running. It is asked for each request,
-	// because after a failed reload the routes outlive the configuration they
-	// were made for.
+	// gateway returns the running gateway. It is called for each request, because
+	// after a failed reload the routes outlive their configuration.
 	gateway func() (Gateway, error)
 }
 
@@ -106,8 +105,8 @@ func (a *AdminAPI) handler(call func(*adminCall) (int, any, error)) caddy.AdminH
 	})
 }
 
-// adminError adds the status to an error of the key service. The text is meant
-// for operators and holds no secret.
+// adminError adds the status to an error of the key service. The text is for
+// operators and holds no secret.
 func adminError(err error) error {
 	var answered caddy.APIError
 	if errors.As(err, &answered) {

@@ -16,7 +16,7 @@ import (
 
 // A Gateway is what the admin API needs of the app card_gateway.
 type Gateway interface {
-	// Keys returns the service that keeps the keys; nil until the app is ready.
+	// Keys returns the service of the keys; nil before the app is provisioned.
 	Keys() *keys.Service
 	// BodyMemory reports the memory for request bodies.
 	BodyMemory() BodyMemory
@@ -24,7 +24,8 @@ type Gateway interface {
 	Refusal(requestID string) (Refusal, bool)
 }
 
-// BodyMemory is how much memory request bodies hold, and which keys hold most.
+// BodyMemory is the memory that request bodies hold, in bytes, and the keys that
+// hold most of it.
 type BodyMemory struct {
 	Bytes   int64        `json:"bytes"`
 	Limit   int64        `json:"limit"`
@@ -54,7 +55,8 @@ type adminCall struct {
 	by      keys.By
 }
 
-// actorOf returns the caller's name: the actor header, else the remote address.
+// actorOf returns the actor for the audit log: the actor header, else the remote
+// address.
 func actorOf(r *http.Request) string {
 	actor := r.Header.Get(actorHeader)
 	if actor == "" || len(actor) > maxActor || strings.ContainsFunc(actor, unicode.IsControl) {
@@ -63,7 +65,8 @@ func actorOf(r *http.Request) string {
 	return actor
 }
 
-// body reads the request's body, up to a bound.
+// body reads the request's body. The error for a body of more than maxAdminBody
+// bytes has the status 413.
 func (c *adminCall) body() ([]byte, error) {
 	doc, err := io.ReadAll(c.r.Body)
 	var tooLarge *http.MaxBytesError

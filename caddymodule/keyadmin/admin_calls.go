@@ -71,7 +71,7 @@ func updateKey(c *adminCall) (int, any, error) {
 	return http.StatusOK, changed, err
 }
 
-// changeKey makes a route of a change that takes nothing but the key.
+// changeKey returns the call for a change that needs only the key's id.
 func changeKey(do func(*keys.Service, context.Context, string, keys.By) (keys.Changed, error)) func(*adminCall) (int, any, error) {
 	return func(c *adminCall) (int, any, error) {
 		changed, err := do(c.keys, c, c.id, c.by)

@@ -38,7 +38,7 @@ func newAdminServer(t testing.TB) *adminServer {
 	return s
 }
 
-// gatewayForTest is a gateway that has keys alone.
+// gatewayForTest is a gateway with only a key service.
 type gatewayForTest struct{ service *keys.Service }
 
 func (g gatewayForTest) Keys() *keys.Service { return g.service }
@@ -84,8 +84,8 @@ func ringForTest(t testing.TB) *keys.Keyring {
 	return ring
 }
 
-// keysForTest returns a key service on a store of its own, and the changes
-// that it tells of.
+// keysForTest returns a key service on a new store, and the changes that it
+// reports.
 func keysForTest(t testing.TB) (*keys.Service, *[]keys.Change) {
 	t.Helper()
 	changes := new([]keys.Change)

@@ -19,19 +19,19 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// addAdminFlags adds what every card-keys command knows.
+// addAdminFlags adds the flags of every card-keys command.
 func addAdminFlags(cmd *cobra.Command) {
 	f := cmd.PersistentFlags()
 	f.String("address", "", "admin endpoint, such as localhost:2019 or unix//run/caddy/admin.sock")
 	f.StringP("config", "c", "", "configuration file that names the admin endpoint")
 	f.StringP("adapter", "a", "", "adapter of the configuration file")
-	f.String("actor", "", "who is asking, for the audit log (default: the user's name)")
+	f.String("actor", "", "the actor in the audit log (default: the user's name)")
 	f.Bool("json", false, "print the JSON of the admin API")
 }
 
 func asJSON(cmd *cobra.Command) bool { return cli.Flag(cmd, "json") == "true" }
 
-// actor names the user for the audit log.
+// actor returns the actor for the audit log.
 func actor(cmd *cobra.Command) string {
 	if name := cli.Flag(cmd, "actor"); name != "" {
 		return name

@@ -17,7 +17,7 @@ func init() {
 		Usage: "create|import|list|show|update|disable|enable|unlock|rotate|delete|copy",
 		Short: "Manages the API keys of a running Card Gateway",
 		Long: `Manages the API keys of a running gateway, over Caddy's admin endpoint. A
-change holds for the next request on every node.
+change applies to the next request on every node.
 
 The admin endpoint is found as by Caddy's own commands: --address, else the
 configuration named by --config, else $CADDY_ADMIN, else localhost:2019.
@@ -27,8 +27,8 @@ Answers are tables, or with --json the JSON of the admin API.`,
 			addAdminFlags(cmd)
 			cmd.AddCommand(createCommand(), importCommand(), listCommand(), showCommand(), updateCommand(),
 				plainCommand("disable", "Refuses every further request with a key"),
-				plainCommand("enable", "Takes back disable; a lock stays"),
-				plainCommand("unlock", "Clears a key's lock and its count of failures; disabled stays"),
+				plainCommand("enable", "Ends disable; does not clear a lock"),
+				plainCommand("unlock", "Clears a key's lock and its count of failures; does not enable a disabled key"),
 				rotateCommand(), deleteCommand(), copyCommand())
 		},
 	})
@@ -66,10 +66,10 @@ func createCommand() *cobra.Command {
 func importCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "import ID --tenant TENANT --scopes SCOPE,…", Args: cli.Wants("ID"),
-		Short: "Takes over a key of an earlier system",
-		Long: `Takes over the id and the secret of a key of an earlier system. The secret is
-read from --secret-file, or from standard input, never from the command line;
-one line end after it is dropped.`,
+		Short: "Imports a key of an earlier system",
+		Long: `Imports the id and the secret of a key of an earlier system. The secret is
+read from --secret-file, or from standard input, never from the command line.
+One line end after it is dropped.`,
 		Example: `  card-keys import legacy-7731 --tenant acme --scopes 'cards:*' --secret-file ./legacy-7731.secret
   card-keys import legacy-7732 --tenant acme --scopes 'cards:*' < ./legacy-7732.secret`,
 	}

@@ -14,10 +14,10 @@ import (
 func updateCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "update ID", Args: cli.Wants("ID"),
-		Short: "Changes what a key may do",
-		Long: `Changes the fields that are named by flags and leaves all others. A list
-replaces the list before. Take a setting back with --allowed-ips any,
---expires-at never, --variant none, --debug-until never, --limit NAME=none.`,
+		Short: "Changes the fields of a key",
+		Long: `Changes the fields of the given flags and keeps all others. A list replaces the
+list before. To remove a setting, use --allowed-ips any, --expires-at never,
+--variant none, --debug-until never, --limit NAME=none.`,
 		Example: `  card-keys update ck_live_… --scopes cards:read,transactions:read
   card-keys update ck_live_… --limit 'issue_card=120/1m' --limit total=none --allowed-ips 192.0.2.0/24,2001:db8::7`,
 	}
@@ -36,7 +36,7 @@ replaces the list before. Take a setting back with --allowed-ips any,
 	return cmd
 }
 
-// plainCommand makes a command that takes nothing but the id.
+// plainCommand returns a command that takes only the id of a key.
 func plainCommand(name, short string) *cobra.Command {
 	return &cobra.Command{
 		Use: name + " ID", Args: cli.Wants("ID"), Short: short,
@@ -50,15 +50,15 @@ func rotateCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "rotate ID", Args: cli.Wants("ID"),
 		Short: "Gives a key a new secret and shows it, once",
-		Long: `Gives a key a new secret. The one before lives for the overlap, so that clients
-can change over; two are live at most, so an older one ends at once.
+		Long: `Gives a key a new secret. The previous one lives for the overlap, so that clients
+can change. At most two secrets are live: an older one ends at once.
 
-What has ended is kept sealed for 30 days, at most two secrets. It verifies
-nothing. A client that still signs with it is named in the log and does not lock
-the key. --forget drops these secrets.`,
+Secrets that have ended are kept sealed for 30 days, at most two of them. They
+verify nothing. The log names a client that still signs with one, and this client
+does not lock the key. --forget drops these secrets.`,
 		Example: `  card-keys rotate ck_live_… --overlap 7d
   card-keys rotate ck_live_… --overlap 0            # the old secret leaked
-  card-keys rotate ck_live_… --overlap 0 --forget   # and nothing of it may stay`,
+  card-keys rotate ck_live_… --overlap 0 --forget   # and must not be kept`,
 	}
 	cmd.Flags().String("overlap", "24h", "how long the old secret lives: 0 to 90d")
 	cmd.Flags().Bool("forget", false, "keep no retired secret of the key")
@@ -82,12 +82,12 @@ func changeByCommand(cmd *cobra.Command, req adminRequest) error {
 func deleteCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "delete ID --yes", Args: cli.Wants("ID"),
-		Short: "Forgets a key for good; disable is the way that can be taken back",
+		Short: "Deletes a key; unlike disable, this cannot be undone",
 	}
 	cmd.Flags().Bool("yes", false, "really delete it")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if yes, _ := cmd.Flags().GetBool("yes"); !yes {
-			return fmt.Errorf("deleting %s cannot be taken back: say --yes to do it, or use `card-keys disable`", args[0])
+			return fmt.Errorf("deleting %s cannot be undone: add --yes to delete it, or use `card-keys disable`", args[0])
 		}
 		var gone deletion
 		raw, err := callAdmin(cmd, adminRequest{method: http.MethodDelete, path: keyPath(args[0], "")}, &gone)

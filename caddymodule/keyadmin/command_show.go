@@ -64,7 +64,7 @@ func listAll(cmd *cobra.Command, limit int) ([]keys.View, error) {
 func showCommand() *cobra.Command {
 	return &cobra.Command{
 		Use: "show ID", Args: cli.Wants("ID"),
-		Short: "Shows all there is to see of a key; never its secrets",
+		Short: "Shows everything about a key except its secrets",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			var view keys.View
 			raw, err := callAdmin(cmd, adminRequest{method: http.MethodGet, path: keyPath(args[0], "")}, &view)

@@ -16,14 +16,14 @@ import (
 	"github.com/card-gateway/card-gateway/store/file"
 )
 
-// copyRequest asks for the keys of an embedded store.
+// copyRequest is the body of a copy of an embedded store.
 type copyRequest struct {
-	// Dir is the directory of the store, as the gateway's machine names it.
+	// Dir is the directory of the store, a path on the gateway's machine.
 	Dir string `json:"dir"`
 }
 
-// copyKeys takes over the keys of an embedded store, such as when a gateway
-// moves to Redis. The directory must not be in use.
+// copyKeys copies the keys of an embedded store, such as when a gateway moves to
+// Redis. The directory must not be in use.
 func copyKeys(c *adminCall) (int, any, error) {
 	var req copyRequest
 	if err := c.decode(&req); err != nil {
@@ -45,7 +45,7 @@ func copyKeys(c *adminCall) (int, any, error) {
 	}
 	done, err := c.keys.Copy(c, from, c.by)
 	if err != nil {
-		return 0, nil, fmt.Errorf("%d keys were copied, then: %w; it can be asked again", len(done.Copied), err)
+		return 0, nil, fmt.Errorf("%d keys were copied, then: %w; you can run the copy again", len(done.Copied), err)
 	}
 	return http.StatusOK, done, nil
 }
@@ -53,13 +53,13 @@ func copyKeys(c *adminCall) (int, any, error) {
 func copyCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "copy DIRECTORY", Args: cli.Wants("DIRECTORY"),
-		Short: "Takes over all keys of an embedded store, such as on the way to Redis",
-		Long: `Takes over all keys of an embedded store with their secrets and locks. Stop the
-gateway that uses the directory first; the running gateway, which reads it, must
+		Short: "Copies all keys of an embedded store, such as for a move to Redis",
+		Long: `Copies all keys of an embedded store with their secrets and locks. First stop the
+gateway that uses the directory. The running gateway reads the directory and must
 have the same master key. Requests stamped before the copy, or up to
 replay_floor_ahead after it, are refused, because the nonces of the embedded
-store stay behind. Keys that exist already are skipped, so it can be called
-again.`,
+store are not copied. Keys that exist already are skipped, so you can run the
+copy again.`,
 		Example: "  card-keys copy /var/lib/card-gateway/store",
 	}
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
@@ -77,7 +77,7 @@ again.`,
 	return cmd
 }
 
-var errNotAllCopied = errors.New("not all keys were copied; those above are not")
+var errNotAllCopied = errors.New("not all keys were copied; the skipped ones are listed above")
 
 func printCopy(cmd *cobra.Command, raw json.RawMessage, done keys.Copy) error {
 	if asJSON(cmd) {

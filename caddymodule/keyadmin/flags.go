@@ -25,15 +25,15 @@ func addFieldFlags(cmd *cobra.Command) {
 	f.String("expires-at", "", "end, as in 2030-01-31T00:00:00Z, or never")
 	f.String("expires-in", "", "end, counted from now, as in 90d")
 	f.StringArray("limit", nil, "rate limit, as in 'issue_card=60/1m burst 10' or 'total=10/1s until 2030-01-31T00:00:00Z' (repeatable)")
-	f.String("variant", "", "customer variant where the body does not tell: A, B, C or none")
+	f.String("variant", "", "customer variant if the body does not show it: A, B, C or none")
 	f.String("debug-until", "", "until when answers say what was wrong with a signature, at most 24h ahead, or never; answers to test keys always do")
 	f.String("debug-for", "", "the same, counted from now, as in 1h")
 	cmd.MarkFlagsMutuallyExclusive("expires-at", "expires-in")
 	cmd.MarkFlagsMutuallyExclusive("debug-until", "debug-for")
 }
 
-// fieldFlags returns the fields whose flags were given, as the admin API wants
-// them; nil takes a field back.
+// fieldFlags returns the fields whose flags were given, in the form of the admin
+// API; nil removes a value.
 func fieldFlags(cmd *cobra.Command) (map[string]any, error) {
 	fields := make(map[string]any)
 	text := func(flagName, field, none string) {
@@ -82,7 +82,7 @@ func fieldFlags(cmd *cobra.Command) (map[string]any, error) {
 }
 
 // limitFlags reads `NAME=LIMIT`, `NAME=LIMIT until TIME` and `NAME=none`. The
-// gateway judges the limits themselves.
+// gateway checks the limits.
 func limitFlags(flags []string) (map[string]any, error) {
 	limits := make(map[string]any)
 	for _, text := range flags {

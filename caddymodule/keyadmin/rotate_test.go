@@ -2,7 +2,7 @@ package keyadmin
 
 import "testing"
 
-// rotate answers with what is retired, and forget drops it.
+// rotate shows the retired secrets, and forget drops them.
 func TestRotateRetiresAndForgets(t *testing.T) {
 	s := newAdminServer(t)
 	_, made := s.call("POST", "/card-gateway/keys", `{"tenant":"acme","scopes":["*"]}`)

@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// Run names this run of the process. Every line of the audit log has it, by
-// which a queue knows that what it loses is such a line.
+// Run identifies this run of the process. Every line of the audit log contains
+// it, so that a queue recognises such a line when it loses it.
 var Run = rand.Text()
 
 var (
@@ -34,5 +34,5 @@ func lose(line []byte) {
 // process: there was no room for them, or their output refused them.
 func Dropped() uint64 { return dropped.Load() }
 
-// AuditLost returns how many of those had the text Run in them.
+// AuditLost returns how many of those contained Run: lines of the audit log.
 func AuditLost() uint64 { return auditLost.Load() }

@@ -10,11 +10,11 @@ import (
 )
 
 const (
-	// closeWait bounds how long the end of a log waits for its queue.
+	// closeWait is how long Close waits for the lines in the queue.
 	closeWait = 2 * time.Second
 	// flushPause is how long a flush waits for room in a full queue.
 	flushPause = 5 * time.Millisecond
-	// lateWait is how long a line waits that is written after the end.
+	// lateWait is how long Write waits for a line that arrives after Close.
 	lateWait = 100 * time.Millisecond
 )
 
@@ -30,7 +30,8 @@ type item struct {
 	reached chan<- struct{}
 }
 
-// queue writes lines in the background. Write never waits.
+// queue writes lines in the background. Write does not wait, except after Close,
+// for at most lateWait.
 type queue struct {
 	out   io.WriteCloser
 	most  int64         // bytes
@@ -39,7 +40,7 @@ type queue struct {
 	late  chan struct{} // holds an element while a late line is written
 
 	held    atomic.Int64 // bytes in the queue
-	writing atomic.Int64 // when the write under way began, by uptime; 0: none
+	writing atomic.Int64 // when the current write began, by uptime; 0: none
 
 	mu     sync.RWMutex // guards items against being closed during a send
 	closed bool
@@ -52,9 +53,9 @@ func newQueue(out io.WriteCloser, l limits) *queue {
 	return q
 }
 
-// Write takes a line, or drops it when the queue is full. It reports success
-// in either case: zap would write an error to standard error, which may be the
-// very pipe that nobody reads.
+// Write takes a line, or drops it when the queue is full. It returns no error in
+// either case: zap would write an error to standard error, which may be the pipe
+// that nobody reads.
 func (q *queue) Write(line []byte) (int, error) {
 	q.mu.RLock()
 	defer q.mu.RUnlock()
@@ -81,7 +82,7 @@ func (q *queue) take(line []byte) bool {
 	return false
 }
 
-// run writes what is in the queue until that is closed.
+// run writes the lines of the queue until the queue is closed and empty.
 func (q *queue) run() {
 	defer close(q.done)
 	for i := range q.items {
@@ -118,8 +119,8 @@ func (q *queue) flush(ctx context.Context) bool {
 	}
 }
 
-// request puts a request into the queue if there is room. It must not wait: it
-// holds the lock, and so Close, and so each Write.
+// request puts a request into the queue if there is room. It must not wait: while
+// it holds the lock, Close waits, and then each Write waits.
 func (q *queue) request(reached chan struct{}) bool {
 	q.mu.RLock()
 	defer q.mu.RUnlock()
@@ -135,13 +136,13 @@ func (q *queue) request(reached chan struct{}) bool {
 	}
 }
 
-// stuck reports whether a write has been under way for longer than the time.
+// stuck reports whether the current write takes longer than the time.
 func (q *queue) stuck(after time.Duration) bool {
 	began := q.writing.Load()
 	return began != 0 && uptime()-began > int64(after)
 }
 
-// Close writes what is in the queue, as long as that is quick, and closes the
+// Close writes the lines in the queue, for at most closeWait, and closes the
 // output.
 func (q *queue) Close() error {
 	q.mu.Lock()
@@ -157,14 +158,14 @@ func (q *queue) Close() error {
 	case <-q.done:
 		return q.out.Close()
 	case <-time.After(closeWait):
-		go func() { _ = q.out.Close() }() // may wait for the write under way
+		go func() { _ = q.out.Close() }() // may wait for the current write
 		return nil
 	}
 }
 
-// writeLate writes a line that comes after the end: the last words of a
-// process, or of a request that outlives its configuration. One that hangs
-// makes the next ones be dropped.
+// writeLate writes a line that arrives after Close, such as the last lines of a
+// process, or of a request that outlives its configuration. While one hangs, the
+// next ones are dropped.
 func (q *queue) writeLate(line []byte) {
 	select {
 	case q.late <- struct{}{}:

@@ -44,8 +44,8 @@ func write(t testing.TB, q *queue, line string) {
 	}
 }
 
-// While nobody takes the lines, writing goes on: the first lines wait, the
-// others are dropped and counted, those of the audit log apart.
+// While the output hangs, Write still returns: the first lines wait, the others
+// are dropped and counted, lines of the audit log also on their own.
 func TestNobodyReads(t *testing.T) {
 	out := new(gated)
 	out.mu.Lock()
@@ -81,7 +81,7 @@ func TestNobodyReads(t *testing.T) {
 	}
 }
 
-// What an output refuses is lost, and the next line is tried again.
+// A line that the output refuses is lost, and the next line is still written.
 func TestOutputFails(t *testing.T) {
 	out := &gated{fail: errors.New("no space left")}
 	q := newQueue(out, limits{bytes: 1000, lines: 100})
@@ -103,7 +103,8 @@ func TestOutputFails(t *testing.T) {
 	}
 }
 
-// The end of a log whose output hangs is bounded, and nothing waits for it.
+// Closing a log whose output hangs takes a limited time, and no Write waits for
+// it.
 func TestCloseWhileStuck(t *testing.T) {
 	r, w, err := os.Pipe()
 	if err != nil {
@@ -128,8 +129,8 @@ func TestCloseWhileStuck(t *testing.T) {
 	<-q.done // the pipe was closed, so the write has ended
 }
 
-// Whatever is written by many at once while the log ends arrives whole and at
-// most once, and what does not arrive is counted.
+// Lines that many goroutines write while the log is closed arrive whole and at
+// most once, and lines that do not arrive are counted.
 func TestLinesArriveOrAreCounted(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		l := limits{bytes: rapid.Int64Range(1, 2000).Draw(t, "bytes"), lines: rapid.IntRange(0, 50).Draw(t, "lines")}

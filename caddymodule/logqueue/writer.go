@@ -1,5 +1,5 @@
 // Package logqueue is the log output `card_queue`: it writes the lines of a
-// log in the background, so that no request waits for whoever takes them.
+// log in the background, so that no request waits for the output.
 package logqueue
 
 import (
@@ -20,15 +20,15 @@ func init() {
 }
 
 // Writer is the log output `card_queue`. It puts the lines of a log into a
-// queue in front of another output. A pipe that nobody reads, a disk that
-// hangs and a log server that is down then stop no answer. The queue holds 8
-// MiB or 16384 lines; what does not fit is dropped and counted in
+// queue in front of another output. So no answer waits for a pipe that nobody
+// reads, a disk that hangs or a log server that is down. The queue holds 8 MiB or
+// 16384 lines; lines that do not fit are dropped and counted in
 // card_gateway_log_dropped_total.
 //
-// When the process ends or a reload leaves the output out, the lines in the
-// queue are written first, within two seconds.
+// When the process ends or a reload removes the output, the lines in the queue
+// are written first, for at most two seconds.
 type Writer struct {
-	// The output that the lines are for. Default: standard error.
+	// The output of the lines. Default: standard error.
 	WriterRaw json.RawMessage `json:"writer,omitempty" caddy:"namespace=caddy.logging.writers inline_key=output"`
 
 	out caddy.WriterOpener

@@ -1,5 +1,5 @@
-// Package secret reads secrets from where a configuration or a command says
-// that they are, so that no secret stands in either.
+// Package secret reads secrets from environment variables, files and standard
+// input, so that no configuration and no command line contains one.
 package secret
 
 import (
@@ -10,9 +10,9 @@ import (
 	"strings"
 )
 
-// Ref says where a secret is found. A secret itself never stands in the
-// configuration, because Caddy shows and saves its configuration. Exactly one
-// of the fields is set.
+// Ref is a reference to a secret. The configuration never contains the secret
+// itself, because Caddy shows and saves its configuration. Exactly one of the
+// fields is set.
 type Ref struct {
 	// Name of an environment variable that holds the secret.
 	Env string `json:"env,omitempty"`
@@ -20,8 +20,8 @@ type Ref struct {
 	File string `json:"file,omitempty"`
 }
 
-// Read returns the secret without the line ends that editors leave behind. A
-// secret that is missing or empty is an error, which names the place.
+// Read returns the secret without line ends after it. If the secret is missing
+// or empty, the error names the place.
 func (s *Ref) Read() (string, error) {
 	switch {
 	case s.Env != "" && s.File != "":
@@ -36,7 +36,7 @@ func (s *Ref) Read() (string, error) {
 		text, err := ReadFile(s.File)
 		return strings.TrimRight(text, "\r\n"), err
 	default:
-		return "", errors.New("say where it is: env NAME or file PATH")
+		return "", errors.New("neither env nor file is given: write env NAME or file PATH")
 	}
 }
 
@@ -48,15 +48,15 @@ func (s *Ref) String() string {
 	return "file " + s.File
 }
 
-// ErrEmpty means that there is nothing where a secret is expected.
+// ErrEmpty means that the place of a secret is empty.
 var ErrEmpty = errors.New("empty")
 
-// maxSize bounds how much is read where a secret is expected, in bytes.
+// maxSize is the most bytes that are read for a secret.
 const maxSize = 64 << 10
 
-// ReadFile returns the secret that a file holds, without the one line end that
-// editors and echo put behind it. A file that is empty or larger than 64 KiB is
-// an error.
+// ReadFile returns the secret in a file, without one line end after it. It is an
+// error if the file is empty, is larger than 64 KiB, or can be written by
+// everybody.
 func ReadFile(path string) (string, error) {
 	f, err := os.Open(path)
 	if err != nil {
@@ -73,8 +73,8 @@ func ReadFile(path string) (string, error) {
 	return ReadFrom(f, path)
 }
 
-// ReadFrom is ReadFile for a stream, such as standard input, which errors name
-// as source.
+// ReadFrom is ReadFile for a stream, such as standard input. Errors name the
+// stream as source.
 func ReadFrom(r io.Reader, source string) (string, error) {
 	text, err := io.ReadAll(io.LimitReader(r, maxSize+1))
 	if err != nil {

@@ -47,12 +47,12 @@ func signCommand(cmd *cobra.Command) {
   card-sign POST http://localhost:8080/api/v1/cards -d '{"customerId":"…","productId":"…","currency":"USD"}'
   card-sign POST http://localhost:8080/api/v1/cards -d @card.json --curl`
 	f := cmd.Flags()
-	f.StringP("data", "d", "", "body: text, @FILE, or @- for standard input; nothing is added or taken away")
+	f.StringP("data", "d", "", "body: text, @FILE, or @- for standard input; sent without changes")
 	f.StringArrayP("header", "H", nil, "further header, as in 'Accept: application/json' (repeatable)")
 	f.BoolP("include", "i", false, "print the answer's status line and headers before its body")
 	f.BoolP("insecure", "k", false, "accept any TLS certificate, such as that of a local test")
 	f.BoolP("verbose", "v", false, "print the string to sign to standard error, with \\n for its line feeds")
-	f.Bool("curl", false, "print a curl command instead of sending; it is good once, for five minutes")
+	f.Bool("curl", false, "print a curl command instead of sending; it works once, within five minutes")
 	f.String("secret-file", "", "file that holds the secret (default: $CARD_SECRET)")
 	f.Duration("timeout", time.Minute, "how long to wait for the answer")
 	cmd.RunE = runSign
@@ -115,7 +115,7 @@ func signerFor(cmd *cobra.Command) (*sign.Signer, error) {
 	return &sign.Signer{KeyID: id, Secret: text}, nil
 }
 
-// A signedCall is a request with its body, and where the body came from.
+// A signedCall is a request with its body, and the file of the body.
 type signedCall struct {
 	request  *http.Request
 	target   string // path and query, as typed
@@ -137,7 +137,7 @@ func newSignedCall(cmd *cobra.Command, method, address string) (*signedCall, err
 	if err != nil {
 		return nil, err
 	}
-	// Opaque is what net/http writes on the request line without touching it.
+	// net/http writes Opaque on the request line without changes.
 	c.request.URL.Opaque = target
 	if c.hasBody {
 		c.request.Body = io.NopCloser(bytes.NewReader(c.body))
@@ -153,11 +153,11 @@ func newSignedCall(cmd *cobra.Command, method, address string) (*signedCall, err
 	return c, c.setHeaders(headers)
 }
 
-// splitURL parts scheme and host from path and query, which stay as typed.
+// splitURL splits a URL into scheme and host, and the path and query as typed.
 func splitURL(address string) (*url.URL, string, error) {
 	scheme, rest, ok := strings.Cut(address, "://")
 	if !ok || scheme != "http" && scheme != "https" {
-		return nil, "", fmt.Errorf("%q is no URL to sign: want http://HOST/PATH or https://HOST/PATH", address)
+		return nil, "", fmt.Errorf("%q cannot be signed: want http://HOST/PATH or https://HOST/PATH", address)
 	}
 	end := strings.IndexAny(rest, "/?#")
 	if end < 0 {
@@ -165,7 +165,7 @@ func splitURL(address string) (*url.URL, string, error) {
 	}
 	base, err := url.Parse(scheme + "://" + rest[:end])
 	if err != nil || base.Host == "" || base.User != nil {
-		return nil, "", fmt.Errorf("%q is no URL to sign: want http://HOST/PATH or https://HOST/PATH, without a user name", address)
+		return nil, "", fmt.Errorf("%q cannot be signed: want http://HOST/PATH or https://HOST/PATH, without a user name", address)
 	}
 	target := rest[end:]
 	switch {

@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// shellWord reads one word as a POSIX shell does, for what shellQuote uses:
-// plain characters, single quotes and a backslash before a quote.
+// shellWord reads one word as a POSIX shell does, with the syntax that shellQuote
+// uses: plain characters, single quotes and a backslash before a quote.
 func shellWord(t *testing.T, text string) string {
 	t.Helper()
 	var word strings.Builder

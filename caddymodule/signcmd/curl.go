@@ -10,7 +10,7 @@ import (
 )
 
 // curl returns a command that sends the signed request when it is pasted into
-// a POSIX shell. --path-as-is and --globoff keep curl from changing what was
+// a POSIX shell. With --path-as-is and --globoff curl does not change what was
 // signed.
 func (c *signedCall) curl() (string, error) {
 	words := []string{"curl", "--path-as-is", "--globoff"}
@@ -31,7 +31,7 @@ func (c *signedCall) curl() (string, error) {
 		for _, value := range c.request.Header[name] {
 			line := name + ": " + value
 			if value == "" {
-				line = name + ";" // curl's way to write an empty header
+				line = name + ";" // how curl writes an empty header
 			}
 			words = append(words, "-H", line)
 		}
@@ -63,7 +63,7 @@ func (c *signedCall) curlBody() ([]string, error) {
 		}
 		return []string{"--data-binary", "@" + path}, nil
 	case !utf8.Valid(c.body) || slices.Contains(c.body, 0):
-		return nil, errors.New("the body is no text that fits on a command line: put it into a file and use -d @FILE")
+		return nil, errors.New("the body is not text that a command line can hold: put it into a file and use -d @FILE")
 	default:
 		return []string{"--data-raw", string(c.body)}, nil
 	}

@@ -48,8 +48,8 @@ func paste(ts *testscript.TestScript, _ bool, _ []string) {
 	ts.Check(os.WriteFile(filepath.Join(ts.Getenv("WORK"), "pasted"), out, 0o600))
 }
 
-// checkingIssuer says what it received and whether it was signed correctly.
-// The status of its answer is that of the header X-Want-Status.
+// checkingIssuer answers with the request that it received and whether that was
+// signed correctly. The status of its answer is that of the header X-Want-Status.
 func checkingIssuer(w http.ResponseWriter, r *http.Request) {
 	body, _ := io.ReadAll(r.Body)
 	hash := sha256.Sum256(body)

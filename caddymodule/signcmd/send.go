@@ -15,8 +15,9 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// send sends the request and prints the answer. Redirects are shown, never
-// followed: a signature is for one URL.
+// send sends the request and prints the answer. It prints redirects and does not
+// follow them: a signature is for one URL. It fails with exitRefused for a status
+// of 400 or more.
 func (c *signedCall) send(cmd *cobra.Command) error {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
@@ -55,8 +56,8 @@ func (c *signedCall) send(cmd *cobra.Command) error {
 	return nil
 }
 
-// withoutURL unwraps an error of net/http, which tells the URL without its host
-// where the target is sent as typed.
+// withoutURL unwraps an error of net/http, which would show the URL without its
+// host, because the target is in Opaque.
 func withoutURL(err error) error {
 	var of *url.Error
 	if errors.As(err, &of) {

@@ -1,4 +1,4 @@
-// Package version tells which build of the gateway runs.
+// Package version reports which build of the gateway runs.
 package version
 
 import (
@@ -9,14 +9,14 @@ import (
 	"go.uber.org/zap/zapcore"
 )
 
-// What version.sh stamps at link time, with -X. Empty in a plain `go build`.
+// Set by version.sh at link time, with -X. Empty in a plain `go build`.
 var (
 	version string
 	commit  string
 )
 
-// A Build describes the running binary. Each part is "unknown" when the binary
-// does not tell.
+// A Build describes the running binary. A part is "unknown" if the binary does
+// not contain it.
 type Build struct {
 	Version string `json:"version"` // of the gateway, such as v0.1.0
 	Commit  string `json:"commit"`  // of the gateway; "+dirty" at the end: with changes
@@ -27,8 +27,8 @@ type Build struct {
 // modulePath is the path under which the gateway is built into a binary.
 const modulePath = "github.com/card-gateway/card-gateway"
 
-// This returns the build of the running binary: what was stamped, else
-// what Go has written into the binary.
+// This returns the build of the running binary: the stamped values, else those
+// that Go has written into the binary.
 func This() Build {
 	info, ok := debug.ReadBuildInfo()
 	if !ok {
@@ -44,8 +44,8 @@ func This() Build {
 	return b
 }
 
-// buildFrom returns what Go has written. The version of a module that a
-// directory replaces says nothing, and the commit is the main module's.
+// buildFrom returns the values that Go has written. It ignores the version of a
+// module that a directory replaces. The commit is the main module's.
 func buildFrom(info *debug.BuildInfo) Build {
 	b := Build{Version: "unknown", Commit: "unknown", Caddy: "unknown", Go: runtime.Version()}
 	for _, dep := range info.Deps {
