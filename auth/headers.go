@@ -2,6 +2,7 @@ package auth
 
 import (
 	"net/http"
+	"strconv"
 	"strings"
 	"time"
 )
@@ -31,13 +32,13 @@ type Credentials struct {
 
 // ParseCredentials returns the values of the five headers. It refuses by rule 1
 // unless each of them is present exactly once and is not empty, and X-Nonce
-// consists of 1 to 256 visible ASCII characters. The refusal's log text names
-// every wrong header and its fault, never its value.
+// consists of 1 to 256 visible ASCII characters. The refusal's details and log
+// text name every wrong header and its fault, never its value.
 func ParseCredentials(h http.Header) (Credentials, *Refusal) {
 	id, timestamp, nonce := h[HeaderKeyID], h[HeaderTimestamp], h[HeaderNonce]
 	bodyHash, signature := h[HeaderBodyHash], h[HeaderSignature]
 	if !once(id) || !once(timestamp) || !once(nonce) || !once(bodyHash) || !once(signature) || !ValidNonce(nonce[0]) {
-		return Credentials{}, Refuse(MissingHeaders, describeHeaders(h))
+		return Credentials{}, headersRefusal(h)
 	}
 	c := Credentials{
 		KeyID:     id[0],
@@ -52,25 +53,54 @@ func ParseCredentials(h http.Header) (Credentials, *Refusal) {
 
 func once(values []string) bool { return len(values) == 1 && values[0] != "" }
 
-// describeHeaders returns a text that names the wrong ones of the five headers,
-// each with its fault.
-func describeHeaders(h http.Header) string {
+// headersRefusal returns the refusal by rule 1, which names the wrong ones of
+// the five headers, each with its fault.
+func headersRefusal(h http.Header) *Refusal {
+	refusal := &Refusal{Reason: MissingHeaders}
 	var faults []string
 	for _, name := range [...]string{HeaderKeyID, HeaderTimestamp, HeaderNonce, HeaderBodyHash, HeaderSignature} {
-		switch values := h[name]; {
-		case len(values) == 0:
-			faults = append(faults, name+" is missing")
-		case len(values) > 1:
-			faults = append(faults, name+" is present more than once")
-		case values[0] == "":
-			faults = append(faults, name+" is empty")
-		case name == HeaderNonce && len(values[0]) > maxNonce:
-			faults = append(faults, name+" is longer than 256 characters")
-		case name == HeaderNonce && !ValidNonce(values[0]):
-			faults = append(faults, name+" holds a character that is not visible ASCII")
+		if fault := headerFault(name, h[name]); fault != "" {
+			refusal.Details = append(refusal.Details, FieldError{Field: name, Message: fault})
+			faults = append(faults, name+" "+fault)
 		}
 	}
-	return strings.Join(faults, ", ")
+	refusal.Log = strings.Join(faults, ", ")
+	return refusal
+}
+
+// headerFault returns what is wrong with the values of one of the five headers,
+// or "".
+func headerFault(name string, values []string) string {
+	switch {
+	case len(values) == 0:
+		return "is missing"
+	case len(values) > 1:
+		return "is present more than once"
+	case values[0] == "":
+		return "is empty"
+	case name == HeaderNonce && len(values[0]) > maxNonce:
+		return "is longer than 256 characters"
+	case name == HeaderNonce && !ValidNonce(values[0]):
+		return "holds a character that is not visible ASCII: " + describeByte(values[0])
+	}
+	return ""
+}
+
+// describeByte names the first byte of a nonce that is not visible ASCII, and
+// where it is.
+func describeByte(nonce string) string {
+	for i := 0; i < len(nonce); i++ {
+		at := " at position " + strconv.Itoa(i+1)
+		switch c := nonce[i]; {
+		case c == ' ':
+			return "a blank" + at
+		case c < 0x21 || c == 0x7f:
+			return "a control byte" + at
+		case c >= 0x80:
+			return "a byte beyond ASCII" + at
+		}
+	}
+	return "none"
 }
 
 // ParseTimestamp returns a timestamp in Unix seconds. The text must be ten

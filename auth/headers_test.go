@@ -31,7 +31,7 @@ func TestMissingHeadersAreNamedWithoutTheirValues(t *testing.T) {
 		{"empty", func(h http.Header) { h.Set("X-Timestamp", "") }, "X-Timestamp is empty"},
 		{"twice", func(h http.Header) { h.Add("X-Signature", "hidden") }, "X-Signature is present more than once"},
 		{"long nonce", func(h http.Header) { h.Set("X-Nonce", strings.Repeat("hidden", 50)) }, "X-Nonce is longer than 256 characters"},
-		{"bad nonce", func(h http.Header) { h.Set("X-Nonce", "hid den") }, "X-Nonce holds a character that is not visible ASCII"},
+		{"bad nonce", func(h http.Header) { h.Set("X-Nonce", "hid den") }, "X-Nonce holds a character that is not visible ASCII: a blank at position 4"},
 		{"two faults", func(h http.Header) { h.Del("X-Nonce"); h.Del("X-Body-Hash") }, "X-Nonce is missing, X-Body-Hash is missing"},
 	}
 	for _, test := range tests {

@@ -28,6 +28,9 @@ type Key struct {
 	// Retired holds up to two secrets that have ended. They verify nothing,
 	// also when their end is still ahead; see [Judgement.Retired].
 	Retired []*Secret
+	// DebugUntil is the time until which refusals of a live key explain
+	// themselves in the answer; zero: they do not.
+	DebugUntil time.Time
 	// CustomerVariant is "A", "B", "C" or empty.
 	CustomerVariant string
 }

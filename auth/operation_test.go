@@ -11,7 +11,7 @@ import (
 func TestBuiltinOperations(t *testing.T) {
 	want := []string{
 		"create_customer", "issue_card", "get_card", "get_sensitive_card", "unfreeze_card", "get_card_balance",
-		"list_transactions", "list_customer_transactions", "other",
+		"list_transactions", "list_customer_transactions", "gateway_key", "gateway_echo", "gateway_rotate", "other",
 	}
 	table := newTable(t)
 	operations := table.Operations()
@@ -31,6 +31,46 @@ func TestBuiltinOperations(t *testing.T) {
 	}
 	if table.ByName("nobody") != nil {
 		t.Error("an unknown name has an operation")
+	}
+}
+
+// TestOwnOperations holds for the operations that the gateway answers itself:
+// every key may use them, and their paths are read as strictly as the issuer's.
+func TestOwnOperations(t *testing.T) {
+	table := newTable(t)
+	for _, test := range []struct{ method, path, want string }{
+		{"GET", "/gateway/v1/key", "gateway_key"},
+		{"HEAD", "/Gateway/V1/Key/", "gateway_key"},
+		{"POST", "/gateway/v1/echo", "gateway_echo"},
+		{"POST", "/gateway/v1/key/rotate", "gateway_rotate"},
+		{"POST", "/gateway/v1/key", "other"},
+		{"GET", "/gateway/v1/echo", "other"},
+		{"GET", "/gateway/v1/key/rotate", "other"},
+		{"GET", "/gateway/v1", "other"},
+		{"GET", "/gateway/v1/x", "other"},
+		{"POST", "/gateway/v1/x/rotate", "other"},
+		{"GET", "/api/v1/key", "other"},
+		{"GET", "/gateway/v1/cards/c1", "other"}, // not the issuer's get_card
+		{"GET", "/gateway/v1/key;x", "bad_target"},
+		{"GET", "/gateway.x/v1/key", "bad_target"},
+		{"POST", "/gateway/v1/key /rotate", "bad_target"},
+	} {
+		if got := nameOf(table.Match(test.method, test.path)); got != test.want {
+			t.Errorf("%s %s is %s, want %s", test.method, test.path, got, test.want)
+		}
+	}
+	few, err := auth.ParseScopes([]string{"cards:read"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, op := range table.Operations() {
+		own := strings.HasPrefix(op.Name, "gateway_")
+		if op.Own != own || few.Has(op.Scope) != (own || op.Scope == "cards:read") {
+			t.Errorf("operation %+v: a key with cards:read may use it: %v", op, few.Has(op.Scope))
+		}
+	}
+	if _, err := auth.ParseScopes([]string{auth.ScopeNone}); err == nil {
+		t.Error("a key may hold the scope of the operations that need none")
 	}
 }
 
@@ -150,6 +190,9 @@ func TestBadDefinitions(t *testing.T) {
 		{name("other"), "reserved"},
 		{name("total"), "reserved"},
 		{name("default"), "reserved"},
+		{name("gateway_key"), "reserved"},
+		{name("gateway_echo"), "reserved"},
+		{name("gateway_rotate"), "reserved"},
 		{name(""), "lower-case letters"},
 		{name("Freeze"), "lower-case letters"},
 		{name("1st"), "lower-case letters"},
@@ -160,6 +203,7 @@ func TestBadDefinitions(t *testing.T) {
 		{pattern("/cards"), "begin with /api/v1/"},
 		{pattern("/API/v1/cards"), "begin with /api/v1/"},
 		{pattern(""), "begin with /api/v1/"},
+		{pattern("/gateway/v1/key"), "begin with /api/v1/"},
 		{pattern("/api/v1/"), "name something"},
 		{pattern("/api/v1//cards"), "empty segment"},
 		{pattern("/api/v1/cards//"), "empty segment"},
@@ -180,6 +224,7 @@ func TestBadDefinitions(t *testing.T) {
 		{pattern("/api/v1/café"), "plain ASCII"},
 		{scope(""), "bad scope"},
 		{scope("cards"), "bad scope"},
+		{scope("none"), "bad scope"},
 		{scope("cards:*"), "bad scope"},
 		{scope("*"), "bad scope"},
 		{scope("Cards:write"), "bad scope"},

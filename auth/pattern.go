@@ -6,8 +6,12 @@ import (
 	"strings"
 )
 
-// apiPrefix begins every path that is authenticated.
-const apiPrefix = "/api/v1/"
+const (
+	// apiPrefix begins the paths of the operations that an issuer answers.
+	apiPrefix = "/api/v1/"
+	// ownPrefix begins the paths of the operations that the gateway answers.
+	ownPrefix = "/gateway/v1/"
+)
 
 // A segment is one part of a pattern between slashes: a literal, compared
 // without regard to ASCII case, or a placeholder for one non-empty segment.
@@ -16,47 +20,43 @@ type segment struct {
 	placeholder bool
 }
 
-// check returns the segments of the definition's pattern below /api/v1/, or an
-// error that names the fault of the definition.
-func (d *OperationDef) check() ([]segment, error) {
+// check returns an error that names the fault of a configured definition, nil
+// where there is none. It does not look at the pattern.
+func (d *OperationDef) check() error {
 	switch d.Name {
-	case OtherOperation, "total", "default":
-		return nil, errors.New("the name is reserved; choose another")
+	case OtherOperation, "total", "default", KeyOperation, EchoOperation, RotateOperation:
+		return errors.New("the name is reserved; choose another")
 	}
 	if !isName(d.Name, lowerLetters, lowerLetters+digits+"_") {
-		return nil, errors.New("the name must be lower-case letters, digits and underscores, with a letter first")
+		return errors.New("the name must be lower-case letters, digits and underscores, with a letter first")
 	}
 	switch d.Method {
 	case "GET", "POST", "PUT", "PATCH", "DELETE":
 	case "HEAD":
-		return nil, errors.New("the method HEAD is matched as GET; define GET")
+		return errors.New("the method HEAD is matched as GET; define GET")
 	default:
-		return nil, fmt.Errorf("unknown method %q; use GET, POST, PUT, PATCH or DELETE, in upper case", d.Method)
+		return fmt.Errorf("unknown method %q; use GET, POST, PUT, PATCH or DELETE, in upper case", d.Method)
 	}
 	if !isPlainScope(d.Scope) {
-		return nil, fmt.Errorf("bad scope %q: write resource:action in lower case, such as cards:read", d.Scope)
+		return fmt.Errorf("bad scope %q: write resource:action in lower case, such as cards:read", d.Scope)
 	}
 	if d.MaxBody < 0 {
-		return nil, errors.New("max_body must not be negative")
+		return errors.New("max_body must not be negative")
 	}
-	segments, err := parsePattern(d.Pattern)
-	if err != nil {
-		return nil, fmt.Errorf("bad pattern %q: %w", d.Pattern, err)
-	}
-	return segments, nil
+	return nil
 }
 
-// parsePattern returns the segments that follow /api/v1/. One slash at the end
-// makes no difference.
-func parsePattern(pattern string) ([]segment, error) {
-	rest, ok := strings.CutPrefix(pattern, apiPrefix)
+// parsePattern returns the segments of a pattern that begins with the prefix,
+// those of the prefix included. One slash at the end makes no difference.
+func parsePattern(pattern, prefix string) ([]segment, error) {
+	rest, ok := strings.CutPrefix(pattern, prefix)
 	if !ok {
-		return nil, errors.New("it must begin with " + apiPrefix)
+		return nil, errors.New("it must begin with " + prefix)
 	}
 	if rest = strings.TrimSuffix(rest, "/"); rest == "" {
-		return nil, errors.New("it must name something below " + apiPrefix)
+		return nil, errors.New("it must name something below " + prefix)
 	}
-	parts := strings.Split(rest, "/")
+	parts := strings.Split(prefix[1:]+rest, "/")
 	segments := make([]segment, len(parts))
 	for i, part := range parts {
 		s, err := parseSegment(part)
@@ -138,13 +138,8 @@ func asciiLower(s string) string {
 	return string(b)
 }
 
-// hasAPIPrefix reports whether a decoded path begins with /api/v1/.
-func hasAPIPrefix(path string) bool {
-	return len(path) >= len(apiPrefix) && equalFold(path[:len(apiPrefix)], apiPrefix)
-}
-
-// matchSegments reports whether the segments match the rest of a path, which
-// has as many segments.
+// matchSegments reports whether the segments match a path without its first
+// slash, which has as many segments.
 func matchSegments(segments []segment, rest string) bool {
 	for i := range segments {
 		part, after, _ := strings.Cut(rest, "/")

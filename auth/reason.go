@@ -32,6 +32,7 @@ const (
 	ReplayFloor       // rule 8 cannot be decided: nonces of that time may have been lost
 	RateLimited
 	InvalidBody
+	Conflict
 	StoreUnavailable
 	OverBudget
 	InternalError
@@ -75,6 +76,7 @@ var reasonTable = [reasonCount]reasonRow{
 	ReplayFloor:          {"replay_floor", http.StatusServiceUnavailable, "SERVICE_UNAVAILABLE", "The service cannot verify requests signed before a recent interruption; sign the request anew after the time in Retry-After"},
 	RateLimited:          {"rate_limited", http.StatusTooManyRequests, "RATE_LIMITED", "Rate limit exceeded; retry after the time in Retry-After"},
 	InvalidBody:          {"invalid_body", http.StatusUnprocessableEntity, "VALIDATION_FAILED", "The request body is not valid"},
+	Conflict:             {"conflict", http.StatusConflict, "CONFLICT", "The key is not in the state that this operation needs"},
 	StoreUnavailable:     {"store_unavailable", http.StatusServiceUnavailable, "SERVICE_UNAVAILABLE", "The service cannot verify requests at the moment; retry later"},
 	OverBudget:           {"over_budget", http.StatusServiceUnavailable, "SERVICE_UNAVAILABLE", "The service is busy; retry later"},
 	InternalError:        {"internal_error", http.StatusInternalServerError, "INTERNAL_ERROR", "Internal error"},

@@ -39,7 +39,7 @@ func TestPublishedMessages(t *testing.T) {
 func TestReasonsAreAClosedSet(t *testing.T) {
 	want := "accepted unknown_host not_found bad_target malformed_request method_not_allowed missing_headers unknown_key key_disabled key_expired key_locked " +
 		"ip_not_allowed timestamp_out_of_window unsupported_media_type body_too_large body_timeout replayed_nonce " +
-		"body_hash_mismatch signature_mismatch scope_missing replay_floor rate_limited invalid_body store_unavailable over_budget " +
+		"body_hash_mismatch signature_mismatch scope_missing replay_floor rate_limited invalid_body conflict store_unavailable over_budget " +
 		"internal_error upstream_error upstream_timeout client_gone"
 	var names []string
 	for i, reason := range auth.Reasons() {

@@ -8,8 +8,12 @@ type Refusal struct {
 	Reason Reason
 	// Message is the text for the client. Empty means the reason's own.
 	Message string
-	// Details name the wrong fields of a body, as the client writes them.
+	// Details name the wrong fields of a body, as the client writes them, or
+	// what was found out about the refusal.
 	Details []FieldError
+	// Signed is what the client may know of the gateway's view of the request;
+	// nil: nothing.
+	Signed *SignedView
 	// RetryAfter, when positive, is how long the client should wait.
 	RetryAfter time.Duration
 	// Log is the text for the operator: what exactly was wrong. It never holds
@@ -19,10 +23,22 @@ type Refusal struct {
 	Cause error
 }
 
-// FieldError is one broken constraint of a request body.
+// FieldError is one broken constraint of a request body or header, which Field
+// names, or something that was found out about a refusal, which Finding names.
 type FieldError struct {
-	Field   string `json:"field"`
+	Field   string `json:"field,omitempty"`
+	Finding string `json:"finding,omitempty"`
 	Message string `json:"message"`
+}
+
+// A SignedView is a request as the gateway received it, for comparing it with
+// what the client signed.
+type SignedView struct {
+	StringToSign string `json:"string_to_sign,omitempty"`
+	// ReceivedBytes and ReceivedHash are of the body; nil and empty when it was
+	// not read.
+	ReceivedBytes *int64 `json:"received_bytes,omitempty"`
+	ReceivedHash  string `json:"received_hash,omitempty"`
 }
 
 // Refuse returns a refusal for the reason with a note for the log.

@@ -24,9 +24,6 @@ func compareRoutes(a, b route) int {
 	return 0
 }
 
-// apiSegments are those of apiPrefix.
-var apiSegments = []segment{{literal: "api"}, {literal: "v1"}}
-
 // A path is refused when it matches a pattern only after folding (see fold.go).
 // The gateway would take it for one operation, and a lenient server for another.
 const faultFolds = "The path names an operation with something behind one of its segments (a ';', a blank, a dot or an extension); write the segment alone"
@@ -56,13 +53,6 @@ func foldsAway(routes []route, exact *route, path string) bool {
 // declared as it is written, and is not folded.
 func (r *route) matchesFolded(path string, exact *route) bool {
 	rest := path[1:]
-	for i := range apiSegments {
-		var part string
-		part, rest, _ = strings.Cut(rest, "/")
-		if !equalFold(part, apiSegments[i].literal) && !foldsTo(part, apiSegments[i].literal) {
-			return false
-		}
-	}
 	for i := range r.segments {
 		var part string
 		part, rest, _ = strings.Cut(rest, "/")

@@ -11,6 +11,10 @@ import (
 // use the operation "other".
 const ScopeAll = "*"
 
+// ScopeNone is the scope of operations that every key may use, whatever its
+// scopes. It is not a scope that a key or a configured operation can have.
+const ScopeNone = "none"
+
 // ScopeSensitive is the scope that cards:* does not include.
 const ScopeSensitive = "cards:sensitive"
 
@@ -63,10 +67,13 @@ func isPlainScope(s string) bool {
 	return ok && isScopeName(resource) && isScopeName(action)
 }
 
-// Has reports whether the set includes the scope that an operation needs. Only
-// "*" includes the scope "*". Only "cards:sensitive" and "*" include
-// cards:sensitive.
+// Has reports whether the set includes the scope that an operation needs. Every
+// set includes [ScopeNone]. Only "*" includes the scope "*". Only
+// "cards:sensitive" and "*" include cards:sensitive.
 func (s Scopes) Has(scope string) bool {
+	if scope == ScopeNone {
+		return true
+	}
 	for _, held := range s.list {
 		if held == ScopeAll || held == scope {
 			return true

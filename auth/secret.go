@@ -75,6 +75,17 @@ func (s *Secret) compute(stringToSign []byte) *macState {
 	return st
 }
 
+// Read returns the secret as a client has it that makes something else of its
+// text, such as what base64 decodes it to; nil when read returns nil. It serves
+// to explain a refusal. The text that read gets must not be kept or changed.
+func (s *Secret) Read(read func(text []byte) []byte) *Secret {
+	text := read(s.text)
+	if text == nil {
+		return nil
+	}
+	return NewSecret(s.version, string(text), s.expires)
+}
+
 // String hides the text.
 func (s *Secret) String() string { return "[secret]" }
 

@@ -1,6 +1,7 @@
 package auth
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -11,8 +12,8 @@ type Table struct {
 	operations []*Operation
 	names      map[string]*Operation
 	other      *Operation
-	// routes holds the routes by method and by number of segments. A route
-	// with a literal further left comes first.
+	// routes holds the routes by method and by number of segments, those of the
+	// prefix included. A route with a literal further left comes first.
 	routes [methodCount][][]route
 }
 
@@ -43,9 +44,10 @@ func methodIndex(method string) int {
 	}
 }
 
-// NewTable returns the table of the built-in operations and the given ones.
-// Definitions with the name of a built-in operation replace it. The table
-// always holds the operation "other", as the last one.
+// NewTable returns the table of the built-in operations, the given ones, and
+// those that the gateway answers itself. Definitions with the name of a
+// built-in operation replace it. The table always holds the operation "other",
+// as the last one.
 //
 // It is an error if a name, method, pattern or scope is malformed, if the
 // definitions of one name disagree, or if two patterns of one method match the
@@ -62,9 +64,18 @@ func NewTable(defs []OperationDef) (*Table, error) {
 	}
 	all = slices.DeleteFunc(all, func(d OperationDef) bool { return given[d.Name] })
 	for _, d := range append(all, defs...) {
-		if err := t.add(d); err != nil {
+		if err := d.check(); err != nil {
+			return nil, fmt.Errorf("operation %q: %w", d.Name, err)
+		}
+		if err := t.add(d, apiPrefix); err != nil {
+			return nil, fmt.Errorf("operation %q: %w", d.Name, err)
+		}
+	}
+	for _, d := range ownOperations() {
+		if err := t.add(d, ownPrefix); err != nil {
 			return nil, err
 		}
+		t.names[d.Name].Own = true
 	}
 	t.other = t.reserve(OtherOperation)
 	t.other.Scope = ScopeAll
@@ -83,21 +94,22 @@ func (t *Table) reserve(name string) *Operation {
 	return op
 }
 
-// add checks a definition and adds it.
-func (t *Table) add(d OperationDef) error {
-	segments, err := d.check()
+// add adds a definition whose pattern must begin with the prefix.
+func (t *Table) add(d OperationDef, prefix string) error {
+	segments, err := parsePattern(d.Pattern, prefix)
 	if err != nil {
-		return fmt.Errorf("operation %q: %w", d.Name, err)
+		return fmt.Errorf("bad pattern %q: %w", d.Pattern, err)
 	}
 	op := t.reserve(d.Name)
 	if op.Scope != "" && op.Scope != d.Scope {
-		return fmt.Errorf("operation %q: its definitions name the scopes %s and %s; it must be one", d.Name, op.Scope, d.Scope)
+		return fmt.Errorf("its definitions name the scopes %s and %s; it must be one", op.Scope, d.Scope)
 	}
 	if op.MaxBody != 0 && d.MaxBody != 0 && op.MaxBody != d.MaxBody {
-		return fmt.Errorf("operation %q: its definitions name two sizes of max_body; it must be one", d.Name)
+		return errors.New("its definitions name two sizes of max_body; it must be one")
 	}
 	op.Scope = d.Scope
 	op.MaxBody = max(op.MaxBody, d.MaxBody)
+	op.Routes = append(op.Routes, Route{Method: d.Method, Pattern: d.Pattern})
 
 	r := route{segments: segments, operation: op, shape: shapeOf(segments)}
 	byCount := &t.routes[methodIndex(d.Method)]
@@ -107,7 +119,7 @@ func (t *Table) add(d OperationDef) error {
 	routes := &(*byCount)[len(segments)]
 	for _, other := range *routes {
 		if other.shape == r.shape {
-			return fmt.Errorf("operation %q: %s %s matches the same paths as a pattern of operation %q", d.Name, d.Method, d.Pattern, other.operation.Name)
+			return fmt.Errorf("%s %s matches the same paths as a pattern of operation %q", d.Method, d.Pattern, other.operation.Name)
 		}
 	}
 	*routes = append(*routes, r)
@@ -131,12 +143,10 @@ func (t *Table) Match(method, path string) (*Operation, *Refusal) {
 	path = strings.TrimSuffix(path, "/")
 	routes := t.candidates(method, path)
 	var exact *route
-	if hasAPIPrefix(path) {
-		for i := range routes {
-			if matchSegments(routes[i].segments, path[len(apiPrefix):]) {
-				exact = &routes[i]
-				break
-			}
+	for i := range routes {
+		if matchSegments(routes[i].segments, path[1:]) {
+			exact = &routes[i]
+			break
 		}
 	}
 	if !isPlain(path) && foldsAway(routes, exact, path) {
@@ -151,8 +161,8 @@ func (t *Table) Match(method, path string) (*Operation, *Refusal) {
 // candidates returns the routes of the method with the same number of segments
 // as the path.
 func (t *Table) candidates(method, path string) []route {
-	m, count := methodIndex(method), strings.Count(path, "/")-len(apiSegments)
-	if m < 0 || count < 1 || count >= len(t.routes[m]) {
+	m, count := methodIndex(method), strings.Count(path, "/")
+	if m < 0 || count >= len(t.routes[m]) {
 		return nil
 	}
 	return t.routes[m][count]

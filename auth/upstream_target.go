@@ -21,16 +21,12 @@ func UpstreamTarget(t Target) string {
 	return t.Raw[:start] + "cards" + t.Raw[end:]
 }
 
-// sensitiveAlias is what follows /api/v1/ in the second sensitive path.
-var sensitiveAlias = []segment{{literal: "card"}, {placeholder: true}, {literal: "sensitive"}}
+// sensitiveAlias is the second sensitive path.
+var sensitiveAlias = []segment{{literal: "api"}, {literal: "v1"}, {literal: "card"}, {placeholder: true}, {literal: "sensitive"}}
 
-// matchesPath reports whether a decoded path consists of /api/v1/ and the
-// segments, with or without a slash at the end.
+// matchesPath reports whether a decoded path, which begins with a slash,
+// consists of the segments, with or without a slash at the end.
 func matchesPath(segments []segment, path string) bool {
-	path = strings.TrimSuffix(path, "/")
-	if !hasAPIPrefix(path) {
-		return false
-	}
-	rest := path[len(apiPrefix):]
+	rest := strings.TrimSuffix(path[1:], "/")
 	return strings.Count(rest, "/")+1 == len(segments) && matchSegments(segments, rest)
 }

@@ -24,6 +24,8 @@ type errorDetail struct {
 	Code    string            `json:"code"`
 	Message string            `json:"message"`
 	Details []auth.FieldError `json:"details,omitempty"`
+	*auth.SignedView
+	DocURL string `json:"doc_url,omitempty"`
 }
 
 // refuse answers with a refusal: status, headers and body of the answer, the
@@ -31,17 +33,18 @@ type errorDetail struct {
 // function does this, except responseWriter.replace. It always returns nil, so
 // that Caddy neither answers again nor logs a second time.
 func refuse(w http.ResponseWriter, r *http.Request, refusal *auth.Refusal) error {
-	info := infoFrom(r.Context())
+	info, page := infoFrom(r.Context()), ""
 	if info != nil {
-		info.refusal = refusal
+		info.refusal, page = refusal, info.telemetry.docsURL
 		info.logRefusal(refusal)
 	}
-	writeRefusal(w, refusal)
+	writeRefusal(w, refusal, page)
 	return nil
 }
 
-func writeRefusal(w http.ResponseWriter, refusal *auth.Refusal) {
-	status, body := refusal.Reason.Status(), refusalBody(refusal)
+// writeRefusal writes the answer. The page is docs_url.
+func writeRefusal(w http.ResponseWriter, refusal *auth.Refusal, page string) {
+	status, body := refusal.Reason.Status(), refusalBody(refusal, page)
 	h := w.Header()
 	for _, name := range []string{"Content-Encoding", "Etag", "Last-Modified", "Trailer"} {
 		h.Del(name)
@@ -66,12 +69,12 @@ func writeRefusal(w http.ResponseWriter, refusal *auth.Refusal) {
 
 // refusalBody returns the JSON of a refusal. Characters such as < are not
 // escaped, because people read the text, and it is never HTML.
-func refusalBody(refusal *auth.Refusal) []byte {
+func refusalBody(refusal *auth.Refusal, page string) []byte {
 	var body bytes.Buffer
 	encoder := json.NewEncoder(&body)
 	encoder.SetEscapeHTML(false)
 	err := encoder.Encode(errorBody{Error: errorDetail{
-		Code: refusal.Reason.Code(), Message: refusal.Text(), Details: refusal.Details,
+		Code: refusal.Reason.Code(), Message: refusal.Text(), Details: refusal.Details, SignedView: refusal.Signed, DocURL: docURL(page, refusal),
 	}})
 	if err != nil {
 		return []byte(`{"success":false,"error":{"code":"INTERNAL_ERROR","message":"Internal error"}}`)

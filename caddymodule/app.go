@@ -26,6 +26,11 @@ func init() {
 type App struct {
 	Config
 
+	// The address of a page with an anchor for each message and code, such as
+	// docs/errors.md of the gateway: every refusal then carries error.doc_url.
+	// Default: none.
+	DocsURL string `json:"docs_url,omitempty"`
+
 	rules     *rules
 	state     *state
 	telemetry *telemetry
@@ -60,6 +65,10 @@ func (a *App) provision(ctx caddy.Context) (err error) {
 	if a.telemetry, err = newTelemetry(ctx.Logger(), ctx.GetMetricsRegistry(), a.rules.table); err != nil {
 		return fmt.Errorf("registering metrics: %w", err)
 	}
+	if err := checkDocsURL(a.DocsURL); err != nil {
+		return err
+	}
+	a.telemetry.docsURL = a.DocsURL
 	if a.telemetry.emit, err = eventEmitter(ctx); err != nil {
 		return err
 	}
@@ -158,6 +167,11 @@ func (a *App) Keys() *keys.Service {
 func (a *App) BodyMemory() keyadmin.BodyMemory {
 	m := a.state.bodies
 	return keyadmin.BodyMemory{Bytes: m.used.Load(), Limit: m.limit, Holders: m.largest(10)}
+}
+
+// Refusal reports what is remembered of a refusal, for the admin API.
+func (a *App) Refusal(requestID string) (keyadmin.Refusal, bool) {
+	return a.state.refusals.find(requestID)
 }
 
 // Interface guards

@@ -6,6 +6,7 @@ import (
 	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
 
+	"github.com/card-gateway/card-gateway/auth"
 	"github.com/card-gateway/card-gateway/keys"
 )
 
@@ -35,6 +36,15 @@ func (a *auditLog) write(c keys.Change) {
 		fields = append(fields, zap.Object("changes", fieldChanges(c.Fields)))
 	}
 	a.log.Log(level, "key "+c.Action, append(fields, a.number()...)...)
+}
+
+// explained writes that the answer to a request with a live key said what was
+// wrong with it.
+func (a *auditLog) explained(key *auth.Key, requestID string) {
+	a.log.Info("key explain", append([]zap.Field{
+		zap.String("actor", keys.GatewayActor), zap.String("action", "explain"), zap.String("key_id", key.ID),
+		zap.String("tenant", key.Tenant), zap.String("result", "ok"), zap.String("request_id", requestID),
+	}, a.number()...)...)
 }
 
 // fieldChanges writes {"scopes":{"old":[…],"new":[…]},…} into a log line.

@@ -15,6 +15,8 @@ type behind struct {
 	mayRepeat    bool          // a handler that may send a request twice
 	forwardsHost bool          // a reverse_proxy that lets clients choose the issuer's Host
 	rules        []*HeaderRule // of each card_forward
+	self         bool          // a card_self
+	answersOwn   bool          // a card_self, and nothing that could send a request to an issuer
 }
 
 // behindAuth returns what is behind a card_auth of a server. If only card_forward
@@ -22,20 +24,25 @@ type behind struct {
 // request is sent twice.
 func behindAuth(server *caddyhttp.Server, from caddyhttp.MiddlewareHandler) behind {
 	var b behind
+	sends := false
 	for _, handler := range handlersBehind(server, from) {
 		switch next := handler.(type) {
 		case *Translate:
 			b.translates = true
+		case *Self:
+			b.self = true
 		case *Forward:
+			sends = true
 			b.rules = append(b.rules, &next.HeaderRule)
 		case *reverseproxy.Handler:
-			b.mayRepeat = true
+			sends, b.mayRepeat = true, true
 			b.forwardsHost = b.forwardsHost || forwardsHost(next)
 		default:
 			b.mayRepeat = b.mayRepeat || !sendsNothing(handler)
 		}
 	}
-	b.mayRepeat = b.mayRepeat || len(b.rules) == 0
+	b.answersOwn = b.self && !sends && !b.mayRepeat
+	b.mayRepeat = b.mayRepeat || len(b.rules) == 0 && !b.answersOwn
 	return b
 }
 
@@ -54,6 +61,8 @@ func sendsNothing(handler any) bool {
 	name, _ := strings.CutPrefix(string(module.CaddyModule().ID), "http.handlers.")
 	return strings.HasPrefix(name, "card_") || slices.Contains(quietHandlers, name)
 }
+
+const sharedSelfWarning = "card_self is closed, because a handler that may send requests to an issuer is behind the same card_auth; give card_self a handle block and a card_auth of its own"
 
 const forwardedHostWarning = "the reverse_proxy behind card_auth sends the issuer the Host that the client wrote, which nobody has signed; add header_up Host {upstream_hostport} to it, or header_up Host {host} where the issuer needs the client's"
 

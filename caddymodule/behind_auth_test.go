@@ -2,12 +2,15 @@ package caddymodule
 
 import (
 	"net/http"
+	"strings"
 	"testing"
 
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp/encode"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp/headers"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp/reverseproxy"
+
+	"github.com/card-gateway/card-gateway/auth"
 )
 
 func TestForwardsHost(t *testing.T) {
@@ -58,6 +61,45 @@ func TestMayRepeat(t *testing.T) {
 		aside := h.HeaderRule.clean(header)
 		if forwards := name != "reverse_proxy alone" && name != "nothing that we know"; (len(aside) == 1) != forwards || len(header) != 0 {
 			t.Errorf("%s: set aside %v, kept %v", name, aside, header)
+		}
+	}
+}
+
+// What the gateway answers itself is open to every key. So it must be closed
+// wherever such a request could reach an issuer, and is then as any path that no
+// operation names.
+func TestOwnOperationsNeedASelfAlone(t *testing.T) {
+	table, err := auth.NewTable(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	inside := &caddyhttp.Subroute{Routes: caddyhttp.RouteList{{Handlers: []caddyhttp.MiddlewareHandler{new(Self)}}}}
+	for name, c := range map[string]struct {
+		behind []caddyhttp.MiddlewareHandler
+		want   bool
+	}{
+		"alone":                   {[]caddyhttp.MiddlewareHandler{new(Self)}, true},
+		"in a handle block":       {[]caddyhttp.MiddlewareHandler{new(headers.Handler), new(encode.Encode), inside}, true},
+		"none":                    {nil, false},
+		"no self":                 {[]caddyhttp.MiddlewareHandler{new(Forward)}, false},
+		"beside a card_forward":   {[]caddyhttp.MiddlewareHandler{new(Self), new(Forward)}, false},
+		"behind a card_forward":   {[]caddyhttp.MiddlewareHandler{new(Forward), inside}, false},
+		"beside a reverse_proxy":  {[]caddyhttp.MiddlewareHandler{inside, new(reverseproxy.Handler)}, false},
+		"beside an unknown one":   {[]caddyhttp.MiddlewareHandler{issuerSees{}, new(Self)}, false},
+		"beside a card_translate": {[]caddyhttp.MiddlewareHandler{new(Translate), new(Self)}, true},
+	} {
+		h := new(Auth)
+		server := &caddyhttp.Server{Routes: caddyhttp.RouteList{{Handlers: append([]caddyhttp.MiddlewareHandler{h}, c.behind...)}}}
+		s := site{rules: &rules{table: table}, other: table.ByName(auth.OtherOperation), behind: behindAuth(server, h)}
+		for _, own := range []string{"GET /gateway/v1/key", "POST /gateway/v1/echo", "POST /gateway/v1/key/rotate"} {
+			method, path, _ := strings.Cut(own, " ")
+			operation, refusal := s.operation(method, path)
+			if refusal != nil || operation.Own != c.want || (operation.Scope == auth.ScopeAll) == c.want {
+				t.Errorf("%s: %s is %+v, %v", name, own, operation, refusal)
+			}
+		}
+		if operation, _ := s.operation("GET", "/api/v1/cards/c1"); operation.Name != "get_card" {
+			t.Errorf("%s: get_card is %+v", name, operation)
 		}
 	}
 }

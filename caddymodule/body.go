@@ -42,6 +42,7 @@ type bodyReader struct {
 type readBody struct {
 	held *heldBody // nil: it was discarded
 	sum  [sha256.Size]byte
+	size int64
 }
 
 // read reads the whole body. The refusals are BodyTooLarge, BodyTimeout,
@@ -65,9 +66,9 @@ func (br *bodyReader) read(w http.ResponseWriter, r *http.Request) (readBody, *a
 		return readBody{}, refusal
 	}
 	if br.digest != nil {
-		return readBody{sum: [sha256.Size]byte(br.digest.Sum(nil))}, nil
+		return readBody{sum: [sha256.Size]byte(br.digest.Sum(nil)), size: br.total}, nil
 	}
-	return readBody{held: br.body, sum: br.body.hash()}, nil
+	return readBody{held: br.body, sum: br.body.hash(), size: br.body.size}, nil
 }
 
 // length returns how many bytes of the body were read.

@@ -28,6 +28,7 @@ import (
 //	    body_share_address <part>
 //	    runtime_dir <path>
 //	    answer_budget <size>
+//	    docs_url <address>
 //	    limit <operation> | default | total <count>/<period> [burst <n>] [cost <n>]
 //	    operation <name> <method> <path> <scope> [max_body <size>]
 //	}
@@ -73,6 +74,7 @@ func (p *appParser) options() []option {
 		shareOption("body_share_address", &app.BodyShareAddress),
 		textOption("runtime_dir", "the path of a directory", &app.RuntimeDir),
 		sizeOption("answer_budget", &app.AnswerBudget),
+		textOption("docs_url", "the address of a page", &app.DocsURL),
 		{name: "limit", read: call(p.limit), repeats: true},
 		{name: "operation", read: call(p.operation), repeats: true},
 	}

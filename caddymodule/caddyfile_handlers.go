@@ -1,6 +1,7 @@
 package caddymodule
 
 import (
+	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
 )
 
@@ -59,6 +60,35 @@ func (h *Translate) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 		}
 		if err := validUpstream(h.Upstream); err != nil {
 			return d.WrapErr(err)
+		}
+		return nil
+	}}})
+}
+
+// UnmarshalCaddyfile reads:
+//
+//	card_self {
+//	    rotate no|yes [overlap <time span>]
+//	}
+func (h *Self) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
+	return readHandler(d, "card_self", []option{{name: "rotate", read: func(d *caddyfile.Dispenser) error {
+		const form = "expected: rotate no, or rotate yes [overlap <time span>]"
+		words := d.RemainingArgs()
+		switch {
+		case len(words) == 1 && words[0] == "no":
+		case len(words) == 1 && words[0] == "yes":
+			h.Rotate = true
+		case len(words) == 3 && words[0] == "yes" && words[1] == "overlap":
+			overlap, err := caddy.ParseDuration(words[2])
+			if err != nil {
+				return d.Errf("overlap: %q is not a time span such as 24h", words[2])
+			}
+			if err := checkOverlap(overlap); err != nil {
+				return d.WrapErr(err)
+			}
+			h.Rotate, h.Overlap = true, caddy.Duration(overlap)
+		default:
+			return d.Err(form)
 		}
 		return nil
 	}}})

@@ -8,7 +8,7 @@ import "github.com/card-gateway/card-gateway/auth"
 func dryRunLetsPass(reason auth.Reason) bool {
 	switch reason {
 	case auth.Accepted, auth.UnknownHost, auth.NotFound, auth.BadTarget, auth.MalformedRequest, auth.BodyTooLarge, auth.BodyTimeout, auth.OverBudget, auth.ClientGone,
-		auth.InvalidBody, auth.InternalError, auth.UpstreamError, auth.UpstreamTimeout:
+		auth.InvalidBody, auth.Conflict, auth.InternalError, auth.UpstreamError, auth.UpstreamTimeout:
 		return false
 	default:
 		return true

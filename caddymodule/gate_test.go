@@ -21,18 +21,18 @@ import (
 
 // gate is the handler card_auth alone, on a store of its own.
 type gate struct {
-	t    *testing.T
+	t    testing.TB
 	auth *Auth
 	keys *keys.Service
 }
 
-func newGate(t *testing.T) *gate {
+func newGate(t testing.TB) *gate {
 	t.Helper()
 	return newGateWith(t, zap.NewNop())
 }
 
 // newGateWith returns one that writes to the log.
-func newGateWith(t *testing.T, log *zap.Logger) *gate {
+func newGateWith(t testing.TB, log *zap.Logger) *gate {
 	t.Helper()
 	backend, err := file.Open(t.TempDir(), file.Options{})
 	if err != nil {
@@ -118,7 +118,7 @@ func TestEarlyDataPassesNoWhitelist(t *testing.T) {
 
 // telemetryForTest returns telemetry that writes to the log, for the built-in
 // operations.
-func telemetryForTest(t *testing.T, log *zap.Logger) *telemetry {
+func telemetryForTest(t testing.TB, log *zap.Logger) *telemetry {
 	t.Helper()
 	rules, err := newRules(&Config{})
 	if err != nil {

@@ -87,6 +87,9 @@ func (h *Auth) lookBehind() {
 	if site.behind.forwardsHost {
 		site.telemetry.log.Warn(forwardedHostWarning)
 	}
+	if site.behind.self && !site.behind.answersOwn {
+		site.telemetry.log.Warn(sharedSelfWarning)
+	}
 }
 
 func (h *Auth) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddyhttp.Handler) error {
@@ -116,6 +119,7 @@ func (h *Auth) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddyhttp.
 
 	defer func() { info.body.release() }()
 	if refusal := p.admit(); refusal != nil {
+		p.account(refusal)
 		if refusal = p.pass(refusal); refusal != nil {
 			info.overhead = time.Since(start) - p.waited
 			p.answerAtOnce()
@@ -124,7 +128,9 @@ func (h *Auth) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddyhttp.
 	}
 	p.forward()
 	info.overhead += time.Since(start) - p.waited
-	info.upstream.asked = time.Now()
+	if !site.behind.answersOwn {
+		info.upstream.asked = time.Now()
+	}
 	if site.behind.mayRepeat {
 		hideIdempotencyKeys(r.Header)
 		once, done := sendOnce(r)

@@ -63,7 +63,11 @@ func (h *Refuse) ServeHTTP(w http.ResponseWriter, r *http.Request, _ caddyhttp.H
 	start, info := time.Now(), new(requestInfo)
 	r = info.begin(h.telemetry, r)
 	info.Client, _ = clientAddress(r)
-	err := refuse(newResponseWriter(w, info), r, auth.Refuse(h.reason, ""))
+	refusal := auth.Refuse(h.reason, "")
+	if h.reason == auth.NotFound {
+		refusal.Details = whereOperationsLie
+	}
+	err := refuse(newResponseWriter(w, info), r, refusal)
 	info.overhead = time.Since(start)
 	info.count(h.other)
 	traceOutcome(r.Context(), info)

@@ -11,6 +11,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/card-gateway/card-gateway/auth"
 	"github.com/card-gateway/card-gateway/caddymodule/cardlog"
 )
 
@@ -68,28 +69,34 @@ func jsonAnswer(h http.Header) bool {
 		(media == "application/json" || strings.HasSuffix(media, "+json"))
 }
 
-// jsonRequest reports whether the body is JSON in UTF-8 without an encoding,
-// or there is no body.
-func jsonRequest(r *http.Request) bool {
+// typeFault returns what is wrong with the type of a body that ought to be JSON
+// in UTF-8 without an encoding; nil for such a body, and for none.
+func typeFault(r *http.Request) []auth.FieldError {
 	if r.ContentLength == 0 {
-		return true
+		return nil
 	}
 	for _, encoding := range r.Header["Content-Encoding"] {
 		if encoding != "" && !strings.EqualFold(encoding, "identity") {
-			return false
+			return detail("content_encoding", "The body has a Content-Encoding; send it as it is")
 		}
 	}
 	types := r.Header["Content-Type"]
 	if len(types) != 1 {
-		return false
+		return detail("content_type", "Content-Type must be present exactly once; write application/json")
 	}
 	media, params, err := mime.ParseMediaType(types[0])
 	if err != nil || media != "application/json" && !strings.HasSuffix(media, "+json") {
-		return false
+		return detail("content_type", "Content-Type is not that of JSON; write application/json")
 	}
-	charset, given := params["charset"]
-	return !given || strings.EqualFold(charset, "utf-8") || strings.EqualFold(charset, "utf8")
+	if charset, given := params["charset"]; given && !strings.EqualFold(charset, "utf-8") && !strings.EqualFold(charset, "utf8") {
+		return detail("charset", "The charset of Content-Type is not utf-8; send UTF-8 and leave the charset out")
+	}
+	return nil
 }
+
+// jsonRequest reports whether the body is JSON in UTF-8 without an encoding,
+// or there is no body.
+func jsonRequest(r *http.Request) bool { return typeFault(r) == nil }
 
 // maxAnswer bounds the bytes of an answer that is held to be translated.
 const maxAnswer = 8 << 20

@@ -77,7 +77,7 @@ type operationMetrics struct {
 	wouldRefuse []prometheus.Counter // by reason
 	overhead    prometheus.Observer
 	limits      [limitDecisionCount]prometheus.Counter
-	upstream    upstreamMetrics
+	upstream    upstreamMetrics // zero where no issuer is asked
 }
 
 // newMetrics registers the collectors and initialises every combination of
@@ -87,7 +87,7 @@ func newMetrics(registry *prometheus.Registry, table *auth.Table) (*metrics, err
 		requestsTotal, overheadSeconds, storeSeconds, storeUp, limitDecisions, translationsTotal,
 		clockSkewSeconds, keyLocksTotal, keysByStatus, keysExpiring, buildInfo, bodyBytes, bodyBytesLimit, storeQueue,
 		upstreamSeconds, upstreamResponses, upstreamConnections,
-		degradedGauge, logDropped,
+		degradedGauge, logDropped, explanationsTotal,
 	} {
 		if err := registry.Register(collector); err != nil && !errors.As(err, new(prometheus.AlreadyRegisteredError)) {
 			return nil, fmt.Errorf("registering: %w", err)
@@ -95,7 +95,11 @@ func newMetrics(registry *prometheus.Registry, table *auth.Table) (*metrics, err
 	}
 	m := new(metrics)
 	for _, operation := range table.Operations() {
-		m.operations = append(m.operations, newOperationMetrics(operation.Name))
+		o := newOperationMetrics(operation.Name)
+		if !operation.Own {
+			o.upstream = newUpstreamMetrics(operation.Name)
+		}
+		m.operations = append(m.operations, o)
 	}
 	for _, variant := range translationVariants {
 		for _, direction := range translationDirections {
@@ -108,7 +112,7 @@ func newMetrics(registry *prometheus.Registry, table *auth.Table) (*metrics, err
 }
 
 func newOperationMetrics(name string) operationMetrics {
-	o := operationMetrics{overhead: overheadSeconds.WithLabelValues(name), upstream: newUpstreamMetrics(name)}
+	o := operationMetrics{overhead: overheadSeconds.WithLabelValues(name)}
 	for _, reason := range auth.Reasons() {
 		counter := requestsTotal.WithLabelValues(name, reason.String())
 		if reason == auth.Accepted {

@@ -29,6 +29,7 @@ type passage struct {
 	bodyRead    bool
 	bodyDropped bool // it was not worth holding
 	bodySum     [sha256.Size]byte
+	bodySize    int64
 }
 
 // note logs and counts a refusal that can no longer be sent to the client.

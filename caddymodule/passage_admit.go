@@ -26,6 +26,9 @@ func (p *passage) admit() *auth.Refusal {
 	unreadable := checkForwarded(p.site.server, p.r)
 	method, raw := originalTarget(p.r)
 	credentials, missing := auth.ParseCredentials(p.r.Header)
+	if missing != nil {
+		p.request.Credentials.KeyID = p.r.Header.Get(auth.HeaderKeyID)
+	}
 	p.info.aside = p.site.HeaderRule.clean(p.r.Header)
 	target, refusal := auth.ParseTarget(raw)
 	if refusal != nil {
@@ -38,7 +41,7 @@ func (p *passage) admit() *auth.Refusal {
 	if refusal := auth.CheckMethod(method); refusal != nil {
 		return refusal
 	}
-	if p.info.Operation, refusal = p.site.rules.table.Match(method, target.Path); refusal != nil {
+	if p.info.Operation, refusal = p.site.operation(method, target.Path); refusal != nil {
 		return refusal
 	}
 	if missing != nil {

@@ -18,8 +18,10 @@ func (p *passage) readBody() *auth.Refusal {
 		p.checkHash()
 		return nil
 	}
-	if !p.site.DryRun && p.site.behind.translates && translatedOperation(p.info.Operation.Name) && !jsonRequest(p.r) {
-		return p.unlessLocked(&auth.Refusal{Reason: auth.UnsupportedMediaType})
+	if !p.site.DryRun && p.site.behind.translates && translatedOperation(p.info.Operation.Name) {
+		if fault := typeFault(p.r); fault != nil {
+			return p.unlessLocked(&auth.Refusal{Reason: auth.UnsupportedMediaType, Log: fault[0].Message, Details: fault})
+		}
 	}
 	reader := bodyReader{max: p.maxBody(), arrival: arrival{timeout: time.Duration(p.site.BodyTimeout)}}
 	if keep {
@@ -36,6 +38,7 @@ func (p *passage) readBody() *auth.Refusal {
 		return refusal
 	}
 	p.bodyRead, p.bodyDropped, p.bodySum, p.info.body = true, keep && body.held == nil, body.sum, body.held
+	p.bodySize = body.size
 	p.checkHash()
 	return nil
 }

@@ -3,6 +3,7 @@ package caddymodule
 import (
 	"context"
 	"encoding/json"
+	"slices"
 	"time"
 
 	"go.uber.org/zap"
@@ -101,7 +102,7 @@ func (p *passage) judged(v *store.Verdict) *auth.Refusal {
 		p.reportLock()
 	}
 	if v.Reason != auth.Accepted && v.Reason != auth.RateLimited {
-		return &auth.Refusal{Reason: v.Reason, Log: p.explain(v), RetryAfter: v.RetryAfter}
+		return &auth.Refusal{Reason: v.Reason, Log: p.explain(v), Details: p.details(v), RetryAfter: v.RetryAfter}
 	}
 	states := v.States[:len(p.claim.Charges)]
 	var retry time.Duration
@@ -111,7 +112,10 @@ func (p *passage) judged(v *store.Verdict) *auth.Refusal {
 		retry = states[ratelimit.Tightest(states)].Retry
 	}
 	if v.Reason == auth.RateLimited {
-		return &auth.Refusal{Reason: auth.RateLimited, Log: p.explain(v), RetryAfter: max(retry, time.Second)}
+		return &auth.Refusal{Reason: auth.RateLimited, Log: p.explain(v), Details: p.details(v), RetryAfter: max(retry, time.Second)}
+	}
+	if p.info.Operation.Own {
+		p.info.own = &ownRequest{Request: &p.request, secret: p.judgement.SecretVersion, limits: slices.Clone(states)}
 	}
 	return nil
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/card-gateway/card-gateway/auth"
 	"github.com/card-gateway/card-gateway/caddymodule/cardlog"
+	"github.com/card-gateway/card-gateway/ratelimit"
 )
 
 // requestInfo is what the gateway knows of one request. card_auth makes it and
@@ -29,6 +30,7 @@ type requestInfo struct {
 	body      *heldBody   // the verified body; nil until it was read
 	aside     http.Header // headers of the client that only a card_forward may pass
 	upstream  upstreamAnswer
+	own       *ownRequest // nil unless card_auth accepted it and card_self answers it
 
 	refusal  *auth.Refusal // the last refusal; nil when accepted
 	dryRun   *auth.Refusal // what card_auth would have refused, in dry run
@@ -36,6 +38,14 @@ type requestInfo struct {
 	skew     time.Duration // server clock minus X-Timestamp
 	closes   bool          // the connection ends with the answer
 	failures int           // consecutive failures of the key after this request
+}
+
+// An ownRequest is what card_auth knows of an accepted request that the gateway
+// answers itself.
+type ownRequest struct {
+	*auth.Request
+	secret int               // version of the secret that signed it
+	limits []ratelimit.State // of the buckets that it was charged to
 }
 
 type contextKey int

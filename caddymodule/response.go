@@ -77,7 +77,7 @@ func (w *responseWriter) replace(refusal *auth.Refusal) {
 			delete(h, name)
 		}
 	}
-	writeRefusal(w, refusal)
+	writeRefusal(w, refusal, w.info.telemetry.docsURL)
 	w.replaced = true
 }
 

@@ -198,7 +198,7 @@ func (r *rules) knownScopes() []string {
 	for _, operation := range r.table.Operations() {
 		known = append(known, operation.Scope)
 	}
-	known = slices.DeleteFunc(known, func(scope string) bool { return scope == auth.ScopeAll })
+	known = slices.DeleteFunc(known, func(scope string) bool { return scope == auth.ScopeAll || scope == auth.ScopeNone })
 	slices.Sort(known)
 	return slices.Compact(known)
 }

@@ -40,3 +40,14 @@ type site struct {
 	server *caddyhttp.Server // of the handler
 	behind behind            // what follows the handler
 }
+
+// operation returns the operation of a request. Those that the gateway answers
+// itself exist only where [behind.answersOwn] holds. Elsewhere an issuer may
+// answer their paths, which are then as closed as any that no operation names.
+func (s *site) operation(method, path string) (*auth.Operation, *auth.Refusal) {
+	operation, refusal := s.rules.table.Match(method, path)
+	if refusal == nil && operation.Own && !s.behind.answersOwn {
+		operation = s.other
+	}
+	return operation, refusal
+}

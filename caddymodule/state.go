@@ -22,6 +22,9 @@ type state struct {
 	bodies  *bodyMemory // of requests
 	answers *bodyMemory // of answers that are held for translation
 
+	explanations, standIns *explanations // standIns: of keys that do not exist
+	refusals               *refusalMemory
+
 	drain    drain
 	starting sync.Mutex
 	started  atomic.Bool
@@ -32,6 +35,7 @@ type state struct {
 // Changes of keys are reported to the telemetry.
 func newState(pooled *pooledStore, ring *keys.Keyring, r *rules, t *telemetry) *state {
 	s := &state{backend: &auditedBackend{measured(pooled.backend), t.audit}, audit: t.audit, pooled: pooled}
+	s.explanations, s.standIns, s.refusals = processExplanations, standInExplanations, processRefusals
 	s.bodies = newBodyMemory("body_budget", r.bodyBudget, r.bodyShare, r.bodyShareAddress)
 	s.answers = newBodyMemory("answer_budget", r.answerBudget, answerShare, answerShareAddress)
 	s.renewLockRevision()

@@ -31,6 +31,7 @@ type telemetry struct {
 	audit    *auditLog
 	degraded atomic.Pointer[[]string] // what was reported last
 	metrics  *metrics
+	docsURL  string
 	emit     func(event string, data map[string]any) // nil: nobody hears events
 }
 

@@ -51,7 +51,7 @@ type attempt struct {
 // of its content is not an attempt.
 func (k *Service) report(a attempt) {
 	var bad *InvalidError
-	if errors.As(a.err, &bad) || errors.Is(a.err, ErrMalformed) || a.before == nil && a.after == nil {
+	if isHolderError(a.err) || errors.As(a.err, &bad) || errors.Is(a.err, ErrMalformed) || a.before == nil && a.after == nil {
 		return
 	}
 	c := Change{

@@ -51,6 +51,9 @@ func (k *Service) Update(ctx context.Context, id string, patch []byte, by By) (C
 		if err := k.checkFields(&after); err != nil {
 			return err
 		}
+		if err := k.checkDebugUntil(after.DebugUntil, r.DebugUntil); err != nil {
+			return err
+		}
 		r.Fields = after
 		return nil
 	}})

@@ -94,7 +94,8 @@ func TestUpdate(t *testing.T) {
 		{"disabled", `{"disabled":true}`, `disabled=true status="disabled"`},
 		{"tenant", `{"tenant":"other"}`, `tenant="other"`},
 		{"time", `{"expires_at":"2027-01-01T02:00:00+02:00"}`, `expires_at="2027-01-01T00:00:00Z"`},
-		{"debug", `{"debug_until":"2026-12-01T00:00:00Z"}`, `debug_until="2026-12-01T00:00:00Z"`},
+		{"debug", `{"debug_until":"2026-11-29T12:00:00Z"}`, `debug_until="2026-11-29T12:00:00Z"`},
+		{"debug for long", `{"debug_until":"2026-11-29T12:00:01Z"}`, `error: debug_until: at most 24 hours ahead`},
 
 		{"fixed", `{"revision":"x"}`, `error: revision: cannot be changed`},
 		{"fixed, id", `{"id":"x"}`, `error: id: cannot be changed`},

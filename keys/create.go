@@ -2,6 +2,7 @@ package keys
 
 import (
 	"context"
+	"time"
 
 	"github.com/card-gateway/card-gateway/store"
 )
@@ -50,6 +51,9 @@ type addition struct {
 func (k *Service) add(ctx context.Context, a addition, by By) (changed Changed, err error) {
 	r := a.record
 	if err := k.checkFields(&r.Fields); err != nil {
+		return Changed{}, err
+	}
+	if err := k.checkDebugUntil(r.DebugUntil, time.Time{}); err != nil {
 		return Changed{}, err
 	}
 	r.Revision = NewRevision()

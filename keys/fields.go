@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"strings"
+	"time"
 	"unicode"
 	"unicode/utf8"
 
@@ -44,6 +45,28 @@ func (k *Service) checkFields(f *store.Fields) error {
 	}
 	f.ExpiresAt, f.DebugUntil = f.ExpiresAt.UTC(), f.DebugUntil.UTC()
 	return nil
+}
+
+// maxDebug is how far ahead the end of debugging may be: nobody remembers to
+// take it back.
+const maxDebug = 24 * time.Hour
+
+// checkDebugUntil refuses an end that is too far ahead. One that was stored
+// before stays, and counts as debugUntil says.
+func (k *Service) checkDebugUntil(until, stored time.Time) error {
+	if !until.Equal(stored) && until.After(k.opt.Clock().Add(maxDebug)) {
+		return invalid("debug_until", "at most 24 hours ahead")
+	}
+	return nil
+}
+
+// debugUntil returns until when the key's refusals explain themselves: at most
+// 24 hours after its last change. An earlier version stored any time.
+func debugUntil(r *store.Record) time.Time {
+	if last := r.UpdatedAt.Add(maxDebug); r.DebugUntil.After(last) {
+		return last
+	}
+	return r.DebugUntil
 }
 
 func (k *Service) checkScopes(scopes []string) error {

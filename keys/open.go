@@ -20,6 +20,7 @@ func (k *Service) open(r *store.Record) (*auth.Key, error) {
 	key := &auth.Key{
 		ID: r.ID, Revision: r.Revision, Tenant: r.Tenant, ExpiresAt: r.ExpiresAt, Disabled: r.Disabled,
 		Lock: r.Lock, StampedAfter: r.StampedAfter, CustomerVariant: r.CustomerVariant,
+		DebugUntil: debugUntil(r),
 	}
 	var err error
 	if key.Scopes, err = auth.ParseScopes(r.Scopes); err != nil {

@@ -16,6 +16,9 @@ type Rotation struct {
 	// Forget drops the retired secrets, with those that this rotation ends.
 	// Otherwise they are kept sealed for 30 days.
 	Forget bool
+
+	// allows returns nil if the record may be rotated at now; nil: any may.
+	allows func(r *store.Record, now time.Time) error
 }
 
 // Rotate adds a new secret to a key, returns it, and ends the newest of the old
@@ -28,6 +31,11 @@ func (k *Service) Rotate(ctx context.Context, id string, how Rotation, by By) (C
 	secret := NewSecretText()
 	var sealed store.SealedSecret
 	changed, err := k.change(ctx, id, by, edit{action: "rotate", apply: func(r *store.Record) (err error) {
+		if how.allows != nil {
+			if err := how.allows(r, k.opt.Clock()); err != nil {
+				return err
+			}
+		}
 		version := 1
 		for _, s := range r.Secrets {
 			version = max(version, s.Version+1)

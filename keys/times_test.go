@@ -71,7 +71,11 @@ func TestTimesThatMeanUnsetAreRefused(t *testing.T) {
 					t.Errorf("%s: %v", text, err)
 				}
 			}
-			for _, text := range []string{"2000-01-01T00:00:00Z", "2000-01-01T01:00:00+01:00", "9999-12-31T23:59:59.9999999Z"} {
+			last := time.Date(9999, 12, 31, 23, 59, 59, 999_999_900, time.UTC)
+			if strings.HasSuffix(name, "debug_until") {
+				last = epoch.Add(24 * time.Hour)
+			}
+			for _, text := range []string{"2000-01-01T00:00:00Z", "2000-01-01T01:00:00+01:00", last.Format(time.RFC3339Nano)} {
 				if _, err := take(text); err != nil {
 					t.Errorf("%s: %v", text, err)
 				}
@@ -83,7 +87,7 @@ func TestTimesThatMeanUnsetAreRefused(t *testing.T) {
 				if err != nil {
 					t.Skip("a year that RFC 3339 cannot write")
 				}
-				if _, err := take(string(text)); (err == nil) != (at.UTC().Year() >= 2000) {
+				if _, err := take(string(text)); (err == nil) != (at.UTC().Year() >= 2000 && !at.After(last)) {
 					t.Fatalf("%s: %v", text, err)
 				}
 			})
@@ -105,5 +109,26 @@ func TestStoredTimesAreRead(t *testing.T) {
 	}
 	if _, err := w.Update(t.Context(), made.ID, []byte(`{"expires_at":null,"limits":null}`), by); err != nil {
 		t.Error(err)
+	}
+}
+
+// A version before stored any end of debugging. It counts for a day after the
+// key was changed, and does not keep the key from being changed.
+func TestStoredDebugUntil(t *testing.T) {
+	w := newWorld(t)
+	made := w.create()
+	far := epoch.AddDate(1, 0, 0)
+	w.tamper(made.ID, func(r *store.Record) { r.DebugUntil = far })
+	if key := w.fresh(made.ID); !key.DebugUntil.Equal(epoch.Add(24 * time.Hour)) {
+		t.Errorf("debugged until %s", key.DebugUntil)
+	}
+	if changed, err := w.Update(t.Context(), made.ID, []byte(`{"description":"x"}`), by); err != nil || !changed.DebugUntil.Equal(far) {
+		t.Errorf("%+v, %v", changed.DebugUntil, err)
+	}
+	if _, err := w.Update(t.Context(), made.ID, []byte(`{"debug_until":"2026-11-28T13:00:00Z"}`), by); err != nil {
+		t.Error(err)
+	}
+	if key := w.fresh(made.ID); !key.DebugUntil.Equal(epoch.Add(time.Hour)) {
+		t.Errorf("debugged until %s", key.DebugUntil)
 	}
 }

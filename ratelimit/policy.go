@@ -65,16 +65,12 @@ func (p *Policy) fitsTotal(name string, l Limit) error {
 	return fmt.Errorf("a cost of %d (%s) never fits the burst of total, %d", l.Cost, name, p.Total.Burst)
 }
 
-// AppendCharges appends the charges of one request of the operation to dst and
-// returns the extended slice. It allocates nothing when dst has room for two
-// more. The overrides are those that are in force at now.
-//
-// The first charge is for the bucket with the operation's name. Its limit is
-// the first that exists of: the key's for the operation, the configured one for
-// the operation, the key's default, the configured default, the built-in one.
-// The second charge is for the bucket "total", if the key or the configuration
-// has such a limit. Each charge is the cost of the operation.
-func (p *Policy) AppendCharges(dst []Charge, operation string, o Overrides, now time.Time) []Charge {
+// Limit returns the limit of one operation for a key with the overrides that
+// are in force at now. It is the first that exists of: the key's for the
+// operation, the configured one for the operation, the key's default, the
+// configured default, the built-in one. Its cost is that of one request; 0
+// stands for 1.
+func (p *Policy) Limit(operation string, o Overrides, now time.Time) Limit {
 	configured, special := p.Operations[operation]
 	if !special {
 		configured = p.Default
@@ -89,16 +85,36 @@ func (p *Policy) AppendCharges(dst []Charge, operation string, o Overrides, now 
 	if !found {
 		limit = configured
 	}
-	cost := limit.Cost
-	if cost == 0 {
-		cost = configured.Cost
+	if limit.Cost == 0 {
+		limit.Cost = configured.Cost
 	}
-	dst = append(dst, NewCharge(operation, limit, cost))
+	return limit
+}
+
+// TotalLimit returns the limit of all operations together for a key with the
+// overrides that are in force at now, or false when there is none.
+func (p *Policy) TotalLimit(o Overrides, now time.Time) (Limit, bool) {
 	if total, found := o.get(NameTotal, now); found {
-		return append(dst, NewCharge(NameTotal, total, cost))
+		return total, true
 	}
 	if p.Total != nil {
-		return append(dst, NewCharge(NameTotal, *p.Total, cost))
+		return *p.Total, true
+	}
+	return Limit{}, false
+}
+
+// AppendCharges appends the charges of one request of the operation to dst and
+// returns the extended slice. It allocates nothing when dst has room for two
+// more. The overrides are those that are in force at now.
+//
+// The first charge is for the bucket with the operation's name, by
+// [Policy.Limit]. The second charge is for the bucket "total", if there is a
+// [Policy.TotalLimit]. Each charge is the cost of the operation.
+func (p *Policy) AppendCharges(dst []Charge, operation string, o Overrides, now time.Time) []Charge {
+	limit := p.Limit(operation, o, now)
+	dst = append(dst, NewCharge(operation, limit, limit.Cost))
+	if total, found := p.TotalLimit(o, now); found {
+		dst = append(dst, NewCharge(NameTotal, total, limit.Cost))
 	}
 	return dst
 }

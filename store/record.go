@@ -28,8 +28,9 @@ type Fields struct {
 	Limits map[string]json.RawMessage `json:"limits,omitempty"`
 	// CustomerVariant is "A", "B", "C" or null.
 	CustomerVariant string `json:"customer_variant,omitempty"`
-	// DebugUntil is the time until which the gateway helps to find the cause of
-	// failing signatures.
+	// DebugUntil is the time until which refusals of a live key say in the
+	// answer what was wrong: at most 24 hours ahead when it is set; null: they
+	// do not.
 	DebugUntil time.Time `json:"debug_until,omitzero"`
 }
 

@@ -84,6 +84,12 @@ type Backend interface {
 	// answer may be outdated when the caller reads it.
 	Look(ctx context.Context, c *Claim) (Verdict, error)
 
+	// Levels returns the states of a key's buckets as they are at now, one per
+	// charge and in their order. It writes and charges nothing. A bucket that no
+	// request of the key has used, and each bucket of a key without a record, is
+	// full. The times in the states are by the clock that Settle uses for limits.
+	Levels(ctx context.Context, keyID string, charges []ratelimit.Charge, now time.Time) ([]ratelimit.State, error)
+
 	// Get returns the record of a key as it is stored now, with its failure
 	// count, or ErrNotFound.
 	Get(ctx context.Context, id string) (*Record, error)

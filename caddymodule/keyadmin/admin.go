@@ -29,6 +29,7 @@ func init() {
 //	POST   /card-gateway/keys/{id}/disable  and /enable, /unlock, /rotate
 //	DELETE /card-gateway/keys/{id}          delete
 //	GET    /card-gateway/status             store, version, keys by status, memory for bodies
+//	GET    /card-gateway/refusals/{id}      what is remembered of a refusal, by its request id
 //
 // Anybody who reaches the admin endpoint may do all of this; bind it to a unix
 // socket. An If-Match header with a key's revision makes a change conditional.
@@ -78,6 +79,7 @@ func (a *AdminAPI) Routes() []caddy.AdminRoute {
 		route("POST /card-gateway/keys/{id}/rotate", rotateKey),
 		route("DELETE /card-gateway/keys/{id}", deleteKey),
 		route("GET /card-gateway/status", showStatus),
+		route("GET /card-gateway/refusals/{id}", showRefusal),
 	}
 }
 

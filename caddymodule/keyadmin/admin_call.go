@@ -20,6 +20,8 @@ type Gateway interface {
 	Keys() *keys.Service
 	// BodyMemory reports the memory for request bodies.
 	BodyMemory() BodyMemory
+	// Refusal returns what is remembered of the refusal with the request id.
+	Refusal(requestID string) (Refusal, bool)
 }
 
 // BodyMemory is the memory that request bodies hold, in bytes, and the keys that

@@ -134,3 +134,14 @@ type gatewayStatus struct {
 func showStatus(c *adminCall) (int, any, error) {
 	return http.StatusOK, gatewayStatus{Build: version.This(), Status: c.keys.Status(c), Bodies: c.gateway.BodyMemory()}, nil
 }
+
+func showRefusal(c *adminCall) (int, any, error) {
+	refusal, found := c.gateway.Refusal(c.id)
+	if !found {
+		return 0, nil, caddy.APIError{
+			HTTPStatus: http.StatusNotFound,
+			Message:    "this gateway remembers no refusal with this request id: it keeps the last 512 that it explained, one a second for each key, until it stops",
+		}
+	}
+	return http.StatusOK, refusal, nil
+}

@@ -43,6 +43,10 @@ type gatewayForTest struct{ service *keys.Service }
 
 func (g gatewayForTest) Keys() *keys.Service { return g.service }
 
+func (gatewayForTest) Refusal(id string) (Refusal, bool) {
+	return Refusal{RequestID: id, Detail: "remembered"}, id == "r-1"
+}
+
 func (gatewayForTest) BodyMemory() BodyMemory {
 	return BodyMemory{Bytes: 7, Limit: 9, Holders: []BodyHolder{{Key: "ck_test_a", Bytes: 7}}}
 }
@@ -136,6 +140,19 @@ func (s *adminServer) create() string {
 		s.t.Fatalf("create: %d %v", status, doc)
 	}
 	return doc["id"].(string)
+}
+
+// What a gateway remembers of a refusal is shown by its request id.
+func TestAdminShowsRefusals(t *testing.T) {
+	c := &adminCall{gateway: gatewayForTest{}, id: "r-1"}
+	if status, answer, err := showRefusal(c); err != nil || status != http.StatusOK || answer.(Refusal).Detail != "remembered" {
+		t.Errorf("%d %+v, %v", status, answer, err)
+	}
+	c.id = "r-2"
+	var answered caddy.APIError
+	if _, _, err := showRefusal(c); !errors.As(err, &answered) || answered.HTTPStatus != http.StatusNotFound {
+		t.Errorf("another id: %v", err)
+	}
 }
 
 func TestAdminKeyLife(t *testing.T) {

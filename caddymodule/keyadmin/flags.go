@@ -26,8 +26,10 @@ func addFieldFlags(cmd *cobra.Command) {
 	f.String("expires-in", "", "end, counted from now, as in 90d")
 	f.StringArray("limit", nil, "rate limit, as in 'issue_card=60/1m burst 10' or 'total=10/1s until 2030-01-31T00:00:00Z' (repeatable)")
 	f.String("variant", "", "customer variant if the body does not show it: A, B, C or none")
-	f.String("debug-until", "", "end of help with failing signatures, as in 2030-01-31T00:00:00Z, or never; kept, without effect yet")
+	f.String("debug-until", "", "until when answers say what was wrong with a signature, at most 24h ahead, or never; answers to test keys always do")
+	f.String("debug-for", "", "the same, counted from now, as in 1h")
 	cmd.MarkFlagsMutuallyExclusive("expires-at", "expires-in")
+	cmd.MarkFlagsMutuallyExclusive("debug-until", "debug-for")
 }
 
 // fieldFlags returns the fields whose flags were given, in the form of the admin
@@ -57,12 +59,16 @@ func fieldFlags(cmd *cobra.Command) (map[string]any, error) {
 			fields["allowed_ips"] = nil
 		}
 	}
-	if in := cli.Flag(cmd, "expires-in"); in != "" {
+	for _, span := range []struct{ flag, field string }{{"expires-in", "expires_at"}, {"debug-for", "debug_until"}} {
+		in := cli.Flag(cmd, span.flag)
+		if in == "" {
+			continue
+		}
 		d, err := caddy.ParseDuration(in)
 		if err != nil || d <= 0 {
-			return nil, fmt.Errorf("--expires-in %s: want a duration such as 90d or 12h", in)
+			return nil, fmt.Errorf("--%s %s: want a duration such as 90d or 12h", span.flag, in)
 		}
-		fields["expires_at"] = time.Now().Add(d).UTC().Truncate(time.Second)
+		fields[span.field] = time.Now().Add(d).UTC().Truncate(time.Second)
 	}
 	limits, _ := cmd.Flags().GetStringArray("limit")
 	if len(limits) > 0 {

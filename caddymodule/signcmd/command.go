@@ -51,6 +51,7 @@ func signCommand(cmd *cobra.Command) {
 	f.StringArrayP("header", "H", nil, "further header, as in 'Accept: application/json' (repeatable)")
 	f.BoolP("include", "i", false, "print the answer's status line and headers before its body")
 	f.BoolP("insecure", "k", false, "accept any TLS certificate, such as that of a local test")
+	f.BoolP("verbose", "v", false, "print the string to sign to standard error, with \\n for its line feeds")
 	f.Bool("curl", false, "print a curl command instead of sending; it works once, within five minutes")
 	f.String("secret-file", "", "file that holds the secret (default: $CARD_SECRET)")
 	f.Duration("timeout", time.Minute, "how long to wait for the answer")
@@ -69,6 +70,9 @@ func runSign(cmd *cobra.Command, args []string) error {
 	if err := signer.Sign(call.request, call.body); err != nil {
 		return err
 	}
+	if verbose, _ := cmd.Flags().GetBool("verbose"); verbose {
+		fmt.Fprintln(cmd.ErrOrStderr(), "string to sign:", call.stringToSign())
+	}
 	if curl, _ := cmd.Flags().GetBool("curl"); curl {
 		line, err := call.curl()
 		if err != nil {
@@ -78,6 +82,14 @@ func runSign(cmd *cobra.Command, args []string) error {
 		return err
 	}
 	return call.send(cmd)
+}
+
+// stringToSign returns what was signed, in one line.
+func (c *signedCall) stringToSign() string {
+	h := c.request.Header
+	text := auth.AppendStringToSign(nil, c.request.Method, c.target,
+		h.Get(auth.HeaderTimestamp), h.Get(auth.HeaderNonce), h.Get(auth.HeaderBodyHash))
+	return strings.ReplaceAll(string(text), "\n", `\n`)
 }
 
 // signerFor reads the key from the environment, and the secret from there or a

@@ -103,6 +103,10 @@ var rows = []row{
 			good:    "Good: alike for all operations; one that stands out has a client that calls it wrongly.",
 			queries: []query{q(`sum by (operation) (rate(card_gateway_requests_total{@,outcome!~"accepted|would_refuse_.+"}[$t])) / (sum by (operation) (rate(card_gateway_requests_total{@}[$t])) > 0)`, "{{operation}}")},
 		},
+		{
+			kind: graph, title: "Explained refusals", unit: perSec, good: "Good: given, and little skipped; skipped grows with a flood of bad requests, which are refused all the same.",
+			queries: []query{q(`sum by (result) (rate(card_gateway_explanations_total{@}[$t]))`, "{{result}}")},
+		},
 	}},
 	{"Issuer", []panel{
 		{
@@ -193,19 +197,13 @@ var rows = []row{
 		},
 		{
 			kind: graph, title: "Up, and failing calls", unit: count,
-			good: "Good: every instance at 1 and no failing call.",
-			queries: []query{
-				q(`card_gateway_store_up{@}`, "up {{instance}}"),
-				q(`sum by (call) (rate(card_gateway_store_seconds_count{@,result="error"}[$t]))`, "failing {{call}}/s"),
-			},
+			good:    "Good: every instance at 1 and no failing call.",
+			queries: []query{q(`card_gateway_store_up{@}`, "up {{instance}}"), q(`sum by (call) (rate(card_gateway_store_seconds_count{@,result="error"}[$t]))`, "failing {{call}}/s")},
 		},
 		{
 			kind: graph, title: "Degraded, and lost log lines", unit: count,
-			good: "Good: empty. Requests are settled all the same; the runbooks degraded and log-dropped say what to do.",
-			queries: []query{
-				q(`card_gateway_degraded{@}`, "{{what}} {{instance}}"),
-				q(`sum by (instance) (increase(card_gateway_log_dropped_total{@}[$t]))`, "lost lines {{instance}}"),
-			},
+			good:    "Good: empty. Requests are settled all the same; the runbooks degraded and log-dropped say what to do.",
+			queries: []query{q(`card_gateway_degraded{@}`, "{{what}} {{instance}}"), q(`sum by (instance) (increase(card_gateway_log_dropped_total{@}[$t]))`, "lost lines {{instance}}")},
 		},
 		{
 			kind: graph, title: "Gateways by version", unit: count,

@@ -40,6 +40,33 @@ func (s *Store) Look(_ context.Context, c *store.Claim) (v store.Verdict, err er
 	return v, nil
 }
 
+// Levels implements store.Backend.
+func (s *Store) Levels(_ context.Context, keyID string, charges []ratelimit.Charge, now time.Time) ([]ratelimit.State, error) {
+	st := s.state.Load()
+	if st == nil || st.journal == nil {
+		return nil, errNotStarted
+	}
+	levels := make([]ratelimit.Level, len(charges))
+	steady := st.limits.at(now)
+	if k := st.key(keyID); k != nil {
+		k.mu.Lock()
+		for i := range charges {
+			if j := k.bucket(charges[i].Bucket); j >= 0 {
+				levels[i] = k.buckets[j].level
+				bound(&levels[i], &charges[i], steady)
+			}
+		}
+		k.mu.Unlock()
+	}
+	wall := now.UnixMicro()
+	states := make([]ratelimit.State, len(charges))
+	for i, level := range levels {
+		level.At += wall - steady
+		charges[i].Describe(&states[i], level, wall, true)
+	}
+	return states, nil
+}
+
 // A finding is the result of steps 2 to 6 of the contract, before anything is
 // written.
 type finding struct {

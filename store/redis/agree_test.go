@@ -21,7 +21,7 @@ func TestLimitsAgree(t *testing.T) {
 	opt := single(t)
 	opt.IOTimeout, opt.SettleTimeout = time.Second, 2*time.Second // a busy machine is not under test
 	s := open(t, opt)
-	s.settling = settleByClaim(t)
+	s.settling = byClaim(t, settleScript)
 	limit := rapid.Custom(func(t *rapid.T) ratelimit.Limit {
 		l := ratelimit.Limit{
 			Count:  rapid.OneOf(rapid.Int64Range(1, 20), rapid.Int64Range(1, 1e9)).Draw(t, "count"),

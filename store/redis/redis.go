@@ -14,7 +14,7 @@
 //   - info, clocks, mark, memory, view: what is known of the servers
 //   - servers, masters, handover, aof, agree, epoch, check, initialise: how that
 //     is found out and shared with the other gateways
-//   - windows, arguments, settle: a request
+//   - windows, arguments, settle, levels: a request
 //   - records, change, meta, policy, status: keys, and what operators see
 package redis
 
@@ -37,6 +37,7 @@ type Store struct {
 	names    names
 	servers  *servers
 	settling *script // settle.lua; tests give it another clock
+	levels   *script // levels.lua; the same
 	windows  windows
 	policies *policyExchange
 	ahead    atomic.Int64 // Claim.ReplayFloorAhead of the last claim, 0 before the first
@@ -59,7 +60,7 @@ func New(opt Options) (*Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Store{caller: newCaller(client, &opt), opt: opt, log: opt.Logger, names: names{prefix: opt.Prefix}, settling: settleScript}
+	s := &Store{caller: newCaller(client, &opt), opt: opt, log: opt.Logger, names: names{prefix: opt.Prefix}, settling: settleScript, levels: levelsScript}
 	s.servers = newServers(s.caller, &s.opt)
 	s.policies = newPolicyExchange(s.caller, &s.opt)
 	return s, nil

@@ -20,6 +20,8 @@ var (
 	serverLua string
 	//go:embed settle.lua
 	settleLua string
+	//go:embed levels.lua
+	levelsLua string
 	//go:embed get.lua
 	getLua string
 	//go:embed put.lua
@@ -33,6 +35,7 @@ var (
 	//go:embed adopt.lua
 	adoptLua string
 
+	levelsScript = newScript(serverLua + levelsLua)
 	getScript    = newScript(getLua)
 	putScript    = newScript(serverLua + putLua)
 	deleteScript = newScript(serverLua + deleteLua)

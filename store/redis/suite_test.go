@@ -45,15 +45,15 @@ func single(t testing.TB) Options {
 	return Options{URL: sharedSingle(t).url(), Prefix: random() + ":"}
 }
 
-// settleByClaim is settle.lua with Claim.Now in the place of the server's
+// byClaim is a script with the time of the caller in the place of the server's
 // clock.
-func settleByClaim(t testing.TB) *script {
+func byClaim(t testing.TB, of *script) *script {
 	t.Helper()
 	const reads, claims = "local now = clock()\n", "local now = claim_now\n"
-	if strings.Count(settleScript.source, reads) != 1 {
-		t.Fatalf("settle.lua must read the clock in one place, by %q", reads)
+	if strings.Count(of.source, reads) != 1 {
+		t.Fatalf("the script must read the clock in one place, by %q:\n%s", reads, of.source)
 	}
-	return newScript(strings.Replace(settleScript.source, reads, claims, 1))
+	return newScript(strings.Replace(of.source, reads, claims, 1))
 }
 
 // suite opens stores for the suite, whose clock is the claims'.
@@ -62,13 +62,13 @@ func suite(options func(t testing.TB) Options) storetest.Factory {
 		opt := options(t)
 		var mu sync.Mutex
 		now := time.Now() // stands still unless it is advanced
-		byClaim := func(t testing.TB) *Store {
+		openByClaim := func(t testing.TB) *Store {
 			s := open(t, opt)
-			s.settling = settleByClaim(t)
+			s.settling, s.levels = byClaim(t, settleScript), byClaim(t, levelsScript)
 			return s
 		}
 		setup := &storetest.Setup{
-			Backend: byClaim(t),
+			Backend: openByClaim(t),
 			Now: func() time.Time {
 				mu.Lock()
 				defer mu.Unlock()
@@ -97,7 +97,7 @@ func suite(options func(t testing.TB) Options) storetest.Factory {
 					t.Fatal(err)
 				}
 			}
-			setup.Backend = byClaim(t)
+			setup.Backend = openByClaim(t)
 			return setup.Backend
 		}
 		return setup

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/card-gateway/card-gateway/auth"
+	"github.com/card-gateway/card-gateway/ratelimit"
 	"github.com/card-gateway/card-gateway/store"
 )
 
@@ -69,6 +70,11 @@ func (m *memory) Settle(_ context.Context, c *store.Claim) (v store.Verdict, err
 func (m *memory) Look(_ context.Context, c *store.Claim) (v store.Verdict, err error) {
 	err = m.do(func() error { v = m.model.look(c); return nil })
 	return v, err
+}
+
+func (m *memory) Levels(_ context.Context, id string, charges []ratelimit.Charge, now time.Time) (states []ratelimit.State, err error) {
+	err = m.do(func() error { states = m.model.levels(id, charges, now); return nil })
+	return states, err
 }
 
 func (m *memory) Get(_ context.Context, id string) (r *store.Record, err error) {

@@ -107,3 +107,55 @@ func testLimitChanged(t *testing.T, open Factory) {
 		w.settle(c)
 	}
 }
+
+// testLevels checks that the levels of any buckets can be read, are those that
+// Settle left, and stay what they are.
+func testLevels(t *testing.T, open Factory) {
+	w := newWorld(t, open)
+	r := w.newKey()
+	narrow, total, unused := charge(w, "issue_card", "2/1d"), charge(w, "total", "50/1d cost 5"), charge(w, "get_card", "9/1d")
+	all := []ratelimit.Charge{unused, total, narrow}
+	w.levels(r.ID, all)
+	for range 3 { // the third is refused
+		c := w.claim(r)
+		c.Charges = []ratelimit.Charge{narrow, total}
+		w.settle(c)
+		w.levels(r.ID, all)
+	}
+	if states := w.levels(r.ID, all); states[0].Remaining != 9 || states[1].Remaining != 40 || states[2].Remaining != 0 {
+		t.Fatalf("after two requests the levels are %+v", states)
+	}
+	w.levels(r.ID, []ratelimit.Charge{charge(w, "issue_card", "20/12h burst 4")})
+	w.levels(r.ID, nil)
+	if w.Advance != nil {
+		w.Advance(13 * time.Hour)
+		w.levels(r.ID, all)
+	}
+	w.levels(w.newKey().ID, all)
+	w.delete(r)
+	w.levels(r.ID, all)
+	w.levels("ck_test_"+random(), all)
+}
+
+// levels returns what Levels reports, after comparing it with the model.
+func (w *world) levels(id string, charges []ratelimit.Charge) []ratelimit.State {
+	w.Helper()
+	now := w.Now()
+	got, err := w.Backend.Levels(ctx, id, charges, now)
+	if err != nil {
+		w.Fatalf("Levels: %v", err)
+	}
+	want := w.model.levels(id, charges, now)
+	if len(got) != len(want) {
+		w.Fatalf("%d states for %d charges", len(got), len(charges))
+	}
+	for i := range got {
+		if !w.ClaimClock {
+			w.alignTimes(&got[i], want[i])
+		}
+		if got[i] != want[i] {
+			w.Fatalf("the level is\n%+v\nwant\n%+v", got[i], want[i])
+		}
+	}
+	return got
+}

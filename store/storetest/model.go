@@ -165,6 +165,15 @@ func (k *modelKey) charge(c *store.Claim) store.Verdict {
 	return v
 }
 
+// levels returns the states of a key's buckets at now.
+func (m *model) levels(id string, charges []ratelimit.Charge, now time.Time) []ratelimit.State {
+	var states []ratelimit.State
+	for _, ch := range charges {
+		states = append(states, ch.State(m.key(id).levels[ch.Bucket], now.UnixMicro(), true))
+	}
+	return states
+}
+
 // unsettled reports whether the nonce is at the end of its life. A backend that
 // keeps whole seconds may still know it then.
 func (m *model) unsettled(c *store.Claim) bool {

@@ -78,6 +78,7 @@ func Run(t *testing.T, open Factory) {
 		{"LimitsRefill", testLimitsRefill},
 		{"LimitsDryRun", testLimitsDryRun},
 		{"LimitChanged", testLimitChanged},
+		{"Levels", testLevels},
 		{"Put", testPut},
 		{"PutAtOnce", testPutAtOnce},
 		{"Delete", testDelete},

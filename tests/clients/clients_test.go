@@ -2,12 +2,15 @@
 package clients
 
 import (
+	"fmt"
 	"io"
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"github.com/card-gateway/card-gateway/sign"
@@ -57,6 +60,50 @@ func TestClientsOfTheGuide(t *testing.T) {
 				cmd.Env = append(os.Environ(), "CARD_KEY_ID="+key.ID, "CARD_SECRET="+key.Secret)
 				return cmd
 			})
+		})
+	}
+}
+
+// TestClientsOfTheGuideKeepTheirHeaders: no client follows a redirect, which
+// would show what it has signed to another host, and each fails when it is
+// refused.
+func TestClientsOfTheGuideKeepTheirHeaders(t *testing.T) {
+	t.Parallel()
+	guide, err := os.ReadFile("../../docs/signing.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, client := range clientsOfTheGuide {
+		t.Run(client.file, func(t *testing.T) {
+			for _, tool := range client.needs {
+				if _, err := exec.LookPath(tool); err != nil {
+					t.Skipf("%s is not installed", tool)
+				}
+			}
+			path := filepath.Join(t.TempDir(), client.file)
+			if err := os.WriteFile(path, []byte(blockWith(t, string(guide), client.file)), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			var followed atomic.Bool
+			other := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { followed.Store(true) }))
+			defer other.Close()
+			for _, status := range []int{http.StatusFound, http.StatusTemporaryRedirect, http.StatusUnauthorized} {
+				origin := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+					w.Header().Set("Location", other.URL)
+					w.WriteHeader(status)
+					fmt.Fprint(w, "refused")
+				}))
+				cmd := exec.Command(client.run[0], append(client.run[1:len(client.run):len(client.run)], path, "GET", origin.URL+"/api/v1/x")...)
+				cmd.Env = append(os.Environ(), "CARD_KEY_ID=ck_test_x", "CARD_SECRET=0123456789abcdef")
+				out, err := cmd.CombinedOutput()
+				origin.Close()
+				if status >= 400 && err == nil || !strings.Contains(string(out), "refused") {
+					t.Errorf("after %d: %v\n%s", status, err, out)
+				}
+			}
+			if followed.Load() {
+				t.Error("a redirect was followed")
+			}
 		})
 	}
 }

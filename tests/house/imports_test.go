@@ -38,6 +38,10 @@ var importRules = []importRule{
 		reason: "an integrator who imports the signing client gets the standard library, auth's canonical forms and nothing more",
 	},
 	{
+		dir: "explain", ours: []string{"auth"},
+		reason: "what was wrong with a request follows from the request and the key alone; the gateway and card-explain must say the same",
+	},
+	{
 		dir:    "ratelimit",
 		reason: "limits are arithmetic with the time as an argument; they need nobody",
 	},
@@ -102,7 +106,7 @@ var importRules = []importRule{
 		reason: "the log format masks whatever it is given; it knows no request, no key and no app",
 	},
 	{
-		dir: "caddymodule/keyadmin", ours: []string{"caddymodule/cli", "caddymodule/secret", "caddymodule/version", "keys", "store", "store/file"}, others: []string{"…/"},
+		dir: "caddymodule/keyadmin", ours: []string{"auth", "caddymodule/cli", "caddymodule/secret", "caddymodule/version", "keys", "store", "store/file"}, others: []string{"…/"},
 		reason: "the admin API is the only way to a running gateway, and card-keys a client of it like any other; neither reaches into handlers",
 	},
 	{
@@ -110,10 +114,14 @@ var importRules = []importRule{
 		reason: "card-sign signs as any client would: it needs no gateway and no store",
 	},
 	{
+		dir: "caddymodule/explaincmd", ours: []string{"auth", "caddymodule/cli", "caddymodule/keyadmin", "caddymodule/secret", "explain"}, others: []string{"…/"},
+		reason: "card-explain judges a request by the rules alone; only what a gateway remembers comes from the admin API, as for card-keys",
+	},
+	{
 		dir: "caddymodule",
 		ours: []string{
-			"auth", "caddymodule/cardlog", "caddymodule/keyadmin", "caddymodule/logqueue", "caddymodule/secret", "caddymodule/signcmd", "caddymodule/version",
-			"forward", "keys", "ratelimit", "store", "store/file", "store/redis", "translate",
+			"auth", "caddymodule/cardlog", "caddymodule/explaincmd", "caddymodule/keyadmin", "caddymodule/logqueue", "caddymodule/secret", "caddymodule/signcmd", "caddymodule/version",
+			"explain", "forward", "keys", "ratelimit", "store", "store/file", "store/redis", "translate",
 		},
 		others: []string{"…/"},
 		reason: "the sandbox must never be part of a production build",
@@ -242,7 +250,7 @@ func TestNobodyImportsTheCaddyModule(t *testing.T) {
 // and log lines belong into one package.
 func TestPrometheusAndZapStayInTheCaddyModule(t *testing.T) {
 	t.Parallel()
-	for _, dir := range []string{"auth", "forward", "keys", "ratelimit", "sign", "translate", "store", "store/file", "store/redis"} {
+	for _, dir := range []string{"auth", "explain", "forward", "keys", "ratelimit", "sign", "translate", "store", "store/file", "store/redis"} {
 		for _, p := range goList(t, "-deps", "./"+dir) {
 			for _, library := range []string{"github.com/prometheus/", "go.uber.org/zap", "github.com/caddyserver/"} {
 				if strings.HasPrefix(p.ImportPath, library) {
@@ -256,7 +264,7 @@ func TestPrometheusAndZapStayInTheCaddyModule(t *testing.T) {
 // TestPureAndClientCodeIsStandardLibrary also checks indirect imports.
 func TestPureAndClientCodeIsStandardLibrary(t *testing.T) {
 	t.Parallel()
-	for _, dir := range []string{"auth", "forward", "ratelimit", "sign"} {
+	for _, dir := range []string{"auth", "explain", "forward", "ratelimit", "sign"} {
 		for _, p := range goList(t, "-deps", "./"+dir) {
 			if _, ours := below(p.ImportPath); !ours && !p.Standard {
 				t.Errorf("package %s depends on %s: it is the standard library alone, so that its decisions can be read to the end", dir, p.ImportPath)
@@ -265,13 +273,17 @@ func TestPureAndClientCodeIsStandardLibrary(t *testing.T) {
 	}
 }
 
-// TestAuthHasNoClockAndNoRandomNumbers keeps the first sentence of the package
+// TestAuthHasNoClockAndNoRandomNumbers keeps the first sentences of the packages
 // true to the letter.
 func TestAuthHasNoClockAndNoRandomNumbers(t *testing.T) {
 	t.Parallel()
-	files, err := filepath.Glob("../../auth/*.go")
-	if err != nil || len(files) == 0 {
-		t.Fatalf("%d files, %v", len(files), err)
+	var files []string
+	for _, dir := range []string{"auth", "explain"} {
+		found, err := filepath.Glob("../../" + dir + "/*.go")
+		if err != nil || len(found) == 0 {
+			t.Fatalf("%d files in %s, %v", len(found), dir, err)
+		}
+		files = append(files, found...)
 	}
 	for _, file := range files {
 		if strings.HasSuffix(file, "_test.go") {

@@ -122,6 +122,7 @@ func closedSets(t testing.TB) map[string][]string {
 	variables := map[string]string{
 		"limitDecisionNames": "decision", "translationVariants": "variant", "translationDirections": "direction",
 		"translationResults": "result", "storeCalls": "call", "storeResults": "result", "upstreamClasses": "class", "degradations": "what",
+		"explanationResults": "result",
 	}
 	for _, file := range moduleFiles(t) {
 		ast.Inspect(file, func(n ast.Node) bool {

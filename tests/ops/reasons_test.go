@@ -29,6 +29,7 @@ func reasonSite(upstream, terminal string) harness.Site {
 			card_translate
 			` + s.ToIssuer() + `
 		}`,
+		Extra: "handle /gateway/v1/* {\ncard_auth\ncard_self {\nrotate yes\n}\n}\n",
 	}
 }
 
@@ -49,7 +50,8 @@ func refusalCases(g *harness.Gateway) []refusalCase {
 	expired, locked, poor := key(), key(), g.NewKey(harness.Fields{"scopes": []string{"products:read"}})
 	g.Change(expired, harness.Fields{"expires_at": harness.Moment(time.Now().Add(-time.Minute))})
 	balance := func(c harness.Credentials) *harness.Request { return c.Request("GET", "/api/v1/cards/c1/balance", "") }
-	limited, used := key(), key().Get()
+	rotation := func(c harness.Credentials) *harness.Request { return c.Request("POST", "/gateway/v1/key/rotate", "") }
+	limited, rotated, used := key(), key(), key().Get()
 	hour, failed := time.Now().Add(-time.Hour), `"error":"`
 	if strings.Contains(g.Site.Routes, harness.CardForward) {
 		failed = `: issuer 127.0.0.1:`
@@ -76,6 +78,7 @@ func refusalCases(g *harness.Gateway) []refusalCase {
 		{auth.ScopeMissing, "get_card", no, one(poor.Get()), []string{`needs the scope cards:read`}},
 		{auth.RateLimited, "get_card_balance", no, []*harness.Request{balance(limited), balance(limited)}, []string{`the bucket get_card_balance is empty`}},
 		{auth.InvalidBody, "create_customer", no, one(key().JSON("POST", "/api/v1/Customers", `{"type":"alien"}`)), nil},
+		{auth.Conflict, "gateway_rotate", no, []*harness.Request{rotation(rotated), rotation(rotated)}, []string{`a newer secret exists`}},
 		{auth.InternalError, "other", no, one(key().Request("GET", "/api/v1/misplaced", "")), []string{`"level":"error"`, "write card_rate_limit first"}},
 		{auth.UpstreamError, "issue_card", no, one(key().Post().Add("X-Test", "hang up")), []string{`"level":"error"`, failed}},
 		{auth.UpstreamTimeout, "issue_card", no, one(key().Post().Add("X-Test", "stall")), []string{`"level":"error"`, failed}},

@@ -1,0 +1,141 @@
+package caddymodule
+
+import (
+	"net/http"
+	"time"
+
+	"github.com/card-gateway/card-gateway/auth"
+	"github.com/card-gateway/card-gateway/caddymodule/keyadmin"
+	"github.com/card-gateway/card-gateway/explain"
+	"github.com/card-gateway/card-gateway/keys"
+)
+
+// account finds out for a refusal of card_auth what was wrong: for the log, for
+// the memory of refusals and, where the key's holder may know, for the answer.
+// It runs after the decision and changes neither that nor what is counted.
+func (p *passage) account(refusal *auth.Refusal) {
+	now := time.Now()
+	shown := false
+	if p.mayExplain(refusal.Reason, now) {
+		shown = p.shows(refusal.Reason, now)
+		view := p.explainRules(refusal, now)
+		if shown {
+			refusal.Signed = view
+			p.auditShown()
+		}
+		p.remember(refusal, view, now)
+	}
+	if !shown && refusal.Reason.Status() == http.StatusUnauthorized {
+		refusal.Details = nil
+	}
+}
+
+// mayExplain reports whether the refusal may cost the time of an explanation.
+// With generic_messages an unknown key costs the same as a known one.
+func (p *passage) mayExplain(reason auth.Reason, now time.Time) bool {
+	shares := p.site.state.explanations
+	switch {
+	case reason.Status() >= http.StatusInternalServerError || reason == auth.ClientGone:
+		return false
+	case reason == auth.UnknownKey && !p.site.GenericMessages:
+		return false
+	case reason == auth.UnknownKey:
+		shares = p.site.state.standIns
+	}
+	return shares.take(p.request.Credentials.KeyID, holderAddress(p.info.address), now)
+}
+
+// explainRules adds to a refusal by one of the rules 7 to 10 what was wrong, and
+// returns the request as it arrived; nil for another refusal.
+func (p *passage) explainRules(refusal *auth.Refusal, now time.Time) *auth.SignedView {
+	c := explain.Case{
+		Request: p.request, Host: p.r.Host, Key: p.info.Key, Failed: p.judgement.Failed, Now: now, Window: p.site.rules.window,
+	}
+	switch refusal.Reason {
+	case auth.TimestampOutOfWindow:
+		c.Failed |= auth.RuleTimestamp
+	case auth.ReplayedNonce:
+		c.Failed |= auth.RuleNonce
+	case auth.BodyHashMismatch, auth.SignatureMismatch:
+	case auth.UnknownKey: // for the time that it takes
+		c.Key, c.Failed = new(auth.Key), auth.RuleSignature
+	default:
+		return nil
+	}
+	if p.bodyRead {
+		c.Body = &explain.Body{Size: p.bodySize, Sum: p.bodySum, Bytes: p.heldBytes()}
+	}
+	found, view := explain.Explain(&c), c.View()
+	if refusal.Reason == auth.UnknownKey {
+		return nil
+	}
+	if len(found) > 0 {
+		refusal.Log = explain.Sentences(found)
+	}
+	for _, f := range found {
+		refusal.Details = append(refusal.Details, auth.FieldError{Finding: f.Kind.String(), Message: f.Text()})
+	}
+	return view
+}
+
+// heldBytes returns a body that is held and small, else nil.
+func (p *passage) heldBytes() []byte {
+	if p.info.body == nil || p.bodySize > explain.MaxBody {
+		return nil
+	}
+	return p.info.body.onePiece()
+}
+
+// shows reports whether the answer says what was wrong: for a test key, and for
+// a live one until its debug_until.
+func (p *passage) shows(reason auth.Reason, now time.Time) bool {
+	if p.site.GenericMessages || reason.Status() != http.StatusUnauthorized {
+		return false
+	}
+	key := p.info.Key
+	if reason == auth.MissingHeaders {
+		key = p.claimedKey()
+	}
+	return key != nil && (keys.ModeOf(key.ID) == keys.Test || now.Before(key.DebugUntil))
+}
+
+// claimedKey returns the key that a request without all five headers names.
+func (p *passage) claimedKey() *auth.Key {
+	if id := p.request.Credentials.KeyID; id != "" && p.site.state.started.Load() {
+		if key, err := p.site.state.keys.Lookup(p.r.Context(), id); err == nil {
+			return key
+		}
+	}
+	return nil
+}
+
+// auditShown writes to the audit log that the answer to a live key shows what
+// was wrong.
+func (p *passage) auditShown() {
+	key := p.info.Key
+	if key == nil {
+		key = p.claimedKey()
+	}
+	if key != nil && keys.ModeOf(key.ID) != keys.Test {
+		p.site.telemetry.audit.explained(key, p.info.RequestID)
+	}
+}
+
+// remember keeps what the log says of the refusal, for whoever has its request
+// id.
+func (p *passage) remember(refusal *auth.Refusal, view *auth.SignedView, now time.Time) {
+	entry := keyadmin.Refusal{
+		RequestID: p.info.RequestID, At: now.UTC().Truncate(time.Millisecond), Status: refusal.Reason.Status(),
+		Reason: refusal.Reason.String(), Message: refusal.Text(), Client: p.info.Client, Detail: refusal.Log, Findings: refusal.Details,
+	}
+	if p.info.Operation != nil {
+		entry.Operation = p.info.Operation.Name
+	}
+	if p.info.Key != nil {
+		entry.KeyID, entry.Tenant = p.info.Key.ID, p.info.Key.Tenant
+	}
+	if view != nil {
+		entry.SignedView = *view
+	}
+	p.site.state.refusals.add(entry)
+}

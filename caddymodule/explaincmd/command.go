@@ -1,0 +1,150 @@
+// Package explaincmd is the command card-explain: it says what is wrong with
+// the signature of a captured request.
+package explaincmd
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+
+	caddycmd "github.com/caddyserver/caddy/v2/cmd"
+	"github.com/spf13/cobra"
+
+	"github.com/card-gateway/card-gateway/caddymodule/cli"
+	"github.com/card-gateway/card-gateway/caddymodule/keyadmin"
+	"github.com/card-gateway/card-gateway/caddymodule/secret"
+)
+
+func init() {
+	caddycmd.RegisterCommand(caddycmd.Command{
+		Name:  "card-explain",
+		Usage: "[FILE] [--signed FILE] [--request-id ID]",
+		Short: "Says what is wrong with the signature of a captured request",
+		Long: `Reads a captured request from the file, or from standard input, and says what
+is wrong with it: the string to sign, the string that was signed instead, the
+first byte in which they differ, the mistake and what to do. It needs no
+gateway and sends nothing.
+
+The request is raw HTTP, as it goes over the wire; the "> " lines of curl -v; a
+curl command as it is pasted into a shell; or a HAR file, as browsers and
+proxies write it.
+
+The secret comes from CARD_SECRET or the file named by --secret-file, of which
+one line end is dropped. Without it the form of the headers and the body hash
+are checked, and the signature is not. It is never printed.
+
+With --request-id the command asks the admin endpoint of a gateway what it
+remembers of its refusal of that request, and compares what arrived with the
+captured request, if there is one.
+
+The command fails with status 2 when it has found a mistake, and with 1 when it
+could not look for one.`,
+		CobraFunc: explainCommand,
+	})
+}
+
+func explainCommand(cmd *cobra.Command) {
+	cmd.Args = cobra.MaximumNArgs(1)
+	cmd.Example = `  card-explain request.txt
+  pbpaste | card-explain
+  card-explain session.har --entry 7
+  card-explain --request-id 4f1c… --config /etc/caddy/Caddyfile`
+	f := cmd.Flags()
+	f.String("secret-file", "", "file that holds the secret (default: $CARD_SECRET)")
+	f.String("signed", "", "file with the string that the client has signed, to compare it byte by byte")
+	f.Int("entry", 0, "number of the entry of a HAR file, from 1 (default: the last one with X-Signature)")
+	f.String("request-id", "", "X-Request-Id of a refusal, to ask the gateway for")
+	keyadmin.AddAdminFlags(cmd)
+	cmd.RunE = runExplain
+}
+
+func runExplain(cmd *cobra.Command, args []string) error {
+	id := cli.Flag(cmd, "request-id")
+	var refusal *keyadmin.Refusal
+	if id != "" {
+		var err error
+		if refusal, err = keyadmin.AskRefusal(cmd, id); err != nil {
+			return err
+		}
+	}
+	var c *capture
+	if id == "" || len(args) > 0 {
+		text, err := readInput(cmd, args)
+		if err != nil {
+			return err
+		}
+		if c, err = readCapture(cmd, text); err != nil {
+			return err
+		}
+	}
+	key, err := readSecret(cmd)
+	if err != nil {
+		return err
+	}
+	signed, err := readSigned(cmd)
+	if err != nil {
+		return err
+	}
+	r := report{cmd: cmd, capture: c, secret: key, signed: signed, refusal: refusal, json: cli.Flag(cmd, "json") == "true"}
+	mistaken, err := r.print()
+	if err != nil || !mistaken {
+		return err
+	}
+	cmd.SilenceErrors = true
+	return caddycmd.WrapCommandFuncForCobra(func(caddycmd.Flags) (int, error) { return exitMistaken, nil })(cmd, nil)
+}
+
+// exitMistaken is the exit status when a mistake was found.
+const exitMistaken = 2
+
+// maxInput is the largest captured request or HAR file, in bytes.
+const maxInput = 64 << 20
+
+func readInput(cmd *cobra.Command, args []string) ([]byte, error) {
+	from := cmd.InOrStdin()
+	if len(args) > 0 && args[0] != "-" {
+		f, err := os.Open(args[0])
+		if err != nil {
+			return nil, fmt.Errorf("reading the request: %w", err)
+		}
+		defer f.Close()
+		from = f
+	}
+	text, err := io.ReadAll(io.LimitReader(from, maxInput+1))
+	switch {
+	case err != nil:
+		return nil, fmt.Errorf("reading the request: %w", err)
+	case len(text) > maxInput:
+		return nil, errors.New("reading the request: it is larger than 64 MiB")
+	}
+	return text, nil
+}
+
+// readSecret returns the secret, or "" when none is given.
+func readSecret(cmd *cobra.Command) (string, error) {
+	text, source := os.Getenv("CARD_SECRET"), "CARD_SECRET"
+	if path := cli.Flag(cmd, "secret-file"); path != "" {
+		var err error
+		if text, err = secret.ReadFile(path); err != nil {
+			return "", fmt.Errorf("reading the secret: %w", err)
+		}
+		source = path
+	}
+	cli.WarnBlanks(cmd.ErrOrStderr(), source, text)
+	return text, nil
+}
+
+// readSigned returns the string that the client has signed, or nil.
+func readSigned(cmd *cobra.Command) (*string, error) {
+	path := cli.Flag(cmd, "signed")
+	if path == "" {
+		return nil, nil
+	}
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return nil, fmt.Errorf("reading the string that was signed: %w", err)
+	}
+	signed := string(text)
+	return &signed, nil
+}
