@@ -133,7 +133,7 @@ func (a *App) Start() error {
 	return nil
 }
 
-// Stop ends the background work. Requests in flight go on.
+// Stop ends the background work. It does not stop requests in flight.
 func (a *App) Stop() error {
 	if a.upkeep.stop() {
 		a.state.keys.Stop()

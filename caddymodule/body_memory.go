@@ -37,8 +37,8 @@ type reservation struct {
 	bytes   int64
 }
 
-// holderAddress returns the holder of a client's address. Whoever has an IPv6
-// address usually has all of its /64, so that is one holder. All unknown
+// holderAddress returns the holder of a client's address. A client with an IPv6
+// address usually has all of its /64, so a /64 is one holder. All unknown
 // addresses are one holder, too.
 func holderAddress(client netip.Addr) netip.Prefix {
 	client = client.Unmap()

@@ -15,7 +15,7 @@ import (
 const judgings = 3
 
 // admit takes the request through all checks, in the published order. It
-// returns nil for a request that may go on.
+// returns nil for a request that may be forwarded.
 func (p *passage) admit() *auth.Refusal {
 	var client netip.Addr
 	p.info.Client, client = clientAddress(p.r)

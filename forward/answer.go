@@ -120,7 +120,7 @@ func (a *Answer) cut(err error) *Error {
 }
 
 // Close ends the answer. When its body was not read to the end, the connection
-// is closed, which tells the issuer to stop. Close may be called repeatedly.
+// is closed, so that the issuer stops. Close may be called repeatedly.
 func (a *Answer) Close() error {
 	a.end(errClosed)
 	return nil

@@ -11,10 +11,10 @@ import (
 )
 
 // A secret that has ended stays in the record for a while. It verifies nothing,
-// but a client that still signs with it is told apart from a stranger.
+// but it shows that a client that still signs with it is no stranger.
 //
-// One that a rotation has ended before its time is sealed under a label of its
-// own. So no gateway can take it for a live one, although its clock is behind.
+// A secret that a rotation has ended before its time is sealed under a separate
+// label. So a gateway whose clock is behind cannot take it for a live one.
 const (
 	retiredFor = 30 * 24 * time.Hour
 	maxRetired = 2
@@ -47,8 +47,8 @@ func dropRetired(r *store.Record, now time.Time) {
 	r.Secrets = slices.DeleteFunc(r.Secrets, func(s store.SealedSecret) bool { return !s.Live(now) })
 }
 
-// dropShut drops the secrets that have ended and cannot be opened: nothing that
-// a key needs depends on them.
+// dropShut drops the secrets that have ended and cannot be opened. A key does not
+// need them.
 func (k *Service) dropShut(r *store.Record) {
 	now := k.opt.Clock()
 	r.Secrets = slices.DeleteFunc(r.Secrets, func(s store.SealedSecret) bool {
@@ -57,9 +57,9 @@ func (k *Service) dropShut(r *store.Record) {
 	})
 }
 
-// replaceSecret makes a secret the newest of a record. The one that was the
-// newest lives until the end, or as long as it would have. All others end at
-// now. One that cannot be opened is dropped.
+// replaceSecret makes a secret the newest of a record. The previous newest one
+// lives until end, or until its own earlier end. All others end at now. A secret
+// that cannot be opened is dropped.
 func (k *Service) replaceSecret(r *store.Record, fresh store.SealedSecret, now, end time.Time) {
 	dropOutdated(r, now)
 	secrets := []store.SealedSecret{fresh}
@@ -83,8 +83,8 @@ func (k *Service) replaceSecret(r *store.Record, fresh store.SealedSecret, now, 
 	dropOutdated(r, now)
 }
 
-// openRetired opens the secrets that have ended. They only explain, so one that
-// cannot be opened is left out.
+// openRetired opens the secrets that have ended. It leaves out those that cannot be
+// opened, because they only explain failures.
 func (k *Service) openRetired(r *store.Record) []*auth.Secret {
 	now := k.opt.Clock()
 	r = r.Clone()

@@ -23,7 +23,7 @@ import (
 func TestMain(m *testing.M) { scripts.Main(m) }
 
 // Each script has a server at $ISSUER that checks signatures of the key
-// $CARD_KEY_ID by arithmetic of its own.
+// $CARD_KEY_ID without the code under test.
 func TestScripts(t *testing.T) {
 	scripts.Run(t, func(env *testscript.Env) error {
 		issuer := httptest.NewServer(http.HandlerFunc(checkingIssuer))

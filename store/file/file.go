@@ -5,7 +5,7 @@
 // use of secrets. The store reads the journal at the start, so that this state
 // survives any end of the process.
 //
-// If nonces may have been lost, because the machine was started anew or the
+// If nonces may have been lost, because the machine was rebooted or the
 // journal is damaged or missing, the replay floor of the contract applies. The
 // protection against repeated requests does not depend on the clock: a request
 // is refused unless its timestamp is after those of all nonces that were

@@ -36,7 +36,7 @@ type journal struct {
 	failedAt time.Time
 }
 
-// The journal goes on to the next segment when the current one is full, or after
+// The journal begins the next segment when the current one is full, or after
 // this many seconds if a spare segment is ready.
 const segmentSeconds = 60
 

@@ -71,7 +71,7 @@ func readMark(path string) (p position, found bool, err error) {
 	return position(binary.LittleEndian.Uint64(b[8:])), true, nil
 }
 
-// newMark makes the mark anew, with a position.
+// newMark makes a new mark with a position, in place of an earlier one.
 func newMark(path string, p position) (*mark, error) {
 	m := &mark{path: path}
 	err := os.MkdirAll(filepath.Dir(path), 0o700)

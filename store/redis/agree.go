@@ -7,13 +7,13 @@ import (
 	"strings"
 )
 
-// An adoption is what one check shares with the other gateways.
+// An adoption is the result of a check that is shared with the other gateways.
 type adoption struct {
 	servers []adopted
 	raise   bool // the floor of all to now
 }
 
-// adopted is what adopt.lua is told of one server.
+// adopted is the part of an adoption about one server.
 type adopted struct {
 	identity string
 	from     string // the identity that handed everything over to it
@@ -24,9 +24,9 @@ type adopted struct {
 	isNew    bool // to this gateway
 }
 
-// adoption makes what is to be shared of the masters. All that this gateway has
-// accepted itself is under the floor of a server that is not the one it used
-// before and got nothing from it.
+// adoption returns what this gateway shares about the masters. If a server is new
+// and no hand-over from the one before was proved, its floor is at least this
+// gateway's own last acceptance.
 func (s *servers) adoption(masters []serverInfo) adoption {
 	var a adoption
 	for i := range masters {
@@ -47,7 +47,7 @@ func (a *adoption) nothingNew() bool {
 	return !a.raise && !slices.ContainsFunc(a.servers, func(o adopted) bool { return o.isNew || o.raise })
 }
 
-// args are the arguments of adopt.lua behind the epoch.
+// args returns the arguments of adopt.lua after the epoch.
 func (a *adoption) args(next *view) []any {
 	args := []any{decimal(next.floor), bit(a.raise), next.fences.String()}
 	for _, o := range a.servers {
@@ -60,7 +60,8 @@ func (a *adoption) args(next *view) []any {
 	return args
 }
 
-// joinIdentities lists the masters' as settle.lua compares them.
+// joinIdentities returns the masters' identities in the form that settle.lua
+// compares.
 func joinIdentities(masters []serverInfo) string {
 	all := make([]string, len(masters))
 	for i := range masters {
@@ -69,8 +70,8 @@ func joinIdentities(masters []serverInfo) string {
 	return strings.Join(all, ",")
 }
 
-// adopt agrees on epoch and floor. As long as nothing has changed it only
-// reads them.
+// adopt agrees with the other gateways on epoch and floor. If nothing has changed
+// it only reads them.
 func (s *servers) adopt(ctx context.Context, m mode, a adoption, next *view) error {
 	before := s.view.Load().epoch
 	if a.nothingNew() {
@@ -97,9 +98,9 @@ func (s *servers) adopt(ctx context.Context, m mode, a adoption, next *view) err
 	return err
 }
 
-// readFloor takes over a floor that another gateway has raised. It reports
-// false when the epoch is not the one of the view. The floor never falls, so
-// that a wrong reply does no harm.
+// readFloor adopts a floor that another gateway has raised. It returns false if
+// the epoch is not that of the view. The floor never falls, so a wrong reply does
+// no harm.
 func (s *servers) readFloor(ctx context.Context, next *view) (bool, error) {
 	values, err := s.client.HMGet(ctx, s.names.shared(), "epoch", "floor", "fences").Result()
 	if err != nil {

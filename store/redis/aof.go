@@ -9,14 +9,14 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// Redis replays its append-only file as the user default. A script that wrote
-// more than one key stands there as a transaction, and Redis drops a whole
-// transaction without failing when that user may not run one of its commands:
-// nonces, locks, limits and the epoch are gone after the restart. So the rights
-// of default are asked for, by a dry run that runs nothing.
+// Redis replays its append-only file as the user default. In that file, a script
+// that wrote more than one key is a transaction. If default may not run one of its
+// commands, Redis drops the whole transaction without failing: nonces, locks,
+// limits and the epoch are lost after the restart. So the gateway asks for the
+// rights of default, by a dry run that executes nothing.
 
-// replayedCommands are the writing commands of the scripts, as the append-only
-// file has them.
+// replayedCommands are the writing commands of the scripts, in the form of the
+// append-only file.
 var replayedCommands = [][]any{
 	{"hset", "f", "v"}, {"hsetnx", "f", "v"}, {"hincrby", "f", "1"}, {"hdel", "f"},
 	{"pexpireat", "1"}, {"persist"}, {"del"}, {"set", "v"}, {"zadd", "0", "m"}, {"zrem", "m"},
@@ -25,11 +25,11 @@ var replayedCommands = [][]any{
 // replayUnknown is the problem of a server that refuses the dry run.
 const replayUnknown = "the gateway's user may not ask whether the append-only file can be replayed; give it +acl|dryrun"
 
-// replayPause is the time between two questions for the rights of default.
+// replayPause is the time between two checks of the rights of default.
 const replayPause = time.Minute
 
 // checkReplay notes at each master what it would lose at its next restart. It
-// asks once a minute, and at once when there is another master.
+// asks once a minute, and at once for a new master.
 func (s *servers) checkReplay(ctx context.Context, masters []serverInfo) {
 	due := time.Since(s.memory.replayAsked) >= replayPause
 	for i := range masters {
@@ -79,8 +79,7 @@ func (s *servers) askReplay(ctx context.Context, masters []serverInfo) {
 	s.memory.replay, s.memory.replayAsked = found, time.Now()
 }
 
-// replayProblem returns why what scripts write does not come back after a
-// restart, or an empty text.
+// replayProblem returns why a restart would lose the writes of scripts, or "".
 func replayProblem(ctx context.Context, node *redis.Client, key string) (string, error) {
 	pipe := node.Pipeline()
 	answers := make([]*redis.Cmd, len(replayedCommands))
@@ -104,9 +103,9 @@ func replayProblem(ctx context.Context, node *redis.Client, key string) (string,
 	return "", nil
 }
 
-// refuseForgetful returns an [UnfitError] when a master is known to lose data
-// at its next restart. Only a start asks for it: a gateway that runs goes on,
-// since the data is there until then.
+// refuseForgetful returns an [UnfitError] if a master would lose data at its next
+// restart. It is called only at a start: a running gateway continues, because the
+// data is not lost before that.
 func (s *servers) refuseForgetful() error {
 	for _, m := range *s.masters.Load() {
 		if m.forgets != "" && m.forgets != replayUnknown {

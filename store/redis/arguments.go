@@ -10,8 +10,8 @@ import (
 	"github.com/card-gateway/card-gateway/store"
 )
 
-// An argument of settle.lua is a local variable there. The order of the list
-// is the order of ARGV.
+// An argument of settle.lua is a local variable in the script. The order of the
+// list is the order of ARGV.
 type argument struct {
 	name  string // of the variable
 	as    string // the Lua expression that reads it; %s is the text
@@ -35,8 +35,8 @@ const (
 	asFlag   = "%s == '1'"
 )
 
-// settleArguments are everything that settle.lua is told about a claim, but
-// for its buckets, which follow.
+// settleArguments are the arguments of settle.lua for a claim. The buckets of the
+// claim follow them.
 var settleArguments = []argument{
 	{"revision", asText, func(a *attempt) any { return a.Revision }},
 	{"next_revision", asText, func(a *attempt) any { return a.NextRevision }},
@@ -62,7 +62,7 @@ var settleArguments = []argument{
 	{"max_nonces", asNumber, func(a *attempt) any { return decimal(int64(a.maxNonces)) }},
 }
 
-// settleRules are the rules that settle.lua decides or is told to have failed.
+// settleRules are the rules that settle.lua decides or gets as failed.
 var settleRules = []auth.Rules{
 	auth.RuleIP, auth.RuleTimestamp, auth.RuleNonce, auth.RuleBodyHash, auth.RuleSignature, auth.RuleScope,
 }
@@ -98,14 +98,14 @@ func (a *attempt) args() []any {
 	return args
 }
 
-// life is how long the nonce lives from now on, in milliseconds, rounded up.
+// life returns how long the nonce lives from now on, in milliseconds, rounded up.
 func (a *attempt) life() any {
 	life := auth.NonceLifetime(a.Now, a.Timestamp, a.lifeWindow)
 	return decimal(int64((life + time.Millisecond - 1) / time.Millisecond))
 }
 
-// lockUntil is when a lock that this request causes ends, in microseconds; 0
-// is never.
+// lockUntil returns the end of a lock that this request causes, in microseconds;
+// 0 means never.
 func (a *attempt) lockUntil() any {
 	if a.LockDuration <= 0 {
 		return "0"
@@ -113,7 +113,7 @@ func (a *attempt) lockUntil() any {
 	return decimal(a.Now.Add(a.LockDuration).UnixMicro())
 }
 
-// counts is the set of the rules that count if they refuse the request.
+// counts returns the set of the rules that count if they refuse the request.
 func (a *attempt) counts() any {
 	var set auth.Rules
 	for _, rule := range settleRules {

@@ -5,18 +5,20 @@ import "time"
 const (
 	spanMillis = 128_000 // of one nonce hash
 	maxSkew    = 5 * time.Second
-	// maxLag is for how long a master with replicas is used that hears of none:
-	// it may be cut off from them, and another master in its place.
+	// maxLag is how long a master with replicas is used while none of them
+	// answers. After that it may be cut off, and another master may have replaced
+	// it.
 	maxLag = 3 * time.Second
-	// MaxWindow is the longest Claim.Window: settle.lua searches for nonces as
-	// far ahead as such a window lets them live.
+	// MaxWindow is the longest Claim.Window: settle.lua searches nonces as far
+	// ahead as they can live with this window.
 	MaxWindow = time.Hour
 	// longestLife of a nonce, that of a request stamped a whole window ahead.
 	longestLife = 2*MaxWindow + 11*time.Second
-	// spanReach is how many spans beyond the present one the longest life ends.
+	// spanReach is the number of spans after the current one in which a nonce can
+	// still live.
 	spanReach = int64(longestLife/time.Millisecond)/spanMillis + 2
 )
 
-// windowLinger is how long a wider window is taken to be in use after the last
-// request was accepted under it.
+// windowLinger is how long a wider window counts as in use after the last request
+// that was accepted with it.
 const windowLinger = 10 * time.Minute

@@ -14,16 +14,16 @@ import (
 const (
 	// breakerFailures in a row are needed to open a breaker.
 	breakerFailures = 5
-	// breakerSilence must have passed without any reply, too. So a moment
-	// without a CPU, here or at the server, does not open it.
+	// breakerSilence without any reply is needed too. So a moment without a CPU,
+	// here or at the server, does not open a breaker.
 	breakerSilence = 500 * time.Millisecond
-	// breakerPause is how long an open breaker answers by itself.
+	// breakerPause is how long an open breaker refuses calls before the next try.
 	breakerPause = 300 * time.Millisecond
 )
 
-// A breaker is open while its server does not answer, so that an outage costs
-// microseconds. A server that answers, with whatever, is not shut out: what is
-// slow, or fails for one key, fails by itself.
+// A breaker is open while its server does not answer, so that a call costs
+// microseconds in an outage. It stays closed while the server sends any reply,
+// even errors. So slow calls, and failures of one key, affect no other calls.
 type breaker struct {
 	*gobreaker.CircuitBreaker[struct{}]
 	silence silence
@@ -40,8 +40,8 @@ func (b *breaker) run(send func() error) error {
 	return err
 }
 
-// breakers holds a breaker per server, so that the fall of one master does not
-// shut out the others.
+// breakers holds a breaker per server, so that the failure of one master does not
+// affect the others.
 type breakers struct {
 	log *slog.Logger
 	all sync.Map // of server address to *breaker
@@ -67,7 +67,7 @@ func (b *breakers) newBreaker(server string) *breaker {
 		IsSuccessful: answered,
 		IsExcluded:   saysNothing,
 		OnStateChange: func(_ string, _, to gobreaker.State) {
-			if to != gobreaker.StateHalfOpen { // a trial is no news
+			if to != gobreaker.StateHalfOpen { // a trial is not reported
 				news.changed(to == gobreaker.StateOpen)
 			}
 		},
@@ -75,27 +75,27 @@ func (b *breakers) newBreaker(server string) *breaker {
 	return n
 }
 
-// answered reports whether the server has replied, be it with an error.
+// answered reports whether the server has replied, even with an error.
 func answered(err error) bool {
 	var reply redis.Error
 	return err == nil || errors.As(err, &reply)
 }
 
-// saysNothing reports whether the error says nothing of the server: the caller
-// has left, or a burst of calls has waited for a connection in vain. If the
-// server was why the others kept theirs, they have failed by themselves.
+// saysNothing reports whether the error shows nothing about the server: the caller
+// has left, or the call got no connection in time. If the server was the reason,
+// the calls that have the connections fail and are noted.
 func saysNothing(err error) bool {
 	return errors.Is(err, context.Canceled) || errors.Is(err, redis.ErrPoolTimeout)
 }
 
-// A silence is the time since the first call that has got no reply, as long as
-// no call gets one.
+// A silence is the time since the first call without a reply. A reply to any call
+// ends it.
 type silence struct {
 	mu           sync.Mutex
 	since, heard time.Time
 }
 
-// note notes how a call that was begun then has ended.
+// note notes the result of a call, and when the call began.
 func (s *silence) note(begun time.Time, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -14,8 +14,8 @@ import (
 	"github.com/card-gateway/card-gateway/store"
 )
 
-// tags makes a token for every call, which its reply must show: a reply that
-// belongs to another call is not believed.
+// tags makes a token for every call, which its reply must contain: a reply to
+// another call is not used.
 type tags struct {
 	prefix string
 	next   *atomic.Uint64
@@ -30,15 +30,15 @@ func (t tags) make() string {
 	return string(strconv.AppendUint(append(b, t.prefix...), t.next.Add(1), 36))
 }
 
-// once is a command that go-redis never repeats by itself, because after a
-// lost reply nobody knows whether it was executed. It still follows MOVED and
-// ASK, which say that it was not.
+// once is a command that go-redis never repeats, because after a lost reply it is
+// not known whether it was executed. It still follows MOVED and ASK, because then
+// it was not executed.
 type once struct{ *redis.Cmd }
 
 func (once) NoRetry() bool { return true }
 
-// processor is what runs a command: the client, in turn or out of it, or one
-// connection of it.
+// processor runs a command: the client, with or without the queue, or one of its
+// connections.
 type processor interface {
 	Process(ctx context.Context, cmd redis.Cmder) error
 }
@@ -72,7 +72,7 @@ type turn struct {
 func (t turn) Process(ctx context.Context, cmd redis.Cmder) error {
 	breaker := t.breakers.at(t.server)
 	if breaker.State() == gobreaker.StateOpen {
-		return gobreaker.ErrOpenState // wait for no turn
+		return gobreaker.ErrOpenState // without waiting for a turn
 	}
 	queue := t.queues.at(t.server)
 	if err := queue.enter(ctx); err != nil {
@@ -89,8 +89,8 @@ type call struct {
 	args   []any
 }
 
-// run executes the script when it is its turn on its server and returns the
-// reply without the tag. Every error is a [store.ErrUnavailable].
+// run waits in the queue of the server, executes the script and returns the reply
+// without the tag. Every error is a [store.ErrUnavailable].
 func (c *caller) run(ctx context.Context, doing string, what call) ([]any, error) {
 	server, err := c.serverOf(ctx, what.keys[0])
 	if err != nil {
@@ -104,15 +104,15 @@ func (c *caller) run(ctx context.Context, doing string, what call) ([]any, error
 	case isFull(err):
 		err = fmt.Errorf("%w: %w", store.ErrFull, err)
 	case c.cluster != nil:
-		c.cluster.ReloadState(ctx) // perhaps a master fell
+		c.cluster.ReloadState(ctx) // perhaps a master failed
 	}
 	return nil, unavailable(doing, err)
 }
 
-// runOn executes the script once. It is sent again only when Redis has said
-// that it did not execute it: the script is not loaded, or its slot is being
-// moved. It goes with its source then, and after a pause that doubles from the
-// second time on.
+// runOn executes the script once. It sends it again only if Redis has replied that
+// it did not execute it: the script is not loaded, or its slot is being moved.
+// Then it sends the source too, and from the second time on after a pause that
+// doubles.
 func (c *caller) runOn(ctx context.Context, on processor, what call) ([]any, error) {
 	tag := c.tags.make()
 	args := make([]any, 0, 4+len(what.keys)+len(what.args))
@@ -176,8 +176,8 @@ func sleep(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// The names of the servers that belong to no address: the one server, and the
-// search for the master of a slot.
+// The names of servers without an address: the single server, and the search for
+// the master of a slot.
 const (
 	theServer = "redis"
 	theSlots  = "cluster"

@@ -11,10 +11,10 @@ import (
 	"github.com/card-gateway/card-gateway/store"
 )
 
-// Put writes the record if the revision is the one expected. It enters the id
-// into the index first, so that no stored record is ever unlisted; an id in
-// the index without a record is passed over. A store that was emptied is made
-// anew, with the replay floor at this moment.
+// Put writes the record if the stored revision is the expected one. It adds the
+// id to the index first, so that every stored record is listed. List skips an id
+// in the index without a record. If the store was emptied, Put makes it new, with
+// the replay floor at this moment.
 func (s *Store) Put(ctx context.Context, r *store.Record, opt store.PutOptions) (store.Durability, error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.opt.ChangeTimeout)
 	defer cancel()
@@ -42,7 +42,7 @@ func (s *Store) Put(ctx context.Context, r *store.Record, opt store.PutOptions) 
 	return durability, changeError(r.ID, outcome, err)
 }
 
-// Delete forgets the record, its count and its buckets. Its nonces stay.
+// Delete deletes the record, its count and its buckets. Its nonces stay.
 func (s *Store) Delete(ctx context.Context, id, revision string) (store.Durability, error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.opt.ChangeTimeout)
 	defer cancel()
@@ -57,7 +57,7 @@ func (s *Store) Delete(ctx context.Context, id, revision string) (store.Durabili
 	if err := s.reindex(ctx, "remove", id); err != nil {
 		return durability, err
 	}
-	if _, err := s.Get(ctx, id); err == nil { // somebody made it again meanwhile
+	if _, err := s.Get(ctx, id); err == nil { // it was made again meanwhile
 		return durability, s.reindex(ctx, "add", id)
 	}
 	return durability, nil
@@ -85,9 +85,9 @@ func (s *Store) reindex(ctx context.Context, how, id string) error {
 	return err
 }
 
-// change runs a script that changes a key and, on the same connection, waits
-// for a replica to have it, if there is one. It is not repeated when the
-// answer is lost: the change may have been made.
+// change runs a script that changes a key. Then, on the same connection, it waits
+// for a replica to have the change, if there is one. It is not repeated if the
+// answer is lost, because the change may have been made.
 func (s *Store) change(ctx context.Context, c call) (outcome string, d store.Durability, err error) {
 	for pause := firstPause; ; pause *= 2 {
 		outcome, d, err = s.tryChange(ctx, c)

@@ -8,12 +8,12 @@ import (
 	"time"
 )
 
-// The store is ready exactly when a correct request would be accepted now. On a
-// cluster that is as long as one master accepts; what is wrong with the others,
-// or stops changes of keys only, degrades it.
+// The store is ready exactly when a correct request would be accepted now. A
+// cluster is ready while one master accepts. Trouble of the others, and trouble
+// that stops only changes of keys, degrades the store.
 
 // check reads the state of all masters, agrees with the other gateways on the
-// replay floor, and makes that the view.
+// replay floor, and stores the result as the view.
 func (s *servers) check(ctx context.Context, m mode) error {
 	s.checking.Lock()
 	defer s.checking.Unlock()
@@ -41,7 +41,7 @@ func (s *servers) checkLocked(ctx context.Context, m mode) error {
 	return err
 }
 
-// examine fills the view with what it finds.
+// examine fills the view with the state of the servers.
 func (s *servers) examine(ctx context.Context, m mode, next *view) error {
 	masters, err := s.readMasters(ctx)
 	if len(masters) == 0 {
@@ -79,7 +79,7 @@ func (s *servers) examine(ctx context.Context, m mode, next *view) error {
 	return next.conclude(usable, problems)
 }
 
-// agree agrees with the other gateways on what was found.
+// agree shares the result with the other gateways and adopts their floors.
 func (s *servers) agree(ctx context.Context, m mode, usable []serverInfo, next *view) error {
 	if err := s.adopt(ctx, m, s.adoption(usable), next); errors.Is(err, errEmptied) {
 		_, findErr := s.missingEpochs(ctx, next)
@@ -96,8 +96,8 @@ func (s *servers) agree(ctx context.Context, m mode, usable []serverInfo, next *
 	return s.fenceRestored(ctx, next)
 }
 
-// fenceRestored raises the floor when what was emptied is there again: it may
-// have been put back as it was some time ago, together with its mark.
+// fenceRestored raises the floor if the content of an emptied store is back: an
+// old copy may have been restored, together with the mark of a store in use.
 func (s *servers) fenceRestored(ctx context.Context, next *view) error {
 	if s.memory.emptied {
 		if _, err := s.runAdopt(ctx, "", adoption{raise: true}, next); err != nil {
@@ -108,8 +108,8 @@ func (s *servers) fenceRestored(ctx context.Context, next *view) error {
 	return nil
 }
 
-// logChange logs the difference of two views. The problem of the first check
-// is left to Start.
+// logChange logs the difference of two views. It does not log the problem of the
+// first check, which Start returns.
 func (s *servers) logChange(before, next *view) {
 	if fmt.Sprint(before.problem) != fmt.Sprint(next.problem) && (next.problem == nil || !errors.Is(before.problem, errNotChecked)) {
 		if next.problem != nil {
@@ -132,9 +132,9 @@ func (s *servers) logChange(before, next *view) {
 	}
 }
 
-// checkAgain waits for a check that begins now or is under way, unless the
-// view has changed since it was seen. All callers share one check, which has a
-// deadline of its own and goes on when they have to leave.
+// checkAgain waits for a check that begins now or has begun, unless the view has
+// changed since the caller read it. All callers share one check. It has its own
+// deadline and continues if they leave.
 func (s *servers) checkAgain(ctx context.Context, seen *view) error {
 	if s.view.Load() != seen {
 		return nil

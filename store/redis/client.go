@@ -15,7 +15,7 @@ import (
 	"github.com/redis/go-redis/v9/maintnotifications"
 )
 
-// newClient makes the client; it connects when it is first used.
+// newClient returns a client, which connects at its first use.
 func (o *Options) newClient() (redis.UniversalClient, error) {
 	quietOnce.Do(func() { redis.SetLogger(quiet{}) })
 	all, hook := o.common(), newNetwork(o.IOTimeout)
@@ -54,8 +54,8 @@ func hooked(client *redis.Client, hook *network) *redis.Client {
 	return client
 }
 
-// common are the settings of go-redis that hold in every topology. It repeats
-// nothing by itself: whether a call may be made again is decided in runOn.
+// common returns the settings of go-redis for every topology. With them go-redis
+// repeats nothing: runOn decides whether a call may be repeated.
 func (o *Options) common() *redis.UniversalOptions {
 	return &redis.UniversalOptions{
 		Username: o.Username, Password: o.Password, DB: o.DB,
@@ -69,7 +69,7 @@ func (o *Options) common() *redis.UniversalOptions {
 	}
 }
 
-// single adds what the URL of one server says and returns the network.
+// single adds the settings in the URL of one server and returns the network.
 func (o *Options) single(all *redis.UniversalOptions) (network string, err error) {
 	address, parameters, _ := strings.Cut(o.URL, "?")
 	if parameters != "" && !(strings.HasPrefix(address, "unix:") && strings.HasPrefix(parameters, "db=") && !strings.ContainsAny(parameters, "&;")) {
@@ -127,16 +127,16 @@ func (o *Options) tlsConfig() (*tls.Config, error) {
 	return config, nil
 }
 
-// quiet drops what go-redis would write to stderr; every error that matters
-// comes back from the call.
+// quiet drops the lines that go-redis would write to stderr. Calls return all
+// errors that matter.
 type quiet struct{}
 
 func (quiet) Printf(context.Context, string, ...any) {}
 
 var quietOnce sync.Once
 
-// node makes a client for one server of a sentinel set, or for a replica of the
-// one server: with what is configured for that, but another address.
+// node returns a client for one server of a sentinel set, or for a replica of the
+// single server: with the same settings and another address.
 func (o *Options) node(addr string) *redis.Client {
 	all := o.common()
 	if o.topology() == topologySentinel {

@@ -2,30 +2,30 @@ package redis
 
 import "time"
 
-// A server whose clock was ahead has let nonces die that should live. That it
-// was ahead shows when it goes back. Whose clock did is told by a clock that
-// cannot be set: the time since this process began. A gateway whose own clock is
-// wrong therefore refuses by itself, and does not raise the floor of all.
+// If a server's clock was ahead, nonces have expired too early. This is noticed
+// when the clock goes back. A clock that cannot be set shows whose clock it was:
+// the time since this process began. So a gateway whose own clock is wrong refuses
+// alone, and does not raise the floor for all.
 
-// clockReading is how far a server's clock is ahead of the time since this
-// process began, at least. What it may fall by slowly is drift.
+// clockReading is a lower bound of how far a server's clock is ahead of the time
+// since this process began.
 type clockReading struct {
 	ahead time.Duration // since 1970
 	at    time.Duration // since this process began
 }
 
-// maxDrift is the part of the time that passes by which a clock may fall back
-// without having been set; NTP slows a clock down by at most 0.05 %.
+// A clock may fall back by one part in maxDrift of the passed time without having
+// been set; NTP slows a clock down by at most 0.05 %.
 const maxDrift = 100
 
 // clocks are the servers' clocks as a gateway has read them.
 type clocks struct {
 	readings map[string]clockReading // by run
-	setBack  map[string]bool         // by run: its clock was, and the other gateways do not know
+	setBack  map[string]bool         // by run: its clock was set back, and the other gateways do not know yet
 }
 
-// read notes which servers have set their clocks back, by more than maxSkew,
-// since they were read before.
+// read notes the servers whose clocks were set back by more than maxSkew since the
+// last reading.
 func (c *clocks) read(masters []serverInfo) {
 	if c.readings == nil {
 		c.readings, c.setBack = make(map[string]clockReading), make(map[string]bool)

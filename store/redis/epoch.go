@@ -7,12 +7,12 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// The epoch marks a store that is in use, so that one which lost everything is
-// not taken for one that has no keys. On a cluster every range of slots has a
-// copy of it, because a single node can be emptied.
+// The epoch marks a store that is in use, so that a store that lost everything is
+// not taken for a new one. On a cluster every range of slots has a copy of it,
+// because a single node can be emptied.
 
-// checkEpochs reads the copies on a cluster. Missing copies are
-// made with a new store, and in mode mayCreate also with an emptied one.
+// checkEpochs reads the copies on a cluster. It makes missing copies in a new
+// store, and in mode mayCreate also in an emptied one.
 func (s *servers) checkEpochs(ctx context.Context, m mode, next *view) error {
 	if s.cluster == nil {
 		return nil
@@ -39,9 +39,9 @@ func (s *servers) checkEpochs(ctx context.Context, m mode, next *view) error {
 	return nil
 }
 
-// missingEpochs returns the names of the missing copies, and notes in the view
-// which ranges they stand for. A copy on a node that is out of reach is what it
-// was before. Without a cluster there are no copies, and all is missing.
+// missingEpochs returns the names of the missing copies, and notes their ranges in
+// the view. For a node that is out of reach it keeps the last known state. Without
+// a cluster there are no copies, and the whole store is one range.
 func (s *servers) missingEpochs(ctx context.Context, next *view) ([]string, error) {
 	if s.cluster == nil {
 		next.emptied = math.MaxUint64
@@ -72,9 +72,9 @@ func (s *servers) missingEpochs(ctx context.Context, next *view) ([]string, erro
 	return missing, nil
 }
 
-// epochAt returns the epoch of that part, empty when there is none. The copies
-// on a cluster are not replaced when another part is emptied, so there they
-// tell only whether there is one.
+// epochAt returns the epoch of the name's part, or "" if there is none. On a
+// cluster the copies are not replaced when another part is emptied, so there only
+// their presence matters.
 func (s *servers) epochAt(ctx context.Context, name string) (string, error) {
 	if s.cluster == nil {
 		var found view

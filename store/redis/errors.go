@@ -12,9 +12,9 @@ import (
 
 // An UnfitError says that a server was reached and cannot be used.
 type UnfitError struct {
-	Server  string // its address, as far as known
-	Problem string // what is wrong and what to do
-	Cause   error  // what the server said, if it was an error
+	Server  string // its address; empty if it is not known
+	Problem string // the problem and its remedy
+	Cause   error  // the error of the server, if there was one
 }
 
 // Error names the server and the problem.
@@ -30,8 +30,8 @@ func (e *UnfitError) Error() string {
 	return s
 }
 
-// Unwrap returns the cause and [store.ErrUnavailable], which it is once the
-// gateway runs.
+// Unwrap returns the cause and [store.ErrUnavailable]: while the gateway runs, an
+// unfit server is one that cannot answer.
 func (e *UnfitError) Unwrap() []error {
 	if e.Cause == nil {
 		return []error{store.ErrUnavailable}
@@ -47,7 +47,7 @@ var (
 
 var errClosed = fmt.Errorf("%w: it was closed", store.ErrUnavailable)
 
-// unavailable says that an answer could not be had, and why.
+// unavailable returns an error that wraps err and [store.ErrUnavailable].
 func unavailable(doing string, err error) error {
 	if errors.Is(err, store.ErrUnavailable) {
 		return err
@@ -55,8 +55,8 @@ func unavailable(doing string, err error) error {
 	return fmt.Errorf("%w: %s: %w", store.ErrUnavailable, doing, err)
 }
 
-// refusal returns an UnfitError when the error says that the server refuses
-// our user, else nil.
+// refusal returns an UnfitError if the error means that the server refuses the
+// gateway's user, else nil.
 func refusal(addr string, err error) error {
 	for _, prefix := range []string{"NOAUTH", "WRONGPASS", "NOPERM"} {
 		if redis.HasErrorPrefix(err, prefix) {
@@ -66,8 +66,8 @@ func refusal(addr string, err error) error {
 	return nil
 }
 
-// isMoving reports whether the script was turned away because its slot is
-// being moved to another node, before it wrote anything.
+// isMoving reports whether Redis refused the script, before it wrote anything,
+// because its slot is being moved to another node.
 func isMoving(err error) bool {
 	return redis.HasErrorPrefix(err, "TRYAGAIN") ||
 		err != nil && strings.Contains(err.Error(), "non local key")
@@ -80,5 +80,5 @@ func movedElsewhere(err error) bool {
 	return redis.HasErrorPrefix(err, "MOVED") || redis.HasErrorPrefix(err, "ASK")
 }
 
-// isFull reports whether Redis refused to write for want of memory.
+// isFull reports whether Redis refused to write because its memory is full.
 func isFull(err error) bool { return redis.HasErrorPrefix(err, "OOM") }

@@ -18,15 +18,15 @@ import (
 // writes ended. If that is not above the other, everything that was ever
 // acknowledged under the old identity is on the promoted server.
 
-// handOverWait is how long a promoted server stays unused for want of that
-// proof, before its slots are fenced. A demoted server follows within 1 s.
+// handOverWait is how long a promoted server is not used while that proof is
+// missing. After that its slots are fenced. A demoted server follows within 1 s.
 const handOverWait = 2 * time.Second
 
 var errHandOver = fmt.Errorf("%w: another server of redis has taken over; whether it has everything is being found out", store.ErrUnavailable)
 
-// settled splits the masters: those that may be used, with the predecessor of
-// each new one that has proved its hand-over, and whether there are others,
-// whose proof is awaited.
+// settled returns the masters that may be used, each new one with its predecessor
+// if their hand-over is proved. waiting is true if there are others that still
+// wait for the proof.
 func (s *servers) settled(ctx context.Context, masters []serverInfo) (usable []serverInfo, waiting bool) {
 	s.memory.sight(masters)
 	for _, m := range masters {

@@ -15,12 +15,13 @@ import (
 	"github.com/card-gateway/card-gateway/store"
 )
 
-// oldestMajor is the first major version that settle.lua runs on: from 7.0 on
-// the effects of a script are what is replicated, also of one that reads the
-// clock first.
+// oldestMajor is the first major version that can run settle.lua: from 7.0 on
+// Redis replicates the effects of a script, even if the script reads the clock
+// first.
 const oldestMajor = 7
 
-// serverInfo is what a server says of itself in INFO.
+// serverInfo is the state of a server by INFO, and what the gateway has found out
+// about it.
 type serverInfo struct {
 	addr       string
 	run        string
@@ -39,9 +40,9 @@ type serverInfo struct {
 	usedMemory int64
 	maxMemory  int64
 	persistent bool
-	denied     error // why it takes no writes
-	// The histories that it holds: the present one, and the one before, up to
-	// an offset.
+	denied     error // why it refuses writes
+	// The histories that it holds: the current one, and the previous one up to an
+	// offset.
 	replication, replication2 string
 	offset2                   int64
 	forgets                   string // what a restart would lose, see checkReplay
@@ -85,7 +86,7 @@ func parseInfo(addr, reply string) (serverInfo, error) {
 	return i, nil
 }
 
-// identityOf is what server() in server.lua returns for this run and history.
+// identityOf returns the same as server() in server.lua, for this run and history.
 func identityOf(run, replication string) string {
 	if len(run) < 16 || len(replication) < 16 {
 		return ""
@@ -94,8 +95,8 @@ func identityOf(run, replication string) string {
 }
 
 // replicas reads the lines on replicas, such as
-// "ip=10.0.0.22,port=6379,state=online,offset=98,lag=1": their addresses, and the
-// shortest lag of those that follow, in seconds.
+// "ip=10.0.0.22,port=6379,state=online,offset=98,lag=1". It returns their
+// addresses, and the shortest lag of those that follow, in seconds.
 func replicas(values map[string]string) (addrs []string, silent int64) {
 	shortest := int64(math.MaxInt64)
 	for n := 0; values[fmt.Sprint("slave", n)] != ""; n++ {
@@ -115,7 +116,7 @@ func replicas(values map[string]string) (addrs []string, silent int64) {
 	return addrs, shortest
 }
 
-// unfit returns an [UnfitError] when the server must not be used, else nil.
+// unfit returns an [UnfitError] if the server must not be used, else nil.
 func (i *serverInfo) unfit() error {
 	unfit := func(format string, args ...any) error {
 		return &UnfitError{Server: i.addr, Problem: fmt.Sprintf(format, args...)}
@@ -141,8 +142,8 @@ func (i *serverInfo) skew(now time.Time) error {
 	return nil
 }
 
-// refusing returns why the master accepts no request, or nil. One that has heard
-// of none of its replicas for long may have another one in its place.
+// refusing returns why the master accepts no request, or nil. If no replica has
+// answered it for long, another master may have replaced it.
 func (i *serverInfo) refusing() error {
 	switch {
 	case isFull(i.denied):

@@ -5,10 +5,10 @@ import (
 	"errors"
 )
 
-// initialised reports whether the part of the store where the name belongs is
-// in use. A store that nobody has seen in use gets an epoch. One that was
-// emptied and put into use again by another gateway is checked first, so
-// that the view holds its replay floor.
+// initialised reports whether the part of the store that holds the name is in
+// use. If this gateway has never seen the store in use, or if another gateway has
+// put an emptied store into use again, it checks the servers first, so that the
+// view has the current epoch and replay floor.
 func (s *servers) initialised(ctx context.Context, name string) (bool, error) {
 	epoch, err := s.epochAt(ctx, name)
 	known := s.view.Load().epoch

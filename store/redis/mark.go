@@ -15,14 +15,14 @@ import (
 	"time"
 )
 
-// A mark is what a gateway must not forget when its process ends: which servers
+// A mark keeps what a gateway must know after its process has ended: which servers
 // it has used, and until when it has accepted requests on them. It is a small
-// file in the runtime directory. The servers cannot keep it: a gateway that
-// was cut off together with an old master could write it only there, where it is
+// file in the runtime directory. The servers cannot keep it: if a gateway was cut
+// off together with an old master, it could write only there, and that write is
 // lost with the nonces.
 //
-// One process uses a mark. The file holds a moment a little ahead, so that it
-// is written a few times a second and not with every request.
+// One process uses a mark. The file holds a moment a little in the future, so that
+// it is written a few times a second and not with every request.
 type mark struct {
 	path string // empty: there is no runtime directory
 	log  *slog.Logger
@@ -40,7 +40,7 @@ type marked struct {
 	Servers  map[string]string `json:"servers"`  // their slots by their identities
 }
 
-// markAhead is how far ahead of an acceptance the file is written.
+// markAhead is how far the moment in the file is after an acceptance.
 const markAhead = 250 * time.Millisecond
 
 func newMark(opt *Options) *mark {
@@ -53,8 +53,8 @@ func newMark(opt *Options) *mark {
 	return m
 }
 
-// read returns what the process before has left. A file that is missing or was
-// damaged is as if there had been no process before.
+// read returns the content of the file from the process before. A missing or
+// damaged file counts as if there had been no process before.
 func (m *mark) read() marked {
 	var found marked
 	if m.path == "" {
@@ -78,8 +78,8 @@ func (m *mark) read() marked {
 	return found
 }
 
-// accepted writes that requests are accepted at the moment, before the first of
-// them is answered.
+// accepted notes an acceptance at now, in microseconds. If now is after the moment
+// in the file, it writes the file before the request is answered.
 func (m *mark) accepted(now int64) {
 	if now <= m.until.Load() || m.path == "" {
 		return
@@ -93,7 +93,7 @@ func (m *mark) accepted(now int64) {
 	}
 }
 
-// used writes which servers are used from now on.
+// used writes the servers that are used from now on.
 func (m *mark) used(masters []serverInfo) {
 	if m.path == "" {
 		return
@@ -122,7 +122,7 @@ func (m *mark) writeLocked() {
 	m.report(err)
 }
 
-// report notes the problem, or that there is none any more.
+// report notes the current problem of the file; nil clears it.
 func (m *mark) report(err error) {
 	text := ""
 	if err != nil {

@@ -14,7 +14,7 @@ import (
 )
 
 // readMasters reads INFO of all masters. It leaves out those that are out of
-// reach; the error is of one of them, or says that a server refuses the user.
+// reach; the error is that of one of them, or that a server refuses the user.
 func (s *servers) readMasters(ctx context.Context) ([]serverInfo, error) {
 	if s.cluster == nil {
 		node := s.client.(*redis.Client)
@@ -40,7 +40,7 @@ func (s *servers) readMasters(ctx context.Context) ([]serverInfo, error) {
 		i.denied = s.tryWrite(ctx, node, i.slots)
 		mu.Lock()
 		defer mu.Unlock()
-		if i.role == "master" { // else it was demoted just now
+		if i.role == "master" { // otherwise it was just demoted
 			all = append(all, i)
 		}
 		return nil
@@ -58,8 +58,8 @@ func (s *servers) readMasters(ctx context.Context) ([]serverInfo, error) {
 	return all, err
 }
 
-// tryWrite returns why the node takes no writes, for want of memory say, or nil.
-// It sends a write that changes nothing: SET of a missing name, if it exists.
+// tryWrite returns why the node refuses writes, for example because its memory is
+// full, or nil. It sends a write that changes nothing: SET … XX of a missing name.
 func (s *servers) tryWrite(ctx context.Context, node *redis.Client, served *slotSet) error {
 	name := s.names.missing(served)
 	if name == "" {

@@ -6,21 +6,21 @@ import (
 	"time"
 )
 
-// memory is what this gateway has seen of the servers since it started.
+// memory is what this gateway has found out about the servers since it started.
 type memory struct {
 	identities  map[string]bool
-	last        string // identity of the master, where there is one
+	last        string // identity of the master; used without a cluster
 	slots       map[string]*slotSet
 	sighted     map[string]sighting
 	counted     map[string]int64  // by run, keys evicted as of the last check
-	evicted     map[string]int64  // the same, as far as the floor was raised for it
-	replay      map[string]string // by identity, what checkReplay found
+	evicted     map[string]int64  // the same, when the floor was last raised for it
+	replay      map[string]string // by identity, the result of checkReplay
 	replayAsked time.Time
-	emptied     bool // the store, or a part of it, and no floor was raised since
+	emptied     bool // the store, or a part of it, was emptied, and no floor was raised since
 	clocks      clocks
 }
 
-// remember notes that the other gateways know what the check found.
+// remember notes that the other gateways know the result of the check.
 func (m *memory) remember(masters []serverInfo) {
 	if m.identities == nil {
 		m.identities, m.slots = make(map[string]bool), make(map[string]*slotSet)
@@ -33,8 +33,8 @@ func (m *memory) remember(masters []serverInfo) {
 	maps.Copy(m.evicted, m.counted)
 }
 
-// exposed returns the slots in which a master may lack nonces: all but those
-// that another one serves and served before.
+// exposed returns the slots in which a master may lack nonces: all except those
+// that another master serves and served before.
 func (m *memory) exposed(masters []serverInfo, master int) *slotSet {
 	left := allSlots()
 	for i := range masters {
@@ -76,8 +76,8 @@ func (m *memory) sight(masters []serverInfo) {
 	}
 }
 
-// replaced reports whether the server goes on with the history of one that
-// this gateway has used.
+// replaced reports whether the server continues the history of one that this
+// gateway has used.
 func (m *memory) replaced(i *serverInfo) bool {
 	for identity := range m.identities {
 		if _, replication, _ := strings.Cut(identity, "."); strings.HasPrefix(i.replication2, replication) {

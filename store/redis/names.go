@@ -6,7 +6,7 @@ import "strconv"
 //
 //	cg:{ID}:k       hash: record, revision, lock, failure count
 //	cg:{ID}:b       hash: levels of the rate limits
-//	cg:{ID}:n13281  hash: nonces that die in the same span of time
+//	cg:{ID}:n13281  hash: nonces that expire in the same span of time
 //	cg:m:NAME       small named value
 //	cg:index        sorted set of all ids
 //	cg:servers      hash: epoch, replay floor, servers seen

@@ -14,16 +14,16 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// A network makes the connections of a client, as a hook of go-redis. It adds
-// what a pool does not know by itself:
+// A network makes the connections of a client, as a hook of go-redis. It changes
+// the pool of go-redis in three ways:
 //
-//   - When a connection fails, the idle ones that were not heard since its last
-//     command was sent are not used again: a network that has forgotten one has
-//     forgotten most. So recovery does not grow with the pool.
-//   - A reply that is there counts, also when this process got no CPU before
+//   - When a connection fails, idle ones that have received nothing since its last
+//     command was sent are not used again, because a network that has forgotten
+//     one has forgotten most. So the time of recovery does not grow with the pool.
+//   - A reply that has arrived counts, even if this process got no CPU before
 //     the deadline had passed.
-//   - A failed dial is an error of that call alone. The pool of go-redis would
-//     stop to dial after some of them, for up to a second at a time.
+//   - A failed dial is an error of that call alone. After some of them the pool
+//     would stop dialing, for up to a second at a time.
 type network struct {
 	timeout time.Duration // of one read or write
 	begun   time.Time     // moments are durations since then
@@ -33,15 +33,15 @@ type network struct {
 // A peer is what the connections of one pool share.
 type peer struct {
 	*network
-	suspect atomic.Int64 // moment; what was not heard since is suspect
+	suspect atomic.Int64 // moment; connections that have received nothing since are suspect
 }
 
 func newNetwork(timeout time.Duration) *network {
 	return &network{timeout: timeout, begun: time.Now()}
 }
 
-// deadlineSlack is added to the timeouts of go-redis, which measures them by a
-// clock that may be late. The connections set the right deadlines.
+// deadlineSlack is added to the timeouts of go-redis, because it measures them by
+// a clock that may be late. The connections set the exact deadlines.
 const deadlineSlack = time.Second
 
 func (n *network) now() int64 { return int64(time.Since(n.begun)) }
@@ -72,11 +72,11 @@ func (*network) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Proces
 	return next
 }
 
-// A conn is a connection that shares with the others when it was last heard.
+// A conn is a connection that notes when it last received data.
 type conn struct {
 	net.Conn
 	peer        *peer
-	undialed    error        // why there is none; every use returns it
+	undialed    error        // why the dial failed; every use returns it
 	sent, heard atomic.Int64 // moments
 }
 
@@ -98,7 +98,7 @@ func (c *conn) Read(b []byte) (int, error) {
 	}
 	n, err := c.Conn.Read(b)
 	if n == 0 && errors.Is(err, os.ErrDeadlineExceeded) {
-		// The deadline has passed, but perhaps nobody was there to read before.
+		// The deadline has passed, but perhaps this goroutine could not run before.
 		_ = c.Conn.SetReadDeadline(time.Now().Add(time.Millisecond))
 		n, err = c.Conn.Read(b)
 	}
@@ -111,8 +111,8 @@ func (c *conn) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// failed makes the connections suspect that were not heard since this one was
-// written to. It does not when the call has come too late to wait.
+// failed makes those connections suspect that have received nothing since this one
+// was written to. It does nothing if the call had no time left to wait.
 func (c *conn) failed(err error) {
 	sent := c.sent.Load()
 	if errors.Is(err, net.ErrClosed) || errors.Is(err, os.ErrDeadlineExceeded) && time.Duration(c.peer.now()-sent) < c.peer.timeout/2 {
@@ -128,8 +128,8 @@ func (c *conn) failed(err error) {
 
 var errSuspect = errors.New("the connection is suspect")
 
-// SyscallConn is what go-redis asks an idle connection for, to see whether the
-// server has closed it. A suspect one refuses, and so is closed.
+// SyscallConn is called by go-redis to find out whether the server has closed an
+// idle connection. A suspect connection returns an error, so go-redis closes it.
 func (c *conn) SyscallConn() (syscall.RawConn, error) {
 	switch {
 	case c.undialed != nil:
@@ -143,7 +143,8 @@ func (c *conn) SyscallConn() (syscall.RawConn, error) {
 	return opaque{}, nil
 }
 
-// opaque is in the place of a TLS connection's socket, whose bytes say nothing.
+// opaque replaces the socket of a TLS connection, whose bytes cannot be read
+// directly.
 type opaque struct{}
 
 func (opaque) Control(func(uintptr)) error    { return nil }

@@ -12,45 +12,46 @@ import (
 	"time"
 )
 
-// Options say where Redis is and how it is spoken to. Exactly one of URL,
-// ClusterAddrs and SentinelAddrs is given.
+// Options are the place of Redis and the settings of its clients. Exactly one of
+// URL, ClusterAddrs and SentinelAddrs is given.
 type Options struct {
 	// URL of one server: redis://, rediss:// (TLS) or unix://, such as
-	// rediss://user@host:6379/0. A password belongs into Password. Parameters
-	// behind ? are refused, but for the db of unix://path?db=0.
+	// rediss://user@host:6379/0. The password is in Password. Parameters after ?
+	// are refused, except the db of unix://path?db=0.
 	URL string
-	// ClusterAddrs are some host:port of a cluster; the others are found.
+	// ClusterAddrs are the host:port of some nodes of a cluster; the client finds
+	// the others.
 	ClusterAddrs []string
 	// SentinelMaster is the name of the set and SentinelAddrs are host:port of
 	// the sentinels.
 	SentinelMaster string
 	SentinelAddrs  []string
 
-	// Username and Password for the servers. The password is the secret
-	// itself; whoever configures it resolves references. With a Username and
-	// without a Password, or the other way round, Redis decides.
+	// Username and Password for the servers. Password is the secret itself, not a
+	// reference. If only one of them is given, Redis decides whether that is
+	// enough.
 	Username, Password string
-	// SentinelUsername and SentinelPassword are those of the sentinels, which
-	// do not take over the servers'.
+	// SentinelUsername and SentinelPassword are for the sentinels. The user and
+	// password of the servers are not used for them.
 	SentinelUsername, SentinelPassword string
 	// DB is the number of the database. A cluster has only 0.
 	DB int
 
-	// TLS speaks TLS to a cluster or a sentinel set and its sentinels. For one
-	// server the URL says so.
+	// TLS turns on TLS to a cluster, or to a sentinel set and its sentinels. For
+	// one server write rediss:// in the URL.
 	TLS bool
 	// CAFile is a PEM file of authorities to trust instead of the system's.
 	CAFile string
-	// ServerName is the name in the servers' certificates, if it is not the
-	// name that they are reached by.
+	// ServerName is the name in the servers' certificates, if it differs from the
+	// name in their address.
 	ServerName string
 
-	// Prefix begins the name of every Redis key. Gateways with different
-	// prefixes do not meet. Default: "cg:".
+	// Prefix is the start of every Redis key. Gateways with different prefixes
+	// share nothing. Default: "cg:".
 	Prefix string
 
-	// SettleTimeout is how long settling a request may take from the first
-	// byte to the last, whatever the client does meanwhile. Default: 200 ms.
+	// SettleTimeout is how long settling a request may take in all, even if the
+	// client has gone. Default: 200 ms.
 	SettleTimeout time.Duration
 	// ChangeTimeout is how long changes of keys and checks of the servers may
 	// take. Default: 2 s.
@@ -58,29 +59,30 @@ type Options struct {
 	// IOTimeout is how long one dial, read, write or wait for a connection may
 	// take. Default: 100 ms.
 	IOTimeout time.Duration
-	// PoolSize is the largest number of connections to one server, and so of
-	// calls at once. 64 times as many may wait, each for at most IOTimeout.
-	// Default: 10 per CPU, at least 32.
+	// PoolSize is the most connections to one server, and so the most calls at the
+	// same time. 64 times as many may wait, each for at most IOTimeout. Default: 10
+	// per CPU, at least 32.
 	PoolSize int
 
-	// MaxNoncesPerKey caps the live nonces of one key; the next request gets
-	// [store.ErrFull]. 0 means a million, negative no cap. All nonces together
-	// are capped by the server's own maxmemory.
+	// MaxNoncesPerKey is the most live nonces of one key; the next request gets
+	// [store.ErrFull]. 0 means a million, a negative number no limit. The server's
+	// own maxmemory limits all nonces together.
 	MaxNoncesPerKey int
 
-	// RuntimeDir is where a small file notes until when this gateway has accepted
-	// requests, and on which servers: a directory of this process that outlives
-	// it, such as one in /run. Empty: a gateway that was cut off with an old
-	// master and killed does not know what it accepted there.
+	// RuntimeDir is the directory of a small file that holds until when this
+	// gateway has accepted requests, and on which servers. It belongs to this
+	// process and must outlive it, such as a directory in /run. If it is empty, a
+	// gateway that was cut off with an old master and killed does not know what it
+	// accepted there.
 	RuntimeDir string
 
-	// Logger gets what an operator should know. Default: none.
+	// Logger gets messages for operators. Default: none.
 	Logger *slog.Logger
 	// Queue, when set, is called for every event of a call that has to wait for
 	// a connection, by many goroutines at once. It must not block.
 	Queue func(QueueEvent)
 
-	// dialer, when set, replaces the network. Tests alone set it.
+	// dialer, when set, replaces the network. Only tests set it.
 	dialer dialer
 }
 
@@ -154,7 +156,7 @@ func (o *Options) topology() string {
 	}
 }
 
-// place is where the store is, without credentials.
+// place returns the addresses of the store, without credentials.
 func (o *Options) place() string {
 	switch o.topology() {
 	case topologyCluster:

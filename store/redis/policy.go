@@ -15,8 +15,8 @@ import (
 	"time"
 )
 
-// A Policy is what all gateways on one store should have alike, by name and in
-// the words of the configuration: window, replay_floor_ahead, lock_after, the
+// A Policy holds the options that should be the same on all gateways of a store,
+// by their names in the configuration: window, replay_floor_ahead, lock_after, the
 // limits, the operations. Operators read it, so it holds no secret.
 type Policy map[string]string
 
@@ -30,9 +30,10 @@ func (p Policy) hash() string {
 const (
 	policyPause = time.Minute
 	policyRetry = time.Second // while Redis is out of reach
-	// policyLife is for how long a gateway that is not heard of is compared.
+	// policyLife is how long a gateway is compared after it last wrote its policy.
 	policyLife = 3 * policyPause
-	// policiesLife is when Redis forgets all if there is no gateway any more.
+	// policiesLife is after what time Redis drops all policies if no gateway writes
+	// any more.
 	policiesLife = 24 * time.Hour
 )
 
@@ -48,7 +49,7 @@ type policyExchange struct {
 	warnings atomic.Pointer[[]string]
 }
 
-// nodePolicy is what one gateway writes of itself.
+// nodePolicy is the policy that one gateway writes.
 type nodePolicy struct {
 	At     int64  `json:"at"` // Unix seconds
 	Hash   string `json:"hash"`
@@ -65,7 +66,7 @@ func newPolicyExchange(c *caller, opt *Options) *policyExchange {
 	return p
 }
 
-// watch exchanges policies until the context ends, and then takes back its own.
+// watch exchanges policies until the context ends, and then removes its own.
 func (p *policyExchange) watch(ctx context.Context, timeout time.Duration) {
 	for {
 		pause := policyPause
@@ -94,10 +95,10 @@ func (p *policyExchange) leave(timeout time.Duration) {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), timeout)
 	defer cancel()
-	_ = p.client.HDel(ctx, p.key, p.node).Err() // else it grows old
+	_ = p.client.HDel(ctx, p.key, p.node).Err() // on failure it expires by policyLife
 }
 
-// exchange writes the own policy and compares it with the others'.
+// exchange writes the policy of this gateway and compares it with the others.
 func (p *policyExchange) exchange(ctx context.Context) error {
 	own := p.own.Load()
 	if own == nil {
@@ -135,7 +136,7 @@ func (p *policyExchange) exchange(ctx context.Context) error {
 	return nil
 }
 
-// differences lists the names of which the two policies have other values.
+// differences lists the names with different values in the two policies.
 func differences(node string, other, own Policy) []string {
 	var list []string
 	names := slices.AppendSeq(slices.Collect(maps.Keys(own)), maps.Keys(other))

@@ -10,8 +10,8 @@ import (
 	"golang.org/x/sync/semaphore"
 )
 
-// A QueueEvent is something that happened to a call that did not get a
-// connection at once, because as many as the pool may have were in use.
+// A QueueEvent is an event of a call that did not get a connection at once,
+// because all connections of the pool were in use.
 type QueueEvent int
 
 // The events. A call waits from QueueWaits to QueueLeft or QueueLate; one that
@@ -19,7 +19,7 @@ type QueueEvent int
 const (
 	QueueWaits QueueEvent = iota // it begins to wait
 	QueueLeft                    // it has got its turn
-	QueueLate                    // it has waited for as long as it may, in vain
+	QueueLate                    // it got no turn in time
 	QueueFull                    // too many waited already
 )
 
@@ -35,7 +35,7 @@ var (
 // queues holds a queue per server, in the order of arrival.
 type queues struct {
 	size     int           // calls to one server at once
-	patience time.Duration // of one call
+	patience time.Duration // how long one call may wait
 	observe  func(QueueEvent)
 	all      sync.Map // of server address to *queue
 }

@@ -15,9 +15,9 @@ import (
 	"github.com/card-gateway/card-gateway/store"
 )
 
-// Get reads the key's hash on the master of its slot. After the store was
-// emptied nobody can tell a key that was lost from one that never was, so it
-// answers that there is none only in a gateway that was started since.
+// Get reads the key's hash on the master of its slot. After the store was emptied,
+// a lost key looks the same as one that never existed. So until it is restarted,
+// this gateway returns an error for it instead of ErrNotFound.
 func (s *Store) Get(ctx context.Context, id string) (*store.Record, error) {
 	ctx, cancel := context.WithTimeout(ctx, s.opt.SettleTimeout)
 	defer cancel()
@@ -49,7 +49,7 @@ func (s *Store) Get(ctx context.Context, id string) (*store.Record, error) {
 	return readRecord(id, hash)
 }
 
-// readRecord puts a record together from the fields of its hash.
+// readRecord makes a record from the fields of its hash.
 func readRecord(id string, hash map[string]string) (*store.Record, error) {
 	r := new(store.Record)
 	if err := json.Unmarshal([]byte(hash["doc"]), r); err != nil || r.ID != id {

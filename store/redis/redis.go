@@ -1,15 +1,15 @@
 // Package redis keeps the state of several gateways in Redis: one server, a
-// Sentinel set or a Cluster. A nonce that one gateway accepted is spent on
-// all, a limit is one limit, and a changed key holds for the next request
-// everywhere, for one script call per request.
+// Sentinel set or a Cluster. A nonce that one gateway accepted is used on all,
+// they share each limit, and a changed key applies to the next request everywhere.
+// A request costs one script call.
 //
-// All Redis keys of one API key carry the hash tag {id} and so share a slot.
-// What one call decides stands in settle.lua; docs/redis.md says what is
+// All Redis keys of one API key have the hash tag {id}, so they are in one slot.
+// settle.lua makes the decisions of a request. docs/redis.md describes what is
 // promised through a failover.
 //
 // The files use each other in one direction. From the ground up:
 //
-//   - bounds, wire, errors, slots, fences, names: values, and how they are written
+//   - bounds, wire, errors, slots, fences, names: values, and their text forms
 //   - options, network, client, queue, breaker, scripts, call: one command to one server
 //   - info, clocks, mark, memory, view: what is known of the servers
 //   - servers, masters, handover, aof, agree, epoch, check, initialise: how that
@@ -68,7 +68,8 @@ func New(opt Options) (*Store, error) {
 
 // Start checks the servers and begins to watch them. An error means that a
 // server was reached and is unfit: it may evict, is a replica or too old, would
-// lose at a restart what it was told, or refuses the user. Servers out of reach are no error.
+// lose data at a restart, or refuses the user. A server that is out of reach is
+// not an error.
 func (s *Store) Start(ctx context.Context) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -98,9 +99,9 @@ func (s *Store) Start(ctx context.Context) error {
 	return nil
 }
 
-// Ready returns nil when a correct request would have been accepted at the last
-// check, which is at most about a second old, and calls come through. On a
-// cluster that is when one of the masters accepts.
+// Ready returns nil if a correct request would have been accepted at the last
+// check, which is at most about a second old, and the breaker is not open. On a
+// cluster it is enough that one of the masters accepts.
 func (s *Store) Ready(ctx context.Context) error {
 	if s.closed.Load() {
 		return errClosed
@@ -124,7 +125,7 @@ func (s *Store) Close() error {
 	if s.closed.Swap(true) {
 		return nil
 	}
-	s.mu.Lock() // a Start that is under way comes first
+	s.mu.Lock() // waits for a Start that has begun
 	s.servers.end()
 	s.mu.Unlock()
 	s.watcher.Wait()
@@ -134,9 +135,9 @@ func (s *Store) Close() error {
 	return nil
 }
 
-// SharePolicy makes the policy of this gateway known to the others, at once
-// and then once a minute. Where theirs differ, [Store.Status] and the log have
-// a warning. It may be called again after a reload, and does no I/O.
+// SharePolicy makes this store share the policy with the other gateways, at once
+// and then once a minute. If theirs differ, [Store.Status] and the log have a
+// warning. It may be called again after a reload, and does no I/O.
 func (s *Store) SharePolicy(p Policy) {
 	s.policies.own.Store(&p)
 	select {

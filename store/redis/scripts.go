@@ -6,7 +6,7 @@ import (
 	"encoding/hex"
 )
 
-// A script is a Lua script with the digest that Redis knows it by.
+// A script is a Lua script with the digest by which Redis knows it.
 type script struct{ source, sha string }
 
 func newScript(source string) *script {
@@ -14,7 +14,7 @@ func newScript(source string) *script {
 	return &script{source: source, sha: hex.EncodeToString(sum[:])}
 }
 
-// Each file is joined behind server.lua, which it may use.
+// Each file is appended to server.lua and may use its functions.
 var (
 	//go:embed server.lua
 	serverLua string

@@ -15,8 +15,8 @@ import (
 
 // servers knows which servers hold the state, up to which moment nonces may
 // have been lost on them (the replay floor), and whether they may be used. It
-// reads the servers' state about once a second and shares with the other
-// gateways what it finds. It knows nothing of claims and records.
+// reads the servers' state about once a second and shares the result with the
+// other gateways. It knows nothing about claims and records.
 type servers struct {
 	*caller
 	names   names
@@ -25,7 +25,7 @@ type servers struct {
 	connect func(addr string) *redis.Client
 	now     func() time.Time
 
-	view    atomic.Pointer[view]         // what is known
+	view    atomic.Pointer[view]         // the current state
 	masters atomic.Pointer[[]serverInfo] // as of the last check
 
 	shared     singleflight.Group // the check that requests wait for
@@ -48,19 +48,20 @@ func newServers(c *caller, opt *Options) *servers {
 	return s
 }
 
-// A mode says what a check may do to a store that has no epoch.
+// A mode is what a check may do to a store that has no epoch.
 type mode int
 
 const (
-	// onlyObserve makes the epoch of a store that nobody has seen in use. If it
-	// was in use, it was emptied: an operator must deal with that.
+	// onlyObserve makes the epoch of a store that this gateway has never seen in
+	// use. A store that was in use before was emptied: an operator must act.
 	onlyObserve mode = iota
-	// mayCreate makes the epoch anew, because an operator writes keys.
+	// mayCreate also makes a new epoch for an emptied store, because an operator
+	// writes keys.
 	mayCreate
 )
 
-// ready returns nil when the servers were fit at the last check, which is at
-// most about a second old, and calls come through.
+// ready returns nil if the servers were fit at the last check, which is at most
+// about a second old, and the breaker is not open.
 func (s *servers) ready() error {
 	if err := s.view.Load().problem; err != nil {
 		return err
@@ -82,7 +83,7 @@ func (s *servers) accepted(now int64) {
 	}
 }
 
-// recall puts what the process before has left into the memory of this one.
+// recall reads the mark of the process before into the memory of this one.
 func (s *servers) recall() error {
 	found := s.mark.read()
 	for identity, text := range found.Servers {

@@ -10,7 +10,7 @@ import (
 	"github.com/card-gateway/card-gateway/store"
 )
 
-// What settle.lua answers when it decided nothing; it has written nothing then.
+// The outcomes with which settle.lua has decided and written nothing.
 const (
 	outcomeServer = "server" // the server is not known
 	// outcomeReplicas: it has replicas, and none has acknowledged anything for
@@ -22,14 +22,14 @@ const (
 	outcomeWindow   = "window" // the nonce must live for a wider window
 )
 
-// Settle runs settle.lua on the master of the key's slot. It has a deadline of
-// its own and goes on when the client is gone. A server that is not known yet
-// is checked first, and what may have been lost raises the replay floor.
+// Settle runs settle.lua on the master of the key's slot. It has its own deadline
+// and continues if the client has gone. If the server is new, Settle checks the
+// servers first, which raises the replay floor if nonces may have been lost.
 func (s *Store) Settle(ctx context.Context, c *store.Claim) (store.Verdict, error) {
 	return s.decide(ctx, attempt{Claim: c})
 }
 
-// Look runs settle.lua too, without what it writes.
+// Look runs settle.lua without its writes.
 func (s *Store) Look(ctx context.Context, c *store.Claim) (store.Verdict, error) {
 	v, err := s.decide(ctx, attempt{Claim: c, look: true})
 	v.States, v.OverLimit = [ratelimit.MaxCharges]ratelimit.State{}, false
@@ -95,8 +95,8 @@ func (s *Store) attempt(ctx context.Context, a attempt) (outcome, numbers string
 	return outcome, numbers, err
 }
 
-// settleKeys names the keys of the claim. A cluster is told of the nonces too,
-// so that a slot in the middle of its move turns the whole call away.
+// settleKeys returns the Redis keys of the claim. It includes those of the nonces,
+// so that a cluster refuses the whole call while it moves the slot.
 func (s *Store) settleKeys(a *attempt) []string {
 	if s.cluster == nil {
 		return []string{s.names.record(a.KeyID), s.names.buckets(a.KeyID)}
@@ -111,7 +111,7 @@ func (s *Store) settleKeys(a *attempt) []string {
 	return keys
 }
 
-// late is rule 7 for the clock reading in the claim.
+// late reports whether the claim fails rule 7 by its own clock reading.
 func late(c *store.Claim) bool {
 	return c.Timestamp == 0 || !auth.InWindow(c.Now, c.Timestamp, c.Window)
 }
@@ -129,10 +129,10 @@ var reasons = func() map[string]auth.Reason {
 	return byName
 }()
 
-// verdict reads the numbers of a reply: the failure count; with a lock,
-// whether this request wrote it; under the replay
-// floor, its end; and where buckets were decided on, the
-// server's time and per bucket used, at and whether the request fits.
+// verdict reads the numbers of a reply: the failure count; for a lock, whether
+// this request wrote it; for the replay floor, its end; and if buckets were
+// decided, the server's time, and for each bucket used, at and whether the request
+// fits.
 func (s *Store) verdict(c *store.Claim, outcome, numbers string) (store.Verdict, error) {
 	if outcome == outcomeStale {
 		return store.Verdict{Stale: true}, nil

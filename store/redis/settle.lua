@@ -1,20 +1,21 @@
--- The state machine of a request, in one atomic step: see Settle in
--- store/store.go, whose numbered steps stand here in the same order.
+-- The state machine of a request, in one atomic step. The numbered steps are those
+-- of Settle in store/store.go, in the same order.
 --
 -- KEYS[1]  the key's hash:   rev doc lock fails floor hi window spans
 --          last:<version>; spans = "span count" of each hash of nonces
 -- KEYS[2]  its buckets:      b:<bucket> = "used at unit", until = end of all
 -- KEYS[3-] its nonces, one hash per span of expiry: digest = end, ms into the
---          span. They are declared for the sake of a cluster that is moving
---          the slot; which of them are read follows from the clock and hi.
+--          span. All are declared, so that a cluster refuses the call while it
+--          moves the slot. The clock and hi decide which of them are read.
 --
--- Constants and arguments are named by the prologue that arguments.go makes;
+-- The prologue from arguments.go defines the constants and arguments;
 -- failed and counts are sets of rules, and each bucket has five arguments from
 -- FIRST_CHARGE on: bucket unit drain capacity cost.
 --
--- Everything is read before anything but a floor is written, so that an error in between
--- writes nothing. The reply is {tag, outcome, numbers}; the outcome is the name
--- of an auth.Reason, or a word of settle.go when nothing was decided.
+-- Except for a floor, everything is read before anything is written, so that an
+-- error in between writes nothing. The reply is {tag, outcome, numbers}; the
+-- outcome is the name of an auth.Reason, or a word of settle.go if nothing was
+-- decided.
 
 local identity, role, _, silent = server()
 if role ~= 'master' or not string.find(servers, identity, 1, true) then
@@ -36,8 +37,8 @@ end
 local failures = tonumber(stored[2] or '0')
 
 -- The windows. The nonces of this key live for the widest window in use, which
--- is kept for LINGER after it was last used. Where it was made wider, requests
--- stamped up to narrow_to may have nonces that live for a narrow window only.
+-- is kept for LINGER after its last use. If it was made wider, the nonces of
+-- requests stamped up to narrow_to may live only for the narrower window.
 local now_ms = math.floor(now / 1000)
 local kept, kept_at, narrow, narrow_to = string.match(stored[6] or '', '^(%d+) (%d+) (%d+) (%d+)$')
 kept, kept_at = tonumber(kept or window), tonumber(kept_at or now_ms)    -- ms
@@ -86,9 +87,9 @@ local function refuse(rule)
   return {tag, REASON[rule], int(failures)}
 end
 
--- The nonces. A hash of them that holds fewer than were written, before its
--- time is over, has lost some, whatever took them: an eviction, a wrong clock, a
--- restored backup. The replay floor of this key rises to now then.
+-- The nonces. If a hash holds fewer nonces than were written, before its time is
+-- over, some were lost: by an eviction, a wrong clock or a restored backup. Then
+-- the replay floor of this key rises to now.
 local nonces = string.sub(KEYS[1], 1, -2) .. 'n'
 local first = math.floor(now_ms / SPAN)
 local highest = tonumber(stored[4] or '0')
@@ -126,7 +127,7 @@ if fails(9) then return refuse(9) end
 if fails(10) then return refuse(10) end
 if fails(12) then return refuse(12) end
 
--- 6. The replay floor, and what a narrower window has let be forgotten.
+-- 6. The replay floor, and nonces that have expired by a narrower window.
 if floor > 0 and timestamp * 1000000 <= floor + ahead then
   return {tag, REPLAY_FLOOR, int(failures) .. ' ' .. int(floor + ahead)}
 end

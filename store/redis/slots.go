@@ -13,7 +13,7 @@ const (
 	slotRanges = 64
 )
 
-// slot is the cluster slot of a hash tag: CRC16 (XMODEM) modulo 16384.
+// slot returns the cluster slot of a hash tag: CRC16 (XMODEM) modulo 16384.
 func slot(tag string) int {
 	var crc uint16
 	for i := range len(tag) {
@@ -29,13 +29,13 @@ func slot(tag string) int {
 	return int(crc % slots)
 }
 
-// slotRange tells which range the slot of a hash tag falls into.
+// slotRange returns the range of the slot of a hash tag.
 func slotRange(tag string) int { return slot(tag) / (slots / slotRanges) }
 
 // A slotSet is a set of cluster slots, a bit for each.
 type slotSet [slots / 64]uint64
 
-// allSlots is what one server without a cluster holds.
+// allSlots returns the set of a server without a cluster.
 func allSlots() *slotSet {
 	var s slotSet
 	s.add(0, slots-1)
@@ -51,7 +51,7 @@ func (s *slotSet) add(first, last int) {
 
 func (s *slotSet) has(n int) bool { return s[n/64]&(1<<(n%64)) != 0 }
 
-// without returns the slots that are in s and not both in a and in b.
+// without returns the slots of s that are not in both a and b.
 func (s *slotSet) without(a, b *slotSet) *slotSet {
 	var left slotSet
 	for i := range s {
@@ -100,8 +100,8 @@ func parseRange(text string) (first, last int, err error) {
 	return first, last, nil
 }
 
-// ownSlots returns the slots that the node at the address serves, out of its
-// own answer to CLUSTER SLOTS.
+// ownSlots returns the slots that the node at the address serves, by its own
+// answer to CLUSTER SLOTS.
 func ownSlots(addr string, answer []redis.ClusterSlot) *slotSet {
 	var s slotSet
 	for _, r := range answer {

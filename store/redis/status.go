@@ -8,9 +8,9 @@ import (
 	"github.com/card-gateway/card-gateway/store"
 )
 
-// Status tells where the store is, what the last check found, and what an
-// operator should change: Details "degraded" lists what is wrong now although
-// the store is ready, "warnings" what may go wrong. It does no I/O.
+// Status returns the place of the store, the result of the last check, and what an
+// operator should change: in Details, "degraded" lists current troubles of a ready
+// store, and "warnings" possible ones. It does no I/O.
 func (s *Store) Status(ctx context.Context) store.Status {
 	v := s.servers.view.Load()
 	status := store.Status{Backend: "redis", Place: s.opt.place(), Ready: true}
@@ -43,7 +43,7 @@ func (s *Store) Status(ctx context.Context) store.Status {
 	return status
 }
 
-// warnings lists what an operator should change, but for differences between
+// warnings lists what an operator should change, without differences between
 // gateways.
 func (s *Store) warnings(found []serverInfo) []string {
 	list := []string{}

@@ -7,23 +7,23 @@ import (
 	"slices"
 )
 
-// A view is what is known of the servers. It is replaced, never changed.
+// A view is the known state of the servers. It is replaced, never changed.
 type view struct {
 	known   string // identities of the masters, as settle.lua compares them
 	floor   int64  // replay floor of all keys in microseconds, without replay_floor_ahead; 0: none
 	fences  fences // replay floors of some slots
 	epoch   string // of the store; empty until it was seen
 	problem error  // why the store is not ready
-	// What is wrong besides: requests of some keys, or changes of keys.
+	// Troubles of a ready store: of requests of some keys, or of changes of keys.
 	degraded []string
 	partial  bool   // there may be other masters
 	unfit    bool   // the problem forbids every settle
 	emptied  uint64 // a bit for each range of slots that lost everything; without a cluster all or none
 }
 
-// forbids returns why no request of the key may be settled, or nil. What was
-// emptied may come back without its latest nonces, so it is not served until a
-// check has raised the floor.
+// forbids returns why no request of the key may be settled, or nil. An emptied
+// part of the store may be restored without its latest nonces, so its keys are not
+// served until a check has raised the floor.
 func (v *view) forbids(id string) error {
 	switch {
 	case v.unfit:
@@ -35,7 +35,7 @@ func (v *view) forbids(id string) error {
 	}
 }
 
-// floorOf returns the replay floor of a key, 0 when there is none.
+// floorOf returns the replay floor of a key, or 0 if there is none.
 func (v *view) floorOf(id string) int64 {
 	if len(v.fences) == 0 {
 		return v.floor
@@ -64,8 +64,8 @@ func (v *view) degrade(err error) {
 	}
 }
 
-// conclude returns the first problem when no master accepts requests. Else all
-// of them degrade the store.
+// conclude returns the first problem if no master accepts requests. Otherwise all
+// problems degrade the store.
 func (v *view) conclude(usable []serverInfo, problems []error) error {
 	accepting := 0
 	for i := range usable {
@@ -84,9 +84,9 @@ func (v *view) conclude(usable []serverInfo, problems []error) error {
 	return nil
 }
 
-// servesWithout reports whether requests are accepted in spite of the error,
-// which came from the servers as a whole: on a cluster, where another master
-// holds what they share, or where another part was emptied.
+// servesWithout reports whether requests can be accepted although the servers as a
+// whole have the error: on a cluster, if another master holds the shared state, or
+// another part was emptied.
 func (v *view) servesWithout(err error) bool {
 	var unfit *UnfitError
 	return v.known != "" && v.partial && !errors.As(err, &unfit) && v.emptied != math.MaxUint64

@@ -8,21 +8,20 @@ import (
 	"github.com/card-gateway/card-gateway/store"
 )
 
-// Gateways with different windows may share a key: while a roll-out of a new
-// window goes from node to node, or by mistake. A nonce must outlive the widest
-// window in which its request could arrive again. So settle.lua notes at each
-// key the widest window in use, and answers a claim whose nonce would live
-// for less with that window. Requests whose nonces were recorded before the
-// window became wider are refused where those nonces may be dead already,
-// which is where the narrower window ends.
+// Gateways with different windows may share a key: while a new window is rolled
+// out from node to node, or by mistake. A nonce must outlive the widest window in
+// which its request could arrive again. So settle.lua notes at each key the widest
+// window in use. If the nonce of a claim would live for less, the script answers
+// with that window, and the claim is tried again. Nonces that were recorded before
+// the window became wider may have expired already. So requests older than the
+// narrower window are refused.
 
-// windows is the widest window that other gateways use, as far as this one was
-// told by settle.lua.
+// windows is the widest window of other gateways, as settle.lua has reported it.
 type windows struct{ wider atomic.Pointer[widerWindow] }
 
 type widerWindow struct {
 	window time.Duration
-	until  time.Time // when it is asked for anew
+	until  time.Time // after this the gateway's own window is tried again
 }
 
 // atLeast returns the window that the nonce of the claim must live for.
@@ -33,8 +32,8 @@ func (w *windows) atLeast(c *store.Claim) time.Duration {
 	return c.Window
 }
 
-// learn takes over the window that settle.lua answered with, in milliseconds.
-// It must be wider than the one tried.
+// learn notes the window in an answer of settle.lua, in milliseconds. It must be
+// wider than the one tried.
 func (w *windows) learn(c *store.Claim, tried time.Duration, numbers string) error {
 	n := fields{rest: numbers}
 	window := time.Duration(n.next()) * time.Millisecond

@@ -34,7 +34,7 @@ func micros(t time.Time) int64 {
 	return t.UnixMicro()
 }
 
-// moment is the time of so many microseconds; 0 is none.
+// moment returns the time for microseconds of Unix time; 0 is the zero time.
 func moment(micros int64) time.Time {
 	if micros == 0 {
 		return time.Time{}

@@ -17,8 +17,8 @@ import (
 	"github.com/card-gateway/card-gateway/tests/harness"
 )
 
-// clientsOfTheGuide are the clients that docs/signing.md shows: a word of their
-// first line, and what runs them.
+// clientsOfTheGuide are the clients in docs/signing.md: a word of their first
+// line, and the command that runs them.
 var clientsOfTheGuide = []struct {
 	file  string
 	needs []string
@@ -30,7 +30,7 @@ var clientsOfTheGuide = []struct {
 }
 
 // TestClientsOfTheGuide runs the clients of docs/signing.md, as printed,
-// against the gateway, wherever their language is installed.
+// against the gateway, if their language is installed.
 func TestClientsOfTheGuide(t *testing.T) {
 	t.Parallel()
 	guide, err := os.ReadFile("../../docs/signing.md")

@@ -28,7 +28,7 @@ type demo struct {
 	said bytes.Buffer
 }
 
-// startDemo runs the demo with its state in dir, on ports that are free.
+// startDemo runs the demo with its state in dir, on free ports.
 func startDemo(t *testing.T, dir string) *demo {
 	t.Helper()
 	port := func() string {
@@ -53,7 +53,7 @@ func startDemo(t *testing.T, dir string) *demo {
 	return d
 }
 
-// Write takes down what the demo says.
+// Write records the output of the demo.
 func (d *demo) Write(p []byte) (int, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -93,7 +93,7 @@ func (d *demo) interrupt() {
 	}
 }
 
-// paste runs a command as somebody would who copies it.
+// paste runs a command as a user would who copies it.
 func paste(t *testing.T, command string) string {
 	t.Helper()
 	cmd := exec.Command("bash", "-euc", command)
@@ -105,8 +105,8 @@ func paste(t *testing.T, command string) string {
 	return string(out)
 }
 
-// TestDemo starts the demo twice and pastes what it prints, and between that
-// what the README says.
+// TestDemo starts the demo twice and pastes the printed commands, and in between
+// those of the README.
 func TestDemo(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -190,8 +190,8 @@ func filesWith(t *testing.T, dir, text string) []string {
 	return found
 }
 
-// TestDemoTakesNoTakenPort starts the demo where something else answers: Caddy
-// would share the port with another Caddy.
+// TestDemoTakesNoTakenPort starts the demo on a port that is in use: Caddy would
+// share the port with another Caddy.
 func TestDemoTakesNoTakenPort(t *testing.T) {
 	t.Parallel()
 	other, err := net.Listen("tcp", "127.0.0.1:0")

@@ -1,4 +1,4 @@
-// Package docs tests that what the pages show is true.
+// Package docs tests the documentation: examples, links, options.
 package docs
 
 import (
@@ -88,8 +88,8 @@ func TestCaddyfilesInDocsAdapt(t *testing.T) {
 	}
 }
 
-// TestExampleAsksForTheIssuersHost: the Host that a client writes is signed by
-// nobody. A card_forward without the option sends the issuer's own.
+// TestExampleAsksForTheIssuersHost: a client's Host is not signed, so the example
+// does not forward it. A card_forward without the option sends the issuer's own.
 func TestExampleAsksForTheIssuersHost(t *testing.T) {
 	t.Parallel()
 	config, err := adapt(t, "../../Caddyfile.example")
@@ -103,8 +103,8 @@ func TestExampleAsksForTheIssuersHost(t *testing.T) {
 	}
 }
 
-// TestShippedCaddyfilesAdapt tries those that one starts the gateway with, and
-// that they are formatted as Caddy likes it.
+// TestShippedCaddyfilesAdapt adapts the Caddyfiles of the repository, and checks
+// that they are formatted by Caddy's rules.
 func TestShippedCaddyfilesAdapt(t *testing.T) {
 	t.Parallel()
 	text, err := os.ReadFile("../../Caddyfile.example")
@@ -164,8 +164,8 @@ func TestJSONInDocsIsWhatTheCaddyfileMeans(t *testing.T) {
 	}
 }
 
-// TestEveryOptionIsDocumented reads the options off the parser's own error
-// texts, which name them all.
+// TestEveryOptionIsDocumented takes the options from the parser's error texts,
+// which name all of them.
 func TestEveryOptionIsDocumented(t *testing.T) {
 	t.Parallel()
 	text, err := os.ReadFile("../../docs/configuration.md")
@@ -202,8 +202,7 @@ func TestEveryOptionIsDocumented(t *testing.T) {
 
 var link = regexp.MustCompile(`\]\(([^)\s]+)\)`)
 
-// TestLinksInDocsResolve follows the links that stay in the repository, to the
-// heading.
+// TestLinksInDocsResolve checks the links inside the repository, with the heading.
 func TestLinksInDocsResolve(t *testing.T) {
 	t.Parallel()
 	followed := 0
@@ -241,7 +240,7 @@ func TestLinksInDocsResolve(t *testing.T) {
 
 var heading = regexp.MustCompile(`(?m)^#{1,6} (.*)$`)
 
-// hasHeading tells whether a heading of the page gets this anchor.
+// hasHeading reports whether a heading of the page has this anchor.
 func hasHeading(text, anchor string) bool {
 	for _, m := range heading.FindAllStringSubmatch(harness.Prose(text), -1) {
 		slug := strings.Map(func(r rune) rune {

@@ -9,8 +9,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// FreeAddress returns an address of this machine that nobody listens on. It
-// may be taken a moment later: whoever listens on it must be ready for that.
+// FreeAddress returns an address of this machine on which no process listens. It
+// may be in use a moment later: the caller must handle that.
 func FreeAddress(t testing.TB) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -22,9 +22,9 @@ func FreeAddress(t testing.TB) string {
 }
 
 // reservedAddress returns an address that only a gateway can listen on until
-// the end of the test. Caddy shares a port with whoever sets SO_REUSEPORT, so
-// that two gateways on one free port would take each other's connections. A
-// socket that is bound and does not listen keeps the port from everybody else.
+// the end of the test. Caddy sets SO_REUSEPORT, so two gateways on one free port
+// would take each other's connections. A socket that is bound and does not listen
+// reserves the port.
 func reservedAddress(t testing.TB) string {
 	t.Helper()
 	syscall.ForkLock.RLock()

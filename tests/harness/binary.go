@@ -13,12 +13,13 @@ import (
 	"github.com/gofrs/flock"
 )
 
-// madeHere are the directories of what is built and run, which git ignores.
+// madeHere are the directories of build results and running state, which git
+// ignores.
 var madeHere = map[string]bool{"bin": true, "data": true, "dist": true, "node_modules": true, "testdata": true}
 
 // Binary returns the path of the gateway under test, built from this source
-// tree. The packages of tests share it: the first that asks builds it, and the
-// go command finds it up to date for all others.
+// tree. The packages of tests share it: the first one builds it, and for all
+// others the go command finds it up to date.
 func Binary(t testing.TB) string {
 	t.Helper()
 	DependOnSources(t)
@@ -30,8 +31,8 @@ func Binary(t testing.TB) string {
 }
 
 // DependOnSources makes the result of a test depend on the sources. go test
-// repeats a result from its cache while what the test has opened is unchanged,
-// and cannot know what a program has read that the test has started.
+// repeats a cached result while the files that the test has opened are unchanged.
+// It does not know the files of a program that the test has started.
 func DependOnSources(t testing.TB) {
 	t.Helper()
 	if err := openSources(); err != nil {
@@ -87,7 +88,7 @@ func moduleRoot() (string, error) {
 }
 
 // walk calls visit for each file of the repository, with its path from the root.
-// What is hidden, and what was built or run here, is left out.
+// It skips hidden files and the directories in madeHere.
 func walk(visit func(root, path string) error) error {
 	root, err := moduleRoot()
 	if err != nil {

@@ -10,10 +10,10 @@ import (
 	"time"
 )
 
-// Canaries are texts that must not be found anywhere, by what they stand for.
+// Canaries are texts that must not be found anywhere, by their meaning.
 type Canaries map[string]string
 
-// Add notes a text, and digits also without the spaces between them.
+// Add adds a text. It adds digits also without the spaces between them.
 func (c Canaries) Add(what, text string) string {
 	c[what] = text
 	if digits := strings.ReplaceAll(text, " ", ""); digits != text {
@@ -48,8 +48,8 @@ func (c Canaries) Keys(g *Gateway) []Credentials {
 	return keys
 }
 
-// Requests returns what makes a fresh round of requests: one accepted
-// and one for each way to be refused.
+// Requests returns a function that makes a new round of requests: one that is
+// accepted, and one for each way to be refused.
 func (c Canaries) Requests(keys []Credentials) func() []*Request {
 	body := `{"cardNumber":"` + c.Add("card number", "4000 0012 3456 7899") + `","cvv":"` + c.Add("cvv", "CANARYcvv") + `"}`
 	query := "?q=" + c.Add("query value", "CANARYquery") + "&%43ANARYname=1&" + c.Add("card number in a query", "5105105105105100")
@@ -103,8 +103,8 @@ func (c Canaries) Replies() []Reply {
 	}
 }
 
-// SearchGateway looks for the canaries in the files of the gateway and, while it
-// runs, in all that its operator can ask of it.
+// SearchGateway searches the canaries in the files of the gateway and, while it
+// runs, in everything that its admin endpoint and metrics return.
 func (c Canaries) SearchGateway(t testing.TB, g *Gateway) {
 	t.Helper()
 	err := filepath.WalkDir(g.Dir, func(path string, entry os.DirEntry, err error) error {

@@ -43,7 +43,7 @@ func (g *Gateway) Dial(source string) (*Wire, error) {
 	return &Wire{conn, bufio.NewReader(conn)}, nil
 }
 
-// Connect dials and fails the test where that fails.
+// Connect dials, and fails the test if that fails.
 func (g *Gateway) Connect(t testing.TB) *Wire {
 	t.Helper()
 	w, err := g.Dial("")
@@ -54,7 +54,7 @@ func (g *Gateway) Connect(t testing.TB) *Wire {
 	return w
 }
 
-// WriteText sends bytes as they are.
+// WriteText sends bytes without changes.
 func (w *Wire) WriteText(t testing.TB, text string) {
 	t.Helper()
 	if _, err := io.WriteString(w, text); err != nil {
@@ -62,7 +62,7 @@ func (w *Wire) WriteText(t testing.TB, text string) {
 	}
 }
 
-// Receive reads one answer; the method tells whether it has a body.
+// Receive reads one answer. The method decides whether it has a body.
 func (w *Wire) Receive(method string) (*Response, error) {
 	r := new(Response)
 	for {
@@ -89,7 +89,7 @@ func (w *Wire) Exchange(r *Request) (*Response, error) {
 	return w.Receive(r.Method)
 }
 
-// Try sends a request over a connection of its own.
+// Try sends a request over a new connection.
 func (g *Gateway) Try(r *Request) (*Response, error) {
 	w, err := g.Dial(r.Source)
 	if err != nil {
@@ -139,9 +139,9 @@ func (g *Gateway) Series(t testing.TB, requests []*Request) []*Response {
 	return answers
 }
 
-// Insist sends a request until there is an answer, and says how often it was
-// sent again. It is for moments at which a server stops, which drops
-// connections on which no request has arrived.
+// Insist sends a request until there is an answer, and returns how often it was
+// sent again. Use it while a server stops: a server that stops drops connections
+// on which no request has arrived.
 func (g *Gateway) Insist(t testing.TB, r *Request) (answer *Response, again int) {
 	t.Helper()
 	for ; again < 1000; again++ {

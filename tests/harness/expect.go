@@ -58,7 +58,7 @@ func WantUnderFloor(t testing.TB, r *Response) {
 	}
 }
 
-// WantRefused checks what all refusals have in common.
+// WantRefused checks the properties of all refusals.
 func WantRefused(t testing.TB, r *Response, status int, code string) {
 	t.Helper()
 	var body struct {
@@ -114,8 +114,8 @@ func Messages(answers []*Response) map[string]int {
 	return by
 }
 
-// Rounds returns how often a test repeats what it does: the full number, or the
-// short one under `go test -short`.
+// Rounds returns how often a test repeats its work: the full number, or the short
+// one under `go test -short`.
 func Rounds(full, short int) int {
 	if testing.Short() {
 		return short
@@ -134,7 +134,7 @@ func Eventually(t testing.TB, what string, holds func() bool) {
 	t.Fatalf("it never happened that %s", what)
 }
 
-// WantStartError checks that a refusal to start says one thing in one line.
+// WantStartError checks that a refusal to start logs one error in one line.
 func WantStartError(t testing.TB, said string, parts ...string) {
 	t.Helper()
 	var found []string

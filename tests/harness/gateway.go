@@ -13,17 +13,17 @@ import (
 	"time"
 )
 
-// Patience bounds every wait for something that ought to happen at once, on a
-// machine that may be busy.
+// Patience is the longest wait for something that should happen at once. It is
+// long because the machine may be busy.
 const Patience = 30 * time.Second
 
 // A Gateway is one directory of state and, while it runs, the process on it.
 type Gateway struct {
 	T    testing.TB
-	Dir  string // short, because a unix socket lies in it
+	Dir  string // short, because a unix socket is in it
 	Site Site
 	Env  []string // further variables of its environment
-	Addr string   // host:port that it serves on, its own as long as the test runs
+	Addr string   // host:port on which it serves, reserved until the end of the test
 
 	cmd  *exec.Cmd
 	done chan struct{} // closed when the process has ended
@@ -50,7 +50,7 @@ func NewGateway(t testing.TB, s Site) *Gateway {
 	return g
 }
 
-// wantNoAlarm fails the test if the process said what no input may make it say.
+// wantNoAlarm fails the test if the process logged a line that no input may cause.
 func (g *Gateway) wantNoAlarm() {
 	g.T.Helper()
 	said := g.ReadFile("stderr") + g.ReadFile("default.log")
@@ -96,7 +96,7 @@ func (g *Gateway) ReadFile(name string) string {
 	return string(text)
 }
 
-// said returns the end of the process's standard error and log.
+// said returns the last lines of the process's standard error and log.
 func (g *Gateway) said(limit int) string {
 	var b strings.Builder
 	for _, name := range []string{"stderr", "default.log"} {

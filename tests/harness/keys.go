@@ -10,10 +10,10 @@ import (
 	"time"
 )
 
-// Credentials are what a client holds.
+// Credentials are the key id and the secret of a client.
 type Credentials struct{ ID, Secret string }
 
-// KeyView is what a test asks of a key's record.
+// KeyView is the part of a key's record that tests read.
 type KeyView struct {
 	ID       string          `json:"id"`
 	Secret   string          `json:"secret"`
@@ -23,7 +23,7 @@ type KeyView struct {
 	Lock     json.RawMessage `json:"lock"`
 }
 
-// Admin asks Caddy's admin endpoint.
+// Admin calls Caddy's admin endpoint.
 func (g *Gateway) Admin(method, path, contentType, body string) (status int, answer string) {
 	g.T.Helper()
 	client := http.Client{Timeout: Patience, Transport: &http.Transport{
@@ -47,7 +47,7 @@ func (g *Gateway) Admin(method, path, contentType, body string) (status int, ans
 	return response.StatusCode, readAll(g.T, response.Body)
 }
 
-// KeyCall asks the key API and expects success.
+// KeyCall calls the key API and expects success.
 func (g *Gateway) KeyCall(method, path string, body any) KeyView {
 	g.T.Helper()
 	doc := ""
@@ -75,7 +75,7 @@ func (g *Gateway) NewKey(f Fields) Credentials {
 	return Credentials{view.ID, view.Secret}
 }
 
-// ImportKey takes over a key of an earlier system.
+// ImportKey imports a key of an earlier system.
 func (g *Gateway) ImportKey(c Credentials, f Fields) Credentials {
 	g.T.Helper()
 	f = KeyFields(f)
@@ -84,8 +84,8 @@ func (g *Gateway) ImportKey(c Credentials, f Fields) Credentials {
 	return c
 }
 
-// KeyFields returns the fields of a key that may do everything, but for those
-// that are given.
+// KeyFields returns the given fields, and for all others those of a key that may
+// do everything.
 func KeyFields(f Fields) Fields {
 	all := Fields{"tenant": "acme", "scopes": []string{"*"}}
 	for name, value := range f {
@@ -120,7 +120,7 @@ func (g *Gateway) WantFailures(t testing.TB, c Credentials, want int) {
 	}
 }
 
-// Moment writes a time as the key API wants it.
+// Moment returns a time in the form of the key API.
 func Moment(t time.Time) string { return t.UTC().Format(time.RFC3339) }
 
 // JSONText writes a value as JSON.

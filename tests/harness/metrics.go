@@ -53,7 +53,7 @@ func (s Samples) Of(metric string) Samples {
 	return chosen
 }
 
-// Since returns what has changed, and by how much.
+// Since returns the samples that have changed, with the difference.
 func (s Samples) Since(before Samples) Samples {
 	changed := make(Samples)
 	for series, value := range s {

@@ -11,7 +11,7 @@ import (
 // A Page is a Markdown file of the repository, by its path from the root.
 type Page struct{ Path, Text string }
 
-// Pages returns what people read: everything in Markdown.
+// Pages returns all Markdown files of the repository.
 func Pages(t testing.TB) []Page {
 	t.Helper()
 	var all []Page
@@ -29,7 +29,7 @@ func Pages(t testing.TB) []Page {
 	return all
 }
 
-// A Block is a fenced code block of a page and the line that it begins at.
+// A Block is a fenced code block of a page, with its first line.
 type Block struct {
 	Language, Text string
 	Line           int

@@ -32,7 +32,7 @@ func (g *Gateway) run() {
 	}(g.cmd, g.done)
 }
 
-// Command returns a call of the binary whose files all lie in the directory.
+// Command returns a call of the binary whose files are all in the directory.
 func (g *Gateway) Command(args ...string) *exec.Cmd {
 	cmd := exec.Command(Binary(g.T), args...)
 	cmd.Dir = g.Dir
@@ -50,16 +50,16 @@ func (g *Gateway) Start() {
 	}
 }
 
-// BecomesReady waits until the gateway is ready; false: it has ended instead,
-// or takes too long.
+// BecomesReady waits until the gateway is ready. It returns false if the gateway
+// has ended instead, or takes too long.
 func (g *Gateway) BecomesReady() bool {
 	client := http.Client{Timeout: time.Second}
 	defer client.CloseIdleConnections()
 	for deadline := time.Now().Add(Patience); time.Now().Before(deadline); {
 		if answer, err := client.Get("http://" + g.Addr + "/readyz"); err == nil {
 			_ = answer.Body.Close()
-			// The sites serve a moment before the configuration is the active
-			// one, which the key API asks for.
+			// The sites serve a moment before the configuration becomes the active
+			// one, and the key API needs the active one.
 			if answer.StatusCode == http.StatusOK && g.configured() {
 				return true
 			}
@@ -95,7 +95,7 @@ func (g *Gateway) RefusesToStart() string {
 }
 
 // Stop ends the process as a service manager does, and checks that it ends
-// well.
+// without an error.
 func (g *Gateway) Stop() {
 	g.T.Helper()
 	g.signal(syscall.SIGTERM)
@@ -130,8 +130,8 @@ func (g *Gateway) Reload(s Site) {
 	}
 }
 
-// TryReload returns the error of a configuration that is refused; the one
-// before then goes on.
+// TryReload returns the error of a configuration that is refused. Then the
+// configuration before still serves.
 func (g *Gateway) TryReload(s Site) error {
 	before := g.Site
 	g.Site = s

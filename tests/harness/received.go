@@ -11,12 +11,12 @@ import (
 type Received struct {
 	Conn    int      // number of the connection, from 1
 	Line    string   // the request line
-	Headers []string // the header lines, as they came
+	Headers []string // the header lines, without changes
 	Body    string   // without the framing
 	Framed  string   // the bytes behind the head, with the framing
 }
 
-// Values returns the values of a header, whatever its case.
+// Values returns the values of a header, in upper or lower case.
 func (r *Received) Values(name string) []string {
 	var all []string
 	for _, line := range r.Headers {
@@ -27,8 +27,7 @@ func (r *Received) Values(name string) []string {
 	return all
 }
 
-// Value returns the values of a header as one text, which for one value is that
-// value.
+// Value returns the values of a header as one text.
 func (r *Received) Value(name string) string { return strings.Join(r.Values(name), " | ") }
 
 // Raw returns the whole request.

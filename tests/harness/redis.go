@@ -16,19 +16,19 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// A RedisServer is a redis-server that one test has started, in a directory of
-// its own. It can be killed and started again.
+// A RedisServer is a redis-server that one test has started, in its own
+// directory. It can be killed and started again.
 type RedisServer struct {
 	t      testing.TB
-	Dir    string // short, because a unix socket lies in it
+	Dir    string // short, because a unix socket is in it
 	config []string
 	Addr   string // of the unix socket, or host:port
 	cmd    *exec.Cmd
 	client *redis.Client
 }
 
-// StartRedis returns a server on a unix socket that answers. What it keeps is
-// lost with the process unless the configuration says otherwise.
+// StartRedis returns a server on a unix socket that answers. Its data is lost with
+// the process, unless the configuration keeps it.
 func StartRedis(t testing.TB, config ...string) *RedisServer {
 	t.Helper()
 	r := NewRedis(t, config...)
@@ -57,7 +57,7 @@ func NewRedis(t testing.TB, config ...string) *RedisServer {
 func (r *RedisServer) ListenTCP() (port string) {
 	r.t.Helper()
 	var err error
-	for range 10 { // somebody else may be quicker to take a free port
+	for range 10 { // another process may take a free port first
 		_, port, _ = net.SplitHostPort(FreeAddress(r.t))
 		if err = r.client.ConfigSet(context.Background(), "port", port).Err(); err == nil {
 			return port
@@ -67,7 +67,7 @@ func (r *RedisServer) ListenTCP() (port string) {
 	return ""
 }
 
-// URL is what `store redis` is given.
+// URL returns the URL for `store redis`.
 func (r *RedisServer) URL() string { return "unix://" + r.Addr }
 
 // Start runs the process until it answers.
@@ -120,7 +120,7 @@ func (r *RedisServer) Do(args ...any) any {
 	return reply
 }
 
-// calls returns how often each command was called, scripts' own included.
+// calls returns how often each command was called, also by scripts.
 func (r *RedisServer) calls() map[string]int {
 	r.t.Helper()
 	counts := make(map[string]int)
@@ -134,7 +134,7 @@ func (r *RedisServer) calls() map[string]int {
 	return counts
 }
 
-// ScriptCalls is how often scripts were called so far.
+// ScriptCalls returns how often scripts were called so far.
 func (r *RedisServer) ScriptCalls() int {
 	c := r.calls()
 	return c["evalsha"] + c["evalsha_ro"] + c["eval"] + c["eval_ro"] + c["fcall"] + c["fcall_ro"]
@@ -147,7 +147,7 @@ type Monitor struct {
 	in   *bufio.Reader
 }
 
-// Monitor begins to record what clients send from here on.
+// Monitor begins to record what clients send from now on.
 func (r *RedisServer) Monitor() *Monitor {
 	r.t.Helper()
 	conn, err := net.Dial("unix", r.Addr)

@@ -12,8 +12,8 @@ import (
 	"time"
 )
 
-// This file holds the client side of the tests. It signs by the published
-// interface alone and shares nothing with the code under test.
+// This file is the client side of the tests. It signs by the published
+// interface alone and shares no code with the gateway.
 
 // Request is one request as it goes over the wire.
 type Request struct {
@@ -60,12 +60,12 @@ func (c Credentials) Forged(n int) []*Request {
 	return all
 }
 
-// Sign signs what the headers say now.
+// Sign signs the request with its current headers.
 func (r *Request) Sign(secret string) *Request {
 	return r.Set("X-Signature", base64.StdEncoding.EncodeToString(r.Digest(secret)))
 }
 
-// Digest returns the HMAC of what the request sends in its headers now.
+// Digest returns the HMAC for the current headers of the request.
 func (r *Request) Digest(secret string) []byte {
 	mac := hmac.New(sha256.New, []byte(secret))
 	io.WriteString(mac, strings.Join([]string{
@@ -117,7 +117,7 @@ func (r *Request) Value(name string) string {
 	return ""
 }
 
-// Forge gives the request a signature of the right form that is wrong.
+// Forge gives the request a wrong signature of the right form.
 func (r *Request) Forge() *Request {
 	return r.Set("X-Signature", base64.StdEncoding.EncodeToString(make([]byte, sha256.Size)))
 }

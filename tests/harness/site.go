@@ -5,11 +5,11 @@ import (
 	"net"
 )
 
-// Site is what a test wants in its Caddyfile. The zero value with an upstream
-// is a plain gateway without rate limits.
+// Site holds the parts of a test's Caddyfile. The zero value with an upstream is a
+// plain gateway without rate limits.
 type Site struct {
 	Upstream string // address of the issuer
-	Store    string // what the line store says; empty: an embedded store
+	Store    string // the arguments of the line store; empty: an embedded store
 	Global   string // further lines of the global block card_gateway
 	Servers  string // lines of the global block servers
 	Auth     string // lines of the block card_auth
@@ -30,7 +30,7 @@ type Site struct {
 // WithLimits puts card_rate_limit on the route with its defaults.
 const WithLimits = "\n"
 
-// caddyfile is what Caddyfile fills in.
+// caddyfile is the template of Site.Caddyfile.
 const caddyfile = `{
 	admin unix/%[1]s/admin.sock
 	grace_period 2s

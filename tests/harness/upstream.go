@@ -11,7 +11,8 @@ import (
 	"testing"
 )
 
-// A Reply is what the upstream sends: raw bytes; without any it hangs up.
+// A Reply is the answer of the upstream: raw bytes. Without any the upstream
+// closes the connection.
 type Reply struct {
 	Raw    string
 	Wait   <-chan struct{} // first wait for this
@@ -24,8 +25,7 @@ func Answer(status int, body string, headers ...string) Reply {
 	return Reply{Raw: strings.Join(head, "\r\n") + "\r\n\r\n" + body}
 }
 
-// Upstream stands in the place of the issuer and records the raw bytes of
-// what reaches it.
+// Upstream replaces the issuer and records the raw bytes of each request.
 type Upstream struct {
 	t        testing.TB
 	Addr     string
@@ -39,7 +39,7 @@ type Upstream struct {
 	bytes    int
 }
 
-// StartUpstream serves `{"ok":true}` until the test says otherwise.
+// StartUpstream serves `{"ok":true}` until the test changes that.
 func StartUpstream(t testing.TB) *Upstream {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
@@ -68,7 +68,7 @@ func (u *Upstream) serve() {
 	}
 }
 
-// Close hangs up on everybody and listens no more.
+// Close closes all connections and no longer listens.
 func (u *Upstream) Close() {
 	_ = u.listener.Close()
 	u.mu.Lock()
@@ -106,7 +106,7 @@ func (u *Upstream) talk(conn net.Conn, number int) {
 	}
 }
 
-// counted counts the bytes that the upstream is sent.
+// counted counts the bytes that the upstream receives.
 type counted struct {
 	net.Conn
 	u *Upstream
@@ -120,10 +120,10 @@ func (c *counted) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// Replies makes the upstream answer every request alike.
+// Replies makes the upstream answer every request with the same reply.
 func (u *Upstream) Replies(with Reply) { u.Does(func(*Received) Reply { return with }) }
 
-// Does makes the upstream answer as the function says.
+// Does makes the upstream answer with the reply of the function.
 func (u *Upstream) Does(f func(*Received) Reply) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -157,7 +157,8 @@ func (u *Upstream) None(t testing.TB) {
 	}
 }
 
-// Traffic returns how many connections were made and bytes came, ever.
+// Traffic returns how many connections were made and how many bytes arrived so
+// far.
 func (u *Upstream) Traffic() (conns, bytes int) {
 	u.mu.Lock()
 	defer u.mu.Unlock()

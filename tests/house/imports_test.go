@@ -1,4 +1,5 @@
-// Package house tests how the packages of the module stand to each other.
+// Package house tests the dependencies between the packages and files of the
+// module.
 package house
 
 import (
@@ -18,13 +19,13 @@ import (
 
 const module = "github.com/card-gateway/card-gateway"
 
-// An importRule says what the packages of a directory may import besides the
-// standard library. "…/" at the end means whatever is below.
+// An importRule is what the packages of a directory may import besides the
+// standard library. "…/" at the end means every package below.
 type importRule struct {
-	dir    string   // below the module, "." for its root; "…/" at the end means whatever is below
-	ours   []string // packages of ours, below the module
-	others []string // anybody else's
-	reason string   // why no more, for whoever reads the failure
+	dir    string   // below the module, "." for its root; "…/" at the end means every package below
+	ours   []string // packages of this module
+	others []string // packages of other modules
+	reason string   // why no more; the test prints it
 }
 
 var importRules = []importRule{
@@ -151,7 +152,7 @@ var importRules = []importRule{
 	},
 }
 
-// A goPackage is what `go list` says of a package.
+// A goPackage is the output of `go list` for a package.
 type goPackage struct {
 	ImportPath                         string
 	Standard                           bool
@@ -210,7 +211,7 @@ func covers(allowed, path string) bool {
 	return path == allowed || isTree && strings.HasPrefix(path+"/", tree)
 }
 
-// TestImportsPointOneWay keeps the packages in the order that lets each be
+// TestImportsPointOneWay keeps the packages in one order, so that each can be
 // read, tested and used without those above it.
 func TestImportsPointOneWay(t *testing.T) {
 	t.Parallel()
@@ -245,9 +246,8 @@ func TestNobodyImportsTheCaddyModule(t *testing.T) {
 	}
 }
 
-// TestPrometheusAndZapStayInTheCaddyModule also looks at what is imported
-// indirectly: a metric or a log line that hides below would be a second place
-// where the gateway speaks to operators.
+// TestPrometheusAndZapStayInTheCaddyModule also checks indirect imports: metrics
+// and log lines belong into one package.
 func TestPrometheusAndZapStayInTheCaddyModule(t *testing.T) {
 	t.Parallel()
 	for _, dir := range []string{"auth", "explain", "forward", "keys", "ratelimit", "sign", "translate", "store", "store/file", "store/redis"} {
@@ -261,8 +261,7 @@ func TestPrometheusAndZapStayInTheCaddyModule(t *testing.T) {
 	}
 }
 
-// TestPureAndClientCodeIsStandardLibrary also checks what is imported
-// indirectly.
+// TestPureAndClientCodeIsStandardLibrary also checks indirect imports.
 func TestPureAndClientCodeIsStandardLibrary(t *testing.T) {
 	t.Parallel()
 	for _, dir := range []string{"auth", "explain", "forward", "ratelimit", "sign"} {

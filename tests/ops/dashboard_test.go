@@ -15,7 +15,7 @@ import (
 	"github.com/card-gateway/card-gateway/tests/harness"
 )
 
-// A dashboard is what the tests need of ops/dashboard.json.
+// A dashboard is the part of ops/dashboard.json that the tests read.
 type dashboard struct {
 	Panels []struct {
 		Title, Type, Description string
@@ -67,10 +67,10 @@ func TestPanelsSayWhatGoodLooksLike(t *testing.T) {
 	}
 }
 
-// An expression is PromQL and the place where it stands.
+// An expression is PromQL and its place in the repository.
 type expression struct{ place, text string }
 
-// shownExpressions returns what operators query by hand or on the dashboard.
+// shownExpressions returns the expressions of the guides and the dashboard.
 func shownExpressions(t testing.TB) []expression {
 	t.Helper()
 	var all []expression

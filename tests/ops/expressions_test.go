@@ -18,7 +18,7 @@ var (
 	grouping  = regexp.MustCompile(`\b(?:by|on|ignoring|without|group_left)\s*\(([^)]*)\)`)
 )
 
-// An inventory is what expressions may speak of.
+// An inventory holds the metrics and labels that expressions may use.
 type inventory struct {
 	metrics  map[string]metric
 	sets     map[string][]string
@@ -33,8 +33,8 @@ func newInventory(t testing.TB) *inventory {
 	return inv
 }
 
-// labelsOf returns the labels of a series, besides the scrape's own, or false.
-// Those of a recorded series stand in its name.
+// labelsOf returns the labels of a series, without those of the scrape, or false.
+// Those of a recorded series are in its name.
 func (inv *inventory) labelsOf(name string) ([]string, bool) {
 	if level, _, recorded := strings.Cut(name, ":"); recorded {
 		return strings.Split(level, "_"), inv.recorded[name]
@@ -53,7 +53,7 @@ func (inv *inventory) labelsOf(name string) ([]string, bool) {
 	return nil, false
 }
 
-// check looks at every name, label and value in an expression.
+// check checks every name, label and value in an expression.
 func (inv *inventory) check(t *testing.T, e expression) {
 	t.Helper()
 	known := []string{"job", "instance"}
@@ -103,8 +103,8 @@ func (inv *inventory) checkValue(name, label, operator, value string) string {
 	return ""
 }
 
-// checkBound wants a bound of the histogram, in the two ways in which scrapes
-// write it: whole numbers as 30 and as 30.0.
+// checkBound requires a bound of the histogram, in both forms of a scrape: whole
+// numbers as 30 and as 30.0.
 func (inv *inventory) checkBound(name, operator, value string) string {
 	pattern := regexp.QuoteMeta(value)
 	if operator == "=~" {
@@ -128,8 +128,8 @@ func (inv *inventory) checkBound(name, operator, value string) string {
 	return value + " is no bound of it, or not in both ways in which scrapes write it"
 }
 
-// TestExpressionsSpeakOfWhatExists checks rules, their tests, the dashboard
-// and the expressions in the guides.
+// TestExpressionsSpeakOfWhatExists checks that rules, their tests, the dashboard
+// and the guides use only metrics and labels that exist.
 func TestExpressionsSpeakOfWhatExists(t *testing.T) {
 	t.Parallel()
 	inv := newInventory(t)
@@ -144,7 +144,7 @@ func TestExpressionsSpeakOfWhatExists(t *testing.T) {
 	}
 }
 
-// TestMetricsNamedInPagesExist also reads what is named in passing.
+// TestMetricsNamedInPagesExist also checks metrics that are named in text.
 func TestMetricsNamedInPagesExist(t *testing.T) {
 	t.Parallel()
 	inv := newInventory(t)
@@ -158,7 +158,7 @@ func TestMetricsNamedInPagesExist(t *testing.T) {
 	}
 }
 
-// TestCheckOfExpressionsFindsMistakes keeps the checks above honest.
+// TestCheckOfExpressionsFindsMistakes tests the checks above.
 func TestCheckOfExpressionsFindsMistakes(t *testing.T) {
 	t.Parallel()
 	inv := newInventory(t)

@@ -37,8 +37,8 @@ func pipeline(w *harness.Wire, texts []string, methods []string) ([]int, error) 
 	return statuses, nil
 }
 
-// junk returns a request that nobody has ever sent before: whatever a client
-// can choose is random. One in a hundred is signed with the key.
+// junk returns a new request: everything that a client can choose is random. One
+// in a hundred is signed with the key.
 func junk(rng *rand.Rand, key harness.Credentials) *harness.Request {
 	word := func(n int) string {
 		const letters = "abcdefghijklmnopqrstuvwxyz234567"
@@ -72,8 +72,8 @@ func junk(rng *rand.Rand, key harness.Credentials) *harness.Request {
 }
 
 // TestNoSeriesFromOutside sends a hundred thousand requests with random key
-// ids, paths, methods and headers. The series of all metrics are those of
-// before: labels come from closed sets, so ten times as many add none either.
+// ids, paths, methods and headers. They add no series to any metric: labels come
+// from closed sets, so more requests would add none either.
 func TestNoSeriesFromOutside(t *testing.T) {
 	t.Parallel()
 	const connections = 8
@@ -135,7 +135,7 @@ func TestNoSeriesFromOutside(t *testing.T) {
 }
 
 // TestRefusalLogIsSampled floods the gateway with junk: the log stays small,
-// the metric counts on, and a rarer reason still has its line.
+// the metric counts all, and a rarer reason still has its line.
 func TestRefusalLogIsSampled(t *testing.T) {
 	t.Parallel()
 	const flood = 5000
@@ -159,7 +159,7 @@ func TestRefusalLogIsSampled(t *testing.T) {
 		harness.RequestSeries("get_card", "unknown_key"): flood, harness.RequestSeries("get_card", "signature_mismatch"): 1,
 	})
 	written := strings.Count(g.ReadFile("default.log"), `"reason":"unknown_key"`)
-	// 20 of each reason in each second that was begun, then one in a thousand.
+	// 20 of each reason in each started second, then one in a thousand.
 	most := 20*(int(took.Seconds())+2) + flood/1000
 	if written < 20 || written > most {
 		t.Errorf("%d refusals in %v left %d lines, want 20 to %d", flood, took, written, most)

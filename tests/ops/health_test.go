@@ -13,9 +13,9 @@ import (
 	"github.com/card-gateway/card-gateway/tests/harness"
 )
 
-// losesStore puts a store in the place of the gateway's that nobody answers
-// for, and then the old one again. Meanwhile the process lives, and says why it
-// is not ready.
+// losesStore replaces the gateway's store by one that does not answer, and then
+// restores the old one. Meanwhile the process lives, and reports why it is not
+// ready.
 func losesStore(t testing.TB, g *harness.Gateway) {
 	t.Helper()
 	key := g.NewKey(nil)
@@ -63,9 +63,9 @@ func losesStore(t testing.TB, g *harness.Gateway) {
 	}
 }
 
-// losesNonces takes the journal away between two runs of the gateway. What is
-// stamped before the new run and shortly after is nobody's fault, and sent anew
-// it passes.
+// losesNonces removes the journal between two runs of the gateway. Requests that
+// are stamped before the new run or shortly after get 503, and pass when they are
+// signed again.
 func losesNonces(t testing.TB, g *harness.Gateway) {
 	t.Helper()
 	key := g.NewKey(nil)

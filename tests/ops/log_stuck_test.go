@@ -13,8 +13,8 @@ import (
 )
 
 // TestLogThatNobodyReads lets both logs write to a pipe that nobody reads.
-// Requests and health checks are answered all the same. The lines arrive when
-// somebody reads again, and a gateway that ends meanwhile ends at once.
+// Requests and health checks are still answered. The lines arrive when the pipe
+// is read again, and a gateway that is stopped meanwhile ends at once.
 func TestLogThatNobodyReads(t *testing.T) {
 	t.Parallel()
 	u := harness.StartUpstream(t)
@@ -24,7 +24,7 @@ func TestLogThatNobodyReads(t *testing.T) {
 	if err := syscall.Mkfifo(pipe, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	reader, err := os.OpenFile(pipe, os.O_RDWR, 0) // both ways, so that nobody waits for the other end
+	reader, err := os.OpenFile(pipe, os.O_RDWR, 0) // both ways, so that opening it does not wait
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -24,8 +24,8 @@ type metric struct {
 	bounds    []string // of a histogram's buckets, as written
 }
 
-// gatewayMetrics reads the definitions off the source, so that what is checked
-// against them does not depend on which traffic a gateway has seen.
+// gatewayMetrics reads the definitions from the source, so that the checks do not
+// depend on the traffic of a gateway.
 func gatewayMetrics(t testing.TB) map[string]metric {
 	t.Helper()
 	all := make(map[string]metric)
@@ -112,8 +112,7 @@ func literals(e ast.Expr) []string {
 	return all
 }
 
-// closedSets returns the values that labels can have; labels that are not
-// here have others.
+// closedSets returns the values of the labels that have a fixed set.
 func closedSets(t testing.TB) map[string][]string {
 	t.Helper()
 	sets := map[string][]string{"status": keys.Statuses(), "within": {"1d", "7d", "30d"}}
@@ -141,7 +140,7 @@ func closedSets(t testing.TB) map[string][]string {
 	return sets
 }
 
-// TestEveryMetricIsWatched wants each metric on the dashboard.
+// TestEveryMetricIsWatched requires each metric on the dashboard.
 func TestEveryMetricIsWatched(t *testing.T) {
 	t.Parallel()
 	board := readFile(t, "../../ops/dashboard.json")

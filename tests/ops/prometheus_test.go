@@ -17,15 +17,16 @@ import (
 	"github.com/card-gateway/card-gateway/tests/harness"
 )
 
-// A prometheus is a real one, with our rules, that scrapes a gateway.
+// A prometheus is a real Prometheus with the repository's rules that scrapes a
+// gateway.
 type prometheus struct {
 	t    testing.TB
 	addr string
 	log  string
 }
 
-// startPrometheus runs the one of the distribution in a directory of its own
-// until it is ready.
+// startPrometheus starts the Prometheus of the distribution in its own directory
+// and waits until it is ready.
 func startPrometheus(t testing.TB, target string) *prometheus {
 	t.Helper()
 	path, err := exec.LookPath("prometheus")
@@ -135,14 +136,14 @@ func (p *prometheus) hasData(expr string) bool {
 const watchedCustomer = `{"type":"individual","firstName":"Zoë","lastName":"Ng","email":"zoe.ng@example.com","phoneCode":"+44",` +
 	`"phoneNumber":"7700900123","country":"GB","dateOfBirth":"1990-04-12","gender":"female"}`
 
-// watchedGateway has something to show on every panel.
+// watchedGateway returns a gateway with data for every panel.
 func watchedGateway(t testing.TB) *harness.Gateway {
 	t.Helper()
 	issuer := harness.StartUpstream(t)
 	issuer.Does(func(r *harness.Received) harness.Reply {
 		switch {
 		case strings.Contains(r.Line, "/balance"):
-			return harness.Reply{} // hangs up
+			return harness.Reply{} // closes the connection
 		case strings.Contains(strings.ToLower(r.Line), "/customers"):
 			return harness.Answer(201, `{"data":{"id":"u1","type":"individual","first_name":"Zoë","email":"zoe.ng@example.com",`+
 				`"date_of_birth":"1990-04-12T00:00:00Z"},"request_id":"r1","timestamp":"2026-01-01T00:00:00Z"}`, "Content-Type: application/json")
@@ -181,7 +182,7 @@ func sendWatched(t testing.TB, g *harness.Gateway, key harness.Credentials) {
 
 // TestPrometheusReadsEverything has a real Prometheus scrape a gateway under
 // traffic: every query of the dashboard returns numbers, every rule is healthy,
-// and every series that an alert judges is there.
+// and every series of an alert is present.
 func TestPrometheusReadsEverything(t *testing.T) {
 	t.Parallel()
 	g := watchedGateway(t)

@@ -12,7 +12,7 @@ import (
 	"github.com/card-gateway/card-gateway/tests/harness"
 )
 
-// reasonSite is a gateway in which every reason can come about. The second
+// reasonSite is a gateway in which every reason can occur. The second
 // card_rate_limit, behind card_auth, is a mistake of its configuration.
 func reasonSite(upstream, terminal string) harness.Site {
 	s := harness.Site{Upstream: upstream, Terminal: terminal, AnswerTimeout: "3s"}
@@ -39,11 +39,11 @@ type refusalCase struct {
 	operation string
 	first     auth.Reason // the outcome of all requests but the last
 	requests  []*harness.Request
-	facts     []string // what the log line says besides, as it is written
+	facts     []string // further texts of the log line
 }
 
 // refusalCases returns a way to be refused for each reason that one client can
-// bring about by what it sends.
+// cause by its requests.
 func refusalCases(g *harness.Gateway) []refusalCase {
 	key := func() harness.Credentials { return g.NewKey(nil) }
 	barred, disabled := g.NewKey(harness.Fields{"allowed_ips": []string{"203.0.113.7"}}), g.NewKey(harness.Fields{"disabled": true})
@@ -91,11 +91,11 @@ func resigned(c harness.Credentials, name, value string) *harness.Request {
 	return c.Get().Set(name, value).Sign(c.Secret)
 }
 
-// keyless are the reasons that are found before a key is.
+// keyless are the reasons of refusals before the key is known.
 var keyless = []auth.Reason{auth.NotFound, auth.BadTarget, auth.MethodNotAllowed, auth.MissingHeaders, auth.UnknownKey}
 
-// wantTold checks what operators see of a refused request: one line of the log
-// of refusals with the facts, and one line of the access log.
+// wantTold checks the log lines of a refused request: one in the log of refusals
+// with the facts, and one in the access log.
 func wantTold(g *harness.Gateway, r *harness.Request, reason auth.Reason, facts ...string) {
 	g.T.Helper()
 	id := `"request_id":"` + r.Value("X-Request-Id") + `"`
@@ -120,8 +120,8 @@ func wantTold(g *harness.Gateway, r *harness.Request, reason auth.Reason, facts 
 	}
 }
 
-// TestEveryReason brings about each member of the closed set, and looks for it
-// in the answer, the metric, the log of refusals and the access log.
+// TestEveryReason causes each member of the closed set, and checks it in the
+// answer, the metric, the log of refusals and the access log.
 func TestEveryReason(t *testing.T) { harness.EachTerminal(t, testEveryReason) }
 
 func testEveryReason(t *testing.T, terminal string) {
@@ -177,8 +177,8 @@ func testEveryReason(t *testing.T, terminal string) {
 	}
 }
 
-// refusesSlowBodies sends bodies at once that have no room together and never
-// end: some find the budget used up, the others are not waited for.
+// refusesSlowBodies sends bodies at the same time that do not fit into the budget
+// together and never end: some get over_budget, the others a timeout.
 func refusesSlowBodies(t testing.TB, g *harness.Gateway) {
 	t.Helper()
 	before, key := g.Scrape(t), g.NewKey(nil)
@@ -208,8 +208,9 @@ func refusesSlowBodies(t testing.TB, g *harness.Gateway) {
 	g.WantCounted(t, before, want)
 }
 
-// noticesHangUps lets clients go in the middle of their body, while the
-// upstream thinks and in the middle of the answer, and then the upstream.
+// noticesHangUps lets clients close the connection in the middle of their body,
+// while the upstream works, and in the middle of the answer. Then the upstream
+// does it.
 func noticesHangUps(t testing.TB, g *harness.Gateway, u *harness.Upstream) {
 	t.Helper()
 	before, key := g.Scrape(t), g.NewKey(nil)

@@ -12,8 +12,8 @@ import (
 
 // TestReloadUnderLoad loads configurations while clients send: nothing is
 // refused, nothing is accepted twice. An HTTP server that stops drops the
-// connections on which no request has arrived yet; what was sent on one of
-// those is sent again and must be as new.
+// connections on which no request has arrived yet. Requests that were sent on one
+// of those are sent again, and must be accepted.
 func TestReloadUnderLoad(t *testing.T) { harness.EachTerminal(t, testReloadUnderLoad) }
 
 func testReloadUnderLoad(t *testing.T, terminal string) {
@@ -59,7 +59,7 @@ func testSlowUploadOutlivesAReload(t *testing.T, terminal string) {
 		r := key.Post()
 		w := g.Connect(t)
 		w.WriteText(t, r.Head()+r.Body[:3])
-		// An answer on another connection shows that the body is waited for.
+		// An answer on another connection shows that the gateway waits for the body.
 		harness.WantAccepted(t, g.Send(t, key.Get()))
 		if again {
 			tryReloadElsewhere(t, g)
@@ -89,8 +89,8 @@ func tryReloadElsewhere(t testing.TB, g *harness.Gateway) {
 	}
 }
 
-// TestFailedReload loads configurations that cannot work: the one before goes
-// on, with its keys, its state and its administration.
+// TestFailedReload loads configurations that cannot work: the one before still
+// serves, with its keys, its state and its admin endpoint.
 func TestFailedReload(t *testing.T) {
 	t.Parallel()
 	u := harness.StartUpstream(t)
@@ -115,7 +115,7 @@ func TestFailedReload(t *testing.T) {
 		harness.WantAccepted(t, g.Send(t, key.Get()))
 		harness.WantAccepted(t, g.Send(t, g.NewKey(nil).Get()))
 	}
-	// A port that is taken fails later, when parts of it run already.
+	// A port that is in use fails later, when parts of the configuration already run.
 	s := g.Site
 	s.Extra = "}\nhttp://" + u.Addr + " {\n"
 	if err := g.TryReload(s); err == nil {

@@ -33,8 +33,8 @@ func (s *statuses) add(status int) {
 	s.of[status]++
 }
 
-// neverBack scrapes until stop is closed. No counter may ever fall, no series
-// may vanish.
+// neverBack scrapes until stop is closed. No counter may fall, and no series may
+// disappear.
 func neverBack(t testing.TB, g *harness.Gateway, stop <-chan struct{}) {
 	last := g.Scrape(t)
 	for {

@@ -12,8 +12,8 @@ import (
 	"github.com/card-gateway/card-gateway/tests/harness"
 )
 
-// A restartable issuer stops as net/http's server does: it lets what it has
-// begun come to its end.
+// A restartable issuer stops as net/http's server does: requests that have begun
+// are answered.
 type restartable struct {
 	addr   string
 	server *http.Server
@@ -38,7 +38,7 @@ func (i *restartable) start(t *testing.T) {
 }
 
 // TestIssuersRestartUnderLoad restarts two issuers in turn while clients send.
-// A request fails only when it was on its way on a connection of the dying
+// A request fails only if it was on its way on a connection of the stopping
 // issuer, and none arrives twice.
 func TestIssuersRestartUnderLoad(t *testing.T) {
 	t.Parallel()

@@ -1,5 +1,5 @@
-// Package ops tests what operators start, watch and change: metrics, logs, rules,
-// dashboard, reloads, master keys.
+// Package ops tests the work of operators: metrics, logs, rules, dashboard,
+// reloads, master keys.
 package ops
 
 import (
@@ -17,8 +17,8 @@ import (
 	"github.com/card-gateway/card-gateway/auth"
 )
 
-// This file checks what operators get against the metrics that there are:
-// rules, dashboard, runbooks and the expressions in the guides.
+// This file checks rules, dashboard, runbooks and the expressions in the guides
+// against the existing metrics.
 
 const runbooksURL = "https://github.com/card-gateway/card-gateway/blob/main/docs/runbooks/"
 
@@ -72,8 +72,8 @@ func promtool(t testing.TB, args ...string) {
 	}
 }
 
-// TestRules runs the rules' own tests: each alert fires by its cause, and none
-// stirs without one.
+// TestRules runs the rules' own tests: each alert fires by its cause, and not
+// without it.
 func TestRules(t *testing.T) {
 	t.Parallel()
 	promtool(t, "check", "rules", "recording.yml", "alerts.yml")
@@ -91,8 +91,8 @@ type ruleTest struct {
 	Queries []struct{ Expr string } `yaml:"promql_expr_test"`
 }
 
-// TestEveryAlertIsTested wants to see each alert silent and firing, and a
-// healthy hour in which every metric and every reason is there to be judged.
+// TestEveryAlertIsTested requires a test of each alert, silent and firing, and a
+// healthy hour that contains every metric and every reason.
 func TestEveryAlertIsTested(t *testing.T) {
 	t.Parallel()
 	var doc struct{ Tests []ruleTest }
@@ -133,8 +133,8 @@ func TestEveryAlertIsTested(t *testing.T) {
 	}
 }
 
-// TestEveryAlertHasARunbook also looks for pages that no alert needs, and for
-// the table of them.
+// TestEveryAlertHasARunbook also finds pages that no alert needs, and checks the
+// table of pages.
 func TestEveryAlertHasARunbook(t *testing.T) {
 	t.Parallel()
 	index := readFile(t, "../../docs/runbooks/README.md")
@@ -175,8 +175,8 @@ func TestEveryAlertHasARunbook(t *testing.T) {
 	}
 }
 
-// TestVariablesOfUnitAndImageAreRead wants what ops sets to be what the
-// Caddyfile reads.
+// TestVariablesOfUnitAndImageAreRead requires that the Caddyfile reads each
+// variable that unit and image set.
 func TestVariablesOfUnitAndImageAreRead(t *testing.T) {
 	t.Parallel()
 	example := readFile(t, "../../Caddyfile.example")

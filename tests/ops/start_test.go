@@ -50,11 +50,11 @@ func TestDirectoryInUse(t *testing.T) {
 	harness.WantUnauthorized(t, g.Send(t, r), harness.Replayed)
 	harness.WantAccepted(t, g.Send(t, key.Get()))
 	g.Kill()
-	second.Start() // now it may
+	second.Start() // now the directory is free
 	harness.WantUnauthorized(t, second.Send(t, r), harness.Replayed)
 }
 
-// TestMasterKeyRefusals starts with master keys that are none.
+// TestMasterKeyRefusals starts with master keys that are not valid.
 func TestMasterKeyRefusals(t *testing.T) {
 	t.Parallel()
 	u := harness.StartUpstream(t)
@@ -111,7 +111,7 @@ func TestMasterKeyRotation(t *testing.T) {
 	harness.WantAccepted(t, g.Send(t, young.Get()))
 }
 
-// TestDamagedKeyFile starts on a key file that somebody has spoilt.
+// TestDamagedKeyFile starts on a damaged key file.
 func TestDamagedKeyFile(t *testing.T) {
 	t.Parallel()
 	u := harness.StartUpstream(t)
@@ -217,7 +217,7 @@ func TestChangesHoldForTheNextRequest(t *testing.T) {
 	harness.WantUnauthorized(t, g.Send(t, key.Get()), harness.UnknownKey)
 }
 
-// TestHelpNamesTheBinary reads the help, which must show what one can type.
+// TestHelpNamesTheBinary reads the help, whose lines must work when they are typed.
 func TestHelpNamesTheBinary(t *testing.T) {
 	t.Parallel()
 	for _, command := range []string{"card-keys", "card-sign"} {

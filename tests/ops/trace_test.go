@@ -37,14 +37,14 @@ func startCollector(t testing.TB) *collector {
 	return c
 }
 
-// raw returns all that has come so far.
+// raw returns all bytes that have arrived so far.
 func (c *collector) raw() string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.got.String()
 }
 
-// environment tells a gateway where the collector is.
+// environment returns the variables that tell a gateway the collector's address.
 func (c *collector) environment() []string {
 	return []string{
 		"OTEL_TRACES_EXPORTER=otlp", "OTEL_EXPORTER_OTLP_PROTOCOL=http/protobuf",
@@ -54,7 +54,7 @@ func (c *collector) environment() []string {
 
 const tracing = "tracing {\nspan gateway\n}"
 
-// TestTracing looks for what the gateway says on the span of Caddy's tracing
+// TestTracing checks the gateway's attributes on the span of Caddy's tracing
 // directive, and follows a trace from the client to the upstream.
 func TestTracing(t *testing.T) { harness.EachTerminal(t, testTracing) }
 
@@ -81,9 +81,9 @@ func testTracing(t *testing.T, terminal string) {
 	}
 }
 
-// TestCanaryOfOperations sends the canaries through everything that tells
-// operators of keys and requests: audit log, events and traces. Secrets and
-// card data must be in none.
+// TestCanaryOfOperations sends the canaries through everything that reports keys
+// and requests to operators: audit log, events and traces. None of them may
+// contain secrets or card data.
 func TestCanaryOfOperations(t *testing.T) { harness.EachTerminal(t, testCanaryOfOperations) }
 
 func testCanaryOfOperations(t *testing.T, terminal string) {
@@ -127,8 +127,7 @@ func testCanaryOfOperations(t *testing.T, terminal string) {
 	c.SearchGateway(t, g)
 }
 
-// changeEverything makes each change that there is of keys, and some that are
-// refused.
+// changeEverything makes each kind of change of keys, and some that are refused.
 func changeEverything(t testing.TB, g *harness.Gateway, c harness.Canaries, keys []harness.Credentials) {
 	t.Helper()
 	key := g.NewKey(nil)

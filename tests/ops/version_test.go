@@ -10,8 +10,8 @@ import (
 	"github.com/card-gateway/card-gateway/tests/harness"
 )
 
-// TestVersionsAgree reads the version wherever the gateway shows it: on the
-// admin endpoint, in the metrics, in the log and from the command.
+// TestVersionsAgree reads the version in each place where the gateway shows it: on
+// the admin endpoint, in the metrics, in the log and from the command.
 func TestVersionsAgree(t *testing.T) {
 	t.Parallel()
 	g := harness.StartGateway(t, harness.Site{Upstream: "127.0.0.1:1"})

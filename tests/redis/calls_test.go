@@ -12,7 +12,7 @@ import (
 	"github.com/card-gateway/card-gateway/tests/harness"
 )
 
-// TestRedisOneCallPerRequest counts what the servers are asked in the steady
+// TestRedisOneCallPerRequest counts the commands to the servers in the steady
 // state.
 func TestRedisOneCallPerRequest(t *testing.T) {
 	t.Parallel()
@@ -57,8 +57,8 @@ func TestRedisOneCallPerRequest(t *testing.T) {
 	}
 }
 
-// wantBackground checks that nothing was asked but the look once a second and
-// the census, and connections opened.
+// wantBackground checks that there were no other commands than those of the check
+// once a second, of the census and of new connections.
 func wantBackground(t testing.TB, commands []string) {
 	t.Helper()
 	const atMost = 1000 // of two gateways in a test on a slow machine
@@ -89,9 +89,9 @@ func wantBackground(t testing.TB, commands []string) {
 	}
 }
 
-// TestRedisInventedIDs floods a gateway with key ids that nobody has made.
-// They might be imported ones, so they are looked up, within a budget, with two
-// calls each: the key, and whether the store was emptied. Nothing is written.
+// TestRedisInventedIDs floods a gateway with invented key ids. They could be
+// imported ones, so they are looked up, within a budget, with two calls each: the
+// key, and whether the store was emptied. Nothing is written.
 func TestRedisInventedIDs(t *testing.T) {
 	t.Parallel()
 	const (
@@ -110,7 +110,7 @@ func TestRedisInventedIDs(t *testing.T) {
 		clients.Go(func() {
 			for i := range flood / 6 {
 				invented := harness.Credentials{ID: fmt.Sprintf("invented-%d-%d", client, i), Secret: key.Secret}.Get()
-				if i%2 == 0 { // the form of ours, with a checksum that is not
+				if i%2 == 0 { // the gateway's own form, with a wrong checksum
 					invented.Set("X-Api-Key", key.ID[:20]+fmt.Sprintf("%c%019d", 'a'+client, i))
 				}
 				answer, err := w.Exchange(invented)

@@ -15,9 +15,9 @@ import (
 // aclRule is the line of docs/redis.md that makes the gateway's user.
 var aclRule = regexp.MustCompile(`(?m)^ACL (SETUSER gateway on >)PASSWORD( .*)$`)
 
-// TestRedisCanary sends secrets and card data through the gateway and looks
-// for them in everything that Redis was sent and keeps. The gateway's user has
-// the rights that the guide gives it, and nobody reads its password.
+// TestRedisCanary sends secrets and card data through the gateway and searches
+// them in everything that Redis receives and stores. The gateway's user has the
+// rights of the guide, and its password is shown nowhere.
 func TestRedisCanary(t *testing.T) {
 	t.Parallel()
 	u := harness.StartUpstream(t)
@@ -71,7 +71,7 @@ func TestRedisCanary(t *testing.T) {
 }
 
 // searchRedis looks for the canaries in the files of the server, and in all values.
-// They hold what is not secret, else nothing is proven.
+// They must contain the data that is not secret; otherwise the test proves nothing.
 func searchRedis(t testing.TB, r *harness.RedisServer, c harness.Canaries, present string) {
 	t.Helper()
 	found := 0

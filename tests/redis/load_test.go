@@ -10,7 +10,7 @@ import (
 	"github.com/card-gateway/card-gateway/tests/harness"
 )
 
-// loadPause is between two requests of one client of a load.
+// loadPause is the time between two requests of one client of a load.
 const loadPause = 8 * time.Millisecond
 
 // A redisLoad sends fresh requests over several gateways, each client one
@@ -116,7 +116,7 @@ func (l *redisLoad) enough(moment time.Time, status int) {
 	}
 }
 
-// flows waits until all gateways accept requests that are sent from now on.
+// flows waits until all gateways accept new requests.
 func (l *redisLoad) flows() {
 	l.t.Helper()
 	l.enough(time.Now(), http.StatusOK)
@@ -132,8 +132,8 @@ func (l *redisLoad) finish() []exchanged {
 	return l.sent
 }
 
-// judged sends a request until it is answered on its merits: on a busy machine
-// the default timeouts may pass.
+// judged sends a request until its answer is not a timeout: on a busy machine the
+// default timeouts may pass.
 func judged(t testing.TB, w *harness.Wire, r *harness.Request) (answer *harness.Response) {
 	t.Helper()
 	harness.Eventually(t, "the store answers", func() bool {

@@ -20,8 +20,8 @@ func outageSite(u *harness.Upstream, r *harness.RedisServer) harness.Site {
 	return harness.Site{Upstream: u.Addr, Store: patient(r), Limits: harness.WithLimits, Global: "replay_floor_ahead 1s\nlimit default 1000000/1d"}
 }
 
-// wantOutage checks the answers to what was sent while Redis was gone: 200 or
-// 503. What else is allowed is named.
+// wantOutage checks the answers to requests that were sent while Redis was gone:
+// 200 or 503, or one of the given statuses.
 func (l *redisLoad) wantOutage(sent []exchanged, also ...string) {
 	l.t.Helper()
 	for _, e := range sent {
@@ -52,8 +52,8 @@ func (l *redisLoad) breaks() {
 	l.enough(time.Now(), http.StatusServiceUnavailable)
 }
 
-// TestRedisKilled kills Redis under load and starts it again with what it has
-// kept on the disk.
+// TestRedisKilled kills Redis under load and starts it again with its data on the
+// disk.
 func TestRedisKilled(t *testing.T) {
 	t.Parallel()
 	u := harness.StartUpstream(t)
@@ -75,10 +75,10 @@ func TestRedisKilled(t *testing.T) {
 	a.WantFailures(t, key, 0)
 }
 
-// TestRedisStalled stops Redis for a while, under the timeouts that are the
-// default. Nothing is lost, so nothing is refused that should pass. When Redis
-// goes on, it works off what it was sent meanwhile: the first failures and what
-// the breakers let through to try, and not the requests that were refused.
+// TestRedisStalled stops Redis for a while, with the default timeouts. Nothing is
+// lost, so no correct request is refused afterwards. When Redis continues, it
+// executes the commands that it got meanwhile: the first failures and the trials
+// of the breakers, but not the requests that were refused.
 func TestRedisStalled(t *testing.T) {
 	t.Parallel()
 	const (
@@ -137,8 +137,8 @@ func (l *redisLoad) statuses(sent []exchanged) map[int]int {
 	return harness.Statuses(answers)
 }
 
-// TestRedisLosesEverything kills a Redis that keeps nothing. Until the keys
-// are there again, no key that existed is called unknown.
+// TestRedisLosesEverything kills a Redis that stores nothing on the disk. Until
+// the keys are present again, no key that existed is refused as unknown.
 func TestRedisLosesEverything(t *testing.T) {
 	t.Parallel()
 	u := harness.StartUpstream(t)
@@ -183,7 +183,7 @@ func TestRedisLosesEverything(t *testing.T) {
 	}
 }
 
-// wantNotReady waits until /readyz refuses and says why.
+// wantNotReady waits until /readyz is 503 with the reason.
 func wantNotReady(t testing.TB, g *harness.Gateway, part string) {
 	t.Helper()
 	answer := new(harness.Response)

@@ -10,8 +10,8 @@ import (
 	"github.com/card-gateway/card-gateway/tests/harness"
 )
 
-// TestRedisReplicated tells with every change of a key whether a replica has
-// it.
+// TestRedisReplicated checks that the answer to every change of a key shows
+// whether a replica has it.
 func TestRedisReplicated(t *testing.T) {
 	t.Parallel()
 	u := harness.StartUpstream(t)

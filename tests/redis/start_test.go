@@ -1,5 +1,5 @@
-// Package redis tests gateways that share a Redis: together, while it fails, and
-// what it is sent.
+// Package redis tests gateways that share a Redis: their work together, failures
+// of Redis, and the commands that it gets.
 package redis
 
 import (

@@ -71,8 +71,8 @@ func TestRedisLimitIsOne(t *testing.T) {
 	harness.WantRefused(t, a.Send(t, key.Get()), http.StatusTooManyRequests, "RATE_LIMITED")
 }
 
-// TestRedisChangesHoldEverywhere changes a key on one gateway; the next
-// request on the other is answered by it.
+// TestRedisChangesHoldEverywhere changes a key on one gateway; the change applies
+// to the next request on the other.
 func TestRedisChangesHoldEverywhere(t *testing.T) {
 	t.Parallel()
 	u := harness.StartUpstream(t)

@@ -11,7 +11,7 @@ import (
 	"github.com/card-gateway/card-gateway/tests/harness"
 )
 
-// TestUpstreamAnswers checks what comes back of an answer of the issuer.
+// TestUpstreamAnswers checks which parts of the issuer's answer reach the client.
 func TestUpstreamAnswers(t *testing.T) { harness.EachTerminal(t, testUpstreamAnswers) }
 
 func testUpstreamAnswers(t *testing.T, terminal string) {
@@ -157,8 +157,8 @@ func testUpstreamFailures(t *testing.T, terminal string) {
 	g.WantFailures(t, key, 0)
 }
 
-// TestUpstreamDies lets the answer end in the middle: the client must not take
-// it for whole.
+// TestUpstreamDies lets the answer end in the middle: the client must notice that
+// it is not complete.
 func TestUpstreamDies(t *testing.T) { harness.EachTerminal(t, testUpstreamDies) }
 
 func testUpstreamDies(t *testing.T, terminal string) {
@@ -170,8 +170,8 @@ func testUpstreamDies(t *testing.T, terminal string) {
 	}
 }
 
-// TestNoSecondDelivery lets the upstream close a connection behind a request
-// on it: whatever the request, it is sent once.
+// TestNoSecondDelivery lets the upstream close a connection after a request on
+// it: every kind of request is sent once.
 func TestNoSecondDelivery(t *testing.T) { harness.EachTerminal(t, testNoSecondDelivery) }
 
 func testNoSecondDelivery(t *testing.T, terminal string) {
@@ -215,9 +215,9 @@ func testNoSecondDelivery(t *testing.T, terminal string) {
 	}
 }
 
-// TestSeveralUpstreams has two issuers, of which one cannot be reached and the
-// other hangs up behind each request. A request that was sent is not sent to
-// another issuer. One that was not is, by card_forward.
+// TestSeveralUpstreams has two issuers: one cannot be reached, the other closes the
+// connection after each request. A request that was sent is not sent to another
+// issuer. If it was not sent, card_forward sends it to the other.
 func TestSeveralUpstreams(t *testing.T) { harness.EachTerminal(t, testSeveralUpstreams) }
 
 func testSeveralUpstreams(t *testing.T, terminal string) {

@@ -26,11 +26,11 @@ const (
 // benchBody is a POST of 1 KiB.
 var benchBody = make([]byte, 1024)
 
-// benchRequest is what the gateway has in its hands when it begins to judge.
+// benchRequest is the data of a request when the gateway begins to judge it.
 type benchRequest struct{ header http.Header }
 
-// signAnew gives the request the next nonce and signs it; this is the client's
-// work, done while the timer stands.
+// signAnew gives the request the next nonce and signs it. This is the client's
+// work, done while the timer is stopped.
 func (r *benchRequest) signAnew(now time.Time, n int) {
 	timestamp, nonce := strconv.FormatInt(now.Unix(), 10), "n-"+strconv.Itoa(n)
 	sum := sha256.Sum256(benchBody)

@@ -13,7 +13,7 @@ import (
 )
 
 // TestForwardedHost sends a Host of the client's choice: the issuer receives its
-// own name unless the configuration says otherwise.
+// own name, unless the configuration sets another.
 func TestForwardedHost(t *testing.T) {
 	t.Parallel()
 	u := harness.StartUpstream(t)
@@ -28,8 +28,8 @@ func TestForwardedHost(t *testing.T) {
 	}
 }
 
-// TestForwardedHeaders gives two issuers different headers of one request: what
-// a card_forward names reaches its issuer, and nobody else's.
+// TestForwardedHeaders gives two issuers different headers of one request: a header
+// that a card_forward names reaches its issuer, and no other.
 func TestForwardedHeaders(t *testing.T) {
 	t.Parallel()
 	u, other := harness.StartUpstream(t), harness.StartUpstream(t)
@@ -90,7 +90,7 @@ func TestBusyIssuer(t *testing.T) {
 }
 
 // TestIssuerIsOut lets the only issuer fail its checks: requests are answered at
-// once and reach nobody.
+// once and reach no issuer.
 func TestIssuerIsOut(t *testing.T) {
 	t.Parallel()
 	u := harness.StartUpstream(t)
@@ -146,7 +146,8 @@ func TestConnectionsOutliveReloads(t *testing.T) {
 	harness.Eventually(t, "the connection of the former options is closed", func() bool { return g.Scrape(t)[series] == 0 })
 }
 
-// TestForwardRefusesToStart holds what is found when a configuration is loaded.
+// TestForwardRefusesToStart has mistakes that are found when a configuration is
+// loaded.
 func TestForwardRefusesToStart(t *testing.T) {
 	t.Parallel()
 	for option, want := range map[string]string{
@@ -168,8 +169,8 @@ func TestForwardRefusesToStart(t *testing.T) {
 	}
 }
 
-// TestForwardWithoutAuth leaves out card_auth: nothing is forwarded that nobody
-// has judged.
+// TestForwardWithoutAuth leaves out card_auth: a request that was not judged is not
+// forwarded.
 func TestForwardWithoutAuth(t *testing.T) {
 	t.Parallel()
 	u := harness.StartUpstream(t)
@@ -182,7 +183,7 @@ func TestForwardWithoutAuth(t *testing.T) {
 	g.Logged("default.log", "card_auth", `"level":"error"`)
 }
 
-// TestUpstreamMetrics measures whatever is behind card_auth.
+// TestUpstreamMetrics measures every handler behind card_auth.
 func TestUpstreamMetrics(t *testing.T) { harness.EachTerminal(t, testUpstreamMetrics) }
 
 func testUpstreamMetrics(t *testing.T, terminal string) {
@@ -216,8 +217,8 @@ func testUpstreamMetrics(t *testing.T, terminal string) {
 	}
 }
 
-// TestNotForwarded is about the other refusals: a client must not take them for
-// a request that may be sent again.
+// TestNotForwarded checks that other refusals do not have the header: a client must
+// not repeat these requests.
 func TestNotForwarded(t *testing.T) {
 	t.Parallel()
 	closed, err := net.Listen("tcp", "127.0.0.1:0")

@@ -59,8 +59,8 @@ func (a *authority) sign(t *testing.T, name string) (cert, key []byte, made *aut
 		&authority{parsed, private}
 }
 
-// TestForwardOverTLS has an issuer that wants a client certificate. The gateway
-// shows its own, and takes no other certificate of the issuer.
+// TestForwardOverTLS has an issuer that requires a client certificate. The gateway
+// presents its own, and accepts only the right certificate of the issuer.
 func TestForwardOverTLS(t *testing.T) {
 	t.Parallel()
 	caPEM, _, ca := (*authority)(nil).sign(t, "CANARY authority")

@@ -24,8 +24,8 @@ func (s *sentRequests) add(r *harness.Request) {
 }
 
 // TestNoReplayAfterKill kills the real process under load again and again.
-// After each start, everything that was ever sent is sent once more. What the
-// upstream sees is the judge: no request twice.
+// After each start, all requests so far are sent once more. The upstream must not
+// get any request twice.
 func TestNoReplayAfterKill(t *testing.T) { harness.EachTerminal(t, testNoReplayAfterKill) }
 
 func testNoReplayAfterKill(t *testing.T, terminal string) {
@@ -100,8 +100,8 @@ func loadThenKill(g *harness.Gateway, key harness.Credentials, sent *sentRequest
 	}
 }
 
-// repeatAll sends all requests once more. One whose first copy died with the
-// process may be accepted now.
+// repeatAll sends all requests once more. If the first copy was lost with the
+// process, the request may be accepted now.
 func repeatAll(t testing.TB, g *harness.Gateway, all []*harness.Request) {
 	t.Helper()
 	next := make(chan *harness.Request)
@@ -138,7 +138,7 @@ func repeatAll(t testing.TB, g *harness.Gateway, all []*harness.Request) {
 	}
 }
 
-// TestFailuresSurviveKill kills the process behind each failure.
+// TestFailuresSurviveKill kills the process after each failure.
 func TestFailuresSurviveKill(t *testing.T) {
 	t.Parallel()
 	u := harness.StartUpstream(t)
@@ -154,7 +154,7 @@ func TestFailuresSurviveKill(t *testing.T) {
 	u.None(t)
 }
 
-// TestChangesSurviveKill kills the process behind each change of a key.
+// TestChangesSurviveKill kills the process after each change of a key.
 func TestChangesSurviveKill(t *testing.T) {
 	t.Parallel()
 	u := harness.StartUpstream(t)

@@ -18,8 +18,8 @@ type dialect struct {
 	country  string // name of the country in requests
 	customer string // a customer with a %s for the email
 	foreign  *regexp.Regexp
-	business string   // a business customer that lacks things
-	lacks    []string // the names of what it lacks, in order
+	business string   // a business customer with missing fields
+	lacks    []string // the names of the missing fields, in order
 }
 
 var (
@@ -54,11 +54,11 @@ var dialects = []dialect{
 	},
 }
 
-// customerMetadata is what every dialect sends in a map whose names are the
-// client's own.
+// customerMetadata is the value of a map whose names the client chooses; every
+// dialect sends it.
 const customerMetadata = `"metadata":{"firstName":1.10,"last_name":1e2,"n":12345678901234567890}`
 
-// heard records what the issuer was sent.
+// heard records the bodies that the issuer received.
 type heard struct {
 	http.Handler
 	mu     sync.Mutex
@@ -83,8 +83,8 @@ func (h *heard) since() []string {
 	return all
 }
 
-// camelIssuer is an issuer that speaks camelCase and answers bare, as small as
-// a test can do with.
+// camelIssuer is a minimal issuer that uses camelCase and answers without an
+// envelope.
 type camelIssuer struct {
 	mu    sync.Mutex
 	order []map[string]json.RawMessage

@@ -13,8 +13,8 @@ import (
 	"github.com/card-gateway/card-gateway/tests/harness"
 )
 
-// customerGateway starts a gateway before an issuer that speaks the form, with
-// one key of one tenant per dialect, by variant, and one without a variant.
+// customerGateway starts a gateway in front of an issuer that uses the form. All
+// keys are of one tenant: one for each variant, and one without a variant.
 func customerGateway(t testing.TB, form string, behind http.Handler, terminal string) (*harness.Gateway, *heard, map[string]harness.Credentials) {
 	t.Helper()
 	ears := &heard{Handler: behind}
@@ -61,8 +61,7 @@ func (d *dialect) records(t testing.TB, r *harness.Response, list bool) []map[st
 	return all
 }
 
-// spelled fails the test when a record shows a name that the dialect does not
-// have.
+// spelled fails the test if a record has a name that the dialect does not have.
 func (d *dialect) spelled(t testing.TB, record map[string]json.RawMessage) {
 	t.Helper()
 	for name, value := range record {
@@ -133,7 +132,7 @@ func createInEach(g *harness.Gateway, ears *heard, keys map[string]harness.Crede
 		issuers = dialects[1]
 	}
 	for _, d := range dialects {
-		// The body's own names tell the variant, whatever the key says.
+		// The names in the body decide the variant, not the key.
 		for i, key := range []harness.Credentials{keys[d.variant], keys[""], keys["B"]} {
 			body := fmt.Sprintf(d.customer, "jose-"+d.variant+"@example.com")
 			answer := g.Send(t, key.JSON("POST", "/api/v1/Customers", body))
@@ -162,8 +161,8 @@ func createInEach(g *harness.Gateway, ears *heard, keys map[string]harness.Crede
 	return ids
 }
 
-// TestKnownEmail sends an email that another variant has used: the issuer's
-// own words come back, in each variant.
+// TestKnownEmail sends an email that another variant has used: the client gets the
+// issuer's own error, in each variant.
 func TestKnownEmail(t *testing.T) {
 	t.Parallel()
 	g, _, keys := customerGateway(t, "snake_case", issuer.New(issuer.Options{}), harness.CardForward)
@@ -181,7 +180,7 @@ func TestKnownEmail(t *testing.T) {
 }
 
 // TestCustomerRefusals sends bodies that break the rules of their variant, and
-// bodies that are no JSON. None reaches the issuer.
+// bodies that are not JSON. None reaches the issuer.
 func TestCustomerRefusals(t *testing.T) {
 	t.Parallel()
 	g, ears, keys := customerGateway(t, "snake_case", issuer.New(issuer.Options{}), harness.CardForward)
@@ -227,7 +226,7 @@ func spell(d dialect, snake, camel string) string {
 	return camel
 }
 
-// detailFields returns the names of the fields that a refusal complains of.
+// detailFields returns the names of the fields in a refusal.
 func detailFields(t testing.TB, r *harness.Response) []string {
 	t.Helper()
 	var body struct {

@@ -9,8 +9,8 @@ import (
 	"github.com/card-gateway/card-gateway/tests/harness"
 )
 
-// TestCustomerUpdate patches a customer with names that tell the variant and
-// with names that all have in common: then the key's variant decides.
+// TestCustomerUpdate patches a customer with names that show the variant, and with
+// names that all variants have: for these the key's variant decides.
 func TestCustomerUpdate(t *testing.T) {
 	t.Parallel()
 	for form, behind := range map[string]http.Handler{"snake_case": issuer.New(issuer.Options{}), "camelCase": new(camelIssuer)} {
@@ -46,7 +46,7 @@ func TestCustomerUpdate(t *testing.T) {
 				t.Fatalf("issuer of %s, key of %q, %s: want an answer in %s, got %s", form, c.key, c.body, c.answer, answer)
 			}
 		}
-		// A body that mixes variants reaches nobody.
+		// A body that mixes variants does not reach the issuer.
 		answer := g.Send(t, keys["A"].JSON("PATCH", "/api/v1/customers/"+ids[1], `{"first_name":"X","lastName":"Y"}`))
 		harness.WantRefused(t, answer, http.StatusUnprocessableEntity, "VALIDATION_FAILED")
 		if sent := ears.since(); len(sent) > 0 {
@@ -55,8 +55,8 @@ func TestCustomerUpdate(t *testing.T) {
 	}
 }
 
-// TestCustomerWithoutVariant reads with a key that has no variant: what the
-// issuer says comes back byte for byte.
+// TestCustomerWithoutVariant reads with a key that has no variant: the client gets
+// the issuer's answer byte for byte.
 func TestCustomerWithoutVariant(t *testing.T) {
 	t.Parallel()
 	u := harness.StartUpstream(t)

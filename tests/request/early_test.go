@@ -10,8 +10,8 @@ import (
 	"github.com/card-gateway/card-gateway/tests/harness"
 )
 
-// TestRefusalDoesNotWait sends requests that are refused without their body,
-// and never the end of it: the answer comes at once.
+// TestRefusalDoesNotWait sends requests that are refused without their body, and
+// never sends the end of it: the answer arrives at once.
 func TestRefusalDoesNotWait(t *testing.T) {
 	t.Parallel()
 	u := harness.StartUpstream(t)
@@ -38,7 +38,7 @@ func TestRefusalDoesNotWait(t *testing.T) {
 		if r.Value("Transfer-Encoding") != "" {
 			continue // it ends its connection
 		}
-		// The connection is still good when the body has come.
+		// The connection can still be used after the body has arrived.
 		w.WriteText(t, r.Body[3:])
 		if got, err = w.Exchange(key.Get()); err != nil || got.Status != http.StatusOK {
 			t.Errorf("%s, then another request: %v, %v", name, got, err)

@@ -57,7 +57,7 @@ func testUpstreamBytes(t *testing.T, terminal string) {
 	}
 }
 
-// wantHeaders checks that each header is there once.
+// wantHeaders checks that each header is present once.
 func wantHeaders(t testing.TB, r *harness.Received, want map[string]string) {
 	t.Helper()
 	for name, value := range want {
@@ -67,8 +67,7 @@ func wantHeaders(t testing.TB, r *harness.Received, want map[string]string) {
 	}
 }
 
-// cleanOf checks that nothing is there which a client could use to mislead the
-// upstream.
+// cleanOf checks that the request has no header that could mislead the upstream.
 func cleanOf(t testing.TB, r *harness.Received) {
 	t.Helper()
 	var identity []string
@@ -142,7 +141,7 @@ func testSpoofedIdentity(t *testing.T, terminal string) {
 	}
 }
 
-// TestFraming sends bodies in every framing that a client may choose.
+// TestFraming sends bodies in every framing that a client may use.
 func TestFraming(t *testing.T) { harness.EachTerminal(t, testFraming) }
 
 func testFraming(t *testing.T, terminal string) {
@@ -201,7 +200,7 @@ func testSensitivePaths(t *testing.T, terminal string) {
 	}
 }
 
-// TestPlaceholders sends what Caddy would expand in its configuration.
+// TestPlaceholders sends placeholders that Caddy would expand in its configuration.
 func TestPlaceholders(t *testing.T) { harness.EachTerminal(t, testPlaceholders) }
 
 func testPlaceholders(t *testing.T, terminal string) {

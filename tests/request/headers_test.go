@@ -7,9 +7,9 @@ import (
 	"github.com/card-gateway/card-gateway/tests/harness"
 )
 
-// TestLyingHeaders sends what a client could use to mislead the issuer about
-// where a request comes from, what it asks for and who sent it. The issuer
-// learns that from the gateway and from Caddy alone.
+// TestLyingHeaders sends headers that could mislead the issuer about the origin of
+// a request, its target and its sender. The issuer must get these only from the
+// gateway and from Caddy.
 func TestLyingHeaders(t *testing.T) { harness.EachTerminal(t, testLyingHeaders) }
 
 func testLyingHeaders(t *testing.T, terminal string) {
@@ -35,8 +35,8 @@ func testLyingHeaders(t *testing.T, terminal string) {
 	})
 }
 
-// TestClientBehindProxy demands that the issuer learns the address that IP
-// whitelists see, and nothing that a client wrote into the header itself.
+// TestClientBehindProxy requires that the issuer gets the address that IP
+// whitelists check, and nothing that a client wrote into the header.
 func TestClientBehindProxy(t *testing.T) { harness.EachTerminal(t, testClientBehindProxy) }
 
 func testClientBehindProxy(t *testing.T, terminal string) {
@@ -55,7 +55,7 @@ func testClientBehindProxy(t *testing.T, terminal string) {
 	wantHeaders(t, u.One(t), map[string]string{"X-Forwarded-Proto": "https", "X-Forwarded-For": "127.0.0.1"})
 }
 
-// TestHeadersOnly turns to a list of what passes.
+// TestHeadersOnly passes only the headers of a list.
 func TestHeadersOnly(t *testing.T) { harness.EachTerminal(t, testHeadersOnly) }
 
 func testHeadersOnly(t *testing.T, terminal string) {
@@ -85,8 +85,8 @@ func testConnectionNames(t *testing.T, terminal string) {
 }
 
 // TestIssuerHost sends a Host of the client's choice: the issuer gets its own
-// name where the configuration says so, as Caddyfile.example does, and one that
-// says nothing is warned of.
+// name if the configuration sets that, as Caddyfile.example does. The gateway
+// warns about a configuration that sets nothing.
 func TestIssuerHost(t *testing.T) {
 	t.Parallel()
 	u := harness.StartUpstream(t)
@@ -104,8 +104,8 @@ func TestIssuerHost(t *testing.T) {
 	}
 }
 
-// TestBadHeaderRules starts the gateway with rules that would let the client
-// write what the gateway writes.
+// TestBadHeaderRules starts the gateway with rules that would pass a client's
+// headers with the names of the gateway's own.
 func TestBadHeaderRules(t *testing.T) {
 	t.Parallel()
 	for rule, want := range map[string]string{

@@ -11,7 +11,7 @@ import (
 	"github.com/card-gateway/card-gateway/tests/harness"
 )
 
-// limitHeaders are the headers of an answer that speak of limits.
+// limitHeaders are the headers of an answer that show limits.
 type limitHeaders struct{ limit, remaining, reset int64 }
 
 func limitsOf(t testing.TB, r *harness.Response) limitHeaders {
@@ -48,8 +48,7 @@ func noLimitHeaders(t testing.TB, r *harness.Response) {
 	}
 }
 
-// limited checks a refusal by a limit and returns after how many seconds the
-// client may come again.
+// limited checks a refusal by a limit and returns the seconds in Retry-After.
 func limited(t testing.TB, r *harness.Response) int64 {
 	t.Helper()
 	harness.WantRefused(t, r, http.StatusTooManyRequests, "RATE_LIMITED")
@@ -94,7 +93,7 @@ func TestLimitIsExact(t *testing.T) {
 	if got := len(u.Took()); got != 50 {
 		t.Errorf("the upstream received %d requests", got)
 	}
-	// The counters survive a reload; another operation has a bucket of its own.
+	// The counters survive a reload; another operation has its own bucket.
 	s := g.Site
 	s.Global += "\nlock_after 40"
 	g.Reload(s)
@@ -103,8 +102,8 @@ func TestLimitIsExact(t *testing.T) {
 	wantLeft(t, g.Send(t, g.NewKey(nil).Get()), 50, 49)
 }
 
-// TestJunkSpendsNothing sends what is refused before the limits, then looks
-// what is left.
+// TestJunkSpendsNothing sends requests that are refused before the limits, then
+// checks that all tokens are left.
 func TestJunkSpendsNothing(t *testing.T) {
 	t.Parallel()
 	u := harness.StartUpstream(t)
@@ -159,7 +158,7 @@ func TestBucketsAllOrNone(t *testing.T) {
 	wantLeft(t, g.Send(t, balance()), 9, 6)
 }
 
-// TestRetryAfter comes again exactly when it was told to.
+// TestRetryAfter sends again exactly after Retry-After.
 func TestRetryAfter(t *testing.T) {
 	t.Parallel()
 	u := harness.StartUpstream(t)
@@ -194,7 +193,7 @@ func TestOverrides(t *testing.T) {
 	key := g.NewKey(nil)
 	wantLeft(t, g.Send(t, key.Get()), 3, 2)
 	g.Change(key, harness.Fields{"limits": harness.Fields{"get_card": "10/1d"}})
-	wantLeft(t, g.Send(t, key.Get()), 10, 8) // what was spent stays spent
+	wantLeft(t, g.Send(t, key.Get()), 10, 8) // spent tokens stay spent
 	g.Change(key, harness.Fields{"limits": harness.Fields{"get_card": "2/1d burst 2"}})
 	limited(t, g.Send(t, key.Get()))
 	g.Change(key, harness.Fields{"limits": harness.Fields{"default": "20/1d"}})

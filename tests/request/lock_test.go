@@ -18,8 +18,9 @@ func wantMessages(t testing.TB, what string, got, want map[string]int) {
 	}
 }
 
-// TestLock goes through the life of a lock: 50 failures with their own
-// message, one that says locked, then disabled; through a reload and kills.
+// TestLock goes through the life of a lock: 50 failures with their own message,
+// one with the message of the lock, then those of a disabled key; with a reload
+// and kills.
 func TestLock(t *testing.T) {
 	t.Parallel()
 	u := harness.StartUpstream(t)
@@ -41,7 +42,7 @@ func TestLock(t *testing.T) {
 		t.Errorf("the status before the announced lock is %s", got)
 	}
 
-	// The next request is told, even a good one, and locks the key for good.
+	// The next request, even a correct one, gets the message and locks the key.
 	harness.WantUnauthorized(t, g.Send(t, key.Get()), harness.KeyLocked)
 	harness.WantUnauthorized(t, g.Send(t, key.Get()), harness.KeyDisabled)
 	harness.WantUnauthorized(t, g.Send(t, key.Get().Forge()), harness.KeyDisabled)
@@ -66,8 +67,8 @@ func TestLock(t *testing.T) {
 	harness.WantAccepted(t, g.Send(t, key.Get()))
 }
 
-// TestLockSurvivesItsAnnouncement kills the process right behind the answer
-// that announces the lock.
+// TestLockSurvivesItsAnnouncement kills the process right after the answer that
+// announces the lock.
 func TestLockSurvivesItsAnnouncement(t *testing.T) {
 	t.Parallel()
 	u := harness.StartUpstream(t)
@@ -151,8 +152,8 @@ func TestWhatCounts(t *testing.T) {
 		}
 		u.None(t)
 
-		// An accepted request resets the count, its repetition raises it only
-		// where that was asked for.
+		// An accepted request resets the count. Its repetition raises the count only
+		// if lock_counts has nonce.
 		r := key.Get()
 		harness.WantAccepted(t, g.Send(t, r))
 		g.WantFailures(t, key, 0)
@@ -181,7 +182,7 @@ func TestStrangersCannotLock(t *testing.T) {
 		"::ffff:203.0.113.7":        "",
 		"2001:db8::7":               "",
 		"198.51.100.9, 203.0.113.7": "",
-		"203.0.113.7, 198.51.100.9": harness.IPNotAllowed, // what the client wrote itself is not believed
+		"203.0.113.7, 198.51.100.9": harness.IPNotAllowed, // the client's own entry does not count
 		"203.0.113.8":               harness.IPNotAllowed,
 		"2001:db9::7":               harness.IPNotAllowed,
 		"203.0.113.7:51234":         "",
@@ -196,11 +197,11 @@ func TestStrangersCannotLock(t *testing.T) {
 	for _, unreadable := range []string{"unknown", "[203.0.113.7", "203.0.113.7, unknown", "203.0.113.7%eth0", "::1%" + strings.Repeat("a", 4000)} {
 		harness.WantRefused(t, g.Send(t, key.Get().Add("X-Forwarded-For", unreadable)), http.StatusBadRequest, "BAD_REQUEST")
 	}
-	// Whoever is no trusted proxy is the client.
+	// A sender that is not a trusted proxy is the client.
 	harness.WantUnauthorized(t, g.Send(t, key.Get().From("127.0.0.2").Add("X-Forwarded-For", "203.0.113.7")), harness.IPNotAllowed)
 }
 
-// TestLockDuration lets a lock end by itself, and another one not yet.
+// TestLockDuration has a lock that ends by itself, and one that does not end yet.
 func TestLockDuration(t *testing.T) {
 	t.Parallel()
 	u := harness.StartUpstream(t)

@@ -47,8 +47,8 @@ func TestGenericMessages(t *testing.T) {
 	g.Logged("access.log", `"outcome":"ip_not_allowed"`)
 }
 
-// TestDryRun lets everything pass that is neither ambiguous nor too large,
-// says what it would have refused, and counts nothing.
+// TestDryRun: everything passes that is neither ambiguous nor too large. The
+// gateway reports what it would have refused, and counts no failures.
 func TestDryRun(t *testing.T) {
 	t.Parallel()
 	u := harness.StartUpstream(t)
@@ -98,7 +98,7 @@ func TestDryRun(t *testing.T) {
 	harness.WantRefused(t, g.Send(t, key.Request("GET", "/api/v1//cards", "")), http.StatusBadRequest, "BAD_REQUEST")
 	u.None(t)
 
-	// What was seen in the dry run is known when it ends.
+	// Nonces that were recorded in the dry run are known after it.
 	s := g.Site
 	s.Auth = ""
 	g.Reload(s)
@@ -151,7 +151,7 @@ func chunked(r *harness.Request) *harness.Request {
 	return r.Set("Transfer-Encoding", "chunked")
 }
 
-// TestReadiness asks /readyz and /livez.
+// TestReadiness requests /readyz and /livez.
 func TestReadiness(t *testing.T) {
 	t.Parallel()
 	u := harness.StartUpstream(t)
@@ -169,8 +169,8 @@ func TestReadiness(t *testing.T) {
 	u.None(t)
 }
 
-// TestBodyBudget: one key that holds back its bodies takes its share of the
-// memory and no more, and headers that were spent already take nothing.
+// TestBodyBudget: a key whose bodies do not arrive uses its share of the memory
+// and no more, and requests with used nonces use nothing.
 func TestBodyBudget(t *testing.T) {
 	t.Parallel()
 	u := harness.StartUpstream(t)
@@ -181,14 +181,14 @@ func TestBodyBudget(t *testing.T) {
 		return key.Request(http.MethodPost, "/api/v1/cards", body)
 	}
 
-	// Announcements take nothing of it: here is more than the budget.
+	// Announced lengths use no memory: these are more than the budget.
 	for range 20 {
 		g.Connect(t).WriteText(t, post(greedy).Head())
 	}
 	spent := post(greedy)
 	harness.WantAccepted(t, g.Send(t, spent))
 	u.One(t)
-	for range 8 { // nor do bodies for headers that are spent
+	for range 8 { // nor do bodies of requests with used nonces
 		g.Connect(t).WriteText(t, spent.Head()+body[1:])
 	}
 	harness.WantAccepted(t, g.Send(t, post(greedy)))
@@ -204,14 +204,14 @@ func TestBodyBudget(t *testing.T) {
 		t.Error("503 without Retry-After")
 	}
 	g.Logged("default.log", `"request_id":"over-the-share"`, "holder "+greedy.ID)
-	// Others go on, and who has not proven to hold the secret takes none of it.
+	// Other keys are not affected, and a sender without the secret uses no memory.
 	harness.WantAccepted(t, g.Send(t, post(other)))
 	u.One(t)
 	harness.WantUnauthorized(t, g.Send(t, post(greedy).Forge()), harness.WrongSignature)
 }
 
-// TestBodyIsGivenBack: a body that the issuer has takes no memory any more,
-// however long its answer takes.
+// TestBodyIsGivenBack: when the issuer has a body, its memory is released, even if
+// the answer takes long.
 func TestBodyIsGivenBack(t *testing.T) { harness.EachTerminal(t, testBodyIsGivenBack) }
 
 func testBodyIsGivenBack(t *testing.T, terminal string) {

@@ -11,8 +11,8 @@ import (
 	"github.com/card-gateway/card-gateway/tests/harness"
 )
 
-// TestHalfClosed ends the sending side in the middle of a body and goes on
-// reading: what was not forwarded must not look like a success.
+// TestHalfClosed closes the sending side in the middle of a body and still reads:
+// the answer to a request that was not forwarded must not look like a success.
 func TestHalfClosed(t *testing.T) {
 	t.Parallel()
 	u := harness.StartUpstream(t)
@@ -33,8 +33,8 @@ func TestHalfClosed(t *testing.T) {
 	u.None(t)
 }
 
-// TestUpstreamSwitchesProtocols lets the issuer switch to a protocol that
-// nobody asked for: the client must not take that for a success.
+// TestUpstreamSwitchesProtocols lets the issuer switch protocols unasked: the client
+// must not take that for a success.
 func TestUpstreamSwitchesProtocols(t *testing.T) {
 	harness.EachTerminal(t, testUpstreamSwitchesProtocols)
 }
@@ -46,14 +46,15 @@ func testUpstreamSwitchesProtocols(t *testing.T, terminal string) {
 	harness.WantRefused(t, g.Send(t, g.NewKey(nil).Get()), http.StatusBadGateway, "UPSTREAM_ERROR")
 }
 
-// TestNothingBehind leaves out the proxy: nobody has issued the card.
+// TestNothingBehind has no handler that forwards: the answer must not look as if
+// the card was issued.
 func TestNothingBehind(t *testing.T) {
 	t.Parallel()
 	g := harness.StartGateway(t, harness.Site{Routes: "card_auth"})
 	harness.WantRefused(t, g.Send(t, g.NewKey(nil).Post()), http.StatusBadGateway, "UPSTREAM_ERROR")
 }
 
-// TestClientHangsUp closes the connection while the issuer thinks.
+// TestClientHangsUp closes the connection while the issuer works.
 func TestClientHangsUp(t *testing.T) { harness.EachTerminal(t, testClientHangsUp) }
 
 func testClientHangsUp(t *testing.T, terminal string) {
@@ -70,8 +71,8 @@ func testClientHangsUp(t *testing.T, terminal string) {
 }
 
 // TestAnswersThatSpeakForTheGateway lets the issuer send informational answers,
-// trailers and statuses that are none: the client gets one answer, and what is
-// the gateway's to say comes from the gateway.
+// trailers and statuses that are not valid: the client gets one answer, and only
+// the gateway sets the gateway's headers.
 func TestAnswersThatSpeakForTheGateway(t *testing.T) {
 	harness.EachTerminal(t, testAnswersThatSpeakForTheGateway)
 }

@@ -14,9 +14,8 @@ import (
 var ownLines = regexp.MustCompile(`(?m)^(Date|X-Request-Id): .*$`)
 
 // TestGenericMessagesTellNothing: with generic_messages a stranger who has a key
-// id cannot find out whether the key exists: everything that comes back for a
-// bad signature comes back for an unknown id, whatever is asked for, however
-// large and of whichever type.
+// id cannot find out whether the key exists. The answer to a wrong signature is
+// the same as to an unknown id, for every target, size and type of body.
 func TestGenericMessagesTellNothing(t *testing.T) {
 	t.Parallel()
 	u := harness.StartUpstream(t)

@@ -50,7 +50,7 @@ func TestNonceIsRecordedLast(t *testing.T) {
 	other := g.NewKey(nil)
 	harness.WantAccepted(t, g.Send(t, other.Post().Set("X-Nonce", r.Value("X-Nonce")).Sign(other.Secret)))
 
-	// A 403 and a 429 record nothing, so that the request may come again.
+	// A 403 and a 429 record nothing, so that the request may be sent again.
 	late := victim.Request(http.MethodGet, "/api/v1/transactions", "")
 	harness.WantRefused(t, g.Send(t, late), http.StatusForbidden, "FORBIDDEN")
 	g.Change(victim, harness.Fields{"scopes": []string{"*"}})
@@ -149,7 +149,7 @@ func TestBodyDeadline(t *testing.T) {
 			t.Errorf("%s: the connection is used on after a body that was cut", name)
 		}
 	}
-	// Whoever drips bytes gains nothing: the deadline is for the whole body.
+	// Sending byte by byte does not help: the deadline is for the whole body.
 	r := key.Post()
 	w := g.Connect(t)
 	w.WriteText(t, r.Head())
@@ -172,7 +172,7 @@ func TestBodyDeadline(t *testing.T) {
 }
 
 // TestNothingBeforeTheBodyIsVerified watches the upstream while a correctly
-// signed body arrives, and while one arrives that turns out wrong.
+// signed body arrives, and while a body with a wrong hash arrives.
 func TestNothingBeforeTheBodyIsVerified(t *testing.T) {
 	harness.EachTerminal(t, testNothingBeforeTheBodyIsVerified)
 }
@@ -192,7 +192,7 @@ func testNothingBeforeTheBodyIsVerified(t *testing.T, terminal string) {
 		r := key.Request(http.MethodPost, "/api/v1/cards", body)
 		w := g.Connect(t)
 		w.WriteText(t, r.Head()+body[:len(body)-1])
-		// A second request that is answered shows that the first was worked on.
+		// The answer to a second request shows that the gateway had time for the first.
 		harness.WantUnauthorized(t, g.Send(t, key.Post().Forge()), harness.WrongSignature)
 		if conns, bytes := u.Traffic(); conns+bytes > 0 {
 			t.Fatalf("%s: the upstream saw %d connections and %d bytes before the end of the body", c.name, conns, bytes)

@@ -1,4 +1,4 @@
-// Package request tests what the gateway does with a request: rules, targets,
+// Package request tests how the gateway handles a request: rules, targets,
 // bodies, limits, replays, translation, answers.
 package request
 
@@ -30,8 +30,8 @@ var brokenRules = []brokenRule{
 }
 
 // TestFirstFailingRuleIsAnswered breaks every combination of rules 3 to 10 and
-// 12 and checks that the first one is answered, that only that counts which is
-// said to, and that nothing reaches the upstream.
+// 12. It checks that the first one is answered, that only the documented failures
+// count, and that nothing reaches the upstream.
 func TestFirstFailingRuleIsAnswered(t *testing.T) {
 	t.Parallel()
 	u := harness.StartUpstream(t)
@@ -166,7 +166,7 @@ func TestMissingHeaders(t *testing.T) {
 	g.WantFailures(t, key, 0)
 }
 
-// asTrailer sends a header behind a chunked body.
+// asTrailer sends a header after a chunked body.
 func asTrailer(r *harness.Request, name string) {
 	value := r.Value(name)
 	r.Drop(name).Set("Transfer-Encoding", "chunked").Set("Trailer", name)
@@ -175,7 +175,7 @@ func asTrailer(r *harness.Request, name string) {
 
 func chunk(text string) string { return fmt.Sprintf("%x\r\n%s\r\n", len(text), text) }
 
-// TestUnknownKeysLookAlike sends ids that nobody has.
+// TestUnknownKeysLookAlike sends ids that no key has.
 func TestUnknownKeysLookAlike(t *testing.T) {
 	t.Parallel()
 	u := harness.StartUpstream(t)
@@ -193,8 +193,8 @@ func TestUnknownKeysLookAlike(t *testing.T) {
 	harness.WantAccepted(t, g.Send(t, key.Get()))
 }
 
-// TestRefusalOrder checks which refusal comes first when several would fit
-// that are not verification rules.
+// TestRefusalOrder checks which refusal is first if several apply that are not
+// verification rules.
 func TestRefusalOrder(t *testing.T) {
 	t.Parallel()
 	u := harness.StartUpstream(t)

@@ -13,7 +13,7 @@ import (
 	"github.com/card-gateway/card-gateway/tests/harness"
 )
 
-// spellingOf says how the digest was written as a signature; nil: it was not.
+// spellingOf returns how the digest was written as a signature; nil if it was not.
 func spellingOf(signature string, digest []byte) func([]byte) string {
 	std, raw := base64.StdEncoding.EncodeToString, base64.RawStdEncoding.EncodeToString
 	for _, spell := range []func([]byte) string{

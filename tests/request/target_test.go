@@ -84,8 +84,8 @@ func TestMethods(t *testing.T) {
 	u.None(t)
 }
 
-// TestSmuggling sends what two parsers would cut at different places. What the
-// gateway accepts, the upstream must see as exactly one request.
+// TestSmuggling sends bytes that two parsers would split at different places. If the
+// gateway accepts them, the upstream must get exactly one request.
 func TestSmuggling(t *testing.T) {
 	t.Parallel()
 	u := harness.StartUpstream(t)
@@ -137,8 +137,8 @@ func contentLength(body string) string {
 	return strconv.Itoa(len(body))
 }
 
-// TestPipelinedRequests sends two requests in one packet: each is judged by
-// itself.
+// TestPipelinedRequests sends two requests in one packet: each is judged on its
+// own.
 func TestPipelinedRequests(t *testing.T) {
 	t.Parallel()
 	u := harness.StartUpstream(t)
@@ -161,7 +161,7 @@ func TestPipelinedRequests(t *testing.T) {
 	}
 }
 
-// TestExpect goes through what a client may ask before it sends a body.
+// TestExpect tries the Expect headers that a client may send before a body.
 func TestExpect(t *testing.T) {
 	t.Parallel()
 	u := harness.StartUpstream(t)
@@ -209,10 +209,10 @@ func TestExpect(t *testing.T) {
 	u.None(t)
 }
 
-// TestTransferEncodingEndsTheConnection sends a second request behind one with
-// Transfer-Encoding, on every handler that a client reaches: where a front
-// believes a Content-Length that the gateway does not, the rest of the bytes
-// are somebody else's request.
+// TestTransferEncodingEndsTheConnection sends a second request after one with
+// Transfer-Encoding, to every handler that a client reaches. If a proxy in front
+// uses a Content-Length that the gateway ignores, the remaining bytes are another
+// client's request.
 func TestTransferEncodingEndsTheConnection(t *testing.T) {
 	t.Parallel()
 	u := harness.StartUpstream(t)

@@ -37,8 +37,8 @@ func portOf(address string) string {
 	return port
 }
 
-// TestUnknownHost sends what is successful as an empty 200 to hosts that no
-// site has, over plain HTTP, TLS and HTTP/2: nobody has unfrozen the card.
+// TestUnknownHost sends requests for which an empty 200 means success to hosts
+// without a site, over plain HTTP, TLS and HTTP/2: the answer must not be 200.
 func TestUnknownHost(t *testing.T) {
 	t.Parallel()
 	u := harness.StartUpstream(t)
@@ -92,8 +92,8 @@ func dialed(t testing.TB, address string) net.Conn {
 	return conn
 }
 
-// secured makes a TLS connection to the named site. Its certificate is of an
-// authority that nobody knows, and the first one takes a moment to be made.
+// secured makes a TLS connection to the named site. The authority of its certificate
+// is not trusted, and making the first certificate takes a moment.
 func secured(t testing.TB, address, protocol string) net.Conn {
 	t.Helper()
 	var conn *tls.Conn
@@ -118,8 +118,8 @@ func overConn(t testing.TB, conn net.Conn, r *harness.Request) *harness.Response
 	return got
 }
 
-// overSecureHTTP2 sends one request over HTTP/2, on a connection of its own
-// that was made for the named site.
+// overSecureHTTP2 sends one request over HTTP/2, on a new connection that was made
+// for the named site.
 func overSecureHTTP2(t testing.TB, address string, r *harness.Request) *harness.Response {
 	t.Helper()
 	protocols := new(http.Protocols)
