@@ -4,7 +4,6 @@ import (
 	"crypto/rand"
 	"encoding/base64"
 	"fmt"
-	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -131,14 +130,4 @@ func (g *Gateway) Logged(file string, parts ...string) string {
 	}
 	g.T.Fatalf("%s has no line with %q:\n%s", file, parts, g.said(4000))
 	return ""
-}
-
-// readAll reads a body that is expected to end.
-func readAll(t testing.TB, r io.Reader) string {
-	t.Helper()
-	text, err := io.ReadAll(r)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return string(text)
 }

@@ -2,6 +2,7 @@ package harness
 
 import (
 	"net"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -137,6 +138,26 @@ func (l *Links) Sever(r Route) {
 			c.close()
 		}
 	}
+}
+
+// Drain closes the connections that were opened along a route and waits until
+// nothing is on its way on them.
+func (l *Links) Drain(r Route) {
+	l.t.Helper()
+	l.Sever(r)
+	l.mu.Lock()
+	var gone []*linked
+	for c := range l.conns {
+		if r.covers(c.from, c.to) {
+			gone = append(gone, c)
+		}
+	}
+	l.mu.Unlock()
+	Eventually(l.t, "the connections have ended", func() bool {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		return !slices.ContainsFunc(gone, func(c *linked) bool { return l.conns[c] })
+	})
 }
 
 // Forget loses everything on the connections that were opened along a route, as
