@@ -12,7 +12,7 @@ golangci := v2.15.0
 go_files := $(shell git ls-files -co --exclude-standard '*.go' 2>/dev/null)
 
 .DEFAULT_GOAL := help
-.PHONY: help run build test install-test-tools vectors vet unit race lint fmt clean
+.PHONY: help run build test install-test-tools vectors vet unit race faults faults-again lint fmt clean
 
 help: ## list these targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-20s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -47,6 +47,23 @@ unit: ## the tests that run without the race detector, end to end included
 
 race: ## the tests of the packages where goroutines meet, under the race detector
 	CGO_ENABLED=1 go test -race -timeout 20m $$(go list ./... | grep -vE '/(cmd|ops|tests)/|/tests$$')
+
+faults: install-test-tools ## the whole fault bench, 40 minutes on two idle CPUs; it writes docs/reliability.md
+	@echo "Some 60 faults, one after the other, on an embedded store, one Redis, a Sentinel set and a"
+	@echo "cluster, with over a million replays; then 400 histories. It takes about 40 minutes on two CPUs"
+	@echo "that have nothing else to do, and writes the tables of docs/reliability.md."
+	CARD_TEST_FAULTS=all CARD_TEST_FAULTS_PAGE=$(CURDIR)/docs/reliability.md go test -count=1 -timeout 3h -v ./tests/faults
+
+# The tests of single faults: a server's clock that steps, old content that comes
+# back, evicted nonces, a network cut in two, a gateway that was cut off and
+# killed, a damaged journal, a wider window.
+repeat := 20
+redis_faults := Test(ClockStepOfTheServer|ClockSetBack|OldContentRestored|Flush|FlushBetweenLooks|Eviction|LostNoncesFenceTheirKey|MasterWithoutAcknowledgements|TakeoverThatLostNonces|SentinelFailover|ClusterFailover|KilledAfterCut)$$|TestSingle/(WiderWindow|AnyWindow|Reopen)$$
+file_faults := Test(CorruptedJournal|Mark|ReplayFloor|TornTail|NeverBegun|DamageIsNoticed|WiderWindow)$$|TestSuite/(WiderWindow|AnyWindow|Reopen)$$
+
+faults-again: install-test-tools ## the tests of single faults, 20 times each; repeat=N sets how often
+	go test -count=$(repeat) -timeout 3h -run '$(redis_faults)' ./store/redis
+	go test -count=$(repeat) -timeout 3h -run '$(file_faults)' ./store/file
 
 lint: bin/golangci-lint-$(golangci) ## vet, gofmt, golangci-lint and shellcheck
 	@tests/install-tools.sh shellcheck

@@ -42,8 +42,9 @@ type result struct {
 }
 
 var results struct {
-	mu  sync.Mutex
-	all []*result
+	mu        sync.Mutex
+	all       []*result
+	histories []*histories
 }
 
 // replaysWanted is how many requests a fault is followed by, at least, that were
