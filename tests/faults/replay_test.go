@@ -61,7 +61,6 @@ const replayPause = 5 * time.Millisecond
 func (p *replayer) meanwhile(l *load) {
 	for i := range 2 {
 		l.tasks.Go(func() {
-			g := l.gateways[i%len(l.gateways)]
 			var w *harness.Wire
 			tick := time.NewTicker(replayPause)
 			defer tick.Stop()
@@ -75,8 +74,7 @@ func (p *replayer) meanwhile(l *load) {
 				case <-tick.C:
 				}
 				if w == nil {
-					g = l.gateways[(i+n)%len(l.gateways)]
-					w, _ = g.Dial("")
+					w, _ = l.gateways[(i+n)%len(l.gateways)].Dial("")
 				}
 				if s := l.some(); s != nil {
 					w, _ = p.send(w, s)
