@@ -17,17 +17,21 @@ func ofGateway() []fault {
 	return []fault{
 		{name: "killed and started again", promise: "no answer until it serves again; nothing is lost", strike: gatewayKilled, rounds: 3},
 		{name: "reloaded each second", promise: "a connection may end unanswered, before its request was judged", strike: reloaded, rounds: 4},
-		{name: "no file descriptors left", promise: "new connections wait", strike: noFiles, lasts: 3 * time.Second, rounds: 2, seldom: true},
-		{name: "no memory left", promise: "503, or it dies and is started again; nothing is lost", strike: noMemory, lasts: 3 * time.Second, rounds: 2, seldom: true},
+		{name: "has no file descriptors left", promise: "new connections wait", strike: noFiles, lasts: 3 * time.Second, rounds: 2, seldom: true},
+		{name: "has no memory left", promise: "503, or it dies and is started again; nothing is lost", strike: noMemory, lasts: 3 * time.Second, rounds: 2, seldom: true},
 	}
 }
 
 // ofPair are the faults of one of two gateways.
 func ofPair() []fault {
-	return append(ofGateway(),
-		fault{name: "its clock 6 s ahead for 3 s", promise: "503 on that gateway; the other goes on", prepare: withOwnClock, strike: ownClock(6 * time.Second), lasts: 3 * time.Second, rounds: 2, seldom: true},
-		fault{name: "its clock 6 s behind for 3 s", promise: "503 on that gateway; the other goes on", prepare: withOwnClock, strike: ownClock(-6 * time.Second), lasts: 3 * time.Second, rounds: 2, seldom: true},
-		fault{name: "its clock 400 s ahead for 3 s", promise: "503 on that gateway; the other goes on", prepare: withOwnClock, strike: ownClock(400 * time.Second), lasts: 3 * time.Second, seldom: true},
+	faults := ofGateway()
+	for i := range faults {
+		faults[i].name = "a gateway " + faults[i].name
+	}
+	return append(faults,
+		fault{name: "a gateway's clock 6 s ahead for 3 s", promise: "503 on that gateway; the other goes on", prepare: withOwnClock, strike: ownClock(6 * time.Second), lasts: 3 * time.Second, rounds: 2, seldom: true},
+		fault{name: "a gateway's clock 6 s behind for 3 s", promise: "503 on that gateway; the other goes on", prepare: withOwnClock, strike: ownClock(-6 * time.Second), lasts: 3 * time.Second, rounds: 2, seldom: true},
+		fault{name: "a gateway's clock 400 s ahead for 3 s", promise: "503 on that gateway; the other goes on", prepare: withOwnClock, strike: ownClock(400 * time.Second), lasts: 3 * time.Second, seldom: true},
 	)
 }
 
@@ -43,16 +47,8 @@ func ofEmbedded() []fault {
 	)
 }
 
-func TestGateway(t *testing.T)  { runAll(t, single, renamed(ofPair(), "a gateway ")) }
+func TestGateway(t *testing.T)  { runAll(t, single, ofPair()) }
 func TestEmbedded(t *testing.T) { runAll(t, embedded, ofEmbedded()) }
-
-// renamed puts words before the names of faults.
-func renamed(faults []fault, words string) []fault {
-	for i := range faults {
-		faults[i].name = words + faults[i].name
-	}
-	return faults
-}
 
 func gatewayKilled(b *bench) func() {
 	b.gateways[0].Kill()
