@@ -70,7 +70,7 @@ func TestDocumentedACL(t *testing.T) {
 					t.Errorf("%s: %v", call, err)
 				}
 			}
-			if err := s.servers.check(ctx, observe); err != nil {
+			if err := s.servers.check(ctx, onlyObserve); err != nil {
 				t.Errorf("a second look: %v", err)
 			}
 		})

@@ -2,8 +2,6 @@ package redis
 
 import (
 	"context"
-	"crypto/rand"
-	"encoding/hex"
 	"slices"
 	"strconv"
 	"strings"
@@ -33,7 +31,7 @@ func (s *servers) adoption(masters []serverInfo) adoption {
 	var a adoption
 	for i := range masters {
 		m := &masters[i]
-		one := adopted{identity: m.identity, from: m.from, seen: s.memory.sighted[m.identity].at, raise: s.memory.evictedMore(m) || s.memory.setBack[m.run]}
+		one := adopted{identity: m.identity, from: m.from, seen: s.memory.sighted[m.identity].at, raise: s.memory.evictedMore(m) || s.memory.clocks.setBack[m.run]}
 		one.isNew = !s.memory.identities[m.identity] || s.cluster == nil && s.memory.last != m.identity
 		if one.isNew && m.from == "" && len(s.memory.identities) > 0 {
 			one.least = s.lastAccept.Load()
@@ -62,8 +60,8 @@ func (a *adoption) args(next *view) []any {
 	return args
 }
 
-// identities lists the masters' as settle.lua compares them.
-func identities(masters []serverInfo) string {
+// joinIdentities lists the masters' as settle.lua compares them.
+func joinIdentities(masters []serverInfo) string {
 	all := make([]string, len(masters))
 	for i := range masters {
 		all[i] = masters[i].identity
@@ -86,10 +84,10 @@ func (s *servers) adopt(ctx context.Context, m mode, a adoption, next *view) err
 	}
 	switch {
 	case !found && before == "":
-		_, err = s.runAdopt(ctx, newEpoch(), a, next)
-	case !found && m == create:
+		_, err = s.runAdopt(ctx, randomHex(8), a, next)
+	case !found && m == mayCreate:
 		a.raise = true
-		_, err = s.runAdopt(ctx, newEpoch(), a, next)
+		_, err = s.runAdopt(ctx, randomHex(8), a, next)
 	case !found:
 		err = errEmptied
 	case before != "" && next.epoch != before: // emptied, and made anew by another gateway
@@ -103,7 +101,7 @@ func (s *servers) adopt(ctx context.Context, m mode, a adoption, next *view) err
 // false when the epoch is not the one of the view. The floor never falls, so
 // that a wrong reply does no harm.
 func (s *servers) readFloor(ctx context.Context, next *view) (bool, error) {
-	values, err := s.client.HMGet(ctx, s.names.servers(), "epoch", "floor", "fences").Result()
+	values, err := s.client.HMGet(ctx, s.names.shared(), "epoch", "floor", "fences").Result()
 	if err != nil {
 		if unfit := refusal("", err); unfit != nil {
 			return false, unfit
@@ -132,7 +130,7 @@ func (s *servers) readFloor(ctx context.Context, next *view) (bool, error) {
 
 func (s *servers) runAdopt(ctx context.Context, epoch string, a adoption, next *view) (bool, error) {
 	args := append([]any{epoch}, a.args(next)...)
-	reply, err := s.runOn(ctx, s.client, call{script: adoptScript, keys: []string{s.names.servers()}, args: args})
+	reply, err := s.runOn(ctx, s.client, call{script: adoptScript, keys: []string{s.names.shared()}, args: args})
 	if err != nil {
 		if unfit := refusal("", err); unfit != nil {
 			return false, unfit
@@ -162,10 +160,4 @@ func (s *servers) runAdopt(ctx context.Context, epoch string, a adoption, next *
 		return false, unavailable("reading the fences", err)
 	}
 	return true, nil
-}
-
-func newEpoch() string {
-	var b [8]byte
-	rand.Read(b[:])
-	return hex.EncodeToString(b[:])
 }

@@ -41,7 +41,7 @@ func TestLimitsAgree(t *testing.T) {
 		for range rapid.IntRange(1, 25).Draw(t, "steps") {
 			if len(charges) == 0 || rapid.IntRange(0, 4).Draw(t, "change") == 0 {
 				charges = charges[:0]
-				for i := range rapid.IntRange(1, 3).Draw(t, "buckets") {
+				for i := range rapid.IntRange(1, ratelimit.MaxCharges).Draw(t, "buckets") {
 					l := limit.Draw(t, "limit")
 					charges = append(charges, ratelimit.NewCharge(fmt.Sprint("bucket ", i), l, rapid.Int64Range(1, l.Burst).Draw(t, "cost")))
 				}
@@ -115,7 +115,7 @@ func TestOneScriptCall(t *testing.T) {
 	}
 	// A look that finds nothing new calls no script.
 	p.do(t, "config", "resetstat")
-	if err := s.servers.check(ctx, observe); err != nil {
+	if err := s.servers.check(ctx, onlyObserve); err != nil {
 		t.Fatal(err)
 	}
 	if stats := p.do(t, "info", "commandstats").(string); strings.Contains(stats, "eval") {
@@ -187,13 +187,13 @@ func TestEverythingExpires(t *testing.T) {
 			}
 		}
 	}
-	check(s.names.record(r.ID), s.names.index(), s.names.servers())
+	check(s.names.record(r.ID), s.names.index(), s.names.shared())
 	if _, err := s.Delete(ctx, r.ID, ""); err != nil {
 		t.Fatal(err)
 	}
-	check(s.names.index(), s.names.servers())
+	check(s.names.index(), s.names.shared())
 	put(t, s, r)
-	check(s.names.record(r.ID), s.names.index(), s.names.servers())
+	check(s.names.record(r.ID), s.names.index(), s.names.shared())
 }
 
 func TestSlotsAreThoseOfRedis(t *testing.T) {

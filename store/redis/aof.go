@@ -48,7 +48,7 @@ func (s *servers) askReplay(ctx context.Context, masters []serverInfo) {
 	answers := make(map[string]string, len(masters)) // by address
 	var mu sync.Mutex
 	ask := func(ctx context.Context, node *redis.Client) error {
-		problem, err := replayProblem(ctx, node, s.names.servers())
+		problem, err := replayProblem(ctx, node, s.names.shared())
 		if err == nil {
 			mu.Lock()
 			defer mu.Unlock()

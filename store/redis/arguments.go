@@ -3,7 +3,6 @@ package redis
 import (
 	"fmt"
 	"math/bits"
-	"strconv"
 	"strings"
 	"time"
 
@@ -125,11 +124,5 @@ func (a *attempt) counts() any {
 	return decimal(int64(set))
 }
 
-func decimal(n int64) string { return strconv.FormatInt(n, 10) }
-
-func bit(b bool) string {
-	if b {
-		return "1"
-	}
-	return "0"
-}
+// settleScript has the names of its arguments from the list above.
+var settleScript = newScript(serverLua + settlePrologue() + settleLua)

@@ -29,11 +29,11 @@ type breaker struct {
 	silence silence
 }
 
-// run runs the call unless the breaker is open.
-func (b *breaker) run(call func() error) error {
+// run sends a command unless the breaker is open.
+func (b *breaker) run(send func() error) error {
 	begun := time.Now()
 	_, err := b.Execute(func() (struct{}, error) {
-		err := call()
+		err := send()
 		b.silence.note(begun, err)
 		return struct{}{}, err
 	})
@@ -166,27 +166,4 @@ func (n *news) writeLocked() {
 	} else {
 		n.log.Warn("redis answers again", "server", n.server)
 	}
-}
-
-// The names of the servers that belong to no address: the one server, and the
-// search for the master of a slot.
-const (
-	theServer = "redis"
-	theSlots  = "cluster"
-)
-
-// serverOf returns the name of the server that has the key.
-func (c *caller) serverOf(ctx context.Context, key string) (string, error) {
-	if c.cluster == nil {
-		return theServer, nil
-	}
-	var node *redis.Client
-	err := c.breakers.at(theSlots).run(func() (err error) {
-		node, err = c.cluster.MasterForKey(ctx, key)
-		return err
-	})
-	if err != nil {
-		return "", err
-	}
-	return node.Options().Addr, nil
 }

@@ -2,13 +2,9 @@ package redis
 
 import (
 	"context"
-	"crypto/rand"
-	"encoding/hex"
 	"errors"
 	"fmt"
-	"net"
 	"strconv"
-	"strings"
 	"sync/atomic"
 	"time"
 
@@ -18,8 +14,6 @@ import (
 	"github.com/card-gateway/card-gateway/store"
 )
 
-type dialer = func(ctx context.Context, network, addr string) (net.Conn, error)
-
 // tags makes a token for every call, which its reply must show: a reply that
 // belongs to another call is not believed.
 type tags struct {
@@ -28,9 +22,7 @@ type tags struct {
 }
 
 func newTags() tags {
-	var b [6]byte
-	rand.Read(b[:])
-	return tags{prefix: hex.EncodeToString(b[:]) + ".", next: new(atomic.Uint64)}
+	return tags{prefix: randomHex(6) + ".", next: new(atomic.Uint64)}
 }
 
 func (t tags) make() string {
@@ -173,19 +165,6 @@ func (c *caller) value(ctx context.Context, key, do, value string) (stored []byt
 	return []byte(v), true, err
 }
 
-// isMoving reports whether the script was turned away because its slot is
-// being moved to another node, before it wrote anything.
-func isMoving(err error) bool {
-	return redis.HasErrorPrefix(err, "TRYAGAIN") ||
-		err != nil && strings.Contains(err.Error(), "non local key")
-}
-
-// isUnloaded reports whether Redis does not know the script.
-func isUnloaded(err error) bool { return redis.HasErrorPrefix(err, "NOSCRIPT") }
-
-// isFull reports whether Redis refused to write for want of memory.
-func isFull(err error) bool { return redis.HasErrorPrefix(err, "OOM") }
-
 func sleep(ctx context.Context, d time.Duration) error {
 	t := time.NewTimer(d)
 	defer t.Stop()
@@ -197,12 +176,25 @@ func sleep(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// text returns the i-th element of a reply as text.
-func text(reply []any, i int) (string, error) {
-	if i < len(reply) {
-		if s, ok := reply[i].(string); ok {
-			return s, nil
-		}
+// The names of the servers that belong to no address: the one server, and the
+// search for the master of a slot.
+const (
+	theServer = "redis"
+	theSlots  = "cluster"
+)
+
+// serverOf returns the name of the server that has the key.
+func (c *caller) serverOf(ctx context.Context, key string) (string, error) {
+	if c.cluster == nil {
+		return theServer, nil
 	}
-	return "", fmt.Errorf("%w: a reply of redis lacks text at place %d", store.ErrUnavailable, i)
+	var node *redis.Client
+	err := c.breakers.at(theSlots).run(func() (err error) {
+		node, err = c.cluster.MasterForKey(ctx, key)
+		return err
+	})
+	if err != nil {
+		return "", err
+	}
+	return node.Options().Addr, nil
 }

@@ -105,10 +105,6 @@ func (s *Store) change(ctx context.Context, c call) (outcome string, d store.Dur
 	return outcome, d, nil
 }
 
-func movedElsewhere(err error) bool {
-	return redis.HasErrorPrefix(err, "MOVED") || redis.HasErrorPrefix(err, "ASK")
-}
-
 func (s *Store) tryChange(ctx context.Context, c call) (string, store.Durability, error) {
 	var none store.Durability
 	node, _ := s.client.(*redis.Client)

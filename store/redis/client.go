@@ -134,3 +134,16 @@ type quiet struct{}
 func (quiet) Printf(context.Context, string, ...any) {}
 
 var quietOnce sync.Once
+
+// node makes a client for one server of a sentinel set, or for a replica of the
+// one server: with what is configured for that, but another address.
+func (o *Options) node(addr string) *redis.Client {
+	all := o.common()
+	if o.topology() == topologySentinel {
+		all.TLSConfig, _ = o.tlsConfig() // newClient has checked it
+	} else {
+		_, _ = o.single(all) // the same
+	}
+	all.Addrs = []string{addr}
+	return hooked(redis.NewClient(all.Simple()), newNetwork(o.IOTimeout))
+}

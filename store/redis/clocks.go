@@ -18,15 +18,17 @@ type clockReading struct {
 // without having been set; NTP slows a clock down by at most 0.05 %.
 const maxDrift = 100
 
-var processBegan = time.Now()
+// clocks are the servers' clocks as a gateway has read them.
+type clocks struct {
+	readings map[string]clockReading // by run
+	setBack  map[string]bool         // by run: its clock was, and the other gateways do not know
+}
 
-func uptime() time.Duration { return time.Since(processBegan) }
-
-// readClocks notes which servers have set their clocks back, by more than
-// maxSkew, since they were read before.
-func (m *memory) readClocks(masters []serverInfo) {
-	if m.clocks == nil {
-		m.clocks, m.setBack = make(map[string]clockReading), make(map[string]bool)
+// read notes which servers have set their clocks back, by more than maxSkew,
+// since they were read before.
+func (c *clocks) read(masters []serverInfo) {
+	if c.readings == nil {
+		c.readings, c.setBack = make(map[string]clockReading), make(map[string]bool)
 	}
 	for i := range masters {
 		server := &masters[i]
@@ -34,16 +36,16 @@ func (m *memory) readClocks(masters []serverInfo) {
 			continue
 		}
 		clock := time.Duration(server.now.UnixNano())
-		before, found := m.clocks[server.run]
+		before, found := c.readings[server.run]
 		least := before.ahead - (server.answered-before.at)/maxDrift
 		if found && clock-server.asked < least-maxSkew { // however long the answer was on its way
-			m.setBack[server.run] = true
+			c.setBack[server.run] = true
 			found = false
 		}
 		now := clockReading{clock - server.answered, server.answered}
 		if found {
 			now.ahead = max(now.ahead, least)
 		}
-		m.clocks[server.run] = now
+		c.readings[server.run] = now
 	}
 }

@@ -22,7 +22,7 @@ func TestWrongClockOfOneGateway(t *testing.T) {
 		b.servers.checking.Lock()
 		defer b.servers.checking.Unlock()
 		b.servers.now = func() time.Time { return time.Now().Add(off) }
-		if err := b.servers.checkLocked(ctx, observe); (err != nil) != (off != 0) {
+		if err := b.servers.checkLocked(ctx, onlyObserve); (err != nil) != (off != 0) {
 			t.Errorf("%v off: %v", off, err)
 		}
 	}
@@ -41,7 +41,7 @@ func TestWrongClockOfOneGateway(t *testing.T) {
 			expect(t, a, newClaim(r), auth.Accepted)
 		}
 	}
-	if err := a.servers.check(ctx, observe); err != nil {
+	if err := a.servers.check(ctx, onlyObserve); err != nil {
 		t.Fatal(err)
 	}
 	for _, s := range []*Store{a, b} {
@@ -55,7 +55,7 @@ func TestWrongClockOfOneGateway(t *testing.T) {
 // said to have been set back exactly when it was, by more than is allowed.
 func TestClockSetBack(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		var m memory
+		var c clocks
 		server, up := time.Duration(1_700_000_000)*time.Second, time.Duration(0)
 		read := func() bool {
 			info := serverInfo{run: "a", asked: up}
@@ -65,8 +65,8 @@ func TestClockSetBack(t *testing.T) {
 			info.now = time.Unix(0, int64(server))
 			up, server = up+back, server+back
 			info.answered = up
-			m.readClocks([]serverInfo{info})
-			return m.setBack["a"]
+			c.read([]serverInfo{info})
+			return c.setBack["a"]
 		}
 		read()
 		for range rapid.IntRange(1, 10).Draw(t, "reads") {

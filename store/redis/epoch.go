@@ -2,7 +2,6 @@ package redis
 
 import (
 	"context"
-	"errors"
 	"math"
 
 	"github.com/redis/go-redis/v9"
@@ -13,20 +12,20 @@ import (
 // copy of it, because a single node can be emptied.
 
 // checkEpochs reads the copies on a cluster. Missing copies are
-// made with a new store, and in mode create also with an emptied one.
+// made with a new store, and in mode mayCreate also with an emptied one.
 func (s *servers) checkEpochs(ctx context.Context, m mode, next *view) error {
 	if s.cluster == nil {
 		return nil
 	}
-	created := next.epoch != s.view.Load().epoch && m == observe && s.view.Load().epoch == ""
+	created := next.epoch != s.view.Load().epoch && m == onlyObserve && s.view.Load().epoch == ""
 	missing, err := s.missingEpochs(ctx, next)
 	if err != nil || len(missing) == 0 {
 		return err
 	}
-	if m != create && !(created && len(missing) == slotRanges) {
+	if m != mayCreate && !(created && len(missing) == slotRanges) {
 		return errEmptied
 	}
-	if m == create {
+	if m == mayCreate {
 		s.lost.Store(s.lost.Load() || s.view.Load().epoch != "")
 		if _, err := s.runAdopt(ctx, "", adoption{raise: true}, next); err != nil {
 			return err
@@ -73,23 +72,6 @@ func (s *servers) missingEpochs(ctx context.Context, next *view) ([]string, erro
 	return missing, nil
 }
 
-// initialised reports whether the part of the store where the name belongs is
-// in use. A store that nobody has seen in use gets an epoch. One that was
-// emptied and put into use again by another gateway is checked first, so
-// that the view holds its replay floor.
-func (s *servers) initialised(ctx context.Context, name string) (bool, error) {
-	epoch, err := s.epochAt(ctx, name)
-	known := s.view.Load().epoch
-	if err != nil || known != "" && (epoch == "" || epoch == known) {
-		return epoch != "", err
-	}
-	if err := s.check(ctx, observe); err != nil {
-		return false, err
-	}
-	epoch, err = s.epochAt(ctx, name)
-	return epoch != "", err
-}
-
 // epochAt returns the epoch of that part, empty when there is none. The copies
 // on a cluster are not replaced when another part is emptied, so there they
 // tell only whether there is one.
@@ -104,16 +86,4 @@ func (s *servers) epochAt(ctx context.Context, name string) (string, error) {
 		return known, err
 	}
 	return string(copied), err
-}
-
-// initialise makes sure that the store is in use before keys are written.
-func (s *servers) initialise(ctx context.Context, name string) error {
-	there, err := s.initialised(ctx, name)
-	if err != nil && !errors.Is(err, errEmptied) {
-		return err
-	}
-	if there && s.view.Load().epoch != "" {
-		return nil
-	}
-	return s.check(ctx, create)
 }

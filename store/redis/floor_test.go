@@ -13,11 +13,11 @@ func setClockBack(t testing.TB, s *Store) {
 	t.Helper()
 	s.servers.checking.Lock()
 	defer s.servers.checking.Unlock()
-	for run, c := range s.servers.memory.clocks {
+	for run, c := range s.servers.memory.clocks.readings {
 		c.ahead += 400 * time.Second
-		s.servers.memory.clocks[run] = c
+		s.servers.memory.clocks.readings[run] = c
 	}
-	if err := s.servers.checkLocked(ctx, observe); err != nil {
+	if err := s.servers.checkLocked(ctx, onlyObserve); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -39,7 +39,7 @@ func TestFloorAfterWrongClock(t *testing.T) {
 func TestFloorIsShared(t *testing.T) {
 	a, b := pair(t, single(t))
 	setClockBack(t, a)
-	if err := b.servers.check(ctx, observe); err != nil {
+	if err := b.servers.check(ctx, onlyObserve); err != nil {
 		t.Fatal(err)
 	}
 	if got, want := b.servers.view.Load().floor, a.servers.view.Load().floor; got != want || got == 0 {

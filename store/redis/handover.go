@@ -3,7 +3,6 @@ package redis
 import (
 	"context"
 	"fmt"
-	"strings"
 	"sync"
 	"time"
 
@@ -25,24 +24,6 @@ const handOverWait = 2 * time.Second
 
 var errHandOver = fmt.Errorf("%w: another server of redis has taken over; whether it has everything is being found out", store.ErrUnavailable)
 
-// A sighting is when a server was first seen.
-type sighting struct {
-	at    int64 // by its own clock, microseconds
-	local time.Time
-}
-
-// sight notes when the servers that are new to this gateway were first seen.
-func (m *memory) sight(masters []serverInfo) {
-	if m.sighted == nil {
-		m.sighted = make(map[string]sighting)
-	}
-	for i := range masters {
-		if _, found := m.sighted[masters[i].identity]; !found {
-			m.sighted[masters[i].identity] = sighting{masters[i].now.UnixMicro(), time.Now()}
-		}
-	}
-}
-
 // settled splits the masters: those that may be used, with the predecessor of
 // each new one that has proved its hand-over, and whether there are others,
 // whose proof is awaited.
@@ -60,17 +41,6 @@ func (s *servers) settled(ctx context.Context, masters []serverInfo) (usable []s
 	}
 	s.waiting.Store(waiting)
 	return usable, waiting
-}
-
-// replaced reports whether the server goes on with the history of one that
-// this gateway has used.
-func (m *memory) replaced(i *serverInfo) bool {
-	for identity := range m.identities {
-		if _, replication, _ := strings.Cut(identity, "."); strings.HasPrefix(i.replication2, replication) {
-			return true
-		}
-	}
-	return false
 }
 
 // predecessor returns the identity of a server that this gateway has used and
@@ -107,17 +77,4 @@ func (s *servers) predecessor(ctx context.Context, promoted *serverInfo) (identi
 func (i *serverInfo) handedOver(promoted *serverInfo) bool {
 	return i.role == "slave" && i.replication == promoted.replication && i.replication2 == promoted.replication2 &&
 		0 < i.offset2 && i.offset2 <= promoted.offset2
-}
-
-// node makes a client for one server of a sentinel set, or for a replica of the
-// one server: with what is configured for that, but another address.
-func (o *Options) node(addr string) *redis.Client {
-	all := o.common()
-	if o.topology() == topologySentinel {
-		all.TLSConfig, _ = o.tlsConfig() // newClient has checked it
-	} else {
-		_, _ = o.single(all) // the same
-	}
-	all.Addrs = []string{addr}
-	return hooked(redis.NewClient(all.Simple()), newNetwork(o.IOTimeout))
 }

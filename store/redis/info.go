@@ -1,6 +1,7 @@
 package redis
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"math"
@@ -18,35 +19,6 @@ import (
 // the effects of a script are what is replicated, also of one that reads the
 // clock first.
 const oldestMajor = 7
-
-// An UnfitError says that a server was reached and cannot be used.
-type UnfitError struct {
-	Server  string // its address, as far as known
-	Problem string // what is wrong and what to do
-	Cause   error  // what the server said, if it was an error
-}
-
-// Error names the server and the problem.
-func (e *UnfitError) Error() string {
-	s := "redis"
-	if e.Server != "" {
-		s += " at " + e.Server
-	}
-	s += ": " + e.Problem
-	if e.Cause != nil {
-		s += ": " + e.Cause.Error()
-	}
-	return s
-}
-
-// Unwrap returns the cause and [store.ErrUnavailable], which it is once the
-// gateway runs.
-func (e *UnfitError) Unwrap() []error {
-	if e.Cause == nil {
-		return []error{store.ErrUnavailable}
-	}
-	return []error{store.ErrUnavailable, e.Cause}
-}
 
 // serverInfo is what a server says of itself in INFO.
 type serverInfo struct {
@@ -161,13 +133,50 @@ func (i *serverInfo) unfit() error {
 	return nil
 }
 
-// refusal returns an UnfitError when the error says that the server refuses
-// our user, else nil.
-func refusal(addr string, err error) error {
-	for _, prefix := range []string{"NOAUTH", "WRONGPASS", "NOPERM"} {
-		if redis.HasErrorPrefix(err, prefix) {
-			return &UnfitError{Server: addr, Problem: "it refuses the user; check username, password and its ACL rule", Cause: err}
-		}
+// skew returns a problem when the server's clock is too far from the gateway's.
+func (i *serverInfo) skew(now time.Time) error {
+	if off := i.now.Sub(now); off.Abs() > maxSkew && !i.now.IsZero() {
+		return fmt.Errorf("%w: the clock of redis at %s is %v off ours, at most %v are allowed", store.ErrUnavailable, i.addr, off.Round(time.Second), maxSkew)
 	}
 	return nil
 }
+
+// refusing returns why the master accepts no request, or nil. One that has heard
+// of none of its replicas for long may have another one in its place.
+func (i *serverInfo) refusing() error {
+	switch {
+	case isFull(i.denied):
+		return fmt.Errorf("%w: redis at %s: %w", store.ErrFull, i.addr, i.denied)
+	case i.denied != nil:
+		return fmt.Errorf("%w: redis at %s takes no writes: %w", store.ErrUnavailable, i.addr, i.denied)
+	case time.Duration(i.silent)*time.Second > maxLag:
+		return fmt.Errorf("%w: no replica has answered redis at %s for over %v", store.ErrUnavailable, i.addr, maxLag)
+	default:
+		return nil
+	}
+}
+
+func readInfo(ctx context.Context, node *redis.Client) (serverInfo, error) {
+	addr := node.Options().Addr
+	asked := uptime()
+	reply, err := node.Info(ctx).Result()
+	if err != nil {
+		if unfit := refusal(addr, err); unfit != nil {
+			return serverInfo{}, unfit
+		}
+		return serverInfo{}, unavailable("checking "+addr, err)
+	}
+	i, err := parseInfo(addr, reply)
+	i.asked, i.answered = asked, uptime()
+	if err != nil {
+		return i, unavailable("checking "+addr, err)
+	}
+	if i.loading {
+		return i, fmt.Errorf("%w: redis at %s is loading its data", store.ErrUnavailable, addr)
+	}
+	return i, nil
+}
+
+var processBegan = time.Now()
+
+func uptime() time.Duration { return time.Since(processBegan) }

@@ -98,14 +98,14 @@ func (m *mark) used(masters []serverInfo) {
 	if m.path == "" {
 		return
 	}
-	servers := make(map[string]string, len(masters))
+	served := make(map[string]string, len(masters))
 	for i := range masters {
-		servers[masters[i].identity] = masters[i].slots.String()
+		served[masters[i].identity] = masters[i].slots.String()
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if !maps.Equal(m.kept.Servers, servers) {
-		m.kept.Servers = servers
+	if !maps.Equal(m.kept.Servers, served) {
+		m.kept.Servers = served
 		m.writeLocked()
 	}
 }
@@ -131,18 +131,4 @@ func (m *mark) report(err error) {
 	if before := m.problem.Swap(&text); *before != text && text != "" {
 		m.log.Error("the runtime directory cannot be used", "problem", text)
 	}
-}
-
-// recall puts what the process before has left into the memory of this one.
-func (s *servers) recall() error {
-	found := s.mark.read()
-	for identity, text := range found.Servers {
-		served, err := parseSlots(text)
-		if err != nil {
-			return fmt.Errorf("%s: %w", s.mark.path, err)
-		}
-		s.memory.remember([]serverInfo{{identity: identity, slots: served}})
-	}
-	s.lastAccept.Store(found.Accepted)
-	return nil
 }

@@ -2,6 +2,7 @@ package redis
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -57,23 +58,16 @@ func (s *servers) readMasters(ctx context.Context) ([]serverInfo, error) {
 	return all, err
 }
 
-func readInfo(ctx context.Context, node *redis.Client) (serverInfo, error) {
-	addr := node.Options().Addr
-	asked := uptime()
-	reply, err := node.Info(ctx).Result()
-	if err != nil {
-		if unfit := refusal(addr, err); unfit != nil {
-			return serverInfo{}, unfit
-		}
-		return serverInfo{}, unavailable("checking "+addr, err)
+// tryWrite returns why the node takes no writes, for want of memory say, or nil.
+// It sends a write that changes nothing: SET of a missing name, if it exists.
+func (s *servers) tryWrite(ctx context.Context, node *redis.Client, served *slotSet) error {
+	name := s.names.missing(served)
+	if name == "" {
+		return nil
 	}
-	i, err := parseInfo(addr, reply)
-	i.asked, i.answered = asked, uptime()
-	if err != nil {
-		return i, unavailable("checking "+addr, err)
+	err := node.SetArgs(ctx, name, "", redis.SetArgs{Mode: "XX"}).Err()
+	if errors.Is(err, redis.Nil) || movedElsewhere(err) || isMoving(err) {
+		return nil
 	}
-	if i.loading {
-		return i, fmt.Errorf("%w: redis at %s is loading its data", store.ErrUnavailable, addr)
-	}
-	return i, nil
+	return err
 }

@@ -2,6 +2,7 @@ package redis
 
 import (
 	"maps"
+	"strings"
 	"time"
 )
 
@@ -15,9 +16,8 @@ type memory struct {
 	evicted     map[string]int64  // the same, as far as the floor was raised for it
 	replay      map[string]string // by identity, what checkReplay found
 	replayAsked time.Time
-	emptied     bool                    // the store, or a part of it, and no floor was raised since
-	clocks      map[string]clockReading // by run
-	setBack     map[string]bool         // by run: its clock was, and the other gateways do not know
+	emptied     bool // the store, or a part of it, and no floor was raised since
+	clocks      clocks
 }
 
 // remember notes that the other gateways know what the check found.
@@ -28,7 +28,7 @@ func (m *memory) remember(masters []serverInfo) {
 	for i := range masters {
 		m.last = masters[i].identity
 		m.identities[m.last], m.slots[m.last] = true, masters[i].slots
-		delete(m.setBack, masters[i].run)
+		delete(m.clocks.setBack, masters[i].run)
 	}
 	maps.Copy(m.evicted, m.counted)
 }
@@ -56,4 +56,33 @@ func (m *memory) evictedMore(i *serverInfo) bool {
 		m.evicted[i.run] = i.evicted
 	}
 	return i.evicted > m.evicted[i.run]
+}
+
+// A sighting is when a server was first seen.
+type sighting struct {
+	at    int64 // by its own clock, microseconds
+	local time.Time
+}
+
+// sight notes when the servers that are new to this gateway were first seen.
+func (m *memory) sight(masters []serverInfo) {
+	if m.sighted == nil {
+		m.sighted = make(map[string]sighting)
+	}
+	for i := range masters {
+		if _, found := m.sighted[masters[i].identity]; !found {
+			m.sighted[masters[i].identity] = sighting{masters[i].now.UnixMicro(), time.Now()}
+		}
+	}
+}
+
+// replaced reports whether the server goes on with the history of one that
+// this gateway has used.
+func (m *memory) replaced(i *serverInfo) bool {
+	for identity := range m.identities {
+		if _, replication, _ := strings.Cut(identity, "."); strings.HasPrefix(i.replication2, replication) {
+			return true
+		}
+	}
+	return false
 }

@@ -15,12 +15,17 @@ import "strconv"
 //	cg:{N}:e        on a cluster: the epoch again, once per range of slots
 type names struct{ prefix string }
 
-func (n names) record(id string) string  { return n.prefix + "{" + id + "}:k" }
+func (n names) record(id string) string { return n.prefix + "{" + id + "}:k" }
+
 func (n names) buckets(id string) string { return n.prefix + "{" + id + "}:b" }
-func (n names) meta(name string) string  { return n.prefix + "m:" + name }
-func (n names) index() string            { return n.prefix + "index" }
-func (n names) servers() string          { return n.prefix + "servers" }
-func (n names) policies() string         { return n.prefix + "policies" }
+
+func (n names) meta(name string) string { return n.prefix + "m:" + name }
+
+func (n names) index() string { return n.prefix + "index" }
+
+func (n names) shared() string { return n.prefix + "servers" }
+
+func (n names) nodePolicies() string { return n.prefix + "policies" }
 
 func (n names) nonces(id string, span int64) string {
 	b := make([]byte, 0, len(n.prefix)+len(id)+20)
@@ -30,11 +35,6 @@ func (n names) nonces(id string, span int64) string {
 	b = append(b, "}:n"...)
 	return string(strconv.AppendInt(b, span, 10))
 }
-
-const (
-	slots      = 16384
-	slotRanges = 64
-)
 
 // epochs returns the names of the epoch keys, the i-th in the i-th of
 // slotRanges equal ranges of slots.
@@ -50,21 +50,12 @@ func (n names) epochs() []string {
 	return all
 }
 
-// slotRange tells which range the slot of a hash tag falls into.
-func slotRange(tag string) int { return slot(tag) / (slots / slotRanges) }
-
-// slot is the cluster slot of a hash tag: CRC16 (XMODEM) modulo 16384.
-func slot(tag string) int {
-	var crc uint16
-	for i := range len(tag) {
-		crc ^= uint16(tag[i]) << 8
-		for range 8 {
-			if crc&0x8000 != 0 {
-				crc = crc<<1 ^ 0x1021
-			} else {
-				crc <<= 1
-			}
+// missing returns a name in one of the slots that is never written, or "".
+func (n names) missing(served *slotSet) string {
+	for i := range slots { // far more than are needed
+		if tag := strconv.Itoa(i); served.has(slot(tag)) {
+			return n.prefix + "{" + tag + "}:w"
 		}
 	}
-	return int(crc % slots)
+	return ""
 }

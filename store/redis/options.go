@@ -1,9 +1,11 @@
 package redis
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"log/slog"
+	"net"
 	"runtime"
 	"slices"
 	"strings"
@@ -131,4 +133,38 @@ func (o *Options) check() error {
 		return errors.New("timeouts and the size of the pool must not be negative")
 	}
 	return nil
+}
+
+type dialer = func(ctx context.Context, network, addr string) (net.Conn, error)
+
+const (
+	topologySingle   = "single"
+	topologySentinel = "sentinel"
+	topologyCluster  = "cluster"
+)
+
+func (o *Options) topology() string {
+	switch {
+	case len(o.ClusterAddrs) > 0:
+		return topologyCluster
+	case len(o.SentinelAddrs) > 0:
+		return topologySentinel
+	default:
+		return topologySingle
+	}
+}
+
+// place is where the store is, without credentials.
+func (o *Options) place() string {
+	switch o.topology() {
+	case topologyCluster:
+		return strings.Join(o.ClusterAddrs, ",")
+	case topologySentinel:
+		return o.SentinelMaster + "@" + strings.Join(o.SentinelAddrs, ",")
+	}
+	scheme, rest, _ := strings.Cut(o.URL, "://")
+	if i := strings.LastIndexByte(rest, '@'); i >= 0 {
+		rest = rest[i+1:]
+	}
+	return scheme + "://" + rest
 }

@@ -27,27 +27,17 @@ func (p Policy) hash() string {
 	return hex.EncodeToString(sum[:8])
 }
 
-// SharePolicy makes the policy of this gateway known to the others, at once
-// and then once a minute. Where theirs differ, [Store.Status] and the log have
-// a warning. It may be called again after a reload, and does no I/O.
-func (s *Store) SharePolicy(p Policy) {
-	s.policies.own.Store(&p)
-	select {
-	case s.policies.changed <- struct{}{}:
-	default: // it is known already that there is news
-	}
-}
-
 const (
 	policyPause = time.Minute
+	policyRetry = time.Second // while Redis is out of reach
 	// policyLife is for how long a gateway that is not heard of is compared.
 	policyLife = 3 * policyPause
 	// policiesLife is when Redis forgets all if there is no gateway any more.
 	policiesLife = 24 * time.Hour
 )
 
-// policies compares the policy of this gateway with those of the others.
-type policies struct {
+// policyExchange compares the policy of this gateway with those of the others.
+type policyExchange struct {
 	*caller
 	key      string // hash: a nodePolicy by gateway
 	node     string // name of this gateway
@@ -65,23 +55,23 @@ type nodePolicy struct {
 	Values Policy `json:"values"`
 }
 
-func newPolicies(c *caller, opt *Options) *policies {
+func newPolicyExchange(c *caller, opt *Options) *policyExchange {
 	host, err := os.Hostname()
 	if err != nil {
 		host = "gateway"
 	}
-	p := &policies{caller: c, key: names{prefix: opt.Prefix}.policies(), node: host + "/" + newEpoch(), log: opt.Logger, clock: time.Now, changed: make(chan struct{}, 1)}
+	p := &policyExchange{caller: c, key: names{prefix: opt.Prefix}.nodePolicies(), node: host + "/" + randomHex(8), log: opt.Logger, clock: time.Now, changed: make(chan struct{}, 1)}
 	p.warnings.Store(new([]string))
 	return p
 }
 
 // watch exchanges policies until the context ends, and then takes back its own.
-func (p *policies) watch(ctx context.Context, timeout time.Duration) {
+func (p *policyExchange) watch(ctx context.Context, timeout time.Duration) {
 	for {
 		pause := policyPause
 		attempt, cancel := context.WithTimeout(ctx, timeout)
 		if p.exchange(attempt) != nil {
-			pause = watchPause // servers reports that redis is out of reach
+			pause = policyRetry // servers reports that redis is out of reach
 		}
 		cancel()
 		timer := time.NewTimer(pause)
@@ -98,7 +88,7 @@ func (p *policies) watch(ctx context.Context, timeout time.Duration) {
 
 // leave removes the policy of this gateway, so that the others need not wait
 // until it is old.
-func (p *policies) leave(timeout time.Duration) {
+func (p *policyExchange) leave(timeout time.Duration) {
 	if p.own.Load() == nil {
 		return
 	}
@@ -108,7 +98,7 @@ func (p *policies) leave(timeout time.Duration) {
 }
 
 // exchange writes the own policy and compares it with the others'.
-func (p *policies) exchange(ctx context.Context) error {
+func (p *policyExchange) exchange(ctx context.Context) error {
 	own := p.own.Load()
 	if own == nil {
 		return nil

@@ -78,7 +78,7 @@ func TestPolicyOfAClosedGateway(t *testing.T) {
 	if err := b.Start(ctx); err != nil {
 		t.Fatal(err)
 	}
-	stored := func() int64 { return sharedSingle(t).client.HLen(ctx, a.names.policies()).Val() }
+	stored := func() int64 { return sharedSingle(t).client.HLen(ctx, a.names.nodePolicies()).Val() }
 	exchange(t, a, b)
 	if n := stored(); n != 0 {
 		t.Errorf("%d policies were written without one", n)

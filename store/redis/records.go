@@ -88,21 +88,6 @@ func readRecord(id string, hash map[string]string) (*store.Record, error) {
 	return r, nil
 }
 
-// moment is the time of so many microseconds; 0 is none.
-func moment(micros int64) time.Time {
-	if micros == 0 {
-		return time.Time{}
-	}
-	return time.UnixMicro(micros).UTC()
-}
-
-func micros(t time.Time) int64 {
-	if t.IsZero() {
-		return 0
-	}
-	return t.UnixMicro()
-}
-
 // List pages through the index in the order of the ids and reads the records
 // one by one on their masters.
 func (s *Store) List(ctx context.Context, cursor string, limit int) ([]*store.Record, string, error) {

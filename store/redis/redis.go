@@ -6,6 +6,16 @@
 // All Redis keys of one API key carry the hash tag {id} and so share a slot.
 // What one call decides stands in settle.lua; docs/redis.md says what is
 // promised through a failover.
+//
+// The files use each other in one direction. From the ground up:
+//
+//   - bounds, wire, errors, slots, fences, names: values, and how they are written
+//   - options, network, client, queue, breaker, scripts, call: one command to one server
+//   - info, clocks, mark, memory, view: what is known of the servers
+//   - servers, masters, handover, aof, agree, epoch, check, initialise: how that
+//     is found out and shared with the other gateways
+//   - windows, arguments, settle: a request
+//   - records, change, meta, policy, status: keys, and what operators see
 package redis
 
 import (
@@ -28,7 +38,7 @@ type Store struct {
 	servers  *servers
 	settling *script // settle.lua; tests give it another clock
 	windows  windows
-	policies *policies
+	policies *policyExchange
 	ahead    atomic.Int64 // Claim.ReplayFloorAhead of the last claim, 0 before the first
 
 	closed  atomic.Bool
@@ -51,7 +61,7 @@ func New(opt Options) (*Store, error) {
 	}
 	s := &Store{caller: newCaller(client, &opt), opt: opt, log: opt.Logger, names: names{prefix: opt.Prefix}, settling: settleScript}
 	s.servers = newServers(s.caller, &s.opt)
-	s.policies = newPolicies(s.caller, &s.opt)
+	s.policies = newPolicyExchange(s.caller, &s.opt)
 	return s, nil
 }
 
@@ -72,7 +82,7 @@ func (s *Store) Start(ctx context.Context) error {
 	if err := s.servers.recall(); err != nil {
 		s.log.Error("what this gateway accepted before it ended is not known", "error", err)
 	}
-	if err := s.servers.check(ctx, observe); err != nil {
+	if err := s.servers.check(ctx, onlyObserve); err != nil {
 		var unfit *UnfitError
 		if errors.As(err, &unfit) {
 			return err
@@ -123,12 +133,13 @@ func (s *Store) Close() error {
 	return nil
 }
 
-var errClosed = fmt.Errorf("%w: it was closed", store.ErrUnavailable)
-
-// unavailable says that an answer could not be had, and why.
-func unavailable(doing string, err error) error {
-	if errors.Is(err, store.ErrUnavailable) {
-		return err
+// SharePolicy makes the policy of this gateway known to the others, at once
+// and then once a minute. Where theirs differ, [Store.Status] and the log have
+// a warning. It may be called again after a reload, and does no I/O.
+func (s *Store) SharePolicy(p Policy) {
+	s.policies.own.Store(&p)
+	select {
+	case s.policies.changed <- struct{}{}:
+	default: // it is known already that there is news
 	}
-	return fmt.Errorf("%w: %s: %w", store.ErrUnavailable, doing, err)
 }

@@ -33,7 +33,6 @@ var (
 	//go:embed adopt.lua
 	adoptLua string
 
-	settleScript = newScript(serverLua + settlePrologue() + settleLua)
 	getScript    = newScript(getLua)
 	putScript    = newScript(serverLua + putLua)
 	deleteScript = newScript(serverLua + deleteLua)

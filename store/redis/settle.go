@@ -3,28 +3,11 @@ package redis
 import (
 	"context"
 	"fmt"
-	"strconv"
-	"strings"
 	"time"
 
 	"github.com/card-gateway/card-gateway/auth"
 	"github.com/card-gateway/card-gateway/ratelimit"
 	"github.com/card-gateway/card-gateway/store"
-)
-
-const (
-	spanMillis = 128_000 // of one nonce hash
-	maxSkew    = 5 * time.Second
-	// maxLag is for how long a master with replicas is used that hears of none:
-	// it may be cut off from them, and another master in its place.
-	maxLag = 3 * time.Second
-	// MaxWindow is the longest Claim.Window: settle.lua searches for nonces as
-	// far ahead as such a window lets them live.
-	MaxWindow = time.Hour
-	// longestLife of a nonce, that of a request stamped a whole window ahead.
-	longestLife = 2*MaxWindow + 11*time.Second
-	// spanReach is how many spans beyond the present one the longest life ends.
-	spanReach = int64(longestLife/time.Millisecond)/spanMillis + 2
 )
 
 // What settle.lua answers when it decided nothing; it has written nothing then.
@@ -186,20 +169,4 @@ func (s *Store) verdict(c *store.Claim, outcome, numbers string) (store.Verdict,
 		s.servers.accepted(now)
 	}
 	return v, nil
-}
-
-// fields reads whole numbers separated by spaces.
-type fields struct {
-	rest string
-	err  error
-}
-
-func (f *fields) next() int64 {
-	word, rest, _ := strings.Cut(f.rest, " ")
-	f.rest = rest
-	n, err := strconv.ParseInt(word, 10, 64)
-	if err != nil && f.err == nil {
-		f.err = fmt.Errorf("%w: a reply of redis holds %q instead of a number", store.ErrUnavailable, word)
-	}
-	return n
 }

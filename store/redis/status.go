@@ -3,7 +3,6 @@ package redis
 import (
 	"context"
 	"fmt"
-	"strings"
 	"time"
 
 	"github.com/card-gateway/card-gateway/store"
@@ -74,36 +73,4 @@ func (s *Store) warnings(found []serverInfo) []string {
 		warn("%s", problem)
 	}
 	return list
-}
-
-const (
-	topologySingle   = "single"
-	topologySentinel = "sentinel"
-	topologyCluster  = "cluster"
-)
-
-func (o *Options) topology() string {
-	switch {
-	case len(o.ClusterAddrs) > 0:
-		return topologyCluster
-	case len(o.SentinelAddrs) > 0:
-		return topologySentinel
-	default:
-		return topologySingle
-	}
-}
-
-// place is where the store is, without credentials.
-func (o *Options) place() string {
-	switch o.topology() {
-	case topologyCluster:
-		return strings.Join(o.ClusterAddrs, ",")
-	case topologySentinel:
-		return o.SentinelMaster + "@" + strings.Join(o.SentinelAddrs, ",")
-	}
-	scheme, rest, _ := strings.Cut(o.URL, "://")
-	if i := strings.LastIndexByte(rest, '@'); i >= 0 {
-		rest = rest[i+1:]
-	}
-	return scheme + "://" + rest
 }

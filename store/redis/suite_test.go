@@ -83,9 +83,9 @@ func suite(options func(t testing.TB) Options) storetest.Factory {
 		}
 		setup.RaiseFloor = func(t testing.TB, to time.Time) {
 			s := setup.Backend.(*Store)
-			err := s.client.HSet(ctx, s.servers.names.servers(), "floor", to.UnixMicro()).Err()
+			err := s.client.HSet(ctx, s.servers.names.shared(), "floor", to.UnixMicro()).Err()
 			if err == nil {
-				err = s.servers.check(ctx, observe) // takes it over as another gateway's
+				err = s.servers.check(ctx, onlyObserve) // takes it over as another gateway's
 			}
 			if err != nil {
 				t.Fatal(err)

@@ -1,7 +1,9 @@
 package redis
 
 import (
+	"errors"
 	"fmt"
+	"math"
 	"slices"
 )
 
@@ -53,4 +55,39 @@ func (v *view) highest() int64 {
 func (v *view) equal(o *view) bool {
 	return v.known == o.known && v.floor == o.floor && slices.Equal(v.fences, o.fences) && v.epoch == o.epoch && v.unfit == o.unfit && v.emptied == o.emptied && slices.Equal(v.degraded, o.degraded) &&
 		fmt.Sprint(v.problem) == fmt.Sprint(o.problem)
+}
+
+// degrade notes trouble that leaves the store ready.
+func (v *view) degrade(err error) {
+	if err != nil {
+		v.degraded = append(v.degraded, err.Error())
+	}
+}
+
+// conclude returns the first problem when no master accepts requests. Else all
+// of them degrade the store.
+func (v *view) conclude(usable []serverInfo, problems []error) error {
+	accepting := 0
+	for i := range usable {
+		if problem := usable[i].refusing(); problem != nil {
+			problems = append(problems, problem)
+		} else {
+			accepting++
+		}
+	}
+	if accepting == 0 {
+		return problems[0]
+	}
+	for _, problem := range problems {
+		v.degrade(problem)
+	}
+	return nil
+}
+
+// servesWithout reports whether requests are accepted in spite of the error,
+// which came from the servers as a whole: on a cluster, where another master
+// holds what they share, or where another part was emptied.
+func (v *view) servesWithout(err error) bool {
+	var unfit *UnfitError
+	return v.known != "" && v.partial && !errors.As(err, &unfit) && v.emptied != math.MaxUint64
 }

@@ -16,10 +16,6 @@ import (
 // window became wider are refused where those nonces may be dead already,
 // which is where the narrower window ends.
 
-// windowLinger is how long a wider window is taken to be in use after the last
-// request was accepted under it.
-const windowLinger = 10 * time.Minute
-
 // windows is the widest window that other gateways use, as far as this one was
 // told by settle.lua.
 type windows struct{ wider atomic.Pointer[widerWindow] }

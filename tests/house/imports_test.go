@@ -138,6 +138,10 @@ var importRules = []importRule{
 		reason: "it is compiled into a gateway under test, and must change nothing there but the clock",
 	},
 	{
+		dir: "tests/scripts", others: []string{"github.com/caddyserver/caddy/v2/cmd", "github.com/rogpeppe/go-internal/testscript"},
+		reason: "what runs the scripts of any command knows none of them",
+	},
+	{
 		dir:    "tests/…/",
 		reason: "these directories have tests only",
 	},

@@ -62,7 +62,7 @@ func TestDegradedCluster(t *testing.T) {
 			nodes := ownCluster(t)
 			opt := Options{ClusterAddrs: addrs(nodes), IOTimeout: time.Second, SettleTimeout: 2 * time.Second}
 			a, b := pair(t, opt)
-			shared := slot(a.names.servers()) * 3 / slots // which master holds what all share
+			shared := slot(a.names.shared()) * 3 / slots // which master holds what all share
 			r := keyOn(t, a, (shared+1)%3)
 			acceptAhead(t, b, r)
 			if list := degraded(a); len(list) != 0 {

@@ -1,0 +1,113 @@
+package redis
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/redis/go-redis/v9"
+)
+
+const (
+	slots      = 16384
+	slotRanges = 64
+)
+
+// slot is the cluster slot of a hash tag: CRC16 (XMODEM) modulo 16384.
+func slot(tag string) int {
+	var crc uint16
+	for i := range len(tag) {
+		crc ^= uint16(tag[i]) << 8
+		for range 8 {
+			if crc&0x8000 != 0 {
+				crc = crc<<1 ^ 0x1021
+			} else {
+				crc <<= 1
+			}
+		}
+	}
+	return int(crc % slots)
+}
+
+// slotRange tells which range the slot of a hash tag falls into.
+func slotRange(tag string) int { return slot(tag) / (slots / slotRanges) }
+
+// A slotSet is a set of cluster slots, a bit for each.
+type slotSet [slots / 64]uint64
+
+// allSlots is what one server without a cluster holds.
+func allSlots() *slotSet {
+	var s slotSet
+	s.add(0, slots-1)
+	return &s
+}
+
+// add adds the slots from the first to the last.
+func (s *slotSet) add(first, last int) {
+	for n := max(first, 0); n <= min(last, slots-1); n++ {
+		s[n/64] |= 1 << (n % 64)
+	}
+}
+
+func (s *slotSet) has(n int) bool { return s[n/64]&(1<<(n%64)) != 0 }
+
+// without returns the slots that are in s and not both in a and in b.
+func (s *slotSet) without(a, b *slotSet) *slotSet {
+	var left slotSet
+	for i := range s {
+		left[i] = s[i] &^ (a[i] & b[i])
+	}
+	return &left
+}
+
+// String writes ranges, as "0-5460 10923-16383".
+func (s *slotSet) String() string {
+	var ranges []string
+	for n := 0; n < slots; n++ {
+		if !s.has(n) {
+			continue
+		}
+		first := n
+		for n+1 < slots && s.has(n+1) {
+			n++
+		}
+		ranges = append(ranges, fmt.Sprintf("%d-%d", first, n))
+	}
+	return strings.Join(ranges, " ")
+}
+
+// parseSlots reads what String writes.
+func parseSlots(text string) (*slotSet, error) {
+	var s slotSet
+	for word := range strings.FieldsSeq(text) {
+		first, last, err := parseRange(word)
+		if err != nil {
+			return nil, err
+		}
+		s.add(first, last)
+	}
+	return &s, nil
+}
+
+func parseRange(text string) (first, last int, err error) {
+	from, to, _ := strings.Cut(text, "-")
+	if first, err = strconv.Atoi(from); err == nil {
+		last, err = strconv.Atoi(to)
+	}
+	if err != nil || first < 0 || last >= slots {
+		return 0, 0, fmt.Errorf("%q is not a range of slots", text)
+	}
+	return first, last, nil
+}
+
+// ownSlots returns the slots that the node at the address serves, out of its
+// own answer to CLUSTER SLOTS.
+func ownSlots(addr string, answer []redis.ClusterSlot) *slotSet {
+	var s slotSet
+	for _, r := range answer {
+		if len(r.Nodes) > 0 && r.Nodes[0].Addr == addr {
+			s.add(r.Start, r.End)
+		}
+	}
+	return &s
+}

@@ -1,0 +1,69 @@
+package redis
+
+import (
+	"crypto/rand"
+	"encoding/hex"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/card-gateway/card-gateway/store"
+)
+
+// randomHex returns n random bytes in hexadecimal digits.
+func randomHex(n int) string {
+	b := make([]byte, n)
+	rand.Read(b)
+	return hex.EncodeToString(b)
+}
+
+func decimal(n int64) string { return strconv.FormatInt(n, 10) }
+
+func bit(b bool) string {
+	if b {
+		return "1"
+	}
+	return "0"
+}
+
+func micros(t time.Time) int64 {
+	if t.IsZero() {
+		return 0
+	}
+	return t.UnixMicro()
+}
+
+// moment is the time of so many microseconds; 0 is none.
+func moment(micros int64) time.Time {
+	if micros == 0 {
+		return time.Time{}
+	}
+	return time.UnixMicro(micros).UTC()
+}
+
+// text returns the i-th element of a reply as text.
+func text(reply []any, i int) (string, error) {
+	if i < len(reply) {
+		if s, ok := reply[i].(string); ok {
+			return s, nil
+		}
+	}
+	return "", fmt.Errorf("%w: a reply of redis lacks text at place %d", store.ErrUnavailable, i)
+}
+
+// fields reads whole numbers separated by spaces.
+type fields struct {
+	rest string
+	err  error
+}
+
+func (f *fields) next() int64 {
+	word, rest, _ := strings.Cut(f.rest, " ")
+	f.rest = rest
+	n, err := strconv.ParseInt(word, 10, 64)
+	if err != nil && f.err == nil {
+		f.err = fmt.Errorf("%w: a reply of redis holds %q instead of a number", store.ErrUnavailable, word)
+	}
+	return n
+}
