@@ -194,6 +194,9 @@ func longestGap(all []*sent, key int) (longest time.Duration) {
 
 // runAll runs faults on a topology; in the short mix only those that are quick.
 func runAll(t *testing.T, top topology, faults []fault) {
+	if !full {
+		t.Parallel()
+	}
 	for _, f := range faults {
 		if f.seldom && !full {
 			continue
