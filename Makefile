@@ -12,7 +12,7 @@ golangci := v2.15.0
 go_files := $(shell git ls-files -co --exclude-standard '*.go' 2>/dev/null)
 
 .DEFAULT_GOAL := help
-.PHONY: help run build test install-test-tools vectors vet unit race bench lint fmt clean
+.PHONY: help run build test install-test-tools vectors vet unit race bench faults faults-again lint fmt clean
 
 help: ## list these targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-20s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -56,6 +56,25 @@ race: ## the tests of the packages where goroutines meet, under the race detecto
 bench: ## compare with Caddy, nginx and nginx + Lua on this machine; says how long it takes; ARGS=-h lists what can be chosen
 	@tests/install-tools.sh nginx nginx-lua wrk redis-server
 	@cd bench && go run . $(ARGS)
+
+faults: ## the whole fault bench, 40 minutes on two idle CPUs; it writes docs/reliability.md
+	@tests/install-tools.sh redis-server
+	@echo "Some 60 faults, one after the other, on an embedded store, one Redis, a Sentinel set and a"
+	@echo "cluster, with over a million replays; then 400 histories. It takes about 40 minutes on two CPUs"
+	@echo "that have nothing else to do, and writes the tables of docs/reliability.md."
+	CARD_TEST_FAULTS=all CARD_TEST_FAULTS_PAGE=$(CURDIR)/docs/reliability.md go test -count=1 -timeout 3h -v ./tests/faults
+
+# The tests of single faults: a server's clock that steps, old content that comes
+# back, evicted nonces, a network cut in two, a gateway that was cut off and
+# killed, a damaged journal, a wider window.
+repeat := 20
+redis_faults := Test(ClockStepOfTheServer|ClockSetBack|OldContentRestored|Flush|FlushBetweenLooks|Eviction|LostNoncesFenceTheirKey|MasterWithoutAcknowledgements|TakeoverThatLostNonces|SentinelFailover|ClusterFailover|KilledAfterCut)$$|TestSingle/(WiderWindow|AnyWindow|Reopen)$$
+file_faults := Test(CorruptedJournal|Mark|ReplayFloor|TornTail|NeverBegun|DamageIsNoticed|WiderWindow)$$|TestSuite/(WiderWindow|AnyWindow|Reopen)$$
+
+faults-again: ## the tests of single faults, 20 times each; repeat=N sets how often
+	@tests/install-tools.sh redis-server
+	go test -count=$(repeat) -timeout 3h -run '$(redis_faults)' ./store/redis
+	go test -count=$(repeat) -timeout 3h -run '$(file_faults)' ./store/file
 
 lint: bin/golangci-lint-$(golangci) ## vet, gofmt, golangci-lint and shellcheck
 	@tests/install-tools.sh shellcheck

@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -45,16 +46,19 @@ var openSources = sync.OnceValue(func() error {
 	return walk(func(_, _ string) error { return nil })
 })
 
-// built builds the binary once a process, one process at a time.
+// built builds the binary once a process.
 var built = sync.OnceValues(func() (path string, err error) {
+	if os.Getenv("CARD_GATEWAY_TEST_RACE") != "" {
+		return build("card-gateway-race", "-race")
+	}
+	return build("card-gateway")
+})
+
+// build builds the binary under a name of its own, one process at a time.
+func build(name string, flags ...string) (path string, err error) {
 	root, err := moduleRoot()
 	if err != nil {
 		return "", err
-	}
-	args := []string{"build", "-buildvcs=false"}
-	name, env := "card-gateway", os.Environ()
-	if os.Getenv("CARD_GATEWAY_TEST_RACE") != "" {
-		args, name, env = append(args, "-race"), name+"-race", append(env, "CGO_ENABLED=1")
 	}
 	path = filepath.Join(root, "bin", "test", name)
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
@@ -65,13 +69,17 @@ var built = sync.OnceValues(func() (path string, err error) {
 		return "", fmt.Errorf("waiting for another build of the gateway: %w", err)
 	}
 	defer func() { _ = lock.Unlock() }()
-	build := exec.Command("go", append(args, "-o", path, "./cmd/card-gateway")...)
-	build.Dir, build.Env = root, env
-	if out, err := build.CombinedOutput(); err != nil {
+	args := append([]string{"build", "-buildvcs=false"}, flags...)
+	command := exec.Command("go", append(args, "-o", path, "./cmd/card-gateway")...)
+	command.Dir, command.Env = root, os.Environ()
+	if slices.Contains(flags, "-race") {
+		command.Env = append(command.Env, "CGO_ENABLED=1")
+	}
+	if out, err := command.CombinedOutput(); err != nil {
 		return "", fmt.Errorf("go build ./cmd/card-gateway: %w\n%s", err, out)
 	}
 	return path, nil
-})
+}
 
 // moduleRoot returns the directory of the repository. The tests run below it.
 func moduleRoot() (string, error) {

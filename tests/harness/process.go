@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"os"
 	"os/exec"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -25,16 +26,23 @@ func (g *Gateway) run() {
 	if err := g.cmd.Start(); err != nil {
 		g.T.Fatal(err)
 	}
+	g.pid.Store(int64(g.cmd.Process.Pid))
 	g.done = make(chan struct{})
 	go func(cmd *exec.Cmd, done chan struct{}) {
 		_ = cmd.Wait()
+		g.pid.CompareAndSwap(int64(cmd.Process.Pid), 0)
 		close(done)
 	}(g.cmd, g.done)
 }
 
 // Command returns a call of the binary whose files are all in the directory.
 func (g *Gateway) Command(args ...string) *exec.Cmd {
-	cmd := exec.Command(Binary(g.T), args...)
+	path := g.binary
+	if path == "" {
+		path = Binary(g.T)
+	}
+	words := append(append(slices.Clone(g.around), path), args...)
+	cmd := exec.Command(words[0], words[1:]...)
 	cmd.Dir = g.Dir
 	cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + g.Dir, "XDG_CONFIG_HOME=" + g.Dir, "XDG_DATA_HOME=" + g.Dir}
 	cmd.Env = append(cmd.Env, g.Env...)
@@ -192,4 +200,17 @@ func (g *Gateway) ResidentMemory(t testing.TB) int64 {
 		t.Fatal(err)
 	}
 	return kib << 10
+}
+
+// Pid returns the id of the process, 0 while there is none.
+func (g *Gateway) Pid() int { return int(g.pid.Load()) }
+
+// Died reports whether the process has ended by itself, or was killed.
+func (g *Gateway) Died() bool {
+	select {
+	case <-g.done:
+		return true
+	default:
+		return false
+	}
 }

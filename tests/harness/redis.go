@@ -10,6 +10,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -20,10 +21,13 @@ import (
 // directory. It can be killed and started again.
 type RedisServer struct {
 	t      testing.TB
+	Name   string // by which the links know it
 	Dir    string // short, because a unix socket is in it
 	config []string
-	Addr   string // of the unix socket, or host:port
+	Addr   string   // of the unix socket, or host:port
+	Env    []string // further variables of its environment
 	cmd    *exec.Cmd
+	pid    atomic.Int64
 	client *redis.Client
 }
 
@@ -80,10 +84,16 @@ func (r *RedisServer) Start() {
 	}
 	defer out.Close()
 	r.cmd.Stdout, r.cmd.Stderr = out, out
+	r.cmd.Env = append(os.Environ(), r.Env...)
 	if err := r.cmd.Start(); err != nil {
 		r.t.Fatalf("starting redis-server (make install-test-tools installs it): %v", err)
 	}
-	r.client = redis.NewClient(&redis.Options{Network: "unix", Addr: r.Addr, DisableIdentity: true})
+	r.pid.Store(int64(r.cmd.Process.Pid))
+	network := "tcp"
+	if filepath.IsAbs(r.Addr) {
+		network = "unix"
+	}
+	r.client = redis.NewClient(&redis.Options{Network: network, Addr: r.Addr, DisableIdentity: true})
 	for deadline := time.Now().Add(Patience); r.client.Ping(context.Background()).Err() != nil; time.Sleep(5 * time.Millisecond) {
 		if text, _ := os.ReadFile(out.Name()); time.Now().After(deadline) {
 			r.t.Fatalf("redis-server does not answer:\n%s", text)
@@ -99,6 +109,7 @@ func (r *RedisServer) Kill() {
 	_ = r.cmd.Process.Kill()
 	_ = r.cmd.Wait()
 	_ = r.client.Close()
+	r.pid.Store(0)
 	r.cmd = nil
 }
 

@@ -48,14 +48,30 @@ func StartUpstream(t testing.TB) *Upstream {
 	}
 	u := &Upstream{t: t, Addr: listener.Addr().String(), listener: listener, open: make(map[net.Conn]bool)}
 	u.Replies(Answer(200, `{"ok":true}`, "Content-Type: application/json"))
-	go u.serve()
+	go u.serve(listener)
 	t.Cleanup(u.Close)
 	return u
 }
 
-func (u *Upstream) serve() {
+// Reopen listens again on the address, after Close.
+func (u *Upstream) Reopen() {
+	u.t.Helper()
+	Eventually(u.t, "the issuer's address is free", func() bool {
+		listener, err := net.Listen("tcp", u.Addr)
+		if err != nil {
+			return false
+		}
+		u.mu.Lock()
+		u.listener = listener
+		u.mu.Unlock()
+		go u.serve(listener)
+		return true
+	})
+}
+
+func (u *Upstream) serve(listener net.Listener) {
 	for {
-		conn, err := u.listener.Accept()
+		conn, err := listener.Accept()
 		if err != nil {
 			return
 		}
@@ -70,9 +86,9 @@ func (u *Upstream) serve() {
 
 // Close closes all connections and no longer listens.
 func (u *Upstream) Close() {
-	_ = u.listener.Close()
 	u.mu.Lock()
 	defer u.mu.Unlock()
+	_ = u.listener.Close()
 	for conn := range u.open {
 		_ = conn.Close()
 	}

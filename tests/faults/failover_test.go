@@ -1,0 +1,174 @@
+package faults
+
+import (
+	"net"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/card-gateway/card-gateway/tests/harness"
+)
+
+// replicas are those of the server that faults meet.
+func (b *bench) replicas() []*harness.RedisServer {
+	if len(b.servers.Sentinels) > 0 {
+		return b.servers.All[1:3]
+	}
+	return b.servers.All[3:5]
+}
+
+// others are all processes but the server that faults meet and the gateways.
+func (b *bench) others() (names []string) {
+	for _, r := range slices.Concat(b.servers.All[1:], b.servers.Sentinels) {
+		names = append(names, r.Name)
+	}
+	return names
+}
+
+const (
+	failover = "503 until another master serves and up to 5 s after (replay floor)"
+	inACut   = "503 in the half with the old master after 4 s; in the other until a new master serves and up to 5 s after (replay floor)"
+	planned  = "503 for at most 3 s; no floor"
+)
+
+// ofReplicated are the faults of a master with replicas.
+func ofReplicated() []fault {
+	return []fault{
+		{name: "master killed", promise: failover, strike: func(b *bench) func() { b.failing().Kill(); return nil }, restore: startedAgain},
+		{name: "master stopped for 15 s", promise: failover, strike: stopped, lasts: 15 * time.Second, restore: follows, seldom: true},
+		{name: "cut in two, a gateway with the old master", promise: inACut, strike: cutInTwo, lasts: 20 * time.Second, restore: follows, seldom: true},
+		{name: "cut in two, that gateway killed meanwhile", promise: inACut, strike: cutInTwoAndKilled, lasts: 20 * time.Second, restore: follows, seldom: true},
+		{name: "master not heard by the other servers", promise: inACut, strike: masterNotHeard, lasts: 20 * time.Second, restore: follows, seldom: true},
+		{name: "master does not hear the other servers", promise: inACut, strike: masterDeaf, lasts: 20 * time.Second, restore: follows, seldom: true},
+		{name: "a replica without the last 2 s promoted", promise: failover, strike: promotedWithLag, restore: startedAgain, seldom: true},
+		{name: "all replicas of the master killed", promise: nothingLost, strike: replicasKilled, lasts: 5 * time.Second, seldom: true},
+	}
+}
+
+func TestSentinel(t *testing.T) {
+	runAll(t, sentinel, append(ofReplicated(),
+		fault{name: "planned failover", promise: planned, strike: plannedBySentinel, restore: follows, seldom: true, noFloor: true},
+		fault{name: "all sentinels killed", promise: "open connections go on; 503 for what needs a new one", strike: sentinelsKilled, lasts: 5 * time.Second, seldom: true},
+	))
+}
+
+func TestCluster(t *testing.T) {
+	runAll(t, cluster, append(ofReplicated(),
+		fault{name: "planned failover", promise: planned + "; other keys do not notice", strike: plannedByReplica, restore: follows, noFloor: true},
+		fault{name: "one master flushed, then the old content restored", promise: underFloor + "; never 401; the keys of other masters notice the floor alone", strike: flushedAndRestored, lasts: 3 * time.Second, seldom: true},
+	))
+}
+
+// follows waits until the old master is a replica that is up to date.
+func follows(b *bench) {
+	eventually(b.t, "the old master follows", func() bool {
+		info, err := b.failing().TryDo("info", "replication")
+		text, _ := info.(string)
+		return err == nil && strings.Contains(text, "role:slave") && strings.Contains(text, "master_link_status:up")
+	})
+}
+
+func startedAgain(b *bench) {
+	b.failing().Start()
+	follows(b)
+}
+
+func cutInTwo(b *bench) func() {
+	b.servers.Split([]string{"a", b.failing().Name}, append(b.others(), "b"))
+	return b.servers.Heal
+}
+
+// cutInTwoAndKilled kills the gateway of the smaller half before the network is
+// whole again. What it accepted there last, only its runtime directory knows.
+func cutInTwoAndKilled(b *bench) func() {
+	heal := cutInTwo(b)
+	b.during(5 * time.Second)
+	b.gateways[0].Kill()
+	return func() {
+		heal()
+		b.gateways[0].Start()
+	}
+}
+
+// betweenServers are the ways from the failing server to all others, gateways
+// left out, and those back.
+func (b *bench) betweenServers() (from, to []harness.Route) {
+	for _, name := range b.others() {
+		from = append(from, harness.Route{From: b.failing().Name, To: name})
+		to = append(to, harness.Route{From: name, To: b.failing().Name})
+	}
+	return from, to
+}
+
+func masterNotHeard(b *bench) func() {
+	from, _ := b.betweenServers()
+	b.servers.Set(harness.LinkFault{Hold: true}, from...)
+	return b.servers.Heal
+}
+
+func masterDeaf(b *bench) func() {
+	_, to := b.betweenServers()
+	b.servers.Set(harness.LinkFault{Hold: true}, to...)
+	return b.servers.Heal
+}
+
+// promotedWithLag keeps the last writes from the replicas and kills the master.
+// What was on its way dies with it.
+func promotedWithLag(b *bench) func() {
+	for _, r := range b.replicas() {
+		b.servers.Set(harness.LinkFault{Hold: true}, harness.Route{From: b.failing().Name, To: r.Name})
+	}
+	b.during(2 * time.Second)
+	for _, r := range b.replicas() {
+		b.servers.Forget(harness.Route{From: r.Name, To: b.failing().Name})
+	}
+	b.failing().Kill()
+	b.servers.Heal()
+	return nil
+}
+
+func replicasKilled(b *bench) func() {
+	for _, r := range b.replicas() {
+		r.Kill()
+	}
+	return func() {
+		for _, r := range b.replicas() {
+			r.Start()
+		}
+	}
+}
+
+func sentinelsKilled(b *bench) func() {
+	for _, s := range b.servers.Sentinels {
+		s.Kill()
+	}
+	return func() {
+		for _, s := range b.servers.Sentinels {
+			s.Start()
+		}
+	}
+}
+
+// plannedBySentinel follows the steps of docs/redis.md.
+func plannedBySentinel(b *bench) func() {
+	b.failing().Do("client", "pause", 10000, "write")
+	b.servers.Sentinels[0].Do("sentinel", "failover", "gw")
+	var promoted *harness.RedisServer
+	eventually(b.t, "a replica is promoted", func() bool {
+		at := slices.IndexFunc(b.replicas(), func(r *harness.RedisServer) bool { return r.Role() == "master" })
+		if at >= 0 {
+			promoted = b.replicas()[at]
+		}
+		return at >= 0
+	})
+	_, port, _ := net.SplitHostPort(b.servers.Addr(promoted))
+	b.failing().Do("replicaof", "127.0.0.1", port)
+	return nil
+}
+
+// plannedByReplica is the way of a cluster.
+func plannedByReplica(b *bench) func() {
+	b.replicas()[0].Do("cluster", "failover")
+	return nil
+}

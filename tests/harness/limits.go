@@ -1,0 +1,80 @@
+package harness
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+
+	"golang.org/x/sys/unix"
+)
+
+// Limit sets the soft limit of a resource of the running process (see
+// getrlimit(2)) and returns what puts the old one back.
+func (g *Gateway) Limit(resource int, soft uint64) (restore func()) {
+	g.T.Helper()
+	pid := g.cmd.Process.Pid
+	var old unix.Rlimit
+	if err := unix.Prlimit(pid, resource, nil, &old); err != nil {
+		g.T.Fatal(err)
+	}
+	if err := unix.Prlimit(pid, resource, &unix.Rlimit{Cur: min(soft, old.Max), Max: old.Max}, nil); err != nil {
+		g.T.Fatal(err)
+	}
+	return func() { _ = unix.Prlimit(pid, resource, &old, nil) }
+}
+
+// OpenFiles returns how many files the process has open.
+func (g *Gateway) OpenFiles() int {
+	g.T.Helper()
+	all, err := os.ReadDir(fmt.Sprintf("/proc/%d/fd", g.cmd.Process.Pid))
+	if err != nil {
+		g.T.Fatal(err)
+	}
+	return len(all)
+}
+
+// AddressSpace returns the bytes of address space that the process has mapped.
+func (g *Gateway) AddressSpace() uint64 {
+	g.T.Helper()
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/statm", g.cmd.Process.Pid))
+	if err != nil {
+		g.T.Fatal(err)
+	}
+	var pages uint64
+	if _, err := fmt.Sscan(string(text), &pages); err != nil {
+		g.T.Fatal(err)
+	}
+	return pages * uint64(os.Getpagesize())
+}
+
+// DiskOfItsOwn gives the gateway a disk of so many bytes at a directory, from its
+// next start on. Nobody else sees it, and it ends with the process. It skips the
+// test where the system does not let users have a mount namespace.
+func (g *Gateway) DiskOfItsOwn(dir string, size int) {
+	g.T.Helper()
+	if out, err := exec.Command("unshare", "-Urm", "mount", "-t", "tmpfs", "tmpfs", "/mnt").CombinedOutput(); err != nil {
+		g.T.Skipf("a disk of its own is not to be had here: %v: %s", err, out)
+	}
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		g.T.Fatal(err)
+	}
+	mount := fmt.Sprintf(`mount -t tmpfs -o size=%d,mode=0700 tmpfs "$0" && exec "$@"`, size)
+	g.around = []string{"unshare", "-Urm", "sh", "-c", mount, dir}
+}
+
+// FillDisk fills the disk of a directory as the process sees it, and returns
+// what makes room again.
+func (g *Gateway) FillDisk(dir string) (free func()) {
+	g.T.Helper()
+	name := fmt.Sprintf("/proc/%d/root%s/filler", g.cmd.Process.Pid, dir)
+	f, err := os.Create(name)
+	if err != nil {
+		g.T.Fatal(err)
+	}
+	defer f.Close()
+	piece := make([]byte, 4096)
+	for err == nil {
+		_, err = f.Write(piece)
+	}
+	return func() { _ = os.Remove(name) }
+}
