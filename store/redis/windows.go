@@ -35,8 +35,7 @@ func (w *windows) atLeast(c *store.Claim) time.Duration {
 
 // learn takes over the window that settle.lua answered with, in milliseconds.
 // It must be wider than the one tried.
-func (w *windows) learn(c *store.Claim, tried time.Duration, numbers string) error {
-	n := fields{rest: numbers}
+func (w *windows) learn(c *store.Claim, tried time.Duration, n numbers) error {
 	window := time.Duration(n.next()) * time.Millisecond
 	if n.err != nil {
 		return n.err
