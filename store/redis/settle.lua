@@ -3,7 +3,8 @@
 --
 -- KEYS[1]  the key's hash:   rev doc lock fails floor hi window spans
 --          last:<version>; spans = "span count" of each hash of nonces
--- KEYS[2]  its buckets:      b:<bucket> = "used at unit", until = end of all
+-- KEYS[2]  its buckets:      b:<bucket> = "used at unit", until = when Redis
+--          drops them, a second less: at most a minute after all are empty
 -- KEYS[3-] its nonces, one hash per span of expiry: digest = end, ms into the
 --          span. They are declared for the sake of a cluster that is moving
 --          the slot; which of them are read follows from the clock and hi.
