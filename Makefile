@@ -12,7 +12,7 @@ golangci := v2.15.0
 go_files := $(shell git ls-files -co --exclude-standard '*.go' 2>/dev/null)
 
 .DEFAULT_GOAL := help
-.PHONY: help run build test install-test-tools vectors vet unit race lint fmt clean
+.PHONY: help run build test install-test-tools vectors vet unit race bench lint fmt clean
 
 help: ## list these targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-20s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -28,14 +28,15 @@ build: ## build bin/card-gateway, the sandbox issuer included
 
 test: install-test-tools vectors vet unit race ## install what the tests need, then vectors, vet, unit and end-to-end tests
 
-install-test-tools: ## install redis-server, promtool and python3 where they are missing
-	@tests/install-tools.sh redis-server promtool python3
+install-test-tools: ## install redis-server, promtool, python3, nginx and wrk where they are missing
+	@tests/install-tools.sh redis-server promtool python3 nginx wrk
 
 vectors: install-test-tools
 	python3 tests/vectors/generate.py --check
 
 vet:
 	go vet ./...
+	cd bench && go vet ./...
 
 # The race detector watches the packages where goroutines meet. Those whose
 # tests take long run under it alone; in the others some tests count
@@ -44,18 +45,29 @@ raced := /(store/file|store/redis|sandbox|caddymodule)(/|$$)
 
 unit: ## the tests that run without the race detector, end to end included
 	go test -timeout 20m $$(go list ./... | grep -vE '$(raced)')
+	go test -run Allocations ./caddymodule
+	cd bench && go test -count=1 ./...
 
 race: ## the tests of the packages where goroutines meet, under the race detector
 	CGO_ENABLED=1 go test -race -timeout 20m $$(go list ./... | grep -vE '/(cmd|ops|tests)/|/tests$$')
+
+# A module of its own, so that what it compares with and what draws its plots
+# are no dependencies of the gateway.
+bench: ## compare with Caddy, nginx and nginx + Lua on this machine; says how long it takes; ARGS=-h lists what can be chosen
+	@tests/install-tools.sh nginx nginx-lua wrk redis-server
+	@cd bench && go run . $(ARGS)
 
 lint: bin/golangci-lint-$(golangci) ## vet, gofmt, golangci-lint and shellcheck
 	@tests/install-tools.sh shellcheck
 	tests/lint-shell.sh
 	tests/lint-flags.sh
 	go vet ./...
+	cd bench && go vet ./...
 	@unformatted=$$(gofmt -l $(go_files)); if [ -n "$$unformatted" ]; then \
 		echo "not formatted (make fmt): $$unformatted"; exit 1; fi
 	bin/golangci-lint-$(golangci) run ./...
+	@# Without the warnings that exceptions for the other module are not used here.
+	cd bench && LOG_LEVEL=error ../bin/golangci-lint-$(golangci) run ./...
 
 bin/golangci-lint-$(golangci):
 	GOBIN=$(CURDIR)/bin go install github.com/golangci/golangci-lint/v2/cmd/golangci-lint@$(golangci)

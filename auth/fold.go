@@ -9,14 +9,6 @@ import (
 // Some servers are lenient about the segments of a path. They drop the text
 // after a ';', blanks around a segment, dots at its end, or an extension. To
 // fold a segment is to read it as the most lenient of these servers would.
-//
-// A path is refused when it matches a pattern only after folding. The gateway
-// would take it for one operation, and such a server for another.
-
-const faultFolds = "The path names an operation with something behind one of its segments (a ';', a blank, a dot or an extension); write the segment alone"
-
-// apiSegments are those of apiPrefix.
-var apiSegments = []segment{{literal: "api"}, {literal: "v1"}}
 
 // isPlain reports whether no segment of a decoded path can fold to anything
 // but itself.
@@ -24,52 +16,6 @@ func isPlain(path string) bool {
 	for i := 0; i < len(path); i++ {
 		switch c := path[i]; {
 		case c == ';', c == '.', c == ' ', c == '+', c == '%', c >= utf8.RuneSelf:
-			return false
-		}
-	}
-	return true
-}
-
-// foldsAway reports whether the folded path matches a route that comes before
-// the exact one (nil: any route). A path that still holds a percent sign is
-// also tried after decoding it once more.
-func foldsAway(routes []route, exact *route, path string) bool {
-	hidden := path
-	if strings.IndexByte(path, '%') >= 0 {
-		hidden = decodeHidden(path)
-	}
-	for i := range routes {
-		r := &routes[i]
-		if r == exact {
-			return false
-		}
-		if r.matchesFolded(path, exact) || hidden != path && r.matchesFolded(hidden, exact) {
-			return true
-		}
-	}
-	return false
-}
-
-// matchesFolded reports whether the route matches a path whose segments are
-// folded. A segment that is a literal of the exact route (which may be nil) was
-// declared as it is written, and is not folded.
-func (r *route) matchesFolded(path string, exact *route) bool {
-	rest := path[1:]
-	for i := range apiSegments {
-		var part string
-		part, rest, _ = strings.Cut(rest, "/")
-		if !equalFold(part, apiSegments[i].literal) && !foldsTo(part, apiSegments[i].literal) {
-			return false
-		}
-	}
-	for i := range r.segments {
-		var part string
-		part, rest, _ = strings.Cut(rest, "/")
-		switch s := &r.segments[i]; {
-		case s.placeholder, equalFold(part, s.literal):
-		case exact != nil && !exact.segments[i].placeholder:
-			return false
-		case !foldsTo(part, s.literal):
 			return false
 		}
 	}

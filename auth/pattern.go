@@ -23,7 +23,7 @@ func (d *OperationDef) check() ([]segment, error) {
 	case OtherOperation, "total", "default":
 		return nil, errors.New("the name is reserved; choose another")
 	}
-	if !isOperationName(d.Name) {
+	if !isName(d.Name, lowerLetters, lowerLetters+digits+"_") {
 		return nil, errors.New("the name must be lower-case letters, digits and underscores, with a letter first")
 	}
 	switch d.Method {
@@ -44,17 +44,6 @@ func (d *OperationDef) check() ([]segment, error) {
 		return nil, fmt.Errorf("bad pattern %q: %w", d.Pattern, err)
 	}
 	return segments, nil
-}
-
-func isOperationName(s string) bool {
-	for i := 0; i < len(s); i++ {
-		c := s[i]
-		letter := 'a' <= c && c <= 'z'
-		if !letter && (i == 0 || (c < '0' || c > '9') && c != '_') {
-			return false
-		}
-	}
-	return s != ""
 }
 
 // parsePattern returns the segments that follow /api/v1/. One slash at the end
@@ -88,7 +77,7 @@ func parseSegment(part string) (segment, error) {
 	}
 	if name, ok := strings.CutPrefix(part, "{"); ok {
 		name, ok = strings.CutSuffix(name, "}")
-		if !ok || !isPlaceholderName(name) {
+		if !ok || !isName(name, letters+"_", letters+digits+"_") {
 			return segment{}, fmt.Errorf("the placeholder %q must fill its segment, as in {cardId}", part)
 		}
 		return segment{placeholder: true}, nil
@@ -107,17 +96,6 @@ func parseSegment(part string) (segment, error) {
 	return segment{literal: part}, nil
 }
 
-func isPlaceholderName(s string) bool {
-	for i := 0; i < len(s); i++ {
-		c := s[i] | 0x20
-		letter := 'a' <= c && c <= 'z' || s[i] == '_'
-		if !letter && (i == 0 || s[i] < '0' || s[i] > '9') {
-			return false
-		}
-	}
-	return s != ""
-}
-
 // shapeOf returns a text that is equal for patterns that match the same paths.
 func shapeOf(segments []segment) string {
 	var b strings.Builder
@@ -129,23 +107,6 @@ func shapeOf(segments []segment) string {
 		}
 	}
 	return b.String()
-}
-
-// matchSegments reports whether the segments match the rest of a path, which
-// has as many segments.
-func matchSegments(segments []segment, rest string) bool {
-	for i := range segments {
-		part, after, _ := strings.Cut(rest, "/")
-		rest = after
-		if segments[i].placeholder {
-			if part == "" {
-				return false
-			}
-		} else if !equalFold(part, segments[i].literal) {
-			return false
-		}
-	}
-	return true
 }
 
 // equalFold compares without regard to the case of ASCII letters. Unlike
@@ -177,40 +138,24 @@ func asciiLower(s string) string {
 	return string(b)
 }
 
-// UpstreamTarget returns the target that the upstream receives: the raw one,
-// byte for byte, with one exception. In the second path of the sensitive card
-// details, /api/v1/card/{cardId}/sensitive, also with a slash at the end, the
-// segment "card" becomes "cards". So the upstream receives only one of the two
-// paths.
-func UpstreamTarget(t Target) string {
-	if !matchesPath(sensitiveAlias, t.Path) {
-		return t.Raw
-	}
-	// Raw and decoded segments correspond, because a target with an encoded
-	// slash is refused. The third segment is "card" in some spelling.
-	start := 0
-	for range 3 {
-		start += strings.IndexByte(t.RawPath[start:], '/') + 1
-	}
-	end := start + strings.IndexByte(t.RawPath[start:], '/')
-	return t.Raw[:start] + "cards" + t.Raw[end:]
-}
-
-// sensitiveAlias is what follows /api/v1/ in the second sensitive path.
-var sensitiveAlias = []segment{{literal: "card"}, {placeholder: true}, {literal: "sensitive"}}
-
 // hasAPIPrefix reports whether a decoded path begins with /api/v1/.
 func hasAPIPrefix(path string) bool {
 	return len(path) >= len(apiPrefix) && equalFold(path[:len(apiPrefix)], apiPrefix)
 }
 
-// matchesPath reports whether a decoded path consists of /api/v1/ and the
-// segments, with or without a slash at the end.
-func matchesPath(segments []segment, path string) bool {
-	path = strings.TrimSuffix(path, "/")
-	if !hasAPIPrefix(path) {
-		return false
+// matchSegments reports whether the segments match the rest of a path, which
+// has as many segments.
+func matchSegments(segments []segment, rest string) bool {
+	for i := range segments {
+		part, after, _ := strings.Cut(rest, "/")
+		rest = after
+		if segments[i].placeholder {
+			if part == "" {
+				return false
+			}
+		} else if !equalFold(part, segments[i].literal) {
+			return false
+		}
 	}
-	rest := path[len(apiPrefix):]
-	return strings.Count(rest, "/")+1 == len(segments) && matchSegments(segments, rest)
+	return true
 }

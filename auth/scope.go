@@ -55,16 +55,7 @@ func ParseScopes(list []string) (Scopes, error) {
 }
 
 // isScopeName reports whether s is [a-z][a-z0-9_-]*.
-func isScopeName(s string) bool {
-	for i := 0; i < len(s); i++ {
-		c := s[i]
-		letter := 'a' <= c && c <= 'z'
-		if !letter && (i == 0 || (c < '0' || c > '9') && c != '_' && c != '-') {
-			return false
-		}
-	}
-	return s != ""
-}
+func isScopeName(s string) bool { return isName(s, lowerLetters, lowerLetters+digits+"_-") }
 
 // isPlainScope reports whether s is resource:action without a wildcard.
 func isPlainScope(s string) bool {

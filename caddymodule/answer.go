@@ -26,15 +26,15 @@ type errorDetail struct {
 	Details []auth.FieldError `json:"details,omitempty"`
 }
 
-// refuse gives a refusal its face: status, headers and body of the answer,
-// the outcome for metric and access log, and a line in the gateway's log. It
-// is the only place that does. It always returns nil, so that Caddy neither
-// answers again nor logs a second time.
+// refuse answers with a refusal: status, headers and body of the answer, the
+// outcome for metric and access log, and a line in the gateway's log. No other
+// function does this, except responseWriter.replace. It always returns nil, so
+// that Caddy neither answers again nor logs a second time.
 func refuse(w http.ResponseWriter, r *http.Request, refusal *auth.Refusal) error {
 	info := infoFrom(r.Context())
 	if info != nil {
 		info.refusal = refusal
-		info.telemetry.logRefusal(info, refusal)
+		info.logRefusal(refusal)
 	}
 	writeRefusal(w, refusal)
 	return nil
@@ -64,8 +64,8 @@ func writeRefusal(w http.ResponseWriter, refusal *auth.Refusal) {
 	_, _ = w.Write(body)
 }
 
-// refusalBody returns the JSON of a refusal. Characters such as < stay what
-// they are: it is read by people, and never as HTML.
+// refusalBody returns the JSON of a refusal. Characters such as < are not
+// escaped, because people read the text, and it is never HTML.
 func refusalBody(refusal *auth.Refusal) []byte {
 	var body bytes.Buffer
 	encoder := json.NewEncoder(&body)
@@ -79,13 +79,13 @@ func refusalBody(refusal *auth.Refusal) []byte {
 	return bytes.TrimSuffix(body.Bytes(), []byte("\n"))
 }
 
-// storeRefusal turns an error of the store into the answer 503: never 401,
-// never 429, and nothing is let through.
+// storeRefusal returns the refusal for an error of the store: always 503, never
+// 401 or 429.
 func storeRefusal(err error) *auth.Refusal {
 	return &auth.Refusal{Reason: auth.StoreUnavailable, RetryAfter: time.Second, Cause: err}
 }
 
-// refusalOf turns the error of a later handler into a refusal.
+// refusalOf returns the refusal for the error of a later handler.
 func refusalOf(err error) *auth.Refusal {
 	var refusal *auth.Refusal
 	if errors.As(err, &refusal) {

@@ -4,12 +4,12 @@ package caddymodule
 
 import "net/http"
 
-// answerAtOnce lets a refusal go out although the request's body has not come
-// in, which net/http would wait for, up to the size from which on it closes the
-// connection instead.
+// answerAtOnce makes net/http send a refusal before the request's body has
+// arrived. Otherwise net/http would wait for a body below closesFrom bytes; with
+// a larger one it closes the connection.
 func (p *passage) answerAtOnce() {
 	const closesFrom = 256 << 10
 	if !p.bodyRead && p.r.ProtoMajor == 1 && p.r.ContentLength != 0 && p.r.ContentLength < closesFrom {
-		_ = http.NewResponseController(p.w).EnableFullDuplex() // else the answer comes late
+		_ = http.NewResponseController(p.w).EnableFullDuplex() // on failure the answer is only late
 	}
 }

@@ -3,17 +3,17 @@ package caddymodule
 import (
 	"encoding/json"
 
-	"github.com/card-gateway/card-gateway/keys"
-
 	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
+
+	"github.com/card-gateway/card-gateway/keys"
 )
 
-// write writes the one line of the audit log that a change of a key, or
-// an attempt at one, gets: who, what, which key, the old and the new value of
-// what changed, and the result. A Change holds no secret. The logger is
-// card_gateway.audit, which `log NAME { include card_gateway.audit }` in the
-// global block of a Caddyfile writes to a file of its own.
+// write writes one line of the audit log, for a change of a key or an attempt at
+// one: actor, action, key, the old and the new value of each changed field, and
+// the result. A Change holds no secret. The logger is card_gateway.audit. To
+// write it to a separate file, use `log NAME { include card_gateway.audit }` in
+// the global options of the Caddyfile.
 func (a *auditLog) write(c keys.Change) {
 	level, result := zapcore.InfoLevel, "ok"
 	fields := []zap.Field{

@@ -7,34 +7,37 @@ import (
 	"sync/atomic"
 	"time"
 
+	"go.uber.org/zap"
+
 	"github.com/card-gateway/card-gateway/caddymodule/logqueue"
 	"github.com/card-gateway/card-gateway/store"
-
-	"go.uber.org/zap"
 )
 
 // auditLog writes the audit log and knows whether a line of it was lost.
 //
 // Every line has the name of this run of the process and a number. The numbers
-// of one run are 1, 2, 3 and so on: one that is missing was lost. zap reports
-// what an output refuses at once. What a queue loses later the queue counts.
-// That an output has taken a line and loses it then nobody can see.
+// of one run are 1, 2, 3 and so on, so a missing number is a lost line. zap
+// reports a line that an output refuses at once. A queue counts the lines that
+// it loses later. If an output takes a line and then loses it, the gateway does
+// not notice.
 type auditLog struct{ log *zap.Logger }
 
-// What is known of the audit log of this process; it outlives configurations.
+// audited is the state of the audit log of this process; it outlives
+// configurations.
 var audited struct {
 	lines   atomic.Uint64
 	refused atomic.Uint64 // lines that an output refused at once
 
 	mu   sync.Mutex
-	told atomic.Uint64 // of the lost lines, how many a later line has told of
+	told atomic.Uint64 // lost lines that a later line has reported
 }
 
 func newAuditLog(log *zap.Logger) *auditLog {
 	return &auditLog{log.WithOptions(zap.ErrorOutput(refusedLines{}))}
 }
 
-// refusedLines is where zap writes that an output has refused a line.
+// refusedLines is the error output of zap: each write is a line that an output
+// has refused.
 type refusedLines struct{}
 
 func (refusedLines) Write(p []byte) (int, error) {
@@ -44,7 +47,7 @@ func (refusedLines) Write(p []byte) (int, error) {
 
 func (refusedLines) Sync() error { return nil }
 
-// number returns the fields by which a lost line is seen.
+// number returns the fields run and seq of the next line.
 func (*auditLog) number() []zap.Field {
 	return []zap.Field{zap.String("run", logqueue.Run), zap.Uint64("seq", audited.lines.Add(1))}
 }
@@ -57,8 +60,8 @@ func (*auditLog) behind() bool { return auditLost() != audited.told.Load() }
 const auditPatience = time.Second
 
 // check returns nil when the audit log takes lines. After a loss it first
-// writes a line that tells how many were lost, and returns a
-// [store.ErrUnavailable] when that is lost as well.
+// writes a line that reports how many were lost. If that line is lost too, it
+// returns a [store.ErrUnavailable].
 func (a *auditLog) check(ctx context.Context) error {
 	if !a.behind() {
 		return nil
@@ -82,13 +85,13 @@ func (a *auditLog) check(ctx context.Context) error {
 }
 
 // auditedBackend refuses to change keys while the audit log takes no lines. It
-// settles all the same: requests may lock keys without a line.
+// still settles requests, which may lock keys without a line.
 type auditedBackend struct {
 	store.Backend
 	audit *auditLog
 }
 
-// Local says whether the backend answers from memory; see store.LocalBackend.
+// Local reports whether the backend answers from memory; see store.LocalBackend.
 func (b *auditedBackend) Local() bool {
 	local, ok := b.Backend.(store.LocalBackend)
 	return ok && local.Local()

@@ -8,11 +8,11 @@ import (
 	"sync/atomic"
 	"testing"
 
-	"github.com/card-gateway/card-gateway/keys"
-	"github.com/card-gateway/card-gateway/store"
-
 	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
+
+	"github.com/card-gateway/card-gateway/keys"
+	"github.com/card-gateway/card-gateway/store"
 )
 
 // fullDisk is an output that refuses lines while it is full.
@@ -35,7 +35,7 @@ func TestNoAuditNoChange(t *testing.T) {
 	disk := new(fullDisk)
 	encoder := zapcore.NewJSONEncoder(zapcore.EncoderConfig{MessageKey: "msg"})
 	g := newGateWith(t, zap.New(zapcore.NewCore(encoder, zapcore.AddSync(disk), zap.InfoLevel)))
-	degraded := func() string { return strings.Join(g.auth.state.degraded(t.Context()), " ") }
+	degraded := func() string { return strings.Join(g.auth.site.state.degraded(t.Context()), " ") }
 	create := func() error {
 		_, err := g.keys.Create(t.Context(), keys.CreateRequest{Fields: store.Fields{Tenant: "acme", Scopes: []string{"*"}}}, keys.By{Actor: "test"})
 		return err

@@ -8,11 +8,11 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/card-gateway/card-gateway/caddymodule/logqueue"
-	"github.com/card-gateway/card-gateway/keys"
-
 	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
+
+	"github.com/card-gateway/card-gateway/caddymodule/logqueue"
+	"github.com/card-gateway/card-gateway/keys"
 )
 
 func TestAuditChange(t *testing.T) {

@@ -5,32 +5,38 @@ import (
 	"strings"
 
 	"github.com/caddyserver/caddy/v2"
+	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp/reverseproxy"
 )
 
-// walkChain finds out what is behind this handler. A customer's body that
-// nobody translates may have any type, operators are warned of a proxy that
-// lets clients choose the issuer's Host, and where everything that could send a
-// request is a card_forward, nothing has to keep it from doing so twice.
-func (h *Auth) walkChain() {
-	forwards := false
-	for _, handler := range handlersBehind(h.server, h) {
-		switch behind := handler.(type) {
+// behind is what follows a card_auth in its site.
+type behind struct {
+	translates   bool          // a card_translate: bodies of customers must be JSON
+	mayRepeat    bool          // a handler that may send a request twice
+	forwardsHost bool          // a reverse_proxy that lets clients choose the issuer's Host
+	rules        []*HeaderRule // of each card_forward
+}
+
+// behindAuth returns what is behind a card_auth of a server. If only card_forward
+// can send a request, mayRepeat is false, and card_auth need not prevent that the
+// request is sent twice.
+func behindAuth(server *caddyhttp.Server, from caddyhttp.MiddlewareHandler) behind {
+	var b behind
+	for _, handler := range handlersBehind(server, from) {
+		switch next := handler.(type) {
 		case *Translate:
-			h.translates = true
+			b.translates = true
 		case *Forward:
-			forwards = true
-			h.HeaderRule.setAside(&behind.HeaderRule)
+			b.rules = append(b.rules, &next.HeaderRule)
 		case *reverseproxy.Handler:
-			h.mayRepeat = true
-			if forwardsHost(behind) {
-				h.telemetry.log.Warn(forwardedHostWarning)
-			}
+			b.mayRepeat = true
+			b.forwardsHost = b.forwardsHost || forwardsHost(next)
 		default:
-			h.mayRepeat = h.mayRepeat || !sendsNothing(handler)
+			b.mayRepeat = b.mayRepeat || !sendsNothing(handler)
 		}
 	}
-	h.mayRepeat = h.mayRepeat || !forwards
+	b.mayRepeat = b.mayRepeat || len(b.rules) == 0
+	return b
 }
 
 // quietHandlers are handlers of Caddy's that send no request anywhere.
@@ -51,9 +57,9 @@ func sendsNothing(handler any) bool {
 
 const forwardedHostWarning = "the reverse_proxy behind card_auth sends the issuer the Host that the client wrote, which nobody has signed; add header_up Host {upstream_hostport} to it, or header_up Host {host} where the issuer needs the client's"
 
-// forwardsHost reports whether a reverse proxy sends the upstream the Host that
-// the client wrote, without having been told to. Over TLS Caddy sends the name
-// of the upstream.
+// forwardsHost reports whether a reverse proxy sends the client's Host to the
+// upstream although its configuration does not set Host. Over TLS Caddy sends
+// the name of the upstream.
 func forwardsHost(proxy *reverseproxy.Handler) bool {
 	if transport, ok := proxy.Transport.(*reverseproxy.HTTPTransport); ok && transport.TLSEnabled() {
 		return false

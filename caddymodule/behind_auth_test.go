@@ -49,10 +49,10 @@ func TestMayRepeat(t *testing.T) {
 		"inside another handler": {[]caddyhttp.MiddlewareHandler{&caddyhttp.Subroute{Routes: caddyhttp.RouteList{{Handlers: []caddyhttp.MiddlewareHandler{named}}}}}, false},
 	} {
 		h := new(Auth)
-		h.server = &caddyhttp.Server{Routes: caddyhttp.RouteList{{Handlers: append([]caddyhttp.MiddlewareHandler{h}, c.behind...)}}}
-		h.walkChain()
-		if h.mayRepeat != c.want {
-			t.Errorf("%s: %v, want %v", name, h.mayRepeat, c.want)
+		h.site.server = &caddyhttp.Server{Routes: caddyhttp.RouteList{{Handlers: append([]caddyhttp.MiddlewareHandler{h}, c.behind...)}}}
+		h.lookBehind()
+		if h.site.behind.mayRepeat != c.want {
+			t.Errorf("%s: %v, want %v", name, h.site.behind.mayRepeat, c.want)
 		}
 		header := http.Header{"Forwarded": {"for=1"}, "X-Real-Ip": {"1"}}
 		aside := h.HeaderRule.clean(header)

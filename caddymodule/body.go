@@ -13,66 +13,52 @@ import (
 )
 
 const (
-	// firstRead is how many bytes an announced length is believed to before
-	// any of them has come.
-	firstRead = 16 << 10
-	// lookFrom is the size from which on a body is held only after a look at
-	// what the store would answer.
+	// lookFrom is the size in bytes from which on a body is held only after the
+	// store was asked whether the request could pass: look.
 	lookFrom = 64 << 10
-	// lookAfter is how long a body is waited for before the same look. What
-	// net/http has read ahead and what is in the socket comes sooner.
+	// lookAfter is the time that a body may take before look is called. Bytes
+	// that net/http has read ahead, or that are in the socket, arrive sooner.
 	lookAfter = 10 * time.Millisecond
-	// A body has arrivalGrace to begin with, and then must arrive at leastRate,
-	// in bytes per second.
-	arrivalGrace = 5 * time.Second
-	leastRate    = 4 << 10
 )
 
 // A bodyReader reads one request body under a size limit, the shares of memory
 // and a deadline.
 type bodyReader struct {
-	max     int64
-	timeout time.Duration // for the whole body
-	hold    reservation   // where the bytes are counted
-	// look is asked once, before much memory is held or the body is waited
-	// for, whether it is worth holding. Nil: the body is not held at all, only
-	// hashed, so that an unproven sender makes us hold no memory.
+	arrival
+	max  int64
+	hold reservation // where the bytes are counted
+	// look is called at most once, before much memory is held or the reader
+	// waits for the body. It reports whether the body is worth holding. If look
+	// is nil, the body is only hashed, so that an unproven sender uses no memory.
 	look func() (worth bool, refusal *auth.Refusal)
 
 	body   *heldBody
 	looked bool
 	digest hash.Hash // not nil: the body is hashed and discarded
-	began  time.Time
-	until  time.Time // the read deadline that is set
-	extend func(time.Time) error
 	total  int64
 }
 
-// A readBody is what a bodyReader found.
+// A readBody is the result of a bodyReader.
 type readBody struct {
 	held *heldBody // nil: it was discarded
 	sum  [sha256.Size]byte
 }
 
 // read reads the whole body. The refusals are BodyTooLarge, BodyTimeout,
-// OverBudget, ClientGone, MalformedRequest for a body that is framed wrongly or
-// shorter than its Content-Length, and what look returned.
+// OverBudget, ClientGone, MalformedRequest for wrong framing or a body that is
+// shorter than its Content-Length, and that of look.
 func (br *bodyReader) read(w http.ResponseWriter, r *http.Request) (readBody, *auth.Refusal) {
 	if r.Body == nil || r.Body == http.NoBody || r.ContentLength == 0 {
 		return readBody{held: &heldBody{}, sum: sha256.Sum256(nil)}, nil
 	}
 	if r.ContentLength > br.max {
-		return readBody{}, br.tooLarge()
+		return readBody{}, bodyTooLarge(br.max)
 	}
-	br.extend = http.NewResponseController(w).SetReadDeadline
-	br.began = time.Now()
-	br.until = br.began.Add(min(arrivalGrace, br.timeout))
-	if br.extend(br.until) == nil {
-		defer func() { _ = br.extend(time.Time{}) }()
-	}
+	br.begin(w)
+	defer br.end()
 	refusal := br.readAll(r)
 	if refusal == nil && r.ContentLength >= 0 && br.length() != r.ContentLength {
-		refusal = cutShort(nil) // net/http sees to it, but not over HTTP/3
+		refusal = bodyCutShort(nil) // net/http checks this, but not over HTTP/3
 	}
 	if refusal != nil {
 		br.body.release()
@@ -105,7 +91,7 @@ func (br *bodyReader) readAll(r *http.Request) *auth.Refusal {
 	}
 	most := r.ContentLength
 	if most < 0 {
-		most = br.max + 1 // room enough to see that the limit is passed
+		most = br.max + 1 // enough to notice a body over the limit
 	}
 	size := min(firstRead, most)
 	if refusal := br.body.hold.grow(size); refusal != nil {
@@ -115,8 +101,8 @@ func (br *bodyReader) readAll(r *http.Request) *auth.Refusal {
 	return br.keep(r)
 }
 
-// keep reads the body into memory. It goes over to discarding when a look says
-// that the body is not worth holding.
+// keep reads the body into memory. When look reports that the body is not worth
+// holding, it discards the rest.
 func (br *bodyReader) keep(r *http.Request) *auth.Refusal {
 	for {
 		if br.body.full() {
@@ -128,7 +114,7 @@ func (br *bodyReader) keep(r *http.Request) *auth.Refusal {
 		br.body.filled(n)
 		switch {
 		case br.body.size > br.max:
-			return br.tooLarge()
+			return bodyTooLarge(br.max)
 		case errors.Is(err, io.EOF), err == nil && br.body.size == r.ContentLength:
 			return nil
 		case err != nil:
@@ -144,7 +130,8 @@ func (br *bodyReader) keep(r *http.Request) *auth.Refusal {
 	}
 }
 
-// grow makes room for more of the body, after a look where it becomes large.
+// grow makes room for more of the body. If the body becomes large, or memory is
+// scarce, it calls lookOnce first.
 func (br *bodyReader) grow() *auth.Refusal {
 	if br.body.size >= lookFrom || br.body.hold.scarce() {
 		if refusal := br.lookOnce(); refusal != nil || br.digest != nil {
@@ -154,8 +141,8 @@ func (br *bodyReader) grow() *auth.Refusal {
 	return br.body.addBlock()
 }
 
-// lookOnce asks whether the body is worth holding. If not, what has come of it
-// is hashed, its memory given back, and digest is set.
+// lookOnce calls look, the first time only. If the body is not worth holding, it
+// hashes the bytes read so far, releases their memory and sets digest.
 func (br *bodyReader) lookOnce() *auth.Refusal {
 	if br.looked {
 		return nil
@@ -179,11 +166,11 @@ func (br *bodyReader) discardUnless(refusal *auth.Refusal, r *http.Request) *aut
 	return br.discard(r)
 }
 
-// discardBlocks are small, because a sender that proved nothing may hold one
-// for as long as its body takes.
+// discardBlocks are small, because an unproven sender may occupy one for as long
+// as its body takes.
 var discardBlocks = sync.Pool{New: func() any { return new([4 << 10]byte) }}
 
-// discard hashes the rest of the body and holds nothing of it.
+// discard hashes the rest of the body and keeps no byte of it.
 func (br *bodyReader) discard(r *http.Request) *auth.Refusal {
 	block := discardBlocks.Get().(*[4 << 10]byte)
 	defer discardBlocks.Put(block)
@@ -191,7 +178,7 @@ func (br *bodyReader) discard(r *http.Request) *auth.Refusal {
 		n, err := r.Body.Read(block[:])
 		br.digest.Write(block[:n])
 		if br.total += int64(n); br.total > br.max {
-			return br.tooLarge()
+			return bodyTooLarge(br.max)
 		}
 		if errors.Is(err, io.EOF) {
 			return nil
@@ -201,20 +188,4 @@ func (br *bodyReader) discard(r *http.Request) *auth.Refusal {
 		}
 		br.arrived(n)
 	}
-}
-
-// arrived moves the deadline on by what n bytes may take at the least rate.
-func (br *bodyReader) arrived(n int) {
-	br.until = br.until.Add(time.Duration(n) * time.Second / leastRate)
-	if last := br.began.Add(br.timeout); br.until.After(last) {
-		br.until = last
-	}
-	_ = br.extend(br.until)
-}
-
-func (p *passage) maxBody() int64 {
-	if p.info.Operation.MaxBody > 0 {
-		return p.info.Operation.MaxBody
-	}
-	return p.h.MaxBody
 }

@@ -12,12 +12,16 @@ import (
 	"github.com/card-gateway/card-gateway/auth"
 )
 
-// blockSize is the size of the pooled blocks that hold a body which is larger
-// than firstRead. A body grows by whole blocks, so nothing is copied and no
-// memory is held that is not counted.
+// firstRead is the most bytes that are reserved for a body before any byte of it
+// has arrived.
+const firstRead = 16 << 10
+
+// blockSize is the size of the pooled blocks that hold a body larger than
+// firstRead. A body grows by whole blocks, so it is not copied, and all memory
+// that it holds is counted.
 const blockSize = 64 << 10
 
-// roundedToBlocks returns how much memory a body of the size takes.
+// roundedToBlocks returns the bytes of memory that a body of the size takes.
 func roundedToBlocks(size int64) int64 {
 	if size <= firstRead {
 		return size
@@ -33,7 +37,7 @@ type heldBody struct {
 	hold reservation
 	size int64
 
-	mu     sync.Mutex // guards what follows against a transport that reads on
+	mu     sync.Mutex // guards what follows against a transport that still reads
 	small  []byte
 	blocks []*[blockSize]byte
 }
@@ -46,7 +50,7 @@ func (b *heldBody) full() bool {
 	return b.size == int64(len(b.blocks))*blockSize
 }
 
-// room returns where the next part of a body that is not full goes.
+// room returns the free space for the next part of a body that is not full.
 func (b *heldBody) room() []byte {
 	if b.blocks == nil {
 		return b.small[len(b.small):cap(b.small)]
@@ -101,7 +105,8 @@ func (b *heldBody) write(p []byte) error {
 }
 
 // contiguous returns the bytes of the body in one slice, which must not be
-// changed. Those of a body in blocks are copied, and the copy is not counted.
+// changed. A body in blocks is copied; the caller counts that copy with
+// reserveCopies.
 func (b *heldBody) contiguous() []byte {
 	if b == nil || b.blocks == nil && b.small == nil {
 		return nil
@@ -117,7 +122,8 @@ func (b *heldBody) contiguous() []byte {
 }
 
 // onePiece returns the bytes of a body that is in one piece, without copying
-// them; nil where it is empty or in several. They are valid until release.
+// them; nil if the body is empty or in several pieces. They are valid until
+// release.
 func (b *heldBody) onePiece() []byte {
 	switch len(b.blocks) {
 	case 0:
@@ -129,7 +135,7 @@ func (b *heldBody) onePiece() []byte {
 	}
 }
 
-// hash returns the SHA-256 of the body so far.
+// hash returns the SHA-256 of the bytes of the body.
 func (b *heldBody) hash() [sha256.Size]byte {
 	if b.blocks == nil {
 		return sha256.Sum256(b.small)
@@ -139,8 +145,8 @@ func (b *heldBody) hash() [sha256.Size]byte {
 	return [sha256.Size]byte(h.Sum(nil))
 }
 
-// release gives the memory back. It may be called again. Whoever still reads
-// gets an error.
+// release releases the memory. It may be called again. A heldReader that is
+// still in use gets an error.
 func (b *heldBody) release() {
 	if b == nil {
 		return
@@ -154,12 +160,11 @@ func (b *heldBody) release() {
 	b.hold.release()
 }
 
-// errReleased is what a transport gets that reads a body after its request has
-// been answered.
+// errReleased is the error for a transport that reads a body after release.
 var errReleased = errors.New("the request has been answered, and its body is gone")
 
-// A heldReader reads a body once. Closing it releases the body: the issuer has
-// it then.
+// A heldReader reads a body once. Close releases the body, because the issuer
+// has it then.
 type heldReader struct {
 	body *heldBody
 	at   int64
@@ -218,10 +223,8 @@ func newSliceBody(body []byte) *sliceBody {
 func (*sliceBody) Close() error { return nil }
 
 // setBody makes the bytes the request's body, with one correct Content-Length
-// and nothing of the framing that the client chose.
-//
-// GetBody is left out where net/http would use it to send a POST or PATCH a
-// second time.
+// and without the client's framing. It leaves GetBody out, because net/http
+// would use it to send a request a second time.
 func setBody(r *http.Request, body []byte) {
 	r.ContentLength = int64(len(body))
 	r.TransferEncoding = nil

@@ -10,9 +10,8 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/card-gateway/card-gateway/caddymodule/keyadmin"
-
 	"github.com/card-gateway/card-gateway/auth"
+	"github.com/card-gateway/card-gateway/caddymodule/keyadmin"
 )
 
 // A bodyMemory hands out the memory in which bodies are held. It is bounded,
@@ -25,35 +24,37 @@ type bodyMemory struct {
 	addressShare int64  // bytes that the requests from one address may hold
 
 	used      atomic.Int64
-	keys      holders
-	addresses holders
+	keys      holders[string]
+	addresses holders[netip.Prefix]
 }
 
 // A reservation is what one body holds of the memory. It belongs to one
 // goroutine at a time.
 type reservation struct {
 	memory  *bodyMemory
-	key     string // id of the key
-	address string // see holderAddress
+	key     string       // id of the key
+	address netip.Prefix // see holderAddress
 	bytes   int64
 }
 
-// holderAddress names the holder of a client's address. Whoever has an IPv6
-// address usually has all of its /64, so that is one holder.
-func holderAddress(client netip.Addr) string {
-	if client.Is6() && !client.Is4In6() {
-		if prefix, err := client.WithZone("").Prefix(64); err == nil {
-			return prefix.String()
-		}
+// holderAddress returns the holder of a client's address. Whoever has an IPv6
+// address usually has all of its /64, so that is one holder. All unknown
+// addresses are one holder, too.
+func holderAddress(client netip.Addr) netip.Prefix {
+	client = client.Unmap()
+	bits := client.BitLen()
+	if client.Is6() {
+		bits = 64
 	}
-	return client.Unmap().String()
+	prefix, _ := client.WithZone("").Prefix(bits)
+	return prefix
 }
 
-// grow reserves n more bytes. The refusal is OverBudget and says in the log
-// whose share was used up, or that all of it was.
+// grow reserves n more bytes. The refusal is OverBudget. Its log text names the
+// key or address whose share is used up, or states that all memory is.
 func (r *reservation) grow(n int64) *auth.Refusal {
 	m := r.memory
-	if m == nil { // nobody counts
+	if m == nil { // not counted
 		return nil
 	}
 	if m.used.Add(n) > m.limit {
@@ -67,13 +68,13 @@ func (r *reservation) grow(n int64) *auth.Refusal {
 	if !m.addresses.take(r.address, n, m.addressShare) {
 		m.keys.give(r.key, n)
 		m.used.Add(-n)
-		return m.refusal(r, fmt.Sprintf("the requests from this address hold its share of %s, %d bytes", m.name, m.addressShare), r.address)
+		return m.refusal(r, fmt.Sprintf("the requests from this address hold its share of %s, %d bytes", m.name, m.addressShare), r.address.String())
 	}
 	r.bytes += n
 	return nil
 }
 
-// shrink gives back n of the bytes reserved.
+// shrink releases n of the reserved bytes.
 func (r *reservation) shrink(n int64) {
 	if n <= 0 || r.memory == nil {
 		return
@@ -84,7 +85,7 @@ func (r *reservation) shrink(n int64) {
 	r.memory.used.Add(-n)
 }
 
-// release gives everything back. It may be called again.
+// release releases all reserved bytes. It may be called again.
 func (r *reservation) release() {
 	r.shrink(r.bytes)
 }
@@ -110,7 +111,8 @@ func (m *bodyMemory) refusal(r *reservation, why, holder string) *auth.Refusal {
 
 // largest returns the n keys that hold most, the largest first.
 func (m *bodyMemory) largest(n int) []keyadmin.BodyHolder {
-	all := m.keys.all()
+	all := make([]keyadmin.BodyHolder, 0, n)
+	m.keys.each(func(key string, bytes int64) { all = append(all, keyadmin.BodyHolder{Key: key, Bytes: bytes}) })
 	slices.SortFunc(all, func(a, b keyadmin.BodyHolder) int {
 		return cmp.Or(cmp.Compare(b.Bytes, a.Bytes), cmp.Compare(a.Key, b.Key))
 	})
@@ -119,14 +121,14 @@ func (m *bodyMemory) largest(n int) []keyadmin.BodyHolder {
 
 // holders counts bytes by holder, in shards so that requests seldom wait for
 // each other.
-type holders struct {
+type holders[H comparable] struct {
 	seed   maphash.Seed
-	shards [32]holderShard
+	shards [32]holderShard[H]
 }
 
-type holderShard struct {
+type holderShard[H comparable] struct {
 	mu    sync.Mutex
-	bytes map[string]int64
+	bytes map[H]int64
 }
 
 func newBodyMemory(name string, limit int64, keyShare, addressShare float64) *bodyMemory {
@@ -137,53 +139,52 @@ func newBodyMemory(name string, limit int64, keyShare, addressShare float64) *bo
 
 func shareOf(limit int64, share float64) int64 { return int64(float64(limit) * share) }
 
-func (h *holders) shard(name string) *holderShard {
-	return &h.shards[maphash.String(h.seed, name)%uint64(len(h.shards))]
+func (h *holders[H]) shard(holder H) *holderShard[H] {
+	return &h.shards[maphash.Comparable(h.seed, holder)%uint64(len(h.shards))]
 }
 
-// take adds n bytes to what the holder has, unless that would be over its
-// share.
-func (h *holders) take(name string, n, share int64) bool {
-	s := h.shard(name)
+// take adds n bytes to those of the holder. It returns false, and adds nothing,
+// if the holder would then have more than its share.
+func (h *holders[H]) take(holder H, n, share int64) bool {
+	s := h.shard(holder)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.bytes[name]+n > share {
+	if s.bytes[holder]+n > share {
 		return false
 	}
 	if s.bytes == nil {
-		s.bytes = make(map[string]int64)
+		s.bytes = make(map[H]int64)
 	}
-	s.bytes[name] += n
+	s.bytes[holder] += n
 	return true
 }
 
-func (h *holders) give(name string, n int64) {
-	s := h.shard(name)
+func (h *holders[H]) give(holder H, n int64) {
+	s := h.shard(holder)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if left := s.bytes[name] - n; left > 0 {
-		s.bytes[name] = left
+	if left := s.bytes[holder] - n; left > 0 {
+		s.bytes[holder] = left
 	} else {
-		delete(s.bytes, name)
+		delete(s.bytes, holder)
 	}
 }
 
-func (h *holders) held(name string) int64 {
-	s := h.shard(name)
+func (h *holders[H]) held(holder H) int64 {
+	s := h.shard(holder)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.bytes[name]
+	return s.bytes[holder]
 }
 
-func (h *holders) all() []keyadmin.BodyHolder {
-	var all []keyadmin.BodyHolder
+// each calls f with all holders and what they hold.
+func (h *holders[H]) each(f func(holder H, bytes int64)) {
 	for i := range h.shards {
 		s := &h.shards[i]
 		s.mu.Lock()
-		for key, bytes := range s.bytes {
-			all = append(all, keyadmin.BodyHolder{Key: key, Bytes: bytes})
+		for holder, bytes := range s.bytes {
+			f(holder, bytes)
 		}
 		s.mu.Unlock()
 	}
-	return all
 }

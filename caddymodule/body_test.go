@@ -16,14 +16,12 @@ import (
 	"testing"
 	"time"
 
-	"github.com/card-gateway/card-gateway/caddymodule/keyadmin"
-
+	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 	"go.uber.org/zap"
 	"pgregory.net/rapid"
 
-	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
-
 	"github.com/card-gateway/card-gateway/auth"
+	"github.com/card-gateway/card-gateway/caddymodule/keyadmin"
 	"github.com/card-gateway/card-gateway/translate"
 )
 
@@ -45,8 +43,19 @@ func (f failing) Read(p []byte) (int, error) {
 // holding.
 func reader(m *bodyMemory, max int64) *bodyReader {
 	return &bodyReader{
-		max: max, timeout: time.Minute, hold: reservation{memory: m, key: "k1", address: "192.0.2.1"},
+		max: max, arrival: arrival{timeout: time.Minute}, hold: reservation{memory: m, key: "k1", address: holderAddress(netip.MustParseAddr("192.0.2.1"))},
 		look: func() (bool, *auth.Refusal) { return true, nil },
+	}
+}
+
+// expectUnused fails when something of the memory is not given back.
+func expectUnused(t *testing.T, m *bodyMemory) {
+	t.Helper()
+	holders := 0
+	m.keys.each(func(string, int64) { holders++ })
+	m.addresses.each(func(netip.Prefix, int64) { holders++ })
+	if m.used.Load() != 0 || holders != 0 {
+		t.Errorf("%d bytes are held, by %d keys and addresses", m.used.Load(), holders)
 	}
 }
 
@@ -97,9 +106,7 @@ func TestBodyReader(t *testing.T) {
 					t.Error("other bytes")
 				}
 				got.held.release()
-				if left := m.used.Load(); left != 0 || len(m.keys.all())+len(m.addresses.all()) != 0 {
-					t.Errorf("%d bytes of the memory are lost", left)
-				}
+				expectUnused(t, m)
 			})
 		}
 	}
@@ -168,7 +175,7 @@ func (p *parts) Read(b []byte) (int, error) { return p.Reader.Read(b[:min(len(b)
 func TestSharesOfBodyMemory(t *testing.T) {
 	m := newBodyMemory("body_budget", 1<<20, 1.0/8, 1.0/4)
 	take := func(key, address string) (*reservation, *auth.Refusal) {
-		r := &reservation{memory: m, key: key, address: address}
+		r := &reservation{memory: m, key: key, address: holderAddress(netip.MustParseAddr(address))}
 		return r, r.grow(64 << 10)
 	}
 	var held []*reservation
@@ -203,9 +210,7 @@ func TestSharesOfBodyMemory(t *testing.T) {
 		r.release()
 		r.release()
 	}
-	if m.used.Load() != 0 || len(m.keys.all()) != 0 || len(m.addresses.all()) != 0 {
-		t.Errorf("%d bytes held by %v and %v", m.used.Load(), m.keys.all(), m.addresses.all())
-	}
+	expectUnused(t, m)
 }
 
 // An IPv6 client has a whole network of addresses; they are one holder.
@@ -240,7 +245,7 @@ func TestLookBeforeHolding(t *testing.T) {
 	} {
 		m := newBodyMemory("body_budget", 1<<20, 1, 1)
 		if c.scarce {
-			other := reservation{memory: m, key: "other", address: "192.0.2.7"}
+			other := reservation{memory: m, key: "other", address: holderAddress(netip.MustParseAddr("192.0.2.7"))}
 			if refusal := other.grow(600 << 10); refusal != nil {
 				t.Fatal(refusal)
 			}
@@ -293,7 +298,7 @@ func TestLookWhileWaiting(t *testing.T) {
 // A body must arrive at the least rate, and all of it within its time.
 func TestLeastRate(t *testing.T) {
 	var set []time.Time
-	br := &bodyReader{timeout: 30 * time.Second, began: time.Unix(1e9, 0), extend: func(until time.Time) error {
+	br := &arrival{timeout: 30 * time.Second, began: time.Unix(1e9, 0), extend: func(until time.Time) error {
 		set = append(set, until)
 		return nil
 	}}
@@ -309,6 +314,23 @@ func TestLeastRate(t *testing.T) {
 	want := []time.Duration{grace, grace + time.Second, grace + 11*time.Second, 30 * time.Second}
 	if !slices.Equal(after, want) {
 		t.Errorf("deadlines %v, want %v", after, want)
+	}
+}
+
+// A reservation is made for every request with a body, so that it costs no memory
+// of its own.
+func TestReservationAllocatesNothing(t *testing.T) {
+	m := newBodyMemory("body_budget", 1<<20, 1.0/8, 1.0/4)
+	client := netip.MustParseAddr("2001:db8:1:2::1")
+	reserve := func() {
+		r := reservation{memory: m, key: "k1", address: holderAddress(client)}
+		if refusal := r.grow(1 << 10); refusal != nil {
+			t.Fatal(refusal)
+		}
+		r.release()
+	}
+	if n := testing.AllocsPerRun(100, reserve); n != 0 {
+		t.Errorf("%v allocations", n)
 	}
 }
 

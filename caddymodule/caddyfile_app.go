@@ -52,7 +52,7 @@ func parseGlobalOption(d *caddyfile.Dispenser, existing any) (any, error) {
 type appParser struct {
 	d       *caddyfile.Dispenser
 	app     *App
-	limitAt map[string]func(error) error // where each limit was given
+	limitAt map[string]func(error) error // adds the line of each limit to an error
 }
 
 func (p *appParser) options() []option {
@@ -147,7 +147,7 @@ func (p *appParser) limit() error {
 	return nil
 }
 
-// checkLimits finds limits for operations that no line of the block defines.
+// checkLimits returns an error for a limit of an operation that does not exist.
 func (p *appParser) checkLimits() error {
 	table, err := auth.NewTable(p.operations())
 	if err != nil {
@@ -187,15 +187,8 @@ func (p *appParser) operation() error {
 
 func (p *appParser) operations() []auth.OperationDef { return operationDefs(p.app.Operations) }
 
-func operationDefs(operations []OperationConfig) []auth.OperationDef {
-	defs := make([]auth.OperationDef, len(operations))
-	for i, o := range operations {
-		defs[i] = auth.OperationDef{Name: o.Name, Method: o.Method, Pattern: o.Path, Scope: o.Scope, MaxBody: o.MaxBody}
-	}
-	return defs
-}
-
-// at puts the place of a token in front of an error that is found later.
+// at returns a function that puts the file and line of the current token in front
+// of a later error.
 func at(d *caddyfile.Dispenser) func(error) error {
 	file, line := d.File(), d.Line()
 	return func(err error) error { return fmt.Errorf("%s:%d: %w", file, line, err) }

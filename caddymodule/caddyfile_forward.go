@@ -113,7 +113,7 @@ func (h *Forward) readCheck(d *caddyfile.Dispenser) (err error) {
 	return err
 }
 
-// numberFrom1 returns the number that the text is.
+// numberFrom1 parses a whole number of at least 1.
 func numberFrom1(d *caddyfile.Dispenser, text string) (int, error) {
 	n, err := strconv.Atoi(text)
 	if err != nil || n < 1 {
@@ -122,7 +122,7 @@ func numberFrom1(d *caddyfile.Dispenser, text string) (int, error) {
 	return n, nil
 }
 
-// spanOf returns the time span that the text is.
+// spanOf parses a time span above 0.
 func spanOf(d *caddyfile.Dispenser, text string) (caddy.Duration, error) {
 	span, err := caddy.ParseDuration(text)
 	if err != nil || span <= 0 {

@@ -89,3 +89,25 @@ func (h *Refuse) UnmarshalCaddyfile(d *caddyfile.Dispenser) (err error) {
 	}
 	return nil
 }
+
+// options returns the options of the rule in a handler's block.
+func (rule *HeaderRule) options() []option {
+	return []option{
+		{name: "pass_header", repeats: true, read: func(d *caddyfile.Dispenser) error {
+			names := d.RemainingArgs()
+			if len(names) == 0 {
+				return d.Err("pass_header needs the names of headers")
+			}
+			rule.PassHeader = append(rule.PassHeader, names...)
+			return nil
+		}},
+		{name: "headers", instead: "write all names on one line", read: func(d *caddyfile.Dispenser) error {
+			words := d.RemainingArgs()
+			if len(words) < 2 || words[0] != "only" {
+				return d.Err("expected: headers only, and the names of headers")
+			}
+			rule.OnlyHeaders = words[1:]
+			return nil
+		}},
+	}
+}

@@ -4,9 +4,9 @@ import (
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 )
 
-// A chainWalk collects the handlers that a request may meet behind one handler
+// A chainWalk collects the handlers that may get a request after one handler
 // of a server. Caddy provisions a handler before those behind it, so the walk
-// is made when all of them exist: before the first request is judged.
+// is done when all of them exist: before the first request is judged.
 type chainWalk struct {
 	server *caddyhttp.Server
 	from   caddyhttp.MiddlewareHandler
@@ -17,7 +17,7 @@ type chainWalk struct {
 // maxRouteDepth bounds the walk through named routes that invoke each other.
 const maxRouteDepth = 32
 
-// handlersBehind returns the handlers that a request may meet behind the given
+// handlersBehind returns the handlers that may get a request after the given
 // one, in their order.
 func handlersBehind(server *caddyhttp.Server, from caddyhttp.MiddlewareHandler) []caddyhttp.MiddlewareHandler {
 	if server == nil {
@@ -32,8 +32,8 @@ func handlersBehind(server *caddyhttp.Server, from caddyhttp.MiddlewareHandler) 
 	return w.behind
 }
 
-// find reports whether the handler is in the routes. Then everything behind it
-// has been collected.
+// find reports whether the handler is in the routes. If so, it has collected
+// every handler behind it.
 func (w *chainWalk) find(routes caddyhttp.RouteList) bool {
 	for i := range routes {
 		route := &routes[i]

@@ -13,12 +13,12 @@ import (
 	"github.com/card-gateway/card-gateway/auth"
 )
 
-// clientAddress returns the address of the client as Caddy tells it, which
-// knows the trusted proxies. The zero address passes no whitelist.
+// clientAddress returns the address of the client as Caddy chose it, by the
+// trusted proxies. The zero address passes no whitelist.
 //
-// Where a trusted proxy names no address that can be read, Caddy falls back to
-// the proxy's own. That is not the client's, and must not pass a whitelist on
-// which the proxy happens to be.
+// If a trusted proxy names no address that can be read, Caddy chooses the
+// proxy's own. That is not the client's, so addr is then zero: otherwise any
+// client would pass a whitelist that contains the proxy.
 func clientAddress(r *http.Request) (text string, addr netip.Addr) {
 	text, _ = caddyhttp.GetVar(r.Context(), caddyhttp.ClientIPVarKey).(string)
 	addr, err := netip.ParseAddr(text)
@@ -38,10 +38,10 @@ func fromProxy(r *http.Request) bool {
 	return trusted
 }
 
-// checkForwarded refuses a request on which a trusted proxy wrote, as the
-// client's address or right of it, something that is no address or one with a
-// zone. Caddy skips the first and cuts the second, so that the address which it
-// chooses need not be the one that the proxy meant.
+// checkForwarded refuses a request of a trusted proxy if the client's entry in
+// the header, or one right of it, is not an address or has a zone. Caddy skips
+// the first and removes the zone of the second, so it may have chosen another
+// address than the proxy meant.
 func checkForwarded(server *caddyhttp.Server, r *http.Request) *auth.Refusal {
 	if server == nil || !fromProxy(r) {
 		return nil
@@ -51,7 +51,7 @@ func checkForwarded(server *caddyhttp.Server, r *http.Request) *auth.Refusal {
 	for _, name := range server.ClientIPHeaders {
 		list := strings.Join(r.Header.Values(name), ",")
 		if strings.TrimSpace(list) == "" {
-			continue // the proxy names nobody
+			continue // the proxy names no client
 		}
 		for more := true; more; {
 			comma := strings.LastIndexByte(list, ',')
@@ -64,7 +64,7 @@ func checkForwarded(server *caddyhttp.Server, r *http.Request) *auth.Refusal {
 				}
 			}
 			if known.IsValid() && addr == chosen {
-				return nil // what is left of it, the client wrote
+				return nil // the client wrote the entries left of it
 			}
 			if more = comma >= 0; more {
 				list = list[:comma]
@@ -74,8 +74,8 @@ func checkForwarded(server *caddyhttp.Server, r *http.Request) *auth.Refusal {
 	return nil
 }
 
-// forwardedAddress reads an entry as Caddy does, a port being allowed, but none
-// with a zone.
+// forwardedAddress reads an entry as Caddy does: an address, with or without a
+// port. It returns false for an address with a zone.
 func forwardedAddress(entry string) (netip.Addr, bool) {
 	host, _, err := net.SplitHostPort(entry)
 	if err != nil {
@@ -83,19 +83,6 @@ func forwardedAddress(entry string) (netip.Addr, bool) {
 	}
 	addr, err := netip.ParseAddr(strings.TrimSpace(host))
 	return addr, err == nil && addr.Zone() == ""
-}
-
-// tellClient writes the client's address, as Caddy chose it, into the header to
-// which Caddy's reverse proxy appends that of a trusted proxy. What client and
-// proxies wrote there has been removed.
-func (p *passage) tellClient() {
-	const name = "X-Forwarded-For"
-	if _, passed := p.r.Header[name]; passed || !fromProxy(p.r) {
-		return
-	}
-	if text, addr := clientAddress(p.r); addr.IsValid() {
-		p.r.Header[name] = []string{text}
-	}
 }
 
 // peerAddress returns the address at the other end of the connection.
@@ -107,10 +94,10 @@ func peerAddress(r *http.Request) netip.Addr {
 	return peer.Addr().WithZone("").Unmap()
 }
 
-// checkTrustedProxies refuses a server where clients write the address
-// themselves by which a whitelist judges them: without trusted_proxies_strict
-// Caddy believes the left-most address of X-Forwarded-For, to which a load
-// balancer only appends.
+// checkTrustedProxies refuses a server with trusted_proxies and without
+// trusted_proxies_strict. There Caddy takes the left-most address of
+// X-Forwarded-For. A load balancer only appends to that header, so a client
+// could choose the address that whitelists check.
 func checkTrustedProxies(server *caddyhttp.Server) error {
 	if server == nil || server.TrustedProxiesStrict > 0 || !trustsProxies(server) {
 		return nil
@@ -118,9 +105,9 @@ func checkTrustedProxies(server *caddyhttp.Server) error {
 	return errors.New("card_auth: trusted_proxies is set without trusted_proxies_strict, so that clients could choose the address that IP whitelists see; add the line trusted_proxies_strict to the servers block")
 }
 
-// trustsProxies reports whether a server has trusted proxies. Caddy has moved
-// them to a field of its own by the time that handlers are provisioned, so only
-// reflection sees them.
+// trustsProxies reports whether a server has trusted proxies. When handlers are
+// provisioned, Caddy has already moved them to a private field, so this needs
+// reflection.
 func trustsProxies(server *caddyhttp.Server) bool {
 	field := reflect.ValueOf(server).Elem().FieldByName("trustedProxies")
 	return server.TrustedProxiesUnix || field.IsValid() && !field.IsNil()

@@ -4,34 +4,13 @@ import (
 	"context"
 	"slices"
 
-	"github.com/card-gateway/card-gateway/caddymodule/logqueue"
-
-	"github.com/prometheus/client_golang/prometheus"
 	"go.uber.org/zap"
+
+	"github.com/card-gateway/card-gateway/caddymodule/logqueue"
 )
 
-// What can be in trouble while requests are settled, a closed set:
-//
-//   - audit: lines of the audit log were lost and none can be written, so
-//     changes of keys are refused
-//   - keys: the store settles but refuses changes of keys
-//   - log: an output of a log hangs, or lines were dropped
-//   - policy: another gateway on the store has other rules
-//   - store: something else that the store reports of itself
-var degradations = []string{"audit", "keys", "log", "policy", "store"}
-
-var degradedGauge = prometheus.NewGaugeVec(prometheus.GaugeOpts{
-	Name: "card_gateway_degraded",
-	Help: "1 while something is in trouble that does not keep requests from being settled, else 0.",
-}, []string{"what"})
-
-var logDropped = prometheus.NewCounterFunc(prometheus.CounterOpts{
-	Name: "card_gateway_log_dropped_total",
-	Help: "Log lines that were lost: the queue of card_queue was full, or its output or that of the audit log failed.",
-}, func() float64 { return float64(logqueue.Dropped() + audited.refused.Load()) })
-
-// degraded returns what is in trouble, of degradations and in their order, and
-// sets the gauge. It does no I/O of its own.
+// degraded returns the current troubles, in the order of degradations, and sets
+// the gauge. It does no I/O.
 func (s *state) degraded(ctx context.Context) []string {
 	found := make(map[string]bool)
 	details := s.backend.Status(ctx).Details
@@ -60,8 +39,7 @@ func (s *state) degraded(ctx context.Context) []string {
 	return list
 }
 
-// reportDegraded logs what has come into trouble since the last time, and what
-// is well again.
+// reportDegraded logs the troubles that have begun or ended since the last call.
 func (t *telemetry) reportDegraded(now []string) {
 	var before []string
 	if last := t.degraded.Swap(&now); last != nil {

@@ -1,6 +1,6 @@
 // Package caddymodule registers the Caddy modules of the gateway: the app
-// card_gateway, its HTTP handlers and its stores. It imports the packages below
-// it that register the admin API, the commands and the log format.
+// card_gateway, its HTTP handlers and its stores. The packages below it register
+// the admin API, the commands, the log format and the log output.
 package caddymodule
 
 import (

@@ -10,58 +10,75 @@ import (
 	"github.com/caddyserver/caddy/v2/modules/caddyevents"
 )
 
+// How long a configuration that another one replaces goes on to serve its
+// connections: drainFor pauses at most, and drainQuiet in a row without a
+// request. Connections that are quiet for as long bring at most four requests a
+// second, so that hardly one is under way at the end. Pauses are counted, and
+// not time: a process that the system did not run has seen no quiet.
 const (
-	// drainFor is how long a configuration that another one replaces goes on to
-	// serve its connections, and drainQuiet after how much time without a
-	// request it stops sooner.
-	drainFor   = time.Second
-	drainQuiet = 50 * time.Millisecond
+	drainPause = 25 * time.Millisecond
+	drainQuiet = 10
+	drainFor   = 200
 )
 
-// drain sends clients away from a configuration before its servers stop. Those
-// close their idle connections at once, also one on which a request is under
-// way to them: the client then gets no answer. An answer with Connection: close
-// makes it open another connection before, which the next configuration serves.
+// drain moves clients away from a configuration before its servers stop. A
+// server that stops closes its idle connections at once, even if a request is on
+// its way on one of them; that client gets no answer. An answer with
+// Connection: close makes the client open a new connection first, which the next
+// configuration serves.
 type drain struct {
-	on   atomic.Bool
-	last atomic.Int64 // when the last request came, in Unix nanoseconds
+	on      atomic.Bool
+	came    atomic.Bool // a request, since the last pause began
+	steered bool        // whether the next configuration takes all new connections
 }
 
-// sendsAway notes a request, and reports whether its answer must ask the client
-// to close the connection. Other versions of HTTP need no such answer.
+// sendsAway notes a request, and reports whether its answer must have
+// Connection: close. Only HTTP/1 needs it.
 func (d *drain) sendsAway(r *http.Request) bool {
 	if !d.on.Load() {
 		return false
 	}
-	d.last.Store(time.Now().UnixNano())
+	d.came.Store(true)
 	return r.ProtoMajor == 1
 }
 
-// over reports whether draining that began at a moment may end at now.
-func (d *drain) over(began, now time.Time) bool {
-	last := began
-	if at := d.last.Load(); at > last.UnixNano() {
-		last = time.Unix(0, at)
+// wait returns when draining may end.
+func (d *drain) wait(sleep func(time.Duration)) {
+	for passed, quiet := 0, 0; passed < drainFor && quiet < drainQuiet; passed++ {
+		sleep(drainPause)
+		if quiet++; d.came.Swap(false) {
+			quiet = 0
+		}
 	}
-	return now.Sub(began) >= drainFor || now.Sub(last) >= drainQuiet
 }
 
-// Handle is part of caddyevents.Handler, for the event that Caddy emits before
-// it stops a configuration. The next one serves already, unless the process
-// ends: then shutdown_delay says how long there is.
+// Handle is part of caddyevents.Handler. It drains the configuration when Caddy
+// emits the event that it stops. At that time the next configuration already
+// serves, unless the process ends: then Handle does not wait, because
+// shutdown_delay is the time for that.
 func (d *drain) Handle(context.Context, caddy.Event) error {
-	d.on.Store(true)
 	if caddy.Exiting() {
+		d.on.Store(true)
 		return nil
 	}
-	for began := time.Now(); !d.over(began, time.Now()); {
-		time.Sleep(drainQuiet / 10)
-	}
+	steer(preferNewest)
+	d.steered = true
+	d.on.Store(true)
+	d.wait(time.Sleep)
 	return nil
 }
 
-// drainBefore has the events of a configuration call the drain before it stops.
+// end undoes what Handle did to the sockets of the next configuration. The
+// servers of this one listen no more.
+func (d *drain) end() {
+	if d.steered {
+		steer(leaveToKernel)
+	}
+}
+
+// drainBefore subscribes the drain to the event that its configuration stops.
 func drainBefore(ctx caddy.Context, d *drain) error {
+	listenPlainTCP()
 	module, err := ctx.App("events")
 	if err != nil {
 		return err

@@ -20,7 +20,7 @@ func TestDrainedAnswers(t *testing.T) {
 	if got := connection(1); got != "" {
 		t.Errorf("Connection is %q before the end", got)
 	}
-	g.auth.state.drain.on.Store(true)
+	g.auth.site.state.drain.on.Store(true)
 	if got := connection(1); got != "close" {
 		t.Errorf("Connection is %q while the configuration is drained", got)
 	}
@@ -28,7 +28,7 @@ func TestDrainedAnswers(t *testing.T) {
 		t.Errorf("Connection is %q over HTTP/2", got)
 	}
 	w := httptest.NewRecorder()
-	if err := (&Health{Check: "live", state: g.auth.state}).ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/livez", http.NoBody), nil); err != nil {
+	if err := (&Health{Check: "live", state: g.auth.site.state}).ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/livez", http.NoBody), nil); err != nil {
 		t.Fatal(err)
 	}
 	if got := w.Header().Get("Connection"); got != "close" {
@@ -38,22 +38,19 @@ func TestDrainedAnswers(t *testing.T) {
 
 // Draining ends when requests have ceased, and never takes longer than it may.
 func TestDrainEnds(t *testing.T) {
-	began := time.Unix(1_800_000_000, 0)
-	for _, tt := range []struct {
-		last, now time.Duration // after the beginning
-		want      bool
-	}{
-		{-time.Hour, drainQuiet - 1, false},
-		{-time.Hour, drainQuiet, true},
-		{drainQuiet / 2, drainQuiet, false},
-		{drainQuiet / 2, drainQuiet * 3 / 2, true},
-		{drainFor - 1, drainFor - 1, false},
-		{drainFor - 1, drainFor, true},
+	for _, tt := range []struct{ requests, want int }{
+		{0, drainQuiet}, {1, 1 + drainQuiet}, {50, 50 + drainQuiet}, {drainFor, drainFor}, {2 * drainFor, drainFor},
 	} {
 		d := new(drain)
-		d.last.Store(began.Add(tt.last).UnixNano())
-		if got := d.over(began, began.Add(tt.now)); got != tt.want {
-			t.Errorf("with the last request after %s, draining is over after %s: %v", tt.last, tt.now, got)
+		d.on.Store(true)
+		pauses := 0
+		d.wait(func(time.Duration) {
+			if pauses++; pauses <= tt.requests {
+				d.sendsAway(&http.Request{ProtoMajor: 1})
+			}
+		})
+		if pauses != tt.want {
+			t.Errorf("with a request in each of %d pauses, draining takes %d, want %d", tt.requests, pauses, tt.want)
 		}
 	}
 }

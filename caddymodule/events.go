@@ -3,12 +3,10 @@ package caddymodule
 import (
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/modules/caddyevents"
-
-	"github.com/card-gateway/card-gateway/keys"
 )
 
-// keyEvents names the Caddy events by which other modules learn of changes of
-// keys, by action. The data of each are key_id, tenant and actor.
+// keyEvents holds the Caddy event for each action on a key, for other modules.
+// The data of each are key_id, tenant and actor.
 var keyEvents = map[string]string{
 	"create":  "card_gateway.key_created",
 	"import":  "card_gateway.key_created",
@@ -21,7 +19,7 @@ var keyEvents = map[string]string{
 	"delete":  "card_gateway.key_deleted",
 }
 
-// eventEmitter returns what emits events of a configuration.
+// eventEmitter returns the function that emits events of a configuration.
 func eventEmitter(ctx caddy.Context) (func(string, map[string]any), error) {
 	module, err := ctx.App("events")
 	if err != nil {
@@ -33,13 +31,4 @@ func eventEmitter(ctx caddy.Context) (func(string, map[string]any), error) {
 			events.Emit(ctx, name, data)
 		}
 	}, nil
-}
-
-// keyChanged receives every change of a key, whoever made it: the audit log has
-// a line for each, and each change that was made is an event.
-func (t *telemetry) keyChanged(c keys.Change) {
-	t.audit.write(c)
-	if name, known := keyEvents[c.Action]; known && c.Err == nil && t.emit != nil {
-		t.emit(name, map[string]any{"key_id": c.KeyID, "tenant": c.Tenant, "actor": c.Actor})
-	}
 }

@@ -23,7 +23,7 @@ func (underFloor) Settle(context.Context, *store.Claim) (store.Verdict, error) {
 func TestReplayFloorIsNotTheClientsFault(t *testing.T) {
 	g := newGate(t)
 	by := g.signer(store.Fields{})
-	g.auth.state.backend = underFloor{g.auth.state.backend}
+	g.auth.site.state.backend = underFloor{g.auth.site.state.backend}
 	w := g.get(by, "192.0.2.1", func(*http.Request) {})
 	if w.Code != http.StatusServiceUnavailable || w.Header().Get("Retry-After") != "5" ||
 		!strings.Contains(w.Body.String(), `"code":"SERVICE_UNAVAILABLE"`) || w.Header().Get("Www-Authenticate") != "" {

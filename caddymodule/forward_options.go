@@ -17,13 +17,13 @@ import (
 )
 
 // forwarders holds the forwarders that are in use, by their options, so that a
-// reload keeps the connections and what is known of the issuers' health.
+// reload keeps the connections and the state of the issuers.
 var forwarders = caddy.NewUsagePool()
 
 // pooledForwarder is a forwarder in the pool.
 type pooledForwarder struct{ *forward.Forwarder }
 
-// Destruct closes the forwarder. Requests that are under way go on.
+// Destruct closes the forwarder. Requests in flight are not stopped.
 func (p pooledForwarder) Destruct() error {
 	p.Close()
 	return nil
@@ -102,8 +102,8 @@ func (h *Forward) expand() error {
 	return nil
 }
 
-// place returns what tells forwarders apart: their options, and what is read
-// from files once.
+// place returns the key of the forwarder in the pool: its options, and a hash of
+// the authorities, which are read once.
 func (h *Forward) place() (string, error) {
 	place, err := json.Marshal(&Forward{
 		Issuers: h.Issuers, Policy: h.Policy,

@@ -15,12 +15,13 @@ func countConnections(issuer string, delta int) {
 	upstreamConnections.WithLabelValues(issuer).Add(float64(delta))
 }
 
-// issuerLog is where problems of issuers are written.
+// issuerLog is the log of the issuers' problems.
 var issuerLog sampledLog
 
-// A sampledLog is the log of the configuration of now: a forwarder outlives the
-// one that made it. A flood of problems becomes a few lines: of each kind the
-// first of every second are written, then one in many.
+// A sampledLog writes to the log of the current configuration, because a
+// forwarder outlives the configuration that made it. It shortens a flood of
+// problems: of each kind it writes the first lines of every second, then one in
+// many.
 type sampledLog struct {
 	mu       sync.Mutex
 	of       *zap.Logger
@@ -40,7 +41,7 @@ func (l *sampledLog) current() *zap.Logger {
 	return l.sampling
 }
 
-// logIssuerProblem writes what is wrong with an issuer, in words of our own.
+// logIssuerProblem logs a problem of an issuer, with the gateway's own text.
 func logIssuerProblem(e *forward.Error) {
 	issuerLog.current().Warn("issuer: "+e.Kind.String(), zap.String("kind", e.Kind.String()),
 		zap.String("issuer", e.Issuer), zap.String("detail", e.Text))

@@ -10,18 +10,18 @@ import (
 	"github.com/card-gateway/card-gateway/forward"
 )
 
-// via is what Caddy's reverse proxy calls the server in Via (RFC 9110, section
-// 7.6.3).
+// via is the name of the server in Via, the same as of Caddy's reverse proxy (RFC
+// 9110, section 7.6.3).
 const via = "1.1 Caddy"
 
-// An outgoing is a request as it goes to an issuer.
+// An outgoing is a request to an issuer.
 type outgoing struct{ forward.Request }
 
 var outgoings = sync.Pool{New: func() any { return new(outgoing) }}
 
 func newOutgoing() *outgoing { return outgoings.Get().(*outgoing) }
 
-// free gives the memory back. Nothing of the request is kept.
+// free returns the outgoing to its pool, without any data of the request.
 func (o *outgoing) free() {
 	fields := o.Fields
 	clear(fields)
@@ -29,14 +29,11 @@ func (o *outgoing) free() {
 	outgoings.Put(o)
 }
 
-// fill makes the outgoing request of the one that the handlers before have
+// fill makes the outgoing request from the request that the handlers before have
 // left. It refuses a body of unknown length, which no handler of the gateway
-// leaves.
-func (o *outgoing) fill(h *Forward, r *http.Request, info *requestInfo) *auth.Refusal {
-	o.Method, o.Target, o.Host = r.Method, r.URL.RequestURI(), h.Host
-	if h.Host == clientHost {
-		o.Host = r.Host
-	}
+// produces.
+func (o *outgoing) fill(r *http.Request, info *requestInfo, rule *HeaderRule) *auth.Refusal {
+	o.Method, o.Target = r.Method, r.URL.RequestURI()
 	switch body := r.Body.(type) {
 	case nil:
 	case *sliceBody:
@@ -53,9 +50,9 @@ func (o *outgoing) fill(h *Forward, r *http.Request, info *requestInfo) *auth.Re
 			o.Stream, o.Length = body, r.ContentLength
 		}
 	}
-	h.recall(r.Header, info)
+	rule.recall(r.Header, info.aside)
 	for name, values := range r.Header {
-		if forwardedNames[name] || !h.sends(name) {
+		if forwardedNames[name] || !rule.sends(name) {
 			continue
 		}
 		for _, value := range values {
@@ -66,7 +63,7 @@ func (o *outgoing) fill(h *Forward, r *http.Request, info *requestInfo) *auth.Re
 	return nil
 }
 
-// A lastReader reads a held body and gives its memory back at the end: the
+// A lastReader reads a held body and releases its memory at the end, because the
 // issuer may take long to answer.
 type lastReader struct{ heldReader }
 
@@ -87,9 +84,9 @@ var forwardedNames = map[string]bool{
 	"X-Forwarded-For": true, "X-Forwarded-Proto": true, "X-Forwarded-Host": true, "Via": true,
 }
 
-// addForwarded tells the issuer of the request's way as Caddy's reverse proxy
-// does: what a trusted proxy wrote is kept, and the address of the peer is
-// added to it.
+// addForwarded adds Via and X-Forwarded-For, -Proto and -Host as Caddy's reverse
+// proxy does. Behind a trusted proxy it appends the address of the peer to
+// X-Forwarded-For, and keeps the other two if card_auth has passed them.
 func (o *outgoing) addForwarded(r *http.Request) {
 	for _, value := range r.Header["Via"] {
 		o.add("Via", value)
@@ -101,7 +98,7 @@ func (o *outgoing) addForwarded(r *http.Request) {
 	trusted := fromProxy(r)
 	peer, _, err := net.SplitHostPort(r.RemoteAddr)
 	if err != nil && (r.RemoteAddr != "@" || !trusted) {
-		return // nobody knows who asks
+		return // the address of the peer is not known
 	}
 	peer, _, _ = strings.Cut(peer, "%")
 	scheme, host := "https", r.Host
@@ -122,30 +119,11 @@ func (o *outgoing) addForwarded(r *http.Request) {
 	o.add("X-Forwarded-Host", host)
 }
 
-// lastOr returns the last of the values unless there is none or it is empty.
+// lastOr returns the last of the values, or otherwise if there is none or it is
+// empty.
 func lastOr(values []string, otherwise string) string {
 	if len(values) == 0 || values[len(values)-1] == "" {
 		return otherwise
 	}
 	return values[len(values)-1]
-}
-
-// recall puts the client's headers back that this handler's options name and
-// card_auth has set aside.
-func (h *Forward) recall(header http.Header, info *requestInfo) {
-	for name, values := range info.aside {
-		if h.named[name] {
-			header[name] = values
-		}
-	}
-}
-
-// sends reports whether a header reaches the issuers: all that card_auth let
-// pass, unless the option `headers only` is given, and what the gateway wrote.
-func (h *Forward) sends(name string) bool {
-	if len(h.OnlyHeaders) == 0 || h.named[name] || describesBody(name) {
-		return true
-	}
-	folded, _ := foldName(name)
-	return folded.isIdentity() || name == headerRequestID
 }

@@ -8,13 +8,12 @@ import (
 	"testing"
 	"time"
 
-	"github.com/card-gateway/card-gateway/keys"
-
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 	"github.com/prometheus/client_golang/prometheus"
 	"go.uber.org/zap"
 
+	"github.com/card-gateway/card-gateway/keys"
 	"github.com/card-gateway/card-gateway/sign"
 	"github.com/card-gateway/card-gateway/store"
 	"github.com/card-gateway/card-gateway/store/file"
@@ -40,7 +39,7 @@ func newGateWith(t *testing.T, log *zap.Logger) *gate {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = backend.Close() })
-	rules, err := newRules(&App{})
+	rules, err := newRules(&Config{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -50,9 +49,9 @@ func newGateWith(t *testing.T, log *zap.Logger) *gate {
 	if err := state.ensureStarted(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	h := &Auth{
-		MaxBody: 1 << 20, BodyTimeout: caddy.Duration(time.Minute),
-		rules: rules, state: state, telemetry: telemetry, other: rules.table.ByName("other"),
+	h := &Auth{AuthOptions: AuthOptions{MaxBody: 1 << 20, BodyTimeout: caddy.Duration(time.Minute)}}
+	h.site = site{
+		AuthOptions: &h.AuthOptions, rules: rules, state: state, telemetry: telemetry, other: rules.table.ByName("other"),
 	}
 	return &gate{t: t, auth: h, keys: state.keys}
 }
@@ -121,7 +120,7 @@ func TestEarlyDataPassesNoWhitelist(t *testing.T) {
 // operations.
 func telemetryForTest(t *testing.T, log *zap.Logger) *telemetry {
 	t.Helper()
-	rules, err := newRules(&App{})
+	rules, err := newRules(&Config{})
 	if err != nil {
 		t.Fatal(err)
 	}

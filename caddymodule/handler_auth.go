@@ -1,7 +1,6 @@
 package caddymodule
 
 import (
-	"errors"
 	"fmt"
 	"net/http"
 	"sync"
@@ -17,41 +16,17 @@ func init() {
 	caddy.RegisterModule(new(Auth))
 }
 
-// Auth is the handler card_auth. It lets a request through that passes all
-// verification rules of the published interface, with headers that tell the
-// upstream who sent it, and answers every other one.
+// Auth is the handler card_auth. It forwards a request that passes all
+// verification rules of the published interface and the limits, with headers
+// that name its sender. It answers every other request itself.
 //
-// It judges the request as it came over the wire, whatever handlers before it
-// have rewritten.
+// It judges the request as the client sent it, even if handlers before it have
+// rewritten it.
 type Auth struct {
-	// The largest request body in bytes, where the operation says nothing
-	// else. Default: 1048576 (1 MiB).
-	MaxBody int64 `json:"max_body,omitempty"`
+	AuthOptions
 
-	// How long the whole body of a request may take to arrive. Default: 30s, or
-	// the window if that is shorter.
-	BodyTimeout caddy.Duration `json:"body_timeout,omitempty"`
-
-	// Answer rules 2 to 10 with one text, so that nobody learns which failed.
-	// Default: false, the published messages.
-	GenericMessages bool `json:"generic_messages,omitempty"`
-
-	// Judge and report, but let everything pass that is not ambiguous or
-	// oversized. For introducing the gateway only: while it is on, nothing is
-	// protected. Default: false.
-	DryRun bool `json:"dry_run,omitempty"`
-
-	HeaderRule
-
-	rules     *rules
-	state     *state
-	telemetry *telemetry
-	other     *auth.Operation
-
-	server     *caddyhttp.Server // that this handler is part of
-	walk       sync.Once
-	translates bool // a card_translate is behind this handler
-	mayRepeat  bool // a handler is behind this one that may send a request twice
+	site site
+	walk sync.Once // over what is behind this handler
 }
 
 // CaddyModule returns the Caddy module information.
@@ -68,56 +43,71 @@ func (h *Auth) Provision(ctx caddy.Context) error {
 	if err != nil {
 		return err
 	}
-	h.rules, h.state, h.telemetry = app.rules, app.state, app.telemetry
-	h.server, _ = ctx.Value(caddyhttp.ServerCtxKey).(*caddyhttp.Server)
-	if h.BodyTimeout == 0 {
-		h.BodyTimeout = min(caddy.Duration(30*time.Second), caddy.Duration(h.rules.window))
+	server, _ := ctx.Value(caddyhttp.ServerCtxKey).(*caddyhttp.Server)
+	h.site = site{
+		AuthOptions: &h.AuthOptions, rules: app.rules, state: app.state, telemetry: app.telemetry,
+		other: app.rules.table.ByName(auth.OtherOperation), server: server,
 	}
-	if err := checkTrustedProxies(h.server); err != nil {
+	if h.BodyTimeout == 0 {
+		h.BodyTimeout = min(caddy.Duration(30*time.Second), caddy.Duration(app.rules.window))
+	}
+	if err := checkTrustedProxies(server); err != nil {
 		return err
 	}
 	if err := h.HeaderRule.provision(); err != nil {
 		return fmt.Errorf("card_auth: %w", err)
 	}
-	h.other = h.rules.table.ByName("other")
 	if h.DryRun {
 		ctx.Logger().Warn("card_auth is in dry run: every request is let through, nothing is protected")
 	}
 	return nil
 }
 
-// Validate checks the sizes.
+// Validate checks max_body and body_timeout.
 func (h *Auth) Validate() error {
 	if h.MaxBody < 0 {
 		return fmt.Errorf("card_auth: max_body is %d bytes; it must be positive", h.MaxBody)
 	}
-	if err := h.rules.checkMaxBody(h.MaxBody); err != nil {
+	if err := h.site.rules.checkMaxBody(h.MaxBody); err != nil {
 		return fmt.Errorf("card_auth: %w", err)
 	}
-	if h.BodyTimeout < 0 || time.Duration(h.BodyTimeout) > h.rules.window {
-		return fmt.Errorf("card_auth: body_timeout is %s; it must be positive and at most the window, %s", time.Duration(h.BodyTimeout), h.rules.window)
+	if h.BodyTimeout < 0 || time.Duration(h.BodyTimeout) > h.site.rules.window {
+		return fmt.Errorf("card_auth: body_timeout is %s; it must be positive and at most the window, %s", time.Duration(h.BodyTimeout), h.site.rules.window)
 	}
 	return nil
 }
 
+// lookBehind finds out what is behind this handler, once all handlers exist.
+func (h *Auth) lookBehind() {
+	site := &h.site
+	site.behind = behindAuth(site.server, h)
+	for _, rule := range site.behind.rules {
+		h.HeaderRule.setAside(rule)
+	}
+	if site.behind.forwardsHost {
+		site.telemetry.log.Warn(forwardedHostWarning)
+	}
+}
+
 func (h *Auth) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddyhttp.Handler) error {
 	start := time.Now()
-	h.walk.Do(h.walkChain)
-	h.state.pooled.acquire()
-	defer h.state.pooled.release()
+	site := &h.site
+	h.walk.Do(h.lookBehind)
+	site.state.pooled.acquire()
+	defer site.state.pooled.release()
 
-	p := &passage{h: h, limits: limitsFrom(r.Context())}
-	p.info.answers = h.state.answers
+	p := &passage{site: site, limits: limitsFrom(r.Context())}
+	p.info.answers = site.state.answers
 	info := &p.info
-	r = info.begin(h.telemetry, r)
-	info.closes = h.state.drain.sendsAway(r) || info.closes
+	r = info.begin(site.telemetry, r)
+	info.closes = site.state.drain.sendsAway(r) || info.closes
 	p.w, p.r = newResponseWriter(w, info), r
 	defer func() {
 		panicked := recover()
 		if panicked != nil {
 			p.broken(panicked)
 		}
-		h.telemetry.metrics.observe(info, h.other)
+		info.count(site.other)
 		traceOutcome(r.Context(), info)
 		if panicked != nil {
 			panic(panicked)
@@ -135,61 +125,13 @@ func (h *Auth) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddyhttp.
 	p.forward()
 	info.overhead += time.Since(start) - p.waited
 	info.upstream.asked = time.Now()
-	if h.mayRepeat {
+	if site.behind.mayRepeat {
 		hideIdempotencyKeys(r.Header)
 		once, done := sendOnce(r)
 		defer done()
 		r = once
 	}
 	return p.finish(r, next.ServeHTTP(p.w, r))
-}
-
-// forward makes the request what the upstream may see.
-func (p *passage) forward() {
-	p.info.body.forwardTo(p.r)
-	p.r.Header[headerRequestID] = []string{p.info.RequestID}
-	p.tellClient()
-	if p.info.dryRun == nil || p.info.dryRun.Reason == auth.RateLimited {
-		setIdentity(p.r.Header, &p.info)
-	}
-	if p.r.URL.RequestURI() != p.info.Target.Raw {
-		return // a handler before us has rewritten it, on purpose
-	}
-	if p.info.Operation.Name != auth.SensitiveOperation {
-		return
-	}
-	if target := auth.UpstreamTarget(p.info.Target); target != p.info.Target.Raw {
-		if url, err := p.r.URL.Parse(target); err == nil {
-			p.r.URL.Path, p.r.URL.RawPath = url.Path, url.RawPath
-		}
-	}
-}
-
-// originalTarget returns the request target as it came over the wire, before
-// any handler rewrote it.
-func originalTarget(r *http.Request) (method, target string) {
-	if original, ok := r.Context().Value(caddyhttp.OriginalRequestCtxKey).(http.Request); ok {
-		return original.Method, original.RequestURI
-	}
-	return r.Method, r.RequestURI
-}
-
-var errNoApp = errors.New("there is no global option card_gateway; it says where the keys are and what is allowed")
-
-// appOf returns the app that a handler belongs to.
-func appOf(ctx caddy.Context, handler string) (*App, error) {
-	module, err := ctx.AppIfConfigured("card_gateway")
-	switch {
-	case errors.Is(err, caddy.ErrNotConfigured):
-		return nil, fmt.Errorf("%s: %w", handler, errNoApp)
-	case err != nil:
-		return nil, fmt.Errorf("%s: %w", handler, err)
-	}
-	app, ok := module.(*App)
-	if !ok {
-		return nil, fmt.Errorf("%s: the app card_gateway is a %T", handler, module)
-	}
-	return app, nil
 }
 
 // Interface guards

@@ -18,58 +18,59 @@ func init() {
 }
 
 // Forward is the handler card_forward. It sends the request to one of the
-// issuers, over HTTP/1.1 and at most once, and returns the answer. It takes the
-// place of Caddy's reverse_proxy behind card_auth, which it needs before it.
+// issuers, over HTTP/1.1 and at most once, and returns the answer. It replaces
+// Caddy's reverse_proxy and needs card_auth before it.
 //
-// A request goes to another issuer only where no byte of it was sent before:
-// no connection could be made. Nothing is repeated after that.
+// A request goes to another issuer only if no byte of it was sent, because no
+// connection could be made. After that it is never repeated.
 type Forward struct {
 	// The issuers: `host:port`, or `unix/` and the path of a socket; 1 to 64.
 	// Placeholders are expanded.
 	Issuers []string `json:"issuers"`
 
 	// How an issuer is chosen among those that are not out: `least` (of two
-	// at random the one with fewer outstanding requests), `round_robin`, or
+	// random ones, the one with fewer outstanding requests), `round_robin`, or
 	// `first` (the first of the list). Default: least.
 	Policy string `json:"policy,omitempty"`
 
-	// How long a connection may take to be made, with its TLS handshake, and
-	// how long to wait for a free one. Default: 3s.
+	// The longest time for a new connection with its TLS handshake, and for the
+	// wait until a connection is free. Default: 3s.
 	DialTimeout caddy.Duration `json:"dial_timeout,omitempty"`
 
-	// How long the issuer may take for the head of its answer. Default: 30s.
+	// How long the issuer may take for the head of its answer, and to read each
+	// 256 KiB of a body. Default: 30s.
 	AnswerTimeout caddy.Duration `json:"answer_timeout,omitempty"`
 
 	// How long an unused connection is kept. It must be shorter than the
-	// issuer's own time, or requests fail that are sent on a connection which
-	// the issuer is just closing. Default: 45s.
+	// issuer's own time. Otherwise a request fails if the issuer closes the
+	// connection at the same moment. Default: 45s.
 	KeepAlive caddy.Duration `json:"keepalive,omitempty"`
 
 	// The most connections to each issuer. When all are in use, requests wait
 	// for up to dial_timeout and are then answered with 503.
-	// Default: no bound.
+	// Default: no limit.
 	MaxConnections int `json:"max_connections,omitempty"`
 
-	// The Host that the issuer receives. `{client}` is the one that the client
-	// wrote, which nobody has signed. Default: the issuer's own name.
+	// The Host that the issuer receives. `{client}` is the client's Host, which
+	// is not signed. Default: the issuer's own name.
 	Host string `json:"host,omitempty"`
 
 	// How connections to the issuers are secured. Default: not at all.
 	TLS *ForwardTLS `json:"tls,omitempty"`
 
 	// How long an issuer is out after fail_after failures within that time. A
-	// failure is a connection that cannot be made, that breaks, or on which
-	// comes nonsense in the place of an answer. Default: 10s.
+	// failure is a connection that cannot be made, a connection that breaks, or
+	// an answer that cannot be read. Default: 10s.
 	FailFor caddy.Duration `json:"fail_for,omitempty"`
 
-	// How many failures take an issuer out; -1: none does. Default: 3.
+	// How many failures take an issuer out; -1: failures never do. Default: 3.
 	FailAfter int `json:"fail_after,omitempty"`
 
-	// Ask each issuer again and again whether it works. Default: not at all.
+	// Check at intervals whether each issuer works. Default: no checks.
 	Check *ForwardCheck `json:"check,omitempty"`
 
-	// The headers that reach these issuers besides, or instead of, those that
-	// card_auth lets pass.
+	// The headers that reach these issuers in addition to those that card_auth
+	// passes, or only some of those.
 	HeaderRule
 
 	log       *zap.Logger
@@ -86,15 +87,15 @@ type ForwardTLS struct {
 	// issuer's address.
 	ServerName string `json:"server_name,omitempty"`
 	// Files with the client certificate and its key, in PEM; both or neither.
-	// A change of the files holds for the next connection. Default: none.
+	// A change of the files applies to the next connection. Default: none.
 	Certificate string `json:"client_certificate,omitempty"`
 	Key         string `json:"client_key,omitempty"`
 	// The lowest version: `tls1.2` or `tls1.3`. Default: tls1.2.
 	Min string `json:"min,omitempty"`
 }
 
-// ForwardCheck asks each issuer for a path. One that does not answer with a
-// status from 200 to 299 within 3 s is out until it does.
+// ForwardCheck requests a path from each issuer. An issuer that does not answer
+// with a status from 200 to 299 within 3 s is out until it does.
 type ForwardCheck struct {
 	// The path, which begins with a slash.
 	Path string `json:"path"`
@@ -102,7 +103,7 @@ type ForwardCheck struct {
 	Every caddy.Duration `json:"every,omitempty"`
 }
 
-// clientHost as the option host stands for the Host that the client wrote.
+// clientHost is the value of the option host for the Host that the client wrote.
 const clientHost = "{client}"
 
 // CaddyModule returns the Caddy module information.
@@ -118,11 +119,14 @@ func (h *Forward) ServeHTTP(w http.ResponseWriter, r *http.Request, _ caddyhttp.
 	}
 	out := newOutgoing()
 	defer out.free()
-	if refusal := out.fill(h, r, info); refusal != nil {
+	if out.Host = h.Host; h.Host == clientHost {
+		out.Host = r.Host
+	}
+	if refusal := out.fill(r, info, &h.HeaderRule); refusal != nil {
 		return refusal
 	}
 	answer, err := h.forwarder.Do(r.Context(), &out.Request)
-	info.body.release() // nobody reads it any more
+	info.body.release() // it is no longer read
 	if err != nil {
 		return forwardRefusal(err)
 	}
@@ -130,12 +134,13 @@ func (h *Forward) ServeHTTP(w http.ResponseWriter, r *http.Request, _ caddyhttp.
 	return nil
 }
 
-// sendAnswer sends the client what the issuer answered. An answer that breaks
-// off ends the client's connection, so that half is not taken for all.
+// sendAnswer sends the issuer's answer to the client. If the answer breaks off,
+// it ends the client's connection, so that the client does not take the part for
+// the whole.
 func sendAnswer(w http.ResponseWriter, answer *forward.Answer) {
 	defer func() { _ = answer.Close() }()
 	h := w.Header()
-	delete(h, "Server") // the issuer's passes; ours is in Via
+	delete(h, "Server") // the issuer's passes; Caddy's is in Via
 	for name, values := range answer.Header {
 		if before, set := h[name]; set {
 			values = append(before, values...)
@@ -146,13 +151,13 @@ func sendAnswer(w http.ResponseWriter, answer *forward.Answer) {
 	w.WriteHeader(answer.Status)
 	flush := http.NewResponseController(w).Flush
 	if _, err := answer.CopyTo(w, flush); err != nil {
-		_ = flush() // what has come
+		_ = flush() // the part that has arrived
 		panic(http.ErrAbortHandler)
 	}
 }
 
 // forwardRefusal returns the refusal of a request that could not be forwarded.
-// The text is ours and may be logged.
+// Its log text is the gateway's own, without bytes from outside.
 func forwardRefusal(err error) *auth.Refusal {
 	var failed *forward.Error
 	if !errors.As(err, &failed) {

@@ -5,31 +5,27 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
-	"time"
-
-	"github.com/card-gateway/card-gateway/caddymodule/cardlog"
 
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
+
+	"github.com/card-gateway/card-gateway/caddymodule/cardlog"
 )
 
 func init() {
 	caddy.RegisterModule(Health{})
 }
 
-// readyTimeout bounds how long a readiness check waits for the store.
-const readyTimeout = time.Second
-
-// Health is the handler card_health. It answers whether the process lives, or
-// whether the gateway is ready: the store can settle requests.
+// Health is the handler card_health. It reports whether the process lives, or
+// whether the gateway is ready, that is, the store can settle requests.
 type Health struct {
-	// What is asked: `live` or `ready`. Live says 200 as long as the process
-	// serves. Ready says 503 and why exactly while the store would refuse the
-	// next correct request, and while the gateway shuts down. Trouble that stops
-	// only changes of keys, logs or the like is 200 with its names in
-	// `degraded`. Addresses and paths are left out of the reason; the log has
-	// them.
+	// The check: `live` or `ready`. `live` answers 200 as long as the process
+	// serves. `ready` answers 503 with the reason while the store would refuse
+	// the next correct request, and while the gateway shuts down; else 200.
+	// Trouble that stops only changes of keys, logs or comparisons is a 200 that
+	// lists it in `degraded`. The reason contains no addresses and paths; the
+	// log has them.
 	Check string `json:"check"`
 
 	state *state
@@ -60,7 +56,7 @@ func validCheck(check string) error {
 	return nil
 }
 
-// healthBody is what a load balancer can put into its log.
+// healthBody is the body of an answer. Load balancers may log it.
 type healthBody struct {
 	Status   string   `json:"status"`
 	Reason   string   `json:"reason,omitempty"`
@@ -93,8 +89,8 @@ func (h *Health) ready(r *http.Request) (int, healthBody) {
 	return http.StatusOK, healthBody{Status: "ready", Degraded: h.state.degraded(ctx)}
 }
 
-// draining reports whether the process ends, or Caddy has scheduled to close
-// the listener that the request came through (shutdown_delay).
+// draining reports whether the process ends, or Caddy will soon close the
+// listener of the request (shutdown_delay).
 func draining(r *http.Request) bool {
 	if caddy.Exiting() {
 		return true

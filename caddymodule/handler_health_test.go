@@ -8,10 +8,10 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/card-gateway/card-gateway/store"
-
 	"github.com/caddyserver/caddy/v2"
 	"github.com/prometheus/client_golang/prometheus/testutil"
+
+	"github.com/card-gateway/card-gateway/store"
 )
 
 // reportingBackend is a backend that reports of itself what a test says.
@@ -30,7 +30,7 @@ func (b *reportingBackend) Status(context.Context) store.Status {
 // Ready is 503 while requests are not settled and while the gateway shuts
 // down, and 200 with the names of all that is in trouble besides.
 func TestReadyAndDegraded(t *testing.T) {
-	s := newGate(t).auth.state
+	s := newGate(t).auth.site.state
 	backend := &reportingBackend{Backend: s.backend}
 	s.backend = backend
 	h := &Health{Check: "ready", state: s}

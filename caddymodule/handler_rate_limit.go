@@ -18,10 +18,10 @@ func init() {
 	caddy.RegisterModule(new(RateLimit))
 }
 
-// RateLimit is the handler card_rate_limit. It says on the request that rate
-// limits apply and how; card_auth, which must come after it, charges them in
-// the same atomic step that accepts the request. Without it nothing is charged
-// and no rate limit header is sent.
+// RateLimit is the handler card_rate_limit. It notes in the request's context
+// that rate limits apply, and how. card_auth must come after it, and charges
+// the limits in the same atomic step that accepts the request. Without
+// card_rate_limit nothing is charged and no rate limit header is sent.
 //
 // The limits themselves are part of the app card_gateway.
 type RateLimit struct {
@@ -32,7 +32,7 @@ type RateLimit struct {
 	IETFHeaders bool `json:"ietf_headers,omitempty"`
 
 	log      *zap.Logger
-	unjudged sync.Once // says that card_auth is missing
+	unjudged sync.Once // to log once that card_auth is missing
 }
 
 var errLimitsLate error = cardlog.PlainError("card_rate_limit comes after card_auth; in a route of your own write card_rate_limit first")
@@ -52,7 +52,7 @@ func (h *RateLimit) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddy
 	if infoFrom(r.Context()) != nil {
 		return &auth.Refusal{Reason: auth.InternalError, Cause: errLimitsLate}
 	}
-	dropIdentity(r.Header) // whatever comes behind: what a client calls itself is nobody's
+	dropIdentity(r.Header) // even if no card_auth follows, nobody must trust a client's own claim
 	use := &limitsUse{RateLimit: h}
 	err := next.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), limitsKey, use)))
 	if !use.taken {
@@ -63,14 +63,14 @@ func (h *RateLimit) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddy
 	return err
 }
 
-// limitsUse says on a request how limits apply, and remembers whether card_auth
-// has read it.
+// limitsUse is what card_rate_limit puts into the request's context: how limits
+// apply. taken is set when card_auth has read it.
 type limitsUse struct {
 	*RateLimit
 	taken bool
 }
 
-// limitsFrom returns how limits apply to the request; nil: not at all.
+// limitsFrom returns how limits apply to the request; nil if they do not.
 func limitsFrom(ctx context.Context) *RateLimit {
 	use, _ := ctx.Value(limitsKey).(*limitsUse)
 	if use == nil {

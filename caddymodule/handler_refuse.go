@@ -20,11 +20,11 @@ func init() {
 // as card_auth refuses: with a JSON body, X-Request-Id, a line in the log and
 // a count in card_gateway_requests_total under the operation other.
 //
-// It belongs where no other handler answers. Caddy answers a request that
-// nothing handles with an empty 200, which for some operations is success.
+// It belongs where no other handler answers. If no handler takes a request,
+// Caddy answers an empty 200, which for some operations means success.
 type Refuse struct {
-	// Why: `unknown_host` (421, no site has the host that the request names) or
-	// `not_found` (404, nothing has this path).
+	// The reason: `unknown_host` (421, no site has the host of the request) or
+	// `not_found` (404, the site has nothing at this path).
 	Reason string `json:"reason"`
 
 	reason    auth.Reason
@@ -48,8 +48,8 @@ func (h *Refuse) Provision(ctx caddy.Context) error {
 	return err
 }
 
-// refusable returns the reason of the name, if a configuration may refuse for
-// it.
+// refusable returns the reason with the name, or an error if card_refuse cannot
+// refuse for it.
 func refusable(name string) (auth.Reason, error) {
 	for _, reason := range []auth.Reason{auth.UnknownHost, auth.NotFound} {
 		if name == reason.String() {
@@ -65,7 +65,7 @@ func (h *Refuse) ServeHTTP(w http.ResponseWriter, r *http.Request, _ caddyhttp.H
 	info.Client, _ = clientAddress(r)
 	err := refuse(newResponseWriter(w, info), r, auth.Refuse(h.reason, ""))
 	info.overhead = time.Since(start)
-	h.telemetry.metrics.observe(info, h.other)
+	info.count(h.other)
 	traceOutcome(r.Context(), info)
 	return err
 }

@@ -20,12 +20,12 @@ func init() {
 	caddy.RegisterModule(Translate{})
 }
 
-// Translate is the handler card_translate. It lets clients of every published
-// customer variant talk to an issuer that speaks one form: bodies of
-// create_customer and update_customer are checked and translated, and answers
-// to these and to get_customer and list_customers come back in the variant
-// that asked, or in the one that X-Card-Variant names. All other operations
-// pass untouched.
+// Translate is the handler card_translate. With it clients of every published
+// customer variant can use an issuer that knows only one form. It checks and
+// translates the bodies of create_customer and update_customer. It translates
+// the answers to these, and to get_customer and list_customers, into the variant
+// of the client, or the one in X-Card-Variant. All other operations pass
+// unchanged.
 //
 // It needs card_auth before it.
 type Translate struct {
@@ -134,10 +134,10 @@ func keyVariant(key *auth.Key) translate.Variant {
 	return translate.ParseVariant(key.CustomerVariant)
 }
 
-// request puts the translated body in the place of the client's and returns
-// the variant that asked, or the refusal that names what is wrong.
+// request replaces the client's body by the translated one and returns the
+// client's variant, or the refusal that lists the problems.
 func (h *Translate) request(r *http.Request, info *requestInfo, op translate.Operation) (translate.Variant, *auth.Refusal) {
-	// The translated body, and a body in blocks once more in one piece.
+	// Two copies: a body in blocks in one piece, and the translated body.
 	if refusal := info.body.reserveCopies(2); refusal != nil {
 		return translate.None, refusal
 	}
@@ -168,9 +168,9 @@ func invalidBody(problems []translate.Problem) *auth.Refusal {
 	return refusal
 }
 
-// askPlainly asks the upstream for an answer that can be translated: whole,
-// not compressed, and not "as you know it already", since what the client
-// knows is a translation. If-Match stays, so that no update loses its guard.
+// askPlainly changes the request so that the answer can be translated: complete,
+// not compressed, and never 304, because the client's copy is a translation.
+// If-Match stays, because it protects updates.
 func askPlainly(r *http.Request) {
 	r.Header.Set("Accept-Encoding", "identity")
 	for _, name := range []string{"Range", "If-Range", "If-None-Match"} {

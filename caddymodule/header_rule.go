@@ -6,54 +6,31 @@ import (
 	"maps"
 	"net/http"
 	"strings"
-
-	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
 )
 
-// HeaderRule says which request headers reach the issuer as the client sent
-// them. Without options these are all but the ones that lie: that speak of the
-// way of the request (address, scheme, host, port, path, method, prefix), of a
-// user or a certificate, or that give orders to a server; in any spelling.
-// Names are compared without regard to case.
+// HeaderRule decides which request headers reach the issuer as the client sent
+// them. Without options all pass except headers that could mislead the issuer,
+// in any spelling: those that describe how the request travelled (address,
+// scheme, host, port, path, method), name a user or a certificate, or give
+// orders to a server. Names are compared without regard to case.
 //
-// What belongs to the connection, the five authentication headers, X-Request-Id
-// and X-Gateway-* never pass.
+// Headers of the connection, the five authentication headers, X-Request-Id and
+// X-Gateway-* never pass.
 //
-// The options of a card_forward are about its issuers alone: pass_header lets
-// more pass than the rule of card_auth, headers only of all that only those.
+// The options of a card_forward apply only to its issuers. pass_header adds
+// headers that card_auth drops. `headers only` passes only some of those that
+// card_auth passes.
 type HeaderRule struct {
 	// Headers that pass although the rule would drop them. The issuer must not
 	// trust them: any client can write them. Default: none.
 	PassHeader []string `json:"pass_header,omitempty"`
 
-	// Only these headers pass, and Content-Type and Content-Encoding, without
-	// which the body cannot be read. Default: the rule decides.
+	// Only these headers pass, and Content-Type and Content-Encoding, because
+	// the body cannot be read without them. Default: the rule decides.
 	OnlyHeaders []string `json:"only_headers,omitempty"`
 
-	named  map[string]bool // the names of either list, as net/http indexes them
-	behind map[string]bool // those that a card_forward behind names
-}
-
-// options returns the lines by which a handler's block sets the rule.
-func (rule *HeaderRule) options() []option {
-	return []option{
-		{name: "pass_header", repeats: true, read: func(d *caddyfile.Dispenser) error {
-			names := d.RemainingArgs()
-			if len(names) == 0 {
-				return d.Err("pass_header needs the names of headers")
-			}
-			rule.PassHeader = append(rule.PassHeader, names...)
-			return nil
-		}},
-		{name: "headers", instead: "write all names on one line", read: func(d *caddyfile.Dispenser) error {
-			words := d.RemainingArgs()
-			if len(words) < 2 || words[0] != "only" {
-				return d.Err("expected: headers only, and the names of headers")
-			}
-			rule.OnlyHeaders = words[1:]
-			return nil
-		}},
-	}
+	named  map[string]bool // the names of either list, in the canonical form of net/http
+	behind map[string]bool // the names in the options of a card_forward behind
 }
 
 // provision checks the names and prepares the rule. Errors name the option and
@@ -80,11 +57,78 @@ func (rule *HeaderRule) provision() error {
 	return nil
 }
 
-// setAside makes the rule keep, for a handler behind, what that one's own rule
-// names.
+// setAside makes clean return the headers that a handler behind names in its
+// options.
 func (rule *HeaderRule) setAside(behind *HeaderRule) {
 	if rule.behind == nil {
 		rule.behind = make(map[string]bool)
 	}
 	maps.Copy(rule.behind, behind.named)
+}
+
+// clean removes the headers that must not reach the issuer, in every spelling
+// that a backend may fold into the same name. It also removes headers that
+// Connection names (RFC 9110, section 7.6.1). The gateway sets its own headers
+// later, so Connection cannot remove those.
+//
+// It returns the removed headers that a card_forward behind names in its
+// options; only that handler may send them.
+func (rule *HeaderRule) clean(h http.Header) (aside http.Header) {
+	for _, names := range h["Connection"] {
+		for name := range strings.SplitSeq(names, ",") {
+			h.Del(strings.TrimSpace(name))
+		}
+	}
+	for name, values := range h {
+		if rule.passes(name) {
+			continue
+		}
+		if rule.behind[name] {
+			if aside == nil {
+				aside = make(http.Header)
+			}
+			aside[name] = values
+		}
+		delete(h, name)
+	}
+	return aside
+}
+
+// passes reports whether a header reaches the issuer as the client sent it.
+func (rule *HeaderRule) passes(name string) bool {
+	switch {
+	case rule.named[name]:
+		return true
+	case len(rule.OnlyHeaders) > 0:
+		return describesBody(name) || name == headerShape // card_translate reads and removes it
+	}
+	if passes, common := commonHeaders[name]; common {
+		return passes
+	}
+	folded, ok := foldName(name)
+	return ok && !folded.isOurs() && !soleNames[string(folded.bytes())] && !folded.lies()
+}
+
+// describesBody reports whether the header is needed to read the body.
+func describesBody(name string) bool { return name == "Content-Type" || name == "Content-Encoding" }
+
+// recall restores headers that card_auth has set aside, if this handler's
+// options name them.
+func (rule *HeaderRule) recall(header, aside http.Header) {
+	for name, values := range aside {
+		if rule.named[name] {
+			header[name] = values
+		}
+	}
+}
+
+// sends reports whether a header reaches the issuers of this handler. With the
+// option `headers only` these are the named ones, those that describe the body,
+// and the gateway's own. Without it, all.
+func (rule *HeaderRule) sends(name string) bool {
+	if len(rule.OnlyHeaders) == 0 || rule.named[name] || describesBody(name) {
+		return true
+	}
+	folded, _ := foldName(name)
+	return folded.isIdentity() || name == headerRequestID
 }

@@ -1,12 +1,17 @@
 package caddymodule
 
-import "strings"
+import (
+	"bytes"
+	"net/http"
+	"strings"
+)
 
-// Words of headers that lie: a client could use them to tell the issuer what
-// only a proxy or an authenticating server may say. A header that holds one of
-// them, in any spelling, does not reach the issuer.
+// Words of headers that could mislead the issuer: the issuer expects such
+// headers only from a proxy or an authenticating server, but a client could
+// write them. A header that contains one of these words, in any spelling, does
+// not reach the issuer. Such words, and such headers, "lie".
 
-// Of the way that a request took: address, scheme, host, port, path, method.
+// How a request travelled: address, scheme, host, port, path, method.
 const (
 	addressWords = `ip ips ipv4 ipv6 addr addrs address addresses geoip remote peer via hop hops xff
 		forward forwarded forwarder forwarding forwards proxy proxies proxied`
@@ -16,7 +21,7 @@ const (
 	methodWords = `method methods verb override overrides`
 )
 
-// Of the caller, and of the certificate that shows who it is.
+// The caller, and the certificate that proves who it is.
 const (
 	userWords = `user users usr username userid userinfo uid login logon principal subject actor
 		role roles group groups tenant tenants org orgs organization organisation identity identities
@@ -28,14 +33,14 @@ const (
 		verify verified cipher mtls spiffe xfcc ja3 ja4`
 )
 
-// Of a server, a framework or a mesh that takes orders in headers.
+// Orders to a server, a framework or a mesh.
 const steeringWords = `accel sendfile sendtempfile lighttpd litespeed nginx haproxy traefik varnish envoy istio kong
 	reproxy redirect redirects rewrite rewritten subrequest middleware nextjs upstream upstreams backend backends
 	route router routing target dst dispatch invoke internal bypass purge surrogate esi debug
 	cgi fcgi fastcgi wsgi uwsgi appengine waws`
 
-// joiningWords say nothing by themselves. They are known because some write
-// them together with a word above: ClientIP, RealIP, RemoteUser1.
+// joiningWords do not lie. They are listed because some headers join them with a
+// word above: ClientIP, RealIP, RemoteUser1.
 const joiningWords = `x http http2 client real true orig original originating source src end front socket connecting
 	cluster azure cf web my is id name names info data string value header count country for of by from to the
 	request req response base root external inbound mod 0 1 2 3 4 5 6 7 8 9`
@@ -43,7 +48,7 @@ const joiningWords = `x http http2 client real true orig original originating so
 // soleNames are headers that lie only as the whole name.
 var soleNames = setOf(`from destination depth overwrite`)
 
-// headerWords holds every word; true: it lies.
+// headerWords holds every word; true means that it lies.
 var headerWords = func() map[string]bool {
 	words := make(map[string]bool)
 	for word := range setOf(joiningWords) {
@@ -75,19 +80,20 @@ func setOf(words string) map[string]bool {
 	return set
 }
 
-// maxHeaderName is how many letters and digits of a header's name are judged.
+// maxHeaderName is the most letters and digits of a header's name that is judged.
+// Longer names do not pass.
 const maxHeaderName = 63
 
 // A foldedName is a header's name as the most lenient backend reads it: in lower
-// case and without separators, which are whatever is no letter or digit.
+// case and without separators. A separator is any byte that is not a letter or
+// digit.
 type foldedName struct {
 	text   [maxHeaderName]byte
 	length int
-	begins uint64 // bit n is set where a separator stood before letter n, and for 0
+	begins uint64 // bit n is set if a separator was before letter n, and for 0
 }
 
-// foldName folds a name. It reports false for a name that is too long to be
-// judged.
+// foldName folds a name. It returns false for a name that is too long.
 func foldName(name string) (f foldedName, ok bool) {
 	f.begins = 1
 	for i := range len(name) {
@@ -111,9 +117,9 @@ func foldName(name string) (f foldedName, ok bool) {
 
 func (f *foldedName) bytes() []byte { return f.text[:f.length] }
 
-// lies reports whether the name holds a word that lies: words of the list, the
-// first one at the beginning of a word of the name and the last one at the end
-// of one, with one that lies among them.
+// lies reports whether a part of the name is a sequence of known words, with at
+// least one that lies. The part must begin and end at a separator, or at an end
+// of the name.
 func (f *foldedName) lies() bool {
 	s := f.bytes()
 	harmless, lying := f.begins, uint64(0) // how far words of the list reach from the beginning of some word
@@ -137,3 +143,33 @@ func (f *foldedName) lies() bool {
 	}
 	return lying&(f.begins|1<<len(s)) != 0
 }
+
+// isOurs reports whether a header belongs to the gateway or to the connection.
+func (f *foldedName) isOurs() bool {
+	return gatewayNames[string(f.bytes())] || connectionNames[string(f.bytes())] || f.isIdentity()
+}
+
+// isIdentity reports whether the name is X-Gateway, or X-Gateway followed by a
+// separator and more: the headers that name the caller to the upstream.
+func (f *foldedName) isIdentity() bool {
+	const prefix = "xgateway"
+	return bytes.HasPrefix(f.bytes(), []byte(prefix)) && (f.length == len(prefix) || f.begins>>len(prefix)&1 == 1)
+}
+
+// dropIdentity removes the identity headers that a client wrote.
+func dropIdentity(h http.Header) {
+	for name := range h {
+		if folded, _ := foldName(name); folded.isIdentity() {
+			delete(h, name)
+		}
+	}
+}
+
+// gatewayNames are the headers that authenticate the client or that the gateway
+// writes. connectionNames are those of one connection and of the framing of one
+// message. No option passes them. The names are folded.
+var (
+	gatewayNames    = setOf(`xapikey xtimestamp xnonce xbodyhash xsignature xrequestid`)
+	connectionNames = setOf(`connection keepalive proxyconnection proxyauthorization proxyauthenticate upgrade
+		http2settings te trailer trailers transferencoding contentlength host expect earlydata`)
+)

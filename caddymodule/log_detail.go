@@ -8,8 +8,8 @@ import (
 	"github.com/card-gateway/card-gateway/store"
 )
 
-// explain says for the log what an operator needs to know of the store's
-// verdict besides its reason; nothing, where the reason says all.
+// explain returns the details of the store's verdict for the log, or "" if the
+// reason alone is enough.
 func (p *passage) explain(v *store.Verdict) string {
 	switch v.Reason {
 	case auth.TimestampOutOfWindow:
@@ -29,14 +29,14 @@ func (p *passage) explain(v *store.Verdict) string {
 	return ""
 }
 
-// explainTimestamp tells clocks that are off from timestamps that are none, and
-// from those that are older than the key's move to this store.
+// explainTimestamp returns why rule 7 failed: the timestamp is not valid, it is
+// too far from the clock, or it is older than the copy of the key to this store.
 func (p *passage) explainTimestamp() string {
 	stamp := p.request.Credentials.Unix
 	switch off := p.claim.Now.Unix() - stamp; {
 	case stamp == 0:
 		return "X-Timestamp is not a number of ten digits"
-	case auth.InWindow(p.claim.Now, stamp, p.h.rules.window):
+	case auth.InWindow(p.claim.Now, stamp, p.site.rules.window):
 		return "the nonces of that moment stayed in the store that the key was copied from"
 	case off < 0:
 		return "X-Timestamp is " + strconv.FormatInt(-off, 10) + " s ahead of our clock"

@@ -67,7 +67,7 @@ func TestStandardLogIsTakenBack(t *testing.T) {
 	if err == nil {
 		t.Fatal("Caddy accepts a socket in no directory")
 	}
-	runningApp(t).probe(t.Context())
+	runningApp(t).upkeep.probe(t.Context())
 	if _, is := log.Writer().(cardlog.StandardLog); !is {
 		t.Errorf("the standard log goes to a %T", log.Writer())
 	}

@@ -3,19 +3,16 @@ package caddymodule
 import (
 	"errors"
 	"fmt"
-	"sync/atomic"
 	"time"
-
-	"github.com/card-gateway/card-gateway/caddymodule/version"
 
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/card-gateway/card-gateway/auth"
 )
 
-// The collectors live as long as the process. Each configuration has a
-// registry of its own in Caddy, so they are registered again on each and keep
-// their values. All labels are from closed sets.
+// The collectors live as long as the process. In Caddy each configuration has
+// its own registry, so they are registered again in each, and keep their
+// values. All labels are from closed sets.
 var (
 	requestsTotal = prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "card_gateway_requests_total",
@@ -27,17 +24,6 @@ var (
 		Help:    "Time that a request spent in the gateway; waiting for the client's body and for the upstream is left out.",
 		Buckets: []float64{.000025, .00005, .0001, .00025, .0005, .001, .0025, .005, .01, .025, .05, .1, .25, 1},
 	}, []string{"operation"})
-
-	storeSeconds = prometheus.NewHistogramVec(prometheus.HistogramOpts{
-		Name:    "card_gateway_store_seconds",
-		Help:    "Time that calls of the store took, by call and result.",
-		Buckets: []float64{.000001, .0000025, .000005, .00001, .000025, .0001, .00025, .0005, .001, .0025, .005, .01, .025, .05, .1, .25, 1},
-	}, []string{"call", "result"})
-
-	storeUp = prometheus.NewGauge(prometheus.GaugeOpts{
-		Name: "card_gateway_store_up",
-		Help: "1 while the store can settle requests, else 0.",
-	})
 
 	limitDecisions = prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "card_gateway_rate_limit_decisions_total",
@@ -59,45 +45,7 @@ var (
 		Name: "card_gateway_key_locks_total",
 		Help: "Keys locked by consecutive authentication failures.",
 	})
-
-	keysByStatus = prometheus.NewGaugeVec(prometheus.GaugeOpts{
-		Name: "card_gateway_keys",
-		Help: "Keys in the store by status; refreshed in the background, the same on every node.",
-	}, []string{"status"})
-
-	keysExpiring = prometheus.NewGaugeVec(prometheus.GaugeOpts{
-		Name: "card_gateway_keys_expiring",
-		Help: "Active keys that expire within the time; refreshed in the background.",
-	}, []string{"within"})
 )
-
-// The memory for bodies of the configuration that started last.
-var (
-	currentBodies atomic.Pointer[bodyMemory]
-
-	bodyBytes = prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-		Name: "card_gateway_body_bytes",
-		Help: "Bytes of memory that request bodies hold.",
-	}, func() float64 { return float64(currentBodies.Load().used.Load()) })
-
-	bodyBytesLimit = prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-		Name: "card_gateway_body_bytes_limit",
-		Help: "Bytes of memory that request bodies may hold: body_budget.",
-	}, func() float64 { return float64(currentBodies.Load().limit) })
-)
-
-func init() { currentBodies.Store(new(bodyMemory)) }
-
-// buildInfo is 1 for the running binary.
-var buildInfo = prometheus.NewGaugeVec(prometheus.GaugeOpts{
-	Name: "card_gateway_build_info",
-	Help: "1, with the versions of the running binary as labels.",
-}, []string{"version", "commit", "caddy", "go"})
-
-func init() {
-	b := version.This()
-	buildInfo.WithLabelValues(b.Version, b.Commit, b.Caddy, b.Go).Set(1)
-}
 
 // Decisions on rate limits, a closed set.
 const (
@@ -117,11 +65,10 @@ var (
 	translationResults    = []string{"ok", "invalid", "failed", "unchanged"}
 )
 
-// metrics holds the children of the collectors for one configuration, looked
-// up once.
+// metrics holds the collectors' metrics of each operation of one configuration,
+// so that a request needs no look-up by labels.
 type metrics struct {
 	operations []operationMetrics // by Operation.Index
-	store      map[string]*storeCall
 }
 
 type operationMetrics struct {
@@ -146,12 +93,9 @@ func newMetrics(registry *prometheus.Registry, table *auth.Table) (*metrics, err
 			return nil, fmt.Errorf("registering: %w", err)
 		}
 	}
-	m := &metrics{store: newStoreCalls()}
+	m := new(metrics)
 	for _, operation := range table.Operations() {
 		m.operations = append(m.operations, newOperationMetrics(operation.Name))
-	}
-	for _, what := range degradations {
-		degradedGauge.WithLabelValues(what)
 	}
 	for _, variant := range translationVariants {
 		for _, direction := range translationDirections {
@@ -180,25 +124,6 @@ func newOperationMetrics(name string) operationMetrics {
 		o.limits[decision] = limitDecisions.WithLabelValues(name, label)
 	}
 	return o
-}
-
-// observe counts a request that has been answered.
-func (m *metrics) observe(info *requestInfo, other *auth.Operation) {
-	operation := info.Operation
-	if operation == nil {
-		operation = other
-	}
-	o := &m.operations[operation.Index]
-	switch {
-	case info.refusal != nil:
-		o.refused[info.refusal.Reason].Inc()
-	case info.dryRun != nil:
-		o.wouldRefuse[info.dryRun.Reason].Inc()
-	default:
-		o.accepted.Inc()
-	}
-	o.overhead.Observe(info.overhead.Seconds())
-	o.upstream.observe(info)
 }
 
 func observeSkew(skew time.Duration) { clockSkewSeconds.Observe(skew.Seconds()) }

@@ -1,19 +1,16 @@
 package caddymodule
 
 import (
-	"mime"
-	"net/http"
-	"strings"
 	"time"
 
 	"github.com/card-gateway/card-gateway/auth"
 )
 
-// readBody refuses what cannot be read, reads the body once and finds out
-// whether its hash is the one that was signed. A body with a wrong signature is
-// only hashed, so that no unproven sender makes us hold memory.
+// readBody reads the body once and checks its hash. It refuses a body of a wrong
+// type, and one that cannot be read or held. If the signature is wrong, the body
+// is only hashed, so that an unproven sender uses no memory.
 func (p *passage) readBody() *auth.Refusal {
-	keep := p.h.DryRun || !p.judgement.Failed.Has(auth.RuleSignature)
+	keep := p.site.DryRun || !p.judgement.Failed.Has(auth.RuleSignature)
 	if p.bodyRead {
 		if keep && p.info.body == nil && !p.bodyDropped {
 			return storeRefusal(errKeyKeepsChanging)
@@ -21,13 +18,13 @@ func (p *passage) readBody() *auth.Refusal {
 		p.checkHash()
 		return nil
 	}
-	if !p.h.DryRun && p.h.translates && translatedOperation(p.info.Operation.Name) && !jsonRequest(p.r) {
+	if !p.site.DryRun && p.site.behind.translates && translatedOperation(p.info.Operation.Name) && !jsonRequest(p.r) {
 		return p.unlessLocked(&auth.Refusal{Reason: auth.UnsupportedMediaType})
 	}
-	reader := bodyReader{max: p.maxBody(), timeout: time.Duration(p.h.BodyTimeout)}
+	reader := bodyReader{max: p.maxBody(), arrival: arrival{timeout: time.Duration(p.site.BodyTimeout)}}
 	if keep {
 		reader.look = p.lookBeforeBody
-		reader.hold = p.info.reservation(p.h.state.bodies)
+		reader.hold = p.info.reservation(p.site.state.bodies)
 	}
 	start := time.Now()
 	body, refusal := reader.read(p.w, p.r)
@@ -49,20 +46,19 @@ func (p *passage) checkHash() {
 	}
 }
 
-// lookBeforeBody asks the store, without writing anything, what it would answer
-// if the body were the signed one. A request that would be refused is not worth
-// holding a body for: its body is hashed and discarded, and the answer is that
-// of the published order, decided when it is settled. Only a lock (rule 5)
-// answers at once.
+// lookBeforeBody asks the store, without writing, how it would decide if the
+// body hash were correct. It reports whether the body is worth holding. If the
+// request would be refused, the body is only hashed, and settling decides the
+// answer in the published order. Only a lock (rule 5) is refused at once.
 func (p *passage) lookBeforeBody() (worth bool, refusal *auth.Refusal) {
-	if p.h.DryRun {
+	if p.site.DryRun {
 		return true, nil
 	}
 	claim, refusal := p.newClaim()
 	if refusal != nil {
 		return false, refusal
 	}
-	verdict, err := p.h.state.backend.Look(p.r.Context(), claim)
+	verdict, err := p.site.state.backend.Look(p.r.Context(), claim)
 	switch {
 	case err != nil:
 		return false, p.lookupRefusal(err)
@@ -73,25 +69,9 @@ func (p *passage) lookBeforeBody() (worth bool, refusal *auth.Refusal) {
 	}
 }
 
-// jsonRequest reports whether the body is JSON in UTF-8 without an encoding,
-// or there is no body.
-func jsonRequest(r *http.Request) bool {
-	if r.ContentLength == 0 {
-		return true
+func (p *passage) maxBody() int64 {
+	if p.info.Operation.MaxBody > 0 {
+		return p.info.Operation.MaxBody
 	}
-	for _, encoding := range r.Header["Content-Encoding"] {
-		if encoding != "" && !strings.EqualFold(encoding, "identity") {
-			return false
-		}
-	}
-	types := r.Header["Content-Type"]
-	if len(types) != 1 {
-		return false
-	}
-	media, params, err := mime.ParseMediaType(types[0])
-	if err != nil || media != "application/json" && !strings.HasSuffix(media, "+json") {
-		return false
-	}
-	charset, given := params["charset"]
-	return !given || strings.EqualFold(charset, "utf-8") || strings.EqualFold(charset, "utf8")
+	return p.site.MaxBody
 }

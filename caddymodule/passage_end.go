@@ -8,16 +8,16 @@ import (
 	"github.com/card-gateway/card-gateway/auth"
 )
 
-// finish gives the error of a later handler its face, unless an answer is on
-// its way already. That no handler has answered is one, too: net/http would say
-// 200.
+// finish turns the error of a later handler into an answer, unless an answer
+// was already begun. If no handler has answered, that is an error too: net/http
+// would answer 200.
 func (p *passage) finish(r *http.Request, err error) error {
 	switch {
 	case err != nil:
 	case p.w.status == 0:
 		return refuse(p.w, p.r, auth.Refuse(auth.UpstreamError, "no handler behind card_auth has answered"))
 	case p.w.status == auth.ClientGone.Status() && p.r.Context().Err() != nil:
-		p.note(auth.Refuse(auth.ClientGone, "")) // the reverse proxy has said so
+		p.note(auth.Refuse(auth.ClientGone, "")) // reported by the reverse proxy
 		return nil
 	default:
 		return nil
@@ -33,7 +33,7 @@ func (p *passage) finish(r *http.Request, err error) error {
 	return refuse(p.w, p.r, refusal)
 }
 
-// broken says why a handler has panicked. Caddy's reverse proxy does when an
+// broken notes why a handler has panicked. Caddy's reverse proxy panics when an
 // answer breaks off half-way, so that the client notices.
 func (p *passage) broken(panicked any) {
 	switch {
@@ -47,45 +47,27 @@ func (p *passage) broken(panicked any) {
 	}
 }
 
-// note tells operators of a refusal that the client can no longer be told of.
-func (p *passage) note(refusal *auth.Refusal) {
-	p.info.refusal = refusal
-	p.h.telemetry.logRefusal(&p.info, refusal)
-}
-
-// pass decides, in a dry run, whether a refused request goes on all the same.
-// It returns nil when it does, with the body read and the refusal noted.
+// pass returns nil if a dry run forwards the refused request. Then it has read
+// the body and noted the refusal. Otherwise it returns the refusal to send.
 func (p *passage) pass(refusal *auth.Refusal) *auth.Refusal {
-	if !p.h.DryRun || !dryRunLetsPass(refusal.Reason) || p.r.Method == http.MethodConnect {
+	if !p.site.DryRun || !dryRunLetsPass(refusal.Reason) || p.r.Method == http.MethodConnect {
 		return p.generic(refusal)
 	}
 	if p.info.Operation == nil {
-		p.info.Operation = p.h.other
+		p.info.Operation = p.site.other
 	}
 	if failed := p.readBody(); failed != nil {
 		return failed
 	}
 	p.info.dryRun = refusal
-	p.h.telemetry.logRefusal(&p.info, refusal)
+	p.info.logRefusal(refusal)
 	return nil
 }
 
-// dryRunLetsPass reports whether a dry run only reports the reason. What is
-// ambiguous or too large is refused all the same, and what makes a body
-// unreadable cannot be let pass.
-func dryRunLetsPass(reason auth.Reason) bool {
-	switch reason {
-	case auth.Accepted, auth.UnknownHost, auth.NotFound, auth.BadTarget, auth.MalformedRequest, auth.BodyTooLarge, auth.BodyTimeout, auth.OverBudget, auth.ClientGone,
-		auth.InvalidBody, auth.InternalError, auth.UpstreamError, auth.UpstreamTimeout:
-		return false
-	default:
-		return true
-	}
-}
-
-// generic replaces the texts of rules 2 to 10 where the site wants one.
+// generic replaces the texts of rules 2 to 10 by one text, with the option
+// generic_messages.
 func (p *passage) generic(refusal *auth.Refusal) *auth.Refusal {
-	if p.h.GenericMessages && refusal.Reason.Status() == http.StatusUnauthorized && refusal.Reason != auth.MissingHeaders {
+	if p.site.GenericMessages && refusal.Reason.Status() == http.StatusUnauthorized && refusal.Reason != auth.MissingHeaders {
 		refusal.Message = genericMessage
 	}
 	return refusal
@@ -93,3 +75,48 @@ func (p *passage) generic(refusal *auth.Refusal) *auth.Refusal {
 
 // genericMessage is the one text of generic_messages.
 const genericMessage = "Authentication failed"
+
+// tellClient writes the client's address, as Caddy chose it, into
+// X-Forwarded-For, if a trusted proxy sent the request. The terminal handler
+// appends the proxy's address. The values of client and proxies were removed
+// before, unless pass_header names the header.
+func (p *passage) tellClient() {
+	const name = "X-Forwarded-For"
+	if _, passed := p.r.Header[name]; passed || !fromProxy(p.r) {
+		return
+	}
+	if text, addr := clientAddress(p.r); addr.IsValid() {
+		p.r.Header[name] = []string{text}
+	}
+}
+
+// forward changes the request into the one that the upstream gets: the held
+// body, the request id, the identity headers, and the target of sensitive
+// details in one spelling.
+func (p *passage) forward() {
+	p.info.body.forwardTo(p.r)
+	p.r.Header[headerRequestID] = []string{p.info.RequestID}
+	p.tellClient()
+	if p.info.dryRun == nil || p.info.dryRun.Reason == auth.RateLimited {
+		setIdentity(p.r.Header, &p.info)
+	}
+	if p.r.URL.RequestURI() != p.info.Target.Raw {
+		return // a handler before card_auth has rewritten it, on purpose
+	}
+	if p.info.Operation.Name != auth.SensitiveOperation {
+		return
+	}
+	if target := auth.UpstreamTarget(p.info.Target); target != p.info.Target.Raw {
+		if url, err := p.r.URL.Parse(target); err == nil {
+			p.r.URL.Path, p.r.URL.RawPath = url.Path, url.RawPath
+		}
+	}
+}
+
+// setIdentity sets the headers that name the caller and the operation.
+func setIdentity(h http.Header, info *requestInfo) {
+	h.Set(headerIDKey, info.Key.ID)
+	h.Set(headerTenant, info.Key.Tenant)
+	h.Set(headerScopes, info.Key.Scopes.String())
+	h.Set(headerOperation, info.Operation.Name)
+}

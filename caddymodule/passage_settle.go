@@ -2,16 +2,20 @@ package caddymodule
 
 import (
 	"context"
+	"encoding/json"
 	"time"
 
+	"go.uber.org/zap"
+
 	"github.com/card-gateway/card-gateway/auth"
+	"github.com/card-gateway/card-gateway/keys"
 	"github.com/card-gateway/card-gateway/ratelimit"
 	"github.com/card-gateway/card-gateway/store"
 )
 
-// unlessLocked gives way to rule 5, which comes before the refusals of a body
-// by its size or type. Only when the count has reached the threshold does the
-// request settle; else nothing is settled or counted.
+// unlessLocked returns the refusal of a body by its size or type, or that by
+// rule 5, which comes before it. The request settles only if the count has
+// reached the threshold; otherwise nothing is settled or counted.
 func (p *passage) unlessLocked(refusal *auth.Refusal) *auth.Refusal {
 	if p.info.Key == nil {
 		return refusal
@@ -20,7 +24,7 @@ func (p *passage) unlessLocked(refusal *auth.Refusal) *auth.Refusal {
 	if failed != nil {
 		return failed
 	}
-	verdict, err := p.h.state.backend.Look(p.r.Context(), claim)
+	verdict, err := p.site.state.backend.Look(p.r.Context(), claim)
 	switch {
 	case err != nil:
 		return p.lookupRefusal(err)
@@ -34,7 +38,7 @@ func (p *passage) unlessLocked(refusal *auth.Refusal) *auth.Refusal {
 // settleLock settles a request whose key is to be locked, and returns the
 // refusal by rule 5, or the given one when the key is not locked after all.
 func (p *passage) settleLock(otherwise *auth.Refusal) *auth.Refusal {
-	p.bodyDropped = true // it must not be accepted, and a correct request must not count
+	p.bodyDropped = true // so that the store does not accept the request, and does not count a correct one
 	verdict, failed := p.settle()
 	switch {
 	case failed != nil:
@@ -46,22 +50,23 @@ func (p *passage) settleLock(otherwise *auth.Refusal) *auth.Refusal {
 	}
 }
 
-// newClaim makes the claim of the request as it was judged, at the time of now.
+// newClaim returns the claim of the request as it was judged, with the current
+// time. The refusal is for a key that has expired meanwhile.
 func (p *passage) newClaim() (*store.Claim, *auth.Refusal) {
-	rules, key := p.h.rules, p.info.Key
+	rules, key := p.site.rules, p.info.Key
 	now := time.Now()
 	if !key.ExpiresAt.IsZero() && !now.Before(key.ExpiresAt) {
 		return nil, &auth.Refusal{Reason: auth.KeyExpired, Log: "the key expired while the body arrived"}
 	}
 	p.claim = store.Claim{
-		KeyID: key.ID, Revision: key.Revision, NextRevision: p.h.state.lockRevision(),
+		KeyID: key.ID, Revision: key.Revision, NextRevision: p.site.state.lockRevision(),
 		SecretVersion: p.judgement.SecretVersion,
 		Now:           now, Timestamp: p.request.Credentials.Unix,
 		Window: rules.window, ReplayFloorAhead: rules.floorAhead,
 		Nonce:     auth.NonceDigest(p.request.Credentials.Nonce),
 		Failed:    p.judgement.Failed,
 		LockAfter: rules.lockAfter, LockDuration: rules.lockDuration, LockCounts: rules.lockCounts,
-		DryRun:      p.h.DryRun,
+		DryRun:      p.site.DryRun,
 		BodyDropped: p.bodyDropped,
 	}
 	if p.limits != nil {
@@ -71,7 +76,7 @@ func (p *passage) newClaim() (*store.Claim, *auth.Refusal) {
 	return &p.claim, nil
 }
 
-// settle asks the store for everything that only shared state can decide.
+// settle lets the store decide everything that needs shared state.
 func (p *passage) settle() (store.Verdict, *auth.Refusal) {
 	claim, refusal := p.newClaim()
 	if refusal != nil {
@@ -84,16 +89,16 @@ func (p *passage) settle() (store.Verdict, *auth.Refusal) {
 	return verdict, nil
 }
 
-// judged turns the verdict into the refusal, or nil, with the rate limit
-// headers and everything that is counted.
+// judged returns the refusal of the verdict, or nil. It sets the rate limit
+// headers, and counts and reports what the verdict contains.
 func (p *passage) judged(v *store.Verdict) *auth.Refusal {
 	p.info.failures = v.Failures
 	if p.judgement.SecretVersion > 0 && p.request.Credentials.Unix > 0 {
 		observeSkew(p.info.skew)
 	}
 	if v.Locked {
-		p.h.state.renewLockRevision()
-		p.h.telemetry.keyLocked(p)
+		p.site.state.renewLockRevision()
+		p.reportLock()
 	}
 	if v.Reason != auth.Accepted && v.Reason != auth.RateLimited {
 		return &auth.Refusal{Reason: v.Reason, Log: p.explain(v), RetryAfter: v.RetryAfter}
@@ -125,5 +130,21 @@ func (p *passage) countLimits(v *store.Verdict, states []ratelimit.State) {
 			}
 		}
 	}
-	p.h.telemetry.metrics.operations[p.info.Operation.Index].limits[decision].Inc()
+	p.site.telemetry.metrics.operations[p.info.Operation.Index].limits[decision].Inc()
+}
+
+// reportLock counts and logs the lock that this request has caused.
+func (p *passage) reportLock() {
+	t := p.site.telemetry
+	keyLocksTotal.Inc()
+	t.log.Warn("an API key was locked by consecutive authentication failures; it answers 401 until it is unlocked (card-keys unlock)",
+		zap.String("key_id", p.info.Key.ID), zap.String("tenant", p.info.Key.Tenant),
+		zap.Int("failures", p.claim.LockAfter), zap.String("client_ip", p.info.Client))
+	t.keyChanged(keys.Change{
+		At: time.Now(), Actor: keys.GatewayActor, Action: "lock",
+		KeyID: p.info.Key.ID, Tenant: p.info.Key.Tenant, Revision: p.claim.NextRevision,
+		Fields: []keys.FieldChange{{
+			Field: "status", Old: json.RawMessage(`"` + keys.StatusActive + `"`), New: json.RawMessage(`"` + keys.StatusLocked + `"`),
+		}},
+	})
 }

@@ -7,15 +7,16 @@ import (
 	"github.com/card-gateway/card-gateway/store/redis"
 )
 
-// sharePolicy lets a store that several gateways use compare their rules.
+// sharePolicy gives the rules to a store that compares those of all its
+// gateways.
 func (s *state) sharePolicy(r *rules) {
 	if sharer, ok := s.pooled.backend.(interface{ SharePolicy(redis.Policy) }); ok {
 		sharer.SharePolicy(r.policy())
 	}
 }
 
-// policy returns what all gateways on one store must have alike, in the words
-// of the configuration and with the defaults filled in.
+// policy returns the options that must be the same on all gateways of a store,
+// with their names in the configuration and with defaults.
 func (r *rules) policy() redis.Policy {
 	p := redis.Policy{
 		"window":             r.window.String(),

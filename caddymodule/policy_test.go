@@ -4,10 +4,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/caddyserver/caddy/v2"
+
 	"github.com/card-gateway/card-gateway/store"
 	"github.com/card-gateway/card-gateway/store/redis"
-
-	"github.com/caddyserver/caddy/v2"
 )
 
 // sharingBackend is a backend whose gateways compare their policies.
@@ -21,9 +21,9 @@ func (b *sharingBackend) SharePolicy(p redis.Policy) { b.shared = append(b.share
 // Whatever two gateways may not have different is in the policy, and the same
 // configuration in other words is the same policy.
 func TestPolicyHoldsWhatMustBeAlike(t *testing.T) {
-	policyOf := func(a *App) redis.Policy {
+	policyOf := func(c *Config) redis.Policy {
 		t.Helper()
-		r, err := newRules(a)
+		r, err := newRules(c)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -48,8 +48,8 @@ func TestPolicyHoldsWhatMustBeAlike(t *testing.T) {
 		return names
 	}
 	second := caddy.Duration(time.Second)
-	plain := policyOf(new(App))
-	for name, app := range map[string]*App{
+	plain := policyOf(new(Config))
+	for name, app := range map[string]*Config{
 		"window":               {Window: caddy.Duration(time.Minute)},
 		"replay_floor_ahead":   {ReplayFloorAhead: &second},
 		"lock_after":           {LockAfter: 7},
@@ -65,7 +65,7 @@ func TestPolicyHoldsWhatMustBeAlike(t *testing.T) {
 			t.Errorf("%s: the policies differ in %q", name, got)
 		}
 	}
-	same := &App{Window: caddy.Duration(5 * time.Minute), LockAfter: 50, BodyBudget: 1 << 30}
+	same := &Config{Window: caddy.Duration(5 * time.Minute), LockAfter: 50, BodyBudget: 1 << 30}
 	if got := differ(plain, policyOf(same)); got != nil {
 		t.Errorf("the defaults written out differ in %q", got)
 	}

@@ -6,13 +6,12 @@ import (
 	"net/netip"
 	"time"
 
-	"github.com/card-gateway/card-gateway/caddymodule/cardlog"
-
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
 
 	"github.com/card-gateway/card-gateway/auth"
+	"github.com/card-gateway/card-gateway/caddymodule/cardlog"
 )
 
 // requestInfo is what the gateway knows of one request. card_auth makes it and
@@ -25,15 +24,15 @@ type requestInfo struct {
 	Target    auth.Target
 	Operation *auth.Operation
 	Key       *auth.Key   // the judged key; nil until one was found
-	Client    string      // address of the client, as Caddy tells it
-	address   netip.Addr  // the same; zero when it is not known
+	Client    string      // address of the client, as Caddy chose it
+	address   netip.Addr  // the same; zero if it is not known
 	body      *heldBody   // the verified body; nil until it was read
-	aside     http.Header // of the client, for a card_forward that names them
+	aside     http.Header // headers of the client that only a card_forward may pass
 	upstream  upstreamAnswer
 
 	refusal  *auth.Refusal // the last refusal; nil when accepted
 	dryRun   *auth.Refusal // what card_auth would have refused, in dry run
-	overhead time.Duration // time spent in the gateway, waiting for others left out
+	overhead time.Duration // time spent in the gateway, without waits for client and issuer
 	skew     time.Duration // server clock minus X-Timestamp
 	closes   bool          // the connection ends with the answer
 	failures int           // consecutive failures of the key after this request
@@ -53,8 +52,8 @@ func infoFrom(ctx context.Context) *requestInfo {
 	return info
 }
 
-// begin fills in what is known of every request and returns it with the info in
-// its context and in its access log line.
+// begin sets the fields that every request has. It returns the request with the
+// info in its context and in its access log line.
 func (i *requestInfo) begin(t *telemetry, r *http.Request) *http.Request {
 	i.telemetry = t
 	i.RequestID = requestID(r.Header)
@@ -76,7 +75,8 @@ func withInfo(r *http.Request, info *requestInfo) *http.Request {
 	return r.WithContext(context.WithValue(r.Context(), infoKey, info))
 }
 
-// outcome is the request's value of the metric label and log field "outcome".
+// outcome returns the request's value of the metric label and log field
+// "outcome".
 func (i *requestInfo) outcome() string {
 	switch {
 	case i.refusal != nil:
@@ -88,9 +88,8 @@ func (i *requestInfo) outcome() string {
 	}
 }
 
-// notForwarded reports whether an answer with the status is a refusal by the
-// gateway itself because something of its own is missing, at a moment when the
-// issuer has seen nothing of the request.
+// notForwarded reports whether an answer with the status is a 503 of the gateway
+// itself, and the issuer has seen nothing of the request.
 func (i *requestInfo) notForwarded(status int) bool {
 	return status == http.StatusServiceUnavailable && i.refusal != nil && i.upstream.status == 0
 }
@@ -107,8 +106,8 @@ func (i *requestInfo) MarshalLogObject(enc zapcore.ObjectEncoder) error {
 	return nil
 }
 
-// fields calls add for what identifies a request in logs and traces, besides
-// its id: the operation and the caller, where they are known.
+// fields calls add for the operation and the caller, if they are known: logs and
+// traces show them beside the request id.
 func (i *requestInfo) fields(add func(name, value string)) {
 	if i.Operation != nil {
 		add("operation", i.Operation.Name)
@@ -119,12 +118,12 @@ func (i *requestInfo) fields(add func(name, value string)) {
 	}
 }
 
-// reservation returns an empty reservation of the request in a memory.
+// reservation returns an empty reservation of the request in the memory.
 func (i *requestInfo) reservation(m *bodyMemory) reservation {
 	return reservation{memory: m, key: i.keyID(), address: holderAddress(i.address)}
 }
 
-// keyID returns the id of the judged key, empty before one was found.
+// keyID returns the id of the judged key, or "" before a key was found.
 func (i *requestInfo) keyID() string {
 	if i.Key == nil {
 		return ""
@@ -132,14 +131,5 @@ func (i *requestInfo) keyID() string {
 	return i.Key.ID
 }
 
-// String keeps the info out of anything that is printed.
+// String returns only the request id, so that printing the info shows no more.
 func (i *requestInfo) String() string { return "request " + i.RequestID }
-
-// wouldRefuse holds the outcomes of a dry run by reason.
-var wouldRefuse = func() []string {
-	names := make([]string, len(auth.Reasons()))
-	for _, reason := range auth.Reasons() {
-		names[reason] = "would_refuse_" + reason.String()
-	}
-	return names
-}()

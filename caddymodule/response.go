@@ -12,18 +12,17 @@ import (
 	"github.com/card-gateway/card-gateway/ratelimit"
 )
 
-// responseWriter stands between the client and whatever handler answers. It puts
-// the gateway's own headers on the answer at the moment when it is sent. Beside
-// the one answer nothing reaches the client: neither trailers nor informational
-// answers (1xx), which could speak in the place of the gateway's headers.
+// responseWriter is between the client and the handler that answers. It sets the
+// gateway's own headers at the moment when the answer is sent. It drops trailers
+// and informational answers (1xx), which could contradict the gateway's headers.
 type responseWriter struct {
 	caddyhttp.ResponseWriterWrapper
 	info     *requestInfo
 	limits   []rateHeader
 	status   int         // of the answer; 0 until its head is sent
-	late     http.Header // what was set behind the head, as trailers are
-	replaced bool        // the answer is a refusal; what the handler writes goes nowhere
-	failed   bool        // the client no longer takes what is written
+	late     http.Header // headers set after the head, such as trailers; never sent
+	replaced bool        // the answer is a refusal; what the handler writes is dropped
+	failed   bool        // writing to the client has failed
 }
 
 type rateHeader struct{ name, value string }
@@ -35,8 +34,8 @@ func newResponseWriter(w http.ResponseWriter, info *requestInfo) *responseWriter
 	}
 }
 
-// Header returns the headers of the answer until its head is sent; then, a map
-// that nobody reads.
+// Header returns the headers of the answer until its head is sent; after that, a
+// map that is never sent.
 func (w *responseWriter) Header() http.Header {
 	if w.status == 0 {
 		return w.ResponseWriterWrapper.Header()
@@ -47,9 +46,9 @@ func (w *responseWriter) Header() http.Header {
 	return w.late
 }
 
-// WriteHeader sends the head of the answer. Informational answers are left out.
-// A status that is none becomes a refusal: net/http panics below 100, and
-// nobody knows what to do with one above 599, or with another protocol.
+// WriteHeader sends the head of the answer. It drops informational answers. A
+// status that is not valid becomes a refusal: net/http panics below 100, no
+// status above 599 is defined, and 101 would change the protocol.
 func (w *responseWriter) WriteHeader(status int) {
 	switch {
 	case w.status != 0:
@@ -66,10 +65,10 @@ func (w *responseWriter) WriteHeader(status int) {
 	}
 }
 
-// replace sends a refusal in the place of the answer that a handler has begun.
+// replace sends a refusal in place of the answer that a handler has begun.
 func (w *responseWriter) replace(refusal *auth.Refusal) {
 	w.info.refusal = refusal
-	w.info.telemetry.logRefusal(w.info, refusal)
+	w.info.logRefusal(refusal)
 	h := w.Header()
 	for name := range h {
 		switch name {
@@ -82,7 +81,7 @@ func (w *responseWriter) replace(refusal *auth.Refusal) {
 	w.replaced = true
 }
 
-// begin sends the head where a handler has not done so before the body.
+// begin sends the head if the handler has not done so before the body.
 func (w *responseWriter) begin() {
 	if w.status == 0 {
 		w.WriteHeader(http.StatusOK)
@@ -128,7 +127,7 @@ func (w *responseWriter) finish(h http.Header) {
 		h[limit.name] = []string{limit.value}
 	}
 	switch {
-	case w.info.refusal != nil: // it brought its own
+	case w.info.refusal != nil: // it has set its own Cache-Control
 	case w.info.Operation != nil && w.info.Operation.Name == auth.SensitiveOperation:
 		for name := range h {
 			if speaksOfCaching(name) {
@@ -141,9 +140,9 @@ func (w *responseWriter) finish(h http.Header) {
 	}
 }
 
-// speaksOfCaching reports whether a header could make some cache keep an
-// answer in spite of its Cache-Control, as those do that address one kind of
-// cache alone (RFC 9213), or tell later that it has not changed.
+// speaksOfCaching reports whether a header could make a cache store an answer
+// although Cache-Control forbids it. These are headers for one kind of cache
+// (RFC 9213), and validators such as ETag.
 func speaksOfCaching(name string) bool {
 	const control = "cache-control"
 	if at := len(name) - len(control); at >= 0 && strings.EqualFold(name[at:], control) {
@@ -157,8 +156,8 @@ func speaksOfCaching(name string) bool {
 	}
 }
 
-// dropOwn removes what only the gateway itself says on an answer, and the
-// announcement of trailers, which do not come.
+// dropOwn removes headers that only the gateway may set on an answer, and the
+// announcement of trailers, which are never sent.
 func dropOwn(h http.Header) {
 	for name := range h {
 		if isOwn(name) || name == "Trailer" || strings.HasPrefix(name, http.TrailerPrefix) {
@@ -171,8 +170,8 @@ func isOwn(name string) bool {
 	return strings.EqualFold(name, headerRequestID) || strings.EqualFold(name, headerForwarded) || isLimitHeader(name)
 }
 
-// isLimitHeader reports whether an upstream's header would speak of limits in
-// the place of the gateway's own.
+// isLimitHeader reports whether a header is one of those that show rate limits,
+// which only the gateway may set.
 func isLimitHeader(name string) bool {
 	const prefix = "x-ratelimit-"
 	if len(name) > len(prefix) && strings.EqualFold(name[:len(prefix)], prefix) {
@@ -181,8 +180,8 @@ func isLimitHeader(name string) bool {
 	return strings.EqualFold(name, "ratelimit") || strings.EqualFold(name, "ratelimit-policy")
 }
 
-// setLimits notes the headers of the bucket that binds the request most, and
-// those of all its buckets where the limiter sends the IETF's headers too.
+// setLimits prepares the headers of the request's tightest bucket and, with the
+// option ietf_headers, those of all its buckets.
 func (w *responseWriter) setLimits(limiter *RateLimit, charges []ratelimit.Charge, states []ratelimit.State) {
 	shown := ratelimit.Tightest(states)
 	if shown < 0 {

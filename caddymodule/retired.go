@@ -9,13 +9,14 @@ import (
 	"github.com/card-gateway/card-gateway/store"
 )
 
-// decide returns the store's verdict on the claim. Who signs correctly with a
-// retired secret is no stranger, so its failure is not counted: the store is
-// asked without writing. It settles only what would be refused and written in
-// the same way with a live secret, such as the lock by rule 5.
+// decide returns the store's verdict on the claim. A client that signs correctly
+// with a retired secret is no stranger, so its failure is not counted: decide
+// asks the store without writing. It settles such a request only if it would be
+// refused and written in the same way with a live secret, such as the lock by
+// rule 5.
 func (p *passage) decide(ctx context.Context, claim *store.Claim) (store.Verdict, error) {
-	backend := p.h.state.backend
-	if p.judgement.Retired == nil || p.h.DryRun {
+	backend := p.site.state.backend
+	if p.judgement.Retired == nil || p.site.DryRun {
 		return backend.Settle(ctx, claim)
 	}
 	verdict, err := backend.Look(ctx, claim)
@@ -29,8 +30,8 @@ func (p *passage) decide(ctx context.Context, claim *store.Claim) (store.Verdict
 	}
 }
 
-// explainRetired says for the log that the client signs with a secret that has
-// ended.
+// explainRetired returns the log text for a client that signs with a retired
+// secret.
 func explainRetired(s *auth.Secret) string {
 	return "the client still signs with secret version " + strconv.Itoa(s.Version()) + ", retired at " + s.Expires().UTC().Format(time.RFC3339)
 }

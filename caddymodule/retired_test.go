@@ -21,7 +21,7 @@ func rotated(t *testing.T) (g *gate, old, fresh *sign.Signer, log *observer.Obse
 	t.Helper()
 	g = newGate(t)
 	core, log := observer.New(zapcore.DebugLevel)
-	g.auth.telemetry.refused = zap.New(core)
+	g.auth.site.telemetry.refused = zap.New(core)
 	old = g.signer(store.Fields{})
 	changed, err := g.keys.Rotate(t.Context(), old.KeyID, keys.Rotation{}, keys.By{Actor: "test"})
 	if err != nil {
@@ -55,7 +55,7 @@ func TestRetiredSecretDoesNotLock(t *testing.T) {
 	if n := g.failures(old.KeyID); wrong.Code != http.StatusUnauthorized || n != 1 {
 		t.Fatalf("a stranger: %d, %d failures", wrong.Code, n)
 	}
-	for range g.auth.rules.lockAfter + 2 {
+	for range g.auth.site.rules.lockAfter + 2 {
 		w := g.get(old, "192.0.2.1", broken["nothing"])
 		if w.Code != wrong.Code || w.Body.String() != wrong.Body.String() {
 			t.Fatalf("%d %s, a stranger gets %d %s", w.Code, w.Body, wrong.Code, wrong.Body)
@@ -102,7 +102,7 @@ func TestRetiredSecretCountsWhatALiveOneCounts(t *testing.T) {
 // next request locks the key, also one that a retired secret signs.
 func TestRetiredSecretMeetsTheLock(t *testing.T) {
 	g, old, fresh, _ := rotated(t)
-	for range g.auth.rules.lockAfter {
+	for range g.auth.site.rules.lockAfter {
 		g.get(old, "192.0.2.1", broken["the signature"])
 	}
 	for _, c := range []struct {

@@ -29,11 +29,10 @@ type rules struct {
 	answerBudget                int64 // bytes
 }
 
-// newRules compiles the options of the app, with defaults for those that were
-// left out.
-func newRules(a *App) (*rules, error) {
+// newRules compiles the options of the app, with defaults for missing ones.
+func newRules(c *Config) (*rules, error) {
 	r := &rules{
-		window: time.Duration(a.Window), lockAfter: a.LockAfter, lockDuration: time.Duration(a.LockDuration), bodyBudget: a.BodyBudget,
+		window: time.Duration(c.Window), lockAfter: c.LockAfter, lockDuration: time.Duration(c.LockDuration), bodyBudget: c.BodyBudget,
 	}
 	if r.window == 0 {
 		r.window = 5 * time.Minute
@@ -44,28 +43,28 @@ func newRules(a *App) (*rules, error) {
 	if r.bodyBudget == 0 {
 		r.bodyBudget = 256 << 20
 	}
-	if r.bodyShare, r.bodyShareAddress = a.BodyShare, a.BodyShareAddress; r.bodyShare == 0 {
+	if r.bodyShare, r.bodyShareAddress = c.BodyShare, c.BodyShareAddress; r.bodyShare == 0 {
 		r.bodyShare = 1.0 / 8
 	}
 	if r.bodyShareAddress == 0 {
 		r.bodyShareAddress = 1.0 / 4
 	}
-	if r.answerBudget = a.AnswerBudget; r.answerBudget == 0 {
+	if r.answerBudget = c.AnswerBudget; r.answerBudget == 0 {
 		r.answerBudget = 128 << 20
 	}
 	r.floorAhead = min(5*time.Second, r.window)
-	if a.ReplayFloorAhead != nil {
-		r.floorAhead = time.Duration(*a.ReplayFloorAhead)
+	if c.ReplayFloorAhead != nil {
+		r.floorAhead = time.Duration(*c.ReplayFloorAhead)
 	}
 	var err error
-	r.operations = operationDefs(a.Operations)
+	r.operations = operationDefs(c.Operations)
 	if r.table, err = auth.NewTable(r.operations); err != nil {
 		return nil, fmt.Errorf("operations: %w", err)
 	}
-	if r.limits, err = newPolicy(a.Limits, r.table); err != nil {
+	if r.limits, err = newPolicy(c.Limits, r.table); err != nil {
 		return nil, err
 	}
-	if r.lockCounts, err = parseLockCounts(a.LockCounts); err != nil {
+	if r.lockCounts, err = parseLockCounts(c.LockCounts); err != nil {
 		return nil, err
 	}
 	return r, r.check()
@@ -101,9 +100,9 @@ func (r *rules) check() error {
 	return nil
 }
 
-// The parts of answer_budget that one key and one address may hold. An answer
-// is held three times while it is translated: as it came, in one piece, and
-// translated.
+// The parts of answer_budget that one key and one address may hold. While an
+// answer is translated it is in memory three times: as received, in one piece,
+// and translated.
 const (
 	answerShare        = 1.0 / 4
 	answerShareAddress = 1.0 / 2
@@ -116,8 +115,9 @@ func checkShare(name string, share float64) error {
 	return nil
 }
 
-// checkMaxBody refuses a size of bodies of which not even one could be held.
-// The blocks in which a large body is held round its size up.
+// checkMaxBody returns an error if not even one body of the size fits into the
+// share of one key or address. A large body is held in whole blocks, so its size
+// is rounded up.
 func (r *rules) checkMaxBody(size int64) error {
 	for _, share := range []struct {
 		name string
@@ -146,7 +146,8 @@ func newPolicy(limits map[string]string, table *auth.Table) (*ratelimit.Policy, 
 	return ratelimit.NewPolicy(parsed)
 }
 
-// limitName reports whether limits may be given under the name.
+// limitName reports whether a limit can have the name: that of an operation,
+// default or total.
 func limitName(name string, table *auth.Table) bool {
 	return name == ratelimit.NameDefault || name == ratelimit.NameTotal || table.ByName(name) != nil
 }
@@ -175,8 +176,8 @@ func (r *rules) checkLimits(limits map[string]json.RawMessage) error {
 	return nil
 }
 
-// checkScopes refuses scopes of a key that no operation asks for: a mistyped
-// one would be a key that works nowhere.
+// checkScopes refuses scopes of a key that no operation needs: with a mistyped
+// scope the key would work nowhere.
 func (r *rules) checkScopes(scopes []string) error {
 	known := r.knownScopes()
 	for _, scope := range scopes {

@@ -9,18 +9,18 @@ import (
 	"github.com/card-gateway/card-gateway/caddymodule/cardlog"
 )
 
-// net/http may send a request twice where a kept connection breaks. What follows
-// keeps it from that; a card_forward, which sends once by the way it is built,
-// needs none of it.
+// net/http may send a request twice if a kept connection breaks. The functions
+// of this file prevent that for reverse_proxy. card_forward does not need them,
+// because it never sends a request twice.
 
-// errSentOnce is why a second attempt was not made.
+// errSentOnce is the cause when a second attempt was prevented.
 var errSentOnce error = cardlog.PlainError("the upstream closed the connection before it answered; the request was sent once and is not sent again")
 
 // sendOnce returns a request that net/http does not send to the upstream a
-// second time once bytes of it were sent. Requests with a body, and all POST
-// and PATCH, are safe by the way their body is set; what net/http would replay
-// on its own are a GET and HEAD on a kept connection that breaks. The cause of
-// the request's context is then errSentOnce.
+// second time after its head was written. Requests with a body are safe because
+// they have no GetBody. Of the others net/http repeats a GET or HEAD on a kept
+// connection that breaks; here its context is canceled instead, with the cause
+// errSentOnce. The caller must call the returned function at the end.
 func sendOnce(r *http.Request) (*http.Request, context.CancelFunc) {
 	if r.Method != http.MethodGet && r.Method != http.MethodHead || r.ContentLength != 0 {
 		return r, func() {}
@@ -39,8 +39,8 @@ func sendOnce(r *http.Request) (*http.Request, context.CancelFunc) {
 }
 
 // hideIdempotencyKeys gives the headers lower-case names in the map. On the wire
-// these are the same headers, but net/http, which looks them up under their
-// canonical names, no longer takes them as leave to send a POST twice.
+// these are the same headers, but net/http looks for the canonical names and
+// would send a POST with one of them twice.
 func hideIdempotencyKeys(h http.Header) {
 	for canonical, lower := range map[string]string{"Idempotency-Key": "idempotency-key", "X-Idempotency-Key": "x-idempotency-key"} {
 		if values, ok := h[canonical]; ok {

@@ -6,12 +6,14 @@ import (
 	"errors"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/card-gateway/card-gateway/keys"
 	"github.com/card-gateway/card-gateway/store"
 )
 
-// state is what outlives a request: the store, and the keys in it.
+// state is what outlives a request: the store, the keys in it, and the memory
+// for bodies.
 type state struct {
 	backend store.Backend // measured and audited
 	keys    *keys.Service
@@ -29,7 +31,7 @@ type state struct {
 // newState returns the state in a store, for the rules of a configuration.
 // Changes of keys are reported to the telemetry.
 func newState(pooled *pooledStore, ring *keys.Keyring, r *rules, t *telemetry) *state {
-	s := &state{backend: &auditedBackend{t.metrics.measured(pooled.backend), t.audit}, audit: t.audit, pooled: pooled}
+	s := &state{backend: &auditedBackend{measured(pooled.backend), t.audit}, audit: t.audit, pooled: pooled}
 	s.bodies = newBodyMemory("body_budget", r.bodyBudget, r.bodyShare, r.bodyShareAddress)
 	s.answers = newBodyMemory("answer_budget", r.answerBudget, answerShare, answerShareAddress)
 	s.renewLockRevision()
@@ -40,7 +42,7 @@ func newState(pooled *pooledStore, ring *keys.Keyring, r *rules, t *telemetry) *
 }
 
 // ensureStarted starts the store unless it runs. Caddy starts its apps in any
-// order, so a request may come first.
+// order, so a request may arrive before App.Start.
 func (s *state) ensureStarted(ctx context.Context) error {
 	if s.started.Load() {
 		return nil
@@ -60,9 +62,9 @@ func (s *state) ensureStarted(ctx context.Context) error {
 	return nil
 }
 
-// testMasterKey refuses a master key that does not open the store, where that
-// costs no network. Elsewhere Start finds out, or the first answer of a store
-// that was out of reach then.
+// testMasterKey returns an error for a master key that does not open the store,
+// if the store is local. For other stores ensureStarted does this, or ready when
+// the store was out of reach before.
 func (s *state) testMasterKey(ctx context.Context) error {
 	if local, ok := s.backend.(store.LocalBackend); !ok || !local.Local() {
 		return nil
@@ -71,7 +73,7 @@ func (s *state) testMasterKey(ctx context.Context) error {
 }
 
 // lockRevision returns a random revision for a record that a request may lock.
-// Locks are rare, so one value serves until it was used.
+// Locks are rare, so the same value is returned until it was used.
 func (s *state) lockRevision() string { return *s.revision.Load() }
 
 // renewLockRevision makes the next value of lockRevision.
@@ -80,15 +82,15 @@ func (s *state) renewLockRevision() {
 	s.revision.Store(&text)
 }
 
-// ready returns nil when requests can be settled, and sets the gauge, unless
-// whoever asked has left before there was an answer.
+// ready returns nil when requests can be settled, and sets the gauge. If the
+// caller cancels the check, it returns the context's error and leaves the gauge.
 func (s *state) ready(ctx context.Context) error {
 	err := s.ensureStarted(ctx)
 	if err == nil {
 		err = s.backend.Ready(ctx)
 	}
 	if err == nil {
-		err = s.keys.Start(ctx) // what could not be read when the store was out of reach
+		err = s.keys.Start(ctx) // reads what it could not read while the store was out of reach
 	}
 	switch {
 	case errors.Is(ctx.Err(), context.Canceled):
@@ -100,3 +102,6 @@ func (s *state) ready(ctx context.Context) error {
 	storeUp.Set(1)
 	return nil
 }
+
+// readyTimeout bounds how long a readiness check waits for the store.
+const readyTimeout = time.Second

@@ -9,17 +9,17 @@ import (
 	"go.uber.org/zap/exp/zapslog"
 )
 
-// storeLogger is where stores write. A store outlives the configuration that
-// opened it, so the logger is that of the configuration of the moment.
+// storeLogger returns the logger for stores. A store outlives the configuration
+// that opened it, so this is the logger of the current configuration.
 func storeLogger() *zap.Logger { return caddy.Log().Named("card_gateway.store") }
 
-// logStoreProblem writes what the embedded store wants an operator to know.
+// logStoreProblem logs a problem that the embedded store reports.
 func logStoreProblem(err error) {
 	storeLogger().Warn(err.Error())
 }
 
-// storeSlog is the same for a store that writes to slog: each record goes to
-// the logger of the configuration of the moment.
+// storeSlog is the same for a store that logs by slog: each record goes to the
+// logger of the current configuration.
 type storeSlog struct{}
 
 func (storeSlog) current() slog.Handler {
@@ -36,9 +36,9 @@ func (h storeSlog) Handle(ctx context.Context, record slog.Record) error {
 	return h.current().Handle(ctx, record)
 }
 
-// WithAttrs is part of slog.Handler. What it returns stays with the logger of
-// now; stores give their attributes with each record.
+// WithAttrs is part of slog.Handler. The returned handler keeps the logger of
+// this moment; stores do not use it, but add their attributes to each record.
 func (h storeSlog) WithAttrs(attrs []slog.Attr) slog.Handler { return h.current().WithAttrs(attrs) }
 
-// WithGroup is part of slog.Handler, as WithAttrs.
+// WithGroup is part of slog.Handler; see WithAttrs.
 func (h storeSlog) WithGroup(name string) slog.Handler { return h.current().WithGroup(name) }

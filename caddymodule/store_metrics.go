@@ -6,15 +6,20 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/card-gateway/card-gateway/store/redis"
-
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/card-gateway/card-gateway/store"
+	"github.com/card-gateway/card-gateway/store/redis"
 )
 
-// storeQueue counts the calls to Redis that wait for a connection, of all
-// stores in use.
+var storeSeconds = prometheus.NewHistogramVec(prometheus.HistogramOpts{
+	Name:    "card_gateway_store_seconds",
+	Help:    "Time that calls of the store took, by call and result.",
+	Buckets: []float64{.000001, .0000025, .000005, .00001, .000025, .0001, .00025, .0005, .001, .0025, .005, .01, .025, .05, .1, .25, 1},
+}, []string{"call", "result"})
+
+// storeQueued is the number of calls to Redis that wait for a connection, over
+// all stores in use.
 var (
 	storeQueued atomic.Int64
 	storeQueue  = prometheus.NewGaugeFunc(prometheus.GaugeOpts{
@@ -52,8 +57,8 @@ func newStoreCalls() map[string]*storeCall {
 	return calls
 }
 
-// done observes the time since start. An answer such as "no such key" is a
-// result of the store, not a failure of it.
+// done observes the time since start. An answer such as "no such key" counts as
+// ok, not as an error of the store.
 func (c *storeCall) done(start time.Time, err error) {
 	observer := c.ok
 	if err != nil && !errors.Is(err, store.ErrNotFound) && !errors.Is(err, store.ErrConflict) && !errors.Is(err, store.ErrExists) {
@@ -62,21 +67,23 @@ func (c *storeCall) done(start time.Time, err error) {
 	observer.Observe(time.Since(start).Seconds())
 }
 
-// measuredBackend observes the calls of a backend.
+// measuredBackend measures the calls of a backend.
 type measuredBackend struct {
 	store.Backend
 	settle, get, put, del, list, meta *storeCall
 }
 
-func (m *metrics) measured(backend store.Backend) store.Backend {
+// measured returns the backend, with its calls measured.
+func measured(backend store.Backend) store.Backend {
+	calls := newStoreCalls()
 	return &measuredBackend{
 		Backend: backend,
-		settle:  m.store["settle"], get: m.store["get"], put: m.store["put"],
-		del: m.store["delete"], list: m.store["list"], meta: m.store["meta"],
+		settle:  calls["settle"], get: calls["get"], put: calls["put"],
+		del: calls["delete"], list: calls["list"], meta: calls["meta"],
 	}
 }
 
-// Local says whether the backend answers from memory; see store.LocalBackend.
+// Local reports whether the backend answers from memory; see store.LocalBackend.
 func (b *measuredBackend) Local() bool {
 	local, ok := b.Backend.(store.LocalBackend)
 	return ok && local.Local()

@@ -9,11 +9,10 @@ import (
 	"strings"
 	"time"
 
-	"github.com/card-gateway/card-gateway/caddymodule/secret"
-
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
 
+	"github.com/card-gateway/card-gateway/caddymodule/secret"
 	"github.com/card-gateway/card-gateway/store"
 	"github.com/card-gateway/card-gateway/store/redis"
 )
@@ -134,9 +133,9 @@ func (s *RedisStore) readPasswords() (err error) {
 	return nil
 }
 
-// place is made of everything that the connections depend on, so that a
-// reload with another password or timeout opens new ones. The state itself is
-// in Redis. A changed secret behind the same reference is a change, too.
+// place contains all options of the connections, so that a reload with another
+// password or timeout opens new ones. A changed password in the same file or
+// variable is a change too. The state itself is in Redis.
 func (s *RedisStore) place() string {
 	return fmt.Sprintf("redis:%+v", s.connection())
 }
@@ -167,7 +166,8 @@ func withoutPassword(url string) error {
 	return nil
 }
 
-// fingerprint tells secrets apart without showing them.
+// fingerprint returns a hash of a secret, to compare secrets without showing
+// them.
 func fingerprint(secret string) string {
 	if secret == "" {
 		return ""

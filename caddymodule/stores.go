@@ -1,7 +1,6 @@
 package caddymodule
 
 import (
-	"encoding/json"
 	"fmt"
 	"path/filepath"
 	"sync/atomic"
@@ -18,7 +17,7 @@ func init() {
 }
 
 // stores holds the backends that are in use, by kind and place, so that a
-// reload finds the state that the configuration before it has built.
+// reload keeps the state of the configuration before it.
 var stores = caddy.NewUsagePool()
 
 // closeAfter is how long a backend that no configuration uses any more waits
@@ -29,12 +28,12 @@ const closeAfter = time.Minute
 type storeModule interface {
 	// place names the state: two configurations with the same place share it.
 	place() string
-	// open makes the backend without taking anything. What it has to keep apart
-	// from its place belongs into the runtime directory, if there is one.
+	// open returns the backend, without a lock or a connection. Files that must be
+	// apart from its place are in runtimeDir, unless that is empty.
 	open(runtimeDir string) (store.Backend, error)
 }
 
-// windowBound is a storeModule that cannot remember nonces for longer windows.
+// windowBound is a storeModule that supports no longer window than maxWindow.
 type windowBound interface {
 	maxWindow() time.Duration
 }
@@ -63,29 +62,21 @@ func (p *pooledStore) Destruct() error {
 	return nil
 }
 
-// openStore takes the configured store from the pool, or opens it.
-func (a *App) openStore(ctx caddy.Context) (*pooledStore, error) {
-	if a.StoreRaw == nil {
-		a.StoreRaw = json.RawMessage(`{"module":"file"}`)
+// takeStore takes the module's store from the pool, or opens it. To release it,
+// delete its place from the pool.
+func takeStore(module storeModule, window time.Duration, runtimeDir string) (*pooledStore, error) {
+	if bound, ok := module.(windowBound); ok && window > bound.maxWindow() {
+		return nil, fmt.Errorf("window is %s; with this store it must be at most %s", window, bound.maxWindow())
 	}
-	module, err := ctx.LoadModule(a, "StoreRaw")
-	if err != nil {
-		return nil, err
+	dir := file.DefaultRuntimeDir()
+	if runtimeDir != "" {
+		var err error
+		if dir, err = absolute("runtime_dir", runtimeDir); err != nil {
+			return nil, err
+		}
 	}
-	opener, ok := module.(storeModule)
-	if !ok {
-		return nil, fmt.Errorf("%T is not a store", module)
-	}
-	if bound, ok := module.(windowBound); ok && a.rules.window > bound.maxWindow() {
-		return nil, fmt.Errorf("window is %s; with this store it must be at most %s", a.rules.window, bound.maxWindow())
-	}
-	runtimeDir, err := a.runtimeDir()
-	if err != nil {
-		return nil, err
-	}
-	key := opener.place()
-	value, _, err := stores.LoadOrNew(key, func() (caddy.Destructor, error) {
-		backend, err := opener.open(runtimeDir)
+	value, _, err := stores.LoadOrNew(module.place(), func() (caddy.Destructor, error) {
+		backend, err := module.open(dir)
 		if err != nil {
 			return nil, err
 		}
@@ -94,16 +85,7 @@ func (a *App) openStore(ctx caddy.Context) (*pooledStore, error) {
 	if err != nil {
 		return nil, err
 	}
-	a.poolKey = key
 	return value.(*pooledStore), nil
-}
-
-// runtimeDir returns the runtime directory as an absolute path, or "".
-func (a *App) runtimeDir() (string, error) {
-	if a.RuntimeDir == "" {
-		return file.DefaultRuntimeDir(), nil
-	}
-	return absolute("runtime_dir", a.RuntimeDir)
 }
 
 // absolute expands the placeholders of a path.

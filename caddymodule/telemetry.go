@@ -1,23 +1,19 @@
 package caddymodule
 
 import (
-	"encoding/json"
 	"log"
-	"net/http"
 	"sync"
 	"sync/atomic"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
-
-	"github.com/card-gateway/card-gateway/caddymodule/cardlog"
-	"github.com/card-gateway/card-gateway/keys"
-
 	"github.com/caddyserver/caddy/v2"
+	"github.com/prometheus/client_golang/prometheus"
 	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
 
 	"github.com/card-gateway/card-gateway/auth"
+	"github.com/card-gateway/card-gateway/caddymodule/cardlog"
+	"github.com/card-gateway/card-gateway/keys"
 )
 
 // A flood of junk must not become a flood of logs: of each reason, the first
@@ -56,64 +52,11 @@ func refusalLogger(log *zap.Logger) *zap.Logger {
 	}))
 }
 
-// logRefusal writes the one line that explains a refusal: the reason and the
-// facts behind it, never a secret, a signature, a nonce or a body.
-func (t *telemetry) logRefusal(info *requestInfo, refusal *auth.Refusal) {
-	level := zapcore.InfoLevel
-	if refusal.Reason.Status() >= http.StatusInternalServerError {
-		level = zapcore.ErrorLevel
-	}
-	if line := t.refused.Check(level, "request refused: "+refusal.Reason.String()); line != nil {
-		line.Write(zap.String("reason", refusal.Reason.String()), zap.Inline(refusalFacts{info, refusal}))
-	}
-}
-
-// refusalFacts are the fields of a refusal's log line.
-type refusalFacts struct {
-	info    *requestInfo
-	refusal *auth.Refusal
-}
-
-// MarshalLogObject is part of zapcore.ObjectMarshaler.
-func (f refusalFacts) MarshalLogObject(enc zapcore.ObjectEncoder) error {
-	info, refusal := f.info, f.refusal
-	enc.AddString("request_id", info.RequestID)
-	if info.Client != "" {
-		enc.AddString("client_ip", info.Client)
-	}
-	info.fields(enc.AddString)
-	if info.Key != nil {
-		enc.AddInt("failures", info.failures)
-	}
-	if info.skew != 0 {
-		enc.AddFloat64("skew_seconds", info.skew.Seconds())
-	}
-	if refusal.Log != "" {
-		enc.AddString("detail", refusal.Log)
-	}
-	if refusal.Cause != nil {
-		enc.AddString("error", causeText(refusal))
-	}
-	if info.dryRun == refusal {
-		enc.AddBool("dry_run", true)
-	}
-	return nil
-}
-
-// causeText returns what may be logged of the error behind a refusal. The store
-// and its errors are our own. Every other error can quote a client or the
-// upstream, so that only its kind is logged.
-func causeText(refusal *auth.Refusal) string {
-	if refusal.Reason == auth.StoreUnavailable || refusal.Reason == auth.OverBudget {
-		return refusal.Cause.Error()
-	}
-	return cardlog.Failure(refusal.Cause)
-}
-
-// takeStandardLog sends the kinds of failure that the standard library logs to
-// Caddy's default log. Caddy sends the texts there, which quote what an upstream
-// sends without being asked, and takes the standard log back with each
-// configuration that it opens, also with one that it then refuses.
+// takeStandardLog makes the standard library log only the kinds of failure, to
+// Caddy's default log. Caddy itself would log the texts, which may quote bytes
+// that an upstream sent unasked. Caddy takes the standard log back with each
+// configuration that it opens, also with one that it then refuses, so this is
+// called again and again.
 func takeStandardLog() {
 	log.SetFlags(0)
 	log.SetPrefix("")
@@ -130,17 +73,11 @@ func (t *telemetry) warnUnredacted() {
 	})
 }
 
-// keyLocked reports a lock that a request has just announced.
-func (t *telemetry) keyLocked(p *passage) {
-	keyLocksTotal.Inc()
-	t.log.Warn("an API key was locked by consecutive authentication failures; it answers 401 until it is unlocked (card-keys unlock)",
-		zap.String("key_id", p.info.Key.ID), zap.String("tenant", p.info.Key.Tenant),
-		zap.Int("failures", p.claim.LockAfter), zap.String("client_ip", p.info.Client))
-	t.keyChanged(keys.Change{
-		At: time.Now(), Actor: keys.GatewayActor, Action: "lock",
-		KeyID: p.info.Key.ID, Tenant: p.info.Key.Tenant, Revision: p.claim.NextRevision,
-		Fields: []keys.FieldChange{{
-			Field: "status", Old: json.RawMessage(`"` + keys.StatusActive + `"`), New: json.RawMessage(`"` + keys.StatusLocked + `"`),
-		}},
-	})
+// keyChanged receives every change of a key, by an operator or by a request. It
+// writes a line to the audit log, and emits an event if the change was made.
+func (t *telemetry) keyChanged(c keys.Change) {
+	t.audit.write(c)
+	if name, known := keyEvents[c.Action]; known && c.Err == nil && t.emit != nil {
+		t.emit(name, map[string]any{"key_id": c.KeyID, "tenant": c.Tenant, "actor": c.Actor})
+	}
 }

@@ -3,15 +3,15 @@ package caddymodule
 import (
 	"context"
 
-	"github.com/card-gateway/card-gateway/caddymodule/cardlog"
-
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/trace"
+
+	"github.com/card-gateway/card-gateway/caddymodule/cardlog"
 )
 
-// traceOutcome sets on the span that Caddy's tracing directive has begun what
-// became of the request, and masks card numbers in what is on it already. It
-// costs nothing without a span.
+// traceOutcome adds the outcome of the request to the span of Caddy's tracing
+// directive, and masks card numbers in its other attributes. It costs nothing
+// without a span.
 func traceOutcome(ctx context.Context, info *requestInfo) {
 	span := trace.SpanFromContext(ctx)
 	if !span.IsRecording() {
@@ -26,8 +26,8 @@ func traceOutcome(ctx context.Context, info *requestInfo) {
 	maskSpan(span)
 }
 
-// maskSpan masks card numbers in the name and the attributes of a span: path,
-// user agent, host, method and addresses are as the client wrote them.
+// maskSpan masks card numbers in the name and the attributes of a span, because
+// path, user agent, host, method and addresses are as the client wrote them.
 func maskSpan(span trace.Span) {
 	noted, ok := span.(interface {
 		Name() string

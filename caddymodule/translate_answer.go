@@ -15,20 +15,9 @@ import (
 	"github.com/card-gateway/card-gateway/translate"
 )
 
-// maxAnswer bounds the bytes of an answer that is held to be translated.
-const maxAnswer = 8 << 20
-
-// Why an answer cannot be translated, besides what is wrong with its text.
-var (
-	errAnswerTooLarge = cardlog.PlainError("the answer is larger than the " + strconv.Itoa(maxAnswer) + " bytes that are translated")
-	errAnswerCutOff   = cardlog.PlainError("the upstream closed the connection in the middle of the answer")
-	errAnswerEncoded  = cardlog.PlainError("the answer has a content encoding other than gzip, although identity was asked for")
-	errAnswerPartial  = cardlog.PlainError("the answer holds a part of the document only")
-)
-
-// An answerWriter holds back an answer that has to be translated and lets
-// every other one through as it comes: errors and redirects, answers without
-// a body, and what is not JSON.
+// An answerWriter holds back an answer that must be translated. It passes every
+// other answer on at once: errors and redirects, answers without a body, and
+// answers that are not JSON.
 type answerWriter struct {
 	http.ResponseWriter
 	r      *http.Request
@@ -38,8 +27,8 @@ type answerWriter struct {
 	memory reservation // where a held answer is counted
 
 	status int       // of the final answer; 0 until it is known
-	held   *heldBody // nil: the answer goes through
-	failed error     // the held answer is lost, and why
+	held   *heldBody // nil: the answer is passed on
+	failed error     // why the held answer cannot be sent; nil if it can
 }
 
 func newAnswerWriter(w http.ResponseWriter, r *http.Request, info *requestInfo, opt translate.ResponseOptions) *answerWriter {
@@ -88,7 +77,7 @@ func (w *answerWriter) hold(status int) {
 	}
 }
 
-// Write keeps a part of the body or lets it through.
+// Write holds a part of the body, or passes it on.
 func (w *answerWriter) Write(p []byte) (int, error) {
 	if w.status == 0 {
 		w.WriteHeader(http.StatusOK)
@@ -108,7 +97,7 @@ func (w *answerWriter) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// FlushError sends what has come so far, unless the answer is held back.
+// FlushError sends the part that has arrived, unless the answer is held back.
 func (w *answerWriter) FlushError() error {
 	if w.held != nil {
 		return nil
@@ -116,11 +105,11 @@ func (w *answerWriter) FlushError() error {
 	return http.NewResponseController(w.ResponseWriter).Flush()
 }
 
-// Flush is FlushError for callers of before it.
+// Flush is FlushError for callers that know only http.Flusher.
 func (w *answerWriter) Flush() { _ = w.FlushError() }
 
-// serveTranslated lets the next handler answer and sends its answer in the
-// variant that asked. An answer that is held back is sent whole or not at all.
+// serveTranslated calls the next handler and sends its answer in the variant of
+// the client. An answer that is held back is sent whole or not at all.
 func serveTranslated(w *answerWriter, r *http.Request, next caddyhttp.Handler) error {
 	err := w.serve(next, r)
 	if w.held == nil {
@@ -144,8 +133,8 @@ func serveTranslated(w *answerWriter, r *http.Request, next caddyhttp.Handler) e
 }
 
 // serve calls the next handler. Caddy's reverse proxy panics when the upstream
-// hangs up half-way, to cut off the client too; nothing has been sent here
-// while the answer is held back, so that the client can still be told.
+// breaks off half-way, to cut off the client too. While the answer is held back
+// nothing was sent, so the client can still get a refusal.
 func (w *answerWriter) serve(next caddyhttp.Handler, r *http.Request) error {
 	defer func() {
 		reason := recover()
@@ -162,7 +151,7 @@ func (w *answerWriter) serve(next caddyhttp.Handler, r *http.Request) error {
 	return next.ServeHTTP(w, r)
 }
 
-// translated returns the body in the variant that asked. An empty body stays
+// translated returns the body in the variant of the client. An empty body stays
 // empty.
 func (w *answerWriter) translated() ([]byte, error) {
 	if refusal := w.held.reserveCopies(2); refusal != nil { // in one piece, and translated
@@ -196,7 +185,8 @@ func (w *answerWriter) send(body []byte) error {
 	return nil
 }
 
-// withhold answers that the upstream failed. Nothing of its answer is shown.
+// withhold refuses the request without any part of the upstream's answer. The
+// reason is UpstreamError, or that of err if it is a refusal.
 func (w *answerWriter) withhold(err error) error {
 	w.restoreHeaders()
 	if w.r.Context().Err() != nil {

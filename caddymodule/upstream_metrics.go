@@ -8,7 +8,8 @@ import (
 	"github.com/card-gateway/card-gateway/auth"
 )
 
-// What is behind card_auth is measured there, whatever handler it is.
+// The metrics of the upstream. card_auth measures them, for every handler behind
+// it.
 var (
 	upstreamSeconds = prometheus.NewHistogramVec(prometheus.HistogramOpts{
 		Name:    "card_gateway_upstream_seconds",
@@ -29,7 +30,7 @@ var (
 
 // Classes of what the upstream answered, a closed set.
 const (
-	classNone = iota - 1 // it was not asked, or the client left before
+	classNone = iota - 1 // the request was not sent, or the client left before
 	class2xx
 	class3xx
 	class4xx
@@ -41,10 +42,11 @@ const (
 
 var upstreamClasses = [classCount]string{"2xx", "3xx", "4xx", "5xx", "error", "timeout"}
 
-// An upstreamAnswer is when the upstream was asked, and what came of it.
+// An upstreamAnswer is the time when the request was handed to the upstream, and
+// the result.
 type upstreamAnswer struct {
 	asked  time.Time // zero: it was not
-	status int       // of the final answer; 0: none has come
+	status int       // of the final answer; 0: none has arrived
 	took   time.Duration
 }
 
@@ -76,7 +78,7 @@ func (u *upstreamAnswer) class(refusal *auth.Refusal) int {
 	}
 }
 
-// upstreamMetrics are the children of one operation.
+// upstreamMetrics are the metrics of one operation.
 type upstreamMetrics struct {
 	seconds   prometheus.Observer
 	responses [classCount]prometheus.Counter
@@ -90,14 +92,15 @@ func newUpstreamMetrics(operation string) upstreamMetrics {
 	return m
 }
 
-func (m *upstreamMetrics) observe(info *requestInfo) {
-	class := info.upstream.class(info.refusal)
+// observe counts the answer to a request that ended with the refusal, if any.
+func (m *upstreamMetrics) observe(answer *upstreamAnswer, refusal *auth.Refusal) {
+	class := answer.class(refusal)
 	if class == classNone {
 		return
 	}
-	if info.upstream.status == 0 {
-		info.upstream.took = time.Since(info.upstream.asked)
+	if answer.status == 0 {
+		answer.took = time.Since(answer.asked)
 	}
-	m.seconds.Observe(info.upstream.took.Seconds())
+	m.seconds.Observe(answer.took.Seconds())
 	m.responses[class].Inc()
 }

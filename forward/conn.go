@@ -38,16 +38,6 @@ func (c *conn) secure(config *tls.Config) *tls.Conn {
 	return secured
 }
 
-// errWouldBlock is what a read without waiting returns when nothing is there.
-// It is temporary, so that crypto/tls goes on afterwards.
-var errWouldBlock error = wouldBlockError{}
-
-type wouldBlockError struct{}
-
-func (wouldBlockError) Error() string   { return "nothing to read now" }
-func (wouldBlockError) Timeout() bool   { return true }
-func (wouldBlockError) Temporary() bool { return true }
-
 // errTruncated is the end of a socket without the alert that ends TLS. For
 // crypto/tls it would be an ordinary end, which anybody on the way can cause.
 var errTruncated = errors.New("the connection ended without an alert")

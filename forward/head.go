@@ -7,10 +7,7 @@ import (
 	"strings"
 )
 
-const (
-	maxHeadBytes   = 64 << 10 // of all heads of one answer, 1xx included
-	maxHeaderLines = 256
-)
+const maxHeaderLines = 256
 
 // A head is what the strict check of an answer's head found.
 type head struct {

@@ -10,8 +10,9 @@ import (
 // The sizes of the buffers that answers are read through. The large one holds
 // the largest head; few answers need it.
 const (
-	smallInput = 8 << 10
-	largeInput = maxHeadBytes
+	maxHeadBytes = 64 << 10 // of all heads of one answer, 1xx included
+	smallInput   = 8 << 10
+	largeInput   = maxHeadBytes
 )
 
 var (

@@ -79,10 +79,7 @@ func (k *Service) checkLimits(limits map[string]json.RawMessage) error {
 }
 
 func checkTenant(tenant string) error {
-	ok := tenant != "" && len(tenant) <= maxTenant && !strings.ContainsFunc(tenant, func(r rune) bool {
-		letter := 'a' <= r && r <= 'z' || 'A' <= r && r <= 'Z' || '0' <= r && r <= '9'
-		return !letter && r != '.' && r != '_' && r != '-'
-	})
+	ok := tenant != "" && len(tenant) <= maxTenant && strings.Trim(tenant, alphanumeric+"._-") == ""
 	if !ok {
 		return invalid("tenant", "want 1 to %d of A-Z a-z 0-9 . _ -", maxTenant)
 	}

@@ -121,25 +121,9 @@ const maxIDLength = 128
 // cannot be imported, because ids are part of URL paths of the admin API and of
 // names of stored values.
 func validID(id string) bool {
-	if id == "" || len(id) > maxIDLength || id == "." || id == ".." {
-		return false
-	}
-	for i := range len(id) {
-		if !idByte(id[i]) {
-			return false
-		}
-	}
-	return true
+	return id != "" && len(id) <= maxIDLength && id != "." && id != ".." && strings.Trim(id, alphanumeric+"._~:@+=-") == ""
 }
 
-func idByte(c byte) bool {
-	switch {
-	case 'a' <= c && c <= 'z', 'A' <= c && c <= 'Z', '0' <= c && c <= '9':
-		return true
-	}
-	switch c {
-	case '.', '_', '~', ':', '@', '+', '=', '-':
-		return true
-	}
-	return false
-}
+// alphanumeric are the characters that ids and tenants consist of besides some
+// marks.
+const alphanumeric = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789"

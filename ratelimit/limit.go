@@ -23,8 +23,9 @@ type Limit struct {
 	Cost int64
 }
 
-// MaxCharges is the largest number of buckets that one request is charged to.
-const MaxCharges = 4
+// MaxCharges is how many buckets one request is charged to at most: that of its
+// operation, and the total of its key.
+const MaxCharges = 2
 
 // A Charge is what one request takes from one bucket. [NewCharge] makes it. Its
 // numbers are those that a store needs. They fit in 53 bits, so that a Lua

@@ -1,5 +1,10 @@
 package translate
 
+import (
+	"errors"
+	"sync"
+)
+
 // A seen is what a document holds of one field.
 type seen struct {
 	as      *spelling // the first spelling; nil: the field is absent
@@ -120,3 +125,10 @@ func (w *walker) date(as *spelling, value token) {
 	}
 	w.badDate = w.badDate || value.kind != 'n' && !own
 }
+
+// walkers are pooled because of the buffers of their decoders.
+var walkers = sync.Pool{New: func() any { return new(walker) }}
+
+// errEnvelope reports that a text that was read as a bare customer is an
+// envelope.
+var errEnvelope = errors.New("is an envelope")

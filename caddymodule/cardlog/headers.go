@@ -83,38 +83,3 @@ func maskAll(texts []string) []string {
 	}
 	return texts
 }
-
-// headerRedactor writes the headers of the list and leaves out the others. It
-// is for modules that write headers in a way of their own.
-type headerRedactor struct {
-	zapcore.ObjectEncoder // takes what is not written
-	to                    *redactor
-	field                 string
-}
-
-func newHeaderRedactor(to *redactor, field string) headerRedactor {
-	return headerRedactor{zapcore.NewMapObjectEncoder(), to, field}
-}
-
-// AddArray is part of zapcore.ObjectEncoder.
-func (r headerRedactor) AddArray(name string, values zapcore.ArrayMarshaler) error {
-	if !logsHeader(r.field, name) {
-		return nil
-	}
-	return r.to.AddArray(name, values)
-}
-
-// AddString is part of zapcore.ObjectEncoder.
-func (r headerRedactor) AddString(name, value string) {
-	if logsHeader(r.field, name) {
-		r.to.AddString(name, value)
-	}
-}
-
-// AddReflected is part of zapcore.ObjectEncoder.
-func (r headerRedactor) AddReflected(name string, value any) error {
-	if !logsHeader(r.field, name) {
-		return nil
-	}
-	return r.to.AddReflected(name, value)
-}

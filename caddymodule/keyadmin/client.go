@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"net/url"
 	"os"
 	"os/user"
 	"regexp"
@@ -114,3 +115,5 @@ func adminCallError(address string, err error) error {
 	}
 	return fmt.Errorf("the admin endpoint at %s answered %s: %s", address, match[1], strings.TrimSpace(match[2]))
 }
+
+func keyPath(id, rest string) string { return "/card-gateway/keys/" + url.PathEscape(id) + rest }

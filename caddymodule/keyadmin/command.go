@@ -3,7 +3,6 @@ package keyadmin
 import (
 	"fmt"
 	"net/http"
-	"net/url"
 
 	caddycmd "github.com/caddyserver/caddy/v2/cmd"
 	"github.com/spf13/cobra"
@@ -99,5 +98,3 @@ func makeKey(cmd *cobra.Command, path string, fields map[string]any) error {
 	}
 	return printChanged(cmd, raw, changed)
 }
-
-func keyPath(id, rest string) string { return "/card-gateway/keys/" + url.PathEscape(id) + rest }

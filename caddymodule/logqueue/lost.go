@@ -2,9 +2,7 @@ package logqueue
 
 import (
 	"bytes"
-	"context"
 	"crypto/rand"
-	"sync"
 	"sync/atomic"
 	"time"
 )
@@ -38,60 +36,3 @@ func Dropped() uint64 { return dropped.Load() }
 
 // AuditLost returns how many of those had the text Run in them.
 func AuditLost() uint64 { return auditLost.Load() }
-
-const (
-	stuckAfter  = 5 * time.Second
-	recentDrops = time.Minute
-)
-
-// Trouble reports whether an output hangs now, or lines were lost during the
-// last minute.
-func Trouble() bool {
-	if last := lastDrop.Load(); last != 0 && uptime()-last < int64(recentDrops) {
-		return true
-	}
-	for _, q := range all.list() {
-		if q.stuck(stuckAfter) {
-			return true
-		}
-	}
-	return false
-}
-
-// Flush waits until all lines that are in queues now were written or lost, or
-// the context ends.
-func Flush(ctx context.Context) {
-	for _, q := range all.list() {
-		q.flush(ctx)
-	}
-}
-
-// all holds the queues that are open.
-var all = openQueues{set: make(map[*queue]struct{})}
-
-type openQueues struct {
-	mu  sync.Mutex
-	set map[*queue]struct{}
-}
-
-func (o *openQueues) add(q *queue) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	o.set[q] = struct{}{}
-}
-
-func (o *openQueues) remove(q *queue) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	delete(o.set, q)
-}
-
-func (o *openQueues) list() []*queue {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	list := make([]*queue, 0, len(o.set))
-	for q := range o.set {
-		list = append(list, q)
-	}
-	return list
-}

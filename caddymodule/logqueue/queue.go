@@ -187,3 +187,33 @@ func (q *queue) writeLate(line []byte) {
 	case <-time.After(lateWait):
 	}
 }
+
+type openQueues struct {
+	mu  sync.Mutex
+	set map[*queue]struct{}
+}
+
+// all holds the queues that are open.
+var all = openQueues{set: make(map[*queue]struct{})}
+
+func (o *openQueues) add(q *queue) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.set[q] = struct{}{}
+}
+
+func (o *openQueues) remove(q *queue) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	delete(o.set, q)
+}
+
+func (o *openQueues) list() []*queue {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	list := make([]*queue, 0, len(o.set))
+	for q := range o.set {
+		list = append(list, q)
+	}
+	return list
+}

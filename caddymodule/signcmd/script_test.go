@@ -15,30 +15,24 @@ import (
 	"strings"
 	"testing"
 
-	caddycmd "github.com/caddyserver/caddy/v2/cmd"
 	"github.com/rogpeppe/go-internal/testscript"
+
+	"github.com/card-gateway/card-gateway/tests/scripts"
 )
 
-func TestMain(m *testing.M) {
-	testscript.Main(m, map[string]func(){"card-gateway": caddycmd.Main})
-}
+func TestMain(m *testing.M) { scripts.Main(m) }
 
-// The scripts are in testdata/script, one for each thing that a user does.
-// At $ISSUER each has a server that checks signatures of the key $CARD_KEY_ID by
-// arithmetic of its own.
+// Each script has a server at $ISSUER that checks signatures of the key
+// $CARD_KEY_ID by arithmetic of its own.
 func TestScripts(t *testing.T) {
-	testscript.Run(t, testscript.Params{
-		Dir: "testdata/script",
-		Setup: func(env *testscript.Env) error {
-			issuer := httptest.NewServer(http.HandlerFunc(checkingIssuer))
-			env.Defer(issuer.Close)
-			env.Setenv("ISSUER", issuer.URL)
-			env.Setenv("CARD_KEY_ID", scriptKeyID)
-			env.Setenv("CARD_SECRET", scriptSecret)
-			return nil
-		},
-		Cmds: map[string]func(*testscript.TestScript, bool, []string){"paste": paste},
-	})
+	scripts.Run(t, func(env *testscript.Env) error {
+		issuer := httptest.NewServer(http.HandlerFunc(checkingIssuer))
+		env.Defer(issuer.Close)
+		env.Setenv("ISSUER", issuer.URL)
+		env.Setenv("CARD_KEY_ID", scriptKeyID)
+		env.Setenv("CARD_SECRET", scriptSecret)
+		return nil
+	}, scripts.Commands{"paste": paste})
 }
 
 const (

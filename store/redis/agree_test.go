@@ -41,7 +41,7 @@ func TestLimitsAgree(t *testing.T) {
 		for range rapid.IntRange(1, 25).Draw(t, "steps") {
 			if len(charges) == 0 || rapid.IntRange(0, 4).Draw(t, "change") == 0 {
 				charges = charges[:0]
-				for i := range rapid.IntRange(1, 3).Draw(t, "buckets") {
+				for i := range rapid.IntRange(1, ratelimit.MaxCharges).Draw(t, "buckets") {
 					l := limit.Draw(t, "limit")
 					charges = append(charges, ratelimit.NewCharge(fmt.Sprint("bucket ", i), l, rapid.Int64Range(1, l.Burst).Draw(t, "cost")))
 				}

@@ -102,7 +102,7 @@ func (h *history) anyNonce(rt *rapid.T) [16]byte {
 
 func (h *history) anyCharges(rt *rapid.T) (charges []ratelimit.Charge) {
 	for i, bucket := range historyBuckets {
-		if rapid.Bool().Draw(rt, "bucket") {
+		if len(charges) < ratelimit.MaxCharges && rapid.Bool().Draw(rt, "bucket") {
 			charges = append(charges, charge(h.world, bucket, h.limits[i]))
 		}
 	}

@@ -163,3 +163,13 @@ func (u *Upstream) Traffic() (conns, bytes int) {
 	defer u.mu.Unlock()
 	return u.conns, u.bytes
 }
+
+// Unasked sends bytes on every open connection, without a request for them.
+// They have reached the machine of the gateway when it returns.
+func (u *Upstream) Unasked(text string) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	for conn := range u.open {
+		_, _ = io.WriteString(conn, text)
+	}
+}

@@ -134,6 +134,10 @@ var importRules = []importRule{
 		reason: "what runs the gateway under test must share no code with it, or both could be wrong together",
 	},
 	{
+		dir: "tests/scripts", others: []string{"github.com/caddyserver/caddy/v2/cmd", "github.com/rogpeppe/go-internal/testscript"},
+		reason: "what runs the scripts of any command knows none of them",
+	},
+	{
 		dir:    "tests/…/",
 		reason: "these directories have tests only",
 	},

@@ -4,8 +4,8 @@ import (
 	"fmt"
 	"net/http"
 	"os"
+	"runtime"
 	"strconv"
-	"sync"
 	"sync/atomic"
 	"testing"
 
@@ -28,53 +28,70 @@ func TestReloadsForwardNothingUnanswered(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	var sent, answered, broken, refused, sentAway atomic.Int64
-	var clients sync.WaitGroup
-	client := func() {
-		var w *harness.Wire
-		for sent.Add(1) <= least && !t.Failed() {
-			var err error
-			if w == nil {
-				if w, err = g.Dial(""); err != nil {
-					refused.Add(1)
-					w = nil
-					continue
-				}
+	var answered, broken, refused, sentAway atomic.Int64
+	wires := make([]*harness.Wire, 16)
+	load := harness.StartLoad(len(wires), func(client int, _ int64) {
+		var err error
+		if wires[client] == nil {
+			if wires[client], err = g.Dial(""); err != nil {
+				refused.Add(1)
+				return
 			}
-			answer, err := w.Exchange(key.Request(http.MethodPost, "/api/v1/orders", `{"a":1}`))
-			switch {
-			case err != nil:
-				broken.Add(1)
-			case answer.Closes:
-				answered.Add(1)
-				sentAway.Add(1)
-			default:
-				answered.Add(1)
-				continue
-			}
-			_ = w.Close()
-			w = nil
 		}
-	}
-	done := make(chan struct{})
-	for range 16 {
-		clients.Go(client)
-	}
-	go func() { clients.Wait(); close(done) }()
+		answer, err := wires[client].Exchange(key.Request(http.MethodPost, "/api/v1/orders", `{"a":1}`))
+		switch {
+		case err != nil:
+			broken.Add(1)
+		case answer.Closes:
+			answered.Add(1)
+			sentAway.Add(1)
+		default:
+			answered.Add(1)
+			return
+		}
+		_ = wires[client].Close()
+		wires[client] = nil
+	})
+	defer load.Stop()
 	reloads := 0
-	for busy := true; busy; reloads++ {
+	for ; load.Sent() < least; reloads++ {
 		s := g.Site
 		s.Global = fmt.Sprintf("lock_after %d", 50+reloads%40)
 		g.Reload(s)
-		select {
-		case <-done:
-			busy = false
-		default:
-		}
 	}
+	load.Stop()
 	if got := int64(len(u.Took())); got != answered.Load() {
 		t.Errorf("the issuer received %d requests, %d were answered", got, answered.Load())
 	}
 	t.Logf("%d reloads, %d requests: %d connections were not accepted, %d ended without an answer, %d were closed by one",
-		reloads, least, refused.Load(), broken.Load(), sentAway.Load())
+		reloads, load.Sent(), refused.Load(), broken.Load(), sentAway.Load())
+}
+
+// TestNewConnectionsGoToTheNewConfiguration opens a connection for each request
+// while configurations are loaded. An old configuration may answer only what
+// each client has begun when it is replaced.
+func TestNewConnectionsGoToTheNewConfiguration(t *testing.T) {
+	t.Parallel()
+	if runtime.GOOS != "linux" {
+		t.Skip("only Linux can be told which socket of an address takes new connections")
+	}
+	g := harness.StartGateway(t, harness.Site{Upstream: harness.StartUpstream(t).Addr})
+	key := g.NewKey(nil)
+	const clients, reloads = 8, 5
+	var sentAway atomic.Int64
+	load := harness.StartLoad(clients, func(int, int64) {
+		if answer, err := g.Try(key.Get()); err == nil && answer.Closes {
+			sentAway.Add(1)
+		}
+	})
+	defer load.Stop()
+	for i := range reloads {
+		s := g.Site
+		s.Global = fmt.Sprintf("lock_after %d", 50+i)
+		g.Reload(s)
+	}
+	load.Stop()
+	if got := sentAway.Load(); got > clients*reloads {
+		t.Errorf("%d answers of %d clients at %d reloads came from an old configuration", got, clients, reloads)
+	}
 }

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"net/http"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"testing"
 
@@ -21,41 +20,28 @@ func testReloadUnderLoad(t *testing.T, terminal string) {
 	u := harness.StartUpstream(t)
 	g := harness.StartGateway(t, harness.Site{Upstream: u.Addr, Terminal: terminal})
 	key := g.NewKey(nil)
-	var sent, dropped atomic.Int64
-	stop := make(chan struct{})
-	var clients sync.WaitGroup
-	for range 4 {
-		clients.Go(func() {
-			for {
-				select {
-				case <-stop:
-					return
-				default:
-				}
-				r := key.Request(http.MethodPost, fmt.Sprintf("/api/v1/orders/%d", sent.Add(1)), `{"a":1}`)
-				for _, want := range []string{"", harness.Replayed} {
-					answer, again := g.Insist(t, r)
-					dropped.Add(int64(again))
-					if harness.WantUnauthorized(t, answer, want); t.Failed() {
-						return
-					}
-				}
-			}
-		})
-	}
+	var dropped atomic.Int64
+	load := harness.StartLoad(4, func(_ int, number int64) {
+		r := key.Request(http.MethodPost, fmt.Sprintf("/api/v1/orders/%d", number), `{"a":1}`)
+		for _, want := range []string{"", harness.Replayed} {
+			answer, again := g.Insist(t, r)
+			dropped.Add(int64(again))
+			harness.WantUnauthorized(t, answer, want)
+		}
+	})
+	defer load.Stop()
 	for i := range 10 {
 		s := g.Site
 		s.Global = fmt.Sprintf("lock_after %d", 50+i)
 		g.Reload(s)
-		before := sent.Load()
-		harness.Eventually(t, "the load goes on", func() bool { return sent.Load() > before+4 || t.Failed() })
+		before := load.Sent()
+		harness.Eventually(t, "the load goes on", func() bool { return load.Sent() > before+4 || t.Failed() })
 	}
-	close(stop)
-	clients.Wait()
-	if got := int64(len(u.Took())); got != sent.Load() {
-		t.Errorf("the upstream received %d requests of %d", got, sent.Load())
+	load.Stop()
+	if got := int64(len(u.Took())); got != load.Sent() {
+		t.Errorf("the upstream received %d requests of %d", got, load.Sent())
 	}
-	t.Logf("10 reloads, %d requests, each twice; %d connections dropped", sent.Load(), dropped.Load())
+	t.Logf("10 reloads, %d requests, each twice; %d connections dropped", load.Sent(), dropped.Load())
 	g.WantFailures(t, key, 0)
 }
 

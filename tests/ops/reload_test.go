@@ -5,7 +5,6 @@ import (
 	"net/http"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -22,34 +21,16 @@ func countGoroutines(g *harness.Gateway) (n int) {
 	return n
 }
 
-// traffic sends requests over connections of their own until stop is closed,
-// and returns a function that waits for the end and tells the statuses.
-func traffic(g *harness.Gateway, clients int, next func() *harness.Request, stop <-chan struct{}) func() map[int]int {
-	var mu sync.Mutex
-	var all sync.WaitGroup
-	statuses := make(map[int]int)
-	for range clients {
-		all.Go(func() {
-			for {
-				select {
-				case <-stop:
-					return
-				default:
-				}
-				answer, _ := g.Insist(g.T, next())
-				if answer == nil {
-					return
-				}
-				mu.Lock()
-				statuses[answer.Status]++
-				mu.Unlock()
-			}
-		})
-	}
-	return func() map[int]int {
-		all.Wait()
-		return statuses
-	}
+// statuses are how many answers had each status.
+type statuses struct {
+	mu sync.Mutex
+	of map[int]int
+}
+
+func (s *statuses) add(status int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.of[status]++
 }
 
 // neverBack scrapes until stop is closed. No counter may ever fall, no series
@@ -90,13 +71,6 @@ func testManyReloads(t *testing.T, terminal string) {
 	s := harness.Site{Upstream: u.Addr, Terminal: terminal, Limits: harness.WithLimits, Global: "limit default 1000000/1m", Proxy: keepAlive}
 	g := harness.StartGateway(t, s)
 	key := g.NewKey(nil)
-	var sent atomic.Int64
-	next := func() *harness.Request {
-		if sent.Add(1)%10 == 0 {
-			return harness.Credentials{ID: "nobody", Secret: "x"}.Get()
-		}
-		return key.Get()
-	}
 	variants := []string{"\noperation freeze_card POST /api/v1/cards/{cardId}/freeze cards:write", "\nlimit total 1000000/1m", "\nwindow 4m", ""}
 	load := func(i int) {
 		s.Global = "limit default 1000000/1m" + variants[i%len(variants)]
@@ -109,7 +83,16 @@ func testManyReloads(t *testing.T, terminal string) {
 	goroutines, before := countGoroutines(g), g.Scrape(t)
 
 	stop := make(chan struct{})
-	statuses := traffic(g, 4, next, stop)
+	answers := statuses{of: make(map[int]int)}
+	clients := harness.StartLoad(4, func(_ int, number int64) {
+		r := key.Get()
+		if number%10 == 0 {
+			r = harness.Credentials{ID: "nobody", Secret: "x"}.Get()
+		}
+		answer, _ := g.Insist(t, r)
+		answers.add(answer.Status)
+	})
+	defer clients.Stop()
 	var watching sync.WaitGroup
 	watching.Go(func() { neverBack(t, g, stop) })
 	for i := range harness.Rounds(40, 10) {
@@ -117,7 +100,8 @@ func testManyReloads(t *testing.T, terminal string) {
 	}
 	close(stop)
 	watching.Wait()
-	got := statuses()
+	clients.Stop()
+	got := answers.of
 	if len(got) != 2 || got[200] == 0 || got[401] == 0 {
 		t.Errorf("while configurations were loaded the answers were %v, want 200 and 401 alone", got)
 	}

@@ -50,40 +50,30 @@ func TestIssuersRestartUnderLoad(t *testing.T) {
 	}
 	g := harness.StartGateway(t, harness.Site{Upstream: issuers[0].addr + " " + issuers[1].addr})
 	key := g.NewKey(nil)
-	var number, failed atomic.Int64
-	stop := make(chan struct{})
-	var clients sync.WaitGroup
-	for range 4 {
-		clients.Go(func() {
-			for {
-				select {
-				case <-stop:
-					return
-				default:
-				}
-				r := key.Request(http.MethodPost, fmt.Sprintf("/api/v1/orders/%d", number.Add(1)), `{"a":1}`)
-				switch got := g.Send(t, r); got.Status {
-				case http.StatusOK:
-				case http.StatusBadGateway:
-					failed.Add(1)
-				default:
-					t.Errorf("answer is %s", got)
-				}
-			}
-		})
-	}
+	var failed atomic.Int64
+	load := harness.StartLoad(4, func(_ int, number int64) {
+		answer, err := g.Try(key.Request(http.MethodPost, fmt.Sprintf("/api/v1/orders/%d", number), `{"a":1}`))
+		switch {
+		case err != nil:
+			t.Error(err)
+		case answer.Status == http.StatusBadGateway:
+			failed.Add(1)
+		default:
+			harness.WantAccepted(t, answer)
+		}
+	})
+	defer load.Stop()
 	for range 2 {
 		for _, i := range issuers {
 			if err := i.server.Shutdown(t.Context()); err != nil {
 				t.Error(err)
 			}
 			i.start(t)
-			before := number.Load()
-			harness.Eventually(t, "the clients go on", func() bool { return number.Load() > before+20 })
+			before := load.Sent()
+			harness.Eventually(t, "the clients go on", func() bool { return load.Sent() > before+20 })
 		}
 	}
-	close(stop)
-	clients.Wait()
+	load.Stop()
 	onTheWay := int64(strings.Count(g.ReadFile("default.log"), `"detail":"closed: issuer `))
 	if n := failed.Load(); n != onTheWay {
 		t.Errorf("%d requests failed, of which %d were on their way to a dying issuer", n, onTheWay)
@@ -94,4 +84,5 @@ func TestIssuersRestartUnderLoad(t *testing.T) {
 		}
 		return true
 	})
+	t.Logf("4 restarts, %d requests, %d failed on their way to a dying issuer", load.Sent(), onTheWay)
 }

@@ -82,11 +82,11 @@ func testAnswersThatSpeakForTheGateway(t *testing.T, terminal string) {
 	key := g.NewKey(nil)
 	trailers := "X-Request-Id: theirs\r\nX-RateLimit-Remaining: 9\r\nCache-Control: public\r\nX-Checksum: 1\r\n\r\n"
 	for name, raw := range map[string]string{
-		"announced trailers": "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n" +
+		"announced trailers": "HTTP/1.1 200 OK\r\nConnection: close\r\nTransfer-Encoding: chunked\r\n" +
 			"Trailer: X-Request-Id, X-RateLimit-Remaining, Cache-Control, X-Checksum\r\n\r\n" + chunk("{}") + "0\r\n" + trailers,
-		"trailers that were not announced": "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n" + chunk("{}") + "0\r\n" + trailers,
-		"early hints":                      "HTTP/1.1 103 Early Hints\r\nLink: </a>\r\nX-Request-Id: theirs\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}",
-		"processing, many times":           strings.Repeat("HTTP/1.1 102 Processing\r\n\r\n", 3) + "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}",
+		"trailers that were not announced": "HTTP/1.1 200 OK\r\nConnection: close\r\nTransfer-Encoding: chunked\r\n\r\n" + chunk("{}") + "0\r\n" + trailers,
+		"early hints":                      "HTTP/1.1 103 Early Hints\r\nLink: </a>\r\nX-Request-Id: theirs\r\n\r\nHTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 2\r\n\r\n{}",
+		"processing, many times":           strings.Repeat("HTTP/1.1 102 Processing\r\n\r\n", 3) + "HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 2\r\n\r\n{}",
 	} {
 		u.Replies(harness.Reply{Raw: raw, HangUp: true})
 		w := g.Connect(t)
@@ -102,7 +102,7 @@ func testAnswersThatSpeakForTheGateway(t *testing.T, terminal string) {
 		}
 	}
 	for _, status := range []string{"099", "000", "600", "999"} {
-		u.Replies(harness.Reply{Raw: "HTTP/1.1 " + status + " Odd\r\nContent-Length: 9\r\nX-Theirs: 1\r\n\r\nissued it", HangUp: true})
+		u.Replies(harness.Reply{Raw: "HTTP/1.1 " + status + " Odd\r\nConnection: close\r\nContent-Length: 9\r\nX-Theirs: 1\r\n\r\nissued it", HangUp: true})
 		got := g.Send(t, key.Get())
 		harness.WantRefused(t, got, http.StatusBadGateway, "UPSTREAM_ERROR")
 		if got.Header.Get("X-Theirs") != "" || got.Header.Get("X-Request-Id") == "" {

@@ -9,13 +9,13 @@ import (
 	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
 )
 
-// An option is one line that a block of the Caddyfile takes.
+// An option is one line of a block of the Caddyfile.
 type option struct {
 	name string
 	read func(d *caddyfile.Dispenser) error
-	// repeats says that the option may be given on several lines.
+	// repeats is set if the option may be on several lines.
 	repeats bool
-	// instead says what to do in place of a second line.
+	// instead is the advice in the error for a second line.
 	instead string
 }
 
@@ -68,7 +68,7 @@ func flagOption(name string, into *bool) option {
 	}}
 }
 
-// textOption reads an option with one argument, which errors call expected.
+// textOption reads an option with one argument. Errors describe it as expected.
 func textOption(name, expected string, into *string) option {
 	return option{name: name, read: func(d *caddyfile.Dispenser) (err error) {
 		*into, err = oneArg(d, expected)
@@ -114,7 +114,7 @@ func shareOption(name string, into *float64) option {
 	}}
 }
 
-// numberOption reads an option with a whole number that is at least least.
+// numberOption reads an option with a whole number, not below least.
 func numberOption(name string, least int, into *int) option {
 	return option{name: name, read: func(d *caddyfile.Dispenser) (err error) {
 		*into, err = parseNumber(d, least)

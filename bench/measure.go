@@ -1,0 +1,150 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/card-gateway/card-gateway/bench/load"
+	"github.com/card-gateway/card-gateway/bench/report"
+	"github.com/card-gateway/card-gateway/bench/server"
+)
+
+const (
+	// warmUp is how long a server runs before it is measured.
+	warmUp = time.Second
+	// rateBefore is how many requests per second a pool is made for, before
+	// anything is known.
+	rateBefore = 15_000
+	// fewReplays is how many different requests are replayed.
+	fewReplays = 64
+)
+
+// A lane is one server in one scenario.
+type lane struct {
+	*scenario
+	server *server.Server
+	issuer *server.Server
+	signed []load.Key // by whom
+	dir    string     // of its pools
+	rate   float64    // requests per second, as last seen
+	fresh  int        // requests with a nonce of their own that were sent so far
+}
+
+// judged reports whether the server looks at signatures at all. One that does
+// not may be sent the same requests again and again.
+func (l *lane) judged() bool { return l.server.Kind.Judges }
+
+// spec is what is signed for a run with that many requests.
+func (l *lane) spec(count int) load.Spec {
+	return load.Spec{Keys: l.signed, Count: count, Body: load.Body(l.body), Time: time.Now(), Tampered: l.outcome == signature}
+}
+
+// wrk sends signed requests for a while. Where each has to be fresh it signs as
+// many as are needed, and begins anew with more if they were too few.
+func (l *lane) wrk(ctx context.Context, span time.Duration, spec func(count int) load.Spec) (load.Result, error) {
+	again := !l.judged() || l.outcome == replayed
+	count := max(int(l.rate*span.Seconds()*1.5), int(rateBefore*span.Seconds())) + 2*l.connections
+	if again {
+		count = fewReplays
+	}
+	for {
+		pool, err := load.WritePool(l.dir, spec(count))
+		if err != nil {
+			return load.Result{}, err
+		}
+		run := load.Run{Addr: l.server.Addr(), Connections: l.connections, Duration: span, Pool: pool, Again: again}
+		result, err := run.Do(ctx)
+		switch {
+		case errors.Is(err, load.ErrExhausted) && count < 10_000_000:
+			count *= 2
+			continue
+		case err != nil:
+			return result, fmt.Errorf("%s, %s: %w", l.name, l.server.Kind.Name, err)
+		}
+		l.rate = float64(result.Requests) / result.Span.Seconds()
+		if !again {
+			l.fresh += result.Requests
+		}
+		return result, l.check(result)
+	}
+}
+
+// check compares the answers with what the scenario is about: a run that
+// measured something else must not count.
+func (l *lane) check(r load.Result) error {
+	var expected bool
+	switch {
+	case !l.judged() || l.outcome == accepted:
+		expected = r.Refused == 0
+	case l.outcome == replayed:
+		expected = r.Requests-r.Refused <= fewReplays
+	default:
+		expected = r.Refused == r.Requests
+	}
+	if !expected {
+		return fmt.Errorf("%s, %s: %d of %d requests were refused", l.name, l.server.Kind.Name, r.Refused, r.Requests)
+	}
+	return nil
+}
+
+// measure runs one round.
+func (l *lane) measure(ctx context.Context, round int, span time.Duration) (report.Row, error) {
+	before, issuerBefore, err := l.usages(ctx)
+	if err != nil {
+		return report.Row{}, err
+	}
+	result, err := l.wrk(ctx, span, l.spec)
+	if err != nil {
+		return report.Row{}, err
+	}
+	after, issuerAfter, err := l.usages(ctx)
+	if err != nil {
+		return report.Row{}, err
+	}
+	each := func(used time.Duration) float64 { return used.Seconds() * 1e6 / float64(result.Requests) }
+	row := report.Row{
+		Scenario: l.name, Server: l.server.Kind.Name, Round: round,
+		Body: l.body, Connections: l.connections, Keys: l.scenario.keys, Nonces: l.nonces, Outcome: string(l.outcome),
+		Requests: result.Requests, PerSecond: l.rate,
+		CPU: each(after.Front - before.Front), RedisCPU: each(after.Redis - before.Redis),
+		IssuerCPU: each(issuerAfter.Front - issuerBefore.Front), LoadCPU: each(result.CPU),
+		P50: result.P50.Seconds() * 1e3, P99: result.P99.Seconds() * 1e3,
+		Resident: float64(after.FrontResident) / (1 << 20), RedisResident: float64(after.RedisResident) / (1 << 20),
+	}
+	return row, nil
+}
+
+// usages returns what the server and the issuer have used so far.
+func (l *lane) usages(ctx context.Context) (own, issuer server.Usage, err error) {
+	if own, err = l.server.Usage(ctx); err != nil {
+		return own, issuer, err
+	}
+	issuer, err = l.issuer.Usage(ctx)
+	return own, issuer, err
+}
+
+// fill makes as many nonces live as the scenario is about, those of the runs so
+// far included. Their requests are stamped ahead, as far as
+// the window allows with a margin, so that they live as long as can be.
+func (l *lane) fill(ctx context.Context) error {
+	if !l.judged() {
+		return nil
+	}
+	ahead := func(count int) load.Spec {
+		spec := l.spec(count)
+		spec.Body, spec.Time = nil, spec.Time.Add(4*time.Minute)
+		return spec
+	}
+	for begin := time.Now(); l.fresh < l.nonces; {
+		if time.Since(begin) > 5*time.Minute {
+			return fmt.Errorf("%s: %d nonces in 5 minutes; the first of them would be gone before a million are there", l.server.Kind.Name, l.fresh)
+		}
+		span := min(max(time.Second, time.Duration(float64(l.nonces-l.fresh)/l.rate)*time.Second), 10*time.Second)
+		if _, err := l.wrk(ctx, span, ahead); err != nil {
+			return fmt.Errorf("filling up nonces: %w", err)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,88 @@
+package report
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// Names say what servers and scenarios are called in tables and plots.
+type Names struct {
+	Baseline, ByHand string                   // the servers that others are compared with
+	Server           func(name string) string // a title
+	Scenario         func(name string) string // a title
+}
+
+// Markdown returns a table for each scenario.
+func (r *Results) Markdown(n Names) string {
+	var out strings.Builder
+	scenario := ""
+	for _, l := range r.Lines(n.Baseline, n.ByHand) {
+		if l.Scenario != scenario {
+			if scenario != "" {
+				out.WriteByte('\n')
+			}
+			scenario = l.Scenario
+			fmt.Fprintf(&out, "**%s**\n\n", n.Scenario(scenario))
+			out.WriteString("| | requests/s | to Caddy | CPU µs | to Caddy | Redis CPU µs | requests/s to Lua | CPU with Redis to Lua | p50 ms | p99 ms | RSS MiB |\n")
+			out.WriteString("|---|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|\n")
+		}
+		redis := ""
+		if l.RedisCPU > 0 {
+			redis = fmt.Sprintf("%.1f", l.RedisCPU)
+		}
+		fmt.Fprintf(&out, "| %s | %.0f | %s | %.1f | %s | %s | %s | %s | %.2f | %.2f | %.0f |\n", n.Server(l.Server),
+			l.PerSecond, times(l.ToBaseline), l.CPU, times(l.CPUToBase), redis, times(l.ToByHand), times(l.TotalCPUToHand),
+			l.P50, l.P99, l.Resident)
+	}
+	return out.String()
+}
+
+// Growth returns a table of what becomes of each server that ran in all of the
+// scenarios: its requests per second and its CPU with Redis, in parts of those
+// in the first of them. Both are taken in relation to plain Caddy, which has
+// neither keys nor nonces, so that a machine that got slower does not count.
+func (r *Results) Growth(n Names, points []Point) string {
+	lines := r.Lines(n.Baseline, n.ByHand)
+	find := func(scenario, server string) *Line {
+		at := slices.IndexFunc(lines, func(l Line) bool { return l.Scenario == scenario && l.Server == server && l.ToBaseline > 0 })
+		if at < 0 {
+			return nil
+		}
+		return &lines[at]
+	}
+	var out strings.Builder
+	out.WriteString("| requests/s, CPU |")
+	for _, p := range points[1:] {
+		fmt.Fprintf(&out, " %s |", p.Label)
+	}
+	out.WriteString("\n|---|" + strings.Repeat("---:|", len(points)-1) + "\n")
+	for _, l := range lines {
+		if l.Scenario != points[0].Scenario || l.Server == n.Baseline || l.ToBaseline == 0 {
+			continue
+		}
+		row := "| " + n.Server(l.Server) + " |"
+		grown := false
+		for _, p := range points[1:] {
+			later, base, baseLater := find(p.Scenario, l.Server), find(points[0].Scenario, n.Baseline), find(p.Scenario, n.Baseline)
+			if later == nil {
+				row += " |"
+				continue
+			}
+			grown = true
+			row += fmt.Sprintf(" %.2f, %.2f |", later.ToBaseline/l.ToBaseline, later.TotalCPU()/baseLater.CPU/(l.TotalCPU()/base.CPU))
+		}
+		if grown {
+			out.WriteString(row + "\n")
+		}
+	}
+	return out.String()
+}
+
+// times writes a ratio, nothing where there is none.
+func times(ratio float64) string {
+	if ratio == 0 {
+		return ""
+	}
+	return fmt.Sprintf("%.2f", ratio)
+}

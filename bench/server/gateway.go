@@ -1,0 +1,95 @@
+package server
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/base64"
+	"fmt"
+	"os"
+)
+
+// guarded is the gateway: port, admin socket, store, master key, limit, and the
+// handler that forwards. Nothing is logged but errors, as with plain Caddy.
+// The failures of the refused requests lock no key, or they would all be
+// refused for another reason.
+const guarded = `{
+	admin unix/%[2]s
+	persist_config off
+	log {
+		level ERROR
+	}
+	card_gateway {
+		store %[3]s
+		master_key file %[4]s
+		lock_after 1000000000
+		limit issue_card %[5]d/%[6]ds
+	}
+}
+http://:%[1]s {
+	bind 127.0.0.1
+	handle /api/v1/* {
+		card_auth {
+			max_body 1MiB
+		}
+		card_rate_limit
+		card_translate {
+			upstream snake_case
+		}
+		%[7]s
+	}
+}
+`
+
+// storedInRedis waits longer than a gateway in production would: on a machine
+// that is full by intent, slowness is to be measured and not to be refused.
+const storedInRedis = `redis redis://%s/0 {
+			max_nonces_per_key 100000000
+			io_timeout 5s
+			settle_timeout 5s
+		}`
+
+// A gatewayKind is how the gateway is configured.
+type gatewayKind struct{ proxies, onRedis bool }
+
+// start runs the gateway and makes the keys.
+func (k gatewayKind) start(ctx context.Context, s *Setup) (*Server, error) {
+	p, err := newProcess(ctx, s.Dir, "gateway")
+	if err != nil {
+		return nil, err
+	}
+	server := &Server{front: p}
+	store := "file " + p.path("data")
+	if k.onRedis {
+		if server.redis, err = startRedis(ctx, s.Dir); err != nil {
+			return server, err
+		}
+		store = fmt.Sprintf(storedInRedis, server.redis.addr)
+	}
+	forwards := "card_forward " + s.Issuer
+	if k.proxies {
+		forwards = fmt.Sprintf(proxied, s.Issuer)
+	}
+	if err := os.WriteFile(p.path("master.key"), s.masterKey(), 0o600); err != nil {
+		return server, err
+	}
+	caddyfile := fmt.Sprintf(guarded, p.port(), p.path("admin"), store, p.path("master.key"), s.Limit.Requests, s.Limit.Seconds, forwards)
+	run := func() error { return p.runCaddy(ctx, s, caddyfile) }
+	if err := run(); err != nil {
+		return server, err
+	}
+	if !k.onRedis && len(s.Keys) > fewKeys {
+		return server, p.takeOver(ctx, s, run)
+	}
+	return server, p.importKeys(ctx, s.Keys)
+}
+
+// masterKey returns the line of a master key file. It is one for all, so that
+// a sealed secret can be taken from one gateway to another.
+func (s *Setup) masterKey() []byte {
+	if s.master == nil {
+		key := make([]byte, 32)
+		rand.Read(key)
+		s.master = []byte(base64.StdEncoding.EncodeToString(key))
+	}
+	return s.master
+}

@@ -1,0 +1,140 @@
+package server
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/card-gateway/card-gateway/bench/load"
+)
+
+// fewKeys is up to how many keys are made one by one in an embedded store. It
+// writes its whole file with each, so that ten thousand take minutes.
+const fewKeys = 200
+
+// importKeys makes the keys through the admin API, eight at a time.
+func (p *process) importKeys(ctx context.Context, keys []load.Key) error {
+	admin := &adminAPI{http.Client{Transport: &http.Transport{
+		MaxIdleConnsPerHost: 8,
+		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+			return new(net.Dialer).DialContext(ctx, "unix", p.path("admin"))
+		},
+	}}}
+	defer admin.CloseIdleConnections()
+	// The sites serve a moment before the configuration is the active one,
+	// which the admin API asks for.
+	if err := p.await(ctx, func() bool { return admin.call(ctx, http.MethodGet, "status", nil) == nil }); err != nil {
+		return err
+	}
+	group, ctx := errgroup.WithContext(ctx)
+	group.SetLimit(8)
+	for _, key := range keys {
+		group.Go(func() error {
+			return admin.call(ctx, http.MethodPost, "keys/import", map[string]any{
+				"id": key.ID, "secret": key.Secret, "tenant": "bench", "scopes": []string{"cards:write"}, "allowed_ips": []string{"127.0.0.1"},
+			})
+		})
+	}
+	return group.Wait()
+}
+
+// An adminAPI is that of a gateway.
+type adminAPI struct{ http.Client }
+
+// call asks it and expects success.
+func (a *adminAPI) call(ctx context.Context, method, path string, doc any) error {
+	body, err := json.Marshal(doc)
+	if err != nil {
+		return err
+	}
+	r, err := http.NewRequestWithContext(ctx, method, "http://localhost/card-gateway/"+path, bytes.NewReader(body))
+	if err != nil {
+		return err
+	}
+	r.Header.Set("Content-Type", "application/json")
+	answer, err := a.Do(r)
+	if err != nil {
+		return err
+	}
+	defer answer.Body.Close()
+	text, err := io.ReadAll(answer.Body)
+	if err == nil && answer.StatusCode/100 != 2 {
+		err = fmt.Errorf("the admin API answers %s %s with %s: %s", method, path, answer.Status, text)
+	}
+	return err
+}
+
+// takeOver gives a gateway with an embedded store many keys at once: they are
+// made in a gateway on Redis, and then put into the file of the embedded store
+// while the gateway is stopped. run starts it again.
+func (p *process) takeOver(ctx context.Context, s *Setup, run func() error) error {
+	records, err := s.records(ctx)
+	if err != nil {
+		return err
+	}
+	// So that the file is there.
+	if err := p.importKeys(ctx, []load.Key{{ID: "ck_bench_other", Secret: "the secret of another key"}}); err != nil {
+		return err
+	}
+	if err := p.end(); err != nil {
+		return err
+	}
+	if err := writeRecords(filepath.Join(p.path("data"), "keys.json"), records); err != nil {
+		return fmt.Errorf("writing the key file: %w", err)
+	}
+	return run()
+}
+
+// writeRecords puts other records into a key file.
+func writeRecords(path string, records []json.RawMessage) error {
+	var file struct {
+		Format  string `json:"format"`
+		Version int    `json:"version"`
+		SHA256  string `json:"sha256"`
+		Data    struct {
+			Meta json.RawMessage   `json:"meta"`
+			Keys []json.RawMessage `json:"keys"`
+		} `json:"data"`
+	}
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return err
+	}
+	if err := json.Unmarshal(text, &file); err != nil {
+		return err
+	}
+	file.Data.Keys = records
+	data, err := json.Marshal(file.Data)
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(path, fmt.Appendf(nil, `{"format":%q,"version":%d,"sha256":"%x","data":%s}`+"\n", file.Format, file.Version, sha256.Sum256(data), data), 0o600)
+}
+
+// records returns the records of the keys as a store keeps them, their secrets
+// sealed.
+func (s *Setup) records(ctx context.Context) (records []json.RawMessage, err error) {
+	from, err := gatewayKind{onRedis: true}.start(ctx, s)
+	defer func() { err = errors.Join(err, from.Close()) }()
+	if err != nil {
+		return nil, err
+	}
+	for _, key := range s.Keys {
+		record, err := from.redis.client.HGet(ctx, "cg:{"+key.ID+"}:k", "doc").Bytes()
+		if err != nil {
+			return nil, fmt.Errorf("reading the record of %s: %w", key.ID, err)
+		}
+		records = append(records, record)
+	}
+	return records, nil
+}

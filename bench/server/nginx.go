@@ -1,0 +1,150 @@
+package server
+
+import (
+	"context"
+	"embed"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"text/template"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// rival holds the configuration of nginx, and the checks as one would write
+// them by hand.
+//
+//go:embed rival
+var rival embed.FS
+
+var nginxConf = template.Must(template.ParseFS(rival, "rival/*.conf"))
+
+// A nginxConfig fills the templates.
+type nginxConfig struct {
+	Dir, Port string
+	Root      bool // whether it runs as root, and has to be told to stay it
+	Modules   string
+	Issuer    string
+	// Of the checks by hand.
+	RedisPort, SettleSHA string
+	Limit                Limit
+}
+
+// StartIssuer runs the issuer: the same small answer to everything, from one
+// worker.
+func StartIssuer(ctx context.Context, dir string) (*Server, error) {
+	p, err := newProcess(ctx, dir, "issuer")
+	if err != nil {
+		return nil, err
+	}
+	s := &Server{front: p}
+	return s, p.runNginx(ctx, "issuer.conf", nginxConfig{})
+}
+
+func startNginx(ctx context.Context, s *Setup) (*Server, error) {
+	p, err := newProcess(ctx, s.Dir, "nginx")
+	if err != nil {
+		return nil, err
+	}
+	return &Server{front: p}, p.runNginx(ctx, "plain.conf", nginxConfig{Issuer: s.Issuer})
+}
+
+// startRival runs nginx with the checks by hand, on a Redis of its own.
+func startRival(ctx context.Context, s *Setup) (*Server, error) {
+	p, err := newProcess(ctx, s.Dir, "rival")
+	if err != nil {
+		return nil, err
+	}
+	server := &Server{front: p}
+	if server.redis, err = startRedis(ctx, s.Dir); err != nil {
+		return server, err
+	}
+	var script string
+	for _, name := range []string{"access.lua", "redis.lua", "settle.lua"} {
+		text, err := rival.ReadFile("rival/" + name)
+		if err != nil {
+			return server, err
+		}
+		if name == "settle.lua" {
+			script = string(text)
+		}
+		if err := os.WriteFile(p.path(name), text, 0o600); err != nil {
+			return server, err
+		}
+	}
+	sha, err := server.redis.client.ScriptLoad(ctx, script).Result()
+	if err != nil {
+		return server, fmt.Errorf("loading the script of the rival: %w", err)
+	}
+	_, err = server.redis.client.Pipelined(ctx, func(pipe redis.Pipeliner) error {
+		for _, key := range s.Keys {
+			pipe.HSet(ctx, "key:"+key.ID, "secret", key.Secret, "status", "active", "tenant", "bench", "scopes", "cards:write", "ips", "127.0.0.1")
+		}
+		return nil
+	})
+	if err != nil {
+		return server, fmt.Errorf("writing the keys of the rival: %w", err)
+	}
+	return server, p.runNginx(ctx, "rival.conf", nginxConfig{Issuer: s.Issuer, RedisPort: server.redis.port(), SettleSHA: sha, Limit: s.Limit})
+}
+
+// runNginx writes the configuration and starts nginx with it.
+func (p *process) runNginx(ctx context.Context, name string, c nginxConfig) error {
+	c.Dir, c.Port, c.Root = p.dir, p.port(), os.Geteuid() == 0
+	if name == "rival.conf" {
+		modules, err := nginxModules(ctx)
+		if err != nil {
+			return err
+		}
+		c.Modules = modules
+	}
+	var text strings.Builder
+	if err := nginxConf.ExecuteTemplate(&text, name, c); err != nil {
+		return err
+	}
+	if err := os.WriteFile(p.path("nginx.conf"), []byte(text.String()), 0o600); err != nil {
+		return err
+	}
+	program, err := nginxProgram()
+	if err != nil {
+		return err
+	}
+	return p.start(ctx, nil, program, "-p", p.dir, "-e", p.path("error.log"), "-c", p.path("nginx.conf"))
+}
+
+// nginxProgram finds nginx, which is not in the path of every user.
+func nginxProgram() (string, error) {
+	for _, name := range []string{"nginx", "/usr/sbin/nginx"} {
+		if path, err := exec.LookPath(name); err == nil {
+			return path, nil
+		}
+	}
+	return "", errors.New("nginx is not installed: `make install-test-tools` installs it")
+}
+
+var modulesPath = regexp.MustCompile(`--modules-path=(\S+)`)
+
+// nginxModules returns the directory of nginx's modules, after a check that
+// the Lua module is there.
+func nginxModules(ctx context.Context) (string, error) {
+	program, err := nginxProgram()
+	if err != nil {
+		return "", err
+	}
+	out, err := exec.CommandContext(ctx, program, "-V").CombinedOutput() //nolint:gosec // nginx, as it was found
+	if err != nil {
+		return "", fmt.Errorf("nginx -V: %w", err)
+	}
+	found := modulesPath.FindSubmatch(out)
+	if found == nil {
+		return "", errors.New("nginx -V names no path of modules")
+	}
+	if _, err := os.Stat(filepath.Join(string(found[1]), "ngx_http_lua_module.so")); err != nil {
+		return "", errors.New("nginx has no Lua module: install libnginx-mod-http-lua, lua-resty-core and lua-resty-lrucache, or leave out nginx-lua-redis")
+	}
+	return string(found[1]), nil
+}

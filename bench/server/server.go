@@ -1,0 +1,109 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/card-gateway/card-gateway/bench/load"
+)
+
+// A Setup is what the servers of one scenario have in common.
+type Setup struct {
+	Dir    string     // where each server has its directory
+	Binary string     // the gateway, which is also plain Caddy
+	Env    []string   // further variables for the gateway and for plain Caddy
+	Issuer string     // host:port of the issuer
+	Keys   []load.Key // the keys that exist
+	Limit  Limit      // of the operation that is called, for each key
+
+	master []byte // the line of the master key file of all gateways
+}
+
+// A Limit is a number of requests in a number of seconds.
+type Limit struct{ Requests, Seconds int }
+
+// A Server is one of those that are compared, with its Redis if it has one.
+type Server struct {
+	Kind  *Kind
+	front *process
+	redis *redisServer
+}
+
+// A Kind is one way to stand before an issuer.
+type Kind struct {
+	Name, Title string
+	// Judges: it checks signatures, nonces, locks and limits.
+	Judges bool
+	start  func(context.Context, *Setup) (*Server, error)
+}
+
+// Baseline is the kind that the others are compared with.
+const Baseline = "caddy"
+
+// Kinds are all of them, in the order of the tables.
+var Kinds = []*Kind{
+	{Name: Baseline, Title: "Caddy, reverse_proxy", start: startCaddy},
+	{Name: "nginx", Title: "nginx", start: startNginx},
+	{Name: "nginx-lua-redis", Title: "nginx + Lua + Redis", Judges: true, start: startRival},
+	{Name: "forward-embedded", Title: "gateway, card_forward, embedded", Judges: true, start: gatewayKind{}.start},
+	{Name: "forward-redis", Title: "gateway, card_forward, Redis", Judges: true, start: gatewayKind{onRedis: true}.start},
+	{Name: "proxy-embedded", Title: "gateway, reverse_proxy, embedded", Judges: true, start: gatewayKind{proxies: true}.start},
+	{Name: "proxy-redis", Title: "gateway, reverse_proxy, Redis", Judges: true, start: gatewayKind{proxies: true, onRedis: true}.start},
+}
+
+// KindOf returns the kind of a name, or nil.
+func KindOf(name string) *Kind {
+	for _, k := range Kinds {
+		if k.Name == name {
+			return k
+		}
+	}
+	return nil
+}
+
+// Start runs a server of the kind, with its keys, until it is ready.
+func (k *Kind) Start(ctx context.Context, s *Setup) (*Server, error) {
+	server, err := k.start(ctx, s)
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("starting %s: %w", k.Name, err), server.Close())
+	}
+	server.Kind = k
+	return server, nil
+}
+
+// Addr is the host:port that the server serves on.
+func (s *Server) Addr() string { return s.front.addr }
+
+// Close ends the processes of the server.
+func (s *Server) Close() error {
+	if s == nil {
+		return nil
+	}
+	return errors.Join(s.front.Close(), s.redis.Close())
+}
+
+// A Usage is what a server has used so far.
+type Usage struct {
+	Front, Redis                 time.Duration // of a CPU
+	FrontResident, RedisResident int64         // bytes
+}
+
+// Usage returns what it has used so far: the server itself from /proc, Redis
+// as Redis counts it, to the microsecond.
+func (s *Server) Usage(ctx context.Context) (Usage, error) {
+	front, err := s.front.usage()
+	if err != nil {
+		return Usage{}, err
+	}
+	u := Usage{Front: front.cpu, FrontResident: front.resident}
+	if s.redis != nil {
+		used, err := s.redis.usage(ctx)
+		if err != nil {
+			return Usage{}, err
+		}
+		u.Redis, u.RedisResident = used.cpu, used.resident
+	}
+	return u, nil
+}

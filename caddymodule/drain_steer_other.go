@@ -1,0 +1,13 @@
+//go:build !linux
+
+package caddymodule
+
+// Only Linux can be told which socket of an address takes new connections.
+
+func preferNewest(int) error { return nil }
+
+func leaveToKernel(int) error { return nil }
+
+func steer(func(fd int) error) {}
+
+func listenPlainTCP() {}

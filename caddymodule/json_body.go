@@ -1,0 +1,103 @@
+package caddymodule
+
+import (
+	"bytes"
+	"compress/gzip"
+	"errors"
+	"fmt"
+	"io"
+	"mime"
+	"net/http"
+	"strconv"
+	"strings"
+
+	"github.com/card-gateway/card-gateway/caddymodule/cardlog"
+)
+
+// decodedBody decompresses the body of an upstream that uses gzip although
+// identity was asked for. The error is for any other encoding.
+func decodedBody(body []byte, h http.Header) ([]byte, error) {
+	switch encoding := strings.ToLower(strings.Join(h["Content-Encoding"], ",")); encoding {
+	case "", "identity":
+		return body, nil
+	case "gzip", "x-gzip":
+	default:
+		return nil, errAnswerEncoded
+	}
+	reader, err := gzip.NewReader(bytes.NewReader(body))
+	if err != nil {
+		return nil, fmt.Errorf("decompressing the answer: %w", err)
+	}
+	decoded, err := io.ReadAll(io.LimitReader(reader, maxAnswer+1))
+	if err != nil {
+		return nil, fmt.Errorf("decompressing the answer: %w", err)
+	}
+	if len(decoded) > maxAnswer {
+		return nil, errAnswerTooLarge
+	}
+	return decoded, nil
+}
+
+// dropValidators removes headers that describe the bytes of the upstream's body,
+// because translation changes them.
+func dropValidators(h http.Header) {
+	for _, name := range []string{"Etag", "Content-Md5", "Digest", "Content-Digest", "Repr-Digest", "Accept-Ranges", "Content-Range", "Trailer"} {
+		h.Del(name)
+	}
+}
+
+// dropTrailers removes the upstream's trailers. The head has not been sent yet,
+// so they would become headers.
+func dropTrailers(h http.Header) {
+	for _, names := range h["Trailer"] {
+		for name := range strings.SplitSeq(names, ",") {
+			h.Del(strings.TrimSpace(name))
+		}
+	}
+	for name := range h {
+		if strings.HasPrefix(name, http.TrailerPrefix) {
+			delete(h, name)
+		}
+	}
+}
+
+// jsonAnswer reports whether the Content-Type of an answer is JSON.
+func jsonAnswer(h http.Header) bool {
+	media, _, err := mime.ParseMediaType(h.Get("Content-Type"))
+	return (err == nil || errors.Is(err, mime.ErrInvalidMediaParameter)) &&
+		(media == "application/json" || strings.HasSuffix(media, "+json"))
+}
+
+// jsonRequest reports whether the body is JSON in UTF-8 without an encoding,
+// or there is no body.
+func jsonRequest(r *http.Request) bool {
+	if r.ContentLength == 0 {
+		return true
+	}
+	for _, encoding := range r.Header["Content-Encoding"] {
+		if encoding != "" && !strings.EqualFold(encoding, "identity") {
+			return false
+		}
+	}
+	types := r.Header["Content-Type"]
+	if len(types) != 1 {
+		return false
+	}
+	media, params, err := mime.ParseMediaType(types[0])
+	if err != nil || media != "application/json" && !strings.HasSuffix(media, "+json") {
+		return false
+	}
+	charset, given := params["charset"]
+	return !given || strings.EqualFold(charset, "utf-8") || strings.EqualFold(charset, "utf8")
+}
+
+// maxAnswer bounds the bytes of an answer that is held to be translated.
+const maxAnswer = 8 << 20
+
+// Reasons why an answer cannot be translated, besides errors in its text.
+var (
+	errAnswerTooLarge = cardlog.PlainError("the answer is larger than the " + strconv.Itoa(maxAnswer) + " bytes that are translated")
+	errAnswerCutOff   = cardlog.PlainError("the upstream closed the connection in the middle of the answer")
+	errAnswerEncoded  = cardlog.PlainError("the answer has a content encoding other than gzip, although identity was asked for")
+	errAnswerPartial  = cardlog.PlainError("the answer holds a part of the document only")
+)

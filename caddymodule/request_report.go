@@ -1,0 +1,85 @@
+package caddymodule
+
+import (
+	"net/http"
+
+	"go.uber.org/zap"
+	"go.uber.org/zap/zapcore"
+
+	"github.com/card-gateway/card-gateway/auth"
+	"github.com/card-gateway/card-gateway/caddymodule/cardlog"
+)
+
+// count counts the request after its answer. A request without an operation
+// counts as other.
+func (i *requestInfo) count(other *auth.Operation) {
+	operation := i.Operation
+	if operation == nil {
+		operation = other
+	}
+	o := &i.telemetry.metrics.operations[operation.Index]
+	switch {
+	case i.refusal != nil:
+		o.refused[i.refusal.Reason].Inc()
+	case i.dryRun != nil:
+		o.wouldRefuse[i.dryRun.Reason].Inc()
+	default:
+		o.accepted.Inc()
+	}
+	o.overhead.Observe(i.overhead.Seconds())
+	o.upstream.observe(&i.upstream, i.refusal)
+}
+
+// logRefusal writes one line that explains a refusal: the reason and the facts,
+// never a secret, a signature, a nonce or a body.
+func (i *requestInfo) logRefusal(refusal *auth.Refusal) {
+	level := zapcore.InfoLevel
+	if refusal.Reason.Status() >= http.StatusInternalServerError {
+		level = zapcore.ErrorLevel
+	}
+	if line := i.telemetry.refused.Check(level, "request refused: "+refusal.Reason.String()); line != nil {
+		line.Write(zap.String("reason", refusal.Reason.String()), zap.Inline(refusalFacts{i, refusal}))
+	}
+}
+
+// refusalFacts are the fields of a refusal's log line.
+type refusalFacts struct {
+	info    *requestInfo
+	refusal *auth.Refusal
+}
+
+// MarshalLogObject is part of zapcore.ObjectMarshaler.
+func (f refusalFacts) MarshalLogObject(enc zapcore.ObjectEncoder) error {
+	info, refusal := f.info, f.refusal
+	enc.AddString("request_id", info.RequestID)
+	if info.Client != "" {
+		enc.AddString("client_ip", info.Client)
+	}
+	info.fields(enc.AddString)
+	if info.Key != nil {
+		enc.AddInt("failures", info.failures)
+	}
+	if info.skew != 0 {
+		enc.AddFloat64("skew_seconds", info.skew.Seconds())
+	}
+	if refusal.Log != "" {
+		enc.AddString("detail", refusal.Log)
+	}
+	if refusal.Cause != nil {
+		enc.AddString("error", causeText(refusal))
+	}
+	if info.dryRun == refusal {
+		enc.AddBool("dry_run", true)
+	}
+	return nil
+}
+
+// causeText returns the text for the log of the error behind a refusal. Errors of
+// the store are logged in full. Every other error can quote a client or the
+// upstream, so only its kind is logged.
+func causeText(refusal *auth.Refusal) string {
+	if refusal.Reason == auth.StoreUnavailable || refusal.Reason == auth.OverBudget {
+		return refusal.Cause.Error()
+	}
+	return cardlog.Failure(refusal.Cause)
+}

@@ -1,0 +1,42 @@
+package caddymodule
+
+import (
+	"github.com/caddyserver/caddy/v2"
+	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
+
+	"github.com/card-gateway/card-gateway/auth"
+)
+
+// AuthOptions are the options of card_auth.
+type AuthOptions struct {
+	// The largest request body in bytes, for operations without their own
+	// max_body. Default: 1048576 (1 MiB).
+	MaxBody int64 `json:"max_body,omitempty"`
+
+	// How long the whole body of a request may take to arrive; at most the
+	// window. Default: 30s, or the window if that is shorter.
+	BodyTimeout caddy.Duration `json:"body_timeout,omitempty"`
+
+	// Answer rules 2 to 10 with one text, so that the answer does not show which
+	// rule failed. Default: false, the published messages.
+	GenericMessages bool `json:"generic_messages,omitempty"`
+
+	// Judge and report, but also forward requests that would be refused, except
+	// ambiguous and oversized ones. Use it only to introduce the gateway: while
+	// it is on, nothing is protected. Default: false.
+	DryRun bool `json:"dry_run,omitempty"`
+
+	HeaderRule
+}
+
+// A site is the configuration of one card_auth, for all its requests.
+type site struct {
+	*AuthOptions
+	rules     *rules
+	state     *state
+	telemetry *telemetry
+	other     *auth.Operation
+
+	server *caddyhttp.Server // of the handler
+	behind behind            // what follows the handler
+}

@@ -1,0 +1,109 @@
+package caddymodule
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"go.uber.org/zap"
+)
+
+// How often the store is probed and the keys are counted.
+const (
+	probeEvery  = 5 * time.Second
+	censusEvery = 30 * time.Second
+)
+
+// idsEvery is how often a gateway asks which ids others have imported.
+const idsEvery = time.Second
+
+// upkeep is the background work of a configuration.
+type upkeep struct {
+	state     *state
+	telemetry *telemetry
+	running   sync.WaitGroup
+	cancel    context.CancelFunc // nil before the start
+}
+
+func (u *upkeep) start() {
+	ctx, cancel := context.WithCancel(context.Background())
+	u.cancel = cancel
+	u.running.Go(func() { u.refreshGauges(ctx) })
+	u.running.Go(func() { u.refreshIDs(ctx) })
+}
+
+// stop ends the work and waits for its end. It reports whether there was any.
+func (u *upkeep) stop() bool {
+	if u.cancel == nil {
+		return false
+	}
+	u.cancel()
+	u.running.Wait()
+	return true
+}
+
+// refreshIDs reads the ids of new keys until the context ends. It ignores errors,
+// because probe logs why the store does not answer.
+func (u *upkeep) refreshIDs(ctx context.Context) {
+	tick := time.NewTicker(idsEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+			_ = u.state.keys.RefreshIDs(ctx)
+		}
+	}
+}
+
+// refreshGauges refreshes the gauges of the store and the keys until the context
+// ends.
+func (u *upkeep) refreshGauges(ctx context.Context) {
+	probe, census := time.NewTicker(probeEvery), time.NewTicker(censusEvery)
+	defer probe.Stop()
+	defer census.Stop()
+	u.probe(ctx)
+	u.takeCensus(ctx)
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-probe.C:
+			u.probe(ctx)
+		case <-census.C:
+			u.takeCensus(ctx)
+		}
+	}
+}
+
+// probe warns when the store cannot settle requests, and reports other trouble.
+// It also takes the standard log back, which a configuration that Caddy refused
+// may have taken.
+func (u *upkeep) probe(ctx context.Context) {
+	takeStandardLog()
+	ctx, cancel := context.WithTimeout(ctx, readyTimeout)
+	defer cancel()
+	if err := u.state.ready(ctx); err != nil && ctx.Err() == nil {
+		u.telemetry.log.Warn("the store cannot settle requests; they are answered with 503", zap.Error(err))
+	}
+	_ = u.state.audit.check(ctx) // degraded reports lost lines
+	u.telemetry.reportDegraded(u.state.degraded(ctx))
+}
+
+// takeCensus refreshes the gauges of the keys. They keep their last values
+// while the store cannot answer.
+func (u *upkeep) takeCensus(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, censusEvery/2)
+	defer cancel()
+	census, err := u.state.keys.Census(ctx)
+	if err != nil {
+		return
+	}
+	for status, n := range census.Keys {
+		keysByStatus.WithLabelValues(status).Set(float64(n))
+	}
+	for within, n := range census.Expiring {
+		keysExpiring.WithLabelValues(within).Set(float64(n))
+	}
+}

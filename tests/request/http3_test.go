@@ -1,0 +1,111 @@
+package request
+
+import (
+	"crypto/tls"
+	"crypto/x509"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/quic-go/quic-go"
+	"github.com/quic-go/quic-go/http3"
+
+	"github.com/card-gateway/card-gateway/tests/harness"
+)
+
+// dialHTTP3 opens a connection to the site gw.example.
+func dialHTTP3(t *testing.T, address string, authority *x509.Certificate) *http3.ClientConn {
+	t.Helper()
+	trusted := x509.NewCertPool()
+	trusted.AddCert(authority)
+	conn, err := quic.DialAddr(t.Context(), address, &tls.Config{
+		RootCAs: trusted, ServerName: "gw.example", NextProtos: []string{http3.NextProtoH3}, MinVersion: tls.VersionTLS13,
+	}, new(quic.Config))
+	if err != nil {
+		t.Fatal(err)
+	}
+	client := new(http3.Transport).NewClientConn(conn)
+	t.Cleanup(func() { _ = client.CloseWithError(0, "") })
+	return client
+}
+
+// overHTTP3 sends a request over HTTP/3 with a Content-Length that may be
+// another than that of the body.
+func overHTTP3(t *testing.T, c *http3.ClientConn, r *harness.Request, length int) (*harness.Response, error) {
+	t.Helper()
+	stream, err := c.OpenRequestStream(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	sent, err := http.NewRequest(r.Method, "https://gw.example"+r.Target, http.NoBody)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, line := range r.Headers {
+		name, value, _ := strings.Cut(line, ": ")
+		sent.Header.Set(name, value)
+	}
+	sent.ContentLength = int64(length)
+	if err := stream.SendRequestHeader(sent); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := io.WriteString(stream, r.Body); err != nil {
+		t.Fatal(err)
+	}
+	_ = stream.Close() // nothing more is sent; the answer can be read
+	answer, err := stream.ReadResponse()
+	if err != nil {
+		return nil, err
+	}
+	body, err := io.ReadAll(answer.Body)
+	return &harness.Response{Status: answer.StatusCode, Header: answer.Header, Body: string(body)}, err
+}
+
+// TestHTTP3Length sends bodies over HTTP/3, which does not hold a body to its
+// Content-Length as the other versions do.
+func TestHTTP3Length(t *testing.T) { harness.EachTerminal(t, testHTTP3Length) }
+
+func testHTTP3Length(t *testing.T, terminal string) {
+	cert, key, authority := (*authority)(nil).sign(t, "gw.example")
+	u := harness.StartUpstream(t)
+	g := harness.NewGateway(t, harness.Site{Upstream: u.Addr, Terminal: terminal, Options: "auto_https disable_redirects"})
+	g.WriteFile("cert.pem", string(cert))
+	g.WriteFile("key.pem", string(key))
+	address := harness.FreeAddress(t)
+	g.Site.Sites = fmt.Sprintf("https://gw.example:%s {\nbind 127.0.0.1\ntls %s %s\ncard_auth\n%s}\n",
+		portOf(address), g.Path("cert.pem"), g.Path("key.pem"), g.Site.ToIssuer())
+	g.Start()
+	client := dialHTTP3(t, address, authority.cert)
+	credentials := g.NewKey(nil)
+	accepted := func(r *harness.Request) {
+		t.Helper()
+		answer, err := overHTTP3(t, client, r, len(r.Body))
+		if err != nil {
+			t.Fatal(err)
+		}
+		harness.WantAccepted(t, answer)
+		if got := u.One(t); got.Body != r.Body {
+			t.Errorf("the issuer received %q", got.Body)
+		}
+	}
+	for _, missing := range []int{1, 1000, 100_000} {
+		r := credentials.Post()
+		answer, err := overHTTP3(t, client, r, len(r.Body)+missing)
+		if err != nil {
+			t.Fatal(err)
+		}
+		harness.WantRefused(t, answer, http.StatusBadRequest, "BAD_REQUEST")
+		u.None(t)
+		accepted(r) // its nonce is not spent
+	}
+	// A longer body ends the stream: the HTTP/3 server resets it.
+	r := credentials.Post()
+	if answer, err := overHTTP3(t, client, r, len(r.Body)-1); err == nil && answer.Status != http.StatusBadRequest {
+		t.Errorf("a body longer than its Content-Length is answered %s", answer)
+	}
+	u.None(t)
+	accepted(r)
+	g.WantFailures(t, credentials, 0)
+}
