@@ -1,22 +1,15 @@
 package redis
 
 import (
+	"encoding/binary"
 	"fmt"
-	"math/bits"
+	"math"
 	"strings"
 	"time"
 
 	"github.com/card-gateway/card-gateway/auth"
 	"github.com/card-gateway/card-gateway/store"
 )
-
-// An argument of settle.lua is a local variable in the script. The order of the
-// list is the order of ARGV.
-type argument struct {
-	name  string // of the variable
-	as    string // the Lua expression that reads it; %s is the text
-	value func(a *attempt) any
-}
 
 // An attempt is one call of settle.lua.
 type attempt struct {
@@ -28,39 +21,56 @@ type attempt struct {
 	look       bool // write nothing
 }
 
-// How Lua reads an argument.
-const (
-	asText   = "%s"
-	asNumber = "tonumber(%s)"
-	asFlag   = "%s == '1'"
+// The arguments of settle.lua are local variables there. Texts have an element
+// of ARGV each. All numbers are packed into one, as doubles: Redis takes longer
+// to read and convert a list of them than to run most commands. Every number is
+// below 2^53, so that none is rounded.
+var (
+	settleTexts = []textArgument{
+		{"revision", func(a *attempt) any { return a.Revision }},
+		{"next_revision", func(a *attempt) any { return a.NextRevision }},
+		{"servers", func(a *attempt) any { return a.seen.known }},
+		{"digest", func(a *attempt) any { return a.Nonce[:] }},
+		{"version", func(a *attempt) any { return decimal(int64(a.SecretVersion)) }},
+		{"minute", func(a *attempt) any { return decimal(a.Now.Unix() / 60) }},
+	}
+	settleNumbers = []numberArgument{
+		{"floor", func(a *attempt) int64 { return a.seen.floorOf(a.KeyID) }},           // us
+		{"ahead", func(a *attempt) int64 { return a.ReplayFloorAhead.Microseconds() }}, // us
+		{"claim_now", func(a *attempt) int64 { return a.Now.UnixMicro() }},             // us
+		{"timestamp", func(a *attempt) int64 { return a.Timestamp }},                   // s
+		{"window", func(a *attempt) int64 { return a.Window.Milliseconds() }},
+		{"life_window", func(a *attempt) int64 { return a.lifeWindow.Milliseconds() }},
+		{"life", (*attempt).life},                                     // ms
+		{"failed", func(a *attempt) int64 { return int64(a.failed) }}, // a set of rules
+		{"counts", (*attempt).counts},                                 // a set of rules
+		{"lock_after", func(a *attempt) int64 { return int64(a.LockAfter) }},
+		{"lock_until", (*attempt).lockUntil}, // us
+		{"max_nonces", func(a *attempt) int64 { return int64(a.maxNonces) }},
+	}
+	settleFlags = []flagArgument{
+		{"dry_run", func(a *attempt) bool { return a.DryRun }},
+		{"limits_dry_run", func(a *attempt) bool { return a.LimitsDryRun }},
+		{"look", func(a *attempt) bool { return a.look }},
+		{"body_dropped", func(a *attempt) bool { return a.BodyDropped }},
+	}
 )
 
-// settleArguments are the arguments of settle.lua for a claim. The buckets of the
-// claim follow them.
-var settleArguments = []argument{
-	{"revision", asText, func(a *attempt) any { return a.Revision }},
-	{"next_revision", asText, func(a *attempt) any { return a.NextRevision }},
-	{"servers", asText, func(a *attempt) any { return a.seen.known }},
-	{"floor", asNumber, func(a *attempt) any { return decimal(a.seen.floorOf(a.KeyID)) }},           // us
-	{"ahead", asNumber, func(a *attempt) any { return decimal(a.ReplayFloorAhead.Microseconds()) }}, // us
-	{"claim_now", asNumber, func(a *attempt) any { return decimal(a.Now.UnixMicro()) }},             // us
-	{"timestamp", asNumber, func(a *attempt) any { return decimal(a.Timestamp) }},                   // s
-	{"window", asNumber, func(a *attempt) any { return decimal(a.Window.Milliseconds()) }},
-	{"life_window", asNumber, func(a *attempt) any { return decimal(a.lifeWindow.Milliseconds()) }},
-	{"life", asNumber, (*attempt).life}, // ms
-	{"digest", asText, func(a *attempt) any { return a.Nonce[:] }},
-	{"failed", asNumber, func(a *attempt) any { return decimal(int64(a.failed)) }}, // a set of rules
-	{"counts", asNumber, (*attempt).counts},                                        // a set of rules
-	{"lock_after", asNumber, func(a *attempt) any { return decimal(int64(a.LockAfter)) }},
-	{"lock_until", asText, (*attempt).lockUntil}, // us
-	{"dry_run", asFlag, func(a *attempt) any { return bit(a.DryRun) }},
-	{"limits_dry_run", asFlag, func(a *attempt) any { return bit(a.LimitsDryRun) }},
-	{"version", asText, func(a *attempt) any { return decimal(int64(a.SecretVersion)) }},
-	{"minute", asText, func(a *attempt) any { return decimal(a.Now.Unix() / 60) }},
-	{"look", asFlag, func(a *attempt) any { return bit(a.look) }},
-	{"body_dropped", asFlag, func(a *attempt) any { return bit(a.BodyDropped) }},
-	{"max_nonces", asNumber, func(a *attempt) any { return decimal(int64(a.maxNonces)) }},
-}
+type (
+	textArgument struct {
+		name  string // of the variable
+		value func(a *attempt) any
+	}
+	numberArgument struct {
+		name  string
+		value func(a *attempt) int64
+	}
+	// A flagArgument is a bit of the last packed number.
+	flagArgument struct {
+		name  string
+		value func(a *attempt) bool
+	}
+)
 
 // settleRules are the rules that settle.lua decides or gets as failed.
 var settleRules = []auth.Rules{
@@ -74,54 +84,87 @@ func settlePrologue() string {
 	fmt.Fprintf(&b, "local SPAN, REACH, SKEW, LAG = %d, %d, %d, %d -- ms, spans, us, s\n", spanMillis, spanReach, maxSkew.Microseconds(), int(maxLag.Seconds()))
 	fmt.Fprintf(&b, "local LINGER, LONGEST = %d, %d -- ms\n", windowLinger.Milliseconds(), MaxWindow.Milliseconds())
 	fmt.Fprintf(&b, "local ACCEPTED, LIMITED, LOCKED, REPLAY_FLOOR = '%s', '%s', '%s', '%s'\n", auth.Accepted, auth.RateLimited, auth.KeyLocked, auth.ReplayFloor)
-	b.WriteString("local BIT, REASON = {}, {} -- by rule\n")
+	fmt.Fprintf(&b, "local NONCE_RULE = %d\n", auth.RuleNonce)
+	b.WriteString("local REASONS = '")
 	for _, rule := range settleRules {
-		fmt.Fprintf(&b, "BIT[%[1]d], REASON[%[1]d] = %[2]d, '%[3]s'\n", bits.TrailingZeros16(uint16(rule)), rule, rule.First())
+		fmt.Fprintf(&b, " %d=%s", rule, rule.First())
 	}
+	b.WriteString("'\n")
 	b.WriteString("local tag = ARGV[1]\n")
-	for i, a := range settleArguments {
-		fmt.Fprintf(&b, "local %s = "+a.as+"\n", a.name, fmt.Sprintf("ARGV[%d]", i+2))
+	names := make([]string, len(settleNumbers))
+	for i, a := range settleNumbers {
+		names[i] = a.name
 	}
-	fmt.Fprintf(&b, "local FIRST_CHARGE = %d\n", len(settleArguments)+2)
+	fmt.Fprintf(&b, "local %s, flags = struct.unpack('<%s', ARGV[2])\n", strings.Join(names, ", "), strings.Repeat("d", len(names)+1))
+	for i, a := range settleFlags {
+		fmt.Fprintf(&b, "local %s = flags %% %d >= %d\n", a.name, 2<<i, 1<<i)
+	}
+	for i, a := range settleTexts {
+		fmt.Fprintf(&b, "local %s = ARGV[%d]\n", a.name, i+3)
+	}
+	fmt.Fprintf(&b, "local FIRST_CHARGE = %d\n", len(settleTexts)+3)
 	return b.String()
 }
 
 func (a *attempt) args() []any {
-	args := make([]any, 0, len(settleArguments)+5*len(a.Charges))
-	for i := range settleArguments {
-		args = append(args, settleArguments[i].value(a))
+	packed := make([]byte, 0, 8*(len(settleNumbers)+1))
+	for i := range settleNumbers {
+		packed = appendDouble(packed, settleNumbers[i].value(a))
+	}
+	var flags int64
+	for i := range settleFlags {
+		if settleFlags[i].value(a) {
+			flags |= 1 << i
+		}
+	}
+	args := make([]any, 0, 1+len(settleTexts)+2*len(a.Charges))
+	args = append(args, appendDouble(packed, flags))
+	for i := range settleTexts {
+		args = append(args, settleTexts[i].value(a))
 	}
 	for i := range a.Charges {
 		ch := &a.Charges[i]
-		args = append(args, ch.Bucket, decimal(ch.Unit), decimal(ch.Drain), decimal(ch.Capacity), decimal(ch.Cost))
+		args = append(args, "b:"+ch.Bucket, packDoubles(ch.Unit, ch.Drain, ch.Capacity, ch.Cost))
 	}
 	return args
 }
 
-// life returns how long the nonce lives from now on, in milliseconds, rounded up.
-func (a *attempt) life() any {
-	life := auth.NonceLifetime(a.Now, a.Timestamp, a.lifeWindow)
-	return decimal(int64((life + time.Millisecond - 1) / time.Millisecond))
-}
-
-// lockUntil returns the end of a lock that this request causes, in microseconds;
-// 0 means never.
-func (a *attempt) lockUntil() any {
-	if a.LockDuration <= 0 {
-		return "0"
+func packDoubles(all ...int64) []byte {
+	packed := make([]byte, 0, 8*len(all))
+	for _, n := range all {
+		packed = appendDouble(packed, n)
 	}
-	return decimal(a.Now.Add(a.LockDuration).UnixMicro())
+	return packed
 }
 
-// counts returns the set of the rules that count if they refuse the request.
-func (a *attempt) counts() any {
+func appendDouble(b []byte, n int64) []byte {
+	return binary.LittleEndian.AppendUint64(b, math.Float64bits(float64(n)))
+}
+
+// life is how long the nonce lives from now on, in milliseconds, rounded up.
+func (a *attempt) life() int64 {
+	life := auth.NonceLifetime(a.Now, a.Timestamp, a.lifeWindow)
+	return int64((life + time.Millisecond - 1) / time.Millisecond)
+}
+
+// lockUntil is when a lock that this request causes ends, in microseconds; 0
+// is never.
+func (a *attempt) lockUntil() int64 {
+	if a.LockDuration <= 0 {
+		return 0
+	}
+	return a.Now.Add(a.LockDuration).UnixMicro()
+}
+
+// counts is the set of the rules that count if they refuse the request.
+func (a *attempt) counts() int64 {
 	var set auth.Rules
 	for _, rule := range settleRules {
 		if !a.DryRun && auth.Counts(rule.First(), a.failed, a.LockCounts) {
 			set |= rule
 		}
 	}
-	return decimal(int64(set))
+	return int64(set)
 }
 
 // settleScript has the names of its arguments from the list above.

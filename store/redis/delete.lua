@@ -7,7 +7,7 @@ local tag, expect, span, longest = ARGV[1], ARGV[2], tonumber(ARGV[3]), tonumber
 local stored = redis.call('HMGET', KEYS[1], 'rev', 'hi', 'window', 'spans', 'floor')
 if not stored[1] then return {tag, 'none'} end
 if expect ~= '' and stored[1] ~= expect then return {tag, 'conflict'} end
-local _, _, replicas = server()
+local _, _, _, replicas = server()
 redis.call('DEL', KEYS[1], KEYS[2])
 local left = (tonumber(stored[2] or '0') + 1) * span + longest - math.floor(clock() / 1000)
 if stored[2] and left > 0 then

@@ -30,6 +30,7 @@ type serverInfo struct {
 	version    string
 	role       string
 	policy     string
+	bits       string // of a word
 	loading    bool
 	replicas   int64
 	followers  []string // addresses of the replicas
@@ -59,7 +60,7 @@ func parseInfo(addr, reply string) (serverInfo, error) {
 		name, value, _ := strings.Cut(strings.TrimSpace(line), ":")
 		values[name] = value
 	}
-	i := serverInfo{addr: addr, run: values["run_id"], version: values["redis_version"], role: values["role"], policy: values["maxmemory_policy"]}
+	i := serverInfo{addr: addr, run: values["run_id"], version: values["redis_version"], role: values["role"], policy: values["maxmemory_policy"], bits: values["arch_bits"]}
 	if i.run == "" || i.role == "" || i.version == "" || len(values["master_replid"]) < 16 || len(i.run) < 16 {
 		return i, errors.New("redis does not say in INFO who it is")
 	}
@@ -124,6 +125,9 @@ func (i *serverInfo) unfit() error {
 	major, _, _ := strings.Cut(i.version, ".")
 	if n, err := strconv.Atoi(major); err != nil || n < oldestMajor {
 		return unfit("version %s is too old; use %d.0 or newer", i.version, oldestMajor)
+	}
+	if i.bits == "32" { // the scripts write numbers as words
+		return unfit("it is a build for 32 bits; use one for 64")
 	}
 	if i.role != "master" {
 		return unfit("it is a replica; give the address of the master, or the sentinels")

@@ -79,6 +79,7 @@ func TestInfoCheck(t *testing.T) {
 		{"too old", strings.Replace(fit, "7.2.4", "6.2.14", 1), "version 6.2.14 is too old"},
 		{"no version", strings.Replace(fit, "7.2.4", "x", 1), "too old"},
 		{"replica", strings.Replace(fit, "master\r", "slave\r", 1), "replica"},
+		{"32 bits", fit + "arch_bits:32\r\n", "build for 32 bits"},
 		{"evicting", strings.Replace(fit, "noeviction", "volatile-ttl", 1), "volatile-ttl may evict"},
 	}
 	for _, tt := range tests {

@@ -6,7 +6,7 @@ local tag, expect, floor = ARGV[1], ARGV[2], tonumber(ARGV[7])
 local revision = redis.call('HGET', KEYS[1], 'rev')
 if expect == '' and revision then return {tag, 'exists'} end
 if expect ~= '' and revision ~= expect then return {tag, 'conflict'} end
-local _, _, replicas = server()
+local _, _, _, replicas = server()
 redis.call('HSET', KEYS[1], 'rev', ARGV[3], 'doc', ARGV[4])
 if ARGV[5] ~= '' then
   redis.call('HSET', KEYS[1], 'lock', ARGV[5])

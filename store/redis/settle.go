@@ -51,7 +51,7 @@ func (s *Store) decide(ctx context.Context, a attempt) (store.Verdict, error) {
 		}
 		window := s.windows.atLeast(c)
 		a.seen, a.lifeWindow = seen, window
-		outcome, numbers, err := s.attempt(ctx, a)
+		outcome, reply, err := s.attempt(ctx, a)
 		switch {
 		case err != nil:
 			return store.Verdict{}, err
@@ -60,39 +60,38 @@ func (s *Store) decide(ctx context.Context, a attempt) (store.Verdict, error) {
 				return store.Verdict{}, err
 			}
 			if s.servers.view.Load() == seen {
-				return store.Verdict{}, fmt.Errorf("%w: the server %s is none of the masters", store.ErrUnavailable, numbers)
+				return store.Verdict{}, fmt.Errorf("%w: the server %v is none of the masters", store.ErrUnavailable, reply.rest)
 			}
 		case outcome == outcomeWindow:
-			if err := s.windows.learn(c, window, numbers); err != nil {
+			if err := s.windows.learn(c, window, reply); err != nil {
 				return store.Verdict{}, err
 			}
 		case outcome == outcomeClock:
-			return store.Verdict{}, fmt.Errorf("%w: the clocks of redis and of this gateway are %s µs apart, at most %v are allowed", store.ErrUnavailable, numbers, maxSkew)
+			return store.Verdict{}, fmt.Errorf("%w: the clocks of redis and of this gateway are %d µs apart, at most %v are allowed", store.ErrUnavailable, reply.next(), maxSkew)
 		case outcome == outcomeReplicas:
-			return store.Verdict{}, fmt.Errorf("%w: no replica has answered the master for %s s, at most %v are allowed", store.ErrUnavailable, numbers, maxLag)
+			return store.Verdict{}, fmt.Errorf("%w: no replica has answered the master for %d s, at most %v are allowed", store.ErrUnavailable, reply.next(), maxLag)
 		case outcome == outcomeFull:
-			return store.Verdict{}, fmt.Errorf("%w: the key has %s", store.ErrFull, numbers)
+			return store.Verdict{}, fmt.Errorf("%w: the key has %d", store.ErrFull, reply.next())
 		default:
-			return s.verdict(c, outcome, numbers)
+			return s.verdict(c, outcome, reply)
 		}
 	}
 }
 
-// attempt runs settle.lua once and returns the two texts of its reply.
-func (s *Store) attempt(ctx context.Context, a attempt) (outcome, numbers string, err error) {
-	a.failed, a.maxNonces = a.Failed, s.opt.MaxNoncesPerKey
+// attempt runs settle.lua once and returns its reply.
+func (s *Store) attempt(ctx context.Context, a attempt) (outcome string, n numbers, err error) {
+	a.failed, a.maxNonces = a.Failed&^auth.RuleNonce, s.opt.MaxNoncesPerKey
 	if late(a.Claim) {
 		a.failed |= auth.RuleTimestamp
 	}
 	reply, err := s.run(ctx, "settling", call{script: s.settling, keys: s.settleKeys(&a), args: a.args()})
 	if err != nil {
-		return "", "", err
+		return "", n, err
 	}
 	if outcome, err = text(reply, 0); err != nil {
-		return "", "", err
+		return "", n, err
 	}
-	numbers, err = text(reply, 1)
-	return outcome, numbers, err
+	return outcome, numbers{rest: reply[1:]}, nil
 }
 
 // settleKeys returns the Redis keys of the claim. It includes those of the nonces,
@@ -129,11 +128,11 @@ var reasons = func() map[string]auth.Reason {
 	return byName
 }()
 
-// verdict reads the numbers of a reply: the failure count; for a lock, whether
-// this request wrote it; for the replay floor, its end; and if buckets were
-// decided, the server's time, and for each bucket used, at and whether the request
-// fits.
-func (s *Store) verdict(c *store.Claim, outcome, numbers string) (store.Verdict, error) {
+// verdict reads the numbers of a reply: the failure count; with a lock,
+// whether this request wrote it; under the replay floor, its end; and where
+// buckets were decided on, the server's time and per bucket used, at and
+// whether the request fits.
+func (s *Store) verdict(c *store.Claim, outcome string, n numbers) (store.Verdict, error) {
 	if outcome == outcomeStale {
 		return store.Verdict{Stale: true}, nil
 	}
@@ -141,7 +140,6 @@ func (s *Store) verdict(c *store.Claim, outcome, numbers string) (store.Verdict,
 	if !known {
 		return store.Verdict{}, fmt.Errorf("%w: redis answered %q", store.ErrUnavailable, outcome)
 	}
-	n := fields{rest: numbers}
 	v := store.Verdict{Reason: reason, Failures: int(n.next())}
 	switch reason {
 	case auth.Accepted, auth.RateLimited:

@@ -3,235 +3,245 @@
 --
 -- KEYS[1]  the key's hash:   rev doc lock fails floor hi window spans
 --          last:<version>; spans = "span count" of each hash of nonces
--- KEYS[2]  its buckets:      b:<bucket> = "used at unit", until = end of all
+-- KEYS[2]  its buckets:      b:<bucket> = "used at unit", until = when Redis
+--          drops them, a second less: at most a minute after all are empty
 -- KEYS[3-] its nonces, one hash per span of expiry: digest = end, ms into the
 --          span. All are declared, so that a cluster refuses the call while it
 --          moves the slot. The clock and hi decide which of them are read.
 --
--- The prologue from arguments.go defines the constants and arguments;
--- failed and counts are sets of rules, and each bucket has five arguments from
--- FIRST_CHARGE on: bucket unit drain capacity cost.
+-- Constants and arguments are named by the prologue that arguments.go makes;
+-- failed and counts are sets of rules, a bit for each. From FIRST_CHARGE on,
+-- each bucket has two arguments: its field, and unit, drain, capacity and cost.
 --
--- Except for a floor, everything is read before anything is written, so that an
--- error in between writes nothing. The reply is {tag, outcome, numbers}; the
--- outcome is the name of an auth.Reason, or a word of settle.go if nothing was
--- decided.
+-- Everything is read before anything but a floor is written, so that an error in between
+-- writes nothing. The reply is {tag, outcome, number, ...}; the outcome is the name
+-- of an auth.Reason, or a word of settle.go when nothing was decided.
+--
+-- This runs with every request. Making a number a text costs as much as half a
+-- command, and reading one a quarter, so both are done only where they must be:
+-- Lua reads a text in arithmetic by itself, which is the cheapest way.
 
-local identity, role, _, silent = server()
-if role ~= 'master' or not string.find(servers, identity, 1, true) then
-  return {tag, 'server', identity .. ' ' .. role}
+local history, role, silent = server()
+if role ~= 'master' or not find(servers, '.' .. history, 1, true) then
+  return {tag, 'server', history .. ' ' .. role}
 end
 if silent > LAG then  -- cut off, perhaps replaced
-  return {tag, 'replicas', int(silent)}
+  return {tag, 'replicas', silent}
 end
 local now = clock()
-if math.abs(now - claim_now) > SKEW then
-  return {tag, 'clock', int(now - claim_now)}
+if now - claim_now > SKEW or claim_now - now > SKEW then
+  return {tag, 'clock', now - claim_now}
 end
 
 -- 1. The revision.
-local stored = redis.call('HMGET', KEYS[1], 'rev', 'fails', 'floor', 'hi', 'last:' .. version, 'window', 'spans')
+local stored = call('HMGET', KEYS[1], 'rev', 'fails', 'floor', 'hi', 'last:' .. version, 'window', 'spans')
 if stored[1] ~= revision then
-  return {tag, 'stale', '0'}
+  return {tag, 'stale'}
 end
-local failures = tonumber(stored[2] or '0')
+local failures = (stored[2] or 0) + 0
 
 -- The windows. The nonces of this key live for the widest window in use, which
--- is kept for LINGER after its last use. If it was made wider, the nonces of
--- requests stamped up to narrow_to may live only for the narrower window.
-local now_ms = math.floor(now / 1000)
+-- is kept for LINGER after it was last used. Where it was made wider, requests
+-- stamped up to narrow_to may have nonces that live for a narrow window only.
+local now_ms = (now - now % 1000) / 1000
 local kept, kept_at, narrow, narrow_to = string.match(stored[6] or '', '^(%d+) (%d+) (%d+) (%d+)$')
-kept, kept_at = tonumber(kept or window), tonumber(kept_at or now_ms)    -- ms
-narrow, narrow_to = tonumber(narrow or '0'), tonumber(narrow_to or '0')  -- ms, s
-if narrow_to * 1000 + LONGEST < now_ms then
-  narrow, narrow_to = 0, 0  -- out of every window
+local windows_changed = not kept
+kept, kept_at = (kept or window) + 0, (kept_at or now_ms) + 0  -- ms
+if narrow and narrow ~= '0' then
+  narrow, narrow_to = narrow + 0, narrow_to + 0                -- ms, s
+else
+  narrow, narrow_to = 0, 0
+end
+if narrow > 0 and narrow_to * 1000 + LONGEST < now_ms then
+  narrow, narrow_to, windows_changed = 0, 0, true  -- out of every window
 end
 if window > kept then
   if narrow == 0 or kept < narrow then narrow = kept end
   narrow_to = math.max(narrow_to, math.ceil((now_ms + kept) / 1000 + SKEW / 1000000))
-  kept, kept_at = window, now_ms
+  kept, kept_at, windows_changed = window, now_ms, true
 elseif window == kept and now_ms - kept_at > 60000 then
-  kept_at = now_ms
+  kept_at, windows_changed = now_ms, true
 elseif window < kept and now_ms - kept_at > LINGER then
-  kept, kept_at = window, now_ms
+  kept, kept_at, windows_changed = window, now_ms, true
 end
 if life_window < kept then
-  return {tag, 'window', int(kept)}
+  return {tag, 'window', kept}
 end
 
 -- 2. Rule 5.
 if failures >= lock_after then
   if dry_run or look then
-    return {tag, LOCKED, int(failures) .. ' 0'}
+    return {tag, LOCKED, failures, 0}
   end
-  redis.call('HSET', KEYS[1], 'rev', next_revision, 'lock', int(claim_now) .. ' ' .. lock_until .. ' ' .. int(failures))
-  redis.call('HDEL', KEYS[1], 'fails')
-  return {tag, LOCKED, '0 1'}
-end
-
--- spans_text writes the counts of spans, one list of {span, count}.
-local function spans_text(spans)
-  local text = {}
-  for i, s in ipairs(spans) do text[i] = int(s[1]) .. ' ' .. int(s[2]) end
-  return table.concat(text, ' ')
-end
-
-local function fails(rule)
-  return bit.band(failed, BIT[rule]) ~= 0
-end
-
-local function refuse(rule)
-  if not look and bit.band(counts, BIT[rule]) ~= 0 then
-    failures = redis.call('HINCRBY', KEYS[1], 'fails', 1)
-  end
-  return {tag, REASON[rule], int(failures)}
+  call('HSET', KEYS[1], 'rev', next_revision, 'lock', format('%d %d %d', claim_now, lock_until, failures))
+  call('HDEL', KEYS[1], 'fails')
+  return {tag, LOCKED, 0, 1}
 end
 
 -- The nonces. If a hash holds fewer nonces than were written, before its time is
 -- over, some were lost: by an eviction, a wrong clock or a restored backup. Then
 -- the replay floor of this key rises to now.
 local nonces = string.sub(KEYS[1], 1, -2) .. 'n'
-local first = math.floor(now_ms / SPAN)
-local highest = tonumber(stored[4] or '0')
-floor = math.max(floor, tonumber(stored[3] or '0'))
-local counted, others = {}, {}
-for span, count in string.gmatch(stored[7] or '', '(%d+) (%d+)') do
-  if tonumber(span) >= first then counted[tonumber(span)] = tonumber(count) end
-end
+local first, highest = (now_ms - now_ms % SPAN) / SPAN, (stored[4] or 0) + 0
+local ends = now_ms + life
+local own, own_at, own_count = (ends - ends % SPAN) / SPAN, nil, 0  -- where this nonce would be
 local live, replayed, lost = 0, false, false
-for span = first, math.min(highest, first + REACH) do
-  local name = nonces .. int(span)
-  local ends = redis.call('HGET', name, digest)
-  if ends and span * SPAN + tonumber(ends) > now_ms then replayed = true end
-  local count = redis.call('HLEN', name)
-  if count < (counted[span] or 0) then lost = true end
+local spans, n = {}, 0  -- span and count of each hash in turn, as texts
+
+local function read(span, text, written)
+  local name = nonces .. text
+  local other = call('HGET', name, digest)
+  if other and span * SPAN + other > now_ms then replayed = true end
+  local count = call('HLEN', name)
+  local missing = written - count
+  if missing > 0 then lost = true end
+  if count == 0 then return end
+  if missing ~= 0 then written = format('%d', count) end
   live = live + count
-  if count > 0 then others[#others + 1] = {span, count} end
+  if span == own then own_at, own_count = n + 2, count end
+  spans[n + 1], spans[n + 2], n = text, written, n + 2
 end
+
+local last, listed = math.min(highest, first + REACH), 0
+for text, written in string.gmatch(stored[7] or '', '(%d+) (%d+)') do
+  local span = text + 0
+  if first <= span and span <= last then
+    read(span, text, written)
+    listed = listed + 1
+  end
+end
+if listed <= last - first then  -- those that gateways have not counted, and gaps
+  local known = {}
+  for text in string.gmatch(stored[7] or '', '(%d+) %d+') do known[text] = true end
+  for span = first, last do
+    local text = format('%d', span)
+    if not known[text] then read(span, text, 0) end
+  end
+end
+if stored[3] then floor = math.max(floor, stored[3] + 0) end
 if lost then
   floor = math.max(floor, now)
   if not look then
-    redis.call('HSET', KEYS[1], 'floor', int(floor), 'spans', spans_text(others))
+    call('HSET', KEYS[1], 'floor', format('%d', floor), 'spans', table.concat(spans, ' '))
   end
 end
 
--- 3. Rules 6 and 7.
-if fails(6) then return refuse(6) end
-if fails(7) then return refuse(7) end
-
--- 4. Rule 8.
-if replayed then return refuse(8) end
-
--- 5. Rules 9, 10 and 12.
-if fails(9) then return refuse(9) end
-if fails(10) then return refuse(10) end
-if fails(12) then return refuse(12) end
+-- 3. to 5. Rules 6, 7, 8, 9, 10 and 12, in this order.
+if replayed then failed = bit.bor(failed, NONCE_RULE) end
+if failed > 0 then
+  local rule = bit.band(failed, -failed)
+  if not look and bit.band(counts, rule) ~= 0 then
+    failures = call('HINCRBY', KEYS[1], 'fails', 1)
+  end
+  return {tag, string.match(REASONS, ' ' .. rule .. '=(%S+)'), failures}
+end
 
 -- 6. The replay floor, and nonces that have expired by a narrower window.
 if floor > 0 and timestamp * 1000000 <= floor + ahead then
-  return {tag, REPLAY_FLOOR, int(failures) .. ' ' .. int(floor + ahead)}
+  return {tag, REPLAY_FLOOR, failures, floor + ahead}
 end
 if narrow > 0 then
   local forgotten = math.min(math.floor(claim_now / 1000000) - math.floor(narrow / 1000) - 1, narrow_to)
   if timestamp <= forgotten then
-    return {tag, REPLAY_FLOOR, int(failures) .. ' ' .. int(forgotten * 1000000)}
+    return {tag, REPLAY_FLOOR, failures, forgotten * 1000000}
   end
 end
 
--- 7. The buckets; the arithmetic is that of ratelimit.Charge.
-local states, fields = {}, {'until'}
-for i = FIRST_CHARGE, #ARGV, 5 do
-  fields[#fields + 1] = 'b:' .. ARGV[i]
-end
-local levels = {}
-if #fields > 1 then
-  levels = redis.call('HMGET', KEYS[2], unpack(fields))
-end
-local over, ends_all = false, tonumber(levels[1] or '0')
-local charged = {'until', ''}
-for n = 2, #fields do
-  local i = FIRST_CHARGE + (n - 2) * 5
-  local unit, drain = tonumber(ARGV[i + 1]), tonumber(ARGV[i + 2])
-  local capacity, cost = tonumber(ARGV[i + 3]), tonumber(ARGV[i + 4])
-  local used, at, was = 0, 0, 0
-  if levels[n] then
-    used, at, was = string.match(levels[n], '^(%d+) (%d+) (%d+)$')
-    used, at, was = tonumber(used or '0'), tonumber(at or '0'), tonumber(was or '0')
+-- 7. The buckets; the arithmetic is that of ratelimit.Charge. The reply has
+-- their levels with what this request adds, if it is not taken back.
+local reply = {tag, ACCEPTED, failures, now}
+local over, charged, ends_all = false, {}, 0
+if FIRST_CHARGE <= #ARGV then
+  local fields = {'until', ARGV[FIRST_CHARGE]}
+  for i = FIRST_CHARGE + 2, #ARGV, 2 do
+    fields[#fields + 1] = ARGV[i]
   end
-  if was ~= unit and was > 0 and used > 0 then
-    used = math.ceil(used * unit / was)
+  local levels = call('HMGET', KEYS[2], unpack(fields))
+  for i = 2, #fields do
+    local unit, drain, capacity, cost = struct.unpack('<dddd', ARGV[FIRST_CHARGE + 2 * i - 3])
+    local used, at, was = 0, 0, 0
+    if levels[i] then
+      used, at, was = string.match(levels[i], '^(%d+) (%d+) (%d+)$')
+      used, at, was = (used or 0) + 0, (at or 0) + 0, (was or 0) + 0
+    end
+    if was ~= unit and was > 0 and used > 0 then
+      used = math.ceil(used * unit / was)
+    end
+    if used > capacity then used = capacity end
+    if now > at then
+      local drained = (now - at) * drain
+      if drained >= used then used = 0 else used = used - drained end
+      at = now
+    end
+    local fits = used + cost <= capacity
+    if not fits then over = true end
+    used = used + cost
+    local r = 3 * i - 1
+    reply[r], reply[r + 1], reply[r + 2] = used, at, fits and 1 or 0
+    charged[2 * i - 3], charged[2 * i - 2] = fields[i], format('%d %d %d', used, at, unit)
+    local empty = math.ceil((at + math.ceil(used / drain)) / 1000)
+    if empty > ends_all then ends_all = empty end
   end
-  used = math.min(used, capacity)
-  if now > at then
-    local drained = (now - at) * drain
-    if drained >= used then used = 0 else used = used - drained end
-    at = now
+  if ends_all > (levels[1] or 0) + 0 then  -- a while longer, so that it is seldom moved
+    charged[#charged + 1], charged[#charged + 2] = 'until', format('%d', ends_all + 60000)
+  else
+    ends_all = 0
   end
-  local fits = used + cost <= capacity
-  if not fits then over = true end
-  states[n - 1] = {used = used, at = at, fits = fits, cost = cost}
-  charged[#charged + 1] = fields[n]
-  charged[#charged + 1] = int(used + cost) .. ' ' .. int(at) .. ' ' .. int(unit)
-  ends_all = math.max(ends_all, math.ceil((at + math.ceil((used + cost) / drain)) / 1000))
 end
 
-local function answer(reason)
-  local spent = reason == ACCEPTED and not over
-  local numbers = {int(failures), int(now)}
-  for _, s in ipairs(states) do
-    numbers[#numbers + 1] = int(spent and s.used + s.cost or s.used)
-    numbers[#numbers + 1] = int(s.at)
-    numbers[#numbers + 1] = s.fits and '1' or '0'
+local function taken_back()
+  for i = FIRST_CHARGE + 1, #ARGV, 2 do
+    local r = 5 + (i - FIRST_CHARGE - 1) / 2 * 3
+    reply[r] = reply[r] - select(4, struct.unpack('<dddd', ARGV[i]))
   end
-  return {tag, reason, table.concat(numbers, ' ')}
+  return reply
 end
 
 if over and not limits_dry_run or body_dropped then
-  return answer(LIMITED)
+  reply[2] = LIMITED
+  return taken_back()
 end
 if look then
-  return answer(ACCEPTED)
+  return reply
 end
 if max_nonces > 0 and live >= max_nonces then
-  return {tag, 'full', int(live)}
+  return {tag, 'full', live}
 end
-if #states > 0 and not over then
-  charged[2] = int(ends_all)
-  redis.call('HSET', KEYS[2], unpack(charged))
-  redis.call('PEXPIRE', KEYS[2], int(math.max(ends_all - now_ms, 0) + 1000))
+if over then
+  taken_back()
+elseif charged[1] then
+  call('HSET', KEYS[2], unpack(charged))
+  if ends_all > 0 then
+    call('PEXPIRE', KEYS[2], format('%d', math.max(ends_all - now_ms, 0) + 61000))
+  end
 end
 
 -- 8. The nonce, the windows, when the secret was used, and the count.
-local ends = now_ms + life
-local span = math.floor(ends / SPAN)
-local name = nonces .. int(span)
-redis.call('HSET', name, digest, int(ends - span * SPAN))
-local count = redis.call('HLEN', name)
-if count == 1 then  -- a second later than it is read, so that it is never missing then
-  redis.call('PEXPIRE', name, int((span + 1) * SPAN - now_ms + 1000))
+local own_text = spans[own_at and own_at - 1] or format('%d', own)
+local name = nonces .. own_text
+local added = call('HSET', name, digest, format('%d', ends - own * SPAN))
+if own_count == 0 then  -- a second later than it is read, so that it is never missing then
+  call('PEXPIRE', name, format('%d', (own + 1) * SPAN - now_ms + 1000))
+  own_at = n + 2
+  spans[n + 1] = own_text
 end
-local found = false
-for _, s in ipairs(others) do
-  if s[1] == span then s[2], found = count, true end
-end
-if not found then others[#others + 1] = {span, count} end
-local noted = {'spans', spans_text(others)}
-local windows = int(kept) .. ' ' .. int(kept_at) .. ' ' .. int(narrow) .. ' ' .. int(narrow_to)
-if windows ~= stored[6] then
+spans[own_at] = format('%d', own_count + added)
+local noted = {'spans', table.concat(spans, ' ')}
+if windows_changed then
   noted[#noted + 1] = 'window'
-  noted[#noted + 1] = windows
+  noted[#noted + 1] = format('%d %d %d %d', kept, kept_at, narrow, narrow_to)
 end
-if span > highest then
+if own > highest then
   noted[#noted + 1] = 'hi'
-  noted[#noted + 1] = int(span)
+  noted[#noted + 1] = own_text
 end
 if version ~= '0' and stored[5] ~= minute then
   noted[#noted + 1] = 'last:' .. version
   noted[#noted + 1] = minute
 end
-redis.call('HSET', KEYS[1], unpack(noted))
+call('HSET', KEYS[1], unpack(noted))
 if failures > 0 and not dry_run then
-  redis.call('HDEL', KEYS[1], 'fails')
-  failures = 0
+  call('HDEL', KEYS[1], 'fails')
+  reply[3] = 0
 end
-return answer(ACCEPTED)
+return reply

@@ -32,10 +32,9 @@ func (w *windows) atLeast(c *store.Claim) time.Duration {
 	return c.Window
 }
 
-// learn notes the window in an answer of settle.lua, in milliseconds. It must be
-// wider than the one tried.
-func (w *windows) learn(c *store.Claim, tried time.Duration, numbers string) error {
-	n := fields{rest: numbers}
+// learn takes over the window that settle.lua answered with, in milliseconds.
+// It must be wider than the one tried.
+func (w *windows) learn(c *store.Claim, tried time.Duration, n numbers) error {
 	window := time.Duration(n.next()) * time.Millisecond
 	if n.err != nil {
 		return n.err

@@ -67,3 +67,22 @@ func (f *fields) next() int64 {
 	}
 	return n
 }
+
+// numbers reads the whole numbers of a reply.
+type numbers struct {
+	rest []any
+	err  error
+}
+
+func (n *numbers) next() int64 {
+	if len(n.rest) > 0 {
+		if i, ok := n.rest[0].(int64); ok {
+			n.rest = n.rest[1:]
+			return i
+		}
+	}
+	if n.err == nil {
+		n.err = fmt.Errorf("%w: a reply of redis lacks a number before %v", store.ErrUnavailable, n.rest)
+	}
+	return 0
+}
