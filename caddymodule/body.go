@@ -32,7 +32,8 @@ type bodyReader struct {
 	// is nil, the body is only hashed, so that an unproven sender uses no memory.
 	look func() (worth bool, refusal *auth.Refusal)
 
-	body   *heldBody
+	body   *heldBody // nil, or first
+	first  heldBody
 	looked bool
 	digest hash.Hash // not nil: the body is hashed and discarded
 	total  int64
@@ -44,12 +45,15 @@ type readBody struct {
 	sum  [sha256.Size]byte
 }
 
+// noBodySum is the hash of a body that is empty.
+var noBodySum = sha256.Sum256(nil)
+
 // read reads the whole body. The refusals are BodyTooLarge, BodyTimeout,
 // OverBudget, ClientGone, MalformedRequest for wrong framing or a body that is
 // shorter than its Content-Length, and that of look.
 func (br *bodyReader) read(w http.ResponseWriter, r *http.Request) (readBody, *auth.Refusal) {
 	if r.Body == nil || r.Body == http.NoBody || r.ContentLength == 0 {
-		return readBody{held: &heldBody{}, sum: sha256.Sum256(nil)}, nil
+		return readBody{held: &br.first, sum: noBodySum}, nil
 	}
 	if r.ContentLength > br.max {
 		return readBody{}, bodyTooLarge(br.max)
@@ -83,7 +87,8 @@ func (br *bodyReader) readAll(r *http.Request) *auth.Refusal {
 		br.digest = sha256.New()
 		return br.discard(r)
 	}
-	br.body = &heldBody{hold: br.hold}
+	br.body = &br.first
+	br.body.hold = br.hold
 	if r.ContentLength > lookFrom || br.hold.scarce() {
 		if refusal := br.lookOnce(); refusal != nil || br.digest != nil {
 			return br.discardUnless(refusal, r)

@@ -101,7 +101,7 @@ func (h *Auth) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddyhttp.
 	info := &p.info
 	r = info.begin(site.telemetry, r)
 	info.closes = site.state.drain.sendsAway(r) || info.closes
-	p.w, p.r = newResponseWriter(w, info), r
+	p.w, p.r = *newResponseWriter(w, info), r
 	defer func() {
 		panicked := recover()
 		if panicked != nil {
@@ -119,7 +119,7 @@ func (h *Auth) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddyhttp.
 		if refusal = p.pass(refusal); refusal != nil {
 			info.overhead = time.Since(start) - p.waited
 			p.answerAtOnce()
-			return refuse(p.w, r, refusal)
+			return refuse(&p.w, r, refusal)
 		}
 	}
 	p.forward()
@@ -131,7 +131,7 @@ func (h *Auth) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddyhttp.
 		defer done()
 		r = once
 	}
-	return p.finish(r, next.ServeHTTP(p.w, r))
+	return p.finish(r, next.ServeHTTP(&p.w, r))
 }
 
 // Interface guards

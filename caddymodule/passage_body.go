@@ -21,13 +21,14 @@ func (p *passage) readBody() *auth.Refusal {
 	if !p.site.DryRun && p.site.behind.translates && translatedOperation(p.info.Operation.Name) && !jsonRequest(p.r) {
 		return p.unlessLocked(&auth.Refusal{Reason: auth.UnsupportedMediaType})
 	}
-	reader := bodyReader{max: p.maxBody(), arrival: arrival{timeout: time.Duration(p.site.BodyTimeout)}}
+	reader := &p.reader
+	*reader = bodyReader{max: p.maxBody(), arrival: arrival{timeout: time.Duration(p.site.BodyTimeout)}}
 	if keep {
 		reader.look = p.lookBeforeBody
 		reader.hold = p.info.reservation(p.site.state.bodies)
 	}
 	start := time.Now()
-	body, refusal := reader.read(p.w, p.r)
+	body, refusal := reader.read(&p.w, p.r)
 	p.waited += time.Since(start)
 	if refusal != nil {
 		if refusal.Reason == auth.BodyTooLarge {
