@@ -25,11 +25,7 @@ func init() {
 //
 // The limits themselves are part of the app card_gateway.
 type RateLimit struct {
-	// Decide and report, but refuse nothing. Default: false.
-	DryRun bool `json:"dry_run,omitempty"`
-	// Also send the headers RateLimit and RateLimit-Policy of the IETF draft.
-	// Default: false.
-	IETFHeaders bool `json:"ietf_headers,omitempty"`
+	RateLimitOptions
 
 	log      *zap.Logger
 	unjudged sync.Once // to log once that card_auth is missing
@@ -53,7 +49,7 @@ func (h *RateLimit) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddy
 		return &auth.Refusal{Reason: auth.InternalError, Cause: errLimitsLate}
 	}
 	dropIdentity(r.Header) // even if no card_auth follows, nobody must trust a client's own claim
-	use := &carried{limits: h}
+	use := &carried{limits: &h.RateLimitOptions}
 	err := next.ServeHTTP(w, use.with(r))
 	if !use.judged {
 		h.unjudged.Do(func() {
@@ -64,7 +60,7 @@ func (h *RateLimit) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddy
 }
 
 // limitsFrom returns how limits apply to the request; nil if they do not.
-func limitsFrom(ctx context.Context) *RateLimit {
+func limitsFrom(ctx context.Context) *RateLimitOptions {
 	use := carriedBy(ctx)
 	if use == nil || use.limits == nil {
 		return nil

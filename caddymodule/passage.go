@@ -18,7 +18,7 @@ type passage struct {
 	site   *site
 	w      responseWriter
 	r      *http.Request
-	limits *RateLimit
+	limits *RateLimitOptions
 	sent   headerValues // to the upstream
 	reader bodyReader
 

@@ -46,9 +46,9 @@ const gatewayKey contextKey = 0
 // There is one for card_rate_limit and the card_auth behind it, because each
 // change of the context copies the request.
 type carried struct {
-	info   *requestInfo // of card_auth; nil until it runs
-	limits *RateLimit   // how limits apply; nil: not at all
-	judged bool         // card_auth has read limits
+	info   *requestInfo      // of card_auth; nil until it runs
+	limits *RateLimitOptions // how limits apply; nil: not at all
+	judged bool              // card_auth has read limits
 }
 
 // carriedBy returns what the request carries, or nil.

@@ -183,7 +183,7 @@ func isLimitHeader(name string) bool {
 
 // setLimits prepares the headers of the request's tightest bucket and, with the
 // option ietf_headers, those of all its buckets.
-func (w *responseWriter) setLimits(limiter *RateLimit, charges []ratelimit.Charge, states []ratelimit.State) {
+func (w *responseWriter) setLimits(limiter *RateLimitOptions, charges []ratelimit.Charge, states []ratelimit.State) {
 	shown := ratelimit.Tightest(states)
 	if shown < 0 {
 		return
