@@ -102,9 +102,17 @@ func (br *bodyReader) readAll(r *http.Request) *auth.Refusal {
 	if refusal := br.body.hold.grow(size); refusal != nil {
 		return refusal
 	}
-	br.body.small = make([]byte, 0, size)
+	if size == firstRead {
+		br.body.small = firstReads.Get().(*[firstRead]byte)[:0]
+	} else {
+		br.body.small = make([]byte, 0, size)
+	}
 	return br.keep(r)
 }
+
+// firstReads are the beginnings of bodies that go on in blocks. That of a body
+// which ends in it is not used again: somebody may still read it.
+var firstReads = sync.Pool{New: func() any { return new([firstRead]byte) }}
 
 // keep reads the body into memory. When look reports that the body is not worth
 // holding, it discards the rest.
@@ -143,7 +151,12 @@ func (br *bodyReader) grow() *auth.Refusal {
 			return refusal
 		}
 	}
-	return br.body.addBlock()
+	first := br.body.small
+	refusal := br.body.addBlock()
+	if refusal == nil && cap(first) == firstRead { // it was copied
+		firstReads.Put((*[firstRead]byte)(first[:firstRead]))
+	}
+	return refusal
 }
 
 // lookOnce calls look, the first time only. If the body is not worth holding, it
@@ -158,7 +171,7 @@ func (br *bodyReader) lookOnce() *auth.Refusal {
 		return refusal
 	}
 	br.digest = sha256.New()
-	_, _ = io.Copy(br.digest, &heldReader{body: br.body})
+	br.body.hashInto(br.digest)
 	br.total = br.body.size
 	br.body.release()
 	return nil
