@@ -81,18 +81,12 @@ func TestExplanationsAreShared(t *testing.T) {
 	}
 }
 
-// freshShares gives the gate shares of its own, of any size.
-func (g *gate) freshShares() {
-	g.auth.site.state.explanations, g.auth.site.state.standIns, g.auth.site.state.refusals = newExplanations(), newExplanations(), new(refusalMemory)
-}
-
 // With generic_messages an unknown key costs what a known one costs, from
 // shares that are not those of the keys that exist. Else it costs nothing.
 func TestUnknownKeysTakeNoShares(t *testing.T) {
 	stranger := &sign.Signer{KeyID: "ck_live_aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa", Secret: "a secret of nobody, of 32 bytes."}
 	for generic, want := range map[bool]float64{false: 0, true: 1} {
 		g := newGate(t)
-		g.freshShares()
 		g.auth.GenericMessages = generic
 		before := testutil.ToFloat64(explanationsGiven)
 		if got := g.get(stranger, "192.0.2.1", broken["nothing"]); got.Code != http.StatusUnauthorized {
@@ -137,7 +131,6 @@ func TestExplainingChangesNothing(t *testing.T) {
 		var failures [2]int
 		for i := range answers {
 			g := newGate(t)
-			g.freshShares()
 			if i == 1 {
 				g.auth.site.state.explanations.process.burst = 0
 			}
@@ -163,7 +156,6 @@ func BenchmarkWrongSignature(b *testing.B) {
 	}{{"never", 0}, {"shared", 20}} {
 		b.Run(c.name, func(b *testing.B) {
 			g := newGate(b)
-			g.freshShares()
 			g.auth.site.state.explanations.process.burst = c.burst
 			g.auth.site.rules.lockAfter = 1 << 30
 			var callers []*sign.Signer

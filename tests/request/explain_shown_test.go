@@ -14,8 +14,8 @@ import (
 func TestAnswersExplainThemselves(t *testing.T) {
 	t.Parallel()
 	u := harness.StartUpstream(t)
-	g := harness.StartGateway(t, harness.Site{Upstream: u.Addr})
-	m := &mistaken{t: t, g: g, pace: time.NewTicker(time.Second / 18), canaries: harness.Canaries{}}
+	g := harness.StartGateway(t, harness.Site{Upstream: u.Addr, Global: "lock_after 10000"})
+	m := &mistaken{t: t, g: g, pace: time.NewTicker(time.Second / 4), canaries: harness.Canaries{}}
 	defer m.pace.Stop()
 
 	test := g.NewKey(harness.Fields{"mode": "test"})

@@ -63,8 +63,8 @@ func remembered(t *testing.T, g *harness.Gateway, requestID string) (e *explaine
 	return e, entry.Detail, true
 }
 
-// A mistaken sends the mistakes, at most 18 a second: the gateway explains 20,
-// and writes 20 lines of one kind.
+// A mistaken sends mistakes at a pace: the gateway explains one a second for a
+// key and 20 in all, and writes 20 lines of one kind.
 type mistaken struct {
 	t        *testing.T
 	g        *harness.Gateway
