@@ -17,14 +17,6 @@ import (
 	"github.com/card-gateway/card-gateway/caddymodule/cli"
 )
 
-// stringToSign returns what was signed, in one line.
-func (c *signedCall) stringToSign() string {
-	h := c.request.Header
-	text := auth.AppendStringToSign(nil, c.request.Method, c.target,
-		h.Get(auth.HeaderTimestamp), h.Get(auth.HeaderNonce), h.Get(auth.HeaderBodyHash))
-	return strings.ReplaceAll(string(text), "\n", `\n`)
-}
-
 // A signedCall is a request with its body, and the file of the body.
 type signedCall struct {
 	request  *http.Request
@@ -61,6 +53,37 @@ func newSignedCall(cmd *cobra.Command, method, address string) (*signedCall, err
 	c.request.Header.Set("User-Agent", "card-sign")
 	headers, _ := cmd.Flags().GetStringArray("header")
 	return c, c.setHeaders(headers)
+}
+
+func (c *signedCall) setHeaders(lines []string) error {
+	for _, line := range lines {
+		name, value, ok := strings.Cut(line, ":")
+		name, value = textproto.CanonicalMIMEHeaderKey(strings.TrimSpace(name)), strings.TrimSpace(value)
+		if !ok || name == "" {
+			return fmt.Errorf("header %q: want 'Name: value'", line)
+		}
+		switch name {
+		case auth.HeaderKeyID, auth.HeaderTimestamp, auth.HeaderNonce, auth.HeaderBodyHash, auth.HeaderSignature:
+			return fmt.Errorf("header %s is made by signing", name)
+		case "Content-Length", "Transfer-Encoding":
+			return fmt.Errorf("header %s is made from the body", name)
+		case "Host":
+			c.request.Host = value
+		case "Content-Type", "User-Agent":
+			c.request.Header.Set(name, value)
+		default:
+			c.request.Header.Add(name, value)
+		}
+	}
+	return nil
+}
+
+// stringToSign returns what was signed, in one line.
+func (c *signedCall) stringToSign() string {
+	h := c.request.Header
+	text := auth.AppendStringToSign(nil, c.request.Method, c.target,
+		h.Get(auth.HeaderTimestamp), h.Get(auth.HeaderNonce), h.Get(auth.HeaderBodyHash))
+	return strings.ReplaceAll(string(text), "\n", `\n`)
 }
 
 // splitURL splits a URL into scheme and host, and the path and query as typed.
@@ -103,27 +126,4 @@ func bodyFlag(cmd *cobra.Command, data string) (body []byte, file string, err er
 		return nil, "", fmt.Errorf("reading the body: %w", err)
 	}
 	return body, path, nil
-}
-
-func (c *signedCall) setHeaders(lines []string) error {
-	for _, line := range lines {
-		name, value, ok := strings.Cut(line, ":")
-		name, value = textproto.CanonicalMIMEHeaderKey(strings.TrimSpace(name)), strings.TrimSpace(value)
-		if !ok || name == "" {
-			return fmt.Errorf("header %q: want 'Name: value'", line)
-		}
-		switch name {
-		case auth.HeaderKeyID, auth.HeaderTimestamp, auth.HeaderNonce, auth.HeaderBodyHash, auth.HeaderSignature:
-			return fmt.Errorf("header %s is made by signing", name)
-		case "Content-Length", "Transfer-Encoding":
-			return fmt.Errorf("header %s is made from the body", name)
-		case "Host":
-			c.request.Host = value
-		case "Content-Type", "User-Agent":
-			c.request.Header.Set(name, value)
-		default:
-			c.request.Header.Add(name, value)
-		}
-	}
-	return nil
 }
