@@ -32,6 +32,10 @@ func (o *options) report(results *report.Results, out io.Writer) error {
 	if err := results.Write(figures); err != nil {
 		return err
 	}
+	results, err := report.Read(figures) // as it is written: rounded
+	if err != nil {
+		return err
+	}
 	if _, err := results.Draw(drawn, names, every, plots); err != nil {
 		return err
 	}
