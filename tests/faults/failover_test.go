@@ -53,7 +53,10 @@ func TestSentinel(t *testing.T) {
 	))
 }
 
+// TestCluster is not in the short mix: nine servers beside all other tests take
+// longer to agree than a client waits.
 func TestCluster(t *testing.T) {
+	needsAll(t)
 	runAll(t, cluster, append(ofReplicated(),
 		fault{name: "planned failover", promise: planned + "; other keys do not notice", strike: plannedByReplica, restore: follows, noFloor: true},
 		fault{name: "one master flushed, then the old content restored", promise: underFloor + "; never 401; the keys of other masters notice the floor alone", strike: flushedAndRestored, lasts: 3 * time.Second, seldom: true},
