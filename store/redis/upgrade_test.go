@@ -80,7 +80,7 @@ func kept(t rapid.TB, s *Store, r *store.Record) string {
 // number.
 func TestBesideTheVersionBefore(t *testing.T) {
 	s := open(t, single(t))
-	s.settling = settleByClaim(t)
+	s.settling = byClaim(t, settleScript)
 	limit, err := ratelimit.ParseLimit("7/1m")
 	if err != nil {
 		t.Fatal(err)
