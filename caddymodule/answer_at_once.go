@@ -10,6 +10,6 @@ import "net/http"
 func (p *passage) answerAtOnce() {
 	const closesFrom = 256 << 10
 	if !p.bodyRead && p.r.ProtoMajor == 1 && p.r.ContentLength != 0 && p.r.ContentLength < closesFrom {
-		_ = http.NewResponseController(p.w).EnableFullDuplex() // on failure the answer is only late
+		_ = http.NewResponseController(&p.w).EnableFullDuplex() // on failure the answer is only late
 	}
 }

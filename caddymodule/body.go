@@ -32,7 +32,8 @@ type bodyReader struct {
 	// is nil, the body is only hashed, so that an unproven sender uses no memory.
 	look func() (worth bool, refusal *auth.Refusal)
 
-	body   *heldBody
+	body   *heldBody // nil, or first
+	first  heldBody
 	looked bool
 	digest hash.Hash // not nil: the body is hashed and discarded
 	total  int64
@@ -45,12 +46,15 @@ type readBody struct {
 	size int64
 }
 
+// noBodySum is the hash of a body that is empty.
+var noBodySum = sha256.Sum256(nil)
+
 // read reads the whole body. The refusals are BodyTooLarge, BodyTimeout,
 // OverBudget, ClientGone, MalformedRequest for wrong framing or a body that is
 // shorter than its Content-Length, and that of look.
 func (br *bodyReader) read(w http.ResponseWriter, r *http.Request) (readBody, *auth.Refusal) {
 	if r.Body == nil || r.Body == http.NoBody || r.ContentLength == 0 {
-		return readBody{held: &heldBody{}, sum: sha256.Sum256(nil)}, nil
+		return readBody{held: &br.first, sum: noBodySum}, nil
 	}
 	if r.ContentLength > br.max {
 		return readBody{}, bodyTooLarge(br.max)
@@ -84,7 +88,8 @@ func (br *bodyReader) readAll(r *http.Request) *auth.Refusal {
 		br.digest = sha256.New()
 		return br.discard(r)
 	}
-	br.body = &heldBody{hold: br.hold}
+	br.body = &br.first
+	br.body.hold = br.hold
 	if r.ContentLength > lookFrom || br.hold.scarce() {
 		if refusal := br.lookOnce(); refusal != nil || br.digest != nil {
 			return br.discardUnless(refusal, r)
@@ -98,9 +103,17 @@ func (br *bodyReader) readAll(r *http.Request) *auth.Refusal {
 	if refusal := br.body.hold.grow(size); refusal != nil {
 		return refusal
 	}
-	br.body.small = make([]byte, 0, size)
+	if size == firstRead {
+		br.body.small = firstReads.Get().(*[firstRead]byte)[:0]
+	} else {
+		br.body.small = make([]byte, 0, size)
+	}
 	return br.keep(r)
 }
+
+// firstReads are the beginnings of bodies that go on in blocks. That of a body
+// which ends in it is not used again: somebody may still read it.
+var firstReads = sync.Pool{New: func() any { return new([firstRead]byte) }}
 
 // keep reads the body into memory. When look reports that the body is not worth
 // holding, it discards the rest.
@@ -139,7 +152,12 @@ func (br *bodyReader) grow() *auth.Refusal {
 			return refusal
 		}
 	}
-	return br.body.addBlock()
+	first := br.body.small
+	refusal := br.body.addBlock()
+	if refusal == nil && cap(first) == firstRead { // it was copied
+		firstReads.Put((*[firstRead]byte)(first[:firstRead]))
+	}
+	return refusal
 }
 
 // lookOnce calls look, the first time only. If the body is not worth holding, it
@@ -154,7 +172,7 @@ func (br *bodyReader) lookOnce() *auth.Refusal {
 		return refusal
 	}
 	br.digest = sha256.New()
-	_, _ = io.Copy(br.digest, &heldReader{body: br.body})
+	br.body.hashInto(br.digest)
 	br.total = br.body.size
 	br.body.release()
 	return nil

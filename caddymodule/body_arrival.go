@@ -24,19 +24,21 @@ type arrival struct {
 	timeout time.Duration // for the whole body
 	began   time.Time
 	until   time.Time // the current read deadline
-	extend  func(time.Time) error
+	w       http.ResponseWriter
 }
+
+// extend moves the deadline to until.
+func (a *arrival) extend(until time.Time) { _ = http.NewResponseController(a.w).SetReadDeadline(until) }
 
 // begin sets the first deadline.
 func (a *arrival) begin(w http.ResponseWriter) {
-	a.extend = http.NewResponseController(w).SetReadDeadline
-	a.began = time.Now()
+	a.w, a.began = w, time.Now()
 	a.until = a.began.Add(min(arrivalGrace, a.timeout))
-	_ = a.extend(a.until)
+	a.extend(a.until)
 }
 
 // end removes the deadline.
-func (a *arrival) end() { _ = a.extend(time.Time{}) }
+func (a *arrival) end() { a.extend(time.Time{}) }
 
 // arrived extends the deadline by the time that n bytes may take at leastRate.
 func (a *arrival) arrived(n int) {
@@ -44,7 +46,7 @@ func (a *arrival) arrived(n int) {
 	if last := a.began.Add(a.timeout); a.until.After(last) {
 		a.until = last
 	}
-	_ = a.extend(a.until)
+	a.extend(a.until)
 }
 
 // failed returns the refusal for a body that could not be read.

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"crypto/sha256"
 	"errors"
+	"hash"
 	"io"
 	"net/http"
 	"strconv"
@@ -137,12 +138,20 @@ func (b *heldBody) onePiece() []byte {
 
 // hash returns the SHA-256 of the bytes of the body.
 func (b *heldBody) hash() [sha256.Size]byte {
-	if b.blocks == nil {
-		return sha256.Sum256(b.small)
+	if len(b.blocks) <= 1 {
+		return sha256.Sum256(b.onePiece())
 	}
 	h := sha256.New()
-	_, _ = io.Copy(h, &heldReader{body: b})
+	b.hashInto(h)
 	return [sha256.Size]byte(h.Sum(nil))
+}
+
+// hashInto adds the body so far to a hash, without copying it.
+func (b *heldBody) hashInto(h hash.Hash) {
+	h.Write(b.small)
+	for i, block := range b.blocks {
+		h.Write(block[:min(blockSize, b.size-int64(i)*blockSize)])
+	}
 }
 
 // release releases the memory. It may be called again. A heldReader that is

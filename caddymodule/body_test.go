@@ -295,19 +295,27 @@ func TestLookWhileWaiting(t *testing.T) {
 	}
 }
 
+// deadlines notes the read deadlines that are set.
+type deadlines struct {
+	http.ResponseWriter
+	read []time.Time
+}
+
+func (d *deadlines) SetReadDeadline(until time.Time) error {
+	d.read = append(d.read, until)
+	return nil
+}
+
 // A body must arrive at the least rate, and all of it within its time.
 func TestLeastRate(t *testing.T) {
-	var set []time.Time
-	br := &arrival{timeout: 30 * time.Second, began: time.Unix(1e9, 0), extend: func(until time.Time) error {
-		set = append(set, until)
-		return nil
-	}}
+	set := &deadlines{ResponseWriter: httptest.NewRecorder()}
+	br := &arrival{timeout: 30 * time.Second, began: time.Unix(1e9, 0), w: set}
 	br.until = br.began.Add(arrivalGrace)
 	for _, n := range []int{1, leastRate, 10 * leastRate, 100 * leastRate} {
 		br.arrived(n)
 	}
 	var after []time.Duration
-	for _, until := range set {
+	for _, until := range set.read {
 		after = append(after, until.Sub(br.began))
 	}
 	grace := arrivalGrace + time.Second/leastRate

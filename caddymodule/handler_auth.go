@@ -104,7 +104,7 @@ func (h *Auth) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddyhttp.
 	info := &p.info
 	r = info.begin(site.telemetry, r)
 	info.closes = site.state.drain.sendsAway(r) || info.closes
-	p.w, p.r = newResponseWriter(w, info), r
+	p.w, p.r = *newResponseWriter(w, info), r
 	defer func() {
 		panicked := recover()
 		if panicked != nil {
@@ -123,7 +123,7 @@ func (h *Auth) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddyhttp.
 		if refusal = p.pass(refusal); refusal != nil {
 			info.overhead = time.Since(start) - p.waited
 			p.answerAtOnce()
-			return refuse(p.w, r, refusal)
+			return refuse(&p.w, r, refusal)
 		}
 	}
 	p.forward()
@@ -137,7 +137,7 @@ func (h *Auth) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddyhttp.
 		defer done()
 		r = once
 	}
-	return p.finish(r, next.ServeHTTP(p.w, r))
+	return p.finish(r, next.ServeHTTP(&p.w, r))
 }
 
 // Interface guards

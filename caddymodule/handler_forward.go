@@ -149,7 +149,7 @@ func sendAnswer(w http.ResponseWriter, answer *forward.Answer) {
 	}
 	h["Via"] = append(h["Via"], via)
 	w.WriteHeader(answer.Status)
-	flush := http.NewResponseController(w).Flush
+	flush := func() error { return http.NewResponseController(w).Flush() }
 	if _, err := answer.CopyTo(w, flush); err != nil {
 		_ = flush() // the part that has arrived
 		panic(http.ErrAbortHandler)

@@ -25,11 +25,7 @@ func init() {
 //
 // The limits themselves are part of the app card_gateway.
 type RateLimit struct {
-	// Decide and report, but refuse nothing. Default: false.
-	DryRun bool `json:"dry_run,omitempty"`
-	// Also send the headers RateLimit and RateLimit-Policy of the IETF draft.
-	// Default: false.
-	IETFHeaders bool `json:"ietf_headers,omitempty"`
+	RateLimitOptions
 
 	log      *zap.Logger
 	unjudged sync.Once // to log once that card_auth is missing
@@ -53,9 +49,9 @@ func (h *RateLimit) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddy
 		return &auth.Refusal{Reason: auth.InternalError, Cause: errLimitsLate}
 	}
 	dropIdentity(r.Header) // even if no card_auth follows, nobody must trust a client's own claim
-	use := &limitsUse{RateLimit: h}
-	err := next.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), limitsKey, use)))
-	if !use.taken {
+	use := &carried{limits: &h.RateLimitOptions}
+	err := next.ServeHTTP(w, use.with(r))
+	if !use.judged {
 		h.unjudged.Do(func() {
 			h.log.Error("card_rate_limit let a request pass that card_auth did not judge: no limit applies and nothing is protected; put card_auth behind it")
 		})
@@ -63,21 +59,14 @@ func (h *RateLimit) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddy
 	return err
 }
 
-// limitsUse is what card_rate_limit puts into the request's context: how limits
-// apply. taken is set when card_auth has read it.
-type limitsUse struct {
-	*RateLimit
-	taken bool
-}
-
 // limitsFrom returns how limits apply to the request; nil if they do not.
-func limitsFrom(ctx context.Context) *RateLimit {
-	use, _ := ctx.Value(limitsKey).(*limitsUse)
-	if use == nil {
+func limitsFrom(ctx context.Context) *RateLimitOptions {
+	use := carriedBy(ctx)
+	if use == nil || use.limits == nil {
 		return nil
 	}
-	use.taken = true
-	return use.RateLimit
+	use.judged = true
+	return use.limits
 }
 
 // Interface guards

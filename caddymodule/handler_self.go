@@ -21,24 +21,24 @@ func init() {
 	caddy.RegisterModule(new(Self))
 }
 
-// Self is the handler card_self. It answers what the holder of a key may ask of
-// the gateway itself, in requests that are signed, judged and limited like all
-// others and never reach an issuer:
+// Self is the handler card_self. It answers requests of the holder of a key to the
+// gateway itself. They are signed, judged and limited like all others, and never
+// reach an issuer:
 //
 //   - GET /gateway/v1/key: what the key is and may do, and what is left of its
 //     limits;
 //   - POST /gateway/v1/echo: what was signed, and what the gateway read;
-//   - POST /gateway/v1/key/rotate: a new secret, where Rotate allows it.
+//   - POST /gateway/v1/key/rotate: a new secret, if Rotate allows it.
 //
-// Every key may send them, whatever its scopes. card_self needs a card_auth of
-// its own before it: where a handler that may send requests to an issuer is
-// behind the same card_auth, it is closed.
+// Every key may send them, with any scopes. card_self needs a separate card_auth
+// before it: if a handler that may send requests to an issuer is behind the same
+// card_auth, card_self is closed.
 type Self struct {
-	// Whether the holder of a key may rotate its secret. Whoever has the newest
-	// secret then can make the next one. Default: false.
+	// Whether the holder of a key may rotate its secret. Then anybody who has the newest
+	// secret can make the next one. Default: false.
 	Rotate bool `json:"rotate,omitempty"`
 
-	// How long the replaced secret lives on: 1h to 90 days. Default: 24h.
+	// How long the replaced secret still lives: 1h to 90 days. Default: 24h.
 	Overlap caddy.Duration `json:"overlap,omitempty"`
 
 	answers selfAnswers
@@ -97,8 +97,8 @@ func (h *Self) ServeHTTP(w http.ResponseWriter, r *http.Request, _ caddyhttp.Han
 	return writeSelf(w, info, data)
 }
 
-// answer returns what the operation of the request answers. In a dry run it
-// refuses what card_auth would have refused: here is nobody to let it pass to.
+// answer returns the answer of the request's operation. In a dry run it refuses
+// what card_auth would have refused, because there is no issuer to forward it to.
 func (h *Self) answer(r *http.Request, info *requestInfo) (any, error) {
 	switch {
 	case info.own != nil:
@@ -120,7 +120,7 @@ func (h *Self) answer(r *http.Request, info *requestInfo) (any, error) {
 	}
 }
 
-// selfRefusal gives an error of an answer its face.
+// selfRefusal returns the refusal for an error of an answer.
 func selfRefusal(info *requestInfo, err error) error {
 	var refusal *auth.Refusal
 	switch {

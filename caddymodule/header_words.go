@@ -159,6 +159,9 @@ func (f *foldedName) isIdentity() bool {
 // dropIdentity removes the identity headers that a client wrote.
 func dropIdentity(h http.Header) {
 	for name := range h {
+		if _, common := commonHeaders[name]; common {
+			continue
+		}
 		if folded, _ := foldName(name); folded.isIdentity() {
 			delete(h, name)
 		}

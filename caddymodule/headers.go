@@ -1,5 +1,7 @@
 package caddymodule
 
+import "net/http"
+
 // Headers that the gateway sets for the upstream.
 const (
 	headerRequestID = "X-Request-Id"
@@ -12,6 +14,25 @@ const (
 // headerForwarded is `no` on a 503 of the gateway if the issuer has seen nothing
 // of the request. The client may send the request again.
 const headerForwarded = "X-Gateway-Forwarded"
+
+// headerValues are values of headers in one piece of memory, where each would
+// have its own.
+type headerValues struct {
+	values [8]string
+	used   int
+}
+
+// set sets a header. The name is canonical.
+func (v *headerValues) set(h http.Header, name, value string) {
+	if v.used == len(v.values) {
+		h[name] = []string{value}
+		return
+	}
+	at := v.used
+	v.used++
+	v.values[at] = value
+	h[name] = v.values[at : at+1 : at+1]
+}
 
 // commonHeaders are headers that are not judged by their words: true means that
 // the header passes. Most are here because they are frequent; User-Agent is here

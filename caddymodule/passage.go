@@ -16,9 +16,11 @@ import (
 type passage struct {
 	info   requestInfo
 	site   *site
-	w      *responseWriter
+	w      responseWriter
 	r      *http.Request
-	limits *RateLimit
+	limits *RateLimitOptions
+	sent   headerValues // to the upstream
+	reader bodyReader
 
 	request   auth.Request
 	judgement auth.Judgement

@@ -48,8 +48,10 @@ func (p *passage) admit() *auth.Refusal {
 		return missing
 	}
 	p.request = auth.Request{Method: method, Target: raw, Credentials: credentials, Client: client, Scope: p.info.Operation.Scope}
-	if err := p.site.state.ensureStarted(context.WithoutCancel(p.r.Context())); err != nil {
-		return storeRefusal(err)
+	if state := p.site.state; !state.started.Load() {
+		if err := state.ensureStarted(context.WithoutCancel(p.r.Context())); err != nil {
+			return storeRefusal(err)
+		}
 	}
 	return p.judgeAndSettle()
 }

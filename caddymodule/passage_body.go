@@ -23,13 +23,14 @@ func (p *passage) readBody() *auth.Refusal {
 			return p.unlessLocked(&auth.Refusal{Reason: auth.UnsupportedMediaType, Log: fault[0].Message, Details: fault})
 		}
 	}
-	reader := bodyReader{max: p.maxBody(), arrival: arrival{timeout: time.Duration(p.site.BodyTimeout)}}
+	reader := &p.reader
+	*reader = bodyReader{max: p.maxBody(), arrival: arrival{timeout: time.Duration(p.site.BodyTimeout)}}
 	if keep {
 		reader.look = p.lookBeforeBody
 		reader.hold = p.info.reservation(p.site.state.bodies)
 	}
 	start := time.Now()
-	body, refusal := reader.read(p.w, p.r)
+	body, refusal := reader.read(&p.w, p.r)
 	p.waited += time.Since(start)
 	if refusal != nil {
 		if refusal.Reason == auth.BodyTooLarge {

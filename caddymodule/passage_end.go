@@ -15,7 +15,7 @@ func (p *passage) finish(r *http.Request, err error) error {
 	switch {
 	case err != nil:
 	case p.w.status == 0:
-		return refuse(p.w, p.r, auth.Refuse(auth.UpstreamError, "no handler behind card_auth has answered"))
+		return refuse(&p.w, p.r, auth.Refuse(auth.UpstreamError, "no handler behind card_auth has answered"))
 	case p.w.status == auth.ClientGone.Status() && p.r.Context().Err() != nil:
 		p.note(auth.Refuse(auth.ClientGone, "")) // reported by the reverse proxy
 		return nil
@@ -30,7 +30,7 @@ func (p *passage) finish(r *http.Request, err error) error {
 		p.note(refusal)
 		return err
 	}
-	return refuse(p.w, p.r, refusal)
+	return refuse(&p.w, p.r, refusal)
 }
 
 // broken notes why a handler has panicked. Caddy's reverse proxy panics when an
@@ -95,10 +95,10 @@ func (p *passage) tellClient() {
 // details in one spelling.
 func (p *passage) forward() {
 	p.info.body.forwardTo(p.r)
-	p.r.Header[headerRequestID] = []string{p.info.RequestID}
+	p.sent.set(p.r.Header, headerRequestID, p.info.RequestID)
 	p.tellClient()
 	if p.info.dryRun == nil || p.info.dryRun.Reason == auth.RateLimited {
-		setIdentity(p.r.Header, &p.info)
+		p.setIdentity(p.r.Header)
 	}
 	if p.r.URL.RequestURI() != p.info.Target.Raw {
 		return // a handler before card_auth has rewritten it, on purpose
@@ -114,9 +114,10 @@ func (p *passage) forward() {
 }
 
 // setIdentity sets the headers that name the caller and the operation.
-func setIdentity(h http.Header, info *requestInfo) {
-	h.Set(headerIDKey, info.Key.ID)
-	h.Set(headerTenant, info.Key.Tenant)
-	h.Set(headerScopes, info.Key.Scopes.String())
-	h.Set(headerOperation, info.Operation.Name)
+func (p *passage) setIdentity(h http.Header) {
+	key := p.info.Key
+	p.sent.set(h, headerIDKey, key.ID)
+	p.sent.set(h, headerTenant, key.Tenant)
+	p.sent.set(h, headerScopes, key.Scopes.String())
+	p.sent.set(h, headerOperation, p.info.Operation.Name)
 }

@@ -50,16 +50,35 @@ type ownRequest struct {
 
 type contextKey int
 
-const (
-	infoKey contextKey = iota
-	limitsKey
-)
+const gatewayKey contextKey = 0
+
+// A carried is what the gateway's handlers put into the context of a request.
+// There is one for card_rate_limit and the card_auth behind it, because each
+// change of the context copies the request.
+type carried struct {
+	info   *requestInfo      // of card_auth; nil until it runs
+	limits *RateLimitOptions // how limits apply; nil: not at all
+	judged bool              // card_auth has read limits
+}
+
+// carriedBy returns what the request carries, or nil.
+func carriedBy(ctx context.Context) *carried {
+	c, _ := ctx.Value(gatewayKey).(*carried)
+	return c
+}
+
+// with returns the request with c in its context.
+func (c *carried) with(r *http.Request) *http.Request {
+	return r.WithContext(context.WithValue(r.Context(), gatewayKey, c))
+}
 
 // infoFrom returns what card_auth knows of the request, or nil when card_auth
 // did not run before.
 func infoFrom(ctx context.Context) *requestInfo {
-	info, _ := ctx.Value(infoKey).(*requestInfo)
-	return info
+	if c := carriedBy(ctx); c != nil {
+		return c.info
+	}
+	return nil
 }
 
 // begin sets the fields that every request has. It returns the request with the
@@ -82,7 +101,12 @@ func closesAfter(r *http.Request) bool { return r.ProtoMajor == 1 && len(r.Trans
 
 // withInfo returns the request with the info in its context.
 func withInfo(r *http.Request, info *requestInfo) *http.Request {
-	return r.WithContext(context.WithValue(r.Context(), infoKey, info))
+	c := carriedBy(r.Context())
+	if c == nil || c.info != nil { // of another card_auth
+		return (&carried{info: info}).with(r)
+	}
+	c.info = info
+	return r
 }
 
 // outcome returns the request's value of the metric label and log field

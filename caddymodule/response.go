@@ -19,6 +19,7 @@ type responseWriter struct {
 	caddyhttp.ResponseWriterWrapper
 	info     *requestInfo
 	limits   []rateHeader
+	own      headerValues
 	status   int         // of the answer; 0 until its head is sent
 	late     http.Header // headers set after the head, such as trailers; never sent
 	replaced bool        // the answer is a refusal; what the handler writes is dropped
@@ -116,15 +117,15 @@ func (w *responseWriter) FlushError() error {
 
 func (w *responseWriter) finish(h http.Header) {
 	dropOwn(h)
-	h.Set(headerRequestID, w.info.RequestID)
+	w.own.set(h, headerRequestID, w.info.RequestID)
 	if w.info.notForwarded(w.status) {
-		h[headerForwarded] = []string{"no"}
+		w.own.set(h, headerForwarded, "no")
 	}
 	if w.info.closes {
-		h.Set("Connection", "close")
+		w.own.set(h, "Connection", "close")
 	}
 	for _, limit := range w.limits {
-		h[limit.name] = []string{limit.value}
+		w.own.set(h, limit.name, limit.value)
 	}
 	switch {
 	case w.info.refusal != nil: // it has set its own Cache-Control
@@ -134,9 +135,9 @@ func (w *responseWriter) finish(h http.Header) {
 				delete(h, name)
 			}
 		}
-		h.Set("Cache-Control", "private, no-store")
+		w.own.set(h, "Cache-Control", "private, no-store")
 	case h.Get("Cache-Control") == "":
-		h.Set("Cache-Control", "private, no-store")
+		w.own.set(h, "Cache-Control", "private, no-store")
 	}
 }
 
@@ -182,7 +183,7 @@ func isLimitHeader(name string) bool {
 
 // setLimits prepares the headers of the request's tightest bucket and, with the
 // option ietf_headers, those of all its buckets.
-func (w *responseWriter) setLimits(limiter *RateLimit, charges []ratelimit.Charge, states []ratelimit.State) {
+func (w *responseWriter) setLimits(limiter *RateLimitOptions, charges []ratelimit.Charge, states []ratelimit.State) {
 	shown := ratelimit.Tightest(states)
 	if shown < 0 {
 		return

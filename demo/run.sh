@@ -25,6 +25,8 @@ export CARD_GATEWAY_MASTER_KEY_FILE=$data/master.key
 export CARD_GATEWAY_METRICS_PORT=${CARD_GATEWAY_METRICS_PORT:-9180}
 export CARD_SANDBOX_PORT=$sandbox_port
 export CARD_ISSUER=127.0.0.1:$sandbox_port
+# As in production: ops/card-gateway.service.
+export GOGC=${GOGC:-400}
 # What Caddy itself saves.
 export XDG_DATA_HOME=$data XDG_CONFIG_HOME=$data
 

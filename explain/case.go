@@ -10,7 +10,7 @@ import (
 // MaxBody is the largest body in bytes of which other forms are tried.
 const MaxBody = 64 << 10
 
-// A Case is a refused request, with what is known of it.
+// A Case is a refused request, with all that is known about it.
 type Case struct {
 	auth.Request
 	Host string // of the Host header; empty: not known

@@ -49,9 +49,8 @@ func (e *explainer) signedVariant(sent *form, right string) *variant {
 	return signed
 }
 
-// SignedInstead returns the string that was signed in the place of the right
-// one, where one of the usual mistakes explains the signature. It can hold a
-// body.
+// SignedInstead returns the string that was signed instead of the right one, if
+// one of the usual mistakes explains the signature. It can hold a body.
 func SignedInstead(c *Case) (text string, found bool) {
 	if c.Key == nil {
 		return "", false
@@ -75,10 +74,9 @@ func (e *explainer) formOfRight(sent *form, s *auth.Secret, text string) {
 // maxLive is how many live secrets a key has at most.
 const maxLive = 2
 
-// standIn is tried in the place of live secrets that a key does not have, so
-// that the time does not show how many there are. Nobody knows its text, and
-// nothing is gained by signing with it.
-var standIn = auth.NewSecret(0, "stands in for a secret that is not there", time.Time{})
+// standIn is tried in place of live secrets that a key does not have, so that the
+// time does not show how many there are. A signature by it is never accepted.
+var standIn = auth.NewSecret(0, "in place of a missing secret", time.Time{})
 
 // liveSecrets returns the secrets that verify requests now, and stand-ins for
 // those that are missing.

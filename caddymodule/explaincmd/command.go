@@ -1,5 +1,5 @@
-// Package explaincmd is the command card-explain: it says what is wrong with
-// the signature of a captured request.
+// Package explaincmd is the command card-explain: it finds the mistake in the
+// signature of a captured request.
 package explaincmd
 
 import (

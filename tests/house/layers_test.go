@@ -25,13 +25,12 @@ import (
 // else the files of a package use each other in one direction only, so that each
 // can be read with no more than what is below it in mind.
 var knotted = map[string]string{
-	"caddymodule/signcmd": "a request is read, printed and sent by the same command",
-	"forward":             "a connection and its issuer know each other, and so do an exchange and its answer, and a forwarder and its checks",
-	"keys":                "the files are the subjects of one service, which change, audit and look up through each other",
-	"sandbox/issuer":      "the files are the resources of one issuer, which show parts of each other",
-	"store/file":          "the files are the subjects of one state under one lock",
-	"store/storetest":     "the files are the subjects of one suite with the world that it tests in",
-	"tests/harness":       "the files are parts of one gateway under test",
+	"forward":         "a connection and its issuer know each other, and so do an exchange and its answer, and a forwarder and its checks",
+	"keys":            "the files are the subjects of one service, which change, audit and look up through each other",
+	"sandbox/issuer":  "the files are the resources of one issuer, which show parts of each other",
+	"store/file":      "the files are the subjects of one state under one lock",
+	"store/storetest": "the files are the subjects of one suite with the world that it tests in",
+	"tests/harness":   "the files are parts of one gateway under test",
 }
 
 // TestFilesUseEachOtherInOneDirection looks at all that a file names of another
