@@ -50,7 +50,7 @@ func ofReplicated() []fault {
 func TestSentinel(t *testing.T) {
 	runAll(t, sentinel, append(ofReplicated(),
 		fault{name: "planned failover", promise: planned, strike: plannedBySentinel, restore: follows, seldom: true, noFloor: true},
-		fault{name: "all sentinels killed", promise: "nothing", strike: sentinelsKilled, lasts: 5 * time.Second, seldom: true},
+		fault{name: "all sentinels killed", promise: "503 for what waits too long for a new connection; nothing is lost, no floor", strike: sentinelsKilled, lasts: 5 * time.Second, seldom: true},
 	))
 }
 
