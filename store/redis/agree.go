@@ -10,7 +10,9 @@ import (
 // An adoption is the result of a check that is shared with the other gateways.
 type adoption struct {
 	servers []adopted
-	raise   bool // the floor of all to now
+	raise   bool   // the floor of all to now
+	making  bool   // a new epoch is noted as one whose copies are being made
+	made    string // the epoch for which this note is removed; empty: none
 }
 
 // adopted is the part of an adoption about one server.
@@ -49,7 +51,7 @@ func (a *adoption) nothingNew() bool {
 
 // args returns the arguments of adopt.lua after the epoch.
 func (a *adoption) args(next *view) []any {
-	args := []any{decimal(next.floor), bit(a.raise), next.fences.String()}
+	args := []any{decimal(next.floor), bit(a.raise), next.fences.String(), bit(a.making), a.made}
 	for _, o := range a.servers {
 		least := decimal(o.least)
 		if o.raise {
@@ -85,7 +87,10 @@ func (s *servers) adopt(ctx context.Context, m mode, a adoption, next *view) err
 	}
 	switch {
 	case !found && before == "":
-		_, err = s.runAdopt(ctx, randomHex(8), a, next)
+		a.making = s.cluster != nil
+		proposed := randomHex(8)
+		_, err = s.runAdopt(ctx, proposed, a, next)
+		next.created = next.epoch == proposed
 	case !found && m == mayCreate:
 		a.raise = true
 		_, err = s.runAdopt(ctx, randomHex(8), a, next)
@@ -102,14 +107,14 @@ func (s *servers) adopt(ctx context.Context, m mode, a adoption, next *view) err
 // the epoch is not that of the view. The floor never falls, so a wrong reply does
 // no harm.
 func (s *servers) readFloor(ctx context.Context, next *view) (bool, error) {
-	values, err := s.client.HMGet(ctx, s.names.shared(), "epoch", "floor", "fences").Result()
+	values, err := s.client.HMGet(ctx, s.names.shared(), "epoch", "floor", "fences", "making").Result()
 	if err != nil {
 		if unfit := refusal("", err); unfit != nil {
 			return false, unfit
 		}
 		return false, unavailable("checking the store", err)
 	}
-	if len(values) != 3 || next.epoch == "" || values[0] != any(next.epoch) {
+	if len(values) != 4 || next.epoch == "" || values[0] != any(next.epoch) {
 		return false, nil
 	}
 	if text, ok := values[1].(string); ok {
@@ -126,6 +131,7 @@ func (s *servers) readFloor(ctx context.Context, next *view) (bool, error) {
 		}
 		next.fences = next.fences.and(more)
 	}
+	next.making = values[3] != nil
 	return true, nil
 }
 
@@ -139,6 +145,7 @@ func (s *servers) runAdopt(ctx context.Context, epoch string, a adoption, next *
 		return false, unavailable("checking the store", err)
 	}
 	if len(reply) == 0 {
+		next.making = false
 		return false, nil
 	}
 	if next.epoch, err = text(reply, 0); err != nil {
@@ -156,7 +163,11 @@ func (s *servers) runAdopt(ctx context.Context, epoch string, a adoption, next *
 	if err != nil {
 		return false, err
 	}
-	next.floor = max(next.floor, found)
+	making, err := text(reply, 3)
+	if err != nil {
+		return false, err
+	}
+	next.floor, next.making = max(next.floor, found), making != ""
 	if next.fences, err = parseFences(fenced); err != nil {
 		return false, unavailable("reading the fences", err)
 	}

@@ -22,7 +22,7 @@ func (s *servers) check(ctx context.Context, m mode) error {
 
 func (s *servers) checkLocked(ctx context.Context, m mode) error {
 	before := s.view.Load()
-	next := &view{known: before.known, floor: before.floor, fences: before.fences, epoch: before.epoch, emptied: before.emptied, partial: s.cluster != nil}
+	next := &view{known: before.known, floor: before.floor, fences: before.fences, epoch: before.epoch, making: before.making, emptied: before.emptied, partial: s.cluster != nil}
 	err := s.examine(ctx, m, next)
 	next.problem = err
 	var unfit *UnfitError

@@ -37,7 +37,7 @@ func (o *Options) newClient() (redis.UniversalClient, error) {
 			return nil, err
 		}
 		all.Addrs, all.MasterName, all.TLSConfig = o.SentinelAddrs, o.SentinelMaster, config
-		return hooked(redis.NewFailoverClient(all.Failover()), hook), nil
+		return hooked(hooked(redis.NewFailoverClient(all.Failover()), hook), newLastMaster(o, config)), nil
 	default:
 		network, err := o.single(all)
 		if err != nil {
@@ -49,7 +49,7 @@ func (o *Options) newClient() (redis.UniversalClient, error) {
 	}
 }
 
-func hooked(client *redis.Client, hook *network) *redis.Client {
+func hooked(client *redis.Client, hook redis.Hook) *redis.Client {
 	client.AddHook(hook)
 	return client
 }

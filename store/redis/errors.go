@@ -41,6 +41,7 @@ func (e *UnfitError) Unwrap() []error {
 
 var (
 	errNotChecked = fmt.Errorf("%w: redis was not reached yet", store.ErrUnavailable)
+	errBeingMade  = fmt.Errorf("%w: redis is new, and is put into use when all its masters have answered", store.ErrUnavailable)
 	errEmptied    = fmt.Errorf("%w: redis was emptied; create or import the keys again", store.ErrUnavailable)
 	errLost       = fmt.Errorf("%w: the key is missing, and redis was emptied since this gateway started; import the key again, or restart the gateway when all keys are there", store.ErrUnavailable)
 )

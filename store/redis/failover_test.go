@@ -30,9 +30,8 @@ func putReplicated(t testing.TB, s *Store, r *store.Record) {
 	})
 }
 
-// A Sentinel failover to a replica that lacks the last nonces.
-func TestSentinelFailover(t *testing.T) {
-	t.Parallel()
+func ownSentinel(t testing.TB) *sentinelSet {
+	t.Helper()
 	set := launchSentinel(t)
 	t.Cleanup(func() {
 		for _, p := range set.processes() {
@@ -42,6 +41,13 @@ func TestSentinelFailover(t *testing.T) {
 			_ = os.RemoveAll(p.dir)
 		}
 	})
+	return set
+}
+
+// A Sentinel failover to a replica that lacks the last nonces.
+func TestSentinelFailover(t *testing.T) {
+	t.Parallel()
+	set := ownSentinel(t)
 	a, b := pair(t, Options{SentinelMaster: "gw", SentinelAddrs: addrs(set.sentinels)})
 	r := newRecord()
 	putReplicated(t, a, r)

@@ -2,7 +2,6 @@ package redis
 
 import (
 	"fmt"
-	"os"
 	"strings"
 	"syscall"
 	"testing"
@@ -135,15 +134,7 @@ func TestTakeoverThatLostNonces(t *testing.T) {
 // SENTINEL FAILOVER by the steps of docs/redis.md loses nothing either.
 func TestPlannedFailoverOfSentinel(t *testing.T) {
 	t.Parallel()
-	set := launchSentinel(t)
-	t.Cleanup(func() {
-		for _, p := range set.processes() {
-			if p.client != nil {
-				p.kill()
-			}
-			_ = os.RemoveAll(p.dir)
-		}
-	})
+	set := ownSentinel(t)
 	a, b := pair(t, Options{SentinelMaster: "gw", SentinelAddrs: addrs(set.sentinels), IOTimeout: time.Second, SettleTimeout: 2 * time.Second})
 	r := newRecord()
 	putReplicated(t, a, r)

@@ -8,8 +8,12 @@ import (
 // initialised reports whether the part of the store that holds the name is in
 // use. If this gateway has never seen the store in use, or if another gateway has
 // put an emptied store into use again, it checks the servers first, so that the
-// view has the current epoch and replay floor.
+// view has the current epoch and replay floor. A store that is being made is in use
+// nowhere.
 func (s *servers) initialised(ctx context.Context, name string) (bool, error) {
+	if s.view.Load().making {
+		return false, errBeingMade
+	}
 	epoch, err := s.epochAt(ctx, name)
 	known := s.view.Load().epoch
 	if err != nil || known != "" && (epoch == "" || epoch == known) {

@@ -9,7 +9,7 @@ import "strconv"
 //	cg:{ID}:n13281  hash: nonces that expire in the same span of time
 //	cg:m:NAME       small named value
 //	cg:index        sorted set of all ids
-//	cg:servers      hash: epoch, replay floor, servers seen
+//	cg:servers      hash: epoch, whether its copies are being made, floors, servers seen
 //	cg:policies     hash: the policy of each gateway
 //	cg:{N}:w        never written
 //	cg:{N}:e        on a cluster: the epoch again, once per range of slots

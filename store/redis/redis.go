@@ -10,7 +10,7 @@
 // The files use each other in one direction. From the ground up:
 //
 //   - bounds, wire, errors, slots, fences, names: values, and their text forms
-//   - options, network, client, queue, breaker, scripts, call: one command to one server
+//   - options, network, lastmaster, client, queue, breaker, scripts, call: one command to one server
 //   - info, clocks, mark, memory, view: what is known of the servers
 //   - servers, masters, handover, aof, agree, epoch, check, initialise: how that
 //     is found out and shared with the other gateways

@@ -13,6 +13,8 @@ type view struct {
 	floor   int64  // replay floor of all keys in microseconds, without replay_floor_ahead; 0: none
 	fences  fences // replay floors of some slots
 	epoch   string // of the store; empty until it was seen
+	making  bool   // the copies of the epoch are being made: the store is new
+	created bool   // the check that made this view made the epoch
 	problem error  // why the store is not ready
 	// Troubles of a ready store: of requests of some keys, or of changes of keys.
 	degraded []string
@@ -28,6 +30,8 @@ func (v *view) forbids(id string) error {
 	switch {
 	case v.unfit:
 		return v.problem
+	case v.making:
+		return errBeingMade
 	case v.emptied != 0 && v.emptied&(1<<slotRange(id)) != 0:
 		return errEmptied
 	default:
@@ -53,7 +57,7 @@ func (v *view) highest() int64 {
 }
 
 func (v *view) equal(o *view) bool {
-	return v.known == o.known && v.floor == o.floor && slices.Equal(v.fences, o.fences) && v.epoch == o.epoch && v.unfit == o.unfit && v.emptied == o.emptied && slices.Equal(v.degraded, o.degraded) &&
+	return v.known == o.known && v.floor == o.floor && slices.Equal(v.fences, o.fences) && v.epoch == o.epoch && v.making == o.making && v.unfit == o.unfit && v.emptied == o.emptied && slices.Equal(v.degraded, o.degraded) &&
 		fmt.Sprint(v.problem) == fmt.Sprint(o.problem)
 }
 
@@ -86,8 +90,8 @@ func (v *view) conclude(usable []serverInfo, problems []error) error {
 
 // servesWithout reports whether requests can be accepted although the servers as a
 // whole have the error: on a cluster, if another master holds the shared state, or
-// another part was emptied.
+// another part was emptied, but not while the store is being made.
 func (v *view) servesWithout(err error) bool {
 	var unfit *UnfitError
-	return v.known != "" && v.partial && !errors.As(err, &unfit) && v.emptied != math.MaxUint64
+	return v.known != "" && v.partial && !v.making && !errors.As(err, &unfit) && v.emptied != math.MaxUint64
 }

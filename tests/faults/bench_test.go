@@ -33,20 +33,19 @@ const patience = 5 * time.Minute
 
 // A bench is a deployment under test.
 type bench struct {
-	t         *testing.T
-	issuer    *harness.Upstream
-	servers   *harness.Servers // nil: an embedded store
-	gateways  []*harness.Gateway
-	keys      []harness.Credentials // the first is of the server that fails
-	clock     *harness.Clock        // of the server, where that is what fails
-	own       *harness.Clock        // of the first gateway, where that is what fails
-	limits    string                // lines of card_rate_limit; empty: none
-	global    string                // further lines of the global block
-	block     string                // of the line store, with Redis; empty: none
-	disk      bool                  // the embedded store gets a small disk of its own
-	masterKey string                // of a store that is in use; empty: it is new
-	load      *load
-	replayer  *replayer
+	t        *testing.T
+	issuer   *harness.Upstream
+	servers  *harness.Servers // nil: an embedded store
+	gateways []*harness.Gateway
+	keys     []harness.Credentials // the first is of the server that fails
+	clock    *harness.Clock        // of the server, where that is what fails
+	own      *harness.Clock        // of the first gateway, where that is what fails
+	limits   string                // lines of card_rate_limit; empty: none
+	global   string                // further lines of the global block
+	block    string                // of the line store, with Redis; empty: none
+	disk     bool                  // the embedded store gets a small disk of its own
+	load     *load
+	replayer *replayer
 }
 
 // A topology makes a bench.
@@ -94,9 +93,6 @@ func startEmbedded(b *bench) {
 func startPair(b *bench, s *harness.Servers) {
 	b.servers = s
 	first, second := b.newGateway(b.site(s.Store+b.block)), b.newGateway(b.site(s.Store+b.block))
-	if b.masterKey != "" {
-		first.WriteFile("master.key", b.masterKey)
-	}
 	second.WriteFile("master.key", first.ReadFile("master.key"))
 	s.Name("a", first.Pid)
 	s.Name("b", second.Pid)
@@ -121,13 +117,7 @@ func (b *bench) newKey() (c harness.Credentials) {
 // startCluster makes the first key one of the first master, the second one of
 // the second master.
 func startCluster(b *bench) {
-	s := harness.StartCluster(b.t)
-	// A gateway that is patient puts the new store into use.
-	founder := b.newGateway(b.site(s.Store + " {\nio_timeout 10s\nsettle_timeout 20s\nchange_timeout 20s\n}"))
-	founder.Start()
-	founder.Stop()
-	b.masterKey, b.gateways = founder.ReadFile("master.key"), nil
-	startPair(b, s)
+	startPair(b, harness.StartCluster(b.t))
 	b.keys = []harness.Credentials{b.keyOf(0), b.keyOf(1)}
 }
 

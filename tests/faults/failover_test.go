@@ -2,6 +2,7 @@ package faults
 
 import (
 	"net"
+	"net/http"
 	"slices"
 	"strings"
 	"testing"
@@ -49,7 +50,7 @@ func ofReplicated() []fault {
 func TestSentinel(t *testing.T) {
 	runAll(t, sentinel, append(ofReplicated(),
 		fault{name: "planned failover", promise: planned, strike: plannedBySentinel, restore: follows, seldom: true, noFloor: true},
-		fault{name: "all sentinels killed", promise: "open connections go on; 503 for what needs a new one", strike: sentinelsKilled, lasts: 5 * time.Second, seldom: true},
+		fault{name: "all sentinels killed", promise: "503 for what waits too long for a new connection; nothing is lost, no floor", strike: sentinelsKilled, lasts: 5 * time.Second, seldom: true},
 	))
 }
 
@@ -61,6 +62,28 @@ func TestCluster(t *testing.T) {
 		fault{name: "planned failover", promise: planned + "; other keys do not notice", strike: plannedByReplica, restore: follows, noFloor: true},
 		fault{name: "one master flushed, then the old content restored", promise: underFloor + "; never 401; the keys of other masters notice the floor alone", strike: flushedAndRestored, lasts: 3 * time.Second, seldom: true},
 	))
+}
+
+// The first start of a new cluster while one of its masters is out of reach.
+func TestNewClusterWithoutOneMaster(t *testing.T) {
+	if !full {
+		t.Parallel()
+	}
+	b := &bench{t: t, issuer: harness.StartUpstream(t)}
+	s := harness.StartCluster(t)
+	g := b.newGateway(b.site(s.Store))
+	s.Name("a", g.Pid)
+	s.Split([]string{"a"}, []string{"master-2"})
+	g.StartNotReady()
+	s.Heal()
+	eventually(t, "the gateway is ready", func() bool {
+		answer, err := g.Try(&harness.Request{Method: "GET", Target: "/readyz"})
+		return err == nil && answer.Status == http.StatusOK
+	})
+	eventually(t, "a key can be made", func() bool {
+		_, made := g.TryNewKey()
+		return made
+	})
 }
 
 // follows waits until the old master is a replica that is up to date.
