@@ -54,8 +54,9 @@ func TestSentinel(t *testing.T) {
 	))
 }
 
-// TestCluster is not in the short mix: nine servers beside all other tests take
-// longer to agree than a client waits.
+// TestCluster is not in the short mix. Beside all other tests and a build, two of
+// its faults had not ended after five minutes: the circuit breakers stayed open
+// and a master was not followed. It passes where the machine is less busy.
 func TestCluster(t *testing.T) {
 	needsAll(t)
 	runAll(t, cluster, append(ofReplicated(),
