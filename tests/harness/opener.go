@@ -10,8 +10,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// opener returns the name of the process that opened a connection. It is empty
-// if the process is not known or has ended.
+// opener returns the name of the process that opened a connection, or nothing
+// for one that is not known or has ended.
 func (l *Links) opener(conn net.Conn) string {
 	inode, err := inodeOf(conn.RemoteAddr().(*net.TCPAddr), conn.LocalAddr().(*net.TCPAddr))
 	if err != nil || inode == 0 {
@@ -27,9 +27,9 @@ func (l *Links) opener(conn net.Conn) string {
 	return ""
 }
 
-// inodeOf returns the inode of a socket of this machine with the two addresses,
-// or 0 if it is closed. It asks the kernel in the way of ss(8), see
-// sock_diag(7), because the table in /proc/net/tcp takes milliseconds to read.
+// inodeOf returns the inode of a socket of this machine, by its two addresses;
+// 0 for one that is closed. It asks the kernel as ss(8) does, see sock_diag(7):
+// the table in /proc/net/tcp takes milliseconds to read.
 func inodeOf(local, remote *net.TCPAddr) (uint32, error) {
 	const anyInterface, noCookie, requestLength, inodeAt = 0, ^uint32(0), 56, 68
 	fd, err := unix.Socket(unix.AF_NETLINK, unix.SOCK_RAW|unix.SOCK_CLOEXEC, unix.NETLINK_SOCK_DIAG)
