@@ -79,7 +79,7 @@ func (d *demo) await(line string) string {
 	return ""
 }
 
-// interrupt is Ctrl-C.
+// interrupt ends the demo as Ctrl-C does.
 func (d *demo) interrupt() {
 	d.t.Helper()
 	if err := d.cmd.Process.Signal(syscall.SIGINT); err != nil {
@@ -93,7 +93,7 @@ func (d *demo) interrupt() {
 	}
 }
 
-// paste runs a command as a user would who copies it.
+// paste runs a command like a user who copies it.
 func paste(t *testing.T, command string) string {
 	t.Helper()
 	cmd := exec.Command("bash", "-euc", command)

@@ -235,7 +235,7 @@ func TestImportsPointOneWay(t *testing.T) {
 	}
 }
 
-// TestNobodyImportsTheCaddyModule holds for tests too.
+// TestNobodyImportsTheCaddyModule also checks the tests.
 func TestNobodyImportsTheCaddyModule(t *testing.T) {
 	t.Parallel()
 	may := []string{".", "caddymodule", "cmd/card-gateway"}
@@ -251,7 +251,7 @@ func TestNobodyImportsTheCaddyModule(t *testing.T) {
 }
 
 // TestPrometheusAndZapStayInTheCaddyModule also checks indirect imports: metrics
-// and log lines belong into one package.
+// and log lines belong in one package.
 func TestPrometheusAndZapStayInTheCaddyModule(t *testing.T) {
 	t.Parallel()
 	for _, dir := range []string{"auth", "explain", "forward", "keys", "ratelimit", "sign", "translate", "store", "store/file", "store/redis"} {

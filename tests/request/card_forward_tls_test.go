@@ -25,8 +25,8 @@ type authority struct {
 	key  *ecdsa.PrivateKey
 }
 
-// sign returns a certificate for a name, in PEM, with its key. Without an
-// authority it is signed by itself.
+// sign returns a certificate for a name, in PEM, with its key. If a is nil, the
+// certificate signs itself.
 func (a *authority) sign(t *testing.T, name string) (cert, key []byte, made *authority) {
 	t.Helper()
 	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
