@@ -58,7 +58,6 @@ func TestSentinel(t *testing.T) {
 // its faults had not ended after five minutes: the circuit breakers stayed open
 // and a master was not followed. It passes where the machine is less busy.
 func TestCluster(t *testing.T) {
-	needsAll(t)
 	runAll(t, cluster, append(ofReplicated(),
 		fault{name: "planned failover", promise: planned + "; other keys do not notice", strike: plannedByReplica, restore: follows, noFloor: true},
 		fault{name: "one master flushed, then the old content restored", promise: underFloor + "; never 401; the keys of other masters notice the floor alone", strike: flushedAndRestored, lasts: 3 * time.Second, seldom: true},
