@@ -46,6 +46,7 @@ type bench struct {
 	disk     bool                  // the embedded store gets a small disk of its own
 	load     *load
 	replayer *replayer
+	control  *control
 }
 
 // A topology makes a bench.
@@ -114,9 +115,20 @@ func (b *bench) newKey() (c harness.Credentials) {
 	return c
 }
 
+// patientIO is how long a patient gateway waits for one answer of Redis.
+const patientIO = time.Second
+
+// patient are the options of such a gateway.
+const patient = " {\nio_timeout 1s\nsettle_timeout 1500ms\nchange_timeout 3s\n}"
+
 // startCluster makes the first key one of the first master, the second one of
-// the second master.
+// the second master. In the short mix the gateways are patient, because a command
+// passes five processes beside nine servers, and on a busy machine that takes longer
+// than the default of 100 ms.
 func startCluster(b *bench) {
+	if !full && b.block == "" {
+		b.block = patient
+	}
 	startPair(b, harness.StartCluster(b.t))
 	b.keys = []harness.Credentials{b.keyOf(0), b.keyOf(1)}
 }
