@@ -54,7 +54,7 @@ func (f *fault) within() time.Duration {
 
 // replaysWanted is how many requests a fault is followed by, at least, that were
 // sent before.
-var replaysWanted = pick(28_000, 0)
+var replaysWanted = pick(17_000, 0)
 
 // run lets a fault strike a topology and judges.
 func run(t *testing.T, top topology, f fault) {

@@ -110,7 +110,7 @@ func cutInTwoAndKilled(b *bench) func() {
 	b.gateways[0].Kill()
 	return func() {
 		heal()
-		b.gateways[0].Start()
+		b.serve(b.gateways[0])
 	}
 }
 

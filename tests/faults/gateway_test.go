@@ -51,8 +51,9 @@ func TestGateway(t *testing.T)  { runAll(t, single, ofPair()) }
 func TestEmbedded(t *testing.T) { runAll(t, embedded, ofEmbedded()) }
 
 func gatewayKilled(b *bench) func() {
-	b.gateways[0].Kill()
-	return b.gateways[0].Start
+	g := b.gateways[0]
+	g.Kill()
+	return func() { b.serve(g) }
 }
 
 // reloaded reloads all gateways at once, with a change that is of no account.
@@ -94,7 +95,7 @@ func noMemory(b *bench) func() {
 	return func() {
 		lift()
 		if g.Died() {
-			g.Start()
+			b.serve(g)
 		}
 	}
 }
@@ -126,14 +127,14 @@ func olderJournal(b *bench) func() {
 	b.during(time.Second)
 	g.Kill()
 	b.replace(journal, old)
-	return g.Start
+	return func() { b.serve(g) }
 }
 
 func noJournal(b *bench) func() {
 	g := b.gateways[0]
 	g.Kill()
 	b.replace(g.Path("data/journal"), b.t.TempDir())
-	return g.Start
+	return func() { b.serve(g) }
 }
 
 // replace makes a directory a copy of another one.
