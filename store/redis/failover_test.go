@@ -15,18 +15,22 @@ import (
 // putReplicated stores a new key until a replica has it.
 func putReplicated(t testing.TB, s *Store, r *store.Record) {
 	t.Helper()
-	d := put(t, s, r)
+	put(t, s, r)
+	awaitReplica(t, s, r)
+}
+
+// awaitReplica changes a key until the replica has that, and so all that was
+// written before.
+func awaitReplica(t testing.TB, s *Store, r *store.Record) {
+	t.Helper()
 	eventually(t, 10*time.Second, "the replica acknowledges", func() bool {
-		if d.Replicated != nil && *d.Replicated {
-			return true
-		}
 		expect := r.Revision
 		r.Revision = random()
-		var err error
-		if d, err = s.Put(ctx, r, store.PutOptions{Expect: expect}); err != nil {
+		d, err := s.Put(ctx, r, store.PutOptions{Expect: expect})
+		if err != nil {
 			t.Fatal(err)
 		}
-		return false
+		return d.Replicated != nil && *d.Replicated
 	})
 }
 

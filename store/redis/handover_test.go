@@ -115,6 +115,7 @@ func TestTakeoverThatLostNonces(t *testing.T) {
 	a, b := pair(t, Options{ClusterAddrs: addrs(nodes[1:3]), IOTimeout: time.Second, SettleTimeout: 2 * time.Second})
 	r := keyOn(t, a, 0)
 	acceptAhead(t, b, r)
+	awaitReplica(t, a, r) // else the replica may have nothing, which is another loss
 	nodes[3].signal(t, syscall.SIGSTOP)
 	lost := acceptAhead(t, a, r)
 	nodes[0].signal(t, syscall.SIGSTOP)

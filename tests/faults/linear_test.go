@@ -320,7 +320,7 @@ func testHistories(t *testing.T, top topology, faults []fault) {
 		t.Parallel()
 		faults = faults[:1]
 	}
-	b := &bench{t: t, issuer: harness.StartUpstream(t), limits: harness.WithLimits, global: fmt.Sprintf("lock_after %d", lockAfter), block: " {\nio_timeout 1s\nsettle_timeout 1500ms\nchange_timeout 3s\n}"}
+	b := &bench{t: t, issuer: harness.StartUpstream(t), limits: harness.WithLimits, global: fmt.Sprintf("lock_after %d", lockAfter), block: patient}
 	top.start(b)
 	eventually(t, "the first requests are accepted", b.accepts)
 	r := &histories{topology: top.name}

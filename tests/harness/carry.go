@@ -8,12 +8,17 @@ import (
 
 // carry serves one connection to a server.
 func (l *Links) carry(client net.Conn, name, addr string) {
-	server, err := net.Dial("tcp", addr)
+	from, open := l.opener(client)
+	var server net.Conn
+	err := net.ErrClosed
+	if open {
+		server, err = net.Dial("tcp", addr)
+	}
 	if err != nil {
 		_ = client.Close()
 		return
 	}
-	c := &linked{client: client, server: server, from: l.opener(client), to: name}
+	c := &linked{client: client, server: server, from: from, to: name}
 	l.mu.Lock()
 	l.conns[c] = true
 	closed := l.closed

@@ -41,6 +41,9 @@ type Links struct {
 	conns   map[*linked]bool
 	closed  bool
 	tasks   sync.WaitGroup
+
+	openers sync.Mutex
+	sockets map[uint32]string // by inode: which process has it; guarded by openers
 }
 
 // linked is a connection through the network.
