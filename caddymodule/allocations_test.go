@@ -89,10 +89,10 @@ func (s *answerSink) Flush()                      {}
 func (s *answerSink) SetReadDeadline(time.Time) error { return nil }
 
 // maxChainAllocations is how many allocations an accepted POST of 1 KiB may
-// cost from the first handler to the last, with the issuer's answer. Of the 27
-// today, 15 belong to package forward, most of them to the header of that
-// answer. Two more are allowed because a garbage collection empties the pools.
-const maxChainAllocations = 29
+// cost from the first handler to the last, with the issuer's answer. Of the 21
+// today, 6 belong to package forward. Two more are allowed because a garbage
+// collection empties the pools.
+const maxChainAllocations = 23
 
 // TestChainAllocations keeps the bound for card_rate_limit, card_auth with the
 // embedded store, card_translate and card_forward.
