@@ -141,7 +141,8 @@ func sendAnswer(w http.ResponseWriter, answer *forward.Answer) {
 	defer func() { _ = answer.Close() }()
 	h := w.Header()
 	delete(h, "Server") // the issuer's passes; Caddy's is in Via
-	values := make([]string, len(answer.Fields)) // of all headers, in one piece of memory
+	// The values of all headers are in one piece of memory.
+	values := make([]string, len(answer.Fields))
 	for i, field := range answer.Fields {
 		if before, set := h[field.Name]; set {
 			h[field.Name] = append(before, field.Value)

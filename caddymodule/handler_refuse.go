@@ -61,7 +61,7 @@ func refusable(name string) (auth.Reason, error) {
 
 func (h *Refuse) ServeHTTP(w http.ResponseWriter, r *http.Request, _ caddyhttp.Handler) error {
 	start, info := time.Now(), new(requestInfo)
-	r = info.begin(h.telemetry, r)
+	r = info.begin(h.telemetry, r, nil)
 	info.Client, _ = clientAddress(r)
 	refusal := auth.Refuse(h.reason, "")
 	if h.reason == auth.NotFound {
