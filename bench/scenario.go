@@ -128,7 +128,7 @@ func (s *scenario) takes(rounds int, seconds time.Duration) time.Duration {
 		around = 700 * time.Millisecond // signing and loading a pool, a run's own start
 		start  = 2 * time.Second        // of a server
 		key    = 2 * time.Millisecond   // to make one
-		nonce  = 150 * time.Microsecond // to make one live
+		nonce  = 60 * time.Microsecond  // to make one live
 	)
 	var sum time.Duration
 	for _, name := range s.servers {

@@ -102,7 +102,7 @@ func (h *Auth) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddyhttp.
 	p := &passage{site: site, limits: limitsFrom(r.Context())}
 	p.info.answers = site.state.answers
 	info := &p.info
-	r = info.begin(site.telemetry, r)
+	r = info.begin(site.telemetry, r, site.server)
 	info.closes = site.state.drain.sendsAway(r) || info.closes
 	p.w, p.r = *newResponseWriter(w, info), r
 	defer func() {

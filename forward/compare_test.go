@@ -69,7 +69,7 @@ func readByForward(t testing.TB, method string, answer []byte) (r reading) {
 		}
 		return reading{failed: err}
 	}
-	r = reading{status: a.Status, header: a.Header, length: a.Length}
+	r = reading{status: a.Status, header: headerOf(a), length: a.Length}
 	var cut error
 	r.body, cut = io.ReadAll(a)
 	r.cut = cut != nil
@@ -164,7 +164,7 @@ func anAnswer(r *rand.Rand) []byte {
 		often(pick("200", "201", "204", "304", "404", "500", "599", "205", "206"), "099", "600", "101", "2", "20x", "+20", "1000") +
 		often(pick(" OK", "", " ", " a b\xff"), "x", " \x00") + end)
 	for range r.IntN(6) {
-		b.WriteString(often(pick("X: 1", "x-y:2", "Set-Cookie: a=b", "Set-Cookie: c=d ", "Content-Type: text/plain", "Pragma: no-cache",
+		b.WriteString(often(pick("X: 1", "x-y:2", "Set-Cookie: a=b", "Set-Cookie: c=d ", "Content-Type: text/plain", "Pragma: no-cache", "Pragma: x", "cache-Control: a", "X-Pad: \t a \t ",
 			"Keep-Alive: 5", "Proxy-Thing: 1", "Upgrade: h2c", "Trailer: X", "TE: x", "Date:\t\tnow", "Empty:"),
 			"X : 1", " folded", "\tfolded", "no colon", ": x", "X: \x01", "X(: 1", "Trailer: Content-Length", "X: \xc3\xa9") + often("\r\n", "\n", "\r"))
 	}

@@ -22,10 +22,12 @@
 //
 // # Answers
 //
-// Answers are read by [net/http.ReadResponse], after a stricter check of the
-// head: one status line and CRLF at the end of each line, a status of 100 to
-// 599, one framing, no folded line, at most 64 KiB and 256 header lines.
-// Informational answers (1xx), trailers and hop-by-hop headers are dropped. A
+// The head of an answer is checked strictly: one status line and CRLF at the end
+// of each line, a status of 100 to 599, one framing, no folded line, at most 64
+// KiB and 256 header lines. If the whole body has arrived with the head, the
+// body's length is all that is left to apply. Every other body is read by
+// [net/http.ReadResponse]. What the package accepts, it reads as net/http's
+// client does. Informational answers (1xx), trailers and hop-by-hop headers are dropped. A
 // connection is used again only after a complete answer with no bytes after it.
 //
 // # Errors

@@ -38,8 +38,8 @@ func Example() {
 			w.WriteHeader(failed.Kind.Status())
 			return
 		}
-		for name, values := range answer.Header {
-			w.Header()[name] = values
+		for _, field := range answer.Fields {
+			w.Header().Add(field.Name, field.Value)
 		}
 		w.WriteHeader(answer.Status)
 		if _, err := answer.CopyTo(w, http.NewResponseController(w).Flush); err != nil {

@@ -3,7 +3,6 @@ package forward
 import (
 	"bytes"
 	"io"
-	"net/http"
 	"slices"
 	"strconv"
 	"strings"
@@ -140,27 +139,6 @@ func TestHeadBounds(t *testing.T) {
 				t.Errorf("%s: fault %q, %v; want %q", name, fault, err, c.fault)
 			}
 		}
-	}
-}
-
-// TestDropHop removes what belongs to one connection, and nothing else.
-func TestDropHop(t *testing.T) {
-	t.Parallel()
-	h := http.Header{}
-	for _, name := range []string{
-		"Connection", "Keep-Alive", "Proxy-Connection", "Proxy-Authenticate", "Proxy-Anything", "TE", "Trailer",
-		"Transfer-Encoding", "Upgrade", "X-Named", "X-Other", "Kept", "Content-Type", "Set-Cookie", "Proxied",
-	} {
-		h.Add(name, "1")
-	}
-	dropHop(h, "x-NAMED ,,\tX-Other,,absent")
-	var left []string
-	for name := range h {
-		left = append(left, name)
-	}
-	slices.Sort(left)
-	if want := []string{"Content-Type", "Kept", "Proxied", "Set-Cookie"}; !slices.Equal(left, want) {
-		t.Errorf("%q are left, want %q", left, want)
 	}
 }
 

@@ -207,7 +207,7 @@ func fetchOf(ctx context.Context, f *Forwarder, r *Request) (got result) {
 		errors.As(err, &got.err)
 		return got
 	}
-	got.status, got.header = answer.Status, answer.Header
+	got.status, got.header = answer.Status, headerOf(answer)
 	var body bytes.Buffer
 	if _, err := answer.CopyTo(&body, nil); err != nil {
 		errors.As(err, &got.err)

@@ -4,8 +4,11 @@ import (
 	"context"
 	"crypto/rand"
 	"encoding/base64"
+	"errors"
 	"fmt"
 	"os"
+	"os/exec"
+	"strconv"
 )
 
 // guarded is the gateway: port, admin socket, store, master key, limit, and the
@@ -74,6 +77,15 @@ func (k gatewayKind) start(ctx context.Context, s *Setup) (*Server, error) {
 	}
 	caddyfile := fmt.Sprintf(guarded, p.port(), p.path("admin"), store, p.path("master.key"), s.Limit.Requests, s.Limit.Seconds, forwards)
 	run := func() error { return p.runCaddy(ctx, s, caddyfile) }
+	server.fill = func(ctx context.Context, nonces int) error {
+		if k.onRedis {
+			return p.fillWith(ctx, s.Filler, "redis", "redis://"+server.redis.addr+"/0", nonces)
+		}
+		if err := p.end(); err != nil {
+			return err
+		}
+		return errors.Join(p.fillWith(ctx, s.Filler, "file", p.path("data"), nonces), run())
+	}
 	if err := run(); err != nil {
 		return server, err
 	}
@@ -81,6 +93,16 @@ func (k gatewayKind) start(ctx context.Context, s *Setup) (*Server, error) {
 		return server, p.takeOver(ctx, s, run)
 	}
 	return server, p.importKeys(ctx, s.Keys)
+}
+
+// fillWith runs the command that makes nonces live.
+func (p *process) fillWith(ctx context.Context, filler, kind, place string, nonces int) error {
+	cmd := exec.CommandContext(ctx, filler, kind, place, strconv.Itoa(nonces)) //nolint:gosec // our own arguments
+	cmd.Dir, cmd.Env = p.dir, p.env(nil)
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return fmt.Errorf("making %d nonces live: %w\n%s", nonces, err, out)
+	}
+	return nil
 }
 
 // masterKey returns the line of a master key file. All gateways have the same,

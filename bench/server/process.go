@@ -60,7 +60,7 @@ func (p *process) start(ctx context.Context, env []string, program string, args 
 	defer out.Close()
 	p.cmd = exec.Command(program, args...) //nolint:gosec,noctx // our own arguments; Close ends it
 	p.cmd.Dir, p.cmd.Stdout, p.cmd.Stderr = p.dir, out, out
-	p.cmd.Env = append([]string{"PATH=" + os.Getenv("PATH"), "HOME=" + p.dir, "XDG_CONFIG_HOME=" + p.dir, "XDG_DATA_HOME=" + p.dir}, env...)
+	p.cmd.Env = p.env(env)
 	if err := p.cmd.Start(); err != nil {
 		return fmt.Errorf("starting %s: %w", p.name, err)
 	}
@@ -77,6 +77,11 @@ func (p *process) start(ctx context.Context, env []string, program string, args 
 		_ = conn.Close()
 		return true
 	})
+}
+
+// env is the environment of the program, with further variables.
+func (p *process) env(more []string) []string {
+	return append([]string{"PATH=" + os.Getenv("PATH"), "HOME=" + p.dir, "XDG_CONFIG_HOME=" + p.dir, "XDG_DATA_HOME=" + p.dir}, more...)
 }
 
 // await waits until the process is ready.

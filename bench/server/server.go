@@ -13,6 +13,7 @@ import (
 type Setup struct {
 	Dir    string     // where each server has its directory
 	Binary string     // the gateway, which is also plain Caddy
+	Filler string     // the command that makes nonces live in a gateway's store
 	Env    []string   // further variables for the gateway and for plain Caddy
 	Issuer string     // host:port of the issuer
 	Keys   []load.Key // the keys that exist
@@ -29,6 +30,7 @@ type Server struct {
 	Kind  *Kind
 	front *process
 	redis *redisServer
+	fill  func(ctx context.Context, nonces int) error // nil: it has no store of the gateway's
 }
 
 // A Kind is one kind of server in front of an issuer.
@@ -75,6 +77,16 @@ func (k *Kind) Start(ctx context.Context, s *Setup) (*Server, error) {
 
 // Addr is the host:port that the server serves on.
 func (s *Server) Addr() string { return s.front.addr }
+
+// Fill makes nonces live in the store of a gateway, which no request has used.
+// It returns false for other servers. A gateway with an embedded store is
+// started anew.
+func (s *Server) Fill(ctx context.Context, nonces int) (filled bool, err error) {
+	if s.fill == nil {
+		return false, nil
+	}
+	return true, s.fill(ctx, nonces)
+}
 
 // Close ends the processes of the server.
 func (s *Server) Close() error {

@@ -73,6 +73,10 @@ var importRules = []importRule{
 		reason: "a backend knows the contract and nothing above it; only this one knows Redis",
 	},
 	{
+		dir: "store/storetest/fill", ours: []string{"auth", "store", "store/file", "store/redis"},
+		reason: "it fills any backend through the contract, and knows nothing above it",
+	},
+	{
 		dir: "store/storetest", ours: []string{"auth", "ratelimit", "store"},
 		others: []string{"pgregory.net/rapid", "github.com/anishathalye/porcupine"},
 		reason: "every backend runs the suite, so it can know none of them",
