@@ -34,6 +34,7 @@ type App struct {
 	rules     *rules
 	state     *state
 	telemetry *telemetry
+	tokens    *keyadmin.Tokens // of the admin API
 
 	upkeep  upkeep
 	poolKey string // of the store in the pool; empty until it is taken
@@ -60,6 +61,9 @@ func (a *App) provision(ctx caddy.Context) (err error) {
 	}
 	ring, err := a.readMasterKey()
 	if err != nil {
+		return err
+	}
+	if err := a.readAdminTokens(); err != nil {
 		return err
 	}
 	if a.telemetry, err = newTelemetry(ctx.Logger(), ctx.GetMetricsRegistry(), a.rules.table); err != nil {
@@ -118,6 +122,19 @@ func (a *App) readMasterKey() (*keys.Keyring, error) {
 	return ring, nil
 }
 
+func (a *App) readAdminTokens() (err error) {
+	if a.AdminToken == nil {
+		return nil
+	}
+	if a.AdminToken.File == "" || a.AdminToken.Env != "" {
+		return errors.New("admin_token: the tokens are lines of a file; write admin_token file PATH")
+	}
+	if a.tokens, err = keyadmin.ReadTokens(a.AdminToken.File); err != nil {
+		return fmt.Errorf("admin_token: %w", err)
+	}
+	return nil
+}
+
 // Start starts the store and the background work. It returns an error for an
 // unfit store, a directory in use, or a wrong master key.
 func (a *App) Start() error {
@@ -162,6 +179,9 @@ func (a *App) Keys() *keys.Service {
 	}
 	return a.state.keys
 }
+
+// AdminTokens returns the tokens that open the admin API.
+func (a *App) AdminTokens() *keyadmin.Tokens { return a.tokens }
 
 // BodyMemory reports the memory for request bodies, for the admin API.
 func (a *App) BodyMemory() keyadmin.BodyMemory {

@@ -18,6 +18,7 @@ import (
 //	card_gateway {
 //	    store <kind> ...
 //	    master_key env <name> | file <path>
+//	    admin_token file <path>
 //	    window <time span>
 //	    lock_after <failures>
 //	    lock_duration <time span>
@@ -64,6 +65,7 @@ func (p *appParser) options() []option {
 	return []option{
 		{name: "store", read: call(p.store), instead: "a gateway has one store"},
 		{name: "master_key", read: call(p.masterKey), instead: "several master keys are several lines of one file or variable"},
+		{name: "admin_token", read: call(p.adminToken), instead: "several tokens are several lines of one file"},
 		durationOption("window", &app.Window),
 		numberOption("lock_after", 1, &app.LockAfter),
 		durationOption("lock_duration", &app.LockDuration),
@@ -82,6 +84,13 @@ func (p *appParser) options() []option {
 
 func (p *appParser) masterKey() (err error) {
 	if p.app.MasterKey, err = parseSecretRef(p.d); err != nil {
+		return err
+	}
+	return noMore(p.d)
+}
+
+func (p *appParser) adminToken() (err error) {
+	if p.app.AdminToken, err = parseSecretRef(p.d); err != nil {
 		return err
 	}
 	return noMore(p.d)

@@ -73,6 +73,13 @@ type Config struct {
 	// else none; then the gateway warns.
 	RuntimeDir string `json:"runtime_dir,omitempty"`
 
+	// The file of the tokens that open the admin API where Caddy's admin endpoint
+	// is not a unix socket: a line for each with a name, the role `viewer` (read)
+	// or `keys` (change), and a token of at least 32 characters. The name is the
+	// actor in the audit record. The file is read again at each load. Default:
+	// none; then the admin API answers on a unix socket only.
+	AdminToken *secret.Ref `json:"admin_token,omitempty"`
+
 	// The most bytes of answers that are in memory at the same time to be
 	// translated; beyond it the client gets 503. One key may hold a quarter,
 	// one address half of it. Default: 134217728 (128 MiB).

@@ -31,8 +31,10 @@ func init() {
 //	GET    /card-gateway/status             store, version, keys by status, memory for bodies
 //	GET    /card-gateway/refusals/{id}      what is remembered of a refusal, by its request id
 //
-// Anybody who reaches the admin endpoint may do all of this; bind it to a unix
-// socket. An If-Match header with a key's revision makes a change conditional.
+// The API answers on a unix socket, where the socket's mode says who may call it,
+// and on loopback or over TLS to callers with a token of the option admin_token.
+// Caddy's own routes on the same endpoint, such as /load, know no token: anybody
+// who reaches them owns the gateway. Bind it to a unix socket. An If-Match header with a key's revision makes a change conditional.
 // The header X-Card-Gateway-Actor sets the actor in the audit log.
 type AdminAPI struct {
 	// gateway returns the running gateway. It is called for each request, because
@@ -88,6 +90,9 @@ func (a *AdminAPI) handler(call func(*adminCall) (int, any, error)) caddy.AdminH
 	return caddy.AdminHandlerFunc(func(w http.ResponseWriter, r *http.Request) error {
 		gateway, err := a.gateway()
 		if err != nil {
+			return err
+		}
+		if _, err := authenticate(r, gateway.AdminTokens()); err != nil {
 			return err
 		}
 		r.Body = http.MaxBytesReader(w, r.Body, maxAdminBody)

@@ -18,6 +18,8 @@ import (
 type Gateway interface {
 	// Keys returns the service of the keys; nil before the app is provisioned.
 	Keys() *keys.Service
+	// AdminTokens returns the tokens that open the admin API; nil: none does.
+	AdminTokens() *Tokens
 	// BodyMemory reports the memory for request bodies.
 	BodyMemory() BodyMemory
 	// Refusal returns what is remembered of the refusal with the request id.

@@ -47,6 +47,8 @@ func (gatewayForTest) Refusal(id string) (Refusal, bool) {
 	return Refusal{RequestID: id, Detail: "remembered"}, id == "r-1"
 }
 
+func (gatewayForTest) AdminTokens() *Tokens { return tokensForTest }
+
 func (gatewayForTest) BodyMemory() BodyMemory {
 	return BodyMemory{Bytes: 7, Limit: 9, Holders: []BodyHolder{{Key: "ck_test_a", Bytes: 7}}}
 }
@@ -112,6 +114,7 @@ func (s *adminServer) call(method, path, body string, headers ...string) (int, m
 	if err != nil {
 		s.t.Fatal(err)
 	}
+	r.Header.Set("Authorization", "Bearer "+tokenForTest)
 	for i := 0; i < len(headers); i += 2 {
 		r.Header.Set(headers[i], headers[i+1])
 	}

@@ -20,7 +20,8 @@ func init() {
 change applies to the next request on every node.
 
 The admin endpoint is found as by Caddy's own commands: --address, else the
-configuration named by --config, else $CADDY_ADMIN, else localhost:2019.
+configuration named by --config, else $CADDY_ADMIN, else localhost:2019. On TCP
+it wants a token: --token-file, else $CARD_GATEWAY_TOKEN_FILE.
 Answers are tables, or with --json the JSON of the admin API.`,
 		CobraFunc: func(cmd *cobra.Command) {
 			cmd.Args, cmd.RunE = cobra.ArbitraryArgs, refuseUnknown

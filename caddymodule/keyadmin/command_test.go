@@ -2,6 +2,8 @@ package keyadmin
 
 import (
 	"net/http/httptest"
+	"os"
+	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
@@ -20,6 +22,10 @@ func TestScripts(t *testing.T) {
 		admin := httptest.NewServer(adminMux(func() (Gateway, error) { return gatewayForTest{service}, nil }))
 		env.Defer(admin.Close)
 		env.Setenv("ADMIN", strings.TrimPrefix(admin.URL, "http://"))
+		env.Setenv("CARD_GATEWAY_TOKEN_FILE", filepath.Join(env.WorkDir, "the.token"))
+		if err := os.WriteFile(filepath.Join(env.WorkDir, "the.token"), []byte("# made for the tests\ntester keys "+tokenForTest+"\n"), 0o600); err != nil {
+			return err
+		}
 		env.Setenv("EMBEDDED", embeddedStore(env.T().(testing.TB)))
 		return nil
 	}, scripts.Commands{"capture": capture})
