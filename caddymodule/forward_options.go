@@ -32,7 +32,7 @@ func (p pooledForwarder) Destruct() error {
 // Provision takes the forwarder from the pool, or makes it.
 func (h *Forward) Provision(ctx caddy.Context) error {
 	h.log = ctx.Logger()
-	if _, err := appOf(ctx, "card_forward"); err != nil {
+	if _, err := appOf(ctx, "card_forward", h); err != nil {
 		return err
 	}
 	if err := h.provision(); err != nil {

@@ -41,6 +41,7 @@ func (*RateLimit) CaddyModule() caddy.ModuleInfo {
 // Provision finds the log.
 func (h *RateLimit) Provision(ctx caddy.Context) error {
 	h.log = ctx.Logger()
+	noteOptions(ctx, "card_rate_limit", &h.RateLimitOptions)
 	return nil
 }
 

@@ -50,6 +50,7 @@ func (h *Translate) Provision(ctx caddy.Context) error {
 		h.Upstream = translate.SnakeCase.String()
 	}
 	h.form, _ = translate.ParseForm(h.Upstream)
+	noteOptions(ctx, "card_translate", h)
 	return nil
 }
 

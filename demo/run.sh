@@ -24,6 +24,7 @@ export CARD_GATEWAY_DEMO_EXAMPLE=$data/Caddyfile.example
 # On TCP the key API wants a token.
 export CARD_GATEWAY_TOKEN_FILE=$data/admin.tokens
 export CARD_GATEWAY_DATA=$data/store
+export CARD_GATEWAY_AUDIT=$data/audit.log
 export CARD_GATEWAY_MASTER_KEY_FILE=$data/master.key
 export CARD_GATEWAY_METRICS_PORT=${CARD_GATEWAY_METRICS_PORT:-9180}
 export CARD_SANDBOX_PORT=$sandbox_port

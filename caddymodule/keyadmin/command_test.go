@@ -18,8 +18,8 @@ func TestMain(m *testing.M) { scripts.Main(m) }
 // Each script has a key API of its own at $ADMIN.
 func TestScripts(t *testing.T) {
 	scripts.Run(t, func(env *testscript.Env) error {
-		service, _ := keysForTest(env.T().(testing.TB))
-		admin := httptest.NewServer(adminMux(func() (Gateway, error) { return gatewayForTest{service}, nil }))
+		service, changes := keysForTest(env.T().(testing.TB))
+		admin := httptest.NewServer(adminMux(func() (Gateway, error) { return gatewayForTest{service, changes}, nil }))
 		env.Defer(admin.Close)
 		env.Setenv("ADMIN", strings.TrimPrefix(admin.URL, "http://"))
 		env.Setenv("CARD_GATEWAY_TOKEN_FILE", filepath.Join(env.WorkDir, "the.token"))

@@ -87,7 +87,7 @@ func (t *Tokens) add(words []string) error {
 	}
 	added := token{name: words[0], role: Role(words[1]), hash: sha256.Sum256([]byte(words[2]))}
 	switch {
-	case !tokenName.MatchString(added.name) || added.name == keys.GatewayActor || strings.HasPrefix(added.name, "ck_"):
+	case !tokenName.MatchString(added.name) || added.name == keys.GatewayActor || added.name == "nobody" || strings.HasPrefix(added.name, "ck_"):
 		return fmt.Errorf("%q cannot be a name: want 1 to 64 letters, digits and . _ -, not %s, and not the id of a key", added.name, keys.GatewayActor)
 	case added.role != RoleViewer && added.role != RoleKeys:
 		return fmt.Errorf("there is no role %q; want viewer or keys", added.role)
