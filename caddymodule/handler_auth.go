@@ -39,11 +39,14 @@ func (h *Auth) Provision(ctx caddy.Context) error {
 	if h.MaxBody == 0 {
 		h.MaxBody = 1 << 20
 	}
-	app, err := appOf(ctx, "card_auth")
+	app, err := appOf(ctx, "card_auth", h)
 	if err != nil {
 		return err
 	}
 	server, _ := ctx.Value(caddyhttp.ServerCtxKey).(*caddyhttp.Server)
+	if server != nil {
+		app.loaded.add("server", map[string]any{"listen": server.Listen, "trusted_proxies_strict": server.TrustedProxiesStrict != 0})
+	}
 	h.site = site{
 		AuthOptions: &h.AuthOptions, rules: app.rules, state: app.state, telemetry: app.telemetry,
 		other: app.rules.table.ByName(auth.OtherOperation), server: server,

@@ -19,8 +19,12 @@ sandbox_port=${CARD_SANDBOX_PORT:-9000}
 
 export CARD_GATEWAY_PORT=${CARD_GATEWAY_PORT:-8080}
 export CARD_GATEWAY_BIND=127.0.0.1
-export CARD_GATEWAY_ADMIN=${CARD_GATEWAY_ADMIN:-localhost:2019}
+admin=${CARD_GATEWAY_ADMIN:-localhost:2019}
+export CARD_GATEWAY_DEMO_EXAMPLE=$data/Caddyfile.example
+# On TCP the key API wants a token.
+export CARD_GATEWAY_TOKEN_FILE=$data/admin.tokens
 export CARD_GATEWAY_DATA=$data/store
+export CARD_GATEWAY_AUDIT=$data/audit.log
 export CARD_GATEWAY_MASTER_KEY_FILE=$data/master.key
 export CARD_GATEWAY_METRICS_PORT=${CARD_GATEWAY_METRICS_PORT:-9180}
 export CARD_SANDBOX_PORT=$sandbox_port
@@ -31,7 +35,24 @@ export GOGC=${GOGC:-400}
 export XDG_DATA_HOME=$data XDG_CONFIG_HOME=$data
 
 card_keys() {
-	"$gateway" card-keys "$1" --address "$CARD_GATEWAY_ADMIN" "${@:2}"
+	"$gateway" card-keys "$1" --address "$admin" "${@:2}"
+}
+
+# make_example writes the example with the admin endpoint of the demo, and a
+# token for it.
+make_example() {
+	if [ ! -s "$CARD_GATEWAY_TOKEN_FILE" ]; then
+		(umask 077 && printf 'demo keys %s\n' "$(head -c 32 /dev/urandom | od -An -tx1 | tr -d ' \n')" >"$CARD_GATEWAY_TOKEN_FILE")
+	fi
+	local line example
+	example=$(<Caddyfile.example)
+	while IFS= read -r line; do
+		case $line in
+		$'\tadmin unix//run/'*) printf '\tadmin %s\n' "$admin" ;;
+		$'\tcard_gateway {') printf '%s\n\t\tadmin_token file %s\n' "$line" "$CARD_GATEWAY_TOKEN_FILE" ;;
+		*) printf '%s\n' "$line" ;;
+		esac
+	done <<<"$example" >"$CARD_GATEWAY_DEMO_EXAMPLE"
 }
 
 make_master_key() {
@@ -107,18 +128,15 @@ announce() {
 }
 
 rotate_line() {
-	if [ "$CARD_GATEWAY_ADMIN" = localhost:2019 ]; then
-		echo "$gateway card-keys rotate $1"
-	else
-		echo "$gateway card-keys rotate --address '$CARD_GATEWAY_ADMIN' $1"
-	fi
+	echo "$gateway card-keys rotate --address '$admin' --token-file '$CARD_GATEWAY_TOKEN_FILE' $1"
 }
 
 refuse_taken CARD_GATEWAY_PORT "127.0.0.1:$CARD_GATEWAY_PORT"
 refuse_taken CARD_SANDBOX_PORT "127.0.0.1:$CARD_SANDBOX_PORT"
 refuse_taken CARD_GATEWAY_METRICS_PORT "127.0.0.1:$CARD_GATEWAY_METRICS_PORT"
-if [[ $CARD_GATEWAY_ADMIN =~ :[0-9]+$ ]]; then refuse_taken CARD_GATEWAY_ADMIN "$CARD_GATEWAY_ADMIN"; fi
+if [[ $admin =~ :[0-9]+$ ]]; then refuse_taken CARD_GATEWAY_ADMIN "$admin"; fi
 make_master_key
+make_example
 
 # With job control each command has a process group of its own. So Ctrl-C on
 # a terminal reaches the gateway alone, and make does not take it for itself.

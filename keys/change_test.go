@@ -233,8 +233,13 @@ func TestUnknownKeysCannotBeChanged(t *testing.T) {
 			}
 		}
 	}
-	if len(w.changes) != 0 {
-		t.Errorf("audited: %+v", w.changes)
+	if len(w.changes) != 4*4 {
+		t.Errorf("%d refused changes were audited, want 16", len(w.changes))
+	}
+	for _, c := range w.changes {
+		if !c.Refused() || c.Actor != by.Actor || c.Fields != nil || c.Action == "" {
+			t.Errorf("audited: %+v", c)
+		}
 	}
 }
 

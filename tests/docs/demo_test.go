@@ -28,7 +28,8 @@ type demo struct {
 	said bytes.Buffer
 }
 
-// startDemo runs the demo with its state in dir, on free ports.
+// startDemo runs the demo with its state in dir, on free ports, with the admin
+// endpoint on TCP as by default.
 func startDemo(t *testing.T, dir string) *demo {
 	t.Helper()
 	port := func() string {
@@ -43,7 +44,7 @@ func startDemo(t *testing.T, dir string) *demo {
 	d.cmd.Env = append(os.Environ(),
 		"CARD_GATEWAY_BINARY="+harness.Binary(t), "CARD_GATEWAY_DEMO_DIR="+dir,
 		"CARD_GATEWAY_PORT="+d.port, "CARD_SANDBOX_PORT="+port(), "CARD_GATEWAY_METRICS_PORT="+port(),
-		"CARD_GATEWAY_ADMIN=unix/"+filepath.Join(dir, "admin.sock"),
+		"CARD_GATEWAY_ADMIN=localhost:"+port(),
 	)
 	d.cmd.Stdout, d.cmd.Stderr = d, d
 	if err := d.cmd.Start(); err != nil {
@@ -122,6 +123,9 @@ func TestDemo(t *testing.T) {
 	info, err := os.Stat(filepath.Join(dir, "master.key"))
 	if err != nil || info.Mode().Perm() != 0o600 {
 		t.Errorf("the master key's file: %v, %v", info, err)
+	}
+	if info, err := os.Stat(filepath.Join(dir, "admin.tokens")); err != nil || info.Mode().Perm() != 0o600 {
+		t.Errorf("the file of the admin token: %v, %v", info, err)
 	}
 	_, secret, _ := strings.Cut(credentials, "CARD_SECRET=")
 	if found := filesWith(t, dir, secret); found != nil {

@@ -113,7 +113,6 @@ func TestShippedCaddyfilesAdapt(t *testing.T) {
 		t.Fatal(err)
 	}
 	production := strings.NewReplacer(
-		"admin {$CARD_GATEWAY_ADMIN:localhost:2019}", "admin unix//run/card-gateway/admin.sock|0660",
 		":{$CARD_GATEWAY_PORT:8080} {", "cards.example.com {",
 	).Replace(string(text))
 	if _, err := adaptText(t, production); err != nil || strings.Count(production, "cards.example.com {") != 2 {
