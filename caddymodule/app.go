@@ -35,6 +35,8 @@ type App struct {
 	state     *state
 	telemetry *telemetry
 
+	published publishedKeys // of assert
+
 	upkeep  upkeep
 	poolKey string // of the store in the pool; empty until it is taken
 }
@@ -168,6 +170,9 @@ func (a *App) BodyMemory() keyadmin.BodyMemory {
 	m := a.state.bodies
 	return keyadmin.BodyMemory{Bytes: m.used.Load(), Limit: m.limit, Holders: m.largest(10)}
 }
+
+// JWKSet returns the public keys of assertions, for the admin API.
+func (a *App) JWKSet() []byte { return a.published.set() }
 
 // Refusal reports what is remembered of a refusal, for the admin API.
 func (a *App) Refusal(requestID string) (keyadmin.Refusal, bool) {

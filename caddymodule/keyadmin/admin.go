@@ -30,6 +30,7 @@ func init() {
 //	DELETE /card-gateway/keys/{id}          delete
 //	GET    /card-gateway/status             store, version, keys by status, memory for bodies
 //	GET    /card-gateway/refusals/{id}      what is remembered of a refusal, by its request id
+//	GET    /card-gateway/jwks               the public keys of assertions, as a JWK set
 //
 // Anybody who reaches the admin endpoint may do all of this; bind it to a unix
 // socket. An If-Match header with a key's revision makes a change conditional.
@@ -80,6 +81,7 @@ func (a *AdminAPI) Routes() []caddy.AdminRoute {
 		route("DELETE /card-gateway/keys/{id}", deleteKey),
 		route("GET /card-gateway/status", showStatus),
 		route("GET /card-gateway/refusals/{id}", showRefusal),
+		route("GET /card-gateway/jwks", showJWKSet),
 	}
 }
 

@@ -54,6 +54,7 @@ func NewGateway(t testing.TB, s Site) *Gateway {
 		_ = os.RemoveAll(dir)
 	})
 	g.WriteFile("master.key", NewMasterKey())
+	g.WriteFile("assert.key", NewMasterKey())
 	return g
 }
 

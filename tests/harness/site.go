@@ -13,6 +13,7 @@ type Site struct {
 	Global   string // further lines of the global block card_gateway
 	Servers  string // lines of the global block servers
 	Auth     string // lines of the block card_auth
+	Assert   string // the algorithm of assertions; empty: there are none
 	Limits   string // lines of the block card_rate_limit; empty: it is left out
 	Terminal string // the handler that forwards; empty: card_forward
 	Proxy    string // lines of its block
@@ -89,7 +90,7 @@ func (g *Gateway) Caddyfile() string {
 		if s.Limits != "" {
 			routes += "card_rate_limit {\n" + s.Limits + "\n}\n"
 		}
-		routes += "card_auth {\n" + s.Auth + "\n}\n" + s.ToIssuer()
+		routes += "card_auth {\n" + s.Auth + "\n" + g.AssertBlock() + "}\n" + s.ToIssuer()
 	}
 	host, port, _ := net.SplitHostPort(g.Addr)
 	return fmt.Sprintf(caddyfile, g.Dir, format, s.Global, s.Servers, port, host, s.Extra, routes, s.Store, s.Options, s.Sites)
