@@ -47,6 +47,8 @@ func (gatewayForTest) Refusal(id string) (Refusal, bool) {
 	return Refusal{RequestID: id, Detail: "remembered"}, id == "r-1"
 }
 
+func (gatewayForTest) JWKSet() []byte { return []byte("{\"keys\":[]}\n") }
+
 func (gatewayForTest) BodyMemory() BodyMemory {
 	return BodyMemory{Bytes: 7, Limit: 9, Holders: []BodyHolder{{Key: "ck_test_a", Bytes: 7}}}
 }
