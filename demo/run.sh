@@ -22,6 +22,10 @@ export CARD_GATEWAY_BIND=127.0.0.1
 export CARD_GATEWAY_ADMIN=${CARD_GATEWAY_ADMIN:-localhost:2019}
 export CARD_GATEWAY_DATA=$data/store
 export CARD_GATEWAY_MASTER_KEY_FILE=$data/master.key
+export CARD_GATEWAY_ASSERT="assert {
+	key file $data/assert.key
+	audience sandbox
+}"
 export CARD_GATEWAY_METRICS_PORT=${CARD_GATEWAY_METRICS_PORT:-9180}
 export CARD_SANDBOX_PORT=$sandbox_port
 export CARD_ISSUER=127.0.0.1:$sandbox_port
@@ -34,10 +38,11 @@ card_keys() {
 	"$gateway" card-keys "$1" --address "$CARD_GATEWAY_ADMIN" "${@:2}"
 }
 
-make_master_key() {
-	if [ ! -s "$CARD_GATEWAY_MASTER_KEY_FILE" ]; then
-		(umask 077 && head -c 32 /dev/urandom | base64 >"$CARD_GATEWAY_MASTER_KEY_FILE")
-	fi
+make_keys() {
+	local file
+	for file in "$CARD_GATEWAY_MASTER_KEY_FILE" "$data/assert.key"; do
+		if [ ! -s "$file" ]; then (umask 077 && head -c 32 /dev/urandom | base64 >"$file"); fi
+	done
 }
 
 # refuse_taken exits if another program listens on the port. Caddy would share a port
@@ -118,7 +123,7 @@ refuse_taken CARD_GATEWAY_PORT "127.0.0.1:$CARD_GATEWAY_PORT"
 refuse_taken CARD_SANDBOX_PORT "127.0.0.1:$CARD_SANDBOX_PORT"
 refuse_taken CARD_GATEWAY_METRICS_PORT "127.0.0.1:$CARD_GATEWAY_METRICS_PORT"
 if [[ $CARD_GATEWAY_ADMIN =~ :[0-9]+$ ]]; then refuse_taken CARD_GATEWAY_ADMIN "$CARD_GATEWAY_ADMIN"; fi
-make_master_key
+make_keys
 
 # With job control each command has a process group of its own. So Ctrl-C on
 # a terminal reaches the gateway alone, and make does not take it for itself.
