@@ -15,6 +15,9 @@ import (
 // This file verifies assertions by their description alone, as an issuer would.
 // It shares no code with the gateway.
 
+// assertKeyFile is the file of a gateway's directory with the keys of its assertions.
+const assertKeyFile = "assert.key"
+
 // Audience is the audience of the assertions of a [Site].
 const Audience = "issuer.test"
 
@@ -23,7 +26,7 @@ func (g *Gateway) AssertBlock() string {
 	if g.Site.Assert == "" {
 		return ""
 	}
-	return "assert {\nalgorithm " + g.Site.Assert + "\nkey file " + g.Path("assert.key") + "\naudience " + Audience + "\n}\n"
+	return "assert {\nalgorithm " + g.Site.Assert + "\nkey file " + g.Path(assertKeyFile) + "\naudience " + Audience + "\n}\n"
 }
 
 // Claims are the claims of an assertion.

@@ -3,6 +3,7 @@ package harness
 import (
 	"fmt"
 	"net"
+	"strings"
 )
 
 // Site holds the parts of a test's Caddyfile. The zero value with an upstream is a
@@ -79,6 +80,9 @@ http://:%[5]s {
 // Caddyfile returns the configuration for the address it serves on.
 func (g *Gateway) Caddyfile() string {
 	s, format := g.Site, g.Site.Logs
+	if strings.Contains(s.Global, "window ") || strings.Contains(s.Auth, "dry_run") || g.binary != "" {
+		g.oddTime.Store(true)
+	}
 	if s.Store == "" {
 		s.Store = "file " + g.Path("data")
 	}
