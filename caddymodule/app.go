@@ -39,6 +39,8 @@ type App struct {
 	tokens    *keyadmin.Tokens // of the admin API
 	loaded    configuration    // as it was given
 
+	published publishedKeys // of assert
+
 	upkeep  upkeep
 	order   orderCheck
 	servers func() error // checks those without a handler of ours
@@ -226,6 +228,9 @@ func (a *App) BodyMemory() keyadmin.BodyMemory {
 	m := a.state.bodies
 	return keyadmin.BodyMemory{Bytes: m.used.Load(), Limit: m.limit, Holders: m.largest(10)}
 }
+
+// JWKSet returns the public keys of assertions, for the admin API.
+func (a *App) JWKSet() []byte { return a.published.set() }
 
 // Refusal reports what is remembered of a refusal, for the admin API.
 func (a *App) Refusal(requestID string) (keyadmin.Refusal, bool) {

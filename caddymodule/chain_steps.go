@@ -139,7 +139,7 @@ func stepsOf(route *caddyhttp.Route) (steps []*step) {
 // answers reports whether no later handler gets a request that this one handles.
 func (s *step) answers() bool {
 	switch s.name {
-	case "card_forward", "card_self", "card_refuse", "card_health", "reverse_proxy", "static_response", "error", "metrics", "file_server":
+	case "card_forward", "card_self", "card_refuse", "card_health", "card_jwks", "reverse_proxy", "static_response", "error", "metrics", "file_server":
 		return true
 	default:
 		return false

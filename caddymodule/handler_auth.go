@@ -60,6 +60,12 @@ func (h *Auth) Provision(ctx caddy.Context) error {
 	if err := h.HeaderRule.provision(); err != nil {
 		return fmt.Errorf("card_auth: %w", err)
 	}
+	if h.Assert != nil {
+		if h.site.signer, err = h.Assert.signer(); err != nil {
+			return fmt.Errorf("card_auth: assert: %w", err)
+		}
+		app.published.add(h.site.signer.Keys())
+	}
 	if h.DryRun {
 		ctx.Logger().Warn("card_auth is in dry run: every request is let through, nothing is protected")
 	}
@@ -89,6 +95,9 @@ func (h *Auth) lookBehind() {
 	}
 	if site.behind.forwardsHost {
 		site.telemetry.log.Warn(forwardedHostWarning)
+	}
+	if site.signer != nil && site.behind.unasserted != "" {
+		site.telemetry.log.Error(site.behind.unasserted)
 	}
 	if site.behind.self && !site.behind.answersOwn {
 		site.telemetry.log.Warn(sharedSelfWarning)
@@ -129,6 +138,9 @@ func (h *Auth) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddyhttp.
 		}
 	}
 	p.forward()
+	if refusal := p.assert(); refusal != nil {
+		return refuse(&p.w, r, refusal)
+	}
 	info.overhead += time.Since(start) - p.waited
 	if !site.behind.answersOwn {
 		info.upstream.asked = time.Now()

@@ -26,6 +26,10 @@ export CARD_GATEWAY_TOKEN_FILE=$data/admin.tokens
 export CARD_GATEWAY_DATA=$data/store
 export CARD_GATEWAY_AUDIT=$data/audit.log
 export CARD_GATEWAY_MASTER_KEY_FILE=$data/master.key
+export CARD_GATEWAY_ASSERT="assert {
+	key file $data/assert.key
+	audience sandbox
+}"
 export CARD_GATEWAY_METRICS_PORT=${CARD_GATEWAY_METRICS_PORT:-9180}
 export CARD_SANDBOX_PORT=$sandbox_port
 export CARD_ISSUER=127.0.0.1:$sandbox_port
@@ -55,10 +59,11 @@ make_example() {
 	done <<<"$example" >"$CARD_GATEWAY_DEMO_EXAMPLE"
 }
 
-make_master_key() {
-	if [ ! -s "$CARD_GATEWAY_MASTER_KEY_FILE" ]; then
-		(umask 077 && head -c 32 /dev/urandom | base64 >"$CARD_GATEWAY_MASTER_KEY_FILE")
-	fi
+make_keys() {
+	local file
+	for file in "$CARD_GATEWAY_MASTER_KEY_FILE" "$data/assert.key"; do
+		if [ ! -s "$file" ]; then (umask 077 && head -c 32 /dev/urandom | base64 >"$file"); fi
+	done
 }
 
 # refuse_taken exits if another program listens on the port. Caddy would share a port
@@ -135,7 +140,7 @@ refuse_taken CARD_GATEWAY_PORT "127.0.0.1:$CARD_GATEWAY_PORT"
 refuse_taken CARD_SANDBOX_PORT "127.0.0.1:$CARD_SANDBOX_PORT"
 refuse_taken CARD_GATEWAY_METRICS_PORT "127.0.0.1:$CARD_GATEWAY_METRICS_PORT"
 if [[ $admin =~ :[0-9]+$ ]]; then refuse_taken CARD_GATEWAY_ADMIN "$admin"; fi
-make_master_key
+make_keys
 make_example
 
 # With job control each command has a process group of its own. So Ctrl-C on

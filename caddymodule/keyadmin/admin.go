@@ -31,6 +31,7 @@ func init() {
 //	DELETE /card-gateway/keys/{id}          delete
 //	GET    /card-gateway/status             store, version, keys by status, memory for bodies
 //	GET    /card-gateway/refusals/{id}      what is remembered of a refusal, by its request id
+//	GET    /card-gateway/jwks               the public keys of assertions, as a JWK set
 //
 // The API answers on a unix socket, where the socket's mode says who may call it,
 // and on loopback or over TLS to callers with a token of the option admin_token.
@@ -105,6 +106,7 @@ func (a *AdminAPI) Routes() []caddy.AdminRoute {
 		route("DELETE /card-gateway/keys/{id}", "delete", deleteKey),
 		route("GET /card-gateway/status", "status", showStatus),
 		route("GET /card-gateway/refusals/{id}", "show refusal", showRefusal),
+		route("GET /card-gateway/jwks", "show jwks", showJWKSet),
 	}
 }
 

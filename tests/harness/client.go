@@ -41,7 +41,7 @@ func (g *Gateway) Dial(source string) (*Wire, error) {
 		return nil, err
 	}
 	_ = conn.SetDeadline(time.Now().Add(Patience))
-	return &Wire{conn, bufio.NewReader(conn)}, nil
+	return &Wire{&watched{Conn: conn}, bufio.NewReader(conn)}, nil
 }
 
 // Connect dials, and fails the test if that fails.
@@ -54,6 +54,9 @@ func (g *Gateway) Connect(t testing.TB) *Wire {
 	t.Cleanup(func() { _ = w.Close() })
 	return w
 }
+
+// CloseWrite ends what the client sends.
+func (w *Wire) CloseWrite() error { return w.Conn.(*watched).Conn.(*net.TCPConn).CloseWrite() }
 
 // WriteText sends bytes without changes.
 func (w *Wire) WriteText(t testing.TB, text string) {

@@ -30,6 +30,8 @@ type Gateway struct {
 	// Tolerate has the alarms in its logs that the test causes.
 	Tolerate []string
 
+	oddTime atomic.Bool // its clock or window is not as in the published interface
+
 	binary string   // replaces the gateway that users run
 	around []string // a command that runs the gateway
 	cmd    *exec.Cmd
@@ -55,6 +57,7 @@ func NewGateway(t testing.TB, s Site) *Gateway {
 		_ = os.RemoveAll(dir)
 	})
 	g.WriteFile("master.key", NewMasterKey())
+	g.WriteFile(assertKeyFile, NewMasterKey())
 	return g
 }
 
@@ -91,6 +94,9 @@ func (g *Gateway) Path(name string) string { return filepath.Join(g.Dir, name) }
 // WriteFile writes a file of the directory.
 func (g *Gateway) WriteFile(name, text string) {
 	g.T.Helper()
+	if name == assertKeyFile {
+		theWitness.knowsAssertions(text)
+	}
 	if err := os.WriteFile(g.Path(name), []byte(text), 0o600); err != nil {
 		g.T.Fatal(err)
 	}

@@ -59,7 +59,8 @@ func (r *Received) readBody(in *bufio.Reader) error {
 	if strings.Contains(strings.ToLower(r.Value("Transfer-Encoding")), "chunked") {
 		return r.readChunks(in)
 	}
-	length, err := strconv.Atoi(r.Value("Content-Length"))
+	first, _, _ := strings.Cut(r.Value("Content-Length"), " | ")
+	length, err := strconv.Atoi(first)
 	if err != nil {
 		return nil
 	}
@@ -79,7 +80,8 @@ func (r *Received) readChunks(in *bufio.Reader) error {
 		if last {
 			continue
 		}
-		size, err := strconv.ParseInt(strings.TrimSpace(line), 16, 32)
+		length, _, _ := strings.Cut(line, ";")
+		size, err := strconv.ParseInt(strings.TrimSpace(length), 16, 32)
 		if err != nil {
 			return err
 		}

@@ -46,6 +46,10 @@ var importRules = []importRule{
 		reason: "limits are arithmetic with the time as an argument; they need nobody",
 	},
 	{
+		dir:    "assertion",
+		reason: "what an issuer can verify follows from the request and the key alone; it needs no library of JOSE to write one form",
+	},
+	{
 		dir: "translate", others: []string{"github.com/go-json-experiment/json/…/", "github.com/biter777/countries", "golang.org/x/net/idna"},
 		reason: "translation is text in, text out; it knows no keys, no stores and no server",
 	},
@@ -128,7 +132,7 @@ var importRules = []importRule{
 	{
 		dir: "caddymodule",
 		ours: []string{
-			"auth", "caddymodule/auditfile", "caddymodule/cardlog", "caddymodule/explaincmd", "caddymodule/keyadmin", "caddymodule/logqueue", "caddymodule/secret", "caddymodule/signcmd", "caddymodule/version",
+			"assertion", "auth", "caddymodule/auditfile", "caddymodule/cardlog", "caddymodule/explaincmd", "caddymodule/keyadmin", "caddymodule/logqueue", "caddymodule/secret", "caddymodule/signcmd", "caddymodule/version",
 			"explain", "forward", "keys", "ratelimit", "store", "store/file", "store/redis", "translate",
 		},
 		others: []string{"…/"},
@@ -262,7 +266,7 @@ func TestNobodyImportsTheCaddyModule(t *testing.T) {
 // and log lines belong in one package.
 func TestPrometheusAndZapStayInTheCaddyModule(t *testing.T) {
 	t.Parallel()
-	for _, dir := range []string{"auth", "explain", "forward", "keys", "ratelimit", "sign", "translate", "store", "store/file", "store/redis"} {
+	for _, dir := range []string{"assertion", "auth", "explain", "forward", "keys", "ratelimit", "sign", "translate", "store", "store/file", "store/redis"} {
 		for _, p := range goList(t, "-deps", "./"+dir) {
 			for _, library := range []string{"github.com/prometheus/", "go.uber.org/zap", "github.com/caddyserver/"} {
 				if strings.HasPrefix(p.ImportPath, library) {
@@ -276,7 +280,7 @@ func TestPrometheusAndZapStayInTheCaddyModule(t *testing.T) {
 // TestPureAndClientCodeIsStandardLibrary also checks indirect imports.
 func TestPureAndClientCodeIsStandardLibrary(t *testing.T) {
 	t.Parallel()
-	for _, dir := range []string{"auth", "explain", "forward", "ratelimit", "sign"} {
+	for _, dir := range []string{"assertion", "auth", "explain", "forward", "ratelimit", "sign"} {
 		for _, p := range goList(t, "-deps", "./"+dir) {
 			if _, ours := below(p.ImportPath); !ours && !p.Standard {
 				t.Errorf("package %s depends on %s: it is the standard library alone, so that its decisions can be read to the end", dir, p.ImportPath)
@@ -290,7 +294,7 @@ func TestPureAndClientCodeIsStandardLibrary(t *testing.T) {
 func TestAuthHasNoClockAndNoRandomNumbers(t *testing.T) {
 	t.Parallel()
 	var files []string
-	for _, dir := range []string{"auth", "explain"} {
+	for _, dir := range []string{"assertion", "auth", "explain"} {
 		found, err := filepath.Glob("../../" + dir + "/*.go")
 		if err != nil || len(found) == 0 {
 			t.Fatalf("%d files in %s, %v", len(found), dir, err)

@@ -39,7 +39,7 @@ func TestSelfTogether(t *testing.T) {
 			}
 		}
 	}
-	newer := harness.Credentials{ID: key.ID, Secret: made.Data.Secret}
+	newer := harness.Knows(harness.Credentials{ID: key.ID, Secret: made.Data.Secret})
 	for _, g := range gateways {
 		harness.WantAccepted(t, g.Send(t, newer.Get()))
 		harness.WantAccepted(t, g.Send(t, key.Get()))

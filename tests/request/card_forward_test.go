@@ -94,6 +94,7 @@ func TestBusyIssuer(t *testing.T) {
 func TestIssuerIsOut(t *testing.T) {
 	t.Parallel()
 	u := harness.StartUpstream(t)
+	u.Trusts("the gateway checks its health")
 	u.Does(func(r *harness.Received) harness.Reply {
 		if r.Line == "GET /health HTTP/1.1" {
 			return harness.Answer(500, "")

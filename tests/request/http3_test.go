@@ -70,6 +70,7 @@ func TestHTTP3Length(t *testing.T) { harness.EachTerminal(t, testHTTP3Length) }
 func testHTTP3Length(t *testing.T, terminal string) {
 	cert, key, authority := (*authority)(nil).sign(t, "gw.example")
 	u := harness.StartUpstream(t)
+	u.Trusts("the client speaks HTTP/3")
 	g := harness.NewGateway(t, harness.Site{Upstream: u.Addr, Terminal: terminal, Options: "auto_https disable_redirects"})
 	g.WriteFile("cert.pem", string(cert))
 	g.WriteFile("key.pem", string(key))

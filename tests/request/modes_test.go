@@ -52,6 +52,7 @@ func TestGenericMessages(t *testing.T) {
 func TestDryRun(t *testing.T) {
 	t.Parallel()
 	u := harness.StartUpstream(t)
+	u.Trusts("the gateway is in dry run")
 	g := harness.StartGateway(t, harness.Site{Upstream: u.Addr, Auth: "dry_run\nmax_body 1KiB", Limits: harness.WithLimits, Global: "lock_after 2\nlimit get_card 1/1d"})
 	key := g.NewKey(harness.Fields{"scopes": []string{"cards:read"}})
 	used := key.Get()

@@ -3,7 +3,6 @@ package request
 import (
 	"bufio"
 	"io"
-	"net"
 	"net/http"
 	"strings"
 	"testing"
@@ -20,7 +19,7 @@ func TestHalfClosed(t *testing.T) {
 	for _, r := range []*harness.Request{g.NewKey(nil).Post(), g.NewKey(nil).Post().Forge()} {
 		w := g.Connect(t)
 		w.WriteText(t, r.Head()+r.Body[:4])
-		if err := w.Conn.(*net.TCPConn).CloseWrite(); err != nil {
+		if err := w.CloseWrite(); err != nil {
 			t.Fatal(err)
 		}
 		got, err := w.Receive(r.Method)
