@@ -24,6 +24,7 @@ func parseHandler(h httpcaddyfile.Helper) (caddyhttp.MiddlewareHandler, error) {
 //	card_sandbox [<name>] {
 //		max_customers <n>
 //		max_cards     <n>
+//		max_records   <n>
 //	}
 func (h *Handler) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 	d.Next() // the directive itself
@@ -40,8 +41,10 @@ func (h *Handler) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 			h.MaxCustomers, err = parseBound(d)
 		case "max_cards":
 			h.MaxCards, err = parseBound(d)
+		case "max_records":
+			h.MaxRecords, err = parseBound(d)
 		default:
-			err = d.Errf("card_sandbox has no option %q; it has max_customers and max_cards", option)
+			err = d.Errf("card_sandbox has no option %q; it has max_customers, max_cards and max_records", option)
 		}
 		if err != nil {
 			return err

@@ -80,10 +80,10 @@ func TestCaddyfile(t *testing.T) {
 	for _, test := range []struct{ site, want string }{
 		{"card_sandbox", `{"handler":"card_sandbox"}`},
 		{"card_sandbox demo", `{"handler":"card_sandbox","name":"demo"}`},
-		{"card_sandbox {\nmax_customers 5\nmax_cards 6\n}", `{"handler":"card_sandbox","max_cards":6,"max_customers":5}`},
+		{"card_sandbox {\nmax_customers 5\nmax_cards 6\nmax_records 7\n}", `{"handler":"card_sandbox","max_cards":6,"max_customers":5,"max_records":7}`},
 		{"card_sandbox\nrespond /livez 204", `{"handler":"static_response","status_code":204}]},{"handle":[{"handler":"card_sandbox"}]}`},
 		{"card_sandbox a b", `card_sandbox takes at most a name, not also "b", at Caddyfile:2`},
-		{"card_sandbox {\nmax_users 5\n}", `card_sandbox has no option "max_users"; it has max_customers and max_cards, at Caddyfile:3`},
+		{"card_sandbox {\nmax_users 5\n}", `card_sandbox has no option "max_users"; it has max_customers, max_cards and max_records, at Caddyfile:3`},
 		{"card_sandbox {\nmax_cards 0\n}", `max_cards: "0" is not a whole number from 1 up, at Caddyfile:3`},
 		{"card_sandbox {\nmax_cards\n}", `wrong argument count`},
 		{"card_sandbox {\nmax_cards 1 2\n}", `wrong argument count`},

@@ -250,6 +250,34 @@ func TestNobodyImportsTheCaddyModule(t *testing.T) {
 	}
 }
 
+// TestProductionHasNoSandbox also checks indirect imports, and the words that only
+// the sandbox may use: nothing of it is in what xcaddy builds, which is the root.
+func TestProductionHasNoSandbox(t *testing.T) {
+	t.Parallel()
+	for _, p := range goList(t, "-deps", ".") {
+		dir, ours := below(p.ImportPath)
+		if !ours {
+			continue
+		}
+		if strings.HasPrefix(dir, "sandbox") {
+			t.Errorf("the production build contains %s", dir)
+		}
+		files, err := filepath.Glob(filepath.Join("../..", dir, "*.go"))
+		if err != nil || len(files) == 0 {
+			t.Fatalf("%d files in %s, %v", len(files), dir, err)
+		}
+		for _, file := range files {
+			text, err := os.ReadFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if !strings.HasSuffix(file, "_test.go") && bytes.Contains(text, []byte("X-Sandbox")) {
+				t.Errorf("%s knows a header of the sandbox", file)
+			}
+		}
+	}
+}
+
 // TestPrometheusAndZapStayInTheCaddyModule also checks indirect imports: metrics
 // and log lines belong into one package.
 func TestPrometheusAndZapStayInTheCaddyModule(t *testing.T) {

@@ -170,7 +170,7 @@ func TestKnownEmail(t *testing.T) {
 	if answer := g.Send(t, keys["A"].JSON("POST", "/api/v1/Customers", first)); answer.Status != http.StatusCreated {
 		t.Fatal(answer)
 	}
-	const want = `{"success":false,"error":{"code":"EMAIL_EXISTS","message":"a customer with this email exists already"}}`
+	const want = `{"type":"about:blank","title":"Conflict","status":409,"code":"EMAIL_EXISTS","detail":"a customer with this email exists already"}`
 	for _, d := range dialects {
 		answer := g.Send(t, keys[d.variant].JSON("POST", "/api/v1/Customers", fmt.Sprintf(d.customer, "known@example.com")))
 		if answer.Status != http.StatusConflict || answer.Body != want {
