@@ -20,10 +20,13 @@ type language struct {
 	driver string   // below its directory test
 	fence  string   // of the program in its README
 	script string   // the name of the file with that program
+
+	adapters []string // the ways to send that CI must test
 }
 
 var languages = []language{
-	{"go", []string{"go"}, "driver/main.go", "go", "main.go"},
+	{"go", []string{"go"}, "driver/main.go", "go", "main.go", []string{"client", "transport"}},
+	{"python", []string{"python3"}, "driver.py", "python", "first_card.py", []string{"client", "aiohttp", "requests", "httpx", "httpx async"}},
 }
 
 // skipWithout skips the test of a language whose programs are missing, and fails
@@ -38,6 +41,20 @@ func skipWithout(t *testing.T, programs []string) {
 			t.Fatalf("%s is not installed; tests/install-tools.sh installs it", program)
 		}
 		t.Skipf("NOT TESTED: %s is not installed; tests/install-tools.sh installs it", program)
+	}
+}
+
+// missing reports an adapter whose library is not installed.
+func (l language) missing(t *testing.T, adapters map[string]bool) {
+	t.Helper()
+	for _, name := range l.adapters {
+		if _, found := adapters[name]; found {
+			continue
+		}
+		if os.Getenv("CI") == "true" {
+			t.Errorf("%s is not installed; tests/install-tools.sh installs it", name)
+		}
+		t.Logf("NOT TESTED: %s is not installed; tests/install-tools.sh installs it", name)
 	}
 }
 

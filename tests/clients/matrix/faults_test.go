@@ -136,6 +136,10 @@ func (c faultCase) outcome(t *testing.T, b bench, got result) {
 		}
 	case got.Error == nil:
 		t.Errorf("the result is %d, want an error", got.Status)
+	case !b.raises:
+		if got.Error.Type != c.Error.Type {
+			t.Errorf("the error is %+v, want one of type %s", got.Error, c.Error.Type)
+		}
 	default:
 		c.failed(t, got.Error)
 	}

@@ -56,6 +56,7 @@ func TestClients(t *testing.T) {
 			if hello.Version != version(t) {
 				t.Errorf("the client is version %s, want that of the file VERSION, %s", hello.Version, version(t))
 			}
+			l.missing(t, hello.Adapters)
 			t.Run("vectors", func(t *testing.T) { vectors(t, d) })
 			t.Run("dates", func(t *testing.T) {
 				for _, c := range m.Dates {
