@@ -48,9 +48,11 @@ func TestClients(t *testing.T) {
 		Global: "operation upload_documents POST /api/v1/documents documents:write max_body 20MiB",
 	})
 	key := gateway.NewKey(harness.Fields{"mode": "test"})
+	demo := startDemo(t)
 	for _, l := range languages {
 		t.Run(l.name, func(t *testing.T) {
 			dir := l.install(t)
+			t.Run("README", func(t *testing.T) { l.readme(t, dir, demo) })
 			d := l.start(t, dir)
 			hello := d.do(t, call{Do: "hello"})
 			if hello.Version != version(t) {

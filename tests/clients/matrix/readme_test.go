@@ -17,30 +17,24 @@ import (
 // the card, the transactions and the document.
 var readmeSays = []string{"customer ", "card ", "active", "12 transactions", "document "}
 
-// TestReadmes runs the program of each client's README against the demo, with
-// the client that was installed from its packed artefact alone.
-func TestReadmes(t *testing.T) {
-	env := startDemo(t)
-	for _, l := range languages {
-		t.Run(l.name, func(t *testing.T) {
-			dir := l.install(t)
-			program := filepath.Join(t.TempDir(), l.script)
-			if err := os.WriteFile(program, []byte(l.program(t)), 0o700); err != nil {
-				t.Fatal(err)
-			}
-			cmd := exec.Command(filepath.Join(dir, "run"), program)
-			cmd.Dir = filepath.Dir(program)
-			cmd.Env = append(os.Environ(), env...)
-			out, err := cmd.CombinedOutput()
-			if err != nil {
-				t.Fatalf("%v\n%s", err, out)
-			}
-			for _, word := range readmeSays {
-				if !strings.Contains(string(out), word) {
-					t.Errorf("the program does not print %q:\n%s", word, out)
-				}
-			}
-		})
+// readme runs the program of the client's README, with the client that was
+// installed in dir from its packed artefact alone.
+func (l language) readme(t *testing.T, dir string, env []string) {
+	program := filepath.Join(t.TempDir(), l.script)
+	if err := os.WriteFile(program, []byte(l.program(t)), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command(filepath.Join(dir, "run"), program)
+	cmd.Dir = filepath.Dir(program)
+	cmd.Env = append(os.Environ(), env...)
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	for _, word := range readmeSays {
+		if !strings.Contains(string(out), word) {
+			t.Errorf("the program does not print %q:\n%s", word, out)
+		}
 	}
 }
 
