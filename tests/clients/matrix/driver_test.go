@@ -28,6 +28,7 @@ var languages = []language{
 	{"go", []string{"go"}, "driver/main.go", "go", "main.go", []string{"client", "transport"}},
 	{"python", []string{"python3"}, "driver.py", "python", "first_card.py", []string{"client", "aiohttp", "requests", "httpx", "httpx async"}},
 	{"javascript", []string{"node", "npm"}, "driver.cjs", "js", "first-card.mjs", []string{"client", "fetch", "axios"}},
+	{"shell", []string{"bash", "openssl", "curl", "jq", "python3"}, "driver.py", "bash", "first-card.sh", []string{"command"}},
 }
 
 // skipWithout skips the test of a language whose programs are missing, and fails
