@@ -22,13 +22,33 @@ type language struct {
 	script string   // the name of the file with that program
 
 	adapters []string // the ways to send that CI must test
+
+	// repeats is the way whose library repeats a GET by itself when a connection
+	// is cut, with the old nonce. The client must cope with the refusal.
+	repeats string
 }
 
 var languages = []language{
-	{"go", []string{"go"}, "driver/main.go", "go", "main.go", []string{"client", "transport"}},
-	{"python", []string{"python3"}, "driver.py", "python", "first_card.py", []string{"client", "aiohttp", "requests", "httpx", "httpx async"}},
-	{"javascript", []string{"node", "npm"}, "driver.cjs", "js", "first-card.mjs", []string{"client", "fetch", "axios"}},
-	{"shell", []string{"bash", "openssl", "curl", "jq", "python3"}, "driver.py", "bash", "first-card.sh", []string{"command"}},
+	{
+		name: "go", needs: []string{"go"}, driver: "driver/main.go",
+		fence: "go", script: "main.go", adapters: []string{"client", "transport"},
+	},
+	{
+		name: "python", needs: []string{"python3"}, driver: "driver.py",
+		fence: "python", script: "first_card.py", adapters: []string{"client", "aiohttp", "requests", "httpx", "httpx async"},
+	},
+	{
+		name: "javascript", needs: []string{"node", "npm"}, driver: "driver.cjs",
+		fence: "js", script: "first-card.mjs", adapters: []string{"client", "fetch", "axios"},
+	},
+	{
+		name: "shell", needs: []string{"bash", "openssl", "curl", "jq", "python3"}, driver: "driver.py",
+		fence: "bash", script: "first-card.sh", adapters: []string{"command"},
+	},
+	{
+		name: "java", needs: []string{"java", "javac", "jar"}, driver: "Driver.java",
+		fence: "java", script: "FirstCard.java", adapters: []string{"client", "okhttp"}, repeats: "client",
+	},
 }
 
 // skipWithout skips the test of a language whose programs are missing, and fails

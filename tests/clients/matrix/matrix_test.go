@@ -69,6 +69,7 @@ func TestClients(t *testing.T) {
 			})
 			for adapter, raises := range hello.Adapters {
 				b := bench{driver: d, adapter: adapter, raises: raises, gateway: gateway, upstream: upstream, key: key}
+				b.repeats = adapter == l.repeats
 				t.Run(adapter, func(t *testing.T) {
 					for _, c := range m.Gateway {
 						t.Run(c.Name, func(t *testing.T) { b.send(t, c) })
@@ -87,7 +88,8 @@ func TestClients(t *testing.T) {
 type bench struct {
 	driver   *driver
 	adapter  string
-	raises   bool
+	raises   bool // errors for refusals
+	repeats  bool // a GET whose connection was cut, by itself
 	gateway  *harness.Gateway
 	upstream *harness.Upstream
 	key      harness.Credentials
