@@ -49,6 +49,10 @@ var languages = []language{
 		name: "java", needs: []string{"java", "javac", "jar"}, driver: "Driver.java",
 		fence: "java", script: "FirstCard.java", adapters: []string{"client", "okhttp"}, repeats: "client",
 	},
+	{
+		name: "php", needs: []string{"php", "composer"}, driver: "driver.php",
+		fence: "php", script: "first-card.php", adapters: []string{"client", "guzzle", "psr-18"},
+	},
 }
 
 // skipWithout skips the test of a language whose programs are missing, and fails
