@@ -53,6 +53,10 @@ var languages = []language{
 		name: "php", needs: []string{"php", "composer"}, driver: "driver.php",
 		fence: "php", script: "first-card.php", adapters: []string{"client", "guzzle", "psr-18"},
 	},
+	{
+		name: "ruby", needs: []string{"ruby", "gem"}, driver: "driver.rb",
+		fence: "ruby", script: "first_card.rb", adapters: []string{"client", "faraday"},
+	},
 }
 
 // skipWithout skips the test of a language whose programs are missing, and fails
