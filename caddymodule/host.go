@@ -1,6 +1,7 @@
 package caddymodule
 
 import (
+	"net/http"
 	"net/netip"
 	"strings"
 
@@ -9,10 +10,10 @@ import (
 
 // checkHost refuses a Host that is not a host with or without a port (RFC 9110,
 // section 7.2; RFC 9112, section 3.2). The issuer receives it as X-Forwarded-Host,
-// and libraries differ in what they read from one that is malformed. An empty Host
-// is that of HTTP/1.0.
-func checkHost(host string) *auth.Refusal {
-	if host == "" || hostWithPort(host) {
+// and libraries differ in what they read from one that is malformed. Only HTTP/1.0
+// has requests without a Host.
+func checkHost(r *http.Request) *auth.Refusal {
+	if hostWithPort(r.Host) || r.Host == "" && !r.ProtoAtLeast(1, 1) {
 		return nil
 	}
 	const message = "The Host is not a host name or an address, with or without a port"
