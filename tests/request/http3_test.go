@@ -68,7 +68,7 @@ func overHTTP3(t *testing.T, c *http3.ClientConn, r *harness.Request, length int
 func TestHTTP3Length(t *testing.T) { harness.EachTerminal(t, testHTTP3Length) }
 
 func testHTTP3Length(t *testing.T, terminal string) {
-	cert, key, authority := (*authority)(nil).sign(t, "gw.example")
+	cert, key, authority := (*harness.Authority)(nil).Sign(t, "gw.example")
 	u := harness.StartUpstream(t)
 	u.Trusts("the client speaks HTTP/3")
 	g := harness.NewGateway(t, harness.Site{Upstream: u.Addr, Terminal: terminal, Options: "auto_https disable_redirects"})
@@ -78,7 +78,7 @@ func testHTTP3Length(t *testing.T, terminal string) {
 	g.Site.Sites = fmt.Sprintf("https://gw.example:%s {\nbind 127.0.0.1\ntls %s %s\ncard_auth\n%s}\n",
 		portOf(address), g.Path("cert.pem"), g.Path("key.pem"), g.Site.ToIssuer())
 	g.Start()
-	client := dialHTTP3(t, address, authority.cert)
+	client := dialHTTP3(t, address, authority.Cert)
 	credentials := g.NewKey(nil)
 	accepted := func(r *harness.Request) {
 		t.Helper()

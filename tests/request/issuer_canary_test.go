@@ -87,9 +87,9 @@ func TestIssuersTLSIsInNoLog(t *testing.T) { harness.EachTerminal(t, testIssuers
 func testIssuersTLSIsInNoLog(t *testing.T, terminal string) {
 	c := make(harness.Canaries)
 	name := c.Add("name in a certificate", "canaryname.example")
-	caPEM, _, ca := (*authority)(nil).sign(t, c.Add("name of an authority", "CANARY authority"))
-	signed, signedKey, _ := ca.sign(t, name)
-	alone, aloneKey, _ := (*authority)(nil).sign(t, name)
+	caPEM, _, ca := (*harness.Authority)(nil).Sign(t, c.Add("name of an authority", "CANARY authority"))
+	signed, signedKey, _ := ca.Sign(t, name)
+	alone, aloneKey, _ := (*harness.Authority)(nil).Sign(t, name)
 	g := harness.NewGateway(t, harness.Site{Terminal: terminal})
 	g.WriteFile("ca.pem", string(caPEM))
 	block := "tls {\nca_file " + g.Path("ca.pem") + "\nserver_name issuer.example\n}"
