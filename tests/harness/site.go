@@ -29,8 +29,8 @@ type Site struct {
 	Sites   string // further sites
 }
 
-// WithLimits, as Site.Limits, puts card_rate_limit with its defaults on the
-// route.
+// WithLimits is a value of Site.Limits. It puts card_rate_limit with its defaults
+// on the route.
 const WithLimits = "\n"
 
 // caddyfile is the template of Site.Caddyfile.
