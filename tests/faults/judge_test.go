@@ -84,7 +84,7 @@ func (b *bench) judgeTimes(f *fault, r *result, all []*sent) {
 		t.Errorf("requests for keys of other servers were answered %v", r.otherRefused)
 	}
 	for _, s := range all {
-		if !f.floor && s.message == harness.NonceLost {
+		if f.floor == 0 && s.message == harness.NonceLost {
 			t.Errorf("a request, sent %v before its answer, was refused under the replay floor", s.done.Sub(s.at))
 		}
 	}
