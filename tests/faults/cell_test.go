@@ -34,11 +34,9 @@ const (
 	// at which a plain client of the servers is served.
 	recovery = time.Second
 	// afterLoss is the same where the replay floor rises: replay_floor_ahead, and a
-	// second because stamps are whole ones.
+	// second because stamps are whole ones. The wait for the proof that a promoted
+	// server has everything is a part of it.
 	afterLoss = recovery + 6*time.Second
-	// afterFailover is the same where the gateways first wait for the proof that a
-	// promoted server has everything.
-	afterFailover = afterLoss + 2*time.Second
 )
 
 // within is how long the first 200 of every gateway may take. In a planned failover

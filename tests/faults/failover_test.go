@@ -28,21 +28,21 @@ func (b *bench) others() (names []string) {
 }
 
 const (
-	failover = "503 until another master serves, and up to 8 s after (2 s for a proof, replay floor)"
-	inACut   = "503 in the half with the old master after 4 s; in the other until a new master serves, and up to 8 s after (2 s for a proof, replay floor)"
+	failover = "503 until another master serves, and up to 6 s after (replay floor)"
+	inACut   = "503 in the half with the old master after 4 s; in the other until a new master serves, and up to 6 s after (replay floor)"
 	planned  = "503 for at most 3 s; no floor"
 )
 
 // ofReplicated are the faults of a master with replicas.
 func ofReplicated() []fault {
 	return []fault{
-		{name: "master killed", promise: failover, floor: afterFailover, strike: func(b *bench) func() { b.failing().Kill(); return nil }, restore: startedAgain},
-		{name: "master stopped for 15 s", promise: failover, floor: afterFailover, strike: stopped, lasts: 15 * time.Second, restore: follows, seldom: true},
-		{name: "cut in two, a gateway with the old master", promise: inACut, floor: afterFailover, strike: cutInTwo, lasts: 20 * time.Second, restore: follows, seldom: true},
-		{name: "cut in two, that gateway killed meanwhile", promise: inACut, floor: afterFailover, strike: cutInTwoAndKilled, lasts: 20 * time.Second, restore: follows, seldom: true},
-		{name: "master not heard by the other servers", promise: inACut, floor: afterFailover, strike: masterNotHeard, lasts: 20 * time.Second, restore: follows, seldom: true},
-		{name: "master does not hear the other servers", promise: inACut, floor: afterFailover, strike: masterDeaf, lasts: 20 * time.Second, restore: follows, seldom: true},
-		{name: "a replica without the last 2 s promoted", promise: failover, floor: afterFailover, strike: promotedWithLag, restore: startedAgain, seldom: true},
+		{name: "master killed", promise: failover, floor: afterLoss, strike: func(b *bench) func() { b.failing().Kill(); return nil }, restore: startedAgain},
+		{name: "master stopped for 15 s", promise: failover, floor: afterLoss, strike: stopped, lasts: 15 * time.Second, restore: follows, seldom: true},
+		{name: "cut in two, a gateway with the old master", promise: inACut, floor: afterLoss, strike: cutInTwo, lasts: 20 * time.Second, restore: follows, seldom: true},
+		{name: "cut in two, that gateway killed meanwhile", promise: inACut, floor: afterLoss, strike: cutInTwoAndKilled, lasts: 20 * time.Second, restore: follows, seldom: true},
+		{name: "master not heard by the other servers", promise: inACut, floor: afterLoss, strike: masterNotHeard, lasts: 20 * time.Second, restore: follows, seldom: true},
+		{name: "master does not hear the other servers", promise: inACut, floor: afterLoss, strike: masterDeaf, lasts: 20 * time.Second, restore: follows, seldom: true},
+		{name: "a replica without the last 2 s promoted", promise: failover, floor: afterLoss, strike: promotedWithLag, restore: startedAgain, seldom: true},
 		{name: "all replicas of the master killed", promise: nothingLost, strike: replicasKilled, lasts: 5 * time.Second, seldom: true},
 	}
 }
