@@ -37,6 +37,8 @@ const (
 	// second because stamps are whole ones. The wait for the proof that a promoted
 	// server has everything is a part of it.
 	afterLoss = recovery + 6*time.Second
+	// handOver is how long the gateways wait for that proof.
+	handOver = 2 * time.Second
 )
 
 // within is how long the first 200 of every gateway may take. In a planned failover
