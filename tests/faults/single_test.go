@@ -69,7 +69,7 @@ func ofSingle() []fault {
 		{name: "connections cut in mid-reply", promise: nothingLost, strike: onLinks(harness.LinkFault{Cut: true}, (*bench).fromServer), lasts: 2 * time.Second, rounds: 3},
 		{name: "replies of other calls", promise: nothingLost, strike: crossed, lasts: 2 * time.Second, rounds: 3},
 		{name: "connections forgotten by the network", promise: "503 for what was on its way; flows within 1 s", strike: forgotten, rounds: 5, seldom: true},
-		{name: "100 idle connections forgotten by the network", promise: "the same, however large the pool is", prepare: withLargePool, strike: manyForgotten, rounds: 5, seldom: true},
+		{name: "100 idle connections forgotten by the network", promise: "the same, however large the pool is", prepare: withLargePool, strike: manyForgotten, seldom: true},
 		{name: "FLUSHALL, then the old content restored", promise: underFloor + "; never 401", floor: afterLoss, strike: flushedAndRestored, lasts: 3 * time.Second},
 		{name: "FLUSHALL, then the keys imported", promise: underFloor + "; never 401", floor: afterLoss, strike: flushedAndImported, lasts: 3 * time.Second, seldom: true},
 		{name: "restarted with an older copy of its data", promise: underFloor, floor: afterLoss, strike: olderCopy, lasts: time.Second, seldom: true},
