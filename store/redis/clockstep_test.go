@@ -81,9 +81,9 @@ func shifted(t *testing.T) (*process, func(seconds int64)) {
 	return p, shift
 }
 
-// A server's clock is 500 s ahead for a while and then right again: longer than
-// the gateways take to see it, or only until its nonces have expired. No request
-// is accepted twice, neither meanwhile nor after.
+// A server's clock is 500 s ahead for a while and then right again. The step
+// lasts longer than the gateways need to see it, or only until its nonces have
+// expired. No request is accepted twice, neither during the step nor after it.
 func TestClockStepOfTheServer(t *testing.T) {
 	t.Parallel()
 	for name, seen := range map[string]bool{"seen by the gateways": true, "between two checks": false} {

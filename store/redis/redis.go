@@ -4,8 +4,9 @@
 // A request costs one script call.
 //
 // All Redis keys of one API key have the hash tag {id}, so they are in one slot.
-// settle.lua makes the decisions of a request. docs/redis.md describes what is
-// promised through a failover.
+// settle.lua makes the decisions of a request. adopt.lua makes those about the
+// servers: the epoch, the replay floor and the fences. docs/redis.md describes
+// what is promised through a failover.
 //
 // The files use each other in one direction. From the ground up:
 //

@@ -107,7 +107,7 @@ func testAnyWindow(t *testing.T, open Factory) {
 		h.key = h.newKey()
 		rt.Repeat(map[string]func(*rapid.T){
 			"new":    h.settleNew,
-			"new2":   h.settleNew, // as often as repetitions
+			"new2":   h.settleNew, // so that new requests are as frequent as repetitions
 			"repeat": h.repeatAny,
 			"wait": func(rt *rapid.T) {
 				w.Advance(time.Duration(rapid.Int64Range(1, 400_000).Draw(rt, "ms")) * time.Millisecond)

@@ -56,7 +56,7 @@ func gatewayKilled(b *bench) func() {
 	return func() { b.serve(g) }
 }
 
-// reloaded reloads all gateways at once, with a change that is of no account.
+// reloaded reloads all gateways at once, with a change that has no effect.
 func reloaded(b *bench) func() {
 	var all sync.WaitGroup
 	for _, g := range b.gateways {
@@ -75,15 +75,15 @@ func reloaded(b *bench) func() {
 	return nil
 }
 
-// noFiles lets the gateway open nothing more.
+// noFiles stops the gateway from opening any more files.
 func noFiles(b *bench) func() {
 	g := b.gateways[0]
 	return g.Limit(unix.RLIMIT_NOFILE, uint64(g.OpenFiles()))
 }
 
-// noMemory lets the gateway have no more memory than it has, and sends large
-// bodies. Go ends a process that gets none; as a service manager does, the end
-// of the fault starts it again.
+// noMemory stops the gateway from getting more memory, and sends large bodies.
+// A Go process that gets no memory ends. The end of the fault starts it again,
+// as a service manager does.
 func noMemory(b *bench) func() {
 	g := b.gateways[0]
 	g.Tolerate = []string{"fatal error: ", "panic: "}

@@ -66,8 +66,8 @@ func (l *Links) pump(c *linked, from, to net.Conn, r Route) {
 	}
 }
 
-// pass waits as long as the route holds or delays its bytes, and returns what
-// else happens to them.
+// pass waits while the route holds or delays its bytes, and returns the other
+// parts of the fault.
 func (l *Links) pass(c *linked, r Route) (f LinkFault, lost bool) {
 	for delayed := false; ; {
 		l.mu.Lock()
