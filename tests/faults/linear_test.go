@@ -166,6 +166,7 @@ func (h *history) record(random func(client int) *rand.Rand) {
 					w = nil
 				}
 				if w = h.once(client, g, w, draw(r, client)); w == nil {
+					h.quiet.Add(1)
 					<-h.over // otherwise many operations would have an unknown outcome
 				}
 			}
