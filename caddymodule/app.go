@@ -7,6 +7,7 @@ import (
 	"fmt"
 
 	"github.com/caddyserver/caddy/v2"
+	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 	"go.uber.org/zap"
 
 	"github.com/card-gateway/card-gateway/caddymodule/keyadmin"
@@ -36,7 +37,9 @@ type App struct {
 	telemetry *telemetry
 
 	upkeep  upkeep
-	poolKey string // of the store in the pool; empty until it is taken
+	order   orderCheck
+	servers func() error // checks those without a handler of ours
+	poolKey string       // of the store in the pool; empty until it is taken
 }
 
 // CaddyModule returns the Caddy module information.
@@ -65,6 +68,8 @@ func (a *App) provision(ctx caddy.Context) (err error) {
 	if a.telemetry, err = newTelemetry(ctx.Logger(), ctx.GetMetricsRegistry(), a.rules.table); err != nil {
 		return fmt.Errorf("registering metrics: %w", err)
 	}
+	a.order = orderCheck{rateLimits: len(a.Limits) > 0, log: a.telemetry.log}
+	a.servers = func() error { return a.order.allServers(ctx) }
 	if err := checkDocsURL(a.DocsURL); err != nil {
 		return err
 	}
@@ -121,6 +126,9 @@ func (a *App) readMasterKey() (*keys.Keyring, error) {
 // Start starts the store and the background work. It returns an error for an
 // unfit store, a directory in use, or a wrong master key.
 func (a *App) Start() error {
+	if err := a.servers(); err != nil {
+		return fmt.Errorf("card_gateway: %w", err)
+	}
 	if err := a.state.ensureStarted(context.Background()); err != nil {
 		return fmt.Errorf("card_gateway: %w", err)
 	}
@@ -183,7 +191,8 @@ var (
 
 var errNoApp = errors.New("there is no global option card_gateway; it says where the keys are and what is allowed")
 
-// appOf returns the app that a handler belongs to.
+// appOf returns the app that a handler belongs to, if the routes around the
+// handler can be meant.
 func appOf(ctx caddy.Context, handler string) (*App, error) {
 	module, err := ctx.AppIfConfigured("card_gateway")
 	switch {
@@ -196,5 +205,6 @@ func appOf(ctx caddy.Context, handler string) (*App, error) {
 	if !ok {
 		return nil, fmt.Errorf("%s: the app card_gateway is a %T", handler, module)
 	}
-	return app, nil
+	server, _ := ctx.Value(caddyhttp.ServerCtxKey).(*caddyhttp.Server)
+	return app, app.order.server(server)
 }
