@@ -12,7 +12,7 @@ golangci := v2.15.0
 go_files := $(shell git ls-files -co --exclude-standard '*.go' 2>/dev/null)
 
 .DEFAULT_GOAL := help
-.PHONY: help run build test install-test-tools vectors vet unit race bench faults faults-again lint fmt clean
+.PHONY: help run build test test-clients postman install-test-tools vectors vet unit race bench faults faults-again lint fmt clean
 
 help: ## list these targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-20s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -37,6 +37,19 @@ vectors: install-test-tools
 vet:
 	go vet ./...
 	cd bench && go vet ./...
+	cd clients/go && go vet ./...
+
+# The clients are installed from their packages in other languages, which takes
+# minutes, so `make test` leaves them out.
+test-clients: ## install each client of clients/ from its package and run the common cases; 5 minutes
+	@echo "Each client whose language is installed is packed, installed in an empty directory and tested"
+	@echo "against the gateway and a server that fails on purpose: 5 minutes. What is missing is said at the"
+	@echo "end; tests/install-client-runtimes.sh installs it."
+	go test -timeout 30m -v -run . ./tests/clients/matrix | awk -f tests/clients/report.awk
+
+postman: ## make the Postman collection from docs/openapi.yaml
+	npm install --silent --no-audit --no-fund --prefix bin/postman js-yaml@4
+	NODE_PATH=bin/postman/node_modules node clients/postman/generate.mjs
 
 # The race detector watches the packages where goroutines meet. Those whose
 # tests take long run under it alone; in the others some tests count
@@ -44,7 +57,7 @@ vet:
 raced := /(store/file|store/redis|sandbox|caddymodule)(/|$$)
 
 unit: ## the tests that run without the race detector, end to end included
-	go test -timeout 20m $$(go list ./... | grep -vE '$(raced)')
+	go test -timeout 20m $$(go list ./... | grep -vE '$(raced)|/tests/clients/matrix$$')
 	go test -run Allocations ./caddymodule
 	cd bench && go test -count=1 ./...
 
@@ -82,11 +95,13 @@ lint: bin/golangci-lint-$(golangci) ## vet, gofmt, golangci-lint and shellcheck
 	tests/lint-flags.sh
 	go vet ./...
 	cd bench && go vet ./...
+	cd clients/go && go vet ./...
 	@unformatted=$$(gofmt -l $(go_files)); if [ -n "$$unformatted" ]; then \
 		echo "not formatted (make fmt): $$unformatted"; exit 1; fi
 	bin/golangci-lint-$(golangci) run ./...
 	@# Without the warnings that exceptions for the other module are not used here.
 	cd bench && LOG_LEVEL=error ../bin/golangci-lint-$(golangci) run ./...
+	cd clients/go && LOG_LEVEL=error ../../bin/golangci-lint-$(golangci) run ./...
 
 bin/golangci-lint-$(golangci):
 	GOBIN=$(CURDIR)/bin go install github.com/golangci/golangci-lint/v2/cmd/golangci-lint@$(golangci)

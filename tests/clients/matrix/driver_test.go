@@ -46,7 +46,7 @@ var languages = []language{
 		fence: "bash", script: "first-card.sh", adapters: []string{"command"},
 	},
 	{
-		name: "java", needs: []string{"java", "javac", "jar"}, driver: "Driver.java",
+		name: "java", needs: []string{"java", "javac", "jar", "/usr/share/java/okhttp.jar"}, driver: "Driver.java",
 		fence: "java", script: "FirstCard.java", adapters: []string{"client", "okhttp"}, repeats: "client",
 	},
 	{
@@ -59,18 +59,25 @@ var languages = []language{
 	},
 }
 
-// skipWithout skips the test of a language whose programs are missing, and fails
-// it in CI, which installs them.
-func skipWithout(t *testing.T, programs []string) {
+// installs says how to get what is missing.
+const installs = "is not installed; tests/install-client-runtimes.sh installs it"
+
+// skipWithout skips the test of a language whose programs or files are missing,
+// and fails it in CI, which installs them.
+func skipWithout(t *testing.T, needs []string) {
 	t.Helper()
-	for _, program := range programs {
-		if _, err := exec.LookPath(program); err == nil {
-			continue
+	for _, name := range needs {
+		_, err := exec.LookPath(name)
+		if filepath.IsAbs(name) {
+			_, err = os.Stat(name)
 		}
-		if os.Getenv("CI") == "true" {
-			t.Fatalf("%s is not installed; tests/install-tools.sh installs it", program)
+		switch {
+		case err == nil:
+		case os.Getenv("CI") == "true":
+			t.Fatalf("%s %s", name, installs)
+		default:
+			t.Skipf("NOT TESTED: %s %s", name, installs)
 		}
-		t.Skipf("NOT TESTED: %s is not installed; tests/install-tools.sh installs it", program)
 	}
 }
 
@@ -82,9 +89,9 @@ func (l language) missing(t *testing.T, adapters map[string]bool) {
 			continue
 		}
 		if os.Getenv("CI") == "true" {
-			t.Errorf("%s is not installed; tests/install-tools.sh installs it", name)
+			t.Errorf("%s %s", name, installs)
 		}
-		t.Logf("NOT TESTED: %s is not installed; tests/install-tools.sh installs it", name)
+		t.Logf("NOT TESTED: %s %s", name, installs)
 	}
 }
 
