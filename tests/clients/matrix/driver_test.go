@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 )
@@ -172,12 +173,30 @@ type driver struct {
 	in  io.WriteCloser
 	out *bufio.Reader
 	cmd *exec.Cmd
-	err *strings.Builder
+	err *output
+}
+
+// An output is what a program has written so far.
+type output struct {
+	mu   sync.Mutex
+	text strings.Builder
+}
+
+func (o *output) Write(p []byte) (int, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.text.Write(p)
+}
+
+func (o *output) String() string {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.text.String()
 }
 
 func (l language) start(t *testing.T, dir string) *driver {
 	t.Helper()
-	d := &driver{cmd: exec.Command(filepath.Join(dir, "run"), l.path("test/"+l.driver)), err: new(strings.Builder)}
+	d := &driver{cmd: exec.Command(filepath.Join(dir, "run"), l.path("test/"+l.driver)), err: new(output)}
 	// A proxy would see what goes to 127.0.0.1.
 	d.cmd.Env = slices.DeleteFunc(os.Environ(), func(v string) bool {
 		return strings.Contains(strings.ToLower(strings.SplitN(v, "=", 2)[0]), "_proxy")
@@ -225,6 +244,9 @@ func (d *driver) do(t *testing.T, c call) result {
 	text, err := d.out.ReadBytes('\n')
 	if err != nil {
 		t.Fatalf("the driver has ended: %v\n%s", err, d.err)
+	}
+	if c.Secret != "" && (strings.Contains(string(text), c.Secret) || strings.Contains(d.err.String(), c.Secret)) {
+		t.Errorf("the secret is in what the client says:\n%s\n%s", text, d.err)
 	}
 	var r result
 	if err := json.Unmarshal(text, &r); err != nil {
