@@ -51,7 +51,7 @@ test-clients: ## install each client of clients/ from its package and run the co
 
 postman: ## make the Postman collection from docs/openapi.yaml
 	npm install --silent --no-audit --no-fund --prefix bin/postman js-yaml@4
-	NODE_PATH=bin/postman/node_modules node clients/postman/generate.mjs
+	NODE_PATH=$(CURDIR)/bin/postman/node_modules node clients/postman/generate.mjs
 
 # The race detector watches the packages where goroutines meet. Those whose
 # tests take long run under it alone; in the others some tests count
