@@ -13,7 +13,7 @@ redocly := 2.77.0
 go_files := $(shell git ls-files -co --exclude-standard '*.go' 2>/dev/null)
 
 .DEFAULT_GOAL := help
-.PHONY: help run build test install-test-tools vectors vet unit race bench faults faults-again lint docs fmt clean
+.PHONY: help run build test test-clients postman install-test-tools vectors vet unit race bench faults faults-again lint docs fmt clean
 
 help: ## list these targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-20s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -40,6 +40,19 @@ vet:
 	cd bench && go vet ./...
 	cd tests/openapi && go vet ./...
 	cd examples/upstream/go && go vet ./...
+	cd clients/go && go vet ./...
+
+# The clients are installed from their packages in other languages, which takes
+# minutes, so `make test` leaves them out.
+test-clients: ## install each client of clients/ from its package and run the common cases; 5 minutes
+	@echo "Each client whose language is installed is packed, installed in an empty directory and tested"
+	@echo "against the gateway and a server that fails on purpose: 5 minutes. What is missing is said at the"
+	@echo "end; tests/install-client-runtimes.sh installs it."
+	go test -timeout 30m -v -run . ./tests/clients/matrix | awk -f tests/clients/report.awk
+
+postman: ## make the Postman collection from docs/openapi.yaml
+	npm install --silent --no-audit --no-fund --prefix bin/postman js-yaml@4
+	NODE_PATH=$(CURDIR)/bin/postman/node_modules node clients/postman/generate.mjs
 
 # The race detector watches the packages where goroutines meet. Those whose
 # tests take long run under it alone; in the others some tests count
@@ -51,7 +64,7 @@ raced := /(store/file|store/redis|sandbox|caddymodule)(/|$$)
 answers := $(CURDIR)/bin/test/answers
 
 unit: ## the tests that run without the race detector, end to end included
-	CARD_TEST_ANSWERS=$(answers) go test -timeout 20m $$(go list ./... | grep -vE '$(raced)')
+	CARD_TEST_ANSWERS=$(answers) go test -timeout 20m $$(go list ./... | grep -vE '$(raced)|/tests/clients/matrix$$')
 	go test -run Allocations ./caddymodule
 	cd bench && go test -count=1 ./...
 	cd tests/openapi && CARD_TEST_ANSWERS=$(answers) go test -count=1 -timeout 20m ./...
@@ -92,6 +105,7 @@ lint: bin/golangci-lint-$(golangci) bin/redocly-$(redocly) ## vet, gofmt, golang
 	cd bench && go vet ./...
 	cd tests/openapi && go vet ./...
 	cd examples/upstream/go && go vet ./...
+	cd clients/go && go vet ./...
 	@unformatted=$$(gofmt -l $(go_files)); if [ -n "$$unformatted" ]; then \
 		echo "not formatted (make fmt): $$unformatted"; exit 1; fi
 	bin/golangci-lint-$(golangci) run ./...
@@ -99,6 +113,7 @@ lint: bin/golangci-lint-$(golangci) bin/redocly-$(redocly) ## vet, gofmt, golang
 	cd bench && LOG_LEVEL=error ../bin/golangci-lint-$(golangci) run ./...
 	cd tests/openapi && LOG_LEVEL=error ../../bin/golangci-lint-$(golangci) run ./...
 	cd examples/upstream/go && LOG_LEVEL=error ../../../bin/golangci-lint-$(golangci) run ./...
+	cd clients/go && LOG_LEVEL=error ../../bin/golangci-lint-$(golangci) run ./...
 	bin/redocly-$(redocly)/node_modules/.bin/redocly lint --format=stylish docs/openapi.yaml
 
 docs: ## write docs/api.md and the page of `make run` from docs/openapi.yaml
