@@ -1,7 +1,6 @@
 package caddymodule
 
 import (
-	"bytes"
 	"crypto/sha256"
 	"errors"
 	"hash"
@@ -103,6 +102,14 @@ func (b *heldBody) write(p []byte) error {
 		p = p[n:]
 	}
 	return nil
+}
+
+// truncate forgets all but the first bytes. Nothing can be added afterwards.
+func (b *heldBody) truncate(size int64) {
+	b.size = size
+	if b.blocks == nil {
+		b.small = b.small[:size]
+	}
 }
 
 // contiguous returns the bytes of the body in one slice, which must not be
@@ -214,36 +221,4 @@ func (b *heldBody) forwardTo(r *http.Request) {
 	setBody(r, nil)
 	r.ContentLength, r.Body = b.size, &heldReader{body: b}
 	r.Header.Set("Content-Length", strconv.FormatInt(b.size, 10))
-}
-
-// A sliceBody is a request's body in one piece.
-type sliceBody struct {
-	bytes.Reader
-	bytes []byte
-}
-
-func newSliceBody(body []byte) *sliceBody {
-	b := &sliceBody{bytes: body}
-	b.Reset(body)
-	return b
-}
-
-// Close is part of io.Closer.
-func (*sliceBody) Close() error { return nil }
-
-// setBody makes the bytes the request's body, with one correct Content-Length
-// and without the client's framing. It leaves GetBody out, because net/http
-// would use it to send a request a second time.
-func setBody(r *http.Request, body []byte) {
-	r.ContentLength = int64(len(body))
-	r.TransferEncoding = nil
-	r.Trailer = nil
-	r.GetBody = nil
-	if len(body) == 0 {
-		r.Body = http.NoBody
-		r.Header.Del("Content-Length")
-		return
-	}
-	r.Body = newSliceBody(body)
-	r.Header.Set("Content-Length", strconv.Itoa(len(body)))
 }
