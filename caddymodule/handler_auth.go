@@ -39,11 +39,14 @@ func (h *Auth) Provision(ctx caddy.Context) error {
 	if h.MaxBody == 0 {
 		h.MaxBody = 1 << 20
 	}
-	app, err := appOf(ctx, "card_auth")
+	app, err := appOf(ctx, "card_auth", h)
 	if err != nil {
 		return err
 	}
 	server, _ := ctx.Value(caddyhttp.ServerCtxKey).(*caddyhttp.Server)
+	if server != nil {
+		app.loaded.add("server", map[string]any{"listen": server.Listen, "trusted_proxies_strict": server.TrustedProxiesStrict != 0})
+	}
 	h.site = site{
 		AuthOptions: &h.AuthOptions, rules: app.rules, state: app.state, telemetry: app.telemetry,
 		other: app.rules.table.ByName(auth.OtherOperation), server: server,
@@ -111,7 +114,7 @@ func (h *Auth) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddyhttp.
 	p := &passage{site: site, limits: limitsFrom(r.Context())}
 	p.info.answers = site.state.answers
 	info := &p.info
-	r = info.begin(site.telemetry, r)
+	r = info.begin(site.telemetry, r, site.server)
 	info.closes = site.state.drain.sendsAway(r) || info.closes
 	p.w, p.r = *newResponseWriter(w, info), r
 	defer func() {

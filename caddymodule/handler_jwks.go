@@ -23,6 +23,7 @@ func init() {
 // longer than that before it signs. Keys of HS256 are never in it.
 type JWKS struct {
 	published *publishedKeys
+	unjudged  unjudged
 }
 
 // maxAgeJWKS is how long a JWK set may be kept, in seconds.
@@ -35,18 +36,18 @@ func (*JWKS) CaddyModule() caddy.ModuleInfo {
 
 // Provision finds the app.
 func (h *JWKS) Provision(ctx caddy.Context) error {
-	app, err := appOf(ctx, "card_jwks")
+	app, err := appOf(ctx, "card_jwks", h)
 	if err != nil {
 		return err
 	}
-	h.published = &app.published
+	h.published, h.unjudged = &app.published, newUnjudged(app)
 	return nil
 }
 
 func (h *JWKS) ServeHTTP(w http.ResponseWriter, r *http.Request, _ caddyhttp.Handler) error {
 	if r.Method != http.MethodGet && r.Method != http.MethodHead {
 		w.Header().Set("Allow", "GET, HEAD")
-		return refuse(w, r, auth.Refuse(auth.MethodNotAllowed, "card_jwks answers GET and HEAD"))
+		return h.unjudged.refuse(w, r, auth.Refuse(auth.MethodNotAllowed, "card_jwks answers GET and HEAD"))
 	}
 	set := h.published.set()
 	sum := sha256.Sum256(set)

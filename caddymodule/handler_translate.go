@@ -44,7 +44,7 @@ func (Translate) CaddyModule() caddy.ModuleInfo {
 
 // Provision sets the default.
 func (h *Translate) Provision(ctx caddy.Context) error {
-	app, err := appOf(ctx, "card_translate")
+	app, err := appOf(ctx, "card_translate", h)
 	if err != nil {
 		return err
 	}

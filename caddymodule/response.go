@@ -21,10 +21,10 @@ type responseWriter struct {
 	limits   []rateHeader
 	own      headerValues
 	signs    signedAnswer // without a secret the answer is not signed
-	status   int         // of the answer; 0 until its head is sent, or the answer is held
-	late     http.Header // headers set after the head, such as trailers; never sent
-	replaced bool        // the answer is a refusal; what the handler writes is dropped
-	failed   bool        // writing to the client has failed
+	status   int          // of the answer; 0 until its head is sent, or the answer is held
+	late     http.Header  // headers set after the head, such as trailers; never sent
+	replaced bool         // the answer is a refusal; what the handler writes is dropped
+	failed   bool         // writing to the client has failed
 }
 
 type rateHeader struct{ name, value string }
@@ -189,7 +189,7 @@ func (w *responseWriter) finish(h http.Header) {
 			}
 		}
 		w.own.set(h, "Cache-Control", "private, no-store")
-	case h.Get("Cache-Control") == "":
+	case len(h["Cache-Control"]) == 0 || h["Cache-Control"][0] == "":
 		w.own.set(h, "Cache-Control", "private, no-store")
 	}
 }
@@ -202,10 +202,16 @@ func (w *responseWriter) setLimits(limiter *RateLimitOptions, charges []ratelimi
 		return
 	}
 	state := &states[shown]
+	var room [3 * len("-9223372036854775808")]byte
+	text := strconv.AppendInt(room[:0], state.Limit, 10)
+	limit := len(text)
+	text = strconv.AppendInt(text, state.Remaining, 10)
+	remaining := len(text)
+	all := string(strconv.AppendInt(text, state.Reset, 10)) // in one piece of memory
 	w.limits = append(w.limits,
-		rateHeader{"X-Ratelimit-Limit", strconv.FormatInt(state.Limit, 10)},
-		rateHeader{"X-Ratelimit-Remaining", strconv.FormatInt(state.Remaining, 10)},
-		rateHeader{"X-Ratelimit-Reset", strconv.FormatInt(state.Reset, 10)})
+		rateHeader{"X-Ratelimit-Limit", all[:limit]},
+		rateHeader{"X-Ratelimit-Remaining", all[limit:remaining]},
+		rateHeader{"X-Ratelimit-Reset", all[remaining:]})
 	if limiter.IETFHeaders {
 		w.limits = append(w.limits,
 			rateHeader{"Ratelimit", string(ratelimit.AppendRateLimit(nil, states))},

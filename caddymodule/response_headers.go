@@ -27,6 +27,9 @@ func speaksOfCaching(name string) bool {
 // announcement of trailers, which are never sent.
 func dropOwn(h http.Header) {
 	for name := range h {
+		if name == "" || strings.IndexByte("xXrRT", name[0]) < 0 {
+			continue // most of them
+		}
 		if isOwn(name) || name == "Trailer" || strings.HasPrefix(name, http.TrailerPrefix) {
 			delete(h, name)
 		}

@@ -59,7 +59,9 @@ func fetchKeys(ctx context.Context, address string) (map[string]ed25519.PublicKe
 	if answer.StatusCode != http.StatusOK {
 		return nil, fmt.Errorf("the answer has the status %d", answer.StatusCode)
 	}
-	var set struct{ Keys []struct{ Kid, Kty, Crv, X string } }
+	var set struct {
+		Keys []struct{ Kid, Kty, Crv, X string }
+	}
 	if err := json.Unmarshal(text, &set); err != nil {
 		return nil, err
 	}

@@ -22,8 +22,8 @@ func setClockBack(t testing.TB, s *Store) {
 	}
 }
 
-// A server whose clock was far ahead has dropped nonces that should live: once
-// it is right again, what came before is refused.
+// A server whose clock was far ahead has dropped live nonces. When the clock is
+// right again, requests from before are refused.
 func TestFloorAfterWrongClock(t *testing.T) {
 	s := open(t, single(t))
 	r := newKey(t, s)
@@ -35,7 +35,7 @@ func TestFloorAfterWrongClock(t *testing.T) {
 	expect(t, s, ahead(newClaim(r), 6), auth.Accepted)
 }
 
-// Another gateway's floor is taken over at the next look.
+// A gateway takes over the floor of another gateway at its next check.
 func TestFloorIsShared(t *testing.T) {
 	a, b := pair(t, single(t))
 	setClockBack(t, a)
@@ -47,8 +47,8 @@ func TestFloorIsShared(t *testing.T) {
 	}
 }
 
-// A gateway that went on with an old master, cut off from the others, makes
-// the floor reach to its own last acceptance when it comes to the new one.
+// A gateway that was cut off with an old master raises the floor to its own
+// last acceptance when it reaches the new master.
 func TestLeastFloor(t *testing.T) {
 	tests := []struct {
 		name     string

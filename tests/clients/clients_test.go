@@ -65,9 +65,9 @@ func TestClientsOfTheGuide(t *testing.T) {
 	}
 }
 
-// TestClientsOfTheGuideKeepTheirHeaders: no client follows a redirect, which
-// would show what it has signed to another host, and each fails when it is
-// refused.
+// TestClientsOfTheGuideKeepTheirHeaders: no client follows a redirect, because
+// that would send its signed headers to another host. Each client fails when
+// its request is refused.
 func TestClientsOfTheGuideKeepTheirHeaders(t *testing.T) {
 	t.Parallel()
 	guide, err := os.ReadFile("../../docs/signing.md")

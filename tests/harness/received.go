@@ -16,7 +16,7 @@ type Received struct {
 	Framed  string   // the bytes behind the head, with the framing
 }
 
-// Values returns the values of a header, in upper or lower case.
+// Values returns the values of a header. The case of its name does not matter.
 func (r *Received) Values(name string) []string {
 	var all []string
 	for _, line := range r.Headers {

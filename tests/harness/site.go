@@ -29,7 +29,8 @@ type Site struct {
 	Sites   string // further sites
 }
 
-// WithLimits puts card_rate_limit on the route with its defaults.
+// WithLimits is a value of Site.Limits. It puts card_rate_limit with its defaults
+// on the route.
 const WithLimits = "\n"
 
 // caddyfile is the template of Site.Caddyfile.

@@ -11,12 +11,12 @@ import (
 	"testing"
 )
 
-// A Reply is the answer of the upstream: raw bytes. Without any the upstream
-// closes the connection.
+// A Reply is the answer of the upstream: raw bytes. If there are none, the
+// upstream closes the connection.
 type Reply struct {
 	Raw    string
 	Wait   <-chan struct{} // first wait for this
-	HangUp bool            // close the connection behind the bytes
+	HangUp bool            // close the connection after the bytes
 }
 
 // Answer returns a reply with a correct Content-Length. Headers are lines.
@@ -41,7 +41,8 @@ type Upstream struct {
 	wrong    []error // requests that must not have arrived
 }
 
-// StartUpstream serves `{"ok":true}` until the test changes that.
+// StartUpstream starts an upstream. It answers `{"ok":true}` until the test
+// changes that.
 func StartUpstream(t testing.TB) *Upstream {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
@@ -195,16 +196,15 @@ func (u *Upstream) None(t testing.TB) {
 	}
 }
 
-// Traffic returns how many connections were made and how many bytes arrived so
-// far.
+// Traffic returns the number of connections and of received bytes so far.
 func (u *Upstream) Traffic() (conns, bytes int) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	return u.conns, u.bytes
 }
 
-// Unasked sends bytes on every open connection, without a request for them.
-// They have reached the machine of the gateway when it returns.
+// Unasked sends bytes on every open connection, although no request waits for
+// them. When it returns, they have arrived at the gateway's machine.
 func (u *Upstream) Unasked(text string) {
 	u.mu.Lock()
 	defer u.mu.Unlock()

@@ -47,7 +47,7 @@ func TestGenericMessages(t *testing.T) {
 	g.Logged("access.log", `"outcome":"ip_not_allowed"`)
 }
 
-// TestDryRun: everything passes that is neither ambiguous nor too large. The
+// TestDryRun: every request passes, except ambiguous and too large ones. The
 // gateway reports what it would have refused, and counts no failures.
 func TestDryRun(t *testing.T) {
 	t.Parallel()
@@ -211,8 +211,8 @@ func TestBodyBudget(t *testing.T) {
 	harness.WantUnauthorized(t, g.Send(t, post(greedy).Forge()), harness.WrongSignature)
 }
 
-// TestBodyIsGivenBack: when the issuer has a body, its memory is released, even if
-// the answer takes long.
+// TestBodyIsGivenBack: when a body was sent to the issuer, its memory is released,
+// even if the answer takes long.
 func TestBodyIsGivenBack(t *testing.T) { harness.EachTerminal(t, testBodyIsGivenBack) }
 
 func testBodyIsGivenBack(t *testing.T, terminal string) {

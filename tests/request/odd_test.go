@@ -32,8 +32,8 @@ func TestHalfClosed(t *testing.T) {
 	u.None(t)
 }
 
-// TestUpstreamSwitchesProtocols lets the issuer switch protocols unasked: the client
-// must not take that for a success.
+// TestUpstreamSwitchesProtocols makes the issuer switch protocols although no
+// request asked for it. The client must not take that for a success.
 func TestUpstreamSwitchesProtocols(t *testing.T) {
 	harness.EachTerminal(t, testUpstreamSwitchesProtocols)
 }
@@ -69,9 +69,9 @@ func testClientHangsUp(t *testing.T, terminal string) {
 	g.Logged("access.log", "/api/v1/cards/c1", `"outcome":"client_gone"`, `"status":499`)
 }
 
-// TestAnswersThatSpeakForTheGateway lets the issuer send informational answers,
-// trailers and statuses that are not valid: the client gets one answer, and only
-// the gateway sets the gateway's headers.
+// TestAnswersThatSpeakForTheGateway makes the issuer send informational answers,
+// trailers and invalid statuses. The client gets one answer, and only the
+// gateway sets the gateway's headers.
 func TestAnswersThatSpeakForTheGateway(t *testing.T) {
 	harness.EachTerminal(t, testAnswersThatSpeakForTheGateway)
 }

@@ -112,7 +112,7 @@ func testSelfRotateAtOnce(t *testing.T, store string) {
 	harness.WantAccepted(t, g.Send(t, key.Get()))
 }
 
-// TestSelfRotateIsOff is the default.
+// TestSelfRotateIsOff checks the default.
 func TestSelfRotateIsOff(t *testing.T) {
 	t.Parallel()
 	u := harness.StartUpstream(t)
