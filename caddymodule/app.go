@@ -210,6 +210,9 @@ func (a *App) AdminTokens() *keyadmin.Tokens { return a.tokens }
 // AuditCall writes a line of the audit record, for the admin API.
 func (a *App) AuditCall(c keys.Change) { a.telemetry.audit.write(c) }
 
+// AuditState reports how far the audit file was written, for the admin API.
+func (a *App) AuditState() *auditfile.State { return a.telemetry.audit.state() }
+
 // LoadRefused writes a line of the audit record for a configuration that was not
 // loaded, for the admin API.
 func (a *App) LoadRefused(err error) { a.telemetry.audit.refusedLoad(err) }

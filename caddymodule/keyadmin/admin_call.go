@@ -10,6 +10,7 @@ import (
 
 	"github.com/caddyserver/caddy/v2"
 
+	"github.com/card-gateway/card-gateway/caddymodule/auditfile"
 	"github.com/card-gateway/card-gateway/keys"
 )
 
@@ -24,6 +25,8 @@ type Gateway interface {
 	// AuditCall writes a line of the audit record for a call that never reached the
 	// service of the keys.
 	AuditCall(change keys.Change)
+	// AuditState returns how far the audit file was written; nil: there is none.
+	AuditState() *auditfile.State
 	// LoadRefused writes a line of the audit record for a configuration that was
 	// refused.
 	LoadRefused(err error)

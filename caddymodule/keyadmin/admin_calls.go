@@ -8,6 +8,7 @@ import (
 
 	"github.com/caddyserver/caddy/v2"
 
+	"github.com/card-gateway/card-gateway/caddymodule/auditfile"
 	"github.com/card-gateway/card-gateway/caddymodule/version"
 	"github.com/card-gateway/card-gateway/keys"
 )
@@ -128,11 +129,12 @@ func deleteKey(c *adminCall) (int, any, error) {
 type gatewayStatus struct {
 	version.Build
 	keys.Status
-	Bodies BodyMemory `json:"bodies"`
+	Bodies BodyMemory       `json:"bodies"`
+	Audit  *auditfile.State `json:"audit,omitempty"`
 }
 
 func showStatus(c *adminCall) (int, any, error) {
-	return http.StatusOK, gatewayStatus{Build: version.This(), Status: c.keys.Status(c), Bodies: c.gateway.BodyMemory()}, nil
+	return http.StatusOK, gatewayStatus{Build: version.This(), Status: c.keys.Status(c), Bodies: c.gateway.BodyMemory(), Audit: c.gateway.AuditState()}, nil
 }
 
 func showRefusal(c *adminCall) (int, any, error) {

@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/card-gateway/card-gateway/caddymodule/auditfile"
 	"github.com/card-gateway/card-gateway/caddymodule/version"
 
 	"github.com/card-gateway/card-gateway/keys"
@@ -34,6 +35,8 @@ type adminServer struct {
 func (g gatewayForTest) AuditCall(c keys.Change) { *g.changes = append(*g.changes, c) }
 
 func (gatewayForTest) LoadRefused(error) {}
+
+func (gatewayForTest) AuditState() *auditfile.State { return nil }
 
 func newAdminServer(t testing.TB) *adminServer {
 	t.Helper()
