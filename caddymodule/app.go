@@ -40,7 +40,9 @@ type App struct {
 	loaded    configuration    // as it was given
 
 	upkeep  upkeep
-	poolKey string // of the store in the pool; empty until it is taken
+	order   orderCheck
+	servers func() error // checks those without a handler of ours
+	poolKey string       // of the store in the pool; empty until it is taken
 }
 
 // CaddyModule returns the Caddy module information.
@@ -76,6 +78,8 @@ func (a *App) provision(ctx caddy.Context) (err error) {
 	if err := a.findAuditFile(); err != nil {
 		return err
 	}
+	a.order = orderCheck{rateLimits: len(a.Limits) > 0, log: a.telemetry.log}
+	a.servers = func() error { return a.order.allServers(ctx) }
 	if err := checkDocsURL(a.DocsURL); err != nil {
 		return err
 	}
@@ -157,6 +161,9 @@ func (a *App) findAuditFile() error {
 // Start starts the store and the background work. It returns an error for an
 // unfit store, a directory in use, or a wrong master key.
 func (a *App) Start() error {
+	if err := a.servers(); err != nil {
+		return fmt.Errorf("card_gateway: %w", err)
+	}
 	if err := a.state.ensureStarted(context.Background()); err != nil {
 		return fmt.Errorf("card_gateway: %w", err)
 	}

@@ -122,11 +122,10 @@ func (h *Auth) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddyhttp.
 
 	defer func() { info.body.release() }()
 	if refusal := p.admit(); refusal != nil {
-		p.account(refusal)
 		if refusal = p.pass(refusal); refusal != nil {
 			info.overhead = time.Since(start) - p.waited
 			p.answerAtOnce()
-			return refuse(&p.w, r, refusal)
+			return p.refuse(refusal)
 		}
 	}
 	p.forward()

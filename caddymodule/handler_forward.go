@@ -74,6 +74,7 @@ type Forward struct {
 	HeaderRule
 
 	log       *zap.Logger
+	unjudged  unjudged
 	poolKey   string // of the forwarder in the pool; empty until it is taken
 	forwarder *forward.Forwarder
 }
@@ -114,8 +115,7 @@ func (*Forward) CaddyModule() caddy.ModuleInfo {
 func (h *Forward) ServeHTTP(w http.ResponseWriter, r *http.Request, _ caddyhttp.Handler) error {
 	info := infoFrom(r.Context())
 	if info == nil {
-		h.log.Error("card_forward runs where card_auth has not run before; put card_auth in front of it")
-		return refuse(w, r, auth.Refuse(auth.InternalError, "card_forward without card_auth"))
+		return h.unjudged.misplaced(w, r, "card_forward")
 	}
 	out := newOutgoing()
 	defer out.free()

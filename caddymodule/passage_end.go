@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"time"
 
 	"github.com/card-gateway/card-gateway/auth"
 )
@@ -60,6 +61,9 @@ func (p *passage) pass(refusal *auth.Refusal) *auth.Refusal {
 		return failed
 	}
 	p.info.dryRun = refusal
+	if now := time.Now(); p.mayExplain(refusal.Reason, now) {
+		p.account(refusal, now)
+	}
 	p.info.logRefusal(refusal)
 	return nil
 }

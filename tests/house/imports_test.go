@@ -118,7 +118,7 @@ var importRules = []importRule{
 		reason: "card-sign signs as any client would: it needs no gateway and no store",
 	},
 	{
-		dir: "caddymodule/explaincmd", ours: []string{"auth", "caddymodule/cli", "caddymodule/keyadmin", "caddymodule/secret", "explain"}, others: []string{"…/"},
+		dir: "caddymodule/explaincmd", ours: []string{"auth", "caddymodule/cardlog", "caddymodule/cli", "caddymodule/keyadmin", "caddymodule/secret", "explain"}, others: []string{"…/"},
 		reason: "card-explain judges a request by the rules alone; only what a gateway remembers comes from the admin API, as for card-keys",
 	},
 	{
