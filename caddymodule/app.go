@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
+	"time"
 
 	"github.com/caddyserver/caddy/v2"
 	"go.uber.org/zap"
@@ -174,6 +175,7 @@ func (a *App) Start() error {
 	currentBodies.Store(a.state.bodies)
 	a.state.sharePolicy(a.rules)
 	a.telemetry.log.Info("the gateway runs", zap.Inline(version.This()))
+	loads.made(time.Now())
 	a.telemetry.audit.configured(&a.loaded)
 	a.upkeep = upkeep{state: a.state, telemetry: a.telemetry}
 	a.upkeep.start()
@@ -217,12 +219,26 @@ func (a *App) AdminTokens() *keyadmin.Tokens { return a.tokens }
 // AuditCall writes a line of the audit record, for the admin API.
 func (a *App) AuditCall(c keys.Change) { a.telemetry.audit.write(c) }
 
-// AuditState reports how far the audit file was written, for the admin API.
-func (a *App) AuditState() *auditfile.State { return a.telemetry.audit.state() }
+// State reports the state of the gateway, for the admin API.
+func (a *App) State(ctx context.Context) keyadmin.State {
+	ctx, cancel := context.WithTimeout(ctx, readyTimeout)
+	defer cancel()
+	s := keyadmin.State{
+		Ready: true, Degraded: a.state.degraded(ctx), Policy: a.rules.policy().Hash(), Loads: loads.last(),
+		Offenders: refusedKeys.Top(time.Now(), 10), Audit: a.telemetry.audit.state(),
+	}
+	if err := a.state.ready(ctx); err != nil {
+		s.Ready, s.Reason = false, err.Error()
+	}
+	return s
+}
 
 // LoadRefused writes a line of the audit record for a configuration that was not
 // loaded, for the admin API.
-func (a *App) LoadRefused(err error) { a.telemetry.audit.refusedLoad(err) }
+func (a *App) LoadRefused(err error) {
+	loads.refused(time.Now(), err)
+	a.telemetry.audit.refusedLoad(err)
+}
 
 // BodyMemory reports the memory for request bodies, for the admin API.
 func (a *App) BodyMemory() keyadmin.BodyMemory {

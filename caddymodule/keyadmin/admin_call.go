@@ -10,7 +10,6 @@ import (
 
 	"github.com/caddyserver/caddy/v2"
 
-	"github.com/card-gateway/card-gateway/caddymodule/auditfile"
 	"github.com/card-gateway/card-gateway/keys"
 )
 
@@ -25,8 +24,8 @@ type Gateway interface {
 	// AuditCall writes a line of the audit record for a call that never reached the
 	// service of the keys.
 	AuditCall(change keys.Change)
-	// AuditState returns how far the audit file was written; nil: there is none.
-	AuditState() *auditfile.State
+	// State returns the state of the running gateway.
+	State(ctx context.Context) State
 	// LoadRefused writes a line of the audit record for a configuration that was
 	// refused.
 	LoadRefused(err error)

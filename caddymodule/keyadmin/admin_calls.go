@@ -8,7 +8,6 @@ import (
 
 	"github.com/caddyserver/caddy/v2"
 
-	"github.com/card-gateway/card-gateway/caddymodule/auditfile"
 	"github.com/card-gateway/card-gateway/caddymodule/version"
 	"github.com/card-gateway/card-gateway/keys"
 )
@@ -129,12 +128,20 @@ func deleteKey(c *adminCall) (int, any, error) {
 type gatewayStatus struct {
 	version.Build
 	keys.Status
-	Bodies BodyMemory       `json:"bodies"`
-	Audit  *auditfile.State `json:"audit,omitempty"`
+	State
+	Bodies BodyMemory `json:"bodies"`
 }
 
+// showStatus answers with the state of everything; with ?keys=no the keys are not
+// counted, which takes a read of all of them.
 func showStatus(c *adminCall) (int, any, error) {
-	return http.StatusOK, gatewayStatus{Build: version.This(), Status: c.keys.Status(c), Bodies: c.gateway.BodyMemory(), Audit: c.gateway.AuditState()}, nil
+	status := keys.Status{}
+	if c.r.URL.Query().Get("keys") == "no" {
+		status.Store = c.keys.StoreStatus(c)
+	} else {
+		status = c.keys.Status(c)
+	}
+	return http.StatusOK, gatewayStatus{Build: version.This(), Status: status, State: c.gateway.State(c), Bodies: c.gateway.BodyMemory()}, nil
 }
 
 func showRefusal(c *adminCall) (int, any, error) {

@@ -1,6 +1,7 @@
 package keyadmin
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -12,7 +13,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/card-gateway/card-gateway/caddymodule/auditfile"
 	"github.com/card-gateway/card-gateway/caddymodule/version"
 
 	"github.com/card-gateway/card-gateway/keys"
@@ -36,13 +36,15 @@ func (g gatewayForTest) AuditCall(c keys.Change) { *g.changes = append(*g.change
 
 func (gatewayForTest) LoadRefused(error) {}
 
-func (gatewayForTest) AuditState() *auditfile.State { return nil }
+func (g gatewayForTest) State(context.Context) State { return g.state }
 
 func newAdminServer(t testing.TB) *adminServer {
 	t.Helper()
 	service, changes := keysForTest(t)
 	s := &adminServer{t: t, keys: service, changes: changes}
-	s.Server = httptest.NewServer(adminMux(func() (Gateway, error) { return gatewayForTest{service, changes}, nil }))
+	s.Server = httptest.NewServer(adminMux(func() (Gateway, error) {
+		return gatewayForTest{service: service, changes: changes, state: State{Ready: true}}, nil
+	}))
 	t.Cleanup(s.Close)
 	return s
 }
@@ -51,6 +53,7 @@ func newAdminServer(t testing.TB) *adminServer {
 type gatewayForTest struct {
 	service *keys.Service
 	changes *[]keys.Change
+	state   State
 }
 
 func (g gatewayForTest) Keys() *keys.Service { return g.service }
