@@ -29,6 +29,7 @@ func (i *requestInfo) count(other *auth.Operation) {
 		o.accepted.Inc()
 	}
 	o.overhead.Observe(i.overhead.Seconds())
+	i.logAccepted()
 	o.upstream.observe(&i.upstream, i.refusal)
 }
 
@@ -45,7 +46,11 @@ func (i *requestInfo) logRefusal(refusal *auth.Refusal) {
 	if refusal.Reason.Status() >= http.StatusInternalServerError {
 		level = zapcore.ErrorLevel
 	}
-	if line := i.telemetry.refused.Check(level, "request refused: "+refusal.Reason.String()); line != nil {
+	log := i.telemetry.refused
+	if thisNode.eachRequest() {
+		log = i.telemetry.log.Named("refusals") // not sampled
+	}
+	if line := log.Check(level, "request refused: "+refusal.Reason.String()); line != nil {
 		line.Write(zap.String("reason", refusal.Reason.String()), zap.Inline(refusalFacts{i, refusal}))
 	}
 }

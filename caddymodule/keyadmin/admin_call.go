@@ -7,6 +7,7 @@ import (
 	"io"
 	"net/http"
 	"strings"
+	"time"
 
 	"github.com/caddyserver/caddy/v2"
 
@@ -24,6 +25,12 @@ type Gateway interface {
 	// AuditCall writes a line of the audit record for a call that never reached the
 	// service of the keys.
 	AuditCall(change keys.Change)
+	// Drain makes /readyz answer 503 while requests are served; Undrain ends it.
+	Drain()
+	Undrain()
+	// LogEachRequest makes the log have a line for each request until a time; the
+	// zero time ends it.
+	LogEachRequest(until time.Time)
 	// State returns the state of the running gateway.
 	State(ctx context.Context) State
 	// LoadRefused writes a line of the audit record for a configuration that was

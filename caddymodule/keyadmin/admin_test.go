@@ -36,7 +36,25 @@ func (g gatewayForTest) AuditCall(c keys.Change) { *g.changes = append(*g.change
 
 func (gatewayForTest) LoadRefused(error) {}
 
-func (g gatewayForTest) State(context.Context) State { return g.state }
+func (g gatewayForTest) State(context.Context) State {
+	state := g.state
+	state.Node = nodeForTest
+	return state
+}
+
+// nodeForTest is the node of all gateways of the tests.
+var nodeForTest Node
+
+func (gatewayForTest) Drain() { nodeForTest.Drained = true }
+
+func (gatewayForTest) Undrain() { nodeForTest.Drained = false }
+
+func (gatewayForTest) LogEachRequest(until time.Time) {
+	nodeForTest.DebugUntil = nil
+	if !until.IsZero() {
+		nodeForTest.DebugUntil = &until
+	}
+}
 
 func newAdminServer(t testing.TB) *adminServer {
 	t.Helper()

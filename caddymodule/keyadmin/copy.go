@@ -68,7 +68,7 @@ copy again.`,
 			return fmt.Errorf("directory %s: %w", args[0], err)
 		}
 		var done keys.Copy
-		raw, err := callAdmin(cmd, adminRequest{http.MethodPost, "/card-gateway/keys/copy", map[string]any{"dir": dir}}, &done)
+		raw, err := callAdmin(cmd, adminRequest{method: http.MethodPost, path: "/card-gateway/keys/copy", body: map[string]any{"dir": dir}}, &done)
 		if err != nil {
 			return err
 		}

@@ -13,6 +13,7 @@ type State struct {
 	Ready    bool     `json:"ready"`
 	Reason   string   `json:"reason,omitempty"`
 	Degraded []string `json:"degraded"`
+	Node
 	// Policy is the hash of the options that must be the same on all gateways.
 	Policy string `json:"policy"`
 	Loads  Loads  `json:"loads"`
@@ -28,4 +29,13 @@ type Loads struct {
 	At        time.Time  `json:"at"`                   // of the configuration that runs
 	RefusedAt *time.Time `json:"refused_at,omitempty"` // of the last one that was refused
 	Refusal   string     `json:"refusal,omitempty"`    // why it was refused
+}
+
+// A Node is what operators can change of one running gateway, until it ends.
+type Node struct {
+	// Drained is whether an operator has taken the gateway out of service:
+	// /readyz answers 503, and requests are served.
+	Drained bool `json:"drained"`
+	// DebugUntil is until when the log has a line for each request.
+	DebugUntil *time.Time `json:"log_debug_until,omitempty"`
 }
