@@ -2,10 +2,16 @@ package caddymodule
 
 import (
 	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
 	"time"
+
+	"github.com/caddyserver/caddy/v2"
 
 	"github.com/card-gateway/card-gateway/caddymodule/keyadmin"
 	"github.com/card-gateway/card-gateway/keys"
+	"github.com/card-gateway/card-gateway/store"
 )
 
 // The methods of the admin API, which is the interface keyadmin.Gateway.
@@ -59,4 +65,43 @@ func (a *App) BodyMemory() keyadmin.BodyMemory {
 // Refusal reports what is remembered of a refusal, for the admin API.
 func (a *App) Refusal(requestID string) (keyadmin.Refusal, bool) {
 	return a.state.refusals.find(requestID)
+}
+
+// OpenStore returns the backend of an option store, in JSON, for the admin API to
+// copy from.
+func (a *App) OpenStore(option json.RawMessage) (store.Backend, error) {
+	options := make(map[string]json.RawMessage)
+	if err := json.Unmarshal(option, &options); err != nil {
+		return nil, err
+	}
+	var kind string
+	if err := json.Unmarshal(options["module"], &kind); err != nil {
+		return nil, errors.New("the kind of the store is missing")
+	}
+	delete(options, "module")
+	info, err := caddy.GetModule("card_gateway.stores." + kind)
+	if err != nil {
+		return nil, err
+	}
+	module := info.New()
+	text, err := json.Marshal(options)
+	if err == nil {
+		err = caddy.StrictUnmarshalJSON(text, module)
+	}
+	if err != nil {
+		return nil, err
+	}
+	if p, ok := module.(caddy.Provisioner); ok {
+		if err := p.Provision(caddy.Context{Context: context.Background()}); err != nil {
+			return nil, err
+		}
+	}
+	chosen, ok := module.(storeModule)
+	switch {
+	case !ok:
+		return nil, fmt.Errorf("%T is not a store", module)
+	case chosen.place() == a.poolKey:
+		return nil, errors.New("this is the store of the running gateway itself")
+	}
+	return chosen.open("")
 }

@@ -2,6 +2,7 @@ package keyadmin
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -12,6 +13,7 @@ import (
 	"github.com/caddyserver/caddy/v2"
 
 	"github.com/card-gateway/card-gateway/keys"
+	"github.com/card-gateway/card-gateway/store"
 )
 
 // A Gateway is what the admin API needs of the app card_gateway.
@@ -25,6 +27,8 @@ type Gateway interface {
 	// AuditCall writes a line of the audit record for a call that never reached the
 	// service of the keys.
 	AuditCall(change keys.Change)
+	// OpenStore returns the backend of an option store, in JSON, to copy from.
+	OpenStore(option json.RawMessage) (store.Backend, error)
 	// Drain makes /readyz answer 503 while requests are served; Undrain ends it.
 	Drain()
 	Undrain()

@@ -45,6 +45,10 @@ func (g gatewayForTest) State(context.Context) State {
 // nodeForTest is the node of all gateways of the tests.
 var nodeForTest Node
 
+func (gatewayForTest) OpenStore(json.RawMessage) (store.Backend, error) {
+	return nil, errors.New("no such store")
+}
+
 func (gatewayForTest) Drain() { nodeForTest.Drained = true }
 
 func (gatewayForTest) Undrain() { nodeForTest.Drained = false }
