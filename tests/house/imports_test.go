@@ -122,13 +122,17 @@ var importRules = []importRule{
 		reason: "card-sign signs as any client would: it needs no gateway and no store",
 	},
 	{
+		dir: "caddymodule/unitcmd", ours: []string{"caddymodule/cli"}, others: []string{"…/"},
+		reason: "card-unit runs the commands of the gateway as they are; it knows none of them",
+	},
+	{
 		dir: "caddymodule/explaincmd", ours: []string{"auth", "caddymodule/cardlog", "caddymodule/cli", "caddymodule/keyadmin", "caddymodule/secret", "explain"}, others: []string{"…/"},
 		reason: "card-explain judges a request by the rules alone; only what a gateway remembers comes from the admin API, as for card-keys",
 	},
 	{
 		dir: "caddymodule",
 		ours: []string{
-			"auth", "caddymodule/auditfile", "caddymodule/cardlog", "caddymodule/explaincmd", "caddymodule/keyadmin", "caddymodule/logqueue", "caddymodule/offenders", "caddymodule/secret", "caddymodule/signcmd", "caddymodule/version",
+			"auth", "caddymodule/auditfile", "caddymodule/cardlog", "caddymodule/explaincmd", "caddymodule/keyadmin", "caddymodule/logqueue", "caddymodule/offenders", "caddymodule/secret", "caddymodule/signcmd", "caddymodule/unitcmd", "caddymodule/version",
 			"explain", "forward", "keys", "ratelimit", "store", "store/file", "store/redis", "translate",
 		},
 		others: []string{"…/"},
