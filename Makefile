@@ -12,7 +12,7 @@ golangci := v2.15.0
 go_files := $(shell git ls-files -co --exclude-standard '*.go' 2>/dev/null)
 
 .DEFAULT_GOAL := help
-.PHONY: help run build test install-test-tools vectors vet unit race bench faults faults-again lint fmt clean
+.PHONY: help run build test install-test-tools vectors vet unit race bench faults faults-again fuzz lint fmt clean
 
 help: ## list these targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-20s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -28,8 +28,8 @@ build: ## build bin/card-gateway, the sandbox issuer included
 
 test: install-test-tools vectors vet unit race ## install what the tests need, then vectors, vet, unit and end-to-end tests
 
-install-test-tools: ## install redis-server, promtool, python3, nginx and wrk where they are missing
-	@tests/install-tools.sh redis-server promtool python3 nginx wrk
+install-test-tools: ## install redis-server, promtool, python3, nginx, haproxy and wrk where they are missing
+	@tests/install-tools.sh redis-server promtool python3 nginx haproxy wrk
 
 vectors: install-test-tools
 	python3 tests/vectors/generate.py --check
@@ -75,6 +75,11 @@ faults-again: ## the tests of single faults, 20 times each; repeat=N sets how of
 	@tests/install-tools.sh redis-server
 	go test -count=$(repeat) -timeout 3h -run '$(redis_faults)' ./store/redis
 	go test -count=$(repeat) -timeout 3h -run '$(file_faults)' ./store/file
+
+FUZZTIME ?= 10m
+fuzz: ## every fuzz target, FUZZTIME (10m) each: FUZZTIME=1h make fuzz takes a day and a half; TARGETS=REGEXP chooses
+	@tests/install-tools.sh haproxy redis-server
+	tests/fuzz.sh $(FUZZTIME) '$(TARGETS)'
 
 lint: bin/golangci-lint-$(golangci) ## vet, gofmt, golangci-lint and shellcheck
 	@tests/install-tools.sh shellcheck

@@ -6,12 +6,12 @@
 #   tests/install-tools.sh [PROGRAM…]
 set -euo pipefail
 
-if [ $# -eq 0 ]; then set -- redis-server promtool python3 shellcheck nginx wrk; fi
+if [ $# -eq 0 ]; then set -- redis-server promtool python3 shellcheck nginx haproxy wrk; fi
 
 # is_there reports whether a program is installed; nginx-lua is a module.
 is_there() {
 	case $1 in
-	nginx) command -v nginx >/dev/null || [ -x /usr/sbin/nginx ] ;;
+	nginx | haproxy) command -v "$1" >/dev/null || [ -x "/usr/sbin/$1" ] ;;
 	nginx-lua) [ -e /usr/lib/nginx/modules/ngx_http_lua_module.so ] && [ -e /usr/share/lua/5.1/resty/lrucache.lua ] ;;
 	*) command -v "$1" >/dev/null ;;
 	esac
@@ -36,8 +36,8 @@ if [ "$(id -u)" -ne 0 ] || ! command -v apt-get >/dev/null; then
 		  sudo apt-get install --no-install-recommends ${missing[*]}
 
 		Elsewhere install Redis 7 or newer (redis-server), Prometheus (promtool),
-		Python 3 (python3), ShellCheck (shellcheck), nginx with its Lua module
-		and wrk, whichever are missing.
+		Python 3 (python3), ShellCheck (shellcheck), nginx with its Lua module,
+		haproxy and wrk, whichever are missing.
 	END
 	exit 1
 fi
