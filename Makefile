@@ -12,7 +12,7 @@ golangci := v2.15.0
 go_files := $(shell git ls-files -co --exclude-standard '*.go' 2>/dev/null)
 
 .DEFAULT_GOAL := help
-.PHONY: help run build test install-test-tools vectors vet unit race bench faults faults-again fuzz lint fmt clean
+.PHONY: help run build test install-test-tools vectors vectors-archive vet unit race bench faults faults-again fuzz lint fmt clean
 
 help: ## list these targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-20s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -28,11 +28,14 @@ build: ## build bin/card-gateway, the sandbox issuer included
 
 test: install-test-tools vectors vet unit race ## install what the tests need, then vectors, vet, unit and end-to-end tests
 
-install-test-tools: ## install redis-server, promtool, python3, nginx, haproxy and wrk where they are missing
-	@tests/install-tools.sh redis-server promtool python3 nginx haproxy wrk
+install-test-tools: ## install redis-server, promtool, python3, nginx, haproxy, openssl and wrk where they are missing
+	@tests/install-tools.sh redis-server promtool python3 nginx haproxy openssl wrk
 
 vectors: install-test-tools
 	python3 tests/vectors/generate.py --check
+
+vectors-archive: ## pack the signature suite for others into dist/
+	tests/vectors/archive.sh
 
 vet:
 	go vet ./...

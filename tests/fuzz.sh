@@ -16,7 +16,7 @@ chosen=${2:-.}
 heavy='^$'
 if [ "$time" = short ]; then
 	time=2s
-	heavy='/(caddymodule|caddymodule/explaincmd|caddymodule/signcmd|caddymodule/cardlog)$'
+	heavy='^(caddymodule|caddymodule/explaincmd|caddymodule/signcmd|caddymodule/cardlog)$'
 fi
 
 failed=()

@@ -6,7 +6,7 @@
 #   tests/install-tools.sh [PROGRAM…]
 set -euo pipefail
 
-if [ $# -eq 0 ]; then set -- redis-server promtool python3 shellcheck nginx haproxy wrk; fi
+if [ $# -eq 0 ]; then set -- redis-server promtool python3 shellcheck nginx haproxy openssl wrk; fi
 
 # is_there reports whether a program is installed; nginx-lua is a module.
 is_there() {
@@ -37,7 +37,7 @@ if [ "$(id -u)" -ne 0 ] || ! command -v apt-get >/dev/null; then
 
 		Elsewhere install Redis 7 or newer (redis-server), Prometheus (promtool),
 		Python 3 (python3), ShellCheck (shellcheck), nginx with its Lua module,
-		haproxy and wrk, whichever are missing.
+		haproxy, openssl and wrk, whichever are missing.
 	END
 	exit 1
 fi
