@@ -12,7 +12,7 @@ golangci := v2.15.0
 go_files := $(shell git ls-files -co --exclude-standard '*.go' 2>/dev/null)
 
 .DEFAULT_GOAL := help
-.PHONY: help run build test install-test-tools vectors vectors-archive vet unit race bench faults faults-again fuzz lint fmt clean
+.PHONY: help run build test install-test-tools vectors vectors-archive vet unit race bench faults faults-again fuzz mutants sbom vulnerabilities lint fmt clean
 
 help: ## list these targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-20s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -83,6 +83,17 @@ FUZZTIME ?= 10m
 fuzz: ## every fuzz target, FUZZTIME (10m) each: FUZZTIME=1h make fuzz takes a day and a half; TARGETS=REGEXP chooses
 	@tests/install-tools.sh haproxy redis-server
 	tests/fuzz.sh $(FUZZTIME) '$(TARGETS)'
+
+CARD_TEST_MUTANTS ?= .
+mutants: ## change some 120 rules, one at a time: a test must fail with each; 20 to 40 minutes on two CPUs
+	@tests/install-tools.sh redis-server
+	CARD_TEST_MUTANTS='$(CARD_TEST_MUTANTS)' go test -count=1 -timeout 3h -v -parallel 2 -run TestMutants ./tests/mutants
+
+sbom: ## the bill of materials of bin/card-gateway-production, which ./xcaddy.sh builds, into dist/
+	tests/supply/sbom.sh
+
+vulnerabilities: ## published weaknesses in the code that the gateway calls; GOVULNDB=file:///… uses a copy of the database
+	tests/supply/vulnerabilities.sh
 
 lint: bin/golangci-lint-$(golangci) ## vet, gofmt, golangci-lint and shellcheck
 	@tests/install-tools.sh shellcheck
