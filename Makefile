@@ -12,7 +12,7 @@ golangci := v2.15.0
 go_files := $(shell git ls-files -co --exclude-standard '*.go' 2>/dev/null)
 
 .DEFAULT_GOAL := help
-.PHONY: help run build test install-test-tools vectors vectors-archive vet unit race bench faults faults-again fuzz mutants sbom vulnerabilities lint fmt clean
+.PHONY: help run build test install-test-tools vectors vectors-archive vet unit race bench faults faults-again fuzz mutants soak sbom vulnerabilities lint fmt clean
 
 help: ## list these targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-20s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -83,6 +83,11 @@ FUZZTIME ?= 10m
 fuzz: ## every fuzz target, FUZZTIME (10m) each: FUZZTIME=1h make fuzz takes a day and a half; TARGETS=REGEXP chooses
 	@tests/install-tools.sh haproxy redis-server
 	tests/fuzz.sh $(FUZZTIME) '$(TARGETS)'
+
+SOAK ?= 20m
+RATE ?= 500
+soak: ## correct requests for 20 minutes (SOAK, RATE a second): what the process holds must not grow; it writes docs/reliability.md
+	CARD_TEST_SOAK=$(SOAK) CARD_TEST_SOAK_RATE=$(RATE) CARD_TEST_SOAK_PAGE=$(CURDIR)/docs/reliability.md go test -count=1 -timeout 3h -v -run TestSoak ./tests/soak
 
 CARD_TEST_MUTANTS ?= .
 mutants: ## change some 120 rules, one at a time: a test must fail with each; 20 to 40 minutes on two CPUs
