@@ -13,7 +13,7 @@ redocly := 2.77.0
 go_files := $(shell git ls-files -co --exclude-standard '*.go' 2>/dev/null)
 
 .DEFAULT_GOAL := help
-.PHONY: help run build test test-clients postman install-test-tools vectors vet unit race bench faults faults-again lint docs fmt clean
+.PHONY: help run build test test-clients postman install-test-tools vectors vectors-archive vet unit race bench faults faults-again fuzz mutants soak sbom vulnerabilities lint docs fmt clean
 
 help: ## list these targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-20s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -29,11 +29,14 @@ build: ## build bin/card-gateway, the sandbox issuer included
 
 test: install-test-tools vectors vet unit race ## install what the tests need, then vectors, vet, unit and end-to-end tests
 
-install-test-tools: ## install redis-server, promtool, python3, nginx, wrk and what the recipes need where they are missing
-	@tests/install-tools.sh redis-server promtool python3 nginx wrk node npm javac python3-jwt
+install-test-tools: ## install redis-server, promtool, python3, nginx, haproxy, openssl, wrk and what the recipes need where they are missing
+	@tests/install-tools.sh redis-server promtool python3 nginx haproxy openssl wrk node npm javac python3-jwt
 
 vectors: install-test-tools
 	python3 tests/vectors/generate.py --check
+
+vectors-archive: ## pack the signature suite for others into dist/
+	tests/vectors/archive.sh
 
 vet:
 	go vet ./...
@@ -96,6 +99,27 @@ faults-again: ## the tests of single faults, 20 times each; repeat=N sets how of
 	@tests/install-tools.sh redis-server
 	go test -count=$(repeat) -timeout 3h -run '$(redis_faults)' ./store/redis
 	go test -count=$(repeat) -timeout 3h -run '$(file_faults)' ./store/file
+
+FUZZTIME ?= 10m
+fuzz: ## every fuzz target, FUZZTIME (10m) each: FUZZTIME=1h make fuzz takes a day and a half; TARGETS=REGEXP chooses
+	@tests/install-tools.sh haproxy redis-server
+	tests/fuzz.sh $(FUZZTIME) '$(TARGETS)'
+
+SOAK ?= 20m
+RATE ?= 500
+soak: ## correct requests for 20 minutes (SOAK, RATE a second): what the process holds must not grow; it writes docs/reliability.md
+	CARD_TEST_SOAK=$(SOAK) CARD_TEST_SOAK_RATE=$(RATE) CARD_TEST_SOAK_PAGE=$(CURDIR)/docs/reliability.md go test -count=1 -timeout 3h -v -run TestSoak ./tests/soak
+
+CARD_TEST_MUTANTS ?= .
+mutants: ## change some 120 rules, one at a time: a test must fail with each; 20 to 40 minutes on two CPUs
+	@tests/install-tools.sh redis-server
+	CARD_TEST_MUTANTS='$(CARD_TEST_MUTANTS)' go test -count=1 -timeout 3h -v -parallel 2 -run TestMutants ./tests/mutants
+
+sbom: ## the bill of materials of bin/card-gateway-production, which ./xcaddy.sh builds, into dist/
+	tests/supply/sbom.sh
+
+vulnerabilities: ## published weaknesses in the code that the gateway calls; GOVULNDB=file:///… uses a copy of the database
+	tests/supply/vulnerabilities.sh
 
 lint: bin/golangci-lint-$(golangci) bin/redocly-$(redocly) ## vet, gofmt, golangci-lint, shellcheck and the linter of docs/openapi.yaml
 	@tests/install-tools.sh shellcheck
