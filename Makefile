@@ -28,8 +28,8 @@ build: ## build bin/card-gateway, the sandbox issuer included
 
 test: install-test-tools vectors vet unit race ## install what the tests need, then vectors, vet, unit and end-to-end tests
 
-install-test-tools: ## install redis-server, promtool, python3, nginx and wrk where they are missing
-	@tests/install-tools.sh redis-server promtool python3 nginx wrk
+install-test-tools: ## install redis-server, promtool, python3, nginx, wrk and what the recipes need where they are missing
+	@tests/install-tools.sh redis-server promtool python3 nginx wrk node npm javac python3-jwt
 
 vectors: install-test-tools
 	python3 tests/vectors/generate.py --check
@@ -37,6 +37,7 @@ vectors: install-test-tools
 vet:
 	go vet ./...
 	cd bench && go vet ./...
+	cd examples/upstream/go && go vet ./...
 
 # The race detector watches the packages where goroutines meet. Those whose
 # tests take long run under it alone; in the others some tests count
@@ -82,11 +83,13 @@ lint: bin/golangci-lint-$(golangci) ## vet, gofmt, golangci-lint and shellcheck
 	tests/lint-flags.sh
 	go vet ./...
 	cd bench && go vet ./...
+	cd examples/upstream/go && go vet ./...
 	@unformatted=$$(gofmt -l $(go_files)); if [ -n "$$unformatted" ]; then \
 		echo "not formatted (make fmt): $$unformatted"; exit 1; fi
 	bin/golangci-lint-$(golangci) run ./...
 	@# Without the warnings that exceptions for the other module are not used here.
 	cd bench && LOG_LEVEL=error ../bin/golangci-lint-$(golangci) run ./...
+	cd examples/upstream/go && LOG_LEVEL=error ../../../bin/golangci-lint-$(golangci) run ./...
 
 bin/golangci-lint-$(golangci):
 	GOBIN=$(CURDIR)/bin go install github.com/golangci/golangci-lint/v2/cmd/golangci-lint@$(golangci)

@@ -14,8 +14,8 @@ import (
 const (
 	// warmUp is how long a server runs before it is measured.
 	warmUp = time.Second
-	// rateBefore is how many requests per second a pool is made for, before
-	// anything is known.
+	// rateBefore is the assumed rate, in requests per second, for the size of
+	// the first pool.
 	rateBefore = 15_000
 	// fewReplays is how many different requests are replayed.
 	fewReplays = 64
@@ -26,23 +26,23 @@ type lane struct {
 	*scenario
 	server *server.Server
 	issuer *server.Server
-	signed []load.Key // by whom
+	signed []load.Key // the keys that sign
 	dir    string     // of its pools
 	rate   float64    // requests per second, as last seen
 	fresh  int        // requests with a nonce of their own that were sent so far
 }
 
-// judged reports whether the server looks at signatures at all. One that does
-// not may be sent the same requests again and again.
+// judged reports whether the server checks signatures at all. If not, the same
+// requests can be sent again and again.
 func (l *lane) judged() bool { return l.server.Kind.Judges }
 
-// spec is what is signed for a run with that many requests.
+// spec returns the requests to sign for a run with count requests.
 func (l *lane) spec(count int) load.Spec {
 	return load.Spec{Keys: l.signed, Count: count, Body: load.Body(l.body), Time: time.Now(), Tampered: l.outcome == signature}
 }
 
-// wrk sends signed requests for a while. Where each has to be fresh it signs as
-// many as are needed, and begins anew with more if they were too few.
+// wrk sends signed requests for the span. If each request must be new, it signs
+// enough of them, and starts again with more if they were too few.
 func (l *lane) wrk(ctx context.Context, span time.Duration, spec func(count int) load.Spec) (load.Result, error) {
 	again := !l.judged() || l.outcome == replayed
 	count := max(int(l.rate*span.Seconds()*1.5), int(rateBefore*span.Seconds())) + 2*l.connections
@@ -71,8 +71,8 @@ func (l *lane) wrk(ctx context.Context, span time.Duration, spec func(count int)
 	}
 }
 
-// check compares the answers with what the scenario is about: a run that
-// measured something else must not count.
+// check compares the answers with the outcome of the scenario, so that a run
+// that measured something else does not count.
 func (l *lane) check(r load.Result) error {
 	var expected bool
 	switch {

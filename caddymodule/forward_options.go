@@ -32,7 +32,7 @@ func (p pooledForwarder) Destruct() error {
 // Provision takes the forwarder from the pool, or makes it.
 func (h *Forward) Provision(ctx caddy.Context) error {
 	h.log = ctx.Logger()
-	app, err := appOf(ctx, "card_forward")
+	app, err := appOf(ctx, "card_forward", h)
 	if err != nil {
 		return err
 	}

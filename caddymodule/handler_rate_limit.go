@@ -38,7 +38,7 @@ func (*RateLimit) CaddyModule() caddy.ModuleInfo {
 // Provision finds the log.
 func (h *RateLimit) Provision(ctx caddy.Context) error {
 	h.log = ctx.Logger()
-	_, err := appOf(ctx, "card_rate_limit")
+	_, err := appOf(ctx, "card_rate_limit", &h.RateLimitOptions)
 	return err
 }
 

@@ -37,7 +37,7 @@ func (*Refuse) CaddyModule() caddy.ModuleInfo {
 
 // Provision finds the app.
 func (h *Refuse) Provision(ctx caddy.Context) error {
-	app, err := appOf(ctx, "card_refuse")
+	app, err := appOf(ctx, "card_refuse", h)
 	if err != nil {
 		return err
 	}

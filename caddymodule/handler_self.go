@@ -50,7 +50,7 @@ func (*Self) CaddyModule() caddy.ModuleInfo {
 
 // Provision finds the app and sets the default.
 func (h *Self) Provision(ctx caddy.Context) error {
-	app, err := appOf(ctx, "card_self")
+	app, err := appOf(ctx, "card_self", h)
 	if err != nil {
 		return err
 	}

@@ -30,6 +30,7 @@ type requestInfo struct {
 	body      *heldBody   // the verified body; nil until it was read
 	aside     http.Header // headers of the client that only a card_forward may pass
 	upstream  upstreamAnswer
+	asserting asserting
 	own       *ownRequest // nil unless card_auth accepted it and card_self answers it
 
 	refusal  *auth.Refusal // the last refusal; nil when accepted

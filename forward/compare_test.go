@@ -19,8 +19,8 @@ import (
 	"time"
 )
 
-// A scriptConn is a connection to an issuer that answers with fixed bytes once
-// anything was written to it, and then ends.
+// A scriptConn is a connection to an issuer. After the first write to it, it
+// returns fixed bytes, and then ends.
 type scriptConn struct {
 	net.Conn
 	answer *bytes.Reader
@@ -43,7 +43,7 @@ func (c *scriptConn) SetWriteDeadline(time.Time) error { return nil }
 func (c *scriptConn) LocalAddr() net.Addr              { return &net.TCPAddr{} }
 func (c *scriptConn) RemoteAddr() net.Addr             { return &net.TCPAddr{} }
 
-// A reading is what a client makes of an answer.
+// A reading is an answer as a client has read it.
 type reading struct {
 	status int
 	header http.Header
@@ -53,7 +53,7 @@ type reading struct {
 	cut    bool  // the body failed
 }
 
-// readByForward lets the package read an answer.
+// readByForward reads an answer with this package.
 func readByForward(t testing.TB, method string, answer []byte) (r reading) {
 	t.Helper()
 	f, err := newForwarder(Options{Issuers: []Issuer{{Address: "issuer:1"}}, FailAfter: -1})
@@ -81,7 +81,7 @@ func readByForward(t testing.TB, method string, answer []byte) (r reading) {
 	return r
 }
 
-// readByNetHTTP lets net/http's client read it.
+// readByNetHTTP reads it with the client of net/http.
 func readByNetHTTP(method string, answer []byte) (r reading) {
 	transport := &http.Transport{
 		DisableCompression: true,
@@ -100,8 +100,8 @@ func readByNetHTTP(method string, answer []byte) (r reading) {
 	return r
 }
 
-// sameReading checks that what the package accepts means the same to net/http.
-// It reports whether the package accepted the head.
+// sameReading checks that net/http reads an answer that the package accepts in
+// the same way. It reports whether the package accepted the head.
 func sameReading(t testing.TB, method string, answer []byte) bool {
 	t.Helper()
 	ours := readByForward(t, method, answer)
@@ -145,7 +145,7 @@ func connectionLines(answer []byte) (values []string) {
 	return values
 }
 
-// anAnswer makes an answer, good or not quite.
+// anAnswer makes an answer. It may be correct, or wrong in a small way.
 func anAnswer(r *rand.Rand) []byte {
 	pick := func(s ...string) string { return s[r.IntN(len(s))] }
 	often := func(usual string, s ...string) string {
@@ -209,7 +209,7 @@ func mutated(r *rand.Rand, b []byte) []byte {
 	return b
 }
 
-// quiet keeps net/http from logging what it reads behind an answer.
+// quiet stops net/http from logging the bytes that it reads after an answer.
 func quiet(t testing.TB) {
 	log.SetOutput(io.Discard)
 	t.Cleanup(func() { log.SetOutput(os.Stderr) })

@@ -34,4 +34,14 @@
 //
 // Every error is an [*Error] with a [Kind] from a closed set and a text that
 // this package wrote. No byte that an issuer sent is ever part of a text.
+//
+// # Files
+//
+//   - forward, choose, health, check: which issuer gets a request, and when is
+//     one out?
+//   - issuer, conn, now: which idle connection is used again?
+//   - exchange, request, upload, input: is a request sent, and when to another
+//     connection?
+//   - head, answer: what is a valid answer, and is its connection kept?
+//   - error, kind, options, tls: errors and options
 package forward

@@ -6,13 +6,14 @@
 #   tests/install-tools.sh [PROGRAM…]
 set -euo pipefail
 
-if [ $# -eq 0 ]; then set -- redis-server promtool python3 shellcheck nginx wrk; fi
+if [ $# -eq 0 ]; then set -- redis-server promtool python3 shellcheck nginx wrk node npm javac python3-jwt; fi
 
 # is_there reports whether a program is installed; nginx-lua is a module.
 is_there() {
 	case $1 in
 	nginx) command -v nginx >/dev/null || [ -x /usr/sbin/nginx ] ;;
 	nginx-lua) [ -e /usr/lib/nginx/modules/ngx_http_lua_module.so ] && [ -e /usr/share/lua/5.1/resty/lrucache.lua ] ;;
+	python3-jwt) python3 -c 'import jwt, cryptography' 2>/dev/null || /usr/bin/python3 -c 'import jwt, cryptography' 2>/dev/null ;;
 	*) command -v "$1" >/dev/null ;;
 	esac
 }
@@ -22,6 +23,9 @@ for program; do
 	if ! is_there "$program"; then
 		case $program in
 		promtool) missing+=(prometheus) ;;
+		node) missing+=(nodejs) ;;
+		javac) missing+=(default-jdk-headless) ;;
+		python3-jwt) missing+=(python3-jwt python3-cryptography) ;;
 		nginx-lua) missing+=(libnginx-mod-http-lua lua-resty-core lua-resty-lrucache) ;;
 		*) missing+=("$program") ;;
 		esac

@@ -1,7 +1,7 @@
-// Package server starts what is compared: the gateway, plain Caddy, nginx with
-// and without checks written by hand, Redis, and the issuer behind them all.
-// Every process listens on a free port of the loopback interface, has a
-// directory of its own and is ended by its id.
+// Package server starts the servers that are compared: the gateway, plain
+// Caddy, nginx with and without checks written by hand, Redis, and the issuer
+// behind them all. Every process listens on a free port of the loopback
+// interface, has a directory of its own and is ended by its id.
 package server
 
 import (
@@ -141,13 +141,13 @@ func (p *process) Close() error {
 	return errors.Join(p.end(), os.RemoveAll(p.dir))
 }
 
-// usage is what a process and its children have used so far.
+// usage is the CPU and memory that a process and its children have used so far.
 type usage struct {
 	cpu      time.Duration
 	resident int64 // bytes
 }
 
-// usage reads /proc.
+// usage returns the usage of the process and its children, from /proc.
 func (p *process) usage() (usage, error) {
 	pids := []int{p.cmd.Process.Pid}
 	children, err := os.ReadFile(fmt.Sprintf("/proc/%d/task/%[1]d/children", pids[0]))
@@ -179,7 +179,7 @@ func usageOf(pid int) (usage, error) {
 		return usage{}, err
 	}
 	_, rest, _ := strings.Cut(string(stat), ") ")
-	fields := strings.Fields(rest) // from the third field on
+	fields := strings.Fields(rest) // starting with the third field
 	if len(fields) < 22 {
 		return usage{}, fmt.Errorf("/proc/%d/stat has too few fields", pid)
 	}

@@ -9,7 +9,7 @@ import (
 	"github.com/card-gateway/card-gateway/bench/load"
 )
 
-// A Setup is what the servers of one scenario have in common.
+// A Setup has what the servers of one scenario share.
 type Setup struct {
 	Dir    string     // where each server has its directory
 	Binary string     // the gateway, which is also plain Caddy
@@ -33,7 +33,7 @@ type Server struct {
 	fill  func(ctx context.Context, nonces int) error // nil: it has no store of the gateway's
 }
 
-// A Kind is one way to stand before an issuer.
+// A Kind is one kind of server in front of an issuer.
 type Kind struct {
 	Name, Title string
 	// Judges: it checks signatures, nonces, locks and limits.
@@ -96,14 +96,14 @@ func (s *Server) Close() error {
 	return errors.Join(s.front.Close(), s.redis.Close())
 }
 
-// A Usage is what a server has used so far.
+// A Usage is the CPU and memory that a server has used so far.
 type Usage struct {
 	Front, Redis                 time.Duration // of a CPU
 	FrontResident, RedisResident int64         // bytes
 }
 
-// Usage returns what it has used so far: the server itself from /proc, Redis
-// as Redis counts it, to the microsecond.
+// Usage returns the usage so far. That of the server is from /proc, that of
+// Redis is as Redis counts it, to the microsecond.
 func (s *Server) Usage(ctx context.Context) (Usage, error) {
 	front, err := s.front.usage()
 	if err != nil {
