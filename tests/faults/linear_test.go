@@ -340,6 +340,7 @@ func testHistories(t *testing.T, top topology, faults []fault) {
 		for _, h := range b.histories(&f, pick(10, 1), uint64(round)) {
 			r.check(t, h, f.name)
 		}
+		t.Logf("%d times %q: %+v", round/len(faults)+1, f.name, *r)
 	}
 	if full && r.checked < 100 {
 		t.Errorf("%d histories were not decided in time", r.undecided)
