@@ -1,6 +1,7 @@
 package redis
 
 import (
+	"fmt"
 	"testing"
 	"time"
 
@@ -67,7 +68,14 @@ func TestLeastFloor(t *testing.T) {
 	}
 	for _, tt := range tests {
 		opt := Options{URL: "redis://127.0.0.1:1"}
+		slotsOf := func(string) *slotSet { return allSlots() }
 		if tt.cluster {
+			slotsOf = func(id string) *slotSet { // a, b, and c or its successor d
+				third := min(int(id[0]-'a'), 2)
+				var s slotSet
+				s.add(third*slots/3, (third+1)*slots/3-1)
+				return &s
+			}
 			opt = Options{ClusterAddrs: []string{"127.0.0.1:1"}}
 		}
 		s, err := New(opt)
@@ -75,13 +83,15 @@ func TestLeastFloor(t *testing.T) {
 			t.Fatal(err)
 		}
 		for _, id := range tt.seen {
-			s.servers.memory.remember([]serverInfo{{identity: id, slots: allSlots()}})
+			s.servers.memory.remember([]serverInfo{{identity: id, slots: slotsOf(id)}})
 		}
-		s.servers.accepted("x", 7)
-		s.servers.accepted("x", 5)
+		for i := range 3000 { // on all masters
+			s.servers.accepted(fmt.Sprint(i), 7)
+			s.servers.accepted(fmt.Sprint(i), 5)
+		}
 		var servers []serverInfo
 		for _, id := range tt.servers {
-			servers = append(servers, serverInfo{identity: id, slots: allSlots()})
+			servers = append(servers, serverInfo{identity: id, slots: slotsOf(id)})
 		}
 		want := int64(0)
 		if tt.wantLast {
