@@ -192,7 +192,7 @@ func (w *world) refusals(o document.Operation) {
 	w.send(400, free.Request(o.Method, target+"?%zz", ""))
 	w.send(401, free.Request(o.Method, target, "").Forge())
 	w.send(405, free.Request(strings.ToLower(o.Method), target, ""))
-	w.send(413, free.JSON(o.Method, target, "").Set("Content-Length", strconv.Itoa(1<<30)))
+	w.send(413, free.JSON(o.Method, target, "").Set("Content-Length", strconv.Itoa(21<<20)))
 	limited := w.key(harness.Fields{"limits": map[string]string{"default": "1/1d"}})
 	w.g.Send(w.t, limited.JSON(o.Method, target, "x"))
 	w.send(429, limited.JSON(o.Method, target, ""))

@@ -28,11 +28,7 @@ func run() error {
 		return err
 	}
 	for path, text := range made {
-		path = filepath.Join(root, path)
-		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-			return err
-		}
-		if err := os.WriteFile(path, []byte(text), 0o644); err != nil { //nolint:gosec // pages for everybody
+		if err := os.WriteFile(filepath.Join(root, path), []byte(text), 0o644); err != nil { //nolint:gosec // pages for everybody
 			return err
 		}
 	}

@@ -52,11 +52,11 @@ func newReference(d *document.Document) *reference {
 
 func (r *reference) line(format string, args ...any) {
 	fmt.Fprintf(r, format, args...)
-	r.WriteByte('\n')
+	fmt.Fprintln(r)
 }
 
 func (r *reference) text() string {
-	r.WriteString(intro)
+	fmt.Fprint(r, intro)
 	_, marks, _ := strings.Cut(r.d.Model.Info.Description, "\n\n")
 	r.line("%s", strings.TrimSpace(marks))
 	r.overview()
