@@ -11,9 +11,11 @@ type Refusal struct {
 	// Details name the wrong fields of a body, as the client writes them, or
 	// what was found out about the refusal.
 	Details []FieldError
-	// Signed is what the client may know of the gateway's view of the request;
-	// nil: nothing.
+	// Signed is the gateway's view of the request; nil: not known.
 	Signed *SignedView
+	// Shown reports whether the answer to a request that is not authenticated
+	// may have Details and Signed. The published one has neither.
+	Shown bool
 	// RetryAfter, when positive, is how long the client should wait.
 	RetryAfter time.Duration
 	// Log is the text for the operator: what exactly was wrong. It never holds

@@ -73,10 +73,11 @@ func refusalBody(refusal *auth.Refusal, page string) []byte {
 	var body bytes.Buffer
 	encoder := json.NewEncoder(&body)
 	encoder.SetEscapeHTML(false)
-	err := encoder.Encode(errorBody{Error: errorDetail{
-		Code: refusal.Reason.Code(), Message: refusal.Text(), Details: refusal.Details, SignedView: refusal.Signed, DocURL: docURL(page, refusal),
-	}})
-	if err != nil {
+	detail := errorDetail{Code: refusal.Reason.Code(), Message: refusal.Text(), DocURL: docURL(page, refusal)}
+	if refusal.Shown || refusal.Reason.Status() != http.StatusUnauthorized {
+		detail.Details, detail.SignedView = refusal.Details, refusal.Signed
+	}
+	if encoder.Encode(errorBody{Error: detail}) != nil {
 		return []byte(`{"success":false,"error":{"code":"INTERNAL_ERROR","message":"Internal error"}}`)
 	}
 	return bytes.TrimSuffix(body.Bytes(), []byte("\n"))

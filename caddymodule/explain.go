@@ -5,33 +5,44 @@ import (
 	"time"
 
 	"github.com/card-gateway/card-gateway/auth"
+	"github.com/card-gateway/card-gateway/caddymodule/cardlog"
 	"github.com/card-gateway/card-gateway/caddymodule/keyadmin"
 	"github.com/card-gateway/card-gateway/explain"
 	"github.com/card-gateway/card-gateway/keys"
 )
 
-// account finds out for a refusal of card_auth what was wrong: for the log, for
-// the memory of refusals and, where the key's holder may know, for the answer.
-// It runs after the decision and changes neither that nor what is counted.
-func (p *passage) account(refusal *auth.Refusal) {
+// refuse answers a refused request and logs it. An answer that says what was wrong
+// waits until that is found out. Every other one is sent first, so that it is the
+// published one to the byte and comes in the same time, explained or not.
+func (p *passage) refuse(refusal *auth.Refusal) error {
 	now := time.Now()
-	shown := false
-	if p.mayExplain(refusal.Reason, now) {
-		shown = p.shows(refusal.Reason, now)
-		view := p.explainRules(refusal, now)
-		if shown {
-			refusal.Signed = view
-			p.auditShown()
-		}
-		p.remember(refusal, view, now)
+	may := p.mayExplain(refusal.Reason, now)
+	if may && p.shows(refusal.Reason, now) {
+		refusal.Shown = true
+		p.account(refusal, now)
+		p.auditShown()
 	}
-	if !shown && refusal.Reason.Status() == http.StatusUnauthorized {
-		refusal.Details = nil
+	p.info.refusal = refusal
+	writeRefusal(&p.w, refusal, p.site.telemetry.docsURL)
+	if may && !refusal.Shown {
+		_ = p.w.FlushError() // on failure the client is gone
+		p.account(refusal, now)
 	}
+	p.info.logRefusal(refusal)
+	return nil
 }
 
-// mayExplain reports whether the refusal may cost the time of an explanation.
-// With generic_messages an unknown key costs the same as a known one.
+// account finds out what was wrong, for the log, for the memory of refusals and for
+// the answer, where that shows it. It runs after the decision and changes neither
+// that nor what is counted.
+func (p *passage) account(refusal *auth.Refusal, now time.Time) {
+	refusal.Signed = p.explainRules(refusal, now)
+	p.remember(refusal, now)
+}
+
+// mayExplain reports whether the refusal may cost the time of an explanation. With
+// generic_messages an unknown key costs the same as a known one: the next answer
+// on the connection waits for it.
 func (p *passage) mayExplain(reason auth.Reason, now time.Time) bool {
 	shares := p.site.state.explanations
 	switch {
@@ -123,7 +134,7 @@ func (p *passage) auditShown() {
 
 // remember keeps what the log says of the refusal, for whoever has its request
 // id.
-func (p *passage) remember(refusal *auth.Refusal, view *auth.SignedView, now time.Time) {
+func (p *passage) remember(refusal *auth.Refusal, now time.Time) {
 	entry := keyadmin.Refusal{
 		RequestID: p.info.RequestID, At: now.UTC().Truncate(time.Millisecond), Status: refusal.Reason.Status(),
 		Reason: refusal.Reason.String(), Message: refusal.Text(), Client: p.info.Client, Detail: refusal.Log, Findings: refusal.Details,
@@ -134,8 +145,9 @@ func (p *passage) remember(refusal *auth.Refusal, view *auth.SignedView, now tim
 	if p.info.Key != nil {
 		entry.KeyID, entry.Tenant = p.info.Key.ID, p.info.Key.Tenant
 	}
-	if view != nil {
-		entry.SignedView = *view
+	if refusal.Signed != nil {
+		entry.SignedView = *refusal.Signed
+		entry.StringToSign = cardlog.MaskLines(entry.StringToSign)
 	}
 	p.site.state.refusals.add(entry)
 }

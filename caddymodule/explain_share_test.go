@@ -147,13 +147,20 @@ func TestExplainingChangesNothing(t *testing.T) {
 	}
 }
 
-// BenchmarkWrongSignature compares a flood of wrong signatures that is
-// explained as shares allow with one that never is.
-func BenchmarkWrongSignature(b *testing.B) {
+// BenchmarkExplaining compares requests that are explained as shares allow with the
+// same ones when nothing is explained: accepted ones, which must cost the same, and
+// a flood of wrong signatures.
+func BenchmarkExplaining(b *testing.B) {
 	for _, c := range []struct {
-		name  string
-		burst int64
-	}{{"never", 0}, {"shared", 20}} {
+		name   string
+		change string
+		burst  int64
+	}{
+		{"accepted/never", "nothing", 0},
+		{"accepted/shared", "nothing", 20},
+		{"wrong/never", "the signature", 0},
+		{"wrong/shared", "the signature", 20},
+	} {
 		b.Run(c.name, func(b *testing.B) {
 			g := newGate(b)
 			g.auth.site.state.explanations.process.burst = c.burst
@@ -165,7 +172,7 @@ func BenchmarkWrongSignature(b *testing.B) {
 			b.ReportAllocs()
 			before := cpuTime(b)
 			for i := 0; b.Loop(); i++ {
-				g.get(callers[i%len(callers)], fmt.Sprintf("192.0.2.%d", i%len(callers)), broken["the signature"])
+				g.get(callers[i%len(callers)], fmt.Sprintf("192.0.2.%d", i%len(callers)), broken[c.change])
 			}
 			b.ReportMetric(float64(cpuTime(b)-before)/float64(b.N), "cpu-ns/op")
 		})

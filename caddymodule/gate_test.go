@@ -81,8 +81,15 @@ func (g *gate) get(by *sign.Signer, client string, change func(*http.Request)) *
 		g.t.Fatal(err)
 	}
 	change(r)
-	r = r.WithContext(context.WithValue(r.Context(), caddyhttp.VarsCtxKey, map[string]any{caddyhttp.ClientIPVarKey: client}))
 	w := httptest.NewRecorder()
+	g.serve(w, r, client)
+	return w
+}
+
+// serve handles a request of a client.
+func (g *gate) serve(w http.ResponseWriter, r *http.Request, client string) {
+	g.t.Helper()
+	r = r.WithContext(context.WithValue(r.Context(), caddyhttp.VarsCtxKey, map[string]any{caddyhttp.ClientIPVarKey: client}))
 	err := g.auth.ServeHTTP(w, r, caddyhttp.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) error {
 		w.WriteHeader(http.StatusNoContent)
 		return nil
@@ -90,7 +97,6 @@ func (g *gate) get(by *sign.Signer, client string, change func(*http.Request)) *
 	if err != nil {
 		g.t.Fatal(err)
 	}
-	return w
 }
 
 // Early data over QUIC arrives before the client has proved that it owns its

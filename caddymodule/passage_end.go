@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"time"
 
 	"github.com/card-gateway/card-gateway/auth"
 )
@@ -60,6 +61,9 @@ func (p *passage) pass(refusal *auth.Refusal) *auth.Refusal {
 		return failed
 	}
 	p.info.dryRun = refusal
+	if now := time.Now(); p.mayExplain(refusal.Reason, now) {
+		p.account(refusal, now)
+	}
 	p.info.logRefusal(refusal)
 	return nil
 }
@@ -97,7 +101,7 @@ func (p *passage) forward() {
 	p.info.body.forwardTo(p.r)
 	p.sent.set(p.r.Header, headerRequestID, p.info.RequestID)
 	p.tellClient()
-	if p.info.dryRun == nil || p.info.dryRun.Reason == auth.RateLimited {
+	if p.identified() {
 		p.setIdentity(p.r.Header)
 	}
 	if p.r.URL.RequestURI() != p.info.Target.Raw {
@@ -111,6 +115,12 @@ func (p *passage) forward() {
 			p.r.URL.Path, p.r.URL.RawPath = url.Path, url.RawPath
 		}
 	}
+}
+
+// identified reports whether the sender of the request is proved. In a dry run
+// requests pass whose sender is not.
+func (p *passage) identified() bool {
+	return p.info.dryRun == nil || p.info.dryRun.Reason == auth.RateLimited
 }
 
 // setIdentity sets the headers that name the caller and the operation.

@@ -136,7 +136,7 @@ func (w *responseWriter) finish(h http.Header) {
 			}
 		}
 		w.own.set(h, "Cache-Control", "private, no-store")
-	case h.Get("Cache-Control") == "":
+	case len(h["Cache-Control"]) == 0 || h["Cache-Control"][0] == "":
 		w.own.set(h, "Cache-Control", "private, no-store")
 	}
 }
@@ -161,6 +161,9 @@ func speaksOfCaching(name string) bool {
 // announcement of trailers, which are never sent.
 func dropOwn(h http.Header) {
 	for name := range h {
+		if name == "" || strings.IndexByte("xXrRT", name[0]) < 0 {
+			continue // most of them
+		}
 		if isOwn(name) || name == "Trailer" || strings.HasPrefix(name, http.TrailerPrefix) {
 			delete(h, name)
 		}
@@ -189,10 +192,16 @@ func (w *responseWriter) setLimits(limiter *RateLimitOptions, charges []ratelimi
 		return
 	}
 	state := &states[shown]
+	var room [3 * len("-9223372036854775808")]byte
+	text := strconv.AppendInt(room[:0], state.Limit, 10)
+	limit := len(text)
+	text = strconv.AppendInt(text, state.Remaining, 10)
+	remaining := len(text)
+	all := string(strconv.AppendInt(text, state.Reset, 10)) // in one piece of memory
 	w.limits = append(w.limits,
-		rateHeader{"X-Ratelimit-Limit", strconv.FormatInt(state.Limit, 10)},
-		rateHeader{"X-Ratelimit-Remaining", strconv.FormatInt(state.Remaining, 10)},
-		rateHeader{"X-Ratelimit-Reset", strconv.FormatInt(state.Reset, 10)})
+		rateHeader{"X-Ratelimit-Limit", all[:limit]},
+		rateHeader{"X-Ratelimit-Remaining", all[limit:remaining]},
+		rateHeader{"X-Ratelimit-Reset", all[remaining:]})
 	if limiter.IETFHeaders {
 		w.limits = append(w.limits,
 			rateHeader{"Ratelimit", string(ratelimit.AppendRateLimit(nil, states))},

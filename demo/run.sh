@@ -22,14 +22,22 @@ sandbox_port=${CARD_SANDBOX_PORT:-9000}
 
 export CARD_GATEWAY_PORT=${CARD_GATEWAY_PORT:-8080}
 export CARD_GATEWAY_BIND=127.0.0.1
-export CARD_GATEWAY_ADMIN=${CARD_GATEWAY_ADMIN:-localhost:2019}
+admin=${CARD_GATEWAY_ADMIN:-localhost:2019}
+export CARD_GATEWAY_DEMO_EXAMPLE=$data/Caddyfile.example
+# On TCP the key API wants a token.
+export CARD_GATEWAY_TOKEN_FILE=$data/admin.tokens
 export CARD_GATEWAY_DATA=$data/store
+export CARD_GATEWAY_AUDIT=$data/audit.log
 export CARD_GATEWAY_MASTER_KEY_FILE=$data/master.key
+export CARD_GATEWAY_ASSERT="assert {
+	key file $data/assert.key
+	audience sandbox
+}"
 export CARD_GATEWAY_METRICS_PORT=${CARD_GATEWAY_METRICS_PORT:-9180}
 export CARD_SANDBOX_PORT=$sandbox_port
 export CARD_ISSUER=127.0.0.1:$sandbox_port
 # The page at / and what it shows.
-export CARD_GATEWAY_MORE='import demo/page.caddyfile'
+export CARD_GATEWAY_MORE="import \"$PWD/demo/page.caddyfile\""
 export CARD_DEMO_ENV=${data#"$PWD/"}/env
 # As in production: ops/card-gateway.service.
 export GOGC=${GOGC:-400}
@@ -37,13 +45,31 @@ export GOGC=${GOGC:-400}
 export XDG_DATA_HOME=$data XDG_CONFIG_HOME=$data
 
 card_keys() {
-	"$gateway" card-keys "$1" --address "$CARD_GATEWAY_ADMIN" "${@:2}"
+	"$gateway" card-keys "$1" --address "$admin" "${@:2}"
 }
 
-make_master_key() {
-	if [ ! -s "$CARD_GATEWAY_MASTER_KEY_FILE" ]; then
-		(umask 077 && head -c 32 /dev/urandom | base64 >"$CARD_GATEWAY_MASTER_KEY_FILE")
+# make_example writes the example with the admin endpoint of the demo, and a
+# token for it.
+make_example() {
+	if [ ! -s "$CARD_GATEWAY_TOKEN_FILE" ]; then
+		(umask 077 && printf 'demo keys %s\n' "$(head -c 32 /dev/urandom | od -An -tx1 | tr -d ' \n')" >"$CARD_GATEWAY_TOKEN_FILE")
 	fi
+	local line example
+	example=$(<Caddyfile.example)
+	while IFS= read -r line; do
+		case $line in
+		$'\tadmin unix//run/'*) printf '\tadmin %s\n' "$admin" ;;
+		$'\tcard_gateway {') printf '%s\n\t\tadmin_token file %s\n' "$line" "$CARD_GATEWAY_TOKEN_FILE" ;;
+		*) printf '%s\n' "$line" ;;
+		esac
+	done <<<"$example" >"$CARD_GATEWAY_DEMO_EXAMPLE"
+}
+
+make_keys() {
+	local file
+	for file in "$CARD_GATEWAY_MASTER_KEY_FILE" "$data/assert.key"; do
+		if [ ! -s "$file" ]; then (umask 077 && head -c 32 /dev/urandom | base64 >"$file"); fi
+	done
 }
 
 # refuse_taken exits if another program listens on the port. Caddy would share a port
@@ -134,8 +160,9 @@ shown() { printf '%s' "${1#"$PWD/"}"; }
 refuse_taken CARD_GATEWAY_PORT "127.0.0.1:$CARD_GATEWAY_PORT"
 refuse_taken CARD_SANDBOX_PORT "127.0.0.1:$CARD_SANDBOX_PORT"
 refuse_taken CARD_GATEWAY_METRICS_PORT "127.0.0.1:$CARD_GATEWAY_METRICS_PORT"
-if [[ $CARD_GATEWAY_ADMIN =~ :[0-9]+$ ]]; then refuse_taken CARD_GATEWAY_ADMIN "$CARD_GATEWAY_ADMIN"; fi
-make_master_key
+if [[ $admin =~ :[0-9]+$ ]]; then refuse_taken CARD_GATEWAY_ADMIN "$admin"; fi
+make_keys
+make_example
 (umask 077 && : >"$log")
 
 # With job control each command has a process group of its own. So Ctrl-C on

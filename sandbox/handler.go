@@ -4,7 +4,9 @@
 package sandbox
 
 import (
+	"encoding/json"
 	"net/http"
+	"time"
 
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
@@ -36,6 +38,10 @@ type Handler struct {
 	// MaxRecords is the largest number of documents, top-ups and webhook endpoints
 	// together, as above. Default: 10000.
 	MaxRecords int `json:"max_records,omitempty"`
+
+	// Assertion makes the handler answer 403 to requests without a valid assertion
+	// of the gateway. Default: not checked.
+	Assertion *AssertionCheck `json:"assertion,omitempty"`
 
 	issuer *issuer.Issuer
 }
@@ -83,8 +89,25 @@ func (h *Handler) Cleanup() error {
 
 // ServeHTTP answers the request.
 func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request, _ caddyhttp.Handler) error {
+	if h.Assertion != nil {
+		if err := h.Assertion.verify(r, time.Now()); err != nil {
+			return refuseAssertion(w, err)
+		}
+	}
 	h.issuer.ServeHTTP(w, r)
 	return nil
+}
+
+// refuseAssertion answers in the issuer's own shape.
+func refuseAssertion(w http.ResponseWriter, why error) error {
+	text, err := json.Marshal(map[string]any{"success": false, "error": map[string]string{"code": "BAD_ASSERTION", "message": why.Error()}})
+	if err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(http.StatusForbidden)
+	_, err = w.Write(text)
+	return err
 }
 
 // Interface guards.

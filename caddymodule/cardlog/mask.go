@@ -30,6 +30,17 @@ func Mask(text string) string {
 	return text
 }
 
+// MaskLines returns a text with each line masked by itself, so that it keeps its
+// lines.
+func MaskLines(text string) string {
+	var out strings.Builder
+	for line := range strings.Lines(text) {
+		body := strings.TrimSuffix(line, "\n")
+		out.WriteString(Mask(body) + line[len(body):])
+	}
+	return out.String()
+}
+
 // without returns the text with the words of the runs masked.
 func without(text string, runs []span) string {
 	var out strings.Builder

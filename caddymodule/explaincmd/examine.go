@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/card-gateway/card-gateway/auth"
+	"github.com/card-gateway/card-gateway/caddymodule/cardlog"
 	"github.com/card-gateway/card-gateway/explain"
 )
 
@@ -78,10 +79,11 @@ func (r *report) compareArrived() {
 		return
 	}
 	r.found = append(r.found, r.refusal.Findings...)
-	if arrived := r.refusal.StringToSign; arrived != "" && r.right != "" && arrived != r.right {
-		r.add("changed_on_the_way", "the gateway received another "+partAt(r.right, differAt(r.right, arrived))+
+	sent := cardlog.MaskLines(r.right) // as what arrived is
+	if arrived := r.refusal.StringToSign; arrived != "" && r.right != "" && arrived != sent {
+		r.add("changed_on_the_way", "the gateway received another "+partAt(sent, differAt(sent, arrived))+
 			" than was captured. Look for a proxy or a library that rewrites requests, or a capture of another request.")
-		r.wrong = arrived
+		r.right, r.wrong = sent, arrived
 	}
 	sum := sha256.Sum256(r.capture.body)
 	if hash := r.refusal.ReceivedHash; hash != "" && hash != auth.EncodeHash(sum) {

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/card-gateway/card-gateway/auth"
+	"github.com/card-gateway/card-gateway/caddymodule/cardlog"
 	"github.com/card-gateway/card-gateway/caddymodule/keyadmin"
 )
 
@@ -16,7 +17,7 @@ func (r *report) print() (mistaken bool, err error) {
 	} else {
 		r.found, r.right = r.refusal.Findings, r.refusal.StringToSign
 		if r.signed != nil && r.right != "" {
-			r.wrong = *r.signed
+			r.wrong = cardlog.MaskLines(*r.signed) // as what arrived is
 		}
 	}
 	if r.json {

@@ -38,6 +38,7 @@ func TestClientsOfTheGuide(t *testing.T) {
 		t.Fatal(err)
 	}
 	u := harness.StartUpstream(t)
+	u.Trusts("the clients under test send")
 	g := harness.StartGateway(t, harness.Site{Upstream: u.Addr})
 	key := g.NewKey(nil)
 	for _, client := range clientsOfTheGuide {
@@ -64,9 +65,9 @@ func TestClientsOfTheGuide(t *testing.T) {
 	}
 }
 
-// TestClientsOfTheGuideKeepTheirHeaders: no client follows a redirect, which
-// would show what it has signed to another host, and each fails when it is
-// refused.
+// TestClientsOfTheGuideKeepTheirHeaders: no client follows a redirect, because
+// that would send its signed headers to another host. Each client fails when
+// its request is refused.
 func TestClientsOfTheGuideKeepTheirHeaders(t *testing.T) {
 	t.Parallel()
 	guide, err := os.ReadFile("../../docs/signing-by-hand.md")
@@ -146,6 +147,7 @@ func conforms(t *testing.T, g *harness.Gateway, u *harness.Upstream, client func
 func TestCardSign(t *testing.T) {
 	t.Parallel()
 	u := harness.StartUpstream(t)
+	u.Trusts("the clients under test send")
 	g := harness.StartGateway(t, harness.Site{Upstream: u.Addr})
 	key := g.NewKey(nil)
 	sign := func(method, url, body string, more ...string) *exec.Cmd {
@@ -190,6 +192,7 @@ func TestCardSign(t *testing.T) {
 func TestGoClient(t *testing.T) {
 	t.Parallel()
 	u := harness.StartUpstream(t)
+	u.Trusts("the clients under test send")
 	g := harness.StartGateway(t, harness.Site{Upstream: u.Addr})
 	key := g.NewKey(nil)
 	client := http.Client{Transport: &sign.Transport{Signer: sign.Signer{KeyID: key.ID, Secret: key.Secret}}}

@@ -28,7 +28,8 @@ type demo struct {
 	said bytes.Buffer
 }
 
-// startDemo runs the demo with its state in dir, on free ports.
+// startDemo runs the demo with its state in dir, on free ports, with the admin
+// endpoint on TCP as by default.
 func startDemo(t *testing.T, dir string) *demo {
 	t.Helper()
 	port := func() string {
@@ -43,7 +44,7 @@ func startDemo(t *testing.T, dir string) *demo {
 	d.cmd.Env = append(os.Environ(),
 		"CARD_GATEWAY_BINARY="+harness.Binary(t), "CARD_GATEWAY_DEMO_DIR="+dir,
 		"CARD_GATEWAY_PORT="+d.port, "CARD_SANDBOX_PORT="+port(), "CARD_GATEWAY_METRICS_PORT="+port(),
-		"CARD_GATEWAY_ADMIN=unix/"+filepath.Join(dir, "admin.sock"),
+		"CARD_GATEWAY_ADMIN=localhost:"+port(),
 	)
 	d.cmd.Stdout, d.cmd.Stderr = d, d
 	if err := d.cmd.Start(); err != nil {
@@ -79,7 +80,7 @@ func (d *demo) await(line string) string {
 	return ""
 }
 
-// interrupt is Ctrl-C.
+// interrupt ends the demo as Ctrl-C does.
 func (d *demo) interrupt() {
 	d.t.Helper()
 	if err := d.cmd.Process.Signal(syscall.SIGINT); err != nil {
@@ -93,7 +94,7 @@ func (d *demo) interrupt() {
 	}
 }
 
-// paste runs a command as a user would who copies it.
+// paste runs a command like a user who copies it.
 func paste(t *testing.T, command string) string {
 	t.Helper()
 	cmd := exec.Command("bash", "-euc", command)
@@ -115,7 +116,7 @@ func TestDemo(t *testing.T) {
 	readmeCommands(t, dir, d.port)
 	d.interrupt()
 
-	for name, secret := range map[string]bool{"master.key": true, "env": true, "gateway.log": false} {
+	for name, secret := range map[string]bool{"master.key": true, "env": true, "admin.tokens": true, "gateway.log": false} {
 		text, err := os.ReadFile(filepath.Join(dir, name))
 		if info, statErr := os.Stat(filepath.Join(dir, name)); err != nil || statErr != nil || info.Mode().Perm() != 0o600 || len(text) == 0 {
 			t.Errorf("%s: %d bytes, %v, %v", name, len(text), info, errors.Join(err, statErr))

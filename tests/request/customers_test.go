@@ -87,9 +87,9 @@ func (d *dialect) spelled(t testing.TB, record map[string]json.RawMessage) {
 	}
 }
 
-// TestCustomerDialects lets a client of each variant create, read and list
-// customers of one tenant. Each sees those of the others too, in its own
-// spelling.
+// TestCustomerDialects has a client of each variant, which creates, reads and
+// lists customers of one tenant. Each sees the customers of the others too, in
+// its own spelling.
 func TestCustomerDialects(t *testing.T) { harness.EachTerminal(t, testCustomerDialects) }
 
 func testCustomerDialects(t *testing.T, terminal string) {
