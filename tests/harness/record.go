@@ -27,7 +27,7 @@ type Recorded struct {
 }
 
 const (
-	recordedAlike = 2       // answers of one kind
+	recordedAlike = 2        // answers of one kind
 	recordedBody  = 64 << 10 // largest body
 )
 
