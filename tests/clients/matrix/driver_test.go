@@ -12,6 +12,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/card-gateway/card-gateway/tests/harness"
 )
 
 // A language is one client below clients/.
@@ -62,6 +64,15 @@ var languages = []language{
 
 // installs says how to get what is missing.
 const installs = "is not installed; tests/install-client-runtimes.sh installs it"
+
+// startIssuer starts an issuer, or a server in the place of the gateway, to which
+// other programs send.
+func startIssuer(t *testing.T) *harness.Upstream {
+	t.Helper()
+	u := harness.StartUpstream(t)
+	u.Trusts("the clients under test send, and the cases say what must arrive")
+	return u
+}
 
 // skipWithout skips the test of a language whose programs or files are missing,
 // and fails it in CI, which installs them.

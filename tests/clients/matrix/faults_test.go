@@ -87,7 +87,7 @@ func (b bench) fail(t *testing.T, c faultCase) {
 	if c.OnlyRepeating && !b.repeats {
 		t.Skip("the library repeats nothing by itself")
 	}
-	other, server := harness.StartUpstream(t), harness.StartUpstream(t)
+	other, server := startIssuer(t), startIssuer(t)
 	var mu sync.Mutex
 	var arrivals []time.Time
 	server.Does(func(*harness.Received) harness.Reply {
