@@ -26,6 +26,7 @@ func (s *state) degraded(ctx context.Context) []string {
 		found["policy"] = true
 	}
 	found["audit"] = found["audit"] || s.audit.behind()
+	found["drained"] = thisNode.drained.Load()
 	found["log"] = found["log"] || logqueue.Trouble()
 	var list []string
 	for _, what := range degradations {

@@ -58,7 +58,7 @@ var buildInfo = prometheus.NewGaugeVec(prometheus.GaugeOpts{
 //   - log: an output of a log hangs, or lines were dropped
 //   - policy: another gateway on the store has other rules
 //   - store: something else that the store reports of itself
-var degradations = []string{"audit", "keys", "log", "policy", "store"}
+var degradations = []string{"audit", "drained", "keys", "log", "policy", "store"}
 
 var degradedGauge = prometheus.NewGaugeVec(prometheus.GaugeOpts{
 	Name: "card_gateway_degraded",

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"os/exec"
 	"strconv"
 )
 
@@ -90,12 +89,12 @@ func (k gatewayKind) start(ctx context.Context, s *Setup) (*Server, error) {
 	run := func() error { return p.runCaddy(ctx, s, caddyfile) }
 	server.fill = func(ctx context.Context, nonces int) error {
 		if k.onRedis {
-			return p.fillWith(ctx, s.Filler, "redis", "redis://"+server.redis.addr+"/0", nonces)
+			return p.runOnce(ctx, s.Filler, "redis", "redis://"+server.redis.addr+"/0", strconv.Itoa(nonces))
 		}
 		if err := p.end(); err != nil {
 			return err
 		}
-		return errors.Join(p.fillWith(ctx, s.Filler, "file", p.path("data"), nonces), run())
+		return errors.Join(p.runOnce(ctx, s.Filler, "file", p.path("data"), strconv.Itoa(nonces)), run())
 	}
 	if err := run(); err != nil {
 		return server, err
@@ -104,16 +103,6 @@ func (k gatewayKind) start(ctx context.Context, s *Setup) (*Server, error) {
 		return server, p.takeOver(ctx, s, run)
 	}
 	return server, p.importKeys(ctx, s.Keys)
-}
-
-// fillWith runs the command that makes nonces live.
-func (p *process) fillWith(ctx context.Context, filler, kind, place string, nonces int) error {
-	cmd := exec.CommandContext(ctx, filler, kind, place, strconv.Itoa(nonces)) //nolint:gosec // our own arguments
-	cmd.Dir, cmd.Env = p.dir, p.env(nil)
-	if out, err := cmd.CombinedOutput(); err != nil {
-		return fmt.Errorf("making %d nonces live: %w\n%s", nonces, err, out)
-	}
-	return nil
 }
 
 // masterKey returns the line of a master key file. All gateways have the same,

@@ -205,6 +205,7 @@ func (s *Store) Close() error {
 	if st.unfolded.Load() {
 		err = st.writeKeyFile(change{})
 	}
+	st.dropSpare()
 	return errors.Join(err, st.journal.close(), s.lock.release())
 }
 
@@ -236,6 +237,10 @@ func (s *Store) Status(ctx context.Context) store.Status {
 		return status
 	}
 	status.Details = map[string]any{"keys": len(*st.ids.Load()), "nonces": st.live.Load(), "max_nonces": s.opt.MaxNonces}
+	if trouble := st.spareTrouble.Load(); trouble != nil {
+		status.Details["degraded"] = []string{"keys"}
+		status.Details["no_room_for_changes"] = *trouble
+	}
 	if st.journal != nil {
 		segments, bytes := st.journal.extent()
 		status.Details["journal_segments"], status.Details["journal_bytes"] = segments, bytes
