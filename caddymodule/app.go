@@ -40,6 +40,8 @@ type App struct {
 	tokens    *keyadmin.Tokens // of the admin API
 	loaded    configuration    // as it was given
 
+	published publishedKeys // of assert
+
 	upkeep  upkeep
 	order   orderCheck
 	servers func() error // checks those without a handler of ours

@@ -105,3 +105,6 @@ func (a *App) OpenStore(option json.RawMessage) (store.Backend, error) {
 	}
 	return chosen.open("")
 }
+
+// JWKSet returns the public keys of assertions, for the admin API.
+func (a *App) JWKSet() []byte { return a.published.set() }

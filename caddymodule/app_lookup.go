@@ -11,8 +11,8 @@ import (
 var errNoApp = errors.New("there is no global option card_gateway; it says where the keys are and what is allowed")
 
 // appOf returns the app that a handler belongs to, if the routes around the
-// handler can be meant. The options are those of the
-// handler, as they were given, for the audit record.
+// handler can be meant. The options are those of the handler, as they were given,
+// for the audit record.
 func appOf(ctx caddy.Context, handler string, options any) (*App, error) {
 	module, err := ctx.AppIfConfigured("card_gateway")
 	switch {

@@ -15,8 +15,8 @@ import (
 	"github.com/card-gateway/card-gateway/caddymodule/cardlog"
 )
 
-// An orderCheck refuses servers whose routes cannot be meant, and warns of those
-// that hardly can.
+// An orderCheck refuses servers whose routes are certainly a mistake, and warns
+// of those whose routes are probably one.
 type orderCheck struct {
 	rateLimits bool // the app has limits of its own
 	log        *zap.Logger
@@ -26,7 +26,7 @@ type orderCheck struct {
 }
 
 // server checks a server once: when the first of its handlers is loaded, so that
-// `validate` says it too.
+// `validate` reports mistakes too.
 func (c *orderCheck) server(server *caddyhttp.Server) error {
 	if server == nil || c.checked[server] {
 		return nil
@@ -43,8 +43,8 @@ func (c *orderCheck) server(server *caddyhttp.Server) error {
 	return errors.Join(c.errs...)
 }
 
-// allServers checks the servers that have no handler of the gateway. Only when the
-// app starts are they known.
+// allServers checks the servers that have no handler of the gateway. They are
+// known only when the app starts.
 func (c *orderCheck) allServers(ctx caddy.Context) error {
 	app, err := ctx.AppIfConfigured("http")
 	if err != nil {
@@ -114,7 +114,8 @@ func (c *orderCheck) unguarded(s *step) {
 	}
 }
 
-// repeats reports whether a reverse_proxy is told to send a request again.
+// repeats reports whether a reverse_proxy is configured to send a request
+// again.
 func repeats(s *step) bool {
 	var options struct {
 		LoadBalancing struct {

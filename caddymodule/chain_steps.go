@@ -9,8 +9,8 @@ import (
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 )
 
-// A step is a handler of a server's routes. Caddy loads the handlers one by one,
-// and those that it has not come to are still JSON.
+// A step is a handler of a server's routes. Caddy loads the handlers one by one.
+// Those that are not loaded yet are JSON.
 type step struct {
 	name   string                      // the module's name without http.handlers
 	loaded caddyhttp.MiddlewareHandler // nil: raw is it
@@ -25,7 +25,8 @@ type earlier struct {
 	apart bool // the later step has a matcher that the earlier one has not
 }
 
-// stepWalk walks over the routes of a server as requests pass them.
+// stepWalk visits the routes of a server in the order in which a request passes
+// them.
 type stepWalk struct {
 	server *caddyhttp.Server
 	visit  func(s *step, before []earlier)
@@ -66,8 +67,8 @@ func (w *stepWalk) routes(list caddyhttp.RouteList, before []earlier, paths []st
 	return passed(before, gained, ""), ends
 }
 
-// passed returns what may have handled a request before a route of the group, of
-// whose routes one runs.
+// passed returns the handlers that may have handled a request before a route of
+// the group. Only one route of a group runs.
 func passed(before []earlier, gained []gain, group string) []earlier {
 	all := slices.Clone(before)
 	for _, g := range gained {
@@ -136,10 +137,11 @@ func stepsOf(route *caddyhttp.Route) (steps []*step) {
 	return steps
 }
 
-// answers reports whether no later handler gets a request that this one handles.
+// answers reports whether a request that this handler handles never reaches a
+// later one.
 func (s *step) answers() bool {
 	switch s.name {
-	case "card_forward", "card_self", "card_refuse", "card_health", "reverse_proxy", "static_response", "error", "metrics", "file_server":
+	case "card_forward", "card_self", "card_refuse", "card_health", "card_jwks", "reverse_proxy", "static_response", "error", "metrics", "file_server":
 		return true
 	default:
 		return false

@@ -141,11 +141,15 @@ func sendAnswer(w http.ResponseWriter, answer *forward.Answer) {
 	defer func() { _ = answer.Close() }()
 	h := w.Header()
 	delete(h, "Server") // the issuer's passes; Caddy's is in Via
-	for name, values := range answer.Header {
-		if before, set := h[name]; set {
-			values = append(before, values...)
+	// The values of all headers are in one piece of memory.
+	values := make([]string, len(answer.Fields))
+	for i, field := range answer.Fields {
+		if before, set := h[field.Name]; set {
+			h[field.Name] = append(before, field.Value)
+			continue
 		}
-		h[name] = values
+		values[i] = field.Value
+		h[field.Name] = values[i : i+1 : i+1]
 	}
 	h["Via"] = append(h["Via"], via)
 	w.WriteHeader(answer.Status)

@@ -145,10 +145,10 @@ func (h *Translate) request(r *http.Request, info *requestInfo, op translate.Ope
 	}
 	before := info.body.contiguous()
 	start := time.Now()
+	defer func() { info.overhead += time.Since(start) }()
 	body, asked, problems := translate.Request(before, translate.RequestOptions{
 		Operation: op, Upstream: h.form, KeyVariant: keyVariant(info.Key),
 	})
-	info.overhead += time.Since(start)
 	switch {
 	case len(problems) > 0:
 		observeTranslation(asked.String(), "request", "invalid")
@@ -158,6 +158,7 @@ func (h *Translate) request(r *http.Request, info *requestInfo, op translate.Ope
 	default:
 		observeTranslation(asked.String(), "request", "ok")
 		setBody(r, body)
+		info.asserting.bodyChanged(r, body)
 	}
 	return asked, nil
 }

@@ -24,6 +24,9 @@ func (p *passage) admit() *auth.Refusal {
 	}
 	p.info.address = client
 	unreadable := checkForwarded(p.site.server, p.r)
+	if unreadable == nil {
+		unreadable = checkHost(p.r)
+	}
 	method, raw := originalTarget(p.r)
 	credentials, missing := auth.ParseCredentials(p.r.Header)
 	if missing != nil {

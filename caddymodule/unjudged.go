@@ -21,7 +21,7 @@ func newUnjudged(app *App) unjudged {
 // refuse answers with a refusal.
 func (u *unjudged) refuse(w http.ResponseWriter, r *http.Request, refusal *auth.Refusal) error {
 	start, info := time.Now(), new(requestInfo)
-	r = info.begin(u.telemetry, r)
+	r = info.begin(u.telemetry, r, nil)
 	info.Client, _ = clientAddress(r)
 	err := refuse(newResponseWriter(w, info), r, refusal)
 	info.overhead = time.Since(start)

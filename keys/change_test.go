@@ -150,7 +150,8 @@ func TestUpdate(t *testing.T) {
 	}
 }
 
-// viewDiff returns what differs, but for revision and updated_at, as name=new.
+// viewDiff returns the fields that differ, as name=new, without revision and
+// updated_at.
 func viewDiff(t *testing.T, before, after keys.View) string {
 	t.Helper()
 	fields := func(v keys.View) map[string]json.RawMessage {

@@ -244,8 +244,8 @@ type gateway struct {
 	done         chan error
 }
 
-// interleave grants calls in the order that the bits say, the lowest first,
-// and returns what each gateway's import came to.
+// interleave grants calls in the order of the bits, the lowest first, and
+// returns the error of each gateway's import.
 func interleave(order int, gateways []*gateway) []error {
 	results := make([]error, len(gateways))
 	waiting, finished := make([]bool, len(gateways)), make([]bool, len(gateways))

@@ -33,6 +33,7 @@ func init() {
 //	POST   /card-gateway/log-level          log each request for a time
 //	GET    /card-gateway/status             store, version, keys by status, memory for bodies
 //	GET    /card-gateway/refusals/{id}      what is remembered of a refusal, by its request id
+//	GET    /card-gateway/jwks               the public keys of assertions, as a JWK set
 //
 // The API answers on a unix socket, where the socket's mode says who may call it,
 // and on loopback or over TLS to callers with a token of the option admin_token.
@@ -110,6 +111,7 @@ func (a *AdminAPI) Routes() []caddy.AdminRoute {
 		route("POST /card-gateway/log-level", "log level", logLevel),
 		route("GET /card-gateway/status", "status", showStatus),
 		route("GET /card-gateway/refusals/{id}", "show refusal", showRefusal),
+		route("GET /card-gateway/jwks", "show jwks", showJWKSet),
 	}
 }
 

@@ -42,6 +42,8 @@ type Gateway interface {
 	LoadRefused(err error)
 	// Refusal returns what is remembered of the refusal with the request id.
 	Refusal(requestID string) (Refusal, bool)
+	// JWKSet returns the public keys of assertions, as JSON.
+	JWKSet() []byte
 }
 
 // BodyMemory is the memory that request bodies hold, in bytes, and the keys that

@@ -2,6 +2,7 @@ package keyadmin
 
 import (
 	"context"
+	"encoding/json"
 	"net/http"
 	"strconv"
 	"time"
@@ -153,4 +154,8 @@ func showRefusal(c *adminCall) (int, any, error) {
 		}
 	}
 	return http.StatusOK, refusal, nil
+}
+
+func showJWKSet(c *adminCall) (int, any, error) {
+	return http.StatusOK, json.RawMessage(c.gateway.JWKSet()), nil
 }

@@ -86,6 +86,8 @@ func (gatewayForTest) Refusal(id string) (Refusal, bool) {
 
 func (gatewayForTest) AdminTokens() *Tokens { return tokensForTest }
 
+func (gatewayForTest) JWKSet() []byte { return []byte("{\"keys\":[]}\n") }
+
 func (gatewayForTest) BodyMemory() BodyMemory {
 	return BodyMemory{Bytes: 7, Limit: 9, Holders: []BodyHolder{{Key: "ck_test_a", Bytes: 7}}}
 }

@@ -1,78 +1,31 @@
 package request
 
 import (
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
 	"crypto/tls"
 	"crypto/x509"
-	"crypto/x509/pkix"
-	"encoding/pem"
 	"io"
 	"log"
-	"math/big"
 	"net/http"
 	"net/http/httptest"
 	"testing"
-	"time"
 
 	"github.com/card-gateway/card-gateway/tests/harness"
 )
-
-// An authority signs certificates of the test.
-type authority struct {
-	cert *x509.Certificate
-	key  *ecdsa.PrivateKey
-}
-
-// sign returns a certificate for a name, in PEM, with its key. Without an
-// authority it is signed by itself.
-func (a *authority) sign(t *testing.T, name string) (cert, key []byte, made *authority) {
-	t.Helper()
-	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
-	template := &x509.Certificate{
-		SerialNumber: big.NewInt(time.Now().UnixNano()), Subject: pkix.Name{CommonName: name}, DNSNames: []string{name},
-		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
-		IsCA: a == nil, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageDigitalSignature | x509.KeyUsageCertSign,
-		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
-	}
-	by := a
-	if by == nil {
-		by = &authority{template, private}
-	}
-	der, err := x509.CreateCertificate(rand.Reader, template, by.cert, &private.PublicKey, by.key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	parsed, err := x509.ParseCertificate(der)
-	if err != nil {
-		t.Fatal(err)
-	}
-	secret, err := x509.MarshalPKCS8PrivateKey(private)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: secret}),
-		&authority{parsed, private}
-}
 
 // TestForwardOverTLS has an issuer that requires a client certificate. The gateway
 // presents its own, and accepts only the right certificate of the issuer.
 func TestForwardOverTLS(t *testing.T) {
 	t.Parallel()
-	caPEM, _, ca := (*authority)(nil).sign(t, "CANARY authority")
-	otherPEM, _, _ := (*authority)(nil).sign(t, "another authority")
-	serverCert, serverKey, _ := ca.sign(t, "issuer.example")
-	clientCert, clientKey, _ := ca.sign(t, "gateway.example")
+	caPEM, _, ca := (*harness.Authority)(nil).Sign(t, "CANARY authority")
+	otherPEM, _, _ := (*harness.Authority)(nil).Sign(t, "another authority")
+	serverCert, serverKey, _ := ca.Sign(t, "issuer.example")
+	clientCert, clientKey, _ := ca.Sign(t, "gateway.example")
 	pair, err := tls.X509KeyPair(serverCert, serverKey)
 	if err != nil {
 		t.Fatal(err)
 	}
 	clients := x509.NewCertPool()
-	clients.AddCert(ca.cert)
+	clients.AddCert(ca.Cert)
 	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		_, _ = io.WriteString(w, r.Host+" "+r.TLS.PeerCertificates[0].Subject.CommonName)
 	}))

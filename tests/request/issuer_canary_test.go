@@ -15,9 +15,9 @@ import (
 
 const issuerCard = "4000 0012 3456 7899"
 
-// TestIssuersBytesAreInNoLog has an issuer send a card number, and a text that
-// looks like nothing, where libraries quote what they cannot read. All logs are
-// at the level debug.
+// TestIssuersBytesAreInNoLog has an issuer that sends a card number, and a text
+// without any known form, in places where libraries quote bytes that they
+// cannot read. All logs are at the level debug.
 func TestIssuersBytesAreInNoLog(t *testing.T) { harness.EachTerminal(t, testIssuersBytesAreInNoLog) }
 
 func testIssuersBytesAreInNoLog(t *testing.T, terminal string) {
@@ -59,7 +59,7 @@ func testIssuersBytesAreInNoLog(t *testing.T, terminal string) {
 	if terminal == harness.ReverseProxy {
 		const unasked = "the upstream sent bytes on an idle connection without being asked"
 		harness.Eventually(t, "the log speaks of bytes that nobody asked for", func() bool {
-			send() // which may meet a connection whose bytes nobody has read yet
+			send() // it may find a connection with unread bytes
 			u.Unasked(issuerCard)
 			return strings.Contains(g.ReadFile("default.log"), unasked)
 		})
@@ -72,8 +72,7 @@ func testIssuersBytesAreInNoLog(t *testing.T, terminal string) {
 	searchLogs(t, g, c)
 }
 
-// searchLogs looks for the canaries in all that a gateway has written of what it
-// did.
+// searchLogs looks for the canaries in all logs of a gateway.
 func searchLogs(t *testing.T, g *harness.Gateway, c harness.Canaries) {
 	t.Helper()
 	for _, name := range []string{"default.log", "access.log", "stderr"} {
@@ -81,16 +80,16 @@ func searchLogs(t *testing.T, g *harness.Gateway, c harness.Canaries) {
 	}
 }
 
-// TestIssuersTLSIsInNoLog has issuers whose TLS cannot be believed: the errors
-// of crypto/tls and crypto/x509 quote their certificates.
+// TestIssuersTLSIsInNoLog has issuers with certificates that are refused: the
+// errors of crypto/tls and crypto/x509 quote them.
 func TestIssuersTLSIsInNoLog(t *testing.T) { harness.EachTerminal(t, testIssuersTLSIsInNoLog) }
 
 func testIssuersTLSIsInNoLog(t *testing.T, terminal string) {
 	c := make(harness.Canaries)
 	name := c.Add("name in a certificate", "canaryname.example")
-	caPEM, _, ca := (*authority)(nil).sign(t, c.Add("name of an authority", "CANARY authority"))
-	signed, signedKey, _ := ca.sign(t, name)
-	alone, aloneKey, _ := (*authority)(nil).sign(t, name)
+	caPEM, _, ca := (*harness.Authority)(nil).Sign(t, c.Add("name of an authority", "CANARY authority"))
+	signed, signedKey, _ := ca.Sign(t, name)
+	alone, aloneKey, _ := (*harness.Authority)(nil).Sign(t, name)
 	g := harness.NewGateway(t, harness.Site{Terminal: terminal})
 	g.WriteFile("ca.pem", string(caPEM))
 	block := "tls {\nca_file " + g.Path("ca.pem") + "\nserver_name issuer.example\n}"
