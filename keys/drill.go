@@ -17,11 +17,11 @@ type Drill struct {
 func (k *Service) Drill(ctx context.Context) (Drill, error) {
 	d := Drill{Failed: []SkippedCopy{}}
 	err := each(ctx, k.backend, func(r *store.Record) error {
-		if _, err := k.open(r); err != nil {
-			d.Failed = append(d.Failed, SkippedCopy{ID: r.ID, Reason: err.Error()})
-			return nil
+		if _, failed := k.open(r); failed != nil {
+			d.Failed = append(d.Failed, SkippedCopy{ID: r.ID, Reason: failed.Error()})
+		} else {
+			d.Opened++
 		}
-		d.Opened++
 		return nil
 	})
 	return d, err

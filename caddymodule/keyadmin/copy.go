@@ -48,7 +48,9 @@ func copyKeys(c *adminCall) (int, any, error) {
 // openSource opens and starts the store to copy from. An embedded store without
 // keys is refused before the start, which would make it.
 func (c *adminCall) openSource(req *copyRequest) (store.Backend, error) {
-	from, field, err := store.Backend(nil), "dir", error(nil)
+	var from store.Backend
+	var err error
+	field := "dir"
 	switch {
 	case (req.Dir == "") == (req.Store == nil):
 		return nil, &keys.InvalidError{Reason: "give either dir or store"}

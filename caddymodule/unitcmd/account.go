@@ -28,5 +28,8 @@ func (u *unit) account() (*syscall.Credential, error) {
 	if err != nil {
 		return nil, fmt.Errorf("the user of the unit: %w", err)
 	}
+	if uid == uint64(os.Geteuid()) {
+		return nil, nil
+	}
 	return &syscall.Credential{Uid: uint32(uid), Gid: uint32(gid)}, nil
 }
