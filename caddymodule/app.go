@@ -13,6 +13,7 @@ import (
 
 	"github.com/card-gateway/card-gateway/caddymodule/auditfile"
 	"github.com/card-gateway/card-gateway/caddymodule/keyadmin"
+	"github.com/card-gateway/card-gateway/caddymodule/logqueue"
 	"github.com/card-gateway/card-gateway/caddymodule/version"
 	"github.com/card-gateway/card-gateway/keys"
 )
@@ -177,6 +178,7 @@ func (a *App) Start() error {
 	currentBodies.Store(a.state.bodies)
 	a.state.sharePolicy(a.rules)
 	a.telemetry.log.Info("the gateway runs", zap.Inline(version.This()))
+	logqueue.Serve()
 	loads.made(time.Now())
 	a.telemetry.audit.configured(&a.loaded)
 	a.upkeep = upkeep{state: a.state, telemetry: a.telemetry}

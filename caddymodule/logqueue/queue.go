@@ -53,10 +53,22 @@ func newQueue(out io.WriteCloser, l limits) *queue {
 	return q
 }
 
+// serving is true from the first start of the gateway on.
+var serving atomic.Bool
+
+// Serve says that requests are served from now on, so that no Write may wait.
+func Serve() { serving.Store(true) }
+
 // Write takes a line, or drops it when the queue is full. It returns no error in
 // either case: zap would write an error to standard error, which may be the pipe
 // that nobody reads.
+//
+// Before the first start it waits until the line is written, for at most lateWait:
+// a process that cannot start ends at once, and the line says why.
 func (q *queue) Write(line []byte) (int, error) {
+	if !serving.Load() {
+		defer q.flushed(lateWait)
+	}
 	q.mu.RLock()
 	defer q.mu.RUnlock()
 	switch {
@@ -117,6 +129,13 @@ func (q *queue) flush(ctx context.Context) bool {
 	case <-ctx.Done():
 		return false
 	}
+}
+
+// flushed flushes for at most the time.
+func (q *queue) flushed(most time.Duration) {
+	ctx, cancel := context.WithTimeout(context.Background(), most)
+	defer cancel()
+	q.flush(ctx)
 }
 
 // request puts a request into the queue if there is room. It must not wait: while

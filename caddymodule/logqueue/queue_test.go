@@ -13,6 +13,27 @@ import (
 	"pgregory.net/rapid"
 )
 
+func init() { Serve() }
+
+// Before the first start a line is written when Write returns, because the process
+// may end at once; while the output hangs, Write still returns.
+func TestFirstLinesAreWritten(t *testing.T) {
+	serving.Store(false)
+	t.Cleanup(Serve)
+	out := new(gated)
+	q := newQueue(out, limits{bytes: 1000, lines: 100})
+	write(t, q, "why it does not start\n")
+	out.mu.Lock()
+	if got := out.text.String(); got != "why it does not start\n" {
+		t.Errorf("%q is written", got)
+	}
+	write(t, q, "nobody reads this\n")
+	out.mu.Unlock()
+	if err := q.Close(); err != nil {
+		t.Fatal(err)
+	}
+}
+
 // gated is an output that takes nothing while it is held.
 type gated struct {
 	mu     sync.Mutex // held: nobody reads
