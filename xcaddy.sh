@@ -59,7 +59,7 @@ if ! grep -q 'card-gateway card-keys' "$work/help"; then
 	echo "xcaddy.sh: $output calls itself something else than card-gateway" >&2
 	exit 1
 fi
-if grep sandbox "$work/modules" >&2; then
+if grep sandbox "$work/modules" >&2 || grep -q X-Sandbox "$output"; then
 	echo "xcaddy.sh: the sandbox issuer is in $output; it must not be" >&2
 	exit 1
 fi

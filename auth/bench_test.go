@@ -8,8 +8,8 @@ import (
 	"github.com/card-gateway/card-gateway/auth"
 )
 
-// TestHotPathDoesNotAllocate holds for every step that an accepted request
-// takes before its body is read, and for what a stranger can make us do.
+// TestHotPathDoesNotAllocate checks every step of an accepted request but the
+// reading of its body, and the steps that a sender without a secret can cause.
 func TestHotPathDoesNotAllocate(t *testing.T) {
 	headers, table := goodHeaders(), newTable(t)
 	r, key := goodRequest(t), goodKey(t)
@@ -56,8 +56,9 @@ func BenchmarkJudge(b *testing.B) {
 	})
 }
 
-// BenchmarkHMAC is what Judge cannot do without: a bare HMAC-SHA256 of the
-// same string to sign, its state made once and made anew.
+// BenchmarkHMAC measures the work that Judge cannot avoid: a bare HMAC-SHA256
+// of the same string to sign, with its state made once and with a new state
+// each time.
 func BenchmarkHMAC(b *testing.B) {
 	c := goodRequest(b).Credentials
 	text := auth.AppendStringToSign(nil, "GET", "/api/v1/orders", c.Timestamp, c.Nonce, c.BodyHash)

@@ -8,10 +8,11 @@ import (
 	"testing"
 )
 
-// The two files that compare what a sender must not guess hold no comparison
-// whose time depends on the text: no operator but against a literal or nil, no
-// package that compares, and equalText gives both texts to
-// subtle.ConstantTimeCompare. A clock cannot test this on a busy machine.
+// The two files that compare what a sender must not guess have no comparison
+// whose time depends on the text. Their operators compare only with a literal
+// or nil, they import no package that compares, and equalText calls
+// subtle.ConstantTimeCompare for both texts. A clock cannot test this on a busy
+// machine.
 func TestSecretsAreComparedInConstantTime(t *testing.T) {
 	compared := 0
 	for _, name := range []string{"canonical.go", "secret.go"} {

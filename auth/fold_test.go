@@ -10,8 +10,8 @@ import (
 	"github.com/card-gateway/card-gateway/auth"
 )
 
-// operationOf returns what a request for the target comes to: the name of its
-// operation or that of the refusal.
+// operationOf returns the name of the operation of a request for the target, or
+// that of the refusal.
 func operationOf(table *auth.Table, method, raw string) string {
 	target, refusal := auth.ParseTarget(raw)
 	if refusal != nil {
@@ -160,7 +160,7 @@ func TestOperationsOutliveFolding(t *testing.T) {
 	})
 }
 
-// fold does to a segment what lenient servers do, all of it.
+// fold makes all changes to a segment that lenient servers make.
 func fold(s string) string {
 	s, _, _ = strings.Cut(s, ";")
 	s = strings.Trim(s, " +")

@@ -4,7 +4,6 @@ import (
 	"net/http"
 	"strconv"
 	"strings"
-	"time"
 )
 
 // The five headers that every signed request carries, in the canonical form
@@ -16,6 +15,13 @@ const (
 	HeaderNonce     = "X-Nonce"
 	HeaderBodyHash  = "X-Body-Hash"
 	HeaderSignature = "X-Signature"
+)
+
+// The headers of a signed answer, which the published interface does not have.
+const (
+	HeaderAnsweredAt      = "X-Response-Timestamp"
+	HeaderAnswerHash      = "X-Response-Body-Hash"
+	HeaderAnswerSignature = "X-Response-Signature"
 )
 
 // Credentials are the values of the five headers, as they were sent.
@@ -101,35 +107,4 @@ func describeByte(nonce string) string {
 		}
 	}
 	return "none"
-}
-
-// ParseTimestamp returns a timestamp in Unix seconds. The text must be ten
-// decimal digits without a leading zero, so every moment from 2001 to 2286 has
-// one spelling. For any other text it returns false.
-func ParseTimestamp(s string) (int64, bool) {
-	if len(s) != 10 || s[0] == '0' {
-		return 0, false
-	}
-	var n int64
-	for i := 0; i < len(s); i++ {
-		if s[i] < '0' || s[i] > '9' {
-			return 0, false
-		}
-		n = n*10 + int64(s[i]-'0')
-	}
-	return n, true
-}
-
-// InWindow reports whether the timestamp, in Unix seconds, differs from now by
-// at most the window. Whole seconds are compared: a difference of exactly the
-// window is inside. The timestamp 0, of a malformed header, is always outside.
-func InWindow(now time.Time, timestamp int64, window time.Duration) bool {
-	if timestamp <= 0 {
-		return false
-	}
-	d := now.Unix() - timestamp
-	if d < 0 {
-		d = -d
-	}
-	return d <= int64(window/time.Second)
 }

@@ -105,8 +105,8 @@ func TestSecretVersionOfTheSignature(t *testing.T) {
 	}
 }
 
-// A secret that has ended explains a refusal and never prevents it, whatever
-// the clock says of its end.
+// A secret that has ended only explains a refusal. It never makes a signature
+// valid, even if the clock shows a time before its end.
 func TestRetiredSecretsExplain(t *testing.T) {
 	live := auth.NewSecret(3, "another", time.Time{})
 	for _, test := range []struct {

@@ -59,9 +59,9 @@ func signedBy(t *testing.T, secret string) *Request {
 	return r
 }
 
-// Nobody who has no live secret can tell by the work that a refusal costs
-// whether the key exists, how many secrets it has, or which of them is close:
-// it is the same number of HMACs over the same bytes, for every key.
+// A refused signature costs the same number of HMACs over the same bytes, for
+// every key. So the time does not show whether the key exists, how many secrets
+// it has, or which of them have ended.
 func TestUnprovenRequestsCostTheSame(t *testing.T) {
 	later, before := workNow.Add(time.Hour), workNow.Add(-time.Hour)
 	keys := map[string]func(*work) *Key{
@@ -116,8 +116,7 @@ func TestEverySecretIsTried(t *testing.T) {
 	}
 }
 
-// countUnknown counts the work for a secret that is not there, until the test
-// ends.
+// countUnknown counts the HMACs of standIn, until the test ends.
 func countUnknown(t *testing.T) *work {
 	w := &work{}
 	was := standIn

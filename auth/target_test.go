@@ -56,8 +56,8 @@ func TestBadTargetSaysWhatIsWrong(t *testing.T) {
 	}
 }
 
-// FuzzParseTarget demands of every target that is accepted that other parsers
-// read it as we do and write it as it came.
+// FuzzParseTarget demands that other parsers read every accepted target as we
+// do, and write it back unchanged.
 func FuzzParseTarget(f *testing.F) {
 	for _, raw := range []string{
 		"/", "/api/v1/cards/c1?a=1", "/api/v1/a;x/b", "/api/v1/..;x", "/%2e%2E/", "/%252e%252e/x", "/a%25%32%66", "/%c0%af",

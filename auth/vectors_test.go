@@ -129,8 +129,9 @@ func (v *vector) key(t *testing.T, id string) *auth.Key {
 	return k
 }
 
-// answer is what the gateway would say, in the published order: the package
-// under test decides all but rules 5 and 8, which the vector's state decides.
+// answer is the gateway's answer, by the published order of the rules. The
+// package under test decides all rules except 5 and 8. The vector's state
+// decides those.
 type answer struct {
 	reason    auth.Reason
 	counts    bool

@@ -11,8 +11,8 @@ import (
 	"github.com/card-gateway/card-gateway/bench/report"
 )
 
-// TestShortRun checks that the bench runs and that figures come out. What they
-// are, no test can say: that is for a machine that does nothing else.
+// TestShortRun checks that the bench runs and returns figures. It does not
+// judge the figures: that needs a machine that does nothing else.
 func TestShortRun(t *testing.T) {
 	dir := t.TempDir()
 	var said bytes.Buffer
@@ -49,8 +49,8 @@ func TestShortRun(t *testing.T) {
 	}
 }
 
-// TestPageShowsTheFigures: docs/performance.md says what the committed figures
-// say. `go run . -from results/figures.csv -docs` writes it anew.
+// TestPageShowsTheFigures: docs/performance.md has the committed figures. `go
+// run . -from results/figures.csv -docs` writes it again.
 func TestPageShowsTheFigures(t *testing.T) {
 	results, err := report.Read(committed)
 	if err != nil {

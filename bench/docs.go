@@ -32,7 +32,7 @@ func (o *options) report(results *report.Results, out io.Writer) error {
 	if err := results.Write(figures); err != nil {
 		return err
 	}
-	results, err := report.Read(figures) // as it is written: rounded
+	results, err := report.Read(figures) // as stored: rounded
 	if err != nil {
 		return err
 	}
@@ -59,7 +59,7 @@ func tables(results *report.Results) string {
 	return results.Markdown(names) + "\n**Growth, in parts of the figures with one key**\n\n" + results.Growth(names, growth)
 }
 
-// What stands between these lines of the page is made from the figures.
+// The part of the page between these lines is made from the figures.
 const (
 	tablesBegin = "<!-- What follows is written by make bench ARGS=-docs. -->\n"
 	tablesEnd   = "<!-- Until here. -->\n"

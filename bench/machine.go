@@ -11,8 +11,8 @@ import (
 	"time"
 )
 
-// machine says on what was measured: a line each, without names of hosts or
-// paths.
+// machine returns a description of the machine, in lines, without names of
+// hosts or paths.
 func (b *bench) machine(ctx context.Context) []string {
 	lines := []string{
 		fmt.Sprintf("measured %s; %d alternating rounds of %s", time.Now().UTC().Format("2006-01-02"), b.rounds, b.span),
@@ -31,7 +31,7 @@ func (b *bench) machine(ctx context.Context) []string {
 
 const unknown = "unknown"
 
-// fieldOf returns what the pattern finds in a file.
+// fieldOf returns the match of the pattern in a file.
 func fieldOf(path, pattern string) string {
 	text, err := os.ReadFile(path)
 	if err != nil {
@@ -40,7 +40,7 @@ func fieldOf(path, pattern string) string {
 	return find(pattern, text)
 }
 
-// said returns what the pattern finds in what a program prints.
+// said returns the match of the pattern in the output of a program.
 func said(ctx context.Context, pattern, program string, args ...string) string {
 	out, _ := exec.CommandContext(ctx, program, args...).CombinedOutput() //nolint:gosec // our own arguments; wrk --version exits with 1
 	return find(pattern, out)

@@ -1,6 +1,6 @@
 // Command bench compares the gateway with plain Caddy, with nginx, and with
 // nginx that has the same checks written by hand in Lua, all on this machine.
-// docs/performance.md says how and what came out.
+// docs/performance.md has the method and the results.
 package main
 
 import (
@@ -31,7 +31,10 @@ func main() {
 	}
 }
 
-// options are what the flags say.
+// shipped is the environment that unit, image and `make run` give the gateway.
+const shipped = "GOGC=400"
+
+// options are the values of the flags.
 type options struct {
 	only, scenarios string
 	rounds, seconds int
@@ -47,7 +50,7 @@ func parse(args []string, out io.Writer) (options, error) {
 	flags.StringVar(&o.scenarios, "scenarios", "", "run these scenarios, separated by commas (default all)")
 	flags.IntVar(&o.rounds, "rounds", 5, "how often each server runs in each scenario")
 	flags.IntVar(&o.seconds, "seconds", 3, "how long it runs each time")
-	flags.StringVar(&o.env, "env", "", "variables for the gateway and for plain Caddy, such as GOGC=400,GOMEMLIMIT=1GiB")
+	flags.StringVar(&o.env, "env", shipped, "variables for the gateway and for plain Caddy, such as GOGC=100,GOMEMLIMIT=1GiB")
 	flags.StringVar(&o.out, "out", filepath.Join("results", "last"), "the directory for the figures and the plots")
 	flags.StringVar(&o.from, "from", "", "measure nothing; report what this file of figures says")
 	flags.BoolVar(&o.docs, "docs", false, "write figures, plots and tables of docs/performance.md instead of -out")
@@ -60,7 +63,7 @@ func parse(args []string, out io.Writer) (options, error) {
 	return o, nil
 }
 
-// list splits at commas; nothing is an empty list.
+// list splits at commas. An empty text is an empty list.
 func list(text string) []string {
 	return strings.FieldsFunc(text, func(r rune) bool { return r == ',' })
 }
@@ -93,7 +96,7 @@ func command(ctx context.Context, args []string, out io.Writer) error {
 	results := &report.Results{Machine: b.machine(ctx)}
 	var failed error
 	if results.Rows, failed = b.run(ctx); failed != nil {
-		o.docs = false // half of the figures is not for the docs
+		o.docs = false // figures of a part of the run must not go into the docs
 	}
 	if len(results.Rows) == 0 {
 		return failed
@@ -101,7 +104,7 @@ func command(ctx context.Context, args []string, out io.Writer) error {
 	return errors.Join(failed, o.report(results, out))
 }
 
-// announce says what will be done, and how long it takes.
+// announce prints what will be done, and how long it takes.
 func (b *bench) announce() {
 	var sum time.Duration
 	for _, s := range b.scenarios {

@@ -14,8 +14,8 @@ import (
 const (
 	// warmUp is how long a server runs before it is measured.
 	warmUp = time.Second
-	// rateBefore is how many requests per second a pool is made for, before
-	// anything is known.
+	// rateBefore is the assumed rate, in requests per second, for the size of
+	// the first pool.
 	rateBefore = 15_000
 	// fewReplays is how many different requests are replayed.
 	fewReplays = 64
@@ -26,23 +26,23 @@ type lane struct {
 	*scenario
 	server *server.Server
 	issuer *server.Server
-	signed []load.Key // by whom
+	signed []load.Key // the keys that sign
 	dir    string     // of its pools
 	rate   float64    // requests per second, as last seen
 	fresh  int        // requests with a nonce of their own that were sent so far
 }
 
-// judged reports whether the server looks at signatures at all. One that does
-// not may be sent the same requests again and again.
+// judged reports whether the server checks signatures at all. If not, the same
+// requests can be sent again and again.
 func (l *lane) judged() bool { return l.server.Kind.Judges }
 
-// spec is what is signed for a run with that many requests.
+// spec returns the requests to sign for a run with count requests.
 func (l *lane) spec(count int) load.Spec {
 	return load.Spec{Keys: l.signed, Count: count, Body: load.Body(l.body), Time: time.Now(), Tampered: l.outcome == signature}
 }
 
-// wrk sends signed requests for a while. Where each has to be fresh it signs as
-// many as are needed, and begins anew with more if they were too few.
+// wrk sends signed requests for the span. If each request must be new, it signs
+// enough of them, and starts again with more if they were too few.
 func (l *lane) wrk(ctx context.Context, span time.Duration, spec func(count int) load.Spec) (load.Result, error) {
 	again := !l.judged() || l.outcome == replayed
 	count := max(int(l.rate*span.Seconds()*1.5), int(rateBefore*span.Seconds())) + 2*l.connections
@@ -71,8 +71,8 @@ func (l *lane) wrk(ctx context.Context, span time.Duration, spec func(count int)
 	}
 }
 
-// check compares the answers with what the scenario is about: a run that
-// measured something else must not count.
+// check compares the answers with the outcome of the scenario, so that a run
+// that measured something else does not count.
 func (l *lane) check(r load.Result) error {
 	var expected bool
 	switch {
@@ -126,23 +126,23 @@ func (l *lane) usages(ctx context.Context) (own, issuer server.Usage, err error)
 }
 
 // fill makes as many nonces live as the scenario is about, those of the runs so
-// far included. Their requests are stamped ahead, as far as
-// the window allows with a margin, so that they live as long as can be.
+// far included. A gateway's store is filled by its contract, because a million
+// requests take longer than their nonces live. The other servers get requests.
 func (l *lane) fill(ctx context.Context) error {
-	if !l.judged() {
+	if !l.judged() || l.fresh >= l.nonces {
 		return nil
 	}
-	ahead := func(count int) load.Spec {
-		spec := l.spec(count)
-		spec.Body, spec.Time = nil, spec.Time.Add(4*time.Minute)
-		return spec
+	filled, err := l.server.Fill(ctx, l.nonces-l.fresh)
+	if err != nil {
+		return err
 	}
-	for begin := time.Now(); l.fresh < l.nonces; {
-		if time.Since(begin) > 5*time.Minute {
-			return fmt.Errorf("%s: %d nonces in 5 minutes; the first of them would be gone before a million are there", l.server.Kind.Name, l.fresh)
-		}
-		span := min(max(time.Second, time.Duration(float64(l.nonces-l.fresh)/l.rate)*time.Second), 10*time.Second)
-		if _, err := l.wrk(ctx, span, ahead); err != nil {
+	if filled {
+		l.fresh = l.nonces
+		_, err := l.wrk(ctx, warmUp, l.spec) // it may be a new process
+		return err
+	}
+	for l.fresh < l.nonces {
+		if _, err := l.wrk(ctx, warmUp, l.spec); err != nil {
 			return fmt.Errorf("filling up nonces: %w", err)
 		}
 	}

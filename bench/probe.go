@@ -17,8 +17,8 @@ type answer struct {
 	part   string
 }
 
-// probe sends the requests of the scenario by hand and looks at the answers,
-// so that what is measured afterwards is what it is called.
+// probe sends the requests of the scenario without wrk and checks the answers,
+// so that the scenario really measures what its name says.
 func (l *lane) probe(ctx context.Context) error {
 	spec := l.spec(1)
 	fromIssuer := answer{http.StatusOK, `"cardId"`}
@@ -42,7 +42,7 @@ func (l *lane) probe(ctx context.Context) error {
 	return nil
 }
 
-// send sends one request on a connection of its own.
+// send sends one request on a new connection.
 func (l *lane) send(ctx context.Context, request []byte, want answer) error {
 	conn, err := new(net.Dialer).DialContext(ctx, "tcp", l.server.Addr())
 	if err != nil {

@@ -23,9 +23,10 @@ type bench struct {
 	rounds    int
 	span      time.Duration // of one measurement
 	env       []string      // for the gateway and for plain Caddy
-	dir       string        // of all that is written meanwhile
+	dir       string        // of all files of the run
 	binary    string        // the gateway
-	out       io.Writer     // what is told meanwhile
+	filler    string        // what makes nonces live
+	out       io.Writer     // for messages during the run
 }
 
 // build compiles the gateway from the source tree at root, as `make build` does.
@@ -41,6 +42,12 @@ func (b *bench) build(ctx context.Context, root string) error {
 	cmd.Dir = root
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return fmt.Errorf("building the gateway: %w\n%s", err, out)
+	}
+	b.filler = filepath.Join(b.dir, "fill")
+	cmd = exec.CommandContext(ctx, "go", "build", "-o", b.filler, "./store/storetest/fill") //nolint:gosec // our own arguments
+	cmd.Dir = root
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return fmt.Errorf("building what makes nonces live: %w\n%s", err, out)
 	}
 	return nil
 }
@@ -68,8 +75,9 @@ func (b *bench) run(ctx context.Context) ([]report.Row, error) {
 	return rows, errors.Join(err, closeAll(lanes), issuer.Close())
 }
 
-// lanes returns the servers of a scenario, ready: those of the scenario before
-// if it goes on with them, else new ones. Servers that it does not need end.
+// lanes returns the servers of a scenario when they are ready. These are the
+// servers of the scenario before if it goes on with them, otherwise new ones.
+// It ends servers that are no longer needed.
 func (b *bench) lanes(ctx context.Context, before []*lane, s *scenario, issuer *server.Server) (lanes []*lane, err error) {
 	var over []*lane
 	for _, l := range before {
@@ -99,7 +107,7 @@ func (b *bench) lanes(ctx context.Context, before []*lane, s *scenario, issuer *
 // startAll starts the servers of a scenario.
 func (b *bench) startAll(ctx context.Context, s *scenario, issuer *server.Server) (lanes []*lane, err error) {
 	setup := server.Setup{
-		Dir: b.dir, Binary: b.binary, Env: b.env, Issuer: issuer.Addr(), Keys: makeKeys(s.keys),
+		Dir: b.dir, Binary: b.binary, Filler: b.filler, Env: b.env, Issuer: issuer.Addr(), Keys: makeKeys(s.keys),
 		Limit: server.Limit{Requests: 1_000_000_000, Seconds: 1},
 	}
 	if s.outcome == limited {
@@ -128,7 +136,7 @@ func (b *bench) runScenario(ctx context.Context, lanes []*lane) (rows []report.R
 			fmt.Fprintf(b.out, "  %d/%d %-18s %7.0f requests/s, %6.1f µs, Redis %5.1f µs, p99 %.1f ms\n",
 				round, b.rounds, row.Server, row.PerSecond, row.CPU, row.RedisCPU, row.P99)
 		}
-		slices.Reverse(lanes) // who runs after whom changes from round to round
+		slices.Reverse(lanes) // so that the order changes from round to round
 	}
 	return rows, nil
 }
@@ -141,8 +149,8 @@ func closeAll(lanes []*lane) (err error) {
 	return err
 }
 
-// prepare checks that the server does what the scenario is about, warms it up
-// and gives it the nonces that it is to live with.
+// prepare checks that the server gives the outcome of the scenario, warms it
+// up, and fills it with the nonces of the scenario.
 func (l *lane) prepare(ctx context.Context) error {
 	if err := l.probe(ctx); err != nil {
 		return err
@@ -153,7 +161,7 @@ func (l *lane) prepare(ctx context.Context) error {
 	return l.fill(ctx)
 }
 
-// makeKeys returns keys whose ids have one length.
+// makeKeys returns n keys. Their ids have the same length.
 func makeKeys(n int) []load.Key {
 	keys := make([]load.Key, n)
 	for i := range keys {
@@ -162,7 +170,7 @@ func makeKeys(n int) []load.Key {
 	return keys
 }
 
-// workDir makes the directory of a run; remove it afterwards.
+// workDir makes the directory of a run. The caller removes it.
 func workDir() (string, error) {
 	dir, err := os.MkdirTemp("", "cgb") // short: unix sockets lie in it
 	if err != nil {

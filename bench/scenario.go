@@ -10,7 +10,8 @@ import (
 	"github.com/card-gateway/card-gateway/bench/server"
 )
 
-// An outcome is what the requests of a scenario come to where they are judged.
+// An outcome is the result of the requests of a scenario at a server that
+// judges them.
 type outcome string
 
 const (
@@ -20,8 +21,8 @@ const (
 	limited   outcome = "limited"   // refused: the key has spent its limit
 )
 
-// A scenario is one load. The first is the one that all others differ from in
-// one thing.
+// A scenario is one load. Each of the others differs from the first in one
+// property.
 type scenario struct {
 	name, title             string
 	body, connections, keys int
@@ -36,7 +37,7 @@ var (
 	judging = []string{server.Baseline, byHand, "forward-embedded", "forward-redis"}
 )
 
-// byHand is the server with the same checks that somebody wrote by hand.
+// byHand is the server with the same checks, written by hand.
 const byHand = "nginx-lua-redis"
 
 var scenarios = []scenario{
@@ -121,13 +122,13 @@ func choose(wanted, servers []string) ([]scenario, error) {
 	return chosen, nil
 }
 
-// takes estimates how long the scenario runs.
+// takes returns an estimate of how long the scenario runs.
 func (s *scenario) takes(rounds int, seconds time.Duration) time.Duration {
 	const (
 		around = 700 * time.Millisecond // signing and loading a pool, a run's own start
 		start  = 2 * time.Second        // of a server
 		key    = 2 * time.Millisecond   // to make one
-		nonce  = 150 * time.Microsecond // to make one live
+		nonce  = 60 * time.Microsecond  // to make one live
 	)
 	var sum time.Duration
 	for _, name := range s.servers {

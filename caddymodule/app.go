@@ -5,10 +5,12 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"path/filepath"
 
 	"github.com/caddyserver/caddy/v2"
 	"go.uber.org/zap"
 
+	"github.com/card-gateway/card-gateway/caddymodule/auditfile"
 	"github.com/card-gateway/card-gateway/caddymodule/keyadmin"
 	"github.com/card-gateway/card-gateway/caddymodule/version"
 	"github.com/card-gateway/card-gateway/keys"
@@ -34,9 +36,15 @@ type App struct {
 	rules     *rules
 	state     *state
 	telemetry *telemetry
+	tokens    *keyadmin.Tokens // of the admin API
+	loaded    configuration    // as it was given
+
+	published publishedKeys // of assert
 
 	upkeep  upkeep
-	poolKey string // of the store in the pool; empty until it is taken
+	order   orderCheck
+	servers func() error // checks those without a handler of ours
+	poolKey string       // of the store in the pool; empty until it is taken
 }
 
 // CaddyModule returns the Caddy module information.
@@ -55,6 +63,7 @@ func (a *App) Provision(ctx caddy.Context) error {
 }
 
 func (a *App) provision(ctx caddy.Context) (err error) {
+	a.loaded.add("card_gateway", &a.Config)
 	if a.rules, err = newRules(&a.Config); err != nil {
 		return err
 	}
@@ -62,8 +71,16 @@ func (a *App) provision(ctx caddy.Context) (err error) {
 	if err != nil {
 		return err
 	}
+	if err := a.readAdminTokens(); err != nil {
+		return err
+	}
 	if a.telemetry, err = newTelemetry(ctx.Logger(), ctx.GetMetricsRegistry(), a.rules.table); err != nil {
 		return fmt.Errorf("registering metrics: %w", err)
+	}
+	a.order = orderCheck{rateLimits: len(a.Limits) > 0, log: a.telemetry.log}
+	a.servers = func() error { return a.order.allServers(ctx) }
+	if err := a.findAuditFile(); err != nil {
+		return err
 	}
 	if err := checkDocsURL(a.DocsURL); err != nil {
 		return err
@@ -118,16 +135,48 @@ func (a *App) readMasterKey() (*keys.Keyring, error) {
 	return ring, nil
 }
 
+func (a *App) readAdminTokens() (err error) {
+	if a.AdminToken == nil {
+		return nil
+	}
+	if a.AdminToken.File == "" || a.AdminToken.Env != "" {
+		return errors.New("admin_token: the tokens are lines of a file; write admin_token file PATH")
+	}
+	if a.tokens, err = keyadmin.ReadTokens(a.AdminToken.File); err != nil {
+		return fmt.Errorf("admin_token: %w", err)
+	}
+	return nil
+}
+
+// findAuditFile finds the file of the audit record. It does no I/O.
+func (a *App) findAuditFile() error {
+	if a.Config.Audit == nil {
+		return nil
+	}
+	path, err := absolute("audit", a.Config.Audit.File)
+	if err == nil {
+		a.telemetry.audit.file = auditfile.At(filepath.Clean(path))
+	}
+	return err
+}
+
 // Start starts the store and the background work. It returns an error for an
 // unfit store, a directory in use, or a wrong master key.
 func (a *App) Start() error {
+	if err := a.servers(); err != nil {
+		return fmt.Errorf("card_gateway: %w", err)
+	}
 	if err := a.state.ensureStarted(context.Background()); err != nil {
+		return fmt.Errorf("card_gateway: %w", err)
+	}
+	if err := a.telemetry.audit.begin(); err != nil {
 		return fmt.Errorf("card_gateway: %w", err)
 	}
 	takeStandardLog()
 	currentBodies.Store(a.state.bodies)
 	a.state.sharePolicy(a.rules)
 	a.telemetry.log.Info("the gateway runs", zap.Inline(version.This()))
+	a.telemetry.audit.configured(&a.loaded)
 	a.upkeep = upkeep{state: a.state, telemetry: a.telemetry}
 	a.upkeep.start()
 	return nil
@@ -138,6 +187,7 @@ func (a *App) Stop() error {
 	if a.upkeep.stop() {
 		a.state.keys.Stop()
 	}
+	a.telemetry.audit.settle(context.Background())
 	return nil
 }
 
@@ -163,11 +213,24 @@ func (a *App) Keys() *keys.Service {
 	return a.state.keys
 }
 
+// AdminTokens returns the tokens that open the admin API.
+func (a *App) AdminTokens() *keyadmin.Tokens { return a.tokens }
+
+// AuditCall writes a line of the audit record, for the admin API.
+func (a *App) AuditCall(c keys.Change) { a.telemetry.audit.write(c) }
+
+// LoadRefused writes a line of the audit record for a configuration that was not
+// loaded, for the admin API.
+func (a *App) LoadRefused(err error) { a.telemetry.audit.refusedLoad(err) }
+
 // BodyMemory reports the memory for request bodies, for the admin API.
 func (a *App) BodyMemory() keyadmin.BodyMemory {
 	m := a.state.bodies
 	return keyadmin.BodyMemory{Bytes: m.used.Load(), Limit: m.limit, Holders: m.largest(10)}
 }
+
+// JWKSet returns the public keys of assertions, for the admin API.
+func (a *App) JWKSet() []byte { return a.published.set() }
 
 // Refusal reports what is remembered of a refusal, for the admin API.
 func (a *App) Refusal(requestID string) (keyadmin.Refusal, bool) {
@@ -180,21 +243,3 @@ var (
 	_ caddy.Provisioner  = (*App)(nil)
 	_ caddy.CleanerUpper = (*App)(nil)
 )
-
-var errNoApp = errors.New("there is no global option card_gateway; it says where the keys are and what is allowed")
-
-// appOf returns the app that a handler belongs to.
-func appOf(ctx caddy.Context, handler string) (*App, error) {
-	module, err := ctx.AppIfConfigured("card_gateway")
-	switch {
-	case errors.Is(err, caddy.ErrNotConfigured):
-		return nil, fmt.Errorf("%s: %w", handler, errNoApp)
-	case err != nil:
-		return nil, fmt.Errorf("%s: %w", handler, err)
-	}
-	app, ok := module.(*App)
-	if !ok {
-		return nil, fmt.Errorf("%s: the app card_gateway is a %T", handler, module)
-	}
-	return app, nil
-}

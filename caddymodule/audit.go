@@ -2,27 +2,32 @@ package caddymodule
 
 import (
 	"encoding/json"
+	"net/http"
 
 	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
 
 	"github.com/card-gateway/card-gateway/auth"
+	"github.com/card-gateway/card-gateway/caddymodule/keyadmin"
 	"github.com/card-gateway/card-gateway/keys"
 )
 
-// write writes one line of the audit log, for a change of a key or an attempt at
-// one: actor, action, key, the old and the new value of each changed field, and
-// the result. A Change holds no secret. The logger is card_gateway.audit. To
-// write it to a separate file, use `log NAME { include card_gateway.audit }` in
-// the global options of the Caddyfile.
+// write writes one line of the audit record, for a change of a key or an attempt
+// at one: actor, action, key, the old and the new value of each changed field, and
+// the result. A Change holds no secret.
 func (a *auditLog) write(c keys.Change) {
 	level, result := zapcore.InfoLevel, "ok"
-	fields := []zap.Field{
-		zap.String("actor", c.Actor), zap.String("action", c.Action),
-		zap.String("key_id", c.KeyID), zap.String("tenant", c.Tenant),
+	fields := []zap.Field{zap.String("actor", c.Actor)}
+	if c.Claimed != "" {
+		fields = append(fields, zap.String("claimed", c.Claimed))
 	}
+	fields = append(fields, zap.String("action", c.Action), zap.String("key_id", shortened(c.KeyID)), zap.String("tenant", shortened(c.Tenant)))
 	if c.Err != nil {
 		level, result = zapcore.WarnLevel, "failed"
+		if status := keyadmin.Status(c.Err); c.Refused() || status < http.StatusInternalServerError {
+			result = "refused"
+			fields = append(fields, zap.Int("status", status))
+		}
 		fields = append(fields, zap.String("error", c.Err.Error()))
 	}
 	fields = append(fields, zap.String("result", result))
@@ -35,16 +40,26 @@ func (a *auditLog) write(c keys.Change) {
 	if len(c.Fields) > 0 {
 		fields = append(fields, zap.Object("changes", fieldChanges(c.Fields)))
 	}
-	a.log.Log(level, "key "+c.Action, append(fields, a.number()...)...)
+	a.line(level, "key "+c.Action, fields)
+}
+
+// maxAudited is the longest text that a caller has chosen in a line, in bytes.
+const maxAudited = 128
+
+func shortened(text string) string {
+	if len(text) <= maxAudited {
+		return text
+	}
+	return text[:maxAudited] + "…"
 }
 
 // explained writes that the answer to a request with a live key said what was
 // wrong with it.
 func (a *auditLog) explained(key *auth.Key, requestID string) {
-	a.log.Info("key explain", append([]zap.Field{
+	a.line(zapcore.InfoLevel, "key explain", []zap.Field{
 		zap.String("actor", keys.GatewayActor), zap.String("action", "explain"), zap.String("key_id", key.ID),
 		zap.String("tenant", key.Tenant), zap.String("result", "ok"), zap.String("request_id", requestID),
-	}, a.number()...)...)
+	})
 }
 
 // fieldChanges writes {"scopes":{"old":[…],"new":[…]},…} into a log line.

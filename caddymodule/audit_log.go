@@ -1,26 +1,36 @@
 package caddymodule
 
 import (
+	"bytes"
 	"context"
 	"fmt"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"go.uber.org/zap"
+	"go.uber.org/zap/zapcore"
 
+	"github.com/card-gateway/card-gateway/caddymodule/auditfile"
+	"github.com/card-gateway/card-gateway/caddymodule/cardlog"
 	"github.com/card-gateway/card-gateway/caddymodule/logqueue"
 	"github.com/card-gateway/card-gateway/store"
 )
 
-// auditLog writes the audit log and knows whether a line of it was lost.
+// auditLog writes the audit record and knows whether a line of it was lost.
 //
-// Every line has the name of this run of the process and a number. The numbers
-// of one run are 1, 2, 3 and so on, so a missing number is a lost line. zap
-// reports a line that an output refuses at once. A queue counts the lines that
+// With the option audit, the record is a file, and the lines of the logger
+// card_gateway.audit are copies that may be lost. Without it, these lines are the
+// record: every line has the name of this run of the process and a number. The
+// numbers of one run are 1, 2, 3 and so on, so a missing number is a lost line.
+// zap reports a line that an output refuses at once. A queue counts the lines that
 // it loses later. If an output takes a line and then loses it, the gateway does
 // not notice.
-type auditLog struct{ log *zap.Logger }
+type auditLog struct {
+	log  *zap.Logger
+	file *auditfile.File // nil: the logger alone
+}
 
 // audited is the state of the audit log of this process; it outlives
 // configurations.
@@ -33,7 +43,33 @@ var audited struct {
 }
 
 func newAuditLog(log *zap.Logger) *auditLog {
-	return &auditLog{log.WithOptions(zap.ErrorOutput(refusedLines{}))}
+	return &auditLog{log: log.WithOptions(zap.ErrorOutput(refusedLines{}))}
+}
+
+// auditEncoder writes the lines of the file, masked as those of the log.
+var auditEncoder = cardlog.NewJSON(zapcore.EncoderConfig{
+	TimeKey: "at", EncodeTime: zapcore.RFC3339NanoTimeEncoder, EncodeDuration: zapcore.StringDurationEncoder, SkipLineEnding: true,
+})
+
+// line writes a line.
+func (a *auditLog) line(level zapcore.Level, message string, fields []zap.Field) {
+	if a.file == nil {
+		a.log.Log(level, message, append(fields, a.number()...)...)
+		return
+	}
+	entry := zapcore.Entry{Level: level, Time: time.Now().UTC(), LoggerName: "card_gateway.audit"}
+	if text, err := auditEncoder.EncodeEntry(entry, append(slices.Clip(fields), zap.String("run", logqueue.Run))); err == nil {
+		a.file.Append(bytes.Clone(text.Bytes()))
+		text.Free()
+	}
+	a.log.Log(level, message, fields...)
+}
+
+// settle waits until the lines so far are in the file, for a limited time.
+func (a *auditLog) settle(ctx context.Context) {
+	if a.file != nil {
+		_ = a.file.Ready(ctx) // degraded reports the trouble
+	}
 }
 
 // refusedLines is the error output of zap: each write is a line that an output
@@ -54,15 +90,31 @@ func (*auditLog) number() []zap.Field {
 
 func auditLost() uint64 { return audited.refused.Load() + logqueue.AuditLost() }
 
-// behind reports whether lines were lost and none was written since.
-func (*auditLog) behind() bool { return auditLost() != audited.told.Load() }
+// behind reports whether lines wait, or were lost and none was written since.
+func (a *auditLog) behind() bool {
+	if a.file != nil {
+		return a.file.Behind()
+	}
+	return auditLost() != audited.told.Load()
+}
 
 const auditPatience = time.Second
 
-// check returns nil when the audit log takes lines. After a loss it first
-// writes a line that reports how many were lost. If that line is lost too, it
-// returns a [store.ErrUnavailable].
+// check returns nil when the audit record takes lines, and otherwise a
+// [store.ErrUnavailable].
 func (a *auditLog) check(ctx context.Context) error {
+	if a.file == nil {
+		return a.checkLogger(ctx)
+	}
+	if err := a.file.Ready(ctx); err != nil {
+		return fmt.Errorf("%w: the audit record cannot be written, so no key may be changed: %w", store.ErrUnavailable, err)
+	}
+	return nil
+}
+
+// checkLogger writes, after a loss, a line that reports how many were lost. If that
+// line is lost too, it returns an error.
+func (a *auditLog) checkLogger(ctx context.Context) error {
 	if !a.behind() {
 		return nil
 	}

@@ -1,6 +1,7 @@
 package caddymodule
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 
@@ -17,6 +18,8 @@ type behind struct {
 	rules        []*HeaderRule // of each card_forward
 	self         bool          // a card_self
 	answersOwn   bool          // a card_self, and nothing that could send a request to an issuer
+	proxies      bool          // a reverse_proxy
+	unasserted   string        // why no assertion can vouch for what is sent; empty: it can
 }
 
 // behindAuth returns what is behind a card_auth of a server. If only card_forward
@@ -25,7 +28,8 @@ type behind struct {
 func behindAuth(server *caddyhttp.Server, from caddyhttp.MiddlewareHandler) behind {
 	var b behind
 	sends := false
-	for _, handler := range handlersBehind(server, from) {
+	handlers := handlersBehind(server, from)
+	for _, handler := range handlers {
 		switch next := handler.(type) {
 		case *Translate:
 			b.translates = true
@@ -35,7 +39,7 @@ func behindAuth(server *caddyhttp.Server, from caddyhttp.MiddlewareHandler) behi
 			sends = true
 			b.rules = append(b.rules, &next.HeaderRule)
 		case *reverseproxy.Handler:
-			sends, b.mayRepeat = true, true
+			sends, b.mayRepeat, b.proxies = true, true, true
 			b.forwardsHost = b.forwardsHost || forwardsHost(next)
 		default:
 			b.mayRepeat = b.mayRepeat || !sendsNothing(handler)
@@ -43,7 +47,41 @@ func behindAuth(server *caddyhttp.Server, from caddyhttp.MiddlewareHandler) behi
 	}
 	b.answersOwn = b.self && !sends && !b.mayRepeat
 	b.mayRepeat = b.mayRepeat || len(b.rules) == 0 && !b.answersOwn
+	b.unasserted = unasserted(handlers, b.proxies)
 	return b
+}
+
+// unasserted returns why an assertion could lie or be missing, or "". card_forward
+// makes the assertion of what it sends. With reverse_proxy it is made before, so no
+// handler may change the method, the target or the body after card_auth.
+func unasserted(handlers []caddyhttp.MiddlewareHandler, proxies bool) string {
+	for _, handler := range handlers {
+		name := handlerName(handler)
+		switch next := handler.(type) {
+		case *Forward:
+		case *reverseproxy.Handler:
+			if next.Rewrite != nil {
+				return "assert: the reverse_proxy behind card_auth rewrites what it sends, so that an assertion would lie; use card_forward"
+			}
+		default:
+			if !sendsNothing(handler) {
+				return "assert: the handler " + name + " behind card_auth may send requests without an assertion; use card_forward"
+			}
+			if proxies && (name == "rewrite" || name == "request_body") {
+				return "assert: the handler " + name + " between card_auth and reverse_proxy may change the request, so that an assertion would lie; put it before card_auth, or use card_forward"
+			}
+		}
+	}
+	return ""
+}
+
+// handlerName returns the name of a handler's module.
+func handlerName(handler any) string {
+	module, ok := handler.(caddy.Module)
+	if !ok {
+		return fmt.Sprintf("%T", handler)
+	}
+	return strings.TrimPrefix(string(module.CaddyModule().ID), "http.handlers.")
 }
 
 // quietHandlers are handlers of Caddy's that send no request anywhere.
@@ -54,11 +92,7 @@ var quietHandlers = []string{
 
 // sendsNothing reports whether a handler is known to send no request.
 func sendsNothing(handler any) bool {
-	module, ok := handler.(caddy.Module)
-	if !ok {
-		return false
-	}
-	name, _ := strings.CutPrefix(string(module.CaddyModule().ID), "http.handlers.")
+	name := handlerName(handler)
 	return strings.HasPrefix(name, "card_") || slices.Contains(quietHandlers, name)
 }
 

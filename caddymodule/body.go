@@ -27,6 +27,9 @@ type bodyReader struct {
 	arrival
 	max  int64
 	hold reservation // where the bytes are counted
+	// pooled: nobody reads the body after its release except through a
+	// heldReader, so its memory may hold another body then.
+	pooled bool
 	// look is called at most once, before much memory is held or the reader
 	// waits for the body. It reports whether the body is worth holding. If look
 	// is nil, the body is only hashed, so that an unproven sender uses no memory.
@@ -99,21 +102,12 @@ func (br *bodyReader) readAll(r *http.Request) *auth.Refusal {
 	if most < 0 {
 		most = br.max + 1 // enough to notice a body over the limit
 	}
-	size := min(firstRead, most)
-	if refusal := br.body.hold.grow(size); refusal != nil {
+	br.body.pooled = br.pooled
+	if refusal := br.body.begin(min(firstRead, most)); refusal != nil {
 		return refusal
-	}
-	if size == firstRead {
-		br.body.small = firstReads.Get().(*[firstRead]byte)[:0]
-	} else {
-		br.body.small = make([]byte, 0, size)
 	}
 	return br.keep(r)
 }
-
-// firstReads are the beginnings of bodies that go on in blocks. That of a body
-// which ends in it is not used again: somebody may still read it.
-var firstReads = sync.Pool{New: func() any { return new([firstRead]byte) }}
 
 // keep reads the body into memory. When look reports that the body is not worth
 // holding, it discards the rest.
@@ -152,12 +146,7 @@ func (br *bodyReader) grow() *auth.Refusal {
 			return refusal
 		}
 	}
-	first := br.body.small
-	refusal := br.body.addBlock()
-	if refusal == nil && cap(first) == firstRead { // it was copied
-		firstReads.Put((*[firstRead]byte)(first[:firstRead]))
-	}
-	return refusal
+	return br.body.addBlock()
 }
 
 // lookOnce calls look, the first time only. If the body is not worth holding, it

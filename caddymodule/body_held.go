@@ -1,13 +1,8 @@
 package caddymodule
 
 import (
-	"bytes"
 	"crypto/sha256"
-	"errors"
 	"hash"
-	"io"
-	"net/http"
-	"strconv"
 	"sync"
 
 	"github.com/card-gateway/card-gateway/auth"
@@ -30,17 +25,61 @@ func roundedToBlocks(size int64) int64 {
 	return (size + blockSize - 1) / blockSize * blockSize
 }
 
-var blocks = sync.Pool{New: func() any { return new([blockSize]byte) }}
+// quickRead is the most bytes of a body that is read into the smaller of the
+// pooled slices.
+const quickRead = 2 << 10
+
+// The pools of the memory that holds bodies.
+var (
+	quickReads = sync.Pool{New: func() any { return new([quickRead]byte) }}
+	firstReads = sync.Pool{New: func() any { return new([firstRead]byte) }}
+	blocks     = sync.Pool{New: func() any { return new([blockSize]byte) }}
+)
 
 // A heldBody is a request body in memory. One of up to firstRead bytes is one
 // slice, a larger one a list of blocks. Its memory is counted until release.
 type heldBody struct {
-	hold reservation
-	size int64
+	hold   reservation
+	size   int64
+	pooled bool // see bodyReader
 
 	mu     sync.Mutex // guards what follows against a transport that still reads
 	small  []byte
 	blocks []*[blockSize]byte
+}
+
+// begin makes room for the first bytes of a body, at most firstRead. It reserves
+// the memory first.
+func (b *heldBody) begin(size int64) *auth.Refusal {
+	if b.pooled && size < quickRead {
+		size = quickRead
+	}
+	if refusal := b.hold.grow(size); refusal != nil {
+		return refusal
+	}
+	switch {
+	case size == firstRead:
+		b.small = firstReads.Get().(*[firstRead]byte)[:0]
+	case size == quickRead && b.pooled:
+		b.small = quickReads.Get().(*[quickRead]byte)[:0]
+	default:
+		b.small = make([]byte, 0, size)
+	}
+	return nil
+}
+
+// dropSmall lets go of the slice. It goes back to its pool if nobody can read it
+// any more.
+func (b *heldBody) dropSmall(unread bool) {
+	small := b.small
+	b.small = nil
+	switch {
+	case !unread:
+	case cap(small) == firstRead:
+		firstReads.Put((*[firstRead]byte)(small[:firstRead]))
+	case cap(small) == quickRead:
+		quickReads.Put((*[quickRead]byte)(small[:quickRead]))
+	}
 }
 
 // full reports whether there is no room left.
@@ -76,7 +115,7 @@ func (b *heldBody) addBlock() *auth.Refusal {
 	if b.blocks == nil {
 		copy(block[:], b.small)
 		b.hold.shrink(int64(cap(b.small)))
-		b.small = nil
+		b.dropSmall(true)
 	}
 	b.blocks = append(b.blocks, block)
 	return nil
@@ -103,6 +142,14 @@ func (b *heldBody) write(p []byte) error {
 		p = p[n:]
 	}
 	return nil
+}
+
+// truncate forgets all but the first bytes. Nothing can be added afterwards.
+func (b *heldBody) truncate(size int64) {
+	b.size = size
+	if b.blocks == nil {
+		b.small = b.small[:size]
+	}
 }
 
 // contiguous returns the bytes of the body in one slice, which must not be
@@ -165,85 +212,7 @@ func (b *heldBody) release() {
 	for _, block := range b.blocks {
 		blocks.Put(block)
 	}
-	b.blocks, b.small = nil, nil
+	b.blocks = nil
+	b.dropSmall(b.pooled)
 	b.hold.release()
-}
-
-// errReleased is the error for a transport that reads a body after release.
-var errReleased = errors.New("the request has been answered, and its body is gone")
-
-// A heldReader reads a body once. Close releases the body, because the issuer
-// has it then.
-type heldReader struct {
-	body *heldBody
-	at   int64
-}
-
-func (r *heldReader) Read(p []byte) (int, error) {
-	b := r.body
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if r.at >= b.size {
-		return 0, io.EOF
-	}
-	var part []byte
-	switch block := r.at / blockSize; {
-	case b.blocks != nil:
-		part = b.blocks[block][r.at%blockSize : min(blockSize, b.size-block*blockSize)]
-	case b.small != nil:
-		part = b.small[r.at:]
-	default:
-		return 0, errReleased
-	}
-	n := copy(p, part)
-	r.at += int64(n)
-	return n, nil
-}
-
-func (r *heldReader) Close() error {
-	r.body.release()
-	return nil
-}
-
-// forwardTo makes the held body the request's body.
-func (b *heldBody) forwardTo(r *http.Request) {
-	if b == nil || b.blocks == nil {
-		setBody(r, b.contiguous())
-		return
-	}
-	setBody(r, nil)
-	r.ContentLength, r.Body = b.size, &heldReader{body: b}
-	r.Header.Set("Content-Length", strconv.FormatInt(b.size, 10))
-}
-
-// A sliceBody is a request's body in one piece.
-type sliceBody struct {
-	bytes.Reader
-	bytes []byte
-}
-
-func newSliceBody(body []byte) *sliceBody {
-	b := &sliceBody{bytes: body}
-	b.Reset(body)
-	return b
-}
-
-// Close is part of io.Closer.
-func (*sliceBody) Close() error { return nil }
-
-// setBody makes the bytes the request's body, with one correct Content-Length
-// and without the client's framing. It leaves GetBody out, because net/http
-// would use it to send a request a second time.
-func setBody(r *http.Request, body []byte) {
-	r.ContentLength = int64(len(body))
-	r.TransferEncoding = nil
-	r.Trailer = nil
-	r.GetBody = nil
-	if len(body) == 0 {
-		r.Body = http.NoBody
-		r.Header.Del("Content-Length")
-		return
-	}
-	r.Body = newSliceBody(body)
-	r.Header.Set("Content-Length", strconv.Itoa(len(body)))
 }

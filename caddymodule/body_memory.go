@@ -94,7 +94,11 @@ func (r *reservation) release() {
 // reservation's key or address, is in use.
 func (r *reservation) scarce() bool {
 	m := r.memory
-	return m.used.Load() > m.limit/2 || m.keys.held(r.key) > m.keyShare/2 || m.addresses.held(r.address) > m.addressShare/2
+	used := m.used.Load()
+	if used <= min(m.keyShare, m.addressShare)/2 {
+		return false // nobody can hold more than all
+	}
+	return used > m.limit/2 || m.keys.held(r.key) > m.keyShare/2 || m.addresses.held(r.address) > m.addressShare/2
 }
 
 func (m *bodyMemory) refusal(r *reservation, why, holder string) *auth.Refusal {

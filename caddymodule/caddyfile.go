@@ -17,6 +17,7 @@ func init() {
 	httpcaddyfile.RegisterDirectiveOrder("card_translate", httpcaddyfile.After, "encode")
 	httpcaddyfile.RegisterDirectiveOrder("card_forward", httpcaddyfile.Before, "reverse_proxy")
 	httpcaddyfile.RegisterDirectiveOrder("card_self", httpcaddyfile.Before, "respond")
+	httpcaddyfile.RegisterDirectiveOrder("card_jwks", httpcaddyfile.Before, "respond")
 	httpcaddyfile.RegisterDirectiveOrder("card_health", httpcaddyfile.Before, "respond")
 	httpcaddyfile.RegisterDirectiveOrder("card_refuse", httpcaddyfile.Before, "respond")
 
@@ -26,6 +27,7 @@ func init() {
 		"card_translate":  func() handlerModule { return new(Translate) },
 		"card_forward":    func() handlerModule { return new(Forward) },
 		"card_self":       func() handlerModule { return new(Self) },
+		"card_jwks":       func() handlerModule { return new(JWKS) },
 		"card_health":     func() handlerModule { return new(Health) },
 		"card_refuse":     func() handlerModule { return new(Refuse) },
 	} {

@@ -18,6 +18,8 @@ import (
 //	card_gateway {
 //	    store <kind> ...
 //	    master_key env <name> | file <path>
+//	    admin_token file <path>
+//	    audit file <path>
 //	    window <time span>
 //	    lock_after <failures>
 //	    lock_duration <time span>
@@ -28,6 +30,7 @@ import (
 //	    body_share_address <part>
 //	    runtime_dir <path>
 //	    answer_budget <size>
+//	    sign_responses
 //	    docs_url <address>
 //	    limit <operation> | default | total <count>/<period> [burst <n>] [cost <n>]
 //	    operation <name> <method> <path> <scope> [max_body <size>]
@@ -64,6 +67,8 @@ func (p *appParser) options() []option {
 	return []option{
 		{name: "store", read: call(p.store), instead: "a gateway has one store"},
 		{name: "master_key", read: call(p.masterKey), instead: "several master keys are several lines of one file or variable"},
+		{name: "admin_token", read: call(p.adminToken), instead: "several tokens are several lines of one file"},
+		{name: "audit", read: call(p.audit)},
 		durationOption("window", &app.Window),
 		numberOption("lock_after", 1, &app.LockAfter),
 		durationOption("lock_duration", &app.LockDuration),
@@ -74,6 +79,7 @@ func (p *appParser) options() []option {
 		shareOption("body_share_address", &app.BodyShareAddress),
 		textOption("runtime_dir", "the path of a directory", &app.RuntimeDir),
 		sizeOption("answer_budget", &app.AnswerBudget),
+		flagOption("sign_responses", &app.SignResponses),
 		textOption("docs_url", "the address of a page", &app.DocsURL),
 		{name: "limit", read: call(p.limit), repeats: true},
 		{name: "operation", read: call(p.operation), repeats: true},
@@ -85,6 +91,22 @@ func (p *appParser) masterKey() (err error) {
 		return err
 	}
 	return noMore(p.d)
+}
+
+func (p *appParser) adminToken() (err error) {
+	if p.app.AdminToken, err = parseSecretRef(p.d); err != nil {
+		return err
+	}
+	return noMore(p.d)
+}
+
+func (p *appParser) audit() error {
+	args := p.d.RemainingArgs()
+	if len(args) != 2 || args[0] != "file" {
+		return p.d.Err("expected: audit file PATH")
+	}
+	p.app.Audit = &AuditConfig{File: args[1]}
+	return nil
 }
 
 func (p *appParser) replayFloorAhead() error {

@@ -12,6 +12,12 @@ import (
 //	    body_timeout <time span>
 //	    generic_messages
 //	    dry_run
+//	    assert {
+//	        algorithm EdDSA|HS256
+//	        key env <name> | file <path>
+//	        issuer <name>
+//	        audience <name>
+//	    }
 //	    pass_header <name>...
 //	    headers only <name>...
 //	}
@@ -21,6 +27,7 @@ func (h *Auth) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 		durationOption("body_timeout", &h.BodyTimeout),
 		flagOption("generic_messages", &h.GenericMessages),
 		flagOption("dry_run", &h.DryRun),
+		{name: "assert", read: h.readAssert},
 	}, h.HeaderRule.options()...))
 }
 

@@ -45,7 +45,7 @@ func TestTypeMattersWhereItIsTranslated(t *testing.T) {
 		}
 		return `{"match":[{"host":["` + host + `"]}],"terminal":true,"handle":[{"handler":"subroute","routes":[` +
 			`{"group":"g","match":[{"path":["/api/v1/*"]}],"handle":[{"handler":"subroute","routes":[` + strings.Join(nested, ",") + `]}]},` +
-			`{"group":"g","handle":[{"handler":"card_translate"}]}]}]}`
+			`{"group":"g","handle":[{"handler":"subroute","routes":[{"handle":[{"handler":"card_auth"}]},{"handle":[{"handler":"card_translate"}]}]}]}]}]}`
 	}
 	config := configFrom(t, "file "+t.TempDir(), "", "http://127.0.0.1:0 {\nrespond 204\n}\n")
 	var doc map[string]any

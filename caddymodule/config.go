@@ -22,6 +22,13 @@ type Config struct {
 	// who has it can open every stored secret.
 	MasterKey *secret.Ref `json:"master_key,omitempty"`
 
+	// The file of the audit record: every change of a key and every attempt, each
+	// lock, and each load of a configuration, as JSON lines with a number and the
+	// hash of the line before. Placeholders are expanded. Without it the record is
+	// the lines of the logger `card_gateway.audit`, which share the outputs, levels
+	// and losses of other logs. Default: none.
+	Audit *AuditConfig `json:"audit,omitempty"`
+
 	// How far X-Timestamp may differ from the server's clock, in both
 	// directions, and how long a nonce cannot be used again. Default: 5m.
 	Window caddy.Duration `json:"window,omitempty"`
@@ -73,10 +80,30 @@ type Config struct {
 	// else none; then the gateway warns.
 	RuntimeDir string `json:"runtime_dir,omitempty"`
 
+	// The file of the tokens that open the admin API where Caddy's admin endpoint
+	// is not a unix socket: a line for each with a name, the role `viewer` (read)
+	// or `keys` (change), and a token of at least 32 characters. The name is the
+	// actor in the audit record. The file is read again at each load. Default:
+	// none; then the admin API answers on a unix socket only.
+	AdminToken *secret.Ref `json:"admin_token,omitempty"`
+
 	// The most bytes of answers that are in memory at the same time to be
-	// translated; beyond it the client gets 503. One key may hold a quarter,
+	// translated or signed; beyond it the client gets 503. One key may hold a quarter,
 	// one address half of it. Default: 134217728 (128 MiB).
 	AnswerBudget int64 `json:"answer_budget,omitempty"`
+
+	// Sign the answers to requests that passed rules 1 to 10, with the secret that
+	// verified the request: X-Response-Timestamp, X-Response-Body-Hash and
+	// X-Response-Signature. They are held in answer_budget until they are complete;
+	// one that cannot be held is streamed unsigned. Default: false.
+	SignResponses bool `json:"sign_responses,omitempty"`
+}
+
+// AuditConfig says where the audit record is written.
+type AuditConfig struct {
+	// The path of the file. Its directory must exist, and only one process may
+	// write the file.
+	File string `json:"file"`
 }
 
 // OperationConfig is one line of the table of operations.

@@ -32,9 +32,11 @@ func (p pooledForwarder) Destruct() error {
 // Provision takes the forwarder from the pool, or makes it.
 func (h *Forward) Provision(ctx caddy.Context) error {
 	h.log = ctx.Logger()
-	if _, err := appOf(ctx, "card_forward"); err != nil {
+	app, err := appOf(ctx, "card_forward", h)
+	if err != nil {
 		return err
 	}
+	h.unjudged = newUnjudged(app)
 	if err := h.provision(); err != nil {
 		return fmt.Errorf("card_forward: %w", err)
 	}

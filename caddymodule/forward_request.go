@@ -1,10 +1,12 @@
 package caddymodule
 
 import (
+	"crypto/sha256"
 	"net"
 	"net/http"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/card-gateway/card-gateway/auth"
 	"github.com/card-gateway/card-gateway/forward"
@@ -60,8 +62,33 @@ func (o *outgoing) fill(r *http.Request, info *requestInfo, rule *HeaderRule) *a
 		}
 	}
 	o.addForwarded(r)
+	return o.assert(r, info)
+}
+
+// assert adds the assertion of what is sent, if there is to be one. It refuses a
+// body of which the gateway knows no hash.
+func (o *outgoing) assert(r *http.Request, info *requestInfo) *auth.Refusal {
+	a := &info.asserting
+	if a.signer == nil {
+		return nil
+	}
+	start := time.Now()
+	digest := a.claims.Digest
+	switch r.Body.(type) {
+	case *sliceBody, *heldReader:
+	default:
+		if o.length() > 0 {
+			return auth.Refuse(auth.InternalError, "a handler before card_forward has put another body in the place of the verified one, which assert cannot vouch for")
+		}
+		digest = sha256.Sum256(nil)
+	}
+	o.add(headerAssertion, a.of(o.Method, o.Target, digest))
+	info.overhead += time.Since(start)
 	return nil
 }
+
+// length returns the number of bytes of the body.
+func (o *outgoing) length() int64 { return int64(len(o.Body)) + o.Length }
 
 // A lastReader reads a held body and releases its memory at the end, because the
 // issuer may take long to answer.
@@ -79,8 +106,9 @@ func (o *outgoing) add(name, value string) {
 	o.Fields = append(o.Fields, forward.Field{Name: name, Value: value})
 }
 
-// forwardedNames are the headers that addForwarded writes.
+// forwardedNames are the headers that addForwarded and assert write.
 var forwardedNames = map[string]bool{
+	headerAssertion:   true,
 	"X-Forwarded-For": true, "X-Forwarded-Proto": true, "X-Forwarded-Host": true, "Via": true,
 }
 

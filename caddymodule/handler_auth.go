@@ -39,11 +39,14 @@ func (h *Auth) Provision(ctx caddy.Context) error {
 	if h.MaxBody == 0 {
 		h.MaxBody = 1 << 20
 	}
-	app, err := appOf(ctx, "card_auth")
+	app, err := appOf(ctx, "card_auth", h)
 	if err != nil {
 		return err
 	}
 	server, _ := ctx.Value(caddyhttp.ServerCtxKey).(*caddyhttp.Server)
+	if server != nil {
+		app.loaded.add("server", map[string]any{"listen": server.Listen, "trusted_proxies_strict": server.TrustedProxiesStrict != 0})
+	}
 	h.site = site{
 		AuthOptions: &h.AuthOptions, rules: app.rules, state: app.state, telemetry: app.telemetry,
 		other: app.rules.table.ByName(auth.OtherOperation), server: server,
@@ -56,6 +59,12 @@ func (h *Auth) Provision(ctx caddy.Context) error {
 	}
 	if err := h.HeaderRule.provision(); err != nil {
 		return fmt.Errorf("card_auth: %w", err)
+	}
+	if h.Assert != nil {
+		if h.site.signer, err = h.Assert.signer(); err != nil {
+			return fmt.Errorf("card_auth: assert: %w", err)
+		}
+		app.published.add(h.site.signer.Keys())
 	}
 	if h.DryRun {
 		ctx.Logger().Warn("card_auth is in dry run: every request is let through, nothing is protected")
@@ -87,6 +96,9 @@ func (h *Auth) lookBehind() {
 	if site.behind.forwardsHost {
 		site.telemetry.log.Warn(forwardedHostWarning)
 	}
+	if site.signer != nil && site.behind.unasserted != "" {
+		site.telemetry.log.Error(site.behind.unasserted)
+	}
 	if site.behind.self && !site.behind.answersOwn {
 		site.telemetry.log.Warn(sharedSelfWarning)
 	}
@@ -102,7 +114,7 @@ func (h *Auth) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddyhttp.
 	p := &passage{site: site, limits: limitsFrom(r.Context())}
 	p.info.answers = site.state.answers
 	info := &p.info
-	r = info.begin(site.telemetry, r)
+	r = info.begin(site.telemetry, r, site.server)
 	info.closes = site.state.drain.sendsAway(r) || info.closes
 	p.w, p.r = *newResponseWriter(w, info), r
 	defer func() {
@@ -117,7 +129,18 @@ func (h *Auth) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddyhttp.
 		}
 	}()
 
-	defer func() { info.body.release() }()
+	defer func() {
+		info.body.release()
+		p.w.signs.drop()
+	}()
+	err := p.serve(r, next, start)
+	p.w.complete()
+	return err
+}
+
+// serve judges the request, and lets the handlers behind answer it if it passes.
+func (p *passage) serve(r *http.Request, next caddyhttp.Handler, start time.Time) error {
+	site, info := p.site, &p.info
 	if refusal := p.admit(); refusal != nil {
 		if refusal = p.pass(refusal); refusal != nil {
 			info.overhead = time.Since(start) - p.waited
@@ -126,6 +149,9 @@ func (h *Auth) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddyhttp.
 		}
 	}
 	p.forward()
+	if refusal := p.assert(); refusal != nil {
+		return refuse(&p.w, r, refusal)
+	}
 	info.overhead += time.Since(start) - p.waited
 	if !site.behind.answersOwn {
 		info.upstream.asked = time.Now()

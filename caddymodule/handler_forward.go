@@ -74,6 +74,7 @@ type Forward struct {
 	HeaderRule
 
 	log       *zap.Logger
+	unjudged  unjudged
 	poolKey   string // of the forwarder in the pool; empty until it is taken
 	forwarder *forward.Forwarder
 }
@@ -114,8 +115,7 @@ func (*Forward) CaddyModule() caddy.ModuleInfo {
 func (h *Forward) ServeHTTP(w http.ResponseWriter, r *http.Request, _ caddyhttp.Handler) error {
 	info := infoFrom(r.Context())
 	if info == nil {
-		h.log.Error("card_forward runs where card_auth has not run before; put card_auth in front of it")
-		return refuse(w, r, auth.Refuse(auth.InternalError, "card_forward without card_auth"))
+		return h.unjudged.misplaced(w, r, "card_forward")
 	}
 	out := newOutgoing()
 	defer out.free()
@@ -141,11 +141,15 @@ func sendAnswer(w http.ResponseWriter, answer *forward.Answer) {
 	defer func() { _ = answer.Close() }()
 	h := w.Header()
 	delete(h, "Server") // the issuer's passes; Caddy's is in Via
-	for name, values := range answer.Header {
-		if before, set := h[name]; set {
-			values = append(before, values...)
+	// The values of all headers are in one piece of memory.
+	values := make([]string, len(answer.Fields))
+	for i, field := range answer.Fields {
+		if before, set := h[field.Name]; set {
+			h[field.Name] = append(before, field.Value)
+			continue
 		}
-		h[name] = values
+		values[i] = field.Value
+		h[field.Name] = values[i : i+1 : i+1]
 	}
 	h["Via"] = append(h["Via"], via)
 	w.WriteHeader(answer.Status)

@@ -38,7 +38,7 @@ func (Health) CaddyModule() caddy.ModuleInfo {
 
 // Provision finds the app.
 func (h *Health) Provision(ctx caddy.Context) error {
-	app, err := appOf(ctx, "card_health")
+	app, err := appOf(ctx, "card_health", h)
 	if err != nil {
 		return err
 	}

@@ -11,7 +11,6 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/card-gateway/card-gateway/auth"
-	"github.com/card-gateway/card-gateway/caddymodule/cardlog"
 )
 
 func init() {
@@ -31,8 +30,6 @@ type RateLimit struct {
 	unjudged sync.Once // to log once that card_auth is missing
 }
 
-var errLimitsLate error = cardlog.PlainError("card_rate_limit comes after card_auth; in a route of your own write card_rate_limit first")
-
 // CaddyModule returns the Caddy module information.
 func (*RateLimit) CaddyModule() caddy.ModuleInfo {
 	return caddy.ModuleInfo{ID: "http.handlers.card_rate_limit", New: func() caddy.Module { return new(RateLimit) }}
@@ -41,7 +38,8 @@ func (*RateLimit) CaddyModule() caddy.ModuleInfo {
 // Provision finds the log.
 func (h *RateLimit) Provision(ctx caddy.Context) error {
 	h.log = ctx.Logger()
-	return nil
+	_, err := appOf(ctx, "card_rate_limit", &h.RateLimitOptions)
+	return err
 }
 
 func (h *RateLimit) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddyhttp.Handler) error {

@@ -3,7 +3,6 @@ package caddymodule
 import (
 	"fmt"
 	"net/http"
-	"time"
 
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
@@ -27,9 +26,8 @@ type Refuse struct {
 	// `not_found` (404, the site has nothing at this path).
 	Reason string `json:"reason"`
 
-	reason    auth.Reason
-	telemetry *telemetry
-	other     *auth.Operation
+	reason   auth.Reason
+	unjudged unjudged
 }
 
 // CaddyModule returns the Caddy module information.
@@ -39,11 +37,11 @@ func (*Refuse) CaddyModule() caddy.ModuleInfo {
 
 // Provision finds the app.
 func (h *Refuse) Provision(ctx caddy.Context) error {
-	app, err := appOf(ctx, "card_refuse")
+	app, err := appOf(ctx, "card_refuse", h)
 	if err != nil {
 		return err
 	}
-	h.telemetry, h.other = app.telemetry, app.rules.table.ByName(auth.OtherOperation)
+	h.unjudged = newUnjudged(app)
 	h.reason, err = refusable(h.Reason)
 	return err
 }
@@ -60,18 +58,11 @@ func refusable(name string) (auth.Reason, error) {
 }
 
 func (h *Refuse) ServeHTTP(w http.ResponseWriter, r *http.Request, _ caddyhttp.Handler) error {
-	start, info := time.Now(), new(requestInfo)
-	r = info.begin(h.telemetry, r)
-	info.Client, _ = clientAddress(r)
 	refusal := auth.Refuse(h.reason, "")
 	if h.reason == auth.NotFound {
 		refusal.Details = whereOperationsLie
 	}
-	err := refuse(newResponseWriter(w, info), r, refusal)
-	info.overhead = time.Since(start)
-	info.count(h.other)
-	traceOutcome(r.Context(), info)
-	return err
+	return h.unjudged.refuse(w, r, refusal)
 }
 
 // Interface guards

@@ -9,10 +9,8 @@ import (
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
-	"go.uber.org/zap"
 
 	"github.com/card-gateway/card-gateway/auth"
-	"github.com/card-gateway/card-gateway/caddymodule/cardlog"
 	"github.com/card-gateway/card-gateway/keys"
 	"github.com/card-gateway/card-gateway/store"
 )
@@ -41,8 +39,8 @@ type Self struct {
 	// How long the replaced secret still lives: 1h to 90 days. Default: 24h.
 	Overlap caddy.Duration `json:"overlap,omitempty"`
 
-	answers selfAnswers
-	log     *zap.Logger
+	answers  selfAnswers
+	unjudged unjudged
 }
 
 // CaddyModule returns the Caddy module information.
@@ -52,14 +50,14 @@ func (*Self) CaddyModule() caddy.ModuleInfo {
 
 // Provision finds the app and sets the default.
 func (h *Self) Provision(ctx caddy.Context) error {
-	app, err := appOf(ctx, "card_self")
+	app, err := appOf(ctx, "card_self", h)
 	if err != nil {
 		return err
 	}
 	if h.Overlap == 0 {
 		h.Overlap = caddy.Duration(keys.DefaultOverlap)
 	}
-	h.log = ctx.Logger()
+	h.unjudged = newUnjudged(app)
 	h.answers = selfAnswers{rules: app.rules, state: app.state, rotates: h.Rotate, overlap: time.Duration(h.Overlap)}
 	return nil
 }
@@ -82,13 +80,10 @@ func checkOverlap(overlap time.Duration) error {
 	return nil
 }
 
-var errSelfUnjudged error = cardlog.PlainError("card_self runs where card_auth has not run before; put card_auth in front of it")
-
 func (h *Self) ServeHTTP(w http.ResponseWriter, r *http.Request, _ caddyhttp.Handler) error {
 	info := infoFrom(r.Context())
 	if info == nil {
-		h.log.Error(errSelfUnjudged.Error())
-		return refuse(w, r, &auth.Refusal{Reason: auth.InternalError, Cause: errSelfUnjudged})
+		return h.unjudged.misplaced(w, r, "card_self")
 	}
 	data, err := h.answer(r, info)
 	if err != nil {

@@ -10,7 +10,6 @@ import (
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
-	"go.uber.org/zap"
 
 	"github.com/card-gateway/card-gateway/auth"
 	"github.com/card-gateway/card-gateway/translate"
@@ -34,8 +33,8 @@ type Translate struct {
 	// Default: snake_case.
 	Upstream string `json:"upstream,omitempty"`
 
-	form translate.Form
-	log  *zap.Logger
+	form     translate.Form
+	unjudged unjudged
 }
 
 // CaddyModule returns the Caddy module information.
@@ -45,7 +44,11 @@ func (Translate) CaddyModule() caddy.ModuleInfo {
 
 // Provision sets the default.
 func (h *Translate) Provision(ctx caddy.Context) error {
-	h.log = ctx.Logger()
+	app, err := appOf(ctx, "card_translate", h)
+	if err != nil {
+		return err
+	}
+	h.unjudged = newUnjudged(app)
 	if h.Upstream == "" {
 		h.Upstream = translate.SnakeCase.String()
 	}
@@ -92,8 +95,7 @@ func translatedOperation(name string) bool {
 func (h *Translate) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddyhttp.Handler) error {
 	info := infoFrom(r.Context())
 	if info == nil {
-		h.log.Error("card_translate runs where card_auth has not run before; put card_auth in front of it")
-		return refuse(w, r, auth.Refuse(auth.InternalError, "card_translate without card_auth"))
+		return h.unjudged.misplaced(w, r, "card_translate")
 	}
 	shape, refusal := takeShape(r)
 	if refusal != nil {
@@ -143,10 +145,10 @@ func (h *Translate) request(r *http.Request, info *requestInfo, op translate.Ope
 	}
 	before := info.body.contiguous()
 	start := time.Now()
+	defer func() { info.overhead += time.Since(start) }()
 	body, asked, problems := translate.Request(before, translate.RequestOptions{
 		Operation: op, Upstream: h.form, KeyVariant: keyVariant(info.Key),
 	})
-	info.overhead += time.Since(start)
 	switch {
 	case len(problems) > 0:
 		observeTranslation(asked.String(), "request", "invalid")
@@ -156,6 +158,7 @@ func (h *Translate) request(r *http.Request, info *requestInfo, op translate.Ope
 	default:
 		observeTranslation(asked.String(), "request", "ok")
 		setBody(r, body)
+		info.asserting.bodyChanged(r, body)
 	}
 	return asked, nil
 }

@@ -28,6 +28,7 @@ func (p *passage) readBody() *auth.Refusal {
 	if keep {
 		reader.look = p.lookBeforeBody
 		reader.hold = p.info.reservation(p.site.state.bodies)
+		reader.pooled = !p.site.behind.mayRepeat
 	}
 	start := time.Now()
 	body, refusal := reader.read(&p.w, p.r)

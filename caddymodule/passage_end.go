@@ -27,7 +27,7 @@ func (p *passage) finish(r *http.Request, err error) error {
 	if cause := context.Cause(r.Context()); errors.Is(cause, errSentOnce) {
 		refusal = &auth.Refusal{Reason: auth.UpstreamError, Cause: cause}
 	}
-	if p.w.status != 0 {
+	if p.w.status != 0 && !p.w.takeBack() {
 		p.note(refusal)
 		return err
 	}
@@ -101,7 +101,7 @@ func (p *passage) forward() {
 	p.info.body.forwardTo(p.r)
 	p.sent.set(p.r.Header, headerRequestID, p.info.RequestID)
 	p.tellClient()
-	if p.info.dryRun == nil || p.info.dryRun.Reason == auth.RateLimited {
+	if p.identified() {
 		p.setIdentity(p.r.Header)
 	}
 	if p.r.URL.RequestURI() != p.info.Target.Raw {
@@ -115,6 +115,12 @@ func (p *passage) forward() {
 			p.r.URL.Path, p.r.URL.RawPath = url.Path, url.RawPath
 		}
 	}
+}
+
+// identified reports whether the sender of the request is proved. In a dry run
+// requests pass whose sender is not.
+func (p *passage) identified() bool {
+	return p.info.dryRun == nil || p.info.dryRun.Reason == auth.RateLimited
 }
 
 // setIdentity sets the headers that name the caller and the operation.

@@ -30,6 +30,7 @@ type requestInfo struct {
 	body      *heldBody   // the verified body; nil until it was read
 	aside     http.Header // headers of the client that only a card_forward may pass
 	upstream  upstreamAnswer
+	asserting asserting
 	own       *ownRequest // nil unless card_auth accepted it and card_self answers it
 
 	refusal  *auth.Refusal // the last refusal; nil when accepted
@@ -82,11 +83,15 @@ func infoFrom(ctx context.Context) *requestInfo {
 }
 
 // begin sets the fields that every request has. It returns the request with the
-// info in its context and in its access log line.
-func (i *requestInfo) begin(t *telemetry, r *http.Request) *http.Request {
+// info in its context and in its access log line, if the server writes one or is
+// not known (nil).
+func (i *requestInfo) begin(t *telemetry, r *http.Request, server *caddyhttp.Server) *http.Request {
 	i.telemetry = t
 	i.RequestID = requestID(r.Header)
 	i.closes = closesAfter(r)
+	if server != nil && server.Logs == nil {
+		return withInfo(r, i)
+	}
 	if extra, ok := r.Context().Value(caddyhttp.ExtraLogFieldsCtxKey).(*caddyhttp.ExtraLogFields); ok {
 		extra.Add(zap.Inline(i))
 	}

@@ -4,6 +4,7 @@ import (
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 
+	"github.com/card-gateway/card-gateway/assertion"
 	"github.com/card-gateway/card-gateway/auth"
 )
 
@@ -26,6 +27,10 @@ type AuthOptions struct {
 	// it is on, nothing is protected. Default: false.
 	DryRun bool `json:"dry_run,omitempty"`
 
+	// Send the issuer a signed statement about each request, in
+	// X-Gateway-Assertion. Default: none.
+	Assert *AssertOptions `json:"assert,omitempty"`
+
 	HeaderRule
 }
 
@@ -36,6 +41,7 @@ type site struct {
 	state     *state
 	telemetry *telemetry
 	other     *auth.Operation
+	signer    *assertion.Signer // of assertions; nil: none are sent
 
 	server *caddyhttp.Server // of the handler
 	behind behind            // what follows the handler

@@ -1,6 +1,7 @@
 package caddymodule
 
 import (
+	"context"
 	"log"
 	"sync"
 	"sync/atomic"
@@ -78,7 +79,10 @@ func (t *telemetry) warnUnredacted() {
 // writes a line to the audit log, and emits an event if the change was made.
 func (t *telemetry) keyChanged(c keys.Change) {
 	t.audit.write(c)
+	if c.Actor != keys.GatewayActor { // no request waits for the disk
+		t.audit.settle(context.Background())
+	}
 	if name, known := keyEvents[c.Action]; known && c.Err == nil && t.emit != nil {
-		t.emit(name, map[string]any{"key_id": c.KeyID, "tenant": c.Tenant, "actor": c.Actor})
+		t.emit(name, map[string]any{"key_id": c.KeyID, "tenant": c.Tenant, "actor": c.Actor, "claimed": c.Claimed})
 	}
 }

@@ -93,7 +93,7 @@ func TestEarlyHints(t *testing.T) {
 		return answerJSON(http.StatusOK, customerA)(w, r)
 	}
 	record := func(status int) { hints = append(hints, status) }
-	h := &Translate{Upstream: "snake_case", log: zap.NewNop()}
+	h := &Translate{Upstream: "snake_case"}
 	info := &requestInfo{telemetry: &telemetry{refused: zap.NewNop()}, Operation: &auth.Operation{Name: "get_customer"}, Key: &auth.Key{CustomerVariant: "C"}}
 	w := &statusWriter{ResponseRecorder: httptest.NewRecorder(), status: record}
 	r := withInfo(httptest.NewRequest(http.MethodGet, "/api/v1/Customers/1", nil), info)

@@ -68,7 +68,8 @@ func translatingProxy(t *testing.T, terminal string, issuer http.HandlerFunc) *h
 	}
 	config := fmt.Sprintf(`{"admin":{"disabled":true,"config":{"persist":false}},"logging":{"logs":{"default":{"level":"PANIC"}}},
 		"apps":{"card_gateway":{"store":{"module":"file","dir":%q},"master_key":{"file":%q}},
-		"http":{"servers":{"test":{"listen":["unix/%s"],"automatic_https":{"disable":true},"routes":[{"handle":[
+		"http":{"servers":{"test":{"listen":["unix/%s"],"automatic_https":{"disable":true},"routes":[
+			{"match":[{"path":["/never"]}],"handle":[{"handler":"card_auth"}]},{"handle":[
 			{"handler":"encode","encodings":{"gzip":{}},"minimum_length":1,"prefer":["gzip"]},
 			{"handler":"card_test_accepted"},{"handler":"card_translate"},
 			`+terminals[terminal]+`]}]}}}}}`, filepath.Join(dir, "data"), filepath.Join(dir, "master.key"), socket, server.Listener.Addr())

@@ -3,7 +3,9 @@
 # first start it makes a master key and a demo key, and prints what to paste.
 #
 # Everything it makes is below demo/data, which is not in git; remove that
-# directory to begin anew. Addresses that are taken already can be changed:
+# directory to begin anew. demo/data/env has the key to be sourced, and
+# demo/data/gateway.log what the gateway logs. Addresses that are taken already
+# can be changed:
 #
 #   CARD_GATEWAY_PORT=8081 CARD_GATEWAY_ADMIN=localhost:2020 \
 #   CARD_SANDBOX_PORT=9001 CARD_GATEWAY_METRICS_PORT=9181 make run
@@ -15,29 +17,59 @@ data=${CARD_GATEWAY_DEMO_DIR:-demo/data}
 mkdir -p "$data"
 chmod 0700 "$data"
 data=$(cd "$data" && pwd)
+log=$data/gateway.log
 sandbox_port=${CARD_SANDBOX_PORT:-9000}
 
 export CARD_GATEWAY_PORT=${CARD_GATEWAY_PORT:-8080}
 export CARD_GATEWAY_BIND=127.0.0.1
-export CARD_GATEWAY_ADMIN=${CARD_GATEWAY_ADMIN:-localhost:2019}
+admin=${CARD_GATEWAY_ADMIN:-localhost:2019}
+export CARD_GATEWAY_DEMO_EXAMPLE=$data/Caddyfile.example
+# On TCP the key API wants a token.
+export CARD_GATEWAY_TOKEN_FILE=$data/admin.tokens
 export CARD_GATEWAY_DATA=$data/store
+export CARD_GATEWAY_AUDIT=$data/audit.log
 export CARD_GATEWAY_MASTER_KEY_FILE=$data/master.key
+export CARD_GATEWAY_ASSERT="assert {
+	key file $data/assert.key
+	audience sandbox
+}"
 export CARD_GATEWAY_METRICS_PORT=${CARD_GATEWAY_METRICS_PORT:-9180}
 export CARD_SANDBOX_PORT=$sandbox_port
 export CARD_ISSUER=127.0.0.1:$sandbox_port
+# The page at / and what it shows.
+export CARD_GATEWAY_MORE="import \"$PWD/demo/page.caddyfile\""
+export CARD_DEMO_ENV=${data#"$PWD/"}/env
 # As in production: ops/card-gateway.service.
 export GOGC=${GOGC:-400}
 # What Caddy itself saves.
 export XDG_DATA_HOME=$data XDG_CONFIG_HOME=$data
 
 card_keys() {
-	"$gateway" card-keys "$1" --address "$CARD_GATEWAY_ADMIN" "${@:2}"
+	"$gateway" card-keys "$1" --address "$admin" "${@:2}"
 }
 
-make_master_key() {
-	if [ ! -s "$CARD_GATEWAY_MASTER_KEY_FILE" ]; then
-		(umask 077 && head -c 32 /dev/urandom | base64 >"$CARD_GATEWAY_MASTER_KEY_FILE")
+# make_example writes the example with the admin endpoint of the demo, and a
+# token for it.
+make_example() {
+	if [ ! -s "$CARD_GATEWAY_TOKEN_FILE" ]; then
+		(umask 077 && printf 'demo keys %s\n' "$(head -c 32 /dev/urandom | od -An -tx1 | tr -d ' \n')" >"$CARD_GATEWAY_TOKEN_FILE")
 	fi
+	local line example
+	example=$(<Caddyfile.example)
+	while IFS= read -r line; do
+		case $line in
+		$'\tadmin unix//run/'*) printf '\tadmin %s\n' "$admin" ;;
+		$'\tcard_gateway {') printf '%s\n\t\tadmin_token file %s\n' "$line" "$CARD_GATEWAY_TOKEN_FILE" ;;
+		*) printf '%s\n' "$line" ;;
+		esac
+	done <<<"$example" >"$CARD_GATEWAY_DEMO_EXAMPLE"
+}
+
+make_keys() {
+	local file
+	for file in "$CARD_GATEWAY_MASTER_KEY_FILE" "$data/assert.key"; do
+		if [ ! -s "$file" ]; then (umask 077 && head -c 32 /dev/urandom | base64 >"$file"); fi
+	done
 }
 
 # refuse_taken exits if another program listens on the port. Caddy would share a port
@@ -61,64 +93,77 @@ is_ready() {
 	[[ $status == *" 200 "* ]]
 }
 
-announce() {
-	local waited id secret made
+# await_gateway waits until the gateway is ready, and its admin API makes keys.
+await_gateway() {
+	local waited
 	for ((waited = 0; waited < 600; waited++)); do
-		# The gateway is ready a moment before its admin API makes keys.
-		if (is_ready) && card_keys list >/dev/null 2>&1; then break; fi
+		if (is_ready) && card_keys list >/dev/null 2>&1; then return; fi
 		sleep 0.1
 	done
+	printf '\nThe gateway is not ready; %s says why.\n' "$log" >&2
+	return 1
+}
+
+# write_env stores what clients need, for this user alone.
+write_env() {
+	(umask 077 && cat >"$data/env.new" <<-END
+		export CARD_URL=http://127.0.0.1:$CARD_GATEWAY_PORT
+		export CARD_KEY_ID=$1
+		export CARD_SECRET=$2
+	END
+	)
+	mv "$data/env.new" "$data/env"
+}
+
+# make_key makes the demo key, or a new secret for the key of an earlier start
+# whose secret is not stored.
+make_key() {
+	local made
 	if [ -s "$data/demo-key" ]; then
-		id=$(<"$data/demo-key")
-		cat <<-END
-
-			The gateway serves http://127.0.0.1:$CARD_GATEWAY_PORT with the demo key
-			  $id
-			Its secret was shown at the first start. For a new one, paste:
-
-			  $(rotate_line "$id")
-
-			and then, with what it prints:
-
-			  CARD_KEY_ID=$id CARD_SECRET=… $gateway card-sign GET http://127.0.0.1:$CARD_GATEWAY_PORT/api/v1/products
-
-		END
-		return
-	fi
-	if ! made=$(card_keys create --tenant demo --scopes '*' --mode test --description "demo key of make run" 2>&1); then
+		made=$(card_keys rotate --overlap 0 "$(<"$data/demo-key")" 2>&1)
+	else
+		made=$(card_keys create --tenant demo --scopes '*' --mode test --variant B \
+			--description "demo key of make run" 2>&1)
+	fi || {
 		printf '\nThe demo key could not be made: %s\n' "$made" >&2
-		return
+		return 1
+	}
+	awk '$1 == "id" { print $2 }' <<<"$made" >"$data/demo-key"
+	write_env "$(<"$data/demo-key")" "$(awk '$1 == "secret" && NF == 2 { print $2 }' <<<"$made")"
+}
+
+# announce prints what one needs, last on the screen.
+announce() {
+	await_gateway || return
+	if [ -s "$data/env" ]; then
+		# The port may be another one than last time.
+		# shellcheck disable=SC1091 # it is made at run time
+		(. "$data/env" && write_env "$CARD_KEY_ID" "$CARD_SECRET")
+	else
+		make_key || return
 	fi
-	id=$(awk '$1 == "id" { print $2 }' <<<"$made")
-	secret=$(awk '$1 == "secret" && NF == 2 { print $2 }' <<<"$made")
-	printf '%s\n' "$id" >"$data/demo-key"
 	cat <<-END
 
-		The gateway serves http://127.0.0.1:$CARD_GATEWAY_PORT. A demo key was made; its secret is not shown again:
+		The gateway serves http://127.0.0.1:$CARD_GATEWAY_PORT; open it in a browser for the operations. Ctrl-C stops it.
+		The log is $(shown "$log"), the key is in $(shown "$data/env").
+		Signed requests, from another terminal in this directory:
 
-		  id      $id
-		  secret  $secret
-
-		A signed request to paste into another terminal, in this directory:
-
-		  CARD_KEY_ID=$id CARD_SECRET=$secret $gateway card-sign GET http://127.0.0.1:$CARD_GATEWAY_PORT/api/v1/products
+		  . $(shown "$data/env")
+		  $gateway card-sign GET \$CARD_URL/api/v1/products
 
 	END
 }
 
-rotate_line() {
-	if [ "$CARD_GATEWAY_ADMIN" = localhost:2019 ]; then
-		echo "$gateway card-keys rotate $1"
-	else
-		echo "$gateway card-keys rotate --address '$CARD_GATEWAY_ADMIN' $1"
-	fi
-}
+# shown returns a path as one would type it here.
+shown() { printf '%s' "${1#"$PWD/"}"; }
 
 refuse_taken CARD_GATEWAY_PORT "127.0.0.1:$CARD_GATEWAY_PORT"
 refuse_taken CARD_SANDBOX_PORT "127.0.0.1:$CARD_SANDBOX_PORT"
 refuse_taken CARD_GATEWAY_METRICS_PORT "127.0.0.1:$CARD_GATEWAY_METRICS_PORT"
-if [[ $CARD_GATEWAY_ADMIN =~ :[0-9]+$ ]]; then refuse_taken CARD_GATEWAY_ADMIN "$CARD_GATEWAY_ADMIN"; fi
-make_master_key
+if [[ $admin =~ :[0-9]+$ ]]; then refuse_taken CARD_GATEWAY_ADMIN "$admin"; fi
+make_keys
+make_example
+(umask 077 && : >"$log")
 
 # With job control each command has a process group of its own. So Ctrl-C on
 # a terminal reaches the gateway alone, and make does not take it for itself.
@@ -127,14 +172,26 @@ announce &
 announcer=$!
 trap 'kill "$announcer" 2>/dev/null || true' EXIT
 
+serve() { "$gateway" run --config demo/Caddyfile --adapter caddyfile >>"$log" 2>&1; }
+
+# ended exits as the gateway did, and shows why it did not serve.
+ended() {
+	local status=$?
+	if [ "$status" -ne 0 ]; then
+		printf '\nThe gateway ended with %s. The last lines of %s:\n' "$status" "$(shown "$log")" >&2
+		tail -n 5 "$log" >&2
+	fi
+	exit "$status"
+}
+
 if [ -t 0 ]; then
-	"$gateway" run --config demo/Caddyfile --adapter caddyfile
+	serve || ended
 else
-	"$gateway" run --config demo/Caddyfile --adapter caddyfile &
+	"$gateway" run --config demo/Caddyfile --adapter caddyfile >>"$log" 2>&1 &
 	running=$!
 	trap 'kill -TERM "$running" 2>/dev/null || true' INT TERM
 	# A signal ends a wait early; the gateway then takes its time to stop.
 	wait "$running" || true
 	while kill -0 "$running" 2>/dev/null; do wait "$running" || true; done
-	wait "$running"
+	wait "$running" || ended
 fi

@@ -33,7 +33,7 @@ type attempt struct {
 	text                     func(parts []string) string
 	secret                   func(text string) string
 	signature                func(sum []byte) string
-	arrived                  *string // the body that came; nil: the one that was sent
+	arrived                  *string // the body that arrived; nil: the one that was sent
 	hash                     func() hash.Hash
 	keySecret, retiredSecret string
 }
@@ -209,8 +209,7 @@ func twin(text string) string {
 	return text[:42] + string(alphabet[strings.IndexByte(alphabet, text[42])^1]) + "="
 }
 
-// Each mistake is found, and the kinds that no request here can show are few
-// and named.
+// Each mistake is found. The few kinds that no request here can show are named.
 func TestExplainNamesTheMistake(t *testing.T) {
 	t.Parallel()
 	named := map[Kind]bool{NonceUsed: true, TimestampMoved: true, SecretBase32: true, SecretHex: true}
@@ -252,7 +251,7 @@ func TestExplainReadsSecrets(t *testing.T) {
 	}
 }
 
-// What only the store knows is passed on.
+// Facts that only the store knows are passed on.
 func TestExplainNonceAndMove(t *testing.T) {
 	t.Parallel()
 	c := newAttempt().made()
@@ -262,8 +261,7 @@ func TestExplainNonceAndMove(t *testing.T) {
 	}
 }
 
-// The view of a request holds neither a secret nor a body, and else what was
-// signed.
+// The view of a request shows what was signed, but neither a secret nor a body.
 func TestViewHidesSecretsAndBodies(t *testing.T) {
 	t.Parallel()
 	a := newAttempt()
@@ -286,7 +284,7 @@ func TestViewHidesSecretsAndBodies(t *testing.T) {
 	}
 }
 
-// A correct request has no findings, whatever it is.
+// A correct request has no findings.
 func TestExplainFindsNothingInACorrectRequest(t *testing.T) {
 	t.Parallel()
 	if found := Explain(newAttempt().made()); len(found) != 0 {
@@ -294,7 +292,8 @@ func TestExplainFindsNothingInACorrectRequest(t *testing.T) {
 	}
 }
 
-// The table has a row for each kind, and no two kinds look alike.
+// The table has a row for each kind, and no two kinds share a name or a
+// sentence.
 func TestKindsAreClosed(t *testing.T) {
 	t.Parallel()
 	names, sentences := map[string]bool{}, map[string]bool{}

@@ -49,7 +49,7 @@ func drawCase(t *rapid.T) (c *Case, secrets []string) {
 	return c, secrets
 }
 
-// Whatever is sent: no panic, a bounded number of findings, the same ones each
+// For any request: no panic, a bounded number of findings, the same ones each
 // time, and nothing in them that was sent or is secret.
 func TestExplainAnything(t *testing.T) {
 	t.Parallel()
@@ -99,8 +99,8 @@ func TestVariantsAreBounded(t *testing.T) {
 	})
 }
 
-// Who signs a variant is told which: the finding names a mistake that leads to
-// the string that was signed.
+// When a client signs a variant, the finding names a mistake that leads to the
+// string that was signed.
 func TestExplainFindsEachVariant(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -117,7 +117,8 @@ func TestExplainFindsEachVariant(t *testing.T) {
 	})
 }
 
-// Every form of a right signature is told from a wrong signature.
+// Every form of a correct signature is recognised, and is not taken for a wrong
+// signature.
 func TestExplainFindsEachForm(t *testing.T) {
 	t.Parallel()
 	forms := map[string]func([]byte) string{

@@ -14,8 +14,9 @@ import (
 // An Answer is what an issuer answered. It is used by one goroutine.
 type Answer struct {
 	Status int // 200 to 599
-	// Header has the canonical names of net/http and no hop-by-hop header.
-	Header http.Header
+	// Fields are the header lines in the issuer's order, with the canonical names
+	// of net/http, and without those that belong to one connection.
+	Fields []Field
 	// Length is the number of bytes that Read returns in all; -1 if it is unknown.
 	Length int64
 	// EventStream reports that each piece should be flushed when it arrives.
@@ -33,42 +34,63 @@ type Answer struct {
 	failed  *Error
 }
 
-// answer returns the answer for a head that was checked and read. If the whole
-// body is in the buffer already, the connection is free for other requests at
-// once.
-func (x *exchange) answer(h *head, response *http.Response) *Answer {
+// answer returns the answer for a head that was checked. If the whole body is in
+// the buffer already, the connection is free for other requests at once.
+func (x *exchange) answer(h *head) (*Answer, *Error) {
+	text, _ := x.in.Peek(h.size)
 	a := &Answer{
-		Status: h.status, Header: response.Header, Issuer: x.c.issuer.name,
+		Status: h.status, Fields: h.fields(text), Issuer: x.c.issuer.name,
 		in: x.in, c: x.c, ctx: x.ctx, stop: x.stop, options: x.options,
-		keep: x.whole && h.minor == 1 && !response.Close,
+		keep: x.whole && h.minor == 1 && !h.closes,
 	}
-	dropHop(a.Header, h.named)
-	if h.status == http.StatusNoContent {
-		delete(a.Header, "Content-Length")
+	bodiless, behind := h.bodiless(x.r.Method), int64(x.in.Buffered()-h.size)
+	if h.chunked || !bodiless && (h.length < 0 || h.length > behind) {
+		if err := a.readOn(h, x.r.Method); err != nil {
+			return nil, err
+		}
+		behind = int64(x.in.Buffered())
+	} else {
+		_, _ = x.in.Discard(h.size)
 	}
-	buffered := x.in.Buffered()
 	switch {
-	case h.bodiless(x.r.Method):
+	case bodiless:
 		// If the issuer still sends the body, later, it would be taken for the
 		// answer to the next request.
+		a.body, a.Length = nil, 0
 		a.keep = a.keep && !h.announcesBody()
-		a.settle(buffered)
-	case !h.chunked && h.length >= 0 && h.length <= int64(buffered):
+		a.settle(int(behind))
+	case a.body == nil:
 		a.Length = h.length
 		a.rest, _ = x.in.Peek(int(h.length))
-		a.settle(buffered - int(h.length))
-	default:
-		a.Length, a.body = response.ContentLength, response.Body
-		media, _, _ := mime.ParseMediaType(a.Header.Get("Content-Type"))
-		a.EventStream = media == "text/event-stream"
-		if a.EventStream {
-			_ = x.c.SetReadDeadline(time.Time{})
-		}
+		a.settle(int(behind - h.length))
+	case a.EventStream:
+		_ = x.c.SetReadDeadline(time.Time{})
 	}
 	if a.Length == 0 {
 		a.release()
 	}
-	return a
+	return a, nil
+}
+
+// headRequest is the request that net/http needs to read the answer to HEAD.
+var headRequest = &http.Request{Method: http.MethodHead}
+
+// readOn lets net/http read the head and the body: one that has not arrived as a
+// whole, or that is not framed by its length.
+func (a *Answer) readOn(h *head, method string) *Error {
+	var about *http.Request
+	if method == http.MethodHead {
+		about = headRequest
+	}
+	response, err := http.ReadResponse(a.in.Reader, about) //nolint:bodyclose // Close would read to the end; the connection is closed instead
+	if err != nil || response.StatusCode != h.status {
+		return &Error{Kind: KindMalformed, Text: faultParser}
+	}
+	a.keep = a.keep && !response.Close
+	a.Length, a.body = response.ContentLength, response.Body
+	media, _, _ := mime.ParseMediaType(response.Header.Get("Content-Type"))
+	a.EventStream = media == "text/event-stream"
+	return nil
 }
 
 // Read reads the body. At its end the error is io.EOF, else an *Error.

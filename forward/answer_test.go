@@ -47,7 +47,7 @@ var goodAnswers = []struct {
 	{"a head of 40 KiB", "GET", "HTTP/1.1 200 OK\r\n" + strings.Repeat("X: "+strings.Repeat("y", 400)+"\r\n", 100) + "Content-Length: 2\r\n\r\nok", 200, "ok", 2, true},
 }
 
-// TestGoodAnswers lets the issuer answer in each way that is allowed.
+// TestGoodAnswers makes the issuer answer in each way that is allowed.
 func TestGoodAnswers(t *testing.T) {
 	t.Parallel()
 	for _, c := range goodAnswers {
@@ -72,7 +72,7 @@ func TestGoodAnswers(t *testing.T) {
 					t.Fatalf("the answer is %d of length %d with %.20q, %v", a.Status, a.Length, body.String(), err)
 				}
 				for _, name := range []string{"Connection", "Trailer", "Transfer-Encoding", "Link", "X-T"} {
-					if a.Header.Get(name) != "" {
+					if headerOf(a).Get(name) != "" {
 						t.Errorf("%s is passed on", name)
 					}
 				}
@@ -87,8 +87,8 @@ func TestGoodAnswers(t *testing.T) {
 	}
 }
 
-// TestEventStream passes each event on before the next one is sent, however
-// long that takes.
+// TestEventStream checks that each event is passed on before the next one is
+// sent.
 func TestEventStream(t *testing.T) {
 	t.Parallel()
 	for _, contentType := range []string{"text/event-stream; charset=utf-8", "application/json"} {
@@ -130,8 +130,8 @@ func TestEventStream(t *testing.T) {
 	}
 }
 
-// TestNotFlushed: what arrived at once, or has a known length, needs no more
-// writes than it has pieces.
+// TestNotFlushed: a body that arrived at once, or has a known length, is
+// written without a flush.
 func TestNotFlushed(t *testing.T) {
 	t.Parallel()
 	for _, answer := range []string{
@@ -153,8 +153,8 @@ func TestNotFlushed(t *testing.T) {
 	}
 }
 
-// TestReadInPieces reads a body byte by byte, where it is in memory and where
-// it is not.
+// TestReadInPieces reads a body byte by byte, both when it is already in memory
+// and when it is not.
 func TestReadInPieces(t *testing.T) {
 	t.Parallel()
 	p := newPeer(t, answers(okAnswer))
@@ -213,8 +213,8 @@ func TestNobodyElsesBytes(t *testing.T) {
 	}
 }
 
-// TestAfterClose uses a forwarder whose configuration is gone: requests still
-// go through, and leave no connection behind.
+// TestAfterClose uses a closed forwarder: requests still work, and no
+// connection stays open.
 func TestAfterClose(t *testing.T) {
 	t.Parallel()
 	p := newPeer(t, answers(okAnswer))

@@ -39,7 +39,8 @@ func newAuthority(t testing.TB) *authority {
 	return ca
 }
 
-// sign returns a certificate and its key; the authority's own when it has none.
+// sign returns a certificate and its key. An authority without a certificate
+// makes its own.
 func (ca *authority) sign(t testing.TB, template *x509.Certificate) (certPEM, keyPEM []byte) {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)

@@ -12,8 +12,8 @@ import (
 	"pgregory.net/rapid"
 )
 
-// poolOf returns a forwarder that never connects, with its issuers out where
-// the set says so.
+// poolOf returns a forwarder that never connects. The issuers in the set are
+// out.
 func poolOf(t testing.TB, policy Policy, n int, out uint64) *Forwarder {
 	t.Helper()
 	o := Options{Policy: policy, Now: func() time.Time { return time.Unix(1000, 0) }}
@@ -106,7 +106,7 @@ func closedAddr(t testing.TB) string {
 }
 
 // TestFailover sends to issuers of which some cannot be reached: every request
-// is answered, once. After three failures the dead ones are left alone.
+// is answered, once. After three failures a dead issuer gets no more requests.
 func TestFailover(t *testing.T) {
 	t.Parallel()
 	clock := newClock()
@@ -128,9 +128,9 @@ func TestFailover(t *testing.T) {
 	}
 }
 
-// TestAllOut has no issuer left. The error comes at once and says when to try
-// again. An issuer that refuses connections is asked all the same, because that
-// costs no time; as soon as it is back, it answers.
+// TestAllOut has no issuer left. The error comes at once, with the time after
+// which to try again. An issuer that refuses connections is still tried,
+// because that costs no time. As soon as it is back, it answers.
 func TestAllOut(t *testing.T) {
 	t.Parallel()
 	clock := newClock()
@@ -154,7 +154,7 @@ func TestAllOut(t *testing.T) {
 	wantOK(t, get(f))
 }
 
-// TestDialTimeout never completes a connection.
+// TestDialTimeout dials an issuer that never completes a connection.
 func TestDialTimeout(t *testing.T) {
 	t.Parallel()
 	clock, dials := newClock(), 0

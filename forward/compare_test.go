@@ -19,8 +19,8 @@ import (
 	"time"
 )
 
-// A scriptConn is a connection to an issuer that answers with fixed bytes once
-// anything was written to it, and then ends.
+// A scriptConn is a connection to an issuer. After the first write to it, it
+// returns fixed bytes, and then ends.
 type scriptConn struct {
 	net.Conn
 	answer *bytes.Reader
@@ -43,7 +43,7 @@ func (c *scriptConn) SetWriteDeadline(time.Time) error { return nil }
 func (c *scriptConn) LocalAddr() net.Addr              { return &net.TCPAddr{} }
 func (c *scriptConn) RemoteAddr() net.Addr             { return &net.TCPAddr{} }
 
-// A reading is what a client makes of an answer.
+// A reading is an answer as a client has read it.
 type reading struct {
 	status int
 	header http.Header
@@ -53,7 +53,7 @@ type reading struct {
 	cut    bool  // the body failed
 }
 
-// readByForward lets the package read an answer.
+// readByForward reads an answer with this package.
 func readByForward(t testing.TB, method string, answer []byte) (r reading) {
 	t.Helper()
 	f, err := newForwarder(Options{Issuers: []Issuer{{Address: "issuer:1"}}, FailAfter: -1})
@@ -69,7 +69,7 @@ func readByForward(t testing.TB, method string, answer []byte) (r reading) {
 		}
 		return reading{failed: err}
 	}
-	r = reading{status: a.Status, header: a.Header, length: a.Length}
+	r = reading{status: a.Status, header: headerOf(a), length: a.Length}
 	var cut error
 	r.body, cut = io.ReadAll(a)
 	r.cut = cut != nil
@@ -81,7 +81,7 @@ func readByForward(t testing.TB, method string, answer []byte) (r reading) {
 	return r
 }
 
-// readByNetHTTP lets net/http's client read it.
+// readByNetHTTP reads it with the client of net/http.
 func readByNetHTTP(method string, answer []byte) (r reading) {
 	transport := &http.Transport{
 		DisableCompression: true,
@@ -100,8 +100,8 @@ func readByNetHTTP(method string, answer []byte) (r reading) {
 	return r
 }
 
-// sameReading checks that what the package accepts means the same to net/http.
-// It reports whether the package accepted the head.
+// sameReading checks that net/http reads an answer that the package accepts in
+// the same way. It reports whether the package accepted the head.
 func sameReading(t testing.TB, method string, answer []byte) bool {
 	t.Helper()
 	ours := readByForward(t, method, answer)
@@ -145,7 +145,7 @@ func connectionLines(answer []byte) (values []string) {
 	return values
 }
 
-// anAnswer makes an answer, good or not quite.
+// anAnswer makes an answer. It may be correct, or wrong in a small way.
 func anAnswer(r *rand.Rand) []byte {
 	pick := func(s ...string) string { return s[r.IntN(len(s))] }
 	often := func(usual string, s ...string) string {
@@ -164,7 +164,7 @@ func anAnswer(r *rand.Rand) []byte {
 		often(pick("200", "201", "204", "304", "404", "500", "599", "205", "206"), "099", "600", "101", "2", "20x", "+20", "1000") +
 		often(pick(" OK", "", " ", " a b\xff"), "x", " \x00") + end)
 	for range r.IntN(6) {
-		b.WriteString(often(pick("X: 1", "x-y:2", "Set-Cookie: a=b", "Set-Cookie: c=d ", "Content-Type: text/plain", "Pragma: no-cache",
+		b.WriteString(often(pick("X: 1", "x-y:2", "Set-Cookie: a=b", "Set-Cookie: c=d ", "Content-Type: text/plain", "Pragma: no-cache", "Pragma: x", "cache-Control: a", "X-Pad: \t a \t ",
 			"Keep-Alive: 5", "Proxy-Thing: 1", "Upgrade: h2c", "Trailer: X", "TE: x", "Date:\t\tnow", "Empty:"),
 			"X : 1", " folded", "\tfolded", "no colon", ": x", "X: \x01", "X(: 1", "Trailer: Content-Length", "X: \xc3\xa9") + often("\r\n", "\n", "\r"))
 	}
@@ -209,7 +209,7 @@ func mutated(r *rand.Rand, b []byte) []byte {
 	return b
 }
 
-// quiet keeps net/http from logging what it reads behind an answer.
+// quiet stops net/http from logging the bytes that it reads after an answer.
 func quiet(t testing.TB) {
 	log.SetOutput(io.Discard)
 	t.Cleanup(func() { log.SetOutput(os.Stderr) })

@@ -22,14 +22,26 @@
 //
 // # Answers
 //
-// Answers are read by [net/http.ReadResponse], after a stricter check of the
-// head: one status line and CRLF at the end of each line, a status of 100 to
-// 599, one framing, no folded line, at most 64 KiB and 256 header lines.
-// Informational answers (1xx), trailers and hop-by-hop headers are dropped. A
+// The head of an answer is checked strictly: one status line and CRLF at the end
+// of each line, a status of 100 to 599, one framing, no folded line, at most 64
+// KiB and 256 header lines. If the whole body has arrived with the head, the
+// body's length is all that is left to apply. Every other body is read by
+// [net/http.ReadResponse]. What the package accepts, it reads as net/http's
+// client does. Informational answers (1xx), trailers and hop-by-hop headers are dropped. A
 // connection is used again only after a complete answer with no bytes after it.
 //
 // # Errors
 //
 // Every error is an [*Error] with a [Kind] from a closed set and a text that
 // this package wrote. No byte that an issuer sent is ever part of a text.
+//
+// # Files
+//
+//   - forward, choose, health, check: which issuer gets a request, and when is
+//     one out?
+//   - issuer, conn, now: which idle connection is used again?
+//   - exchange, request, upload, input: is a request sent, and when to another
+//     connection?
+//   - head, answer: what is a valid answer, and is its connection kept?
+//   - error, kind, options, tls: errors and options
 package forward

@@ -10,8 +10,8 @@ import (
 	"github.com/card-gateway/card-gateway/forward"
 )
 
-// A handler forwards what it has checked, and answers by the kind of the error
-// where that fails.
+// A handler forwards a request that it has checked. If that fails, the kind of
+// the error decides the answer.
 func Example() {
 	issuer := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		fmt.Fprintf(w, "%s %s of %s", r.Method, r.RequestURI, r.Header.Get("X-Gateway-Tenant"))
@@ -32,18 +32,18 @@ func Example() {
 			Fields: []forward.Field{{Name: "X-Gateway-Tenant", Value: "acme"}},
 			Body:   []byte(`{}`),
 		})
-		// Nobody reads the body any more: its buffer may be used again.
+		// The body is no longer read: its buffer may be used again.
 		var failed *forward.Error
 		if errors.As(err, &failed) {
 			w.WriteHeader(failed.Kind.Status())
 			return
 		}
-		for name, values := range answer.Header {
-			w.Header()[name] = values
+		for _, field := range answer.Fields {
+			w.Header().Add(field.Name, field.Value)
 		}
 		w.WriteHeader(answer.Status)
 		if _, err := answer.CopyTo(w, http.NewResponseController(w).Flush); err != nil {
-			panic(http.ErrAbortHandler) // the client must not take half for all
+			panic(http.ErrAbortHandler) // the client must notice that the body is not complete
 		}
 	}
 	client := httptest.NewRecorder()

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"io"
 	"net"
-	"net/http"
 	"sync"
 	"time"
 )
@@ -220,19 +219,8 @@ func (x *exchange) receive() (*Answer, *Error) {
 	case err != nil:
 		return nil, &Error{Kind: KindClosed, Text: textInHead}
 	}
-	var about *http.Request
-	if x.r.Method == http.MethodHead {
-		about = headRequest
-	}
-	response, err := http.ReadResponse(x.in.Reader, about) //nolint:bodyclose // Close would read to the end; the connection is closed instead
-	if err != nil || response.StatusCode != h.status {
-		return nil, &Error{Kind: KindMalformed, Text: faultParser}
-	}
-	return x.answer(&h, response), nil
+	return x.answer(&h)
 }
-
-// headRequest is the request that net/http needs to read the answer to HEAD.
-var headRequest = &http.Request{Method: http.MethodHead}
 
 // uploadError returns the error for a body of the caller that could not be sent.
 func uploadError(err error) *Error {

@@ -8,19 +8,19 @@ import (
 	"time"
 )
 
-// canary is in everything that a broken issuer sends, and must be in no text.
+// canary is in everything that a broken issuer sends. No text may contain it.
 const canary = "4111111111111111"
 
-// faults are what an issuer can do wrong, once per connection, and what that
-// is for the client: an error of one kind, or an answer that ends cleanly.
+// faults are mistakes that an issuer makes on its first connection, each with
+// the result for the client: an error of one kind, or a complete answer.
 var faults = []struct {
 	name   string
 	method string // GET unless set
 	serve  func(c *peerConn)
 	kind   Kind   // of the error; 0: none
 	status int    // of the answer whose body fails, or of a good one
-	body   string // what of the body arrives
-	told   []Kind // to the observer
+	body   string // the part of the body that arrives
+	told   []Kind // kinds that the observer receives
 }{
 	{name: "closes before the head", serve: func(*peerConn) {}, kind: KindClosed},
 	{name: "closes in the status line", serve: says("HTTP/1.1 20"), kind: KindClosed},
@@ -116,7 +116,7 @@ func endless(start, again string, size int) func(*peerConn) {
 	}
 }
 
-// drips sends header bytes for ever, slowly, until the other side closes.
+// drips sends header bytes slowly, until the other side closes.
 func drips(c *peerConn) {
 	if c.request() != nil {
 		c.say("HTTP/1.1 200 OK\r\nX: ")
@@ -129,9 +129,9 @@ func drips(c *peerConn) {
 	}
 }
 
-// TestFaults lets an issuer fail on its first connection in each way. The
-// client gets a typed error or a clean cut; nothing is sent twice; the next
-// request gets its own answer on another connection.
+// TestFaults makes an issuer fail on its first connection in each way. The
+// client gets a typed error or a complete answer. Nothing is sent twice. The
+// next request gets its own answer on another connection.
 func TestFaults(t *testing.T) {
 	t.Parallel()
 	for _, c := range faults {

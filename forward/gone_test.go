@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// TestClientGone ends the request in each phase. The issuer sees the
-// connection closed, the error says whether the request was sent.
+// TestClientGone ends the request in each phase. The issuer sees that the
+// connection is closed, and the error shows whether the request was sent.
 func TestClientGone(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct{ name, said string }{
@@ -46,7 +46,7 @@ func TestClientGone(t *testing.T) {
 	}
 }
 
-// TestDeadline lets the caller's own time pass.
+// TestDeadline sends with a context whose deadline passes.
 func TestDeadline(t *testing.T) {
 	t.Parallel()
 	p := newPeer(t, speaks(""))
@@ -59,7 +59,7 @@ func TestDeadline(t *testing.T) {
 	}
 }
 
-// TestCloseEarly closes answers that were not read, or in part.
+// TestCloseEarly closes answers that were not read, or were read in part.
 func TestCloseEarly(t *testing.T) {
 	t.Parallel()
 	body := strings.Repeat("x", 1<<20)
@@ -86,7 +86,7 @@ func TestCloseEarly(t *testing.T) {
 	}
 }
 
-// TestClientTakesNoMore fails the writes to the client.
+// TestClientTakesNoMore makes the writes to the client fail.
 func TestClientTakesNoMore(t *testing.T) {
 	t.Parallel()
 	for _, answer := range []string{
@@ -111,8 +111,8 @@ type failingWriter struct{}
 
 func (*failingWriter) Write([]byte) (int, error) { return 0, errors.New("gone " + canary) }
 
-// TestGoneAtTheEnd ends the context when the answer is complete: the
-// connection, which is being closed, goes to nobody else.
+// TestGoneAtTheEnd ends the context when the answer is complete. The connection
+// is being closed then, so no other request gets it.
 func TestGoneAtTheEnd(t *testing.T) {
 	t.Parallel()
 	p := newPeer(t, answers("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nok\r\n0\r\n\r\n"))

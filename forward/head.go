@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"net/http"
 	"strconv"
-	"strings"
 )
 
 const maxHeaderLines = 256
@@ -15,8 +14,10 @@ type head struct {
 	minor   int   // of HTTP/1
 	length  int64 // announced; -1 for none
 	chunked bool
+	closes  bool   // Connection says close
 	named   string // what Connection names, comma-separated; not its usual words
 	lines   int    // header lines so far
+	size    int    // bytes of a complete head
 }
 
 // The faults of a head, as texts of this package.
@@ -130,12 +131,17 @@ func (h *head) contentLength(value []byte) string {
 	return ""
 }
 
-// connection notes the headers that the Connection line names, because net/http
-// drops a line with "close".
+// connection notes the headers that the Connection line names, and whether one of
+// its words is close.
 func (h *head) connection(value []byte) {
-	if v := bytes.Trim(value, " \t"); !equalFold(v, "close") && !equalFold(v, "keep-alive") {
-		h.named += string(v) + ","
+	v := bytes.Trim(value, " \t")
+	if equalFold(v, "keep-alive") {
+		return
 	}
+	for word := range bytes.SplitSeq(v, []byte{','}) {
+		h.closes = h.closes || equalFold(bytes.Trim(word, " \t"), "close")
+	}
+	h.named += string(v) + ","
 }
 
 // framing checks the head as a whole.
@@ -176,26 +182,6 @@ func equalFold(b []byte, word string) bool {
 	return true
 }
 
-// dropHop removes the headers that belong to one connection, those that
-// Connection names among them (RFC 9110, section 7.6.1).
-func dropHop(h http.Header, named string) {
-	for name := range strings.SplitSeq(named, ",") {
-		if name = strings.Trim(name, " \t"); name != "" {
-			h.Del(name)
-		}
-	}
-	for name := range h {
-		switch name {
-		case "Connection", "Keep-Alive", "Te", "Trailer", "Transfer-Encoding", "Upgrade":
-			delete(h, name)
-		default:
-			if strings.HasPrefix(name, "Proxy-") {
-				delete(h, name)
-			}
-		}
-	}
-}
-
 // readHead reads lines until the head of the final answer is complete in the
 // buffer, and drops the informational answers before it. Nothing of the final
 // head is consumed. The errors are a fault, a failure to read, or both empty.
@@ -217,6 +203,7 @@ func readHead(in *input) (h head, fault string, err error) {
 			}
 			at += n
 			if complete && h.status >= 200 {
+				h.size = at
 				return h, "", nil
 			}
 			if complete {

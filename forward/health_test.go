@@ -8,8 +8,9 @@ import (
 	"time"
 )
 
-// TestHealthMoments is a script: what happened when, and whether the issuer is
-// out then. Three failures within 10 s take it out for 10 s.
+// TestHealthMoments is a script of moments: what happens at each, and whether
+// the issuer is out afterwards. Three failures within 10 s take it out for 10
+// s.
 func TestHealthMoments(t *testing.T) {
 	t.Parallel()
 	type moment struct {
@@ -56,7 +57,8 @@ func TestHealthMoments(t *testing.T) {
 	}
 }
 
-// checked serves an issuer that is well or not, and counts the checks.
+// checked serves an issuer whose checks succeed while well is true. It counts
+// the checks.
 func checked(well *atomic.Bool, checks *atomic.Int32) func(*peerConn) {
 	return func(c *peerConn) {
 		for r := c.request(); r != nil; r = c.request() {
@@ -74,7 +76,8 @@ func checked(well *atomic.Bool, checks *atomic.Int32) func(*peerConn) {
 	}
 }
 
-// TestActiveChecks takes an issuer out and back by its answers to checks.
+// TestActiveChecks takes an issuer out, and brings it back, by its answers to
+// checks.
 func TestActiveChecks(t *testing.T) {
 	t.Parallel()
 	clock := newClock()
@@ -119,8 +122,8 @@ func TestActiveChecks(t *testing.T) {
 	}
 }
 
-// TestChecksRun lets the maintenance of a real forwarder make its checks, and
-// ends it while one is under way.
+// TestChecksRun waits for the checks of a running forwarder, and closes it
+// during a check.
 func TestChecksRun(t *testing.T) {
 	t.Parallel()
 	p := newPeer(t, speaks(""))

@@ -11,10 +11,10 @@ import (
 	"time"
 )
 
-// unasked is an answer that no request has asked for.
+// unasked is an answer without a request.
 const unasked = "HTTP/1.1 200 OK\r\nContent-Length: 16\r\n\r\n" + canary
 
-// idleFaults are what an issuer can do to an idle connection.
+// idleFaults are things that an issuer can do to an idle connection.
 var idleFaults = []struct {
 	name string
 	idle func(c *peerConn)
@@ -29,8 +29,8 @@ var idleFaults = []struct {
 	{"408", func(c *peerConn) { c.say("HTTP/1.1 408 Timeout\r\nConnection: close\r\n\r\n"); _ = c.Close() }, []Kind{KindUnasked}},
 }
 
-// TestIdleConnection lets the issuer close or speak on a connection that
-// nobody uses: the next request must go over another one, unharmed and once.
+// TestIdleConnection makes the issuer close or write to an idle connection. The
+// next request must use another one, and arrive unchanged and once.
 func TestIdleConnection(t *testing.T) {
 	t.Parallel()
 	for _, c := range idleFaults {
@@ -133,9 +133,9 @@ func (c *testClock) add(d time.Duration) {
 	c.at = c.at.Add(d)
 }
 
-// brokenConn takes a number of bytes and then fails as a reset connection
-// does. It is no socket, so that the check before use is the one of other
-// systems.
+// brokenConn takes a number of bytes and then fails like a reset connection. It
+// is not a socket, so the check before use is the one for systems that cannot
+// read without waiting.
 type brokenConn struct {
 	net.Conn
 	takes  int
@@ -160,8 +160,8 @@ func (c *brokenConn) Read(p []byte) (int, error) {
 
 var errReset = errors.New("connection reset by peer")
 
-// TestSentOnce breaks a kept connection at the first write. Where no byte of
-// the request has gone out it goes over another connection, else never.
+// TestSentOnce breaks a kept connection at the first write. The request is sent
+// on another connection only if no byte of it was written.
 func TestSentOnce(t *testing.T) {
 	t.Parallel()
 	for takes, again := range map[int]bool{0: true, 1: false, 20: false} {

@@ -10,8 +10,9 @@ import (
 	"time"
 )
 
-// TestMaxConnections holds all connections: the next request waits for one and
-// fails in time, and no more than these are ever open.
+// TestMaxConnections uses all connections that are allowed. The next request
+// waits for one, and fails when its time is over. No more connections are ever
+// open.
 func TestMaxConnections(t *testing.T) {
 	t.Parallel()
 	release := make(chan struct{})
@@ -54,7 +55,8 @@ func TestMaxConnections(t *testing.T) {
 	}
 }
 
-// readConn is a connection that reads as told, and is no socket.
+// readConn is a connection that is not a socket. The test decides what a read
+// returns.
 type readConn struct {
 	net.Conn
 	n        int
@@ -66,7 +68,7 @@ func (c *readConn) Read([]byte) (int, error)           { return c.n, c.err }
 func (c *readConn) SetDeadline(at time.Time) error     { c.deadline = at; return nil }
 func (c *readConn) SetReadDeadline(at time.Time) error { c.deadline = at; return nil }
 
-// TestCheckWithDeadline checks an idle connection where the system does not
+// TestCheckWithDeadline checks an idle connection as on a system that cannot
 // read without waiting.
 func TestCheckWithDeadline(t *testing.T) {
 	t.Parallel()

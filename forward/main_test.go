@@ -18,8 +18,8 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// A peer is a raw server in the place of an issuer. It hands each connection,
-// with its number from 1 on, to serve.
+// A peer is a raw server in the place of an issuer. It calls serve for each
+// connection. Connections are numbered from 1.
 type peer struct {
 	addr     string
 	listener net.Listener
@@ -115,7 +115,7 @@ func answers(text string) func(*peerConn) {
 	}
 }
 
-// waits waits for the channel, or the end of the test.
+// waits returns when the channel is closed, or at the end of the test.
 func (c *peerConn) waits(until <-chan struct{}) {
 	select {
 	case <-until:
@@ -193,7 +193,7 @@ func start(t testing.TB, change func(o *Options), addrs ...string) (*Forwarder, 
 	return f, seen
 }
 
-// result is an answer with its body, or the error.
+// result is an answer with its body, or an error.
 type result struct {
 	status int
 	header http.Header
@@ -207,7 +207,7 @@ func fetchOf(ctx context.Context, f *Forwarder, r *Request) (got result) {
 		errors.As(err, &got.err)
 		return got
 	}
-	got.status, got.header = answer.Status, answer.Header
+	got.status, got.header = answer.Status, headerOf(answer)
 	var body bytes.Buffer
 	if _, err := answer.CopyTo(&body, nil); err != nil {
 		errors.As(err, &got.err)
@@ -233,7 +233,7 @@ func wantOK(t testing.TB, got result) {
 	}
 }
 
-// eventually waits for something that happens on another goroutine.
+// eventually waits until another goroutine has made ok return true.
 func eventually(t testing.TB, what string, ok func() bool) {
 	t.Helper()
 	for end := time.Now().Add(30 * time.Second); !ok(); time.Sleep(time.Millisecond) {

@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// TestOptions refuses what cannot work, and says why.
+// TestOptions tries options that cannot work. Each is refused with the reason.
 func TestOptions(t *testing.T) {
 	t.Parallel()
 	one := []Issuer{{Address: "a:1"}}
@@ -39,7 +39,7 @@ func TestOptions(t *testing.T) {
 	}
 }
 
-// TestEndpoint finds what to dial, and the host that the issuer is known by.
+// TestEndpoint checks the address to dial and the host of an issuer.
 func TestEndpoint(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -62,8 +62,8 @@ func TestEndpoint(t *testing.T) {
 	}
 }
 
-// TestKinds checks that the names are one closed set, and which status each
-// kind has.
+// TestKinds checks that the names are a closed set, and the status of each
+// kind.
 func TestKinds(t *testing.T) {
 	t.Parallel()
 	seen := map[string]bool{}
@@ -83,8 +83,8 @@ func TestKinds(t *testing.T) {
 	}
 }
 
-// TestRequestFaults refuses what could be read as another request, before any
-// connection is made.
+// TestRequestFaults tries requests that could be read as another request. Each
+// is refused before any connection is made.
 func TestRequestFaults(t *testing.T) {
 	t.Parallel()
 	f, _ := start(t, nil, "127.0.0.1:1")
@@ -103,7 +103,8 @@ func TestRequestFaults(t *testing.T) {
 	}
 }
 
-// TestDialTexts says why a connection failed in words of a closed set.
+// TestDialTexts checks that the text of a failed connection is from a closed
+// set.
 func TestDialTexts(t *testing.T) {
 	t.Parallel()
 	for want, err := range map[string]error{

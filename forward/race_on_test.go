@@ -2,6 +2,6 @@
 
 package forward
 
-// raceDetector: under it sync.Pool drops at random, so allocations tell
-// nothing.
+// raceDetector is true if the race detector runs. Then sync.Pool drops values
+// at random, so a count of allocations means nothing.
 const raceDetector = true

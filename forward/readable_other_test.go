@@ -7,5 +7,6 @@ import (
 	"time"
 )
 
-// waitReadable hopes, where the system does not let a test look into a socket.
+// waitReadable waits for a fixed time, because this system has no way to see
+// whether bytes have arrived at a socket.
 func waitReadable(testing.TB, *issuer) { time.Sleep(100 * time.Millisecond) }

@@ -25,8 +25,9 @@ func echo(t *testing.T, addr string) (*http.Server, string) {
 	return server, listener.Addr().String()
 }
 
-// TestRollingRestart restarts two issuers in turn, under load. No request that
-// was not on its way to the dying one fails.
+// TestRollingRestart restarts two issuers in turn, under load. A request fails
+// only if it was already written on a connection that the stopping issuer
+// closed.
 func TestRollingRestart(t *testing.T) {
 	t.Parallel()
 	servers, addrs := [2]*http.Server{}, make([]string, 2)
@@ -52,7 +53,7 @@ func TestRollingRestart(t *testing.T) {
 				t.Error(err)
 			}
 			servers[i], _ = echo(t, addr)
-			for i := range sent { // until nobody is left who has seen the old one only
+			for i := range sent { // until each client has begun a request after the restart
 				before := sent[i].Load()
 				eventually(t, "each client goes on", func() bool { return sent[i].Load() > before+1 })
 			}

@@ -9,7 +9,8 @@ import (
 	"time"
 )
 
-// idleTLSFaults are what an issuer can do to an idle connection over TLS.
+// idleTLSFaults are things that an issuer can do to an idle connection over
+// TLS.
 var idleTLSFaults = map[string]struct {
 	with func(c *peerConn, raw net.Conn) // in one segment with the answer
 	late func(c *peerConn, raw net.Conn) // afterwards
@@ -24,8 +25,8 @@ var idleTLSFaults = map[string]struct {
 	"closed with an alert, at once": {with: func(c *peerConn, _ net.Conn) { _ = c.Conn.(*tls.Conn).CloseWrite() }},
 }
 
-// TestIdleTLS does on an idle connection what must keep it from being used,
-// also where crypto/tls has read it from the socket already.
+// TestIdleTLS checks that none of these connections is used again, even if
+// crypto/tls has already read the bytes from the socket.
 func TestIdleTLS(t *testing.T) {
 	t.Parallel()
 	ca := newAuthority(t)
@@ -70,14 +71,15 @@ func TestIdleTLS(t *testing.T) {
 	}
 }
 
-// A heldConn gathers what is written while it is held into one write.
+// A heldConn collects everything that is written while it is held, for one
+// write.
 type heldConn struct {
 	net.Conn
 	held bool
 	data []byte
 }
 
-func (c *heldConn) SetWriteDeadline(time.Time) error { return nil } // which an alert sets
+func (c *heldConn) SetWriteDeadline(time.Time) error { return nil } // an alert sets it
 
 func (c *heldConn) hold() { c.held = true }
 func (c *heldConn) release() {

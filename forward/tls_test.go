@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// secured serves each connection of a peer over TLS.
+// secured makes a peer serve each connection over TLS.
 func secured(config *tls.Config, serve func(c *peerConn)) func(c *peerConn) {
 	return func(c *peerConn) {
 		s := tls.Server(c.Conn, config)
@@ -62,7 +62,7 @@ func servedBy(c tls.Certificate, change func(*tls.Config)) func(*peerConn) {
 }
 
 // TestHandshakeFails breaks the handshake in each way. Nothing is sent, and the
-// text says why without a word from the issuer.
+// text of the error names the reason without any text from the issuer.
 func TestHandshakeFails(t *testing.T) {
 	t.Parallel()
 	ca, other := newAuthority(t), newAuthority(t)
@@ -189,7 +189,7 @@ func TestClientCertificate(t *testing.T) {
 	secondKey, _ := os.ReadFile(keyFile)
 	writeFile(t, keyFile, firstKey)
 	want("second", KindCertificate)
-	want("second", KindCertificate) // a change is told once
+	want("second", KindCertificate) // a change is reported once
 	writeFile(t, keyFile, secondKey)
 	want("second", KindCertificate)
 	_ = os.Remove(certFile)
@@ -198,8 +198,8 @@ func TestClientCertificate(t *testing.T) {
 	want("third", KindCertificate, KindCertificate)
 }
 
-// TestNoClientCertificate sends to an issuer that wants one. With TLS 1.3 it
-// says so only after the request was written.
+// TestNoClientCertificate sends to an issuer that requires one. With TLS 1.3
+// the issuer refuses only after the request was written.
 func TestNoClientCertificate(t *testing.T) {
 	t.Parallel()
 	ca := newAuthority(t)
@@ -216,7 +216,7 @@ func TestNoClientCertificate(t *testing.T) {
 	}
 }
 
-// TestTLSOptions refuses what cannot work.
+// TestTLSOptions tries options of TLS that cannot work.
 func TestTLSOptions(t *testing.T) {
 	t.Parallel()
 	ca := newAuthority(t)

@@ -33,8 +33,8 @@ func hashed(c *peerConn) {
 	}
 }
 
-// TestUploads sends bodies of all sizes where something changes, from memory
-// and as streams, over one connection.
+// TestUploads sends bodies of each size at which the code changes its way, from
+// memory and as streams, over one connection.
 func TestUploads(t *testing.T) {
 	t.Parallel()
 	p := newPeer(t, hashed)
@@ -60,7 +60,7 @@ func TestUploads(t *testing.T) {
 	}
 }
 
-// TestBrokenStream ends a stream before its length, or fails it.
+// TestBrokenStream sends streams that end before their length, or fail.
 func TestBrokenStream(t *testing.T) {
 	t.Parallel()
 	p := newPeer(t, hashed)
@@ -85,7 +85,7 @@ func TestBrokenStream(t *testing.T) {
 	wantWell(t, f, p)
 }
 
-// wantWell checks that the next request is served, whatever was before.
+// wantWell checks that the next request is served.
 func wantWell(t *testing.T, f *Forwarder, p *peer) {
 	t.Helper()
 	before := p.requests.Load()
@@ -140,9 +140,9 @@ func early(text string) func(*peerConn) {
 	}
 }
 
-// TestEarlyAnswer lets the issuer answer an upload that it does not read. The
-// client gets the answer although the upload cannot end, and nobody reads its
-// body any more.
+// TestEarlyAnswer makes the issuer answer an upload that it does not read. The
+// client gets the answer although the upload cannot end, and its body is no
+// longer read.
 func TestEarlyAnswer(t *testing.T) {
 	t.Parallel()
 	p := newPeer(t, early(earlyAnswer))
@@ -191,7 +191,7 @@ func TestUploadStalls(t *testing.T) {
 }
 
 // TestUploadCanceled ends the context while a stream waits for its client, and
-// while the issuer takes nothing.
+// while the issuer reads nothing.
 func TestUploadCanceled(t *testing.T) {
 	t.Parallel()
 	p := newPeer(t, early(""))
@@ -221,8 +221,8 @@ func TestUploadCanceled(t *testing.T) {
 	}
 }
 
-// TestClosedInUpload lets the issuer close in the middle of an upload, with an
-// answer and without.
+// TestClosedInUpload makes the issuer close the connection during an upload,
+// with an answer and without.
 func TestClosedInUpload(t *testing.T) {
 	t.Parallel()
 	for text, kind := range map[string]Kind{"": KindClosed, "HTTP/1.1 413 Too": KindClosed} {

@@ -16,7 +16,8 @@ import (
 // It holds no secret in any form.
 type Change struct {
 	At       time.Time
-	Actor    string
+	Actor    string // who was authenticated
+	Claimed  string // who the caller claims to be; no proof
 	Action   string // create, import, copy, update, disable, enable, unlock, rotate, delete, reseal, lock
 	KeyID    string
 	Tenant   string
@@ -26,6 +27,14 @@ type Change struct {
 	// one has acknowledged the change.
 	Replicated *bool
 	Err        error // why the change was not made, or may not have been; nil: it was
+}
+
+// Refused reports whether the change was refused because of what was asked for,
+// so that nothing was tried.
+func (c *Change) Refused() bool {
+	var bad *InvalidError
+	return errors.As(c.Err, &bad) || errors.Is(c.Err, ErrMalformed) || errors.Is(c.Err, ErrRevision) || errors.Is(c.Err, store.ErrNotFound) ||
+		errors.Is(c.Err, store.ErrExists) || errors.Is(c.Err, ErrSecretInUse)
 }
 
 // A FieldChange holds the JSON of one field before and after; nil if the field
@@ -41,27 +50,33 @@ const GatewayActor = "gateway"
 // An attempt is a change of a key from one record to another, made or not.
 type attempt struct {
 	action        string
+	id            string // of the key, if neither record is known
 	by            By
 	before, after *store.Record // nil: there is none
 	replicated    *bool
 	err           error // why it was not made
 }
 
-// report sends an attempt to the audit log. A request that was refused because
-// of its content is not an attempt.
+// report sends an attempt to the audit log, unless the holder of a key made it
+// and was refused: then the log of refusals has it.
 func (k *Service) report(a attempt) {
-	var bad *InvalidError
-	if isHolderError(a.err) || errors.As(a.err, &bad) || errors.Is(a.err, ErrMalformed) || a.before == nil && a.after == nil {
+	if isHolderError(a.err) {
 		return
 	}
 	c := Change{
-		At: k.opt.Clock(), Actor: a.by.Actor, Action: a.action,
-		Replicated: a.replicated, Err: a.err, Fields: diff(a.before, a.after),
+		At: k.opt.Clock(), Actor: a.by.Actor, Claimed: a.by.Claimed, Action: a.action, KeyID: a.id,
+		Replicated: a.replicated, Err: a.err,
+	}
+	if !c.Refused() {
+		c.Fields = diff(a.before, a.after)
 	}
 	for _, r := range []*store.Record{a.before, a.after} {
 		if r != nil {
 			c.KeyID, c.Tenant = r.ID, r.Tenant
 		}
+	}
+	if a.action == "create" && c.Refused() {
+		c.KeyID = "" // it was made and never used
 	}
 	if a.after != nil && a.err == nil {
 		c.Revision = a.after.Revision

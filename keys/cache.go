@@ -11,7 +11,8 @@ const cacheShards = 64
 
 // keyCache keeps opened keys by id, up to a bound. To add a key, a full shard
 // forgets one of its keys, no matter which. The forgotten key is read from
-// the store at its next use.
+// the store at its next use. A key in the cache may be older than its record:
+// see [Service.Lookup].
 type keyCache struct {
 	seed   maphash.Seed
 	room   int // keys per shard

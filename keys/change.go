@@ -13,8 +13,10 @@ import (
 
 // By is the actor of a change, and its condition.
 type By struct {
-	// Actor is the name for the audit log.
+	// Actor is the name for the audit log, as it was authenticated.
 	Actor string
+	// Claimed is who the caller claims to be, for the audit log; empty: nothing.
+	Claimed string
 	// Revision, when set, is the revision that the key must have; otherwise the
 	// change fails with ErrRevision.
 	Revision string
@@ -88,11 +90,13 @@ const changeAttempts = 10
 // change applies an edit to the stored record, and starts again if the record was
 // changed meanwhile.
 func (k *Service) change(ctx context.Context, id string, by By, e edit) (changed Changed, err error) {
+	var old, r *store.Record
+	defer func() {
+		k.report(attempt{action: e.action, id: id, by: by, before: old, after: r, replicated: changed.Replicated, err: err})
+	}()
 	if !validID(id) {
 		return Changed{}, store.ErrNotFound
 	}
-	var old, r *store.Record
-	defer func() { k.report(attempt{e.action, by, old, r, changed.Replicated, err}) }()
 	for range changeAttempts {
 		if old, err = k.read(ctx, id, by); err != nil {
 			return Changed{}, err
@@ -121,25 +125,28 @@ func (k *Service) change(ctx context.Context, id string, by By, e edit) (changed
 	return Changed{}, err
 }
 
-// read returns the record as it is stored, if it has the wanted revision.
+// read returns the record as it is stored. With ErrRevision it returns the record
+// that has another revision than the wanted one.
 func (k *Service) read(ctx context.Context, id string, by By) (*store.Record, error) {
 	r, err := k.backend.Get(ctx, id)
 	if err != nil {
 		return nil, err
 	}
 	if by.Revision != "" && by.Revision != r.Revision {
-		return nil, ErrRevision
+		return r, ErrRevision
 	}
 	return r, nil
 }
 
 // Delete deletes a key. Errors: [store.ErrNotFound], [ErrRevision], [store.ErrConflict].
 func (k *Service) Delete(ctx context.Context, id string, by By) (d store.Durability, err error) {
+	var old *store.Record
+	defer func() {
+		k.report(attempt{action: "delete", id: id, by: by, before: old, replicated: d.Replicated, err: err})
+	}()
 	if !validID(id) {
 		return store.Durability{}, store.ErrNotFound
 	}
-	var old *store.Record
-	defer func() { k.report(attempt{"delete", by, old, nil, d.Replicated, err}) }()
 	for range changeAttempts {
 		if old, err = k.read(ctx, id, by); err != nil {
 			return store.Durability{}, err

@@ -150,7 +150,8 @@ func TestUpdate(t *testing.T) {
 	}
 }
 
-// viewDiff returns what differs, but for revision and updated_at, as name=new.
+// viewDiff returns the fields that differ, as name=new, without revision and
+// updated_at.
 func viewDiff(t *testing.T, before, after keys.View) string {
 	t.Helper()
 	fields := func(v keys.View) map[string]json.RawMessage {
@@ -232,8 +233,13 @@ func TestUnknownKeysCannotBeChanged(t *testing.T) {
 			}
 		}
 	}
-	if len(w.changes) != 0 {
-		t.Errorf("audited: %+v", w.changes)
+	if len(w.changes) != 4*4 {
+		t.Errorf("%d refused changes were audited, want 16", len(w.changes))
+	}
+	for _, c := range w.changes {
+		if !c.Refused() || c.Actor != by.Actor || c.Fields != nil || c.Action == "" {
+			t.Errorf("audited: %+v", c)
+		}
 	}
 }
 

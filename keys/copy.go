@@ -70,7 +70,7 @@ func (k *Service) copyOne(ctx context.Context, ids *IDKey, source *store.Record,
 		return err
 	}
 	var d store.Durability
-	defer func() { k.report(attempt{"copy", by, nil, r, d.Replicated, err}) }()
+	defer func() { k.report(attempt{action: "copy", by: by, after: r, replicated: d.Replicated, err: err}) }()
 	if err = k.reserveAll(ctx, r); err != nil {
 		return err
 	}

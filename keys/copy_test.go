@@ -51,8 +51,9 @@ func TestCopy(t *testing.T) {
 	}
 }
 
-// What the other store accepted must not be accepted here again: requests that
-// were stamped before the copy, or by a clock that is somewhat ahead, are late.
+// A request that the other store accepted must not be accepted here again. So
+// requests that were stamped before the copy, or by a clock that is a little
+// ahead, are refused as late.
 func TestCopyLeavesNoNonceBehind(t *testing.T) {
 	from, to := newWorld(t), newWorld(t)
 	made := from.create()

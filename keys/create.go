@@ -23,11 +23,11 @@ func (k *Service) Create(ctx context.Context, req CreateRequest, by By) (Changed
 		req.Mode = Live
 	case Live, Test:
 	default:
-		return Changed{}, invalid("mode", `want "live" or "test"`)
+		return Changed{}, k.refuse(attempt{action: "create", by: by, err: invalid("mode", `want "live" or "test"`)})
 	}
 	ids, err := k.idKey(ctx)
 	if err != nil {
-		return Changed{}, err
+		return Changed{}, k.refuse(attempt{action: "create", by: by, err: err})
 	}
 	secret := NewSecretText()
 	record := &store.Record{ID: ids.Mint(req.Mode), Fields: req.Fields}
@@ -37,6 +37,13 @@ func (k *Service) Create(ctx context.Context, req CreateRequest, by By) (Changed
 	}
 	changed.Secret = secret
 	return changed, nil
+}
+
+// refuse reports an attempt that failed before there was a record, and returns its
+// error.
+func (k *Service) refuse(a attempt) error {
+	k.report(a)
+	return a.err
 }
 
 // An addition is a new key: its record with the fields that the caller sets, and
@@ -50,6 +57,9 @@ type addition struct {
 // add completes and writes a new record. Errors as [Service.Import].
 func (k *Service) add(ctx context.Context, a addition, by By) (changed Changed, err error) {
 	r := a.record
+	defer func() {
+		k.report(attempt{action: a.action, by: by, after: r, replicated: changed.Replicated, err: err})
+	}()
 	if err := k.checkFields(&r.Fields); err != nil {
 		return Changed{}, err
 	}
@@ -59,7 +69,6 @@ func (k *Service) add(ctx context.Context, a addition, by By) (changed Changed, 
 	r.Revision = NewRevision()
 	r.CreatedAt = k.stamp()
 	r.UpdatedAt = r.CreatedAt
-	defer func() { k.report(attempt{a.action, by, nil, r, changed.Replicated, err}) }()
 	sealed, err := k.sealSecret(ctx, r.ID, 1, a.secret)
 	if err != nil {
 		return Changed{}, err
@@ -97,21 +106,12 @@ const (
 // Import makes a key of a given id and secret. Errors: [InvalidError],
 // [store.ErrExists] when there is a key of this id, [ErrSecretInUse].
 func (k *Service) Import(ctx context.Context, req ImportRequest, by By) (Changed, error) {
-	if !validID(req.ID) {
-		return Changed{}, invalid("id", "want 1 to %d letters, digits and . _ ~ : @ + = -", maxIDLength)
-	}
-	if len(req.Secret) < minImportedSecret {
-		return Changed{}, invalid("secret", "want at least %d bytes; a shorter one can be guessed", minImportedSecret)
-	}
-	if err := checkText("secret", req.Secret, maxImportedSecret); err != nil {
-		return Changed{}, err
-	}
-	if uniform([]byte(req.Secret)) {
-		return Changed{}, invalid("secret", "one character repeated can be guessed")
+	if err := req.check(); err != nil {
+		return Changed{}, k.refuse(attempt{action: "import", id: req.ID, by: by, err: err})
 	}
 	ids, err := k.idKey(ctx)
 	if err != nil {
-		return Changed{}, err
+		return Changed{}, k.refuse(attempt{action: "import", id: req.ID, by: by, err: err})
 	}
 	record := &store.Record{ID: req.ID, Fields: req.Fields, Imported: true}
 	changed, err := k.add(ctx, addition{"import", record, req.Secret}, by)
@@ -119,4 +119,20 @@ func (k *Service) Import(ctx context.Context, req ImportRequest, by By) (Changed
 		err = k.publishIDs(ctx, ids, req.ID)
 	}
 	return changed, err
+}
+
+func (r *ImportRequest) check() error {
+	if !validID(r.ID) {
+		return invalid("id", "want 1 to %d letters, digits and . _ ~ : @ + = -", maxIDLength)
+	}
+	if len(r.Secret) < minImportedSecret {
+		return invalid("secret", "want at least %d bytes; a shorter one can be guessed", minImportedSecret)
+	}
+	if err := checkText("secret", r.Secret, maxImportedSecret); err != nil {
+		return err
+	}
+	if uniform([]byte(r.Secret)) {
+		return invalid("secret", "one character repeated can be guessed")
+	}
+	return nil
 }

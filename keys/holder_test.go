@@ -37,7 +37,7 @@ func TestRotateByHolder(t *testing.T) {
 		return changed
 	}
 
-	expect(2, keys.ErrOldSecret) // of another time
+	expect(2, keys.ErrOldSecret) // a version that does not exist
 	expect(0, keys.ErrOldSecret)
 	changed := expect(1, nil)
 	if len(changed.Secrets) != 2 || changed.Secrets[0].Version != 2 || changed.Secrets[1].ExpiresAt.Sub(w.clock()) != time.Hour {
@@ -64,8 +64,8 @@ func TestRotateByHolder(t *testing.T) {
 	expect(3, keys.ErrNotActive)
 }
 
-// TestRotateByHolderAtOnce demands that of several requests with one secret one
-// gets a new secret.
+// TestRotateByHolderAtOnce demands that, of several requests with one secret at
+// the same time, exactly one gets a new secret.
 func TestRotateByHolderAtOnce(t *testing.T) {
 	w := newWorld(t)
 	id := w.create().ID

@@ -93,8 +93,8 @@ func TestIDKeyIsNotPrinted(t *testing.T) {
 	}
 }
 
-// idByHand makes an id as the documentation of Mint and no code of this package
-// does: ids that are in use must stay valid.
+// idByHand makes an id by the documentation of Mint, without the code of this
+// package: ids that are in use must stay valid.
 func idByHand(key keys.IDKey, prefix string, random [16]byte) string {
 	mac := hmac.New(sha256.New, key[:])
 	mac.Write([]byte("card-gateway key id\x00" + prefix + string(random[:])))

@@ -12,8 +12,8 @@ import (
 	"github.com/card-gateway/card-gateway/store"
 )
 
-// flooded returns another gateway on the store, just started, whose budget for
-// strangers is spent.
+// flooded returns another gateway on the store. It has just started, and its
+// budget for look-ups of unknown ids is spent.
 func (w *world) flooded() *keys.Service {
 	w.t.Helper()
 	k := w.service(ring(w.t, masterKey(1)), func(o *keys.Options) { o.LookupRate, o.LookupBurst = 1e-9, 10 })
@@ -37,7 +37,7 @@ func (w *world) imports(k *keys.Service, id string) {
 	}
 }
 
-// finds reports for each id what a look-up comes to.
+// finds fails the test unless the look-up of each id returns the error want.
 func finds(t *testing.T, k *keys.Service, want error, ids ...string) {
 	t.Helper()
 	for _, id := range ids {
@@ -47,8 +47,8 @@ func finds(t *testing.T, k *keys.Service, want error, ids ...string) {
 	}
 }
 
-// Customers' ids share no budget with strangers: not after a start, not when
-// another gateway imports them, not when they are copied.
+// The ids of customers are found although strangers have spent the budget:
+// after a start, after another gateway has imported them, and after a copy.
 func TestKnownIDsShareNoBudget(t *testing.T) {
 	w := newWorld(t)
 	var ids []string
@@ -82,9 +82,9 @@ func TestKnownIDsShareNoBudget(t *testing.T) {
 	finds(t, after, keys.ErrLookupBudget, "one-more-stranger")
 }
 
-// A copy brings the key of the checksums along, also that of a store before, so
-// ids of these stores are known before their records are: an id of our form is
-// then either known or refused without a look-up.
+// A copy includes the id key of the other store, and those which that store got
+// by copies. So an id with a checksum of these stores is looked up before its
+// record is copied, and any other id of our form is refused without a look-up.
 func TestCopiesBringTheirChecksums(t *testing.T) {
 	first, second, w := newWorld(t), newWorld(t), newWorld(t)
 	old := first.create()
@@ -142,8 +142,8 @@ func TestCopiedChecksumsAreSealedAgain(t *testing.T) {
 	}
 }
 
-// A key of another gateway that is imported by id keeps its form; it must not
-// be taken for invented.
+// An imported id may have the form of our ids, with the checksum of another
+// gateway. It must not be taken for an invented one.
 func TestImportedIDsOfOurFormAreFound(t *testing.T) {
 	w := newWorld(t)
 	watching := w.flooded()
@@ -154,8 +154,8 @@ func TestImportedIDsOfOurFormAreFound(t *testing.T) {
 		t.Fatal(err)
 	}
 	finds(t, watching, nil, id)
-	// What nobody announces, such as a gateway of the version before, is found
-	// when the keys are counted.
+	// An import that is not announced, such as by a gateway of the version
+	// before, is found when the keys are counted.
 	w.backend.before = func(call string) {
 		if call == "DeleteMeta" {
 			w.backend.down.Store(true)
@@ -175,8 +175,9 @@ func TestImportedIDsOfOurFormAreFound(t *testing.T) {
 	finds(t, watching, nil, missed)
 }
 
-// Who answers an import or a copy of ids of our form has waited until no other
-// gateway refuses them by what it knew before.
+// A gateway answers an import or a copy of ids of our form only after it has
+// waited until every other gateway either knows them or no longer trusts what
+// it knew.
 func TestOthersKnowBeforeTheAnswer(t *testing.T) {
 	w, from := newWorld(t), newWorld(t)
 	made, id := from.create().ID, newWorldID(t)
@@ -211,8 +212,8 @@ func TestOthersKnowBeforeTheAnswer(t *testing.T) {
 	}
 }
 
-// A gateway that cannot ask what is new refuses nothing because it does not
-// know it.
+// A gateway that cannot read the news does not refuse an id because it does not
+// know it. It looks it up.
 func TestIDsAreRefusedOnlyByFreshKnowledge(t *testing.T) {
 	w := newWorld(t)
 	step := func(reads int64) {
@@ -240,8 +241,8 @@ func TestIDsAreRefusedOnlyByFreshKnowledge(t *testing.T) {
 	finds(t, w.Service, store.ErrUnavailable, newWorldID(t))
 }
 
-// Nothing new costs one small value, and a store whose keys cannot all be
-// listed is not listed again each second.
+// If nothing is new, a refresh reads one small value. If the keys could not all
+// be listed, the next attempt comes 30 seconds later.
 func TestRefreshIsCheap(t *testing.T) {
 	w := newWorld(t)
 	refresh := func(lists int64) {
@@ -276,8 +277,8 @@ func TestRefreshIsCheap(t *testing.T) {
 }
 
 // Two gateways announce an import at the same time, in every order that their
-// calls can take. A third that reads the announced value, and then the ids, has
-// the ids of both once it has seen the last value.
+// calls can take. A third gateway reads the announced value, and then the ids.
+// When it has seen the last value, it has found the ids of both.
 func TestNoAnnouncementIsLost(t *testing.T) {
 	const calls = 6
 	w := newWorld(t)
@@ -320,14 +321,14 @@ func TestNoAnnouncementIsLost(t *testing.T) {
 	}
 }
 
-// reader reads the announced value, and then whether all ids are there.
+// reader reads the announced value, and then checks whether all ids exist.
 type reader struct {
 	t       *testing.T
 	backend store.Backend
 	ids     []string
 
 	mu       sync.Mutex
-	complete map[string]bool // by value: each time that it was read, all ids were there
+	complete map[string]bool // by value: each time that it was read, all ids existed
 }
 
 func (r *reader) look() string {

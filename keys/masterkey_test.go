@@ -12,7 +12,8 @@ import (
 	"github.com/card-gateway/card-gateway/keys"
 )
 
-// masterKey returns the line of a master key that differs by its seed.
+// masterKey returns the line of a master key. Different seeds give different
+// keys.
 func masterKey(seed byte) string {
 	raw := make([]byte, 32)
 	for i := range raw {

@@ -14,8 +14,8 @@ import (
 
 const day = 24 * time.Hour
 
-// retired returns the versions of a key's secrets that explain, as the judge
-// sees them.
+// retired returns the versions of a key's retired secrets, as the judge sees
+// them.
 func (w *world) retired(id string) string {
 	w.t.Helper()
 	var versions []int
@@ -89,7 +89,7 @@ func TestRetiredSecretsAreShown(t *testing.T) {
 	}
 }
 
-// A gateway whose clock is behind must not take a retired secret for a live one.
+// When the clock goes back, a retired secret must not become live again.
 func TestRetiredSecretsNeverVerify(t *testing.T) {
 	w := newWorld(t)
 	made := w.create()
@@ -102,7 +102,8 @@ func TestRetiredSecretsNeverVerify(t *testing.T) {
 	}
 }
 
-// A retired secret that nobody can open takes nothing from the key.
+// A retired secret that cannot be opened does not stop the key from being used,
+// copied and sealed again.
 func TestDamagedRetiredSecretIsLeftOut(t *testing.T) {
 	w := newWorld(t)
 	made := w.create()
@@ -126,8 +127,8 @@ func TestDamagedRetiredSecretIsLeftOut(t *testing.T) {
 	}
 }
 
-// The record has no field that the version before does not know: to it, a
-// retired secret is one that has ended.
+// A retired secret adds no field to the record. To the version before, it is a
+// secret that has ended.
 func TestRetiredSecretsNeedNoNewField(t *testing.T) {
 	w := newWorld(t)
 	made := w.create()
@@ -156,8 +157,7 @@ func TestRetiredSecretsNeedNoNewField(t *testing.T) {
 	}
 }
 
-// explains reports whether the key of a service has a retired secret that
-// verifies what the text signs.
+// explains reports whether one of the key's retired secrets has the text.
 func explains(t *testing.T, key *auth.Key, secret string) bool {
 	t.Helper()
 	for _, s := range key.Retired {
@@ -176,7 +176,8 @@ func TestRetiredSecretsAreCopied(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	// The one key's retired secret is in use here: the key comes without it.
+	// One retired secret is in use here by another key, so its key is copied
+	// without it.
 	if _, err := to.Import(t.Context(), keys.ImportRequest{ID: "legacy", Secret: other.Secret, Fields: acme()}, by); err != nil {
 		t.Fatal(err)
 	}

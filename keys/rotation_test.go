@@ -74,7 +74,7 @@ func TestMasterKeyRotation(t *testing.T) {
 	if c := <-resealed; c.KeyID != made.ID || c.Actor != keys.GatewayActor || c.Err != nil {
 		t.Errorf("resealed: %+v", c)
 	}
-	// The old master key can go: ids, secrets and fingerprints still work.
+	// Without the old master key, ids, secrets and fingerprints still work.
 	only := w.service(ring(t, masterKey(2)))
 	if err := only.TestMasterKey(t.Context()); err != nil {
 		t.Fatal(err)
@@ -104,7 +104,7 @@ func TestMasterKeyRotation(t *testing.T) {
 	}
 }
 
-// awaitChange returns a channel that gets the first change of the action.
+// awaitChange returns a channel that receives the first change with the action.
 func (w *world) awaitChange(action string) <-chan keys.Change {
 	c := make(chan keys.Change, 1)
 	w.mu.Lock()

@@ -26,7 +26,7 @@ type Rotation struct {
 // ends at once. Errors as Update.
 func (k *Service) Rotate(ctx context.Context, id string, how Rotation, by By) (Changed, error) {
 	if how.Overlap < 0 || how.Overlap > MaxOverlap {
-		return Changed{}, invalid("overlap", "want 0 to %d days", int(MaxOverlap.Hours()/24))
+		return Changed{}, k.refuse(attempt{action: "rotate", id: id, by: by, err: invalid("overlap", "want 0 to %d days", int(MaxOverlap.Hours()/24))})
 	}
 	secret := NewSecretText()
 	var sealed store.SealedSecret

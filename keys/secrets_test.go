@@ -244,8 +244,8 @@ type gateway struct {
 	done         chan error
 }
 
-// interleave grants calls in the order that the bits say, the lowest first,
-// and returns what each gateway's import came to.
+// interleave grants calls in the order of the bits, the lowest first, and
+// returns the error of each gateway's import.
 func interleave(order int, gateways []*gateway) []error {
 	results := make([]error, len(gateways))
 	waiting, finished := make([]bool, len(gateways)), make([]bool, len(gateways))
@@ -308,6 +308,18 @@ func TestEveryChangeIsReported(t *testing.T) {
 			}
 			return nil
 		}, "failed create by alice on acme: scopes secrets tenant"},
+		{func() error {
+			if _, err := w.Create(t.Context(), keys.CreateRequest{Fields: store.Fields{Tenant: "acme"}}, by); err == nil {
+				return errors.New("a key without scopes was made")
+			}
+			return nil
+		}, "refused create by alice on acme:"},
+		{func() error {
+			if _, err := w.Disable(t.Context(), "nobody", by); !errors.Is(err, store.ErrNotFound) {
+				return fmt.Errorf("disable of nobody: %w", err)
+			}
+			return nil
+		}, "refused disable by alice on :"},
 	}
 	for i, step := range steps {
 		if err := step.do(); err != nil {
@@ -318,13 +330,15 @@ func TestEveryChangeIsReported(t *testing.T) {
 		}
 		c := w.changes[i]
 		got := c.Action + " by " + c.Actor + " on " + c.Tenant + ":"
-		if c.Err != nil {
+		if c.Refused() {
+			got = "refused " + got
+		} else if c.Err != nil {
 			got = "failed " + got
 		}
 		for _, f := range c.Fields {
 			got += " " + f.Field
 		}
-		if got != step.want || c.KeyID == "" {
+		if got != step.want || c.KeyID == "" && !c.Refused() {
 			t.Errorf("reported %s, want %s", got, step.want)
 		}
 	}

@@ -2,7 +2,8 @@
 //
 // The rest of the gateway uses [Service]. It seals the secrets of the keys with
 // the master keys ([Keyring]), keeps opened keys in memory, and reports every
-// change to the audit log. A store.Backend stores the keys.
+// change for the audit log. A store.Backend stores the keys. Package caddymodule
+// writes the audit log and numbers its lines.
 package keys
 
 import (

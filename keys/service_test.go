@@ -123,7 +123,7 @@ func TestInventedIDsAreBounded(t *testing.T) {
 	step("ck_live_"+strings.Repeat("a", 32), store.ErrNotFound, 0) // a wrong checksum
 	step("ck_live_"+strings.Repeat("a", 31)+"1", store.ErrNotFound, 1)
 	step("legacy-2", keys.ErrLookupBudget, 0)
-	step(gone, store.ErrNotFound, 1) // has our checksum, so it is no invention
+	step(gone, store.ErrNotFound, 1) // has our checksum, so it may exist
 	w.pass(time.Second)
 	step("legacy-3", store.ErrNotFound, 1)
 	step("legacy-4", keys.ErrLookupBudget, 0)

@@ -38,9 +38,9 @@ func oldData(t *testing.T) string {
 	return dir
 }
 
-// TestDataOfTheVersionBefore opens what version 0.1 wrote. The stored form of
-// a record is read and written to the byte, so gateways of both versions can
-// use one store.
+// TestDataOfTheVersionBefore opens a directory that version 0.1 wrote. A stored
+// record is read and written back byte for byte, so gateways of both versions
+// can use one store.
 func TestDataOfTheVersionBefore(t *testing.T) {
 	dir := oldData(t)
 	written, err := os.ReadFile(filepath.Join(dir, "keys.json"))

@@ -14,8 +14,8 @@ import (
 	"github.com/card-gateway/card-gateway/store"
 )
 
-// takers are all ways by which a time comes into a key's record; each returns
-// the name of the field and the error.
+// takers are all calls that set a time in a key's record. Each returns the name
+// of the field and the error.
 func takers(w *world, id string) map[string]func(text string) (string, error) {
 	create := func(doc string) error {
 		var req keys.CreateRequest
@@ -53,9 +53,9 @@ func takers(w *world, id string) map[string]func(text string) (string, error) {
 	return takers
 }
 
-// A time that a tool writes for "unset" must not make a key without end, nor
-// one that has ended: whatever lies before the year 2000 or after 9999 is
-// refused, in any zone, by every call that takes a time.
+// A tool may write a time that means "unset". It must not make a key that never
+// expires or that has expired. So every call that takes a time refuses those
+// before the year 2000 and after 9999, in any zone.
 func TestTimesThatMeanUnsetAreRefused(t *testing.T) {
 	w := newWorld(t)
 	made := w.create()
@@ -95,7 +95,8 @@ func TestTimesThatMeanUnsetAreRefused(t *testing.T) {
 	}
 }
 
-// A key that was stored with such a time by a version before is read as ever.
+// A key that an earlier version stored with such a time can still be read and
+// changed.
 func TestStoredTimesAreRead(t *testing.T) {
 	w := newWorld(t)
 	made := w.create()
@@ -112,8 +113,8 @@ func TestStoredTimesAreRead(t *testing.T) {
 	}
 }
 
-// A version before stored any end of debugging. It counts for a day after the
-// key was changed, and does not keep the key from being changed.
+// Earlier versions stored any debug_until. Such a value has effect for at most
+// a day after the last change of the key, and the key can still be changed.
 func TestStoredDebugUntil(t *testing.T) {
 	w := newWorld(t)
 	made := w.create()

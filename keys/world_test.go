@@ -14,8 +14,8 @@ import (
 	"github.com/card-gateway/card-gateway/store/file"
 )
 
-// watched is a backend that is not local, counts reads of records and fails or
-// waits when told to.
+// watched is a backend that is not local. It counts reads of records, and fails
+// or waits if the test wants that.
 type watched struct {
 	store.Backend
 	gets   atomic.Int64
@@ -169,8 +169,8 @@ func acme() store.Fields { return store.Fields{Tenant: "acme", Scopes: []string{
 
 var by = keys.By{Actor: "alice"}
 
-// accepts reports which of the secrets the key verifies signatures with at
-// the moment.
+// accepts reports for each secret whether the key now verifies signatures with
+// it.
 func (w *world) accepts(key *auth.Key, secrets ...string) []bool {
 	var accepted []bool
 	for _, text := range secrets {
@@ -202,7 +202,7 @@ func (w *world) fresh(id string) *auth.Key {
 	return key
 }
 
-// record returns what is stored, as JSON.
+// record returns the stored record as JSON.
 func (w *world) record(id string) string {
 	w.t.Helper()
 	r, err := w.backend.Backend.Get(context.Background(), id)
@@ -216,7 +216,7 @@ func (w *world) record(id string) string {
 	return string(doc)
 }
 
-// tamper writes a record behind the service's back.
+// tamper changes the stored record without the service.
 func (w *world) tamper(id string, f func(*store.Record)) {
 	w.t.Helper()
 	r, err := w.backend.Backend.Get(context.Background(), id)

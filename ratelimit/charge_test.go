@@ -19,12 +19,12 @@ func mustParse(tb testing.TB, s string) Limit {
 	return l
 }
 
-// A moment is one request in a table: when, under which limit, and what the
-// caller must learn.
+// A moment is one request in a table: when it arrives, under which limit, and
+// the result.
 type moment struct {
 	at        time.Duration // since epoch
 	limit     string        // a new limit from here on
-	requests  int           // this many alike, all with the outcome ok; 0 is 1
+	requests  int           // how many equal requests, all with the outcome ok; 0 means 1
 	ok        bool
 	remaining int64         // after the last of them
 	retry     time.Duration // of a refused one
@@ -100,7 +100,7 @@ func TestMoments(t *testing.T) {
 			{retry: 1728 * time.Second, reset: 86400},
 			{at: 1728 * time.Second, ok: true, remaining: 0, reset: 88128},
 		},
-		"odd rate": { // 1 s / 7 is no whole number of microseconds
+		"odd rate": { // 1 s / 7 is not a whole number of microseconds
 			{limit: "7/1s", requests: 7, ok: true, remaining: 0, reset: 1},
 			{at: 142_857 * us, retry: us, reset: 1},
 			{at: 142_858 * us, ok: true, remaining: 0, reset: 2},
@@ -195,8 +195,9 @@ var anyLimit = rapid.Custom(func(t *rapid.T) Limit {
 	return l
 })
 
-// The promise: whatever the moments of the requests, no interval t sees more
-// than burst + rate x t of them accepted. The model looks at every interval.
+// The promise: in no interval of length t are more than burst + rate x t
+// requests accepted, at whatever moments they arrive. The model checks every
+// interval.
 func TestNeverMoreThanPromised(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		l := anyLimit.Draw(t, "limit")
@@ -213,7 +214,7 @@ func TestNeverMoreThanPromised(t *testing.T) {
 			if s.Remaining < 0 || s.Remaining > s.Limit || s.Requests < 0 || ok != (s.Retry == 0) {
 				t.Fatalf("state %+v of an answer %v", s, ok)
 			}
-			if !ok { // Retry-After is honest to the microsecond
+			if !ok { // the wait is exact to the microsecond
 				wait := s.Retry.Microseconds()
 				if _, early := c.Decide(level, now+wait-1); early {
 					t.Fatalf("fits a microsecond before %v", s.Retry)
@@ -235,8 +236,8 @@ func TestNeverMoreThanPromised(t *testing.T) {
 	})
 }
 
-// A bucket that is asked at the very rate of its limit never refuses for long:
-// what ParseLimit accepts is also given.
+// A spent bucket gains n tokens in the time of n tokens at its rate, for every
+// limit that ParseLimit accepts.
 func TestGivesWhatIsPromised(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		l := anyLimit.Draw(t, "limit")

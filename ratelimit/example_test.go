@@ -7,8 +7,8 @@ import (
 	"github.com/card-gateway/card-gateway/ratelimit"
 )
 
-// A limit becomes a charge, and a charge decides at any moment on the level
-// that the bucket had. The caller keeps the level; there is no clock inside.
+// A limit becomes a charge. The charge takes the time and the level of the
+// bucket, and decides. The caller keeps the level; the package has no clock.
 func Example() {
 	limit, err := ratelimit.ParseLimit("60/1m burst 2")
 	if err != nil {
@@ -32,8 +32,8 @@ func Example() {
 	// after 1s: fits true, 0 of 2 left, come back in 0s
 }
 
-// A policy says which buckets a request is charged to: that of its operation,
-// and "total" where it is configured.
+// A policy returns the buckets that a request is charged to: that of its
+// operation, and "total" if it is configured.
 func ExamplePolicy() {
 	policy, err := ratelimit.NewPolicy(map[string]ratelimit.Limit{
 		"issue_card": {Count: 10, Period: time.Minute, Burst: 10},

@@ -24,6 +24,8 @@ func parseHandler(h httpcaddyfile.Helper) (caddyhttp.MiddlewareHandler, error) {
 //	card_sandbox [<name>] {
 //		max_customers <n>
 //		max_cards     <n>
+//		max_records   <n>
+//		assertion     <address of the JWK set> <audience>
 //	}
 func (h *Handler) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 	d.Next() // the directive itself
@@ -40,8 +42,15 @@ func (h *Handler) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 			h.MaxCustomers, err = parseBound(d)
 		case "max_cards":
 			h.MaxCards, err = parseBound(d)
+		case "max_records":
+			h.MaxRecords, err = parseBound(d)
+		case "assertion":
+			h.Assertion = new(AssertionCheck)
+			if !d.Args(&h.Assertion.JWKS, &h.Assertion.Audience) || d.NextArg() {
+				err = d.Err("assertion needs the address of the gateway's JWK set, and an audience")
+			}
 		default:
-			err = d.Errf("card_sandbox has no option %q; it has max_customers and max_cards", option)
+			err = d.Errf("card_sandbox has no option %q; it has max_customers, max_cards, max_records and assertion", option)
 		}
 		if err != nil {
 			return err

@@ -4,7 +4,9 @@
 package sandbox
 
 import (
+	"encoding/json"
 	"net/http"
+	"time"
 
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
@@ -18,7 +20,8 @@ func init() {
 
 // Handler answers the card API from memory, as package issuer describes. It
 // answers 403 to requests without the gateway's identity headers, and 404 for
-// resources that it does not have. It never calls the next handler.
+// resources that it does not have. Every answer has the header X-Sandbox, and
+// X-Sandbox-Force asks for an answer on purpose. It never calls the next handler.
 type Handler struct {
 	// Name distinguishes the issuers of one process. Handlers with the same name
 	// share their customers and cards, and keep them over a reload. Default:
@@ -31,6 +34,14 @@ type Handler struct {
 
 	// MaxCards is the largest number of cards, as above. Default: 10000.
 	MaxCards int `json:"max_cards,omitempty"`
+
+	// MaxRecords is the largest number of documents, top-ups and webhook endpoints
+	// together, as above. Default: 10000.
+	MaxRecords int `json:"max_records,omitempty"`
+
+	// Assertion makes the handler answer 403 to requests without a valid assertion
+	// of the gateway. Default: not checked.
+	Assertion *AssertionCheck `json:"assertion,omitempty"`
 
 	issuer *issuer.Issuer
 }
@@ -55,7 +66,7 @@ func (Handler) CaddyModule() caddy.ModuleInfo {
 // Provision takes a reference to the issuer of this name, and makes the issuer if
 // there is none.
 func (h *Handler) Provision(caddy.Context) error {
-	bounds := issuer.Options{MaxCustomers: h.MaxCustomers, MaxCards: h.MaxCards}
+	bounds := issuer.Options{MaxCustomers: h.MaxCustomers, MaxCards: h.MaxCards, MaxRecords: h.MaxRecords}
 	found, _, err := issuers.LoadOrNew(h.Name, func() (caddy.Destructor, error) {
 		return pooled{issuer.New(bounds)}, nil
 	})
@@ -78,8 +89,25 @@ func (h *Handler) Cleanup() error {
 
 // ServeHTTP answers the request.
 func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request, _ caddyhttp.Handler) error {
+	if h.Assertion != nil {
+		if err := h.Assertion.verify(r, time.Now()); err != nil {
+			return refuseAssertion(w, err)
+		}
+	}
 	h.issuer.ServeHTTP(w, r)
 	return nil
+}
+
+// refuseAssertion answers in the issuer's own shape.
+func refuseAssertion(w http.ResponseWriter, why error) error {
+	text, err := json.Marshal(map[string]any{"success": false, "error": map[string]string{"code": "BAD_ASSERTION", "message": why.Error()}})
+	if err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(http.StatusForbidden)
+	_, err = w.Write(text)
+	return err
 }
 
 // Interface guards.

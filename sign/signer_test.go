@@ -37,8 +37,8 @@ func testSigner() sign.Signer {
 	}
 }
 
-// TestSignerMatchesVectors signs the requests of the vectors that are signed
-// as sent, and compares with the signatures that stand there.
+// TestSignerMatchesVectors signs the requests of those vectors that are signed
+// as sent, and compares the signatures with those of the vectors.
 func TestSignerMatchesVectors(t *testing.T) {
 	var content struct {
 		Requests []struct {
@@ -280,7 +280,7 @@ func TestTransportClosesTheBodyInAnyCase(t *testing.T) {
 	}
 }
 
-// base is the transport beneath, which keeps the request it was given.
+// base is the transport below, which keeps the request that it got.
 type base struct{ got *http.Request }
 
 func (b *base) RoundTrip(r *http.Request) (*http.Response, error) {
@@ -288,8 +288,9 @@ func (b *base) RoundTrip(r *http.Request) (*http.Response, error) {
 	return &http.Response{StatusCode: http.StatusOK, Body: http.NoBody}, nil
 }
 
-// TestTransportLetsOnlyUnwrittenRequestsBeRepeated: with GetBody net/http
-// repeats by itself, also what was written if there is an idempotency key.
+// TestTransportLetsOnlyUnwrittenRequestsBeRepeated: with GetBody, net/http
+// itself repeats requests, and with an idempotency key even those that were
+// already written.
 func TestTransportLetsOnlyUnwrittenRequestsBeRepeated(t *testing.T) {
 	for _, idempotent := range []bool{false, true} {
 		r, err := http.NewRequest(http.MethodPost, "http://gw.example/api/v1/cards", bytes.NewReader([]byte("{}")))

@@ -6,13 +6,15 @@
 #   tests/install-tools.sh [PROGRAM…]
 set -euo pipefail
 
-if [ $# -eq 0 ]; then set -- redis-server promtool python3 shellcheck nginx haproxy openssl wrk; fi
+if [ $# -eq 0 ]; then set -- redis-server promtool python3 shellcheck nginx haproxy openssl wrk node npm javac python3-jwt chromium; fi
 
 # is_there reports whether a program is installed; nginx-lua is a module.
 is_there() {
 	case $1 in
 	nginx | haproxy) command -v "$1" >/dev/null || [ -x "/usr/sbin/$1" ] ;;
 	nginx-lua) [ -e /usr/lib/nginx/modules/ngx_http_lua_module.so ] && [ -e /usr/share/lua/5.1/resty/lrucache.lua ] ;;
+	chromium) command -v chromium >/dev/null || command -v chromium-browser >/dev/null || command -v google-chrome >/dev/null ;;
+	python3-jwt) python3 -c 'import jwt, cryptography' 2>/dev/null || /usr/bin/python3 -c 'import jwt, cryptography' 2>/dev/null ;;
 	*) command -v "$1" >/dev/null ;;
 	esac
 }
@@ -22,6 +24,9 @@ for program; do
 	if ! is_there "$program"; then
 		case $program in
 		promtool) missing+=(prometheus) ;;
+		node) missing+=(nodejs) ;;
+		javac) missing+=(default-jdk-headless) ;;
+		python3-jwt) missing+=(python3-jwt python3-cryptography) ;;
 		nginx-lua) missing+=(libnginx-mod-http-lua lua-resty-core lua-resty-lrucache) ;;
 		*) missing+=("$program") ;;
 		esac
@@ -37,7 +42,8 @@ if [ "$(id -u)" -ne 0 ] || ! command -v apt-get >/dev/null; then
 
 		Elsewhere install Redis 7 or newer (redis-server), Prometheus (promtool),
 		Python 3 (python3), ShellCheck (shellcheck), nginx with its Lua module,
-		haproxy, openssl and wrk, whichever are missing.
+		haproxy, openssl, wrk, Node.js with npm, a JDK, PyJWT and Chromium,
+		whichever are missing.
 	END
 	exit 1
 fi

@@ -20,7 +20,7 @@ var kilobyte = []byte(`{"type":"individual","firstName":"Zo\u00eb","lastName":"N
 	`"metadata":{"source":"web","campaign":"spring","score":0.125,"tags":["a","b","c"],"consent":{"terms":true,"news":false,"at":"2026-01-01T00:00:00Z"},` +
 	`"note":"` + strings.Repeat("lorem ipsum dolor ", 26) + `"}}`)
 
-// copyTokens is what jsontext needs only to read and write the tokens.
+// copyTokens only reads and writes the tokens with jsontext, as a baseline.
 func copyTokens(dec *jsontext.Decoder, enc *jsontext.Encoder) error {
 	for {
 		token, err := dec.ReadToken()

@@ -7,8 +7,8 @@ import (
 	"pgregory.net/rapid"
 )
 
-// TestDatesExist compares with the calendar of the standard library, every
-// day and the days that do not exist.
+// TestDatesExist compares every day, and days that do not exist, with the
+// calendar of the standard library.
 func TestDatesExist(t *testing.T) {
 	digits := func(dst []byte, n, width int) []byte {
 		for power := []int{1, 10, 100, 1000}[width-1]; power > 0; power /= 10 {
@@ -32,7 +32,8 @@ func TestDatesExist(t *testing.T) {
 	}
 }
 
-// TestDateTimesOfStandardLibrary: whatever Go writes as RFC 3339 is taken.
+// TestDateTimesOfStandardLibrary: everything that Go writes as RFC 3339 is
+// accepted.
 func TestDateTimesOfStandardLibrary(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		zone := time.FixedZone("", 60*rapid.IntRange(-23*60-59, 23*60+59).Draw(t, "zone"))

@@ -32,7 +32,7 @@ func drawEmail(t *rapid.T) (local string, labels []string) {
 	return local, labels
 }
 
-// TestEmails: what RFC 5321 and RFC 1123 allow is taken.
+// TestEmails: every address that RFC 5321 and RFC 1123 allow is accepted.
 func TestEmails(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		local, labels := drawEmail(t)
@@ -88,8 +88,8 @@ func TestEmailsWithOneFault(t *testing.T) {
 	}
 }
 
-// TestKnownEmails: addresses that other implementations got wrong, and those
-// of the test suite of JSON Schema.
+// TestKnownEmails: addresses that other implementations judge wrongly, and
+// those of the test suite of JSON Schema.
 func TestKnownEmails(t *testing.T) {
 	long := strings.Repeat("a", 60)
 	for text, want := range map[string]bool{

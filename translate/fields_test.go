@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// TestFields holds the table to what the code takes for granted.
+// TestFields checks the properties of the table that the code relies on.
 func TestFields(t *testing.T) {
 	snake, camel := regexp.MustCompile(`^[a-z0-9]+(_[a-z0-9]+)*$`), regexp.MustCompile(`^[a-z][A-Za-z0-9]*$`)
 	for i := range fields {

@@ -31,7 +31,7 @@ var sameLetter = func() map[rune][]rune {
 	return same
 }()
 
-// separators are characters that separate words and those that nobody sees.
+// separators are characters between words, and characters that are not visible.
 var separators = rapid.OneOf(
 	rapid.SampledFrom([]rune("-_. \t")),
 	rapid.RuneFrom(nil, unicode.Pd, unicode.Pc, unicode.Zs, unicode.Cf, unicode.Variation_Selector),

@@ -15,8 +15,8 @@ import (
 	"github.com/card-gateway/card-gateway/translate"
 )
 
-// other is a second opinion, built on encoding/json: it renames by tables of
-// its own and knows nothing of bytes.
+// other is a second implementation, on encoding/json. It has its own tables of
+// names, and compares values instead of bytes.
 type other struct{ to translate.Form }
 
 var otherTop = map[string]string{
@@ -91,9 +91,9 @@ func decode(text []byte) (value any, err error) {
 	return value, nil
 }
 
-// FuzzRequest: what is accepted means the same to a second parser, renamed;
-// what is refused as no JSON, the second parser refuses too, unless it is
-// among the things that it is known to be lax about.
+// FuzzRequest: an accepted body has the same meaning to a second parser, with
+// other names. A body that is refused as not JSON is refused by the second
+// parser too, except for faults that this parser is known to accept.
 func FuzzRequest(f *testing.F) {
 	for _, c := range documents(f) {
 		f.Add([]byte(c.Body), c.Operation == "update", c.Upstream == "camelCase", c.KeyVariant)

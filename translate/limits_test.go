@@ -9,8 +9,7 @@ import (
 	"github.com/card-gateway/card-gateway/translate"
 )
 
-// TestLimits: what would cost much is refused, and in time that grows no
-// faster than the text.
+// TestLimits: a document that would cost much is refused.
 func TestLimits(t *testing.T) {
 	many := func(n int) string {
 		var b strings.Builder
@@ -56,7 +55,7 @@ func TestLimits(t *testing.T) {
 	})
 }
 
-// TestLongNames: a problem shows no more of a name than is fit to show.
+// TestLongNames: a problem shows only the beginning of a long name.
 func TestLongNames(t *testing.T) {
 	long := strings.Repeat("é", 5_000)
 	_, _, problems := translate.Request([]byte(`{"`+long+`":1,"`+long+`":2}`), translate.RequestOptions{})

@@ -8,7 +8,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// oddDates are values of old records that are no date of any variant.
+// oddDates are values of old records that are not a date in any variant.
 var oddDates = rapid.OneOf(
 	rapid.SampledFrom([]string{`"0000-00-00"`, `"1990-02-30"`, `"1990-02-30T00:00:00Z"`, `"10.12.1990"`, `"12/10/1990"`, `"unknown"`, "0", "-1", "660787200", "true", "{}", "[1]"}),
 	rapid.Map(rapid.String(), func(s string) string {
@@ -49,7 +49,8 @@ func TestOddDates(t *testing.T) {
 	})
 }
 
-// TestDatesOfOldRecords: what each client sees of what each issuer holds.
+// TestDatesOfOldRecords: what each client sees of a date that each issuer
+// stores.
 func TestDatesOfOldRecords(t *testing.T) {
 	const withheld = ""
 	for value, want := range map[string][4]string{ // from snake_case to A and B, from camelCase to A and B

@@ -20,8 +20,8 @@ var snakeNames = map[string]string{
 	"externalReference": "external_reference",
 }
 
-// A customer is generated as the texts of its members, so that what arrives
-// can be compared byte for byte. The date is kept apart.
+// A customer is generated as the texts of its members, so that the result can
+// be compared byte for byte. The date is a field of its own.
 type customer struct {
 	variant translate.Variant
 	members []string // "NAME":value, with %s where a known name stands
@@ -130,8 +130,8 @@ func create(t *rapid.T, text string, upstream translate.Form) (string, translate
 	return string(out), asked
 }
 
-// TestRequestIsExact: every variant arrives at both kinds of upstream with
-// other names and another date, and no other byte changed.
+// TestRequestIsExact: a customer of every variant gets the names and the date
+// of both forms of upstream, and no other byte changes.
 func TestRequestIsExact(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		c := drawCustomer(t, allVariants.Draw(t, "variant"))
@@ -151,9 +151,9 @@ func TestRequestIsExact(t *testing.T) {
 	})
 }
 
-// TestThereAndBack: A to B and back is the same but for the time of day; and
-// what the issuer heard comes back to each client as it was sent, C's
-// countryIsoTwo as country.
+// TestThereAndBack: a customer converted from A to B and back is the same,
+// except for the time of day. What the issuer received is shown to each client
+// as that client sent it, with country for the countryIsoTwo of C.
 func TestThereAndBack(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		a := drawCustomer(t, translate.VariantA)

@@ -1,7 +1,7 @@
 // Package translate converts customers between the three published variants
-// and the form of the issuer. [Request] checks a client's body and converts it
-// to the issuer's form. [Response] converts an issuer's answer to the variant
-// of the client.
+// and the form of the issuer. [Request] finds the variant of a client's body by
+// its names, checks the body and converts it to the issuer's form. [Response]
+// converts an issuer's answer to the variant of the client.
 //
 // The package edits the text of a document and does not rebuild it. Only the
 // names of known fields and the dates of birth change; every other byte stays.

@@ -13,8 +13,8 @@ import (
 	"time"
 )
 
-// Every request of a pool is whole, is signed by the keys in turn and has a
-// nonce of its own.
+// Every request of a pool is complete, is signed by the keys in turn, and has
+// its own nonce.
 func TestPool(t *testing.T) {
 	spec := Spec{Keys: []Key{{"ck_a", "secret-a"}, {"ck_b", "secret-b"}}, Count: 100, Body: Body(1024), Time: time.Unix(1750000000, 0)}
 	pool, err := WritePool(t.TempDir(), spec)
@@ -62,7 +62,7 @@ func TestBody(t *testing.T) {
 	}
 }
 
-// A run that is not what it should have been gives no figures.
+// The output of a run with errors gives an error and no figures.
 func TestParse(t *testing.T) {
 	for text, want := range map[string]error{
 		"Running\nbench {\"requests\":5,\"micros\":9,\"p50\":1,\"p99\":2,\"refused\":1,\"broken\":0,\"exhausted\":0}\n": nil,

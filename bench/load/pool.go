@@ -23,7 +23,7 @@ type Key struct{ ID, Secret string }
 // Target is the path that every request goes to, the operation issue_card.
 const Target = "/api/v1/cards"
 
-// Spec says which requests to sign.
+// Spec describes the requests to sign.
 type Spec struct {
 	Keys     []Key // used in turn; their ids have one length
 	Count    int
@@ -38,8 +38,8 @@ type Pool struct {
 	length      int    // bytes of a head
 }
 
-// WritePool signs the requests and writes them into dir, over the pool that was
-// there.
+// WritePool signs the requests and writes them into dir. It overwrites an older
+// pool.
 func WritePool(dir string, s Spec) (*Pool, error) {
 	p := &Pool{heads: filepath.Join(dir, "heads"), body: filepath.Join(dir, "body")}
 	if err := os.WriteFile(p.body, s.Body, 0o600); err != nil {
@@ -104,7 +104,7 @@ func (s Spec) signed() func(yield func([]byte) bool) {
 	}
 }
 
-// Body returns a JSON document of n bytes, none for 0.
+// Body returns a JSON document of n bytes, or no bytes for 0.
 func Body(n int) []byte {
 	const frame = `{"reference":""}`
 	if n < len(frame) {

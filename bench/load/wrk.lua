@@ -1,6 +1,7 @@
--- Sends signed requests from a file of heads of one length, and one body with
--- each. Arguments: the file of heads, the bytes of one head, the file of the
--- body, "once" or "again" (whether heads may be sent a second time).
+-- Sends signed requests: heads from a file, all of one length, and the same
+-- body with each. Arguments: the file of heads, the length of a head in bytes,
+-- the file of the body, "once" or "again" (whether heads may be sent a second
+-- time).
 local heads, body, next_head, again = {}, '', 0, false
 exhausted = false  -- read by done
 

@@ -9,7 +9,7 @@ import "slices"
 type Line struct {
 	Row                              // medians; Round is the number of rounds
 	ToBaseline, CPUToBase    float64 // requests per second and server CPU, to plain Caddy; 0: it did not run
-	ToByHand, TotalCPUToHand float64 // the same with Redis, to the checks by hand
+	ToByHand, TotalCPUToHand float64 // the same, with the CPU of Redis, to the checks by hand
 }
 
 // Lines returns a line for each server and scenario, in the order of the rows.
@@ -64,7 +64,7 @@ func median(rows []*Row, of func(*Row) float64) float64 {
 	return middle(all)
 }
 
-// ratio is the median of the ratios of the rounds that both have.
+// ratio returns the median of the ratios in the rounds that both have.
 func ratio(rows, others []*Row, of func(*Row) float64) float64 {
 	var all []float64
 	for _, r := range rows {
@@ -77,7 +77,7 @@ func ratio(rows, others []*Row, of func(*Row) float64) float64 {
 	return middle(all)
 }
 
-// middle returns the median, 0 of nothing.
+// middle returns the median, or 0 for no values.
 func middle(all []float64) float64 {
 	if len(all) == 0 {
 		return 0

@@ -11,8 +11,8 @@ import (
 	"gonum.org/v1/plot/vg"
 )
 
-// A Plot says which scenarios stand side by side in a figure, and under which
-// label.
+// A Plot describes which scenarios are side by side in a figure, and their
+// labels.
 type Plot struct {
 	File, Title string
 	Axis        string
@@ -29,8 +29,8 @@ var palette = []color.RGBA{
 	{0xd5, 0x5e, 0x00, 0xff}, {0x56, 0xb4, 0xe9, 0xff}, {0xcc, 0x79, 0xa7, 0xff},
 }
 
-// Draw writes the plots as SVG into dir. Plots of which
-// nothing was measured are left out; it returns the names of the files.
+// Draw writes the plots as SVG into dir, and returns the names of the files. It
+// leaves out plots without any measurement.
 func (r *Results) Draw(dir string, n Names, servers []string, plots []Plot) ([]string, error) {
 	lines := r.Lines(n.Baseline, n.ByHand)
 	var drawn []string

@@ -22,7 +22,7 @@ func rows() []Row {
 	}
 }
 
-// Ratios are taken within a round, figures by themselves.
+// Ratios are computed within a round. Each figure has its own median.
 func TestLines(t *testing.T) {
 	r := Results{Rows: rows()}
 	lines := r.Lines("base", "hand")
@@ -38,7 +38,8 @@ func TestLines(t *testing.T) {
 	}
 }
 
-// Growth leaves out who did not run in both, and what the machine did.
+// Growth leaves out servers that did not run in both scenarios, and the effect
+// of a slower machine.
 func TestGrowth(t *testing.T) {
 	r := Results{Rows: rows()}
 	for _, row := range rows() {
@@ -84,7 +85,7 @@ func TestFile(t *testing.T) {
 	}
 }
 
-// Plots of which nothing was measured are left out.
+// Plots without any measurement are left out.
 func TestDraw(t *testing.T) {
 	dir := t.TempDir()
 	r := Results{Rows: rows()}

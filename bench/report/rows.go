@@ -12,25 +12,25 @@ import (
 	"strings"
 )
 
-// A Row is what one server did in one round of one scenario. Costs are per
-// request that was answered.
+// A Row has the figures of one server in one round of one scenario. Costs are
+// per answered request.
 type Row struct {
 	Scenario, Server                string
 	Round                           int
 	Body, Connections, Keys, Nonces int
-	Outcome                         string // what every answer was: accepted, signature, replayed, limited
+	Outcome                         string // the outcome of every request: accepted, signature, replayed, limited
 	Requests                        int
 	PerSecond                       float64 // requests
 	CPU, RedisCPU                   float64 // µs of the server and of its Redis
-	IssuerCPU, LoadCPU              float64 // µs of what all share: the issuer and wrk
+	IssuerCPU, LoadCPU              float64 // µs of the shared programs: the issuer and wrk
 	P50, P99                        float64 // ms
 	Resident, RedisResident         float64 // MiB
 }
 
-// TotalCPU is that of the server and of its Redis.
+// TotalCPU returns the CPU of the server and of its Redis together.
 func (r *Row) TotalCPU() float64 { return r.CPU + r.RedisCPU }
 
-// A column says how a field stands in the CSV: one of the three is set.
+// A column describes a field in the CSV. One of its three functions is set.
 type column struct {
 	name   string
 	text   func(*Row) *string
@@ -81,8 +81,8 @@ func (c *column) read(r *Row, text string) (err error) {
 	return err
 }
 
-// Results are the rows of one bench run, and on what they were measured, a line
-// each.
+// Results are the rows of one bench run, and a description of the machine in
+// lines.
 type Results struct {
 	Machine []string
 	Rows    []Row

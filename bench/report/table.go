@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// Names say what servers and scenarios are called in tables and plots.
+// Names has the titles of servers and scenarios in tables and plots.
 type Names struct {
 	Baseline, ByHand string                   // the servers that others are compared with
 	Server           func(name string) string // a title
@@ -38,10 +38,10 @@ func (r *Results) Markdown(n Names) string {
 	return out.String()
 }
 
-// Growth returns a table of what becomes of each server that ran in all of the
-// scenarios: its requests per second and its CPU with Redis, in parts of those
-// in the first of them. Both are taken in relation to plain Caddy, which has
-// neither keys nor nonces, so that a machine that got slower does not count.
+// Growth returns a table for the servers that ran in all of the scenarios:
+// requests per second, and CPU with Redis, relative to the first scenario. Both
+// are first divided by those of plain Caddy, which has neither keys nor nonces,
+// so that a machine that became slower has no effect.
 func (r *Results) Growth(n Names, points []Point) string {
 	lines := r.Lines(n.Baseline, n.ByHand)
 	find := func(scenario, server string) *Line {
@@ -79,7 +79,7 @@ func (r *Results) Growth(n Names, points []Point) string {
 	return out.String()
 }
 
-// times writes a ratio, nothing where there is none.
+// times returns a ratio as text, or "" if there is none.
 func times(ratio float64) string {
 	if ratio == 0 {
 		return ""

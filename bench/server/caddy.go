@@ -6,8 +6,8 @@ import (
 	"os"
 )
 
-// proxied is reverse_proxy with what makes it fast: connections are kept and
-// answers are not unpacked.
+// proxied is reverse_proxy with options that make it fast: connections are
+// kept, and answers are not decompressed.
 const proxied = `reverse_proxy %s {
 			transport http {
 				compression off

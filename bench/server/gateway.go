@@ -4,14 +4,15 @@ import (
 	"context"
 	"crypto/rand"
 	"encoding/base64"
+	"errors"
 	"fmt"
 	"os"
+	"strconv"
 )
 
 // guarded is the gateway: port, admin socket, store, master key, limit, and the
-// handler that forwards. Nothing is logged but errors, as with plain Caddy.
-// The failures of the refused requests lock no key, or they would all be
-// refused for another reason.
+// handler that forwards. Only errors are logged, as with plain Caddy. Failures
+// never lock a key, because then all requests would be refused for that reason.
 const guarded = `{
 	admin unix/%[2]s
 	persist_config off
@@ -40,8 +41,9 @@ http://:%[1]s {
 }
 `
 
-// storedInRedis waits longer than a gateway in production would: on a machine
-// that is full by intent, slowness is to be measured and not to be refused.
+// storedInRedis waits longer for Redis than a gateway in production. The
+// machine is busy on purpose, and a slow request should be measured and not
+// refused.
 const storedInRedis = `redis redis://%s/0 {
 			max_nonces_per_key 100000000
 			io_timeout 5s
@@ -74,6 +76,15 @@ func (k gatewayKind) start(ctx context.Context, s *Setup) (*Server, error) {
 	}
 	caddyfile := fmt.Sprintf(guarded, p.port(), p.path("admin"), store, p.path("master.key"), s.Limit.Requests, s.Limit.Seconds, forwards)
 	run := func() error { return p.runCaddy(ctx, s, caddyfile) }
+	server.fill = func(ctx context.Context, nonces int) error {
+		if k.onRedis {
+			return p.runOnce(ctx, s.Filler, "redis", "redis://"+server.redis.addr+"/0", strconv.Itoa(nonces))
+		}
+		if err := p.end(); err != nil {
+			return err
+		}
+		return errors.Join(p.runOnce(ctx, s.Filler, "file", p.path("data"), strconv.Itoa(nonces)), run())
+	}
 	if err := run(); err != nil {
 		return server, err
 	}
@@ -83,8 +94,8 @@ func (k gatewayKind) start(ctx context.Context, s *Setup) (*Server, error) {
 	return server, p.importKeys(ctx, s.Keys)
 }
 
-// masterKey returns the line of a master key file. It is one for all, so that
-// a sealed secret can be taken from one gateway to another.
+// masterKey returns the line of a master key file. All gateways have the same,
+// so that a sealed secret can be copied from one to another.
 func (s *Setup) masterKey() []byte {
 	if s.master == nil {
 		key := make([]byte, 32)

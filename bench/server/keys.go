@@ -18,8 +18,9 @@ import (
 	"github.com/card-gateway/card-gateway/bench/load"
 )
 
-// fewKeys is up to how many keys are made one by one in an embedded store. It
-// writes its whole file with each, so that ten thousand take minutes.
+// fewKeys is the largest number of keys that are made one by one in an embedded
+// store. The store writes its whole file for each key, so ten thousand keys
+// would take minutes.
 const fewKeys = 200
 
 // importKeys makes the keys through the admin API, eight at a time.
@@ -31,8 +32,8 @@ func (p *process) importKeys(ctx context.Context, keys []load.Key) error {
 		},
 	}}}
 	defer admin.CloseIdleConnections()
-	// The sites serve a moment before the configuration is the active one,
-	// which the admin API asks for.
+	// The sites serve a moment before the configuration becomes the active one,
+	// and the admin API needs the active one.
 	if err := p.await(ctx, func() bool { return admin.call(ctx, http.MethodGet, "status", nil) == nil }); err != nil {
 		return err
 	}
@@ -51,7 +52,7 @@ func (p *process) importKeys(ctx context.Context, keys []load.Key) error {
 // An adminAPI is that of a gateway.
 type adminAPI struct{ http.Client }
 
-// call asks it and expects success.
+// call sends a request to it and returns an error unless it succeeds.
 func (a *adminAPI) call(ctx context.Context, method, path string, doc any) error {
 	body, err := json.Marshal(doc)
 	if err != nil {
@@ -74,15 +75,15 @@ func (a *adminAPI) call(ctx context.Context, method, path string, doc any) error
 	return err
 }
 
-// takeOver gives a gateway with an embedded store many keys at once: they are
-// made in a gateway on Redis, and then put into the file of the embedded store
-// while the gateway is stopped. run starts it again.
+// takeOver puts many keys at once into the embedded store of a gateway. They
+// are made by a gateway on Redis, and then written into the file of the
+// embedded store while its gateway is stopped. run starts it again.
 func (p *process) takeOver(ctx context.Context, s *Setup, run func() error) error {
 	records, err := s.records(ctx)
 	if err != nil {
 		return err
 	}
-	// So that the file is there.
+	// This creates the file.
 	if err := p.importKeys(ctx, []load.Key{{ID: "ck_bench_other", Secret: "the secret of another key"}}); err != nil {
 		return err
 	}
@@ -95,7 +96,7 @@ func (p *process) takeOver(ctx context.Context, s *Setup, run func() error) erro
 	return run()
 }
 
-// writeRecords puts other records into a key file.
+// writeRecords replaces the records in a key file.
 func writeRecords(path string, records []json.RawMessage) error {
 	var file struct {
 		Format  string `json:"format"`

@@ -26,16 +26,16 @@ var nginxConf = template.Must(template.ParseFS(rival, "rival/*.conf"))
 // A nginxConfig fills the templates.
 type nginxConfig struct {
 	Dir, Port string
-	Root      bool // whether it runs as root, and has to be told to stay it
+	Root      bool // whether it runs as root, and needs a line to stay root
 	Modules   string
 	Issuer    string
-	// Of the checks by hand.
+	// For the checks by hand.
 	RedisPort, SettleSHA string
 	Limit                Limit
 }
 
-// StartIssuer runs the issuer: the same small answer to everything, from one
-// worker.
+// StartIssuer runs the issuer: one worker with the same small answer to every
+// request.
 func StartIssuer(ctx context.Context, dir string) (*Server, error) {
 	p, err := newProcess(ctx, dir, "issuer")
 	if err != nil {
@@ -116,7 +116,8 @@ func (p *process) runNginx(ctx context.Context, name string, c nginxConfig) erro
 	return p.start(ctx, nil, program, "-p", p.dir, "-e", p.path("error.log"), "-c", p.path("nginx.conf"))
 }
 
-// nginxProgram finds nginx, which is not in the path of every user.
+// nginxProgram returns the path of nginx. It also looks outside the path of the
+// user.
 func nginxProgram() (string, error) {
 	for _, name := range []string{"nginx", "/usr/sbin/nginx"} {
 		if path, err := exec.LookPath(name); err == nil {
@@ -128,8 +129,8 @@ func nginxProgram() (string, error) {
 
 var modulesPath = regexp.MustCompile(`--modules-path=(\S+)`)
 
-// nginxModules returns the directory of nginx's modules, after a check that
-// the Lua module is there.
+// nginxModules returns the directory of nginx's modules. It returns an error if
+// the Lua module is missing.
 func nginxModules(ctx context.Context) (string, error) {
 	program, err := nginxProgram()
 	if err != nil {

@@ -1,7 +1,7 @@
-// Package server starts what is compared: the gateway, plain Caddy, nginx with
-// and without checks written by hand, Redis, and the issuer behind them all.
-// Every process listens on a free port of the loopback interface, has a
-// directory of its own and is ended by its id.
+// Package server starts the servers that are compared: the gateway, plain
+// Caddy, nginx with and without checks written by hand, Redis, and the issuer
+// behind them all. Every process listens on a free port of the loopback
+// interface, has a directory of its own and is ended by its id.
 package server
 
 import (
@@ -60,7 +60,7 @@ func (p *process) start(ctx context.Context, env []string, program string, args 
 	defer out.Close()
 	p.cmd = exec.Command(program, args...) //nolint:gosec,noctx // our own arguments; Close ends it
 	p.cmd.Dir, p.cmd.Stdout, p.cmd.Stderr = p.dir, out, out
-	p.cmd.Env = append([]string{"PATH=" + os.Getenv("PATH"), "HOME=" + p.dir, "XDG_CONFIG_HOME=" + p.dir, "XDG_DATA_HOME=" + p.dir}, env...)
+	p.cmd.Env = p.env(env)
 	if err := p.cmd.Start(); err != nil {
 		return fmt.Errorf("starting %s: %w", p.name, err)
 	}
@@ -77,6 +77,21 @@ func (p *process) start(ctx context.Context, env []string, program string, args 
 		_ = conn.Close()
 		return true
 	})
+}
+
+// env is the environment of the program, with further variables.
+func (p *process) env(more []string) []string {
+	return append([]string{"PATH=" + os.Getenv("PATH"), "HOME=" + p.dir, "XDG_CONFIG_HOME=" + p.dir, "XDG_DATA_HOME=" + p.dir}, more...)
+}
+
+// runOnce runs another program in the directory until it ends.
+func (p *process) runOnce(ctx context.Context, program string, args ...string) error {
+	cmd := exec.CommandContext(ctx, program, args...) //nolint:gosec // our own arguments
+	cmd.Dir, cmd.Env = p.dir, p.env(nil)
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return fmt.Errorf("%s: %s: %w\n%s", p.name, filepath.Base(program), err, out)
+	}
+	return nil
 }
 
 // await waits until the process is ready.
@@ -126,13 +141,13 @@ func (p *process) Close() error {
 	return errors.Join(p.end(), os.RemoveAll(p.dir))
 }
 
-// usage is what a process and its children have used so far.
+// usage is the CPU and memory that a process and its children have used so far.
 type usage struct {
 	cpu      time.Duration
 	resident int64 // bytes
 }
 
-// usage reads /proc.
+// usage returns the usage of the process and its children, from /proc.
 func (p *process) usage() (usage, error) {
 	pids := []int{p.cmd.Process.Pid}
 	children, err := os.ReadFile(fmt.Sprintf("/proc/%d/task/%[1]d/children", pids[0]))
@@ -164,7 +179,7 @@ func usageOf(pid int) (usage, error) {
 		return usage{}, err
 	}
 	_, rest, _ := strings.Cut(string(stat), ") ")
-	fields := strings.Fields(rest) // from the third field on
+	fields := strings.Fields(rest) // starting with the third field
 	if len(fields) < 22 {
 		return usage{}, fmt.Errorf("/proc/%d/stat has too few fields", pid)
 	}

@@ -11,7 +11,7 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// A redisServer keeps what it has in memory alone.
+// A redisServer keeps its data only in memory.
 type redisServer struct {
 	*process
 	client *redis.Client

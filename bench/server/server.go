@@ -9,10 +9,11 @@ import (
 	"github.com/card-gateway/card-gateway/bench/load"
 )
 
-// A Setup is what the servers of one scenario have in common.
+// A Setup has what the servers of one scenario share.
 type Setup struct {
 	Dir    string     // where each server has its directory
 	Binary string     // the gateway, which is also plain Caddy
+	Filler string     // the command that makes nonces live in a gateway's store
 	Env    []string   // further variables for the gateway and for plain Caddy
 	Issuer string     // host:port of the issuer
 	Keys   []load.Key // the keys that exist
@@ -29,9 +30,10 @@ type Server struct {
 	Kind  *Kind
 	front *process
 	redis *redisServer
+	fill  func(ctx context.Context, nonces int) error // nil: it has no store of the gateway's
 }
 
-// A Kind is one way to stand before an issuer.
+// A Kind is one kind of server in front of an issuer.
 type Kind struct {
 	Name, Title string
 	// Judges: it checks signatures, nonces, locks and limits.
@@ -76,6 +78,16 @@ func (k *Kind) Start(ctx context.Context, s *Setup) (*Server, error) {
 // Addr is the host:port that the server serves on.
 func (s *Server) Addr() string { return s.front.addr }
 
+// Fill makes nonces live in the store of a gateway, which no request has used.
+// It returns false for other servers. A gateway with an embedded store is
+// started anew.
+func (s *Server) Fill(ctx context.Context, nonces int) (filled bool, err error) {
+	if s.fill == nil {
+		return false, nil
+	}
+	return true, s.fill(ctx, nonces)
+}
+
 // Close ends the processes of the server.
 func (s *Server) Close() error {
 	if s == nil {
@@ -84,14 +96,14 @@ func (s *Server) Close() error {
 	return errors.Join(s.front.Close(), s.redis.Close())
 }
 
-// A Usage is what a server has used so far.
+// A Usage is the CPU and memory that a server has used so far.
 type Usage struct {
 	Front, Redis                 time.Duration // of a CPU
 	FrontResident, RedisResident int64         // bytes
 }
 
-// Usage returns what it has used so far: the server itself from /proc, Redis
-// as Redis counts it, to the microsecond.
+// Usage returns the usage so far. That of the server is from /proc, that of
+// Redis is as Redis counts it, to the microsecond.
 func (s *Server) Usage(ctx context.Context) (Usage, error) {
 	front, err := s.front.usage()
 	if err != nil {

@@ -31,6 +31,12 @@ type LogEncoder struct {
 	json     *logging.JSONEncoder
 }
 
+// NewJSON returns an encoder that writes as the format card does, with the given
+// names of fields.
+func NewJSON(config zapcore.EncoderConfig) zapcore.Encoder {
+	return new(LogEncoder).with(zapcore.NewJSONEncoder(config))
+}
+
 // CaddyModule returns the Caddy module information.
 func (LogEncoder) CaddyModule() caddy.ModuleInfo {
 	return caddy.ModuleInfo{ID: "caddy.logging.encoders.card", New: func() caddy.Module { return new(LogEncoder) }}

@@ -3,6 +3,7 @@
 package keyadmin
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"net/http"
@@ -30,9 +31,12 @@ func init() {
 //	DELETE /card-gateway/keys/{id}          delete
 //	GET    /card-gateway/status             store, version, keys by status, memory for bodies
 //	GET    /card-gateway/refusals/{id}      what is remembered of a refusal, by its request id
+//	GET    /card-gateway/jwks               the public keys of assertions, as a JWK set
 //
-// Anybody who reaches the admin endpoint may do all of this; bind it to a unix
-// socket. An If-Match header with a key's revision makes a change conditional.
+// The API answers on a unix socket, where the socket's mode says who may call it,
+// and on loopback or over TLS to callers with a token of the option admin_token.
+// Caddy's own routes on the same endpoint, such as /load, know no token: anybody
+// who reaches them owns the gateway. Bind it to a unix socket. An If-Match header with a key's revision makes a change conditional.
 // The header X-Card-Gateway-Actor sets the actor in the audit log.
 type AdminAPI struct {
 	// gateway returns the running gateway. It is called for each request, because
@@ -61,41 +65,69 @@ func activeGateway() (Gateway, error) {
 	return gateway, nil
 }
 
+// Provision watches what becomes of the configuration that is being loaded. Caddy
+// calls it for each one, because each has an admin endpoint of its own.
+func (a *AdminAPI) Provision(ctx caddy.Context) error {
+	context.AfterFunc(ctx.Context, func() {
+		cause := context.Cause(ctx.Context)
+		if cause == nil || !isRefusal(cause) {
+			return
+		}
+		if gateway, err := a.gateway(); err == nil {
+			gateway.LoadRefused(cause)
+		}
+	})
+	return nil
+}
+
+// isRefusal tells the end of a configuration that Caddy refused from the end of
+// one that another has replaced.
+func isRefusal(cause error) bool {
+	text := cause.Error()
+	return strings.HasPrefix(text, "configuration error: ") || strings.HasPrefix(text, "configuration start error: ")
+}
+
 // Routes returns the routes of the key API.
 func (a *AdminAPI) Routes() []caddy.AdminRoute {
-	route := func(pattern string, call func(*adminCall) (int, any, error)) caddy.AdminRoute {
-		return caddy.AdminRoute{Pattern: pattern, Handler: a.handler(call)}
+	route := func(pattern, action string, call func(*adminCall) (int, any, error)) caddy.AdminRoute {
+		return caddy.AdminRoute{Pattern: pattern, Handler: a.handler(action, call)}
 	}
 	return []caddy.AdminRoute{
-		route("POST /card-gateway/keys", createKey),
-		route("POST /card-gateway/keys/import", importKey),
-		route("POST /card-gateway/keys/copy", copyKeys),
-		route("GET /card-gateway/keys", listKeys),
-		route("GET /card-gateway/keys/{id}", showKey),
-		route("PATCH /card-gateway/keys/{id}", updateKey),
-		route("POST /card-gateway/keys/{id}/disable", changeKey((*keys.Service).Disable)),
-		route("POST /card-gateway/keys/{id}/enable", changeKey((*keys.Service).Enable)),
-		route("POST /card-gateway/keys/{id}/unlock", changeKey((*keys.Service).Unlock)),
-		route("POST /card-gateway/keys/{id}/rotate", rotateKey),
-		route("DELETE /card-gateway/keys/{id}", deleteKey),
-		route("GET /card-gateway/status", showStatus),
-		route("GET /card-gateway/refusals/{id}", showRefusal),
+		route("POST /card-gateway/keys", "create", createKey),
+		route("POST /card-gateway/keys/import", "import", importKey),
+		route("POST /card-gateway/keys/copy", "copy", copyKeys),
+		route("GET /card-gateway/keys", "list", listKeys),
+		route("GET /card-gateway/keys/{id}", "show", showKey),
+		route("PATCH /card-gateway/keys/{id}", "update", updateKey),
+		route("POST /card-gateway/keys/{id}/disable", "disable", changeKey((*keys.Service).Disable)),
+		route("POST /card-gateway/keys/{id}/enable", "enable", changeKey((*keys.Service).Enable)),
+		route("POST /card-gateway/keys/{id}/unlock", "unlock", changeKey((*keys.Service).Unlock)),
+		route("POST /card-gateway/keys/{id}/rotate", "rotate", rotateKey),
+		route("DELETE /card-gateway/keys/{id}", "delete", deleteKey),
+		route("GET /card-gateway/status", "status", showStatus),
+		route("GET /card-gateway/refusals/{id}", "show refusal", showRefusal),
+		route("GET /card-gateway/jwks", "show jwks", showJWKSet),
 	}
 }
 
-// handler runs a call and writes its status and answer.
-func (a *AdminAPI) handler(call func(*adminCall) (int, any, error)) caddy.AdminHandler {
+// handler runs a call and writes its status and answer. The action names the call
+// in the audit record.
+func (a *AdminAPI) handler(action string, call func(*adminCall) (int, any, error)) caddy.AdminHandler {
 	return caddy.AdminHandlerFunc(func(w http.ResponseWriter, r *http.Request) error {
 		gateway, err := a.gateway()
 		if err != nil {
 			return err
 		}
 		r.Body = http.MaxBytesReader(w, r.Body, maxAdminBody)
-		c := &adminCall{Context: r.Context(), gateway: gateway, keys: gateway.Keys(), r: r, id: r.PathValue("id")}
-		c.by = keys.By{Actor: actorOf(r), Revision: strings.Trim(strings.TrimSpace(r.Header.Get("If-Match")), `"`)}
+		c := &adminCall{Context: r.Context(), gateway: gateway, keys: gateway.Keys(), r: r, id: r.PathValue("id"), action: action}
+		who, err := authenticate(r, gateway.AdminTokens())
+		c.by = keys.By{Actor: who.name, Claimed: claimed(r), Revision: strings.Trim(strings.TrimSpace(r.Header.Get("If-Match")), `"`)}
+		if err != nil {
+			return c.shutOut(err)
+		}
 		status, answer, err := call(c)
 		if err != nil {
-			return adminError(err)
+			return adminError(c.auditUnasked(err))
 		}
 		w.Header().Set("Content-Type", "application/json")
 		w.Header().Set("Cache-Control", "no-store")
@@ -111,6 +143,15 @@ func adminError(err error) error {
 	var answered caddy.APIError
 	if errors.As(err, &answered) {
 		return answered
+	}
+	return caddy.APIError{HTTPStatus: Status(err), Err: err}
+}
+
+// Status returns the status with which the admin API answers an error.
+func Status(err error) int {
+	var answered caddy.APIError
+	if errors.As(err, &answered) {
+		return answered.HTTPStatus
 	}
 	status := http.StatusServiceUnavailable
 	var invalid *keys.InvalidError
@@ -128,7 +169,10 @@ func adminError(err error) error {
 	case errors.Is(err, keys.ErrMasterKey), errors.Is(err, keys.ErrDamaged):
 		status = http.StatusInternalServerError
 	}
-	return caddy.APIError{HTTPStatus: status, Err: err}
+	return status
 }
 
-var _ caddy.AdminRouter = (*AdminAPI)(nil)
+var (
+	_ caddy.AdminRouter = (*AdminAPI)(nil)
+	_ caddy.Provisioner = (*AdminAPI)(nil)
+)

@@ -7,7 +7,6 @@ import (
 	"io"
 	"net/http"
 	"strings"
-	"unicode"
 
 	"github.com/caddyserver/caddy/v2"
 
@@ -18,10 +17,20 @@ import (
 type Gateway interface {
 	// Keys returns the service of the keys; nil before the app is provisioned.
 	Keys() *keys.Service
+	// AdminTokens returns the tokens that open the admin API; nil: none does.
+	AdminTokens() *Tokens
 	// BodyMemory reports the memory for request bodies.
 	BodyMemory() BodyMemory
+	// AuditCall writes a line of the audit record for a call that never reached the
+	// service of the keys.
+	AuditCall(change keys.Change)
+	// LoadRefused writes a line of the audit record for a configuration that was
+	// refused.
+	LoadRefused(err error)
 	// Refusal returns what is remembered of the refusal with the request id.
 	Refusal(requestID string) (Refusal, bool)
+	// JWKSet returns the public keys of assertions, as JSON.
+	JWKSet() []byte
 }
 
 // BodyMemory is the memory that request bodies hold, in bytes, and the keys that
@@ -52,17 +61,15 @@ type adminCall struct {
 	keys    *keys.Service
 	r       *http.Request
 	id      string // of the key in the path
+	action  string // as in the audit record
 	by      keys.By
 }
 
-// actorOf returns the actor for the audit log: the actor header, else the remote
-// address.
-func actorOf(r *http.Request) string {
-	actor := r.Header.Get(actorHeader)
-	if actor == "" || len(actor) > maxActor || strings.ContainsFunc(actor, unicode.IsControl) {
-		return "admin API " + r.RemoteAddr
-	}
-	return actor
+// claimed returns who the caller claims to be: the header X-Card-Gateway-Actor, at
+// most maxActor bytes of it.
+func claimed(r *http.Request) string {
+	text := r.Header.Get(actorHeader)
+	return strings.ToValidUTF8(text[:min(len(text), maxActor)], "")
 }
 
 // body reads the request's body. The error for a body of more than maxAdminBody
@@ -72,9 +79,9 @@ func (c *adminCall) body() ([]byte, error) {
 	var tooLarge *http.MaxBytesError
 	switch {
 	case errors.As(err, &tooLarge):
-		return nil, caddy.APIError{HTTPStatus: http.StatusRequestEntityTooLarge, Err: err, Message: fmt.Sprintf("the request body is over %d bytes", tooLarge.Limit)}
+		return nil, unasked{caddy.APIError{HTTPStatus: http.StatusRequestEntityTooLarge, Err: err, Message: fmt.Sprintf("the request body is over %d bytes", tooLarge.Limit)}}
 	case err != nil:
-		return nil, caddy.APIError{HTTPStatus: http.StatusBadRequest, Err: fmt.Errorf("reading the request body: %w", err)}
+		return nil, unasked{caddy.APIError{HTTPStatus: http.StatusBadRequest, Err: fmt.Errorf("reading the request body: %w", err)}}
 	}
 	return doc, nil
 }
@@ -84,5 +91,18 @@ func (c *adminCall) decode(into any) error {
 	if err != nil {
 		return err
 	}
-	return keys.Decode(doc, into)
+	if err := keys.Decode(doc, into); err != nil {
+		return unasked{err}
+	}
+	return nil
 }
+
+// unasked is the error of a call that was refused before the service of the keys
+// was asked. The service reports all others to the audit record itself.
+type unasked struct{ cause error }
+
+// Error returns the text of the cause.
+func (u unasked) Error() string { return u.cause.Error() }
+
+// Unwrap returns the cause.
+func (u unasked) Unwrap() error { return u.cause }

@@ -2,6 +2,7 @@ package keyadmin
 
 import (
 	"context"
+	"encoding/json"
 	"net/http"
 	"strconv"
 	"time"
@@ -90,13 +91,13 @@ func rotateKey(c *adminCall) (int, any, error) {
 	}
 	if len(doc) > 0 {
 		if err := keys.Decode(doc, &req); err != nil {
-			return 0, nil, err
+			return 0, nil, unasked{err}
 		}
 	}
 	how := keys.Rotation{Overlap: keys.DefaultOverlap, Forget: req.Forget}
 	if req.Overlap != nil {
 		if how.Overlap, err = parseOverlap(*req.Overlap); err != nil {
-			return 0, nil, err
+			return 0, nil, unasked{err}
 		}
 	}
 	changed, err := c.keys.Rotate(c, c.id, how, c.by)
@@ -144,4 +145,8 @@ func showRefusal(c *adminCall) (int, any, error) {
 		}
 	}
 	return http.StatusOK, refusal, nil
+}
+
+func showJWKSet(c *adminCall) (int, any, error) {
+	return http.StatusOK, json.RawMessage(c.gateway.JWKSet()), nil
 }

@@ -7,6 +7,7 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -16,6 +17,7 @@ import (
 	"github.com/card-gateway/card-gateway/keys"
 
 	"github.com/caddyserver/caddy/v2"
+	"golang.org/x/time/rate"
 
 	"github.com/card-gateway/card-gateway/store"
 	"github.com/card-gateway/card-gateway/store/file"
@@ -29,23 +31,34 @@ type adminServer struct {
 	changes *[]keys.Change
 }
 
+func (g gatewayForTest) AuditCall(c keys.Change) { *g.changes = append(*g.changes, c) }
+
+func (gatewayForTest) LoadRefused(error) {}
+
 func newAdminServer(t testing.TB) *adminServer {
 	t.Helper()
 	service, changes := keysForTest(t)
 	s := &adminServer{t: t, keys: service, changes: changes}
-	s.Server = httptest.NewServer(adminMux(func() (Gateway, error) { return gatewayForTest{service}, nil }))
+	s.Server = httptest.NewServer(adminMux(func() (Gateway, error) { return gatewayForTest{service, changes}, nil }))
 	t.Cleanup(s.Close)
 	return s
 }
 
 // gatewayForTest is a gateway with only a key service.
-type gatewayForTest struct{ service *keys.Service }
+type gatewayForTest struct {
+	service *keys.Service
+	changes *[]keys.Change
+}
 
 func (g gatewayForTest) Keys() *keys.Service { return g.service }
 
 func (gatewayForTest) Refusal(id string) (Refusal, bool) {
 	return Refusal{RequestID: id, Detail: "remembered"}, id == "r-1"
 }
+
+func (gatewayForTest) AdminTokens() *Tokens { return tokensForTest }
+
+func (gatewayForTest) JWKSet() []byte { return []byte("{\"keys\":[]}\n") }
 
 func (gatewayForTest) BodyMemory() BodyMemory {
 	return BodyMemory{Bytes: 7, Limit: 9, Holders: []BodyHolder{{Key: "ck_test_a", Bytes: 7}}}
@@ -112,6 +125,7 @@ func (s *adminServer) call(method, path, body string, headers ...string) (int, m
 	if err != nil {
 		s.t.Fatal(err)
 	}
+	r.Header.Set("Authorization", "Bearer "+tokenForTest)
 	for i := 0; i < len(headers); i += 2 {
 		r.Header.Set(headers[i], headers[i+1])
 	}
@@ -272,17 +286,78 @@ func TestAdminIfMatch(t *testing.T) {
 	}
 }
 
+// The actor is what was authenticated; what the caller says stands beside it.
 func TestAdminNamesTheActor(t *testing.T) {
 	s := newAdminServer(t)
 	path := "/card-gateway/keys/" + s.create()
-	s.call("POST", path+"/disable", "", actorHeader, "alice")
+	s.call("POST", path+"/disable", "", actorHeader, "gateway")
 	s.call("POST", path+"/enable", "", actorHeader, strings.Repeat("a", maxActor+1))
-	var actors []string
+	var said []string
 	for _, c := range *s.changes {
-		actors = append(actors, c.Actor)
+		said = append(said, c.Actor+"/"+c.Claimed)
 	}
-	if !strings.HasPrefix(actors[0], "admin API 127.0.0.1:") || actors[1] != "alice" || !strings.HasPrefix(actors[2], "admin API ") {
-		t.Errorf("actors %q", actors)
+	if want := []string{"tester/", "tester/gateway", "tester/" + strings.Repeat("a", maxActor)}; !slices.Equal(said, want) {
+		t.Errorf("actors %q, want %q", said, want)
+	}
+}
+
+// Every call that wanted a change has one line, whatever refused it.
+func TestAdminAuditsRefusedChanges(t *testing.T) {
+	s := newAdminServer(t)
+	path := "/card-gateway/keys/" + s.create()
+	viewer := []string{"Authorization", "Bearer " + viewerForTest}
+	for _, test := range []struct {
+		method, path, body string
+		headers            []string
+		actor, action      string
+		status             int
+	}{
+		{"POST", "/card-gateway/keys", `{"tenant":"acme"}`, nil, "tester", "create", 422},
+		{"POST", "/card-gateway/keys", `{`, nil, "tester", "create", 400},
+		{"POST", "/card-gateway/keys", `{"tenant":"` + strings.Repeat("x", maxAdminBody) + `"}`, nil, "tester", "create", 413},
+		{"POST", "/card-gateway/keys/import", `{"id":"x"}`, nil, "tester", "import", 422},
+		{"POST", "/card-gateway/keys/copy", `{"dir":"x"}`, nil, "tester", "copy", 422},
+		{"PATCH", path, `{"colour":1}`, nil, "tester", "update", 422},
+		{"PATCH", path, `{}`, []string{"If-Match", `"other"`}, "tester", "update", 412},
+		{"POST", path + "/rotate", `{"overlap":"soon"}`, nil, "tester", "rotate", 422},
+		{"POST", path + "/rotate", `{"overlap":"91d"}`, nil, "tester", "rotate", 422},
+		{"DELETE", "/card-gateway/keys/nobody", ``, nil, "tester", "delete", 404},
+		{"POST", path + "/disable", ``, viewer, "watcher", "disable", 403},
+		{"POST", path + "/disable", ``, []string{"Authorization", "Bearer x"}, "nobody", "disable", 401},
+		{"GET", path, ``, []string{"Authorization", ""}, "nobody", "show", 403},
+	} {
+		before := len(*s.changes)
+		status, _ := s.call(test.method, test.path, test.body, test.headers...)
+		lines := (*s.changes)[before:]
+		if status != test.status || len(lines) != 1 {
+			t.Errorf("%s %s %.40s: %d with %d lines, want %d with one", test.method, test.path, test.body, status, len(lines), test.status)
+			continue
+		}
+		if c := lines[0]; c.Actor != test.actor || c.Action != test.action || Status(c.Err) != test.status || c.Fields != nil {
+			t.Errorf("%s %s %.40s: audited as %+v", test.method, test.path, test.body, c)
+		}
+	}
+	before := len(*s.changes)
+	if s.call("GET", path, ""); len(*s.changes) != before {
+		t.Error("a call that only reads has a line")
+	}
+}
+
+// Strangers cannot drown the record: most of their calls have no line of their
+// own, and the next line has their number.
+func TestStrangersDoNotDrownTheRecord(t *testing.T) {
+	s := newAdminServer(t)
+	usual := strangers
+	t.Cleanup(func() { strangers = usual })
+	strangers = rate.NewLimiter(0, 5)
+	leftOut.Store(0)
+	for range 100 {
+		s.call("POST", "/card-gateway/keys", acmeKey, "Authorization", "")
+	}
+	strangers = rate.NewLimiter(0, 1)
+	s.call("POST", "/card-gateway/keys", acmeKey, "Authorization", "")
+	if lines := *s.changes; len(lines) != 6 || !strings.Contains(lines[5].Err.Error(), "(95 more calls") {
+		t.Errorf("101 calls of a stranger have %d lines, the last one %+v", len(lines), lines[len(lines)-1])
 	}
 }
 

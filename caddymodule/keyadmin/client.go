@@ -14,6 +14,7 @@ import (
 	"strings"
 
 	"github.com/card-gateway/card-gateway/caddymodule/cli"
+	"github.com/card-gateway/card-gateway/caddymodule/secret"
 
 	caddycmd "github.com/caddyserver/caddy/v2/cmd"
 	"github.com/spf13/cobra"
@@ -25,6 +26,7 @@ func addAdminFlags(cmd *cobra.Command) {
 	f.String("address", "", "admin endpoint, such as localhost:2019 or unix//run/caddy/admin.sock")
 	f.StringP("config", "c", "", "configuration file that names the admin endpoint")
 	f.StringP("adapter", "a", "", "adapter of the configuration file")
+	f.String("token-file", "", "file with the token for an admin endpoint on TCP (default: $CARD_GATEWAY_TOKEN_FILE)")
 	f.String("actor", "", "the actor in the audit log (default: the user's name)")
 	f.Bool("json", false, "print the JSON of the admin API")
 }
@@ -71,6 +73,9 @@ func askAdmin(cmd *cobra.Command, req adminRequest) ([]byte, error) {
 		return nil, fmt.Errorf("finding the admin endpoint: %w", err)
 	}
 	headers := http.Header{actorHeader: {actor(cmd)}}
+	if err := addToken(cmd, headers); err != nil {
+		return nil, err
+	}
 	if revision := cli.Flag(cmd, "revision"); revision != "" {
 		headers.Set("If-Match", `"`+revision+`"`)
 	}
@@ -92,6 +97,30 @@ func askAdmin(cmd *cobra.Command, req adminRequest) ([]byte, error) {
 		return nil, fmt.Errorf("reading the answer of the admin endpoint at %s: %w", address, err)
 	}
 	return raw, nil
+}
+
+// addToken adds the token of the file that the flag or the environment names: the
+// last word of its first line that is not empty and no comment. So the file may be
+// the one of the option admin_token.
+func addToken(cmd *cobra.Command, headers http.Header) error {
+	path := cli.Flag(cmd, "token-file")
+	if path == "" {
+		path = os.Getenv("CARD_GATEWAY_TOKEN_FILE")
+	}
+	if path == "" {
+		return nil
+	}
+	text, err := secret.ReadFile(path)
+	if err != nil {
+		return fmt.Errorf("reading the token: %w", err)
+	}
+	for line := range strings.Lines(text) {
+		if words := strings.Fields(line); len(words) > 0 && !strings.HasPrefix(words[0], "#") {
+			headers.Set("Authorization", "Bearer "+words[len(words)-1])
+			return nil
+		}
+	}
+	return fmt.Errorf("reading the token: %s holds none", path)
 }
 
 // adminAnswered matches the error that Caddy returns for a status from 400.

@@ -1,7 +1,6 @@
 package keyadmin
 
 import (
-	"fmt"
 	"net/http"
 
 	caddycmd "github.com/caddyserver/caddy/v2/cmd"
@@ -14,13 +13,14 @@ import (
 func init() {
 	caddycmd.RegisterCommand(caddycmd.Command{
 		Name:  "card-keys",
-		Usage: "create|import|list|show|update|disable|enable|unlock|rotate|delete|copy",
+		Usage: "create|import|list|show|update|disable|enable|unlock|rotate|delete|copy|audit",
 		Short: "Manages the API keys of a running Card Gateway",
 		Long: `Manages the API keys of a running gateway, over Caddy's admin endpoint. A
 change applies to the next request on every node.
 
 The admin endpoint is found as by Caddy's own commands: --address, else the
-configuration named by --config, else $CADDY_ADMIN, else localhost:2019.
+configuration named by --config, else $CADDY_ADMIN, else localhost:2019. On TCP
+it wants a token: --token-file, else $CARD_GATEWAY_TOKEN_FILE.
 Answers are tables, or with --json the JSON of the admin API.`,
 		CobraFunc: func(cmd *cobra.Command) {
 			cmd.Args, cmd.RunE = cobra.ArbitraryArgs, refuseUnknown
@@ -29,18 +29,9 @@ Answers are tables, or with --json the JSON of the admin API.`,
 				plainCommand("disable", "Refuses every further request with a key"),
 				plainCommand("enable", "Ends disable; does not clear a lock"),
 				plainCommand("unlock", "Clears a key's lock and its count of failures; does not enable a disabled key"),
-				rotateCommand(), deleteCommand(), copyCommand())
+				rotateCommand(), deleteCommand(), copyCommand(), auditCommand())
 		},
 	})
-}
-
-// refuseUnknown makes a mistyped subcommand fail; cobra would print the help
-// and succeed.
-func refuseUnknown(cmd *cobra.Command, args []string) error {
-	if len(args) == 0 {
-		return cmd.Help()
-	}
-	return fmt.Errorf("there is no command card-keys %s; see card-keys --help", args[0])
 }
 
 func createCommand() *cobra.Command {

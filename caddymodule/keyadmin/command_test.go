@@ -2,6 +2,8 @@ package keyadmin
 
 import (
 	"net/http/httptest"
+	"os"
+	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
@@ -16,10 +18,14 @@ func TestMain(m *testing.M) { scripts.Main(m) }
 // Each script has a key API of its own at $ADMIN.
 func TestScripts(t *testing.T) {
 	scripts.Run(t, func(env *testscript.Env) error {
-		service, _ := keysForTest(env.T().(testing.TB))
-		admin := httptest.NewServer(adminMux(func() (Gateway, error) { return gatewayForTest{service}, nil }))
+		service, changes := keysForTest(env.T().(testing.TB))
+		admin := httptest.NewServer(adminMux(func() (Gateway, error) { return gatewayForTest{service, changes}, nil }))
 		env.Defer(admin.Close)
 		env.Setenv("ADMIN", strings.TrimPrefix(admin.URL, "http://"))
+		env.Setenv("CARD_GATEWAY_TOKEN_FILE", filepath.Join(env.WorkDir, "the.token"))
+		if err := os.WriteFile(filepath.Join(env.WorkDir, "the.token"), []byte("# made for the tests\ntester keys "+tokenForTest+"\n"), 0o600); err != nil {
+			return err
+		}
 		env.Setenv("EMBEDDED", embeddedStore(env.T().(testing.TB)))
 		return nil
 	}, scripts.Commands{"capture": capture})

@@ -30,18 +30,18 @@ func copyKeys(c *adminCall) (int, any, error) {
 		return 0, nil, err
 	}
 	if !filepath.IsAbs(req.Dir) {
-		return 0, nil, &keys.InvalidError{Field: "dir", Reason: "want the absolute path of the directory of an embedded store"}
+		return 0, nil, unasked{&keys.InvalidError{Field: "dir", Reason: "want the absolute path of the directory of an embedded store"}}
 	}
 	from, err := file.Open(req.Dir, file.Options{})
 	if err != nil {
-		return 0, nil, &keys.InvalidError{Field: "dir", Reason: err.Error()}
+		return 0, nil, unasked{&keys.InvalidError{Field: "dir", Reason: err.Error()}}
 	}
 	defer func() { _ = from.Close() }()
 	if records, _, err := from.List(c, "", 1); err != nil || len(records) == 0 {
-		return 0, nil, &keys.InvalidError{Field: "dir", Reason: "holds no embedded store with keys"}
+		return 0, nil, unasked{&keys.InvalidError{Field: "dir", Reason: "holds no embedded store with keys"}}
 	}
 	if err := from.Start(c); err != nil {
-		return 0, nil, &keys.InvalidError{Field: "dir", Reason: err.Error()}
+		return 0, nil, unasked{&keys.InvalidError{Field: "dir", Reason: err.Error()}}
 	}
 	done, err := c.keys.Copy(c, from, c.by)
 	if err != nil {

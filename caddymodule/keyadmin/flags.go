@@ -132,3 +132,12 @@ func readImportedSecret(cmd *cobra.Command) (string, error) {
 	cli.WarnBlanks(cmd.ErrOrStderr(), "standard input", text)
 	return text, nil
 }
+
+// refuseUnknown makes a mistyped subcommand fail; cobra would print the help
+// and succeed.
+func refuseUnknown(cmd *cobra.Command, args []string) error {
+	if len(args) == 0 {
+		return cmd.Help()
+	}
+	return fmt.Errorf("there is no command card-keys %s; see card-keys --help", args[0])
+}

@@ -3,12 +3,17 @@ package issuer
 import (
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"net/http"
 	"time"
 )
 
-const maxBody = 64 << 10
+// The largest bodies: of documents, and of all else.
+const (
+	maxDocuments = 20 << 20
+	maxBody      = 64 << 10
+)
 
 // A call is one request as the operations see it.
 type call struct {
@@ -22,37 +27,6 @@ type call struct {
 // An operation answers a call with a status and a body (nil: none), or with a
 // problem. It holds Issuer.mu while it runs.
 type operation func(c *call) (status int, body any, p *problem)
-
-// A problem is an error answer, in this issuer's own shape.
-type problem struct {
-	status  int
-	code    string
-	message string
-	details []detail
-}
-
-type detail struct {
-	Field   string `json:"field"`
-	Message string `json:"message"`
-}
-
-func notFound(what, id string) *problem {
-	return &problem{status: http.StatusNotFound, code: "NOT_FOUND", message: "no " + what + " " + id}
-}
-
-func invalid(details ...detail) *problem {
-	return &problem{
-		status: http.StatusUnprocessableEntity, code: "VALIDATION_ERROR",
-		message: "the request does not pass validation", details: details,
-	}
-}
-
-func full(what string) *problem {
-	return &problem{
-		status: http.StatusInsufficientStorage, code: "SANDBOX_FULL",
-		message: "the sandbox holds its largest number of " + what + "; restart it to begin anew",
-	}
-}
 
 // envelope is the shape of customer answers.
 type envelope struct {
@@ -72,14 +46,15 @@ type page struct {
 	Pagination *pagination `json:"pagination"`
 }
 
-// serve returns a handler that reads the body, calls op and writes its answer.
-func (i *Issuer) serve(op operation) http.Handler {
+// serve returns a handler that reads a body of at most limit bytes, calls op and
+// writes its answer.
+func (i *Issuer) serve(limit int64, op operation) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxBody))
+		body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, limit))
 		if tooLarge := new(http.MaxBytesError); errors.As(err, &tooLarge) {
 			writeProblem(w, &problem{
 				status: http.StatusRequestEntityTooLarge, code: "BODY_TOO_LARGE",
-				message: "the sandbox issuer reads at most 64 KiB",
+				message: fmt.Sprintf("the sandbox issuer reads at most %d bytes here", limit),
 			})
 			return
 		} else if err != nil {
@@ -106,29 +81,13 @@ func (i *Issuer) serve(op operation) http.Handler {
 		case text == nil:
 			w.WriteHeader(status)
 		default:
-			writeJSON(w, status, text)
+			writeText(w, status, "application/json", text)
 		}
 	})
 }
 
-func writeProblem(w http.ResponseWriter, p *problem) {
-	type face struct {
-		Code    string   `json:"code"`
-		Message string   `json:"message"`
-		Details []detail `json:"details,omitempty"`
-	}
-	text, err := json.Marshal(struct {
-		Success bool `json:"success"`
-		Error   face `json:"error"`
-	}{Error: face{p.code, p.message, p.details}})
-	if err != nil { // not possible: the shape has strings only
-		text = []byte(`{"success":false}`)
-	}
-	writeJSON(w, p.status, text)
-}
-
-func writeJSON(w http.ResponseWriter, status int, text []byte) {
-	w.Header().Set("Content-Type", "application/json")
+func writeText(w http.ResponseWriter, status int, kind string, text []byte) {
+	w.Header().Set("Content-Type", kind)
 	w.WriteHeader(status)
 	// An error here means that the gateway has closed the connection, so that it
 	// cannot be reported.

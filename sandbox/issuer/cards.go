@@ -11,11 +11,12 @@ import (
 	"time"
 )
 
-// Card states of the published interface; cancelling is not in the sandbox.
+// Card states of the published interface.
 const (
-	cardInactive = "inactive"
-	cardActive   = "active"
-	cardFrozen   = "frozen"
+	cardInactive  = "inactive"
+	cardActive    = "active"
+	cardFrozen    = "frozen"
+	cardCancelled = "cancelled"
 )
 
 // A card is the card record of the published interface.
@@ -33,8 +34,12 @@ type card struct {
 	CreatedAt        string  `json:"created_at"`
 	UpdatedAt        *string `json:"updated_at"`
 
-	number string
-	issued time.Time
+	number   string
+	issued   time.Time
+	shipping map[string]string
+	replaces string // the card in whose place this one was issued
+	limits   limits
+	topUps   []*topUp // in the order of their creation
 }
 
 // money is an amount in hundredths; it is written as a decimal number.
@@ -83,16 +88,26 @@ func (i *Issuer) issueCard(c *call) (int, any, *problem) {
 	if wrong := req.checkAgainst(of); wrong != nil {
 		return 0, nil, invalid(wrong...)
 	}
-	if i.cards >= i.opt.MaxCards {
-		return 0, nil, full("cards")
-	}
 	issued := req.card(c, owner, of, len(t.cardOrder))
+	if bad := i.keepCard(t, issued); bad != nil {
+		return 0, nil, bad
+	}
+	return http.StatusCreated, issued.answer(), nil
+}
+
+// keepCard stores a new card, or returns a problem if there are too many.
+func (i *Issuer) keepCard(t *tenant, issued *card) *problem {
+	if i.cards >= i.opt.MaxCards {
+		return full("cards")
+	}
 	t.cards[issued.ID] = issued
 	t.cardOrder = append(t.cardOrder, issued)
 	i.cards++
-	return http.StatusCreated, issueAnswer{
-		issued.ID, issued.CustomerID, issued.ProductID, issued.CardType, issued.Currency, issued.Status, issued.CreatedAt,
-	}, nil
+	return nil
+}
+
+func (ca *card) answer() issueAnswer {
+	return issueAnswer{ca.ID, ca.CustomerID, ca.ProductID, ca.CardType, ca.Currency, ca.Status, ca.CreatedAt}
 }
 
 // check returns the faults of the request that need no product to find.
@@ -135,6 +150,7 @@ func (r *issueRequest) card(c *call, owner *customer, of *product, nth int) *car
 		ID: id, CustomerID: owner.ID, ProductID: of.ID, ProductName: of.Name, Provider: of.Provider,
 		CardType: of.CardType, Currency: r.Currency, Status: cardActive,
 		CreatedAt: stamp(c.now), number: cardNumberOf(id), issued: c.now.UTC(),
+		shipping: r.ShippingAddress, limits: newLimits,
 	}
 	made.CardNumberMasked = "**** **** **** " + made.number[12:]
 	if of.CardType == "physical" {
@@ -147,8 +163,22 @@ func (r *issueRequest) card(c *call, owner *customer, of *product, nth int) *car
 	return made
 }
 
+// cardFilters are the query parameters of the list of cards, beside those of a page.
+var cardFilters = map[string]func(*card) *string{
+	"customerId": func(ca *card) *string { return &ca.CustomerID },
+	"productId":  func(ca *card) *string { return &ca.ProductID },
+	"cardType":   func(ca *card) *string { return &ca.CardType },
+	"currency":   func(ca *card) *string { return &ca.Currency },
+	"status":     func(ca *card) *string { return &ca.Status },
+}
+
 func (i *Issuer) listCards(c *call) (int, any, *problem) {
-	shown, p, bad := paginate(c.URL.Query(), i.tenantLocked(c.tenant).cardOrder)
+	all := i.tenantLocked(c.tenant).cardOrder
+	for _, ca := range all {
+		ca.book(c.now)
+	}
+	query := c.URL.Query()
+	shown, p, bad := paginate(query, matching(query, all, cardFilters))
 	if bad != nil {
 		return 0, nil, bad
 	}
@@ -158,10 +188,12 @@ func (i *Issuer) listCards(c *call) (int, any, *problem) {
 // cardOf returns the card that the path names, or a problem.
 func (i *Issuer) cardOf(c *call) (*card, *problem) {
 	id := c.PathValue("id")
-	if found := i.tenantLocked(c.tenant).cards[id]; found != nil {
-		return found, nil
+	found := i.tenantLocked(c.tenant).cards[id]
+	if found == nil {
+		return nil, notFound("card", id)
 	}
-	return nil, notFound("card", id)
+	found.book(c.now)
+	return found, nil
 }
 
 func (i *Issuer) getCard(c *call) (int, any, *problem) {
@@ -212,37 +244,4 @@ func (i *Issuer) getCardBalance(c *call) (int, any, *problem) {
 		return 0, nil, bad
 	}
 	return http.StatusOK, balance{found.ID, found.Balance, found.Currency}, nil
-}
-
-func (i *Issuer) activateCard(c *call) (int, any, *problem) {
-	return i.moveCard(c, cardInactive, cardActive)
-}
-
-func (i *Issuer) freezeCard(c *call) (int, any, *problem) {
-	return i.moveCard(c, cardActive, cardFrozen)
-}
-
-func (i *Issuer) unfreezeCard(c *call) (int, any, *problem) {
-	return i.moveCard(c, cardFrozen, cardActive)
-}
-
-// moveCard changes the state of a card. It answers 200 without a body if the card
-// was in the state from, or is already in the state to, and 409 otherwise.
-func (i *Issuer) moveCard(c *call, from, to string) (int, any, *problem) {
-	found, bad := i.cardOf(c)
-	if bad != nil {
-		return 0, nil, bad
-	}
-	switch found.Status {
-	case to:
-	case from:
-		updated := stamp(c.now)
-		found.Status, found.UpdatedAt = to, &updated
-	default:
-		return 0, nil, &problem{
-			status: http.StatusConflict, code: "INVALID_STATE",
-			message: fmt.Sprintf("the card is %s; only a card that is %s can become %s", found.Status, from, to),
-		}
-	}
-	return http.StatusOK, nil, nil
 }

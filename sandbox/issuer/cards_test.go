@@ -118,6 +118,13 @@ func TestCardStates(t *testing.T) {
 		{physical, "freeze", 409, "inactive"},
 		{physical, "unfreeze", 409, "inactive"},
 		{physical, "activate", 200, "active"},
+		{virtual, "freeze", 200, "frozen"},
+		{virtual, "cancel", 200, "cancelled"},
+		{virtual, "cancel", 200, "cancelled"},
+		{virtual, "unfreeze", 409, "cancelled"},
+		{virtual, "activate", 409, "cancelled"},
+		{virtual, "freeze", 409, "cancelled"},
+		{virtual, "replace", 409, "cancelled"},
 	} {
 		answer := ask(t, i, step.status, request("POST", "/api/v1/cards/"+step.card+"/"+step.do, ""))
 		if step.status == 200 && answer != nil {

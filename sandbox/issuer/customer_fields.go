@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/mail"
 	"regexp"
+	"strings"
 	"time"
 	"unicode/utf8"
 )
@@ -35,33 +36,35 @@ type customer struct {
 	UpdatedAt         *string         `json:"updated_at"`
 
 	businessName *string // becomes business if that is missing
+	applicant    applicant
 }
 
 // A textField is one text of a customer request. check, if set, returns the fault
-// of a value, or "".
+// of a value, or "". No field is stricter than the published interface, so that
+// what passes the gateway passes here.
 type textField struct {
 	name     string
 	at       func(*customer) **string
-	max      int // in characters
+	max      int // in characters; 0: any number
 	required bool
 	fixed    bool // cannot be changed after creation
 	check    func(value string) string
 }
 
 var textFields = []textField{
-	{name: "type", at: func(c *customer) **string { return &c.Type }, max: 10, required: true, fixed: true, check: oneOf("individual", "business")},
-	{name: "email", at: func(c *customer) **string { return &c.Email }, max: 320, required: true, fixed: true, check: checkEmail},
+	{name: "type", at: func(c *customer) **string { return &c.Type }, required: true, fixed: true, check: oneOf("individual", "business")},
+	{name: "email", at: func(c *customer) **string { return &c.Email }, max: 254, required: true, fixed: true, check: checkEmail},
 	{name: "first_name", at: func(c *customer) **string { return &c.FirstName }, max: 100},
 	{name: "middle_name", at: func(c *customer) **string { return &c.MiddleName }, max: 100},
 	{name: "last_name", at: func(c *customer) **string { return &c.LastName }, max: 100},
-	{name: "phone_code", at: func(c *customer) **string { return &c.PhoneCode }, max: 5, required: true, check: pattern(`^\+[0-9]{1,4}$`, "must be a dialling code such as +44")},
-	{name: "phone_number", at: func(c *customer) **string { return &c.PhoneNumber }, max: 20, required: true},
-	{name: "country", at: func(c *customer) **string { return &c.Country }, max: 2, required: true, check: pattern(`^[A-Z]{2}$`, "must be two capital letters (ISO 3166-1 alpha-2)")},
-	{name: "state", at: func(c *customer) **string { return &c.State }, max: 100},
-	{name: "date_of_birth", at: func(c *customer) **string { return &c.DateOfBirth }, max: 40, check: checkDateTime},
-	{name: "gender", at: func(c *customer) **string { return &c.Gender }, max: 50},
+	{name: "phone_code", at: func(c *customer) **string { return &c.PhoneCode }, required: true, check: pattern(`^\+[1-9][0-9]{0,5}$`, "must be a dialling code such as +44")},
+	{name: "phone_number", at: func(c *customer) **string { return &c.PhoneNumber }, required: true},
+	{name: "country", at: func(c *customer) **string { return &c.Country }, required: true, check: pattern(`^[A-Z]{2}$`, "must be two capital letters (ISO 3166-1 alpha-2)")},
+	{name: "state", at: func(c *customer) **string { return &c.State }},
+	{name: "date_of_birth", at: func(c *customer) **string { return &c.DateOfBirth }, check: checkDateTime},
+	{name: "gender", at: func(c *customer) **string { return &c.Gender }},
 	{name: "external_reference", at: func(c *customer) **string { return &c.ExternalReference }, max: 200},
-	{name: "business_name", at: func(c *customer) **string { return &c.businessName }, max: 200},
+	{name: "business_name", at: func(c *customer) **string { return &c.businessName }},
 }
 
 // objectFields are kept as they are written, up to maxObject bytes each, because
@@ -127,8 +130,8 @@ func (cu *customer) applyText(f textField, raw json.RawMessage, creating bool) [
 		return []detail{{f.name, "cannot be changed"}}
 	}
 	if value != nil {
-		if n := utf8.RuneCountInString(*value); n == 0 || n > f.max {
-			return []detail{{f.name, fmt.Sprintf("must have 1 to %d characters", f.max)}}
+		if f.max > 0 && utf8.RuneCountInString(*value) > f.max {
+			return []detail{{f.name, fmt.Sprintf("must have at most %d characters", f.max)}}
 		}
 		if f.check != nil {
 			if message := f.check(*value); message != "" {
@@ -157,16 +160,10 @@ func (cu *customer) missing() []detail {
 	if cu.Type == nil {
 		return wrong
 	}
-	if *cu.Type == "business" {
-		if cu.Business == nil {
-			need("business_name", cu.businessName)
-		}
-		return wrong
+	if *cu.Type == "individual" {
+		need("date_of_birth", cu.DateOfBirth)
+		need("gender", cu.Gender)
 	}
-	need("first_name", cu.FirstName)
-	need("last_name", cu.LastName)
-	need("date_of_birth", cu.DateOfBirth)
-	need("gender", cu.Gender)
 	return wrong
 }
 
@@ -198,9 +195,19 @@ func checkEmail(value string) string {
 	return ""
 }
 
+// dateTimes are the forms of ISO 8601, extended format, with and without seconds
+// and zone. Fractions of a second are read by all that have seconds.
+var dateTimes = []string{
+	time.RFC3339, "2006-01-02T15:04:05", "2006-01-02T15:04:05Z0700", "2006-01-02T15:04:05Z07",
+	"2006-01-02T15:04Z07:00", "2006-01-02T15:04", "2006-01-02T15:04Z0700", "2006-01-02T15:04Z07",
+}
+
 func checkDateTime(value string) string {
-	if _, err := time.Parse(time.RFC3339, value); err != nil {
-		return "must be an ISO 8601 date-time such as 1990-05-17T00:00:00Z"
+	value = strings.Replace(value, ":59:60", ":59:59", 1) // a leap second, which package time does not know
+	for _, form := range dateTimes {
+		if _, err := time.Parse(form, value); err == nil {
+			return ""
+		}
 	}
-	return ""
+	return "must be an ISO 8601 date-time such as 1990-05-17T00:00:00Z"
 }

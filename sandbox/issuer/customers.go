@@ -29,8 +29,24 @@ func (i *Issuer) createCustomer(c *call) (int, any, *problem) {
 	return http.StatusCreated, c.envelope(created, nil), nil
 }
 
+// customerFilters are the query parameters of the list of customers, beside those
+// of a page.
+var customerFilters = map[string]func(*customer) *string{
+	"type":              func(c *customer) *string { return c.Type },
+	"email":             func(c *customer) *string { return c.Email },
+	"country":           func(c *customer) *string { return c.Country },
+	"status":            func(c *customer) *string { return &c.Status },
+	"kycState":          func(c *customer) *string { return &c.KYCState },
+	"externalReference": func(c *customer) *string { return c.ExternalReference },
+}
+
 func (i *Issuer) listCustomers(c *call) (int, any, *problem) {
-	shown, p, bad := paginate(c.URL.Query(), i.tenantLocked(c.tenant).customerOrder)
+	all := i.tenantLocked(c.tenant).customerOrder
+	for _, cu := range all {
+		cu.decide(c.now)
+	}
+	query := c.URL.Query()
+	shown, p, bad := paginate(query, matching(query, all, customerFilters))
 	if bad != nil {
 		return 0, nil, bad
 	}
@@ -40,10 +56,12 @@ func (i *Issuer) listCustomers(c *call) (int, any, *problem) {
 // customerOf returns the customer that the path names, or a problem.
 func (i *Issuer) customerOf(c *call) (*customer, *problem) {
 	id := c.PathValue("id")
-	if found := i.tenantLocked(c.tenant).customers[id]; found != nil {
-		return found, nil
+	found := i.tenantLocked(c.tenant).customers[id]
+	if found == nil {
+		return nil, notFound("customer", id)
 	}
-	return nil, notFound("customer", id)
+	found.decide(c.now)
+	return found, nil
 }
 
 func (i *Issuer) getCustomer(c *call) (int, any, *problem) {

@@ -1,7 +1,7 @@
-// Package issuer is a small card issuer to try the gateway with. It has the
-// customers, cards, balances and transaction lists that the published interface
-// shows, in memory and bounded. It uses net/http and does not import Caddy;
-// package sandbox makes a Caddy handler of it.
+// Package issuer is a small card issuer to try the gateway with. It answers all
+// operations that the published interface names, from memory and bounded, and
+// accepts every body that the interface allows. It uses net/http and does not
+// import Caddy; package sandbox makes a Caddy handler of it.
 //
 // It trusts the gateway as a real issuer would. A request without the gateway's
 // identity headers is refused with 403. A tenant sees only what it has created.
@@ -16,6 +16,10 @@ import (
 	"sync"
 	"time"
 )
+
+// HeaderAnswered is on every answer of the sandbox, with the value card_sandbox:
+// an answer without it is the gateway's own.
+const HeaderAnswered = "X-Sandbox"
 
 // The headers in which the gateway names the caller. All are required.
 const (
@@ -35,6 +39,9 @@ type Options struct {
 	MaxCustomers int
 	// MaxCards is the largest number of cards, as above. Default: 10,000.
 	MaxCards int
+	// MaxRecords is the largest number of documents, top-ups and webhook endpoints
+	// together, as above. Default: 10,000.
+	MaxRecords int
 	// Now is the clock of created_at and the like. Default: time.Now.
 	Now func() time.Time
 }
@@ -45,6 +52,9 @@ func (o Options) withDefaults() Options {
 	}
 	if o.MaxCards <= 0 {
 		o.MaxCards = 10_000
+	}
+	if o.MaxRecords <= 0 {
+		o.MaxRecords = 10_000
 	}
 	if o.Now == nil {
 		o.Now = time.Now
@@ -62,6 +72,7 @@ type Issuer struct {
 	tenants   map[string]*tenant
 	customers int // of all tenants
 	cards     int // of all tenants
+	records   int // documents, top-ups and webhook endpoints of all tenants
 }
 
 // A tenant is everything that one client organisation has created. Order is
@@ -72,31 +83,16 @@ type tenant struct {
 	emails        map[string]bool // lower case
 	cards         map[string]*card
 	cardOrder     []*card
+	topUps        map[string]*topUp
+	documents     map[string]*document
+	webhookOrder  []*webhook
 }
 
 // New returns an issuer without customers.
 func New(opt Options) *Issuer {
 	i := &Issuer{opt: opt.withDefaults(), tenants: map[string]*tenant{}, routes: http.NewServeMux()}
-	for pattern, h := range map[string]operation{
-		"POST /api/v1/customers":                  i.createCustomer,
-		"GET /api/v1/customers":                   i.listCustomers,
-		"GET /api/v1/customers/{id}":              i.getCustomer,
-		"PATCH /api/v1/customers/{id}":            i.updateCustomer,
-		"GET /api/v1/customers/{id}/transactions": i.listCustomerTransactions,
-		"POST /api/v1/cards":                      i.issueCard,
-		"GET /api/v1/cards":                       i.listCards,
-		"GET /api/v1/cards/{id}":                  i.getCard,
-		"GET /api/v1/cards/{id}/sensitive":        i.getSensitiveCard,
-		"GET /api/v1/cards/{id}/balance":          i.getCardBalance,
-		"GET /api/v1/cards/{id}/transactions":     i.listCardTransactions,
-		"POST /api/v1/cards/{id}/activate":        i.activateCard,
-		"POST /api/v1/cards/{id}/freeze":          i.freezeCard,
-		"POST /api/v1/cards/{id}/unfreeze":        i.unfreezeCard,
-		"GET /api/v1/transactions":                i.listTransactions,
-		"GET /api/v1/products":                    i.listProducts,
-		"GET /api/v1/products/{id}":               i.getProduct,
-	} {
-		i.routes.Handle(pattern, i.serve(h))
+	for _, r := range i.operations() {
+		i.routes.Handle(r.pattern, i.serve(r.limit, r.op))
 	}
 	return i
 }
@@ -113,7 +109,13 @@ func (i *Issuer) SetBounds(opt Options) {
 // ServeHTTP answers one request. Paths are matched without regard to case,
 // because clients write both /Customers and /customers.
 func (i *Issuer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	w.Header().Set(HeaderAnswered, "card_sandbox")
 	if p := checkIdentity(r.Header); p != nil {
+		writeProblem(w, p)
+		return
+	}
+	forced, p := parseForce(r.Header)
+	if p != nil {
 		writeProblem(w, p)
 		return
 	}
@@ -126,7 +128,7 @@ func (i *Issuer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		})
 		return
 	}
-	i.routes.ServeHTTP(w, lower)
+	forced.serve(i.routes, w, lower)
 }
 
 // checkIdentity returns a problem unless each of the gateway's headers is present
@@ -154,5 +156,19 @@ func (i *Issuer) tenantLocked(name string) *tenant {
 	if t := i.tenants[name]; t != nil {
 		return t
 	}
-	return &tenant{customers: map[string]*customer{}, emails: map[string]bool{}, cards: map[string]*card{}}
+	return &tenant{
+		customers: map[string]*customer{}, emails: map[string]bool{}, cards: map[string]*card{},
+		topUps: map[string]*topUp{}, documents: map[string]*document{},
+	}
+}
+
+// keepLocked stores the tenant, which has created something, and counts a record.
+// It returns a problem if there are too many.
+func (i *Issuer) keepLocked(name string, t *tenant, what string) *problem {
+	if i.records >= i.opt.MaxRecords {
+		return full(what)
+	}
+	i.tenants[name] = t
+	i.records++
+	return nil
 }

@@ -39,8 +39,12 @@ func ask(t *testing.T, i *Issuer, want int, r *http.Request) map[string]any {
 	if w.Body.Len() == 0 {
 		return nil
 	}
-	if got := w.Header().Get("Content-Type"); got != "application/json" {
-		t.Errorf("%s %s: Content-Type %q", r.Method, r.URL, got)
+	kind := "application/json"
+	if want >= 400 {
+		kind = "application/problem+json"
+	}
+	if got := w.Header(); got.Get("Content-Type") != kind || got.Get(HeaderAnswered) != "card_sandbox" {
+		t.Errorf("%s %s: headers %v, want Content-Type %s and %s", r.Method, r.URL, got, kind, HeaderAnswered)
 	}
 	var body map[string]any
 	if err := json.Unmarshal(w.Body.Bytes(), &body); err != nil {
@@ -93,7 +97,7 @@ func TestIdentityHeadersAreNeeded(t *testing.T) {
 			r := request("GET", "/api/v1/products", "")
 			spoil(r.Header)
 			body := ask(t, i, 403, r)
-			if message := at(t, body, "error", "message").(string); !strings.Contains(message, name) {
+			if message := at(t, body, "detail").(string); !strings.Contains(message, name) {
 				t.Errorf("%s %s: the message does not name it: %s", name, how, message)
 			}
 		}
@@ -105,12 +109,12 @@ func TestUnknownPathsAreNotFound(t *testing.T) {
 	i := newTestIssuer(Options{})
 	for _, r := range []*http.Request{
 		request("GET", "/", ""),
-		request("GET", "/api/v1/webhooks", ""),
+		request("DELETE", "/api/v1/webhooks", ""),
 		request("DELETE", "/api/v1/cards/1", ""),
 		request("GET", "/api/v1/products/", ""),
 	} {
 		body := ask(t, i, 404, r)
-		if message := at(t, body, "error", "message").(string); !strings.Contains(message, r.Method+" "+r.URL.Path) {
+		if message := at(t, body, "detail").(string); !strings.Contains(message, r.Method+" "+r.URL.Path) {
 			t.Errorf("the message does not say what was asked: %s", message)
 		}
 	}
@@ -119,6 +123,7 @@ func TestUnknownPathsAreNotFound(t *testing.T) {
 func TestBodiesAreBounded(t *testing.T) {
 	i := newTestIssuer(Options{})
 	ask(t, i, 413, request("POST", "/api/v1/customers", strings.Repeat(" ", maxBody+1)))
+	ask(t, i, 413, request("POST", "/api/v1/documents", strings.Repeat(" ", maxDocuments+1)))
 }
 
 func TestBoundsAnswer507(t *testing.T) {
@@ -145,6 +150,10 @@ func TestTenantsDoNotSeeEachOther(t *testing.T) {
 		"/api/v1/cards/" + cardID,
 		"/api/v1/cards/" + cardID + "/sensitive",
 		"/api/v1/cards/" + cardID + "/balance",
+		"/api/v1/cards/" + cardID + "/limits",
+		"/api/v1/cards/" + cardID + "/top-ups",
+		"/api/v1/customers/" + customerID + "/applicant",
+		"/api/v1/transactions/" + uuidOf("transaction", cardID, "0"),
 	} {
 		r := request("GET", target, "")
 		r.Header.Set(HeaderTenant, "globex")

@@ -3,7 +3,9 @@ package issuer
 import (
 	"fmt"
 	"net/url"
+	"slices"
 	"strconv"
+	"strings"
 )
 
 const (
@@ -55,4 +57,20 @@ func number(q url.Values, name string, missing int) (int, *problem) {
 		return 0, invalid(detail{name, "must be one whole number, at least 0"})
 	}
 	return n, nil
+}
+
+// matching returns those of all whose fields have the values that the query
+// names, without regard to case. A field that is null matches no value.
+func matching[T any](q url.Values, all []T, fields map[string]func(T) *string) []T {
+	return slices.DeleteFunc(slices.Clone(all), func(one T) bool {
+		for name, field := range fields {
+			if !q.Has(name) {
+				continue
+			}
+			if value := field(one); value == nil || !strings.EqualFold(*value, q.Get(name)) {
+				return true
+			}
+		}
+		return false
+	})
 }

@@ -28,8 +28,15 @@ func productByID(id string) *product {
 	return nil
 }
 
+var productFilters = map[string]func(product) *string{
+	"name":     func(p product) *string { return &p.Name },
+	"cardType": func(p product) *string { return &p.CardType },
+	"provider": func(p product) *string { return &p.Provider },
+}
+
 func (i *Issuer) listProducts(c *call) (int, any, *problem) {
-	shown, p, bad := paginate(c.URL.Query(), products)
+	query := c.URL.Query()
+	shown, p, bad := paginate(query, matching(query, products, productFilters))
 	if bad != nil {
 		return 0, nil, bad
 	}

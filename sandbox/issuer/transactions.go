@@ -60,8 +60,12 @@ var merchants = []struct{ name, category, city, country string }{
 	{"City Pharmacy", "5912", "Porto", "PT"},
 }
 
-// transactionsOf returns the transactions of a card, the same at every call.
+// transactionsOf returns the transactions of a card, the same at every call. A
+// card in the place of another has none: they stay with the other.
 func transactionsOf(of *card) []transaction {
+	if of.replaces != "" {
+		return nil
+	}
 	made := make([]transaction, transactionsPerCard)
 	for n := range made {
 		seed := seedOf("transaction", of.ID, strconv.Itoa(n))
@@ -120,6 +124,18 @@ func (i *Issuer) listCardTransactions(c *call) (int, any, *problem) {
 		return 0, nil, bad
 	}
 	return answerTransactions(c, []*card{found})
+}
+
+func (i *Issuer) getTransaction(c *call) (int, any, *problem) {
+	id := c.PathValue("id")
+	for _, of := range i.tenantLocked(c.tenant).cardOrder {
+		for _, t := range transactionsOf(of) {
+			if t.TransactionID == id {
+				return http.StatusOK, t, nil
+			}
+		}
+	}
+	return 0, nil, notFound("transaction", id)
 }
 
 // answerTransactions lists the transactions of these cards that pass the

@@ -9,8 +9,8 @@ import (
 	"github.com/card-gateway/card-gateway/store"
 )
 
-// A jumpingClock is a wall clock that can jump, and a time that passes evenly
-// behind it.
+// A jumpingClock is a wall clock that can jump, and a second clock that runs
+// evenly.
 type jumpingClock struct {
 	*testClock
 	start time.Time
@@ -41,7 +41,8 @@ func (b *bench) limited(clock *jumpingClock, limit string) *store.Claim {
 }
 
 // TestLimitsWhileTheClockJumps: a wall clock that jumps, for a moment or for
-// good, neither stops a caller who stays within its limit nor gives it more.
+// good, neither stops a caller that stays within its limit nor gives it more
+// requests.
 func TestLimitsWhileTheClockJumps(t *testing.T) {
 	for _, jump := range []time.Duration{120 * time.Second, time.Hour, -120 * time.Second, -time.Hour} {
 		for _, lasts := range []int{3, 600} {
@@ -70,7 +71,8 @@ func TestLimitsWhileTheClockJumps(t *testing.T) {
 }
 
 // TestLevelFromTheFuture: a level that was written while the wall clock was
-// ahead drains from the next start on, not only when the clock has caught up.
+// ahead drains from the next start on. It does not wait until the clock has
+// caught up.
 func TestLevelFromTheFuture(t *testing.T) {
 	b, clock := newJumpingBench(t)
 	clock.ahead = 2 * time.Hour
@@ -84,8 +86,8 @@ func TestLevelFromTheFuture(t *testing.T) {
 	b.expect(b.limited(clock, "1/1m"), auth.Accepted)
 }
 
-// TestLevelLiesNoFurtherAheadThanItsBurst: where no even time can be had, as
-// with claims whose time was made by hand, a jump costs no more than a burst.
+// TestLevelLiesNoFurtherAheadThanItsBurst: without an even clock, as for claims
+// with a time made by hand, a jump costs no more than one burst.
 func TestLevelLiesNoFurtherAheadThanItsBurst(t *testing.T) {
 	b, clock := newJumpingBench(t)
 	b.opt.elapsed = nil

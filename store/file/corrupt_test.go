@@ -12,8 +12,8 @@ import (
 	"github.com/card-gateway/card-gateway/store"
 )
 
-// A killedJournal is what a killed process left, with an older state of the
-// same directory beside it.
+// A killedJournal is the directory that a killed process left, and an older
+// state of the same directory.
 type killedJournal struct {
 	opt      Options
 	clock    *testClock
@@ -54,7 +54,7 @@ func (k *killedJournal) journal(t *testing.T, dir string) (paths []string) {
 	return paths
 }
 
-// corruptions are ways to lose a part of a journal. Each is made to a copy.
+// corruptions are ways to lose a part of a journal. Each is done to a copy.
 var corruptions = map[string]func(t *testing.T, k *killedJournal, dir string, r *rand.Rand){
 	"bit": func(t *testing.T, k *killedJournal, dir string, r *rand.Rand) {
 		k.edit(t, dir, r, func(b []byte, written int) []byte {
@@ -147,7 +147,8 @@ func (k *killedJournal) edit(t *testing.T, dir string, r *rand.Rand, change func
 }
 
 // TestCorruptedJournal damages a killed journal 204 times. The store starts, no
-// request is accepted a second time, and the operator is told of every loss.
+// request is accepted a second time, and every loss is reported to the
+// operator.
 func TestCorruptedJournal(t *testing.T) {
 	k := newKilledJournal(t)
 	for name, corrupt := range corruptions {

@@ -21,8 +21,8 @@ import (
 	"github.com/card-gateway/card-gateway/store"
 )
 
-// crashDir, in the environment, makes the test binary the process that
-// TestKilled kills.
+// crashDir is a variable of the environment. If it is set, the test binary is
+// the process that TestKilled kills.
 const crashDir = "CARD_GATEWAY_TEST_CRASH_DIR"
 
 func TestMain(m *testing.M) {
@@ -32,7 +32,7 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
-// The two keys of the process that is killed. One makes good requests, the
+// The two keys of the process that is killed. One gets correct requests, the
 // other only failures.
 const (
 	goodKey = "ck_test_good"
@@ -88,8 +88,9 @@ func settleForever(dir string) {
 	select {}
 }
 
-// TestKilled kills a process that settles requests, again and again. Nothing
-// that it answered is forgotten: no request is accepted twice, no failure lost.
+// TestKilled kills a process that settles requests, again and again. The store
+// forgets nothing that it has answered: no request is accepted twice, and no
+// failure is lost.
 func TestKilled(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "store")
 	s := start(t, dir, Options{RuntimeDir: filepath.Dir(dir)})
@@ -121,8 +122,8 @@ func TestKilled(t *testing.T) {
 	t.Logf("%d accepted requests, %d failures", len(accepted), failures)
 }
 
-// runAndKill runs the process until it has written so many lines, kills it, and
-// returns all the lines that it wrote.
+// runAndKill runs the process until it has written the number of lines, kills
+// it, and returns all its lines.
 func runAndKill(t *testing.T, dir string, lines int) (all []string) {
 	t.Helper()
 	cmd := exec.Command(os.Args[0])

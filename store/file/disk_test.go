@@ -11,8 +11,8 @@ import (
 	"github.com/card-gateway/card-gateway/store"
 )
 
-// cutSpare takes the blocks of the segment that was made in advance, as a disk
-// that fails would.
+// cutSpare truncates the segment that was made in advance, so that access to it
+// fails as on a broken disk.
 func (b *bench) cutSpare() {
 	b.t.Helper()
 	b.keep()
@@ -27,12 +27,13 @@ func (b *bench) cutSpare() {
 	}
 }
 
-// TestSpareCannotBeBegun: a fault in the header of a new segment costs at most
-// a few answers, never the process, and nothing that was accepted.
+// TestSpareCannotBeBegun: a fault in the header of a new segment makes at most
+// a few requests fail. The process goes on, and no accepted request is
+// forgotten.
 func TestSpareCannotBeBegun(t *testing.T) {
 	for _, tt := range []struct {
 		name string
-		full bool // else the next segment is due by its age
+		full bool // otherwise the next segment is due by its age
 	}{{"due", false}, {"full", true}} {
 		t.Run(tt.name, func(t *testing.T) {
 			b := newBench(t, Options{})
@@ -52,7 +53,7 @@ func TestSpareCannotBeBegun(t *testing.T) {
 					t.Errorf("%q says %d times that the store cannot answer", err, n)
 				}
 				j.mu.Lock()
-				j.failedAt = time.Time{} // as if it were long ago
+				j.failedAt = time.Time{} // as if it failed long ago
 				j.mu.Unlock()
 			} else {
 				b.clock.advance((segmentSeconds + 1) * time.Second)
@@ -72,8 +73,8 @@ func TestSpareCannotBeBegun(t *testing.T) {
 	}
 }
 
-// TestRemovedSegmentIsNoObstacle: a journal file that somebody removed does not
-// keep those behind it from going.
+// TestRemovedSegmentIsNoObstacle: if somebody has removed a journal file, the
+// later ones are still removed when they are dead.
 func TestRemovedSegmentIsNoObstacle(t *testing.T) {
 	b := newBench(t, Options{})
 	for range 3 {
@@ -92,8 +93,9 @@ func TestRemovedSegmentIsNoObstacle(t *testing.T) {
 	}
 }
 
-// TestNotReadyBehindItsTime: a clock that was far ahead for longer than nonces
-// live leaves a store that refuses everything, and says so and what to do.
+// TestNotReadyBehindItsTime: if the clock was far ahead for longer than nonces
+// live, the store refuses everything afterwards. It reports that, and what to
+// do.
 func TestNotReadyBehindItsTime(t *testing.T) {
 	b := newBench(t, Options{})
 	at := b.clock.now()
@@ -109,7 +111,7 @@ func TestNotReadyBehindItsTime(t *testing.T) {
 	if status := b.Status(t.Context()); status.Ready || !strings.Contains(status.Problem, "the clock was ahead") {
 		t.Errorf("%+v: want that the clock was ahead", status)
 	}
-	b.crash(func(dir string) { // what the problem says
+	b.crash(func(dir string) { // as the text of the problem advises
 		if err := os.RemoveAll(filepath.Join(dir, journalDir)); err != nil {
 			t.Fatal(err)
 		}

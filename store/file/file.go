@@ -91,6 +91,9 @@ type Store struct {
 	opt   Options
 	state atomic.Pointer[state] // nil: closed
 
+	identity      string // set by Start
+	identityKnown bool   // it was there before
+
 	life   sync.Mutex // guards what follows
 	closed bool
 	lock   held
@@ -164,7 +167,7 @@ func (s *Store) Start(context.Context) error {
 	if err := os.MkdirAll(filepath.Join(s.dir, journalDir), 0o700); err != nil {
 		return fmt.Errorf("making the store's directory: %w", err)
 	}
-	lock, err := holdDirectory(s.dir)
+	lock, err := s.hold()
 	if err != nil {
 		return err
 	}
@@ -177,6 +180,25 @@ func (s *Store) Start(context.Context) error {
 	s.state.Store(st)
 	s.kept.Go(func() { st.keepUp(wake, s.stop) })
 	return nil
+}
+
+// hold takes the directory for this process alone, and every copy of it.
+func (s *Store) hold() (held, error) {
+	lock, err := holdDirectory(s.dir)
+	if err != nil {
+		return nil, err
+	}
+	if s.identity, s.identityKnown, err = identify(s.dir, s.opt.sync); err != nil || s.opt.RuntimeDir == "" {
+		if err != nil {
+			err = errors.Join(err, lock.release())
+		}
+		return lock, err
+	}
+	of, err := holdIdentity(s.opt.RuntimeDir, s.identity, s.dir)
+	if err != nil {
+		return nil, errors.Join(err, lock.release())
+	}
+	return append(lock, of), nil
 }
 
 // Close implements store.Backend. Requests that are being settled are either in

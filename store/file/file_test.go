@@ -75,9 +75,9 @@ func start(t testing.TB, dir string, opt Options) *Store {
 	return s
 }
 
-// copyDir copies the files of a store that is running, as a process that is
-// killed would leave them, to a new directory. It begins anew when the keeper
-// removed something meanwhile.
+// copyDir copies the files of a running store to a new directory, as a killed
+// process would leave them. It starts again if the keeper has removed a file
+// meanwhile.
 func copyDir(t testing.TB, dir string) string {
 	t.Helper()
 	for {
@@ -93,7 +93,7 @@ func copyDir(t testing.TB, dir string) string {
 	}
 }
 
-// storeFiles returns the paths, below the directory, of all that a store
+// storeFiles returns the paths, below the directory, of all files that a store
 // reads at its start.
 func storeFiles(t testing.TB, dir string) (names []string) {
 	t.Helper()
@@ -125,7 +125,7 @@ func copyFiles(from, to string, names []string) error {
 	return nil
 }
 
-// TestDirectoryIsHeld: a second store on the directory is refused, also when
+// TestDirectoryIsHeld: a second store on the directory is refused, even if
 // somebody has removed the lock file of the running one.
 func TestDirectoryIsHeld(t *testing.T) {
 	for _, remove := range []string{"", lockName} {

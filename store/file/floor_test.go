@@ -10,9 +10,10 @@ import (
 	"github.com/card-gateway/card-gateway/store"
 )
 
-// TestReplayFloor: where nonces may have been lost, requests stamped up to that
-// moment and a little ahead are refused, and that does not count. What is still
-// known is refused as a repetition. The next start is as usual.
+// TestReplayFloor: if nonces may have been lost, requests stamped up to that
+// moment, or a little ahead of it, are refused. These refusals do not count as
+// failures. A request whose nonce is still known is refused as a repetition.
+// The next start raises no floor.
 func TestReplayFloor(t *testing.T) {
 	for _, tt := range []struct {
 		name string
@@ -69,7 +70,8 @@ func TestReplayFloor(t *testing.T) {
 	}
 }
 
-// checkFloor wants the floor to be now, and that answer to a request from before.
+// checkFloor checks that the floor is at now, and the reason for a request from
+// before.
 func (b *bench) checkFloor(kept *store.Claim, want auth.Reason) {
 	b.t.Helper()
 	b.expect(kept, want)
@@ -89,7 +91,7 @@ func (b *bench) checkFloor(kept *store.Claim, want auth.Reason) {
 	b.expect(c, auth.Accepted)
 }
 
-// TestNoFloor: neither a new directory nor a usual start has one.
+// TestNoFloor: neither a new directory nor a usual start raises a floor.
 func TestNoFloor(t *testing.T) {
 	b := newBench(t, Options{})
 	b.expect(b.claim(), auth.Accepted)
@@ -100,8 +102,8 @@ func TestNoFloor(t *testing.T) {
 	}
 }
 
-// TestForgottenStaysForgotten: a request whose nonce is long gone, its segment
-// included, is not accepted when the clock is set back, not even after a start.
+// TestForgottenStaysForgotten: a request whose nonce and segment were removed
+// long ago is not accepted when the clock is set back, even after a new start.
 func TestForgottenStaysForgotten(t *testing.T) {
 	b := newBench(t, Options{})
 	at := b.clock.now()
@@ -124,7 +126,8 @@ func TestForgottenStaysForgotten(t *testing.T) {
 	}
 }
 
-// TestWiderWindow: a window that is made wider lets no request in again.
+// TestWiderWindow: after the window was made wider, no request is accepted a
+// second time.
 func TestWiderWindow(t *testing.T) {
 	b := newBench(t, Options{})
 	c := b.claim()
@@ -136,7 +139,7 @@ func TestWiderWindow(t *testing.T) {
 }
 
 // TestClockWentBack: nonces that were accepted while the clock was far ahead are
-// kept, and do not hold the journal.
+// kept, and do not stop the removal of old segments.
 func TestClockWentBack(t *testing.T) {
 	b := newBench(t, Options{})
 	at := b.clock.now()

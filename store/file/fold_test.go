@@ -7,14 +7,15 @@ import (
 	"github.com/card-gateway/card-gateway/auth"
 )
 
-// TestLockOutlivesItsSegment: a lock that comes while old segments go is in
-// one of them and not yet in the key file; the process may be killed then.
+// TestLockOutlivesItsSegment: a lock that is set while old segments are removed
+// may be in one of them, and not yet in the key file. It survives, even if the
+// process is killed then.
 func TestLockOutlivesItsSegment(t *testing.T) {
 	b := newBench(t, Options{})
 	st := b.state.Load()
 	b.fail(2)
 
-	st.keeping.Lock() // the keeper is held up after it has looked for locks
+	st.keeping.Lock() // the keeper waits after it has read the locks
 	b.clock.advance(time.Hour)
 	now := b.clock.now().Unix()
 	c := b.claim()

@@ -11,8 +11,8 @@ import (
 	"github.com/card-gateway/card-gateway/store"
 )
 
-// TestEarlierFormat: a journal of version 1, which knew neither its size nor
-// its end, is read in full and without a word about damage.
+// TestEarlierFormat: a journal of version 1, which stored neither its size nor
+// its end, is read completely, and no damage is reported.
 func TestEarlierFormat(t *testing.T) {
 	for _, how := range []string{"killed", "closed"} {
 		t.Run(how, func(t *testing.T) {
@@ -43,9 +43,9 @@ func TestEarlierFormat(t *testing.T) {
 	}
 }
 
-// TestLaterFormat: a whole segment of another version refuses the start and
-// says what to do. That it is another version, and not a damaged byte, is known
-// by its checksum.
+// TestLaterFormat: an intact segment of another version makes the start fail
+// with a text that names the remedy. Its checksum shows that it is another
+// version and not a damaged byte.
 func TestLaterFormat(t *testing.T) {
 	b := newBench(t, Options{})
 	b.expect(b.claim(), auth.Accepted)

@@ -14,8 +14,8 @@ import (
 	"github.com/card-gateway/card-gateway/store"
 )
 
-// TestSegments: segments follow one another by the minute and go when they are
-// dead, and what is still needed of them does not go with them.
+// TestSegments: each minute begins a new segment. A segment is removed when it
+// is dead, and entries of it that are still needed are kept.
 func TestSegments(t *testing.T) {
 	b := newBench(t, Options{})
 	limit := ratelimit.NewCharge("issue_card", ratelimit.Limit{Count: 50, Period: 24 * time.Hour, Burst: 50}, 1)
@@ -57,8 +57,9 @@ func TestSegments(t *testing.T) {
 	}
 }
 
-// TestJournalCannotGrow: when the disk takes no more, requests are refused, and
-// accepted again when it does. None is let through without a journal.
+// TestJournalCannotGrow: while the disk is full, requests are refused. They are
+// accepted again when it has room. None is accepted without an entry in the
+// journal.
 func TestJournalCannotGrow(t *testing.T) {
 	b := newBench(t, Options{})
 	dir := filepath.Join(b.dir, journalDir)
@@ -100,7 +101,7 @@ func TestJournalCannotGrow(t *testing.T) {
 	}
 }
 
-// fillUp settles requests until one cannot be.
+// fillUp settles requests until one fails.
 func (b *bench) fillUp() (accepted []*store.Claim, err error) {
 	for range 2 * maxSegmentSize / entryHead {
 		c := b.claim()
@@ -112,8 +113,9 @@ func (b *bench) fillUp() (accepted []*store.Claim, err error) {
 	return accepted, nil
 }
 
-// TestFileCutUnderMapping: a journal file that somebody cuts is an error, not
-// the end of the process, and what was in it is known to be missing.
+// TestFileCutUnderMapping: if somebody truncates a journal file, the store
+// returns an error and the process goes on. The next start notices that entries
+// are missing.
 func TestFileCutUnderMapping(t *testing.T) {
 	b := newBench(t, Options{})
 	c := b.claim()
@@ -133,7 +135,7 @@ func TestFileCutUnderMapping(t *testing.T) {
 	b.expect(c, auth.ReplayFloor)
 }
 
-// TestCaps: nothing is forgotten to make room.
+// TestCaps: the store never forgets anything to make room.
 func TestCaps(t *testing.T) {
 	for _, tt := range []struct {
 		name string
@@ -189,8 +191,8 @@ func (j *journal) nextSeq() uint64 {
 	return j.seq
 }
 
-// TestCarriedStateRests: state that fills more than a segment is carried over
-// once in a while, not all the time.
+// TestCarriedStateRests: state that fills more than one segment is seldom
+// carried over.
 func TestCarriedStateRests(t *testing.T) {
 	b := newBench(t, Options{})
 	st := b.state.Load()

@@ -16,7 +16,7 @@ import (
 	"github.com/card-gateway/card-gateway/store"
 )
 
-// keyFileBytes is a key file that holds two keys and a named value.
+// keyFileBytes returns a key file with two keys and a named value.
 func keyFileBytes(t testing.TB) []byte {
 	t.Helper()
 	b := newBench(t, Options{})
@@ -27,7 +27,7 @@ func keyFileBytes(t testing.TB) []byte {
 	return readFile(t, filepath.Join(b.dir, keyFileName))
 }
 
-// withData is a key file of that data with a checksum that fits.
+// withData returns a key file of the data with the correct checksum.
 func withData(data string) []byte {
 	sum := sha256.Sum256([]byte(data))
 	return []byte(`{"format":"card-gateway keys","version":1,"sha256":"` + hex.EncodeToString(sum[:]) + `","data":` + data + "}\n")
@@ -74,7 +74,7 @@ func TestDamagedKeyFile(t *testing.T) {
 	}
 }
 
-// TestKeyFileDamagedAfterOpen: what Open has seen is read again at Start.
+// TestKeyFileDamagedAfterOpen: Start reads again what Open has read.
 func TestKeyFileDamagedAfterOpen(t *testing.T) {
 	whole := keyFileBytes(t)
 	dir := t.TempDir()
@@ -97,7 +97,7 @@ func TestKeyFileDamagedAfterOpen(t *testing.T) {
 	}
 }
 
-// FuzzKeyFile: whatever is accepted is what would be written.
+// FuzzKeyFile: every accepted file has the bytes that the store would write.
 func FuzzKeyFile(f *testing.F) {
 	f.Add(keyFileBytes(f))
 	f.Add(withData(`{"meta":{},"keys":[]}`))

@@ -6,8 +6,8 @@ import (
 	"pgregory.net/rapid"
 )
 
-// TestNonces compares the table with a map over random histories, with so many
-// nonces that pages split, and with deaths that make them shrink.
+// TestNonces compares the table with a map over random histories. They have
+// enough nonces that pages split, and enough dead ones that pages shrink.
 func TestNonces(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		type life struct{ stamp, death int64 }
@@ -63,7 +63,7 @@ func TestNonces(t *testing.T) {
 	})
 }
 
-// TestNoncesGiveBack: memory follows what is live.
+// TestNoncesGiveBack: the memory of dead nonces is released.
 func TestNoncesGiveBack(t *testing.T) {
 	var table nonces
 	for n := range uint64(100_000) {

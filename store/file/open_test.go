@@ -12,8 +12,8 @@ import (
 	"github.com/card-gateway/card-gateway/store"
 )
 
-// TestOpenOnly: before Start nothing is made and nothing is locked, reading
-// works, beside a process that uses the directory as well; settling does not.
+// TestOpenOnly: before Start nothing is created or locked. Reading works, even
+// while another process uses the directory. Settling does not work.
 func TestOpenOnly(t *testing.T) {
 	empty := filepath.Join(t.TempDir(), "not", "there")
 	s, err := Open(empty, Options{})
@@ -64,7 +64,7 @@ func TestOpenOnly(t *testing.T) {
 	b.expect(b.claim(), auth.Accepted)
 }
 
-// TestPermissions: nobody else can read what the store keeps.
+// TestPermissions: no other user can read the files of the store.
 func TestPermissions(t *testing.T) {
 	b := newBench(t, Options{})
 	b.expect(b.claim(), auth.Accepted)

@@ -41,13 +41,13 @@ func journalBytes(t testing.TB) (b []byte, ends []int) {
 	}
 	b = b[:written+256]
 	h, _ := readSegmentHeader(b)
-	h.size = uint32(len(b)) // as if it had been made no larger
+	h.size = uint32(len(b)) // as if it had been made with this size
 	h.put(b)
 	return b, ends
 }
 
 // replayBytes reads a journal of one segment and returns how many entries were
-// taken up.
+// read.
 func replayBytes(t testing.TB, dir string, b []byte) (r *replayed, entries int, err error) {
 	t.Helper()
 	writeFile(t, filepath.Join(dir, segmentName(1)), b)
@@ -59,9 +59,9 @@ func replayBytes(t testing.TB, dir string, b []byte) (r *replayed, entries int, 
 	return r, int(r.seq) - 1, nil
 }
 
-// TestTornTail takes the end of a segment away at every byte. What was written
-// before is all there. An end of zeros is what a killed process leaves; a file
-// that is shorter than it was made is not.
+// TestTornTail cuts a segment at every byte. All entries before the cut are
+// read. A killed process leaves zeros at the end, so these are no damage. A
+// file that is shorter than it was made is damaged.
 func TestTornTail(t *testing.T) {
 	full, ends := journalBytes(t)
 	dir := t.TempDir()
@@ -83,7 +83,7 @@ func TestTornTail(t *testing.T) {
 }
 
 // TestNeverBegun: a process that ends while it makes a segment leaves nothing
-// that could be taken for damage.
+// that is taken for damage.
 func TestNeverBegun(t *testing.T) {
 	full, _ := journalBytes(t)
 	dir := t.TempDir()
@@ -119,8 +119,8 @@ func TestDamageIsNoticed(t *testing.T) {
 	}
 }
 
-// FuzzJournal: whatever is in a segment, reading it does not fail, and says so
-// when something is missing.
+// FuzzJournal: for any content of a segment, reading it does not panic, and
+// missing entries are reported as damage or as an error.
 func FuzzJournal(f *testing.F) {
 	full, ends := journalBytes(f)
 	f.Add(full, 0, byte(0))

@@ -15,8 +15,8 @@ import (
 	"github.com/card-gateway/card-gateway/store"
 )
 
-// TestPlantedSymlink: a link that somebody put in the place of the new key file
-// is not followed.
+// TestPlantedSymlink: a symbolic link at the path of the new key file is not
+// followed.
 func TestPlantedSymlink(t *testing.T) {
 	b := newBench(t, Options{})
 	victim := filepath.Join(t.TempDir(), "victim")
@@ -33,8 +33,8 @@ func TestPlantedSymlink(t *testing.T) {
 	}
 }
 
-// TestOpenToOthers: what others may write is refused, at Open and at Start, with
-// the command that mends it.
+// TestOpenToOthers: files that other users may write are refused, by Open and by
+// Start. The error has the command that corrects it.
 func TestOpenToOthers(t *testing.T) {
 	for _, tt := range []struct {
 		path string
@@ -77,8 +77,9 @@ func TestOpenToOthers(t *testing.T) {
 	}
 }
 
-// TestKeyFileIsSynced: the new key file is on the disk before it takes the
-// place of the old one, and the directory is after that; else nothing changes.
+// TestKeyFileIsSynced: the new key file is synced before it replaces the old
+// one, and the directory is synced after that. If the sync fails, nothing
+// changes.
 func TestKeyFileIsSynced(t *testing.T) {
 	b := newBench(t, Options{})
 	path := filepath.Join(b.dir, keyFileName)
@@ -118,7 +119,7 @@ func TestKeyFileIsSynced(t *testing.T) {
 	}
 }
 
-// refuseAppends makes the journal take nothing more, as a full disk does.
+// refuseAppends makes the journal take no more entries, as a full disk does.
 func (b *bench) refuseAppends() {
 	b.t.Helper()
 	st := b.state.Load()
@@ -138,8 +139,8 @@ func (b *bench) refuseAppends() {
 	}
 }
 
-// TestNothingHappensWithoutTheJournal: what the journal refused is not in
-// memory either, be it a nonce, a count, a level or a lock.
+// TestNothingHappensWithoutTheJournal: an entry that the journal did not take
+// is not in memory either: no nonce, count, level or lock.
 func TestNothingHappensWithoutTheJournal(t *testing.T) {
 	b := newBench(t, Options{})
 	limit := ratelimit.NewCharge("issue_card", ratelimit.Limit{Count: 5, Period: time.Hour, Burst: 5}, 1)

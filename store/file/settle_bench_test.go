@@ -19,7 +19,8 @@ import (
 	"github.com/card-gateway/card-gateway/store"
 )
 
-// benchKeys returns claims on that many keys, which differ in nothing else.
+// benchKeys returns one claim for each of a number of keys. They differ only in
+// the key.
 func benchKeys(b testing.TB, s *Store, keys, buckets int) []*store.Claim {
 	b.Helper()
 	claims := make([]*store.Claim, keys)
@@ -42,7 +43,7 @@ func benchKeys(b testing.TB, s *Store, keys, buckets int) []*store.Claim {
 	return claims
 }
 
-// fresh makes the claim one of a request that was not seen before.
+// fresh makes the claim that of a new request.
 func fresh(c *store.Claim, n uint64) {
 	c.Now = time.Now()
 	c.Timestamp = c.Now.Unix()
@@ -50,9 +51,9 @@ func fresh(c *store.Claim, n uint64) {
 	binary.LittleEndian.PutUint64(c.Nonce[8:], n*0x9e3779b97f4a7c15)
 }
 
-// BenchmarkSettle settles requests that are accepted, journal included, with
-// none to two buckets, by one caller and by all processors, beside the hash
-// and the signature that the request costs anyway.
+// BenchmarkSettle settles accepted requests, with the journal and with zero to
+// two buckets, from one caller and on all processors. For comparison it
+// measures the hash and the signature that each request needs anyway.
 func BenchmarkSettle(b *testing.B) {
 	open := func(b *testing.B) *Store {
 		return start(b, filepath.Join(b.TempDir(), "store"), Options{MaxNonces: 1 << 40, MaxNoncesPerKey: 1 << 40, RuntimeDir: b.TempDir()})
@@ -122,8 +123,8 @@ func BenchmarkSettle(b *testing.B) {
 	})
 }
 
-// TestNonceMemory: a nonce takes what the documentation says, within a fifth, at
-// a million nonces of one key and of a thousand.
+// TestNonceMemory: a nonce takes the memory that the documentation states,
+// within a fifth, for a million nonces of one key and of a thousand keys.
 func TestNonceMemory(t *testing.T) {
 	const million = 1_000_000
 	row := regexp.MustCompile("memory, `store file` \\| ([0-9]+) bytes per live nonce").FindSubmatch(readFile(t, "../../docs/deployment.md"))

@@ -16,7 +16,7 @@ import (
 	"github.com/card-gateway/card-gateway/store"
 )
 
-// problems collects what a store tells the operator.
+// problems collects the problems that a store reports to the operator.
 type problems struct {
 	mu   sync.Mutex
 	told []string
@@ -34,7 +34,7 @@ func (p *problems) text() string {
 	return strings.Join(p.told, "\n")
 }
 
-// A bench is a store on a clock of its own, with one key.
+// A bench is a store with its own clock and one key.
 type bench struct {
 	*Store
 	t        testing.TB
@@ -72,7 +72,7 @@ func (b *bench) newKey() *store.Record {
 	return r
 }
 
-// claim is a good request of the key, now.
+// claim returns the claim of a correct request of the key that arrives now.
 func (b *bench) claim() *store.Claim {
 	c := &store.Claim{
 		KeyID: b.record.ID, Revision: b.record.Revision, NextRevision: rand.Text(), SecretVersion: 1,
@@ -110,8 +110,8 @@ func (b *bench) fail(n int) {
 	}
 }
 
-// crash goes on with what a killed process would leave. The edit, if there is
-// one, is made to the files meanwhile.
+// crash restarts the store from the files that a killed process would leave.
+// The edit, if not nil, changes these files first.
 func (b *bench) crash(edit func(dir string)) {
 	b.t.Helper()
 	dir := copyStore(b.t, b.opt.RuntimeDir, b.dir)
@@ -126,8 +126,8 @@ func (b *bench) crash(edit func(dir string)) {
 	b.Store = start(b.t, dir, b.opt)
 }
 
-// copyStore copies the files of a store that is running and gives the copy the
-// mark that its journal has. It begins anew when the keeper wrote meanwhile.
+// copyStore copies the files of a running store and gives the copy the mark of
+// its journal. It starts again if the keeper wrote meanwhile.
 func copyStore(t testing.TB, runtimeDir, dir string) string {
 	t.Helper()
 	for {
@@ -140,7 +140,7 @@ func copyStore(t testing.TB, runtimeDir, dir string) string {
 	}
 }
 
-// keep does what the keeper does.
+// keep does one round of the keeper's work.
 func (b *bench) keep() {
 	st := b.state.Load()
 	st.keep(b.clock.now().Unix())
@@ -173,7 +173,7 @@ func writeFile(t testing.TB, path string, b []byte) {
 	}
 }
 
-// snapshot is all that is remembered of a key, in one text.
+// snapshot returns everything that is remembered of a key, as one text.
 func (b *bench) snapshot(k *keyState) string {
 	k.mu.Lock()
 	defer k.mu.Unlock()

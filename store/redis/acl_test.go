@@ -21,7 +21,7 @@ import (
 	"github.com/card-gateway/card-gateway/store"
 )
 
-// aclRule returns the rule that docs/redis.md says suffices.
+// aclRule returns the ACL rule of docs/redis.md.
 func aclRule(t testing.TB) []string {
 	t.Helper()
 	doc, err := os.ReadFile("../../docs/redis.md")
@@ -35,8 +35,8 @@ func aclRule(t testing.TB) []string {
 	return strings.Fields(strings.ReplaceAll(string(found[1]), ">PASSWORD", ">secret"))
 }
 
-// The documented ACL rule suffices for everything, on one server and on a
-// cluster, and nothing less does for what it names.
+// The documented ACL rule is enough for everything, on one server and on a
+// cluster, and gives no access to another prefix.
 func TestDocumentedACL(t *testing.T) {
 	t.Parallel()
 	single := own(t, false)

@@ -15,8 +15,9 @@ import (
 	"github.com/card-gateway/card-gateway/store"
 )
 
-// The Lua and the Go form of the limits agree to the bit: any limits, any
-// moments, also a clock that goes back, and limits that change on the way.
+// The Lua form and the Go form of the limits give the same results to the bit:
+// for any limits at any moments, with a clock that goes back, and with limits
+// that change in between.
 func TestLimitsAgree(t *testing.T) {
 	opt := single(t)
 	opt.IOTimeout, opt.SettleTimeout = time.Second, 2*time.Second // a busy machine is not under test
@@ -60,7 +61,7 @@ func TestLimitsAgree(t *testing.T) {
 	})
 }
 
-// decide is what ratelimit makes of the claim.
+// decide returns the verdict of package ratelimit on the claim.
 func decide(levels map[string]ratelimit.Level, c *store.Claim) store.Verdict {
 	var v store.Verdict
 	var next [ratelimit.MaxCharges]ratelimit.Level
@@ -113,7 +114,7 @@ func TestOneScriptCall(t *testing.T) {
 	if !strings.Contains(stats, "cmdstat_evalsha:") {
 		t.Errorf("no evalsha in %s", stats)
 	}
-	// A look that finds nothing new calls no script.
+	// A check of the servers that finds nothing new calls no script.
 	p.do(t, "config", "resetstat")
 	if err := s.servers.check(ctx, onlyObserve); err != nil {
 		t.Fatal(err)
@@ -123,7 +124,8 @@ func TestOneScriptCall(t *testing.T) {
 	}
 }
 
-// What an accepted request costs in memory while its nonce lives.
+// The memory that an accepted request takes in Redis while its nonce lives is
+// bounded.
 func TestMemoryPerNonce(t *testing.T) {
 	const most = 200 // bytes, on any path
 	tests := []struct {
@@ -167,8 +169,8 @@ func usedMemory(t testing.TB, p *process) int64 {
 	return i.usedMemory
 }
 
-// Whatever is left of a key in Redis goes away by itself once the nonces are
-// dead, but for the record.
+// Everything of a key in Redis except the record expires when the nonces are
+// dead.
 func TestEverythingExpires(t *testing.T) {
 	p := own(t, false)
 	s := open(t, Options{URL: p.url()})
@@ -212,7 +214,7 @@ func TestSlotsAreThoseOfRedis(t *testing.T) {
 	}
 }
 
-// Gateways with different prefixes on one server do not meet.
+// Gateways with different prefixes on one server share nothing.
 func TestPrefixes(t *testing.T) {
 	a, b := open(t, single(t)), open(t, single(t))
 	r := newKey(t, a)

@@ -10,8 +10,8 @@ import (
 	"github.com/card-gateway/card-gateway/auth"
 )
 
-// A server that would drop what scripts wrote, at its next restart, is refused
-// at the start. A gateway that runs warns and goes on.
+// A server that would lose the writes of scripts at its next restart is refused
+// when the gateway starts. A running gateway warns and goes on.
 func TestForgetfulServer(t *testing.T) {
 	t.Parallel()
 	config := strings.Replace(snippet(t, "redis.conf"), "user default off ~* &* +@all", "user default off", 1)

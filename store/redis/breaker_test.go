@@ -17,7 +17,7 @@ import (
 	"github.com/sony/gobreaker/v2"
 )
 
-// Replies, of errors, and what is no reply.
+// Errors that are replies of the server, and errors without a reply.
 var (
 	errReply   = redisError("WRONGTYPE of one key")
 	errTimeout = errors.New("i/o timeout")
@@ -28,18 +28,18 @@ type redisError string
 func (e redisError) Error() string { return string(e) }
 func (redisError) RedisError()     {}
 
-// An instant of a script: so long after the one before, a call that has taken so
-// long ends.
+// An instant of a script: some time after the one before, a call ends that has
+// taken some time.
 type instant struct {
 	after, took time.Duration
 	err         error
-	want        gobreaker.State // behind it
+	want        gobreaker.State // after it
 }
 
 const ms = time.Millisecond
 
-// A breaker opens when nothing was heard of its server for a while, not when
-// calls are slow or fail.
+// A breaker opens when its server has sent nothing for a while. It does not
+// open because calls are slow or fail.
 func TestBreaker(t *testing.T) {
 	const closed, open, half = gobreaker.StateClosed, gobreaker.StateOpen, gobreaker.StateHalfOpen
 	timeout := func(after time.Duration, want gobreaker.State) instant {
@@ -92,8 +92,8 @@ func TestBreaker(t *testing.T) {
 	}
 }
 
-// A server that comes and goes writes at most one line a second, and the last
-// line is true.
+// A server that appears and disappears causes at most one log line a second,
+// and the last line is true.
 func TestBreakerLines(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var lines bytes.Buffer
@@ -115,7 +115,8 @@ func TestBreakerLines(t *testing.T) {
 	})
 }
 
-// In the order of arrival, for a time, and not too many.
+// Calls get their turn in the order of arrival. They wait for a limited time,
+// and only a limited number of them wait.
 func TestQueue(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var mu sync.Mutex

@@ -14,8 +14,8 @@ import (
 	"github.com/card-gateway/card-gateway/store"
 )
 
-// What a server answers to the requests of one key does not shut out the
-// others, be it that the key's slot is half moved or its data is damaged.
+// Errors in the requests of one key do not stop the other keys, whether the
+// key's slot is half moved or its data is damaged.
 func TestErrorsOfOneKey(t *testing.T) {
 	for name, reply := range map[string]string{
 		"TRYAGAIN":    "-TRYAGAIN Multiple keys request during rehashing of slot\r\n",
@@ -41,7 +41,7 @@ func TestErrorsOfOneKey(t *testing.T) {
 }
 
 // failAlone settles requests of a key for longer than it takes to open a
-// breaker. All fail, and by what the server answers.
+// breaker. All fail with the server's answer.
 func failAlone(t *testing.T, s *Store, bad *store.Record, answer string) {
 	t.Helper()
 	var answered atomic.Int64
@@ -64,7 +64,8 @@ func failAlone(t *testing.T, s *Store, bad *store.Record, answer string) {
 	tasks.Wait()
 }
 
-// A server that knows no script, not even one it is sent, is asked a few times.
+// If a server knows no script, not even one that was just sent, the script is
+// sent a few times only.
 func TestNoScript(t *testing.T) {
 	p := newProxy(t, sharedSingle(t))
 	s := open(t, Options{URL: p.url(), Prefix: random() + ":", IOTimeout: time.Second, SettleTimeout: time.Second})

@@ -33,7 +33,7 @@ func put(t testing.TB, s *Store, r *store.Record) store.Durability {
 	return d
 }
 
-// newClaim is the claim of a good request that comes now.
+// newClaim returns the claim of a correct request that arrives now.
 func newClaim(r *store.Record) *store.Claim {
 	now := time.Now()
 	c := &store.Claim{
@@ -55,7 +55,7 @@ func charge(t testing.TB, c *store.Claim, bucket, limit string) *store.Claim {
 	return c
 }
 
-// again is the same request, arriving now.
+// again returns the claim of the same request, arriving now.
 func again(c *store.Claim) *store.Claim {
 	d := *c
 	d.Now, d.NextRevision = time.Now(), random()
@@ -74,7 +74,8 @@ func expect(t testing.TB, s *Store, c *store.Claim, want auth.Reason) store.Verd
 	return v
 }
 
-// expectNotAgain repeats a request whose nonce may have been lost, or not.
+// expectNotAgain repeats a request whose nonce may be lost. It must not be
+// accepted.
 func expectNotAgain(t testing.TB, s *Store, c *store.Claim) {
 	t.Helper()
 	v, err := s.Settle(ctx, again(c))

@@ -9,8 +9,8 @@ import (
 	"github.com/card-gateway/card-gateway/auth"
 )
 
-// A gateway whose own clock is wrong, and then right again, refuses by itself.
-// No floor rises, and the other gateway does not notice.
+// A gateway whose own clock is wrong for a while refuses requests meanwhile. No
+// floor rises, and the other gateway is not affected.
 func TestWrongClockOfOneGateway(t *testing.T) {
 	t.Parallel()
 	opt := single(t)
@@ -51,8 +51,8 @@ func TestWrongClockOfOneGateway(t *testing.T) {
 	}
 }
 
-// Whatever delays answers or stops this machine for a while, a server's clock is
-// said to have been set back exactly when it was, by more than is allowed.
+// A server's clock is reported as set back exactly if it was set back by more
+// than is allowed, even if answers are late or this machine stops for a while.
 func TestClockSetBack(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		var c clocks

@@ -17,8 +17,8 @@ import (
 	"github.com/card-gateway/card-gateway/store"
 )
 
-// byHandScript does what one would write by hand: a nonce once, a failure
-// count cleared, a limit per fixed window.
+// byHandScript is a script that one could write by hand: it accepts a nonce
+// once, clears a failure count, and has a limit per fixed window.
 var byHandScript = newScript(`
 if not redis.call('SET', KEYS[1], '1', 'NX', 'PX', ARGV[1]) then return {'replayed', 0} end
 redis.call('DEL', KEYS[2])
@@ -27,11 +27,11 @@ if used == 1 then redis.call('PEXPIRE', KEYS[3], ARGV[3]) end
 if used > tonumber(ARGV[2]) then return {'limited', 0} end
 return {'', ARGV[2] - used}`)
 
-// BenchmarkCPUOfRedis measures what an accepted request costs Redis, beside the
-// smallest script that could do a part of it by hand. Both run in turns, and
-// what is reported are medians of the processor time that the server says it
-// has used, in microseconds: of commands that come one by one over 32
-// connections, and of commands that come 32 at a time over one.
+// BenchmarkCPUOfRedis measures the processor time of Redis for an accepted
+// request, and for the smallest script by hand that does a part of the work.
+// Both run in turns. It reports medians in microseconds, as the server counts
+// its time: for commands that arrive one by one over 32 connections, and for
+// commands that arrive 32 at a time over one.
 //
 //	go test ./store/redis -run - -bench CPUOfRedis -benchtime 20x
 func BenchmarkCPUOfRedis(b *testing.B) {
@@ -58,8 +58,8 @@ func BenchmarkCPUOfRedis(b *testing.B) {
 	}
 }
 
-// fillSpans gives the key as many nonces as one that has been in use for as long
-// as nonces live.
+// fillSpans gives the key as many nonces as a key has that was in use for the
+// whole life of a nonce.
 func fillSpans(t testing.TB, s *Store, r *store.Record) {
 	t.Helper()
 	expect(t, s, newClaim(r), auth.Accepted)
@@ -104,7 +104,7 @@ func byHandArgs(s *Store, r *store.Record) func() []any {
 	}
 }
 
-// sendAll sends n commands, so many at a time per connection, and checks that
+// sendAll sends n commands, depth at a time on each connection, and checks that
 // they were accepted.
 func sendAll(t testing.TB, p *process, depth, n int, make func() []any) {
 	connections := 32
@@ -137,8 +137,8 @@ func sendAll(t testing.TB, p *process, depth, n int, make func() []any) {
 	all.Wait()
 }
 
-// cpuOf returns the microseconds of processor time of the server for each of n
-// commands that send sends.
+// cpuOf returns the processor time of the server for each of the n commands of
+// send, in microseconds.
 func cpuOf(t testing.TB, p *process, n int, send func()) float64 {
 	t.Helper()
 	before := usedCPU(t, p)
@@ -169,9 +169,9 @@ func median(all []float64) float64 {
 	return all[len(all)/2]
 }
 
-// BenchmarkSharedWrites measures whether calls that wait at once had better
-// share their writes: the queue and the pool of the gateway, and the
-// autopipeliner of go-redis, in turns. It reports calls a second, the 99th
+// BenchmarkSharedWrites measures whether calls at the same time should share
+// their writes. It compares, in turns, the queue and the pool of the gateway
+// with the autopipeliner of go-redis. It reports calls a second, the 99th
 // percentile of their time, and the processor time of the server per call.
 //
 //	go test ./store/redis -run - -bench SharedWrites -benchtime 10x
@@ -207,7 +207,8 @@ func BenchmarkSharedWrites(b *testing.B) {
 	}
 }
 
-// loadOf is who settles over what.
+// loadOf describes a load: the server, the way to it, and the number of
+// callers.
 type loadOf struct {
 	p       *process
 	on      processor

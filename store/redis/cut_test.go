@@ -10,9 +10,9 @@ import (
 	"github.com/card-gateway/card-gateway/auth"
 )
 
-// A master that hears nothing of its replicas is not used, whatever its own
-// min-replicas-max-lag is: another one may be in its place. When they answer
-// again, requests flow, and nothing was lost.
+// A master whose replicas do not answer is not used, whatever its own
+// min-replicas-max-lag is, because another master may have replaced it. When
+// they answer again, requests are accepted, and nothing was lost.
 func TestMasterWithoutAcknowledgements(t *testing.T) {
 	t.Parallel()
 	for name, config := range map[string][]string{
@@ -45,7 +45,8 @@ func TestMasterWithoutAcknowledgements(t *testing.T) {
 	}
 }
 
-// Where masters can be replaced, one that would go on alone is warned of.
+// If masters can be replaced, the log warns of a master that would go on
+// without replicas.
 func TestWarningWithoutMinReplicas(t *testing.T) {
 	t.Parallel()
 	const warning = "goes on without its replicas"
@@ -58,8 +59,8 @@ func TestWarningWithoutMinReplicas(t *testing.T) {
 	}
 }
 
-// A replay_floor_ahead that is shorter than what a master that is cut off may
-// go on for is warned of.
+// The log warns if replay_floor_ahead is shorter than the time for which a
+// master that is cut off may go on.
 func TestWarningOfShortFloor(t *testing.T) {
 	t.Parallel()
 	master, _ := masterAndReplica(t)

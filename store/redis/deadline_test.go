@@ -13,8 +13,8 @@ import (
 	"github.com/card-gateway/card-gateway/store"
 )
 
-// Whatever the network does, a settle with the timeouts of a gateway is over
-// within 250 ms.
+// With the timeouts of a gateway, Settle returns within 250 ms, whatever the
+// network does.
 func TestAnswersInTime(t *testing.T) {
 	silent := func(read bool) dialer {
 		return func(context.Context, string, string) (net.Conn, error) {

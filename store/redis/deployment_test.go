@@ -17,8 +17,8 @@ import (
 	"github.com/card-gateway/card-gateway/store"
 )
 
-// snippet returns a configuration file as docs/deployment.md prints it, by the
-// comment in its first line, with the passwords filled in.
+// snippet returns a configuration file of docs/deployment.md with its passwords
+// filled in. The comment in its first line is its title.
 func snippet(t testing.TB, title string) string {
 	t.Helper()
 	doc, err := os.ReadFile("../../docs/deployment.md")
@@ -78,7 +78,7 @@ func (p *process) restart(t testing.TB) {
 	})
 }
 
-// content is everything on the server, as far as the gateway wrote it.
+// content returns everything on the server that the gateway wrote.
 func (p *process) content(t testing.TB) map[string]any {
 	t.Helper()
 	all := make(map[string]any)
@@ -99,8 +99,8 @@ func (p *process) content(t testing.TB) map[string]any {
 	return all
 }
 
-// Servers that are configured exactly as the documentation says have
-// everything again after an orderly restart, in every topology.
+// Servers that are configured exactly as in the documentation have all their
+// data after an orderly restart, in every topology.
 func TestDocumentedServersKeepData(t *testing.T) {
 	t.Parallel()
 	common := snippet(t, "redis.conf")
@@ -220,7 +220,7 @@ func documentedSentinel(t *testing.T, common string) ([]*process, Options) {
 	return []*process{replica, primary}, Options{SentinelMaster: "mymaster", SentinelAddrs: addrs(sentinels)}
 }
 
-// The two places that print the user's rule print the same.
+// The two pages with the ACL rule of the user have the same rule.
 func TestDocumentedRulesAgree(t *testing.T) {
 	for line := range strings.Lines(snippet(t, "redis.conf")) {
 		if rest, found := strings.CutPrefix(line, "user gateway "); found {

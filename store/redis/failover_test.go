@@ -15,18 +15,22 @@ import (
 // putReplicated stores a new key until a replica has it.
 func putReplicated(t testing.TB, s *Store, r *store.Record) {
 	t.Helper()
-	d := put(t, s, r)
+	put(t, s, r)
+	awaitReplica(t, s, r)
+}
+
+// awaitReplica changes a key until the replica has that, and so all that was
+// written before.
+func awaitReplica(t testing.TB, s *Store, r *store.Record) {
+	t.Helper()
 	eventually(t, 10*time.Second, "the replica acknowledges", func() bool {
-		if d.Replicated != nil && *d.Replicated {
-			return true
-		}
 		expect := r.Revision
 		r.Revision = random()
-		var err error
-		if d, err = s.Put(ctx, r, store.PutOptions{Expect: expect}); err != nil {
+		d, err := s.Put(ctx, r, store.PutOptions{Expect: expect})
+		if err != nil {
 			t.Fatal(err)
 		}
-		return false
+		return d.Replicated != nil && *d.Replicated
 	})
 }
 
@@ -86,7 +90,7 @@ func ownCluster(t testing.TB) []*process {
 	return all
 }
 
-// A cluster whose replica, which lacks the last nonces, takes over.
+// A failover in a cluster to a replica that lacks the last nonces.
 func TestClusterFailover(t *testing.T) {
 	t.Parallel()
 	nodes := ownCluster(t)
@@ -177,9 +181,9 @@ func moveSlot(t testing.TB, nodes []*process, number int) {
 	})
 }
 
-// openSlot begins to move a slot from its owner to the next node, once the
-// nodes have told each other of the moves before: else the new owner might not
-// know the epoch that it must exceed.
+// openSlot begins to move a slot from its owner to the next node. It waits
+// until all nodes know the moves before. Otherwise the new owner might not know
+// the epoch that it must exceed.
 func openSlot(t testing.TB, nodes []*process, number int) (from, to int) {
 	t.Helper()
 	eventually(t, 30*time.Second, "the nodes agree", func() bool {
@@ -192,8 +196,8 @@ func openSlot(t testing.TB, nodes []*process, number int) (from, to int) {
 	return from, to
 }
 
-// agreedOwner is the index of the node that owns the slot in the eyes of all,
-// or -1 while they do not agree on that and on their epochs.
+// agreedOwner returns the index of the node that owns the slot by the view of
+// all nodes, or -1 while they disagree on that or on their epochs.
 func agreedOwner(t testing.TB, nodes []*process, number int) int {
 	t.Helper()
 	owner := slotOwner(t, nodes, nodes[0], number)
@@ -218,7 +222,8 @@ func infoField(info, name string) string {
 	return value
 }
 
-// slotOwner is the index of the node that owns the slot in the eyes of one.
+// slotOwner returns the index of the node that owns the slot by the view of one
+// node.
 func slotOwner(t testing.TB, nodes []*process, eyes *process, number int) int {
 	t.Helper()
 	ranges, err := eyes.client.ClusterSlots(ctx).Result()

@@ -19,8 +19,8 @@ import (
 	"github.com/card-gateway/card-gateway/store"
 )
 
-// What the network and the server may do to a call. Each must end in
-// ErrUnavailable, and be over as soon as the fault is.
+// Faults of the network and the server in a call. Each must give
+// ErrUnavailable, and the next call after the fault must work.
 var faults = map[string]fault{
 	"NOAUTH":        {reply: "-NOAUTH Authentication required.\r\n"},
 	"NOPERM":        {reply: "-NOPERM this user has no permissions to run the 'evalsha' command\r\n"},
@@ -49,7 +49,8 @@ var faults = map[string]fault{
 	"no number":     {change: func(b []byte) []byte { return bytes.Replace(b, []byte("accepted\r\n:0"), []byte("accepted\r\n+x"), 1) }},
 }
 
-// withoutLast cuts the last number off a list, and leaves its length.
+// withoutLast removes the last number of a list, but does not change the length
+// that the list states.
 func withoutLast(reply []byte) []byte {
 	i := bytes.LastIndex(reply, []byte("\r\n:"))
 	if i < 0 || !bytes.Contains(reply, []byte("accepted")) {
@@ -67,8 +68,8 @@ func firstElementOnly(reply []byte) []byte {
 	return append(append([]byte("*1\r\n"), bytes.Join(lines[1:3], []byte("\r\n"))...), "\r\n"...)
 }
 
-// impatient are options with the short timeouts of a gateway, for stores whose
-// calls are to fail.
+// impatient returns the options with the short timeouts of a gateway, for
+// stores whose calls shall fail.
 func impatient(opt Options) Options {
 	opt.IOTimeout, opt.SettleTimeout, opt.ChangeTimeout = 100*time.Millisecond, 200*time.Millisecond, 300*time.Millisecond
 	return opt
@@ -116,8 +117,7 @@ func otherCalls(s *Store, r *store.Record) map[string]error {
 	return errs
 }
 
-// A reply that was lost leaves behind what the call wrote, once: go-redis must
-// not have sent it again.
+// A call whose reply is lost has written once: go-redis must not send it again.
 func TestLostReplyIsNotRepeated(t *testing.T) {
 	p := newProxy(t, sharedSingle(t))
 	s := open(t, Options{URL: p.url(), Prefix: random() + ":"})
@@ -139,7 +139,7 @@ func TestLostReplyIsNotRepeated(t *testing.T) {
 	}
 }
 
-// Replies that two calls have exchanged are both not believed.
+// If two calls get each other's replies, neither reply is used.
 func TestExchangedReplies(t *testing.T) {
 	p := newProxy(t, sharedSingle(t))
 	s := open(t, Options{URL: p.url(), Prefix: random() + ":"})
@@ -193,7 +193,7 @@ func TestOpenBreakerAnswersAtOnce(t *testing.T) {
 	flows(t, s, r, time.Second)
 }
 
-// answeredByBreaker settles until the breaker answers, at once and without a
+// answeredByBreaker settles until the breaker refuses a call at once, without a
 // command.
 func answeredByBreaker(t testing.TB, s *Store, r *store.Record, sent func() int) {
 	t.Helper()
@@ -232,7 +232,7 @@ func TestDialFaults(t *testing.T) {
 				return (&net.Dialer{}).DialContext(ctx, network, addr)
 			}
 			cut.Store(true)
-			s := open(t, opt) // out of reach is no reason not to start
+			s := open(t, opt) // it starts although the server is out of reach
 			if err := s.Ready(ctx); !errors.Is(err, store.ErrUnavailable) {
 				t.Errorf("Ready: %v, want ErrUnavailable", err)
 			}
@@ -246,8 +246,8 @@ func TestDialFaults(t *testing.T) {
 	}
 }
 
-// A burst that has to wait for connections is no fault of the server: the
-// breaker stays closed.
+// If the calls of a burst have to wait for connections, the breaker stays
+// closed.
 func TestBurst(t *testing.T) {
 	opt := Options{URL: sharedSingle(t).url(), Prefix: random() + ":", PoolSize: 1}
 	r := newKey(t, open(t, opt))
@@ -276,7 +276,7 @@ func TestBurst(t *testing.T) {
 	flows(t, s, r, time.Second)
 }
 
-// A client that leaves does not cut its settle in two.
+// A Settle whose client leaves still happens as a whole.
 func TestClientGone(t *testing.T) {
 	s := open(t, single(t))
 	r := newKey(t, s)
@@ -292,7 +292,7 @@ func TestClientGone(t *testing.T) {
 	}
 }
 
-// A full server is told apart from one that does not answer.
+// A full server gives another error than one that does not answer.
 func TestFull(t *testing.T) {
 	server := own(t, false)
 	s := open(t, Options{URL: server.url(), MaxNoncesPerKey: 3})
@@ -314,7 +314,7 @@ func TestFull(t *testing.T) {
 	expect(t, s, newClaim(other), auth.Accepted)
 }
 
-// Nothing is left behind by a store that was closed under faults.
+// A store that is closed during faults leaves no goroutine.
 func TestNoLeak(t *testing.T) {
 	server := sharedSingle(t)
 	ignore := goleak.IgnoreCurrent()

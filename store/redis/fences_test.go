@@ -7,8 +7,8 @@ import (
 	"pgregory.net/rapid"
 )
 
-// What one gateway writes of fences, another one reads, and each slot has the
-// latest floor of all that hold for it.
+// One gateway reads the fences that another one wrote. The floor of a slot is
+// the latest of all fences that include it.
 func TestFences(t *testing.T) {
 	one := rapid.Custom(func(t *rapid.T) fence {
 		first := rapid.IntRange(0, slots-1).Draw(t, "first")
@@ -41,8 +41,8 @@ func TestFences(t *testing.T) {
 	}
 }
 
-// Only what another master served before and serves now is safe from the loss
-// of one: a slot that moved meanwhile may have been on it.
+// When a master is lost, only slots that another master served before and still
+// serves are safe. A slot that moved meanwhile may have been on the lost one.
 func TestExposedSlots(t *testing.T) {
 	set := func(first, last int) *slotSet {
 		var s slotSet
@@ -55,7 +55,7 @@ func TestExposedSlots(t *testing.T) {
 	if got := m.exposed(now, 0).String(); got != "0-5460" {
 		t.Errorf("one was replaced: %s", got)
 	}
-	now[1].slots.add(100, 100) // it came from the one that fell, or from its successor
+	now[1].slots.add(100, 100) // it came from the lost master, or from its successor
 	now[2].slots = set(11000, 16383)
 	if got := m.exposed(now, 0).String(); got != "0-5460 10923-10999" {
 		t.Errorf("slots moved meanwhile: %s", got)

@@ -22,8 +22,8 @@ func setClockBack(t testing.TB, s *Store) {
 	}
 }
 
-// A server whose clock was far ahead has dropped nonces that should live: once
-// it is right again, what came before is refused.
+// A server whose clock was far ahead has dropped live nonces. When the clock is
+// right again, requests from before are refused.
 func TestFloorAfterWrongClock(t *testing.T) {
 	s := open(t, single(t))
 	r := newKey(t, s)
@@ -35,7 +35,7 @@ func TestFloorAfterWrongClock(t *testing.T) {
 	expect(t, s, ahead(newClaim(r), 6), auth.Accepted)
 }
 
-// Another gateway's floor is taken over at the next look.
+// A gateway takes over the floor of another gateway at its next check.
 func TestFloorIsShared(t *testing.T) {
 	a, b := pair(t, single(t))
 	setClockBack(t, a)
@@ -47,8 +47,8 @@ func TestFloorIsShared(t *testing.T) {
 	}
 }
 
-// A gateway that went on with an old master, cut off from the others, makes
-// the floor reach to its own last acceptance when it comes to the new one.
+// A gateway that was cut off with an old master raises the floor to its own
+// last acceptance when it reaches the new master.
 func TestLeastFloor(t *testing.T) {
 	tests := []struct {
 		name     string
@@ -77,8 +77,8 @@ func TestLeastFloor(t *testing.T) {
 		for _, id := range tt.seen {
 			s.servers.memory.remember([]serverInfo{{identity: id, slots: allSlots()}})
 		}
-		s.servers.accepted(7)
-		s.servers.accepted(5)
+		s.servers.accepted("x", 7)
+		s.servers.accepted("x", 5)
 		var servers []serverInfo
 		for _, id := range tt.servers {
 			servers = append(servers, serverInfo{identity: id, slots: allSlots()})
@@ -97,5 +97,39 @@ func TestLeastFloor(t *testing.T) {
 		if err := s.Close(); err != nil {
 			t.Error(err)
 		}
+	}
+}
+
+// While it is found out whether a promoted server has everything, this gateway goes
+// on with the other masters. What it accepts there does not raise the floor of the
+// slots that were lost, unless slots have moved.
+func TestLastAcceptanceBySlots(t *testing.T) {
+	s, err := New(Options{ClusterAddrs: []string{"127.0.0.1:1"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	lower, upper := new(slotSet), new(slotSet)
+	lower.add(0, slots/2-1)
+	upper.add(slots/2, slots-1)
+	keyOf := func(of *slotSet) string {
+		for {
+			if id := newRecord().ID; of.has(slot(id)) {
+				return id
+			}
+		}
+	}
+	s.servers.memory.remember([]serverInfo{{identity: "a", slots: lower}, {identity: "b", slots: upper}})
+	s.servers.accepted(keyOf(lower), 5)
+	s.servers.accepted(keyOf(upper), 9)
+	promoted := serverInfo{identity: "x", slots: lower}
+	least := func(other *slotSet) int64 {
+		return s.servers.adoption([]serverInfo{promoted, {identity: "b", slots: other}}).servers[0].least
+	}
+	if got := least(upper); got != 5 {
+		t.Errorf("the floor is at least %d, want 5, the last acceptance on the server that was lost", got)
+	}
+	if got := least(new(slotSet)); got != 9 {
+		t.Errorf("the floor is at least %d, want 9: slots have moved", got)
 	}
 }

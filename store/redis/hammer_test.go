@@ -12,8 +12,8 @@ import (
 	"github.com/card-gateway/card-gateway/store"
 )
 
-// A hammer sends requests through several gateways without pause, and what was
-// accepted again and again. No request may be accepted twice.
+// A hammer sends new requests through several gateways without pause, and
+// repeats those that were accepted. No request may be accepted twice.
 type hammer struct {
 	t      testing.TB
 	stores []*Store
@@ -68,7 +68,7 @@ func (h *hammer) replay() {
 	}
 }
 
-// once replays an accepted request.
+// once repeats an accepted request.
 func (h *hammer) once(c *store.Claim) {
 	v, err := h.settle(again(c))
 	switch {
@@ -114,7 +114,7 @@ func (h *hammer) end() {
 	h.tasks.Wait()
 }
 
-// finish ends the hammer, and replays everything that was accepted once more.
+// finish stops the hammer, and repeats everything that was accepted.
 func (h *hammer) finish() {
 	h.t.Helper()
 	h.end()

@@ -12,7 +12,8 @@ import (
 
 var historyField = regexp.MustCompile(`(?m)^(role|master_replid|master_link_status):(\w+)`)
 
-// historyOf returns what INFO says of the server's role, and of its history.
+// historyOf returns the server's role, its replication id and the state of its
+// link, from INFO.
 func historyOf(t testing.TB, p *process) (role, id, link string) {
 	t.Helper()
 	fields := map[string]string{}
@@ -22,9 +23,9 @@ func historyOf(t testing.TB, p *process) (role, id, link string) {
 	return fields["role"], fields["master_replid"], fields["master_link_status"]
 }
 
-// settle.lua knows a server by its replication id alone. That is as good as its
-// run, because a master has a new id after every start and every promotion,
-// whatever it has loaded and whoever it was before.
+// settle.lua knows a server only by its replication id. That identifies its
+// run, because a master gets a new id at every start and every promotion,
+// whatever data it has loaded and whatever its role was before.
 func TestMasterHasANewReplicationID(t *testing.T) {
 	t.Parallel()
 	seen := map[string]string{} // when, by id
@@ -82,8 +83,8 @@ func TestMasterHasANewReplicationID(t *testing.T) {
 	isNew(a, "a failover back")
 }
 
-// Whole numbers up to 2^53 come through Lua to the digit: packed, as a decimal
-// that arithmetic reads, and written again.
+// Lua keeps every digit of whole numbers up to 2^53: when they are packed, read
+// from a decimal and written as one.
 func TestNumbersInLua(t *testing.T) {
 	s := open(t, single(t))
 	script := newScript(`return {ARGV[1], string.format('%d', struct.unpack('<d', ARGV[2])), string.format('%d', ARGV[3] + 0), (struct.unpack('<d', ARGV[2]))}`)

@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// No sentinel answers, the master has closed its connections, and it works: so do
-// requests.
+// If no sentinel answers and the master has closed its connections but works,
+// requests are accepted.
 func TestNoSentinelAnswers(t *testing.T) {
 	t.Parallel()
 	for name, signal := range map[string]os.Signal{"killed": syscall.SIGKILL, "silent": syscall.SIGSTOP} {

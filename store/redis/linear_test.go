@@ -14,8 +14,7 @@ import (
 	"github.com/card-gateway/card-gateway/store"
 )
 
-// An operation on one key, and what it answered. Revisions and nonces are
-// small numbers.
+// An operation on one key. Revisions and nonces are small numbers.
 type operation struct {
 	kind     string // settle, fail, change
 	revision int    // that the claim was judged by, or that the change expects
@@ -29,7 +28,7 @@ type answer struct {
 	failures  int
 }
 
-// A keyState is what the operations change.
+// A keyState is the state that the operations change.
 type keyState struct {
 	revision int
 	seen     uint64 // nonces
@@ -37,10 +36,10 @@ type keyState struct {
 	failures int
 }
 
-const quota = 12 // per month, so that nothing comes back during the test
+const quota = 12 // per month, so that no token comes back during the test
 
-// unknown is the outcome of a call that failed: it happened, or it did not, or it
-// will yet.
+// unknown is the outcome of a call that failed: it has happened, it has not, or
+// it will happen later.
 const unknown = "unknown"
 
 var keyModel = (&porcupine.NondeterministicModel{
@@ -59,7 +58,7 @@ var keyModel = (&porcupine.NondeterministicModel{
 	DescribeOperation: func(input, output any) string { return fmt.Sprintf("%+v: %+v", input, output) },
 }).ToModel()
 
-// step is the contract of the store, as far as these operations go.
+// step is the contract of the store for these operations.
 func (s keyState) step(op operation) (answer, keyState) {
 	if op.kind == "change" {
 		if op.revision != s.revision {
@@ -104,11 +103,11 @@ func TestLinearizable(t *testing.T) {
 	}
 }
 
-// record lets six clients work on one key and returns what they saw.
+// record makes six clients work on one key and returns their operations.
 func record(t *testing.T, gateways []*Store, r *store.Record, seed uint64) []porcupine.Operation {
 	var mu sync.Mutex
 	var history []porcupine.Operation
-	revision := 0 // the newest that anybody has heard of
+	revision := 0 // the newest that any client knows
 	begin := time.Now()
 	var clients sync.WaitGroup
 	for client := range 6 {

@@ -21,15 +21,16 @@ func (p *process) signal(t testing.TB, s os.Signal) {
 	}
 }
 
-// ahead is a claim stamped ahead of the clock.
+// ahead sets the timestamp of the claim ahead of the clock.
 func ahead(c *store.Claim, seconds int64) *store.Claim {
 	c.Timestamp += seconds
 	return c
 }
 
-// acceptAhead returns a claim that was accepted, stamped so far ahead that the
-// floor of a loss that follows lies over it. The servers of a new cluster come
-// to be known one by one, which raises the floor for a few seconds.
+// acceptAhead returns an accepted claim. Its timestamp is ahead of the clock,
+// but under the floor of a loss that follows. In a new cluster the first
+// attempts may fail, because its servers become known one by one, which raises
+// the floor for a few seconds.
 func acceptAhead(t testing.TB, s *Store, r *store.Record) (c *store.Claim) {
 	t.Helper()
 	eventually(t, 15*time.Second, "a claim is accepted", func() bool {
@@ -45,8 +46,8 @@ func pair(t testing.TB, opt Options) (a, b *Store) {
 	return open(t, opt), open(t, opt)
 }
 
-// After a restart that lost nonces, what was accepted before is under the
-// replay floor on every gateway, uncounted, and new requests flow.
+// After a restart that lost nonces, every gateway refuses earlier requests
+// under the replay floor, without counting failures. New requests are accepted.
 func TestRestartThatLostNonces(t *testing.T) {
 	t.Parallel()
 	p := own(t, false)
@@ -71,7 +72,8 @@ func TestRestartThatLostNonces(t *testing.T) {
 	}
 }
 
-// A restart that lost nothing is treated alike: nobody can know.
+// A restart that lost nothing is treated in the same way, because a gateway
+// cannot see the difference.
 func TestRestartUnderLoad(t *testing.T) {
 	t.Parallel()
 	p := own(t, false, "--appendonly", "yes")
@@ -121,9 +123,9 @@ func TestScriptFlushUnderLoad(t *testing.T) {
 	}
 }
 
-// After FLUSHALL an unknown key is no reason for 401, also when other keys are
-// there again. A key that is written again accepts nothing that was stamped
-// before, on every gateway.
+// After FLUSHALL a missing key does not cause a 401, even if other keys exist
+// again. A key that is written again accepts no request that was stamped
+// before, on any gateway.
 func TestFlush(t *testing.T) {
 	t.Parallel()
 	for _, topology := range []string{"single", "cluster"} {
@@ -167,7 +169,7 @@ func TestFlush(t *testing.T) {
 					t.Errorf("Get of a key that may have been lost: %v, want ErrUnavailable", err)
 				}
 			}
-			if topology == "single" { // on a cluster only the part of the key is in use again
+			if topology == "single" { // on a cluster only the part with the key is in use again
 				if _, err := open(t, opt).Get(ctx, "ck_test_other"); !errors.Is(err, store.ErrNotFound) {
 					t.Errorf("Get of an unknown key in a new gateway: %v, want ErrNotFound", err)
 				}
@@ -176,8 +178,8 @@ func TestFlush(t *testing.T) {
 	}
 }
 
-// A store is emptied and put into use again before another gateway has looked
-// at it. What that one answers and writes is as if it had.
+// A store is emptied and put into use again between two checks of another
+// gateway. That gateway answers and writes as if it had seen both.
 func TestFlushBetweenLooks(t *testing.T) {
 	t.Parallel()
 	p := own(t, false)
@@ -261,7 +263,8 @@ func TestUnfitServers(t *testing.T) {
 	}
 }
 
-// A gateway whose clock is off refuses instead of letting nonces die early.
+// A gateway whose clock is wrong refuses requests. Otherwise nonces would
+// expire too early.
 func TestClockDifference(t *testing.T) {
 	s := open(t, single(t))
 	r := newKey(t, s)

@@ -15,8 +15,8 @@ import (
 	"github.com/card-gateway/card-gateway/store"
 )
 
-// A route is the way of a gateway to one server or another, so that no root is
-// needed to cut a network.
+// A route leads a gateway to one of two servers. So a test can cut a network
+// without the rights of root.
 type route struct{ to atomic.Pointer[process] }
 
 func (r *route) dial(ctx context.Context, _, _ string) (net.Conn, error) {
@@ -36,8 +36,8 @@ func masterAndReplica(t testing.TB, config ...string) (master, replica *process)
 	return master, replica
 }
 
-// A gateway that is cut off with the old master, is killed, and starts again
-// after the heal, lets nothing pass again that it accepted there.
+// A gateway is cut off with the old master, is killed, and starts again when
+// the network is whole. It accepts no request again that it accepted there.
 func TestKilledAfterCut(t *testing.T) {
 	t.Parallel()
 	master, replica := masterAndReplica(t)
@@ -73,7 +73,8 @@ func TestKilledAfterCut(t *testing.T) {
 		return err == nil && !v.Stale && v.Reason == auth.Accepted
 	})
 
-	// Killed: what it had in memory is gone. The network is whole again.
+	// The gateway was killed, so its memory is lost. The network is whole
+	// again.
 	master.do(t, "replicaof", "127.0.0.1", fmt.Sprint(replica.port))
 	eventually(t, 20*time.Second, "the old master follows", func() bool { return master.follows(t) })
 	here.to.Store(replica)
@@ -93,8 +94,8 @@ func TestKilledAfterCut(t *testing.T) {
 	expectNotAgain(t, b, lost)
 }
 
-// The file covers every acceptance before it is answered, is written rarely, and
-// a gateway that starts again on the same servers raises no floor.
+// The file covers every acceptance before the answer, and is seldom written. A
+// gateway that starts again on the same servers raises no floor.
 func TestMark(t *testing.T) {
 	dir := t.TempDir()
 	opt := single(t)
@@ -103,7 +104,7 @@ func TestMark(t *testing.T) {
 	r := newKey(t, s)
 	for range 50 {
 		expect(t, s, newClaim(r), auth.Accepted)
-		if last, kept := s.servers.lastAccept.Load(), newMark(&s.opt).read().Accepted; kept < last || kept > last+markAhead.Microseconds() {
+		if last, kept := s.servers.accepts.latest(allSlots()), newMark(&s.opt).read().Accepted; kept < last || kept > last+markAhead.Microseconds() {
 			t.Fatalf("accepted at %d, the file has %d", last, kept)
 		}
 	}
@@ -122,7 +123,7 @@ func TestMark(t *testing.T) {
 	expect(t, open(t, opt), newClaim(r), auth.Accepted)
 }
 
-// A runtime directory that is gone is reported, and requests go on.
+// A missing runtime directory is reported, and requests go on.
 func TestMarkCannotBeWritten(t *testing.T) {
 	opt := single(t)
 	opt.RuntimeDir = filepath.Join(t.TempDir(), "gone")

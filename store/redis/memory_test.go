@@ -2,8 +2,8 @@ package redis
 
 import "testing"
 
-// An eviction is told to the other gateways by the first look that reaches
-// them, if it takes several.
+// An eviction is reported to the other gateways by the first check that can
+// reach them, even if the checks before it failed.
 func TestEvictionIsRememberedUntilTold(t *testing.T) {
 	var m memory
 	look := func(evicted int64, told, want bool) {

@@ -7,8 +7,8 @@ import (
 	"github.com/sony/gobreaker/v2"
 )
 
-// A slot that is left half moved costs the requests of its keys, and not those
-// of the other keys of the same master.
+// If a slot stays half moved, the requests of its keys fail, and those of other
+// keys of the same master do not.
 func TestHalfMovedSlot(t *testing.T) {
 	t.Parallel()
 	nodes := ownCluster(t)
@@ -33,5 +33,5 @@ func TestHalfMovedSlot(t *testing.T) {
 	flows(t, s, good, 5*time.Second)
 }
 
-// owner is the index of the master, of three, that a slot is given at first.
+// owner returns the index of the master, of three, that has a slot at first.
 func owner(slot int) int { return slot * 3 / slots }

@@ -15,8 +15,8 @@ import (
 	"github.com/card-gateway/card-gateway/auth"
 )
 
-// A network that has forgotten all connections, while the server is well, costs
-// as many requests with a large pool as with a small one.
+// If the network forgets all connections while the server works, a large pool
+// loses no more requests than a small one.
 func TestForgottenConnections(t *testing.T) {
 	for _, size := range []int{44, 112} {
 		t.Run(fmt.Sprint(size), func(t *testing.T) {
@@ -38,7 +38,7 @@ func TestForgottenConnections(t *testing.T) {
 	}
 }
 
-// fillPool makes the pool hold as many idle connections.
+// fillPool makes the pool hold size idle connections.
 func fillPool(t *testing.T, s *Store, size int) {
 	t.Helper()
 	client := s.client.(*redis.Client)
@@ -89,7 +89,7 @@ func TestDialsAreAlwaysTried(t *testing.T) {
 	}
 }
 
-// wired returns a connection of a network to the listener, and its other end.
+// wired returns a connection of the network to the listener, and its other end.
 func wired(t *testing.T, n *network, l net.Listener) (client, server net.Conn) {
 	t.Helper()
 	dial := n.DialHook(func(ctx context.Context, network, addr string) (net.Conn, error) {
@@ -116,8 +116,8 @@ func listen(t *testing.T) net.Listener {
 	return l
 }
 
-// When a connection fails, those are suspect that were not heard since its last
-// command was sent.
+// When a connection fails, every connection that has received nothing since its
+// last command was sent is suspect.
 func TestSuspectConnections(t *testing.T) {
 	n, l := newNetwork(time.Minute), listen(t)
 	failing, failed := wired(t, n, l)
@@ -155,15 +155,14 @@ func TestSuspectConnections(t *testing.T) {
 	}
 }
 
-// A reply that came before anybody could read it counts, although the deadline
-// has passed.
+// A reply that arrived in time is used, even if it is read after the deadline.
 func TestLateReaderGetsReply(t *testing.T) {
 	client, server := wired(t, newNetwork(time.Minute), listen(t))
 	if _, err := server.Write([]byte("+OK\r\n")); err != nil {
 		t.Fatal(err)
 	}
 	var b [16]byte
-	if _, err := client.Read(b[:1]); err != nil { // it is there
+	if _, err := client.Read(b[:1]); err != nil { // it has arrived
 		t.Fatal(err)
 	}
 	if err := client.SetReadDeadline(time.Now().Add(-time.Second)); err != nil {

@@ -16,7 +16,8 @@ import (
 	"github.com/card-gateway/card-gateway/store"
 )
 
-// copies returns the copies of the epoch by their ranges; "" is a missing one.
+// copies returns the copies of the epoch by their ranges; "" means that a copy
+// is missing.
 func copies(t rapid.TB, s *Store) (all [slotRanges]string) {
 	t.Helper()
 	for i, name := range s.names.epochs() {
@@ -29,8 +30,8 @@ func copies(t rapid.TB, s *Store) (all [slotRanges]string) {
 	return all
 }
 
-// wantMade checks that the store is in use: it has all copies, and the note that
-// they are being made is gone.
+// wantMade checks that the store is in use: all copies exist, and the note that
+// they are being made is removed.
 func wantMade(t rapid.TB, s *Store) {
 	t.Helper()
 	for i, found := range copies(t, s) {
@@ -72,7 +73,7 @@ func TestNewClusterWithoutOneMaster(t *testing.T) {
 			t.Fatalf("%v, want that the store is being made", err)
 		}
 		calls := otherCalls(s, r)
-		for _, call := range []string{"Get", "Put", "Meta", "PutMeta"} { // the others find and leave nothing
+		for _, call := range []string{"Get", "Put", "Meta", "PutMeta"} { // the other calls list or delete, and there is nothing
 			if err := calls[call]; !errors.Is(err, store.ErrUnavailable) {
 				t.Errorf("%s: %v, want ErrUnavailable", call, err)
 			}
@@ -89,7 +90,7 @@ func TestNewClusterWithoutOneMaster(t *testing.T) {
 	flows(t, s, r, 5*time.Second)
 }
 
-// foundStore is what a gateway finds that starts. The epoch is "own".
+// foundStore is the state that a starting gateway finds. The epoch is "own".
 type foundStore struct {
 	noted, keys bool
 	copies      [slotRanges]string
@@ -142,8 +143,8 @@ func (f *foundStore) becomes() (copies [slotRanges]string, emptied uint64) {
 	return copies, 0
 }
 
-// Whatever a gateway that starts finds of the epoch and its copies: it takes the
-// store for a new one only if nothing shows that it was in use.
+// A starting gateway may find any state of the epoch and its copies. It takes
+// the store for a new one only if nothing shows that it was in use.
 func TestFoundOfTheEpoch(t *testing.T) {
 	t.Parallel()
 	nodes := sharedCluster(t)
@@ -169,8 +170,8 @@ func TestFoundOfTheEpoch(t *testing.T) {
 	})
 }
 
-// A master is emptied while the note is there, after a gateway of a version that
-// does not know it has accepted requests, and the list of keys is lost as well. No
+// A gateway of a version that does not know the note accepts requests. Then a
+// master is emptied while the note exists, and the list of keys is lost too. No
 // request is accepted again.
 func TestEmptiedWhileNoted(t *testing.T) {
 	t.Parallel()

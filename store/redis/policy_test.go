@@ -9,7 +9,7 @@ import (
 
 func warningsOf(s *Store) string { return fmt.Sprint(s.Status(ctx).Details["warnings"]) }
 
-// exchange is what the watch does at its next turn.
+// exchange does the next round of the watch.
 func exchange(t testing.TB, stores ...*Store) {
 	t.Helper()
 	for _, s := range stores {
@@ -19,8 +19,9 @@ func exchange(t testing.TB, stores ...*Store) {
 	}
 }
 
-// Gateways with unlike policies warn of each difference, both of them, until
-// they agree, or the other one is gone or was not heard of for a while.
+// Two gateways with different policies both warn of each difference. They stop
+// when they agree, or when the other gateway has ended or has not reported for
+// a while.
 func TestPolicies(t *testing.T) {
 	opt := single(t)
 	a, b := pair(t, opt)
@@ -66,8 +67,8 @@ func TestPolicies(t *testing.T) {
 	}
 }
 
-// A gateway that ends is compared no more, and one without a policy writes
-// nothing.
+// A gateway that has ended is no longer compared, and one without a policy
+// writes nothing.
 func TestPolicyOfAClosedGateway(t *testing.T) {
 	opt := single(t)
 	a := open(t, opt)

@@ -15,8 +15,8 @@ import (
 	"testing"
 )
 
-// A proxy stands at the socket between a store and a server. It understands
-// commands well enough to count them and to answer in the server's place.
+// A proxy is between a store and a server. It understands commands well enough
+// to count them and to answer in the server's place.
 type proxy struct {
 	path, server string
 	listener     net.Listener
@@ -27,20 +27,21 @@ type proxy struct {
 	fault     fault
 	calls     map[string]int
 	conns     map[net.Conn]bool
-	forgotten map[net.Conn]bool // whose commands get lost
+	forgotten map[net.Conn]bool // whose commands are lost
 	lost      int               // commands
 }
 
 // A fault decides what happens to a command.
 type fault struct {
-	// reply is sent in the server's place. Empty: the server is asked.
+	// reply is sent in the server's place. Empty: the command goes to the
+	// server.
 	reply string
-	// change makes another reply of the server's.
+	// change changes the server's reply.
 	change func(reply []byte) []byte
-	// silent answers nothing at all, or, with drop, closes the connection:
-	// before the server was asked, or behind the changed reply.
+	// silent sends no reply. drop closes the connection: before the command is
+	// sent, or after the changed reply.
 	silent, drop bool
-	// only commands with this text meet the fault, if it is set.
+	// only, if not empty, restricts the fault to commands with this text.
 	only string
 }
 
@@ -67,7 +68,7 @@ func (p *proxy) close() {
 	p.tasks.Wait()
 }
 
-// set makes every command from now on meet the fault.
+// set applies the fault to all later commands.
 func (p *proxy) set(f fault) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -83,15 +84,15 @@ func (p *proxy) disconnect() {
 	}
 }
 
-// forget loses every command on the connections that there are, as a network
-// does that has forgotten them. New connections are served.
+// forget loses every command on the existing connections, like a network that
+// has forgotten them. New connections work.
 func (p *proxy) forget() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	maps.Copy(p.forgotten, p.conns)
 }
 
-// lostCommands returns how many commands got lost on forgotten connections.
+// lostCommands returns how many commands were lost on forgotten connections.
 func (p *proxy) lostCommands() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -144,7 +145,7 @@ func (p *proxy) serve(client net.Conn) {
 	}
 }
 
-// handle deals with one command and reports whether to go on.
+// handle processes one command and reports whether to go on.
 func (p *proxy) handle(raw []byte, client, server net.Conn, replies *bufio.Reader) bool {
 	name := commandName(raw)
 	p.mu.Lock()

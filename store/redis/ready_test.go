@@ -11,11 +11,11 @@ import (
 	"github.com/card-gateway/card-gateway/store"
 )
 
-// degraded is what Status lists under that name.
+// degraded returns the list "degraded" of Status.
 func degraded(s *Store) []string { return s.Status(ctx).Details["degraded"].([]string) }
 
-// Ready says what the next correct request meets, whatever makes a server refuse
-// writes.
+// Ready returns nil exactly if the next correct request would be accepted, for
+// every cause that makes a server refuse writes.
 func TestReadyAsRequests(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct{ trouble, cure []any }{
@@ -48,8 +48,8 @@ func TestReadyAsRequests(t *testing.T) {
 	}
 }
 
-// What stops one master of a cluster stops neither readiness nor the keys of the
-// others, and is reported.
+// When one master of a cluster stops, the gateway stays ready, the keys of the
+// other masters work, and the trouble is reported.
 func TestDegradedCluster(t *testing.T) {
 	t.Parallel()
 	for name, fail := range map[string]func(t *testing.T, p *process){
@@ -62,7 +62,7 @@ func TestDegradedCluster(t *testing.T) {
 			nodes := ownCluster(t)
 			opt := Options{ClusterAddrs: addrs(nodes), IOTimeout: time.Second, SettleTimeout: 2 * time.Second}
 			a, b := pair(t, opt)
-			shared := slot(a.names.shared()) * 3 / slots // which master holds what all share
+			shared := slot(a.names.shared()) * 3 / slots // the master that holds the shared values
 			r := keyOn(t, a, (shared+1)%3)
 			acceptAhead(t, b, r)
 			if list := degraded(a); len(list) != 0 {
@@ -92,8 +92,8 @@ func TestDegradedCluster(t *testing.T) {
 	}
 }
 
-// A name that is never written is found for every slot that has a tag, and lies
-// in the slots that are asked for.
+// For each range of slots, missing returns a name that is never written and
+// whose slot is in the range.
 func TestNamesOfServedSlots(t *testing.T) {
 	n := names{prefix: "cg:"}
 	for first := 0; first < slots; first += slots / slotRanges {

@@ -4,14 +4,16 @@
 // A request costs one script call.
 //
 // All Redis keys of one API key have the hash tag {id}, so they are in one slot.
-// settle.lua makes the decisions of a request. docs/redis.md describes what is
-// promised through a failover.
+// settle.lua makes the decisions of a request. adopt.lua makes those about the
+// servers: the epoch, the replay floor and the fences. docs/redis.md describes
+// what is promised through a failover.
 //
 // The files use each other in one direction. From the ground up:
 //
 //   - bounds, wire, errors, slots, fences, names: values, and their text forms
 //   - options, network, lastmaster, client, queue, breaker, scripts, call: one command to one server
-//   - info, clocks, mark, memory, view: what is known of the servers
+//   - info: what a server reports, and which servers are refused
+//   - clocks, mark, acceptances, memory, view: what is known of the servers
 //   - servers, masters, handover, aof, agree, epoch, check, initialise: how that
 //     is found out and shared with the other gateways
 //   - windows, arguments, settle, levels: a request

@@ -8,8 +8,9 @@ import (
 	"github.com/card-gateway/card-gateway/auth"
 )
 
-// A store is emptied, and its old content comes back with its mark, on the same
-// run of the server: no request that it does not know is accepted again.
+// A store is emptied and its old content, with its mark, is restored on the
+// same run of the server. No request that the old content lacks is accepted
+// again.
 func TestOldContentRestored(t *testing.T) {
 	t.Parallel()
 	for topology, start := range map[string]func(t *testing.T) ([]*process, Options){
@@ -62,7 +63,7 @@ func TestOldContentRestored(t *testing.T) {
 	}
 }
 
-// dump is the content of the server, as RESTORE takes it.
+// dump returns the content of the server in the form of RESTORE.
 func (p *process) dump(t testing.TB) map[string]string {
 	t.Helper()
 	all := make(map[string]string)

@@ -41,8 +41,8 @@ func TestMain(m *testing.M) {
 		_ = os.RemoveAll(p.dir)
 	}
 	if code == 0 {
-		// A pool that could not dial tries again once a second, also for up to a
-		// second after it was closed.
+		// A pool that could not dial tries again once a second, and may go on
+		// for up to a second after it was closed.
 		dialing := goleak.IgnoreAnyFunction("github.com/redis/go-redis/v9/internal/pool.(*ConnPool).tryDial")
 		if err := goleak.Find(dialing); err != nil {
 			fmt.Fprintln(os.Stderr, err)
@@ -155,9 +155,9 @@ func (p *process) do(t testing.TB, args ...any) any {
 	return v
 }
 
-// freePort returns a port that nobody uses and that it has not returned before.
-// It is none of those that the system gives to whoever asks for any, so that
-// nobody else gets it before a server has started on it.
+// freePort returns a free port that it has not returned before. It is outside
+// the range from which the system chooses ports, so that no other program gets
+// it before a server has started on it.
 func freePort(t testing.TB) int {
 	t.Helper()
 	const first, many = 10_000, 20_000

@@ -9,8 +9,8 @@ import (
 	"github.com/card-gateway/card-gateway/store"
 )
 
-// A check of the servers that takes long holds no request beyond the time that
-// settling may take.
+// A slow check of the servers delays no request for longer than settling may
+// take.
 func TestSlowCheckHoldsNoSettle(t *testing.T) {
 	s, err := New(Options{URL: "redis://127.0.0.1:1", SettleTimeout: 50 * time.Millisecond})
 	if err != nil {

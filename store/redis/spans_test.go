@@ -8,9 +8,9 @@ import (
 	"github.com/card-gateway/card-gateway/store"
 )
 
-// Whatever takes nonces before their time, between two checks of the server,
-// no request whose nonce is gone is accepted again, and new ones are accepted
-// a little later. Other keys do not notice.
+// Nonces of a key are removed too early, between two checks of the server, in
+// any way. No request whose nonce is missing is accepted again, and new
+// requests are accepted a little later. Other keys are not affected.
 func TestLostNoncesFenceTheirKey(t *testing.T) {
 	t.Parallel()
 	for name, lose := range map[string]func(t *testing.T, p *process, nonces string){

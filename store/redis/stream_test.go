@@ -45,7 +45,7 @@ func replicatedCluster(t testing.TB) []*process {
 	return nodes
 }
 
-// follows reports whether the server is a replica that is up to date.
+// follows reports whether the server is a replica and up to date.
 func (p *process) follows(t testing.TB) bool {
 	t.Helper()
 	info, err := p.client.Info(ctx, "replication").Result()
@@ -63,8 +63,8 @@ func keyOn(t testing.TB, s *Store, i int) *store.Record {
 	return r
 }
 
-// A stream sends a correct request for a key again and again, and notes what
-// was not accepted. At its end it sends what was accepted once more.
+// A stream sends correct requests for a key, one after the other, and notes
+// those that were not accepted. At its end it repeats those that were.
 type stream struct {
 	stop    chan struct{}
 	done    sync.WaitGroup
@@ -104,15 +104,15 @@ func startStream(s *Store, r *store.Record) *stream {
 	return st
 }
 
-// flowsOn waits until more has passed.
+// flowsOn waits until more requests are accepted.
 func (st *stream) flowsOn(t testing.TB) {
 	t.Helper()
 	from := st.passed.Load()
 	eventually(t, 20*time.Second, "requests pass", func() bool { return st.passed.Load() > from+20 })
 }
 
-// end checks that nothing passes twice, and that nothing was refused as if the
-// client had been wrong.
+// end checks that no request is accepted twice, and that none was refused as a
+// mistake of the client.
 func (st *stream) end(t testing.TB, s *Store) {
 	t.Helper()
 	close(st.stop)

@@ -13,8 +13,8 @@ import (
 
 var ctx = context.Background()
 
-// patient returns the options with timeouts that a busy machine does not
-// reach, where the test has set none: those of the gateway are short.
+// patient returns the options with timeouts that are long enough for a busy
+// machine, unless the test has set its own. Those of the gateway are short.
 func patient(opt Options) Options {
 	setDefault(&opt.IOTimeout, 2*time.Second)
 	setDefault(&opt.SettleTimeout, 4*time.Second)
@@ -45,8 +45,8 @@ func single(t testing.TB) Options {
 	return Options{URL: sharedSingle(t).url(), Prefix: random() + ":"}
 }
 
-// byClaim is a script with the time of the caller in the place of the server's
-// clock.
+// byClaim returns the script with the time of the caller in place of the
+// server's clock.
 func byClaim(t testing.TB, of *script) *script {
 	t.Helper()
 	const reads, claims = "local now = clock()\n", "local now = claim_now\n"
@@ -85,7 +85,7 @@ func suite(options func(t testing.TB) Options) storetest.Factory {
 			s := setup.Backend.(*Store)
 			err := s.client.HSet(ctx, s.servers.names.shared(), "floor", to.UnixMicro()).Err()
 			if err == nil {
-				err = s.servers.check(ctx, onlyObserve) // takes it over as another gateway's
+				err = s.servers.check(ctx, onlyObserve) // reads it as a floor of another gateway
 			}
 			if err != nil {
 				t.Fatal(err)

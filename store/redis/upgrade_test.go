@@ -34,8 +34,8 @@ func decimalArgs(a *attempt) []any {
 	return args
 }
 
-// settleAsBefore settles a claim as a gateway of the version before, and returns
-// its reply with the numbers in one text, as that version did.
+// settleAsBefore settles a claim like a gateway of the version before, and
+// returns its reply with the numbers in one text, as in that version.
 func settleAsBefore(t rapid.TB, s *Store, c *store.Claim) string {
 	a := attempt{Claim: c, seen: s.servers.view.Load(), lifeWindow: c.Window, failed: c.Failed, maxNonces: s.opt.MaxNoncesPerKey}
 	source := strings.Replace(decimalLua, "local now = clock()\n", "local now = claim_now\n", 1)
@@ -54,8 +54,8 @@ func settleAsNow(t rapid.TB, s *Store, c *store.Claim) string {
 	return fmt.Sprint(outcome, strings.Trim(fmt.Sprint(n.rest), "[]"))
 }
 
-// kept returns what Redis keeps of a key's requests, but for revisions. Spans
-// are in the order of time: the version before sorted them.
+// kept returns the state of a key's requests in Redis, without revisions. Spans
+// are in the order of time, because the version before sorted them.
 func kept(t rapid.TB, s *Store, r *store.Record) string {
 	all, err := s.client.HGetAll(ctx, s.names.record(r.ID)).Result()
 	if err != nil {
@@ -75,9 +75,9 @@ func kept(t rapid.TB, s *Store, r *store.Record) string {
 	return fmt.Sprint(pairs, all["fails"], all["hi"], all["window"], all["floor"], all["last:1"], buckets)
 }
 
-// While gateways are updated one by one, requests of one key are settled by both
-// versions in turn. Each answers and keeps what either would alone: to the
-// number.
+// While gateways are updated one by one, both versions settle requests of one
+// key in turn. The answers and the stored numbers are exactly those that either
+// version alone would give.
 func TestBesideTheVersionBefore(t *testing.T) {
 	s := open(t, single(t))
 	s.settling = byClaim(t, settleScript)

@@ -195,7 +195,7 @@ func TestMemory(t *testing.T) {
 			Now:     func() time.Time { return now },
 			Advance: func(d time.Duration) { now = now.Add(d) },
 			Reopen: func(testing.TB, Ending) store.Backend {
-				return &memory{held: backend.held} // the same for a crash: it writes nothing at its end
+				return &memory{held: backend.held} // a crash is the same: Close writes nothing
 			},
 		}
 	})

@@ -9,12 +9,12 @@ import (
 	"github.com/card-gateway/card-gateway/store"
 )
 
-// floorBehind is how far behind the clock the tables of faults put the floor:
-// usual claims are above it, and one with a wider margin is under it.
+// floorBehind is how far behind the clock the tables of faults put the floor.
+// Usual claims are above it. A claim with a wider margin is under it.
 const floorBehind = 4 * time.Minute
 
-// raiseFloor raises the replay floor on both sides. Every world on one backend
-// has the same floor.
+// raiseFloor raises the replay floor of the backend and of the model. Every
+// world on one backend has the same floor.
 func (w *world) raiseFloor(t testing.TB, to time.Time) {
 	w.Helper()
 	if to.After(w.model.floor) {
@@ -36,7 +36,7 @@ func testReplayFloor(t *testing.T, open Factory) {
 	w.expect(known, auth.Accepted)
 	w.fail(r, 2)
 	w.raiseFloor(t, w.Now())
-	for range 2 { // the second time after a new start
+	for range 2 { // the second time, after a new start
 		w.expect(known, auth.ReplayedNonce)
 		w.tryUnderFloor(r)
 		w.reopen(t, Crashed)

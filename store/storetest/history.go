@@ -28,7 +28,7 @@ func testHistory(t *testing.T, open Factory) {
 		}
 		actions := map[string]func(*rapid.T){
 			"settle":  h.settleAny,
-			"settle2": h.settleAny, // most of what happens
+			"settle2": h.settleAny, // most steps are requests
 			"settle3": h.settleAny,
 			"change":  h.changeAny,
 			"delete":  h.deleteAny,

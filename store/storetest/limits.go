@@ -53,7 +53,7 @@ func testLimits(t *testing.T, open Factory) {
 	}
 }
 
-// testLimitsRefill is a script of moments.
+// testLimitsRefill checks the verdicts of a bucket at a script of moments.
 func testLimitsRefill(t *testing.T, open Factory) {
 	w := newWorld(t, open)
 	if w.Advance == nil || !w.ClaimClock {
@@ -109,7 +109,7 @@ func testLimitChanged(t *testing.T, open Factory) {
 }
 
 // testLevels checks that the levels of any buckets can be read, are those that
-// Settle left, and stay what they are.
+// Settle left, and are not changed by reading.
 func testLevels(t *testing.T, open Factory) {
 	w := newWorld(t, open)
 	r := w.newKey()

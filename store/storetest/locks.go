@@ -21,7 +21,7 @@ func testLock(t *testing.T, open Factory) {
 	}
 	w.fail(r, 50)
 
-	c := w.claim(r) // a good one
+	c := w.claim(r) // a correct request
 	v := w.expect(c, auth.KeyLocked)
 	if !v.Locked || v.Failures != 0 {
 		t.Fatalf("locked %v with %d failures, want the lock written and the count 0", v.Locked, v.Failures)
@@ -34,7 +34,7 @@ func testLock(t *testing.T, open Factory) {
 		t.Fatalf("a claim on the record before the lock: %+v, want stale", v)
 	}
 
-	// An operator unlocks; the count begins anew.
+	// An operator unlocks the key, and the count starts at 0 again.
 	got.Lock = nil
 	w.change(got, store.PutOptions{ClearFailures: true})
 	w.fail(got, 50)
@@ -54,7 +54,7 @@ func testLockDuration(t *testing.T, open Factory) {
 	if until := c.Now.Add(10 * time.Minute); !near(got.Lock.Until, until) {
 		t.Fatalf("locked until %v, want %v", got.Lock.Until, until)
 	}
-	w.expect(w.claim(got), auth.Accepted) // as judged after it has run out
+	w.expect(w.claim(got), auth.Accepted) // the judge accepts the request, because the lock has ended
 	w.fail(got, 3)
 	c = w.claim(got)
 	c.LockAfter = 3

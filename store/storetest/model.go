@@ -9,7 +9,7 @@ import (
 	"github.com/card-gateway/card-gateway/store"
 )
 
-// A model does what a backend should do: it has plain maps, and the steps of
+// A model does what a backend should do, with plain maps and the steps of
 // Settle in the order of the contract. It is slow and simple. Its only clock is
 // the one in the claim.
 type model struct {
@@ -20,7 +20,7 @@ type model struct {
 type modelKey struct {
 	record   *store.Record // nil: there is none
 	failures int
-	nonces   map[[16]byte]time.Time // until when they live
+	nonces   map[[16]byte]time.Time // the end of their life
 	levels   map[string]ratelimit.Level
 	lastUsed map[int]time.Time
 }

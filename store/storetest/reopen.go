@@ -93,16 +93,33 @@ func testClosed(t *testing.T, open Factory) {
 			t.Fatalf("Settle beside Close: %v, want ErrUnavailable", err)
 		}
 	}
-	if _, err := w.Backend.Settle(ctx, w.claim(r)); !errors.Is(err, store.ErrUnavailable) {
-		t.Fatalf("Settle after Close: %v, want ErrUnavailable", err)
-	}
-	if _, err := w.Backend.Get(ctx, r.ID); !errors.Is(err, store.ErrUnavailable) {
-		t.Fatalf("Get after Close: %v, want ErrUnavailable", err)
+	for name, call := range w.calls(r) {
+		if err := call(); !errors.Is(err, store.ErrUnavailable) {
+			t.Errorf("%s after Close: %v, want ErrUnavailable", name, err)
+		}
 	}
 	if err := w.Backend.Ready(ctx); err == nil {
 		t.Fatal("Ready after Close: nil")
 	}
 	if err := w.Backend.Close(); err != nil {
 		t.Fatalf("second Close: %v", err)
+	}
+}
+
+// calls returns every call about the record or a named value, by its name.
+func (w *world) calls(r *store.Record) map[string]func() error {
+	c, key := w.claim(r), w.record()
+	levels := []ratelimit.Charge{charge(w, "issue_card", "1/24h")}
+	return map[string]func() error{
+		"Settle":     func() error { _, err := w.Backend.Settle(ctx, c); return err },
+		"Look":       func() error { _, err := w.Backend.Look(ctx, c); return err },
+		"Levels":     func() error { _, err := w.Backend.Levels(ctx, r.ID, levels, w.Now()); return err },
+		"Get":        func() error { _, err := w.Backend.Get(ctx, r.ID); return err },
+		"Put":        func() error { _, err := w.Backend.Put(ctx, key, store.PutOptions{}); return err },
+		"Delete":     func() error { _, err := w.Backend.Delete(ctx, r.ID, ""); return err },
+		"List":       func() error { _, _, err := w.Backend.List(ctx, "", 10); return err },
+		"Meta":       func() error { _, err := w.Backend.Meta(ctx, "name"); return err },
+		"PutMeta":    func() error { _, err := w.Backend.PutMeta(ctx, "name", []byte("x")); return err },
+		"DeleteMeta": func() error { return w.Backend.DeleteMeta(ctx, "name", []byte("x")) },
 	}
 }

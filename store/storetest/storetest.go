@@ -73,6 +73,7 @@ func Run(t *testing.T, open Factory) {
 		{"NonceLife", testNonceLife},
 		{"NonceClockJump", testNonceClockJump},
 		{"WiderWindow", testWiderWindow},
+		{"NarrowerWindow", testNarrowerWindow},
 		{"AnyWindow", testAnyWindow},
 		{"Limits", testLimits},
 		{"LimitsRefill", testLimitsRefill},

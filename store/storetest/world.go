@@ -16,8 +16,8 @@ import (
 	"github.com/card-gateway/card-gateway/store"
 )
 
-// A world is a backend with a model beside it. Its methods fail the test where
-// the two differ.
+// A world is a backend and a model. Its methods fail the test when the two
+// differ.
 type world struct {
 	rapid.TB
 	*Setup
@@ -74,7 +74,7 @@ func (w *world) put(r *store.Record, opt store.PutOptions) {
 	w.model.put(r, opt)
 }
 
-// change stores the record anew, with another revision.
+// change stores the record again, with another revision.
 func (w *world) change(r *store.Record, opt store.PutOptions) {
 	w.Helper()
 	opt.Expect = r.Revision
@@ -216,7 +216,8 @@ func (w *world) sameVerdict(got, want store.Verdict, c *store.Claim) {
 	}
 }
 
-// alignTimes sets times that two clocks may show differently to the wanted ones.
+// alignTimes replaces the times of a state by the wanted ones if they differ by
+// no more than two clocks may.
 func (w *world) alignTimes(got *ratelimit.State, want ratelimit.State) {
 	const slack = 2 * time.Second
 	if d := got.Reset - want.Reset; d >= -2 && d <= 2 {

@@ -17,7 +17,7 @@ import (
 	"github.com/card-gateway/card-gateway/tests/harness"
 )
 
-// clientsOfTheGuide are the clients in docs/signing.md: a word of their first
+// clientsOfTheGuide are the clients in docs/signing-by-hand.md: a word of their first
 // line, and the command that runs them.
 var clientsOfTheGuide = []struct {
 	file  string
@@ -29,15 +29,16 @@ var clientsOfTheGuide = []struct {
 	{"card-request.mjs", []string{"node"}, []string{"node"}},
 }
 
-// TestClientsOfTheGuide runs the clients of docs/signing.md, as printed,
+// TestClientsOfTheGuide runs the clients of docs/signing-by-hand.md, as printed,
 // against the gateway, if their language is installed.
 func TestClientsOfTheGuide(t *testing.T) {
 	t.Parallel()
-	guide, err := os.ReadFile("../../docs/signing.md")
+	guide, err := os.ReadFile("../../docs/signing-by-hand.md")
 	if err != nil {
 		t.Fatal(err)
 	}
 	u := harness.StartUpstream(t)
+	u.Trusts("the clients under test send")
 	g := harness.StartGateway(t, harness.Site{Upstream: u.Addr})
 	key := g.NewKey(nil)
 	for _, client := range clientsOfTheGuide {
@@ -64,12 +65,12 @@ func TestClientsOfTheGuide(t *testing.T) {
 	}
 }
 
-// TestClientsOfTheGuideKeepTheirHeaders: no client follows a redirect, which
-// would show what it has signed to another host, and each fails when it is
-// refused.
+// TestClientsOfTheGuideKeepTheirHeaders: no client follows a redirect, because
+// that would send its signed headers to another host. Each client fails when
+// its request is refused.
 func TestClientsOfTheGuideKeepTheirHeaders(t *testing.T) {
 	t.Parallel()
-	guide, err := os.ReadFile("../../docs/signing.md")
+	guide, err := os.ReadFile("../../docs/signing-by-hand.md")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -117,7 +118,7 @@ func blockWith(t testing.TB, guide, file string) string {
 			return code
 		}
 	}
-	t.Fatalf("docs/signing.md shows no %s", file)
+	t.Fatalf("docs/signing-by-hand.md shows no %s", file)
 	return ""
 }
 
@@ -146,6 +147,7 @@ func conforms(t *testing.T, g *harness.Gateway, u *harness.Upstream, client func
 func TestCardSign(t *testing.T) {
 	t.Parallel()
 	u := harness.StartUpstream(t)
+	u.Trusts("the clients under test send")
 	g := harness.StartGateway(t, harness.Site{Upstream: u.Addr})
 	key := g.NewKey(nil)
 	sign := func(method, url, body string, more ...string) *exec.Cmd {
@@ -190,6 +192,7 @@ func TestCardSign(t *testing.T) {
 func TestGoClient(t *testing.T) {
 	t.Parallel()
 	u := harness.StartUpstream(t)
+	u.Trusts("the clients under test send")
 	g := harness.StartGateway(t, harness.Site{Upstream: u.Addr})
 	key := g.NewKey(nil)
 	client := http.Client{Transport: &sign.Transport{Signer: sign.Signer{KeyID: key.ID, Secret: key.Secret}}}

@@ -2,7 +2,7 @@ package docs
 
 import (
 	"bytes"
-	"io"
+	"errors"
 	"net"
 	"net/http"
 	"os"
@@ -28,7 +28,8 @@ type demo struct {
 	said bytes.Buffer
 }
 
-// startDemo runs the demo with its state in dir, on free ports.
+// startDemo runs the demo with its state in dir, on free ports, with the admin
+// endpoint on TCP as by default.
 func startDemo(t *testing.T, dir string) *demo {
 	t.Helper()
 	port := func() string {
@@ -43,7 +44,7 @@ func startDemo(t *testing.T, dir string) *demo {
 	d.cmd.Env = append(os.Environ(),
 		"CARD_GATEWAY_BINARY="+harness.Binary(t), "CARD_GATEWAY_DEMO_DIR="+dir,
 		"CARD_GATEWAY_PORT="+d.port, "CARD_SANDBOX_PORT="+port(), "CARD_GATEWAY_METRICS_PORT="+port(),
-		"CARD_GATEWAY_ADMIN=unix/"+filepath.Join(dir, "admin.sock"),
+		"CARD_GATEWAY_ADMIN=localhost:"+port(),
 	)
 	d.cmd.Stdout, d.cmd.Stderr = d, d
 	if err := d.cmd.Start(); err != nil {
@@ -79,7 +80,7 @@ func (d *demo) await(line string) string {
 	return ""
 }
 
-// interrupt is Ctrl-C.
+// interrupt ends the demo as Ctrl-C does.
 func (d *demo) interrupt() {
 	d.t.Helper()
 	if err := d.cmd.Process.Signal(syscall.SIGINT); err != nil {
@@ -93,7 +94,7 @@ func (d *demo) interrupt() {
 	}
 }
 
-// paste runs a command as a user would who copies it.
+// paste runs a command like a user who copies it.
 func paste(t *testing.T, command string) string {
 	t.Helper()
 	cmd := exec.Command("bash", "-euc", command)
@@ -111,35 +112,60 @@ func TestDemo(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	d := startDemo(t, dir)
-	line := d.await(`CARD_KEY_ID=\S+ CARD_SECRET=\S+ \S+ card-sign .*`)
-	if out := paste(t, line); !strings.Contains(out, "200 OK") || !strings.Contains(out, "Sandbox Virtual") {
-		t.Errorf("the printed line answers %s", out)
-	}
-	credentials := regexp.MustCompile(`CARD_KEY_ID=\S+ CARD_SECRET=\S+`).FindString(line)
-	readmeCommands(t, credentials, d.port)
+	first := d.tryPrinted()
+	readmeCommands(t, dir, d.port)
 	d.interrupt()
 
-	info, err := os.Stat(filepath.Join(dir, "master.key"))
-	if err != nil || info.Mode().Perm() != 0o600 {
-		t.Errorf("the master key's file: %v, %v", info, err)
+	for name, secret := range map[string]bool{"master.key": true, "env": true, "admin.tokens": true, "gateway.log": false} {
+		text, err := os.ReadFile(filepath.Join(dir, name))
+		if info, statErr := os.Stat(filepath.Join(dir, name)); err != nil || statErr != nil || info.Mode().Perm() != 0o600 || len(text) == 0 {
+			t.Errorf("%s: %d bytes, %v, %v", name, len(text), info, errors.Join(err, statErr))
+		}
+		if _, value, _ := strings.Cut(first, "CARD_SECRET="); !secret && strings.Contains(string(text), strings.TrimSpace(value)) {
+			t.Errorf("%s has the secret of the demo key", name)
+		}
 	}
-	_, secret, _ := strings.Cut(credentials, "CARD_SECRET=")
-	if found := filesWith(t, dir, secret); found != nil {
-		t.Errorf("the secret of the demo key is in %v", found)
+	if _, value, _ := strings.Cut(first, "CARD_SECRET="); strings.Contains(d.text(), strings.TrimSpace(value)) {
+		t.Errorf("the demo prints the secret, which is in a file of its own:\n%s", d.text())
 	}
 
 	again := startDemo(t, dir)
-	if out := paste(t, again.await(`\S+ card-keys rotate .*`)); !strings.Contains(out, "secret") {
-		t.Errorf("rotate prints %s", out)
-	}
-	if again.await(`ck_test_\S+`) != strings.TrimPrefix(strings.Fields(credentials)[0], "CARD_KEY_ID=") {
-		t.Errorf("the second start has another key than %s:\n%s", credentials, again.text())
+	if second := again.tryPrinted(); strings.ReplaceAll(second, again.port, d.port) != first {
+		t.Errorf("the second start has the key\n%s\nafter\n%s", second, first)
 	}
 	again.interrupt()
+
+	// A directory of an earlier version, which did not store the secret.
+	if err := os.Remove(filepath.Join(dir, "env")); err != nil {
+		t.Fatal(err)
+	}
+	renewed := startDemo(t, dir)
+	if third := renewed.tryPrinted(); third == first || strings.Split(third, "\n")[1] != strings.Split(first, "\n")[1] {
+		t.Errorf("without a stored secret the demo has the key\n%s\nafter\n%s", third, first)
+	}
+	renewed.interrupt()
+}
+
+// tryPrinted pastes the two lines that the demo prints last, checks that they
+// work, and returns the file of the key.
+func (d *demo) tryPrinted() string {
+	d.t.Helper()
+	source, line := d.await(`\. \S+/env`), d.await(`\S+ card-sign GET .*`)
+	if out := paste(d.t, source+"\n"+line); !strings.Contains(out, "200 OK") || !strings.Contains(out, "Sandbox Virtual") {
+		d.t.Errorf("the printed lines answer %s", out)
+	}
+	if !strings.HasSuffix(strings.TrimSpace(d.text()), line) {
+		d.t.Errorf("what one needs is not last on the screen:\n%s", d.text())
+	}
+	text, err := os.ReadFile(strings.TrimPrefix(source, ". "))
+	if err != nil {
+		d.t.Fatal(err)
+	}
+	return string(text)
 }
 
 // readmeCommands runs the README's first signed requests.
-func readmeCommands(t *testing.T, credentials, port string) {
+func readmeCommands(t *testing.T, dir, port string) {
 	t.Helper()
 	text, err := os.ReadFile("../../README.md")
 	if err != nil {
@@ -150,7 +176,7 @@ func readmeCommands(t *testing.T, credentials, port string) {
 			continue
 		}
 		script := strings.NewReplacer(
-			"export CARD_KEY_ID=ck_test_… CARD_SECRET=…", "export "+credentials,
+			". demo/data/env", ". "+filepath.Join(dir, "env"),
 			"127.0.0.1:8080", "127.0.0.1:"+port,
 			"bin/card-gateway", harness.Binary(t),
 		).Replace(b.Text)
@@ -163,31 +189,6 @@ func readmeCommands(t *testing.T, credentials, port string) {
 		return
 	}
 	t.Error("README.md has no first signed request any more")
-}
-
-// filesWith returns the files below dir that hold the text.
-func filesWith(t *testing.T, dir, text string) []string {
-	t.Helper()
-	var found []string
-	err := filepath.WalkDir(dir, func(path string, entry os.DirEntry, err error) error {
-		if err != nil || !entry.Type().IsRegular() {
-			return err
-		}
-		f, err := os.Open(path)
-		if err != nil {
-			return err
-		}
-		defer f.Close()
-		content, err := io.ReadAll(f)
-		if bytes.Contains(content, []byte(text)) {
-			found = append(found, path)
-		}
-		return err
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return found
 }
 
 // TestDemoTakesNoTakenPort starts the demo on a port that is in use: Caddy would

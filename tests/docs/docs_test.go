@@ -89,7 +89,8 @@ func TestCaddyfilesInDocsAdapt(t *testing.T) {
 }
 
 // TestExampleAsksForTheIssuersHost: a client's Host is not signed, so the example
-// does not forward it. A card_forward without the option sends the issuer's own.
+// does not forward it. A card_forward without the option host sends the issuer's
+// own.
 func TestExampleAsksForTheIssuersHost(t *testing.T) {
 	t.Parallel()
 	config, err := adapt(t, "../../Caddyfile.example")
@@ -112,7 +113,6 @@ func TestShippedCaddyfilesAdapt(t *testing.T) {
 		t.Fatal(err)
 	}
 	production := strings.NewReplacer(
-		"admin {$CARD_GATEWAY_ADMIN:localhost:2019}", "admin unix//run/card-gateway/admin.sock|0660",
 		":{$CARD_GATEWAY_PORT:8080} {", "cards.example.com {",
 	).Replace(string(text))
 	if _, err := adaptText(t, production); err != nil || strings.Count(production, "cards.example.com {") != 2 {
@@ -122,7 +122,7 @@ func TestShippedCaddyfilesAdapt(t *testing.T) {
 		if _, err := adapt(t, path); err != nil {
 			t.Errorf("%s: %v", path, err)
 		}
-		// fmt exits with 1 when it would change something.
+		// fmt ends with status 1 if it would change something.
 		if out, err := exec.Command(harness.Binary(t), "fmt", path).CombinedOutput(); err != nil {
 			t.Errorf("%s is not formatted; `make fmt` does it: %v\n%s", path, err, out)
 		}

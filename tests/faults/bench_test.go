@@ -46,6 +46,7 @@ type bench struct {
 	disk     bool                  // the embedded store gets a small disk of its own
 	load     *load
 	replayer *replayer
+	control  *control
 }
 
 // A topology makes a bench.
@@ -85,21 +86,42 @@ func startEmbedded(b *bench) {
 	if b.disk {
 		g.DiskOfItsOwn(g.Path("data"), smallDisk)
 	}
-	g.Start()
+	b.serve(g)
 	b.keys = []harness.Credentials{g.NewKey(nil)}
 }
 
-// startPair starts two gateways on the servers, known to the links as a and b.
+// patientIO is how long a patient gateway waits for one answer of Redis.
+const patientIO = time.Second
+
+// patient are the options of such a gateway.
+const patient = " {\nio_timeout 1s\nsettle_timeout 1500ms\nchange_timeout 3s\n}"
+
+// startPair starts two gateways on the servers, known to the links as a and b. In
+// the short mix they are patient: a command and its reply pass five processes, and
+// beside other tests that takes longer than the default of 100 ms.
 func startPair(b *bench, s *harness.Servers) {
 	b.servers = s
+	if !full && b.block == "" {
+		b.block = patient
+	}
 	first, second := b.newGateway(b.site(s.Store+b.block)), b.newGateway(b.site(s.Store+b.block))
 	second.WriteFile("master.key", first.ReadFile("master.key"))
 	s.Name("a", first.Pid)
 	s.Name("b", second.Pid)
 	for _, g := range b.gateways {
-		g.Start()
+		b.serve(g)
 	}
 	b.keys = []harness.Credentials{b.newKey()}
+}
+
+// serve starts a gateway and waits until it is ready, however long that takes.
+func (b *bench) serve(g *harness.Gateway) {
+	b.t.Helper()
+	g.StartNotReady()
+	eventually(b.t, "a gateway is ready", func() bool {
+		answer, err := g.Try(&harness.Request{Method: http.MethodGet, Target: "/readyz"})
+		return err == nil && answer.Status == http.StatusOK
+	})
 }
 
 // newKey makes a key. The servers of a new deployment come to be known one by

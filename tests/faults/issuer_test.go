@@ -8,8 +8,8 @@ import (
 	"github.com/card-gateway/card-gateway/tests/harness"
 )
 
-// ofIssuer are the faults of the issuer. What it received is carried out, whatever
-// it answers, so no request may reach it again.
+// ofIssuer are the faults of the issuer. It carries out every request that it
+// received, whatever it answers. So no request may reach it a second time.
 func ofIssuer() []fault {
 	return []fault{
 		{name: "the issuer killed and started again", promise: "502, or 503 where nothing could be sent; what it received is not sent again", strike: issuerKilled, lasts: 2 * time.Second, rounds: 3},

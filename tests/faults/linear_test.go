@@ -22,8 +22,8 @@ import (
 const (
 	operations = 500 // of one history
 	clients    = 16
-	nonces     = 120 // that they use, again and again
-	quota      = 90  // a month, so that nothing comes back
+	nonces     = 120 // that the requests use, again and again
+	quota      = 90  // a month, so that no token comes back
 	lockAfter  = 3
 )
 
@@ -56,7 +56,7 @@ const (
 	mismatch  = "mismatch"
 	done      = "done"
 	noEffect  = "no effect" // refused under the replay floor, or in conflict with another change
-	unknown   = "unknown"   // it took effect, or it did not, or it will yet
+	unknown   = "unknown"   // it took effect, or it did not, or it will later
 	strangest = "another answer: "
 )
 
@@ -87,7 +87,7 @@ var keyModel = porcupine.Model{
 // outcome.
 func (s keyState) follow(op operation, got outcome, after keyStates) {
 	want, next := s.step(op)
-	told := s.locked && !s.disabled && want.what == disabled && got.what == locked // a request that meets the lock may be told of it
+	told := s.locked && !s.disabled && want.what == disabled && got.what == locked // a request that finds the lock may get its message
 	if got.what == noEffect || got.what == unknown {
 		after[s] = struct{}{}
 	}
@@ -96,8 +96,8 @@ func (s keyState) follow(op operation, got outcome, after keyStates) {
 	}
 }
 
-// step is what is published of locks, nonces and limits, and what the key API
-// says of changes.
+// step is the published behaviour of locks, nonces and limits, and that of the
+// key API for changes.
 func (s keyState) step(op operation) (outcome, keyState) {
 	switch op.kind {
 	case unlocks:
@@ -161,12 +161,13 @@ func (h *history) record(random func(client int) *rand.Rand) {
 			defer pause.Stop()
 			for range share {
 				<-pause.C
-				if h.wait(client) && w != nil { // it may be dead
+				if h.wait(client) && w != nil { // the connection may be broken
 					_ = w.Close()
 					w = nil
 				}
 				if w = h.once(client, g, w, draw(r, client)); w == nil {
-					<-h.over // else there were many with an unknown outcome
+					h.quiet.Add(1)
+					<-h.over // otherwise many operations would have an unknown outcome
 				}
 			}
 			h.quiet.Add(1)
@@ -227,8 +228,9 @@ func (h *history) once(client int, g *harness.Gateway, w *harness.Wire, op opera
 	return w
 }
 
-// settle bounds the operations with an unknown outcome: what is on its way ends.
-// It returns what lets the clients go on.
+// settle waits until no client has an operation on its way. The returned
+// function notes that operations with an unknown outcome take effect by now or
+// never, and lets the clients go on.
 func (h *history) settle() (goOn func()) {
 	h.gate.Lock()
 	return func() {
@@ -319,7 +321,7 @@ func testHistories(t *testing.T, top topology, faults []fault) {
 		t.Parallel()
 		faults = faults[:1]
 	}
-	b := &bench{t: t, issuer: harness.StartUpstream(t), limits: harness.WithLimits, global: fmt.Sprintf("lock_after %d", lockAfter), block: " {\nio_timeout 1s\nsettle_timeout 1500ms\nchange_timeout 3s\n}"}
+	b := &bench{t: t, issuer: harness.StartUpstream(t), limits: harness.WithLimits, global: fmt.Sprintf("lock_after %d", lockAfter), block: patient}
 	top.start(b)
 	eventually(t, "the first requests are accepted", b.accepts)
 	r := &histories{topology: top.name}
@@ -338,8 +340,8 @@ func testHistories(t *testing.T, top topology, faults []fault) {
 	results.histories = append(results.histories, r)
 }
 
-// histories are those of one topology. Not decided are those that take too long
-// to check.
+// histories counts those of one topology. A history is undecided if it takes
+// too long to check.
 type histories struct {
 	topology                    string
 	checked, undecided, unknown int // of operations: with an unknown outcome
@@ -423,7 +425,8 @@ func needsAll(t *testing.T) {
 	}
 }
 
-// histories records some, each of a new key, while the fault strikes.
+// histories records a number of histories, each of a new key, while the fault
+// strikes.
 func (b *bench) histories(f *fault, number int, seed uint64) []*history {
 	near, over := make(chan struct{}), make(chan struct{})
 	all := make([]*history, number)
@@ -508,7 +511,7 @@ func (b *bench) acceptsAhead() bool {
 	return true
 }
 
-// described writes a history for a person.
+// described returns a history as text for a person.
 func described(ops []porcupine.Operation) string {
 	text := ""
 	for _, op := range ops {

@@ -13,8 +13,8 @@ import (
 	"github.com/card-gateway/card-gateway/tests/harness"
 )
 
-// A sent is one request with what became of it. Its request line is its own, so
-// that the issuer can tell requests apart.
+// A sent is one request with its result. No other request has its request line,
+// so that the issuer can tell requests apart.
 type sent struct {
 	line, text, method string
 	key, gateway       int // by number
@@ -23,7 +23,7 @@ type sent struct {
 	status             int // 0: no answer
 	message            string
 
-	answered atomic.Bool // or given up: now it may be sent again
+	answered atomic.Bool // or there will be no answer: now it may be sent again
 	passed   atomic.Int32
 }
 
@@ -36,7 +36,7 @@ type load struct {
 	stop     chan struct{}
 	idle     []chan *harness.Wire // by gateway
 	tasks    sync.WaitGroup
-	skipped  atomic.Int64 // too many were on their way
+	skipped  atomic.Int64 // not sent, because too many were on their way
 
 	mu  sync.Mutex
 	all []*sent
@@ -79,8 +79,9 @@ func startLoad(b *bench) *load {
 // rate is how many requests the load sends a second.
 func rate(b *bench) int { return pick(100, 30) * len(b.gateways) }
 
-// maxAhead is how many seconds ahead of the clock some requests are stamped: less
-// than replay_floor_ahead, as what is promised through a loss.
+// maxAhead is how many seconds ahead of the clock some requests are stamped. It
+// is less than replay_floor_ahead, because after a loss nothing is promised for
+// requests that are stamped further ahead.
 const maxAhead = 4
 
 // fresh makes a request and notes it.
@@ -134,8 +135,9 @@ func (l *load) send(s *sent) {
 	}
 }
 
-// exchange sends a request over a connection, if there is one, and returns the
-// answer, if there is one, and the connection, if it can be used again.
+// exchange sends a request over a connection. It returns the answer, or nil,
+// and the connection, or nil if it cannot be used again. If w is nil, it sends
+// nothing.
 func exchange(w *harness.Wire, s *sent) (*harness.Response, *harness.Wire) {
 	if w == nil {
 		return nil, nil
@@ -157,7 +159,7 @@ func exchange(w *harness.Wire, s *sent) (*harness.Response, *harness.Wire) {
 	return answer, w
 }
 
-// message is what a refusal says; nothing for others.
+// message returns the message of a refusal, or "" for another answer.
 func message(answer *harness.Response) string {
 	if answer.Status == http.StatusOK {
 		return ""
@@ -188,8 +190,8 @@ func (l *load) count() int {
 	return len(l.all)
 }
 
-// some returns a request that is answered, mostly a late one; nil where there
-// is none.
+// some returns a random one of the last 1000 requests, or nil if it is not
+// answered yet.
 func (l *load) some() *sent {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -51,13 +51,15 @@ func writePage(path string, passed bool) error {
 func measured(passed bool) string {
 	var out bytes.Buffer
 	var requests, replays, twice int
+	var late time.Duration
 	for _, r := range results.all {
 		requests += r.requests
 		replays += r.replays
 		twice += max(r.duplicates, r.repliedTwice)
+		late = max(late, r.late)
 	}
-	fmt.Fprintf(&out, "\n%s, %d CPUs, %s, %s: %d faults, %d requests, %d replays; **%d accepted twice**.", time.Now().UTC().Format(time.DateOnly),
-		runtime.NumCPU(), redisVersion(), runtime.Version(), len(results.all), requests, replays, twice)
+	fmt.Fprintf(&out, "\n%s, %d CPUs, %s, %s: %d faults, %d requests, %d replays; **%d accepted twice**. Timers were at most %s late.", time.Now().UTC().Format(time.DateOnly),
+		runtime.NumCPU(), redisVersion(), runtime.Version(), len(results.all), requests, replays, twice, seconds(late))
 	if !passed {
 		fmt.Fprint(&out, " **The bench failed:** a promise below was not kept.")
 	}
@@ -66,11 +68,11 @@ func measured(passed bool) string {
 	for _, r := range results.all {
 		if r.topology != topologyNow {
 			topologyNow = r.topology
-			fmt.Fprintf(&out, "\n### Measured: %s\n\n| fault | promised | requests | 503 | other errors | no answer | 401 | twice | replays | accepted | longest gap | back after |\n", topologyNow)
-			fmt.Fprint(&out, "|---|---|---|---|---|---|---|---|---|---|---|---|\n")
+			fmt.Fprintf(&out, "\n### Measured: %s\n\n| fault | promised | requests | 503 | other errors | no answer | 401 | twice | replays | accepted | longest gap | back after | after Redis |\n", topologyNow)
+			fmt.Fprint(&out, "|---|---|---|---|---|---|---|---|---|---|---|---|---|\n")
 		}
-		fmt.Fprintf(&out, "| %s | %s | %d | %d | %d | %d | %d | %d | %d | %d | %s | %s |\n", r.fault, r.promise, r.requests, r.unavailable, r.failed,
-			r.unanswered, r.unauthorized, r.duplicates, r.replays, r.repliedTwice, seconds(r.gap), seconds(r.back))
+		fmt.Fprintf(&out, "| %s | %s | %d | %d | %d | %d | %d | %d | %d | %d | %s | %s | %s |\n", r.fault, r.promise, r.requests, r.unavailable, r.failed,
+			r.unanswered, r.unauthorized, r.duplicates, r.replays, r.repliedTwice, seconds(r.gap), seconds(r.back), seconds(r.recovered))
 	}
 	if len(results.histories) > 0 {
 		fmt.Fprintf(&out, "\n### Measured: histories\n\n| store | histories | operations | of these with an unknown outcome | not linear | not decided in time |\n|---|---|---|---|---|---|\n")

@@ -11,8 +11,8 @@ import (
 	"github.com/card-gateway/card-gateway/tests/harness"
 )
 
-// A replayer sends requests again as they were, to any gateway, and notes what
-// is accepted that was accepted before.
+// A replayer sends requests again without changes, to any gateway. It notes
+// those that are accepted a second time.
 type replayer struct {
 	t     testing.TB
 	sent  atomic.Int64
@@ -22,8 +22,8 @@ type replayer struct {
 	others map[string]int // answers that a correct request must not get
 }
 
-// send sends a request again over a connection, if there is one, and returns
-// the connection, if it can be used again.
+// send sends a request again over a connection, and returns the connection, or
+// nil if it cannot be used again.
 func (p *replayer) send(w *harness.Wire, s *sent) (again *harness.Wire, answered bool) {
 	answer, again := exchange(w, s)
 	p.sent.Add(1)
@@ -53,11 +53,11 @@ func (p *replayer) note(what string) {
 	p.others[what]++
 }
 
-// replayPause is between two replays of one connection while the load goes on.
+// replayPause is the time between two replays on one connection while the load
+// runs.
 const replayPause = 5 * time.Millisecond
 
-// meanwhile sends what was sent before again and again, until the load has
-// ended.
+// meanwhile sends earlier requests again and again, until the load has ended.
 func (p *replayer) meanwhile(l *load) {
 	for i := range 2 {
 		l.tasks.Go(func() {
@@ -84,8 +84,9 @@ func (p *replayer) meanwhile(l *load) {
 	}
 }
 
-// everything sends all requests again to every gateway, so many at once, until
-// so many were sent, and at least once to each.
+// everything sends all requests again to every gateway, several at once. It
+// goes on until atLeast requests were sent, and sends each at least once to
+// each gateway.
 func (p *replayer) everything(all []*sent, gateways []*harness.Gateway, atLeast int) {
 	const connections = 50
 	type job struct {

@@ -21,9 +21,9 @@ func FreeAddress(t testing.TB) string {
 	return l.Addr().String()
 }
 
-// reservedAddress returns an address that only a gateway can listen on until
-// the end of the test. Caddy sets SO_REUSEPORT, so two gateways on one free port
-// would take each other's connections. A socket that is bound and does not listen
+// reservedAddress returns an address that only a gateway can listen on until the
+// end of the test. Caddy sets SO_REUSEPORT, so two gateways on one free port
+// would take each other's connections. A socket that is bound but does not listen
 // reserves the port.
 func reservedAddress(t testing.TB) string {
 	t.Helper()

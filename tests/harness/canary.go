@@ -10,10 +10,12 @@ import (
 	"time"
 )
 
-// Canaries are texts that must not be found anywhere, by their meaning.
+// Canaries are texts that must appear nowhere. The key of the map is the
+// meaning of the text.
 type Canaries map[string]string
 
-// Add adds a text. It adds digits also without the spaces between them.
+// Add adds a text. If it contains digits with spaces between them, Add also
+// adds it without the spaces.
 func (c Canaries) Add(what, text string) string {
 	c[what] = text
 	if digits := strings.ReplaceAll(text, " ", ""); digits != text {
@@ -84,7 +86,7 @@ func (c Canaries) Requests(keys []Credentials) func() []*Request {
 			r.Add("Authorization", "Bearer "+c.Add("bearer token", "CANARYbearer")).Add("Cookie", "c="+c.Add("cookie", "CANARYcookie"))
 			r.Add("X-Custom", c.Add("custom header", "CANARYcustom")).Add("Referer", "https://x/?card="+c.Add("referer", "CANARYreferer"))
 		}
-		return append(all, all[0]) // once more: a replay
+		return append(all, all[0]) // the first again: a replay
 	}
 }
 

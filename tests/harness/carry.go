@@ -8,12 +8,17 @@ import (
 
 // carry serves one connection to a server.
 func (l *Links) carry(client net.Conn, name, addr string) {
-	server, err := net.Dial("tcp", addr)
+	from, open := l.opener(client)
+	var server net.Conn
+	err := net.ErrClosed
+	if open {
+		server, err = net.Dial("tcp", addr)
+	}
 	if err != nil {
 		_ = client.Close()
 		return
 	}
-	c := &linked{client: client, server: server, from: l.opener(client), to: name}
+	c := &linked{client: client, server: server, from: from, to: name}
 	l.mu.Lock()
 	l.conns[c] = true
 	closed := l.closed
@@ -61,8 +66,8 @@ func (l *Links) pump(c *linked, from, to net.Conn, r Route) {
 	}
 }
 
-// pass waits as long as the route holds or delays its bytes, and returns what
-// else happens to them.
+// pass waits while the route holds or delays its bytes, and returns the other
+// parts of the fault.
 func (l *Links) pass(c *linked, r Route) (f LinkFault, lost bool) {
 	for delayed := false; ; {
 		l.mu.Lock()

@@ -18,7 +18,7 @@ type Response struct {
 	Header        http.Header
 	Body          string
 	Informational []int // statuses of the 1xx answers before it
-	Closes        bool  // the connection ends with it; net/http takes the header away
+	Closes        bool  // the connection ends with it; net/http removes the header
 }
 
 func (r *Response) String() string { return fmt.Sprintf("%d %s", r.Status, r.Body) }
@@ -29,7 +29,8 @@ type Wire struct {
 	In *bufio.Reader
 }
 
-// Dial opens a connection from a local address; empty: from any.
+// Dial opens a connection from a local address. If source is empty, the system
+// chooses the address.
 func (g *Gateway) Dial(source string) (*Wire, error) {
 	d := net.Dialer{Timeout: Patience}
 	if source != "" {
@@ -40,7 +41,7 @@ func (g *Gateway) Dial(source string) (*Wire, error) {
 		return nil, err
 	}
 	_ = conn.SetDeadline(time.Now().Add(Patience))
-	return &Wire{conn, bufio.NewReader(conn)}, nil
+	return &Wire{&watched{Conn: conn}, bufio.NewReader(conn)}, nil
 }
 
 // Connect dials, and fails the test if that fails.
@@ -53,6 +54,9 @@ func (g *Gateway) Connect(t testing.TB) *Wire {
 	t.Cleanup(func() { _ = w.Close() })
 	return w
 }
+
+// CloseWrite ends what the client sends.
+func (w *Wire) CloseWrite() error { return w.Conn.(*watched).Conn.(*net.TCPConn).CloseWrite() }
 
 // WriteText sends bytes without changes.
 func (w *Wire) WriteText(t testing.TB, text string) {
@@ -86,7 +90,11 @@ func (w *Wire) Exchange(r *Request) (*Response, error) {
 	if _, err := io.WriteString(w, r.Head()+r.Body); err != nil {
 		return nil, err
 	}
-	return w.Receive(r.Method)
+	answer, err := w.Receive(r.Method)
+	if err == nil {
+		recordAnswer(r.Method, r.Target, answer)
+	}
+	return answer, err
 }
 
 // Try sends a request over a new connection.
@@ -99,7 +107,7 @@ func (g *Gateway) Try(r *Request) (*Response, error) {
 	return w.Exchange(r)
 }
 
-// Send sends a request and expects any answer.
+// Send sends a request. It fails the test if there is no answer.
 func (g *Gateway) Send(t testing.TB, r *Request) *Response {
 	t.Helper()
 	answer, err := g.Try(r)
@@ -115,11 +123,13 @@ func (g *Gateway) SendRaw(t testing.TB, text string) *Response {
 	w := g.Connect(t)
 	defer w.Close()
 	w.WriteText(t, text)
-	method, _, _ := strings.Cut(text, " ")
+	method, rest, _ := strings.Cut(text, " ")
 	answer, err := w.Receive(method)
 	if err != nil {
 		t.Fatalf("after %.80q: %v", text, err)
 	}
+	target, _, _ := strings.Cut(rest, " ")
+	recordAnswer(method, target, answer)
 	return answer
 }
 
@@ -140,8 +150,8 @@ func (g *Gateway) Series(t testing.TB, requests []*Request) []*Response {
 }
 
 // Insist sends a request until there is an answer, and returns how often it was
-// sent again. Use it while a server stops: a server that stops drops connections
-// on which no request has arrived.
+// repeated. Use it while a server stops, because a stopping server drops
+// connections on which no request has arrived.
 func (g *Gateway) Insist(t testing.TB, r *Request) (answer *Response, again int) {
 	t.Helper()
 	for ; again < 1000; again++ {

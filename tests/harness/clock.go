@@ -21,7 +21,7 @@ type Clock struct {
 	file string
 }
 
-// NewClock returns a clock that is right.
+// NewClock returns a clock that shows the correct time.
 func NewClock(t testing.TB) *Clock {
 	t.Helper()
 	c := &Clock{t: t, file: filepath.Join(t.TempDir(), "shift")}
@@ -29,7 +29,8 @@ func NewClock(t testing.TB) *Clock {
 	return c
 }
 
-// Shift sets the clock so far ahead, in whole seconds; less than 0 is behind.
+// Shift sets the clock ahead, in whole seconds. A negative value sets it
+// behind.
 func (c *Clock) Shift(ahead time.Duration) {
 	c.t.Helper()
 	f, err := os.OpenFile(c.file, os.O_WRONLY|os.O_CREATE, 0o600) // in place: it is mapped
@@ -77,8 +78,8 @@ time_t time(time_t *t) {
 }
 `
 
-// RedisEnv returns what a redis-server needs in its environment to follow the
-// clock. It skips the test where there is no C compiler.
+// RedisEnv returns the environment variables for a redis-server that follows
+// the clock. It skips the test if there is no C compiler.
 func (c *Clock) RedisEnv() []string {
 	c.t.Helper()
 	cc, err := exec.LookPath("cc")
@@ -96,10 +97,9 @@ func (c *Clock) RedisEnv() []string {
 	return []string{"LD_PRELOAD=" + library, "CLOCK_SHIFT=" + c.file}
 }
 
-// binaryWithClock builds the gateway with the clock of the package clockshift. A
-// Go program asks the kernel for the time without a library that could be
-// replaced, so the source is: the build lays copies over our files in which
-// time.Now is clockshift.Now.
+// binaryWithClock builds the gateway with the clock of package clockshift. A Go
+// program reads the time without a library that could be replaced. So the build
+// replaces our source files by copies in which time.Now is clockshift.Now.
 var binaryWithClock = sync.OnceValues(func() (path string, err error) {
 	dir, err := os.MkdirTemp("", "cgo")
 	if err != nil {
@@ -143,7 +143,7 @@ func onClockshift(text string) string {
 	text = readsTheClock.ReplaceAllString(text, "clockshift.Now")
 	end := packageClause.FindStringIndex(text)[1]
 	return text[:end] + "\nimport \"github.com/card-gateway/card-gateway/tests/harness/clockshift\"\n" + text[end:] +
-		"\nvar _ time.Time // the file may have no other use of the package left\n"
+		"\nvar _ time.Time // the file may not use the package otherwise\n"
 }
 
 // FollowClock makes the gateway follow a clock, from its next start on.

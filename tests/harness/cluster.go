@@ -62,7 +62,7 @@ func (s *Servers) meet(known, other *RedisServer) {
 	known.Do("cluster", "meet", "127.0.0.1", announced("--cluster-announce-port"), announced("--cluster-announce-bus-port"))
 }
 
-// eachKnows waits until every node knows so many.
+// eachKnows waits until every node knows the number of nodes.
 func (s *Servers) eachKnows(nodes int) {
 	s.t.Helper()
 	Eventually(s.t, "all nodes know each other", func() bool {

@@ -24,7 +24,7 @@ const (
 	NonceLost      = "The service cannot verify requests signed before a recent interruption; sign the request anew after the time in Retry-After"
 )
 
-// WantAccepted fails the test unless the upstream's answer came back.
+// WantAccepted fails the test unless the answer is that of the upstream.
 func WantAccepted(t testing.TB, r *Response) {
 	t.Helper()
 	if r.Status != http.StatusOK {
@@ -114,8 +114,8 @@ func Messages(answers []*Response) map[string]int {
 	return by
 }
 
-// Rounds returns how often a test repeats its work: the full number, or the short
-// one under `go test -short`.
+// Rounds returns how often a test repeats its work: full, or short under `go test
+// -short`.
 func Rounds(full, short int) int {
 	if testing.Short() {
 		return short

@@ -14,11 +14,12 @@ import (
 	"time"
 )
 
-// Patience is the longest wait for something that should happen at once. It is
+// Patience is the longest wait for an event that should happen at once. It is
 // long because the machine may be busy.
 const Patience = 30 * time.Second
 
-// A Gateway is one directory of state and, while it runs, the process on it.
+// A Gateway is one directory of state and, while it runs, the process that uses
+// it.
 type Gateway struct {
 	T    testing.TB
 	Dir  string // short, because a unix socket is in it
@@ -26,18 +27,20 @@ type Gateway struct {
 	Env  []string // further variables of its environment
 	Addr string   // host:port on which it serves, reserved until the end of the test
 
-	// Tolerate are alarms in its logs that a test provokes.
+	// Tolerate has the alarms in its logs that the test causes.
 	Tolerate []string
 
-	binary string   // instead of the gateway that users run
+	oddTime atomic.Bool // its clock or window is not as in the published interface
+
+	binary string   // replaces the gateway that users run
 	around []string // a command that runs the gateway
 	cmd    *exec.Cmd
 	pid    atomic.Int64
 	done   chan struct{} // closed when the process has ended
 }
 
-// NewGateway makes the directory of a gateway, with a master key, and starts
-// nothing.
+// NewGateway makes the directory of a gateway, with a master key. It starts no
+// process.
 func NewGateway(t testing.TB, s Site) *Gateway {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "cg")
@@ -54,10 +57,12 @@ func NewGateway(t testing.TB, s Site) *Gateway {
 		_ = os.RemoveAll(dir)
 	})
 	g.WriteFile("master.key", NewMasterKey())
+	g.WriteFile(assertKeyFile, NewMasterKey())
 	return g
 }
 
-// wantNoAlarm fails the test if the process logged a line that no input may cause.
+// wantNoAlarm fails the test if the process logged a line that no input can
+// cause.
 func (g *Gateway) wantNoAlarm() {
 	g.T.Helper()
 	said := g.ReadFile("stderr") + g.ReadFile("default.log")
@@ -89,6 +94,9 @@ func (g *Gateway) Path(name string) string { return filepath.Join(g.Dir, name) }
 // WriteFile writes a file of the directory.
 func (g *Gateway) WriteFile(name, text string) {
 	g.T.Helper()
+	if name == assertKeyFile {
+		theWitness.knowsAssertions(text)
+	}
 	if err := os.WriteFile(g.Path(name), []byte(text), 0o600); err != nil {
 		g.T.Fatal(err)
 	}

@@ -73,6 +73,7 @@ func (g *Gateway) KeyCall(method, path string, body any) KeyView {
 	if err := json.Unmarshal([]byte(answer), &view); err != nil {
 		g.T.Fatalf("%s /card-gateway/keys%s: %v in %s", method, path, err, answer)
 	}
+	theWitness.knows(g, view.ID, view.Secret)
 	return view
 }
 
@@ -94,6 +95,7 @@ func (g *Gateway) TryNewKey() (c Credentials, made bool) {
 	if status/100 != 2 || json.Unmarshal([]byte(answer), &view) != nil {
 		return c, false
 	}
+	theWitness.knows(g, view.ID, view.Secret)
 	return Credentials{view.ID, view.Secret}, true
 }
 
@@ -103,6 +105,7 @@ func (g *Gateway) ImportKey(c Credentials, f Fields) Credentials {
 	f = KeyFields(f)
 	f["id"], f["secret"] = c.ID, c.Secret
 	g.KeyCall(http.MethodPost, "/import", f)
+	theWitness.knows(g, c.ID, c.Secret)
 	return c
 }
 

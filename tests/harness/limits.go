@@ -9,7 +9,7 @@ import (
 )
 
 // Limit sets the soft limit of a resource of the running process (see
-// getrlimit(2)) and returns what puts the old one back.
+// getrlimit(2)). The returned function restores the old limit.
 func (g *Gateway) Limit(resource int, soft uint64) (restore func()) {
 	g.T.Helper()
 	pid := g.cmd.Process.Pid
@@ -47,9 +47,9 @@ func (g *Gateway) AddressSpace() uint64 {
 	return pages * uint64(os.Getpagesize())
 }
 
-// DiskOfItsOwn gives the gateway a disk of so many bytes at a directory, from its
-// next start on. Nobody else sees it, and it ends with the process. It skips the
-// test where the system does not let users have a mount namespace.
+// DiskOfItsOwn gives the gateway a disk of size bytes at a directory, from its
+// next start on. No other process sees the disk, and it ends with the process.
+// The test is skipped if the system does not allow users a mount namespace.
 func (g *Gateway) DiskOfItsOwn(dir string, size int) {
 	g.T.Helper()
 	if out, err := exec.Command("unshare", "-Urm", "mount", "-t", "tmpfs", "tmpfs", "/mnt").CombinedOutput(); err != nil {
@@ -62,8 +62,8 @@ func (g *Gateway) DiskOfItsOwn(dir string, size int) {
 	g.around = []string{"unshare", "-Urm", "sh", "-c", mount, dir}
 }
 
-// FillDisk fills the disk of a directory as the process sees it, and returns
-// what makes room again.
+// FillDisk fills the disk of a directory as the process sees it. The returned
+// function frees the space.
 func (g *Gateway) FillDisk(dir string) (free func()) {
 	g.T.Helper()
 	name := fmt.Sprintf("/proc/%d/root%s/filler", g.cmd.Process.Pid, dir)

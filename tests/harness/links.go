@@ -8,29 +8,29 @@ import (
 	"time"
 )
 
-// A Route is the way of bytes from one process to another, by their names. A
-// name that is empty means every process.
+// A Route is the way of bytes from one process to another, by their names. An
+// empty name means every process.
 type Route struct{ From, To string }
 
 // A LinkFault is what a network does to the bytes of a route. The zero value is
 // a network without faults.
 type LinkFault struct {
-	// Hold keeps the bytes until the fault is over, and then delivers them, as a
-	// network does that is cut in two and becomes whole again.
+	// Hold keeps the bytes until the fault is over, and then delivers them, like
+	// a network that is cut in two and becomes whole again.
 	Hold bool
-	// Delay delivers every piece so much later.
+	// Delay delivers every piece later by this time.
 	Delay time.Duration
-	// Change makes other bytes of a piece. On a machine's own network a short
+	// Change replaces the bytes of a piece. On the loopback network a short
 	// reply is one piece.
 	Change func([]byte) []byte
 	// Cut delivers the first half of a piece and closes the connection.
 	Cut bool
 }
 
-// Links is a network between processes of one machine: a proxy in front of each
-// server, which knows every connection's other end by the process that opened
-// it. So a link can fail in one direction, and for one pair of processes, without
-// any privilege.
+// Links is a network between processes of one machine. There is a proxy in front
+// of each server, and it knows which process opened each connection. So a link
+// can fail in one direction, and for one pair of processes, without any
+// privilege.
 type Links struct {
 	t testing.TB
 
@@ -41,6 +41,9 @@ type Links struct {
 	conns   map[*linked]bool
 	closed  bool
 	tasks   sync.WaitGroup
+
+	openers sync.Mutex
+	sockets map[uint32]string // by inode: which process has it; guarded by openers
 }
 
 // linked is a connection through the network.
@@ -69,16 +72,16 @@ func NewLinks(t testing.TB) *Links {
 	return l
 }
 
-// Name makes the connections of a process known by a name. The function returns
-// its id, or 0 while it does not run.
+// Name gives the connections of a process a name. The function pid returns the
+// id of the process, or 0 while it does not run.
 func (l *Links) Name(name string, pid func() int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.pids[name] = pid
 }
 
-// Listen returns an address that leads to the server of that name, which listens
-// on the address server.
+// Listen returns an address of the network that leads to the named server. The
+// server itself listens on the address server.
 func (l *Links) Listen(name, server string) (addr string) {
 	l.t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
@@ -98,7 +101,7 @@ func (l *Links) Listen(name, server string) (addr string) {
 	return listener.Addr().String()
 }
 
-// Set makes the bytes of a route meet a fault.
+// Set applies a fault to the bytes of the routes.
 func (l *Links) Set(f LinkFault, routes ...Route) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -120,7 +123,7 @@ func (l *Links) Split(here, there []string) {
 	l.Set(LinkFault{Hold: true}, routes...)
 }
 
-// Heal ends all faults but that of forgotten connections.
+// Heal ends all faults. Forgotten connections stay forgotten.
 func (l *Links) Heal() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -140,8 +143,8 @@ func (l *Links) Sever(r Route) {
 	}
 }
 
-// Drain closes the connections that were opened along a route and waits until
-// nothing is on its way on them.
+// Drain closes the connections that were opened along a route. It waits until
+// no bytes are on their way on them.
 func (l *Links) Drain(r Route) {
 	l.t.Helper()
 	l.Sever(r)
@@ -160,8 +163,8 @@ func (l *Links) Drain(r Route) {
 	})
 }
 
-// Forget loses everything on the connections that were opened along a route, as
-// a network does that has forgotten them. New ones are served.
+// Forget loses all bytes on the connections that were opened along a route,
+// like a network that has forgotten them. New connections work.
 func (l *Links) Forget(r Route) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

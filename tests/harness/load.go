@@ -5,15 +5,15 @@ import (
 	"sync/atomic"
 )
 
-// Load is several clients that send until they are stopped.
+// Load is a number of clients that send until they are stopped.
 type Load struct {
 	sent    atomic.Int64
 	stopped atomic.Bool
 	clients sync.WaitGroup
 }
 
-// StartLoad lets n clients call send again and again. It gets the number of the
-// client, from 0 on, and that of the call, from 1 on.
+// StartLoad starts n clients that call send again and again, with the number of
+// the client, from 0, and that of the call, from 1.
 func StartLoad(n int, send func(client int, number int64)) *Load {
 	l := new(Load)
 	for client := range n {

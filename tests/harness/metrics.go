@@ -75,13 +75,14 @@ func (s Samples) Sum() (total float64) {
 // Series returns the names with their labels, in order.
 func (s Samples) Series() []string { return slices.Sorted(maps.Keys(s)) }
 
-// RequestSeries is the counter of requests of an operation with an outcome.
+// RequestSeries returns the series that counts the requests of an operation
+// with an outcome.
 func RequestSeries(operation, outcome string) string {
 	return `card_gateway_requests_total{operation="` + operation + `",outcome="` + outcome + `"}`
 }
 
-// WantCounted waits until the requests since a scrape are counted, and fails
-// the test unless they are counted under these series and no other.
+// WantCounted waits until the requests since the scrape before are counted. It
+// fails the test unless they are counted exactly as want.
 func (g *Gateway) WantCounted(t testing.TB, before Samples, want Samples) {
 	t.Helper()
 	var got Samples

@@ -3,6 +3,7 @@ package harness
 import (
 	"encoding/binary"
 	"fmt"
+	"maps"
 	"net"
 	"os"
 	"path/filepath"
@@ -11,20 +12,36 @@ import (
 )
 
 // opener returns the name of the process that opened a connection, or nothing
-// for one that is not known or has ended.
-func (l *Links) opener(conn net.Conn) string {
+// for one that is not known. open is false if that process has closed it since.
+//
+// On a busy machine many connections wait here, and most are closed by then. So
+// one reading of the processes serves all that wait, and the bytes of other
+// connections do not wait for it.
+func (l *Links) opener(conn net.Conn) (name string, open bool) {
+	l.openers.Lock()
+	defer l.openers.Unlock()
 	inode, err := inodeOf(conn.RemoteAddr().(*net.TCPAddr), conn.LocalAddr().(*net.TCPAddr))
 	if err != nil || inode == 0 {
-		return ""
+		return "", err != nil
 	}
+	if _, known := l.sockets[inode]; !known {
+		l.sockets = l.readSockets()
+	}
+	return l.sockets[inode], true
+}
+
+// readSockets returns the name of the process for each socket, by inode.
+func (l *Links) readSockets() map[uint32]string {
 	l.mu.Lock()
-	defer l.mu.Unlock()
-	for name, pid := range l.pids {
-		if holds(pid(), inode) {
-			return name
+	pids := maps.Clone(l.pids)
+	l.mu.Unlock()
+	all := make(map[uint32]string)
+	for name, pid := range pids {
+		for _, inode := range socketsOf(pid()) {
+			all[inode] = name
 		}
 	}
-	return ""
+	return all
 }
 
 // inodeOf returns the inode of a socket of this machine, by its two addresses;
@@ -63,17 +80,19 @@ func inodeOf(local, remote *net.TCPAddr) (uint32, error) {
 	return host.Uint32(answer[unix.SizeofNlMsghdr+inodeAt:]), nil
 }
 
-// holds reports whether a process has a socket open.
-func holds(pid int, inode uint32) bool {
+// socketsOf returns the inodes of the sockets that a process has open.
+func socketsOf(pid int) (inodes []uint32) {
 	if pid == 0 {
-		return false
+		return nil
 	}
-	dir, want := fmt.Sprintf("/proc/%d/fd", pid), fmt.Sprintf("socket:[%d]", inode)
+	dir := fmt.Sprintf("/proc/%d/fd", pid)
 	entries, _ := os.ReadDir(dir)
 	for _, e := range entries {
-		if target, _ := os.Readlink(filepath.Join(dir, e.Name())); target == want {
-			return true
+		target, _ := os.Readlink(filepath.Join(dir, e.Name()))
+		var inode uint32
+		if _, err := fmt.Sscanf(target, "socket:[%d]", &inode); err == nil {
+			inodes = append(inodes, inode)
 		}
 	}
-	return false
+	return inodes
 }

@@ -35,7 +35,8 @@ func (g *Gateway) run() {
 	}(g.cmd, g.done)
 }
 
-// Command returns a call of the binary whose files are all in the directory.
+// Command returns a command that runs the binary. All its files are in the
+// directory of the gateway.
 func (g *Gateway) Command(args ...string) *exec.Cmd {
 	path := g.binary
 	if path == "" {
@@ -112,7 +113,7 @@ func (g *Gateway) Stop() {
 	}
 }
 
-// Kill ends the process without a chance to write anything.
+// Kill ends the process at once. It cannot write anything more.
 func (g *Gateway) Kill() {
 	if g.cmd != nil && g.cmd.Process != nil {
 		g.signal(syscall.SIGKILL)
@@ -130,7 +131,7 @@ func (g *Gateway) signal(s os.Signal) {
 	}
 }
 
-// Reload puts another site into the running process.
+// Reload loads the configuration of another site into the running process.
 func (g *Gateway) Reload(s Site) {
 	g.T.Helper()
 	if err := g.TryReload(s); err != nil {
@@ -138,8 +139,8 @@ func (g *Gateway) Reload(s Site) {
 	}
 }
 
-// TryReload returns the error of a configuration that is refused. Then the
-// configuration before still serves.
+// TryReload loads the configuration of another site, and returns the error if
+// it is refused. Then the old configuration still serves.
 func (g *Gateway) TryReload(s Site) error {
 	before := g.Site
 	g.Site = s
@@ -152,8 +153,9 @@ func (g *Gateway) TryReload(s Site) error {
 	return nil
 }
 
-// tookOver waits until the new configuration takes the connections. The server
-// of the old one may accept one more, which Caddy then drops unread.
+// tookOver waits until the new configuration accepts the connections. The
+// server of the old one may accept one more connection, which Caddy then drops
+// unread.
 func (g *Gateway) tookOver() {
 	g.T.Helper()
 	Eventually(g.T, "the new configuration answers", func() bool {
@@ -166,7 +168,7 @@ func (g *Gateway) tookOver() {
 	})
 }
 
-// ReloadText puts a Caddyfile into the running process that the site cannot
+// ReloadText loads a Caddyfile into the running process that a Site cannot
 // describe.
 func (g *Gateway) ReloadText(t testing.TB, caddyfile string) {
 	t.Helper()

@@ -16,7 +16,7 @@ type Received struct {
 	Framed  string   // the bytes behind the head, with the framing
 }
 
-// Values returns the values of a header, in upper or lower case.
+// Values returns the values of a header. The case of its name does not matter.
 func (r *Received) Values(name string) []string {
 	var all []string
 	for _, line := range r.Headers {
@@ -59,7 +59,8 @@ func (r *Received) readBody(in *bufio.Reader) error {
 	if strings.Contains(strings.ToLower(r.Value("Transfer-Encoding")), "chunked") {
 		return r.readChunks(in)
 	}
-	length, err := strconv.Atoi(r.Value("Content-Length"))
+	first, _, _ := strings.Cut(r.Value("Content-Length"), " | ")
+	length, err := strconv.Atoi(first)
 	if err != nil {
 		return nil
 	}
@@ -79,7 +80,8 @@ func (r *Received) readChunks(in *bufio.Reader) error {
 		if last {
 			continue
 		}
-		size, err := strconv.ParseInt(strings.TrimSpace(line), 16, 32)
+		length, _, _ := strings.Cut(line, ";")
+		size, err := strconv.ParseInt(strings.TrimSpace(length), 16, 32)
 		if err != nil {
 			return err
 		}

@@ -21,7 +21,7 @@ import (
 // directory. It can be killed and started again.
 type RedisServer struct {
 	t      testing.TB
-	Name   string // by which the links know it
+	Name   string // its name in the links
 	Dir    string // short, because a unix socket is in it
 	config []string
 	Addr   string   // of the unix socket, or host:port
@@ -40,7 +40,7 @@ func StartRedis(t testing.TB, config ...string) *RedisServer {
 	return r
 }
 
-// NewRedis makes the directory of a server and starts nothing.
+// NewRedis makes the directory of a server. It starts no process.
 func NewRedis(t testing.TB, config ...string) *RedisServer {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "cgr")
@@ -177,8 +177,8 @@ func (r *RedisServer) Monitor() *Monitor {
 	return m
 }
 
-// Seen returns the commands from the beginning until now, one a line as redis
-// writes them, without those of scripts and of the test itself.
+// Seen returns the recorded commands, one in a line as Redis writes them. It
+// leaves out those that scripts run and those of the test itself.
 func (m *Monitor) Seen() []string {
 	m.r.t.Helper()
 	const mark = "the end of what is monitored"

@@ -23,12 +23,12 @@ type Request struct {
 	Source         string // local address to send from; empty: any
 }
 
-// Request returns a request that is signed as sent, at this moment.
+// Request returns a request that is signed as sent, with the current time.
 func (c Credentials) Request(method, target, body string) *Request {
 	return c.RequestAt(time.Now(), method, target, body)
 }
 
-// RequestAt returns a request that was signed at the moment.
+// RequestAt returns a request that is signed with the given time.
 func (c Credentials) RequestAt(at time.Time, method, target, body string) *Request {
 	r := &Request{Method: method, Target: target, Body: body}
 	r.Set("X-API-Key", c.ID)
@@ -97,7 +97,7 @@ func (r *Request) Drop(name string) *Request {
 	return r
 }
 
-// Set gives a header one value.
+// Set sets a header to one value.
 func (r *Request) Set(name, value string) *Request { return r.Drop(name).Add(name, value) }
 
 // Add adds a line to the headers.
@@ -117,7 +117,7 @@ func (r *Request) Value(name string) string {
 	return ""
 }
 
-// Forge gives the request a wrong signature of the right form.
+// Forge gives the request a wrong signature in the correct form.
 func (r *Request) Forge() *Request {
 	return r.Set("X-Signature", base64.StdEncoding.EncodeToString(make([]byte, sha256.Size)))
 }
@@ -140,5 +140,5 @@ func (r *Request) Head() string {
 	return strings.Join(all, "\r\n") + "\r\n\r\n"
 }
 
-// Raw returns a request as it would be sent, for changing bytes in it.
+// Raw returns the bytes of the request, so that a test can change some.
 func (r *Request) Raw() string { return r.Head() + r.Body }

@@ -13,11 +13,11 @@ import (
 )
 
 // Servers are the Redis servers of one deployment. Every connection to them goes
-// through the links, but for those of the test itself.
+// through the links, except those of the test itself.
 type Servers struct {
 	*Links
-	Store string         // what the line store says
-	All   []*RedisServer // masters first; Name says which is which
+	Store string         // the arguments of the line store
+	All   []*RedisServer // masters first; the name shows the role
 	// Sentinels watch over the first of All.
 	Sentinels []*RedisServer
 
@@ -29,14 +29,14 @@ type Servers struct {
 var WithReplicas = []string{"--min-replicas-to-write", "1", "--min-replicas-max-lag", "3"}
 
 // durable are the lines of docs/deployment.md for every server, as arguments.
-// appendfsync always, because a test that kills a server on a machine with a
-// busy disk would else lose what was acknowledged.
+// It uses appendfsync always, because otherwise a killed server on a machine
+// with a busy disk could lose acknowledged writes.
 var durable = []string{"--maxmemory-policy", "noeviction", "--appendonly", "yes", "--appendfsync", "always"}
 
 const clusterSlots = 16384
 
-// servicePort returns a port that nobody listens on and that it has not returned
-// before. It is none of those that the system gives to whoever asks for any.
+// servicePort returns a free port that it has not returned before. It is outside
+// the range from which the system chooses ports.
 func servicePort(t testing.TB) string {
 	t.Helper()
 	const first, many = 20_001, 12_000
@@ -88,7 +88,7 @@ func newServers(t testing.TB) *Servers {
 // Addr returns the address of a server, host:port, through the links.
 func (s *Servers) Addr(r *RedisServer) string { return s.addrs[r.Name] }
 
-// StartSingle returns one server. With a clock, it follows that.
+// StartSingle returns one server. If clock is not nil, the server follows it.
 func StartSingle(t testing.TB, clock *Clock) *Servers {
 	t.Helper()
 	s := newServers(t)
@@ -159,7 +159,7 @@ func (s *Servers) sentinel(name, master string) *RedisServer {
 	return r
 }
 
-// replicated reports whether every master has so many replicas that are up to
+// replicated reports whether every master has the number of replicas, all up to
 // date.
 func (s *Servers) replicated(replicas int) bool {
 	for _, r := range s.All {
@@ -178,8 +178,8 @@ func (s *Servers) replicated(replicas int) bool {
 	return true
 }
 
-// Role returns what a server says that it is: master or slave; nothing where it
-// does not answer.
+// Role returns the role that a server reports, master or slave. It is empty if
+// the server does not answer.
 func (r *RedisServer) Role() string {
 	info, _ := r.client.Info(context.Background(), "replication").Result()
 	_, rest, _ := strings.Cut(info, "role:")

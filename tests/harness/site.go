@@ -3,6 +3,7 @@ package harness
 import (
 	"fmt"
 	"net"
+	"strings"
 )
 
 // Site holds the parts of a test's Caddyfile. The zero value with an upstream is a
@@ -13,6 +14,7 @@ type Site struct {
 	Global   string // further lines of the global block card_gateway
 	Servers  string // lines of the global block servers
 	Auth     string // lines of the block card_auth
+	Assert   string // the algorithm of assertions; empty: there are none
 	Limits   string // lines of the block card_rate_limit; empty: it is left out
 	Terminal string // the handler that forwards; empty: card_forward
 	Proxy    string // lines of its block
@@ -27,7 +29,8 @@ type Site struct {
 	Sites   string // further sites
 }
 
-// WithLimits puts card_rate_limit on the route with its defaults.
+// WithLimits is a value of Site.Limits. It puts card_rate_limit with its defaults
+// on the route.
 const WithLimits = "\n"
 
 // caddyfile is the template of Site.Caddyfile.
@@ -78,6 +81,9 @@ http://:%[5]s {
 // Caddyfile returns the configuration for the address it serves on.
 func (g *Gateway) Caddyfile() string {
 	s, format := g.Site, g.Site.Logs
+	if strings.Contains(s.Global, "window ") || strings.Contains(s.Auth, "dry_run") || g.binary != "" {
+		g.oddTime.Store(true)
+	}
 	if s.Store == "" {
 		s.Store = "file " + g.Path("data")
 	}
@@ -89,7 +95,7 @@ func (g *Gateway) Caddyfile() string {
 		if s.Limits != "" {
 			routes += "card_rate_limit {\n" + s.Limits + "\n}\n"
 		}
-		routes += "card_auth {\n" + s.Auth + "\n}\n" + s.ToIssuer()
+		routes += "card_auth {\n" + s.Auth + "\n" + g.AssertBlock() + "}\n" + s.ToIssuer()
 	}
 	host, port, _ := net.SplitHostPort(g.Addr)
 	return fmt.Sprintf(caddyfile, g.Dir, format, s.Global, s.Servers, port, host, s.Extra, routes, s.Store, s.Options, s.Sites)

@@ -8,8 +8,8 @@ const (
 	ReverseProxy = "reverse_proxy"
 )
 
-// EachTerminal runs a test of what is forwarded with each handler that may do
-// so, at the same time.
+// EachTerminal runs the test once for each handler that can forward, at the
+// same time.
 func EachTerminal(t *testing.T, test func(t *testing.T, terminal string)) {
 	t.Helper()
 	t.Parallel()

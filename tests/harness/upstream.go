@@ -11,12 +11,12 @@ import (
 	"testing"
 )
 
-// A Reply is the answer of the upstream: raw bytes. Without any the upstream
-// closes the connection.
+// A Reply is the answer of the upstream: raw bytes. If there are none, the
+// upstream closes the connection.
 type Reply struct {
 	Raw    string
 	Wait   <-chan struct{} // first wait for this
-	HangUp bool            // close the connection behind the bytes
+	HangUp bool            // close the connection after the bytes
 }
 
 // Answer returns a reply with a correct Content-Length. Headers are lines.
@@ -37,9 +37,12 @@ type Upstream struct {
 	open     map[net.Conn]bool
 	requests []*Received
 	bytes    int
+	trusts   string  // why the witness is not asked
+	wrong    []error // requests that must not have arrived
 }
 
-// StartUpstream serves `{"ok":true}` until the test changes that.
+// StartUpstream starts an upstream. It answers `{"ok":true}` until the test
+// changes that.
 func StartUpstream(t testing.TB) *Upstream {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
@@ -49,7 +52,14 @@ func StartUpstream(t testing.TB) *Upstream {
 	u := &Upstream{t: t, Addr: listener.Addr().String(), listener: listener, open: make(map[net.Conn]bool)}
 	u.Replies(Answer(200, `{"ok":true}`, "Content-Type: application/json"))
 	go u.serve(listener)
-	t.Cleanup(u.Close)
+	t.Cleanup(func() {
+		u.Close()
+		u.mu.Lock()
+		defer u.mu.Unlock()
+		for _, err := range u.wrong {
+			t.Error(err)
+		}
+	})
 	return u
 }
 
@@ -110,6 +120,11 @@ func (u *Upstream) talk(conn net.Conn, number int) {
 		r.Conn = number
 		u.mu.Lock()
 		u.requests = append(u.requests, r)
+		if u.trusts == "" {
+			if err := theWitness.arrives(r); err != nil {
+				u.wrong = append(u.wrong, fmt.Errorf("%q has reached the upstream, but %w", r.Line, err))
+			}
+		}
 		reply := u.reply
 		u.mu.Unlock()
 		send := reply(r)
@@ -146,6 +161,14 @@ func (u *Upstream) Does(f func(*Received) Reply) {
 	u.reply = f
 }
 
+// Trusts ends the check of what arrives. Tests call it if the clients of this package
+// have not sent it, or if it must arrive unproved or changed; the reason says which.
+func (u *Upstream) Trusts(reason string) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	u.trusts = reason
+}
+
 // Took returns the requests since the last call of Took.
 func (u *Upstream) Took() []*Received {
 	u.mu.Lock()
@@ -173,16 +196,15 @@ func (u *Upstream) None(t testing.TB) {
 	}
 }
 
-// Traffic returns how many connections were made and how many bytes arrived so
-// far.
+// Traffic returns the number of connections and of received bytes so far.
 func (u *Upstream) Traffic() (conns, bytes int) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	return u.conns, u.bytes
 }
 
-// Unasked sends bytes on every open connection, without a request for them.
-// They have reached the machine of the gateway when it returns.
+// Unasked sends bytes on every open connection, although no request waits for
+// them. When it returns, they have arrived at the gateway's machine.
 func (u *Upstream) Unasked(text string) {
 	u.mu.Lock()
 	defer u.mu.Unlock()

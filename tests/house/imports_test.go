@@ -46,6 +46,10 @@ var importRules = []importRule{
 		reason: "limits are arithmetic with the time as an argument; they need nobody",
 	},
 	{
+		dir:    "assertion",
+		reason: "what an issuer can verify follows from the request and the key alone; it needs no library of JOSE to write one form",
+	},
+	{
 		dir: "translate", others: []string{"github.com/go-json-experiment/json/…/", "github.com/biter777/countries", "golang.org/x/net/idna"},
 		reason: "translation is text in, text out; it knows no keys, no stores and no server",
 	},
@@ -73,6 +77,10 @@ var importRules = []importRule{
 		reason: "a backend knows the contract and nothing above it; only this one knows Redis",
 	},
 	{
+		dir: "store/storetest/fill", ours: []string{"auth", "store", "store/file", "store/redis"},
+		reason: "it fills any backend through the contract, and knows nothing above it",
+	},
+	{
 		dir: "store/storetest", ours: []string{"auth", "ratelimit", "store"},
 		others: []string{"pgregory.net/rapid", "github.com/anishathalye/porcupine"},
 		reason: "every backend runs the suite, so it can know none of them",
@@ -98,6 +106,10 @@ var importRules = []importRule{
 		reason: "what the binary is does not depend on what it does",
 	},
 	{
+		dir: "caddymodule/auditfile", others: []string{"github.com/gofrs/flock", "golang.org/x/sys/unix"},
+		reason: "the chain of the audit record holds whatever it is given; it knows no key and no server",
+	},
+	{
 		dir: "caddymodule/logqueue", others: []string{"github.com/caddyserver/caddy/v2/…/", "github.com/prometheus/client_golang/…/", "go.uber.org/zap/…/"},
 		reason: "a queue before a writer knows no line that goes through it",
 	},
@@ -106,7 +118,7 @@ var importRules = []importRule{
 		reason: "the log format masks whatever it is given; it knows no request, no key and no app",
 	},
 	{
-		dir: "caddymodule/keyadmin", ours: []string{"auth", "caddymodule/cli", "caddymodule/secret", "caddymodule/version", "keys", "store", "store/file"}, others: []string{"…/"},
+		dir: "caddymodule/keyadmin", ours: []string{"auth", "caddymodule/auditfile", "caddymodule/cli", "caddymodule/secret", "caddymodule/version", "keys", "store", "store/file"}, others: []string{"…/"},
 		reason: "the admin API is the only way to a running gateway, and card-keys a client of it like any other; neither reaches into handlers",
 	},
 	{
@@ -120,7 +132,7 @@ var importRules = []importRule{
 	{
 		dir: "caddymodule",
 		ours: []string{
-			"auth", "caddymodule/cardlog", "caddymodule/explaincmd", "caddymodule/keyadmin", "caddymodule/logqueue", "caddymodule/secret", "caddymodule/signcmd", "caddymodule/version",
+			"assertion", "auth", "caddymodule/auditfile", "caddymodule/cardlog", "caddymodule/explaincmd", "caddymodule/keyadmin", "caddymodule/logqueue", "caddymodule/secret", "caddymodule/signcmd", "caddymodule/version",
 			"explain", "forward", "keys", "ratelimit", "store", "store/file", "store/redis", "translate",
 		},
 		others: []string{"…/"},
@@ -235,7 +247,7 @@ func TestImportsPointOneWay(t *testing.T) {
 	}
 }
 
-// TestNobodyImportsTheCaddyModule holds for tests too.
+// TestNobodyImportsTheCaddyModule also checks the tests.
 func TestNobodyImportsTheCaddyModule(t *testing.T) {
 	t.Parallel()
 	may := []string{".", "caddymodule", "cmd/card-gateway"}
@@ -250,11 +262,39 @@ func TestNobodyImportsTheCaddyModule(t *testing.T) {
 	}
 }
 
+// TestProductionHasNoSandbox also checks indirect imports, and the words that only
+// the sandbox may use: nothing of it is in what xcaddy builds, which is the root.
+func TestProductionHasNoSandbox(t *testing.T) {
+	t.Parallel()
+	for _, p := range goList(t, "-deps", ".") {
+		dir, ours := below(p.ImportPath)
+		if !ours {
+			continue
+		}
+		if strings.HasPrefix(dir, "sandbox") {
+			t.Errorf("the production build contains %s", dir)
+		}
+		files, err := filepath.Glob(filepath.Join("../..", dir, "*.go"))
+		if err != nil || len(files) == 0 {
+			t.Fatalf("%d files in %s, %v", len(files), dir, err)
+		}
+		for _, file := range files {
+			text, err := os.ReadFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if !strings.HasSuffix(file, "_test.go") && bytes.Contains(text, []byte("X-Sandbox")) {
+				t.Errorf("%s knows a header of the sandbox", file)
+			}
+		}
+	}
+}
+
 // TestPrometheusAndZapStayInTheCaddyModule also checks indirect imports: metrics
-// and log lines belong into one package.
+// and log lines belong in one package.
 func TestPrometheusAndZapStayInTheCaddyModule(t *testing.T) {
 	t.Parallel()
-	for _, dir := range []string{"auth", "explain", "forward", "keys", "ratelimit", "sign", "translate", "store", "store/file", "store/redis"} {
+	for _, dir := range []string{"assertion", "auth", "explain", "forward", "keys", "ratelimit", "sign", "translate", "store", "store/file", "store/redis"} {
 		for _, p := range goList(t, "-deps", "./"+dir) {
 			for _, library := range []string{"github.com/prometheus/", "go.uber.org/zap", "github.com/caddyserver/"} {
 				if strings.HasPrefix(p.ImportPath, library) {
@@ -268,7 +308,7 @@ func TestPrometheusAndZapStayInTheCaddyModule(t *testing.T) {
 // TestPureAndClientCodeIsStandardLibrary also checks indirect imports.
 func TestPureAndClientCodeIsStandardLibrary(t *testing.T) {
 	t.Parallel()
-	for _, dir := range []string{"auth", "explain", "forward", "ratelimit", "sign"} {
+	for _, dir := range []string{"assertion", "auth", "explain", "forward", "ratelimit", "sign"} {
 		for _, p := range goList(t, "-deps", "./"+dir) {
 			if _, ours := below(p.ImportPath); !ours && !p.Standard {
 				t.Errorf("package %s depends on %s: it is the standard library alone, so that its decisions can be read to the end", dir, p.ImportPath)
@@ -282,7 +322,7 @@ func TestPureAndClientCodeIsStandardLibrary(t *testing.T) {
 func TestAuthHasNoClockAndNoRandomNumbers(t *testing.T) {
 	t.Parallel()
 	var files []string
-	for _, dir := range []string{"auth", "explain"} {
+	for _, dir := range []string{"assertion", "auth", "explain"} {
 		found, err := filepath.Glob("../../" + dir + "/*.go")
 		if err != nil || len(found) == 0 {
 			t.Fatalf("%d files in %s, %v", len(found), dir, err)

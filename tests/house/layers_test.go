@@ -21,9 +21,9 @@ import (
 	"github.com/card-gateway/card-gateway/tests/harness"
 )
 
-// knotted are the packages whose files may need each other, and why. Everywhere
-// else the files of a package use each other in one direction only, so that each
-// can be read with no more than what is below it in mind.
+// knotted are the packages whose files may need each other, and why. In all
+// other packages the files use each other in one direction only. So a reader of
+// a file needs to know only the files below it.
 var knotted = map[string]string{
 	"forward":         "a connection and its issuer know each other, and so do an exchange and its answer, and a forwarder and its checks",
 	"keys":            "the files are the subjects of one service, which change, audit and look up through each other",
@@ -33,9 +33,9 @@ var knotted = map[string]string{
 	"tests/harness":   "the files are parts of one gateway under test",
 }
 
-// TestFilesUseEachOtherInOneDirection looks at all that a file names of another
-// one, fields and methods included. The type before a method's name does not
-// count, since a method says by it only where it belongs.
+// TestFilesUseEachOtherInOneDirection checks every name of another file that a
+// file uses, fields and methods included. The receiver type of a method does
+// not count.
 func TestFilesUseEachOtherInOneDirection(t *testing.T) {
 	harness.DependOnSources(t)
 	packages, exports := listPackages(t)
@@ -75,7 +75,7 @@ func (u uses) add(from, to, name string) {
 	u[from][to][name] = true
 }
 
-// report says what the files of a circle use of each other.
+// report prints the names that the files of a circle use of each other.
 func (u uses) report(t *testing.T, circle []string) {
 	t.Helper()
 	for _, from := range circle {
@@ -197,7 +197,8 @@ func circles(all uses) [][]string {
 	return slices.SortedFunc(maps.Values(groups), slices.Compare)
 }
 
-// A circle is found over several files, and none where all runs one way.
+// A circle over several files is found, and there is none if all uses go one
+// way.
 func TestCircles(t *testing.T) {
 	found := make(uses)
 	for _, pair := range []string{"ab", "ad", "bc", "de", "fd"} {

@@ -44,7 +44,7 @@ func testCanary(t *testing.T, terminal string) {
 	g.Reload(g.Site)
 	g.Stop()
 	c.SearchGateway(t, g)
-	// The logs hold what they should, else nothing is proven.
+	// The logs contain what they should. Otherwise the test proves nothing.
 	g.Logged("access.log", keys[0].ID, `"operation":"issue_card"`, `"outcome":"accepted"`, `"tenant":"acme"`, `"request_id":"`)
 	if terminal == harness.ReverseProxy {
 		g.Logged("default.log", `"level":"debug"`, "upstream roundtrip")

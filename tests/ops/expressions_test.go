@@ -129,7 +129,7 @@ func (inv *inventory) checkBound(name, operator, value string) string {
 }
 
 // TestExpressionsSpeakOfWhatExists checks that rules, their tests, the dashboard
-// and the guides use only metrics and labels that exist.
+// and the guides use only existing metrics and labels.
 func TestExpressionsSpeakOfWhatExists(t *testing.T) {
 	t.Parallel()
 	inv := newInventory(t)

@@ -12,9 +12,9 @@ import (
 	"github.com/card-gateway/card-gateway/tests/harness"
 )
 
-// TestLogThatNobodyReads lets both logs write to a pipe that nobody reads.
+// TestLogThatNobodyReads makes both logs write to a pipe that nobody reads.
 // Requests and health checks are still answered. The lines arrive when the pipe
-// is read again, and a gateway that is stopped meanwhile ends at once.
+// is read again. A gateway that is stopped while nobody reads ends at once.
 func TestLogThatNobodyReads(t *testing.T) {
 	t.Parallel()
 	u := harness.StartUpstream(t)

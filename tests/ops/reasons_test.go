@@ -94,8 +94,8 @@ func resigned(c harness.Credentials, name, value string) *harness.Request {
 // keyless are the reasons of refusals before the key is known.
 var keyless = []auth.Reason{auth.NotFound, auth.BadTarget, auth.MethodNotAllowed, auth.MissingHeaders, auth.UnknownKey}
 
-// wantTold checks the log lines of a refused request: one in the log of refusals
-// with the facts, and one in the access log.
+// wantTold checks the two log lines of a refused request: one in the log of
+// refusals, with the facts, and one in the access log.
 func wantTold(g *harness.Gateway, r *harness.Request, reason auth.Reason, facts ...string) {
 	g.T.Helper()
 	id := `"request_id":"` + r.Value("X-Request-Id") + `"`
@@ -208,9 +208,8 @@ func refusesSlowBodies(t testing.TB, g *harness.Gateway) {
 	g.WantCounted(t, before, want)
 }
 
-// noticesHangUps lets clients close the connection in the middle of their body,
-// while the upstream works, and in the middle of the answer. Then the upstream
-// does it.
+// noticesHangUps closes connections of clients during the body, while the
+// upstream works, and during the answer. Then the upstream closes one.
 func noticesHangUps(t testing.TB, g *harness.Gateway, u *harness.Upstream) {
 	t.Helper()
 	before, key := g.Scrape(t), g.NewKey(nil)
@@ -221,7 +220,7 @@ func noticesHangUps(t testing.TB, g *harness.Gateway, u *harness.Upstream) {
 	}
 	r, w := begin(key.Post().Set("Content-Length", "1000"), "half-a-body")
 	_ = w.Close()
-	wantTold(g, r, auth.MalformedRequest) // it may still listen
+	wantTold(g, r, auth.MalformedRequest) // the client may still read the answer
 
 	u.Took()
 	r, w = begin(key.Post().Add("X-Test", "stall"), "no-answer-yet")

@@ -68,8 +68,8 @@ func TestReloadsForwardNothingUnanswered(t *testing.T) {
 }
 
 // TestNewConnectionsGoToTheNewConfiguration opens a connection for each request
-// while configurations are loaded. An old configuration may answer only what
-// each client has begun when it is replaced.
+// while configurations are loaded. After it is replaced, an old configuration
+// may answer only the request that each client had already begun.
 func TestNewConnectionsGoToTheNewConfiguration(t *testing.T) {
 	t.Parallel()
 	if runtime.GOOS != "linux" {

@@ -65,8 +65,8 @@ func TestManyReloads(t *testing.T) { harness.EachTerminal(t, testManyReloads) }
 
 func testManyReloads(t *testing.T, terminal string) {
 	u := harness.StartUpstream(t)
-	// A connection to the upstream that a request of an old configuration gives
-	// back is kept as long as any, and has two goroutines meanwhile.
+	// A connection to the upstream from a request of an old configuration is
+	// kept as long as any other, and has two goroutines.
 	keepAlive := map[string]string{harness.CardForward: "keepalive 1s", harness.ReverseProxy: "transport http {\nkeepalive 1s\n}"}[terminal]
 	s := harness.Site{Upstream: u.Addr, Terminal: terminal, Limits: harness.WithLimits, Global: "limit default 1000000/1m", Proxy: keepAlive}
 	g := harness.StartGateway(t, s)

@@ -12,8 +12,8 @@ import (
 	"github.com/card-gateway/card-gateway/tests/harness"
 )
 
-// A restartable issuer stops as net/http's server does: requests that have begun
-// are answered.
+// A restartable is an issuer that stops like a server of net/http: requests that
+// have begun are answered.
 type restartable struct {
 	addr   string
 	server *http.Server

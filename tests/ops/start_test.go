@@ -175,7 +175,7 @@ func TestFilesArePrivate(t *testing.T) {
 	}
 }
 
-// TestRotation rotates a key and uses both secrets at once.
+// TestRotation rotates a key and uses both secrets at the same time.
 func TestRotation(t *testing.T) {
 	t.Parallel()
 	u := harness.StartUpstream(t)

@@ -44,7 +44,8 @@ func (c *collector) raw() string {
 	return c.got.String()
 }
 
-// environment returns the variables that tell a gateway the collector's address.
+// environment returns the variables that contain the collector's address for a
+// gateway.
 func (c *collector) environment() []string {
 	return []string{
 		"OTEL_TRACES_EXPORTER=otlp", "OTEL_EXPORTER_OTLP_PROTOCOL=http/protobuf",
@@ -138,7 +139,7 @@ func changeEverything(t testing.TB, g *harness.Gateway, c harness.Canaries, keys
 			c.Add("rotated secret", secret)
 		}
 	}
-	g.Series(t, key.Forged(4)) // the last one locks
+	g.Series(t, key.Forged(4)) // the last one locks the key
 	g.Do(key, "unlock")
 	g.KeyCall(http.MethodDelete, "/"+key.ID, nil)
 	for what, body := range map[string]harness.Fields{

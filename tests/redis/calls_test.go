@@ -12,9 +12,9 @@ import (
 	"github.com/card-gateway/card-gateway/tests/harness"
 )
 
-// TestRedisOneCallPerRequest counts the commands to the servers in the steady
-// state. MONITOR is its only witness: the counters of INFO are read at other moments,
-// between which the gateways' own checks run.
+// TestRedisOneCallPerRequest counts the commands to the servers in the steady state.
+// It reads only MONITOR. The counters of INFO are read at other moments, and the
+// gateways' own checks run in between.
 func TestRedisOneCallPerRequest(t *testing.T) {
 	t.Parallel()
 	const each = 300
@@ -72,7 +72,7 @@ func wantBackground(t testing.TB, commands []string) {
 			if name != "hgetall" && !known {
 				t.Errorf("redis was asked %.300s", command)
 			}
-		case "set": // whether it takes writes
+		case "set": // asks whether the server takes writes
 			if !strings.Contains(command, `"XX"`) {
 				t.Errorf("redis was asked %.300s", command)
 			}
@@ -86,8 +86,9 @@ func wantBackground(t testing.TB, commands []string) {
 }
 
 // TestRedisInventedIDs floods a gateway with invented key ids. They could be
-// imported ones, so they are looked up, within a budget, with two calls each: the
-// key, and whether the store was emptied. Nothing is written.
+// imported ones, so they are looked up, within a budget. Each look-up takes two
+// calls: one for the key, and one to see whether the store was emptied. Nothing
+// is written.
 func TestRedisInventedIDs(t *testing.T) {
 	t.Parallel()
 	const (
@@ -133,5 +134,5 @@ func TestRedisInventedIDs(t *testing.T) {
 	}
 	u.One(t)
 	harness.WantAccepted(t, g.Send(t, key.Get()))
-	harness.WantAccepted(t, g.Send(t, g.NewKey(nil).Get())) // which no flood keeps from working
+	harness.WantAccepted(t, g.Send(t, g.NewKey(nil).Get())) // a new key works during the flood
 }

@@ -15,13 +15,13 @@ import (
 	"github.com/card-gateway/card-gateway/tests/harness"
 )
 
-// A forgetful network is between a gateway and Redis.
+// A forgetful is a network between gateways and Redis.
 type forgetful struct {
 	path, server string
 	open, lost   atomic.Int64 // connections; commands on forgotten ones
 	delay        atomic.Int64 // of each answer, in nanoseconds
 	mu           sync.Mutex
-	forgotten    chan struct{} // closed for the connections that there are
+	forgotten    chan struct{} // closed: the existing connections are forgotten
 }
 
 func startForgetful(t *testing.T, r *harness.RedisServer) *forgetful {
@@ -44,7 +44,8 @@ func startForgetful(t *testing.T, r *harness.RedisServer) *forgetful {
 	return n
 }
 
-// forget loses what is sent on the connections that there are. New ones work.
+// forget loses everything that is sent on the existing connections. New ones
+// work.
 func (n *forgetful) forget() {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -68,8 +69,9 @@ func (n *forgetful) carry(client net.Conn) {
 	n.copy(server, client, forgotten)
 }
 
-// copy carries bytes until an end, or drops them once they are forgotten.
-// Answers have no such channel, and wait for the delay.
+// copy carries bytes until one side closes. When the channel forgotten is
+// closed, it drops them. For answers the channel is nil, and each one waits for
+// the delay.
 func (n *forgetful) copy(to io.Writer, from io.Reader, forgotten <-chan struct{}) {
 	buf := make([]byte, 16<<10)
 	for {
@@ -92,9 +94,10 @@ func (n *forgetful) copy(to io.Writer, from io.Reader, forgotten <-chan struct{}
 	}
 }
 
-// TestNetworkForgetsConnections has a network forget all idle connections while
-// Redis is well. How long no request is accepted does not depend on how many
-// there were; it depends on the machine, and is logged.
+// TestNetworkForgetsConnections makes a network forget all idle connections
+// while Redis works. The number of lost commands does not depend on the number
+// of connections. The time without an accepted request depends on the machine,
+// so it is only logged.
 func TestNetworkForgetsConnections(t *testing.T) {
 	t.Parallel()
 	for _, size := range []int{44, 112} {
@@ -132,8 +135,8 @@ func TestNetworkForgetsConnections(t *testing.T) {
 	}
 }
 
-// longestGap returns the longest time without the beginning of a request that
-// was accepted, from a moment on.
+// longestGap returns the longest time in which no accepted request began, from
+// the moment on.
 func longestGap(sent []exchanged, from time.Time) (longest time.Duration) {
 	slices.SortFunc(sent, func(a, b exchanged) int { return a.at.Compare(b.at) })
 	for _, e := range sent {

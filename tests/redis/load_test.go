@@ -143,10 +143,9 @@ func judged(t testing.TB, w *harness.Wire, r *harness.Request) (answer *harness.
 	return answer
 }
 
-// wantOnce sends everything once more, each request to a gateway that is not
-// the one before, and checks that the upstream has seen exactly the requests
-// that were accepted, and each once. The upstream must not have been asked
-// what it took before.
+// wantOnce repeats all requests, each at another gateway than before. It checks
+// that the upstream has received exactly the accepted requests, each once.
+// Before the call, nobody may have read the upstream's requests.
 func wantOnce(t testing.TB, u *harness.Upstream, gateways []*harness.Gateway, sent []exchanged) {
 	t.Helper()
 	accepted := make(map[string]int)

@@ -14,8 +14,8 @@ import (
 // floorAhead is the value of replay_floor_ahead in these tests.
 const floorAhead = time.Second
 
-// outageSite refuses little after state may have been lost, so that tests need
-// not wait.
+// outageSite refuses requests only for a short time after a possible loss, so
+// that tests need not wait.
 func outageSite(u *harness.Upstream, r *harness.RedisServer) harness.Site {
 	return harness.Site{Upstream: u.Addr, Store: patient(r), Limits: harness.WithLimits, Global: "replay_floor_ahead 1s\nlimit default 1000000/1d"}
 }
@@ -82,7 +82,7 @@ func TestRedisKilled(t *testing.T) {
 func TestRedisStalled(t *testing.T) {
 	t.Parallel()
 	const (
-		failures = (5 + 1 + 1) * 3        // of three clients in the half second that opens a breaker, and under way before and behind
+		failures = (5 + 1 + 1) * 3        // of three clients in the half second that opens a breaker, and one call of each before and after it
 		pause    = 300 * time.Millisecond // of an open breaker before the next try
 	)
 	u := harness.StartUpstream(t)
@@ -168,7 +168,7 @@ func TestRedisLosesEverything(t *testing.T) {
 	sent := l.finish()
 	l.wantOutage(sent, harness.NonceLost)
 	wantOnce(t, u, l.gateways, sent)
-	for _, g := range l.gateways { // one key is there again, the other is not
+	for _, g := range l.gateways { // one key exists again, the other does not
 		wantUnavailable(t, g.Send(t, other.Get()))
 	}
 	b.ImportKey(other, nil)

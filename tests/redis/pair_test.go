@@ -7,9 +7,9 @@ import (
 	"github.com/card-gateway/card-gateway/tests/harness"
 )
 
-// patient returns the line store for tests that are not about time: with it, a
-// burst on a busy machine waits for Redis instead of being refused. It puts
-// further lines into the block.
+// patient returns the arguments of the line store for tests that do not test
+// time. With them, a burst on a busy machine waits for Redis instead of being
+// refused. The lines are added to the block.
 func patient(r *harness.RedisServer, lines ...string) string {
 	lines = append([]string{"settle_timeout 20s", "change_timeout 20s", "io_timeout 10s"}, lines...)
 	return "redis " + r.URL() + " {\n" + strings.Join(lines, "\n") + "\n}"

@@ -34,7 +34,7 @@ func TestRedisReplicated(t *testing.T) {
 
 	replica.Signal(syscall.SIGSTOP)
 	wantReplicated(t, g, changed, &no)
-	harness.WantAccepted(t, g.Send(t, key.Get())) // requests do not wait for it
+	harness.WantAccepted(t, g.Send(t, key.Get())) // requests do not wait for the replica
 	replica.Signal(syscall.SIGCONT)
 	harness.Eventually(t, "a change is replicated again", func() bool {
 		got := replicated(g, http.MethodPost, "/"+changed.ID+"/enable", "")
@@ -42,8 +42,9 @@ func TestRedisReplicated(t *testing.T) {
 	})
 }
 
-// wantReplicated makes every kind of change. A replica may be later than the
-// gateway waits for it, so a change that it should have is made until it does.
+// wantReplicated makes every kind of change. A replica may need longer than the
+// gateway waits for it. So a change that the replica should have is repeated
+// until it has it.
 func wantReplicated(t testing.TB, g *harness.Gateway, key harness.Credentials, want *bool) {
 	t.Helper()
 	text := func(b *bool) string { return harness.JSONText(t, b) }
@@ -73,7 +74,7 @@ func wantReplicated(t testing.TB, g *harness.Gateway, key harness.Credentials, w
 	}
 }
 
-// replicated makes a change and returns what its answer says.
+// replicated makes a change and returns the field replicated of the answer.
 func replicated(g *harness.Gateway, method, path, body string) *bool {
 	g.T.Helper()
 	status, answer := g.Admin(method, "/card-gateway/keys"+path, "application/json", body)

@@ -8,9 +8,9 @@ import (
 	"github.com/card-gateway/card-gateway/tests/harness"
 )
 
-// TestSelfTogether has two gateways on one Redis: a secret that one has made
-// holds at the other for the next request, of rotations at both one is made, and
-// both show what is left of one limit.
+// TestSelfTogether has two gateways on one Redis. A secret that one has made
+// works at the other for the next request. Of two rotations at the same time,
+// one at each, exactly one is made. Both show the same rest of a limit.
 func TestSelfTogether(t *testing.T) {
 	t.Parallel()
 	u := harness.StartUpstream(t)
@@ -39,7 +39,7 @@ func TestSelfTogether(t *testing.T) {
 			}
 		}
 	}
-	newer := harness.Credentials{ID: key.ID, Secret: made.Data.Secret}
+	newer := harness.Knows(harness.Credentials{ID: key.ID, Secret: made.Data.Secret})
 	for _, g := range gateways {
 		harness.WantAccepted(t, g.Send(t, newer.Get()))
 		harness.WantAccepted(t, g.Send(t, key.Get()))

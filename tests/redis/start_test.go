@@ -44,11 +44,11 @@ func TestRedisDownAtStart(t *testing.T) {
 	r.Kill()
 	u.Took()
 	g.StartNotReady()
-	down(key) // which nobody can know now
+	down(key) // no gateway can know the key now
 	r.Start()
 	harness.Eventually(t, "requests are accepted", func() bool {
 		answer := g.Send(t, key.Get())
-		if answer.Status != http.StatusOK { // the replay floor, as it is another run of Redis
+		if answer.Status != http.StatusOK { // under the replay floor, because it is another run of Redis
 			harness.WantRefused(t, answer, http.StatusServiceUnavailable, "SERVICE_UNAVAILABLE")
 		}
 		return t.Failed() || answer.Status == http.StatusOK
@@ -87,7 +87,8 @@ func TestRedisUnfit(t *testing.T) {
 	}
 }
 
-// TestRedisPasswordIsAReference refuses a password where Caddy would show it.
+// TestRedisPasswordIsAReference tries passwords in places where Caddy would
+// show them. Each is refused.
 func TestRedisPasswordIsAReference(t *testing.T) {
 	t.Parallel()
 	u := harness.StartUpstream(t)
@@ -123,7 +124,7 @@ func TestRedisMasterKey(t *testing.T) {
 	harness.WantAccepted(t, g.Send(t, key.Get()))
 	harness.WantAccepted(t, startSibling(g, s).Send(t, key.Get()))
 
-	// One that could not see it when it started says so when it can.
+	// A gateway that starts without Redis reports it when Redis is back.
 	r.Kill()
 	late := harness.NewGateway(t, s)
 	late.StartNotReady()

@@ -60,7 +60,7 @@ func TestRedisLimitIsOne(t *testing.T) {
 		}
 		remaining[left] = true
 	}
-	// A request that was over the limit spent nothing, so it may come again.
+	// A request over the limit has spent nothing, so it may be sent again.
 	a.Change(key, harness.Fields{"limits": harness.Fields{"get_card": "51/1d"}})
 	for i, answer := range answers {
 		if answer.Status == http.StatusTooManyRequests {
@@ -109,7 +109,7 @@ func TestRedisChangesHoldEverywhere(t *testing.T) {
 	}
 	a.KeyCall(http.MethodDelete, "/"+key.ID, nil)
 	harness.WantUnauthorized(t, b.Send(t, key.Get()), harness.UnknownKey)
-	for range harness.Rounds(25, 3) { // a key that was just made
+	for range harness.Rounds(25, 3) { // with a new key each time
 		harness.WantAccepted(t, b.Send(t, a.NewKey(nil).Get()))
 		harness.WantAccepted(t, a.Send(t, b.NewKey(nil).Get()))
 	}

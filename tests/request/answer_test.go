@@ -67,7 +67,7 @@ func testUpstreamAnswers(t *testing.T, terminal string) {
 	}
 }
 
-// TestSetCookie keeps the lines of a header apart.
+// TestSetCookie checks that the lines of a header stay separate.
 func TestSetCookie(t *testing.T) { harness.EachTerminal(t, testSetCookie) }
 
 func testSetCookie(t *testing.T, terminal string) {
@@ -157,8 +157,8 @@ func testUpstreamFailures(t *testing.T, terminal string) {
 	g.WantFailures(t, key, 0)
 }
 
-// TestUpstreamDies lets the answer end in the middle: the client must notice that
-// it is not complete.
+// TestUpstreamDies makes the answer end in the middle: the client must notice
+// that it is not complete.
 func TestUpstreamDies(t *testing.T) { harness.EachTerminal(t, testUpstreamDies) }
 
 func testUpstreamDies(t *testing.T, terminal string) {
@@ -170,8 +170,8 @@ func testUpstreamDies(t *testing.T, terminal string) {
 	}
 }
 
-// TestNoSecondDelivery lets the upstream close a connection after a request on
-// it: every kind of request is sent once.
+// TestNoSecondDelivery makes the upstream close a connection after it has
+// received a request on it. Every kind of request is sent only once.
 func TestNoSecondDelivery(t *testing.T) { harness.EachTerminal(t, testNoSecondDelivery) }
 
 func testNoSecondDelivery(t *testing.T, terminal string) {

@@ -67,8 +67,8 @@ func benchStore(b testing.TB) (*file.Store, *auth.Key) {
 	}
 }
 
-// accept takes one request through the whole of the gateway's own work:
-// headers, target, operation, judge, body hash, settle with its journal.
+// accept does all of the gateway's own work for one request: headers, target,
+// operation, judge, body hash, settle with its journal.
 func accept(table *auth.Table, backend store.Backend, key *auth.Key, header http.Header) auth.Reason {
 	credentials, refusal := auth.ParseCredentials(header)
 	if refusal != nil {
@@ -99,9 +99,9 @@ func accept(table *auth.Table, backend store.Backend, key *auth.Key, header http
 	return verdict.Reason
 }
 
-// BenchmarkAccept measures judge and settle, journal included, for a POST of
-// 1 KiB, beside the bare SHA-256 and HMAC of the same bytes. The gateway may
-// take at most twice the time and 10 allocations.
+// BenchmarkAccept measures judge and settle, with the journal, for a POST of 1
+// KiB. For comparison it measures the bare SHA-256 and HMAC of the same bytes.
+// The gateway may take at most twice that time, and 10 allocations.
 func BenchmarkAccept(b *testing.B) {
 	b.Run("bare", func(b *testing.B) {
 		b.ReportAllocs()

@@ -28,8 +28,8 @@ func TestForwardedHost(t *testing.T) {
 	}
 }
 
-// TestForwardedHeaders gives two issuers different headers of one request: a header
-// that a card_forward names reaches its issuer, and no other.
+// TestForwardedHeaders has two issuers that get different headers: a header that a
+// card_forward names reaches its own issuer, and not the other.
 func TestForwardedHeaders(t *testing.T) {
 	t.Parallel()
 	u, other := harness.StartUpstream(t), harness.StartUpstream(t)
@@ -89,11 +89,12 @@ func TestBusyIssuer(t *testing.T) {
 	}
 }
 
-// TestIssuerIsOut lets the only issuer fail its checks: requests are answered at
-// once and reach no issuer.
+// TestIssuerIsOut makes the checks of the only issuer fail: requests are
+// answered at once and reach no issuer.
 func TestIssuerIsOut(t *testing.T) {
 	t.Parallel()
 	u := harness.StartUpstream(t)
+	u.Trusts("the gateway checks its health")
 	u.Does(func(r *harness.Received) harness.Reply {
 		if r.Line == "GET /health HTTP/1.1" {
 			return harness.Answer(500, "")
@@ -146,8 +147,8 @@ func TestConnectionsOutliveReloads(t *testing.T) {
 	harness.Eventually(t, "the connection of the former options is closed", func() bool { return g.Scrape(t)[series] == 0 })
 }
 
-// TestForwardRefusesToStart has mistakes that are found when a configuration is
-// loaded.
+// TestForwardRefusesToStart tries mistakes that are found when a configuration
+// is loaded.
 func TestForwardRefusesToStart(t *testing.T) {
 	t.Parallel()
 	for option, want := range map[string]string{

@@ -51,8 +51,8 @@ func testNoReplayAfterKill(t *testing.T, terminal string) {
 	t.Logf("%d kills, %d requests sent, %d reached the upstream", kills, len(sent.all), len(seen))
 }
 
-// loadThenKill lets several clients send until enough was accepted, and kills
-// the process while they still do.
+// loadThenKill makes several clients send until enough requests are accepted,
+// and kills the process while they still send.
 func loadThenKill(g *harness.Gateway, key harness.Credentials, sent *sentRequests, enough int) {
 	g.T.Helper()
 	var clients sync.WaitGroup

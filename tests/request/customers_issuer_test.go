@@ -58,7 +58,7 @@ var dialects = []dialect{
 // dialect sends it.
 const customerMetadata = `"metadata":{"firstName":1.10,"last_name":1e2,"n":12345678901234567890}`
 
-// heard records the bodies that the issuer received.
+// heard has the bodies that the issuer received.
 type heard struct {
 	http.Handler
 	mu     sync.Mutex

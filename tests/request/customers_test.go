@@ -87,9 +87,9 @@ func (d *dialect) spelled(t testing.TB, record map[string]json.RawMessage) {
 	}
 }
 
-// TestCustomerDialects lets a client of each variant create, read and list
-// customers of one tenant. Each sees those of the others too, in its own
-// spelling.
+// TestCustomerDialects has a client of each variant, which creates, reads and
+// lists customers of one tenant. Each sees the customers of the others too, in
+// its own spelling.
 func TestCustomerDialects(t *testing.T) { harness.EachTerminal(t, testCustomerDialects) }
 
 func testCustomerDialects(t *testing.T, terminal string) {
@@ -170,7 +170,7 @@ func TestKnownEmail(t *testing.T) {
 	if answer := g.Send(t, keys["A"].JSON("POST", "/api/v1/Customers", first)); answer.Status != http.StatusCreated {
 		t.Fatal(answer)
 	}
-	const want = `{"success":false,"error":{"code":"EMAIL_EXISTS","message":"a customer with this email exists already"}}`
+	const want = `{"type":"about:blank","title":"Conflict","status":409,"code":"EMAIL_EXISTS","detail":"a customer with this email exists already"}`
 	for _, d := range dialects {
 		answer := g.Send(t, keys[d.variant].JSON("POST", "/api/v1/Customers", fmt.Sprintf(d.customer, "known@example.com")))
 		if answer.Status != http.StatusConflict || answer.Body != want {

@@ -28,7 +28,7 @@ func TestRefusalDoesNotWait(t *testing.T) {
 		"in chunks":      chunked(key.Post().Drop("X-Nonce")),
 	} {
 		w := g.Connect(t)
-		_ = w.SetDeadline(time.Now().Add(harness.Patience / 2)) // Caddy itself gives up after a minute
+		_ = w.SetDeadline(time.Now().Add(harness.Patience / 2)) // Caddy itself stops waiting after a minute
 		w.WriteText(t, r.Head()+r.Body[:3])
 		got, err := w.Receive(r.Method)
 		if err != nil || got.Status < 400 {

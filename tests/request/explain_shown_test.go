@@ -9,8 +9,8 @@ import (
 	"github.com/card-gateway/card-gateway/tests/harness"
 )
 
-// TestAnswersExplainThemselves shows what the answer to a test key holds, and
-// to whom nothing is shown.
+// TestAnswersExplainThemselves checks the explanation in the answer to a test
+// key, and who else gets one.
 func TestAnswersExplainThemselves(t *testing.T) {
 	t.Parallel()
 	u := harness.StartUpstream(t)
@@ -30,7 +30,8 @@ func TestAnswersExplainThemselves(t *testing.T) {
 	}
 	g.WantFailures(t, test, m.sent)
 
-	// A live key, until its debug_until, and each time the audit log says so.
+	// A live key gets one until its debug_until, and the audit log has a line
+	// for each.
 	live := g.NewKey(nil)
 	_, answer, _ = m.try(live, changed)
 	harness.WantUnauthorized(t, answer, harness.BodyMismatch)
@@ -50,7 +51,8 @@ func TestAnswersExplainThemselves(t *testing.T) {
 		t.Errorf("debug_until in 25 hours: %d %s", status, said)
 	}
 
-	// What the gateway remembers is compared with what the client has captured.
+	// The record of the gateway is compared with the request that the client
+	// has captured.
 	r, _, _ = m.try(live, signingTarget("/api/v1/transactions?a=1", "/api/v1/transactions?a=2"))
 	captured := *r
 	captured.Target = "/api/v1/transactions?a=2"
@@ -73,8 +75,8 @@ func TestAnswersExplainThemselves(t *testing.T) {
 	}
 }
 
-// TestRefusalsSayWhatTheyKnow: 403, 404, 415 and 429 name in error.details what
-// the gateway knows.
+// TestRefusalsSayWhatTheyKnow: error.details of 403, 404, 415 and 429 has the
+// facts that the gateway knows.
 func TestRefusalsSayWhatTheyKnow(t *testing.T) {
 	t.Parallel()
 	u := harness.StartUpstream(t)

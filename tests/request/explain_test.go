@@ -42,8 +42,8 @@ func readExplained(t *testing.T, body string) *explained {
 	return e
 }
 
-// remembered returns the findings and the detail that the gateway remembers of
-// a refusal.
+// remembered returns the findings and the detail that the gateway keeps of a
+// refusal.
 func remembered(t *testing.T, g *harness.Gateway, requestID string) (e *explained, detail string, found bool) {
 	t.Helper()
 	status, answer := g.Admin(http.MethodGet, "/card-gateway/refusals/"+requestID, "", "")
@@ -63,8 +63,9 @@ func remembered(t *testing.T, g *harness.Gateway, requestID string) (e *explaine
 	return e, entry.Detail, true
 }
 
-// A mistaken sends mistakes at a pace: the gateway explains one a second for a
-// key and 20 in all, and writes 20 lines of one kind.
+// A mistaken is a client that sends mistakes slowly, because of the limits of
+// the gateway. In a second it explains one request of a key and 20 in all, and
+// writes 20 lines of one kind.
 type mistaken struct {
 	t        *testing.T
 	g        *harness.Gateway
@@ -85,7 +86,7 @@ func (m *mistaken) try(c harness.Credentials, make func(harness.Credentials) *ha
 		_, detail, found = remembered(m.t, m.g, r.Value("X-Request-Id"))
 		return found
 	})
-	// Neither the secret nor the signature that would be right is told.
+	// Neither the secret nor the correct signature may appear.
 	m.canaries["secret"], m.canaries["right signature"] = c.Secret, mac(c.Secret, strings.Join(parts(r), "\n"))
 	_, told := m.g.Admin(http.MethodGet, "/card-gateway/refusals/"+r.Value("X-Request-Id"), "", "")
 	m.canaries.Search(m.t, "the answer", answer.Body)
@@ -148,7 +149,7 @@ func curlLine(r *harness.Request) string {
 	return strings.Join(words, " ") + "\n"
 }
 
-// cardExplain returns what the command says of a captured request.
+// cardExplain returns the output of the command for a captured request.
 func cardExplain(t *testing.T, g *harness.Gateway, c harness.Credentials, captured string, args ...string) string {
 	t.Helper()
 	cmd := exec.Command(harness.Binary(t), append([]string{"card-explain"}, args...)...)

@@ -67,7 +67,8 @@ func wantHeaders(t testing.TB, r *harness.Received, want map[string]string) {
 	}
 }
 
-// cleanOf checks that the request has no header that could mislead the upstream.
+// cleanOf checks that the request has no header that could mislead the
+// upstream.
 func cleanOf(t testing.TB, r *harness.Received) {
 	t.Helper()
 	var identity []string
@@ -220,8 +221,8 @@ func testPlaceholders(t *testing.T, terminal string) {
 	harness.WantUnauthorized(t, answer, harness.UnknownKey)
 	answer = g.Send(t, key.Request(http.MethodGet, "/api/v1/{env.HOME}", ""))
 	harness.WantRefused(t, answer, http.StatusBadRequest, "BAD_REQUEST")
-	// The directory is the value of HOME. The default log names files in it,
-	// so there only what the longer text would become is looked for.
+	// The directory is the value of HOME. The default log names files in it, so
+	// there the test searches only the expansion of the longer text.
 	for _, text := range []string{got.Raw(), answer.Body, g.ReadFile("access.log")} {
 		if strings.Contains(text, g.Dir) {
 			t.Errorf("a placeholder was expanded:\n%s", text)

@@ -56,6 +56,7 @@ func TestHTTP2(t *testing.T) { harness.EachTerminal(t, testHTTP2) }
 
 func testHTTP2(t *testing.T, terminal string) {
 	u := harness.StartUpstream(t)
+	u.Trusts("the client speaks HTTP/2")
 	g := harness.StartGateway(t, harness.Site{Upstream: u.Addr, Terminal: terminal, Servers: "protocols h1 h2c"})
 	key := g.NewKey(nil)
 	send := overHTTP2(t, g)
@@ -89,6 +90,7 @@ func testHTTP2(t *testing.T, terminal string) {
 func TestHTTP2CopiesAtOnce(t *testing.T) {
 	t.Parallel()
 	u := harness.StartUpstream(t)
+	u.Trusts("the client speaks HTTP/2")
 	g := harness.StartGateway(t, harness.Site{Upstream: u.Addr, Servers: "protocols h1 h2c"})
 	r := g.NewKey(nil).Post()
 	send := overHTTP2(t, g)

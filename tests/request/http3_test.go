@@ -31,8 +31,8 @@ func dialHTTP3(t *testing.T, address string, authority *x509.Certificate) *http3
 	return client
 }
 
-// overHTTP3 sends a request over HTTP/3 with a Content-Length that may be
-// another than that of the body.
+// overHTTP3 sends a request over HTTP/3. Its Content-Length may differ from the
+// length of the body.
 func overHTTP3(t *testing.T, c *http3.ClientConn, r *harness.Request, length int) (*harness.Response, error) {
 	t.Helper()
 	stream, err := c.OpenRequestStream(t.Context())
@@ -63,13 +63,14 @@ func overHTTP3(t *testing.T, c *http3.ClientConn, r *harness.Request, length int
 	return &harness.Response{Status: answer.StatusCode, Header: answer.Header, Body: string(body)}, err
 }
 
-// TestHTTP3Length sends bodies over HTTP/3, which does not hold a body to its
-// Content-Length as the other versions do.
+// TestHTTP3Length sends bodies over HTTP/3, where nothing forces the body to
+// have its Content-Length as in the other versions.
 func TestHTTP3Length(t *testing.T) { harness.EachTerminal(t, testHTTP3Length) }
 
 func testHTTP3Length(t *testing.T, terminal string) {
 	cert, key, authority := (*harness.Authority)(nil).Sign(t, "gw.example")
 	u := harness.StartUpstream(t)
+	u.Trusts("the client speaks HTTP/3")
 	g := harness.NewGateway(t, harness.Site{Upstream: u.Addr, Terminal: terminal, Options: "auto_https disable_redirects"})
 	g.WriteFile("cert.pem", string(cert))
 	g.WriteFile("key.pem", string(key))

@@ -15,9 +15,9 @@ import (
 
 const issuerCard = "4000 0012 3456 7899"
 
-// TestIssuersBytesAreInNoLog has an issuer send a card number, and a text that
-// looks like nothing, where libraries quote what they cannot read. All logs are
-// at the level debug.
+// TestIssuersBytesAreInNoLog has an issuer that sends a card number, and a text
+// without any known form, in places where libraries quote bytes that they
+// cannot read. All logs are at the level debug.
 func TestIssuersBytesAreInNoLog(t *testing.T) { harness.EachTerminal(t, testIssuersBytesAreInNoLog) }
 
 func testIssuersBytesAreInNoLog(t *testing.T, terminal string) {
@@ -59,7 +59,7 @@ func testIssuersBytesAreInNoLog(t *testing.T, terminal string) {
 	if terminal == harness.ReverseProxy {
 		const unasked = "the upstream sent bytes on an idle connection without being asked"
 		harness.Eventually(t, "the log speaks of bytes that nobody asked for", func() bool {
-			send() // which may meet a connection whose bytes nobody has read yet
+			send() // it may find a connection with unread bytes
 			u.Unasked(issuerCard)
 			return strings.Contains(g.ReadFile("default.log"), unasked)
 		})
@@ -72,8 +72,7 @@ func testIssuersBytesAreInNoLog(t *testing.T, terminal string) {
 	searchLogs(t, g, c)
 }
 
-// searchLogs looks for the canaries in all that a gateway has written of what it
-// did.
+// searchLogs looks for the canaries in all logs of a gateway.
 func searchLogs(t *testing.T, g *harness.Gateway, c harness.Canaries) {
 	t.Helper()
 	for _, name := range []string{"default.log", "access.log", "stderr"} {
@@ -81,8 +80,8 @@ func searchLogs(t *testing.T, g *harness.Gateway, c harness.Canaries) {
 	}
 }
 
-// TestIssuersTLSIsInNoLog has issuers whose TLS cannot be believed: the errors
-// of crypto/tls and crypto/x509 quote their certificates.
+// TestIssuersTLSIsInNoLog has issuers with certificates that are refused: the
+// errors of crypto/tls and crypto/x509 quote them.
 func TestIssuersTLSIsInNoLog(t *testing.T) { harness.EachTerminal(t, testIssuersTLSIsInNoLog) }
 
 func testIssuersTLSIsInNoLog(t *testing.T, terminal string) {

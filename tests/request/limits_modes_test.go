@@ -31,7 +31,7 @@ func TestLimitModes(t *testing.T) {
 	if now := first.Header.Get("Ratelimit"); !strings.Contains(now, "r=0") || !strings.Contains(now, "r=49") {
 		t.Errorf("RateLimit is %q", now)
 	}
-	harness.WantAccepted(t, g.Send(t, key.Get())) // would have been refused
+	harness.WantAccepted(t, g.Send(t, key.Get())) // without the mode it would be refused
 	metric := g.Send(t, &harness.Request{Method: "GET", Target: "/metrics"}).Body
 	want := `card_gateway_rate_limit_decisions_total{decision="would_refuse",operation="get_card"} 1`
 	if !strings.Contains(metric, want) {

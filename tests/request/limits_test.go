@@ -123,7 +123,7 @@ func TestJunkSpendsNothing(t *testing.T) {
 	noLimitHeaders(t, got)
 	noLimitHeaders(t, g.Send(t, key.RequestAt(time.Now().Add(-time.Hour), "GET", "/api/v1/cards/c1", "")))
 
-	// Errors of the upstream do spend.
+	// Requests that end with an error of the upstream do spend.
 	u.Replies(harness.Answer(500, "oops", "X-RateLimit-Remaining: 77"))
 	got = g.Send(t, key.Get())
 	if got.Status != 500 {
@@ -168,11 +168,11 @@ func TestRetryAfter(t *testing.T) {
 	for range 2 {
 		var got *harness.Response
 		var before time.Time
-		harness.Eventually(t, "the bucket is empty", func() bool { // the machine may have slept since it was
+		harness.Eventually(t, "the bucket is empty", func() bool { // the machine may have slept meanwhile
 			before, got = time.Now(), g.Send(t, key.Get())
 			return got.Status != http.StatusOK
 		})
-		at := time.Now() // not before the moment of the refusal
+		at := time.Now() // at or after the moment of the refusal
 		seconds := limited(t, got)
 		if seconds > 3 {
 			t.Errorf("Retry-After is %d, want at most 3", seconds)

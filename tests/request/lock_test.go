@@ -19,8 +19,8 @@ func wantMessages(t testing.TB, what string, got, want map[string]int) {
 }
 
 // TestLock goes through the life of a lock: 50 failures with their own message,
-// one with the message of the lock, then those of a disabled key; with a reload
-// and kills.
+// one with the message of the lock, then answers as for a disabled key.
+// Meanwhile it reloads and kills the gateway.
 func TestLock(t *testing.T) {
 	t.Parallel()
 	u := harness.StartUpstream(t)
@@ -42,7 +42,8 @@ func TestLock(t *testing.T) {
 		t.Errorf("the status before the announced lock is %s", got)
 	}
 
-	// The next request, even a correct one, gets the message and locks the key.
+	// The next request, even a correct one, gets the message of the lock and
+	// locks the key.
 	harness.WantUnauthorized(t, g.Send(t, key.Get()), harness.KeyLocked)
 	harness.WantUnauthorized(t, g.Send(t, key.Get()), harness.KeyDisabled)
 	harness.WantUnauthorized(t, g.Send(t, key.Get().Forge()), harness.KeyDisabled)

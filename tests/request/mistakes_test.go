@@ -16,7 +16,7 @@ import (
 
 // A mistake is a request that an integrator has made wrong.
 type mistake struct {
-	finding string // what names it; of rule 1 the header
+	finding string // the expected finding; for rule 1 the header
 	make    func(harness.Credentials) *harness.Request
 }
 
@@ -96,7 +96,7 @@ func sumOf(text string) []byte {
 	return sum[:]
 }
 
-// mistakes are those of integrators, by what they have done.
+// mistakes are typical mistakes of integrators, by a description.
 var mistakes = map[string]mistake{
 	"header forgotten":    {"X-Nonce", func(c harness.Credentials) *harness.Request { return c.Get().Drop("X-Nonce") }},
 	"blank in the nonce":  {"X-Nonce", func(c harness.Credentials) *harness.Request { return c.Get().Set("X-Nonce", "a b").Sign(c.Secret) }},

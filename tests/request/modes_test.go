@@ -47,11 +47,12 @@ func TestGenericMessages(t *testing.T) {
 	g.Logged("access.log", `"outcome":"ip_not_allowed"`)
 }
 
-// TestDryRun: everything passes that is neither ambiguous nor too large. The
+// TestDryRun: every request passes, except ambiguous and too large ones. The
 // gateway reports what it would have refused, and counts no failures.
 func TestDryRun(t *testing.T) {
 	t.Parallel()
 	u := harness.StartUpstream(t)
+	u.Trusts("the gateway is in dry run")
 	g := harness.StartGateway(t, harness.Site{Upstream: u.Addr, Auth: "dry_run\nmax_body 1KiB", Limits: harness.WithLimits, Global: "lock_after 2\nlimit get_card 1/1d"})
 	key := g.NewKey(harness.Fields{"scopes": []string{"cards:read"}})
 	used := key.Get()
@@ -210,8 +211,8 @@ func TestBodyBudget(t *testing.T) {
 	harness.WantUnauthorized(t, g.Send(t, post(greedy).Forge()), harness.WrongSignature)
 }
 
-// TestBodyIsGivenBack: when the issuer has a body, its memory is released, even if
-// the answer takes long.
+// TestBodyIsGivenBack: when a body was sent to the issuer, its memory is released,
+// even if the answer takes long.
 func TestBodyIsGivenBack(t *testing.T) { harness.EachTerminal(t, testBodyIsGivenBack) }
 
 func testBodyIsGivenBack(t *testing.T, terminal string) {

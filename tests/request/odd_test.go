@@ -3,7 +3,6 @@ package request
 import (
 	"bufio"
 	"io"
-	"net"
 	"net/http"
 	"strings"
 	"testing"
@@ -20,7 +19,7 @@ func TestHalfClosed(t *testing.T) {
 	for _, r := range []*harness.Request{g.NewKey(nil).Post(), g.NewKey(nil).Post().Forge()} {
 		w := g.Connect(t)
 		w.WriteText(t, r.Head()+r.Body[:4])
-		if err := w.Conn.(*net.TCPConn).CloseWrite(); err != nil {
+		if err := w.CloseWrite(); err != nil {
 			t.Fatal(err)
 		}
 		got, err := w.Receive(r.Method)
@@ -33,8 +32,8 @@ func TestHalfClosed(t *testing.T) {
 	u.None(t)
 }
 
-// TestUpstreamSwitchesProtocols lets the issuer switch protocols unasked: the client
-// must not take that for a success.
+// TestUpstreamSwitchesProtocols makes the issuer switch protocols although no
+// request asked for it. The client must not take that for a success.
 func TestUpstreamSwitchesProtocols(t *testing.T) {
 	harness.EachTerminal(t, testUpstreamSwitchesProtocols)
 }
@@ -70,9 +69,9 @@ func testClientHangsUp(t *testing.T, terminal string) {
 	g.Logged("access.log", "/api/v1/cards/c1", `"outcome":"client_gone"`, `"status":499`)
 }
 
-// TestAnswersThatSpeakForTheGateway lets the issuer send informational answers,
-// trailers and statuses that are not valid: the client gets one answer, and only
-// the gateway sets the gateway's headers.
+// TestAnswersThatSpeakForTheGateway makes the issuer send informational answers,
+// trailers and invalid statuses. The client gets one answer, and only the
+// gateway sets the gateway's headers.
 func TestAnswersThatSpeakForTheGateway(t *testing.T) {
 	harness.EachTerminal(t, testAnswersThatSpeakForTheGateway)
 }

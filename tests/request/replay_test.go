@@ -131,7 +131,7 @@ func TestSlowBodyCannotOutliveItsNonce(t *testing.T) {
 	g.WantFailures(t, key, 0)
 }
 
-// TestBodyDeadline lets a body stop before its end.
+// TestBodyDeadline sends bodies that stop before their end.
 func TestBodyDeadline(t *testing.T) {
 	t.Parallel()
 	u := harness.StartUpstream(t)

@@ -30,8 +30,8 @@ var brokenRules = []brokenRule{
 }
 
 // TestFirstFailingRuleIsAnswered breaks every combination of rules 3 to 10 and
-// 12. It checks that the first one is answered, that only the documented failures
-// count, and that nothing reaches the upstream.
+// 12. It checks that the answer is that of the first one, that only the
+// documented failures count, and that nothing reaches the upstream.
 func TestFirstFailingRuleIsAnswered(t *testing.T) {
 	t.Parallel()
 	u := harness.StartUpstream(t)
@@ -127,7 +127,7 @@ func checkBroken(g *harness.Gateway, key harness.Credentials, answer *harness.Re
 		harness.WantUnauthorized(t, answer, first.message)
 	}
 	failures := 0
-	if broken&(1<<2) != 0 && first.rule != 5 { // the answer of rule 5 locks
+	if broken&(1<<2) != 0 && first.rule != 5 { // the answer of rule 5 also locks the key
 		failures = stateLockAfter
 	}
 	if first.rule == 9 || first.rule == 10 || (first.rule == 7 || first.rule == 8) && wrong {

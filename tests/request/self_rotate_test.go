@@ -27,7 +27,7 @@ func rotated(t testing.TB, c harness.Credentials, r *harness.Response) harness.C
 	if len(made.Secret) < 52 || made.Secret == c.Secret || len(made.Secrets) != 2 {
 		t.Errorf("a rotation is answered %+v", made)
 	}
-	return harness.Credentials{ID: c.ID, Secret: made.Secret}
+	return harness.Knows(harness.Credentials{ID: c.ID, Secret: made.Secret})
 }
 
 // wantConflict checks that a rotation was refused, and why.
@@ -112,7 +112,7 @@ func testSelfRotateAtOnce(t *testing.T, store string) {
 	harness.WantAccepted(t, g.Send(t, key.Get()))
 }
 
-// TestSelfRotateIsOff is the default.
+// TestSelfRotateIsOff checks the default.
 func TestSelfRotateIsOff(t *testing.T) {
 	t.Parallel()
 	u := harness.StartUpstream(t)

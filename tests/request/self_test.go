@@ -16,7 +16,7 @@ func selfHandlers(auth, self string) string {
 	return "handle /gateway/v1/* {\ncard_rate_limit\ncard_auth {\n" + auth + "\n}\ncard_self {\n" + self + "\n}\n}\n"
 }
 
-// eachStore runs a test on the embedded store and on Redis. What it gives is for
+// eachStore runs a test on the embedded store and on Redis, with the value for
 // the field Store of a site.
 func eachStore(t *testing.T, test func(t *testing.T, store string)) {
 	t.Run("file", func(t *testing.T) {

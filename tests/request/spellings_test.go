@@ -13,7 +13,8 @@ import (
 	"github.com/card-gateway/card-gateway/tests/harness"
 )
 
-// spellingOf returns how the digest was written as a signature; nil if it was not.
+// spellingOf returns the function that wrote the digest as this signature, or
+// nil if none did.
 func spellingOf(signature string, digest []byte) func([]byte) string {
 	std, raw := base64.StdEncoding.EncodeToString, base64.RawStdEncoding.EncodeToString
 	for _, spell := range []func([]byte) string{

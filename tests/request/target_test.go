@@ -32,7 +32,8 @@ func TestAmbiguousTargets(t *testing.T) {
 			answer := g.Send(t, r)
 			switch {
 			case target == "/api/v1/" && r.Headers != nil:
-				// A path of its own, operation `other`; the upstream decides.
+				// It is a different path, of the operation `other`; the
+				// upstream decides.
 				harness.WantAccepted(t, answer)
 				u.One(t)
 			case target == "/api/v1/":

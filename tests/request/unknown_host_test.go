@@ -42,6 +42,7 @@ func portOf(address string) string {
 func TestUnknownHost(t *testing.T) {
 	t.Parallel()
 	u := harness.StartUpstream(t)
+	u.Trusts("the client speaks TLS")
 	plain, secure := harness.FreeAddress(t), harness.FreeAddress(t)
 	g := harness.StartGateway(t, harness.Site{
 		Upstream: u.Addr, Sites: namedSites(t, u.Addr),

@@ -46,7 +46,8 @@ func TestVectors(t *testing.T) {
 	}
 }
 
-// run reports whether the vector was sent in a second that suits it.
+// run reports whether the vector was sent and judged in the same second, if its
+// answer depends on that.
 func (v *vector) run(t *testing.T, g *harness.Gateway, u *harness.Upstream, id string) bool {
 	key := g.ImportKey(harness.Credentials{ID: id, Secret: v.secret()}, nil)
 	// The next vector uses the same secret, which only one key may have.
@@ -74,7 +75,7 @@ func (v *vector) run(t *testing.T, g *harness.Gateway, u *harness.Upstream, id s
 	return true
 }
 
-// drive brings the key into the vector's state by requests and changes.
+// drive puts the key into the vector's state by requests and changes.
 func (v *vector) drive(t *testing.T, g *harness.Gateway, key harness.Credentials) {
 	t.Helper()
 	w := g.Connect(t)
@@ -179,7 +180,7 @@ func (v *vector) wants(t *testing.T, answer *harness.Response, reached []*harnes
 	wantReason(t, answer, v.Expect.Reason, v.Method)
 }
 
-// wantReason checks the answer that stands for a reason of the closed set.
+// wantReason checks that the answer is that of a reason of the closed set.
 func wantReason(t *testing.T, answer *harness.Response, reason, method string) {
 	t.Helper()
 	face, found := faces[reason]
@@ -200,7 +201,7 @@ func wantReason(t *testing.T, answer *harness.Response, reason, method string) {
 	}
 }
 
-// faces are the published answers by reason.
+// faces are the published answers, by reason.
 var faces = map[string]struct {
 	status        int
 	code, message string

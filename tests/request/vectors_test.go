@@ -19,8 +19,8 @@ const vectorNow = 1750000000
 
 const vectorSecret = "test_secret_0123456789abcdef"
 
-// vector is one request of vectors/*.json; the README there says what its
-// fields mean.
+// vector is one request of vectors/*.json. The README there describes its
+// fields.
 type vector struct {
 	Name         string
 	Method       string
@@ -71,8 +71,8 @@ func readVectors(t *testing.T, name string) []vector {
 	return file.Requests
 }
 
-// beyondReach says why a running gateway cannot be brought into the state of
-// the vector, or nothing. The tests of auth run those vectors.
+// beyondReach returns why a running gateway cannot get into the state of the
+// vector. It is empty if it can. The tests of auth run the other vectors.
 func (v *vector) beyondReach() string {
 	switch secrets := v.Key.Secrets; {
 	case v.Unsendable:
@@ -122,8 +122,8 @@ func (v *vector) first(name string) string {
 	return ""
 }
 
-// request returns the vector's request for the key id, moved to this moment:
-// what was signed as sent is signed anew, in the spelling that it had.
+// request returns the vector's request for the key id, with the current time.
+// If it was signed as sent, it is signed again, in the same spelling.
 func (v *vector) request(id string) *harness.Request {
 	r := &harness.Request{Method: v.Method, Target: v.target(), Body: v.body()}
 	old := &harness.Request{Method: v.Method, Target: v.target()}
@@ -172,7 +172,8 @@ func (v *vector) client() string {
 	return "203.0.113.7"
 }
 
-// shift returns what moves a header from the vector's clock and key to ours.
+// shift returns the function that converts a header from the vector's clock and
+// key to ours.
 func (v *vector) shift() func(name, value, id string) string {
 	now := time.Now()
 	return func(name, value, id string) string {
@@ -192,7 +193,7 @@ func (v *vector) shift() func(name, value, id string) string {
 	}
 }
 
-// onEdge reports whether the answer depends on the very second.
+// onEdge reports whether the answer depends on the exact second.
 func (v *vector) onEdge() bool {
 	n, err := strconv.ParseInt(v.first("X-Timestamp"), 10, 64)
 	if err != nil {
@@ -202,8 +203,8 @@ func (v *vector) onEdge() bool {
 	return 298 <= off && off <= 302
 }
 
-// wireBytes returns the bytes of a header's value: one a character where that
-// is possible, else UTF-8.
+// wireBytes returns the bytes of a header's value: one byte for each character
+// if that is possible, otherwise UTF-8.
 func wireBytes(s string) string {
 	bytes := make([]byte, 0, len(s))
 	for _, c := range s {

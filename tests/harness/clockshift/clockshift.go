@@ -1,6 +1,6 @@
-// Package clockshift is the wall clock of a gateway under test that can be set.
-// The harness builds such a gateway with every time.Now of our packages replaced
-// by Now; the gateway that users run knows nothing of it.
+// Package clockshift is a wall clock that can be set, for a gateway under test.
+// The harness builds such a gateway with Now in place of every time.Now of our
+// packages. The gateway that users run does not contain this package.
 package clockshift
 
 import (
@@ -12,8 +12,9 @@ import (
 	"unsafe"
 )
 
-// shift returns the place of the seconds by which the clock is off: the first 8
-// bytes of the file that CLOCK_SHIFT names, in the order of the machine.
+// shift returns the memory with the seconds by which the clock is shifted: the
+// first 8 bytes of the file that CLOCK_SHIFT names, in the machine's byte
+// order.
 var shift = sync.OnceValue(func() []byte {
 	f, err := os.Open(os.Getenv("CLOCK_SHIFT"))
 	if err != nil {
@@ -27,12 +28,12 @@ var shift = sync.OnceValue(func() []byte {
 	return mapped
 })
 
-// Now is time.Now with its wall clock set. As after a real step, the monotonic
-// part of the reading goes on undisturbed.
+// Now returns time.Now with a shifted wall clock. As after a real step, the
+// monotonic part of the time does not change.
 func Now() time.Time {
 	now := time.Now()
 	seconds := int64(binary.NativeEndian.Uint64(shift()))
-	// A reading with a monotonic part has its seconds in the bits from 30 on.
+	// A time with a monotonic part has its seconds in the bits from bit 30.
 	*(*uint64)(unsafe.Pointer(&now)) += uint64(seconds) << 30
 	return now
 }

@@ -10,7 +10,7 @@ import (
 	"github.com/card-gateway/card-gateway/tests/harness/clockshift"
 )
 
-// The wall clock steps; the time that has passed does not.
+// The wall clock makes a step, but the measured duration does not.
 func TestNow(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "shift")
 	t.Setenv("CLOCK_SHIFT", file)

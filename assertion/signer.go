@@ -1,0 +1,136 @@
+package assertion
+
+import (
+	"crypto/sha256"
+	"encoding/base64"
+	"errors"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+)
+
+// Lifetime is how long an assertion is valid after it was made.
+const Lifetime = 60 * time.Second
+
+// Claims are what an assertion says about one request.
+type Claims struct {
+	RequestID string // rid: X-Request-Id
+	KeyID     string // sub: the id of the API key
+	Nonce     string // X-Nonce; with KeyID it becomes jti
+	Tenant    string // tenant: of the key
+	Scopes    string // scope: of the key, separated by spaces
+	Operation string // op: the operation's name
+
+	Method string            // htm
+	Target string            // htu: the request target as forwarded
+	Digest [sha256.Size]byte // digest: the SHA-256 of the body as forwarded
+}
+
+// Options are the parts of all assertions of a signer.
+type Options struct {
+	Issuer   string // iss
+	Audience string // aud
+	Keys     []*Key // the first signs; at least one
+}
+
+// A Signer makes assertions. It is safe for concurrent use.
+type Signer struct {
+	keys   []*Key
+	prefix []byte // the header, a dot, and the constant claims, in base64url
+}
+
+// NewSigner returns a signer. It fails if a name is empty or holds a byte that is
+// not visible ASCII, or if there is no key.
+func NewSigner(o Options) (*Signer, error) {
+	for _, name := range []struct{ option, value string }{{"issuer", o.Issuer}, {"audience", o.Audience}} {
+		if name.value == "" || strings.ContainsFunc(name.value, func(r rune) bool { return r <= ' ' || r > '~' || r == '"' || r == '\\' }) {
+			return nil, errors.New(name.option + ": write a name of visible ASCII characters without quotation marks")
+		}
+	}
+	if len(o.Keys) == 0 {
+		return nil, errors.New("no key to sign with")
+	}
+	first := o.Keys[0]
+	s := &Signer{keys: o.Keys}
+	s.prefix = base64.RawURLEncoding.AppendEncode(nil, []byte(`{"alg":"`+string(first.algorithm)+`","kid":"`+first.id+`","typ":"JWT"}`))
+	claims := `{"iss":"` + o.Issuer + `","aud":"` + o.Audience + `",`
+	// Spaces are allowed there. With a multiple of three bytes the encoded claims
+	// after these do not depend on these.
+	for len(claims)%3 != 0 {
+		claims += " "
+	}
+	s.prefix = base64.RawURLEncoding.AppendEncode(append(s.prefix, '.'), []byte(claims))
+	return s, nil
+}
+
+// Keys returns the keys: the one that signs, and those that are live besides it.
+func (s *Signer) Keys() []*Key { return s.keys }
+
+// buffers are two per assertion: the claims as JSON, and the JWS.
+type buffers struct{ claims, jws []byte }
+
+var pooledBuffers = sync.Pool{New: func() any {
+	return &buffers{claims: make([]byte, 0, 1<<10), jws: make([]byte, 0, 2<<10)}
+}}
+
+// maxPooled is the largest buffer that is kept, in bytes.
+const maxPooled = 16 << 10
+
+// Sign returns the assertion of a request that is forwarded at now.
+func (s *Signer) Sign(c *Claims, now time.Time) string {
+	b := pooledBuffers.Get().(*buffers)
+	b.claims = c.append(b.claims[:0], now.Unix())
+	b.jws = base64.RawURLEncoding.AppendEncode(append(b.jws[:0], s.prefix...), b.claims)
+	b.jws = s.keys[0].appendSignature(b.jws)
+	text := string(b.jws)
+	if cap(b.jws) <= maxPooled {
+		pooledBuffers.Put(b)
+	}
+	return text
+}
+
+// append appends the claims that are not constant, and the closing brace.
+func (c *Claims) append(b []byte, now int64) []byte {
+	b = strconv.AppendInt(append(b, `"iat":`...), now, 10)
+	b = strconv.AppendInt(append(b, `,"exp":`...), now+int64(Lifetime/time.Second), 10)
+	id := useID(c.KeyID, c.Nonce)
+	b = append(base64.RawURLEncoding.AppendEncode(append(b, `,"jti":"`...), id[:]), '"')
+	b = appendClaim(b, `,"rid":"`, c.RequestID)
+	b = appendClaim(b, `,"sub":"`, c.KeyID)
+	b = appendClaim(b, `,"tenant":"`, c.Tenant)
+	b = appendClaim(b, `,"scope":"`, c.Scopes)
+	b = appendClaim(b, `,"op":"`, c.Operation)
+	b = appendClaim(b, `,"htm":"`, c.Method)
+	b = appendClaim(b, `,"htu":"`, c.Target)
+	b = base64.StdEncoding.AppendEncode(append(b, `,"digest":"`...), c.Digest[:])
+	return append(b, `"}`...)
+}
+
+// useID returns the SHA-256 of key id, line feed and nonce. No two accepted
+// requests have the same, because the gateway accepts a nonce of a key once.
+func useID(keyID, nonce string) [sha256.Size]byte {
+	var buf [512]byte
+	return sha256.Sum256(append(append(append(buf[:0], keyID...), '\n'), nonce...))
+}
+
+// appendClaim appends a name and the text as a JSON string. Each byte of the text
+// is the character with that number, as HTTP libraries read a head (ISO 8859-1),
+// so that a target with any bytes is valid JSON and no two are the same.
+func appendClaim(b []byte, name, text string) []byte {
+	const hexDigits = "0123456789abcdef"
+	b = append(b, name...)
+	for i := range len(text) {
+		switch c := text[i]; {
+		case c == '"' || c == '\\':
+			b = append(b, '\\', c)
+		case c < ' ' || c == 0x7f:
+			b = append(b, '\\', 'u', '0', '0', hexDigits[c>>4], hexDigits[c&15])
+		case c < 0x80:
+			b = append(b, c)
+		default:
+			b = append(b, 0xc0|c>>6, 0x80|c&0x3f)
+		}
+	}
+	return append(b, '"')
+}

@@ -1,0 +1,124 @@
+package caddymodule
+
+import (
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"net/http"
+	"sync"
+	"time"
+
+	"github.com/card-gateway/card-gateway/assertion"
+	"github.com/card-gateway/card-gateway/caddymodule/secret"
+)
+
+// headerAssertion is the signed statement about the request, for the upstream.
+const headerAssertion = "X-Gateway-Assertion"
+
+// AssertOptions let the issuer verify by itself who sent a request, and that
+// method, target and body are those that the gateway has forwarded.
+type AssertOptions struct {
+	// How assertions are signed: `EdDSA`, so that issuers hold public keys only,
+	// or `HS256`, which is cheaper, but whoever can verify it can also sign.
+	// Default: EdDSA.
+	Algorithm string `json:"algorithm,omitempty"`
+
+	// Where to find the key: 32 bytes in base64, one per line. The first signs.
+	// The public keys of all lines are published, so that a key can be published
+	// before it signs. Required.
+	Key *secret.Ref `json:"key,omitempty"`
+
+	// The claim iss. Default: card-gateway.
+	Issuer string `json:"issuer,omitempty"`
+
+	// The claim aud: the name of the issuer's service, which refuses assertions
+	// for others. Required.
+	Audience string `json:"audience,omitempty"`
+}
+
+// defaultAssertIssuer is the default of the option issuer.
+const defaultAssertIssuer = "card-gateway"
+
+// Errors of options that are missing.
+var (
+	errNoAssertKey = errors.New("assert needs a key; make one with `openssl rand -base64 32` and name it: key file PATH, or key env NAME")
+	errNoAudience  = errors.New("assert needs an audience: the name of the issuer's service")
+)
+
+// signer returns the signer that the options describe. The error names the
+// option, and for a key the place and the line.
+func (o *AssertOptions) signer() (*assertion.Signer, error) {
+	algorithm, err := assertion.ParseAlgorithm(o.Algorithm)
+	if err != nil {
+		return nil, err
+	}
+	if o.Key == nil {
+		return nil, errNoAssertKey
+	}
+	if o.Audience == "" {
+		return nil, errNoAudience
+	}
+	text, err := o.Key.Read()
+	if err != nil {
+		return nil, fmt.Errorf("reading key: %w", err)
+	}
+	keys, err := assertion.ParseKeys(algorithm, text)
+	if err != nil {
+		return nil, fmt.Errorf("key from %s: %w", o.Key, err)
+	}
+	if o.Issuer == "" {
+		o.Issuer = defaultAssertIssuer
+	}
+	return assertion.NewSigner(assertion.Options{Issuer: o.Issuer, Audience: o.Audience, Keys: keys})
+}
+
+// asserting is what the assertion of one request needs, once the request is
+// accepted. Without a signer there is none.
+type asserting struct {
+	signer *assertion.Signer
+	claims assertion.Claims // Digest is that of the body as the handlers of the gateway have left it
+}
+
+// of returns the assertion of the request with this method, target and body.
+func (a *asserting) of(method, target string, digest [sha256.Size]byte) string {
+	a.claims.Method, a.claims.Target, a.claims.Digest = method, target, digest
+	return a.signer.Sign(&a.claims, time.Now())
+}
+
+// put sets the assertion in the headers of a request that reverse_proxy forwards
+// with the method, target and body that it has now.
+func (a *asserting) put(r *http.Request) {
+	r.Header[headerAssertion] = []string{a.of(r.Method, r.URL.RequestURI(), a.claims.Digest)}
+}
+
+// bodyChanged notes another body. An assertion that is in the headers is made
+// anew.
+func (a *asserting) bodyChanged(r *http.Request, body []byte) {
+	if a.signer == nil {
+		return
+	}
+	a.claims.Digest = sha256.Sum256(body)
+	if _, is := r.Header[headerAssertion]; is {
+		a.put(r)
+	}
+}
+
+// publishedKeys are the public keys of all handlers card_auth of a
+// configuration, as a JWK set.
+type publishedKeys struct {
+	mu   sync.Mutex
+	keys []*assertion.Key
+}
+
+func (p *publishedKeys) add(keys []*assertion.Key) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.keys = append(p.keys, keys...)
+}
+
+// set returns the JWK set.
+func (p *publishedKeys) set() []byte {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return assertion.JWKSet(p.keys)
+}

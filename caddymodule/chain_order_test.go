@@ -1,0 +1,142 @@
+package caddymodule
+
+import (
+	"encoding/json"
+	"errors"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
+	"go.uber.org/zap"
+	"go.uber.org/zap/zaptest/observer"
+	"pgregory.net/rapid"
+)
+
+// orderOf checks the servers of a configuration, of which no handler is loaded.
+func orderOf(t *testing.T, config string, rateLimits bool) (warned string, refused error) {
+	t.Helper()
+	var doc struct {
+		Apps struct {
+			HTTP struct {
+				Servers map[string]*caddyhttp.Server
+			}
+		}
+	}
+	if err := json.Unmarshal([]byte(config), &doc); err != nil {
+		t.Fatal(err)
+	}
+	core, log := observer.New(zap.WarnLevel)
+	c := &orderCheck{rateLimits: rateLimits, log: zap.New(core)}
+	for _, server := range doc.Apps.HTTP.Servers {
+		refused = errors.Join(refused, c.server(server))
+	}
+	for _, entry := range log.All() {
+		warned += entry.Message + "\n"
+	}
+	return warned, refused
+}
+
+// Routes that cannot be meant are refused, those that hardly can are warned of, and
+// the usual ones are neither.
+func TestOrderOfHandlers(t *testing.T) {
+	t.Parallel()
+	const send = "reverse_proxy 127.0.0.1:9"
+	for name, c := range map[string]struct{ site, refused, warned string }{
+		"as documented":              {"handle /api/v1/* {\ncard_forward 127.0.0.1:9\ncard_translate\ncard_auth\ncard_rate_limit\n}\nhandle {\ncard_refuse not_found\n}", "", ""},
+		"a route of one's own":       {"route /api/v1/* {\ncard_rate_limit\ncard_auth\ncard_translate\n" + send + "\n}", "", ""},
+		"self and issuer":            {"handle /gateway/v1/* {\ncard_rate_limit\ncard_auth\ncard_self\n}\nhandle /api/v1/* {\ncard_rate_limit\ncard_auth\n" + send + "\n}", "", ""},
+		"apart, and each answers":    {"route /a/* {\ncard_rate_limit\ncard_auth\n" + send + "\n}\nroute {\ncard_rate_limit\ncard_auth\n" + send + "\n}", "", ""},
+		"apart by matchers":          {"route {\ncard_rate_limit\ncard_auth /a/* {\nmax_body 1KiB\n}\ncard_auth /b/*\n" + send + "\n}", "", ""},
+		"a front end beside":         {"handle /api/v1/* {\ncard_rate_limit\ncard_auth\n" + send + "\n}\nhandle {\n" + send + "\n}", "", ""},
+		"translated before":          {"route {\ncard_rate_limit\ncard_translate\ncard_auth\n" + send + "\n}", "card_translate comes before card_auth", ""},
+		"two":                        {"route {\ncard_rate_limit\ncard_auth\ncard_auth\n" + send + "\n}", "two card_auth", ""},
+		"two, one for some":          {"route {\ncard_rate_limit\ncard_auth /a/*\ncard_auth\n" + send + "\n}", "two card_auth", ""},
+		"two, in routes":             {"route {\ncard_rate_limit\ncard_auth\nroute /api/* {\ncard_auth\n" + send + "\n}\n}", "two card_auth", ""},
+		"limits late":                {"route {\ncard_auth\ncard_rate_limit\n" + send + "\n}", "card_rate_limit comes after card_auth", "no card_rate_limit in front"},
+		"limits forgotten":           {"route {\ncard_auth\n" + send + "\n}", "", "no card_rate_limit in front"},
+		"translated without auth":    {"handle {\ncard_translate\n" + send + "\n}", "card_translate has no card_auth", ""},
+		"forwarded without auth":     {"handle {\ncard_forward 127.0.0.1:9\n}", "card_forward has no card_auth", ""},
+		"proxied without auth":       {"handle /api/v1/* {\n" + send + "\n}\nhandle /x/* {\ncard_rate_limit\ncard_auth\n" + send + "\n}", "", "no card_auth has judged"},
+		"proxied without auth, deep": {"handle /api/v1/* {\nroute {\nroute {\n" + send + "\n}\n}\n}", "", "no card_auth has judged"},
+		"retries":                    {"handle {\ncard_rate_limit\ncard_auth\n" + send + " {\nlb_retries 2\n}\n}", "", "lb_retries"},
+		"retries for a while":        {"handle {\ncard_rate_limit\ncard_auth\n" + send + " {\nlb_try_duration 2s\n}\n}", "", "lb_retries"},
+		"a named route":              {"invoke x\n", "two card_auth", ""},
+	} {
+		warned, refused := orderOf(t, configFrom(t, "file x", "", "&(x) {\nroute {\ncard_rate_limit\ncard_auth\ncard_auth\nrespond 204\n}\n}\nhttp://127.0.0.1:0 {\n"+c.site+"\n}\n"), true)
+		if c.refused == "" && refused != nil || c.refused != "" && (refused == nil || !strings.Contains(refused.Error(), c.refused)) {
+			t.Errorf("%s: refused: %v; want %q", name, refused, c.refused)
+		}
+		if c.warned == "" && warned != "" || !strings.Contains(warned, c.warned) {
+			t.Errorf("%s: warned: %q; want %q", name, warned, c.warned)
+		}
+	}
+}
+
+// However the handlers are nested in routes without matchers, they are refused as
+// they would be in one list.
+func TestOrderIsTheSameNested(t *testing.T) {
+	t.Parallel()
+	names := []string{"card_rate_limit", "card_auth", "card_translate", "headers", "vars"}
+	rapid.Check(t, func(r *rapid.T) {
+		handlers := rapid.SliceOfN(rapid.SampledFrom(names), 1, 6).Draw(r, "handlers")
+		var nest func(list []string) string
+		nest = func(list []string) string {
+			var routes []string
+			for len(list) > 0 {
+				n := rapid.IntRange(1, len(list)).Draw(r, "handlers of a route")
+				var handle []string
+				for _, name := range list[:n] {
+					handle = append(handle, `{"handler":"`+name+`"}`)
+				}
+				route := `{"handle":[` + strings.Join(handle, ",") + `]}`
+				if rapid.Bool().Draw(r, "inside") && n < 4 {
+					route = `{"handle":[{"handler":"subroute","routes":` + nest(list[:n]) + `}]}`
+				}
+				routes, list = append(routes, route), list[n:]
+			}
+			return "[" + strings.Join(routes, ",") + "]"
+		}
+		config := `{"apps":{"http":{"servers":{"s":{"routes":` + nest(handlers) + `}}}}}`
+		_, refused := orderOf(t, config, false)
+		auth := slices.Index(handlers, "card_auth")
+		wrong := false
+		for i, name := range handlers {
+			switch name {
+			case "card_auth":
+				wrong = wrong || i != auth
+			case "card_rate_limit":
+				wrong = wrong || auth >= 0 && i > auth
+			case "card_translate":
+				wrong = wrong || auth < 0 || i < auth
+			}
+		}
+		if wrong != (refused != nil) {
+			r.Fatalf("%s: refused: %v; want %t", config, refused, wrong)
+		}
+	})
+}
+
+// `validate` says it as well, whichever handler comes first, and warns of trusted
+// proxies that are whole networks.
+func TestValidateChecksTheOrder(t *testing.T) {
+	for name, c := range map[string]struct{ site, refused string }{
+		"fine":    {"route {\ncard_rate_limit\ncard_auth\ncard_translate\nrespond 204\n}", ""},
+		"behind":  {"route {\ncard_auth\nrespond /x 204\ncard_auth\n}", "two card_auth"},
+		"before":  {"route {\ncard_rate_limit\ncard_translate\ncard_auth\n}", "card_translate comes before"},
+		"in part": {"route {\nroute {\ncard_rate_limit\ncard_auth\n}\nroute {\ncard_rate_limit\n}\n}", "card_rate_limit comes after"},
+	} {
+		log := filepath.Join(t.TempDir(), "log")
+		global := "log warnings {\noutput file " + log + "\nlevel WARN\n}\nservers {\ntrusted_proxies static private_ranges\ntrusted_proxies_strict\n}"
+		err := validated(t, configFrom(t, "file "+t.TempDir(), global, "http://127.0.0.1:0 {\n"+c.site+"\n}\n"))
+		if c.refused == "" && err != nil || c.refused != "" && (err == nil || !strings.Contains(err.Error(), c.refused)) {
+			t.Errorf("%s: %v, want %q", name, err, c.refused)
+		}
+		written, _ := os.ReadFile(log)
+		if warned := strings.Count(string(written), "name the addresses of your load balancers"); warned != 1 {
+			t.Errorf("%s: warned %d times of the proxies, want once: %s", name, warned, written)
+		}
+	}
+}

@@ -1,0 +1,66 @@
+package keyadmin
+
+import (
+	"errors"
+	"net"
+	"net/http"
+	"strings"
+
+	"github.com/caddyserver/caddy/v2"
+)
+
+// A caller is who makes a call of the admin API, as it was authenticated.
+type caller struct {
+	name string // of its token, else unix: and the path of the socket
+	role Role
+}
+
+// The two doors of the admin API: a unix socket, where the file system decides
+// who may connect, and a token over loopback or TLS. Which one it is follows from
+// the connection, not from the configuration: after a refused load, Caddy's admin
+// endpoint listens where the refused configuration wanted it.
+var (
+	errNoToken = caddy.APIError{HTTPStatus: http.StatusForbidden, Err: errors.New(
+		"every user of this machine can connect to an admin endpoint on TCP, so the key API wants a token there: " +
+			"write `admin_token file PATH` into the block card_gateway and name a file with the token by --token-file, " +
+			"or bind the endpoint to a unix socket, as in `admin unix//run/card-gateway/admin.sock|0660`")}
+	errOpenNetwork = caddy.APIError{HTTPStatus: http.StatusForbidden, Err: errors.New(
+		"the key API answers on a unix socket, on loopback and over TLS only: a token must not cross a network unencrypted")}
+	errWrongToken = caddy.APIError{HTTPStatus: http.StatusUnauthorized, Err: errors.New("admin_token has no such token")}
+	errViewer     = caddy.APIError{HTTPStatus: http.StatusForbidden, Err: errors.New("the role viewer may only read; this needs a token of the role keys")}
+)
+
+// authenticate returns the caller of a request. The error is one of the above.
+func authenticate(r *http.Request, tokens *Tokens) (caller, error) {
+	who, err := identify(r, tokens)
+	if err == nil && who.role != RoleKeys && r.Method != http.MethodGet && r.Method != http.MethodHead {
+		return who, errViewer
+	}
+	return who, err
+}
+
+func identify(r *http.Request, tokens *Tokens) (caller, error) {
+	local, _ := r.Context().Value(http.LocalAddrContextKey).(net.Addr)
+	socket, isUnix := local.(*net.UnixAddr)
+	if !isUnix && !loopback(local) && r.TLS == nil {
+		return caller{}, errOpenNetwork
+	}
+	if given := r.Header.Get("Authorization"); given != "" {
+		text, _ := strings.CutPrefix(given, "Bearer ")
+		found, ok := tokens.find(text)
+		if !ok {
+			return caller{}, errWrongToken
+		}
+		return caller{found.name, found.role}, nil
+	}
+	if !isUnix {
+		return caller{}, errNoToken
+	}
+	return caller{"unix:" + socket.Name, RoleKeys}, nil
+}
+
+// loopback reports whether only programs of this machine can use the address.
+func loopback(local net.Addr) bool {
+	tcp, ok := local.(*net.TCPAddr)
+	return ok && tcp.IP.IsLoopback()
+}

@@ -1,0 +1,3 @@
+module github.com/card-gateway/card-gateway/clients/go
+
+go 1.16

@@ -1,0 +1,57 @@
+package io.github.cardgateway;
+
+import java.util.List;
+import java.util.Map;
+import java.util.Optional;
+import java.util.TreeMap;
+
+/** An answer of the gateway or the issuer. */
+public final class Answer {
+    private final int status;
+    private final Map<String, List<String>> headers = new TreeMap<>(String.CASE_INSENSITIVE_ORDER);
+    private final byte[] body;
+
+    Answer(int status, Map<String, List<String>> headers, byte[] body) {
+        this.status = status;
+        headers.forEach((name, values) -> {
+            if (name != null) {
+                this.headers.put(name, values);
+            }
+        });
+        this.body = body;
+    }
+
+    /** Returns the status. */
+    public int status() {
+        return status;
+    }
+
+    /** Returns the first value of a header. */
+    public Optional<String> header(String name) {
+        List<String> values = headers.get(name);
+        return values == null || values.isEmpty() ? Optional.empty() : Optional.of(values.get(0));
+    }
+
+    /** Returns the bytes of the body. */
+    public byte[] body() {
+        return body;
+    }
+
+    /**
+     * Returns the JSON of the body: a Map, List, String, BigDecimal, Boolean or null.
+     *
+     * @throws IllegalArgumentException if it is none
+     */
+    public Object json() {
+        return Json.parse(body);
+    }
+
+    /** Returns a value of the JSON, by the names of objects and the indices of lists that lead to it. */
+    public Object json(Object... way) {
+        Object value = json();
+        for (Object step : way) {
+            value = step instanceof Integer ? ((List<?>) value).get((Integer) step) : ((Map<?, ?>) value).get(step);
+        }
+        return value;
+    }
+}

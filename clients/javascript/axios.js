@@ -1,0 +1,60 @@
+"use strict";
+// An adapter for axios that signs what axios really sends:
+//
+//   axios.create({ baseURL, adapter: cardAdapter({ baseUrl: baseURL, keyId, secret }) })
+
+const axios = require("axios");
+const { Policy, bodyBytes, refuseDropped, sleep } = require("./index.js");
+
+function cardAdapter(options) {
+  const policy = new Policy(options);
+  const send = (axios.default ?? axios).getAdapter("http");
+  return async function signingAdapter(config) {
+    const address = axios.getUri(config);
+    refuseDropped(address);
+    // The URL parser writes ' in the query as %27, after axios has put it there.
+    const url = new URL(address, policy.base);
+    const method = (config.method ?? "GET").toUpperCase();
+    const [data, contentType] = await bodyBytes(config.data);
+    const exchange = policy.begin(url, method);
+    for (;;) {
+      const headers = axios.AxiosHeaders.from(config.headers);
+      if (contentType) headers.set("Content-Type", contentType);
+      headers.set(exchange.sign(data ?? ""));
+      let wait;
+      try {
+        const answer = await send({
+          ...config, method, url: url.href, baseURL: undefined, params: undefined, headers, data,
+          maxRedirects: 0, validateStatus: null,
+        });
+        wait = exchange.afterAnswer(answer.status, readable(answer.headers), bytes(answer.data));
+        if (wait === undefined) return settle(config, answer);
+      } catch (error) {
+        if (error.response || axios.isCancel(error)) throw error;
+        wait = exchange.afterFailure(error);
+        if (wait === undefined) throw error;
+      }
+      await sleep(wait);
+    }
+  };
+}
+
+function readable(headers) {
+  return { get: (name) => headers[name] };
+}
+
+// bytes returns a body that axios has read; one that is still a stream is empty.
+function bytes(data) {
+  return typeof data === "string" || Buffer.isBuffer(data) ? Buffer.from(data) : Buffer.alloc(0);
+}
+
+// settle ends the request as axios does, with the caller's config: what axios
+// logs then has no signature.
+function settle(config, answer) {
+  answer.config = config;
+  if (!config.validateStatus || config.validateStatus(answer.status)) return answer;
+  const code = answer.status >= 500 ? "ERR_BAD_RESPONSE" : "ERR_BAD_REQUEST";
+  throw new axios.AxiosError(`Request failed with status code ${answer.status}`, code, config, answer.request, answer);
+}
+
+module.exports = { cardAdapter };

@@ -1,0 +1,151 @@
+<?php
+
+declare(strict_types=1);
+
+namespace CardGateway;
+
+/**
+ * Calls the card API of one gateway with one key, by the extension curl.
+ *
+ * Each attempt has a connection of its own: on one that it uses again, libcurl repeats a request by itself.
+ */
+final class Client
+{
+    public const VERSION = '0.2.0';
+
+    /** What curl answers before it has sent anything: no address, no connection, no TLS. */
+    public const NOT_SENT = [CURLE_COULDNT_RESOLVE_PROXY, CURLE_COULDNT_RESOLVE_HOST, CURLE_COULDNT_CONNECT, CURLE_SSL_CONNECT_ERROR];
+
+    /** @param int $timeout of one attempt, in seconds */
+    public function __construct(private Policy $policy, private int $timeout = 60)
+    {
+    }
+
+    /**
+     * Reads the path with the parameters of the query.
+     *
+     * @param array<string, scalar> $query
+     */
+    public function get(string $path, array $query = []): Answer
+    {
+        return $this->request('GET', self::withQuery($path, $query));
+    }
+
+    /** Sends a value as JSON; null for no body. */
+    public function post(string $path, mixed $json = null): Answer
+    {
+        return $this->request('POST', $path, $json === null ? null : Body::json($json));
+    }
+
+    /** Sends a value as JSON. */
+    public function patch(string $path, mixed $json): Answer
+    {
+        return $this->request('PATCH', $path, Body::json($json));
+    }
+
+    /**
+     * Sends a request.
+     *
+     * @param string                $path    the escaped path and query
+     * @param array<string, string> $headers
+     *
+     * @throws UnsignableException|ConnectionException|RedirectException|ApiException
+     */
+    public function request(string $method, string $path, ?Body $body = null, array $headers = []): Answer
+    {
+        $method = strtoupper($method);
+        $target = (parse_url($this->policy->baseUrl, PHP_URL_PATH) ?? '') . $path;
+        $exchange = $this->policy->begin($method);
+        $headers += ['User-Agent' => 'card-gateway-php/' . self::VERSION];
+        if ($body !== null) {
+            $headers += ['Content-Type' => $body->contentType];
+        }
+        while (true) {
+            $answer = $this->attempt($method, $target, $body, $headers + $exchange->sign($target, $body->bytes ?? ''));
+            if (is_array($answer)) {
+                [$code, $trouble] = $answer;
+                $sent = !in_array($code, self::NOT_SENT, true);
+                $wait = $exchange->afterFailure($sent) ?? throw new ConnectionException($sent, $exchange->attempts, $trouble);
+            } else {
+                $wait = $exchange->afterAnswer($answer);
+                if ($wait === null) {
+                    return self::judge($answer);
+                }
+            }
+            usleep((int) ($wait * 1e6));
+        }
+    }
+
+    /**
+     * Makes one attempt.
+     *
+     * @param array<string, string> $headers
+     *
+     * @return Answer|array{int, string} the code and the text of curl's error
+     */
+    private function attempt(string $method, string $target, ?Body $body, array $headers): Answer|array
+    {
+        preg_match('~^https?://[^/]+~', $this->policy->baseUrl, $origin);
+        $lines = ['Expect:'];
+        foreach ($headers as $name => $value) {
+            if (preg_match('/[\r\n\0]/', $name . $value)) {
+                throw new UnsignableException("the header $name holds a line feed");
+            }
+            $lines[] = "$name: $value";
+        }
+        if ($body === null && in_array($method, ['POST', 'PUT', 'PATCH'], true)) {
+            $lines[] = 'Content-Length: 0';
+        }
+        $received = [];
+        $curl = curl_init($origin[0] . $target);
+        curl_setopt_array($curl, [
+            CURLOPT_CUSTOMREQUEST => $method,
+            CURLOPT_NOBODY => $method === 'HEAD',
+            CURLOPT_PATH_AS_IS => true,
+            CURLOPT_HTTPHEADER => $lines,
+            CURLOPT_RETURNTRANSFER => true,
+            CURLOPT_CONNECTTIMEOUT => 10,
+            CURLOPT_TIMEOUT => $this->timeout,
+            CURLOPT_PROTOCOLS => CURLPROTO_HTTP | CURLPROTO_HTTPS,
+            CURLOPT_HEADERFUNCTION => static function ($curl, string $line) use (&$received): int {
+                if (str_contains($line, ':')) {
+                    [$name, $value] = explode(':', $line, 2);
+                    $received[strtolower($name)] = trim($value);
+                }
+
+                return strlen($line);
+            },
+        ]);
+        if ($body !== null) {
+            curl_setopt($curl, CURLOPT_POSTFIELDS, $body->bytes);
+        }
+        $content = curl_exec($curl);
+        if ($content === false) {
+            return [curl_errno($curl), curl_error($curl)];
+        }
+
+        return new Answer(curl_getinfo($curl, CURLINFO_RESPONSE_CODE), $received, (string) $content);
+    }
+
+    private static function judge(Answer $answer): Answer
+    {
+        if ($answer->status >= 400) {
+            throw new ApiException($answer);
+        }
+        if ($answer->status >= 300) {
+            throw new RedirectException($answer->status, $answer->header('Location'));
+        }
+
+        return $answer;
+    }
+
+    /**
+     * Returns the path with the parameters, each escaped but for letters, digits and -._~
+     *
+     * @param array<string, scalar> $query
+     */
+    public static function withQuery(string $path, array $query): string
+    {
+        return $query === [] ? $path : $path . '?' . http_build_query($query, '', '&', PHP_QUERY_RFC3986);
+    }
+}

@@ -1,0 +1,17 @@
+"""Calls the card API through Card Gateway.
+
+``Client`` needs the standard library alone. The modules ``with_requests``,
+``with_httpx`` and ``with_aiohttp`` do the same for programs that use these
+libraries already.
+"""
+
+from .client import Answer, Client, multipart
+from .errors import ApiError, CardError, ConnectionFailed, RedirectRefused, UnsignableError
+from .policy import Policy, trusts_date
+from .signer import Signer
+from .version import __version__
+
+__all__ = [
+    "Answer", "ApiError", "CardError", "Client", "ConnectionFailed", "Policy", "RedirectRefused", "Signer",
+    "UnsignableError", "__version__", "multipart", "trusts_date",
+]

@@ -1,0 +1,80 @@
+"""For programs that use requests.
+
+An ``auth=`` object would sign a request once: requests sends the headers that
+it sets with each repetition, and to wherever a redirect leads. An adapter sees
+each attempt, and signs a copy of it.
+"""
+
+import re
+import time
+from typing import Any, Optional
+
+import requests
+from requests.adapters import HTTPAdapter
+from urllib3.exceptions import ConnectTimeoutError, NewConnectionError
+
+from .client import prepare
+from .errors import UnsignableError
+from .policy import Policy
+
+
+def session(base_url: str, key_id: str, secret: str, **options: Any) -> requests.Session:
+    """Returns a session that signs the requests to ``base_url``, and only these.
+    ``options`` are those of ``Policy``."""
+    result = requests.Session()
+    policy = Policy(base_url, key_id, secret, **options)
+    result.mount(policy.base_url + "/", CardAdapter(policy))
+    return result
+
+
+class CardAdapter(HTTPAdapter):
+    """Signs each attempt, repeats what may be repeated, and corrects the clock.
+
+    Answers of every status are returned, and failed connections are raised as
+    requests does it. ``send`` raises ``UnsignableError`` before it sends.
+    """
+
+    def __init__(self, policy: Policy, **kwargs: Any) -> None:
+        self._policy = policy
+        super().__init__(**kwargs)
+
+    def send(self, request: requests.PreparedRequest, *args: Any, **kwargs: Any) -> requests.Response:
+        """Sends the request, several times if need be."""
+        target, body = request.path_url, self._body(request)
+        if not self._policy.serves(request.url or ""):
+            raise UnsignableError(f"{request.url} is not below {self._policy.base_url}")
+        if re.search(r"%(?:[a-f]|.[a-f])", target):
+            raise UnsignableError("urllib3 would rewrite the escapes with lower-case digits; write %2F, not %2f")
+        exchange = self._policy.begin(request.method or "GET")
+        while True:
+            signed = request.copy()
+            signed.headers.update(exchange.sign(target, body or b""))
+            if body is not None:
+                signed.body = body
+            wait: Optional[float]
+            try:
+                answer = super().send(signed, *args, **kwargs)
+                answer.raw.enforce_content_length = True  # else urllib3 1 takes an answer that was cut for whole
+                body_read = answer.content if answer.status_code in (401, 429, 503) else b""
+                wait = exchange.after_answer(answer.status_code, answer.headers, body_read)
+            except requests.ConnectionError as error:
+                wait = exchange.after_failure(not _refused(error))
+                if wait is None:
+                    raise
+            else:
+                if wait is None:
+                    answer.request = request  # whose headers may be logged
+                    return answer
+            time.sleep(wait)
+
+    @staticmethod
+    def _body(request: requests.PreparedRequest) -> Optional[bytes]:
+        if "Transfer-Encoding" in request.headers:
+            raise UnsignableError("a stream cannot be read twice, and its hash is sent before it; pass bytes: b''.join(chunks)")
+        return prepare(None, request.body, None)[0]
+
+
+def _refused(error: requests.ConnectionError) -> bool:
+    """Whether the connection failed before a byte was sent."""
+    reason = getattr(error.args[0] if error.args else None, "reason", None)
+    return isinstance(error, requests.ConnectTimeout) or isinstance(reason, (NewConnectionError, ConnectTimeoutError))

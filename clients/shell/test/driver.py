@@ -1,0 +1,92 @@
+"""Runs the cases of tests/clients/matrix through card-request: one JSON object
+a line on standard input, one answer a line on standard output."""
+
+import base64
+import json
+import os
+import re
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+
+
+def call(c, *options):
+    body = base64.b64decode(c["body"])
+    arguments = ["card-request", *options]
+    for name, value in (c.get("headers") or {}).items():
+        arguments += ["-H", f"{name}: {value}"]
+    for name, value in c.get("query") or []:
+        arguments += ["-q", f"{name}={value}"]
+    if c.get("kind") == "form":
+        with open("Zoë.pdf", "wb") as file:
+            file.write(body)
+        arguments += ["-F", "type=passport", "-F", "file=@Zoë.pdf"]
+    elif c["has_body"]:
+        arguments += ["-d", "@-"]
+    environment = {
+        **os.environ, "CARD_KEY_ID": c["key_id"], "CARD_SECRET": c["secret"], "CARD_URL": c.get("base", "http://vectors.example"),
+        "CARD_REQUEST_AHEAD": str(c["clock"]),
+    }
+    target = c.get("target", "")
+    if "timestamp" in c:
+        environment.update(CARD_REQUEST_TIMESTAMP=c["timestamp"], CARD_REQUEST_NONCE=c.get("nonce", ""))
+    base = environment["CARD_URL"] if target.startswith(("/", "http")) else ""
+    arguments += [c["method"], base + target]
+    return subprocess.run(arguments, input=body, env=environment, capture_output=True, check=False)
+
+
+def run(c):
+    if c["do"] == "hello":
+        version = subprocess.run(["card-request", "--version"], capture_output=True, text=True, check=True).stdout.split()[1]
+        return {"adapters": {"command": True}, "version": version}
+    if c["do"] == "trusts":
+        text = open(which("card-request"), encoding="utf-8").read()
+        function = re.search(r"^trusts_date\(\) \{.*?^\}$", text, re.M | re.S)[0]
+        return {"trusted": subprocess.run(["bash", "-c", function + '\ntrusts_date "$1"', "-", c["base"]], check=False).returncode == 0}
+    if c["do"] == "sign":
+        c["has_body"] = True
+        if "\0" in c.get("target", ""):
+            return {"error": {"type": "unsignable", "message": "an argument cannot hold it"}}
+        done = call(c, "-n")
+        if done.returncode:
+            return {"error": describe(c, done)}
+        headers = dict(line.split(": ", 1) for line in done.stdout.decode().splitlines())
+        return {"signature": headers["X-Signature"], "body_hash": headers["X-Body-Hash"]}
+    if c["do"] == "parallel":
+        with ThreadPoolExecutor(8) as pool:
+            return {"statuses": [200 if done.returncode == 0 else 0 for done in pool.map(lambda _: call(c), range(c["count"]))]}
+    done = call(c, "-i")
+    head, _, body = done.stdout.partition(b"\n\n")
+    if done.returncode:
+        return {"error": describe(c, done)}
+    return {"status": int(head.split()[1]), "body": base64.b64encode(body).decode()}
+
+
+def describe(c, done):
+    said = done.stderr.decode()
+    if done.returncode == 2:
+        return {"type": "unsignable", "message": said}
+    if done.returncode != 22:
+        return {"type": "connection", "sent": done.returncode not in (5, 6, 7, 35), "attempts": int(re.search(r"after (\d+) attempts", said)[1])}
+    status, request_id = re.search(r"HTTP (\d+), request id (\S*)", said).groups()
+    if "is not followed" in said:
+        return {"type": "redirect", "status": int(status)}
+    head, _, body = done.stdout.decode(errors="replace").partition("\n\n")
+    try:
+        document = json.loads(body)
+        fields = document.get("error", document)
+        fields = fields if isinstance(fields, dict) else {}
+    except (ValueError, AttributeError):
+        fields = {}
+    wait = re.search(r"(?im)^retry-after: (\d+)$", head)
+    return {"type": "api", "status": int(status), "code": fields.get("code", ""), "message": str(fields.get("message", said)),
+            "details": fields.get("details"), "request_id": request_id, "retry_after": int(wait[1]) if wait else 0}
+
+
+def which(name):
+    return next(path for path in (os.path.join(d, name) for d in os.environ["PATH"].split(":")) if os.path.exists(path))
+
+
+os.chdir(os.path.dirname(which("card-request")))
+for line in sys.stdin:
+    print(json.dumps(run(json.loads(line))), flush=True)

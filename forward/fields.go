@@ -1,0 +1,67 @@
+package forward
+
+import (
+	"net/http"
+	"net/textproto"
+	"strings"
+)
+
+// fields returns the header lines of a checked head, given its bytes. It leaves
+// out those that belong to one connection, the ones that Connection names among
+// them (RFC 9110, section 7.6.1), and the Content-Length of an answer that cannot
+// have a body (section 8.6).
+func (h *head) fields(b []byte) []Field {
+	fields := make([]Field, 0, h.lines+1)
+	_, text, _ := strings.Cut(string(b), "\r\n")
+	for text != "\r\n" {
+		var line string
+		line, text, _ = strings.Cut(text, "\r\n")
+		name, value, _ := strings.Cut(line, ":")
+		name = textproto.CanonicalMIMEHeaderKey(name)
+		if hopByHop(name) || h.named != "" && h.names(name) || name == "Content-Length" && h.status == http.StatusNoContent {
+			continue
+		}
+		fields = append(fields, Field{Name: name, Value: strings.Trim(value, " \t")})
+	}
+	return withCacheControl(fields)
+}
+
+// hopByHop reports whether the header belongs to one connection.
+func hopByHop(name string) bool {
+	switch name {
+	case "Connection", "Keep-Alive", "Te", "Trailer", "Transfer-Encoding", "Upgrade":
+		return true
+	default:
+		return strings.HasPrefix(name, "Proxy-")
+	}
+}
+
+// names reports whether Connection names the header.
+func (h *head) names(name string) bool {
+	for named := range strings.SplitSeq(h.named, ",") {
+		if textproto.CanonicalMIMEHeaderKey(strings.Trim(named, " \t")) == name {
+			return true
+		}
+	}
+	return false
+}
+
+// withCacheControl adds what an answer with Pragma: no-cache alone means, as
+// net/http does (RFC 9111, section 5.4).
+func withCacheControl(fields []Field) []Field {
+	pragma := ""
+	for i := range fields {
+		switch f := &fields[i]; f.Name {
+		case "Cache-Control":
+			return fields
+		case "Pragma":
+			if pragma == "" {
+				pragma = f.Value
+			}
+		}
+	}
+	if pragma == "no-cache" {
+		fields = append(fields, Field{Name: "Cache-Control", Value: pragma})
+	}
+	return fields
+}

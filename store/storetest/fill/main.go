@@ -1,0 +1,136 @@
+// Command fill makes nonces live in a store, by its contract: it settles
+// accepted requests that nobody has sent. The bench measures with them what many
+// live nonces cost.
+//
+//	fill file DIRECTORY COUNT
+//	fill redis URL COUNT
+//
+// The keys of the store get them in turn. No gateway may use the directory
+// meanwhile.
+package main
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"os"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/card-gateway/card-gateway/auth"
+	"github.com/card-gateway/card-gateway/store"
+	"github.com/card-gateway/card-gateway/store/file"
+	"github.com/card-gateway/card-gateway/store/redis"
+)
+
+const (
+	// window is that of a gateway without the option; with another one, its
+	// first requests would change the window of each key.
+	window = 5 * time.Minute
+	// ahead is how far the requests are stamped ahead, so that their nonces live
+	// for almost twice the window.
+	ahead = 4 * time.Minute
+	// patience bounds one call: the machine is full meanwhile.
+	patience = 10 * time.Second
+	workers  = 32
+)
+
+func main() {
+	if err := fill(context.Background(), os.Args[1:]); err != nil {
+		fmt.Fprintln(os.Stderr, "fill:", err)
+		os.Exit(1)
+	}
+}
+
+func fill(ctx context.Context, args []string) (err error) {
+	if len(args) != 3 {
+		return errors.New("want file or redis, the directory or URL, and how many nonces")
+	}
+	count, err := strconv.Atoi(args[2])
+	if err != nil || count < 1 {
+		return fmt.Errorf("%q is not a number of nonces", args[2])
+	}
+	backend, err := open(args[0], args[1])
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, backend.Close()) }()
+	if err := backend.Start(ctx); err != nil {
+		return err
+	}
+	keys, err := list(ctx, backend)
+	if err != nil {
+		return err
+	}
+	if len(keys) == 0 {
+		return errors.New("the store has no keys")
+	}
+	return settle(ctx, backend, keys, count)
+}
+
+func open(kind, place string) (store.Backend, error) {
+	switch kind {
+	case "file":
+		return file.Open(place, file.Options{RuntimeDir: file.DefaultRuntimeDir()})
+	case "redis":
+		return redis.New(redis.Options{URL: place, SettleTimeout: patience, ChangeTimeout: patience, IOTimeout: patience, MaxNoncesPerKey: -1})
+	default:
+		return nil, fmt.Errorf("%q is no kind of store; write file or redis", kind)
+	}
+}
+
+// list returns all records.
+func list(ctx context.Context, backend store.Backend) (all []*store.Record, err error) {
+	for cursor := ""; ; {
+		var page []*store.Record
+		if page, cursor, err = backend.List(ctx, cursor, 1000); err != nil {
+			return nil, err
+		}
+		if all = append(all, page...); cursor == "" {
+			return all, nil
+		}
+	}
+}
+
+// settle makes the nonces live, each of another request. It fails if one of the
+// requests is not accepted.
+func settle(ctx context.Context, backend store.Backend, keys []*store.Record, count int) error {
+	var next atomic.Int64
+	var once sync.Once
+	var failed error
+	var run [8]byte
+	rand.Read(run[:])
+	var all sync.WaitGroup
+	for range workers {
+		all.Go(func() {
+			for i := next.Add(1) - 1; i < int64(count); i = next.Add(1) - 1 {
+				claim := claimOf(keys[i%int64(len(keys))], binary.BigEndian.AppendUint64(run[:8:8], uint64(i)))
+				verdict, err := backend.Settle(ctx, claim)
+				if err == nil && (verdict.Stale || verdict.Reason != auth.Accepted) {
+					err = fmt.Errorf("nonce %d of key %s: the store answers %v", i, claim.KeyID, verdict.Reason)
+				}
+				if err != nil {
+					next.Store(int64(count))
+					once.Do(func() { failed = err })
+				}
+			}
+		})
+	}
+	all.Wait()
+	return failed
+}
+
+// claimOf returns the claim of a correct request.
+func claimOf(key *store.Record, nonce []byte) *store.Claim {
+	now := time.Now()
+	return &store.Claim{
+		KeyID: key.ID, Revision: key.Revision, NextRevision: "not needed: nothing is locked", SecretVersion: 1,
+		Now: now, Timestamp: now.Add(ahead).Unix(), Window: window,
+		Nonce:     [16]byte(nonce),
+		LockAfter: 1 << 40,
+	}
+}

@@ -1,0 +1,135 @@
+// Package matrix installs each client of clients/ from its packed artefact and
+// runs the same cases through it: against the gateway, against a server that
+// fails on purpose, and with the vectors.
+package matrix
+
+import (
+	_ "embed"
+	"encoding/json"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/card-gateway/card-gateway/auth"
+	"github.com/card-gateway/card-gateway/tests/harness"
+)
+
+//go:embed cases.json
+var casesText []byte
+
+// A matrix is the content of cases.json.
+type matrix struct {
+	Gateway []gatewayCase
+	Faults  []faultCase
+	Dates   []struct {
+		Base    string
+		Trusted bool
+	}
+}
+
+func cases(t *testing.T) (m matrix) {
+	t.Helper()
+	decoder := json.NewDecoder(strings.NewReader(string(casesText)))
+	decoder.DisallowUnknownFields()
+	if err := decoder.Decode(&m); err != nil {
+		t.Fatal(err)
+	}
+	return m
+}
+
+// TestClients runs the matrix with each client whose language is installed.
+func TestClients(t *testing.T) {
+	m := cases(t)
+	// The site of Caddyfile.example, with an issuer that records.
+	upstream := harness.StartUpstream(t)
+	gateway := harness.StartGateway(t, harness.Site{
+		Upstream: upstream.Addr, Auth: "max_body 1MiB",
+		Global: "operation upload_documents POST /api/v1/documents documents:write max_body 20MiB",
+	})
+	key := gateway.NewKey(harness.Fields{"mode": "test"})
+	demo := startDemo(t)
+	for _, l := range languages {
+		t.Run(l.name, func(t *testing.T) {
+			dir := l.install(t)
+			t.Run("README", func(t *testing.T) { l.readme(t, dir, demo) })
+			d := l.start(t, dir)
+			hello := d.do(t, call{Do: "hello"})
+			if hello.Version != version(t) {
+				t.Errorf("the client is version %s, want that of the file VERSION, %s", hello.Version, version(t))
+			}
+			l.missing(t, hello.Adapters)
+			t.Run("vectors", func(t *testing.T) { vectors(t, d) })
+			t.Run("dates", func(t *testing.T) {
+				for _, c := range m.Dates {
+					if got := d.do(t, call{Do: "trusts", Base: c.Base}); got.Trusted != c.Trusted {
+						t.Errorf("Date of %s may set the clock: %t, want %t", c.Base, got.Trusted, c.Trusted)
+					}
+				}
+			})
+			for adapter, raises := range hello.Adapters {
+				b := bench{driver: d, adapter: adapter, raises: raises, gateway: gateway, upstream: upstream, key: key}
+				b.repeats = adapter == l.repeats
+				t.Run(adapter, func(t *testing.T) {
+					for _, c := range m.Gateway {
+						t.Run(c.Name, func(t *testing.T) { b.send(t, c) })
+					}
+					for _, c := range m.Faults {
+						t.Run(c.Name, func(t *testing.T) { b.fail(t, c) })
+					}
+					t.Run("50 at once", b.parallel)
+				})
+			}
+		})
+	}
+}
+
+// A bench is one way to send of one client.
+type bench struct {
+	driver   *driver
+	adapter  string
+	raises   bool // errors for refusals
+	repeats  bool // a GET whose connection was cut, by itself
+	gateway  *harness.Gateway
+	upstream *harness.Upstream
+	key      harness.Credentials
+}
+
+func (b bench) parallel(t *testing.T) {
+	got := b.driver.do(t, call{
+		Do: "parallel", Adapter: b.adapter, Base: "http://" + b.gateway.Addr, KeyID: b.key.ID, Secret: b.key.Secret,
+		Method: "GET", Target: "/api/v1/orders?limit=1", Count: 50,
+	})
+	if len(got.Statuses) != 50 || slices.ContainsFunc(got.Statuses, func(status int) bool { return status != http.StatusOK }) {
+		t.Errorf("50 requests at once were answered %v, %+v", got.Statuses, got.Error)
+	}
+	if all := b.upstream.Took(); len(all) != 50 {
+		t.Errorf("%d requests reached the issuer, want 50", len(all))
+	}
+}
+
+// vectors checks string_to_sign.json and targets.json of tests/vectors.
+func vectors(t *testing.T, d *driver) {
+	for _, file := range []string{"string_to_sign.json", "targets.json"} {
+		for _, v := range readVectors(t, file) {
+			got := d.do(t, call{
+				Do: "sign", KeyID: "ak_test_1", Secret: "test_secret_0123456789abcdef", Method: v.Method, Target: v.target(),
+				Timestamp: v.header("X-Timestamp"), Nonce: v.header("X-Nonce"), Body: v.body(),
+			})
+			_, bad := auth.ParseTarget(v.target())
+			refused := bad != nil || auth.CheckMethod(v.Method) != nil
+			same := got.Signature == v.header("X-Signature")
+			switch {
+			case refused && (got.Error == nil || got.Error.Type != "unsignable" || got.Error.Message == ""):
+				t.Errorf("%s: %s: signed, or refused without a reason: %+v", file, v.Name, got)
+			case refused:
+			case got.Error != nil:
+				t.Errorf("%s: %s: refused: %+v", file, v.Name, got.Error)
+			case v.Expect.Reason == "signature_mismatch" && same:
+				t.Errorf("%s: %s: the client makes the mistake", file, v.Name)
+			case v.Expect.Reason != "signature_mismatch" && !same:
+				t.Errorf("%s: %s: the signature is %s", file, v.Name, got.Signature)
+			}
+		}
+	}
+}
