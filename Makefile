@@ -111,7 +111,7 @@ soak: ## correct requests for 20 minutes (SOAK, RATE a second): what the process
 	CARD_TEST_SOAK=$(SOAK) CARD_TEST_SOAK_RATE=$(RATE) CARD_TEST_SOAK_PAGE=$(CURDIR)/docs/reliability.md go test -count=1 -timeout 3h -v -run TestSoak ./tests/soak
 
 CARD_TEST_MUTANTS ?= .
-mutants: ## change some 120 rules, one at a time: a test must fail with each; 20 to 40 minutes on two CPUs
+mutants: ## change some 120 rules, one at a time: a test must fail with each
 	@tests/install-tools.sh redis-server
 	CARD_TEST_MUTANTS='$(CARD_TEST_MUTANTS)' go test -count=1 -timeout 3h -v -parallel 2 -run TestMutants ./tests/mutants
 

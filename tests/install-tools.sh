@@ -42,8 +42,8 @@ if [ "$(id -u)" -ne 0 ] || ! command -v apt-get >/dev/null; then
 
 		Elsewhere install Redis 7 or newer (redis-server), Prometheus (promtool),
 		Python 3 (python3), ShellCheck (shellcheck), nginx with its Lua module,
-		haproxy, openssl, wrk, Node.js with npm, a JDK, PyJWT and Chromium, whichever
-		are missing.
+		haproxy, openssl, wrk, Node.js with npm, a JDK, PyJWT and Chromium,
+		whichever are missing.
 	END
 	exit 1
 fi
