@@ -221,9 +221,6 @@ func (s *Store) Ready(context.Context) error {
 	return st.clockWasAhead()
 }
 
-// Local returns true: reading methods answer from memory.
-func (s *Store) Local() bool { return true }
-
 // Status implements store.Backend.
 func (s *Store) Status(ctx context.Context) store.Status {
 	status := store.Status{Backend: "file", Place: s.dir}
