@@ -11,7 +11,7 @@ if [ $# -eq 0 ]; then set -- redis-server promtool python3 shellcheck nginx hapr
 # is_there reports whether a program is installed; nginx-lua is a module.
 is_there() {
 	case $1 in
-	nginx | haproxy) command -v "$1" >/dev/null || [ -x "/usr/sbin/$1" ] ;;
+	nginx|haproxy) command -v "$1" >/dev/null || [ -x "/usr/sbin/$1" ] ;;
 	nginx-lua) [ -e /usr/lib/nginx/modules/ngx_http_lua_module.so ] && [ -e /usr/share/lua/5.1/resty/lrucache.lua ] ;;
 	chromium) command -v chromium >/dev/null || command -v chromium-browser >/dev/null || command -v google-chrome >/dev/null ;;
 	python3-jwt) python3 -c 'import jwt, cryptography' 2>/dev/null || /usr/bin/python3 -c 'import jwt, cryptography' 2>/dev/null ;;

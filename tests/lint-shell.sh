@@ -8,7 +8,7 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-readers="base64 cat cut od openssl sort tail tee tr uniq wc"
+readers="base64 cat cut gzip od openssl sort tail tee tr uniq wc"
 
 early_readers() { awk -v readers="$readers" -f tests/early-readers.awk "$@"; }
 

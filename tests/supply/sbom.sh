@@ -19,6 +19,6 @@ while read -r path version; do
 		echo "sbom.sh: $output lacks $path $version" >&2
 		missing=1
 	fi
-done < <(go version -m "$binary" | awk '$1 == "dep" && $4 != "" { print $2, $3 }')
+done < <(awk '$1 == "dep" && $4 != "" { print $2, $3 }' <<<"$(go version -m "$binary")")
 if [ "$missing" -ne 0 ]; then exit 1; fi
 echo "$output"

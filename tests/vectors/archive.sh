@@ -11,7 +11,7 @@ trap 'rm -rf "$work"' EXIT
 
 # The version is that of tests/signers/signers_test.go.
 module=$(sed -n 's/^\twycheproof    = "\(.*\)"$/\1/p' tests/signers/signers_test.go)
-directory=$(cd "$work" && go mod download -json "$module" | sed -n 's/^\t"Dir": "\(.*\)",$/\1/p')
+directory=$(sed -n 's/^\t"Dir": "\(.*\)",$/\1/p' <<<"$(cd "$work" && go mod download -json "$module")")
 
 mkdir -p "$work/$name/wycheproof" dist
 cp tests/vectors/*.json tests/vectors/README.md tests/vectors/generate.py "$work/$name/"
