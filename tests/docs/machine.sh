@@ -42,7 +42,7 @@ start() {
 	card-gateway card-status --live --wait 30s --address unix//run/card-gateway/admin.sock >>/run/journal 2>&1
 }
 case $1 in
-enable | restart) start ;;
+enable|restart) start ;;
 reload) card-gateway card-unit reload --config /etc/card-gateway/Caddyfile --adapter caddyfile --force >>/run/journal 2>&1 ;;
 daemon-reload) ;;
 *) echo "systemctl $1 is not known here" >&2 && exit 1 ;;
