@@ -39,6 +39,7 @@ type App struct {
 	tokens    *keyadmin.Tokens // of the admin API
 	loaded    configuration    // as it was given
 
+	dryRuns   int           // handlers in dry run
 	published publishedKeys // of assert
 
 	upkeep  upkeep
@@ -177,6 +178,8 @@ func (a *App) Start() error {
 	a.state.sharePolicy(a.rules)
 	a.telemetry.log.Info("the gateway runs", zap.Inline(version.This()))
 	a.telemetry.audit.configured(&a.loaded)
+	dryRunGauge.Set(float64(a.dryRuns))
+	loadRefused.Store(false)
 	a.upkeep = upkeep{state: a.state, telemetry: a.telemetry}
 	a.upkeep.start()
 	return nil
@@ -221,7 +224,11 @@ func (a *App) AuditCall(c keys.Change) { a.telemetry.audit.write(c) }
 
 // LoadRefused writes a line of the audit record for a configuration that was not
 // loaded, for the admin API.
-func (a *App) LoadRefused(err error) { a.telemetry.audit.refusedLoad(err) }
+func (a *App) LoadRefused(err error) {
+	loadRefused.Store(true)
+	dryRunGauge.Set(float64(a.dryRuns)) // the refused one may have started
+	a.telemetry.audit.refusedLoad(err)
+}
 
 // BodyMemory reports the memory for request bodies, for the admin API.
 func (a *App) BodyMemory() keyadmin.BodyMemory {

@@ -3,6 +3,8 @@ package caddymodule
 import (
 	"context"
 	"slices"
+	"sync/atomic"
+	"time"
 
 	"go.uber.org/zap"
 
@@ -26,6 +28,7 @@ func (s *state) degraded(ctx context.Context) []string {
 		found["policy"] = true
 	}
 	found["audit"] = found["audit"] || s.audit.behind()
+	found["config"] = loadRefused.Load()
 	found["log"] = found["log"] || logqueue.Trouble()
 	var list []string
 	for _, what := range degradations {
@@ -37,6 +40,19 @@ func (s *state) degraded(ctx context.Context) []string {
 		degradedGauge.WithLabelValues(what).Set(value)
 	}
 	return list
+}
+
+// loadRefused is true after a configuration was refused, until one starts.
+var loadRefused atomic.Bool
+
+// reportFloor sets the gauge of the replay floor.
+func (s *state) reportFloor(ctx context.Context) {
+	floor, found := s.backend.Status(ctx).Details["replay_floor"].(time.Time)
+	if !found {
+		replayFloor.Set(0)
+		return
+	}
+	replayFloor.Set(float64(floor.UnixMilli()) / 1000)
 }
 
 // reportDegraded logs the troubles that have begun or ended since the last call.

@@ -233,12 +233,15 @@ func (s *Store) Status(ctx context.Context) store.Status {
 		return status
 	}
 	status.Details = map[string]any{"keys": len(*st.ids.Load()), "nonces": st.live.Load(), "max_nonces": s.opt.MaxNonces}
+	if st.live.Load() > s.opt.MaxNonces/5*4 {
+		status.Details["degraded"] = []string{"nonces"}
+	}
 	if st.journal != nil {
 		segments, bytes := st.journal.extent()
 		status.Details["journal_segments"], status.Details["journal_bytes"] = segments, bytes
 	}
 	if floor := st.floor.Load(); floor != 0 {
-		status.Details["replay_floor"] = time.Unix(0, floor).UTC().Format(time.RFC3339)
+		status.Details["replay_floor"] = time.Unix(0, floor).UTC()
 	}
 	return status
 }
