@@ -6,7 +6,7 @@
 #   tests/install-tools.sh [PROGRAM…]
 set -euo pipefail
 
-if [ $# -eq 0 ]; then set -- redis-server promtool python3 shellcheck nginx wrk node npm javac python3-jwt; fi
+if [ $# -eq 0 ]; then set -- redis-server promtool amtool python3 shellcheck nginx wrk node npm javac python3-jwt; fi
 
 # is_there reports whether a program is installed; nginx-lua is a module.
 is_there() {
@@ -23,6 +23,7 @@ for program; do
 	if ! is_there "$program"; then
 		case $program in
 		promtool) missing+=(prometheus) ;;
+		amtool) missing+=(prometheus-alertmanager) ;;
 		node) missing+=(nodejs) ;;
 		javac) missing+=(default-jdk-headless) ;;
 		python3-jwt) missing+=(python3-jwt python3-cryptography) ;;
@@ -40,7 +41,7 @@ if [ "$(id -u)" -ne 0 ] || ! command -v apt-get >/dev/null; then
 		  sudo apt-get install --no-install-recommends ${missing[*]}
 
 		Elsewhere install Redis 7 or newer (redis-server), Prometheus (promtool),
-		Python 3 (python3), ShellCheck (shellcheck), nginx with its Lua module
+		Alertmanager (amtool), 		Python 3 (python3), ShellCheck (shellcheck), nginx with its Lua module
 		and wrk, whichever are missing.
 	END
 	exit 1

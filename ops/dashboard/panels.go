@@ -83,9 +83,9 @@ var rows = []row{
 			queries: []query{q(`max(card_gateway_keys_expiring{@,within="7d"})`, "expiring")},
 		},
 		{
-			kind: stat, title: "Dry run lets pass", unit: perSec, bad: 0.0001,
+			kind: stat, title: "In dry run", unit: count, bad: 1,
 			good:    "Good: 0; anything else means that card_auth protects nothing.",
-			queries: []query{q(`sum(rate(card_gateway_requests_total{@,outcome=~"would_refuse_.+"}[$t]))`, "would refuse")},
+			queries: []query{q(`max(card_gateway_dry_run{@})`, "handlers")},
 		},
 	}},
 	{"Traffic and refusals", []panel{
@@ -204,6 +204,11 @@ var rows = []row{
 			kind: graph, title: "Degraded, and lost log lines", unit: count,
 			good:    "Good: empty. Requests are settled all the same; the runbooks degraded and log-dropped say what to do.",
 			queries: []query{q(`card_gateway_degraded{@}`, "{{what}} {{instance}}"), q(`sum by (instance) (increase(card_gateway_log_dropped_total{@}[$t]))`, "lost lines {{instance}}")},
+		},
+		{
+			kind: graph, title: "Replay floor", unit: duration, signed: true,
+			good:    "Good: empty, or far below zero; above zero, requests are refused as replay_floor for that long.",
+			queries: []query{q(`(card_gateway_replay_floor_seconds{@} > 0) - time()`, "{{instance}}")},
 		},
 		{
 			kind: graph, title: "Gateways by version", unit: count,
