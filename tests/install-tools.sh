@@ -41,7 +41,7 @@ if [ "$(id -u)" -ne 0 ] || ! command -v apt-get >/dev/null; then
 		  sudo apt-get install --no-install-recommends ${missing[*]}
 
 		Elsewhere install Redis 7 or newer (redis-server), Prometheus (promtool),
-		Alertmanager (amtool), 		Python 3 (python3), ShellCheck (shellcheck), nginx with its Lua module
+		Alertmanager (amtool), Python 3 (python3), ShellCheck (shellcheck), nginx with its Lua module
 		and wrk, whichever are missing.
 	END
 	exit 1

@@ -1,6 +1,7 @@
 package ops
 
 import (
+	"bytes"
 	"os/exec"
 	"strings"
 	"testing"
@@ -15,31 +16,23 @@ func amtool(t testing.TB, args ...string) string {
 	}
 	cmd := exec.Command(path, args...)
 	cmd.Dir = "../../ops"
-	out, err := cmd.CombinedOutput()
+	var stderr bytes.Buffer
+	cmd.Stderr = &stderr
+	out, err := cmd.Output()
 	if err != nil {
-		t.Errorf("amtool %s: %v\n%s", strings.Join(args, " "), err, out)
+		t.Errorf("amtool %s: %v\n%s%s", strings.Join(args, " "), err, out, &stderr)
 	}
 	return strings.TrimSpace(string(out))
 }
 
-// TestAlertmanagerConfiguration routes each alert by its severity.
+// TestAlertmanagerConfiguration checks the file, and the receiver of each severity.
 func TestAlertmanagerConfiguration(t *testing.T) {
 	t.Parallel()
 	amtool(t, "check-config", "alertmanager.yml")
-	routed := make(map[string]bool)
-	for _, r := range rules(t, "../../ops/alerts.yml") {
-		severity := r.Labels["severity"]
-		want := "channel"
-		if severity == "critical" {
-			want = "page"
-		}
-		if routed[r.Alert+severity] {
-			continue
-		}
-		routed[r.Alert+severity] = true
-		got := amtool(t, "config", "routes", "test", "--config.file=alertmanager.yml", "alertname="+r.Alert, "severity="+severity, "job=card-gateway")
+	for severity, want := range map[string]string{"critical": "page", "warning": "channel", "info": "channel"} {
+		got := amtool(t, "config", "routes", "test", "--config.file=alertmanager.yml", "alertname=CardGatewayAny", "severity="+severity, "job=card-gateway")
 		if got != want {
-			t.Errorf("%s, %s, goes to %q, want %s", r.Alert, severity, got, want)
+			t.Errorf("an alert with severity %s goes to %q, want %s", severity, got, want)
 		}
 	}
 }
