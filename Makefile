@@ -9,10 +9,11 @@ export CGO_ENABLED := 0
 export GOFLAGS := $(GOFLAGS) -trimpath -tags=nobadger,nomysql,nopgx
 
 golangci := v2.15.0
+redocly := 2.77.0
 go_files := $(shell git ls-files -co --exclude-standard '*.go' 2>/dev/null)
 
 .DEFAULT_GOAL := help
-.PHONY: help run build test install-test-tools vectors vet unit race bench faults faults-again lint fmt clean
+.PHONY: help run build test test-clients postman install-test-tools vectors vectors-archive vet unit race bench faults faults-again fuzz mutants soak sbom vulnerabilities lint docs fmt clean
 
 help: ## list these targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-20s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -28,26 +29,48 @@ build: ## build bin/card-gateway, the sandbox issuer included
 
 test: install-test-tools vectors vet unit race ## install what the tests need, then vectors, vet, unit and end-to-end tests
 
-install-test-tools: ## install redis-server, promtool, python3, nginx, wrk and what the recipes need where they are missing
-	@tests/install-tools.sh redis-server promtool amtool python3 nginx wrk node npm javac python3-jwt
+install-test-tools: ## install redis-server, promtool, python3, nginx, haproxy, openssl, wrk and what the recipes need where they are missing
+	@tests/install-tools.sh redis-server promtool amtool python3 nginx haproxy openssl wrk node npm javac python3-jwt
 
 vectors: install-test-tools
 	python3 tests/vectors/generate.py --check
 
+vectors-archive: ## pack the signature suite for others into dist/
+	tests/vectors/archive.sh
+
 vet:
 	go vet ./...
 	cd bench && go vet ./...
+	cd tests/openapi && go vet ./...
 	cd examples/upstream/go && go vet ./...
+	cd clients/go && go vet ./...
+
+# The clients are installed from their packages in other languages, which takes
+# minutes, so `make test` leaves them out.
+test-clients: ## install each client of clients/ from its package and run the common cases; 5 minutes
+	@echo "Each client whose language is installed is packed, installed in an empty directory and tested"
+	@echo "against the gateway and a server that fails on purpose: 5 minutes. What is missing is said at the"
+	@echo "end; tests/install-client-runtimes.sh installs it."
+	go test -timeout 30m -v -run . ./tests/clients/matrix | awk -f tests/clients/report.awk
+
+postman: ## make the Postman collection from docs/openapi.yaml
+	npm install --silent --no-audit --no-fund --prefix bin/postman js-yaml@4
+	NODE_PATH=$(CURDIR)/bin/postman/node_modules node clients/postman/generate.mjs
 
 # The race detector watches the packages where goroutines meet. Those whose
 # tests take long run under it alone; in the others some tests count
 # allocations, which the detector changes. It needs cgo.
 raced := /(store/file|store/redis|sandbox|caddymodule)(/|$$)
 
+# The end-to-end tests write down answers that they see, and tests/openapi, a
+# module of its own, holds docs/openapi.yaml against them.
+answers := $(CURDIR)/bin/test/answers
+
 unit: ## the tests that run without the race detector, end to end included
-	go test -timeout 20m $$(go list ./... | grep -vE '$(raced)')
+	CARD_TEST_ANSWERS=$(answers) go test -timeout 20m $$(go list ./... | grep -vE '$(raced)|/tests/clients/matrix$$')
 	go test -run Allocations ./caddymodule
 	cd bench && go test -count=1 ./...
+	cd tests/openapi && CARD_TEST_ANSWERS=$(answers) go test -count=1 -timeout 20m ./...
 
 race: ## the tests of the packages where goroutines meet, under the race detector
 	CGO_ENABLED=1 go test -race -timeout 20m $$(go list ./... | grep -vE '/(cmd|ops|tests)/|/tests$$')
@@ -69,27 +92,61 @@ faults: ## the whole fault bench, 40 minutes on two idle CPUs; it writes docs/re
 # back, evicted nonces, a network cut in two, a gateway that was cut off and
 # killed, a damaged journal, a wider window.
 repeat := 20
-redis_faults := Test(ClockStepOfTheServer|ClockSetBack|OldContentRestored|Flush|FlushBetweenLooks|Eviction|LostNoncesFenceTheirKey|MasterWithoutAcknowledgements|TakeoverThatLostNonces|SentinelFailover|ClusterFailover|KilledAfterCut)$$|TestSingle/(WiderWindow|AnyWindow|Reopen)$$
-file_faults := Test(CorruptedJournal|Mark|ReplayFloor|TornTail|NeverBegun|DamageIsNoticed|WiderWindow)$$|TestSuite/(WiderWindow|AnyWindow|Reopen)$$
+redis_faults := Test(ClockStepOfTheServer|ClockSetBack|OldContentRestored|Flush|FlushBetweenLooks|Eviction|LostNoncesFenceTheirKey|MasterWithoutAcknowledgements|TakeoverThatLostNonces|SentinelFailover|ClusterFailover|KilledAfterCut)$$|TestSingle/(WiderWindow|AnyWindow|NarrowerWindow|Reopen)$$
+file_faults := Test(CorruptedJournal|Mark|ReplayFloor|TornTail|NeverBegun|DamageIsNoticed|WiderWindow)$$|TestSuite/(WiderWindow|AnyWindow|NarrowerWindow|Reopen)$$
 
 faults-again: ## the tests of single faults, 20 times each; repeat=N sets how often
 	@tests/install-tools.sh redis-server
 	go test -count=$(repeat) -timeout 3h -run '$(redis_faults)' ./store/redis
 	go test -count=$(repeat) -timeout 3h -run '$(file_faults)' ./store/file
 
-lint: bin/golangci-lint-$(golangci) ## vet, gofmt, golangci-lint and shellcheck
+FUZZTIME ?= 10m
+fuzz: ## every fuzz target, FUZZTIME (10m) each: FUZZTIME=1h make fuzz takes a day and a half; TARGETS=REGEXP chooses
+	@tests/install-tools.sh haproxy redis-server
+	tests/fuzz.sh $(FUZZTIME) '$(TARGETS)'
+
+SOAK ?= 20m
+RATE ?= 500
+soak: ## correct requests for 20 minutes (SOAK, RATE a second): what the process holds must not grow; it writes docs/reliability.md
+	CARD_TEST_SOAK=$(SOAK) CARD_TEST_SOAK_RATE=$(RATE) CARD_TEST_SOAK_PAGE=$(CURDIR)/docs/reliability.md go test -count=1 -timeout 3h -v -run TestSoak ./tests/soak
+
+CARD_TEST_MUTANTS ?= .
+mutants: ## change some 120 rules, one at a time: a test must fail with each; 20 to 40 minutes on two CPUs
+	@tests/install-tools.sh redis-server
+	CARD_TEST_MUTANTS='$(CARD_TEST_MUTANTS)' go test -count=1 -timeout 3h -v -parallel 2 -run TestMutants ./tests/mutants
+
+sbom: ## the bill of materials of bin/card-gateway-production, which ./xcaddy.sh builds, into dist/
+	tests/supply/sbom.sh
+
+vulnerabilities: ## published weaknesses in the code that the gateway calls; GOVULNDB=file:///… uses a copy of the database
+	tests/supply/vulnerabilities.sh
+
+lint: bin/golangci-lint-$(golangci) bin/redocly-$(redocly) ## vet, gofmt, golangci-lint, shellcheck and the linter of docs/openapi.yaml
 	@tests/install-tools.sh shellcheck
 	tests/lint-shell.sh
 	tests/lint-flags.sh
 	go vet ./...
 	cd bench && go vet ./...
+	cd tests/openapi && go vet ./...
 	cd examples/upstream/go && go vet ./...
+	cd clients/go && go vet ./...
 	@unformatted=$$(gofmt -l $(go_files)); if [ -n "$$unformatted" ]; then \
 		echo "not formatted (make fmt): $$unformatted"; exit 1; fi
 	bin/golangci-lint-$(golangci) run ./...
 	@# Without the warnings that exceptions for the other module are not used here.
 	cd bench && LOG_LEVEL=error ../bin/golangci-lint-$(golangci) run ./...
+	cd tests/openapi && LOG_LEVEL=error ../../bin/golangci-lint-$(golangci) run ./...
 	cd examples/upstream/go && LOG_LEVEL=error ../../../bin/golangci-lint-$(golangci) run ./...
+	cd clients/go && LOG_LEVEL=error ../../bin/golangci-lint-$(golangci) run ./...
+	bin/redocly-$(redocly)/node_modules/.bin/redocly lint --format=stylish docs/openapi.yaml
+
+docs: ## write docs/api.md and the page of `make run` from docs/openapi.yaml
+	cd tests/openapi && go run ./apidoc
+
+bin/redocly-$(redocly):
+	@tests/install-tools.sh npm
+	npm install --no-audit --no-fund --silent --prefix $@.new @redocly/cli@$(redocly)
+	mv $@.new $@
 
 bin/golangci-lint-$(golangci):
 	GOBIN=$(CURDIR)/bin go install github.com/golangci/golangci-lint/v2/cmd/golangci-lint@$(golangci)
@@ -99,6 +156,7 @@ fmt: ## format the Go files and the Caddyfiles
 	gofmt -w $(go_files)
 	go run ./cmd/card-gateway fmt --overwrite Caddyfile.example
 	go run ./cmd/card-gateway fmt --overwrite demo/Caddyfile
+	go run ./cmd/card-gateway fmt --overwrite demo/page.caddyfile
 
 clean: ## remove what was built and what `make run` has made
 	rm -rf bin dist demo/data

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Builds bin/card-gateway-production: Caddy with the Card Gateway and nothing
-# else, in particular without the sandbox issuer. Versions are pinned. The
-# binary must show our modules, tell its version, start, and accept
+# else, in particular without the sandbox issuer. Versions are pinned. Two builds
+# must be the same. The binary must show our modules, tell its version, start, and accept
 # Caddyfile.example.
 #
 #   ./xcaddy.sh [OUTPUT]
@@ -27,9 +27,21 @@ stamps=$(./version.sh)
 name="-X github.com/caddyserver/caddy/v2.CustomBinaryName=card-gateway"
 export XCADDY_GO_BUILD_FLAGS="-ldflags '-w -s $name $stamps'"
 
-# Without the version here xcaddy would ask the module proxy for the newest.
-go run "github.com/caddyserver/xcaddy/cmd/xcaddy@$xcaddy" build "$caddy" \
-	--output "$output" --with "$module@v0.0.0=."
+# build_into builds the binary. Without the version here xcaddy would ask the
+# module proxy for the newest.
+build_into() {
+	go run "github.com/caddyserver/xcaddy/cmd/xcaddy@$xcaddy" build "$caddy" --output "$1" --with "$module@v0.0.0=."
+}
+build_into "$output"
+
+# The same sources make the same bytes: what is shipped can be built again and
+# compared.
+build_into "$work/again"
+if ! cmp -s "$output" "$work/again"; then
+	echo "xcaddy.sh: two builds of the same sources differ" >&2
+	exit 1
+fi
+rm "$work/again"
 
 "$output" list-modules >"$work/modules"
 for name in card_gateway \
@@ -98,4 +110,5 @@ if ! CARD_GATEWAY_MASTER_KEY_FILE=$work/master.key CARD_GATEWAY_DATA=$work/data 
 	echo "xcaddy.sh: $output does not accept Caddyfile.example" >&2
 	exit 1
 fi
-echo "built $output, $version ($commit) on Caddy $caddy; it starts, and Caddyfile.example is valid"
+hash=$(sha256sum "$output")
+echo "built $output, $version ($commit) on Caddy $caddy, twice with SHA-256 ${hash%% *}; it starts, and Caddyfile.example is valid"

@@ -4,6 +4,7 @@ import (
 	"crypto/sha256"
 	"crypto/subtle"
 	"encoding/base64"
+	"strconv"
 )
 
 // EmptyBodyHash is X-Body-Hash of a request without a body.
@@ -28,6 +29,23 @@ func AppendStringToSign(dst []byte, method, target, timestamp, nonce, bodyHash s
 	dst = append(dst, nonce...)
 	dst = append(dst, '\n')
 	return append(dst, bodyHash...)
+}
+
+// A SignedAnswer is what a signed answer binds together, besides its status: the
+// id and the nonce of the request, X-Response-Timestamp and X-Response-Body-Hash.
+type SignedAnswer struct{ RequestID, Timestamp, Nonce, BodyHash string }
+
+// AppendAnswerToSign appends the string of which X-Response-Signature is the HMAC
+// to dst, and returns the extended slice: a name of its own, so that it is never
+// the string to sign of a request, then status, request id, timestamp, nonce and
+// body hash, joined by single line feeds.
+func AppendAnswerToSign(dst []byte, status int, a SignedAnswer) []byte {
+	dst = append(dst, "card-gateway-response-v1\n"...)
+	dst = strconv.AppendInt(dst, int64(status), 10)
+	for _, part := range []string{a.RequestID, a.Timestamp, a.Nonce, a.BodyHash} {
+		dst = append(append(dst, '\n'), part...)
+	}
+	return dst
 }
 
 // BodyHash returns X-Body-Hash for the body: the SHA-256 of its bytes in

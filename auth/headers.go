@@ -17,6 +17,13 @@ const (
 	HeaderSignature = "X-Signature"
 )
 
+// The headers of a signed answer, which the published interface does not have.
+const (
+	HeaderAnsweredAt      = "X-Response-Timestamp"
+	HeaderAnswerHash      = "X-Response-Body-Hash"
+	HeaderAnswerSignature = "X-Response-Signature"
+)
+
 // Credentials are the values of the five headers, as they were sent.
 type Credentials struct {
 	KeyID     string

@@ -31,6 +31,9 @@ func main() {
 	}
 }
 
+// shipped is the environment that unit, image and `make run` give the gateway.
+const shipped = "GOGC=400"
+
 // options are the values of the flags.
 type options struct {
 	only, scenarios string
@@ -47,7 +50,7 @@ func parse(args []string, out io.Writer) (options, error) {
 	flags.StringVar(&o.scenarios, "scenarios", "", "run these scenarios, separated by commas (default all)")
 	flags.IntVar(&o.rounds, "rounds", 5, "how often each server runs in each scenario")
 	flags.IntVar(&o.seconds, "seconds", 3, "how long it runs each time")
-	flags.StringVar(&o.env, "env", "", "variables for the gateway and for plain Caddy, such as GOGC=400,GOMEMLIMIT=1GiB")
+	flags.StringVar(&o.env, "env", shipped, "variables for the gateway and for plain Caddy, such as GOGC=100,GOMEMLIMIT=1GiB")
 	flags.StringVar(&o.out, "out", filepath.Join("results", "last"), "the directory for the figures and the plots")
 	flags.StringVar(&o.from, "from", "", "measure nothing; report what this file of figures says")
 	flags.BoolVar(&o.docs, "docs", false, "write figures, plots and tables of docs/performance.md instead of -out")

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
+	"time"
 
 	"github.com/caddyserver/caddy/v2"
 	"go.uber.org/zap"
@@ -78,11 +79,11 @@ func (a *App) provision(ctx caddy.Context) (err error) {
 	if a.telemetry, err = newTelemetry(ctx.Logger(), ctx.GetMetricsRegistry(), a.rules.table); err != nil {
 		return fmt.Errorf("registering metrics: %w", err)
 	}
-	a.order = orderCheck{rateLimits: len(a.Limits) > 0, log: a.telemetry.log}
-	a.servers = func() error { return a.order.allServers(ctx) }
 	if err := a.findAuditFile(); err != nil {
 		return err
 	}
+	a.order = orderCheck{rateLimits: len(a.Limits) > 0, log: a.telemetry.log}
+	a.servers = func() error { return a.order.allServers(ctx) }
 	if err := checkDocsURL(a.DocsURL); err != nil {
 		return err
 	}
@@ -177,9 +178,9 @@ func (a *App) Start() error {
 	currentBodies.Store(a.state.bodies)
 	a.state.sharePolicy(a.rules)
 	a.telemetry.log.Info("the gateway runs", zap.Inline(version.This()))
+	loads.made(time.Now())
 	a.telemetry.audit.configured(&a.loaded)
 	dryRunGauge.Set(float64(a.dryRuns))
-	loadRefused.Store(false)
 	a.upkeep = upkeep{state: a.state, telemetry: a.telemetry}
 	a.upkeep.start()
 	return nil
@@ -205,43 +206,6 @@ func (a *App) Cleanup() error {
 	}
 	_, err := stores.Delete(a.poolKey)
 	return err
-}
-
-// Keys returns the service of the keys, for the admin API; nil before
-// the app is provisioned.
-func (a *App) Keys() *keys.Service {
-	if a.state == nil {
-		return nil
-	}
-	return a.state.keys
-}
-
-// AdminTokens returns the tokens that open the admin API.
-func (a *App) AdminTokens() *keyadmin.Tokens { return a.tokens }
-
-// AuditCall writes a line of the audit record, for the admin API.
-func (a *App) AuditCall(c keys.Change) { a.telemetry.audit.write(c) }
-
-// LoadRefused writes a line of the audit record for a configuration that was not
-// loaded, for the admin API.
-func (a *App) LoadRefused(err error) {
-	loadRefused.Store(true)
-	dryRunGauge.Set(float64(a.dryRuns)) // the refused one may have started
-	a.telemetry.audit.refusedLoad(err)
-}
-
-// BodyMemory reports the memory for request bodies, for the admin API.
-func (a *App) BodyMemory() keyadmin.BodyMemory {
-	m := a.state.bodies
-	return keyadmin.BodyMemory{Bytes: m.used.Load(), Limit: m.limit, Holders: m.largest(10)}
-}
-
-// JWKSet returns the public keys of assertions, for the admin API.
-func (a *App) JWKSet() []byte { return a.published.set() }
-
-// Refusal reports what is remembered of a refusal, for the admin API.
-func (a *App) Refusal(requestID string) (keyadmin.Refusal, bool) {
-	return a.state.refusals.find(requestID)
 }
 
 // Interface guards

@@ -87,6 +87,15 @@ func (a *auditLog) begin() error {
 	return nil
 }
 
+// state returns how far the file was written; nil: there is none.
+func (a *auditLog) state() *auditfile.State {
+	if a.file == nil {
+		return nil
+	}
+	s := a.file.State()
+	return &s
+}
+
 // configured writes that a configuration runs, and what it changed.
 func (a *auditLog) configured(c *configuration) {
 	now := c.fields()

@@ -47,14 +47,18 @@ func behindAuth(server *caddyhttp.Server, from caddyhttp.MiddlewareHandler) behi
 	}
 	b.answersOwn = b.self && !sends && !b.mayRepeat
 	b.mayRepeat = b.mayRepeat || len(b.rules) == 0 && !b.answersOwn
-	b.unasserted = unasserted(handlers, b.proxies)
+	b.unasserted = unasserted(handlers)
 	return b
 }
 
 // unasserted returns why an assertion could lie or be missing, or "". card_forward
 // makes the assertion of what it sends. With reverse_proxy it is made before, so no
 // handler may change the method, the target or the body after card_auth.
-func unasserted(handlers []caddyhttp.MiddlewareHandler, proxies bool) string {
+func unasserted(handlers []caddyhttp.MiddlewareHandler) string {
+	proxies := slices.ContainsFunc(handlers, func(handler caddyhttp.MiddlewareHandler) bool {
+		_, is := handler.(*reverseproxy.Handler)
+		return is
+	})
 	for _, handler := range handlers {
 		name := handlerName(handler)
 		switch next := handler.(type) {

@@ -144,6 +144,14 @@ func (b *heldBody) write(p []byte) error {
 	return nil
 }
 
+// truncate forgets all but the first bytes. Nothing can be added afterwards.
+func (b *heldBody) truncate(size int64) {
+	b.size = size
+	if b.blocks == nil {
+		b.small = b.small[:size]
+	}
+}
+
 // contiguous returns the bytes of the body in one slice, which must not be
 // changed. A body in blocks is copied; the caller counts that copy with
 // reserveCopies.

@@ -30,6 +30,7 @@ import (
 //	    body_share_address <part>
 //	    runtime_dir <path>
 //	    answer_budget <size>
+//	    sign_responses
 //	    docs_url <address>
 //	    limit <operation> | default | total <count>/<period> [burst <n>] [cost <n>]
 //	    operation <name> <method> <path> <scope> [max_body <size>]
@@ -78,6 +79,7 @@ func (p *appParser) options() []option {
 		shareOption("body_share_address", &app.BodyShareAddress),
 		textOption("runtime_dir", "the path of a directory", &app.RuntimeDir),
 		sizeOption("answer_budget", &app.AnswerBudget),
+		flagOption("sign_responses", &app.SignResponses),
 		textOption("docs_url", "the address of a page", &app.DocsURL),
 		{name: "limit", read: call(p.limit), repeats: true},
 		{name: "operation", read: call(p.operation), repeats: true},

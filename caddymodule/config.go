@@ -88,9 +88,15 @@ type Config struct {
 	AdminToken *secret.Ref `json:"admin_token,omitempty"`
 
 	// The most bytes of answers that are in memory at the same time to be
-	// translated; beyond it the client gets 503. One key may hold a quarter,
+	// translated or signed; beyond it the client gets 503. One key may hold a quarter,
 	// one address half of it. Default: 134217728 (128 MiB).
 	AnswerBudget int64 `json:"answer_budget,omitempty"`
+
+	// Sign the answers to requests that passed rules 1 to 10, with the secret that
+	// verified the request: X-Response-Timestamp, X-Response-Body-Hash and
+	// X-Response-Signature. They are held in answer_budget until they are complete;
+	// one that cannot be held is streamed unsigned. Default: false.
+	SignResponses bool `json:"sign_responses,omitempty"`
 }
 
 // AuditConfig says where the audit record is written.

@@ -3,7 +3,6 @@ package caddymodule
 import (
 	"context"
 	"slices"
-	"sync/atomic"
 	"time"
 
 	"go.uber.org/zap"
@@ -28,7 +27,8 @@ func (s *state) degraded(ctx context.Context) []string {
 		found["policy"] = true
 	}
 	found["audit"] = found["audit"] || s.audit.behind()
-	found["config"] = loadRefused.Load()
+	found["config"] = loads.lastRefused()
+	found["drained"] = thisNode.drained.Load()
 	found["log"] = found["log"] || logqueue.Trouble()
 	var list []string
 	for _, what := range degradations {
@@ -41,9 +41,6 @@ func (s *state) degraded(ctx context.Context) []string {
 	}
 	return list
 }
-
-// loadRefused is true after a configuration was refused, until one starts.
-var loadRefused atomic.Bool
 
 // reportFloor sets the gauge of the replay floor.
 func (s *state) reportFloor(ctx context.Context) {

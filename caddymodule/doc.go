@@ -33,4 +33,5 @@ package caddymodule
 import (
 	_ "github.com/card-gateway/card-gateway/caddymodule/explaincmd" // registers card-explain
 	_ "github.com/card-gateway/card-gateway/caddymodule/signcmd"    // registers card-sign
+	_ "github.com/card-gateway/card-gateway/caddymodule/unitcmd"    // registers card-unit
 )

@@ -24,6 +24,7 @@ func (p *passage) refuse(refusal *auth.Refusal) error {
 	}
 	p.info.refusal = refusal
 	writeRefusal(&p.w, refusal, p.site.telemetry.docsURL)
+	p.w.complete()
 	if may && !refusal.Shown {
 		_ = p.w.FlushError() // on failure the client is gone
 		p.account(refusal, now)

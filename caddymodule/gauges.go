@@ -72,7 +72,7 @@ var buildInfo = prometheus.NewGaugeVec(prometheus.GaugeOpts{
 //   - nonces: the store has used more than four fifths of the room for them
 //   - policy: another gateway on the store has other rules
 //   - store: something else that the store reports of itself
-var degradations = []string{"audit", "config", "keys", "log", "nonces", "policy", "store"}
+var degradations = []string{"audit", "config", "drained", "keys", "log", "nonces", "policy", "store"}
 
 var degradedGauge = prometheus.NewGaugeVec(prometheus.GaugeOpts{
 	Name: "card_gateway_degraded",

@@ -130,7 +130,18 @@ func (h *Auth) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddyhttp.
 		}
 	}()
 
-	defer func() { info.body.release() }()
+	defer func() {
+		info.body.release()
+		p.w.signs.drop()
+	}()
+	err := p.serve(r, next, start)
+	p.w.complete()
+	return err
+}
+
+// serve judges the request, and lets the handlers behind answer it if it passes.
+func (p *passage) serve(r *http.Request, next caddyhttp.Handler, start time.Time) error {
+	site, info := p.site, &p.info
 	if refusal := p.admit(); refusal != nil {
 		if refusal = p.pass(refusal); refusal != nil {
 			info.overhead = time.Since(start) - p.waited

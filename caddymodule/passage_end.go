@@ -27,7 +27,7 @@ func (p *passage) finish(r *http.Request, err error) error {
 	if cause := context.Cause(r.Context()); errors.Is(cause, errSentOnce) {
 		refusal = &auth.Refusal{Reason: auth.UpstreamError, Cause: cause}
 	}
-	if p.w.status != 0 {
+	if p.w.status != 0 && !p.w.takeBack() {
 		p.note(refusal)
 		return err
 	}

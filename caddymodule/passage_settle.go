@@ -101,9 +101,13 @@ func (p *passage) judged(v *store.Verdict) *auth.Refusal {
 		p.site.state.renewLockRevision()
 		p.reportLock()
 	}
+	if v.Reason == auth.ScopeMissing {
+		p.signAnswer()
+	}
 	if v.Reason != auth.Accepted && v.Reason != auth.RateLimited {
 		return &auth.Refusal{Reason: v.Reason, Log: p.explain(v), Details: p.details(v), RetryAfter: v.RetryAfter}
 	}
+	p.signAnswer()
 	states := v.States[:len(p.claim.Charges)]
 	var retry time.Duration
 	if len(states) > 0 {
@@ -118,6 +122,21 @@ func (p *passage) judged(v *store.Verdict) *auth.Refusal {
 		p.info.own = &ownRequest{Request: &p.request, secret: p.judgement.SecretVersion, limits: slices.Clone(states)}
 	}
 	return nil
+}
+
+// signAnswer makes the answer a signed one, with the option sign_responses. The
+// request has passed rules 1 to 10.
+func (p *passage) signAnswer() {
+	if !p.site.rules.signResponses {
+		return
+	}
+	at := slices.IndexFunc(p.info.Key.Secrets, func(s *auth.Secret) bool { return s.Version() == p.judgement.SecretVersion })
+	if at < 0 {
+		return // a dry run
+	}
+	p.w.signs = signedAnswer{
+		secret: p.info.Key.Secrets[at], nonce: p.request.Credentials.Nonce, method: p.r.Method, memory: p.info.reservation(p.info.answers),
+	}
 }
 
 func (p *passage) countLimits(v *store.Verdict, states []ratelimit.State) {

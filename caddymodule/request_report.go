@@ -2,12 +2,14 @@ package caddymodule
 
 import (
 	"net/http"
+	"time"
 
 	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
 
 	"github.com/card-gateway/card-gateway/auth"
 	"github.com/card-gateway/card-gateway/caddymodule/cardlog"
+	"github.com/card-gateway/card-gateway/caddymodule/offenders"
 )
 
 // count counts the request after its answer. A request without an operation
@@ -27,17 +29,28 @@ func (i *requestInfo) count(other *auth.Operation) {
 		o.accepted.Inc()
 	}
 	o.overhead.Observe(i.overhead.Seconds())
+	i.logAccepted()
 	o.upstream.observe(&i.upstream, i.refusal)
 }
 
-// logRefusal writes one line that explains a refusal: the reason and the facts,
+// refusedKeys counts the refusals of existing keys; it outlives configurations.
+var refusedKeys = new(offenders.Counter)
+
+// logRefusal counts a refusal for its key and writes one line that explains a refusal: the reason and the facts,
 // never a secret, a signature, a nonce or a body.
 func (i *requestInfo) logRefusal(refusal *auth.Refusal) {
+	if i.Key != nil {
+		refusedKeys.Add(time.Now(), i.Key.ID, i.Key.Tenant, refusal.Reason.String())
+	}
 	level := zapcore.InfoLevel
 	if refusal.Reason.Status() >= http.StatusInternalServerError {
 		level = zapcore.ErrorLevel
 	}
-	if line := i.telemetry.refused.Check(level, "request refused: "+refusal.Reason.String()); line != nil {
+	log := i.telemetry.refused
+	if thisNode.eachRequest() {
+		log = i.telemetry.log.Named("refusals") // not sampled
+	}
+	if line := log.Check(level, "request refused: "+refusal.Reason.String()); line != nil {
 		line.Write(zap.String("reason", refusal.Reason.String()), zap.Inline(refusalFacts{i, refusal}))
 	}
 }

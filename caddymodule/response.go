@@ -4,7 +4,7 @@ import (
 	"io"
 	"net/http"
 	"strconv"
-	"strings"
+	"time"
 
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 
@@ -20,10 +20,11 @@ type responseWriter struct {
 	info     *requestInfo
 	limits   []rateHeader
 	own      headerValues
-	status   int         // of the answer; 0 until its head is sent
-	late     http.Header // headers set after the head, such as trailers; never sent
-	replaced bool        // the answer is a refusal; what the handler writes is dropped
-	failed   bool        // writing to the client has failed
+	signs    signedAnswer // without a secret the answer is not signed
+	status   int          // of the answer; 0 until its head is sent, or the answer is held
+	late     http.Header  // headers set after the head, such as trailers; never sent
+	replaced bool         // the answer is a refusal; what the handler writes is dropped
+	failed   bool         // writing to the client has failed
 }
 
 type rateHeader struct{ name, value string }
@@ -61,9 +62,50 @@ func (w *responseWriter) WriteHeader(status int) {
 		if w.info.refusal == nil {
 			w.info.upstream.came(status)
 		}
-		w.finish(h)
-		w.ResponseWriterWrapper.WriteHeader(status)
+		if !w.signs.holds(h, status) {
+			w.sendHead()
+		}
 	}
+}
+
+// sendHead sends the head of the answer.
+func (w *responseWriter) sendHead() {
+	w.finish(w.ResponseWriterWrapper.Header())
+	w.ResponseWriterWrapper.WriteHeader(w.status)
+}
+
+// complete signs and sends the answer if it was held. The handlers have ended.
+func (w *responseWriter) complete() {
+	if !w.signs.isHeld() {
+		return
+	}
+	w.finish(w.ResponseWriterWrapper.Header())
+	w.signs.sign(w.ResponseWriterWrapper.Header(), w.info.RequestID, time.Now())
+	w.ResponseWriterWrapper.WriteHeader(w.status)
+	w.failed = w.signs.pour(w.ResponseWriterWrapper) != nil || w.failed
+}
+
+// stream sends what was held of an answer that cannot be held whole.
+func (w *responseWriter) stream() {
+	w.sendHead()
+	w.failed = w.signs.pour(w.ResponseWriterWrapper) != nil || w.failed
+}
+
+// takeBack forgets an answer of which nothing was sent. It reports whether there
+// was one, so that another can be given.
+func (w *responseWriter) takeBack() bool {
+	if !w.signs.isHeld() {
+		return false
+	}
+	w.signs.drop()
+	w.status, w.replaced = 0, false
+	h := w.Header()
+	for name := range h {
+		if !staysInHead(name) {
+			delete(h, name)
+		}
+	}
+	return true
 }
 
 // replace sends a refusal in place of the answer that a handler has begun.
@@ -72,9 +114,7 @@ func (w *responseWriter) replace(refusal *auth.Refusal) {
 	w.info.logRefusal(refusal)
 	h := w.Header()
 	for name := range h {
-		switch name {
-		case "Server", "Alt-Svc", "Strict-Transport-Security": // of Caddy, for the connection or the host
-		default:
+		if !staysInHead(name) {
 			delete(h, name)
 		}
 	}
@@ -95,6 +135,12 @@ func (w *responseWriter) Write(p []byte) (int, error) {
 	if w.replaced {
 		return len(p), nil
 	}
+	if w.signs.isHeld() {
+		if w.signs.write(p) {
+			return len(p), nil
+		}
+		w.stream()
+	}
 	n, err := w.ResponseWriterWrapper.Write(p)
 	w.failed = w.failed || err != nil
 	return n, err
@@ -106,12 +152,19 @@ func (w *responseWriter) ReadFrom(r io.Reader) (int64, error) {
 	if w.replaced {
 		return io.Copy(io.Discard, r)
 	}
+	if w.signs.isHeld() {
+		return io.Copy(struct{ io.Writer }{w}, r)
+	}
 	return w.ResponseWriterWrapper.ReadFrom(r)
 }
 
-// FlushError sends what was written so far, the head at least.
+// FlushError sends what was written so far, the head at least, unless the answer is
+// held.
 func (w *responseWriter) FlushError() error {
 	w.begin()
+	if w.signs.isHeld() {
+		return nil
+	}
 	return http.NewResponseController(w.ResponseWriter).Flush()
 }
 
@@ -139,49 +192,6 @@ func (w *responseWriter) finish(h http.Header) {
 	case len(h["Cache-Control"]) == 0 || h["Cache-Control"][0] == "":
 		w.own.set(h, "Cache-Control", "private, no-store")
 	}
-}
-
-// speaksOfCaching reports whether a header could make a cache store an answer
-// although Cache-Control forbids it. These are headers for one kind of cache
-// (RFC 9213), and validators such as ETag.
-func speaksOfCaching(name string) bool {
-	const control = "cache-control"
-	if at := len(name) - len(control); at >= 0 && strings.EqualFold(name[at:], control) {
-		return true
-	}
-	switch name {
-	case "Etag", "Last-Modified", "Expires", "Age", "Pragma", "Surrogate-Control", "X-Accel-Expires":
-		return true
-	default:
-		return false
-	}
-}
-
-// dropOwn removes headers that only the gateway may set on an answer, and the
-// announcement of trailers, which are never sent.
-func dropOwn(h http.Header) {
-	for name := range h {
-		if name == "" || strings.IndexByte("xXrRT", name[0]) < 0 {
-			continue // most of them
-		}
-		if isOwn(name) || name == "Trailer" || strings.HasPrefix(name, http.TrailerPrefix) {
-			delete(h, name)
-		}
-	}
-}
-
-func isOwn(name string) bool {
-	return strings.EqualFold(name, headerRequestID) || strings.EqualFold(name, headerForwarded) || isLimitHeader(name)
-}
-
-// isLimitHeader reports whether a header is one of those that show rate limits,
-// which only the gateway may set.
-func isLimitHeader(name string) bool {
-	const prefix = "x-ratelimit-"
-	if len(name) > len(prefix) && strings.EqualFold(name[:len(prefix)], prefix) {
-		return true
-	}
-	return strings.EqualFold(name, "ratelimit") || strings.EqualFold(name, "ratelimit-policy")
 }
 
 // setLimits prepares the headers of the request's tightest bucket and, with the

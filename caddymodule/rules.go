@@ -27,12 +27,14 @@ type rules struct {
 	// The parts of the body budget that one key and one address may hold.
 	bodyShare, bodyShareAddress float64
 	answerBudget                int64 // bytes
+	signResponses               bool
 }
 
 // newRules compiles the options of the app, with defaults for missing ones.
 func newRules(c *Config) (*rules, error) {
 	r := &rules{
 		window: time.Duration(c.Window), lockAfter: c.LockAfter, lockDuration: time.Duration(c.LockDuration), bodyBudget: c.BodyBudget,
+		signResponses: c.SignResponses,
 	}
 	if r.window == 0 {
 		r.window = 5 * time.Minute

@@ -36,6 +36,9 @@ export CARD_GATEWAY_ASSERT="assert {
 export CARD_GATEWAY_METRICS_PORT=${CARD_GATEWAY_METRICS_PORT:-9180}
 export CARD_SANDBOX_PORT=$sandbox_port
 export CARD_ISSUER=127.0.0.1:$sandbox_port
+# The page at / and what it shows.
+export CARD_GATEWAY_MORE="import \"$PWD/demo/page.caddyfile\""
+export CARD_DEMO_ENV=${data#"$PWD/"}/env
 # As in production: ops/card-gateway.service.
 export GOGC=${GOGC:-400}
 # What Caddy itself saves.

@@ -15,6 +15,17 @@ type Census struct {
 	// Expiring counts the active keys that expire within "1d", "7d" and "30d";
 	// a key that expires within a day counts in all three.
 	Expiring map[string]int `json:"expiring"`
+	// SealedBy counts the stored secrets by the master key that seals them, in the
+	// order in which the master keys are given; last those of a master key that
+	// was not given, if there are any.
+	SealedBy []SealedBy `json:"sealed_by"`
+}
+
+// SealedBy are the secrets under one master key.
+type SealedBy struct {
+	MasterKey int    `json:"master_key"` // its line; 0: it was not given
+	Tag       string `json:"tag,omitempty"`
+	Secrets   int    `json:"secrets"`
 }
 
 // censusPage is the number of records in one read when all are needed.
@@ -22,16 +33,21 @@ const censusPage = 500
 
 // Census reads all keys and counts them. Records are read in pages. A key that
 // is made or deleted during the census may or may not be counted.
-func (k *Service) Census(ctx context.Context) (Census, error) {
-	c := Census{Keys: make(map[string]int), Expiring: map[string]int{"1d": 0, "7d": 0, "30d": 0}}
+func (k *Service) Census(ctx context.Context) (c Census, err error) {
+	c = Census{Keys: make(map[string]int), Expiring: map[string]int{"1d": 0, "7d": 0, "30d": 0}}
 	for _, status := range Statuses() {
 		c.Keys[status] = 0
 	}
 	now := k.opt.Clock()
 	own := k.ids.Load()
-	err := each(ctx, k.backend, func(r *store.Record) error {
+	sealed := make([]int, k.ring.Len()+1)
+	defer func() { c.SealedBy = k.ring.sealedBy(sealed) }()
+	err = each(ctx, k.backend, func(r *store.Record) error {
 		if own != nil && !k.local {
 			k.known.learn(own, r.ID) // also what a gateway of an earlier version has imported
+		}
+		for i := range r.Secrets {
+			sealed[k.ring.sealer(r.Secrets[i].Sealed)]++
 		}
 		status := statusOf(r, now)
 		c.Keys[status]++
@@ -76,6 +92,9 @@ type Status struct {
 	// were.
 	Problem string `json:"problem,omitempty"`
 }
+
+// StoreStatus returns the state of the backend, without I/O.
+func (k *Service) StoreStatus(ctx context.Context) store.Status { return k.backend.Status(ctx) }
 
 // Status returns the state of the backend and counts the keys. It never fails:
 // problems are part of the result.

@@ -163,3 +163,26 @@ func (k *Keyring) current(sealed []byte) bool {
 
 // tagHex returns the tag of the master key with the index, in hex.
 func (k *Keyring) tagHex(index int) string { return hex.EncodeToString(k.keys[index].tag[:]) }
+
+// sealer returns the index of the master key that has sealed a value, without
+// opening it, and Len for one that was not given.
+func (k *Keyring) sealer(sealed []byte) int {
+	for i := range k.keys {
+		if len(sealed) >= sealHeaderSize && [sealTagSize]byte(sealed[1:sealHeaderSize]) == k.keys[i].tag {
+			return i
+		}
+	}
+	return len(k.keys)
+}
+
+// sealedBy returns the counts by the indices of sealer.
+func (k *Keyring) sealedBy(counts []int) []SealedBy {
+	list := make([]SealedBy, 0, len(counts))
+	for i := range k.keys {
+		list = append(list, SealedBy{MasterKey: i + 1, Tag: k.tagHex(i), Secrets: counts[i]})
+	}
+	if lost := counts[len(k.keys)]; lost > 0 {
+		list = append(list, SealedBy{Secrets: lost})
+	}
+	return list
+}

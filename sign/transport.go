@@ -21,6 +21,10 @@ type Transport struct {
 	Signer
 	// Base sends the signed requests; nil means http.DefaultTransport.
 	Base http.RoundTripper
+	// VerifyAnswers makes RoundTrip read every answer and return an error unless
+	// the gateway has signed it; see [Signer.VerifyAnswer]. Refusals with 400 and
+	// 401 are never signed, and are errors too.
+	VerifyAnswers bool
 }
 
 // RoundTrip signs a copy of the request, sends it and returns the answer. It
@@ -43,7 +47,17 @@ func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	if base == nil {
 		base = http.DefaultTransport
 	}
-	return base.RoundTrip(signed)
+	if !t.VerifyAnswers {
+		return base.RoundTrip(signed)
+	}
+	if signed.Header.Get("Accept-Encoding") == "" {
+		signed.Header.Set("Accept-Encoding", "identity") // else net/http decompresses what was signed
+	}
+	answer, err := base.RoundTrip(signed)
+	if err != nil {
+		return nil, err
+	}
+	return t.verified(signed, answer)
 }
 
 // readBody returns the whole body and closes it. A RoundTripper must close it

@@ -6,13 +6,14 @@
 #   tests/install-tools.sh [PROGRAM…]
 set -euo pipefail
 
-if [ $# -eq 0 ]; then set -- redis-server promtool amtool python3 shellcheck nginx wrk node npm javac python3-jwt; fi
+if [ $# -eq 0 ]; then set -- redis-server promtool amtool python3 shellcheck nginx haproxy openssl wrk node npm javac python3-jwt chromium; fi
 
 # is_there reports whether a program is installed; nginx-lua is a module.
 is_there() {
 	case $1 in
-	nginx) command -v nginx >/dev/null || [ -x /usr/sbin/nginx ] ;;
+	nginx | haproxy) command -v "$1" >/dev/null || [ -x "/usr/sbin/$1" ] ;;
 	nginx-lua) [ -e /usr/lib/nginx/modules/ngx_http_lua_module.so ] && [ -e /usr/share/lua/5.1/resty/lrucache.lua ] ;;
+	chromium) command -v chromium >/dev/null || command -v chromium-browser >/dev/null || command -v google-chrome >/dev/null ;;
 	python3-jwt) python3 -c 'import jwt, cryptography' 2>/dev/null || /usr/bin/python3 -c 'import jwt, cryptography' 2>/dev/null ;;
 	*) command -v "$1" >/dev/null ;;
 	esac
@@ -41,8 +42,10 @@ if [ "$(id -u)" -ne 0 ] || ! command -v apt-get >/dev/null; then
 		  sudo apt-get install --no-install-recommends ${missing[*]}
 
 		Elsewhere install Redis 7 or newer (redis-server), Prometheus (promtool),
-		Alertmanager (amtool), Python 3 (python3), ShellCheck (shellcheck), nginx with its Lua module
-		and wrk, whichever are missing.
+		Alertmanager (amtool), Python 3 (python3), ShellCheck (shellcheck), nginx
+		with its Lua module,
+		haproxy, openssl, wrk, Node.js with npm, a JDK, PyJWT and Chromium, whichever
+		are missing.
 	END
 	exit 1
 fi

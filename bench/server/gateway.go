@@ -7,12 +7,11 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"os/exec"
 	"strconv"
 )
 
 // guarded is the gateway: port, admin socket, store, master key, limit, and the
-// handler that forwards. Only errors are logged, as with plain Caddy. Failures
+// handler that forwards, assertions. Only errors are logged, as with plain Caddy. Failures
 // never lock a key, because then all requests would be refused for that reason.
 const guarded = `{
 	admin unix/%[2]s
@@ -32,6 +31,7 @@ http://:%[1]s {
 	handle /api/v1/* {
 		card_auth {
 			max_body 1MiB
+			%[8]s
 		}
 		card_rate_limit
 		card_translate {
@@ -52,7 +52,10 @@ const storedInRedis = `redis redis://%s/0 {
 		}`
 
 // A gatewayKind is how the gateway is configured.
-type gatewayKind struct{ proxies, onRedis bool }
+type gatewayKind struct {
+	proxies, onRedis bool
+	asserts          string // the algorithm of assertions; empty: there are none
+}
 
 // start runs the gateway and makes the keys.
 func (k gatewayKind) start(ctx context.Context, s *Setup) (*Server, error) {
@@ -75,16 +78,23 @@ func (k gatewayKind) start(ctx context.Context, s *Setup) (*Server, error) {
 	if err := os.WriteFile(p.path("master.key"), s.masterKey(), 0o600); err != nil {
 		return server, err
 	}
-	caddyfile := fmt.Sprintf(guarded, p.port(), p.path("admin"), store, p.path("master.key"), s.Limit.Requests, s.Limit.Seconds, forwards)
+	asserts := ""
+	if k.asserts != "" {
+		if err := os.WriteFile(p.path("assert.key"), []byte(newKey()), 0o600); err != nil {
+			return server, err
+		}
+		asserts = "assert {\nalgorithm " + k.asserts + "\nkey file " + p.path("assert.key") + "\naudience issuer\n}"
+	}
+	caddyfile := fmt.Sprintf(guarded, p.port(), p.path("admin"), store, p.path("master.key"), s.Limit.Requests, s.Limit.Seconds, forwards, asserts)
 	run := func() error { return p.runCaddy(ctx, s, caddyfile) }
 	server.fill = func(ctx context.Context, nonces int) error {
 		if k.onRedis {
-			return p.fillWith(ctx, s.Filler, "redis", "redis://"+server.redis.addr+"/0", nonces)
+			return p.runOnce(ctx, s.Filler, "redis", "redis://"+server.redis.addr+"/0", strconv.Itoa(nonces))
 		}
 		if err := p.end(); err != nil {
 			return err
 		}
-		return errors.Join(p.fillWith(ctx, s.Filler, "file", p.path("data"), nonces), run())
+		return errors.Join(p.runOnce(ctx, s.Filler, "file", p.path("data"), strconv.Itoa(nonces)), run())
 	}
 	if err := run(); err != nil {
 		return server, err
@@ -95,23 +105,18 @@ func (k gatewayKind) start(ctx context.Context, s *Setup) (*Server, error) {
 	return server, p.importKeys(ctx, s.Keys)
 }
 
-// fillWith runs the command that makes nonces live.
-func (p *process) fillWith(ctx context.Context, filler, kind, place string, nonces int) error {
-	cmd := exec.CommandContext(ctx, filler, kind, place, strconv.Itoa(nonces)) //nolint:gosec // our own arguments
-	cmd.Dir, cmd.Env = p.dir, p.env(nil)
-	if out, err := cmd.CombinedOutput(); err != nil {
-		return fmt.Errorf("making %d nonces live: %w\n%s", nonces, err, out)
-	}
-	return nil
-}
-
 // masterKey returns the line of a master key file. All gateways have the same,
 // so that a sealed secret can be copied from one to another.
 func (s *Setup) masterKey() []byte {
 	if s.master == nil {
-		key := make([]byte, 32)
-		rand.Read(key)
-		s.master = []byte(base64.StdEncoding.EncodeToString(key))
+		s.master = []byte(newKey())
 	}
 	return s.master
+}
+
+// newKey returns the line of a key file.
+func newKey() string {
+	key := make([]byte, 32)
+	rand.Read(key)
+	return base64.StdEncoding.EncodeToString(key)
 }

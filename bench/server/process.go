@@ -84,6 +84,16 @@ func (p *process) env(more []string) []string {
 	return append([]string{"PATH=" + os.Getenv("PATH"), "HOME=" + p.dir, "XDG_CONFIG_HOME=" + p.dir, "XDG_DATA_HOME=" + p.dir}, more...)
 }
 
+// runOnce runs another program in the directory until it ends.
+func (p *process) runOnce(ctx context.Context, program string, args ...string) error {
+	cmd := exec.CommandContext(ctx, program, args...) //nolint:gosec // our own arguments
+	cmd.Dir, cmd.Env = p.dir, p.env(nil)
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return fmt.Errorf("%s: %s: %w\n%s", p.name, filepath.Base(program), err, out)
+	}
+	return nil
+}
+
 // await waits until the process is ready.
 func (p *process) await(ctx context.Context, ready func() bool) error {
 	deadline := time.After(patience)

@@ -53,6 +53,8 @@ var Kinds = []*Kind{
 	{Name: "forward-redis", Title: "gateway, card_forward, Redis", Judges: true, start: gatewayKind{onRedis: true}.start},
 	{Name: "proxy-embedded", Title: "gateway, reverse_proxy, embedded", Judges: true, start: gatewayKind{proxies: true}.start},
 	{Name: "proxy-redis", Title: "gateway, reverse_proxy, Redis", Judges: true, start: gatewayKind{proxies: true, onRedis: true}.start},
+	{Name: "assert-eddsa", Title: "gateway, card_forward, embedded, assert EdDSA", Judges: true, start: gatewayKind{asserts: "EdDSA"}.start},
+	{Name: "assert-hs256", Title: "gateway, card_forward, embedded, assert HS256", Judges: true, start: gatewayKind{asserts: "HS256"}.start},
 }
 
 // KindOf returns the kind of a name, or nil.

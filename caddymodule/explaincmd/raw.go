@@ -20,7 +20,7 @@ func readRaw(text []byte) (*capture, error) {
 	lines := strings.Split(strings.ReplaceAll(strings.TrimLeft(string(head), "\r\n"), "\r\n", "\n"), "\n")
 	method, rest, ok := strings.Cut(strings.TrimSpace(lines[0]), " ")
 	end := strings.LastIndex(rest, " HTTP/")
-	if !ok || end < 0 || method == "" {
+	if !ok || end <= 0 || method == "" {
 		return nil, errNoRequest
 	}
 	c := &capture{method: method, target: rest[:end], header: make(http.Header), body: body}

@@ -29,6 +29,8 @@ func init() {
 //	PATCH  /card-gateway/keys/{id}          change, by JSON merge patch
 //	POST   /card-gateway/keys/{id}/disable  and /enable, /unlock, /rotate
 //	DELETE /card-gateway/keys/{id}          delete
+//	POST   /card-gateway/drain              /readyz is 503; and /undrain
+//	POST   /card-gateway/log-level          log each request for a time
 //	GET    /card-gateway/status             store, version, keys by status, memory for bodies
 //	GET    /card-gateway/refusals/{id}      what is remembered of a refusal, by its request id
 //	GET    /card-gateway/jwks               the public keys of assertions, as a JWK set
@@ -104,6 +106,9 @@ func (a *AdminAPI) Routes() []caddy.AdminRoute {
 		route("POST /card-gateway/keys/{id}/unlock", "unlock", changeKey((*keys.Service).Unlock)),
 		route("POST /card-gateway/keys/{id}/rotate", "rotate", rotateKey),
 		route("DELETE /card-gateway/keys/{id}", "delete", deleteKey),
+		route("POST /card-gateway/drain", "drain", drain),
+		route("POST /card-gateway/undrain", "undrain", undrain),
+		route("POST /card-gateway/log-level", "log level", logLevel),
 		route("GET /card-gateway/status", "status", showStatus),
 		route("GET /card-gateway/refusals/{id}", "show refusal", showRefusal),
 		route("GET /card-gateway/jwks", "show jwks", showJWKSet),

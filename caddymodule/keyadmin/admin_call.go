@@ -2,15 +2,18 @@ package keyadmin
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"net/http"
 	"strings"
+	"time"
 
 	"github.com/caddyserver/caddy/v2"
 
 	"github.com/card-gateway/card-gateway/keys"
+	"github.com/card-gateway/card-gateway/store"
 )
 
 // A Gateway is what the admin API needs of the app card_gateway.
@@ -24,6 +27,16 @@ type Gateway interface {
 	// AuditCall writes a line of the audit record for a call that never reached the
 	// service of the keys.
 	AuditCall(change keys.Change)
+	// OpenStore returns the backend of an option store, in JSON, to copy from.
+	OpenStore(option json.RawMessage) (store.Backend, error)
+	// Drain makes /readyz answer 503 while requests are served; Undrain ends it.
+	Drain()
+	Undrain()
+	// LogEachRequest makes the log have a line for each request until a time; the
+	// zero time ends it.
+	LogEachRequest(until time.Time)
+	// State returns the state of the running gateway.
+	State(ctx context.Context) State
 	// LoadRefused writes a line of the audit record for a configuration that was
 	// refused.
 	LoadRefused(err error)

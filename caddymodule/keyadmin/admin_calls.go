@@ -129,11 +129,20 @@ func deleteKey(c *adminCall) (int, any, error) {
 type gatewayStatus struct {
 	version.Build
 	keys.Status
+	State
 	Bodies BodyMemory `json:"bodies"`
 }
 
+// showStatus answers with the state of everything; with ?keys=no the keys are not
+// counted, which takes a read of all of them.
 func showStatus(c *adminCall) (int, any, error) {
-	return http.StatusOK, gatewayStatus{Build: version.This(), Status: c.keys.Status(c), Bodies: c.gateway.BodyMemory()}, nil
+	status := keys.Status{}
+	if c.r.URL.Query().Get("keys") == "no" {
+		status.Store = c.keys.StoreStatus(c)
+	} else {
+		status = c.keys.Status(c)
+	}
+	return http.StatusOK, gatewayStatus{Build: version.This(), Status: status, State: c.gateway.State(c), Bodies: c.gateway.BodyMemory()}, nil
 }
 
 func showRefusal(c *adminCall) (int, any, error) {

@@ -1,6 +1,7 @@
 package keyadmin
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -35,11 +36,37 @@ func (g gatewayForTest) AuditCall(c keys.Change) { *g.changes = append(*g.change
 
 func (gatewayForTest) LoadRefused(error) {}
 
+func (g gatewayForTest) State(context.Context) State {
+	state := g.state
+	state.Node = nodeForTest
+	return state
+}
+
+// nodeForTest is the node of all gateways of the tests.
+var nodeForTest Node
+
+func (gatewayForTest) OpenStore(json.RawMessage) (store.Backend, error) {
+	return nil, errors.New("no such store")
+}
+
+func (gatewayForTest) Drain() { nodeForTest.Drained = true }
+
+func (gatewayForTest) Undrain() { nodeForTest.Drained = false }
+
+func (gatewayForTest) LogEachRequest(until time.Time) {
+	nodeForTest.DebugUntil = nil
+	if !until.IsZero() {
+		nodeForTest.DebugUntil = &until
+	}
+}
+
 func newAdminServer(t testing.TB) *adminServer {
 	t.Helper()
 	service, changes := keysForTest(t)
 	s := &adminServer{t: t, keys: service, changes: changes}
-	s.Server = httptest.NewServer(adminMux(func() (Gateway, error) { return gatewayForTest{service, changes}, nil }))
+	s.Server = httptest.NewServer(adminMux(func() (Gateway, error) {
+		return gatewayForTest{service: service, changes: changes, state: State{Ready: true}}, nil
+	}))
 	t.Cleanup(s.Close)
 	return s
 }
@@ -48,6 +75,7 @@ func newAdminServer(t testing.TB) *adminServer {
 type gatewayForTest struct {
 	service *keys.Service
 	changes *[]keys.Change
+	state   State
 }
 
 func (g gatewayForTest) Keys() *keys.Service { return g.service }

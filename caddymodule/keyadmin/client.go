@@ -51,6 +51,7 @@ func actor(cmd *cobra.Command) string {
 type adminRequest struct {
 	method, path string
 	body         map[string]any // nil: none
+	revision     string         // that the key must have; empty: that of the flag --revision, if any
 }
 
 // callAdmin makes one call to the admin API, decodes its answer and returns it
@@ -76,7 +77,11 @@ func askAdmin(cmd *cobra.Command, req adminRequest) ([]byte, error) {
 	if err := addToken(cmd, headers); err != nil {
 		return nil, err
 	}
-	if revision := cli.Flag(cmd, "revision"); revision != "" {
+	revision := req.revision
+	if revision == "" {
+		revision = cli.Flag(cmd, "revision")
+	}
+	if revision != "" {
 		headers.Set("If-Match", `"`+revision+`"`)
 	}
 	var reader io.Reader

@@ -13,7 +13,7 @@ import (
 func init() {
 	caddycmd.RegisterCommand(caddycmd.Command{
 		Name:  "card-keys",
-		Usage: "create|import|list|show|update|disable|enable|unlock|rotate|delete|copy|audit",
+		Usage: "create|import|list|show|update|disable|enable|unlock|rotate|delete|copy|audit|export|apply|drill",
 		Short: "Manages the API keys of a running Card Gateway",
 		Long: `Manages the API keys of a running gateway, over Caddy's admin endpoint. A
 change applies to the next request on every node.
@@ -26,10 +26,10 @@ Answers are tables, or with --json the JSON of the admin API.`,
 			cmd.Args, cmd.RunE = cobra.ArbitraryArgs, refuseUnknown
 			addAdminFlags(cmd)
 			cmd.AddCommand(createCommand(), importCommand(), listCommand(), showCommand(), updateCommand(),
-				plainCommand("disable", "Refuses every further request with a key"),
+				disableCommand(),
 				plainCommand("enable", "Ends disable; does not clear a lock"),
 				plainCommand("unlock", "Clears a key's lock and its count of failures; does not enable a disabled key"),
-				rotateCommand(), deleteCommand(), copyCommand(), auditCommand())
+				rotateCommand(), deleteCommand(), copyCommand(), auditCommand(), exportCommand(), applyCommand(), drillCommand())
 		},
 	})
 }
@@ -83,7 +83,7 @@ One line end after it is dropped.`,
 
 func makeKey(cmd *cobra.Command, path string, fields map[string]any) error {
 	var changed keys.Changed
-	raw, err := callAdmin(cmd, adminRequest{http.MethodPost, path, fields}, &changed)
+	raw, err := callAdmin(cmd, adminRequest{method: http.MethodPost, path: path, body: fields}, &changed)
 	if err != nil {
 		return err
 	}

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 
 	"github.com/spf13/cobra"
 
@@ -31,7 +32,7 @@ list before. To remove a setting, use --allowed-ips any, --expires-at never,
 		if len(fields) == 0 {
 			return errors.New("nothing to change: name at least one field, such as --scopes; see --help")
 		}
-		return changeByCommand(cmd, adminRequest{http.MethodPatch, keyPath(args[0], ""), fields})
+		return changeByCommand(cmd, adminRequest{method: http.MethodPatch, path: keyPath(args[0], ""), body: fields})
 	}
 	return cmd
 }
@@ -44,6 +45,59 @@ func plainCommand(name, short string) *cobra.Command {
 			return changeByCommand(cmd, adminRequest{method: http.MethodPost, path: keyPath(args[0], "/"+name)})
 		},
 	}
+}
+
+func disableCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use: "disable ID | --tenant TENANT", Args: cobra.MaximumNArgs(1),
+		Short: "Refuses every further request with a key, or with all keys of a tenant",
+		Long: `Refuses every further request with a key. With --tenant all keys of the tenant
+are disabled, also those that are locked or expired; when the command has succeeded,
+none is left.`,
+		Example: "  card-keys disable ck_live_…\n  card-keys disable --tenant acme",
+	}
+	cmd.Flags().String("tenant", "", "disable all keys of this tenant")
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		tenant := cli.Flag(cmd, "tenant")
+		switch {
+		case len(args) == 1 && tenant == "":
+			return changeByCommand(cmd, adminRequest{method: http.MethodPost, path: keyPath(args[0], "/disable")})
+		case len(args) == 0 && tenant != "":
+			return disableTenant(cmd)
+		default:
+			return errors.New("want the ID of a key, or --tenant")
+		}
+	}
+	return cmd
+}
+
+// disableTenant disables keys until none is left that is not, because others may
+// make keys meanwhile.
+func disableTenant(cmd *cobra.Command) error {
+	done := []keys.View{}
+	for {
+		views, err := listAll(cmd, 0)
+		if err != nil {
+			return err
+		}
+		left := slices.DeleteFunc(views, func(v keys.View) bool { return v.Disabled })
+		if len(left) == 0 {
+			break
+		}
+		for _, v := range left {
+			var changed keys.Changed
+			if _, err := callAdmin(cmd, adminRequest{method: http.MethodPost, path: keyPath(v.ID, "/disable")}, &changed); err != nil {
+				return fmt.Errorf("key %s is not disabled, after %d that are: %w; you can run the command again", v.ID, len(done), err)
+			}
+			warnUnreplicated(cmd, changed.Replicated)
+			done = append(done, changed.View)
+		}
+	}
+	if asJSON(cmd) {
+		return printJSON(cmd, keyPage{Keys: done})
+	}
+	fmt.Fprintf(cmd.OutOrStdout(), "disabled %d keys\n", len(done))
+	return nil
 }
 
 func rotateCommand() *cobra.Command {
@@ -65,7 +119,7 @@ does not lock the key. --forget drops these secrets.`,
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		forget, _ := cmd.Flags().GetBool("forget")
 		how := map[string]any{"overlap": cli.Flag(cmd, "overlap"), "forget": forget}
-		return changeByCommand(cmd, adminRequest{http.MethodPost, keyPath(args[0], "/rotate"), how})
+		return changeByCommand(cmd, adminRequest{method: http.MethodPost, path: keyPath(args[0], "/rotate"), body: how})
 	}
 	return cmd
 }

@@ -1,11 +1,16 @@
 package keyadmin
 
 import (
+	"cmp"
+	"fmt"
 	"net/http"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
+	"time"
 
+	"github.com/caddyserver/caddy/v2"
 	"github.com/spf13/cobra"
 
 	"github.com/card-gateway/card-gateway/caddymodule/cli"
@@ -16,16 +21,29 @@ func listCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "list", Args: cobra.NoArgs,
 		Short:   "Lists keys",
-		Example: "  card-keys list --tenant acme --status locked",
+		Example: "  card-keys list --tenant acme --status locked\n  card-keys list --status active --unused-for 90d",
 	}
 	cmd.Flags().String("tenant", "", "only keys of this tenant")
 	cmd.Flags().String("status", "", "only keys that are "+strings.Join(keys.Statuses(), ", "))
+	cmd.Flags().String("unused-for", "", "only keys with no accepted request, and no creation, for this long, as in 90d")
 	cmd.Flags().Int("limit", 0, "at most this many (default: all)")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		limit, _ := cmd.Flags().GetInt("limit")
-		views, err := listAll(cmd, limit)
+		unused, err := parseUnused(cli.Flag(cmd, "unused-for"))
 		if err != nil {
 			return err
+		}
+		all := limit
+		if unused > 0 {
+			all = 0
+		}
+		views, err := listAll(cmd, all)
+		if err != nil {
+			return err
+		}
+		if unused > 0 {
+			views = unusedSince(views, time.Now().Add(-unused))
+			views = views[:min(cmp.Or(limit, len(views)), len(views))]
 		}
 		if asJSON(cmd) {
 			return printJSON(cmd, keyPage{Keys: views})
@@ -33,6 +51,26 @@ func listCommand() *cobra.Command {
 		return printKeys(cmd, views)
 	}
 	return cmd
+}
+
+func parseUnused(text string) (time.Duration, error) {
+	if text == "" {
+		return 0, nil
+	}
+	span, err := caddy.ParseDuration(text)
+	if err != nil || span <= 0 {
+		return 0, fmt.Errorf("--unused-for %s: want a duration such as 90d", text)
+	}
+	return span, nil
+}
+
+// unusedSince returns the keys that were made before the moment, and of which no
+// request was accepted since.
+func unusedSince(views []keys.View, since time.Time) []keys.View {
+	return slices.DeleteFunc(views, func(v keys.View) bool {
+		last := lastUsed(v)
+		return v.CreatedAt.After(since) || last != nil && last.After(since)
+	})
 }
 
 // listAll reads page after page, up to the limit; 0 means all.

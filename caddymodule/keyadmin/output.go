@@ -109,9 +109,11 @@ func printKeys(cmd *cobra.Command, views []keys.View) error {
 	return nil
 }
 
+// lastUsed returns when a request was last accepted, with any secret of the key
+// that is still known.
 func lastUsed(v keys.View) *time.Time {
 	var last *time.Time
-	for _, s := range v.Secrets {
+	for _, s := range slices.Concat(v.Secrets, v.RetiredSecrets) {
 		if s.LastUsedAt != nil && (last == nil || s.LastUsedAt.After(*last)) {
 			last = s.LastUsedAt
 		}

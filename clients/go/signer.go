@@ -31,6 +31,12 @@ type Signer struct {
 	Nonce func() string
 }
 
+// String keeps the secret out of logs.
+func (s Signer) String() string { return "signer of " + s.KeyID }
+
+// GoString keeps the secret out of logs.
+func (s Signer) GoString() string { return s.String() }
+
 // Headers returns the five authentication headers of a request: its method in
 // upper case, its path and query as they are written on the wire, and the bytes
 // of its body. They are good for one attempt within five minutes. Headers

@@ -2,6 +2,7 @@ package cardclient
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"io"
 	"log"
@@ -54,7 +55,7 @@ func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	}
 	for a := (attempt{number: 1}); ; a.number++ {
 		answer, err := t.try(r, body, &a)
-		if _, unsignable := err.(*UnsignableError); unsignable {
+		if errors.As(err, new(*UnsignableError)) {
 			return nil, err
 		}
 		if err == nil && answer.StatusCode == http.StatusUnauthorized && !a.corrected && t.correctClock(r.URL, answer) {

@@ -245,6 +245,11 @@ var rows = []row{
 			queries: []query{q(`sum by (variant, direction, result) (rate(card_gateway_translations_total{@,result=~"invalid|failed"}[$t]))`, "{{variant}} {{direction}} {{result}}")},
 		},
 		{
+			kind: graph, title: "Signed answers", unit: perSec, stacked: true,
+			good:    "Good: unsigned at zero, or the streams that you know; empty without sign_responses.",
+			queries: []query{q(`sum by (result) (rate(card_gateway_signed_answers_total{@}[$t]))`, "{{result}}")},
+		},
+		{
 			kind: graph, title: "Issuer out of reach", unit: perSec, stacked: true,
 			good:    "Good: zero; errors that the issuer answers itself pass through and are not counted here.",
 			queries: []query{q(`sum by (outcome) (rate(card_gateway_requests_total{@,outcome=~"upstream_error|upstream_timeout|client_gone"}[$t]))`, "{{outcome}}")},

@@ -91,6 +91,9 @@ type Store struct {
 	opt   Options
 	state atomic.Pointer[state] // nil: closed
 
+	identity      string // set by Start
+	identityKnown bool   // it was there before
+
 	life   sync.Mutex // guards what follows
 	closed bool
 	lock   held
@@ -164,7 +167,7 @@ func (s *Store) Start(context.Context) error {
 	if err := os.MkdirAll(filepath.Join(s.dir, journalDir), 0o700); err != nil {
 		return fmt.Errorf("making the store's directory: %w", err)
 	}
-	lock, err := holdDirectory(s.dir)
+	lock, err := s.hold()
 	if err != nil {
 		return err
 	}
@@ -202,6 +205,7 @@ func (s *Store) Close() error {
 	if st.unfolded.Load() {
 		err = st.writeKeyFile(change{})
 	}
+	st.dropSpare()
 	return errors.Join(err, st.journal.close(), s.lock.release())
 }
 
@@ -233,8 +237,16 @@ func (s *Store) Status(ctx context.Context) store.Status {
 		return status
 	}
 	status.Details = map[string]any{"keys": len(*st.ids.Load()), "nonces": st.live.Load(), "max_nonces": s.opt.MaxNonces}
+	var troubles []string
+	if trouble := st.spareTrouble.Load(); trouble != nil {
+		troubles = append(troubles, "keys")
+		status.Details["no_room_for_changes"] = *trouble
+	}
 	if st.live.Load() > s.opt.MaxNonces/5*4 {
-		status.Details["degraded"] = []string{"nonces"}
+		troubles = append(troubles, "nonces")
+	}
+	if len(troubles) > 0 {
+		status.Details["degraded"] = troubles
 	}
 	if st.journal != nil {
 		segments, bytes := st.journal.extent()

@@ -120,7 +120,8 @@ func TestForgottenStaysForgotten(t *testing.T) {
 			t.Fatalf("%s: %v, want the replay floor", moment, v.Reason)
 		}
 		b.crash(nil)
-		if v := b.settle(&again); v.Reason != auth.ReplayFloor {
+		// The keeper's own round may have kept the segment, and the nonce with it.
+		if v := b.settle(&again); v.Reason != auth.ReplayFloor && v.Reason != auth.ReplayedNonce {
 			t.Fatalf("after a start, %s: %v, want the replay floor", moment, v.Reason)
 		}
 	}

@@ -26,7 +26,10 @@ func (st *state) writeKeyFile(c change) error {
 	b, err := appendKeyFile(st.document[:0], c.meta, st.lines(c))
 	if err == nil {
 		st.document = b
-		err = replaceFile(st.path, b, st.opt.sync)
+		if err = replaceFile(st.path, b, st.opt.sync); fullDisk(err) {
+			err = st.replaceFromSpare(b)
+			st.prepareSpare() // of the room that the old file has left
+		}
 	}
 	if err != nil {
 		if unfolded {

@@ -46,3 +46,22 @@ func (h held) release() (err error) {
 	}
 	return err
 }
+
+// hold takes the directory for this process alone, and every copy of it.
+func (s *Store) hold() (held, error) {
+	lock, err := holdDirectory(s.dir)
+	if err != nil {
+		return nil, err
+	}
+	if s.identity, s.identityKnown, err = identify(s.dir, s.opt.sync); err != nil || s.opt.RuntimeDir == "" {
+		if err != nil {
+			err = errors.Join(err, lock.release())
+		}
+		return lock, err
+	}
+	of, err := holdIdentity(s.opt.RuntimeDir, s.identity, s.dir)
+	if err != nil {
+		return nil, errors.Join(err, lock.release())
+	}
+	return append(lock, of), nil
+}

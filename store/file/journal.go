@@ -139,6 +139,7 @@ func (j *journal) turnLocked(now int64) error {
 		j.current.end(j.seq, endContinued)
 	}
 	j.current, j.sealed = next, sealed
+	j.mark.setHorizon(h.forgotten, h.floor)
 	return nil
 }
 

@@ -40,6 +40,7 @@ func (st *state) keep(now int64) {
 	defer st.keeping.Unlock()
 	_ = st.journal.prepare() // reports problems itself
 	st.fold()
+	st.keepSpare()
 	st.rescue(now)
 	dead := st.journal.tidy(now)
 	if len(dead) == 0 || st.unfolded.Load() {
@@ -48,6 +49,13 @@ func (st *state) keep(now int64) {
 	if err := st.retire(dead, now); err != nil {
 		st.opt.OnProblem(fmt.Errorf("removing old parts of the journal: %w", err))
 	}
+}
+
+// keepSpare makes room for changes of keys.
+func (st *state) keepSpare() {
+	st.changes.Lock()
+	defer st.changes.Unlock()
+	st.prepareSpare()
 }
 
 // fold writes the key file if a lock is not in it yet.

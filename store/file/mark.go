@@ -20,19 +20,30 @@ func positionAt(seq uint64, sum uint32) position {
 	return position(uint64(uint32(seq)) | uint64(sum)<<32)
 }
 
-// A mark is the high-water mark of a journal: a small mapped file outside of
-// the store's directory that holds the journal's position. It does not change
-// when the journal loses its end, or when the directory is put back from an older
-// copy. It holds the magic and the position, 8 bytes each in little endian; the
-// magic is written last. A nil mark does nothing.
+// A mark is the high-water mark of a journal outside of the store's directory. It does
+// not change when the journal loses its end, or when the directory is put back from
+// an older copy. It also holds the floor, which would be put back with the journal.
+// There are two small mapped files: one is found by the directory, the other by the
+// store's identity, which a copy of the directory has too. Each holds the magic, the
+// position, and the fields forgotten and floor of a segment's header, 8 bytes each in
+// little endian; the magic is written last. A nil mark does nothing.
 type mark struct {
-	path string
-	data []byte
+	paths []string
+	data  [][]byte
+}
+
+// marked is what a mark says.
+type marked struct {
+	position         position
+	forgotten, floor int64
 }
 
 const (
-	markMagic  = "CGMARK\x00\x01"
-	markSize   = 16
+	markMagic  = "CGMARK\x00\x02"
+	markMagic1 = "CGMARK\x00\x01" // without forgotten and floor
+	markSize   = 32
+	markSize1  = 16
+	markPrefix = "card-gateway-"
 	markSuffix = ".mark"
 )
 
@@ -52,48 +63,64 @@ func DefaultRuntimeDir() string {
 // markPath is where the mark of a store's directory is.
 func markPath(runtimeDir, storeDir string) string {
 	sum := sha256.Sum256([]byte(storeDir))
-	return filepath.Join(runtimeDir, "card-gateway-"+hex.EncodeToString(sum[:8])+markSuffix)
+	return filepath.Join(runtimeDir, markPrefix+hex.EncodeToString(sum[:8])+markSuffix)
 }
 
-// readMark returns the position that a mark holds; found is false when there is
-// no mark, or none that was written to its end.
-func readMark(path string) (p position, found bool, err error) {
+// identityMarkPath is where the mark of a store with the identity is.
+func identityMarkPath(runtimeDir, id string) string {
+	return filepath.Join(runtimeDir, markPrefix+id+markSuffix)
+}
+
+// readMark returns what a mark says; found is false when there is no mark, or none
+// that was written to its end.
+func readMark(path string) (m marked, found bool, err error) {
 	b, err := os.ReadFile(path)
 	if errors.Is(err, os.ErrNotExist) {
-		return 0, false, nil
+		return m, false, nil
 	}
 	if err != nil {
-		return 0, false, fmt.Errorf("reading the high-water mark of the journal: %w", err)
+		return m, false, fmt.Errorf("reading the high-water mark of the journal: %w", err)
 	}
-	if len(b) != markSize || string(b[:8]) != markMagic {
-		return 0, false, nil
+	le := binary.LittleEndian
+	switch {
+	case len(b) == markSize && string(b[:8]) == markMagic:
+		m.forgotten, m.floor = int64(le.Uint64(b[16:])), int64(le.Uint64(b[24:]))
+	case len(b) != markSize1 || string(b[:8]) != markMagic1:
+		return m, false, nil
 	}
-	return position(binary.LittleEndian.Uint64(b[8:])), true, nil
+	m.position = position(le.Uint64(b[8:]))
+	return m, true, nil
 }
 
-// newMark makes a new mark with a position, in place of an earlier one.
-func newMark(path string, p position) (*mark, error) {
-	m := &mark{path: path}
-	err := os.MkdirAll(filepath.Dir(path), 0o700)
+// newMark makes a new mark, in place of an earlier one.
+func newMark(paths []string, is marked) (*mark, error) {
+	m := &mark{paths: paths}
+	dir := filepath.Dir(paths[0])
+	err := os.MkdirAll(dir, 0o700)
 	if err == nil {
-		err = checkDirectory(filepath.Dir(path))
+		err = checkDirectory(dir)
 	}
-	if err == nil {
-		err = os.Remove(path)
-	}
-	if err == nil || errors.Is(err, os.ErrNotExist) {
-		err = m.open()
+	for _, path := range paths {
+		if err == nil {
+			err = os.Remove(path)
+		}
+		if err == nil || errors.Is(err, os.ErrNotExist) {
+			err = m.open(path)
+		}
 	}
 	if err != nil {
-		return nil, fmt.Errorf("making the high-water mark of the journal, in the runtime directory: %w", err)
+		return nil, errors.Join(fmt.Errorf("making the high-water mark of the journal, in the runtime directory: %w", err), m.close())
 	}
-	m.set(p)
-	storeWord(m.data, binary.LittleEndian.Uint64([]byte(markMagic)))
+	m.set(is.position)
+	m.setHorizon(is.forgotten, is.floor)
+	for _, data := range m.data {
+		storeWord(data, binary.LittleEndian.Uint64([]byte(markMagic)))
+	}
 	return m, nil
 }
 
-func (m *mark) open() error {
-	f, err := os.OpenFile(m.path, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
+func (m *mark) open(path string) error {
+	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {
 		return err
 	}
@@ -101,45 +128,72 @@ func (m *mark) open() error {
 	if err := reserve(f, markSize); err != nil {
 		return err
 	}
-	m.data, err = mapFile(f, markSize)
+	data, err := mapFile(f, markSize)
+	if err == nil {
+		m.data = append(m.data, data)
+	}
 	return err
 }
 
 // set writes the position. A plain store to memory is enough: the kernel keeps
 // all stores of a killed process, in their order.
 func (m *mark) set(p position) {
-	if m != nil {
-		binary.LittleEndian.PutUint64(m.data[8:], uint64(p))
+	if m == nil {
+		return
+	}
+	for _, data := range m.data {
+		binary.LittleEndian.PutUint64(data[8:], uint64(p))
 	}
 }
 
-// close ends the mark; the file stays.
-func (m *mark) close() error {
+// setHorizon writes what must not be put back with the journal.
+func (m *mark) setHorizon(forgotten, floor int64) {
+	if m == nil {
+		return
+	}
+	for _, data := range m.data {
+		binary.LittleEndian.PutUint64(data[16:], uint64(forgotten))
+		binary.LittleEndian.PutUint64(data[24:], uint64(floor))
+	}
+}
+
+// close ends the mark; the files stay.
+func (m *mark) close() (err error) {
 	if m == nil {
 		return nil
 	}
-	return unmap(m.data)
+	for _, data := range m.data {
+		err = errors.Join(err, unmap(data))
+	}
+	m.data = nil
+	return err
 }
 
-// loseMark stops the use of a mark that cannot be written any more. The file that
-// is left will not fit the journal at the next start, so that the floor rises
+// loseMark stops the use of a mark that cannot be written any more. The files that
+// are left will not fit the journal at the next start, so that the floor rises
 // then.
 func (j *journal) loseMark(cause error) {
-	j.problem(fmt.Errorf("the high-water mark %s cannot be written, the next start raises the replay floor: %w", j.mark.path, cause))
-	_ = os.Remove(j.mark.path)
+	j.problem(fmt.Errorf("the high-water mark %s cannot be written, the next start raises the replay floor: %w", strings.Join(j.mark.paths, " or "), cause))
+	for _, path := range j.mark.paths {
+		_ = os.Remove(path)
+	}
 	_ = j.mark.close()
 	j.mark = nil
 }
 
 // behind returns the reason why the mark at the path does not fit the journal
 // that was read, or "" if it fits. A mark that is one entry behind fits, because
-// a process can be killed after it wrote an entry and before it set the mark.
-func (r *replayed) behind(path string) (why string, err error) {
-	p, found, err := readMark(path)
-	switch {
-	case err != nil:
+// a process can be killed after it wrote an entry and before it set the mark. What
+// the mark says of the floor holds in any case.
+func (st *state) behind(r *replayed, path string) (why string, err error) {
+	m, found, err := readMark(path)
+	if err != nil {
 		return "", err
-	case !found && len(r.segments) == 0, found && (p == r.position || p == r.before):
+	}
+	st.forget(clampSeconds(m.forgotten))
+	st.raiseFloor(m.floor)
+	switch {
+	case !found && len(r.segments) == 0, found && (m.position == r.position || m.position == r.before):
 		return "", nil
 	case !found:
 		return "the high-water mark " + path + " is missing", nil

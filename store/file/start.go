@@ -23,7 +23,7 @@ func (s *Store) startState(wake chan<- struct{}) (*state, error) {
 	if err != nil {
 		return nil, err
 	}
-	why, err := s.lost(r, hasKeys)
+	why, err := s.lost(st, r, hasKeys)
 	if err != nil {
 		return nil, err
 	}
@@ -49,7 +49,8 @@ func (s *Store) startState(wake chan<- struct{}) (*state, error) {
 func (s *Store) beginJournal(st *state, r *replayed, now int64) error {
 	err := st.journal.begin(now)
 	if err == nil && s.opt.RuntimeDir != "" {
-		st.journal.mark, err = newMark(s.markPath(), r.position)
+		forgotten, floor := st.journal.horizon()
+		st.journal.mark, err = newMark(s.markPaths(), marked{position: r.position, forgotten: forgotten, floor: floor})
 	}
 	if err == nil && len(r.damage) > 0 {
 		err = st.rewrite(r.segments, now)
@@ -60,12 +61,19 @@ func (s *Store) beginJournal(st *state, r *replayed, now int64) error {
 	return err
 }
 
-func (s *Store) markPath() string { return markPath(s.opt.RuntimeDir, s.dir) }
+// markPaths are where the marks of the store are: by its directory, and by its
+// identity.
+func (s *Store) markPaths() []string {
+	return []string{markPath(s.opt.RuntimeDir, s.dir), identityMarkPath(s.opt.RuntimeDir, s.identity)}
+}
 
 // lost returns the reason why nonces may have been lost before this start, or "".
-func (s *Store) lost(r *replayed, hasKeys bool) (why string, err error) {
+func (s *Store) lost(st *state, r *replayed, hasKeys bool) (why string, err error) {
+	why, err = s.behind(st, r)
 	boot := s.opt.boot
 	switch {
+	case err != nil:
+		return "", err
 	case len(r.damage) == 1:
 		return "the journal is damaged, " + r.damage[0], nil
 	case len(r.damage) > 1:
@@ -77,6 +85,29 @@ func (s *Store) lost(r *replayed, hasKeys bool) (why string, err error) {
 	case s.opt.RuntimeDir == "":
 		s.opt.OnProblem(errNoRuntimeDir)
 		return "", nil
+	default:
+		return why, nil
 	}
-	return r.behind(s.markPath())
+}
+
+// behind returns the reason why a mark of the store does not fit its journal, or "".
+// A store that has just got its identity has no mark by it.
+func (s *Store) behind(st *state, r *replayed) (why string, err error) {
+	if s.opt.RuntimeDir == "" {
+		return "", nil
+	}
+	paths := s.markPaths()
+	if !s.identityKnown {
+		paths = paths[:1]
+	}
+	for _, path := range paths {
+		reason, err := st.behind(r, path)
+		if err != nil {
+			return "", err
+		}
+		if why == "" {
+			why = reason
+		}
+	}
+	return why, nil
 }

@@ -34,14 +34,17 @@ type state struct {
 	changes  sync.Mutex
 	closed   bool
 	document []byte // the buffer in which the key file is made
+	spare    keySpare
 
 	keeping   sync.Mutex  // held by the keeper while it works
 	retryFold atomic.Bool // the keeper may try to write the key file
 
 	// These are replaced under changes and read by all.
-	meta     atomic.Pointer[map[string][]byte]
-	ids      atomic.Pointer[[]string] // of the keys that have a record, sorted
-	unfolded atomic.Bool              // a lock is in the journal and not yet in the key file
+	meta atomic.Pointer[map[string][]byte]
+	ids  atomic.Pointer[[]string] // of the keys that have a record, sorted
+	// spareTrouble is why there is no room for changes of keys; nil: there is.
+	spareTrouble atomic.Pointer[string]
+	unfolded     atomic.Bool // a lock is in the journal and not yet in the key file
 }
 
 const shardCount = 64

@@ -28,17 +28,17 @@ type adopted struct {
 
 // adoption returns what this gateway shares about the masters. If a server is new
 // and no hand-over from the one before was proved, its floor is at least this
-// gateway's own last acceptance.
+// gateway's own last acceptance there.
 func (s *servers) adoption(masters []serverInfo) adoption {
 	var a adoption
 	for i := range masters {
 		m := &masters[i]
 		one := adopted{identity: m.identity, from: m.from, seen: s.memory.sighted[m.identity].at, raise: s.memory.evictedMore(m) || s.memory.clocks.setBack[m.run]}
 		one.isNew = !s.memory.identities[m.identity] || s.cluster == nil && s.memory.last != m.identity
-		if one.isNew && m.from == "" && len(s.memory.identities) > 0 {
-			one.least = s.lastAccept.Load()
-		}
 		one.slots = s.memory.exposed(masters, i)
+		if one.isNew && m.from == "" && len(s.memory.identities) > 0 {
+			one.least = s.accepts.latest(one.slots)
+		}
 		a.servers = append(a.servers, one)
 	}
 	return a

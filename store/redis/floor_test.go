@@ -1,6 +1,7 @@
 package redis
 
 import (
+	"fmt"
 	"testing"
 	"time"
 
@@ -67,7 +68,14 @@ func TestLeastFloor(t *testing.T) {
 	}
 	for _, tt := range tests {
 		opt := Options{URL: "redis://127.0.0.1:1"}
+		slotsOf := func(string) *slotSet { return allSlots() }
 		if tt.cluster {
+			slotsOf = func(id string) *slotSet { // a, b, and c or its successor d
+				third := min(int(id[0]-'a'), 2)
+				var s slotSet
+				s.add(third*slots/3, (third+1)*slots/3-1)
+				return &s
+			}
 			opt = Options{ClusterAddrs: []string{"127.0.0.1:1"}}
 		}
 		s, err := New(opt)
@@ -75,13 +83,15 @@ func TestLeastFloor(t *testing.T) {
 			t.Fatal(err)
 		}
 		for _, id := range tt.seen {
-			s.servers.memory.remember([]serverInfo{{identity: id, slots: allSlots()}})
+			s.servers.memory.remember([]serverInfo{{identity: id, slots: slotsOf(id)}})
 		}
-		s.servers.accepted(7)
-		s.servers.accepted(5)
+		for i := range 3000 { // on all masters
+			s.servers.accepted(fmt.Sprint(i), 7)
+			s.servers.accepted(fmt.Sprint(i), 5)
+		}
 		var servers []serverInfo
 		for _, id := range tt.servers {
-			servers = append(servers, serverInfo{identity: id, slots: allSlots()})
+			servers = append(servers, serverInfo{identity: id, slots: slotsOf(id)})
 		}
 		want := int64(0)
 		if tt.wantLast {
@@ -97,5 +107,39 @@ func TestLeastFloor(t *testing.T) {
 		if err := s.Close(); err != nil {
 			t.Error(err)
 		}
+	}
+}
+
+// While it is found out whether a promoted server has everything, this gateway goes
+// on with the other masters. What it accepts there does not raise the floor of the
+// slots that were lost, unless slots have moved.
+func TestLastAcceptanceBySlots(t *testing.T) {
+	s, err := New(Options{ClusterAddrs: []string{"127.0.0.1:1"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	lower, upper := new(slotSet), new(slotSet)
+	lower.add(0, slots/2-1)
+	upper.add(slots/2, slots-1)
+	keyOf := func(of *slotSet) string {
+		for {
+			if id := newRecord().ID; of.has(slot(id)) {
+				return id
+			}
+		}
+	}
+	s.servers.memory.remember([]serverInfo{{identity: "a", slots: lower}, {identity: "b", slots: upper}})
+	s.servers.accepted(keyOf(lower), 5)
+	s.servers.accepted(keyOf(upper), 9)
+	promoted := serverInfo{identity: "x", slots: lower}
+	least := func(other *slotSet) int64 {
+		return s.servers.adoption([]serverInfo{promoted, {identity: "b", slots: other}}).servers[0].least
+	}
+	if got := least(upper); got != 5 {
+		t.Errorf("the floor is at least %d, want 5, the last acceptance on the server that was lost", got)
+	}
+	if got := least(new(slotSet)); got != 9 {
+		t.Errorf("the floor is at least %d, want 9: slots have moved", got)
 	}
 }

@@ -48,8 +48,10 @@ func fillPool(t *testing.T, s *Store, size int) {
 		tasks.Go(func() {
 			c := client.Conn()
 			defer c.Close()
-			eventually(t, time.Minute, "a connection", func() bool { return c.Ping(ctx).Err() == nil })
-			all.Done()
+			func() {
+				defer all.Done() // also where the test fails
+				eventually(t, time.Minute, "a connection", func() bool { return c.Ping(ctx).Err() == nil })
+			}()
 			all.Wait()
 		})
 	}

@@ -20,8 +20,8 @@ import (
 // limits, the operations. Operators read it, so it holds no secret.
 type Policy map[string]string
 
-// hash returns 16 hexadecimal digits that are equal for equal policies.
-func (p Policy) hash() string {
+// Hash returns 16 hexadecimal digits that are equal for equal policies.
+func (p Policy) Hash() string {
 	text, _ := json.Marshal(p) // a map of texts cannot fail, and is sorted
 	sum := sha256.Sum256(text)
 	return hex.EncodeToString(sum[:8])
@@ -105,7 +105,7 @@ func (p *policyExchange) exchange(ctx context.Context) error {
 		return nil
 	}
 	now := p.clock()
-	text, err := json.Marshal(nodePolicy{At: now.Unix(), Hash: own.hash(), Values: *own})
+	text, err := json.Marshal(nodePolicy{At: now.Unix(), Hash: own.Hash(), Values: *own})
 	if err != nil {
 		return err
 	}

@@ -13,7 +13,7 @@
 //   - bounds, wire, errors, slots, fences, names: values, and their text forms
 //   - options, network, lastmaster, client, queue, breaker, scripts, call: one command to one server
 //   - info: what a server reports, and which servers are refused
-//   - clocks, mark, memory, view: what is known of the servers
+//   - clocks, mark, acceptances, memory, view: what is known of the servers
 //   - servers, masters, handover, aof, agree, epoch, check, initialise: how that
 //     is found out and shared with the other gateways
 //   - windows, arguments, settle, levels: a request

@@ -28,13 +28,13 @@ type servers struct {
 	view    atomic.Pointer[view]         // the current state
 	masters atomic.Pointer[[]serverInfo] // as of the last check
 
-	shared     singleflight.Group // the check that requests wait for
-	checking   sync.Mutex         // held during a check
-	memory     memory             // guarded by checking
-	mark       *mark
-	lastAccept atomic.Int64 // server's clock, microseconds
-	waiting    atomic.Bool  // a promoted server is not used yet
-	lost       atomic.Bool  // the store was emptied since New: a missing key may have been lost
+	shared   singleflight.Group // the check that requests wait for
+	checking sync.Mutex         // held during a check
+	memory   memory             // guarded by checking
+	mark     *mark
+	accepts  acceptances
+	waiting  atomic.Bool // a promoted server is not used yet
+	lost     atomic.Bool // the store was emptied since New: a missing key may have been lost
 
 	life context.Context // ends with end
 	end  context.CancelFunc
@@ -72,15 +72,15 @@ func (s *servers) ready() error {
 	return nil
 }
 
-// accepted notes the server's time of an acceptance, in microseconds.
-func (s *servers) accepted(now int64) {
+// accepted notes that a request of the key was accepted, at a moment of the server's
+// clock in microseconds.
+func (s *servers) accepted(id string, now int64) {
 	s.mark.accepted(now)
-	for {
-		last := s.lastAccept.Load()
-		if now <= last || s.lastAccept.CompareAndSwap(last, now) {
-			return
-		}
+	at := 0
+	if s.cluster != nil {
+		at = slotRange(id)
 	}
+	s.accepts.note(at, now)
 }
 
 // recall reads the mark of the process before into the memory of this one.
@@ -93,6 +93,8 @@ func (s *servers) recall() error {
 		}
 		s.memory.remember([]serverInfo{{identity: identity, slots: served}})
 	}
-	s.lastAccept.Store(found.Accepted)
+	for i := range s.accepts {
+		s.accepts.note(i, found.Accepted)
+	}
 	return nil
 }

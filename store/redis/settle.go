@@ -164,7 +164,7 @@ func (s *Store) verdict(c *store.Claim, outcome string, n numbers) (store.Verdic
 		return store.Verdict{}, n.err
 	}
 	if reason == auth.Accepted {
-		s.servers.accepted(now)
+		s.servers.accepted(c.KeyID, now)
 	}
 	return v, nil
 }

@@ -90,12 +90,12 @@ local spans, n = {}, 0  -- span and count of each hash in turn, as texts
 
 local function read(span, text, written)
   local name = nonces .. text
-  local other = call('HGET', name, digest)
-  if other and span * SPAN + other > now_ms then replayed = true end
   local count = call('HLEN', name)
   local missing = written - count
   if missing > 0 then lost = true end
   if count == 0 then return end
+  local other = call('HGET', name, digest)
+  if other and span * SPAN + other > now_ms then replayed = true end
   if missing ~= 0 then written = format('%d', count) end
   live = live + count
   if span == own then own_at, own_count = n + 2, count end
@@ -112,7 +112,7 @@ for text, written in string.gmatch(stored[7] or '', '(%d+) (%d+)') do
 end
 if listed <= last - first then  -- those that gateways have not counted, and gaps
   local known = {}
-  for text in string.gmatch(stored[7] or '', '(%d+) %d+') do known[text] = true end
+  for i = 1, n, 2 do known[spans[i]] = true end
   for span = first, last do
     local text = format('%d', span)
     if not known[text] then read(span, text, 0) end

@@ -2,6 +2,7 @@ package redis
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -13,11 +14,10 @@ const (
 	slotRanges = 64
 )
 
-// slot returns the cluster slot of a hash tag: CRC16 (XMODEM) modulo 16384.
-func slot(tag string) int {
-	var crc uint16
-	for i := range len(tag) {
-		crc ^= uint16(tag[i]) << 8
+// crc16 is the table of CRC16 (XMODEM), by the upper byte.
+var crc16 = func() (table [256]uint16) {
+	for i := range table {
+		crc := uint16(i) << 8
 		for range 8 {
 			if crc&0x8000 != 0 {
 				crc = crc<<1 ^ 0x1021
@@ -25,6 +25,16 @@ func slot(tag string) int {
 				crc <<= 1
 			}
 		}
+		table[i] = crc
+	}
+	return table
+}()
+
+// slot returns the cluster slot of a hash tag: CRC16 (XMODEM) modulo 16384.
+func slot(tag string) int {
+	var crc uint16
+	for i := range len(tag) {
+		crc = crc<<8 ^ crc16[byte(crc>>8)^tag[i]]
 	}
 	return int(crc % slots)
 }
@@ -47,6 +57,12 @@ func (s *slotSet) add(first, last int) {
 	for n := max(first, 0); n <= min(last, slots-1); n++ {
 		s[n/64] |= 1 << (n % 64)
 	}
+}
+
+// hasOf reports whether the set has a slot of the range.
+func (s *slotSet) hasOf(at int) bool {
+	const words = len(s) / slotRanges
+	return slices.ContainsFunc(s[at*words:(at+1)*words], func(w uint64) bool { return w != 0 })
 }
 
 func (s *slotSet) has(n int) bool { return s[n/64]&(1<<(n%64)) != 0 }

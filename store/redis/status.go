@@ -40,7 +40,7 @@ func (s *Store) Status(ctx context.Context) store.Status {
 		status.Details["policy_differences"] = len(differences)
 	}
 	if own := s.policies.own.Load(); own != nil {
-		status.Details["policy"] = own.hash()
+		status.Details["policy"] = own.Hash()
 	}
 	if floor := v.highest(); floor > 0 {
 		status.Details["replay_floor"] = moment(floor)

@@ -24,33 +24,26 @@ type fault struct {
 	rounds     int           // how often it strikes; 0: once
 	seldom     bool          // not in the short mix
 	refuses401 bool          // correct requests may be answered 401 meanwhile: the promise says so
-	floor      bool          // the replay floor may rise
+	floor      time.Duration // the replay floor may rise: how long that takes; 0: it must not
 	gap        time.Duration // the longest without a 200 for the keys of that server; 0: not bounded
 	alone      bool          // keys of other servers do not notice
 }
 
 const (
-	// recovery is how long the gateways may take, from the moment at which a plain
-	// client of the servers is served again.
+	// recovery is how long the first 200 of every gateway may take, from the moment
+	// at which a plain client of the servers is served.
 	recovery = time.Second
-	// underTheFloor is how much longer, where the replay floor rises:
-	// replay_floor_ahead, and a second because stamps are whole ones.
-	underTheFloor = 6 * time.Second
+	// afterLoss is the same where the replay floor rises: replay_floor_ahead, and a
+	// second because stamps are whole ones. The wait for the proof that a promoted
+	// server has everything is a part of it.
+	afterLoss = recovery + 6*time.Second
+	// handOver is how long the gateways wait for that proof.
+	handOver = 2 * time.Second
 )
 
-// within is how long the first 200 of every gateway may take, from the moment at
-// which a plain client is served. In a planned failover that is before the old
-// master has proved that nothing is lost.
-func (f *fault) within() time.Duration {
-	switch {
-	case f.floor:
-		return underTheFloor + recovery
-	case f.gap > 0:
-		return f.gap
-	default:
-		return recovery
-	}
-}
+// within is how long the first 200 of every gateway may take. In a planned failover
+// a plain client is served before the old master has proved that nothing is lost.
+func (f *fault) within() time.Duration { return max(recovery, f.floor, f.gap) }
 
 // replaysWanted is how many requests a fault is followed by, at least, that were
 // sent before.

@@ -53,14 +53,14 @@ func (c *control) allowed(bound time.Duration) time.Duration {
 	return bound + lateSteps*c.latest()
 }
 
-// starves reports whether a gateway may have taken a pause of this machine for
-// the silence of a server.
-func (b *bench) starves() bool {
+// starves reports whether so many steps may take longer than a gateway waits for
+// an answer of Redis. Then it may have taken a pause of this machine for silence.
+func (b *bench) starves(steps int) bool {
 	patience := 100 * time.Millisecond // the default of io_timeout
 	if b.block == patient {
 		patience = patientIO
 	}
-	return b.control.latest() > patience/2
+	return time.Duration(steps)*b.control.latest() > patience
 }
 
 // latest is how late a tick was, at the most.

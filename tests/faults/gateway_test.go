@@ -39,11 +39,11 @@ func ofPair() []fault {
 func ofEmbedded() []fault {
 	return append(ofGateway(),
 		fault{name: "its clock 120 s ahead for 3 s", promise: "nothing", prepare: withOwnClock, strike: ownClock(120 * time.Second), lasts: 3 * time.Second, seldom: true},
-		fault{name: "its clock 400 s ahead for 3 s", promise: "401 while it lasts (outside the window), then 503 up to 5 s (replay floor)", floor: true, prepare: withOwnClock, strike: ownClock(400 * time.Second), lasts: 3 * time.Second, refuses401: true, seldom: true},
+		fault{name: "its clock 400 s ahead for 3 s", promise: "401 while it lasts (outside the window), then 503 up to 6 s (replay floor)", floor: afterLoss, prepare: withOwnClock, strike: ownClock(400 * time.Second), lasts: 3 * time.Second, refuses401: true, seldom: true},
 		fault{name: "its clock 60 s behind for 3 s", promise: "nothing", prepare: withOwnClock, strike: ownClock(-60 * time.Second), lasts: 3 * time.Second, seldom: true},
 		fault{name: "disk full", promise: "503 when the journal needs room; nothing is lost", prepare: func(b *bench) { b.disk = true }, strike: diskFull, lasts: 80 * time.Second, seldom: true},
-		fault{name: "killed, an older copy of its journal put back", promise: underFloor, floor: true, strike: olderJournal, rounds: 2, seldom: true},
-		fault{name: "killed, its journal deleted", promise: underFloor, floor: true, strike: noJournal, seldom: true},
+		fault{name: "killed, an older copy of its journal put back", promise: underFloor, floor: afterLoss, strike: olderJournal, rounds: 2, seldom: true},
+		fault{name: "killed, its journal deleted", promise: underFloor, floor: afterLoss, strike: noJournal, seldom: true},
 	)
 }
 

@@ -66,17 +66,22 @@ func (b *bench) judge(f *fault, r *result, all []*sent) {
 	results.all = append(results.all, r)
 }
 
-// judgeTimes compares how long requests were refused with what is promised.
+// judgeTimes compares how long requests were refused with what is promised. Where
+// the machine is too busy for that, it does not.
 func (b *bench) judgeTimes(f *fault, r *result, all []*sent) {
 	t, c := b.t, b.control
 	t.Helper()
+	if b.servers != nil && b.starves(2) { // an answer to one command needs that at least
+		t.Logf("times are not judged: timers were up to %v late", r.late)
+		return
+	}
 	if limit := c.allowed(f.within()); r.recovered > limit {
 		t.Errorf("the first 200 of every gateway came %v after a plain client was served, at most %v are allowed; timers were up to %v late", r.recovered, limit, r.late)
 	}
 	if limit := c.allowed(f.gap); f.gap > 0 && r.gap > limit {
 		t.Errorf("for %v the keys of that server were without a 200, at most %v are allowed; timers were up to %v late", r.gap, limit, r.late)
 	}
-	if b.starves() {
+	if f.gap > 0 && (b.starves(5) || c.allowed(0) > handOver) { // a command and its reply pass five processes
 		t.Logf("not judged: whether keys of other servers notice, and whether the floor rises; timers were up to %v late", r.late)
 		return
 	}
@@ -84,7 +89,7 @@ func (b *bench) judgeTimes(f *fault, r *result, all []*sent) {
 		t.Errorf("requests for keys of other servers were answered %v", r.otherRefused)
 	}
 	for _, s := range all {
-		if !f.floor && s.message == harness.NonceLost {
+		if f.floor == 0 && s.message == harness.NonceLost {
 			t.Errorf("a request, sent %v before its answer, was refused under the replay floor", s.done.Sub(s.at))
 		}
 	}

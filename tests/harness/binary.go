@@ -81,11 +81,12 @@ func build(name string, flags ...string) (path string, err error) {
 	return path, nil
 }
 
-// moduleRoot returns the directory of the repository. The tests run below it.
+// moduleRoot returns the directory of the repository. The tests run below it, some
+// in a module of their own.
 func moduleRoot() (string, error) {
 	dir, err := os.Getwd()
 	for err == nil {
-		if _, err = os.Stat(filepath.Join(dir, "go.mod")); err == nil {
+		if _, err = os.Stat(filepath.Join(dir, "Caddyfile.example")); err == nil {
 			return dir, nil
 		}
 		if up := filepath.Dir(dir); up != dir {

@@ -90,7 +90,11 @@ func (w *Wire) Exchange(r *Request) (*Response, error) {
 	if _, err := io.WriteString(w, r.Head()+r.Body); err != nil {
 		return nil, err
 	}
-	return w.Receive(r.Method)
+	answer, err := w.Receive(r.Method)
+	if err == nil {
+		recordAnswer(r.Method, r.Target, answer)
+	}
+	return answer, err
 }
 
 // Try sends a request over a new connection.
@@ -119,11 +123,13 @@ func (g *Gateway) SendRaw(t testing.TB, text string) *Response {
 	w := g.Connect(t)
 	defer w.Close()
 	w.WriteText(t, text)
-	method, _, _ := strings.Cut(text, " ")
+	method, rest, _ := strings.Cut(text, " ")
 	answer, err := w.Receive(method)
 	if err != nil {
 		t.Fatalf("after %.80q: %v", text, err)
 	}
+	target, _, _ := strings.Cut(rest, " ")
+	recordAnswer(method, target, answer)
 	return answer
 }
 

@@ -26,6 +26,9 @@ func (s *Servers) Serve(key Credentials) bool {
 }
 
 func (r *RedisServer) serves(key Credentials) bool {
+	if r.Pid() == 0 {
+		return false
+	}
 	const moment = 250 * time.Millisecond
 	network := "tcp"
 	if strings.HasPrefix(r.Addr, "/") {

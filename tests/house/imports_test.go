@@ -110,6 +110,10 @@ var importRules = []importRule{
 		reason: "the chain of the audit record holds whatever it is given; it knows no key and no server",
 	},
 	{
+		dir:    "caddymodule/offenders",
+		reason: "counting in bounded memory is arithmetic with the time as an argument",
+	},
+	{
 		dir: "caddymodule/logqueue", others: []string{"github.com/caddyserver/caddy/v2/…/", "github.com/prometheus/client_golang/…/", "go.uber.org/zap/…/"},
 		reason: "a queue before a writer knows no line that goes through it",
 	},
@@ -118,12 +122,16 @@ var importRules = []importRule{
 		reason: "the log format masks whatever it is given; it knows no request, no key and no app",
 	},
 	{
-		dir: "caddymodule/keyadmin", ours: []string{"auth", "caddymodule/auditfile", "caddymodule/cli", "caddymodule/secret", "caddymodule/version", "keys", "store", "store/file"}, others: []string{"…/"},
+		dir: "caddymodule/keyadmin", ours: []string{"auth", "caddymodule/auditfile", "caddymodule/cli", "caddymodule/offenders", "caddymodule/secret", "caddymodule/version", "keys", "store", "store/file"}, others: []string{"…/"},
 		reason: "the admin API is the only way to a running gateway, and card-keys a client of it like any other; neither reaches into handlers",
 	},
 	{
 		dir: "caddymodule/signcmd", ours: []string{"auth", "caddymodule/cli", "caddymodule/secret", "sign"}, others: []string{"…/"},
 		reason: "card-sign signs as any client would: it needs no gateway and no store",
+	},
+	{
+		dir: "caddymodule/unitcmd", ours: []string{"caddymodule/cli"}, others: []string{"…/"},
+		reason: "card-unit runs the commands of the gateway as they are; it knows none of them",
 	},
 	{
 		dir: "caddymodule/explaincmd", ours: []string{"auth", "caddymodule/cardlog", "caddymodule/cli", "caddymodule/keyadmin", "caddymodule/secret", "explain"}, others: []string{"…/"},
@@ -132,7 +140,7 @@ var importRules = []importRule{
 	{
 		dir: "caddymodule",
 		ours: []string{
-			"assertion", "auth", "caddymodule/auditfile", "caddymodule/cardlog", "caddymodule/explaincmd", "caddymodule/keyadmin", "caddymodule/logqueue", "caddymodule/secret", "caddymodule/signcmd", "caddymodule/version",
+			"assertion", "auth", "caddymodule/auditfile", "caddymodule/cardlog", "caddymodule/explaincmd", "caddymodule/keyadmin", "caddymodule/logqueue", "caddymodule/offenders", "caddymodule/secret", "caddymodule/signcmd", "caddymodule/unitcmd", "caddymodule/version",
 			"explain", "forward", "keys", "ratelimit", "store", "store/file", "store/redis", "translate",
 		},
 		others: []string{"…/"},

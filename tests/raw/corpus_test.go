@@ -60,7 +60,7 @@ func readCases(t *testing.T, file string) []rawCase {
 }
 
 // repeated writes out {n*12*text}: the text 12 times.
-func repeated(t *testing.T, text string) string {
+func repeated(t testing.TB, text string) string {
 	t.Helper()
 	for {
 		before, rest, found := strings.Cut(text, "{n*")
@@ -80,11 +80,17 @@ func repeated(t *testing.T, text string) string {
 // unescape reads the escapes of a Go string.
 func unescape(t *testing.T, text string) string {
 	t.Helper()
-	read, err := strconv.Unquote(`"` + strings.ReplaceAll(text, `"`, `\"`) + `"`)
+	out, err := strconv.Unquote(`"` + strings.ReplaceAll(text, `"`, `\"`) + `"`)
 	if err != nil {
 		t.Fatalf("%.80q: %v", text, err)
 	}
-	return read
+	return out
+}
+
+// read is unescape for a text that has been read before.
+func read(text string) string {
+	out, _ := strconv.Unquote(`"` + strings.ReplaceAll(text, `"`, `\"`) + `"`)
+	return out
 }
 
 // among reports whether outcomes are the expected ones. Where the server takes one
@@ -100,11 +106,15 @@ var next = signed{"GET", "/api/v1/cards/c1", ""}
 // bytes returns what is sent in a case, with the signatures of a key.
 func (c *rawCase) bytes(t *testing.T, key harness.Credentials) string {
 	t.Helper()
+	return c.fill(unescape(t, c.wire), key)
+}
+
+// fill puts the signatures of a key into a text.
+func (c *rawCase) fill(wire string, key harness.Credentials) string {
 	s := c.signed
 	lines := func(r *harness.Request) string { return strings.Join(r.Headers, "\r\n") + "\r\n" }
 	auth := lines(key.Request(s.method, s.target, s.body))
 	const host = " HTTP/1.1\r\nHost: gw.example\r\n"
-	wire := unescape(t, c.wire)
 	for strings.Contains(wire, "{next}") { // each has a nonce of its own
 		wire = strings.Replace(wire, "{next}", next.method+" "+next.target+host+lines(key.Request(next.method, next.target, next.body))+"\r\n", 1)
 	}

@@ -26,11 +26,18 @@ type place struct {
 }
 
 // newPlace starts a gateway whose sites serve the protocols.
-func newPlace(t *testing.T, protocols string) *place {
+func newPlace(t testing.TB, protocols string) *place {
 	t.Helper()
-	p := &place{issuer: harness.StartUpstream(t), secured: harness.FreeAddress(t), trusted: x509.NewCertPool()}
+	issuer := harness.StartUpstream(t)
+	return newPlaceBefore(t, protocols, issuer, issuer.Addr)
+}
+
+// newPlaceBefore starts a gateway that reaches its issuer at an address.
+func newPlaceBefore(t testing.TB, protocols string, issuer *harness.Upstream, address string) *place {
+	t.Helper()
+	p := &place{issuer: issuer, secured: harness.FreeAddress(t), trusted: x509.NewCertPool()}
 	s := harness.Site{
-		Upstream: p.issuer.Addr, Options: "auto_https disable_redirects", Servers: "protocols " + protocols + "\nmax_header_size 64KiB",
+		Upstream: address, Options: "auto_https disable_redirects", Servers: "protocols " + protocols + "\nmax_header_size 64KiB",
 		Auth: "max_body 64KiB",
 	}
 	p.Gateway = harness.NewGateway(t, s)
@@ -81,6 +88,27 @@ func TestHTTP1(t *testing.T) {
 			p.WantFailures(t, p.key, 0)
 		})
 	}
+}
+
+// TestSecondParser sends the cases through a gateway whose issuer is behind a
+// haproxy, which must read each forwarded request as the one that was signed, as
+// often, and none that it would refuse.
+func TestSecondParser(t *testing.T) {
+	t.Parallel()
+	issuer := harness.StartUpstream(t)
+	judge := harness.StartJudge(t, issuer.Addr)
+	p := newPlaceBefore(t, "h1", issuer, judge.Addr)
+	refused := 0
+	for _, c := range readCases(t, "http1.txt") {
+		t.Run(c.name, func(t *testing.T) {
+			p.talk(t, p.Connect(t), &c)
+			if n := judge.Refused(t); n > refused {
+				t.Error("haproxy refuses what the gateway forwarded")
+				refused = n
+			}
+		})
+	}
+	p.issuer.None(t)
 }
 
 // talk sends a case and reads the answers, then checks that the next request on

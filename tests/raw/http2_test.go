@@ -154,7 +154,7 @@ func TestHTTP2Frames(t *testing.T) {
 
 // step takes one step of a case of frames.txt. block is the header section of the
 // signed request.
-func (c *h2Conn) step(t *testing.T, step string, p *place, block []byte, s signed) {
+func (c *h2Conn) step(t testing.TB, step string, p *place, block []byte, s signed) {
 	t.Helper()
 	words := strings.SplitN(step, " ", 5)
 	number := func(i int) uint32 {

@@ -175,7 +175,7 @@ func TestForwardRefusesToStart(t *testing.T) {
 func TestForwardWithoutAuth(t *testing.T) {
 	t.Parallel()
 	u := harness.StartUpstream(t)
-	g := harness.StartGateway(t, harness.Site{Routes: "card_forward " + u.Addr})
+	g := harness.StartGateway(t, harness.Site{Routes: "card_auth /never\ncard_forward " + u.Addr})
 	got := g.Send(t, &harness.Request{Method: "GET", Target: "/api/v1/cards/c1"})
 	if got.Status != http.StatusInternalServerError || !strings.Contains(got.Body, "INTERNAL_ERROR") {
 		t.Errorf("answer is %s", got)

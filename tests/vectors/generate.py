@@ -695,6 +695,30 @@ def combinations():
     }
 
 
+# What RFC 4231 has, in hexadecimal: name, key, data, HMAC-SHA-256.
+RFC4231 = [
+    ("key of 20 bytes", "0b" * 20, "4869205468657265", "b0344c61d8db38535ca8afceaf0bf12b881dc200c9833da726e9376c2e32cff7"),
+    ("key shorter than a digest", "4a656665", b"what do ya want for nothing?".hex(), "5bdcc146bf60754e6a042426089575c75a003f089d2739839dec58b964ec3843"),
+    ("key and data of one byte each", "aa" * 20, "dd" * 50, "773ea91e36800e46854db8ebd09181a72959098b3ef8c122d9635514ced565fe"),
+    ("key of 25 bytes", bytes(range(1, 26)).hex(), "cd" * 50, "82558a389a443c0ea4cc819899f2083a85f0faa3e578f8077a2e3ff46729665b"),
+    ("truncated in the RFC", "0c" * 20, b"Test With Truncation".hex(), "a3b6167473100ee06e0c796c2955552bfa6f7c0a6a8aef8b93f860aab0cd20c5"),
+    ("key larger than a block", "aa" * 131, b"Test Using Larger Than Block-Size Key - Hash Key First".hex(),
+     "60e431591ee0b67f0d8a26aacbf5b77f8e0bc6213728c5140546040f0ee37f54"),
+    ("key and data larger than a block", "aa" * 131,
+     b"This is a test using a larger than block-size key and a larger than block-size data. The key needs to be hashed before being used "
+     b"by the HMAC algorithm.".hex(), "9b09ffa71b942fcb27635fbcd5b0e944bfdc63644f0713938a7f51535c3a35e2"),
+]
+
+
+def rfc4231():
+    for name, key, data, want in RFC4231:
+        assert hmac.new(bytes.fromhex(key), bytes.fromhex(data), hashlib.sha256).hexdigest() == want, name
+    return {
+        "description": "HMAC-SHA-256, the seven cases of RFC 4231, section 4, in hexadecimal. The fifth is shown there cut to 128 bits.",
+        "cases": [{"name": name, "key": key, "data": data, "hmac_sha256": want} for name, key, data, want in RFC4231],
+    }
+
+
 def files():
     themes = {
         "string_to_sign": string_to_sign, "targets": targets, "methods": methods, "headers": headers, "keys": keys,
@@ -711,6 +735,7 @@ def files():
         "refused": BAD_WHITELISTS,
     }
     yield "combinations", combinations()
+    yield "rfc4231", rfc4231()
 
 
 def lines(content):

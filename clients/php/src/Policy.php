@@ -30,7 +30,7 @@ final class Policy
     public function __construct(
         string $baseUrl,
         string $keyId,
-        string $secret,
+        #[\SensitiveParameter] string $secret,
         public int $attempts = 3,
         public int $maxWait = 30,
         ?callable $now = null,

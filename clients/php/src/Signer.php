@@ -11,7 +11,7 @@ final class Signer
     private const BLANK = '+\s\p{Z}\p{Cf}\x{85}\x{fffd}';
 
     /** Takes the X-API-Key value and the signing secret, exactly as it was shown. */
-    public function __construct(private string $keyId, private string $secret)
+    public function __construct(private string $keyId, #[\SensitiveParameter] private string $secret)
     {
         if ($keyId === '' || $secret === '') {
             throw new UnsignableException('the key id or the secret is empty; set both');
@@ -41,6 +41,12 @@ final class Signer
             'X-API-Key' => $this->keyId, 'X-Timestamp' => $timestamp, 'X-Nonce' => $nonce, 'X-Body-Hash' => $hash,
             'X-Signature' => base64_encode(hash_hmac('sha256', $text, $this->secret, true)),
         ];
+    }
+
+    /** @return array<string, string> what var_dump shows: not the secret */
+    public function __debugInfo(): array
+    {
+        return ['keyId' => $this->keyId];
     }
 
     /** Refuses a path and query that the gateway would refuse, because two servers could read them in two ways. */

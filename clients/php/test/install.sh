@@ -12,7 +12,7 @@ composer archive --quiet --format=zip --dir="$dir/dist"
 cat >"$dir/app/composer.json" <<END
 {
     "repositories": [{ "type": "artifact", "url": "$dir/dist" }, { "packagist.org": false }],
-    "require": { "card-gateway/client": "0.2.0" }
+    "require": { "card-gateway/client": "*" }
 }
 END
 composer install --quiet --working-dir="$dir/app"

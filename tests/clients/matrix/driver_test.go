@@ -9,8 +9,11 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
+
+	"github.com/card-gateway/card-gateway/tests/harness"
 )
 
 // A language is one client below clients/.
@@ -46,7 +49,7 @@ var languages = []language{
 		fence: "bash", script: "first-card.sh", adapters: []string{"command"},
 	},
 	{
-		name: "java", needs: []string{"java", "javac", "jar"}, driver: "Driver.java",
+		name: "java", needs: []string{"java", "javac", "jar", "/usr/share/java/okhttp.jar"}, driver: "Driver.java",
 		fence: "java", script: "FirstCard.java", adapters: []string{"client", "okhttp"}, repeats: "client",
 	},
 	{
@@ -59,18 +62,34 @@ var languages = []language{
 	},
 }
 
-// skipWithout skips the test of a language whose programs are missing, and fails
-// it in CI, which installs them.
-func skipWithout(t *testing.T, programs []string) {
+// installs says how to get what is missing.
+const installs = "is not installed; tests/install-client-runtimes.sh installs it"
+
+// startIssuer starts an issuer, or a server in the place of the gateway, to which
+// other programs send.
+func startIssuer(t *testing.T) *harness.Upstream {
 	t.Helper()
-	for _, program := range programs {
-		if _, err := exec.LookPath(program); err == nil {
-			continue
+	u := harness.StartUpstream(t)
+	u.Trusts("the clients under test send, and the cases say what must arrive")
+	return u
+}
+
+// skipWithout skips the test of a language whose programs or files are missing,
+// and fails it in CI, which installs them.
+func skipWithout(t *testing.T, needs []string) {
+	t.Helper()
+	for _, name := range needs {
+		_, err := exec.LookPath(name)
+		if filepath.IsAbs(name) {
+			_, err = os.Stat(name)
 		}
-		if os.Getenv("CI") == "true" {
-			t.Fatalf("%s is not installed; tests/install-tools.sh installs it", program)
+		switch {
+		case err == nil:
+		case os.Getenv("CI") == "true":
+			t.Fatalf("%s %s", name, installs)
+		default:
+			t.Skipf("NOT TESTED: %s %s", name, installs)
 		}
-		t.Skipf("NOT TESTED: %s is not installed; tests/install-tools.sh installs it", program)
 	}
 }
 
@@ -82,9 +101,9 @@ func (l language) missing(t *testing.T, adapters map[string]bool) {
 			continue
 		}
 		if os.Getenv("CI") == "true" {
-			t.Errorf("%s is not installed; tests/install-tools.sh installs it", name)
+			t.Errorf("%s %s", name, installs)
 		}
-		t.Logf("NOT TESTED: %s is not installed; tests/install-tools.sh installs it", name)
+		t.Logf("NOT TESTED: %s %s", name, installs)
 	}
 }
 
@@ -165,12 +184,30 @@ type driver struct {
 	in  io.WriteCloser
 	out *bufio.Reader
 	cmd *exec.Cmd
-	err *strings.Builder
+	err *output
+}
+
+// An output is what a program has written so far.
+type output struct {
+	mu   sync.Mutex
+	text strings.Builder
+}
+
+func (o *output) Write(p []byte) (int, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.text.Write(p)
+}
+
+func (o *output) String() string {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.text.String()
 }
 
 func (l language) start(t *testing.T, dir string) *driver {
 	t.Helper()
-	d := &driver{cmd: exec.Command(filepath.Join(dir, "run"), l.path("test/"+l.driver)), err: new(strings.Builder)}
+	d := &driver{cmd: exec.Command(filepath.Join(dir, "run"), l.path("test/"+l.driver)), err: new(output)}
 	// A proxy would see what goes to 127.0.0.1.
 	d.cmd.Env = slices.DeleteFunc(os.Environ(), func(v string) bool {
 		return strings.Contains(strings.ToLower(strings.SplitN(v, "=", 2)[0]), "_proxy")
@@ -218,6 +255,9 @@ func (d *driver) do(t *testing.T, c call) result {
 	text, err := d.out.ReadBytes('\n')
 	if err != nil {
 		t.Fatalf("the driver has ended: %v\n%s", err, d.err)
+	}
+	if c.Secret != "" && (strings.Contains(string(text), c.Secret) || strings.Contains(d.err.String(), c.Secret)) {
+		t.Errorf("the secret is in what the client says:\n%s\n%s", text, d.err)
 	}
 	var r result
 	if err := json.Unmarshal(text, &r); err != nil {

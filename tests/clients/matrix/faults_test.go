@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -27,6 +28,7 @@ type faultCase struct {
 	OnlyRepeating bool `json:"only_repeating"` // for ways that repeat by themselves
 
 	Requests  int // how many must arrive
+	Waits     int // the least seconds between the first two
 	Status    int // of the answer that the client returns
 	Timestamp *int
 	Redirect  bool
@@ -85,11 +87,14 @@ func (b bench) fail(t *testing.T, c faultCase) {
 	if c.OnlyRepeating && !b.repeats {
 		t.Skip("the library repeats nothing by itself")
 	}
-	other, server := harness.StartUpstream(t), harness.StartUpstream(t)
-	count := 0
+	other, server := startIssuer(t), startIssuer(t)
+	var mu sync.Mutex
+	var arrivals []time.Time
 	server.Does(func(*harness.Received) harness.Reply {
-		count++
-		return c.Answers[min(count, len(c.Answers))-1].reply("http://" + other.Addr)
+		mu.Lock()
+		defer mu.Unlock()
+		arrivals = append(arrivals, time.Now())
+		return c.Answers[min(len(arrivals), len(c.Answers))-1].reply("http://" + other.Addr)
 	})
 	if c.Closed {
 		server.Close()
@@ -102,6 +107,8 @@ func (b bench) fail(t *testing.T, c faultCase) {
 		request.Body, request.HasBody = []byte(*c.Content), true
 	}
 	got := b.driver.do(t, request)
+	mu.Lock()
+	defer mu.Unlock()
 	arrived := server.Took()
 	repeated := b.repeats && c.Method == http.MethodGet && c.Answers != nil && c.Answers[0].Cut
 	if nonces := b.signed(t, arrived); nonces != len(arrived) && !repeated {
@@ -116,6 +123,9 @@ func (b bench) fail(t *testing.T, c faultCase) {
 	}
 	if len(arrived) != c.Requests && !(c.Redirect && c.Requests == 0) && !(repeated && len(arrived) >= c.Requests) {
 		t.Errorf("%d requests arrived, want %d", len(arrived), c.Requests)
+	}
+	if c.Waits > 0 && len(arrivals) > 1 && arrivals[1].Sub(arrivals[0]) < time.Duration(c.Waits)*time.Second {
+		t.Errorf("the second request came %s after the first, want %d s", arrivals[1].Sub(arrivals[0]), c.Waits)
 	}
 	if c.Timestamp != nil && len(arrived) > 0 {
 		stamp, _ := strconv.ParseInt(arrived[len(arrived)-1].Value("X-Timestamp"), 10, 64)

@@ -42,7 +42,7 @@ func cases(t *testing.T) (m matrix) {
 func TestClients(t *testing.T) {
 	m := cases(t)
 	// The site of Caddyfile.example, with an issuer that records.
-	upstream := harness.StartUpstream(t)
+	upstream := startIssuer(t)
 	gateway := harness.StartGateway(t, harness.Site{
 		Upstream: upstream.Addr, Auth: "max_body 1MiB",
 		Global: "operation upload_documents POST /api/v1/documents documents:write max_body 20MiB",

@@ -7,15 +7,13 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-
-	"github.com/card-gateway/card-gateway/tests/harness"
 )
 
 // TestShellHidesSecret: no program that card-request starts has the secret among
 // its arguments or in its environment.
 func TestShellHidesSecret(t *testing.T) {
 	skipWithout(t, []string{"bash", "openssl", "curl"})
-	upstream := harness.StartUpstream(t)
+	upstream := startIssuer(t)
 	dir, secret := t.TempDir(), "s3cr3t-of-the-key-0123456789"
 	seen := filepath.Join(dir, "seen")
 	for _, name := range []string{"openssl", "curl", "od", "tr", "awk", "date", "grep", "mktemp", "cat", "rm"} {

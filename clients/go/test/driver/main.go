@@ -166,7 +166,7 @@ func (c *call) transport(client *cardclient.Client) (object, error) {
 	if c.Kind == "stream" {
 		content = io.MultiReader(strings.NewReader(string(body)))
 	}
-	r, err := http.NewRequest(c.Method, c.Base+target, content)
+	r, err := http.NewRequestWithContext(context.Background(), c.Method, c.Base+target, content)
 	if err != nil {
 		return nil, &cardclient.UnsignableError{Reason: err.Error()}
 	}

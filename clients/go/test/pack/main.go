@@ -21,7 +21,7 @@ func main() {
 }
 
 func pack(dir, version string) error {
-	if err := os.MkdirAll(dir, 0o755); err != nil {
+	if err := os.MkdirAll(dir, 0o750); err != nil {
 		return err
 	}
 	mod, err := os.ReadFile("go.mod")
@@ -31,7 +31,7 @@ func pack(dir, version string) error {
 	for name, text := range map[string]string{
 		"list": version + "\n", version + ".mod": string(mod), version + ".info": `{"Version":"` + version + `"}`,
 	} {
-		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644); err != nil {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
 			return err
 		}
 	}

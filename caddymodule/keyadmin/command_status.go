@@ -1,0 +1,148 @@
+package keyadmin
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/caddyserver/caddy/v2"
+	caddycmd "github.com/caddyserver/caddy/v2/cmd"
+	"github.com/spf13/cobra"
+
+	"github.com/card-gateway/card-gateway/caddymodule/cli"
+)
+
+// exitNoAnswer is the exit status when no gateway answers.
+const exitNoAnswer = 2
+
+var errNotReady = errors.New("the gateway is not ready")
+
+func init() {
+	caddycmd.RegisterCommand(caddycmd.Command{
+		Name:  "card-status",
+		Usage: "[--verbose] [--live] [--wait SPAN]",
+		Short: "Reports whether a running Card Gateway is ready, by its exit status",
+		Long: `Asks the running gateway, over its admin endpoint, whether it is ready. It exits
+with 0 if the gateway is ready to serve, 1 if it answers and is not ready, and 2
+if it does not answer.
+
+With --wait it asks again until the gateway is ready or the time is over. With
+--live it is enough that the gateway answers: so a service manager does not stop a
+gateway whose store is down, which a restart cannot mend.
+
+The admin endpoint is found as by card-keys.`,
+		CobraFunc: func(cmd *cobra.Command) {
+			addAdminFlags(cmd)
+			cmd.Flags().BoolP("verbose", "v", false, "also show store, keys, master keys, policy, loads and the keys with the most refusals")
+			cmd.Flags().Bool("live", false, "succeed if the gateway answers, ready or not")
+			cmd.Flags().String("wait", "0s", "ask again for this long, as in 30s")
+			cmd.Args = cobra.NoArgs
+			cmd.Example = `  card-status
+  card-status --verbose --address unix//run/card-gateway/admin.sock
+  card-status --live --wait 30s`
+			cmd.RunE = runStatus
+		},
+	})
+}
+
+// statusEvery is the pause between two questions.
+const statusEvery = 200 * time.Millisecond
+
+func runStatus(cmd *cobra.Command, _ []string) error {
+	wait, err := caddy.ParseDuration(cli.Flag(cmd, "wait"))
+	if err != nil || wait < 0 {
+		return errors.New("--wait: want a duration such as 30s")
+	}
+	live := cli.Flag(cmd, "live") == "true"
+	path := "/card-gateway/status"
+	if cli.Flag(cmd, "verbose") != "true" {
+		path += "?keys=no"
+	}
+	var answer gatewayStatus
+	raw, err := callAdmin(cmd, adminRequest{method: http.MethodGet, path: path}, &answer)
+	for asked := time.Duration(0); asked < wait && (err != nil || !live && !answer.Ready); asked += statusEvery {
+		time.Sleep(statusEvery)
+		answer = gatewayStatus{}
+		raw, err = callAdmin(cmd, adminRequest{method: http.MethodGet, path: path}, &answer)
+	}
+	if err != nil {
+		cmd.SilenceErrors = true
+		fmt.Fprintln(cmd.ErrOrStderr(), "no answer:", err)
+		return caddycmd.WrapCommandFuncForCobra(func(caddycmd.Flags) (int, error) { return exitNoAnswer, nil })(cmd, nil)
+	}
+	if asJSON(cmd) {
+		err = printJSON(cmd, raw)
+	} else {
+		err = printStatus(cmd, &answer)
+	}
+	if err == nil && !live && !answer.Ready {
+		cmd.SilenceErrors = true // it is printed already
+		err = errNotReady        // exit status 1
+	}
+	return err
+}
+
+func printStatus(cmd *cobra.Command, s *gatewayStatus) error {
+	out := cmd.OutOrStdout()
+	line := "ready"
+	if !s.Ready {
+		line = "not ready: " + s.Reason
+	}
+	if len(s.Degraded) > 0 {
+		line += "; degraded: " + strings.Join(s.Degraded, ", ")
+	}
+	fmt.Fprintln(out, line)
+	if cli.Flag(cmd, "verbose") != "true" {
+		return nil
+	}
+	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	row := func(name, format string, args ...any) { fmt.Fprintf(w, name+"\t"+format+"\n", args...) }
+	row("version", "%s (%s), Caddy %s, %s", s.Version, s.Commit, s.Caddy, s.Go)
+	row("store", "%s %s", s.Store.Backend, s.Store.Place)
+	if s.Store.Problem != "" {
+		row("", "%s", s.Store.Problem)
+	}
+	row("keys", "%d active, %d disabled, %d locked, %d expired", s.Keys["active"], s.Keys["disabled"], s.Keys["locked"], s.Keys["expired"])
+	row("expiring", "%d within a day, %d within a week, %d within 30 days", s.Expiring["1d"], s.Expiring["7d"], s.Expiring["30d"])
+	for _, sealed := range s.SealedBy {
+		if sealed.MasterKey == 0 {
+			row("sealed", "%d secrets under a master key that was not given", sealed.Secrets)
+			continue
+		}
+		row("sealed", "%d secrets under master key %d (%s)", sealed.Secrets, sealed.MasterKey, sealed.Tag)
+	}
+	row("policy", "%s", s.Policy)
+	if floor, ok := s.Store.Details["replay_floor"]; ok {
+		row("replay floor", "%v", floor)
+	}
+	row("loaded", "%s", timeOr(&s.Loads.At, "never"))
+	if s.Loads.RefusedAt != nil {
+		row("load refused", "%s: %s", timeOr(s.Loads.RefusedAt, ""), s.Loads.Refusal)
+	}
+	if s.Audit != nil {
+		row("audit", "%s, line %d %s", s.Audit.Path, s.Audit.Seq, s.Audit.Trouble)
+	}
+	if err := w.Flush(); err != nil {
+		return err
+	}
+	return printOffenders(out, s)
+}
+
+// printOffenders shows the keys with the most refusals.
+func printOffenders(out io.Writer, s *gatewayStatus) error {
+	if len(s.Offenders) == 0 {
+		fmt.Fprintln(out, "\nno key was refused in the last five minutes")
+		return nil
+	}
+	fmt.Fprintln(out, "\nmost refusals of the last five minutes")
+	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(w, "REFUSED\tLAST REASON\tTENANT\tKEY")
+	for _, o := range s.Offenders {
+		fmt.Fprintf(w, "%d\t%s\t%s\t%s\n", o.Refused, o.Reason, o.Tenant, o.Key)
+	}
+	return w.Flush()
+}

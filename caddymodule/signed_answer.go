@@ -1,0 +1,120 @@
+package caddymodule
+
+import (
+	"io"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/card-gateway/card-gateway/auth"
+)
+
+var signedAnswers = prometheus.NewCounterVec(prometheus.CounterOpts{
+	Name: "card_gateway_signed_answers_total",
+	Help: "Answers to be signed: signed, or streamed without a signature because they could not be held.",
+}, []string{"result"})
+
+var (
+	answersSigned   = signedAnswers.WithLabelValues("signed")
+	answersUnsigned = signedAnswers.WithLabelValues("unsigned")
+)
+
+// A signedAnswer holds the answer to an accepted request until it is complete, so
+// that it can be signed with the secret that verified the request. An answer that
+// cannot be held is streamed unsigned.
+type signedAnswer struct {
+	secret *auth.Secret
+	nonce  string // of the request
+	method string
+	memory reservation
+
+	held    *heldBody // nil: not held, or no longer
+	status  int
+	neither bool // the answer has no body, whatever is written
+}
+
+// holds decides at the head of an answer whether it is held.
+func (a *signedAnswer) holds(h http.Header, status int) bool {
+	if a == nil || a.secret == nil {
+		return false
+	}
+	a.status = status
+	a.neither = a.method == http.MethodHead || status == http.StatusNoContent || status == http.StatusNotModified
+	size, err := strconv.ParseInt(h.Get("Content-Length"), 10, 64)
+	media, _, _ := strings.Cut(h.Get("Content-Type"), ";")
+	held := &heldBody{hold: a.memory}
+	switch {
+	case a.neither:
+	case err == nil && size > maxAnswer, strings.EqualFold(strings.TrimSpace(media), "text/event-stream"):
+		answersUnsigned.Inc()
+		return false
+	case err == nil && size <= firstRead:
+		if held.hold.grow(size) != nil {
+			answersUnsigned.Inc()
+			return false
+		}
+		held.small = make([]byte, 0, size)
+	}
+	a.held = held
+	return true
+}
+
+// write holds a part of the body. It reports false if there is no room for it; then
+// what was held must be streamed.
+func (a *signedAnswer) write(p []byte) bool {
+	if a.neither {
+		return true
+	}
+	before := a.held.size
+	if before+int64(len(p)) > maxAnswer || a.held.write(p) != nil {
+		a.held.truncate(before)
+		answersUnsigned.Inc()
+		return false
+	}
+	return true
+}
+
+// sign sets the headers of the complete answer (the published interface does not
+// know them; docs/signing.md describes them).
+func (a *signedAnswer) sign(h http.Header, requestID string, now time.Time) {
+	timestamp, hash := strconv.FormatInt(now.Unix(), 10), auth.EncodeHash(a.held.hash())
+	if !a.neither {
+		h["Content-Length"] = []string{strconv.FormatInt(a.held.size, 10)}
+	}
+	text := auth.AppendAnswerToSign(nil, a.status, auth.SignedAnswer{RequestID: requestID, Timestamp: timestamp, Nonce: a.nonce, BodyHash: hash})
+	h[auth.HeaderAnsweredAt] = []string{timestamp}
+	h[auth.HeaderAnswerHash] = []string{hash}
+	h[auth.HeaderAnswerSignature] = []string{a.secret.Sign(text)}
+	answersSigned.Inc()
+}
+
+// pour sends what is held, and holds nothing afterwards.
+func (a *signedAnswer) pour(w io.Writer) error {
+	held := a.held
+	a.held = nil
+	defer held.release()
+	if held.size == 0 {
+		return nil
+	}
+	if piece := held.onePiece(); piece != nil {
+		_, err := w.Write(piece)
+		return err
+	}
+	_, err := io.Copy(struct{ io.Writer }{w}, &heldReader{body: held})
+	return err
+}
+
+// drop forgets what is held.
+func (a *signedAnswer) drop() {
+	if a == nil || a.held == nil {
+		return
+	}
+	a.held.release()
+	a.held = nil
+}
+
+// isHeld reports whether the answer has begun and nothing of it was sent.
+func (a *signedAnswer) isHeld() bool { return a != nil && a.held != nil }
