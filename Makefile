@@ -30,7 +30,7 @@ build: ## build bin/card-gateway, the sandbox issuer included
 test: install-test-tools vectors vet unit race ## install what the tests need, then vectors, vet, unit and end-to-end tests
 
 install-test-tools: ## install redis-server, promtool, python3, nginx, haproxy, openssl, wrk and what the recipes need where they are missing
-	@tests/install-tools.sh redis-server promtool python3 nginx haproxy openssl wrk node npm javac python3-jwt
+	@tests/install-tools.sh redis-server promtool amtool python3 nginx haproxy openssl wrk node npm javac python3-jwt
 
 vectors: install-test-tools
 	python3 tests/vectors/generate.py --check

@@ -41,6 +41,7 @@ type App struct {
 	tokens    *keyadmin.Tokens // of the admin API
 	loaded    configuration    // as it was given
 
+	dryRuns   int           // handlers in dry run
 	published publishedKeys // of assert
 
 	upkeep  upkeep
@@ -181,6 +182,7 @@ func (a *App) Start() error {
 	logqueue.Serve()
 	loads.made(time.Now())
 	a.telemetry.audit.configured(&a.loaded)
+	dryRunGauge.Set(float64(a.dryRuns))
 	a.upkeep = upkeep{state: a.state, telemetry: a.telemetry}
 	a.upkeep.start()
 	return nil

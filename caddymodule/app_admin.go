@@ -53,6 +53,7 @@ func (a *App) State(ctx context.Context) keyadmin.State {
 // loaded, for the admin API.
 func (a *App) LoadRefused(err error) {
 	loads.refused(time.Now(), err)
+	dryRunGauge.Set(float64(a.dryRuns)) // the refused one may have started
 	a.telemetry.audit.refusedLoad(err)
 }
 

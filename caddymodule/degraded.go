@@ -3,6 +3,7 @@ package caddymodule
 import (
 	"context"
 	"slices"
+	"time"
 
 	"go.uber.org/zap"
 
@@ -26,6 +27,7 @@ func (s *state) degraded(ctx context.Context) []string {
 		found["policy"] = true
 	}
 	found["audit"] = found["audit"] || s.audit.behind()
+	found["config"] = loads.lastRefused()
 	found["drained"] = thisNode.drained.Load()
 	found["log"] = found["log"] || logqueue.Trouble()
 	var list []string
@@ -38,6 +40,16 @@ func (s *state) degraded(ctx context.Context) []string {
 		degradedGauge.WithLabelValues(what).Set(value)
 	}
 	return list
+}
+
+// reportFloor sets the gauge of the replay floor.
+func (s *state) reportFloor(ctx context.Context) {
+	floor, found := s.backend.Status(ctx).Details["replay_floor"].(time.Time)
+	if !found {
+		replayFloor.Set(0)
+		return
+	}
+	replayFloor.Set(float64(floor.UnixMilli()) / 1000)
 }
 
 // reportDegraded logs the troubles that have begun or ended since the last call.

@@ -43,6 +43,18 @@ var (
 	}, func() float64 { return float64(currentBodies.Load().limit) })
 )
 
+// The handlers in dry run, of the configuration that started last.
+var dryRunGauge = prometheus.NewGauge(prometheus.GaugeOpts{
+	Name: "card_gateway_dry_run",
+	Help: "Number of card_auth handlers in dry run, which let requests pass that break the rules.",
+})
+
+// The highest replay floor that the store reports.
+var replayFloor = prometheus.NewGauge(prometheus.GaugeOpts{
+	Name: "card_gateway_replay_floor_seconds",
+	Help: "Requests stamped before this Unix time are refused, because their nonces may have been lost; 0 without a floor.",
+})
+
 // buildInfo is 1 for the running binary.
 var buildInfo = prometheus.NewGaugeVec(prometheus.GaugeOpts{
 	Name: "card_gateway_build_info",
@@ -54,11 +66,13 @@ var buildInfo = prometheus.NewGaugeVec(prometheus.GaugeOpts{
 //
 //   - audit: lines of the audit log were lost and none can be written, so
 //     changes of keys are refused
+//   - config: the last configuration was refused, and the one before it runs
 //   - keys: the store settles but refuses changes of keys
 //   - log: an output of a log hangs, or lines were dropped
+//   - nonces: the store has used more than four fifths of the room for them
 //   - policy: another gateway on the store has other rules
 //   - store: something else that the store reports of itself
-var degradations = []string{"audit", "drained", "keys", "log", "policy", "store"}
+var degradations = []string{"audit", "config", "drained", "keys", "log", "nonces", "policy", "store"}
 
 var degradedGauge = prometheus.NewGaugeVec(prometheus.GaugeOpts{
 	Name: "card_gateway_degraded",

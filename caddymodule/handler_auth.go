@@ -67,6 +67,7 @@ func (h *Auth) Provision(ctx caddy.Context) error {
 		app.published.add(h.site.signer.Keys())
 	}
 	if h.DryRun {
+		app.dryRuns++
 		ctx.Logger().Warn("card_auth is in dry run: every request is let through, nothing is protected")
 	}
 	return nil

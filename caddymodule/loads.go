@@ -33,3 +33,9 @@ func (m *loadMemory) last() keyadmin.Loads {
 	defer m.mu.Unlock()
 	return m.of
 }
+
+// lastRefused reports whether a configuration was refused after the last one started.
+func (m *loadMemory) lastRefused() bool {
+	last := m.last()
+	return last.RefusedAt != nil && !last.RefusedAt.Before(last.At)
+}

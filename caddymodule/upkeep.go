@@ -88,6 +88,7 @@ func (u *upkeep) probe(ctx context.Context) {
 		u.telemetry.log.Warn("the store cannot settle requests; they are answered with 503", zap.Error(err))
 	}
 	_ = u.state.audit.check(ctx) // degraded reports lost lines
+	u.state.reportFloor(ctx)
 	u.telemetry.reportDegraded(u.state.degraded(ctx))
 }
 

@@ -6,7 +6,7 @@
 #   tests/install-tools.sh [PROGRAM…]
 set -euo pipefail
 
-if [ $# -eq 0 ]; then set -- redis-server promtool python3 shellcheck nginx haproxy openssl wrk node npm javac python3-jwt chromium; fi
+if [ $# -eq 0 ]; then set -- redis-server promtool amtool python3 shellcheck nginx haproxy openssl wrk node npm javac python3-jwt chromium; fi
 
 # is_there reports whether a program is installed; nginx-lua is a module.
 is_there() {
@@ -24,6 +24,7 @@ for program; do
 	if ! is_there "$program"; then
 		case $program in
 		promtool) missing+=(prometheus) ;;
+		amtool) missing+=(prometheus-alertmanager) ;;
 		node) missing+=(nodejs) ;;
 		javac) missing+=(default-jdk-headless) ;;
 		python3-jwt) missing+=(python3-jwt python3-cryptography) ;;
@@ -41,9 +42,9 @@ if [ "$(id -u)" -ne 0 ] || ! command -v apt-get >/dev/null; then
 		  sudo apt-get install --no-install-recommends ${missing[*]}
 
 		Elsewhere install Redis 7 or newer (redis-server), Prometheus (promtool),
-		Python 3 (python3), ShellCheck (shellcheck), nginx with its Lua module,
-		haproxy, openssl, wrk, Node.js with npm, a JDK, PyJWT and Chromium,
-		whichever are missing.
+		Alertmanager (amtool), Python 3 (python3), ShellCheck (shellcheck), nginx
+		with its Lua module, haproxy, openssl, wrk, Node.js with npm, a JDK, PyJWT
+		and Chromium, whichever are missing.
 	END
 	exit 1
 fi

@@ -83,9 +83,9 @@ var rows = []row{
 			queries: []query{q(`max(card_gateway_keys_expiring{@,within="7d"})`, "expiring")},
 		},
 		{
-			kind: stat, title: "Dry run lets pass", unit: perSec, bad: 0.0001,
+			kind: stat, title: "In dry run", unit: count, bad: 1,
 			good:    "Good: 0; anything else means that card_auth protects nothing.",
-			queries: []query{q(`sum(rate(card_gateway_requests_total{@,outcome=~"would_refuse_.+"}[$t]))`, "would refuse")},
+			queries: []query{q(`max(card_gateway_dry_run{@})`, "handlers")},
 		},
 	}},
 	{"Traffic and refusals", []panel{
@@ -206,6 +206,11 @@ var rows = []row{
 			queries: []query{q(`card_gateway_degraded{@}`, "{{what}} {{instance}}"), q(`sum by (instance) (increase(card_gateway_log_dropped_total{@}[$t]))`, "lost lines {{instance}}")},
 		},
 		{
+			kind: graph, title: "Replay floor", unit: duration, signed: true,
+			good:    "Good: empty, or far below zero; above zero, requests are refused as replay_floor for that long.",
+			queries: []query{q(`(card_gateway_replay_floor_seconds{@} > 0) - time()`, "{{instance}}")},
+		},
+		{
 			kind: graph, title: "Gateways by version", unit: count,
 			good:    "Good: one version, or two during a roll-out.",
 			queries: []query{q(`count by (version, commit) (card_gateway_build_info{@})`, "{{version}} {{commit}}")},
@@ -228,26 +233,5 @@ var rows = []row{
 			queries: []query{q(`sum by (operation, decision) (rate(card_gateway_rate_limit_decisions_total{@,decision=~"refused|would_refuse"}[$t])) > 0`, "{{operation}} {{decision}}")},
 		},
 	}},
-	{"Translation and issuer", []panel{
-		{
-			kind: graph, title: "Translations", unit: perSec, stacked: true,
-			good:    "Good: requests and answers in the same number; unchanged means that a body was in the issuer's form already.",
-			queries: []query{q(`sum by (variant, direction) (rate(card_gateway_translations_total{@,result=~"ok|unchanged"}[$t])) > 0`, "{{variant}} {{direction}}")},
-		},
-		{
-			kind: graph, title: "Translations that fail", unit: perSec,
-			good:    "Good: failed at zero; invalid counts bodies that break the published rules and got 422.",
-			queries: []query{q(`sum by (variant, direction, result) (rate(card_gateway_translations_total{@,result=~"invalid|failed"}[$t]))`, "{{variant}} {{direction}} {{result}}")},
-		},
-		{
-			kind: graph, title: "Signed answers", unit: perSec, stacked: true,
-			good:    "Good: unsigned at zero, or the streams that you know; empty without sign_responses.",
-			queries: []query{q(`sum by (result) (rate(card_gateway_signed_answers_total{@}[$t]))`, "{{result}}")},
-		},
-		{
-			kind: graph, title: "Issuer out of reach", unit: perSec, stacked: true,
-			good:    "Good: zero; errors that the issuer answers itself pass through and are not counted here.",
-			queries: []query{q(`sum by (outcome) (rate(card_gateway_requests_total{@,outcome=~"upstream_error|upstream_timeout|client_gone"}[$t]))`, "{{outcome}}")},
-		},
-	}},
+	translationRow,
 }

@@ -234,16 +234,23 @@ func (s *Store) Status(ctx context.Context) store.Status {
 		return status
 	}
 	status.Details = map[string]any{"keys": len(*st.ids.Load()), "nonces": st.live.Load(), "max_nonces": s.opt.MaxNonces}
+	var troubles []string
 	if trouble := st.spareTrouble.Load(); trouble != nil {
-		status.Details["degraded"] = []string{"keys"}
+		troubles = append(troubles, "keys")
 		status.Details["no_room_for_changes"] = *trouble
+	}
+	if st.live.Load() > s.opt.MaxNonces/5*4 {
+		troubles = append(troubles, "nonces")
+	}
+	if len(troubles) > 0 {
+		status.Details["degraded"] = troubles
 	}
 	if st.journal != nil {
 		segments, bytes := st.journal.extent()
 		status.Details["journal_segments"], status.Details["journal_bytes"] = segments, bytes
 	}
 	if floor := st.floor.Load(); floor != 0 {
-		status.Details["replay_floor"] = time.Unix(0, floor).UTC().Format(time.RFC3339)
+		status.Details["replay_floor"] = time.Unix(0, floor).UTC()
 	}
 	return status
 }

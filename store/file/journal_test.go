@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -168,6 +169,21 @@ func TestCaps(t *testing.T) {
 				t.Errorf("%v nonces, want 1", got)
 			}
 		})
+	}
+}
+
+// TestNearCap: the status reports nonces that use more than four fifths of the cap.
+func TestNearCap(t *testing.T) {
+	b := newBench(t, Options{MaxNonces: 100})
+	for range 80 {
+		b.expect(b.claim(), auth.Accepted)
+	}
+	if got, reported := b.Status(t.Context()).Details["degraded"]; reported {
+		t.Errorf("80 of 100 nonces: degraded %v, want nothing", got)
+	}
+	b.expect(b.claim(), auth.Accepted)
+	if got, _ := b.Status(t.Context()).Details["degraded"].([]string); !slices.Equal(got, []string{"nonces"}) {
+		t.Errorf("81 of 100 nonces: degraded %v, want nonces", got)
 	}
 }
 

@@ -146,6 +146,12 @@ func (i *serverInfo) skew(now time.Time) error {
 	return nil
 }
 
+// nearFull reports whether the server has used more than four fifths of its memory,
+// most of which is for nonces.
+func (i *serverInfo) nearFull() bool {
+	return i.maxMemory > 0 && i.usedMemory > i.maxMemory/5*4
+}
+
 // refusing returns why the master accepts no request, or nil. If no replica has
 // answered it for long, another master may have replaced it.
 func (i *serverInfo) refusing() error {

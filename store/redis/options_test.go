@@ -4,6 +4,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -68,6 +69,20 @@ func TestStatus(t *testing.T) {
 	if warnings := status.Details["warnings"].([]string); len(warnings) != 2 {
 		t.Errorf("warnings %q; want one on persistence and one on memory", warnings)
 	}
+}
+
+// TestNearFull: the status reports a server whose memory is nearly used up.
+func TestNearFull(t *testing.T) {
+	t.Parallel()
+	p := own(t, false)
+	s := open(t, Options{URL: p.url()})
+	if list := degraded(s); len(list) != 0 {
+		t.Errorf("degraded %q, want nothing", list)
+	}
+	p.do(t, "config", "set", "maxmemory", usedMemory(t, p)*10/9)
+	eventually(t, 20*time.Second, "nonces", func() bool { return slices.Equal(degraded(s), []string{"nonces"}) })
+	p.do(t, "config", "set", "maxmemory", "0")
+	eventually(t, 20*time.Second, "nothing", func() bool { return len(degraded(s)) == 0 })
 }
 
 func TestInfoCheck(t *testing.T) {

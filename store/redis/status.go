@@ -3,6 +3,7 @@ package redis
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/card-gateway/card-gateway/store"
@@ -18,6 +19,10 @@ func (s *Store) Status(ctx context.Context) store.Status {
 		status.Ready, status.Problem = false, err.Error()
 	}
 	found := *s.servers.masters.Load()
+	troubles := append([]string{}, v.degraded...)
+	if slices.ContainsFunc(found, func(i serverInfo) bool { return i.nearFull() }) {
+		troubles = append(troubles, "nonces")
+	}
 	servers := make([]map[string]any, len(found))
 	for i := range found {
 		info := &found[i]
@@ -29,7 +34,7 @@ func (s *Store) Status(ctx context.Context) store.Status {
 	differences := *s.policies.warnings.Load()
 	status.Details = map[string]any{
 		"topology": s.opt.topology(), "servers": servers,
-		"warnings": append(s.warnings(found), differences...), "degraded": append([]string{}, v.degraded...),
+		"warnings": append(s.warnings(found), differences...), "degraded": troubles,
 	}
 	if len(differences) > 0 {
 		status.Details["policy_differences"] = len(differences)
