@@ -13,14 +13,15 @@ import (
 )
 
 // reasonSite is a gateway in which every reason can occur. The second
-// card_rate_limit, behind card_auth, is a mistake of its configuration.
+// card_rate_limit, behind card_auth, is a mistake of its configuration, which the
+// two matchers hide from the check of the order.
 func reasonSite(upstream, terminal string) harness.Site {
 	s := harness.Site{Upstream: upstream, Terminal: terminal, AnswerTimeout: "3s"}
 	return harness.Site{
 		Global: harness.CustomerOperations + "\nlock_after 1\nbody_budget 8MiB\nbody_share 1/8\nlimit get_card_balance 1/1d",
 		Routes: `route {
 			card_rate_limit
-			card_auth {
+			card_auth /api/* {
 				max_body 1MiB
 				body_timeout 4s
 			}
