@@ -163,7 +163,7 @@ var rows = []row{
 		{
 			kind: graph, title: "Replay floor", unit: duration, signed: true,
 			good:    "Good: empty, or far below zero; above zero, requests are refused as replay_floor for that long.",
-			queries: []query{q(`(card_gateway_replay_floor_seconds{@} > 0) - time()`, "{{instance}}")},
+			queries: []query{q(`clamp_min(card_gateway_replay_floor_seconds{@} - time(), 0)`, "{{instance}}")},
 		},
 		{
 			kind: graph, title: "Gateways by version", unit: count,

@@ -192,8 +192,8 @@ func TestPrometheusReadsEverything(t *testing.T) {
 	waiting := dashboardQueries(t)
 	for _, r := range append(rules(t, "../../ops/alerts.yml"), rules(t, "../../ops/recording.yml")...) {
 		for _, m := range selection.FindAllStringSubmatch(r.Expr, -1) {
-			if strings.HasSuffix(m[1], ":usual_share") {
-				continue // takes half an hour
+			if strings.HasSuffix(m[1], ":usual_share") || strings.Contains(m[1], ":last") {
+				continue // the first takes half an hour; the others exist only while something fails
 			}
 			waiting = append(waiting, expression{r.Alert + r.Record, m[1] + m[2]})
 		}
