@@ -2,6 +2,7 @@ package harness
 
 import (
 	"bufio"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -56,7 +57,16 @@ func (g *Gateway) Connect(t testing.TB) *Wire {
 }
 
 // CloseWrite ends what the client sends.
-func (w *Wire) CloseWrite() error { return w.Conn.(*watched).Conn.(*net.TCPConn).CloseWrite() }
+func (w *Wire) CloseWrite() error {
+	conn := w.Conn
+	if c, seen := conn.(*watched); seen {
+		conn = c.Conn
+	}
+	if half, can := conn.(interface{ CloseWrite() error }); can {
+		return half.CloseWrite()
+	}
+	return errors.ErrUnsupported
+}
 
 // WriteText sends bytes without changes.
 func (w *Wire) WriteText(t testing.TB, text string) {

@@ -61,11 +61,13 @@ func (r *Received) readBody(in *bufio.Reader) error {
 	}
 	first, _, _ := strings.Cut(r.Value("Content-Length"), " | ")
 	length, err := strconv.Atoi(first)
-	if err != nil {
+	if err != nil || length < 0 {
 		return nil
 	}
-	body := make([]byte, length)
-	_, err = io.ReadFull(in, body)
+	body, err := io.ReadAll(io.LimitReader(in, int64(length))) // which may be announced and never come
+	if err == nil && len(body) < length {
+		err = io.ErrUnexpectedEOF
+	}
 	r.Body, r.Framed = string(body), string(body)
 	return err
 }
@@ -81,16 +83,19 @@ func (r *Received) readChunks(in *bufio.Reader) error {
 			continue
 		}
 		length, _, _ := strings.Cut(line, ";")
-		size, err := strconv.ParseInt(strings.TrimSpace(length), 16, 32)
+		size, err := strconv.ParseUint(strings.TrimSpace(length), 16, 31)
 		if err != nil {
 			return err
 		}
 		if last = size == 0; last {
 			continue
 		}
-		chunk := make([]byte, size+2)
-		if _, err := io.ReadFull(in, chunk); err != nil {
+		chunk, err := io.ReadAll(io.LimitReader(in, int64(size)+2))
+		if err != nil {
 			return err
+		}
+		if uint64(len(chunk)) < size+2 {
+			return io.ErrUnexpectedEOF
 		}
 		r.Framed += string(chunk)
 		r.Body += string(chunk[:size])

@@ -41,7 +41,7 @@ func TestCardStatus(t *testing.T) {
 
 	out, code := cardStatus(t, g, "--verbose")
 	words := strings.Join(strings.Fields(out), " ")
-	if code != 0 || !strings.HasPrefix(out, "ready\n") {
+	if code != 0 || !strings.HasPrefix(out, "ready; degraded: config\n") {
 		t.Errorf("%d: %s", code, out)
 	}
 	for _, want := range []string{

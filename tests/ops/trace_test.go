@@ -114,7 +114,7 @@ func testCanaryOfOperations(t *testing.T, terminal string) {
 	for _, action := range []string{"create", "import", "update", "disable", "enable", "lock", "unlock", "rotate", "delete"} {
 		g.Logged("default.log", `"logger":"card_gateway.audit"`, `"action":"`+action+`"`, `"result":"ok"`)
 	}
-	g.Logged("default.log", `"logger":"card_gateway.audit"`, `"result":"failed"`)
+	g.Logged("default.log", `"logger":"card_gateway.audit"`, `"result":"refused"`)
 	for _, event := range []string{"created", "disabled", "enabled", "locked", "unlocked", "rotated", "deleted"} {
 		g.Logged("default.log", `"logger":"events"`, `"name":"card_gateway.key_`+event+`"`, `"key_id":"`, `"tenant":"acme"`, `"actor":"`)
 	}

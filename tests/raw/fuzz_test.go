@@ -44,6 +44,7 @@ func FuzzHTTP1(f *testing.F) {
 		}
 	}
 	issuer := harness.StartUpstream(f)
+	issuer.Trusts("the requests are written byte by byte, over HTTP/2 and HTTP/3 too")
 	judge := harness.StartJudge(f, issuer.Addr)
 	p := newPlaceBefore(f, "h1", issuer, judge.Addr)
 	s := signed{"POST", "/api/v1/orders", "abc"}
