@@ -1,0 +1,5 @@
+//go:build !race
+
+package assertion_test
+
+const raceDetector = false
