@@ -146,6 +146,11 @@ type call struct {
 
 	Timestamp string `json:"timestamp,omitempty"`
 	Nonce     string `json:"nonce,omitempty"`
+
+	VerifyAnswers bool                `json:"verify_answers"`
+	Status        int                 `json:"status,omitempty"` // of an answer to verify
+	Answer        map[string][]string `json:"answer,omitempty"` // its headers
+	Now           int64               `json:"now,omitempty"`    // what the clock shows then
 }
 
 // A result is what a driver answers.
@@ -156,6 +161,7 @@ type result struct {
 	Signature string `json:"signature"`
 	BodyHash  string `json:"body_hash"`
 	Trusted   bool   `json:"trusted"`
+	Verified  bool   `json:"verified"`
 
 	Status   int      `json:"status"`
 	Body     []byte   `json:"body"`
@@ -173,6 +179,7 @@ type failure struct {
 	RetryAfter float64 `json:"retry_after"`
 	Sent       *bool   `json:"sent"`
 	Attempts   int     `json:"attempts"`
+	Unsigned   bool    `json:"unsigned"` // of an answer that is not proven
 	Details    []struct {
 		Field   string `json:"field"`
 		Message string `json:"message"`
