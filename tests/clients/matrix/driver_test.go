@@ -60,6 +60,10 @@ var languages = []language{
 		name: "ruby", needs: []string{"ruby", "gem"}, driver: "driver.rb",
 		fence: "ruby", script: "first_card.rb", adapters: []string{"client", "faraday"},
 	},
+	{
+		name: "csharp", needs: []string{"mono", "mcs", "python3"}, driver: "Driver.cs",
+		fence: "csharp", script: "FirstCard.cs", adapters: []string{"client", "handler"}, repeats: "client",
+	},
 }
 
 // installs says how to get what is missing.
@@ -149,7 +153,7 @@ type call struct {
 
 	VerifyAnswers bool                `json:"verify_answers"`
 	Status        int                 `json:"status,omitempty"` // of an answer to verify
-	Answer        map[string][]string `json:"answer,omitempty"` // its headers
+	Answer        map[string][]string `json:"answer"`           // its headers
 	Now           int64               `json:"now,omitempty"`    // what the clock shows then
 }
 
