@@ -46,9 +46,9 @@ vet:
 
 # The clients are installed from their packages in other languages, which takes
 # minutes, so `make test` leaves them out.
-test-clients: ## install each client of clients/ from its package and run the common cases; 5 minutes
+test-clients: ## install each client of clients/ from its package and run the common cases; 6 minutes
 	@echo "Each client whose language is installed is packed, installed in an empty directory and tested"
-	@echo "against the gateway and a server that fails on purpose: 5 minutes. What is missing is said at the"
+	@echo "against the gateway and a server that fails on purpose: 6 minutes. What is missing is said at the"
 	@echo "end; tests/install-client-runtimes.sh installs it."
 	go test -timeout 30m -v -run . ./tests/clients/matrix | awk -f tests/clients/report.awk
 

@@ -14,3 +14,5 @@ sed -i -E "s/^(    \"version\": ).*/\1\"$version\",/" php/composer.json
 sed -i -E "s/(const VERSION = ).*;/\1'$version';/" php/src/Client.php
 sed -i -E "s/^(  VERSION = ).*/\1\"$version\"/" ruby/lib/card_gateway/version.rb
 sed -i -E "s/^(version=).*/\1$version/" shell/card-request
+sed -i -E "s/^(    <Version>).*(<\/Version>)/\1$version\2/" csharp/CardGateway.Client.csproj
+sed -i -E "s/(const string Version = ).*;/\1\"$version\";/" csharp/src/CardClient.cs

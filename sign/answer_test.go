@@ -1,6 +1,7 @@
 package sign_test
 
 import (
+	"encoding/json"
 	"errors"
 	"net/http"
 	"os"
@@ -8,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/card-gateway/card-gateway/auth"
 	"github.com/card-gateway/card-gateway/sign"
 )
 
@@ -47,5 +49,55 @@ func TestVerifyAnswer(t *testing.T) {
 		if err := signer.VerifyAnswer(r, a, []byte(c.body)); (err != nil) != c.fails || err != nil && !errors.Is(err, sign.ErrAnswer) {
 			t.Errorf("%s: %v", name, err)
 		}
+	}
+}
+
+// TestAnswerVectors verifies the answers of the suite, and signs the right ones by
+// the code that the gateway signs with.
+func TestAnswerVectors(t *testing.T) {
+	text, err := os.ReadFile("../tests/vectors/answers.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var suite struct {
+		Answers []struct {
+			Name, Nonce, Body, Expect string
+			Now                       int64
+			Status                    int
+			Headers                   http.Header
+			BodyBase64                []byte `json:"body_base64"`
+		}
+	}
+	if err := json.Unmarshal(text, &suite); err != nil {
+		t.Fatal(err)
+	}
+	counts := make(map[string]int)
+	for _, v := range suite.Answers {
+		counts[v.Expect]++
+		request := &http.Request{Header: http.Header{auth.HeaderNonce: {v.Nonce}}}
+		answer := &http.Response{StatusCode: v.Status, Header: http.Header{}}
+		for name, values := range v.Headers {
+			answer.Header[http.CanonicalHeaderKey(name)] = values
+		}
+		body := append([]byte(v.Body), v.BodyBase64...)
+		signer := testSigner()
+		signer.Now = func() time.Time { return time.Unix(v.Now, 0) }
+		err := signer.VerifyAnswer(request, answer, body)
+		if (err == nil) != (v.Expect == "signed") || err != nil && !errors.Is(err, sign.ErrAnswer) {
+			t.Errorf("%s: %v, want %s", v.Name, err, v.Expect)
+		}
+		if v.Expect != "signed" {
+			continue
+		}
+		made := auth.NewSecret(1, signer.Secret, time.Time{}).Sign(auth.AppendAnswerToSign(nil, v.Status, auth.SignedAnswer{
+			RequestID: answer.Header.Get("X-Request-Id"), Timestamp: answer.Header.Get(auth.HeaderAnsweredAt),
+			Nonce: v.Nonce, BodyHash: auth.BodyHash(body),
+		}))
+		if made != answer.Header.Get(auth.HeaderAnswerSignature) {
+			t.Errorf("%s: the gateway signs %s", v.Name, made)
+		}
+	}
+	if counts["signed"] < 15 || counts["altered"] < 50 || counts["unsigned"] < 3 {
+		t.Errorf("only %v answers", counts)
 	}
 }

@@ -17,7 +17,8 @@ for package in \
 	libokhttp-java \
 	python3-venv python3-pip python3-setuptools python3-wheel python3-requests python3-httpx python3-aiohttp \
 	php-cli php-curl php-zip composer unzip php-guzzlehttp-guzzle php-psr-http-client \
-	ruby ruby-faraday ruby-faraday-net-http; do
+	ruby ruby-faraday ruby-faraday-net-http \
+	mono-mcs mono-runtime libmono-system-net-http4.0-cil; do
 	has "$package" || missing+=("$package")
 done
 if [ ${#missing[@]} -eq 0 ]; then exit 0; fi

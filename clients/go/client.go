@@ -112,7 +112,8 @@ func (c *Client) send(ctx context.Context, method, path string, v interface{}) (
 }
 
 // Do sends a request: path is the escaped path and query, body nil for none. It
-// returns an [UnsignableError], [ConnectionError], [RedirectError] or [APIError].
+// returns an [UnsignableError], [ConnectionError], [UnprovenError], [RedirectError]
+// or [APIError].
 func (c *Client) Do(ctx context.Context, method, path string, body *Body) (*Answer, error) {
 	c.once.Do(func() {
 		c.http = http.Client{

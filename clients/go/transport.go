@@ -32,6 +32,10 @@ type Transport struct {
 	// Warn is called with a text when the clock of this machine is wrong; nil
 	// means log.Print.
 	Warn func(text string)
+	// VerifyAnswers makes RoundTrip read every answer and return an [UnprovenError]
+	// for each that the gateway has not signed for this request. It needs a gateway
+	// with the option sign_responses.
+	VerifyAnswers bool
 
 	offset int32 // seconds by which the gateway's clock is ahead; atomic
 }
@@ -41,10 +45,13 @@ type attempt struct {
 	number    int  // from 1
 	sent      bool // whether the server may have received the last one
 	corrected bool // whether the clock was set for this request
+
+	signer Signer // with the corrected clock
+	nonce  string
 }
 
 // RoundTrip signs and sends the request. It returns an [UnsignableError] before
-// anything is sent, or a [ConnectionError].
+// anything is sent, a [ConnectionError] or an [UnprovenError].
 func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	body, err := readBody(r)
 	if err != nil {
@@ -65,7 +72,10 @@ func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
 		}
 		wait, again := t.wait(r.Method, a, answer)
 		if !again || r.Context().Err() != nil {
-			if err != nil {
+			if err == nil && t.VerifyAnswers {
+				answer, err = a.signer.verified(a.nonce, answer)
+			}
+			if err != nil && !errors.As(err, new(*UnprovenError)) {
 				err = &ConnectionError{Sent: a.sent, Attempts: a.number, Err: err}
 			}
 			return answer, err
@@ -90,14 +100,19 @@ func (t *Transport) try(r *http.Request, body []byte, a *attempt) (*http.Respons
 	if signed.Method == "" {
 		signed.Method = http.MethodGet
 	}
-	signer, ahead := t.Signer, time.Duration(atomic.LoadInt32(&t.offset))*time.Second
-	signer.Now = func() time.Time { return t.now().Add(ahead) }
-	headers, err := signer.Headers(signed.Method, signed.URL.RequestURI(), body)
+	ahead := time.Duration(atomic.LoadInt32(&t.offset)) * time.Second
+	a.signer = t.Signer
+	a.signer.Now = func() time.Time { return t.now().Add(ahead) }
+	headers, err := a.signer.Headers(signed.Method, signed.URL.RequestURI(), body)
 	if err != nil {
 		return nil, err
 	}
 	for name, value := range headers {
 		signed.Header.Set(name, value)
+	}
+	a.nonce = headers[headerNonce]
+	if t.VerifyAnswers {
+		signed.Header.Set("Accept-Encoding", "identity") // else net/http decompresses what was signed
 	}
 	base := t.Base
 	if base == nil {

@@ -3,8 +3,9 @@
 //
 //   axios.create({ baseURL, adapter: cardAdapter({ baseUrl: baseURL, keyId, secret }) })
 
+const { Readable } = require("node:stream");
 const axios = require("axios");
-const { Policy, bodyBytes, refuseDropped, sleep } = require("./index.js");
+const { CardError, Policy, bodyBytes, refuseDropped, sleep } = require("./index.js");
 
 function cardAdapter(options) {
   const policy = new Policy(options);
@@ -25,12 +26,18 @@ function cardAdapter(options) {
       try {
         const answer = await send({
           ...config, method, url: url.href, baseURL: undefined, params: undefined, headers, data,
-          maxRedirects: 0, validateStatus: null,
+          maxRedirects: 0, validateStatus: null, ...(exchange.verifies && { responseType: "arraybuffer", decompress: false }),
         });
         wait = exchange.afterAnswer(answer.status, readable(answer.headers), bytes(answer.data));
-        if (wait === undefined) return settle(config, answer);
+        if (wait === undefined) {
+          if (exchange.verifies) {
+            exchange.verify(answer.status, readable(answer.headers), answer.data);
+            answer.data = asAsked(config, answer.data);
+          }
+          return settle(config, answer);
+        }
       } catch (error) {
-        if (error.response || axios.isCancel(error)) throw error;
+        if (error instanceof CardError || error.response || axios.isCancel(error)) throw error;
         wait = exchange.afterFailure(error);
         if (wait === undefined) throw error;
       }
@@ -46,6 +53,14 @@ function readable(headers) {
 // bytes returns a body that axios has read; one that is still a stream is empty.
 function bytes(data) {
   return typeof data === "string" || Buffer.isBuffer(data) ? Buffer.from(data) : Buffer.alloc(0);
+}
+
+// asAsked returns a body that was read whole as axios would have returned it.
+function asAsked({ responseType, responseEncoding = "utf8" }, data) {
+  if (responseType === "arraybuffer") return data;
+  if (responseType === "stream") return Readable.from([data]);
+  const text = data.toString(responseEncoding);
+  return responseEncoding === "utf8" ? text.replace(/^\ufeff/, "") : text;
 }
 
 // settle ends the request as axios does, with the caller's config: what axios

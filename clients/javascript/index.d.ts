@@ -16,6 +16,11 @@ export interface Options {
   warn?: (message: string) => void;
   /** Returns the time in milliseconds. Default: Date.now. */
   now?: () => number;
+  /**
+   * Makes every answer that the gateway has not signed for the request an UnprovenError. It needs a gateway with the
+   * option sign_responses. Default: false.
+   */
+  verifyAnswers?: boolean;
 }
 
 export type Query = Record<string, string | number | boolean> | Array<[string, string | number]> | URLSearchParams;
@@ -42,7 +47,7 @@ export class Client {
   post(path: string, json?: unknown): Promise<Answer>;
   /** Sends a value as JSON. */
   patch(path: string, json: unknown): Promise<Answer>;
-  /** Sends a request; path is escaped. Rejects with UnsignableError, ConnectionError, RedirectError or ApiError. */
+  /** Sends a request; path is escaped. Rejects with UnsignableError, ConnectionError, UnprovenError, RedirectError or ApiError. */
   request(method: string, path: string, options?: {
     query?: Query; json?: unknown; body?: Body; headers?: HeadersInit | Record<string, string>;
   }): Promise<Answer>;
@@ -60,6 +65,11 @@ export class Signer {
   readonly keyId: string;
   /** Returns the five headers of one attempt; target is the path and query as they are written on the wire. */
   headers(method: string, target: string, body?: string | Uint8Array, moment?: { timestamp?: number | string; nonce?: string }): Record<string, string>;
+  /**
+   * Throws UnprovenError unless the gateway has signed the answer to the request that was sent with the nonce. body is as it
+   * was received, before a Content-Encoding is removed; now is the time in milliseconds.
+   */
+  verifyAnswer(nonce: string, answer: { status: number; headers: Headers; body: Uint8Array }, now?: number): void;
 }
 
 /** Whether the Date of an answer from the URL may set the clock: over TLS, and from this machine. */
@@ -82,6 +92,16 @@ export class ConnectionError extends CardError {
   /** Whether the server may have received the request. */
   readonly sent: boolean;
   readonly attempts: number;
+}
+
+/** The gateway has not signed the answer for this request, while verifyAnswers is set. The request may have been executed. */
+export class UnprovenError extends CardError {
+  /** As it was received. */
+  readonly status: number;
+  /** As it was received. */
+  readonly requestId: string;
+  /** Whether the answer has no signature at all, as refusals with 400 and 401. */
+  readonly unsigned: boolean;
 }
 
 /** An answer with a status of 400 or more, from the gateway or the issuer. */

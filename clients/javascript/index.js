@@ -3,7 +3,7 @@
 // that call fetch already. axios.js has an adapter. It is CommonJS, which both
 // require and import load. index.d.ts describes what is exported.
 
-const { createHash, createHmac, randomBytes } = require("node:crypto");
+const { createHash, createHmac, randomBytes, timingSafeEqual } = require("node:crypto");
 const { version } = require("./package.json");
 
 const methods = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE"];
@@ -30,6 +30,14 @@ class ConnectionError extends CardError {
     const state = sent ? "the server may have received it" : "nothing was sent";
     super(`no answer after ${attempts} attempts, ${state}: ${cause.cause?.message || cause.message}`, { cause });
     Object.assign(this, { sent, attempts });
+  }
+}
+
+class UnprovenError extends CardError {
+  constructor(status, headers, unsigned, reason) {
+    const requestId = headers.get("x-request-id") ?? "";
+    super(`the answer ${status} is not proven to be the gateway's (request id ${requestId}): ${reason}`);
+    Object.assign(this, { status, requestId, unsigned });
   }
 }
 
@@ -70,6 +78,19 @@ function retryAfter(headers) {
   return /^[0-9]{1,9}$/.test(value) ? Number(value) : undefined;
 }
 
+const signatureHeaders = ["x-response-timestamp", "x-response-body-hash", "x-response-signature"];
+
+// isUnsigned: whether the answer has no header of a signature.
+function isUnsigned(headers) {
+  return signatureHeaders.every((name) => typeof headers.get(name) !== "string");
+}
+
+// same compares in constant time.
+function same(given, want) {
+  const [a, b] = [Buffer.from(given), Buffer.from(want)];
+  return a.length === b.length && timingSafeEqual(a, b);
+}
+
 class Signer {
   #secret;
 
@@ -90,6 +111,23 @@ class Signer {
       "X-API-Key": this.keyId, "X-Timestamp": String(timestamp), "X-Nonce": nonce, "X-Body-Hash": bodyHash,
       "X-Signature": createHmac("sha256", this.#secret).update(stringToSign).digest("base64"),
     };
+  }
+
+  verifyAnswer(nonce, { status, headers, body }, now = Date.now()) {
+    const fail = (reason, unsigned = false) => { throw new UnprovenError(status, headers, unsigned, reason); };
+    if (isUnsigned(headers)) {
+      const says = text(errorFields(body).message);
+      fail(`it is not signed${says && `; it says ${JSON.stringify(says)}`}`, true);
+    }
+    const [id, timestamp, hash, signature] = ["x-request-id", ...signatureHeaders].map((name) => headers.get(name) ?? "");
+    const stringToSign = ["card-gateway-response-v1", status, id, timestamp, nonce, hash].join("\n");
+    if (!id || !same(signature, createHmac("sha256", this.#secret).update(stringToSign).digest("base64"))) {
+      fail("X-Response-Signature is not that of the status, the request id, the timestamp, the nonce and the hash");
+    }
+    if (!same(hash, createHash("sha256").update(body).digest("base64"))) fail("X-Response-Body-Hash is not that of the body");
+    if (!/^[0-9]{1,12}$/.test(timestamp) || Math.abs(Math.floor(now / 1000) - Number(timestamp)) > 300) {
+      fail("X-Response-Timestamp is more than five minutes from the clock");
+    }
   }
 }
 
@@ -136,11 +174,11 @@ function trustsDate(url) {
 
 // A Policy is what all requests of one key share: attempts, waits and the clock.
 class Policy {
-  constructor({ baseUrl, keyId, secret, attempts = 3, maxWait = 30, warn = (message) => process.emitWarning(message), now = Date.now }) {
+  constructor({ baseUrl, keyId, secret, attempts = 3, maxWait = 30, warn = (message) => process.emitWarning(message), now = Date.now, verifyAnswers = false }) {
     if (!/^https?:\/\//.test(baseUrl ?? "")) throw new UnsignableError(`the base URL ${JSON.stringify(baseUrl)} must begin with https://`);
     this.base = new URL(baseUrl);
     this.signer = new Signer(keyId, secret);
-    Object.assign(this, { attempts, maxWait, warn, now, offset: 0 });
+    Object.assign(this, { attempts, maxWait, warn, now, verifyAnswers, offset: 0 });
   }
 
   begin(url, method) {
@@ -164,6 +202,7 @@ class Exchange {
   #url;
   #method;
   #corrected = false;
+  #nonce;
 
   constructor(policy, url, method) {
     this.#policy = policy;
@@ -177,7 +216,21 @@ class Exchange {
     const timestamp = Math.floor((now() + offset) / 1000);
     const headers = signer.headers(this.#method, this.#url.pathname + this.#url.search, body, { timestamp });
     this.attempts++;
-    return headers;
+    this.#nonce = headers["X-Nonce"];
+    // An answer whose coding the library removes could not be verified.
+    return this.verifies ? { ...headers, "Accept-Encoding": "identity" } : headers;
+  }
+
+  // verifies: whether an answer must be verified before it is handed over.
+  get verifies() {
+    return this.#policy.verifyAnswers;
+  }
+
+  // verify throws UnprovenError for an answer that is not proven. body is as it
+  // was received.
+  verify(status, headers, body) {
+    const { signer, now, offset } = this.#policy;
+    signer.verifyAnswer(this.#nonce, { status, headers, body }, now() + offset);
   }
 
   // afterAnswer returns the seconds to wait before another attempt, or undefined
@@ -262,15 +315,28 @@ async function fetchSigned(exchange, url, init) {
     try {
       const answer = await fetch(url, { ...init, headers, redirect: "manual" });
       wait = exchange.afterAnswer(answer.status, answer.headers, answer.status === 401 ? await answer.clone().arrayBuffer() : "");
-      if (wait === undefined) return answer;
+      if (wait === undefined) return exchange.verifies ? await proven(exchange, answer) : answer;
       await answer.arrayBuffer();
     } catch (error) {
-      if (error.name === "AbortError" || error.name === "TimeoutError") throw error;
+      if (error instanceof CardError || error.name === "AbortError" || error.name === "TimeoutError") throw error;
       wait = exchange.afterFailure(error);
       if (wait === undefined) throw error;
     }
     await sleep(wait);
   }
+}
+
+// proven reads the answer of fetch and returns one like it, if it is proven.
+async function proven(exchange, answer) {
+  const { status, statusText, headers } = answer;
+  if (isUnsigned(headers) && status < 400) {
+    await answer.body?.cancel(); // it may never end
+    exchange.verify(status, headers, "");
+  }
+  const body = Buffer.from(await answer.arrayBuffer());
+  exchange.verify(status, headers, body);
+  const copy = new Response([204, 205, 304].includes(status) ? null : body, { status, statusText, headers });
+  return Object.defineProperty(copy, "url", { value: answer.url });
 }
 
 function createFetch(options) {
@@ -349,5 +415,6 @@ function encodeQuery(query) {
 }
 
 module.exports = {
-  ApiError, CardError, Client, ConnectionError, Policy, RedirectError, Signer, UnsignableError, bodyBytes, createFetch, refuseDropped, sleep, trustsDate, version,
+  ApiError, CardError, Client, ConnectionError, Policy, RedirectError, Signer, UnprovenError, UnsignableError,
+  bodyBytes, createFetch, refuseDropped, sleep, trustsDate, version,
 };

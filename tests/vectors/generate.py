@@ -719,6 +719,94 @@ def rfc4231():
     }
 
 
+ANSWERED = NOW + 1
+REQUEST_ID = "UFJ77MIPGN6U4YHNN2IFC3FSOS"
+CARD = b'{"cardId":"c1"}'
+SIGNED = ("X-Response-Timestamp", "X-Response-Body-Hash", "X-Response-Signature")
+
+
+def answer(name, expect="signed", status=201, body=CARD, *, text=None, now=NOW + 2, nonce=NONCE, secret=SECRET, **changes):
+    """One answer to a request with NONCE. It is signed as received, unless `text`
+    makes another string to sign; `changes` replaces what is received."""
+    parts = [str(status), REQUEST_ID, changes.pop("timestamp", str(ANSWERED)), NONCE, changes.pop("body_hash", body_hash(body))]
+    string = text(parts) if text else "\n".join(["card-gateway-response-v1", *parts])
+    headers = {"X-Request-Id": [REQUEST_ID], **dict(zip(SIGNED, ([parts[2]], [parts[4]], [b64(mac(string.encode(), secret))])))}
+    headers.update(changes.pop("headers", {}))
+    headers = {header: values for header, values in headers.items() if values is not None}
+    case = {"name": name, "nonce": nonce, "now": now, "status": changes.pop("received_status", status), "headers": headers}
+    received = changes.pop("received", body)
+    assert not changes, changes
+    try:
+        case["body"] = received.decode()
+    except UnicodeDecodeError:
+        case["body_base64"] = b64(received)
+    return {**case, "expect": expect}
+
+
+def answers():
+    hashes = lambda parts: hashlib.sha256("".join(parts).encode()).hexdigest()
+    error = b'{"success":false,"error":{"code":"UNAUTHORIZED","message":"Signature mismatch"}}'
+    unsigned = {header: None for header in SIGNED}
+    yield answer("as in docs/signing.md")
+    for status in (200, 202, 302, 400, 403, 404, 409, 422, 429, 500, 502, 504):
+        yield answer(f"status {status}", status=status)
+    yield answer("no body", status=200, body=b"")
+    yield answer("204", status=204, body=b"")
+    yield answer("bytes that are no text", status=200, body=bytes(range(256)))
+    yield answer("text beyond ASCII", status=200, body='{"name":"Zo\u00eb \u82b1\u5b50"}'.encode())
+    yield answer("line feeds in the body", status=200, body=b"a\r\nb\n")
+    yield answer("names of headers in lower case", headers={
+        **{header: None for header in SIGNED}, **{h.lower(): v for h, v in answer("")["headers"].items() if h in SIGNED}})
+    yield answer("five minutes late", now=ANSWERED + 300)
+    yield answer("five minutes early", now=ANSWERED - 300)
+
+    yield answer("stale by a second", "altered", now=ANSWERED + 301)
+    yield answer("stale by a day", "altered", now=ANSWERED + 86400)
+    yield answer("from the future by a second too much", "altered", now=ANSWERED - 301)
+    for name, received in (("another byte", CARD.replace(b"1", b"2")), ("cut", CARD[:-1]), ("longer", CARD + b"\n"), ("gone", b""),
+                           ("another that is equal as JSON", b'{"cardId": "c1"}')):
+        yield answer(f"the body is {name}", "altered", received=received)
+    yield answer("a body where none was", "altered", status=200, body=b"", received=CARD)
+    for received in (200, 202, 401, 500):
+        yield answer(f"the status is {received}", "altered", received_status=received)
+    yield answer("an error made a success", "altered", status=409, received_status=200)
+    yield answer("the answer to another request", "altered", nonce="n-0002")
+    yield answer("the nonce is a part of the right one", "altered", nonce=NONCE[:-1])
+    yield answer("the secret of another key", "altered", secret="test_secret_0123456789abcdeg")
+    yield answer("no secret", "altered", secret="")
+    for header, value in (("X-Request-Id", "UFJ77MIPGN6U4YHNN2IFC3FSOT"), ("X-Response-Timestamp", str(NOW)),
+                          ("X-Response-Body-Hash", EMPTY), ("X-Response-Signature", b64(bytes(32)))):
+        yield answer(f"another {header}", "altered", headers={header: [value]})
+        yield answer(f"no {header}", "altered", headers={header: None})
+        yield answer(f"an empty {header}", "altered", headers={header: [""]})
+        right = answer("")["headers"][header][0]
+        yield answer(f"{header} twice", "altered", headers={header: [right, right]})
+        yield answer(f"another {header} before the right one", "altered", headers={header: [value, right]})
+        yield answer(f"another {header} after the right one", "altered", headers={header: [right, value]})
+    yield answer("body and hash are others", "altered", received=b"{}", headers={"X-Response-Body-Hash": [body_hash(b"{}")]})
+    digest = base64.b64decode(answer("")["headers"]["X-Response-Signature"][0])
+    for name, value in (("without padding", b64(digest).rstrip("=")), ("in base64url", base64.urlsafe_b64encode(digest).decode()),
+                        ("in hexadecimal", digest.hex()), ("with a byte more", b64(digest + b"x")), ("cut", b64(digest)[:-2] + "=="),
+                        ("in lower case", b64(digest).lower())):
+        yield answer(f"the signature is {name}", "altered", headers={"X-Response-Signature": [value]})
+    for name, text in (
+            ("without its first line", lambda parts: "\n".join(parts)),
+            ("with the first line of another version", lambda parts: "\n".join(["card-gateway-response-v2", *parts])),
+            ("with a line feed at the end", lambda parts: "\n".join(["card-gateway-response-v1", *parts, ""])),
+            ("without line feeds", lambda parts: "".join(["card-gateway-response-v1", *parts])),
+            ("as a request is signed", lambda parts: "\n".join(["POST", "/api/v1/cards", parts[2], parts[3], parts[4]])),
+            ("as a hash without a secret", hashes)):
+        yield answer(f"signed {name}", "altered", text=text)
+    for value in ("yesterday", f"{ANSWERED / 1e9}e9", hex(ANSWERED), f"{ANSWERED}.0", "-1750000001", "99999999999999999999"):
+        yield answer(f"signed at {value}", "altered", timestamp=value)
+    yield answer("a hash in hexadecimal, signed", "altered", body_hash=hashlib.sha256(CARD).hexdigest())
+    yield answer("a hash of another body, signed", "altered", body_hash=body_hash(b"{}"))
+
+    yield answer("a refusal by the rules", "unsigned", status=401, body=error, headers=unsigned)
+    yield answer("a success without a signature", "unsigned", status=200, headers=unsigned)
+    yield answer("no header at all", "unsigned", status=503, body=b"", headers={**unsigned, "X-Request-Id": None})
+
+
 def files():
     themes = {
         "string_to_sign": string_to_sign, "targets": targets, "methods": methods, "headers": headers, "keys": keys,
@@ -735,6 +823,13 @@ def files():
         "refused": BAD_WHITELISTS,
     }
     yield "combinations", combinations()
+    cases = list(answers())
+    assert len({case["name"] for case in cases}) == len(cases)
+    yield "answers", {
+        "description": "Answers to a request, for clients that verify them: signed, altered (the signature, the hash or the time is wrong), "
+                       "unsigned.",
+        "answers": cases,
+    }
     yield "rfc4231", rfc4231()
 
 

@@ -8,6 +8,7 @@ import java.net.URI;
 import java.nio.charset.StandardCharsets;
 import java.time.Clock;
 import java.time.Duration;
+import java.time.Instant;
 import java.util.ArrayList;
 import java.util.Base64;
 import java.util.HashMap;
@@ -59,6 +60,15 @@ public final class Driver {
                 Map<String, String> headers = new Signer(text(c, "key_id"), text(c, "secret"))
                     .headers(text(c, "method"), text(c, "target"), bytes(c), text(c, "timestamp"), text(c, "nonce"));
                 return Map.of("signature", headers.get("X-Signature"), "body_hash", headers.get("X-Body-Hash"));
+            case "verify":
+                Map<String, List<String>> received = new HashMap<>();
+                ((Map<?, ?>) c.get("answer")).forEach((name, values) -> {
+                    received.put((String) name, new ArrayList<>());
+                    ((List<?>) values).forEach(value -> received.get(name).add((String) value));
+                });
+                new Signer(text(c, "key_id"), text(c, "secret")).verifyAnswer(text(c, "nonce"),
+                    new Answer(((Number) c.get("status")).intValue(), received, bytes(c)), Instant.ofEpochSecond(((Number) c.get("now")).longValue()));
+                return Map.of("verified", true);
             case "parallel":
                 return parallel(way(c), ((Number) c.get("count")).intValue());
             default:
@@ -82,7 +92,8 @@ public final class Driver {
 
     static Way way(Map<?, ?> c) throws CardException {
         Policy policy = new Policy(text(c, "base"), text(c, "key_id"), text(c, "secret"))
-            .clock(Clock.offset(Clock.systemUTC(), Duration.ofSeconds(((Number) c.get("clock")).longValue())));
+            .clock(Clock.offset(Clock.systemUTC(), Duration.ofSeconds(((Number) c.get("clock")).longValue())))
+            .verifyAnswers((Boolean) c.get("verify_answers"));
         Map<String, String> headers = new HashMap<>();
         if (c.get("headers") != null) {
             ((Map<?, ?>) c.get("headers")).forEach((name, value) -> headers.put((String) name, (String) value));
@@ -165,6 +176,10 @@ public final class Driver {
             ApiException api = (ApiException) e;
             return Map.of("type", "api", "status", api.status(), "code", api.code(), "message", api.reason(), "details", api.details(),
                 "request_id", api.requestId(), "retry_after", api.retryAfter().orElse(Duration.ZERO).getSeconds());
+        }
+        if (e instanceof UnprovenException) {
+            UnprovenException unproven = (UnprovenException) e;
+            return Map.of("type", "unproven", "status", unproven.status(), "unsigned", unproven.unsigned(), "message", e.getMessage());
         }
         if (e instanceof RedirectException) {
             return Map.of("type", "redirect", "location", ((RedirectException) e).location());

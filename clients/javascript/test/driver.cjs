@@ -17,7 +17,7 @@ function body(c) {
 }
 
 function options(c) {
-  return { baseUrl: c.base, keyId: c.key_id, secret: c.secret, now: () => Date.now() + c.clock * 1000, warn: () => {} };
+  return { baseUrl: c.base, keyId: c.key_id, secret: c.secret, now: () => Date.now() + c.clock * 1000, warn: () => {}, verifyAnswers: c.verify_answers };
 }
 
 function headers(c) {
@@ -65,6 +65,12 @@ async function run(c) {
       const got = signer.headers(c.method, c.target ?? "", Buffer.from(c.body, "base64"), { timestamp: c.timestamp, nonce: c.nonce });
       return { signature: got["X-Signature"], body_hash: got["X-Body-Hash"] };
     }
+    case "verify": {
+      const answer = { status: c.status, headers: new Headers(), body: Buffer.from(c.body, "base64") };
+      for (const [name, values] of Object.entries(c.answer)) values.forEach((value) => answer.headers.append(name, value));
+      new card.Signer(c.key_id, c.secret).verifyAnswer(c.nonce, answer, c.now * 1000);
+      return { verified: true };
+    }
     case "parallel": {
       const send = ways[c.adapter](c);
       const all = await Promise.all(Array.from({ length: c.count }, send));
@@ -81,6 +87,7 @@ function describe(error) {
     return { type: "api", status: error.status, code: error.code, message: error.reason, details: error.details,
       request_id: error.requestId, retry_after: error.retryAfter ?? 0 };
   }
+  if (error instanceof card.UnprovenError) return { type: "unproven", status: error.status, unsigned: error.unsigned, message: error.message };
   if (error instanceof card.RedirectError) return { type: "redirect", location: error.location };
   if (error instanceof card.ConnectionError) return { type: "connection", sent: error.sent, attempts: error.attempts };
   if (error.message === "fetch failed" || error.message === "terminated" || error.isAxiosError) return { type: "connection" };

@@ -1,7 +1,7 @@
 // Is only compiled, as a program of an integrator would be.
-import { ApiError, Client, ConnectionError, createFetch, UnsignableError } from "card-gateway-client";
+import { ApiError, Client, ConnectionError, createFetch, UnprovenError, UnsignableError } from "card-gateway-client";
 
-const options = { baseUrl: "https://cards.example", keyId: "ck_test_1", secret: "secret" };
+const options = { baseUrl: "https://cards.example", keyId: "ck_test_1", secret: "secret", verifyAnswers: true };
 
 export async function types(): Promise<string> {
   try {
@@ -13,6 +13,7 @@ export async function types(): Promise<string> {
   } catch (error) {
     if (error instanceof ApiError) return error.code + error.details.map((d) => d.message) + (error.retryAfter ?? 0);
     if (error instanceof ConnectionError) return String(error.sent);
+    if (error instanceof UnprovenError) return error.requestId + String(error.unsigned);
     if (error instanceof UnsignableError) return error.message;
     // @ts-expect-error it has no such option
     new Client({ ...options, key: "x" });

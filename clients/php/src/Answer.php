@@ -7,7 +7,7 @@ namespace CardGateway;
 /** An answer of the gateway or the issuer. */
 final class Answer
 {
-    /** @param array<string, string> $headers by names in lower case */
+    /** @param array<string, string> $headers by names in lower case, several of one name with commas between */
     public function __construct(public int $status, public array $headers, public string $body)
     {
     }
@@ -16,6 +16,13 @@ final class Answer
     public function header(string $name): string
     {
         return $this->headers[strtolower($name)] ?? '';
+    }
+
+    /** Whether it has no header of a signature. */
+    public function isUnsigned(): bool
+    {
+        return !isset($this->headers['x-response-timestamp'])
+            && !isset($this->headers['x-response-body-hash']) && !isset($this->headers['x-response-signature']);
     }
 
     /** Returns the JSON of the body, with arrays for objects. */

@@ -49,7 +49,7 @@ final class Client
      * @param string                $path    the escaped path and query
      * @param array<string, string> $headers
      *
-     * @throws UnsignableException|ConnectionException|RedirectException|ApiException
+     * @throws UnsignableException|ConnectionException|UnprovenException|RedirectException|ApiException
      */
     public function request(string $method, string $path, ?Body $body = null, array $headers = []): Answer
     {
@@ -61,7 +61,9 @@ final class Client
             $headers += ['Content-Type' => $body->contentType];
         }
         while (true) {
-            $answer = $this->attempt($method, $target, $body, $headers + $exchange->sign($target, $body->bytes ?? ''));
+            $signed = $exchange->sign($target, $body->bytes ?? '');
+            $others = array_diff_ukey($headers, $signed, 'strcasecmp');
+            $answer = $this->attempt($method, $target, $body, $others + $signed);
             if (is_array($answer)) {
                 [$code, $trouble] = $answer;
                 $sent = !in_array($code, self::NOT_SENT, true);
@@ -69,6 +71,8 @@ final class Client
             } else {
                 $wait = $exchange->afterAnswer($answer);
                 if ($wait === null) {
+                    $exchange->verify($answer);
+
                     return self::judge($answer);
                 }
             }
@@ -108,9 +112,12 @@ final class Client
             CURLOPT_TIMEOUT => $this->timeout,
             CURLOPT_PROTOCOLS => CURLPROTO_HTTP | CURLPROTO_HTTPS,
             CURLOPT_HEADERFUNCTION => static function ($curl, string $line) use (&$received): int {
-                if (str_contains($line, ':')) {
+                if (str_starts_with($line, 'HTTP/')) {
+                    $received = []; // those before were of an interim answer
+                } elseif (str_contains($line, ':')) {
                     [$name, $value] = explode(':', $line, 2);
-                    $received[strtolower($name)] = trim($value);
+                    $name = strtolower($name);
+                    $received[$name] = (isset($received[$name]) ? $received[$name] . ', ' : '') . trim($value);
                 }
 
                 return strlen($line);

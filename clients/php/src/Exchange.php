@@ -12,6 +12,7 @@ final class Exchange
 
     private bool $corrected = false;
     private bool $safe;
+    private string $nonce = '';
 
     public function __construct(private Policy $policy, private string $method)
     {
@@ -28,8 +29,24 @@ final class Exchange
         $timestamp = (string) ($this->policy->time() + $this->policy->offset);
         $headers = $this->policy->signer->headers($this->method, $target, $body, $timestamp);
         ++$this->attempts;
+        $this->nonce = $headers['X-Nonce'];
 
-        return $headers;
+        // An answer whose coding the library removes could not be verified.
+        return $this->verifies() ? $headers + ['Accept-Encoding' => 'identity'] : $headers;
+    }
+
+    /** Whether an answer must be verified before it is handed over. */
+    public function verifies(): bool
+    {
+        return $this->policy->verifyAnswers;
+    }
+
+    /** Verifies the answer to the last attempt, if it must be. */
+    public function verify(Answer $answer): void
+    {
+        if ($this->verifies()) {
+            $this->policy->signer->verifyAnswer($this->nonce, $answer, $this->policy->time() + $this->policy->offset);
+        }
     }
 
     /** Returns the seconds to wait before another attempt, or null if the answer is final. */

@@ -32,12 +32,22 @@ final class GuzzleMiddleware
             // libcurl repeats a request by itself on a connection that it uses again.
             $options['curl'] = [CURLOPT_FRESH_CONNECT => true, CURLOPT_FORBID_REUSE => true] + ($options['curl'] ?? []);
             $exchange = $this->policy->begin($request->getMethod());
+            if ($exchange->verifies()) {
+                if (isset($options['sink'])) {
+                    throw new UnsignableException('an answer is verified before it is handed over; leave out the option sink');
+                }
+                $options = ['decode_content' => false, 'stream' => false] + $options; // the hash is of what was received
+            }
             $attempt = function (float $wait) use (&$attempt, $handler, $request, $options, $exchange, $target, $body): PromiseInterface {
                 $signed = SigningClient::sign($request, $exchange, $target, $body);
 
                 return $handler($signed, ['delay' => $wait * 1000] + $options)->then(
                     static function (ResponseInterface $response) use ($attempt, $exchange): mixed {
-                        $wait = $exchange->afterAnswer(SigningClient::answer($response));
+                        $answer = SigningClient::answer($response, $exchange->verifies());
+                        $wait = $exchange->afterAnswer($answer);
+                        if ($wait === null) {
+                            $exchange->verify($answer);
+                        }
 
                         return $wait === null ? $response : $attempt($wait);
                     },

@@ -26,6 +26,8 @@ final class Policy
      *                                              more, its answer is final
      * @param null|callable(): int        $now      the time; null means time()
      * @param null|callable(string): void $warn     is told that the clock of this machine is wrong; null means error_log()
+     * @param bool                        $verifyAnswers makes every answer that the gateway has not signed for the request an
+     *                                              UnprovenException; it needs a gateway with the option sign_responses
      */
     public function __construct(
         string $baseUrl,
@@ -35,6 +37,7 @@ final class Policy
         public int $maxWait = 30,
         ?callable $now = null,
         ?callable $warn = null,
+        public bool $verifyAnswers = false,
     ) {
         if (!preg_match('~^https?://[^/?#]+(/[^?#]*)?$~D', $baseUrl)) {
             throw new UnsignableException("the base URL \"$baseUrl\" must begin with https:// and a host");

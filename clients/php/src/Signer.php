@@ -8,6 +8,7 @@ namespace CardGateway;
 final class Signer
 {
     private const METHODS = ['GET', 'HEAD', 'POST', 'PUT', 'PATCH', 'DELETE'];
+    private const MAX_AGE = 300; // seconds by which the timestamp of an answer may differ from the clock
     private const BLANK = '+\s\p{Z}\p{Cf}\x{85}\x{fffd}';
 
     /** Takes the X-API-Key value and the signing secret, exactly as it was shown. */
@@ -39,8 +40,43 @@ final class Signer
 
         return [
             'X-API-Key' => $this->keyId, 'X-Timestamp' => $timestamp, 'X-Nonce' => $nonce, 'X-Body-Hash' => $hash,
-            'X-Signature' => base64_encode(hash_hmac('sha256', $text, $this->secret, true)),
+            'X-Signature' => $this->mac($text),
         ];
+    }
+
+    /**
+     * Verifies that the gateway has signed the answer to the request that was sent with the nonce.
+     *
+     * @param Answer $answer as it was received, before a Content-Encoding is removed
+     * @param int    $now    in Unix seconds
+     *
+     * @throws UnprovenException it has not
+     */
+    public function verifyAnswer(string $nonce, Answer $answer, int $now): void
+    {
+        if ($answer->isUnsigned()) {
+            $says = ApiException::fields($answer->body)['message'] ?? null;
+            throw new UnprovenException($answer, true, 'it is not signed' . (is_string($says) ? "; it says \"$says\"" : ''));
+        }
+        $id = $answer->header('X-Request-Id');
+        $timestamp = $answer->header('X-Response-Timestamp');
+        $hash = $answer->header('X-Response-Body-Hash');
+        $want = $this->mac(implode("\n", ['card-gateway-response-v1', $answer->status, $id, $timestamp, $nonce, $hash]));
+        if ($id === '' || !hash_equals($want, $answer->header('X-Response-Signature'))) {
+            throw new UnprovenException($answer, false, 'X-Response-Signature is not that of the status, the request id, the timestamp, '
+                . 'the nonce and the hash');
+        }
+        if (!hash_equals(base64_encode(hash('sha256', $answer->body, true)), $hash)) {
+            throw new UnprovenException($answer, false, 'X-Response-Body-Hash is not that of the body');
+        }
+        if (!preg_match('/^[0-9]{1,12}$/D', $timestamp) || abs($now - (int) $timestamp) > self::MAX_AGE) {
+            throw new UnprovenException($answer, false, 'X-Response-Timestamp is more than five minutes from the clock');
+        }
+    }
+
+    private function mac(string $text): string
+    {
+        return base64_encode(hash_hmac('sha256', $text, $this->secret, true));
     }
 
     /** @return array<string, string> what var_dump shows: not the secret */

@@ -26,8 +26,11 @@ final class SigningClient implements ClientInterface
         while (true) {
             try {
                 $response = $this->client->sendRequest(self::sign($request, $exchange, $target, $body));
-                $wait = $exchange->afterAnswer(self::answer($response));
+                $answer = self::answer($response, $exchange->verifies());
+                $wait = $exchange->afterAnswer($answer);
                 if ($wait === null) {
+                    $exchange->verify($answer);
+
                     return $response;
                 }
             } catch (ClientExceptionInterface $failure) {
@@ -67,19 +70,25 @@ final class SigningClient implements ClientInterface
         return $request;
     }
 
-    /** Returns what decides about another attempt. */
-    public static function answer(ResponseInterface $response): Answer
+    /**
+     * Returns what decides about another attempt.
+     *
+     * @param bool $whole whether with its body, for every status
+     */
+    public static function answer(ResponseInterface $response, bool $whole): Answer
     {
         $headers = [];
         foreach (array_keys($response->getHeaders()) as $name) {
             $headers[strtolower((string) $name)] = $response->getHeaderLine((string) $name);
         }
-        $body = '';
-        if ($response->getStatusCode() === 401 && $response->getBody()->isSeekable()) {
-            $body = (string) $response->getBody();
+        $answer = new Answer($response->getStatusCode(), $headers, '');
+        if ($response->getBody()->isSeekable() && ($whole || $answer->status === 401)) {
+            $answer->body = (string) $response->getBody();
             $response->getBody()->rewind();
+        } elseif ($whole) {
+            throw new UnprovenException($answer, $answer->isUnsigned(), 'its body is a stream that cannot be read twice; do not ask for a stream');
         }
 
-        return new Answer($response->getStatusCode(), $headers, $body);
+        return $answer;
     }
 }

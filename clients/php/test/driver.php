@@ -5,6 +5,7 @@
 
 declare(strict_types=1);
 
+use CardGateway\Answer;
 use CardGateway\ApiException;
 use CardGateway\Body;
 use CardGateway\Client;
@@ -14,6 +15,7 @@ use CardGateway\Policy;
 use CardGateway\RedirectException;
 use CardGateway\Signer;
 use CardGateway\SigningClient;
+use CardGateway\UnprovenException;
 use CardGateway\UnsignableException;
 use GuzzleHttp\Exception\TransferException;
 use GuzzleHttp\HandlerStack;
@@ -25,7 +27,14 @@ require __DIR__ . '/vendor/autoload.php';
 
 function policy(array $c): Policy
 {
-    return new Policy($c['base'], $c['key_id'], $c['secret'], now: fn (): int => time() + $c['clock'], warn: fn () => null);
+    return new Policy(
+        $c['base'],
+        $c['key_id'],
+        $c['secret'],
+        now: fn (): int => time() + $c['clock'],
+        warn: fn () => null,
+        verifyAnswers: $c['verify_answers'],
+    );
 }
 
 function body(array $c): ?Body
@@ -161,6 +170,12 @@ function run(array $c): array
             $headers = $signer->headers($c['method'], $c['target'] ?? '', base64_decode($c['body']), $c['timestamp'] ?? null, $c['nonce'] ?? null);
 
             return ['signature' => $headers['X-Signature'], 'body_hash' => $headers['X-Body-Hash']];
+        case 'verify':
+            $headers = array_map(fn (array $values): string => implode(', ', $values), array_change_key_case($c['answer']));
+            $answer = new Answer($c['status'], $headers, base64_decode($c['body']));
+            (new Signer($c['key_id'], $c['secret']))->verifyAnswer($c['nonce'], $answer, $c['now']);
+
+            return ['verified' => true];
         case 'parallel':
             return ['statuses' => parallel($c)];
         default:
@@ -175,6 +190,9 @@ function describe(\Throwable $e): array
         $e instanceof ApiException => [
             'type' => 'api', 'status' => $e->status, 'code' => $e->errorCode, 'message' => $e->reason, 'details' => $e->details,
             'request_id' => $e->requestId, 'retry_after' => $e->retryAfter ?? 0,
+        ],
+        $e instanceof UnprovenException => [
+            'type' => 'unproven', 'status' => $e->status, 'unsigned' => $e->unsigned, 'message' => $e->getMessage(),
         ],
         $e instanceof RedirectException => ['type' => 'redirect', 'location' => $e->location],
         $e instanceof ConnectionException => ['type' => 'connection', 'sent' => $e->sent, 'attempts' => $e->attempts],

@@ -26,7 +26,7 @@ class Caller:
         self.headers = dict(c.get("headers") or {})
         self.body = base64.b64decode(c["body"]) if c["has_body"] else None
         self.credentials = (c.get("key_id"), c.get("secret"))
-        self.options = {"now": lambda: time.time() + c["clock"]}
+        self.options = {"now": lambda: time.time() + c["clock"], "verify_answers": c["verify_answers"]}
         if c.get("kind") == "form":
             self.headers["Content-Type"], self.body = card.multipart(FIELDS, {"file": (FILE, self.body)})
         elif c.get("kind") == "stream":
@@ -152,6 +152,11 @@ def run(c):
         signer = card.Signer(c["key_id"], c["secret"])
         headers = signer.headers(c["method"], c.get("target", ""), base64.b64decode(c["body"]), c.get("timestamp", 0), c.get("nonce"))
         return {"signature": headers["X-Signature"], "body_hash": headers["X-Body-Hash"]}
+    if c["do"] == "verify":
+        signer = card.Signer(c["key_id"], c["secret"])
+        headers = {name.lower(): ", ".join(values) for name, values in c["answer"].items()}
+        signer.verify_answer(c["nonce"], c["status"], headers, base64.b64decode(c["body"]), c["now"])
+        return {"verified": True}
     send = WAYS[c["adapter"]](Caller(c))
     if c["do"] == "request":
         status, body = send()
@@ -176,6 +181,8 @@ def describe(error):
     if isinstance(error, card.ApiError):
         return {"type": "api", "status": error.status, "code": error.code, "message": error.message, "details": error.details,
                 "request_id": error.request_id, "retry_after": error.retry_after or 0}
+    if isinstance(error, card.UnprovenAnswer):
+        return {"type": "unproven", "status": error.status, "unsigned": error.unsigned, "message": str(error)}
     if isinstance(error, card.RedirectRefused):
         return {"type": "redirect", "location": error.location}
     if isinstance(error, card.ConnectionFailed):

@@ -18,7 +18,7 @@ def body(c)
 end
 
 def options(c)
-  { now: -> { Time.now.to_f + c["clock"] }, warn: ->(_) {} }
+  { now: -> { Time.now.to_f + c["clock"] }, warn: ->(_) {}, verify_answers: c["verify_answers"] }
 end
 
 def client(c)
@@ -69,6 +69,11 @@ def run(c)
     signer = CardGateway::Signer.new(c["key_id"], c["secret"])
     got = signer.headers(c["method"], c["target"] || "", c["body"].unpack1("m0"), timestamp: c["timestamp"], nonce: c["nonce"])
     { signature: got["X-Signature"], body_hash: got["X-Body-Hash"] }
+  when "verify"
+    headers = c["answer"].to_h { |name, values| [name.downcase, values.join(", ")] }
+    answer = CardGateway::Answer.new(c["status"], headers, c["body"].unpack1("m0"))
+    CardGateway::Signer.new(c["key_id"], c["secret"]).verify_answer(c["nonce"], answer, now: c["now"])
+    { verified: true }
   when "parallel"
     send = way(c)
     { statuses: Array.new(c["count"]) { Thread.new { send.call[:status] } }.map(&:value) }
@@ -84,6 +89,8 @@ def describe(error)
   when CardGateway::ApiError
     { type: "api", status: error.status, code: error.code, message: error.reason, details: error.details,
       request_id: error.request_id, retry_after: error.retry_after || 0 }
+  when CardGateway::UnprovenError
+    { type: "unproven", status: error.status, unsigned: error.unsigned?, message: error.message }
   when CardGateway::RedirectError
     { type: "redirect", location: error.location }
   when CardGateway::ConnectionError

@@ -5,6 +5,7 @@ import base64
 import json
 import os
 import re
+import socket
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
@@ -25,7 +26,7 @@ def call(c, *options):
         arguments += ["-d", "@-"]
     environment = {
         **os.environ, "CARD_KEY_ID": c["key_id"], "CARD_SECRET": c["secret"], "CARD_URL": c.get("base", "http://vectors.example"),
-        "CARD_REQUEST_AHEAD": str(c["clock"]),
+        "CARD_REQUEST_AHEAD": str(c["clock"]), "CARD_VERIFY_ANSWERS": "1" if c["verify_answers"] else "0",
     }
     target = c.get("target", "")
     if "timestamp" in c:
@@ -33,6 +34,29 @@ def call(c, *options):
     base = environment["CARD_URL"] if target.startswith(("/", "http")) else ""
     arguments += [c["method"], base + target]
     return subprocess.run(arguments, input=body, env=environment, capture_output=True, check=False)
+
+
+def verify(c):
+    """Lets a server answer what shall be verified."""
+    body, headers = base64.b64decode(c["body"]), "".join(f"{name}: {value}\r\n" for name, values in c["answer"].items() for value in values)
+    with socket.create_server(("127.0.0.1", 0)) as server, ThreadPoolExecutor(1) as pool:
+        def answer():
+            connection, _ = server.accept()
+            with connection:
+                while b"\r\n\r\n" not in connection.recv(65536):
+                    pass
+                length = "" if c["status"] == 204 else f"Content-Length: {len(body)}\r\n"
+                connection.sendall(f"HTTP/1.1 {c['status']} Whatever\r\n{headers}{length}Connection: close\r\n\r\n".encode() + body)
+        answered = pool.submit(answer)
+        os.environ["CARD_ATTEMPTS"] = "1"
+        done = call({
+            **c, "base": "http://127.0.0.1:%d" % server.getsockname()[1], "target": "/api/v1/orders", "method": "GET", "body": "", "has_body": False,
+            "timestamp": str(c["now"]), "verify_answers": True,
+        })
+        del os.environ["CARD_ATTEMPTS"]
+        answered.result()
+    # The answer is proven, whatever its status is.
+    return {"verified": True} if done.returncode in (0, 22) else {"error": describe(c, done)}
 
 
 def run(c):
@@ -52,6 +76,8 @@ def run(c):
             return {"error": describe(c, done)}
         headers = dict(line.split(": ", 1) for line in done.stdout.decode().splitlines())
         return {"signature": headers["X-Signature"], "body_hash": headers["X-Body-Hash"]}
+    if c["do"] == "verify":
+        return verify(c)
     if c["do"] == "parallel":
         with ThreadPoolExecutor(8) as pool:
             return {"statuses": [200 if done.returncode == 0 else 0 for done in pool.map(lambda _: call(c), range(c["count"]))]}
@@ -66,6 +92,9 @@ def describe(c, done):
     said = done.stderr.decode()
     if done.returncode == 2:
         return {"type": "unsignable", "message": said}
+    if done.returncode == 3:
+        status = re.search(r"the answer (\d+) is not proven", said)[1]
+        return {"type": "unproven", "status": int(status), "unsigned": "it is not signed" in said, "message": said}
     if done.returncode != 22:
         return {"type": "connection", "sent": done.returncode not in (5, 6, 7, 35), "attempts": int(re.search(r"after (\d+) attempts", said)[1])}
     status, request_id = re.search(r"HTTP (\d+), request id (\S*)", said).groups()

@@ -1,8 +1,10 @@
 package matrix
 
 import (
+	"compress/gzip"
 	"encoding/json"
 	"fmt"
+	"io"
 	"net/http"
 	"strconv"
 	"strings"
@@ -66,7 +68,17 @@ func (a faultAnswer) reply(other string) harness.Reply {
 	case a.Message != "":
 		body = fmt.Sprintf(`{"success":false,"error":{"code":"UNAUTHORIZED","message":%q}}`, a.Message)
 	}
-	lines := []string{"Content-Type: application/json"}
+	if a.Headers["Content-Encoding"] == "gzip" {
+		var b strings.Builder
+		w := gzip.NewWriter(&b)
+		_, _ = io.WriteString(w, body)
+		_ = w.Close()
+		body = b.String()
+	}
+	var lines []string
+	if a.Headers["Content-Type"] == "" {
+		lines = append(lines, "Content-Type: application/json")
+	}
 	for name, value := range a.Headers {
 		lines = append(lines, name+": "+strings.ReplaceAll(value, "{other}", other))
 	}

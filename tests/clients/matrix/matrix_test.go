@@ -22,6 +22,7 @@ var casesText []byte
 type matrix struct {
 	Gateway []gatewayCase
 	Faults  []faultCase
+	Answers []answerCase
 	Dates   []struct {
 		Base    string
 		Trusted bool
@@ -48,6 +49,7 @@ func TestClients(t *testing.T) {
 		Global: "operation upload_documents POST /api/v1/documents documents:write max_body 20MiB",
 	})
 	key := gateway.NewKey(harness.Fields{"mode": "test"})
+	signing := startSigning(t)
 	demo := startDemo(t)
 	for _, l := range languages {
 		t.Run(l.name, func(t *testing.T) {
@@ -60,6 +62,7 @@ func TestClients(t *testing.T) {
 			}
 			l.missing(t, hello.Adapters)
 			t.Run("vectors", func(t *testing.T) { vectors(t, d) })
+			t.Run("vectors of answers", func(t *testing.T) { answerVectors(t, d) })
 			t.Run("dates", func(t *testing.T) {
 				for _, c := range m.Dates {
 					if got := d.do(t, call{Do: "trusts", Base: c.Base}); got.Trusted != c.Trusted {
@@ -70,12 +73,17 @@ func TestClients(t *testing.T) {
 			for adapter, raises := range hello.Adapters {
 				b := bench{driver: d, adapter: adapter, raises: raises, gateway: gateway, upstream: upstream, key: key}
 				b.repeats = adapter == l.repeats
+				verifies := signing
+				verifies.driver, verifies.adapter, verifies.raises = d, adapter, raises
 				t.Run(adapter, func(t *testing.T) {
 					for _, c := range m.Gateway {
 						t.Run(c.Name, func(t *testing.T) { b.send(t, c) })
 					}
 					for _, c := range m.Faults {
 						t.Run(c.Name, func(t *testing.T) { b.fail(t, c) })
+					}
+					for _, c := range m.Answers {
+						t.Run("answers, "+c.Name, func(t *testing.T) { verifies.demand(t, c) })
 					}
 					t.Run("50 at once", b.parallel)
 				})

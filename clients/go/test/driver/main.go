@@ -38,6 +38,11 @@ type call struct {
 	Count   int
 
 	Timestamp, Nonce string
+
+	VerifyAnswers bool `json:"verify_answers"`
+	Status        int
+	Answer        map[string][]string
+	Now           int64
 }
 
 type object map[string]interface{}
@@ -77,6 +82,8 @@ func (c *call) run() (object, error) {
 		}
 		headers, err := signer.Headers(c.Method, c.Target, c.Body)
 		return object{"signature": headers["X-Signature"], "body_hash": headers["X-Body-Hash"]}, err
+	case "verify":
+		return c.verify()
 	case "trusts":
 		base, err := url.Parse(c.Base)
 		return object{"trusted": cardclient.TrustsDate(base)}, err
@@ -89,7 +96,18 @@ func (c *call) run() (object, error) {
 func (c *call) client() *cardclient.Client {
 	client := cardclient.New(c.Base, c.KeyID, c.Secret)
 	client.Transport.Now = func() time.Time { return time.Now().Add(time.Duration(c.Clock) * time.Second) }
+	client.Transport.VerifyAnswers = c.VerifyAnswers
 	return client
+}
+
+func (c *call) verify() (object, error) {
+	signer := cardclient.Signer{KeyID: c.KeyID, Secret: c.Secret, Now: func() time.Time { return time.Unix(c.Now, 0) }}
+	header := http.Header{}
+	for name, values := range c.Answer {
+		header[http.CanonicalHeaderKey(name)] = values
+	}
+	err := signer.VerifyAnswer(c.Nonce, c.Status, header, c.Body)
+	return object{"verified": err == nil}, err
 }
 
 func (c *call) parallel() object {
@@ -199,6 +217,7 @@ func describe(err error) object {
 	var api *cardclient.APIError
 	var redirect *cardclient.RedirectError
 	var connection *cardclient.ConnectionError
+	var unproven *cardclient.UnprovenError
 	switch {
 	case errors.As(err, &unsignable):
 		return object{"type": "unsignable", "message": unsignable.Reason}
@@ -207,6 +226,8 @@ func describe(err error) object {
 			"type": "api", "status": api.Status, "code": api.Code, "message": api.Message, "details": api.Details,
 			"request_id": api.RequestID, "retry_after": api.RetryAfter.Seconds(),
 		}
+	case errors.As(err, &unproven):
+		return object{"type": "unproven", "status": unproven.Status, "unsigned": unproven.Unsigned, "message": unproven.Error()}
 	case errors.As(err, &redirect):
 		return object{"type": "redirect", "location": redirect.Location}
 	case errors.As(err, &connection):

@@ -6,12 +6,12 @@ libraries already.
 """
 
 from .client import Answer, Client, multipart
-from .errors import ApiError, CardError, ConnectionFailed, RedirectRefused, UnsignableError
+from .errors import ApiError, CardError, ConnectionFailed, RedirectRefused, UnprovenAnswer, UnsignableError
 from .policy import Policy, trusts_date
 from .signer import Signer
 from .version import __version__
 
 __all__ = [
     "Answer", "ApiError", "CardError", "Client", "ConnectionFailed", "Policy", "RedirectRefused", "Signer",
-    "UnsignableError", "__version__", "multipart", "trusts_date",
+    "UnprovenAnswer", "UnsignableError", "__version__", "multipart", "trusts_date",
 ]

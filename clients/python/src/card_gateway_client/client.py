@@ -9,7 +9,7 @@ from typing import Any, Dict, Mapping, NamedTuple, Optional, Tuple, Union
 from urllib.parse import quote, urlencode, urlsplit
 
 from .errors import ApiError, ConnectionFailed, RedirectRefused, UnsignableError
-from .policy import Policy
+from .policy import IDENTITY, Exchange, Policy
 from .version import __version__
 
 Query = Union[Mapping[str, Any], "list[tuple[str, Any]]"]
@@ -64,12 +64,12 @@ class Client:
     ) -> Answer:
         """Sends a request; ``path`` is escaped, ``body`` bytes, text or an open file.
 
-        Raises ``UnsignableError``, ``ConnectionFailed``, ``RedirectRefused`` or
-        ``ApiError``.
+        Raises ``UnsignableError``, ``ConnectionFailed``, ``UnprovenAnswer``,
+        ``RedirectRefused`` or ``ApiError``.
         """
         base = urlsplit(self.policy.base_url)
         target = with_query(base.path + path, query)
-        content, sent_headers = prepare(json, body, headers)
+        content, sent_headers = prepare(json, body, headers, self.policy.verify_answers)
         method = method.upper()
         exchange = self.policy.begin(method)
         while True:
@@ -83,7 +83,7 @@ class Client:
                     raise ConnectionFailed(failure.sent, exchange.attempts, failure.cause) from failure.cause
             else:
                 if wait is None:
-                    return judge(answer)
+                    return judge(answer, exchange)
             time.sleep(wait)
 
     def _attempt(self, method: str, target: str, body: Optional[bytes], headers: Dict[str, str]) -> Answer:
@@ -99,7 +99,7 @@ class Client:
             connected = True
             connection.request(method, target, body, headers)
             answer = connection.getresponse()
-            return Answer(answer.status, dict(answer.getheaders()), answer.read())
+            return Answer(answer.status, {name: ", ".join(answer.headers.get_all(name, [])) for name in answer.headers}, answer.read())
         except (OSError, http.client.HTTPException) as error:
             raise _Failure(connected, error) from error
         finally:
@@ -119,10 +119,14 @@ def with_query(path: str, query: Optional[Query]) -> str:
     return path + "?" + urlencode(query, doseq=True, quote_via=quote, safe="")
 
 
-def prepare(json: Any, body: Any, headers: Optional[Mapping[str, str]]) -> Tuple[Optional[bytes], Dict[str, str]]:
+def prepare(
+    json: Any, body: Any, headers: Optional[Mapping[str, str]], identity: bool = False,
+) -> Tuple[Optional[bytes], Dict[str, str]]:
     """Returns the bytes of the body and the headers. What is signed is what is
-    sent, so a value is encoded here, once."""
+    sent, so a value is encoded here, once. ``identity``: no coding is asked for."""
     result = {"User-Agent": "card-gateway-python/" + __version__, **(headers or {})}
+    if identity:
+        result = {**{name: value for name, value in result.items() if name.lower() != "accept-encoding"}, **IDENTITY}
     if json is not None:
         body = jsonlib.dumps(json, ensure_ascii=False, separators=(",", ":"))
     if hasattr(body, "read"):
@@ -137,8 +141,10 @@ def prepare(json: Any, body: Any, headers: Optional[Mapping[str, str]]) -> Tuple
     return None if body is None else bytes(body), result
 
 
-def judge(answer: Answer) -> Answer:
+def judge(answer: Answer, exchange: Exchange) -> Answer:
     """Returns the answer, or raises the error that it is."""
+    if exchange.verifies:
+        exchange.verify(*answer)
     if answer.status >= 400:
         raise ApiError(*answer)
     if answer.status >= 300:

@@ -35,6 +35,20 @@ class ConnectionFailed(CardError):
         self.sent, self.attempts = sent, attempts
 
 
+class UnprovenAnswer(CardError):
+    """The gateway has not signed the answer for this request, while
+    ``verify_answers`` is set. The request may have been executed.
+
+    ``unsigned`` is whether the answer has no signature at all, as refusals with
+    400 and 401. ``status`` and ``request_id`` are as they were received.
+    """
+
+    def __init__(self, status: int, headers: Mapping[str, str], unsigned: bool, reason: str) -> None:
+        self.status, self.unsigned = status, unsigned
+        self.request_id: str = headers.get("x-request-id", "")
+        super().__init__(f"the answer {status} is not proven to be the gateway's (request id {self.request_id}): {reason}")
+
+
 class ApiError(CardError):
     """An answer with a status of 400 or more, from the gateway or the issuer.
 

@@ -9,7 +9,7 @@ from typing import Callable, Dict, Mapping, Optional
 from urllib.parse import SplitResult, urlsplit
 
 from .errors import UnsignableError, error_fields, retry_after
-from .signer import Signer
+from .signer import Signer, is_unsigned
 
 _log = logging.getLogger("card_gateway_client")
 
@@ -19,17 +19,20 @@ class Policy:
 
     ``attempts`` is the largest number of attempts, ``max_wait`` the longest
     wait before another one, in seconds: if the server asks for more, its answer
-    is final. ``now`` returns the time in Unix seconds.
+    is final. ``now`` returns the time in Unix seconds. ``verify_answers`` makes
+    every answer that the gateway has not signed for the request an
+    ``UnprovenAnswer``; it needs a gateway with the option sign_responses.
     """
 
     def __init__(
         self, base_url: str, key_id: str, secret: str, *, attempts: int = 3, max_wait: float = 30,
-        now: Callable[[], float] = time.time,
+        now: Callable[[], float] = time.time, verify_answers: bool = False,
     ) -> None:
         if urlsplit(base_url).scheme not in ("http", "https") or not urlsplit(base_url).hostname:
             raise UnsignableError(f"the base URL {base_url!r} must begin with https:// and a host")
         self.base_url, self.signer = base_url.rstrip("/"), Signer(key_id, secret)
         self.attempts, self.max_wait, self.now = attempts, max_wait, now
+        self.verify_answers = verify_answers
         self.offset = 0.0  # seconds by which the gateway's clock is ahead
 
     def begin(self, method: str) -> "Exchange":
@@ -64,18 +67,37 @@ class Exchange:
         self._policy, self._method = policy, method
         self.attempts = 0
         self._corrected = False
+        self._nonce = ""
+
+    @property
+    def verifies(self) -> bool:
+        """Whether an answer must be verified before it is handed over."""
+        return self._policy.verify_answers
 
     def sign(self, target: str, body: bytes) -> Dict[str, str]:
         """Returns the headers of the next attempt."""
         policy = self._policy
         headers = policy.signer.headers(self._method, target, body, timestamp=int(policy.now() + policy.offset))
         self.attempts += 1
+        self._nonce = headers["X-Nonce"]
         return headers
+
+    def verify(self, status: int, headers: Mapping[str, str], body: bytes) -> None:
+        """Raises ``UnprovenAnswer`` for an answer that is not proven. ``body`` is
+        as it was received."""
+        policy = self._policy
+        policy.signer.verify_answer(self._nonce, status, joined(headers), body, policy.now() + policy.offset)
+
+    def refuse_unread(self, status: int, headers: Mapping[str, str]) -> None:
+        """Raises ``UnprovenAnswer`` for an answer that has no signature and may
+        never end."""
+        if status < 400 and is_unsigned(joined(headers)):
+            self.verify(status, headers, b"")
 
     def after_answer(self, status: int, headers: Mapping[str, str], body: bytes) -> Optional[float]:
         """Returns the seconds to wait before another attempt, or None if the
         answer is final."""
-        headers = {name.lower(): value for name, value in headers.items()}
+        headers = joined(headers)
         if status == 401 and not self._corrected and self._policy._correct_clock(headers, body):
             self._corrected = True
             self.attempts -= 1  # it was refused before anything was done
@@ -100,6 +122,21 @@ class Exchange:
             return None
         # Jitter, so that many clients do not come back together.
         return asked + random.uniform(0, min(8.0, 0.25 * 2**self.attempts))
+
+
+def joined(headers: Mapping[str, str]) -> Dict[str, str]:
+    """Returns the headers by their names in lower case, several of one name with
+    a comma between."""
+    result: Dict[str, str] = {}
+    for name, value in headers.items():
+        name = name.lower()
+        result[name] = f"{result[name]}, {value}" if name in result else value
+    return result
+
+
+# What a request asks for whose answer must be verified: no coding, which the
+# libraries would remove.
+IDENTITY = {"Accept-Encoding": "identity"}
 
 
 def trusts_date(url: str) -> bool:

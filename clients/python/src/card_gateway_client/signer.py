@@ -7,11 +7,15 @@ import re
 import secrets
 import time
 import unicodedata
-from typing import Dict, Optional
+from typing import Dict, Mapping, Optional
 
-from .errors import UnsignableError
+from .errors import UnprovenAnswer, UnsignableError, error_fields
 
 METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE")
+
+# The headers of a signed answer.
+_ANSWERED = ("x-response-timestamp", "x-response-body-hash", "x-response-signature")
+_MAX_AGE = 300  # seconds by which the first may differ from the clock
 
 _PATH = re.compile(r"/(?:[!$&-;=@-\[\]_a-z~]|%[0-9A-Fa-f]{2})*")
 _QUERY = re.compile(r'(?:[!"$&-~]|%[0-9A-Fa-f]{2})*')
@@ -43,13 +47,46 @@ class Signer:
         check_target(target)
         stamp = str(int(time.time()) if timestamp is None else timestamp)
         nonce = nonce or secrets.token_hex(16)
-        body_hash = base64.b64encode(hashlib.sha256(body).digest()).decode()
-        text = "\n".join([method, target, stamp, nonce, body_hash])
-        signature = base64.b64encode(hmac.new(self._secret, text.encode(), hashlib.sha256).digest()).decode()
+        body_hash = _hash(body)
         return {
             "X-API-Key": self.key_id, "X-Timestamp": stamp, "X-Nonce": nonce,
-            "X-Body-Hash": body_hash, "X-Signature": signature,
+            "X-Body-Hash": body_hash, "X-Signature": self._mac(method, target, stamp, nonce, body_hash),
         }
+
+    def verify_answer(self, nonce: str, status: int, headers: Mapping[str, str], body: bytes, now: Optional[float] = None) -> None:
+        """Raises ``UnprovenAnswer`` unless the gateway has signed the answer to
+        the request that was sent with the nonce.
+
+        The names of the headers are in lower case, several values of one have a
+        comma between. ``body`` is as it was received, before a Content-Encoding
+        is removed.
+        """
+        if is_unsigned(headers):
+            says = error_fields(body).get("message")
+            raise UnprovenAnswer(status, headers, True, "it is not signed" + (f"; it says {says!r}" if says else ""))
+        request_id = headers.get("x-request-id", "")
+        stamp, body_hash, signature = (headers.get(name, "") for name in _ANSWERED)
+        want = self._mac("card-gateway-response-v1", str(status), request_id, stamp, nonce, body_hash)
+        if not request_id or not hmac.compare_digest(signature.encode(), want.encode()):
+            raise UnprovenAnswer(status, headers, False, "X-Response-Signature is not that of the status, the request id, the timestamp, "
+                                 "the nonce and the hash")
+        if not hmac.compare_digest(body_hash.encode(), _hash(body).encode()):
+            raise UnprovenAnswer(status, headers, False, "X-Response-Body-Hash is not that of the body")
+        age = int(time.time() if now is None else now) - int(stamp) if re.fullmatch("[0-9]{1,12}", stamp) else _MAX_AGE + 1
+        if abs(age) > _MAX_AGE:
+            raise UnprovenAnswer(status, headers, False, "X-Response-Timestamp is more than five minutes from the clock")
+
+    def _mac(self, *parts: str) -> str:
+        return base64.b64encode(hmac.new(self._secret, "\n".join(parts).encode(), hashlib.sha256).digest()).decode()
+
+
+def _hash(body: bytes) -> str:
+    return base64.b64encode(hashlib.sha256(body).digest()).decode()
+
+
+def is_unsigned(headers: Mapping[str, str]) -> bool:
+    """Whether an answer has no header of a signature."""
+    return not any(name in headers for name in _ANSWERED)
 
 
 def check_target(target: str) -> None:

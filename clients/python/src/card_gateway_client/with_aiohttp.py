@@ -45,7 +45,7 @@ class AsyncClient:
         target = with_query(base.path + path, query)
         if target.endswith("?"):
             raise UnsignableError("aiohttp would drop the ? at the end; leave it out")
-        content, sent_headers = prepare(json, body, headers)
+        content, sent_headers = prepare(json, body, headers, self.policy.verify_answers)
         method = method.upper()
         exchange = self.policy.begin(method)
         while True:
@@ -54,6 +54,8 @@ class AsyncClient:
             url = URL(f"{base.scheme}://{base.netloc}{target}", encoded=True)
             try:
                 async with self._session.request(method, url, data=content, headers=signed, allow_redirects=False) as got:
+                    if exchange.verifies:
+                        exchange.refuse_unread(got.status, got.headers)
                     answer = Answer(got.status, got.headers, await got.read())
                 wait = exchange.after_answer(answer.status, answer.headers, answer.body)
             except (aiohttp.ClientError, asyncio.TimeoutError) as error:
@@ -63,5 +65,5 @@ class AsyncClient:
                     raise ConnectionFailed(sent, exchange.attempts, error) from error
             else:
                 if wait is None:
-                    return judge(answer)
+                    return judge(answer, exchange)
             await asyncio.sleep(wait)

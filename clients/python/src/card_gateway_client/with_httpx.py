@@ -11,7 +11,7 @@ from typing import Any, Optional
 import httpx
 
 from .errors import UnsignableError
-from .policy import Exchange, Policy
+from .policy import IDENTITY, Exchange, Policy
 
 
 class CardTransport(httpx.BaseTransport):
@@ -20,7 +20,8 @@ class CardTransport(httpx.BaseTransport):
         httpx.Client(base_url=url, transport=CardTransport(Policy(url, key_id, secret)))
 
     Answers of every status are returned, and failed connections are raised as
-    httpx does it. A request that cannot be signed raises ``UnsignableError``.
+    httpx does it. A request that cannot be signed raises ``UnsignableError``, and
+    with ``verify_answers`` one that is not proven ``UnprovenAnswer``.
     """
 
     def __init__(self, policy: Policy, transport: Optional[httpx.BaseTransport] = None) -> None:
@@ -33,8 +34,16 @@ class CardTransport(httpx.BaseTransport):
         exchange = self._policy.begin(request.method)
         while True:
             wait: Optional[float]
+            raw = b""
             try:
                 answer = self._transport.handle_request(_signed(request, exchange))
+                if exchange.verifies:
+                    try:
+                        exchange.refuse_unread(answer.status_code, answer.headers)
+                        raw = b"".join(answer.iter_raw())
+                    finally:
+                        answer.close()
+                    answer = _whole(answer, raw)
                 if answer.status_code in (401, 429, 503):
                     answer.read()
                 wait = _after(exchange, answer)
@@ -44,6 +53,8 @@ class CardTransport(httpx.BaseTransport):
                     raise
             else:
                 if wait is None:
+                    if exchange.verifies:
+                        exchange.verify(answer.status_code, answer.headers, raw)
                     return answer
                 answer.close()
             time.sleep(wait)
@@ -66,8 +77,16 @@ class AsyncCardTransport(httpx.AsyncBaseTransport):
         exchange = self._policy.begin(request.method)
         while True:
             wait: Optional[float]
+            raw = b""
             try:
                 answer = await self._transport.handle_async_request(_signed(request, exchange))
+                if exchange.verifies:
+                    try:
+                        exchange.refuse_unread(answer.status_code, answer.headers)
+                        raw = b"".join([part async for part in answer.aiter_raw()])
+                    finally:
+                        await answer.aclose()
+                    answer = _whole(answer, raw)
                 if answer.status_code in (401, 429, 503):
                     await answer.aread()
                 wait = _after(exchange, answer)
@@ -77,6 +96,8 @@ class AsyncCardTransport(httpx.AsyncBaseTransport):
                     raise
             else:
                 if wait is None:
+                    if exchange.verifies:
+                        exchange.verify(answer.status_code, answer.headers, raw)
                     return answer
                 await answer.aclose()
             await asyncio.sleep(wait)
@@ -96,8 +117,15 @@ def _check(policy: Policy, request: httpx.Request) -> None:
 def _signed(request: httpx.Request, exchange: Exchange) -> httpx.Request:
     headers = request.headers.copy()
     headers.update(exchange.sign(request.url.raw_path.decode("latin-1"), request.content))
+    if exchange.verifies:
+        headers.update(IDENTITY)
     return httpx.Request(
         request.method, request.url, headers=headers, stream=httpx.ByteStream(request.content), extensions=request.extensions)
+
+
+def _whole(answer: httpx.Response, raw: bytes) -> httpx.Response:
+    """Returns the answer with the body that was received, to be read again."""
+    return httpx.Response(answer.status_code, headers=answer.headers, stream=httpx.ByteStream(raw), extensions=answer.extensions)
 
 
 def _after(exchange: Exchange, answer: httpx.Response) -> Optional[float]:

@@ -7,15 +7,18 @@ each attempt, and signs a copy of it.
 
 import re
 import time
+from contextlib import closing
+from io import BytesIO
 from typing import Any, Optional
 
 import requests
 from requests.adapters import HTTPAdapter
-from urllib3.exceptions import ConnectTimeoutError, NewConnectionError
+from urllib3 import HTTPResponse
+from urllib3.exceptions import ConnectTimeoutError, HTTPError, NewConnectionError
 
 from .client import prepare
 from .errors import UnsignableError
-from .policy import Policy
+from .policy import IDENTITY, Exchange, Policy
 
 
 def session(base_url: str, key_id: str, secret: str, **options: Any) -> requests.Session:
@@ -31,7 +34,8 @@ class CardAdapter(HTTPAdapter):
     """Signs each attempt, repeats what may be repeated, and corrects the clock.
 
     Answers of every status are returned, and failed connections are raised as
-    requests does it. ``send`` raises ``UnsignableError`` before it sends.
+    requests does it. ``send`` raises ``UnsignableError`` before it sends, and with
+    ``verify_answers`` an ``UnprovenAnswer``.
     """
 
     def __init__(self, policy: Policy, **kwargs: Any) -> None:
@@ -51,10 +55,15 @@ class CardAdapter(HTTPAdapter):
             signed.headers.update(exchange.sign(target, body or b""))
             if body is not None:
                 signed.body = body
+            if exchange.verifies:
+                signed.headers.update(IDENTITY)
+            raw = b""
             wait: Optional[float]
             try:
                 answer = super().send(signed, *args, **kwargs)
                 answer.raw.enforce_content_length = True  # else urllib3 1 takes an answer that was cut for whole
+                if exchange.verifies:
+                    raw = _read(exchange, answer)
                 body_read = answer.content if answer.status_code in (401, 429, 503) else b""
                 wait = exchange.after_answer(answer.status_code, answer.headers, body_read)
             except requests.ConnectionError as error:
@@ -63,6 +72,8 @@ class CardAdapter(HTTPAdapter):
                     raise
             else:
                 if wait is None:
+                    if exchange.verifies:
+                        exchange.verify(answer.status_code, answer.headers, raw)
                     answer.request = request  # whose headers may be logged
                     return answer
             time.sleep(wait)
@@ -72,6 +83,19 @@ class CardAdapter(HTTPAdapter):
         if "Transfer-Encoding" in request.headers:
             raise UnsignableError("a stream cannot be read twice, and its hash is sent before it; pass bytes: b''.join(chunks)")
         return prepare(None, request.body, None)[0]
+
+
+def _read(exchange: Exchange, answer: requests.Response) -> bytes:
+    """Returns the body as it was received, and leaves it to be read again."""
+    with closing(answer):
+        exchange.refuse_unread(answer.status_code, answer.headers)
+        try:
+            raw: bytes = answer.raw.read(decode_content=False)
+        except HTTPError as error:
+            raise requests.ConnectionError(error) from error
+    answer.raw = HTTPResponse(
+        body=BytesIO(raw), headers=answer.raw.headers, status=answer.status_code, reason=answer.raw.reason, preload_content=False)
+    return raw
 
 
 def _refused(error: requests.ConnectionError) -> bool:

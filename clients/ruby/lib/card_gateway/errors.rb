@@ -38,6 +38,25 @@ module CardGateway
     end
   end
 
+  # The gateway has not signed the answer for this request, with verify_answers.
+  # The request may have been executed. unsigned? is whether the answer has no
+  # signature at all, as refusals with 400 and 401; status and request_id are as
+  # they were received.
+  class UnprovenError < Error
+    attr_reader :status, :request_id
+
+    def initialize(status, headers, reason, unsigned: false)
+      @status = status
+      @request_id = headers["x-request-id"] || ""
+      @unsigned = unsigned
+      super("the answer #{status} is not proven to be the gateway's (request id #{request_id}): #{reason}")
+    end
+
+    def unsigned?
+      @unsigned
+    end
+  end
+
   # An answer with a status of 400 or more, from the gateway or the issuer. code
   # and reason are those of its body, details its list of hashes with "field",
   # "finding" and "message". retry_after is in seconds, or nil.

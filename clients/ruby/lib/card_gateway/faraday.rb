@@ -12,7 +12,8 @@ module CardGateway
   #   end
   #
   # Answers of every status are returned, and failed connections are raised as
-  # Faraday does it. What cannot be signed raises UnsignableError.
+  # Faraday does it. What cannot be signed raises UnsignableError, and with
+  # verify_answers what is not proven UnprovenError.
   class FaradayMiddleware < Faraday::Middleware
     def initialize(app, policy)
       super(app)
@@ -24,9 +25,14 @@ module CardGateway
       raise UnsignableError, "#{env.url.host} is not the host of the base URL" unless @policy.serves?(env.url)
 
       exchange = @policy.begin(env.method.to_s.upcase)
+      if exchange.verifies? && env.request&.on_data
+        raise UnsignableError, "an answer is verified before it is handed over; leave out on_data"
+      end
+
       given = { "Accept-Encoding" => "identity" }.merge(env.request_headers)
       loop do
         env.request_headers = Faraday::Utils::Headers.new(given).merge(exchange.sign(env.url.request_uri, body))
+        env.request_headers["Accept-Encoding"] = "identity" if exchange.verifies? # else the hash is of other bytes
         env.body = body unless body.empty?
         wait = begin
           response = @app.call(env)
@@ -36,7 +42,10 @@ module CardGateway
             raise Faraday::ConnectionFailed, EOFError.new("the answer ends early")
           end
 
-          exchange.after_answer(response.status, headers, body_received) || (return response)
+          exchange.after_answer(response.status, headers, body_received) || begin
+            exchange.verify(Answer.new(response.status, headers, body_received))
+            return response
+          end
         rescue Faraday::ConnectionFailed, Faraday::TimeoutError => e
           # Faraday says in one word that no connection was made, and that one broke.
           exchange.after_failure(!e.cause.is_a?(Errno::ECONNREFUSED) && !e.cause.is_a?(SocketError)) || raise

@@ -7,13 +7,16 @@ module CardGateway
   # What all requests of one key share: attempts, waits and the clock. It sends
   # nothing.
   class Policy
-    attr_reader :base, :signer, :attempts, :max_wait, :now, :offset
+    attr_reader :base, :signer, :attempts, :max_wait, :now, :offset, :verify_answers
 
     # attempts is the largest number of attempts, max_wait the longest wait before
     # another one, in seconds: if the server asks for more, its answer is final.
     # now returns the time in seconds; warn is called with a text when the clock of
-    # this machine is wrong.
-    def initialize(base_url, key_id, secret, attempts: 3, max_wait: 30, now: -> { Time.now.to_f }, warn: Kernel.method(:warn))
+    # this machine is wrong. verify_answers makes every answer that the gateway has
+    # not signed for the request an UnprovenError; it needs a gateway with the option
+    # sign_responses.
+    def initialize(base_url, key_id, secret, attempts: 3, max_wait: 30, now: -> { Time.now.to_f }, warn: Kernel.method(:warn),
+                   verify_answers: false)
       unless %r{\Ahttps?://[^/?#]+(/[^?#]*)?\z}.match?(base_url.to_s)
         raise UnsignableError, "the base URL #{base_url.inspect} must begin with https:// and a host"
       end
@@ -24,6 +27,7 @@ module CardGateway
       @max_wait = max_wait
       @now = now
       @warn = warn
+      @verify_answers = verify_answers
       @offset = 0 # seconds by which the gateway's clock is ahead
     end
 
@@ -81,7 +85,18 @@ module CardGateway
     def sign(target, body)
       headers = @policy.signer.headers(@method, target, body, timestamp: (@policy.now.call + @policy.offset).to_i)
       @attempts += 1
+      @nonce = headers["X-Nonce"]
       headers
+    end
+
+    # Whether an answer must be verified before it is handed over.
+    def verifies?
+      @policy.verify_answers
+    end
+
+    # Verifies the answer to the last attempt, if it must be.
+    def verify(answer)
+      @policy.signer.verify_answer(@nonce, answer, now: (@policy.now.call + @policy.offset).to_i) if verifies?
     end
 
     # Returns the seconds to wait before another attempt, or nil if the answer is

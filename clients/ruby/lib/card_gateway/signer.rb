@@ -13,6 +13,11 @@ module CardGateway
     OVERLONG = /[\xc0\xc1][\x80-\xbf]|\xe0[\x80-\x9f]|\xf0[\x80-\x8f]/n.freeze
     BLANK = '+[:space:]\p{Cf}\ufffd'
     VANISHING = /\A[.#{BLANK}]*\z|\A[#{BLANK}]+\./.freeze
+    # The headers of a signed answer, and how many seconds the first may differ from
+    # the clock.
+    ANSWERED = %w[x-response-timestamp x-response-body-hash x-response-signature].freeze
+    MAX_AGE = 300
+    private_constant :ANSWERED, :MAX_AGE
     private_constant :PATH, :QUERY, :OVERLONG, :BLANK, :VANISHING
 
     # Takes the X-API-Key value and the signing secret, exactly as it was shown.
@@ -30,11 +35,31 @@ module CardGateway
 
       Signer.check_target(target)
       hash = Digest::SHA256.base64digest(body)
-      text = [method, target, timestamp, nonce, hash].join("\n")
       {
         "X-API-Key" => @key_id, "X-Timestamp" => timestamp.to_s, "X-Nonce" => nonce, "X-Body-Hash" => hash,
-        "X-Signature" => [OpenSSL::HMAC.digest("SHA256", @secret, text)].pack("m0")
+        "X-Signature" => mac(method, target, timestamp, nonce, hash)
       }
+    end
+
+    # Raises UnprovenError unless the gateway has signed the answer to the request
+    # that was sent with the nonce. The names of its headers are in lower case,
+    # several values of one have a comma between. Its body is as it was received,
+    # before a Content-Encoding is removed.
+    def verify_answer(nonce, answer, now: Time.now.to_i)
+      headers = answer.headers
+      id = headers["x-request-id"].to_s
+      timestamp, hash, signature = ANSWERED.map { |name| headers[name].to_s }
+      reason = if ANSWERED.none? { |name| headers.key?(name) }
+                 says = ApiError.fields(answer.body)["message"]
+                 raise UnprovenError.new(answer.status, headers, "it is not signed#{"; it says #{says.inspect}" if says}", unsigned: true)
+               elsif id.empty? || !same?(signature, mac("card-gateway-response-v1", answer.status, id, timestamp, nonce, hash))
+                 "X-Response-Signature is not that of the status, the request id, the timestamp, the nonce and the hash"
+               elsif !same?(hash, Digest::SHA256.base64digest(answer.body))
+                 "X-Response-Body-Hash is not that of the body"
+               elsif !/\A[0-9]{1,12}\z/.match?(timestamp) || (now - timestamp.to_i).abs > MAX_AGE
+                 "X-Response-Timestamp is more than five minutes from the clock"
+               end
+      raise UnprovenError.new(answer.status, headers, reason) if reason
     end
 
     # Keeps the secret out of logs.
@@ -72,5 +97,16 @@ module CardGateway
       VANISHING.match?(name)
     end
     private_class_method :vanishes?
+
+    private
+
+    def mac(*parts)
+      [OpenSSL::HMAC.digest("SHA256", @secret, parts.join("\n"))].pack("m0")
+    end
+
+    # Compares in constant time.
+    def same?(given, want)
+      given.bytesize == want.bytesize && OpenSSL.fixed_length_secure_compare(given, want)
+    end
   end
 end

@@ -65,7 +65,7 @@ public final class CardClient {
      *
      * @param path the escaped path and query
      * @param body null for none
-     * @throws CardException one of UnsignableException, ConnectionException, RedirectException and ApiException
+     * @throws CardException one of UnsignableException, ConnectionException, UnprovenException, RedirectException and ApiException
      */
     public Answer request(String method, String path, Body body, Map<String, String> headers) throws CardException {
         String verb = method.toUpperCase(Locale.ROOT);
@@ -83,6 +83,7 @@ public final class CardClient {
                 Answer answer = attempt(request);
                 wait = exchange.afterAnswer(answer);
                 if (wait.isEmpty()) {
+                    exchange.verify(answer);
                     return judge(answer);
                 }
             } catch (CardException e) {

@@ -5,6 +5,7 @@ import java.io.InterruptedIOException;
 import java.net.ConnectException;
 import java.net.UnknownHostException;
 import java.time.Duration;
+import java.util.List;
 import java.util.Map;
 import java.util.Optional;
 import okhttp3.HttpUrl;
@@ -13,11 +14,13 @@ import okhttp3.OkHttpClient;
 import okhttp3.Request;
 import okhttp3.RequestBody;
 import okhttp3.Response;
+import okhttp3.ResponseBody;
 import okio.Buffer;
 
 /**
  * Signs what OkHttp sends, each attempt anew. Answers of every status are returned, and failed connections are thrown as
- * OkHttp does it. A request that cannot be signed throws {@link UnsignableException} before anything is sent.
+ * OkHttp does it. A request that cannot be signed throws {@link UnsignableException} before anything is sent, and an answer
+ * that is not proven {@link UnprovenException}, if the policy verifies answers.
  */
 public final class CardInterceptor implements Interceptor {
     private static final String HIDDEN = "X-Card-Client-Retry-After";
@@ -53,13 +56,18 @@ public final class CardInterceptor implements Interceptor {
             try {
                 Response response = rename(chain.proceed(sign(request, exchange.sign(target, body), body)), HIDDEN, "Retry-After");
                 response = response.newBuilder().request(request).build(); // whose headers may be logged
-                wait = exchange.afterAnswer(new Answer(response.code(), response.headers().toMultimap(),
-                    response.code() == 401 ? response.peekBody(1 << 16).bytes() : new byte[0]));
-                if (wait.isEmpty()) {
+                Answer answer = answer(response, policy.verifies());
+                wait = exchange.afterAnswer(answer);
+                if (wait.isEmpty() && !policy.verifies()) {
                     return response;
                 }
+                if (wait.isEmpty()) {
+                    response.close();
+                    exchange.verify(answer);
+                    return response.newBuilder().body(ResponseBody.create(response.body().contentType(), answer.body())).build();
+                }
                 response.close();
-            } catch (UnsignableException e) {
+            } catch (CardException e) {
                 throw e;
             } catch (IOException e) {
                 wait = exchange.afterFailure(!(e instanceof ConnectException || e instanceof UnknownHostException));
@@ -69,6 +77,16 @@ public final class CardInterceptor implements Interceptor {
             }
             sleep(wait.get());
         }
+    }
+
+    /** Returns the answer: with its body if it must be verified, else with that of a 401. */
+    private static Answer answer(Response response, boolean verifies) throws IOException {
+        Map<String, List<String>> headers = response.headers().toMultimap();
+        Answer head = new Answer(response.code(), headers, new byte[0]);
+        if (verifies && !(head.unsigned() && head.status() < 400)) { // what has no signature may never end
+            return new Answer(response.code(), headers, response.body().bytes());
+        }
+        return response.code() == 401 ? new Answer(response.code(), headers, response.peekBody(1 << 16).bytes()) : head;
     }
 
     private static byte[] read(RequestBody body) throws IOException {

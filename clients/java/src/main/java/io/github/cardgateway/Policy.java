@@ -21,6 +21,7 @@ public final class Policy {
     private final Signer signer;
     private int attempts = 3;
     private Duration maxWait = Duration.ofSeconds(30);
+    private boolean verifies;
     private Clock clock = Clock.systemUTC();
     private volatile Duration offset = Duration.ZERO; // by which the gateway's clock is ahead
 
@@ -43,6 +44,20 @@ public final class Policy {
     public Policy maxWait(Duration longest) {
         maxWait = longest;
         return this;
+    }
+
+    /**
+     * Makes every answer that the gateway has not signed for the request an {@link UnprovenException}. It needs a gateway with
+     * the option sign_responses. The default is false.
+     */
+    public Policy verifyAnswers(boolean verify) {
+        verifies = verify;
+        return this;
+    }
+
+    /** Returns whether an answer must be verified before it is handed over. */
+    boolean verifies() {
+        return verifies;
     }
 
     /** Sets the clock of this machine. */
@@ -92,6 +107,7 @@ public final class Policy {
         private final String method;
         private boolean corrected;
         private int made;
+        private String nonce;
 
         private Exchange(String method) {
             this.method = method;
@@ -105,7 +121,18 @@ public final class Policy {
         Map<String, String> sign(String target, byte[] body) throws UnsignableException {
             Map<String, String> headers = signer.headers(method, target, body, clock.instant().plus(offset));
             made++;
+            nonce = headers.get("X-Nonce");
+            if (verifies) { // an answer whose coding the library removes could not be verified
+                headers.put("Accept-Encoding", "identity");
+            }
             return headers;
+        }
+
+        /** Verifies the answer to the last attempt. */
+        void verify(Answer answer) throws UnprovenException {
+            if (verifies) {
+                signer.verifyAnswer(nonce, answer, clock.instant().plus(offset));
+            }
         }
 
         /** Returns how long to wait before another attempt, or empty if the answer is final. */

@@ -24,6 +24,7 @@ public final class Signer {
     private static final Pattern OVERLONG = Pattern.compile("[\\xc0\\xc1][\\x80-\\xbf]|\\xe0[\\x80-\\x9f]|\\xf0[\\x80-\\x8f]");
     private static final String BLANK = "+\\s\\p{Z}\\p{Cf}\\x{85}\\x{fffd}";
     private static final Pattern VANISHING = Pattern.compile("[." + BLANK + "]*|[" + BLANK + "]+\\..*", Pattern.DOTALL);
+    private static final long MAX_AGE = 300; // seconds by which the timestamp of an answer may differ from the clock
     private static final SecureRandom RANDOM = new SecureRandom();
 
     private final String keyId;
@@ -61,20 +62,62 @@ public final class Signer {
             throw new UnsignableException("the method \"" + method + "\" is not one of " + String.join(", ", METHODS));
         }
         checkTarget(target);
+        String hash = hash(body);
+        Map<String, String> headers = new LinkedHashMap<>();
+        headers.put("X-API-Key", keyId);
+        headers.put("X-Timestamp", timestamp);
+        headers.put("X-Nonce", nonce);
+        headers.put("X-Body-Hash", hash);
+        headers.put("X-Signature", mac(method, target, timestamp, nonce, hash));
+        return headers;
+    }
+
+    /**
+     * Verifies that the gateway has signed the answer to the request that was sent with the nonce.
+     *
+     * @param answer as it was received, before a Content-Encoding is removed
+     * @throws UnprovenException it has not
+     */
+    public void verifyAnswer(String nonce, Answer answer, Instant now) throws UnprovenException {
+        if (answer.unsigned()) {
+            Object says = Json.errorFields(answer.body()).get("message");
+            throw new UnprovenException(answer, true, "it is not signed" + (says == null ? "" : "; it says \"" + says + "\""));
+        }
+        String id = answer.joined("X-Request-Id");
+        String timestamp = answer.joined("X-Response-Timestamp");
+        String hash = answer.joined("X-Response-Body-Hash");
+        String want = mac("card-gateway-response-v1", String.valueOf(answer.status()), id, timestamp, nonce, hash);
+        if (id.isEmpty() || !same(answer.joined("X-Response-Signature"), want)) {
+            throw new UnprovenException(answer, false,
+                "X-Response-Signature is not that of the status, the request id, the timestamp, the nonce and the hash");
+        }
+        if (!same(hash, hash(answer.body()))) {
+            throw new UnprovenException(answer, false, "X-Response-Body-Hash is not that of the body");
+        }
+        if (!timestamp.matches("[0-9]{1,12}") || Math.abs(now.getEpochSecond() - Long.parseLong(timestamp)) > MAX_AGE) {
+            throw new UnprovenException(answer, false, "X-Response-Timestamp is more than five minutes from the clock");
+        }
+    }
+
+    private static boolean same(String given, String want) {
+        return MessageDigest.isEqual(given.getBytes(StandardCharsets.UTF_8), want.getBytes(StandardCharsets.UTF_8));
+    }
+
+    private static String hash(byte[] body) {
         try {
-            String hash = Base64.getEncoder().encodeToString(MessageDigest.getInstance("SHA-256").digest(body));
+            return Base64.getEncoder().encodeToString(MessageDigest.getInstance("SHA-256").digest(body));
+        } catch (GeneralSecurityException e) {
+            throw new IllegalStateException("every Java has SHA-256", e);
+        }
+    }
+
+    private String mac(String... parts) {
+        try {
             Mac mac = Mac.getInstance("HmacSHA256");
             mac.init(secret);
-            String text = String.join("\n", method, target, timestamp, nonce, hash);
-            Map<String, String> headers = new LinkedHashMap<>();
-            headers.put("X-API-Key", keyId);
-            headers.put("X-Timestamp", timestamp);
-            headers.put("X-Nonce", nonce);
-            headers.put("X-Body-Hash", hash);
-            headers.put("X-Signature", Base64.getEncoder().encodeToString(mac.doFinal(text.getBytes(StandardCharsets.UTF_8))));
-            return headers;
+            return Base64.getEncoder().encodeToString(mac.doFinal(String.join("\n", parts).getBytes(StandardCharsets.UTF_8)));
         } catch (GeneralSecurityException e) {
-            throw new IllegalStateException("every Java has SHA-256 and HMAC", e);
+            throw new IllegalStateException("every Java has HMAC", e);
         }
     }
 

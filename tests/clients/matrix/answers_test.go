@@ -1,0 +1,138 @@
+package matrix
+
+import (
+	"encoding/json"
+	"net/http"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/card-gateway/card-gateway/tests/harness"
+)
+
+// An answerCase is a request of a client that demands signed answers.
+type answerCase struct {
+	Name    string
+	Method  string
+	Content *string
+	Headers map[string]string
+	Clock   int
+	Secret  string      // instead of the key's
+	Issuer  faultAnswer // what the issuer answers; status 0: 200
+	Between string      // what something between client and gateway does, a name of alterations
+
+	Requests int  // how many arrive between; 0: 1
+	Status   int  // of the answer that the client returns
+	MayFail  bool `json:"may_fail"` // or it is an error of the type unproven
+	Error    *struct {
+		Type     string // "api": its status, for the ways that raise no errors
+		Status   int
+		Code     string
+		Unsigned bool
+	}
+}
+
+// demand sends a request of a client that demands signed answers.
+func (b bench) demand(t *testing.T, c answerCase) {
+	issuer := c.Issuer
+	if issuer.Status == 0 {
+		issuer.Status = http.StatusOK
+	}
+	b.upstream.Replies(issuer.reply(""))
+	way, base := startBetween(t, b.gateway.Addr, c.Between)
+	secret := b.key.Secret
+	if c.Secret != "" {
+		secret = c.Secret
+	}
+	request := call{
+		Do: "request", Adapter: b.adapter, Base: base, KeyID: b.key.ID, Secret: secret, VerifyAnswers: true,
+		Method: c.Method, Target: "/api/v1/orders?limit=1", Headers: c.Headers, Clock: c.Clock,
+	}
+	if c.Content != nil {
+		request.Body, request.HasBody = []byte(*c.Content), true
+	}
+	if c.Between == "the answer before" {
+		if got := b.driver.do(t, request); got.Error != nil {
+			t.Fatalf("the answer that is not yet altered: %+v", got.Error)
+		}
+	}
+	got := b.driver.do(t, request)
+	way.mu.Lock()
+	defer way.mu.Unlock()
+	if way.number != max(c.Requests, 1) {
+		t.Errorf("%d requests arrived, want %d", way.number, max(c.Requests, 1))
+	}
+	for _, accepts := range way.accepts {
+		if accepts != "identity" {
+			t.Errorf("Accept-Encoding is %q: the answer could not be verified", accepts)
+		}
+	}
+	c.outcome(t, b, got)
+}
+
+// outcome checks what the client returns.
+func (c answerCase) outcome(t *testing.T, b bench, got result) {
+	switch want := c.Error; {
+	case c.MayFail && got.Error != nil && got.Error.Type == "unproven" && !got.Error.Unsigned:
+	case want == nil:
+		if got.Error != nil || got.Status != c.Status {
+			t.Errorf("the result is %d %+v, want %d", got.Status, got.Error, c.Status)
+		}
+		if body := c.Issuer.reply("").Raw; !c.MayFail && c.Method != http.MethodHead && !strings.HasSuffix(body, "\r\n\r\n"+string(got.Body)) {
+			t.Errorf("the body is %.300q", got.Body)
+		}
+	case want.Type == "api" && !b.raises:
+		if got.Error != nil || got.Status != want.Status {
+			t.Errorf("the result is %d %+v, want %d", got.Status, got.Error, want.Status)
+		}
+	case got.Error == nil:
+		t.Errorf("an answer that is not proven is handed over: %d %.300q", got.Status, got.Body)
+	case got.Error.Type != want.Type || got.Error.Status != want.Status || got.Error.Unsigned != want.Unsigned ||
+		want.Code != "" && got.Error.Code != want.Code:
+		t.Errorf("the error is %+v, want %+v", *got.Error, *want)
+	case got.Error.Message == "":
+		t.Error("the error has no message")
+	}
+}
+
+// answerVectors checks answers.json of tests/vectors.
+func answerVectors(t *testing.T, d *driver) {
+	text, err := os.ReadFile("../../vectors/answers.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var suite struct {
+		Answers []struct {
+			Name, Nonce, Body, Expect string
+			Now                       int64
+			Status                    int
+			Headers                   map[string][]string
+			BodyBase64                []byte `json:"body_base64"`
+		}
+	}
+	if err := json.Unmarshal(text, &suite); err != nil || len(suite.Answers) < 70 {
+		t.Fatalf("%d answers, %v", len(suite.Answers), err)
+	}
+	for _, v := range suite.Answers {
+		got := d.do(t, call{
+			Do: "verify", KeyID: "ak_test_1", Secret: "test_secret_0123456789abcdef", Nonce: v.Nonce, Now: v.Now,
+			Status: v.Status, Answer: v.Headers, Body: append([]byte(v.Body), v.BodyBase64...),
+		})
+		switch {
+		case v.Expect == "signed":
+			if got.Error != nil || !got.Verified {
+				t.Errorf("%s: refused: %+v", v.Name, got.Error)
+			}
+		case got.Error == nil || got.Error.Type != "unproven" || got.Error.Unsigned != (v.Expect == "unsigned"):
+			t.Errorf("%s: the result is %t %+v, want that it is %s", v.Name, got.Verified, got.Error, v.Expect)
+		}
+	}
+}
+
+// startSigning starts a gateway that signs its answers.
+func startSigning(t *testing.T) bench {
+	t.Helper()
+	upstream := startIssuer(t)
+	gateway := harness.StartGateway(t, harness.Site{Upstream: upstream.Addr, Global: "sign_responses"})
+	return bench{upstream: upstream, gateway: gateway, key: gateway.NewKey(harness.Fields{"mode": "test"})}
+}

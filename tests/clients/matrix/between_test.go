@@ -1,0 +1,134 @@
+package matrix
+
+import (
+	"bytes"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/card-gateway/card-gateway/auth"
+)
+
+// A seen is an answer on its way, the number-th to the client.
+type seen struct {
+	number int
+	status int
+	header http.Header
+	body   []byte
+}
+
+// alterations are what may happen between client and gateway.
+var alterations = map[string]func(s *seen, first seen){
+	"":            func(*seen, seen) {},
+	"a byte":      func(s *seen, _ seen) { s.body[len(s.body)/2] ^= 1 },
+	"a byte more": func(s *seen, _ seen) { s.body = append(s.body, ' ') },
+	"body and hash": func(s *seen, _ seen) {
+		s.body = []byte("{}")
+		s.header.Set(auth.HeaderAnswerHash, auth.BodyHash(s.body))
+	},
+	"the status":             func(s *seen, _ seen) { s.status = http.StatusCreated },
+	"the request id":         func(s *seen, _ seen) { s.header.Set("X-Request-Id", "another") },
+	"the time":               func(s *seen, _ seen) { s.header.Set(auth.HeaderAnsweredAt, "1750000001") },
+	"no signature":           func(s *seen, _ seen) { s.header.Del(auth.HeaderAnswerSignature) },
+	"nothing of a signature": func(s *seen, _ seen) { strip(s.header) },
+	"the answer before":      func(s *seen, first seen) { *s = first },
+	"a refusal at first":     func(s *seen, _ seen) { s.refuse(http.StatusServiceUnavailable) },
+	"a limit at first":       func(s *seen, _ seen) { s.refuse(http.StatusTooManyRequests) },
+	"an error of someone":    func(s *seen, _ seen) { strip(s.header); s.status = http.StatusBadGateway },
+	"a redirect of someone": func(s *seen, _ seen) {
+		strip(s.header)
+		s.status = http.StatusFound
+		s.header.Set("Location", "/elsewhere")
+	},
+	"the header names, lower": func(s *seen, _ seen) { lower(s.header) },
+}
+
+// refuse makes the first answer an unsigned refusal that may be repeated.
+func (s *seen) refuse(status int) {
+	if s.number == 1 {
+		*s = seen{status: status, header: http.Header{"Retry-After": {"0"}, "X-Gateway-Forwarded": {"no"}}}
+	}
+}
+
+func strip(h http.Header) {
+	for _, name := range []string{auth.HeaderAnsweredAt, auth.HeaderAnswerHash, auth.HeaderAnswerSignature} {
+		h.Del(name)
+	}
+}
+
+func lower(h http.Header) {
+	for _, name := range []string{"X-Request-Id", auth.HeaderAnsweredAt, auth.HeaderAnswerHash, auth.HeaderAnswerSignature} {
+		h[strings.ToLower(name)] = h[http.CanonicalHeaderKey(name)]
+		delete(h, http.CanonicalHeaderKey(name))
+	}
+}
+
+// A between forwards requests to the gateway and alters the answers.
+type between struct {
+	gateway string
+	plain   http.Transport
+	alter   func(s *seen, first seen)
+
+	mu      sync.Mutex
+	first   seen
+	number  int
+	accepts []string // Accept-Encoding of each request
+}
+
+func startBetween(t *testing.T, gateway, alteration string) (b *between, base string) {
+	t.Helper()
+	b = &between{gateway: gateway, alter: alterations[alteration]}
+	if b.alter == nil {
+		t.Fatalf("there is no alteration %q", alteration)
+	}
+	b.plain.DisableCompression = true
+	server := httptest.NewServer(b)
+	t.Cleanup(server.Close)
+	t.Cleanup(b.plain.CloseIdleConnections)
+	return b, server.URL
+}
+
+func (b *between) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	accepts := strings.Join(r.Header.Values("Accept-Encoding"), ",")
+	s, err := b.forward(r)
+	if err != nil {
+		panic(http.ErrAbortHandler)
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.accepts = append(b.accepts, accepts)
+	b.number++
+	s.number = b.number
+	if s.number == 1 {
+		b.first = seen{1, s.status, s.header.Clone(), bytes.Clone(s.body)}
+	}
+	b.alter(&s, b.first)
+	s.header.Del("Content-Length")
+	for name, values := range s.header {
+		w.Header()[name] = values
+	}
+	w.WriteHeader(s.status)
+	_, _ = w.Write(s.body)
+}
+
+func (b *between) forward(r *http.Request) (seen, error) {
+	body, err := io.ReadAll(r.Body)
+	if err != nil {
+		return seen{}, err
+	}
+	out, err := http.NewRequestWithContext(r.Context(), r.Method, "http://"+b.gateway+r.RequestURI, bytes.NewReader(body))
+	if err != nil {
+		return seen{}, err
+	}
+	out.Header = r.Header
+	answer, err := b.plain.RoundTrip(out)
+	if err != nil {
+		return seen{}, err
+	}
+	defer answer.Body.Close()
+	text, err := io.ReadAll(answer.Body)
+	return seen{status: answer.StatusCode, header: answer.Header, body: text}, err
+}
