@@ -99,8 +99,10 @@ faults-again: ## the tests of single faults, 20 times each; repeat=N sets how of
 	go test -count=$(repeat) -timeout 3h -run '$(file_faults)' ./store/file
 
 FUZZTIME ?= 10m
-fuzz: ## every fuzz target, FUZZTIME (10m) each: FUZZTIME=1h make fuzz takes a day and a half; TARGETS=REGEXP chooses
+fuzz: ## every fuzz target, FUZZTIME (10m) each, one on each CPU; 3 hours on two; TARGETS=REGEXP chooses
 	@tests/install-tools.sh haproxy redis-server
+	@echo "Some 30 targets, $(FUZZTIME) each, one on each CPU: about 3 hours on two with the time of 10m. What is"
+	@echo "found is kept under testdata/fuzz of the package; what is tried is in the cache of Go."
 	tests/fuzz.sh $(FUZZTIME) '$(TARGETS)'
 
 SOAK ?= 20m
@@ -109,8 +111,10 @@ soak: ## correct requests for 20 minutes (SOAK, RATE a second): what the process
 	CARD_TEST_SOAK=$(SOAK) CARD_TEST_SOAK_RATE=$(RATE) CARD_TEST_SOAK_PAGE=$(CURDIR)/docs/reliability.md go test -count=1 -timeout 3h -v -run TestSoak ./tests/soak
 
 CARD_TEST_MUTANTS ?= .
-mutants: ## change some 120 rules, one at a time: a test must fail with each
+mutants: ## change some 120 rules, one at a time: a test must fail with each; 20 minutes on two CPUs
 	@tests/install-tools.sh redis-server
+	@echo "Some 120 rules are changed, one at a time, and the tests of the package run with each: 20 minutes"
+	@echo "on two CPUs. The files stay as they are."
 	CARD_TEST_MUTANTS='$(CARD_TEST_MUTANTS)' go test -count=1 -timeout 3h -v -parallel 2 -run TestMutants ./tests/mutants
 
 sbom: ## the bill of materials of bin/card-gateway-production, which ./xcaddy.sh builds, into dist/

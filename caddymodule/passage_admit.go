@@ -27,6 +27,9 @@ func (p *passage) admit() *auth.Refusal {
 	if unreadable == nil {
 		unreadable = checkHost(p.r)
 	}
+	if unreadable == nil {
+		unreadable = checkFields(p.r)
+	}
 	method, raw := originalTarget(p.r)
 	credentials, missing := auth.ParseCredentials(p.r.Header)
 	if missing != nil {

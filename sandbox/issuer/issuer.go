@@ -107,7 +107,8 @@ func (i *Issuer) SetBounds(opt Options) {
 }
 
 // ServeHTTP answers one request. Paths are matched without regard to case,
-// because clients write both /Customers and /customers.
+// because clients write both /Customers and /customers, and without regard to one
+// slash at the end, as the gateway matches them.
 func (i *Issuer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set(HeaderAnswered, "card_sandbox")
 	if p := checkIdentity(r.Header); p != nil {
@@ -120,7 +121,7 @@ func (i *Issuer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	lower := r.Clone(r.Context())
-	lower.URL.Path, lower.URL.RawPath = strings.ToLower(r.URL.Path), ""
+	lower.URL.Path, lower.URL.RawPath = strings.TrimSuffix(strings.ToLower(r.URL.Path), "/"), ""
 	if _, pattern := i.routes.Handler(lower); pattern == "" {
 		writeProblem(w, &problem{
 			status: http.StatusNotFound, code: "NOT_FOUND",

@@ -111,7 +111,6 @@ func TestUnknownPathsAreNotFound(t *testing.T) {
 		request("GET", "/", ""),
 		request("DELETE", "/api/v1/webhooks", ""),
 		request("DELETE", "/api/v1/cards/1", ""),
-		request("GET", "/api/v1/products/", ""),
 	} {
 		body := ask(t, i, 404, r)
 		if message := at(t, body, "detail").(string); !strings.Contains(message, r.Method+" "+r.URL.Path) {
@@ -201,4 +200,13 @@ func TestBoundsHoldUnderContention(t *testing.T) {
 	if count[http.StatusCreated] != bound || count[http.StatusInsufficientStorage] != callers-bound {
 		t.Errorf("statuses %v, want %d of 201 and the others 507", count, bound)
 	}
+}
+
+// TestSlashAtTheEnd: the gateway takes a path with one slash at its end for the same
+// operation and forwards it as it was sent.
+func TestSlashAtTheEnd(t *testing.T) {
+	i := newTestIssuer(Options{})
+	ask(t, i, 200, request("GET", "/api/v1/cards/", ""))
+	ask(t, i, 200, request("GET", "/api/v1/Customers/?limit=1", ""))
+	ask(t, i, 404, request("GET", "/", ""))
 }

@@ -119,7 +119,9 @@ func (s *Store) Start(context.Context) error {
 	}
 	s.lock, s.stop = lock, make(chan struct{})
 	s.state.Store(st)
-	s.kept.Go(func() { st.keepUp(wake, s.stop) })
+	if !s.opt.noKeeper {
+		s.kept.Go(func() { st.keepUp(wake, s.stop) })
+	}
 	return nil
 }
 

@@ -40,6 +40,8 @@ type Options struct {
 	elapsed func(now time.Time) time.Duration
 	// sync writes a file or directory through to the disk; tests set it.
 	sync func(*os.File) error
+	// noKeeper starts no keeper; tests set it and do its work.
+	noKeeper bool
 }
 
 func (o Options) withDefaults() Options {

@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 )
 
 // A Judge is a haproxy between the gateway and the issuer: a second parser of what
@@ -72,7 +73,7 @@ func StartJudge(t testing.TB, issuer string) *Judge {
 		_ = os.RemoveAll(dir)
 	})
 	Eventually(t, "haproxy listens", func() bool {
-		conn, err := net.Dial("unix", filepath.Join(dir, "stats")) // one without a request counts as refused
+		conn, err := net.Dial("unix", filepath.Join(dir, "stats"))
 		if err == nil {
 			_ = conn.Close()
 		}
@@ -81,33 +82,29 @@ func StartJudge(t testing.TB, issuer string) *Judge {
 	return j
 }
 
-// Refused returns how many requests haproxy could not read (ereq of its frontend).
-func (j *Judge) Refused(t testing.TB) int {
+// Refused returns how many requests haproxy could not read, and what it reports of
+// the last one. A connection that ends early is none of them.
+func (j *Judge) Refused(t testing.TB) (n int, last string) {
 	t.Helper()
 	conn, err := net.Dial("unix", filepath.Join(j.dir, "stats"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer conn.Close()
-	if _, err := conn.Write([]byte("show stat -1 1 -1\n")); err != nil {
+	if err := conn.SetDeadline(time.Now().Add(Patience)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := io.WriteString(conn, "show errors\n"); err != nil {
 		t.Fatal(err)
 	}
 	text, err := io.ReadAll(conn)
 	if err != nil {
 		t.Fatal(err)
 	}
-	names, values, _ := strings.Cut(strings.TrimPrefix(string(text), "# "), "\n")
-	for i, name := range strings.Split(names, ",") {
-		cells := strings.Split(values, ",")
-		if name != "ereq" || i >= len(cells) {
-			continue
-		}
-		refused, err := strconv.Atoi(cells[i])
-		if err != nil {
-			t.Fatal(err)
-		}
-		return refused
+	head, last, _ := strings.Cut(string(text), "\n")
+	_, count, _ := strings.Cut(head, "] : ")
+	if n, err = strconv.Atoi(count); err != nil {
+		t.Fatalf("haproxy shows no errors, but %.200q", text)
 	}
-	t.Fatalf("haproxy shows no ereq: %q", text)
-	return 0
+	return n, last
 }

@@ -4,13 +4,15 @@ import (
 	"fmt"
 	"net/http"
 	"os"
+	"strings"
 	"testing"
 )
 
 // Resources is what a process holds.
 type Resources struct {
 	Goroutines int
-	Files      int   // open file descriptors
+	Files      int   // open file descriptors, without connections to issuers
+	Issuers    int   // open connections to issuers, by the gateway's own count
 	Heap       int64 // bytes in use after a garbage collection
 	Resident   int64 // bytes of memory of the process
 }
@@ -30,6 +32,12 @@ func (g *Gateway) Resources(t testing.TB) (r Resources) {
 	if err != nil {
 		t.Skipf("the files of a process are not known here: %v", err)
 	}
-	r.Files, r.Heap, r.Resident = len(files), int64(g.Scrape(t)["go_memstats_heap_inuse_bytes"]), g.ResidentMemory(t)
+	samples := g.Scrape(t)
+	for series, open := range samples {
+		if strings.HasPrefix(series, "card_gateway_upstream_connections{") {
+			r.Issuers += int(open)
+		}
+	}
+	r.Files, r.Heap, r.Resident = len(files)-r.Issuers, int64(samples["go_memstats_heap_inuse_bytes"]), g.ResidentMemory(t)
 	return r
 }

@@ -2,6 +2,7 @@ package harness
 
 import (
 	"bufio"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -167,6 +168,14 @@ func (u *Upstream) Trusts(reason string) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	u.trusts = reason
+}
+
+// Unproved returns what reached the upstream although no client had sent it correctly
+// signed. The test fails by it at its end in any case.
+func (u *Upstream) Unproved() error {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	return errors.Join(u.wrong...)
 }
 
 // Took returns the requests since the last call of Took.

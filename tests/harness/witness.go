@@ -69,6 +69,13 @@ func Knows(c Credentials) Credentials {
 	return c
 }
 
+// Sent tells what checks the requests behind the gateway of a signed request that is
+// sent by other means than a [Wire]. It returns the request.
+func Sent(r *Request) *Request {
+	theWitness.sees(&Received{Line: r.Method + " " + r.Target + " HTTP/1.1", Headers: r.Headers, Body: r.Body})
+	return r
+}
+
 // knowsAssertions tells the witness of a key file of assertions.
 func (w *witness) knowsAssertions(lines string) {
 	w.mu.Lock()

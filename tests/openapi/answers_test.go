@@ -16,7 +16,7 @@ import (
 // TestEveryAnswer calls every operation with every outcome that the document shows,
 // and holds each answer against it.
 func TestEveryAnswer(t *testing.T) {
-	w := startWorld(t)
+	w := startWorld(t, small)
 	w.customers()
 	w.cards()
 	w.own()
@@ -35,7 +35,7 @@ const (
 )
 
 // value returns a member of an answer, at the top or in data.
-func value(t *testing.T, r *harness.Response, name string) string {
+func value(t testing.TB, r *harness.Response, name string) string {
 	t.Helper()
 	var top map[string]any
 	if err := json.Unmarshal([]byte(r.Body), &top); err != nil {

@@ -17,15 +17,17 @@ import (
 // A world is a gateway as the example configures it, with the sandbox behind it,
 // and what was seen of it.
 type world struct {
-	t    *testing.T
+	t    testing.TB
 	g    *harness.Gateway
 	j    *judge
 	seen map[string]map[int]bool // statuses by "METHOD path" of the document
 }
 
-// startWorld starts a gateway whose sandbox has room for few things, so that it can
-// be filled.
-func startWorld(t *testing.T) *world {
+// small is a sandbox that has room for few things, so that it can be filled.
+const small = "max_customers 5\nmax_cards 6\nmax_records 4"
+
+// startWorld starts a gateway in front of a sandbox.
+func startWorld(t testing.TB, sandboxLines string) *world {
 	t.Helper()
 	lines, _, _ := declared(t)
 	sandbox := harness.FreeAddress(t)
@@ -46,7 +48,7 @@ func startWorld(t *testing.T) *world {
 			card_forward ` + sandbox + `
 		}`,
 		Extra: "handle /gateway/v1/* {\ncard_rate_limit\ncard_auth\ncard_self {\nrotate yes\n}\n}\n",
-		Sites: fmt.Sprintf("http://:%s {\nbind %s\ncard_sandbox {\nmax_customers 5\nmax_cards 6\nmax_records 4\n}\n}\n", port, host),
+		Sites: fmt.Sprintf("http://:%s {\nbind %s\ncard_sandbox {\n%s\n}\n}\n", port, host, sandboxLines),
 	})
 	return w
 }
@@ -134,7 +136,7 @@ func (j *judge) scheme(name string) bool {
 }
 
 // documentForm is an upload of a file.
-func documentForm(t *testing.T, key harness.Credentials, fields map[string]string) *harness.Request {
+func documentForm(t testing.TB, key harness.Credentials, fields map[string]string) *harness.Request {
 	t.Helper()
 	var body bytes.Buffer
 	form := multipart.NewWriter(&body)

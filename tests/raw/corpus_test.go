@@ -17,6 +17,7 @@ type rawCase struct {
 	line   int
 	expect string // what must happen
 	signed signed // the request that the client has signed
+	then   signed // the request behind {next}
 	name   string
 	wire   string // what it sends
 }
@@ -45,7 +46,7 @@ func readCases(t *testing.T, file string) []rawCase {
 			t.Fatalf("%s:%d: %d cells, want 4", file, number, len(cells))
 		}
 		words := strings.SplitN(cells[1], " ", 3)
-		c := rawCase{line: number, expect: cells[0], name: cells[2], wire: cells[3]}
+		c := rawCase{line: number, expect: cells[0], then: next, name: cells[2], wire: cells[3]}
 		c.signed = signed{method: words[0], target: unescape(t, words[1])}
 		if len(words) == 3 {
 			c.signed.body = unescape(t, words[2])
@@ -100,8 +101,13 @@ func among(got []string, expect string) bool {
 	return slices.EqualFunc(got, words, func(one, of string) bool { return slices.Contains(strings.Split(of, "|"), one) })
 }
 
-// next is the request behind {next} in a case: signed on its own.
+// next is the second request of a case: signed on its own.
 var next = signed{"GET", "/api/v1/cards/c1", ""}
+
+// lines returns the lines that authenticate a request, each time with another nonce.
+func (s *signed) lines(key harness.Credentials) string {
+	return strings.Join(harness.Sent(key.Request(s.method, s.target, s.body)).Headers, "\r\n") + "\r\n"
+}
 
 // bytes returns what is sent in a case, with the signatures of a key.
 func (c *rawCase) bytes(t *testing.T, key harness.Credentials) string {
@@ -111,14 +117,12 @@ func (c *rawCase) bytes(t *testing.T, key harness.Credentials) string {
 
 // fill puts the signatures of a key into a text.
 func (c *rawCase) fill(wire string, key harness.Credentials) string {
-	s := c.signed
-	lines := func(r *harness.Request) string { return strings.Join(r.Headers, "\r\n") + "\r\n" }
-	auth := lines(key.Request(s.method, s.target, s.body))
 	const host = " HTTP/1.1\r\nHost: gw.example\r\n"
-	for strings.Contains(wire, "{next}") { // each has a nonce of its own
-		wire = strings.Replace(wire, "{next}", next.method+" "+next.target+host+lines(key.Request(next.method, next.target, next.body))+"\r\n", 1)
+	for strings.Contains(wire, "{next}") {
+		wire = strings.Replace(wire, "{next}", c.then.method+" "+c.then.target+host+c.then.lines(key)+"\r\n", 1)
 	}
-	wire = strings.ReplaceAll(wire, "{head}", s.method+" "+s.target+host+"{auth}")
+	wire = strings.ReplaceAll(wire, "{head}", c.signed.method+" "+c.signed.target+host+"{auth}")
+	auth := c.signed.lines(key)
 	for line := range strings.Lines(auth) {
 		name, _, _ := strings.Cut(line, ":")
 		wire = strings.ReplaceAll(wire, "{without "+name+"}", strings.Replace(auth, line, "", 1))

@@ -21,7 +21,7 @@ type message struct {
 // newMessage returns a signed request.
 func newMessage(s signed, key harness.Credentials) *message {
 	m := &message{fields: []field{{":method", s.method}, {":scheme", "https"}, {":authority", "gw.example"}, {":path", s.target}}}
-	for _, line := range key.Request(s.method, s.target, s.body).Headers {
+	for _, line := range harness.Sent(key.Request(s.method, s.target, s.body)).Headers {
 		name, value, _ := strings.Cut(line, ": ")
 		m.fields = append(m.fields, field{strings.ToLower(name), value})
 	}

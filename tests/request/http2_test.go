@@ -19,7 +19,7 @@ func overHTTP2(t testing.TB, g *harness.Gateway) func(*harness.Request) *harness
 	t.Cleanup(transport.CloseIdleConnections)
 	return func(r *harness.Request) *harness.Response {
 		t.Helper()
-		path, query, _ := strings.Cut(r.Target, "?")
+		path, query, _ := strings.Cut(harness.Sent(r).Target, "?")
 		sent := &http.Request{
 			Method: r.Method, URL: &url.URL{Scheme: "http", Host: g.Addr, Opaque: path, RawQuery: query},
 			Header: make(http.Header), Body: io.NopCloser(strings.NewReader(r.Body)), ContentLength: int64(len(r.Body)),
@@ -56,7 +56,6 @@ func TestHTTP2(t *testing.T) { harness.EachTerminal(t, testHTTP2) }
 
 func testHTTP2(t *testing.T, terminal string) {
 	u := harness.StartUpstream(t)
-	u.Trusts("the client speaks HTTP/2")
 	g := harness.StartGateway(t, harness.Site{Upstream: u.Addr, Terminal: terminal, Servers: "protocols h1 h2c"})
 	key := g.NewKey(nil)
 	send := overHTTP2(t, g)
@@ -90,7 +89,6 @@ func testHTTP2(t *testing.T, terminal string) {
 func TestHTTP2CopiesAtOnce(t *testing.T) {
 	t.Parallel()
 	u := harness.StartUpstream(t)
-	u.Trusts("the client speaks HTTP/2")
 	g := harness.StartGateway(t, harness.Site{Upstream: u.Addr, Servers: "protocols h1 h2c"})
 	r := g.NewKey(nil).Post()
 	send := overHTTP2(t, g)

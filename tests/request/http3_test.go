@@ -39,7 +39,7 @@ func overHTTP3(t *testing.T, c *http3.ClientConn, r *harness.Request, length int
 	if err != nil {
 		t.Fatal(err)
 	}
-	sent, err := http.NewRequest(r.Method, "https://gw.example"+r.Target, http.NoBody)
+	sent, err := http.NewRequest(r.Method, "https://gw.example"+harness.Sent(r).Target, http.NoBody)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -70,7 +70,6 @@ func TestHTTP3Length(t *testing.T) { harness.EachTerminal(t, testHTTP3Length) }
 func testHTTP3Length(t *testing.T, terminal string) {
 	cert, key, authority := (*harness.Authority)(nil).Sign(t, "gw.example")
 	u := harness.StartUpstream(t)
-	u.Trusts("the client speaks HTTP/3")
 	g := harness.NewGateway(t, harness.Site{Upstream: u.Addr, Terminal: terminal, Options: "auto_https disable_redirects"})
 	g.WriteFile("cert.pem", string(cert))
 	g.WriteFile("key.pem", string(key))

@@ -42,7 +42,6 @@ func portOf(address string) string {
 func TestUnknownHost(t *testing.T) {
 	t.Parallel()
 	u := harness.StartUpstream(t)
-	u.Trusts("the client speaks TLS")
 	plain, secure := harness.FreeAddress(t), harness.FreeAddress(t)
 	g := harness.StartGateway(t, harness.Site{
 		Upstream: u.Addr, Sites: namedSites(t, u.Addr),
@@ -111,7 +110,7 @@ func secured(t testing.TB, address, protocol string) net.Conn {
 func overConn(t testing.TB, conn net.Conn, r *harness.Request) *harness.Response {
 	t.Helper()
 	w := &harness.Wire{Conn: conn, In: bufio.NewReader(conn)}
-	w.WriteText(t, r.Head()+r.Body)
+	w.WriteText(t, harness.Sent(r).Head()+r.Body)
 	got, err := w.Receive(r.Method)
 	if err != nil {
 		t.Fatal(err)
@@ -132,7 +131,7 @@ func overSecureHTTP2(t testing.TB, address string, r *harness.Request) *harness.
 		},
 	}
 	defer transport.CloseIdleConnections()
-	sent, err := http.NewRequest(r.Method, "https://"+r.Value("Host")+r.Target, strings.NewReader(r.Body))
+	sent, err := http.NewRequest(r.Method, "https://"+r.Value("Host")+harness.Sent(r).Target, strings.NewReader(r.Body))
 	if err != nil {
 		t.Fatal(err)
 	}
