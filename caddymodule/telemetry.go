@@ -29,6 +29,8 @@ const (
 type telemetry struct {
 	log      *zap.Logger
 	refused  *zap.Logger
+	forged   *zap.Logger
+	unsealed atomic.Int64 // keys without a seal, as reported last
 	audit    *auditLog
 	degraded atomic.Pointer[[]string] // what was reported last
 	metrics  *metrics
@@ -40,7 +42,7 @@ type telemetry struct {
 // registry.
 func newTelemetry(log *zap.Logger, registry *prometheus.Registry, table *auth.Table) (*telemetry, error) {
 	takeStandardLog()
-	t := &telemetry{log: log, audit: newAuditLog(log.Named("audit")), refused: refusalLogger(log)}
+	t := &telemetry{log: log, audit: newAuditLog(log.Named("audit")), refused: refusalLogger(log), forged: forgedLogger(log)}
 	var err error
 	if t.metrics, err = newMetrics(registry, table); err != nil {
 		return nil, err
