@@ -1,23 +1,10 @@
 package caddymodule
 
 import (
-	"time"
-
 	"go.uber.org/zap"
-	"go.uber.org/zap/zapcore"
 
 	"github.com/card-gateway/card-gateway/keys"
 )
-
-// forgedPerMinute is how often the log says in a minute that the record of one key
-// was forged: every request with the key reads it.
-const forgedPerMinute = 3
-
-func forgedLogger(log *zap.Logger) *zap.Logger {
-	return log.WithOptions(zap.WrapCore(func(core zapcore.Core) zapcore.Core {
-		return zapcore.NewSamplerWithOptions(core, time.Minute, forgedPerMinute, 0)
-	}))
-}
 
 // recordForged logs and counts a record that was refused because something other
 // than a gateway has changed it.

@@ -56,6 +56,16 @@ func refusalLogger(log *zap.Logger) *zap.Logger {
 	}))
 }
 
+// forgedPerMinute is how often the log says in a minute that the record of one key
+// was forged: every request with the key reads it.
+const forgedPerMinute = 3
+
+func forgedLogger(log *zap.Logger) *zap.Logger {
+	return log.WithOptions(zap.WrapCore(func(core zapcore.Core) zapcore.Core {
+		return zapcore.NewSamplerWithOptions(core, time.Minute, forgedPerMinute, 0)
+	}))
+}
+
 // takeStandardLog makes the standard library log only the kinds of failure, to
 // Caddy's default log. Caddy itself would log the texts, which may quote bytes
 // that an upstream sent unasked. Caddy takes the standard log back with each
