@@ -18,6 +18,7 @@ import (
 //	card_gateway {
 //	    store <kind> ...
 //	    master_key env <name> | file <path>
+//	    seal required
 //	    admin_token file <path>
 //	    audit file <path>
 //	    window <time span>
@@ -67,6 +68,7 @@ func (p *appParser) options() []option {
 	return []option{
 		{name: "store", read: call(p.store), instead: "a gateway has one store"},
 		{name: "master_key", read: call(p.masterKey), instead: "several master keys are several lines of one file or variable"},
+		textOption("seal", "required", &app.Seal),
 		{name: "admin_token", read: call(p.adminToken), instead: "several tokens are several lines of one file"},
 		{name: "audit", read: call(p.audit)},
 		durationOption("window", &app.Window),

@@ -22,6 +22,12 @@ type Config struct {
 	// who has it can open every stored secret.
 	MasterKey *secret.Ref `json:"master_key,omitempty"`
 
+	// `required` refuses the records of keys that have no seal: without the master
+	// key, nobody who writes to the store can then grant anything to a key. Set it
+	// in every new installation, and elsewhere after `card-keys seal`. Default:
+	// records without a seal are accepted, as the version before wrote them.
+	Seal string `json:"seal,omitempty"`
+
 	// The file of the audit record: every change of a key and every attempt, each
 	// lock, and each load of a configuration, as JSON lines with a number and the
 	// hash of the line before. Placeholders are expanded. Without it the record is

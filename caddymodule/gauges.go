@@ -22,6 +22,11 @@ var (
 		Help: "Keys in the store by status; refreshed in the background, the same on every node.",
 	}, []string{"status"})
 
+	keySeals = prometheus.NewGaugeVec(prometheus.GaugeOpts{
+		Name: "card_gateway_key_seals",
+		Help: "Keys in the store by the state of the seal of their record; refreshed in the background.",
+	}, []string{"state"})
+
 	keysExpiring = prometheus.NewGaugeVec(prometheus.GaugeOpts{
 		Name: "card_gateway_keys_expiring",
 		Help: "Active keys that expire within the time; refreshed in the background.",

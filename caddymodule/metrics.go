@@ -8,6 +8,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/card-gateway/card-gateway/auth"
+	"github.com/card-gateway/card-gateway/keys"
 )
 
 // The collectors live as long as the process. In Caddy each configuration has
@@ -40,6 +41,11 @@ var (
 		Help:    "The server's clock minus X-Timestamp of correctly signed requests.",
 		Buckets: []float64{-600, -300, -120, -60, -30, -10, -5, -2, 0, 2, 5, 10, 30, 60, 120, 300, 600},
 	})
+
+	forgedRecordsTotal = prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "card_gateway_forged_records_total",
+		Help: "Readings of a key's record that was refused because something other than a gateway changed it, by field.",
+	}, []string{"field"})
 
 	keyLocksTotal = prometheus.NewCounter(prometheus.CounterOpts{
 		Name: "card_gateway_key_locks_total",
@@ -85,7 +91,7 @@ type operationMetrics struct {
 func newMetrics(registry *prometheus.Registry, table *auth.Table) (*metrics, error) {
 	for _, collector := range []prometheus.Collector{
 		requestsTotal, overheadSeconds, storeSeconds, storeUp, limitDecisions, translationsTotal,
-		clockSkewSeconds, keyLocksTotal, keysByStatus, keysExpiring, buildInfo, bodyBytes, bodyBytesLimit, storeQueue,
+		clockSkewSeconds, keyLocksTotal, keysByStatus, keysExpiring, keySeals, forgedRecordsTotal, buildInfo, bodyBytes, bodyBytesLimit, storeQueue,
 		upstreamSeconds, upstreamResponses, upstreamConnections,
 		degradedGauge, dryRunGauge, replayFloor, logDropped, explanationsTotal, signedAnswers,
 	} {
@@ -100,6 +106,9 @@ func newMetrics(registry *prometheus.Registry, table *auth.Table) (*metrics, err
 			o.upstream = newUpstreamMetrics(operation.Name)
 		}
 		m.operations = append(m.operations, o)
+	}
+	for _, field := range keys.ForgedFields() {
+		forgedRecordsTotal.WithLabelValues(field)
 	}
 	for _, variant := range translationVariants {
 		for _, direction := range translationDirections {

@@ -23,6 +23,9 @@ func (r *rules) policy() redis.Policy {
 		"replay_floor_ahead": r.floorAhead.String(),
 		"lock_after":         strconv.Itoa(r.lockAfter),
 	}
+	if r.sealRequired {
+		p["seal"] = sealRequired
+	}
 	if r.lockDuration > 0 {
 		p["lock_duration"] = r.lockDuration.String()
 	}

@@ -28,13 +28,17 @@ type rules struct {
 	bodyShare, bodyShareAddress float64
 	answerBudget                int64 // bytes
 	signResponses               bool
+	sealRequired                bool
 }
+
+// sealRequired is the value of the option seal.
+const sealRequired = "required"
 
 // newRules compiles the options of the app, with defaults for missing ones.
 func newRules(c *Config) (*rules, error) {
 	r := &rules{
 		window: time.Duration(c.Window), lockAfter: c.LockAfter, lockDuration: time.Duration(c.LockDuration), bodyBudget: c.BodyBudget,
-		signResponses: c.SignResponses,
+		signResponses: c.SignResponses, sealRequired: c.Seal == sealRequired,
 	}
 	if r.window == 0 {
 		r.window = 5 * time.Minute
@@ -57,6 +61,9 @@ func newRules(c *Config) (*rules, error) {
 	r.floorAhead = min(5*time.Second, r.window)
 	if c.ReplayFloorAhead != nil {
 		r.floorAhead = time.Duration(*c.ReplayFloorAhead)
+	}
+	if c.Seal != "" && !r.sealRequired {
+		return nil, fmt.Errorf("seal: want %s, or leave it out", sealRequired)
 	}
 	var err error
 	r.operations = operationDefs(c.Operations)

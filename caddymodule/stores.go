@@ -8,6 +8,7 @@ import (
 
 	"github.com/caddyserver/caddy/v2"
 
+	"github.com/card-gateway/card-gateway/keys"
 	"github.com/card-gateway/card-gateway/store"
 	"github.com/card-gateway/card-gateway/store/file"
 )
@@ -38,9 +39,11 @@ type windowBound interface {
 	maxWindow() time.Duration
 }
 
-// pooledStore is a backend with the number of requests that use it.
+// pooledStore is a backend with the number of requests that use it, and what the
+// process has seen of its keys.
 type pooledStore struct {
 	backend  store.Backend
+	seen     *keys.Seen
 	requests atomic.Int64
 }
 
@@ -80,7 +83,7 @@ func takeStore(module storeModule, window time.Duration, runtimeDir string) (*po
 		if err != nil {
 			return nil, err
 		}
-		return &pooledStore{backend: backend}, nil
+		return &pooledStore{backend: backend, seen: keys.NewSeen()}, nil
 	})
 	if err != nil {
 		return nil, err

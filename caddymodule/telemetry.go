@@ -29,6 +29,8 @@ const (
 type telemetry struct {
 	log      *zap.Logger
 	refused  *zap.Logger
+	forged   *zap.Logger
+	unsealed atomic.Int64 // keys without a seal, as reported last
 	audit    *auditLog
 	degraded atomic.Pointer[[]string] // what was reported last
 	metrics  *metrics
@@ -40,7 +42,7 @@ type telemetry struct {
 // registry.
 func newTelemetry(log *zap.Logger, registry *prometheus.Registry, table *auth.Table) (*telemetry, error) {
 	takeStandardLog()
-	t := &telemetry{log: log, audit: newAuditLog(log.Named("audit")), refused: refusalLogger(log)}
+	t := &telemetry{log: log, audit: newAuditLog(log.Named("audit")), refused: refusalLogger(log), forged: forgedLogger(log)}
 	var err error
 	if t.metrics, err = newMetrics(registry, table); err != nil {
 		return nil, err
@@ -51,6 +53,16 @@ func newTelemetry(log *zap.Logger, registry *prometheus.Registry, table *auth.Ta
 func refusalLogger(log *zap.Logger) *zap.Logger {
 	return log.Named("refusals").WithOptions(zap.WrapCore(func(core zapcore.Core) zapcore.Core {
 		return zapcore.NewSamplerWithOptions(core, time.Second, refusalsPerSecond, refusalsThen)
+	}))
+}
+
+// forgedPerMinute is how often the log says in a minute that the record of one key
+// was forged: every request with the key reads it.
+const forgedPerMinute = 3
+
+func forgedLogger(log *zap.Logger) *zap.Logger {
+	return log.WithOptions(zap.WrapCore(func(core zapcore.Core) zapcore.Core {
+		return zapcore.NewSamplerWithOptions(core, time.Minute, forgedPerMinute, 0)
 	}))
 }
 

@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"go.uber.org/zap"
+
+	"github.com/card-gateway/card-gateway/keys"
 )
 
 // How often the store is probed and the keys are counted.
@@ -104,6 +106,10 @@ func (u *upkeep) takeCensus(ctx context.Context) {
 	for status, n := range census.Keys {
 		keysByStatus.WithLabelValues(status).Set(float64(n))
 	}
+	for state, n := range census.Seals {
+		keySeals.WithLabelValues(state).Set(float64(n))
+	}
+	u.telemetry.reportUnsealed(census.Seals[keys.SealUnsealed])
 	for within, n := range census.Expiring {
 		keysExpiring.WithLabelValues(within).Set(float64(n))
 	}

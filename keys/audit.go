@@ -18,7 +18,7 @@ type Change struct {
 	At       time.Time
 	Actor    string // who was authenticated
 	Claimed  string // who the caller claims to be; no proof
-	Action   string // create, import, copy, update, disable, enable, unlock, rotate, delete, reseal, lock
+	Action   string // create, import, copy, update, disable, enable, unlock, rotate, delete, seal, reseal, lock
 	KeyID    string
 	Tenant   string
 	Revision string        // of the record afterwards; empty when it is gone or unchanged
@@ -34,7 +34,7 @@ type Change struct {
 func (c *Change) Refused() bool {
 	var bad *InvalidError
 	return errors.As(c.Err, &bad) || errors.Is(c.Err, ErrMalformed) || errors.Is(c.Err, ErrRevision) || errors.Is(c.Err, store.ErrNotFound) ||
-		errors.Is(c.Err, store.ErrExists) || errors.Is(c.Err, ErrSecretInUse)
+		errors.Is(c.Err, store.ErrExists) || errors.Is(c.Err, ErrSecretInUse) || errors.Is(c.Err, ErrForged) || errors.Is(c.Err, ErrNotAsApproved)
 }
 
 // A FieldChange holds the JSON of one field before and after; nil if the field
@@ -90,6 +90,7 @@ type audited struct {
 	Failures int             `json:"failures,omitempty"`
 	Lock     *auth.Lock      `json:"lock,omitempty"`
 	Secrets  []auditedSecret `json:"secrets,omitempty"`
+	Sealed   bool            `json:"sealed,omitempty"`
 }
 
 type auditedSecret struct {
@@ -102,7 +103,7 @@ func auditedFields(r *store.Record) map[string]json.RawMessage {
 	if r == nil {
 		return nil
 	}
-	a := audited{Fields: r.Fields, Failures: r.Failures, Lock: r.Lock}
+	a := audited{Fields: r.Fields, Failures: r.Failures, Lock: r.Lock, Sealed: len(r.Seal) > 0}
 	for _, s := range r.Secrets {
 		a.Secrets = append(a.Secrets, auditedSecret{Version: s.Version, CreatedAt: s.CreatedAt, ExpiresAt: s.ExpiresAt})
 	}

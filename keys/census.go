@@ -2,6 +2,7 @@ package keys
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"github.com/card-gateway/card-gateway/store"
@@ -19,6 +20,9 @@ type Census struct {
 	// order in which the master keys are given; last those of a master key that
 	// was not given, if there are any.
 	SealedBy []SealedBy `json:"sealed_by"`
+	// Seals counts the keys by the state of the seal of their record. It has an
+	// entry for every member of [SealStates].
+	Seals map[string]int `json:"seals"`
 }
 
 // SealedBy are the secrets under one master key.
@@ -34,10 +38,7 @@ const censusPage = 500
 // Census reads all keys and counts them. Records are read in pages. A key that
 // is made or deleted during the census may or may not be counted.
 func (k *Service) Census(ctx context.Context) (c Census, err error) {
-	c = Census{Keys: make(map[string]int), Expiring: map[string]int{"1d": 0, "7d": 0, "30d": 0}}
-	for _, status := range Statuses() {
-		c.Keys[status] = 0
-	}
+	c = newCensus()
 	now := k.opt.Clock()
 	own := k.ids.Load()
 	sealed := make([]int, k.ring.Len()+1)
@@ -48,6 +49,9 @@ func (k *Service) Census(ctx context.Context) (c Census, err error) {
 		}
 		for i := range r.Secrets {
 			sealed[k.ring.sealer(r.Secrets[i].Sealed)]++
+		}
+		if err := k.countSeal(ctx, &c, r); err != nil {
+			return err
 		}
 		status := statusOf(r, now)
 		c.Keys[status]++
@@ -63,6 +67,31 @@ func (k *Service) Census(ctx context.Context) (c Census, err error) {
 		return nil
 	})
 	return c, err
+}
+
+func newCensus() Census {
+	c := Census{Keys: make(map[string]int), Expiring: map[string]int{"1d": 0, "7d": 0, "30d": 0}, Seals: make(map[string]int)}
+	for _, status := range Statuses() {
+		c.Keys[status] = 0
+	}
+	for _, state := range SealStates() {
+		c.Seals[state] = 0
+	}
+	return c
+}
+
+// countSeal counts the seal of a record, and remembers its document version.
+func (k *Service) countSeal(ctx context.Context, c *Census, r *store.Record) error {
+	_, err := k.authentic(ctx, r)
+	switch {
+	case errors.Is(err, store.ErrNotFound):
+		return nil
+	case err != nil && !errors.Is(err, ErrForged):
+		return err
+	default:
+		c.Seals[sealView(r, err).State]++
+		return nil
+	}
 }
 
 // each calls f for every record of a backend until f returns an error.

@@ -81,6 +81,7 @@ func (k *Service) Unlock(ctx context.Context, id string, by By) (Changed, error)
 type edit struct {
 	action        string
 	clearFailures bool
+	approved      string                    // the digest of the record that is to be sealed; empty: seal one that is sealed
 	apply         func(*store.Record) error // may be called several times, on fresh copies
 }
 
@@ -92,13 +93,20 @@ const changeAttempts = 10
 func (k *Service) change(ctx context.Context, id string, by By, e edit) (changed Changed, err error) {
 	var old, r *store.Record
 	defer func() {
-		k.report(attempt{action: e.action, id: id, by: by, before: old, after: r, replicated: changed.Replicated, err: err})
+		before := old
+		if e.approved != "" {
+			before = nil // the audit log has all that was approved
+		}
+		k.report(attempt{action: e.action, id: id, by: by, before: before, after: r, replicated: changed.Replicated, err: err})
 	}()
 	if !validID(id) {
 		return Changed{}, store.ErrNotFound
 	}
 	for range changeAttempts {
-		if old, err = k.read(ctx, id, by); err != nil {
+		if old, err = k.readFor(ctx, id, &e); err != nil {
+			return Changed{}, err
+		}
+		if err := by.wants(old); err != nil {
 			return Changed{}, err
 		}
 		r = old.Clone()
@@ -107,6 +115,9 @@ func (k *Service) change(ctx context.Context, id string, by By, e edit) (changed
 			return Changed{}, err
 		}
 		r.Revision, r.UpdatedAt = NewRevision(), k.stamp()
+		if e.approved != "" || len(old.Seal) > 0 {
+			k.sealRecord(r)
+		}
 		var d store.Durability
 		d, err = k.backend.Put(ctx, r, store.PutOptions{Expect: old.Revision, ClearFailures: e.clearFailures})
 		k.cache.drop(id)
@@ -120,25 +131,37 @@ func (k *Service) change(ctx context.Context, id string, by By, e edit) (changed
 			r.Failures = 0
 		}
 		k.releaseDropped(ctx, old, r)
+		k.wrote(r)
 		return Changed{View: viewOf(r, k.opt.Clock()), Replicated: d.Replicated}, nil
 	}
 	return Changed{}, err
 }
 
-// read returns the record as it is stored. With ErrRevision it returns the record
-// that has another revision than the wanted one.
-func (k *Service) read(ctx context.Context, id string, by By) (*store.Record, error) {
-	r, err := k.backend.Get(ctx, id)
-	if err != nil {
+// readFor returns the record that is to be edited. A change of a forged record, or
+// of one that must have a seal and has none, would approve it: [ErrForged].
+func (k *Service) readFor(ctx context.Context, id string, e *edit) (*store.Record, error) {
+	r, err := k.get(ctx, id)
+	switch {
+	case err != nil:
 		return nil, err
+	case e.approved != "" && e.approved != digestOf(r):
+		return nil, ErrNotAsApproved
+	case e.approved != "":
+		return r, nil
+	default:
+		return k.authentic(ctx, r)
 	}
-	if by.Revision != "" && by.Revision != r.Revision {
-		return r, ErrRevision
-	}
-	return r, nil
 }
 
-// Delete deletes a key. Errors: [store.ErrNotFound], [ErrRevision], [store.ErrConflict].
+// wants returns nil if the record has the revision that is to be changed.
+func (by *By) wants(r *store.Record) error {
+	if by.Revision != "" && by.Revision != r.Revision {
+		return ErrRevision
+	}
+	return nil
+}
+
+// Delete deletes a key, also a forged one. Errors: [store.ErrNotFound], [ErrRevision], [store.ErrConflict].
 func (k *Service) Delete(ctx context.Context, id string, by By) (d store.Durability, err error) {
 	var old *store.Record
 	defer func() {
@@ -148,9 +171,13 @@ func (k *Service) Delete(ctx context.Context, id string, by By) (d store.Durabil
 		return store.Durability{}, store.ErrNotFound
 	}
 	for range changeAttempts {
-		if old, err = k.read(ctx, id, by); err != nil {
+		if old, err = k.get(ctx, id); err != nil {
 			return store.Durability{}, err
 		}
+		if err = by.wants(old); err != nil {
+			return store.Durability{}, err
+		}
+		seen := k.opt.Seen.of(id)
 		d, err = k.backend.Delete(ctx, id, old.Revision)
 		k.cache.drop(id)
 		if errors.Is(err, store.ErrConflict) {
@@ -158,6 +185,7 @@ func (k *Service) Delete(ctx context.Context, id string, by By) (d store.Durabil
 		}
 		if err == nil {
 			k.releaseDropped(ctx, old, &store.Record{ID: id})
+			k.opt.Seen.gone(id, seen)
 		}
 		return d, err
 	}

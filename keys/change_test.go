@@ -150,12 +150,12 @@ func TestUpdate(t *testing.T) {
 	}
 }
 
-// viewDiff returns the fields that differ, as name=new, without revision and
+// viewDiff returns the fields that differ, as name=new, without revision, seal and
 // updated_at.
 func viewDiff(t *testing.T, before, after keys.View) string {
 	t.Helper()
 	fields := func(v keys.View) map[string]json.RawMessage {
-		v.Revision, v.UpdatedAt = "", time.Time{}
+		v.Revision, v.UpdatedAt, v.Seal = "", time.Time{}, keys.SealView{}
 		doc, err := json.Marshal(v)
 		if err != nil {
 			t.Fatal(err)

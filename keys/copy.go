@@ -24,7 +24,9 @@ type SkippedCopy struct {
 // and locks. The secrets must be sealed under one of this ring's master keys. A
 // key is skipped, and named in the result, when its id exists here already,
 // when one of its live secrets is in use here under another id, or when its record
-// is damaged. Copy can be called again after an error.
+// is damaged or forged. Copy can be called again after an error.
+//
+// A record that is sealed there is sealed here. One without a seal has none here.
 //
 // Nonces are not copied. So that no request is accepted in both stores, this
 // one refuses by rule 7 the requests of a copied key that were stamped before
@@ -42,7 +44,7 @@ func (k *Service) Copy(ctx context.Context, from store.Backend, by By) (Copy, er
 	err = each(ctx, from, func(r *store.Record) error {
 		err := k.copyOne(ctx, ids, r, by)
 		switch {
-		case errors.Is(err, store.ErrExists), errors.Is(err, ErrSecretInUse), errors.Is(err, ErrDamaged):
+		case errors.Is(err, store.ErrExists), errors.Is(err, ErrSecretInUse), errors.Is(err, ErrDamaged), errors.Is(err, ErrForged):
 			done.Skipped = append(done.Skipped, SkippedCopy{ID: r.ID, Reason: err.Error()})
 			return nil
 		case err != nil:
@@ -57,6 +59,9 @@ func (k *Service) Copy(ctx context.Context, from store.Backend, by By) (Copy, er
 func (k *Service) copyOne(ctx context.Context, ids *IDKey, source *store.Record, by By) (err error) {
 	if !validID(source.ID) {
 		return fmt.Errorf("the id is not valid: %w", ErrDamaged)
+	}
+	if err := k.verify(source); err != nil {
+		return err
 	}
 	r := source.Clone()
 	now := k.opt.Clock().UTC()
@@ -74,6 +79,9 @@ func (k *Service) copyOne(ctx context.Context, ids *IDKey, source *store.Record,
 	if err = k.reserveAll(ctx, r); err != nil {
 		return err
 	}
+	if len(source.Seal) > 0 {
+		k.sealRecord(r)
+	}
 	d, err = k.backend.Put(ctx, r, store.PutOptions{})
 	k.cache.drop(r.ID)
 	for _, s := range r.Secrets {
@@ -83,8 +91,10 @@ func (k *Service) copyOne(ctx context.Context, ids *IDKey, source *store.Record,
 	}
 	if err != nil {
 		k.releaseAll(ctx, r.Secrets, r.ID)
+		return err
 	}
-	return err
+	k.wrote(r)
+	return nil
 }
 
 // sealAnew converts the secrets of a record of another store to the form of this

@@ -74,6 +74,11 @@ func (k *Service) add(ctx context.Context, a addition, by By) (changed Changed, 
 		return Changed{}, err
 	}
 	r.Secrets = []store.SealedSecret{sealed}
+	if seals, err := k.sealsNew(ctx); err != nil {
+		return Changed{}, err
+	} else if seals {
+		k.sealRecord(r)
+	}
 	if err := k.reserve(ctx, sealed.Fingerprint, r.ID); err != nil {
 		return Changed{}, err
 	}
@@ -86,6 +91,7 @@ func (k *Service) add(ctx context.Context, a addition, by By) (changed Changed, 
 		k.release(ctx, sealed.Fingerprint, r.ID)
 		return Changed{}, err
 	}
+	k.wrote(r)
 	return Changed{View: viewOf(r, k.opt.Clock()), Replicated: d.Replicated}, nil
 }
 

@@ -10,19 +10,32 @@ import (
 type Drill struct {
 	Opened int           `json:"opened"` // keys all of whose live secrets were opened
 	Failed []SkippedCopy `json:"failed"` // the others, and why
+	// Unsealed is how many of the opened keys have a record without a seal.
+	Unsealed int `json:"unsealed"`
 }
 
-// Drill opens the live secrets of all keys with the master keys, such as of a
-// backup, and changes nothing. Its error is the backend's.
+// Drill checks the seals and opens the live secrets of all keys with the master
+// keys, such as of a backup, and changes nothing. Its error is the backend's.
 func (k *Service) Drill(ctx context.Context) (Drill, error) {
 	d := Drill{Failed: []SkippedCopy{}}
 	err := each(ctx, k.backend, func(r *store.Record) error {
-		if _, failed := k.open(r); failed != nil {
+		if failed := k.drillOne(r); failed != nil {
 			d.Failed = append(d.Failed, SkippedCopy{ID: r.ID, Reason: failed.Error()})
 		} else {
 			d.Opened++
+			if len(r.Seal) == 0 {
+				d.Unsealed++
+			}
 		}
 		return nil
 	})
 	return d, err
+}
+
+func (k *Service) drillOne(r *store.Record) error {
+	if err := k.verify(r); err != nil {
+		return err
+	}
+	_, err := k.open(r)
+	return err
 }

@@ -2,6 +2,7 @@ package keys
 
 import (
 	"context"
+	"errors"
 	"slices"
 
 	"github.com/card-gateway/card-gateway/store"
@@ -18,7 +19,6 @@ func (k *Service) List(ctx context.Context, q ListQuery) ([]View, string, error)
 	if q.Limit <= 0 || q.Limit > censusPage {
 		return nil, "", invalid("limit", "want 1 to %d", censusPage)
 	}
-	now := k.opt.Clock()
 	views := make([]View, 0, min(q.Limit, 64))
 	cursor := q.Cursor
 	for range listReads {
@@ -27,7 +27,14 @@ func (k *Service) List(ctx context.Context, q ListQuery) ([]View, string, error)
 			return nil, "", err
 		}
 		for _, r := range records {
-			if v := viewOf(r, now); (q.Tenant == "" || q.Tenant == v.Tenant) && (q.Status == "" || q.Status == v.Status) {
+			v, err := k.view(ctx, r)
+			if errors.Is(err, store.ErrNotFound) {
+				continue
+			}
+			if err != nil {
+				return nil, "", err
+			}
+			if (q.Tenant == "" || q.Tenant == v.Tenant) && (q.Status == "" || q.Status == v.Status) {
 				views = append(views, v)
 			}
 		}
@@ -54,9 +61,9 @@ func (k *Service) Show(ctx context.Context, id string) (View, error) {
 	if !validID(id) {
 		return View{}, store.ErrNotFound
 	}
-	r, err := k.backend.Get(ctx, id)
+	r, err := k.get(ctx, id)
 	if err != nil {
 		return View{}, err
 	}
-	return viewOf(r, k.opt.Clock()), nil
+	return k.view(ctx, r)
 }

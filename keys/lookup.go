@@ -12,8 +12,8 @@ import (
 // Lookup returns the key of the id, from memory if possible. A key from memory
 // may be older than the last change; Settle notices that by the revision.
 //
-// Errors are [store.ErrNotFound], [ErrLookupBudget], and [ErrDamaged] or
-// [ErrMasterKey] when the record cannot be used. Any other error means that the
+// Errors are [store.ErrNotFound], [ErrLookupBudget], and [ErrForged], [ErrDamaged]
+// or [ErrMasterKey] when the record cannot be used. Any other error means that the
 // backend could not answer. Only [store.ErrNotFound] means that the key does not
 // exist.
 func (k *Service) Lookup(ctx context.Context, id string) (*auth.Key, error) {
@@ -75,16 +75,22 @@ func (k *Service) Fresh(ctx context.Context, id string) (*auth.Key, error) {
 	if !validID(id) {
 		return nil, store.ErrNotFound
 	}
-	r, err := k.backend.Get(ctx, id)
-	if err != nil {
-		if errors.Is(err, store.ErrNotFound) {
-			k.cache.drop(id)
-		}
+	seen := k.opt.Seen.of(id)
+	r, err := k.get(ctx, id)
+	if err == nil {
+		r, err = k.authentic(ctx, r)
+	} else if !errors.Is(err, store.ErrNotFound) {
 		return nil, err
 	}
-	key, err := k.open(r)
+	var key *auth.Key
+	if err == nil {
+		key, err = k.open(r)
+	}
 	if err != nil {
 		k.cache.drop(id)
+		if errors.Is(err, store.ErrNotFound) {
+			k.opt.Seen.gone(id, seen)
+		}
 		return nil, err
 	}
 	k.cache.put(key)

@@ -3,6 +3,7 @@ package keys
 import (
 	"crypto/aes"
 	"crypto/cipher"
+	"crypto/hkdf"
 	"crypto/hmac"
 	"crypto/sha256"
 	"crypto/subtle"
@@ -42,6 +43,9 @@ type masterKey struct {
 	// tag is stored with a value and names the key that sealed it. It is
 	// derived from the key one-way.
 	tag [sealTagSize]byte
+	// authority is the key that seals records. It is derived from the master key
+	// one-way.
+	authority []byte
 }
 
 // ParseKeyring returns the ring of the master keys in the text, one on each
@@ -98,7 +102,8 @@ func newMasterKey(raw []byte) (masterKey, error) {
 	mac := hmac.New(sha256.New, raw)
 	mac.Write([]byte("card-gateway master key tag"))
 	copy(key.tag[:], mac.Sum(nil))
-	return key, nil
+	key.authority, err = hkdf.Key(sha256.New, raw, nil, authorityUse, sha256.Size)
+	return key, err
 }
 
 // uniform reports whether all bytes are equal, as in a file of zeros.

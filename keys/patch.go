@@ -15,7 +15,7 @@ import (
 // changeable and fixed are the names that a patch may and may not hold.
 var (
 	changeable = []string{"tenant", "description", "scopes", "allowed_ips", "expires_at", "disabled", "limits", "customer_variant", "debug_until"}
-	fixed      = []string{"id", "mode", "status", "imported", "failures", "lock", "secrets", "retired_secrets", "created_at", "updated_at", "revision"}
+	fixed      = []string{"id", "mode", "status", "imported", "failures", "lock", "secrets", "retired_secrets", "created_at", "updated_at", "revision", "seal"}
 )
 
 // patched returns the fields with a JSON merge patch (RFC 7396) applied: null

@@ -8,17 +8,17 @@ import (
 	"github.com/card-gateway/card-gateway/store"
 )
 
-// reseal finds all secrets that are sealed under another master key than the
-// first, and seals them under the first. A record that cannot be opened stays as
-// it is. After an error of the backend, reseal stops. The next start tries the
+// reseal finds all secrets and records that are sealed under another master key
+// than the first, and seals them under the first. A record that cannot be opened or
+// that was forged stays as it is, and one without a seal gets none. After an error of the backend, reseal stops. The next start tries the
 // remaining records.
 func (k *Service) reseal(ctx context.Context) {
 	_ = each(ctx, k.backend, func(r *store.Record) error {
-		if !slices.ContainsFunc(r.Secrets, k.old) {
+		if !slices.ContainsFunc(r.Secrets, k.old) && (len(r.Seal) == 0 || k.ring.current(r.Seal)) {
 			return nil
 		}
 		_, err := k.change(ctx, r.ID, By{Actor: GatewayActor}, edit{action: "reseal", apply: k.resealRecord})
-		if errors.Is(err, store.ErrNotFound) || errors.Is(err, ErrMasterKey) || errors.Is(err, ErrDamaged) {
+		if errors.Is(err, store.ErrNotFound) || errors.Is(err, ErrMasterKey) || errors.Is(err, ErrDamaged) || errors.Is(err, ErrForged) {
 			return nil
 		}
 		return err

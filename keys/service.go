@@ -30,6 +30,9 @@ var (
 	// ErrRevision means that a key no longer has the revision that the caller
 	// wanted to change.
 	ErrRevision = errors.New("the key has another revision than the one to be changed")
+	// ErrNotAsApproved means that a key to be sealed has changed since it was
+	// shown to whoever approves it.
+	ErrNotAsApproved = errors.New("the key is not as it was when it was shown for approval")
 	// ErrSecretInUse means that an imported secret belongs to another key.
 	ErrSecretInUse = errors.New("this secret is in use under another key id")
 )
@@ -76,8 +79,15 @@ type Options struct {
 	// ReplayFloorAhead is added to the moment of a [Service.Copy]: requests stamped
 	// up to that sum are refused. Default: 0.
 	ReplayFloorAhead time.Duration
+	// SealRequired refuses records without a seal.
+	SealRequired bool
+	// Seen remembers the document versions of the store's records. Services that
+	// use a store one after the other share it. Default: an empty one.
+	Seen *Seen
 	// OnChange, when set, is called for every change and attempted change.
 	OnChange func(Change)
+	// OnForged, when set, is called each time that a forged record is read.
+	OnForged func(*ForgedError)
 }
 
 func (o Options) withDefaults() Options {
@@ -102,8 +112,14 @@ func (o Options) withDefaults() Options {
 	if o.CheckScopes == nil {
 		o.CheckScopes = func([]string) error { return nil }
 	}
+	if o.Seen == nil {
+		o.Seen = NewSeen()
+	}
 	if o.OnChange == nil {
 		o.OnChange = func(Change) {}
+	}
+	if o.OnForged == nil {
+		o.OnForged = func(*ForgedError) {}
 	}
 	return o
 }
@@ -122,6 +138,7 @@ type Service struct {
 	cache   *keyCache
 	flights singleflight.Group
 	lookups *rate.Limiter
+	sealing atomic.Bool // the store is known to have been sealed
 
 	// stopped is done after Stop; stopMu prevents new tasks after that.
 	stopped context.Context
@@ -145,7 +162,7 @@ func New(backend store.Backend, ring *Keyring, opt Options) *Service {
 
 // Start loads the id key, or makes it if the store is new, and reads which ids
 // are in use (see [Service.RefreshIDs]). In the background it seals again, under
-// the first master key, all secrets that are sealed under another one. If
+// the first master key, all secrets and records that are sealed under another one. If
 // errors.Is(err, ErrMasterKey) or errors.Is(err, ErrDamaged), the gateway must
 // not start. Any other error means that the backend could not answer; then call
 // Start again.

@@ -45,6 +45,7 @@ type View struct {
 	CreatedAt      time.Time    `json:"created_at"`
 	UpdatedAt      time.Time    `json:"updated_at"`
 	Revision       string       `json:"revision"`
+	Seal           SealView     `json:"seal"`
 }
 
 // A SecretView holds the times of a secret.
@@ -62,7 +63,7 @@ func viewOf(r *store.Record, now time.Time) View {
 		Scopes: r.Scopes, AllowedIPs: r.AllowedIPs, ExpiresAt: optional(r.ExpiresAt), Disabled: r.Disabled,
 		Limits: r.Limits, CustomerVariant: optional(r.CustomerVariant), DebugUntil: optional(r.DebugUntil),
 		Imported: r.Imported, Failures: r.Failures, Lock: r.Lock,
-		CreatedAt: r.CreatedAt, UpdatedAt: r.UpdatedAt, Revision: r.Revision,
+		CreatedAt: r.CreatedAt, UpdatedAt: r.UpdatedAt, Revision: r.Revision, Seal: sealView(r, nil),
 		Secrets: make([]SecretView, 0, len(r.Secrets)),
 	}
 	for _, s := range r.Secrets {

@@ -49,6 +49,9 @@ type Record struct {
 	UpdatedAt    time.Time      `json:"updated_at"`
 	Secrets      []SealedSecret `json:"secrets"`
 	Lock         *auth.Lock     `json:"lock,omitempty"`
+	// Seal shows that a gateway wrote the record. Backends keep it as it is, and
+	// know nothing of what it holds; nil: there is none.
+	Seal []byte `json:"seal,omitempty"`
 
 	Failures int `json:"-"`
 	// LastUsed holds, for each secret version, the minute in which a request was
@@ -77,6 +80,7 @@ func (r *Record) Clone() *Record {
 	c.Scopes = append([]string(nil), r.Scopes...)
 	c.AllowedIPs = slices.Clone(r.AllowedIPs)
 	c.Secrets = append([]SealedSecret(nil), r.Secrets...)
+	c.Seal = slices.Clone(r.Seal)
 	if r.Limits != nil {
 		c.Limits = make(map[string]json.RawMessage, len(r.Limits))
 		for k, v := range r.Limits {

@@ -30,6 +30,22 @@ var (
 	ErrFull = fmt.Errorf("%w: it holds as many live nonces as it may", ErrUnavailable)
 )
 
+// A DamagedError means that the record of a key cannot be read, because something
+// other than a gateway has written it. It is an [ErrUnavailable].
+type DamagedError struct {
+	ID    string // of the key
+	Field string // of the record; "document" for the whole
+	Cause error
+}
+
+// Error returns the key, the field and the cause.
+func (e *DamagedError) Error() string {
+	return fmt.Sprintf("%v: the record of key %q is damaged: %s: %v", ErrUnavailable, e.ID, e.Field, e.Cause)
+}
+
+// Unwrap returns [ErrUnavailable].
+func (e *DamagedError) Unwrap() error { return ErrUnavailable }
+
 // A Backend keeps the state of the gateway. All its methods may be called at
 // once from many goroutines, and by several gateways that share the same state.
 //
@@ -91,7 +107,7 @@ type Backend interface {
 	Levels(ctx context.Context, keyID string, charges []ratelimit.Charge, now time.Time) ([]ratelimit.State, error)
 
 	// Get returns the record of a key as it is stored now, with its failure
-	// count, or ErrNotFound.
+	// count, or ErrNotFound, or a DamagedError.
 	Get(ctx context.Context, id string) (*Record, error)
 
 	// Put writes a record. If opt.Expect is empty, it creates the record and

@@ -24,10 +24,11 @@ func init() {
 //	POST   /card-gateway/keys               make a key; the answer shows its secret, once
 //	POST   /card-gateway/keys/import        import a key of an earlier system
 //	POST   /card-gateway/keys/copy          copy the keys of an embedded store
+//	POST   /card-gateway/keys/seal          seal the records of new keys from now on
 //	GET    /card-gateway/keys               list: ?tenant= &status= &cursor= &limit=
 //	GET    /card-gateway/keys/{id}          show
 //	PATCH  /card-gateway/keys/{id}          change, by JSON merge patch
-//	POST   /card-gateway/keys/{id}/disable  and /enable, /unlock, /rotate
+//	POST   /card-gateway/keys/{id}/disable  and /enable, /unlock, /rotate, /seal
 //	DELETE /card-gateway/keys/{id}          delete
 //	POST   /card-gateway/drain              /readyz is 503; and /undrain
 //	POST   /card-gateway/log-level          log each request for a time
@@ -98,6 +99,7 @@ func (a *AdminAPI) Routes() []caddy.AdminRoute {
 		route("POST /card-gateway/keys", "create", createKey),
 		route("POST /card-gateway/keys/import", "import", importKey),
 		route("POST /card-gateway/keys/copy", "copy", copyKeys),
+		route("POST /card-gateway/keys/seal", "seal", beginSealing),
 		route("GET /card-gateway/keys", "list", listKeys),
 		route("GET /card-gateway/keys/{id}", "show", showKey),
 		route("PATCH /card-gateway/keys/{id}", "update", updateKey),
@@ -105,6 +107,7 @@ func (a *AdminAPI) Routes() []caddy.AdminRoute {
 		route("POST /card-gateway/keys/{id}/enable", "enable", changeKey((*keys.Service).Enable)),
 		route("POST /card-gateway/keys/{id}/unlock", "unlock", changeKey((*keys.Service).Unlock)),
 		route("POST /card-gateway/keys/{id}/rotate", "rotate", rotateKey),
+		route("POST /card-gateway/keys/{id}/seal", "seal", sealKey),
 		route("DELETE /card-gateway/keys/{id}", "delete", deleteKey),
 		route("POST /card-gateway/drain", "drain", drain),
 		route("POST /card-gateway/undrain", "undrain", undrain),
@@ -167,7 +170,8 @@ func Status(err error) int {
 		status = http.StatusBadRequest
 	case errors.Is(err, store.ErrNotFound):
 		status = http.StatusNotFound
-	case errors.Is(err, store.ErrExists), errors.Is(err, store.ErrConflict), errors.Is(err, keys.ErrSecretInUse):
+	case errors.Is(err, store.ErrExists), errors.Is(err, store.ErrConflict), errors.Is(err, keys.ErrSecretInUse),
+		errors.Is(err, keys.ErrForged), errors.Is(err, keys.ErrNotAsApproved):
 		status = http.StatusConflict
 	case errors.Is(err, keys.ErrRevision):
 		status = http.StatusPreconditionFailed

@@ -113,6 +113,30 @@ func parseOverlap(text string) (time.Duration, error) {
 	return overlap, nil
 }
 
+// sealing is the answer to the beginning of sealing.
+type sealing struct {
+	Sealing bool `json:"sealing"`
+}
+
+func beginSealing(c *adminCall) (int, any, error) {
+	if err := c.keys.BeginSealing(c); err != nil {
+		return 0, nil, unasked{err}
+	}
+	c.gateway.AuditCall(keys.Change{At: time.Now(), Actor: c.by.Actor, Claimed: c.by.Claimed, Action: c.action})
+	return http.StatusOK, sealing{true}, nil
+}
+
+func sealKey(c *adminCall) (int, any, error) {
+	var req struct {
+		Digest string `json:"digest"`
+	}
+	if err := c.decode(&req); err != nil {
+		return 0, nil, err
+	}
+	changed, err := c.keys.Seal(c, c.id, req.Digest, c.by)
+	return http.StatusOK, changed, err
+}
+
 // deletion is the answer to DELETE.
 type deletion struct {
 	ID         string `json:"id"`

@@ -53,7 +53,7 @@ func disableCommand() *cobra.Command {
 		Short: "Refuses every further request with a key, or with all keys of a tenant",
 		Long: `Refuses every further request with a key. With --tenant all keys of the tenant
 are disabled, also those that are locked or expired; when the command has succeeded,
-none is left.`,
+none is left. A key whose record was forged is refused already and stays as it is.`,
 		Example: "  card-keys disable ck_live_…\n  card-keys disable --tenant acme",
 	}
 	cmd.Flags().String("tenant", "", "disable all keys of this tenant")
@@ -80,7 +80,7 @@ func disableTenant(cmd *cobra.Command) error {
 		if err != nil {
 			return err
 		}
-		left := slices.DeleteFunc(views, func(v keys.View) bool { return v.Disabled })
+		left := slices.DeleteFunc(views, func(v keys.View) bool { return v.Disabled || v.Seal.State == keys.SealRefused })
 		if len(left) == 0 {
 			break
 		}

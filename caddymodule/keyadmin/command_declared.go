@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/http"
 	"os"
+	"slices"
 
 	"github.com/spf13/cobra"
 
@@ -27,6 +28,13 @@ what changes by itself, so it can be kept under version control.`,
 		if err != nil {
 			return err
 		}
+		views = slices.DeleteFunc(views, func(v keys.View) bool {
+			refused := v.Seal.State == keys.SealRefused
+			if refused {
+				fmt.Fprintf(cmd.ErrOrStderr(), "warning: %s is left out, because its record was forged: %s: %s\n", v.ID, v.Seal.Field, v.Seal.Problem)
+			}
+			return refused
+		})
 		return printJSON(cmd, declareAll(views))
 	}
 	return cmd

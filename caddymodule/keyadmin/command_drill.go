@@ -17,7 +17,8 @@ func drillCommand() *cobra.Command {
 		Use: "drill DIRECTORY --master-key-file FILE", Args: cli.Wants("DIRECTORY"),
 		Short: "Opens all keys of a restored embedded store, without a gateway",
 		Long: `Opens the secrets of all keys in the directory of an embedded store, such as a
-restored backup, with a master key, and prints how many keys it opened. It needs
+restored backup, with a master key, checks the seals of their records, and prints
+how many keys it opened. It needs
 no gateway and writes nothing. It fails if a key cannot be opened, or if there is
 none.`,
 		Example: "  card-keys drill /tmp/restored --master-key-file /etc/card-gateway/master.key",
@@ -60,6 +61,9 @@ func drill(cmd *cobra.Command, dir string, ring *keys.Keyring) error {
 			fmt.Fprintf(cmd.OutOrStdout(), "%s cannot be opened: %s\n", failed.ID, failed.Reason)
 		}
 		fmt.Fprintf(cmd.OutOrStdout(), "opened %d of %d keys\n", done.Opened, done.Opened+len(done.Failed))
+		if done.Unsealed > 0 {
+			fmt.Fprintf(cmd.OutOrStdout(), "%d of them have a record without a seal\n", done.Unsealed)
+		}
 	}
 	switch {
 	case len(done.Failed) > 0:

@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/card-gateway/card-gateway/caddymodule/cli"
+	"github.com/card-gateway/card-gateway/keys"
 )
 
 // exitNoAnswer is the exit status when no gateway answers.
@@ -115,6 +116,7 @@ func printStatus(cmd *cobra.Command, s *gatewayStatus) error {
 		}
 		row("sealed", "%d secrets under master key %d (%s)", sealed.Secrets, sealed.MasterKey, sealed.Tag)
 	}
+	row("records", "%d sealed, %d without a seal, %d refused", s.Seals[keys.SealSealed], s.Seals[keys.SealUnsealed], s.Seals[keys.SealRefused])
 	row("policy", "%s", s.Policy)
 	if floor, ok := s.Store.Details["replay_floor"]; ok {
 		row("replay floor", "%v", floor)

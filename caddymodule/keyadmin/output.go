@@ -45,6 +45,20 @@ func warnUnreplicated(cmd *cobra.Command, replicated *bool) {
 	}
 }
 
+// sealText returns the state of the seal of a record.
+func sealText(s *keys.SealView) string {
+	switch s.State {
+	case keys.SealSealed:
+		return fmt.Sprintf("sealed, document version %d", s.DocumentVersion)
+	case keys.SealRefused:
+		return fmt.Sprintf("REFUSED: %s: %s", s.Field, s.Problem)
+	case "": // a gateway of an earlier version
+		return "-"
+	default:
+		return s.State
+	}
+}
+
 // printKey shows one key, a line for each field.
 func printKey(cmd *cobra.Command, v keys.View, secret string) error {
 	w := tabwriter.NewWriter(cmd.OutOrStdout(), 0, 0, 2, ' ', 0)
@@ -73,6 +87,7 @@ func printKey(cmd *cobra.Command, v keys.View, secret string) error {
 	if v.DebugUntil != nil {
 		row("debug until", timeOr(v.DebugUntil, ""))
 	}
+	row("seal", sealText(&v.Seal))
 	row("failures", fmt.Sprint(v.Failures))
 	if v.Lock != nil {
 		until := v.Lock.Until
@@ -97,7 +112,11 @@ func printKeys(cmd *cobra.Command, views []keys.View) error {
 	w := tabwriter.NewWriter(cmd.OutOrStdout(), 0, 0, 2, ' ', 0)
 	fmt.Fprintln(w, "ID\tTENANT\tSTATUS\tEXPIRES\tLAST USED\tFAILURES\tSCOPES\tDESCRIPTION")
 	for _, v := range views {
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%d\t%s\t%s\n", v.ID, v.Tenant, v.Status, timeOr(v.ExpiresAt, "never"),
+		status := v.Status
+		if v.Seal.State == keys.SealRefused {
+			status = "forged"
+		}
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%d\t%s\t%s\n", v.ID, v.Tenant, status, timeOr(v.ExpiresAt, "never"),
 			timeOr(lastUsed(v), "never"), v.Failures, strings.Join(v.Scopes, " "), orDash(v.Description))
 	}
 	if err := w.Flush(); err != nil {

@@ -105,6 +105,14 @@ var rows = []row{
 			},
 		},
 		{
+			kind: graph, title: "Seals of keys", unit: count,
+			good: "Good: none refused, and none without a seal once all were sealed.",
+			queries: []query{
+				q(`max by (state) (card_gateway_key_seals{@,state!="sealed"})`, "{{state}}"),
+				q(`sum by (field) (increase(card_gateway_forged_records_total{@}[10m])) > 0`, "forged {{field}}"),
+			},
+		},
+		{
 			kind: graph, title: "Clock skew of clients", unit: duration, signed: true,
 			good: "Good: all lines within a few seconds of zero; above zero clients are behind, below ahead, at 300 s they are refused.",
 			queries: []query{

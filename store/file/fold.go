@@ -2,17 +2,18 @@ package file
 
 import (
 	"fmt"
+	"iter"
 
 	"github.com/card-gateway/card-gateway/store"
 )
 
 // A change is the difference between the state and the key file that is about to
-// be written: the line of one key (nil: the key is deleted), or the named
+// be written: the record of one key (nil: the key is deleted), or the named
 // values. The zero value is no difference.
 type change struct {
-	id   string
-	line []byte
-	meta map[string][]byte
+	id     string
+	stored *storedRecord
+	meta   map[string][]byte
 }
 
 // writeKeyFile writes the key file from the state, with the change. The caller
@@ -23,7 +24,7 @@ func (st *state) writeKeyFile(c change) error {
 	if c.meta == nil {
 		c.meta = *st.meta.Load()
 	}
-	b, err := appendKeyFile(st.document[:0], c.meta, st.lines(c))
+	b, err := appendKeyFile(st.document[:0], c.meta, st.records(c))
 	if err == nil {
 		st.document = b
 		if err = replaceFile(st.path, b, st.opt.sync); fullDisk(err) {
@@ -40,26 +41,26 @@ func (st *state) writeKeyFile(c change) error {
 	return nil
 }
 
-// lines yields the lines of all keys in the order of their ids.
-func (st *state) lines(c change) func(yield func([]byte) bool) {
-	return func(yield func([]byte) bool) {
-		pending := c.line != nil
+// records yields the records of all keys in the order of their ids.
+func (st *state) records(c change) iter.Seq[*storedRecord] {
+	return func(yield func(*storedRecord) bool) {
+		pending := c.stored != nil
 		for _, id := range *st.ids.Load() {
 			if pending && c.id <= id {
 				pending = false
-				if !yield(c.line) {
+				if !yield(c.stored) {
 					return
 				}
 			}
 			if id == c.id {
 				continue
 			}
-			if !yield(st.key(id).stored.Load().line) {
+			if !yield(st.key(id).stored.Load()) {
 				return
 			}
 		}
 		if pending {
-			yield(c.line)
+			yield(c.stored)
 		}
 	}
 }

@@ -7,10 +7,13 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"iter"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/card-gateway/card-gateway/store"
 )
@@ -24,7 +27,9 @@ import (
 //	{"id":"ck_live_…", …}
 //	]}}
 //
-// Every key has a line of its own. A file with any other byte is damaged.
+// Every key has a line of its own. A file with any other byte is damaged. The seal
+// of a record is a named value, "seal:" and the id: an earlier version refuses a
+// key file with a field that it does not know, and keeps all named values.
 const (
 	keyFileName    = "keys.json"
 	keyFileVersion = 1
@@ -32,6 +37,7 @@ const (
 	keyFileSum     = `,"sha256":"`
 	keyFileData    = `","data":`
 	keyFileEnd     = "}\n"
+	sealPrefix     = "seal:"
 )
 
 // A keyFile is what a key file holds.
@@ -89,7 +95,20 @@ func parseKeyFile(path string, b []byte) (f keyFile, err error) {
 	if _, err := dec.Token(); err == nil {
 		return damaged("more follows after its data")
 	}
-	return f, f.check(path)
+	if err := f.check(path); err != nil {
+		return f, err
+	}
+	f.takeSeals()
+	return f, nil
+}
+
+// takeSeals moves the seals from the named values into the records. The seal of a
+// key that an earlier version has deleted is dropped.
+func (f *keyFile) takeSeals() {
+	for _, r := range f.Keys {
+		r.Seal = f.Meta[sealPrefix+r.ID]
+	}
+	maps.DeleteFunc(f.Meta, func(name string, _ []byte) bool { return strings.HasPrefix(name, sealPrefix) })
 }
 
 func (f *keyFile) check(path string) error {
@@ -98,6 +117,8 @@ func (f *keyFile) check(path string) error {
 		switch {
 		case r == nil || r.ID == "" || r.Revision == "":
 			return &damageError{path, fmt.Sprintf("key %d lacks its id or revision", i+1)}
+		case r.Seal != nil:
+			return &damageError{path, "its key " + r.ID + " has an unknown field \"seal\""}
 		case seen[r.ID]:
 			return &damageError{path, "it holds key " + r.ID + " twice"}
 		}
@@ -106,17 +127,32 @@ func (f *keyFile) check(path string) error {
 	return nil
 }
 
-// newStored returns a record with its line in the key file.
+// newStored returns a record with its text in the key file.
 func newStored(r *store.Record) (*storedRecord, error) {
-	line, err := json.Marshal(r)
+	bare := *r
+	bare.Seal = nil
+	line, err := json.Marshal(&bare)
+	s := &storedRecord{record: r, line: line}
+	if err == nil && r.Seal != nil {
+		s.seal, err = valueLine(sealPrefix+r.ID, r.Seal)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("key %s: %w", r.ID, err)
 	}
-	return &storedRecord{r, line}, nil
+	return s, nil
 }
 
-// appendKeyFile encodes a key file. The lines are those of the keys.
-func appendKeyFile(b []byte, meta map[string][]byte, lines func(yield func(line []byte) bool)) ([]byte, error) {
+// valueLine returns the line of a named value.
+func valueLine(name string, value []byte) ([]byte, error) {
+	line, err := json.Marshal(map[string][]byte{name: value})
+	if err != nil {
+		return nil, fmt.Errorf("value %q: %w", name, err)
+	}
+	return line[1 : len(line)-1], nil
+}
+
+// appendKeyFile encodes a key file.
+func appendKeyFile(b []byte, meta map[string][]byte, keys iter.Seq[*storedRecord]) ([]byte, error) {
 	b = append(b, keyFileStart...)
 	b = strconv.AppendInt(b, keyFileVersion, 10)
 	b = append(b, keyFileSum...)
@@ -126,27 +162,28 @@ func appendKeyFile(b []byte, meta map[string][]byte, lines func(yield func(line 
 	dataAt := len(b)
 
 	b = append(b, `{"meta":{`...)
-	names := make([]string, 0, len(meta))
-	for name := range meta {
-		names = append(names, name)
-	}
-	slices.Sort(names)
 	separator := "\n"
-	for _, name := range names {
-		line, err := json.Marshal(map[string][]byte{name: meta[name]})
-		if err != nil {
-			return nil, fmt.Errorf("value %q: %w", name, err)
-		}
-		b = append(b, separator...)
-		b = append(b, line[1:len(line)-1]...)
-		separator = ",\n"
-	}
-	b = append(b, "\n},\"keys\":["...)
-	separator = "\n"
-	for line := range lines {
+	add := func(line []byte) {
 		b = append(b, separator...)
 		b = append(b, line...)
 		separator = ",\n"
+	}
+	for _, name := range slices.Sorted(maps.Keys(meta)) {
+		line, err := valueLine(name, meta[name])
+		if err != nil {
+			return nil, err
+		}
+		add(line)
+	}
+	for s := range keys {
+		if s.seal != nil {
+			add(s.seal)
+		}
+	}
+	b = append(b, "\n},\"keys\":["...)
+	separator = "\n"
+	for s := range keys {
+		add(s.line)
 	}
 	b = append(b, "\n]}"...)
 

@@ -4,11 +4,11 @@ import (
 	"bytes"
 	"crypto/sha256"
 	"encoding/hex"
-	"encoding/json"
 	"errors"
 	"os"
 	"path/filepath"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 
@@ -102,6 +102,7 @@ func FuzzKeyFile(f *testing.F) {
 	f.Add(keyFileBytes(f))
 	f.Add(withData(`{"meta":{},"keys":[]}`))
 	f.Add(withData(`{"meta":{"a":"AA=="},"keys":[{"id":"a","revision":"b","lock":{"at":"2026-01-01T00:00:00Z","failures":3}}]}`))
+	f.Add(withData(`{"meta":{"a":"AA==","seal:a":"AQ==","seal:gone":"Ag=="},"keys":[{"id":"a","revision":"b"}]}`))
 	f.Add([]byte(keyFileStart))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		tryKeyFile(t, b)
@@ -118,21 +119,15 @@ func tryKeyFile(t *testing.T, b []byte) {
 		}
 		return
 	}
-	var lines [][]byte
+	var kept []*storedRecord
 	for _, r := range parsed.Keys {
 		s, err := newStored(r)
 		if err != nil {
 			return // such as a time that JSON cannot hold
 		}
-		lines = append(lines, s.line)
+		kept = append(kept, s)
 	}
-	written, err := appendKeyFile(nil, parsed.Meta, func(yield func([]byte) bool) {
-		for _, l := range lines {
-			if !yield(l) {
-				return
-			}
-		}
-	})
+	written, err := appendKeyFile(nil, parsed.Meta, slices.Values(kept))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -141,9 +136,9 @@ func tryKeyFile(t *testing.T, b []byte) {
 		t.Fatalf("%v: read back\n%+v\nwant\n%+v", err, again, parsed)
 	}
 	for i := range again.Keys {
-		s, err := json.Marshal(again.Keys[i])
-		if err != nil || !bytes.Equal(s, lines[i]) {
-			t.Fatalf("%v: read back\n%s\nwant\n%s", err, s, lines[i])
+		s, err := newStored(again.Keys[i])
+		if err != nil || !bytes.Equal(s.line, kept[i].line) || !bytes.Equal(s.seal, kept[i].seal) {
+			t.Fatalf("%v: read back\n%+v\nwant\n%+v", err, s, kept[i])
 		}
 	}
 }

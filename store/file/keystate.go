@@ -25,10 +25,11 @@ type keyState struct {
 	lastSweep int64 // Unix seconds of the last sweep for want of room
 }
 
-// A storedRecord is a record and its line in the key file. It never changes.
+// A storedRecord is a record and its text in the key file. It never changes.
 type storedRecord struct {
 	record *store.Record
-	line   []byte
+	line   []byte // without the seal
+	seal   []byte // the named value that holds it; nil: there is none
 }
 
 // A secretUse is the last minute in which a secret verified a request.

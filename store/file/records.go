@@ -122,7 +122,7 @@ func (st *state) create(next *storedRecord) error {
 	if err := k.carry(st, st.opt.Clock().Unix()); err != nil {
 		return err
 	}
-	if err := st.writeKeyFile(change{id: id, line: next.line}); err != nil {
+	if err := st.writeKeyFile(change{id: id, stored: next}); err != nil {
 		return err
 	}
 	k.stored.Store(next)
@@ -152,7 +152,7 @@ func (st *state) replace(next *storedRecord, opt store.PutOptions) error {
 		}
 		k.failures = 0
 	}
-	if err := st.writeKeyFile(change{id: k.id, line: next.line}); err != nil {
+	if err := st.writeKeyFile(change{id: k.id, stored: next}); err != nil {
 		return err
 	}
 	k.stored.Store(next)

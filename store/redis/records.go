@@ -52,8 +52,11 @@ func (s *Store) Get(ctx context.Context, id string) (*store.Record, error) {
 // readRecord makes a record from the fields of its hash.
 func readRecord(id string, hash map[string]string) (*store.Record, error) {
 	r := new(store.Record)
-	if err := json.Unmarshal([]byte(hash["doc"]), r); err != nil || r.ID != id {
-		return nil, fmt.Errorf("%w: the record of key %q in redis is damaged", store.ErrUnavailable, id)
+	if err := json.Unmarshal([]byte(hash["doc"]), r); err != nil {
+		return nil, &store.DamagedError{ID: id, Field: "document", Cause: err}
+	}
+	if r.ID != id {
+		return nil, &store.DamagedError{ID: id, Field: "id", Cause: fmt.Errorf("it is %q", r.ID)}
 	}
 	r.Revision = hash["rev"]
 	var err error

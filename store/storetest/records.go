@@ -122,6 +122,7 @@ func testRecordKept(t *testing.T, open Factory) {
 	r.CustomerVariant = "B"
 	r.DebugUntil = at.Add(time.Minute + time.Nanosecond)
 	r.Imported = true
+	r.Seal = []byte{1, 0, 255}
 	r.Secrets = []store.SealedSecret{
 		{Version: 12, Sealed: []byte{0, 1, 254, 255}, Fingerprint: []byte{7}, CreatedAt: at},
 		{Version: 11, Sealed: []byte("x"), Fingerprint: []byte{8}, CreatedAt: at, ExpiresAt: at.Add(time.Hour)},
