@@ -10,10 +10,12 @@ export GOFLAGS := $(GOFLAGS) -trimpath -tags=nobadger,nomysql,nopgx
 
 golangci := v2.15.0
 redocly := 2.77.0
+# Modules of their own, so that what they import is no dependency of the gateway.
+modules := bench tests/openapi examples/upstream/go clients/go ops/packages
 go_files := $(shell git ls-files -co --exclude-standard '*.go' 2>/dev/null)
 
 .DEFAULT_GOAL := help
-.PHONY: help run build test test-clients postman install-test-tools vectors vectors-archive vet unit race bench faults faults-again fuzz mutants soak sbom vulnerabilities lint docs fmt clean
+.PHONY: help run build test test-clients postman install-test-tools vectors vectors-archive vet unit race bench faults faults-again fuzz mutants soak sbom vulnerabilities packages lint docs fmt clean
 
 help: ## list these targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-20s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -29,8 +31,8 @@ build: ## build bin/card-gateway, the sandbox issuer included
 
 test: install-test-tools vectors vet unit race ## install what the tests need, then vectors, vet, unit and end-to-end tests
 
-install-test-tools: ## install redis-server, promtool, python3, nginx, haproxy, openssl, wrk and what the recipes need where they are missing
-	@tests/install-tools.sh redis-server promtool amtool python3 nginx haproxy openssl wrk node npm javac python3-jwt
+install-test-tools: ## install redis-server, promtool, python3, nginx, haproxy, openssl, wrk, rpm and what the recipes need where they are missing
+	@tests/install-tools.sh redis-server promtool amtool python3 nginx haproxy openssl wrk node npm javac python3-jwt rpm
 
 vectors: install-test-tools
 	python3 tests/vectors/generate.py --check
@@ -40,10 +42,7 @@ vectors-archive: ## pack the signature suite for others into dist/
 
 vet:
 	go vet ./...
-	cd bench && go vet ./...
-	cd tests/openapi && go vet ./...
-	cd examples/upstream/go && go vet ./...
-	cd clients/go && go vet ./...
+	@set -e; for module in $(modules); do (set -x; cd $$module && go vet ./...); done
 
 # The clients are installed from their packages in other languages, which takes
 # minutes, so `make test` leaves them out.
@@ -70,13 +69,12 @@ unit: ## the tests that run without the race detector, end to end included
 	CARD_TEST_ANSWERS=$(answers) go test -timeout 20m $$(go list ./... | grep -vE '$(raced)|/tests/clients/matrix$$')
 	go test -run Allocations ./caddymodule
 	cd bench && go test -count=1 ./...
+	cd ops/packages && go test -count=1 ./...
 	cd tests/openapi && CARD_TEST_ANSWERS=$(answers) go test -count=1 -timeout 20m ./...
 
 race: ## the tests of the packages where goroutines meet, under the race detector
 	CGO_ENABLED=1 go test -race -timeout 20m $$(go list ./... | grep -vE '/(cmd|ops|tests)/|/tests$$')
 
-# A module of its own, so that what it compares with and what draws its plots
-# are no dependencies of the gateway.
 bench: ## compare with Caddy, nginx and nginx + Lua on this machine; says how long it takes; ARGS=-h lists what can be chosen
 	@tests/install-tools.sh nginx nginx-lua wrk redis-server
 	@cd bench && go run . $(ARGS)
@@ -125,23 +123,21 @@ sbom: ## the bill of materials of bin/card-gateway-production, which ./xcaddy.sh
 vulnerabilities: ## published weaknesses in the code that the gateway calls; GOVULNDB=file:///… uses a copy of the database
 	tests/supply/vulnerabilities.sh
 
+packages: ## build a deb, an rpm and an image (an OCI layout) from the production binary, into dist/
+	./xcaddy.sh bin/card-gateway-production
+	cd ops/packages && go run . -binary $(CURDIR)/bin/card-gateway-production -commit "$$(git describe --always --exclude='*' --abbrev=12 --dirty=+dirty 2>/dev/null)" -out $(CURDIR)/dist
+
 lint: bin/golangci-lint-$(golangci) bin/redocly-$(redocly) ## vet, gofmt, golangci-lint, shellcheck and the linter of docs/openapi.yaml
 	@tests/install-tools.sh shellcheck
 	tests/lint-shell.sh
 	tests/lint-flags.sh
 	go vet ./...
-	cd bench && go vet ./...
-	cd tests/openapi && go vet ./...
-	cd examples/upstream/go && go vet ./...
-	cd clients/go && go vet ./...
+	@set -e; for module in $(modules); do (set -x; cd $$module && go vet ./...); done
 	@unformatted=$$(gofmt -l $(go_files)); if [ -n "$$unformatted" ]; then \
 		echo "not formatted (make fmt): $$unformatted"; exit 1; fi
 	bin/golangci-lint-$(golangci) run ./...
 	@# Without the warnings that exceptions for the other module are not used here.
-	cd bench && LOG_LEVEL=error ../bin/golangci-lint-$(golangci) run ./...
-	cd tests/openapi && LOG_LEVEL=error ../../bin/golangci-lint-$(golangci) run ./...
-	cd examples/upstream/go && LOG_LEVEL=error ../../../bin/golangci-lint-$(golangci) run ./...
-	cd clients/go && LOG_LEVEL=error ../../bin/golangci-lint-$(golangci) run ./...
+	@set -e; for module in $(modules); do (set -x; cd $$module && LOG_LEVEL=error $(CURDIR)/bin/golangci-lint-$(golangci) run ./...); done
 	bin/redocly-$(redocly)/node_modules/.bin/redocly lint --format=stylish docs/openapi.yaml
 
 docs: ## write docs/api.md and the page of `make run` from docs/openapi.yaml
@@ -161,6 +157,7 @@ fmt: ## format the Go files and the Caddyfiles
 	go run ./cmd/card-gateway fmt --overwrite Caddyfile.example
 	go run ./cmd/card-gateway fmt --overwrite demo/Caddyfile
 	go run ./cmd/card-gateway fmt --overwrite demo/page.caddyfile
+	go run ./cmd/card-gateway fmt --overwrite ops/kubernetes/Caddyfile
 
 clean: ## remove what was built and what `make run` has made
 	rm -rf bin dist demo/data
