@@ -94,7 +94,8 @@ func (p *passage) settle() (store.Verdict, *auth.Refusal) {
 // headers, and counts and reports what the verdict contains.
 func (p *passage) judged(v *store.Verdict) *auth.Refusal {
 	p.info.failures = v.Failures
-	if p.judgement.SecretVersion > 0 && p.request.Credentials.Unix > 0 {
+	// The age of a request that is sent again says nothing about a clock.
+	if p.judgement.SecretVersion > 0 && p.request.Credentials.Unix > 0 && v.Reason != auth.ReplayedNonce {
 		observeSkew(p.info.skew)
 	}
 	if v.Locked {

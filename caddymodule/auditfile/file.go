@@ -130,6 +130,7 @@ func (f *File) call(c call) bool {
 // run writes lines for as long as the process lives.
 func (f *File) run() {
 	var retry <-chan time.Time
+	short := false // there was no room for the next lines
 	for {
 		var c call
 		select {
@@ -140,10 +141,11 @@ func (f *File) run() {
 			f.lost.Add(1)
 		}
 		err := f.write()
-		if err == nil && c.done != nil {
+		if err == nil && (c.done != nil || short) {
 			err = f.w.reserve()
-			f.report(err)
+			short = err != nil
 		}
+		f.report(err)
 		if c.done != nil {
 			c.done <- err
 		}
@@ -165,7 +167,6 @@ func (f *File) write() error {
 	}
 	last := f.w.last
 	f.last.Store(&last)
-	f.report(err)
 	return err
 }
 

@@ -47,13 +47,21 @@ func (g *Gateway) AddressSpace() uint64 {
 	return pages * uint64(os.Getpagesize())
 }
 
+// OwnDisks returns why the system does not allow DiskOfItsOwn, or nil.
+func OwnDisks() error {
+	if out, err := exec.Command("unshare", "-Urm", "mount", "-t", "tmpfs", "tmpfs", "/mnt").CombinedOutput(); err != nil {
+		return fmt.Errorf("no disk of its own for a process: %w: %s", err, out)
+	}
+	return nil
+}
+
 // DiskOfItsOwn gives the gateway a disk of size bytes at a directory, from its
 // next start on. No other process sees the disk, and it ends with the process.
 // The test is skipped if the system does not allow users a mount namespace.
 func (g *Gateway) DiskOfItsOwn(dir string, size int) {
 	g.T.Helper()
-	if out, err := exec.Command("unshare", "-Urm", "mount", "-t", "tmpfs", "tmpfs", "/mnt").CombinedOutput(); err != nil {
-		g.T.Skipf("a disk of its own is not to be had here: %v: %s", err, out)
+	if err := OwnDisks(); err != nil {
+		g.T.Skip(err)
 	}
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		g.T.Fatal(err)
@@ -62,12 +70,12 @@ func (g *Gateway) DiskOfItsOwn(dir string, size int) {
 	g.around = []string{"unshare", "-Urm", "sh", "-c", mount, dir}
 }
 
-// FillDisk fills the disk of a directory as the process sees it. The returned
-// function frees the space.
+// FillDisk fills the disk of a directory as the process sees it, or what was freed
+// since the last call. The returned function frees the space.
 func (g *Gateway) FillDisk(dir string) (free func()) {
 	g.T.Helper()
 	name := fmt.Sprintf("/proc/%d/root%s/filler", g.cmd.Process.Pid, dir)
-	f, err := os.Create(name)
+	f, err := os.OpenFile(name, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {
 		g.T.Fatal(err)
 	}

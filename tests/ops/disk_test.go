@@ -4,7 +4,9 @@ import (
 	"fmt"
 	"net/http"
 	"os"
+	"strings"
 	"testing"
+	"time"
 
 	"github.com/card-gateway/card-gateway/tests/harness"
 )
@@ -31,4 +33,34 @@ func TestRevocationOnAFullDisk(t *testing.T) {
 	free()
 	g.Do(keys[0], "enable")
 	harness.WantAccepted(t, g.Send(t, keys[0].Get()))
+}
+
+// TestAuditOnAFullDisk fills the disk of the audit record. Changes of keys are
+// refused, and the gateway reports that as long as there is no room.
+func TestAuditOnAFullDisk(t *testing.T) {
+	t.Parallel()
+	g := harness.NewGateway(t, harness.Site{Upstream: harness.StartUpstream(t).Addr})
+	g.DiskOfItsOwn(g.Path("audit"), 1<<20)
+	g.Site.Global = "audit file " + g.Path("audit/audit.log")
+	g.Start()
+	degraded := func() bool {
+		answer, err := g.Try(&harness.Request{Method: http.MethodGet, Target: "/readyz"})
+		return err == nil && strings.Contains(answer.Body, `"degraded":["audit"]`)
+	}
+	var free func()
+	harness.Eventually(t, "a change of a key is refused", func() bool {
+		free = g.FillDisk(g.Path("audit"))
+		_, made := g.TryNewKey()
+		return !made
+	})
+	harness.Eventually(t, "the gateway is degraded", degraded)
+	for range 40 { // it tries again in between
+		time.Sleep(100 * time.Millisecond)
+		if !degraded() {
+			t.Fatal("the gateway is no longer degraded, although there is no room")
+		}
+	}
+	free()
+	harness.Eventually(t, "the gateway is no longer degraded", func() bool { return !degraded() })
+	g.NewKey(nil)
 }

@@ -43,3 +43,18 @@ func TestStatesOfTheConfiguration(t *testing.T) {
 	wantGauge(t, g, dryRun, 0)
 	wantGauge(t, g, refused, 0)
 }
+
+// TestReplaysAreNoClocks: a recorded request grows old, and its age is not taken for
+// the skew of a clock.
+func TestReplaysAreNoClocks(t *testing.T) {
+	t.Parallel()
+	g := harness.StartGateway(t, harness.Site{Upstream: harness.StartUpstream(t).Addr})
+	recorded := g.NewKey(nil).Get()
+	harness.WantAccepted(t, g.Send(t, recorded))
+	for range 3 {
+		harness.WantUnauthorized(t, g.Send(t, recorded), harness.Replayed)
+	}
+	if got := g.Scrape(t)["card_gateway_clock_skew_seconds_count"]; got != 1 {
+		t.Errorf("the clocks of %v requests are counted, want that of the one that was not a replay", got)
+	}
+}

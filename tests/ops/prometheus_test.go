@@ -1,129 +1,39 @@
 package ops
 
 import (
-	"encoding/json"
 	"fmt"
 	"net/http"
 	"net/url"
-	"os"
-	"os/exec"
 	"path/filepath"
 	"strconv"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
 	"github.com/card-gateway/card-gateway/tests/harness"
 )
 
-// A prometheus is a real Prometheus with the repository's rules that scrapes a
+// startPrometheus starts a Prometheus with the repository's rules that scrapes a
 // gateway.
-type prometheus struct {
-	t    testing.TB
-	addr string
-	log  string
-}
-
-// startPrometheus starts the Prometheus of the distribution in its own directory
-// and waits until it is ready.
-func startPrometheus(t testing.TB, target string) *prometheus {
+func startPrometheus(t testing.TB, target string) *harness.Prometheus {
 	t.Helper()
-	path, err := exec.LookPath("prometheus")
-	if err != nil {
-		t.Fatal("prometheus is not installed; tests/install-tools.sh installs it (Debian package prometheus)")
-	}
 	rules, err := filepath.Abs("../../ops")
 	if err != nil {
 		t.Fatal(err)
 	}
-	dir := t.TempDir()
-	config := fmt.Sprintf(`global: {scrape_interval: 500ms, evaluation_interval: 500ms}
-rule_files: [%[1]q, %[2]q]
-scrape_configs:
+	config := harness.PrometheusConfig(500*time.Millisecond, filepath.Join(rules, "recording.yml"), filepath.Join(rules, "alerts.yml"))
+	return harness.StartPrometheus(t, config+fmt.Sprintf(`scrape_configs:
   - job_name: card-gateway
-    static_configs: [{targets: [%[3]q]}]
-`, filepath.Join(rules, "recording.yml"), filepath.Join(rules, "alerts.yml"), target)
-	if err := os.WriteFile(filepath.Join(dir, "prometheus.yml"), []byte(config), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	p := &prometheus{t: t, log: filepath.Join(dir, "log")}
-	for range 5 {
-		p.addr = harness.FreeAddress(t)
-		if p.run(path, dir) {
-			return p
-		}
-	}
-	t.Fatalf("prometheus did not become ready:\n%s", readFile(t, p.log))
-	return nil
-}
-
-// run starts the process and reports whether it became ready.
-func (p *prometheus) run(path, dir string) bool {
-	p.t.Helper()
-	log, err := os.Create(p.log)
-	if err != nil {
-		p.t.Fatal(err)
-	}
-	defer log.Close()
-	cmd := exec.Command(path, "--config.file="+filepath.Join(dir, "prometheus.yml"),
-		"--storage.tsdb.path="+filepath.Join(dir, "data"), "--web.listen-address="+p.addr)
-	cmd.Stdout, cmd.Stderr = log, log
-	if err := cmd.Start(); err != nil {
-		p.t.Fatal(err)
-	}
-	ended := make(chan struct{})
-	go func() {
-		_ = cmd.Wait()
-		close(ended)
-	}()
-	p.t.Cleanup(func() {
-		_ = cmd.Process.Signal(syscall.SIGKILL)
-		<-ended
-	})
-	for deadline := time.Now().Add(harness.Patience); time.Now().Before(deadline); {
-		if answer, err := http.Get("http://" + p.addr + "/-/ready"); err == nil {
-			_ = answer.Body.Close()
-			if answer.StatusCode == http.StatusOK {
-				return true
-			}
-		}
-		select {
-		case <-ended:
-			return false
-		case <-time.After(20 * time.Millisecond):
-		}
-	}
-	return false
-}
-
-// ask calls the API and decodes the data of its answer.
-func (p *prometheus) ask(path string, query url.Values, data any) {
-	p.t.Helper()
-	answer, err := http.Get("http://" + p.addr + "/api/v1/" + path + "?" + query.Encode())
-	if err != nil {
-		p.t.Fatal(err)
-	}
-	defer answer.Body.Close()
-	var envelope struct {
-		Status, Error string
-		Data          json.RawMessage
-	}
-	if err := json.NewDecoder(answer.Body).Decode(&envelope); err != nil || envelope.Status != "success" {
-		p.t.Fatalf("asking prometheus %s %v: %v %s", path, query, err, envelope.Error)
-	}
-	if err := json.Unmarshal(envelope.Data, data); err != nil {
-		p.t.Fatal(err)
-	}
+    static_configs: [{targets: [%q]}]
+`, target))
 }
 
 // hasData reports whether the expression has a value that is a number.
-func (p *prometheus) hasData(expr string) bool {
-	p.t.Helper()
+func hasData(p *harness.Prometheus, expr string) bool {
 	var result struct {
 		Result []struct{ Value [2]any }
 	}
-	p.ask("query", url.Values{"query": {expr}}, &result)
+	p.Ask("query", url.Values{"query": {expr}}, &result)
 	for _, sample := range result.Result {
 		text, _ := sample.Value[1].(string)
 		if value, err := strconv.ParseFloat(text, 64); err == nil && value == value {
@@ -203,7 +113,7 @@ func TestPrometheusReadsEverything(t *testing.T) {
 		time.Sleep(500 * time.Millisecond)
 		var still []expression
 		for _, e := range waiting {
-			if !p.hasData(e.text) {
+			if !hasData(p, e.text) {
 				still = append(still, e)
 			}
 		}
@@ -212,7 +122,7 @@ func TestPrometheusReadsEverything(t *testing.T) {
 	for _, e := range waiting {
 		t.Errorf("%s: no data for %s", e.place, e.text)
 	}
-	p.wantHealthyRules(t)
+	wantHealthyRules(t, p)
 }
 
 func dashboardQueries(t testing.TB) []expression {
@@ -226,14 +136,14 @@ func dashboardQueries(t testing.TB) []expression {
 	return all
 }
 
-func (p *prometheus) wantHealthyRules(t *testing.T) {
+func wantHealthyRules(t *testing.T, p *harness.Prometheus) {
 	t.Helper()
 	var loaded struct {
 		Groups []struct {
 			Rules []struct{ Name, Health, LastError string }
 		}
 	}
-	p.ask("rules", nil, &loaded)
+	p.Ask("rules", nil, &loaded)
 	count := 0
 	for _, group := range loaded.Groups {
 		for _, r := range group.Rules {
