@@ -48,6 +48,7 @@ for name in card_gateway \
 	card_gateway.stores.file card_gateway.stores.redis \
 	http.handlers.card_auth http.handlers.card_rate_limit \
 	http.handlers.card_translate http.handlers.card_forward http.handlers.card_health \
+	http.handlers.card_console admin.api.card_gateway_console \
 	admin.api.card_gateway caddy.logging.encoders.card; do
 	if ! grep -qx "$name" "$work/modules"; then
 		echo "xcaddy.sh: $output lacks the module $name" >&2

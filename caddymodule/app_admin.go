@@ -37,6 +37,7 @@ func (a *App) State(ctx context.Context) keyadmin.State {
 	defer cancel()
 	s := keyadmin.State{
 		Ready: true, Node: thisNode.state(), Degraded: a.state.degraded(ctx), Policy: a.rules.policy().Hash(), Loads: loads.last(),
+		Traffic: traffic(), Certificates: certificates(),
 		Offenders: refusedKeys.Top(time.Now(), 10), Audit: a.telemetry.audit.state(),
 	}
 	err := a.state.ready(ctx)
@@ -66,6 +67,22 @@ func (a *App) BodyMemory() keyadmin.BodyMemory {
 // Refusal reports what is remembered of a refusal, for the admin API.
 func (a *App) Refusal(requestID string) (keyadmin.Refusal, bool) {
 	return a.state.refusals.find(requestID)
+}
+
+// Refusals returns remembered refusals, for the admin API.
+func (a *App) Refusals(keyID string, limit int) []keyadmin.Refusal {
+	return a.state.refusals.list(keyID, limit)
+}
+
+// KeyLimits returns the buckets of a key as they are now, for the admin API.
+func (a *App) KeyLimits(ctx context.Context, keyID string) ([]keyadmin.Limit, error) {
+	key, err := a.state.keys.Fresh(ctx, keyID)
+	if err != nil {
+		return nil, err
+	}
+	now := time.Now()
+	buckets := a.rules.bucketsOf(key, now)
+	return buckets.levels(ctx, a.state.backend, now)
 }
 
 // OpenStore returns the backend of an option store, in JSON, for the admin API to

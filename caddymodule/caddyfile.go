@@ -18,6 +18,7 @@ func init() {
 	httpcaddyfile.RegisterDirectiveOrder("card_forward", httpcaddyfile.Before, "reverse_proxy")
 	httpcaddyfile.RegisterDirectiveOrder("card_self", httpcaddyfile.Before, "respond")
 	httpcaddyfile.RegisterDirectiveOrder("card_jwks", httpcaddyfile.Before, "respond")
+	httpcaddyfile.RegisterDirectiveOrder("card_console", httpcaddyfile.Before, "respond")
 	httpcaddyfile.RegisterDirectiveOrder("card_health", httpcaddyfile.Before, "respond")
 	httpcaddyfile.RegisterDirectiveOrder("card_refuse", httpcaddyfile.Before, "respond")
 
@@ -28,6 +29,7 @@ func init() {
 		"card_forward":    func() handlerModule { return new(Forward) },
 		"card_self":       func() handlerModule { return new(Self) },
 		"card_jwks":       func() handlerModule { return new(JWKS) },
+		"card_console":    func() handlerModule { return new(Console) },
 		"card_health":     func() handlerModule { return new(Health) },
 		"card_refuse":     func() handlerModule { return new(Refuse) },
 	} {

@@ -10,7 +10,7 @@
 //   - state, stores, store_redis, store_log, upkeep, telemetry: what outlives a
 //     request
 //   - policy: which options the gateways of a store compare
-//   - handler_*, site, rate_limit_options, self_answers: the handlers
+//   - handler_*, site, rate_limit_options, self_answers, key_limits: the handlers
 //   - chain, behind_auth: which handlers are behind another one
 //   - chain_order, chain_steps, unjudged: which order of handlers is a mistake,
 //     and what a request gets that no card_auth has judged
@@ -28,6 +28,8 @@
 //     in the logs, metrics and traces
 //   - audit, audit_log, events: changes of keys, and the numbers of audit lines
 //   - metrics, gauges, store_metrics, upstream_metrics, degraded: metrics
+//   - app_admin, traffic, certificates, loads, node, explain_memory: what the admin
+//     API and the console show
 package caddymodule
 
 import (

@@ -28,6 +28,21 @@ func (m *refusalMemory) add(entry keyadmin.Refusal) {
 	m.next = (m.next + 1) % len(m.ring)
 }
 
+// list returns the newest refusals of a key, at most n, the newest first; of all
+// keys and of none for the empty id.
+func (m *refusalMemory) list(key string, n int) []keyadmin.Refusal {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	found := []keyadmin.Refusal{}
+	for i := range m.ring {
+		e := &m.ring[(m.next-1-i+2*len(m.ring))%len(m.ring)]
+		if !e.At.IsZero() && (key == "" || e.KeyID == key) && len(found) < n {
+			found = append(found, *e)
+		}
+	}
+	return found
+}
+
 // find returns the newest refusal with the request id.
 func (m *refusalMemory) find(requestID string) (entry keyadmin.Refusal, found bool) {
 	m.mu.Lock()

@@ -9,8 +9,8 @@ import (
 	"time"
 
 	"github.com/card-gateway/card-gateway/auth"
+	"github.com/card-gateway/card-gateway/caddymodule/keyadmin"
 	"github.com/card-gateway/card-gateway/keys"
-	"github.com/card-gateway/card-gateway/ratelimit"
 )
 
 // selfAnswers makes what card_self answers.
@@ -57,29 +57,16 @@ type keyView struct {
 	ExpiresAt       *time.Time      `json:"expires_at"`       // null: never
 	DebugUntil      *time.Time      `json:"debug_until"`      // null: not set
 	Operations      []operationView `json:"operations"`       // that the key may call
-	Total           *limitView      `json:"total"`            // all operations together; null: not limited
+	Total           *keyadmin.Limit `json:"total"`            // all operations together; null: not limited
 	Secrets         []secretView    `json:"secrets"`          // live ones, the newest first
 }
 
 // An operationView is an operation that a key may call.
 type operationView struct {
-	Name   string    `json:"name"`
-	Routes []string  `json:"routes"` // "GET /api/v1/cards/{cardId}"; none: what no operation names
-	Scope  *string   `json:"scope"`  // null: none is needed
-	Limit  limitView `json:"limit"`
-}
-
-// A limitView is a bucket, in the numbers of X-RateLimit-*.
-type limitView struct {
-	Bucket    string `json:"bucket"`
-	Rate      string `json:"rate,omitempty"` // as an operator writes it: "60/1m burst 20"
-	Limit     int64  `json:"limit"`          // capacity
-	Remaining int64  `json:"remaining"`
-	Reset     int64  `json:"reset"` // Unix seconds when the bucket is full again
-}
-
-func viewLimit(s *ratelimit.State, rate string) limitView {
-	return limitView{Bucket: s.Bucket, Rate: rate, Limit: s.Limit, Remaining: s.Remaining, Reset: s.Reset}
+	Name   string         `json:"name"`
+	Routes []string       `json:"routes"` // "GET /api/v1/cards/{cardId}"; none: what no operation names
+	Scope  *string        `json:"scope"`  // null: none is needed
+	Limit  keyadmin.Limit `json:"limit"`
 }
 
 // A secretView is a live secret.
@@ -112,33 +99,20 @@ func (a *selfAnswers) describeKey(ctx context.Context, info *requestInfo) (*keyV
 // describeLimits adds the operations that the key may call, with what is left of
 // their buckets at now.
 func (a *selfAnswers) describeLimits(ctx context.Context, key *auth.Key, now time.Time, view *keyView) error {
-	var charges []ratelimit.Charge
-	var rates []string
-	add := func(bucket string, limit ratelimit.Limit) {
-		charges = append(charges, ratelimit.NewCharge(bucket, limit, limit.Cost))
-		rates = append(rates, limit.String())
+	buckets := a.rules.bucketsOf(key, now)
+	if !a.rotates {
+		buckets.drop(auth.RotateOperation)
 	}
-	for _, operation := range a.rules.table.Operations() {
-		if !key.Scopes.Has(operation.Scope) || operation.Name == auth.RotateOperation && !a.rotates {
-			continue
-		}
-		view.Operations = append(view.Operations, viewOperation(operation))
-		add(operation.Name, a.rules.limits.Limit(operation.Name, key.Limits, now))
-	}
-	if total, limited := a.rules.limits.TotalLimit(key.Limits, now); limited {
-		add(ratelimit.NameTotal, total)
-	}
-	states, err := a.state.backend.Levels(ctx, key.ID, charges, now)
+	limits, err := buckets.levels(ctx, a.state.backend, now)
 	if err != nil {
 		return err
 	}
-	for i := range states {
-		limit := viewLimit(&states[i], rates[i])
-		if i < len(view.Operations) {
-			view.Operations[i].Limit = limit
-		} else {
-			view.Total = &limit
-		}
+	for i, operation := range buckets.operations {
+		view.Operations = append(view.Operations, viewOperation(operation))
+		view.Operations[i].Limit = limits[i]
+	}
+	if len(limits) > len(buckets.operations) {
+		view.Total = &limits[len(limits)-1]
 	}
 	return nil
 }
@@ -156,15 +130,15 @@ func viewOperation(operation *auth.Operation) operationView {
 
 // A requestView is an accepted request as the gateway read it.
 type requestView struct {
-	Operation     string      `json:"operation"`
-	KeyID         string      `json:"key_id"`
-	SecretVersion int         `json:"secret_version"` // of the secret that signed it
-	StringToSign  string      `json:"string_to_sign"`
-	BodyBytes     int64       `json:"body_bytes"`
-	BodyHash      string      `json:"body_hash"`
-	ClientIP      string      `json:"client_ip"`
-	ClockSkew     float64     `json:"clock_skew_seconds"` // the gateway's clock minus X-Timestamp
-	Limits        []limitView `json:"limits"`             // the buckets that it was charged to
+	Operation     string           `json:"operation"`
+	KeyID         string           `json:"key_id"`
+	SecretVersion int              `json:"secret_version"` // of the secret that signed it
+	StringToSign  string           `json:"string_to_sign"`
+	BodyBytes     int64            `json:"body_bytes"`
+	BodyHash      string           `json:"body_hash"`
+	ClientIP      string           `json:"client_ip"`
+	ClockSkew     float64          `json:"clock_skew_seconds"` // the gateway's clock minus X-Timestamp
+	Limits        []keyadmin.Limit `json:"limits"`             // the buckets that it was charged to
 }
 
 // describeRequest returns the request as it was judged.
@@ -175,7 +149,7 @@ func describeRequest(r *http.Request, info *requestInfo) *requestView {
 		Operation: info.Operation.Name, KeyID: info.Key.ID, SecretVersion: own.secret,
 		StringToSign: string(auth.AppendStringToSign(nil, own.Method, own.Target, c.Timestamp, c.Nonce, c.BodyHash)),
 		BodyBytes:    r.ContentLength, BodyHash: c.BodyHash,
-		ClientIP: info.Client, ClockSkew: info.skew.Seconds(), Limits: []limitView{},
+		ClientIP: info.Client, ClockSkew: info.skew.Seconds(), Limits: []keyadmin.Limit{},
 	}
 	for i := range own.limits {
 		view.Limits = append(view.Limits, viewLimit(&own.limits[i], ""))

@@ -4,13 +4,14 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"strings"
 
 	"github.com/card-gateway/card-gateway/store"
 )
 
 // List returns up to q.Limit keys that follow the cursor, and the cursor of the
-// next page, which is empty at the end. If q.Tenant or q.Status is set, it
-// returns only matching keys. A page may be shorter than the limit, or empty,
+// next page, which is empty at the end. If q.Tenant, q.Status or q.Search is set,
+// it returns only matching keys. A page may be shorter than the limit, or empty,
 // although more pages follow.
 func (k *Service) List(ctx context.Context, q ListQuery) ([]View, string, error) {
 	if q.Status != "" && !slices.Contains(Statuses(), q.Status) {
@@ -34,7 +35,7 @@ func (k *Service) List(ctx context.Context, q ListQuery) ([]View, string, error)
 			if err != nil {
 				return nil, "", err
 			}
-			if (q.Tenant == "" || q.Tenant == v.Tenant) && (q.Status == "" || q.Status == v.Status) {
+			if q.wants(&v) {
 				views = append(views, v)
 			}
 		}
@@ -52,8 +53,19 @@ const listReads = 20
 // ListQuery chooses keys for [Service.List].
 type ListQuery struct {
 	Tenant, Status string // empty: all
+	Search         string // a part of the id, the tenant or the description, in any case; empty: all
 	Cursor         string // from the page before; empty: from the start
 	Limit          int    // 1 to 500
+}
+
+func (q *ListQuery) wants(v *View) bool {
+	return (q.Tenant == "" || q.Tenant == v.Tenant) && (q.Status == "" || q.Status == v.Status) &&
+		(q.Search == "" || contains(v.ID, q.Search) || contains(v.Tenant, q.Search) || contains(v.Description, q.Search))
+}
+
+// contains reports whether a text has a part, in any case.
+func contains(text, part string) bool {
+	return strings.Contains(strings.ToLower(text), strings.ToLower(part))
 }
 
 // Show returns one key, or [store.ErrNotFound].

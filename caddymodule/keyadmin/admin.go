@@ -25,14 +25,16 @@ func init() {
 //	POST   /card-gateway/keys/import        import a key of an earlier system
 //	POST   /card-gateway/keys/copy          copy the keys of an embedded store
 //	POST   /card-gateway/keys/seal          seal the records of new keys from now on
-//	GET    /card-gateway/keys               list: ?tenant= &status= &cursor= &limit=
+//	GET    /card-gateway/keys               list: ?tenant= &status= &search= &cursor= &limit=
 //	GET    /card-gateway/keys/{id}          show
+//	GET    /card-gateway/keys/{id}/limits   what is left of its limits
 //	PATCH  /card-gateway/keys/{id}          change, by JSON merge patch
 //	POST   /card-gateway/keys/{id}/disable  and /enable, /unlock, /rotate, /seal
 //	DELETE /card-gateway/keys/{id}          delete
 //	POST   /card-gateway/drain              /readyz is 503; and /undrain
 //	POST   /card-gateway/log-level          log each request for a time
 //	GET    /card-gateway/status             store, version, keys by status, memory for bodies
+//	GET    /card-gateway/refusals           the last remembered refusals: ?key= &limit=
 //	GET    /card-gateway/refusals/{id}      what is remembered of a refusal, by its request id
 //	GET    /card-gateway/jwks               the public keys of assertions, as a JWK set
 //
@@ -45,6 +47,7 @@ type AdminAPI struct {
 	// gateway returns the running gateway. It is called for each request, because
 	// after a failed reload the routes outlive their configuration.
 	gateway func() (Gateway, error)
+	door    door
 }
 
 // CaddyModule returns the Caddy module information.
@@ -90,50 +93,71 @@ func isRefusal(cause error) bool {
 	return strings.HasPrefix(text, "configuration error: ") || strings.HasPrefix(text, "configuration start error: ")
 }
 
-// Routes returns the routes of the key API.
-func (a *AdminAPI) Routes() []caddy.AdminRoute {
-	route := func(pattern, action string, call func(*adminCall) (int, any, error)) caddy.AdminRoute {
-		return caddy.AdminRoute{Pattern: pattern, Handler: a.handler(action, call)}
-	}
-	return []caddy.AdminRoute{
-		route("POST /card-gateway/keys", "create", createKey),
-		route("POST /card-gateway/keys/import", "import", importKey),
-		route("POST /card-gateway/keys/copy", "copy", copyKeys),
-		route("POST /card-gateway/keys/seal", "seal", beginSealing),
-		route("GET /card-gateway/keys", "list", listKeys),
-		route("GET /card-gateway/keys/{id}", "show", showKey),
-		route("PATCH /card-gateway/keys/{id}", "update", updateKey),
-		route("POST /card-gateway/keys/{id}/disable", "disable", changeKey((*keys.Service).Disable)),
-		route("POST /card-gateway/keys/{id}/enable", "enable", changeKey((*keys.Service).Enable)),
-		route("POST /card-gateway/keys/{id}/unlock", "unlock", changeKey((*keys.Service).Unlock)),
-		route("POST /card-gateway/keys/{id}/rotate", "rotate", rotateKey),
-		route("POST /card-gateway/keys/{id}/seal", "seal", sealKey),
-		route("DELETE /card-gateway/keys/{id}", "delete", deleteKey),
-		route("POST /card-gateway/drain", "drain", drain),
-		route("POST /card-gateway/undrain", "undrain", undrain),
-		route("POST /card-gateway/log-level", "log level", logLevel),
-		route("GET /card-gateway/status", "status", showStatus),
-		route("GET /card-gateway/refusals/{id}", "show refusal", showRefusal),
-		route("GET /card-gateway/jwks", "show jwks", showJWKSet),
-	}
+// A route of the admin API.
+type route struct {
+	pattern string
+	action  string // names the call in the audit record
+	call    func(*adminCall) (int, any, error)
+	place   place
 }
 
-// handler runs a call and writes its status and answer. The action names the call
-// in the audit record.
-func (a *AdminAPI) handler(action string, call func(*adminCall) (int, any, error)) caddy.AdminHandler {
+// place is where a route exists.
+type place int
+
+const (
+	adminOnly  place = iota // on Caddy's admin endpoint
+	everywhere              // where the console is mounted, too
+)
+
+// routes are all routes of the API.
+var routes = []route{
+	{"POST /card-gateway/keys", "create", createKey, everywhere},
+	{"POST /card-gateway/keys/import", "import", importKey, adminOnly},
+	{"POST /card-gateway/keys/copy", "copy", copyKeys, adminOnly},
+	{"POST /card-gateway/keys/seal", "seal", beginSealing, adminOnly},
+	{"GET /card-gateway/keys", "list", listKeys, everywhere},
+	{"GET /card-gateway/keys/{id}", "show", showKey, everywhere},
+	{"GET /card-gateway/keys/{id}/limits", "show limits", showLimits, everywhere},
+	{"PATCH /card-gateway/keys/{id}", "update", updateKey, adminOnly},
+	{"POST /card-gateway/keys/{id}/disable", "disable", changeKey((*keys.Service).Disable), everywhere},
+	{"POST /card-gateway/keys/{id}/enable", "enable", changeKey((*keys.Service).Enable), everywhere},
+	{"POST /card-gateway/keys/{id}/unlock", "unlock", changeKey((*keys.Service).Unlock), everywhere},
+	{"POST /card-gateway/keys/{id}/rotate", "rotate", rotateKey, everywhere},
+	{"POST /card-gateway/keys/{id}/seal", "seal", sealKey, adminOnly},
+	{"DELETE /card-gateway/keys/{id}", "delete", deleteKey, adminOnly},
+	{"POST /card-gateway/drain", "drain", drain, adminOnly},
+	{"POST /card-gateway/undrain", "undrain", undrain, adminOnly},
+	{"POST /card-gateway/log-level", "log level", logLevel, adminOnly},
+	{"GET /card-gateway/status", "status", showStatus, everywhere},
+	{"GET /card-gateway/refusals", "list refusals", listRefusals, everywhere},
+	{"GET /card-gateway/refusals/{id}", "show refusal", showRefusal, everywhere},
+	{"GET /card-gateway/jwks", "show jwks", showJWKSet, adminOnly},
+}
+
+// Routes returns the routes of the key API.
+func (a *AdminAPI) Routes() []caddy.AdminRoute {
+	list := make([]caddy.AdminRoute, 0, len(routes))
+	for i := range routes {
+		list = append(list, caddy.AdminRoute{Pattern: routes[i].pattern, Handler: a.handler(&routes[i])})
+	}
+	return list
+}
+
+// handler runs the call of a route and writes its status and answer.
+func (a *AdminAPI) handler(of *route) caddy.AdminHandler {
 	return caddy.AdminHandlerFunc(func(w http.ResponseWriter, r *http.Request) error {
 		gateway, err := a.gateway()
 		if err != nil {
 			return err
 		}
 		r.Body = http.MaxBytesReader(w, r.Body, maxAdminBody)
-		c := &adminCall{Context: r.Context(), gateway: gateway, keys: gateway.Keys(), r: r, id: r.PathValue("id"), action: action}
-		who, err := authenticate(r, gateway.AdminTokens())
-		c.by = keys.By{Actor: who.name, Claimed: claimed(r), Revision: strings.Trim(strings.TrimSpace(r.Header.Get("If-Match")), `"`)}
+		c := &adminCall{Context: r.Context(), gateway: gateway, keys: gateway.Keys(), r: r, id: r.PathValue("id"), action: of.action}
+		c.who, err = a.door.authenticate(r, gateway.AdminTokens())
+		c.by = keys.By{Actor: c.who.name, Claimed: claimed(r), Revision: strings.Trim(strings.TrimSpace(r.Header.Get("If-Match")), `"`)}
 		if err != nil {
 			return c.shutOut(err)
 		}
-		status, answer, err := call(c)
+		status, answer, err := of.call(c)
 		if err != nil {
 			return adminError(c.auditUnasked(err))
 		}

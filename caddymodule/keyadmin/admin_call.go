@@ -42,6 +42,12 @@ type Gateway interface {
 	LoadRefused(err error)
 	// Refusal returns what is remembered of the refusal with the request id.
 	Refusal(requestID string) (Refusal, bool)
+	// Refusals returns the newest remembered refusals of a key, at most limit, the
+	// newest first; of all keys and of none for the empty id.
+	Refusals(keyID string, limit int) []Refusal
+	// KeyLimits returns the buckets of a key as they are now, and
+	// [store.ErrNotFound] for a key that does not exist.
+	KeyLimits(ctx context.Context, keyID string) ([]Limit, error)
 	// JWKSet returns the public keys of assertions, as JSON.
 	JWKSet() []byte
 }
@@ -75,6 +81,7 @@ type adminCall struct {
 	r       *http.Request
 	id      string // of the key in the path
 	action  string // as in the audit record
+	who     caller
 	by      keys.By
 }
 

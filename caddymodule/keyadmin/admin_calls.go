@@ -3,6 +3,7 @@ package keyadmin
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"net/http"
 	"strconv"
 	"time"
@@ -39,7 +40,7 @@ type keyPage struct {
 
 func listKeys(c *adminCall) (int, any, error) {
 	query := c.r.URL.Query()
-	q := keys.ListQuery{Tenant: query.Get("tenant"), Status: query.Get("status"), Cursor: query.Get("cursor"), Limit: defaultListed}
+	q := keys.ListQuery{Tenant: query.Get("tenant"), Status: query.Get("status"), Search: query.Get("search"), Cursor: query.Get("cursor"), Limit: defaultListed}
 	if text := query.Get("limit"); text != "" {
 		limit, err := strconv.Atoi(text)
 		if err != nil {
@@ -49,9 +50,9 @@ func listKeys(c *adminCall) (int, any, error) {
 	}
 	for name := range query {
 		switch name {
-		case "tenant", "status", "cursor", "limit":
+		case "tenant", "status", "search", "cursor", "limit":
 		default:
-			return 0, nil, &keys.InvalidError{Field: name, Reason: "unknown query parameter; there are tenant, status, cursor and limit"}
+			return 0, nil, &keys.InvalidError{Field: name, Reason: "unknown query parameter; there are tenant, status, search, cursor and limit"}
 		}
 	}
 	views, next, err := c.keys.List(c, q)
@@ -155,6 +156,13 @@ type gatewayStatus struct {
 	keys.Status
 	State
 	Bodies BodyMemory `json:"bodies"`
+	Caller callerView `json:"caller"`
+}
+
+// A callerView is what the caller of the admin API is to it.
+type callerView struct {
+	Name string `json:"name"` // of its token, else unix: and the path of the socket
+	Role Role   `json:"role"` // keys: it may change keys here
 }
 
 // showStatus answers with the state of everything; with ?keys=no the keys are not
@@ -166,7 +174,33 @@ func showStatus(c *adminCall) (int, any, error) {
 	} else {
 		status = c.keys.Status(c)
 	}
-	return http.StatusOK, gatewayStatus{Build: version.This(), Status: status, State: c.gateway.State(c), Bodies: c.gateway.BodyMemory()}, nil
+	return http.StatusOK, gatewayStatus{
+		Build: version.This(), Status: status, State: c.gateway.State(c), Bodies: c.gateway.BodyMemory(),
+		Caller: callerView{c.who.name, c.who.role},
+	}, nil
+}
+
+// showLimits answers with the buckets of a key.
+func showLimits(c *adminCall) (int, any, error) {
+	limits, err := c.gateway.KeyLimits(c, c.id)
+	return http.StatusOK, map[string][]Limit{"limits": limits}, err
+}
+
+const (
+	defaultRefusals = 20
+	maxRefusals     = 100
+)
+
+// listRefusals answers with the last remembered refusals, the newest first.
+func listRefusals(c *adminCall) (int, any, error) {
+	query, limit := c.r.URL.Query(), defaultRefusals
+	if text := query.Get("limit"); text != "" {
+		var err error
+		if limit, err = strconv.Atoi(text); err != nil || limit < 1 || limit > maxRefusals {
+			return 0, nil, &keys.InvalidError{Field: "limit", Reason: fmt.Sprintf("want 1 to %d", maxRefusals)}
+		}
+	}
+	return http.StatusOK, map[string][]Refusal{"refusals": c.gateway.Refusals(query.Get("key"), limit)}, nil
 }
 
 func showRefusal(c *adminCall) (int, any, error) {

@@ -84,6 +84,17 @@ func (gatewayForTest) Refusal(id string) (Refusal, bool) {
 	return Refusal{RequestID: id, Detail: "remembered"}, id == "r-1"
 }
 
+func (gatewayForTest) Refusals(id string, limit int) []Refusal {
+	return []Refusal{{RequestID: "r-1", KeyID: id, Status: limit}}
+}
+
+func (gatewayForTest) KeyLimits(_ context.Context, id string) ([]Limit, error) {
+	if id == "ck_none" {
+		return nil, store.ErrNotFound
+	}
+	return []Limit{{Bucket: "total", Rate: "60/1m", Limit: 60, Remaining: 12, Reset: 1}}, nil
+}
+
 func (gatewayForTest) AdminTokens() *Tokens { return tokensForTest }
 
 func (gatewayForTest) JWKSet() []byte { return []byte("{\"keys\":[]}\n") }

@@ -26,20 +26,38 @@ var (
 			"or bind the endpoint to a unix socket, as in `admin unix//run/card-gateway/admin.sock|0660`")}
 	errOpenNetwork = caddy.APIError{HTTPStatus: http.StatusForbidden, Err: errors.New(
 		"the key API answers on a unix socket, on loopback and over TLS only: a token must not cross a network unencrypted")}
+	errTokenOnSite = caddy.APIError{HTTPStatus: http.StatusUnauthorized, Err: errors.New(
+		"the console wants a token of the option admin_token")}
+	errReadOnly = caddy.APIError{HTTPStatus: http.StatusForbidden, Err: errors.New(
+		"this console only reads: make changes by card-keys, or write `changes` into the block card_console")}
 	errWrongToken = caddy.APIError{HTTPStatus: http.StatusUnauthorized, Err: errors.New("admin_token has no such token")}
 	errViewer     = caddy.APIError{HTTPStatus: http.StatusForbidden, Err: errors.New("the role viewer may only read; this needs a token of the role keys")}
 )
 
-// authenticate returns the caller of a request. The error is one of the above.
-func authenticate(r *http.Request, tokens *Tokens) (caller, error) {
-	who, err := identify(r, tokens)
-	if err == nil && who.role != RoleKeys && r.Method != http.MethodGet && r.Method != http.MethodHead {
-		return who, errViewer
-	}
-	return who, err
+// A door is where calls arrive. The zero value is Caddy's admin endpoint.
+type door struct {
+	site     bool // a site, where a token is needed also on a unix socket: a proxy may be before it
+	readOnly bool // whatever the role of the token
 }
 
-func identify(r *http.Request, tokens *Tokens) (caller, error) {
+// authenticate returns the caller of a request, with the role that it has at this
+// door. The error is one of the above.
+func (d door) authenticate(r *http.Request, tokens *Tokens) (caller, error) {
+	who, err := d.identify(r, tokens)
+	if err != nil {
+		return who, err
+	}
+	refusal := errViewer
+	if d.readOnly {
+		who.role, refusal = RoleViewer, errReadOnly
+	}
+	if who.role != RoleKeys && r.Method != http.MethodGet && r.Method != http.MethodHead {
+		return who, refusal
+	}
+	return who, nil
+}
+
+func (d door) identify(r *http.Request, tokens *Tokens) (caller, error) {
 	local, _ := r.Context().Value(http.LocalAddrContextKey).(net.Addr)
 	socket, isUnix := local.(*net.UnixAddr)
 	if !isUnix && !loopback(local) && r.TLS == nil {
@@ -53,7 +71,10 @@ func identify(r *http.Request, tokens *Tokens) (caller, error) {
 		}
 		return caller{found.name, found.role}, nil
 	}
-	if !isUnix {
+	switch {
+	case d.site:
+		return caller{}, errTokenOnSite
+	case !isUnix:
 		return caller{}, errNoToken
 	}
 	return caller{"unix:" + socket.Name, RoleKeys}, nil

@@ -66,11 +66,11 @@ func TestDoors(t *testing.T) {
 		if test.tls {
 			r.TLS = new(tls.ConnectionState)
 		}
-		who, err := authenticate(r, tokensForTest)
+		who, err := new(door).authenticate(r, tokensForTest)
 		if who.name != test.name || !reflect.DeepEqual(err, test.err) {
 			t.Errorf("%s on %v with %q: %q, %v; want %q, %v", test.method, test.local, test.token, who.name, err, test.name, test.err)
 		}
-		if _, err := authenticate(r, nil); test.token != "" && err == nil {
+		if _, err := new(door).authenticate(r, nil); test.token != "" && err == nil {
 			t.Errorf("%s on %v with %q passes where there are no tokens", test.method, test.local, test.token)
 		}
 	}

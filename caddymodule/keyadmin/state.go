@@ -20,8 +20,40 @@ type State struct {
 	// Offenders are the keys with the most refusals of the last five minutes, at
 	// most ten.
 	Offenders []offenders.Entry `json:"offenders"`
+	Traffic   Traffic           `json:"traffic"`
+	// Certificates are those of the names of the sites.
+	Certificates []Certificate `json:"certificates"`
 	// Audit is how far the audit file was written; nil: there is none.
 	Audit *auditfile.State `json:"audit,omitempty"`
+}
+
+// Traffic is what the process counted since its start. Maps have no zeros.
+type Traffic struct {
+	Since    time.Time         `json:"since"`
+	Outcomes map[string]uint64 `json:"outcomes"` // requests: accepted, or by the reason of the refusal
+	Upstream map[string]uint64 `json:"upstream"` // what the issuers answered, by class: 2xx to 5xx, error, timeout
+	// Connections are those of card_forward, by issuer.
+	Connections map[string]uint64 `json:"connections"`
+	// LimitsNear and LimitsRefused are decisions on rate limits by operation; near
+	// means that less than a fifth is left.
+	LimitsNear    map[string]uint64 `json:"limits_near"`
+	LimitsRefused map[string]uint64 `json:"limits_refused"`
+}
+
+// A Certificate is one that a site serves.
+type Certificate struct {
+	Name    string    `json:"name"` // of the site
+	Issuer  string    `json:"issuer"`
+	Expires time.Time `json:"expires"`
+}
+
+// A Limit is a bucket of a key, in the numbers of X-RateLimit-*.
+type Limit struct {
+	Bucket    string `json:"bucket"`
+	Rate      string `json:"rate,omitempty"` // as an operator writes it: "60/1m burst 20"
+	Limit     int64  `json:"limit"`          // capacity
+	Remaining int64  `json:"remaining"`
+	Reset     int64  `json:"reset"` // Unix seconds when the bucket is full again
 }
 
 // Loads are the last loads of configurations in this process.

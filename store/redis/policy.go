@@ -47,6 +47,7 @@ type policyExchange struct {
 	own      atomic.Pointer[Policy] // nil until SharePolicy
 	changed  chan struct{}
 	warnings atomic.Pointer[[]string]
+	nodes    atomic.Pointer[[]map[string]any] // gateways that wrote their policy lately
 }
 
 // nodePolicy is the policy that one gateway writes.
@@ -63,6 +64,7 @@ func newPolicyExchange(c *caller, opt *Options) *policyExchange {
 	}
 	p := &policyExchange{caller: c, key: names{prefix: opt.Prefix}.nodePolicies(), node: host + "/" + randomHex(8), log: opt.Logger, clock: time.Now, changed: make(chan struct{}, 1)}
 	p.warnings.Store(new([]string))
+	p.nodes.Store(&[]map[string]any{})
 	return p
 }
 
@@ -117,14 +119,17 @@ func (p *policyExchange) exchange(ctx context.Context) error {
 		return unavailable("comparing policies", err)
 	}
 	var warnings, old []string
+	var nodes []map[string]any
 	for _, node := range slices.Sorted(maps.Keys(all.Val())) {
 		var other nodePolicy
 		if err := json.Unmarshal([]byte(all.Val()[node]), &other); err != nil || now.Sub(time.Unix(other.At, 0)) > policyLife {
 			old = append(old, node)
 			continue
 		}
+		nodes = append(nodes, map[string]any{"name": node, "policy": other.Hash, "seen": time.Unix(other.At, 0).UTC(), "this": node == p.node})
 		warnings = append(warnings, differences(node, other.Values, *own)...)
 	}
+	p.nodes.Store(&nodes)
 	if len(old) > 0 {
 		_ = p.client.HDel(ctx, p.key, old...).Err() // the next exchange tries again
 	}

@@ -11,7 +11,8 @@ import (
 
 // Status returns the place of the store, the result of the last check, and what an
 // operator should change: in Details, "degraded" lists current troubles of a ready
-// store, and "warnings" possible ones. It does no I/O.
+// store, "warnings" possible ones, and "gateways" those that the last comparison of
+// policies found. It does no I/O.
 func (s *Store) Status(ctx context.Context) store.Status {
 	v := s.servers.view.Load()
 	status := store.Status{Backend: "redis", Place: s.opt.place(), Ready: true}
@@ -33,7 +34,7 @@ func (s *Store) Status(ctx context.Context) store.Status {
 	}
 	differences := *s.policies.warnings.Load()
 	status.Details = map[string]any{
-		"topology": s.opt.topology(), "servers": servers,
+		"topology": s.opt.topology(), "servers": servers, "gateways": *s.policies.nodes.Load(),
 		"warnings": append(s.warnings(found), differences...), "degraded": troubles,
 	}
 	if len(differences) > 0 {

@@ -77,6 +77,12 @@ func (g *Gateway) KeyCall(method, path string, body any) KeyView {
 	return view
 }
 
+// Made notes a key that the test has made in another way than NewKey.
+func (g *Gateway) Made(c Credentials) Credentials {
+	theWitness.knows(g, c.ID, c.Secret)
+	return c
+}
+
 // Fields are the fields of a key's record that a test sets.
 type Fields map[string]any
 

@@ -126,6 +126,10 @@ var importRules = []importRule{
 		reason: "the admin API is the only way to a running gateway, and card-keys a client of it like any other; neither reaches into handlers",
 	},
 	{
+		dir: "caddymodule/console", ours: []string{"caddymodule/keyadmin"}, others: []string{"github.com/caddyserver/caddy/v2"},
+		reason: "the console shows what the admin API answers, and knows nothing else",
+	},
+	{
 		dir: "caddymodule/signcmd", ours: []string{"auth", "caddymodule/cli", "caddymodule/secret", "sign"}, others: []string{"…/"},
 		reason: "card-sign signs as any client would: it needs no gateway and no store",
 	},
@@ -140,7 +144,7 @@ var importRules = []importRule{
 	{
 		dir: "caddymodule",
 		ours: []string{
-			"assertion", "auth", "caddymodule/auditfile", "caddymodule/cardlog", "caddymodule/explaincmd", "caddymodule/keyadmin", "caddymodule/logqueue", "caddymodule/offenders", "caddymodule/secret", "caddymodule/signcmd", "caddymodule/unitcmd", "caddymodule/version",
+			"assertion", "auth", "caddymodule/auditfile", "caddymodule/cardlog", "caddymodule/console", "caddymodule/explaincmd", "caddymodule/keyadmin", "caddymodule/logqueue", "caddymodule/offenders", "caddymodule/secret", "caddymodule/signcmd", "caddymodule/unitcmd", "caddymodule/version",
 			"explain", "forward", "keys", "ratelimit", "store", "store/file", "store/redis", "translate",
 		},
 		others: []string{"…/"},

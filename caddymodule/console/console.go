@@ -1,0 +1,70 @@
+// Package console serves the console for operators in a browser: pages that show
+// what the admin API answers, and nothing else.
+//
+//   - console: the files of the page and their headers
+//   - admin: the page on Caddy's admin endpoint
+package console
+
+import (
+	"embed"
+	"net/http"
+	"path"
+
+	"github.com/card-gateway/card-gateway/caddymodule/keyadmin"
+)
+
+// Root is the path below which everything of the console is.
+const Root = "/card-gateway/"
+
+// pattern is the route of the files.
+const pattern = "GET " + Root + "console/{file...}"
+
+//go:embed page
+var pages embed.FS
+
+// kinds are the types of the files, by their endings.
+var kinds = map[string]string{
+	".html": "text/html; charset=utf-8",
+	".css":  "text/css; charset=utf-8",
+	".js":   "text/javascript; charset=utf-8",
+}
+
+// policy lets the page run its own scripts and ask its own origin. With trusted
+// types no script can make HTML of a text.
+const policy = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src data:; " +
+	"base-uri 'none'; form-action 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types 'none'"
+
+// Handler returns the console for a site: the page, and the calls of the admin API
+// that it makes. Paths that are not below [Root] are answered 404.
+func Handler(gateway keyadmin.Gateway, options keyadmin.SiteOptions) http.Handler {
+	mux := http.NewServeMux()
+	mux.HandleFunc(pattern, serveFile)
+	mux.Handle("/", keyadmin.Site(gateway, options))
+	return mux
+}
+
+// serveFile answers with a file of the page. The files hold nothing about the
+// gateway, so they need no token.
+func serveFile(w http.ResponseWriter, r *http.Request) {
+	name := r.PathValue("file")
+	if name == "" {
+		name = "index.html"
+	}
+	text, err := pages.ReadFile("page/" + name)
+	kind := kinds[path.Ext(name)]
+	if err != nil || kind == "" {
+		http.Error(w, "the console has no such file", http.StatusNotFound)
+		return
+	}
+	header := w.Header()
+	header.Set("Content-Type", kind)
+	header.Set("Content-Security-Policy", policy)
+	header.Set("Cache-Control", "no-store")
+	header.Set("X-Content-Type-Options", "nosniff")
+	header.Set("X-Frame-Options", "DENY")
+	header.Set("Cross-Origin-Opener-Policy", "same-origin")
+	header.Set("Cross-Origin-Resource-Policy", "same-origin")
+	// Caddy's admin endpoint wants to see from which page a call is made.
+	header.Set("Referrer-Policy", "same-origin")
+	_, _ = w.Write(text) // an error means that the browser has left
+}

@@ -1,0 +1,81 @@
+package console
+
+import (
+	"io/fs"
+	"net/http"
+	"net/http/httptest"
+	"path"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+// serve asks the route of the page.
+func serve(t *testing.T, target string) *http.Response {
+	t.Helper()
+	mux := http.NewServeMux()
+	for _, route := range new(AdminPage).Routes() {
+		mux.HandleFunc(route.Pattern, func(w http.ResponseWriter, r *http.Request) {
+			if err := route.Handler.ServeHTTP(w, r); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	w := httptest.NewRecorder()
+	mux.ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), http.MethodGet, target, nil))
+	return w.Result()
+}
+
+// Every file has its type and the headers that keep others out of the page.
+func TestHeaders(t *testing.T) {
+	files, err := fs.ReadDir(pages, "page")
+	if err != nil || len(files) < 5 {
+		t.Fatal(files, err)
+	}
+	for _, file := range files {
+		answer := serve(t, "/card-gateway/console/"+file.Name())
+		policy := answer.Header.Get("Content-Security-Policy")
+		for _, want := range []string{
+			"default-src 'none';", "script-src 'self';", "style-src 'self';", "connect-src 'self';", "base-uri 'none';", "form-action 'none';",
+			"frame-ancestors 'none';", "require-trusted-types-for 'script'",
+		} {
+			if !strings.Contains(policy, want) {
+				t.Errorf("%s: the policy %q lacks %s", file.Name(), policy, want)
+			}
+		}
+		if strings.Contains(policy, "unsafe") || answer.StatusCode != http.StatusOK || answer.Header.Get("Content-Type") != kinds[path.Ext(file.Name())] ||
+			answer.Header.Get("Cache-Control") != "no-store" || answer.Header.Get("X-Content-Type-Options") != "nosniff" {
+			t.Errorf("%s: %d %v", file.Name(), answer.StatusCode, answer.Header)
+		}
+	}
+	for target, want := range map[string]int{
+		"/card-gateway/console/": 200, "/card-gateway/console": 307, "/card-gateway/console/none.js": 404,
+		"/card-gateway/console/%2e%2e/console.go": 404, "/card-gateway/console/page": 404,
+	} {
+		if answer := serve(t, target); answer.StatusCode != want && answer.StatusCode != 301 {
+			t.Errorf("%s: %d, want %d", target, answer.StatusCode, want)
+		}
+	}
+}
+
+// No file of the page makes HTML of a text, keeps the token anywhere but in
+// memory, or speaks of another site.
+func TestPageIsItsOwn(t *testing.T) {
+	forbidden := regexp.MustCompile(`innerHTML|outerHTML|insertAdjacentHTML|document\.write|DOMParser|srcdoc|eval\(|new Function|localStorage|sessionStorage|cookie\s*=|https?://| style="|\bon[a-z]+="`)
+	err := fs.WalkDir(pages, ".", func(name string, entry fs.DirEntry, err error) error {
+		if err != nil || entry.IsDir() {
+			return err
+		}
+		text, err := pages.ReadFile(name)
+		if found := forbidden.FindString(string(text)); found != "" {
+			t.Errorf("%s has %q", name, found)
+		}
+		if lines := strings.Count(string(text), "\n"); lines > 250 {
+			t.Errorf("%s has %d lines", name, lines)
+		}
+		return err
+	})
+	if err != nil {
+		t.Error(err)
+	}
+}
