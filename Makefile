@@ -13,7 +13,7 @@ redocly := 2.77.0
 go_files := $(shell git ls-files -co --exclude-standard '*.go' 2>/dev/null)
 
 .DEFAULT_GOAL := help
-.PHONY: help run build test test-clients postman install-test-tools vectors vectors-archive vet unit race bench faults faults-again fuzz mutants soak sbom vulnerabilities lint docs fmt clean
+.PHONY: help run build test test-clients postman install-test-tools vectors vectors-archive vet unit race alerts bench faults faults-again fuzz mutants soak sbom vulnerabilities lint docs fmt clean
 
 help: ## list these targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-20s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -74,6 +74,10 @@ unit: ## the tests that run without the race detector, end to end included
 
 race: ## the tests of the packages where goroutines meet, under the race detector
 	CGO_ENABLED=1 go test -race -timeout 20m $$(go list ./... | grep -vE '/(cmd|ops|tests)/|/tests$$')
+
+alerts: ## every fault of the table of alerts at the real ranges of the rules; 25 minutes on two idle CPUs
+	@tests/install-tools.sh redis-server promtool
+	CARD_TEST_ALERTS=all go test -count=1 -timeout 3h -v -run TestFaults ./tests/alerts
 
 # A module of its own, so that what it compares with and what draws its plots
 # are no dependencies of the gateway.
