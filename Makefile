@@ -15,7 +15,7 @@ modules := bench tests/openapi examples/upstream/go clients/go ops/packages
 go_files := $(shell git ls-files -co --exclude-standard '*.go' 2>/dev/null)
 
 .DEFAULT_GOAL := help
-.PHONY: help run build test test-clients postman install-test-tools vectors vectors-archive vet unit race bench faults faults-again fuzz mutants soak sbom vulnerabilities packages lint docs fmt clean
+.PHONY: help run build test test-clients postman install-test-tools vectors vectors-archive vet unit race alerts bench faults faults-again fuzz mutants soak sbom vulnerabilities packages lint docs fmt clean
 
 help: ## list these targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-20s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -74,6 +74,10 @@ unit: ## the tests that run without the race detector, end to end included
 
 race: ## the tests of the packages where goroutines meet, under the race detector
 	CGO_ENABLED=1 go test -race -timeout 20m $$(go list ./... | grep -vE '/(cmd|ops|tests)/|/tests$$')
+
+alerts: ## every fault of the table of alerts at the real ranges of the rules; 25 minutes on two idle CPUs
+	@tests/install-tools.sh redis-server promtool
+	CARD_TEST_ALERTS=all go test -count=1 -timeout 3h -v -run TestFaults ./tests/alerts
 
 bench: ## compare with Caddy, nginx and nginx + Lua on this machine; says how long it takes; ARGS=-h lists what can be chosen
 	@tests/install-tools.sh nginx nginx-lua wrk redis-server

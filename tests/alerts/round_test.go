@@ -1,0 +1,191 @@
+package alerts
+
+import (
+	"fmt"
+	"net/url"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/card-gateway/card-gateway/tests/harness"
+)
+
+// How long a round takes, in the time of the rules: before the faults, from the
+// last alert on, and after the faults. Alerts for a trickle need minutes, and what
+// follows from a fault may need them too.
+const (
+	before    = 3 * time.Minute
+	meanwhile = 5 * time.Minute
+	after     = 12 * time.Minute
+)
+
+// A result is what happened in one scene.
+type result struct {
+	*fault
+	fired     map[string]time.Duration // NAME or NAME/slow: how long after the fault
+	accepted  int64
+	disturbed string // how the machine stood still meanwhile, or ""
+}
+
+// round injects all faults at the same time, each into a scene of its own, and
+// ends them.
+func round(t *testing.T, every scale, list []*fault) []result {
+	t.Helper()
+	scenes := everyScene(t, every, list)
+	for _, s := range scenes {
+		s.start(every)
+	}
+	began := time.Now()
+	time.Sleep(every.of(before))
+	for _, s := range scenes {
+		s.struck = time.Now()
+		s.strike(s)
+	}
+	awaitAlerts(scenes)
+	time.Sleep(every.of(meanwhile))
+	for _, s := range scenes {
+		for _, undo := range s.undo {
+			undo()
+		}
+	}
+	time.Sleep(every.of(after))
+	results := make([]result, len(scenes))
+	for i, s := range scenes {
+		whole := time.Since(began)
+		results[i] = result{s.fault, s.fired(whole), s.accepted.Load(), s.disturbed(every, whole)}
+		s.end()
+	}
+	return results
+}
+
+// everyScene makes the scenes, and a Prometheus for all but those that need one of
+// their own.
+func everyScene(t *testing.T, every scale, list []*fault) []*scene {
+	t.Helper()
+	scenes := make([]*scene, len(list))
+	shared := t.TempDir()
+	watch := startPrometheus(t, every, shared, `job=~"card-gateway.*"`)
+	for i, f := range list {
+		s := &scene{fault: f, t: t, job: fmt.Sprint("card-gateway-", i), watch: watch, target: filepath.Join(shared, fmt.Sprint(i, ".json"))}
+		if f.alone {
+			dir := t.TempDir()
+			s.job, s.target, s.watch = "card-gateway", filepath.Join(dir, "0.json"), startPrometheus(t, every, dir, `job="card-gateway"`)
+		}
+		scenes[i] = s
+	}
+	return scenes
+}
+
+// scrapes are the jobs of a Prometheus that reads its targets from a directory. It
+// keeps the operations of which there are requests, and the bounds that the rules
+// name: a dozen others, all at zero, would be most of its work.
+const scrapes = `scrape_configs:
+  - job_name: card-gateway
+    file_sd_configs: [{files: [%q]}]
+    metric_relabel_configs:
+      - {source_labels: [operation], regex: '|get_card|issue_card|create_customer|other', action: keep}
+      - {source_labels: [le], regex: '|-?(30|1)(\.0)?|\+Inf', action: keep}
+`
+
+// startPrometheus starts a Prometheus with the scaled rules. The job of the gateways
+// is a pattern.
+func startPrometheus(t *testing.T, every scale, dir, job string) *harness.Prometheus {
+	t.Helper()
+	recording, alerts := every.rules(t, "recording.yml", dir, job), every.rules(t, "alerts.yml", dir, job)
+	config := harness.PrometheusConfig(every.of(scrapeEvery), recording, alerts) + fmt.Sprintf(scrapes, filepath.Join(dir, "*.json"))
+	return harness.StartPrometheus(t, config, "--query.lookback-delta="+every.of(lookBack).String())
+}
+
+// awaitAlerts waits until the alert of each fault fires. Its end is generous: it
+// is not the machine that is tested.
+func awaitAlerts(scenes []*scene) {
+	for deadline := time.Now().Add(5 * harness.Patience); time.Now().Before(deadline); time.Sleep(time.Second) {
+		waiting := slices.ContainsFunc(scenes, func(s *scene) bool {
+			_, fires := s.fired(time.Since(s.struck))[s.alert]
+			return s.alert != "" && !fires
+		})
+		if !waiting {
+			return
+		}
+	}
+}
+
+// samples are those of one series in some time, oldest first: when and what.
+type samples struct {
+	Metric map[string]string
+	Values [][2]any
+}
+
+func (s samples) at(i int) time.Time {
+	seconds, _ := s.Values[i][0].(float64)
+	return time.UnixMilli(int64(seconds * 1000))
+}
+
+// last returns the samples of the series of a selection in the last time.
+func (s *scene) last(whole time.Duration, selection string) []samples {
+	s.t.Helper()
+	var data struct{ Result []samples }
+	s.watch.Ask("query", url.Values{"query": {fmt.Sprintf("%s[%dms]", selection, max(whole.Milliseconds(), 1))}}, &data)
+	return data.Result
+}
+
+// fired returns the alerts of the scene that have fired in the last time.
+func (s *scene) fired(whole time.Duration) map[string]time.Duration {
+	s.t.Helper()
+	selection := fmt.Sprintf(`ALERTS{alertstate="firing",job=%q}`, s.job)
+	if s.alone { // not every alert has a job
+		selection = `ALERTS{alertstate="firing"}`
+	}
+	all := make(map[string]time.Duration)
+	for _, series := range s.last(whole, selection) {
+		name := series.Metric["alertname"]
+		if burn := series.Metric["burn"]; burn != "" {
+			name += "/" + burn
+		}
+		began := series.at(0).Sub(s.struck)
+		if earlier, known := all[name]; !known || began < earlier {
+			all[name] = began
+		}
+	}
+	return all
+}
+
+// disturbed returns how clients, scrapes or rules stood still, because something
+// else had the machine, or "". A tenth of the two minutes is allowed.
+func (s *scene) disturbed(every scale, whole time.Duration) string {
+	s.t.Helper()
+	const allowed = 12 * time.Second
+	var found []string
+	if late := time.Duration(s.late.Load()); late > beatEvery+every.of(allowed) {
+		found = append(found, fmt.Sprintf("clients sent nothing for %v", late))
+	}
+	for _, series := range s.last(whole, evaluated) {
+		interval := 10 * time.Second // the longest of those whose lateness matters
+		if series.Metric["group"] == "card_gateway_usual" {
+			continue
+		}
+		if gap := series.gap(); gap > every.of(interval+allowed) {
+			found = append(found, fmt.Sprintf("%s was not evaluated for %v", series.Metric["group"], gap))
+		}
+	}
+	for _, series := range s.last(whole, fmt.Sprintf("up{job=%q}", s.job)) {
+		if gap := series.gap(); gap > every.of(scrapeEvery+allowed) && s.alert != "CardGatewayMetricsAbsent" {
+			found = append(found, fmt.Sprintf("%s was not scraped for %v", series.Metric["instance"], gap))
+		}
+		missed := slices.ContainsFunc(series.Values, func(v [2]any) bool { return v[1] == "0" })
+		if missed && s.alert != "CardGatewayDown" {
+			found = append(found, series.Metric["instance"]+" did not answer a scrape")
+		}
+	}
+	return strings.Join(found, ", ")
+}
+
+// gap returns the longest time between two samples.
+func (s samples) gap() (longest time.Duration) {
+	for i := range len(s.Values) - 1 {
+		longest = max(longest, s.at(i+1).Sub(s.at(i)))
+	}
+	return longest
+}

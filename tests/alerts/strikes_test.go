@@ -1,0 +1,160 @@
+package alerts
+
+import (
+	"fmt"
+	"net/http"
+	"os"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/card-gateway/card-gateway/tests/harness"
+)
+
+// This file has the strikes that need more than a line. Each notes what ends it.
+
+// stop stops a gateway as a service manager does.
+func (s *scene) stop(g *harness.Gateway) {
+	g.Stop()
+	s.finally(g.Start)
+}
+
+// halt makes a process hang.
+func (s *scene) halt(pid int) {
+	s.t.Helper()
+	if err := syscall.Kill(pid, syscall.SIGSTOP); err != nil {
+		s.t.Fatal(err)
+	}
+	s.finally(func() { _ = syscall.Kill(pid, syscall.SIGCONT) })
+}
+
+// node runs a command of card-node on the first gateway.
+func (s *scene) node(command string) {
+	s.t.Helper()
+	g := s.nodes[0]
+	if out, err := g.Command("card-node", command, "--address", "unix/"+g.Path("admin.sock")).CombinedOutput(); err != nil {
+		s.t.Fatalf("card-node %s: %v\n%s", command, err, out)
+	}
+}
+
+// wantRefused requires that a load was refused because of the order of handlers.
+func (s *scene) wantRefused(err error) {
+	s.t.Helper()
+	if err == nil || !strings.Contains(err.Error(), "write card_rate_limit first") {
+		s.t.Errorf("the configuration is answered %v", err)
+	}
+}
+
+// fill fills the disk of a directory of the gateway, and makes keys until the room
+// that the gateway has in reserve is used up too.
+func (s *scene) fill(dir string) {
+	s.t.Helper()
+	g := s.nodes[0]
+	for range 10_000 {
+		free := g.FillDisk(g.Path(dir))
+		if _, made := g.TryNewKey(); !made {
+			s.keepFull(dir, free)
+			return
+		}
+	}
+	s.t.Error("keys can be made although the disk is full")
+}
+
+// keepFull fills what becomes free, until the fault ends.
+func (s *scene) keepFull(dir string, free func()) {
+	over, done := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(done)
+		for {
+			select {
+			case <-over:
+				return
+			case <-time.After(100 * time.Millisecond):
+				s.nodes[0].FillDisk(s.nodes[0].Path(dir))
+			}
+		}
+	}()
+	s.finally(func() {
+		close(over)
+		<-done
+		free()
+	})
+}
+
+// configure changes an option of Redis; its old value ends the fault.
+func (s *scene) configure(option, value, old string) {
+	s.redis.Do("CONFIG", "SET", option, value)
+	s.finally(func() { s.redis.Do("CONFIG", "SET", option, old) })
+}
+
+// issuerDoes changes the issuer's answers.
+func (s *scene) issuerDoes(reply func(*harness.Received) harness.Reply) {
+	s.issuer.Does(reply)
+	s.finally(func() { s.issuer.Does(answers) })
+}
+
+// stamp shifts the clocks of all clients.
+func (s *scene) stamp(ahead time.Duration) {
+	s.send(func(int) []*harness.Request {
+		return []*harness.Request{s.key.RequestAt(time.Now().Add(ahead), http.MethodGet, "/api/v1/cards/c1", "")}
+	})
+	s.finally(func() { s.send(s.healthy) })
+}
+
+// expire makes a key that expires.
+func (s *scene) expire(in time.Duration) {
+	key := s.nodes[0].NewKey(harness.Fields{"expires_at": harness.Moment(time.Now().Add(in))})
+	s.finally(func() { s.nodes[0].Change(key, harness.Fields{"expires_at": nil}) })
+}
+
+// nearlyFull lets Redis have little more memory than it uses.
+func nearlyFull(s *scene) {
+	_, rest, _ := strings.Cut(fmt.Sprint(s.redis.Do("INFO", "memory")), "used_memory:")
+	var used int
+	if _, err := fmt.Sscan(rest, &used); err != nil {
+		s.t.Fatal(err)
+	}
+	s.configure("maxmemory", fmt.Sprint(used*10/9), "64mb")
+}
+
+// hangLog makes both logs write to a pipe that nobody reads, with more than it
+// holds.
+func hangLog(s *scene) {
+	g := s.nodes[0]
+	pipe := g.Path("pipe")
+	if err := syscall.Mkfifo(pipe, 0o600); err != nil {
+		s.t.Fatal(err)
+	}
+	reader, err := os.OpenFile(pipe, os.O_RDWR, 0) // both ways, so that opening it does not wait
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	if _, err := reader.WriteString(strings.Repeat("x\n", 32<<10)); err != nil { // it is full
+		s.t.Fatal(err)
+	}
+	stuck := g.Caddyfile()
+	for _, name := range []string{"default.log", "access.log"} {
+		stuck = strings.Replace(stuck, "output file "+g.Path(name), "output card_queue file "+pipe, 1)
+	}
+	g.ReloadText(s.t, stuck)
+	s.finally(func() {
+		g.Reload(s.site("", ""))
+		_ = reader.Close()
+	})
+}
+
+// holdBodies begins bodies that never end, and goes on trying.
+func holdBodies(s *scene) {
+	g, holder := s.nodes[0], s.nodes[0].NewKey(nil)
+	const begun = 200 << 10
+	for range 8 {
+		r := holder.Post().Set("Content-Length", fmt.Sprint(begun+1))
+		w := g.Connect(s.t)
+		_, _ = w.Write([]byte(r.Head() + strings.Repeat("x", begun))) // it may be refused at once
+		_ = w.SetDeadline(time.Time{})
+		s.finally(func() { _ = w.Close() })
+	}
+	s.alsoSend(func(int) []*harness.Request {
+		return []*harness.Request{holder.Request(http.MethodPost, "/api/v1/cards", `"`+strings.Repeat("x", begun)+`"`)}
+	})
+}
