@@ -18,10 +18,10 @@ if [ "$time" = short ]; then time=10s bound=12m; fi
 
 # targets prints the directory and the name of each target.
 targets() {
-	git grep --heading --break -E '^func Fuzz' -- '*_test.go' |
-		awk -F '[ (]' -v chosen="$chosen" '
-			/_test\.go$/ { directory = $0; sub(/\/[^\/]*$/, "", directory) }
-			/^func Fuzz/ && $2 ~ chosen { print directory, $2 }'
+	awk -F '[ (]' -v chosen="$chosen" '
+		/_test\.go$/ { directory = $0; sub(/\/[^\/]*$/, "", directory) }
+		/^func Fuzz/ && $2 ~ chosen { print directory, $2 }
+	' <<<"$(git grep --heading -E '^func Fuzz' -- '*_test.go')"
 }
 
 # fuzz runs a target. Go stops the worker of a target that starts a gateway whenever
@@ -29,7 +29,7 @@ targets() {
 fuzz() {
 	local said
 	if said=$(timeout "$bound" go -C "$2" test . -run '^$' -fuzz "^$3\$" -fuzztime "$1" -fuzzminimizetime 20x -parallel 1 2>&1); then
-		printf '%s.%s: %s\n' "$2" "$3" "$(grep -o 'execs: .*' <<<"$said" | tail -n 1)"
+		printf '%s.%s: %s\n' "$2" "$3" "$(grep -oE '(gathering|execs).*' <<<"$said" | tail -n 1)"
 	else
 		printf '== %s.%s has found something ==\n%s\n' "$2" "$3" "$said"
 		return 1
