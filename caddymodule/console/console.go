@@ -6,9 +6,11 @@
 package console
 
 import (
+	"bytes"
 	"embed"
 	"net/http"
 	"path"
+	"time"
 
 	"github.com/card-gateway/card-gateway/caddymodule/keyadmin"
 )
@@ -66,5 +68,5 @@ func serveFile(w http.ResponseWriter, r *http.Request) {
 	header.Set("Cross-Origin-Resource-Policy", "same-origin")
 	// Caddy's admin endpoint wants to see from which page a call is made.
 	header.Set("Referrer-Policy", "same-origin")
-	_, _ = w.Write(text) // an error means that the browser has left
+	http.ServeContent(w, r, name, time.Time{}, bytes.NewReader(text))
 }
