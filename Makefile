@@ -66,8 +66,10 @@ raced := /(store/file|store/redis|sandbox|caddymodule)(/|$$)
 answers := $(CURDIR)/bin/test/answers
 
 unit: ## the tests that run without the race detector, end to end included
-	CARD_TEST_ANSWERS=$(answers) go test -timeout 20m $$(go list ./... | grep -vE '$(raced)|/tests/clients/matrix$$')
+	CARD_TEST_ANSWERS=$(answers) go test -timeout 20m $$(go list ./... | grep -vE '$(raced)|/tests/(clients/matrix|alerts)$$')
 	go test -run Allocations ./caddymodule
+	@# Alone, because some forty gateways run in it at once.
+	go test -timeout 20m ./tests/alerts
 	cd bench && go test -count=1 ./...
 	cd ops/packages && go test -count=1 ./...
 	cd tests/openapi && CARD_TEST_ANSWERS=$(answers) go test -count=1 -timeout 20m ./...

@@ -33,10 +33,11 @@ type result struct {
 // ends them.
 func round(t *testing.T, every scale, list []*fault) []result {
 	t.Helper()
-	scenes := everyScene(t, every, list)
+	scenes := everyScene(t, list)
 	for _, s := range scenes {
 		s.start(every)
 	}
+	watchAll(t, every, scenes)
 	began := time.Now()
 	time.Sleep(every.of(before))
 	for _, s := range scenes {
@@ -60,22 +61,38 @@ func round(t *testing.T, every scale, list []*fault) []result {
 	return results
 }
 
-// everyScene makes the scenes, and a Prometheus for all but those that need one of
-// their own.
-func everyScene(t *testing.T, every scale, list []*fault) []*scene {
+// everyScene makes the scenes, each with a place in the directory of its Prometheus.
+func everyScene(t *testing.T, list []*fault) []*scene {
 	t.Helper()
 	scenes := make([]*scene, len(list))
 	shared := t.TempDir()
-	watch := startPrometheus(t, every, shared, `job=~"card-gateway.*"`)
 	for i, f := range list {
-		s := &scene{fault: f, t: t, job: fmt.Sprint("card-gateway-", i), watch: watch, target: filepath.Join(shared, fmt.Sprint(i, ".json"))}
+		s := &scene{fault: f, t: t, job: fmt.Sprint("card-gateway-", i), target: filepath.Join(shared, fmt.Sprint(i, ".json"))}
 		if f.alone {
-			dir := t.TempDir()
-			s.job, s.target, s.watch = "card-gateway", filepath.Join(dir, "0.json"), startPrometheus(t, every, dir, `job="card-gateway"`)
+			s.job, s.target = "card-gateway", filepath.Join(t.TempDir(), "0.json")
 		}
 		scenes[i] = s
 	}
 	return scenes
+}
+
+// watchAll starts a Prometheus for all scenes but those that need one of their own.
+// It comes last, because one that has nothing to scrape has an alert for that.
+func watchAll(t *testing.T, every scale, scenes []*scene) {
+	t.Helper()
+	var shared *harness.Prometheus
+	for _, s := range scenes {
+		dir := filepath.Dir(s.target)
+		switch {
+		case s.alone:
+			s.watch = startPrometheus(t, every, dir, `job="card-gateway"`)
+		case shared == nil:
+			shared = startPrometheus(t, every, dir, `job=~"card-gateway.*"`)
+			fallthrough
+		default:
+			s.watch = shared
+		}
+	}
 }
 
 // scrapes are the jobs of a Prometheus that reads its targets from a directory. It

@@ -81,6 +81,8 @@ func (r *result) problem(every scale) string {
 			text += fmt.Sprintf(", %s %s after the fault", name, strconv.Itoa(int(r.fired[name].Seconds()*float64(every)))+" s")
 		}
 		return text
+	case r.fired[r.alert] < 0:
+		return fmt.Sprintf("%s has fired %v before the fault", r.alert, -r.fired[r.alert])
 	case r.accepted == 0:
 		return "no request was accepted"
 	case every == 1 && !strings.HasSuffix(r.alert, "/slow") && r.fired[r.alert] > 2*time.Minute:
