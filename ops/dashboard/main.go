@@ -41,19 +41,32 @@ func dashboard(rows []row) object {
 		"refresh": "30s", "timezone": "browser", "time": object{"from": "now-6h", "to": "now"},
 		"templating": object{"list": []object{
 			{"name": "datasource", "label": "Data source", "type": "datasource", "query": "prometheus"},
-			{
-				"name": "instance", "label": "Instance", "type": "query", "datasource": source,
-				"query":      object{"query": "label_values(card_gateway_store_up, instance)", "refId": "instance"},
-				"definition": "label_values(card_gateway_store_up, instance)",
-				"refresh":    2, "sort": 1, "multi": true, "includeAll": true, "allValue": ".*",
-				"current": object{"text": "All", "value": "$__all"},
-			},
+			labelValues("job", "Job", "card_gateway_store_up"),
+			labelValues("instance", "Instance", `card_gateway_store_up{job=~"$job"}`),
 		}},
+		"links": []object{
+			{"type": "link", "title": "Runbooks", "url": guides + "runbooks/README.md", "targetBlank": true},
+			{"type": "link", "title": "Operations", "url": guides + "operations.md", "targetBlank": true},
+		},
 		"annotations": object{"list": []object{{
 			"name": "Alerts", "datasource": source, "enable": true, "iconColor": "red",
 			"expr": `ALERTS{alertname=~"CardGateway.+",alertstate="firing"}`, "titleFormat": "{{alertname}}",
 		}}},
 		"panels": panels(rows),
+	}
+}
+
+// guides is where the guides are.
+const guides = "https://github.com/card-gateway/card-gateway/blob/main/docs/"
+
+// labelValues is a variable that chooses among the values of a label of a series.
+func labelValues(label, title, series string) object {
+	expr := fmt.Sprintf("label_values(%s, %s)", series, label)
+	return object{
+		"name": label, "label": title, "type": "query", "datasource": source,
+		"query": object{"query": expr, "refId": label}, "definition": expr,
+		"refresh": 2, "sort": 1, "multi": true, "includeAll": true, "allValue": ".*",
+		"current": object{"text": "All", "value": "$__all"},
 	}
 }
 

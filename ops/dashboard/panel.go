@@ -34,13 +34,14 @@ const (
 	perSec   = "reqps"
 	share    = "percentunit"
 	duration = "s"
+	bytes    = "bytes"
 )
 
 type query struct{ expr, legend string }
 
 // q returns a query of an expression. In the expression, @ means the selection of
-// instances, and $t the range over which rates are computed.
+// jobs and instances, and $t the range over which rates are computed.
 func q(expr, legend string) query {
-	expr = strings.ReplaceAll(expr, "@", `instance=~"$instance"`)
+	expr = strings.ReplaceAll(expr, "@", `job=~"$job",instance=~"$instance"`)
 	return query{expr: strings.ReplaceAll(expr, "$t", "$__rate_interval"), legend: legend}
 }

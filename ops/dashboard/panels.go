@@ -4,8 +4,8 @@ var rows = []row{
 	{"At a glance", []panel{
 		{
 			kind: stat, title: "Gateways ready", unit: count, bad: 1, reversed: true,
-			good:    "Good: the number of gateways you run; each can settle requests.",
-			queries: []query{q(`sum(card_gateway_store_up{@})`, "ready")},
+			good:    "Good: both numbers are that of the gateways you run; each can settle requests.",
+			queries: []query{q(`sum(card_gateway_store_up{@})`, "ready"), q(`count(up{@})`, "of")},
 		},
 		{
 			kind: stat, title: "Accepted", unit: perSec,
@@ -197,4 +197,5 @@ var rows = []row{
 		},
 	}},
 	translationRow,
+	processRow,
 }

@@ -118,7 +118,7 @@ func TestShippedCaddyfilesAdapt(t *testing.T) {
 	if _, err := adaptText(t, production); err != nil || strings.Count(production, "cards.example.com {") != 2 {
 		t.Errorf("the production form of Caddyfile.example: %v", err)
 	}
-	for _, path := range []string{"../../Caddyfile.example", "../../demo/Caddyfile", "../../ops/kubernetes/Caddyfile"} {
+	for _, path := range []string{"../../Caddyfile.example", "../../demo/Caddyfile", "../../ops/kubernetes/Caddyfile", "../../ops/compose/Caddyfile"} {
 		if _, err := adapt(t, path); err != nil {
 			t.Errorf("%s: %v", path, err)
 		}

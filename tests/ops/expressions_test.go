@@ -57,6 +57,9 @@ func (inv *inventory) labelsOf(name string) ([]string, bool) {
 func (inv *inventory) check(t *testing.T, e expression) {
 	t.Helper()
 	known := []string{"job", "instance"}
+	if strings.Contains(e.text, "ALERTS{") { // Prometheus' own
+		known = append(known, "alertname", "severity")
+	}
 	for _, m := range selection.FindAllStringSubmatch(e.text, -1) {
 		labels, ok := inv.labelsOf(m[1])
 		if !ok {
