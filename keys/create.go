@@ -74,15 +74,10 @@ func (k *Service) add(ctx context.Context, a addition, by By) (changed Changed, 
 		return Changed{}, err
 	}
 	r.Secrets = []store.SealedSecret{sealed}
-	if seals, err := k.sealsNew(ctx); err != nil {
-		return Changed{}, err
-	} else if seals {
-		k.sealRecord(r)
-	}
 	if err := k.reserve(ctx, sealed.Fingerprint, r.ID); err != nil {
 		return Changed{}, err
 	}
-	d, err := k.backend.Put(ctx, r, store.PutOptions{})
+	d, err := k.putNew(ctx, r)
 	k.cache.drop(r.ID)
 	if err == nil {
 		err = k.confirmReservation(ctx, sealed.Fingerprint, r)
@@ -93,6 +88,20 @@ func (k *Service) add(ctx context.Context, a addition, by By) (changed Changed, 
 	}
 	k.wrote(r)
 	return Changed{View: viewOf(r, k.opt.Clock()), Replicated: d.Replicated}, nil
+}
+
+// putNew writes the record of a new key, with a seal where new keys get one. The
+// reservation of its secret comes before, because that makes an emptied store new:
+// until then no value can be read from it.
+func (k *Service) putNew(ctx context.Context, r *store.Record) (store.Durability, error) {
+	seals, err := k.sealsNew(ctx)
+	if err != nil {
+		return store.Durability{}, err
+	}
+	if seals {
+		k.sealRecord(r)
+	}
+	return k.backend.Put(ctx, r, store.PutOptions{})
 }
 
 // ImportRequest asks for a key with the id and secret of an earlier system.

@@ -5,7 +5,7 @@ var processRow = row{"Alerts and processes", []panel{
 	{
 		kind: graph, title: "Firing alerts", unit: count,
 		good:    "Good: empty; the links above lead to the runbook of each alert.",
-		queries: []query{q(`count by (alertname, severity) (ALERTS{alertname=~"CardGateway.+",alertstate="firing"})`, "{{alertname}} {{severity}}")},
+		queries: []query{q(`count by (alertname, severity) (ALERTS{alertname=~"CardGateway.+",alertstate="firing"}) or vector(0)`, "{{alertname}} {{severity}}")},
 	},
 	{
 		kind: graph, title: "CPU", unit: count,

@@ -100,7 +100,7 @@ func shownExpressions(t testing.TB) []expression {
 
 // concrete replaces Grafana's variables.
 func concrete(expr string) string {
-	return strings.NewReplacer("$__rate_interval", "1m", "$instance", ".*").Replace(expr)
+	return strings.NewReplacer("$__rate_interval", "1m", "$job", ".*", "$instance", ".*").Replace(expr)
 }
 
 // TestShownExpressionsParse has promtool read them as recording rules.

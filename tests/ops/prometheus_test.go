@@ -108,7 +108,9 @@ func TestPrometheusReadsEverything(t *testing.T) {
 			waiting = append(waiting, expression{r.Alert + r.Record, m[1] + m[2]})
 		}
 	}
-	for deadline := time.Now().Add(harness.Patience); len(waiting) > 0 && time.Now().Before(deadline); {
+	// Rules of one group are evaluated each half minute, first at a moment that
+	// Prometheus chooses.
+	for deadline := time.Now().Add(3 * harness.Patience); len(waiting) > 0 && time.Now().Before(deadline); {
 		sendWatched(t, g, key)
 		time.Sleep(500 * time.Millisecond)
 		var still []expression

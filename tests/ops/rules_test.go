@@ -182,12 +182,12 @@ func TestEveryAlertHasARunbook(t *testing.T) {
 // variable that unit and image set.
 func TestVariablesOfUnitAndImageAreRead(t *testing.T) {
 	t.Parallel()
-	example := readFile(t, "../../Caddyfile.example")
+	example := readFile(t, "../../Caddyfile.example") + readFile(t, "../../ops/kubernetes/Caddyfile")
 	variable := regexp.MustCompile(`\bCARD_[A-Z_]+\b`)
 	for _, file := range []string{"../../ops/card-gateway.service", "../../ops/Containerfile", "../../docs/deployment.md"} {
 		for _, name := range variable.FindAllString(readFile(t, file), -1) {
 			if !strings.Contains(example, "{$"+name) {
-				t.Errorf("%s sets %s, which Caddyfile.example does not read", file, name)
+				t.Errorf("%s sets %s, which neither Caddyfile.example nor the one for Kubernetes reads", file, name)
 			}
 		}
 	}
