@@ -31,6 +31,8 @@ var notForClients = map[string]string{
 	"X-Idempotency-Key":    "passes to the issuer like Idempotency-Key",
 	"X-Accel-Expires":      "of the issuer, removed",
 	"X-Card-Gateway-Actor": "of the admin API",
+
+	"X-Content-Type-Options": "of the console", "X-Frame-Options": "of the console",
 }
 
 // TestHeadersAreDocumented looks for names of headers in the sources of the gateway,
