@@ -261,3 +261,47 @@ func (s *slowReads) Get(ctx context.Context, id string) (*store.Record, error) {
 	}
 	return r, err
 }
+
+// damages are reads that find a record which cannot be decoded.
+type damages struct {
+	*watched
+	damaged bool
+}
+
+func (d *damages) Get(ctx context.Context, id string) (*store.Record, error) {
+	if d.damaged {
+		return nil, &store.DamagedError{ID: id, Field: "document", Cause: errors.New("no JSON")}
+	}
+	return d.watched.Get(ctx, id)
+}
+
+// TestDamagedRecordLeavesTheCache: as every record that cannot be used. An outage
+// leaves the key there.
+func TestDamagedRecordLeavesTheCache(t *testing.T) {
+	w := newWorld(t, sealed)
+	id := w.create().ID
+	backend := &damages{watched: w.backend}
+	reader := keys.New(backend, ring(t, masterKey(1)), keys.Options{Clock: w.clock, SealRequired: true})
+	defer reader.Stop()
+	if err := reader.Start(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := reader.Fresh(t.Context(), id); err != nil {
+		t.Fatal(err)
+	}
+	w.backend.down.Store(true)
+	if _, err := reader.Fresh(t.Context(), id); !errors.Is(err, store.ErrUnavailable) {
+		t.Errorf("during an outage: %v", err)
+	}
+	if _, err := reader.Lookup(t.Context(), id); err != nil {
+		t.Errorf("an outage has taken the key from the cache: %v", err)
+	}
+	w.backend.down.Store(false)
+	backend.damaged = true
+	if _, err := reader.Fresh(t.Context(), id); !errors.Is(err, keys.ErrForged) {
+		t.Errorf("a damaged record: %v", err)
+	}
+	if _, err := reader.Lookup(t.Context(), id); !errors.Is(err, keys.ErrForged) {
+		t.Errorf("the key of a damaged record is still in the cache: %v", err)
+	}
+}
