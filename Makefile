@@ -46,11 +46,11 @@ vet:
 
 # The clients are installed from their packages in other languages, which takes
 # minutes, so `make test` leaves them out.
-test-clients: ## install each client of clients/ from its package and run the common cases; 6 minutes
+test-clients: ## install each client of clients/ from its package and run the common cases; 3 minutes
 	@echo "Each client whose language is installed is packed, installed in an empty directory and tested"
-	@echo "against the gateway and a server that fails on purpose: 6 minutes. What is missing is said at the"
+	@echo "against the gateway and a server that fails on purpose: 3 minutes. What is missing is said at the"
 	@echo "end; tests/install-client-runtimes.sh installs it."
-	go test -timeout 30m -v -run . ./tests/clients/matrix | awk -f tests/clients/report.awk
+	go test -timeout 30m -parallel 4 -v ./tests/clients/matrix | awk -f tests/clients/report.awk
 
 postman: ## make the Postman collection from docs/openapi.yaml
 	npm install --silent --no-audit --no-fund --prefix bin/postman js-yaml@4
@@ -105,9 +105,9 @@ faults-again: ## the tests of single faults, 20 times each; repeat=N sets how of
 	go test -count=$(repeat) -timeout 3h -run '$(file_faults)' ./store/file
 
 FUZZTIME ?= 10m
-fuzz: ## every fuzz target, FUZZTIME (10m) each, one on each CPU; 3 hours on two; TARGETS=REGEXP chooses
+fuzz: ## every fuzz target, FUZZTIME (10m; short: as in CI) each, one on each CPU; 3 hours on two; TARGETS=REGEXP chooses
 	@tests/install-tools.sh haproxy redis-server
-	@echo "Some 30 targets, $(FUZZTIME) each, one on each CPU: about 3 hours on two with the time of 10m. What is"
+	@echo "Some 30 targets, one on each CPU, with the time $(FUZZTIME): with 10m about 3 hours on two CPUs. What is"
 	@echo "found is kept under testdata/fuzz of the package; what is tried is in the cache of Go."
 	tests/fuzz.sh $(FUZZTIME) '$(TARGETS)'
 

@@ -39,57 +39,66 @@ func cases(t *testing.T) (m matrix) {
 	return m
 }
 
-// TestClients runs the matrix with each client whose language is installed.
+// TestClients runs the matrix with each client whose language is installed. The
+// languages run at once: most of the time is that of the pauses before a repetition.
 func TestClients(t *testing.T) {
 	m := cases(t)
-	// The site of Caddyfile.example, with an issuer that records.
+	demo := startDemo(t)
+	for _, l := range languages {
+		t.Run(l.name, func(t *testing.T) {
+			t.Parallel()
+			l.run(t, m, demo)
+		})
+	}
+}
+
+// run runs the matrix with the client of a language.
+func (l language) run(t *testing.T, m matrix, demo []string) {
+	dir := l.install(t)
+	t.Run("README", func(t *testing.T) { l.readme(t, dir, demo) })
+	d := l.start(t, dir)
+	hello := d.do(t, call{Do: "hello"})
+	if hello.Version != version(t) {
+		t.Errorf("the client is version %s, want that of the file VERSION, %s", hello.Version, version(t))
+	}
+	l.missing(t, hello.Adapters)
+	t.Run("vectors", func(t *testing.T) { vectors(t, d) })
+	t.Run("vectors of answers", func(t *testing.T) { answerVectors(t, d) })
+	t.Run("dates", func(t *testing.T) {
+		for _, c := range m.Dates {
+			if got := d.do(t, call{Do: "trusts", Base: c.Base}); got.Trusted != c.Trusted {
+				t.Errorf("Date of %s may set the clock: %t, want %t", c.Base, got.Trusted, c.Trusted)
+			}
+		}
+	})
+	b, verifies := startRecording(t), startSigning(t)
+	for adapter, raises := range hello.Adapters {
+		b.driver, b.adapter, b.raises, b.repeats = d, adapter, raises, adapter == l.repeats
+		verifies.driver, verifies.adapter, verifies.raises = d, adapter, raises
+		t.Run(adapter, func(t *testing.T) {
+			for _, c := range m.Gateway {
+				t.Run(c.Name, func(t *testing.T) { b.send(t, c) })
+			}
+			for _, c := range m.Faults {
+				t.Run(c.Name, func(t *testing.T) { b.fail(t, c) })
+			}
+			for _, c := range m.Answers {
+				t.Run("answers, "+c.Name, func(t *testing.T) { verifies.demand(t, c) })
+			}
+			t.Run("50 at once", b.parallel)
+		})
+	}
+}
+
+// startRecording starts the site of Caddyfile.example with an issuer that records.
+func startRecording(t *testing.T) bench {
+	t.Helper()
 	upstream := startIssuer(t)
 	gateway := harness.StartGateway(t, harness.Site{
 		Upstream: upstream.Addr, Auth: "max_body 1MiB",
 		Global: "operation upload_documents POST /api/v1/documents documents:write max_body 20MiB",
 	})
-	key := gateway.NewKey(harness.Fields{"mode": "test"})
-	signing := startSigning(t)
-	demo := startDemo(t)
-	for _, l := range languages {
-		t.Run(l.name, func(t *testing.T) {
-			dir := l.install(t)
-			t.Run("README", func(t *testing.T) { l.readme(t, dir, demo) })
-			d := l.start(t, dir)
-			hello := d.do(t, call{Do: "hello"})
-			if hello.Version != version(t) {
-				t.Errorf("the client is version %s, want that of the file VERSION, %s", hello.Version, version(t))
-			}
-			l.missing(t, hello.Adapters)
-			t.Run("vectors", func(t *testing.T) { vectors(t, d) })
-			t.Run("vectors of answers", func(t *testing.T) { answerVectors(t, d) })
-			t.Run("dates", func(t *testing.T) {
-				for _, c := range m.Dates {
-					if got := d.do(t, call{Do: "trusts", Base: c.Base}); got.Trusted != c.Trusted {
-						t.Errorf("Date of %s may set the clock: %t, want %t", c.Base, got.Trusted, c.Trusted)
-					}
-				}
-			})
-			for adapter, raises := range hello.Adapters {
-				b := bench{driver: d, adapter: adapter, raises: raises, gateway: gateway, upstream: upstream, key: key}
-				b.repeats = adapter == l.repeats
-				verifies := signing
-				verifies.driver, verifies.adapter, verifies.raises = d, adapter, raises
-				t.Run(adapter, func(t *testing.T) {
-					for _, c := range m.Gateway {
-						t.Run(c.Name, func(t *testing.T) { b.send(t, c) })
-					}
-					for _, c := range m.Faults {
-						t.Run(c.Name, func(t *testing.T) { b.fail(t, c) })
-					}
-					for _, c := range m.Answers {
-						t.Run("answers, "+c.Name, func(t *testing.T) { verifies.demand(t, c) })
-					}
-					t.Run("50 at once", b.parallel)
-				})
-			}
-		})
-	}
+	return bench{upstream: upstream, gateway: gateway, key: gateway.NewKey(harness.Fields{"mode": "test"})}
 }
 
 // A bench is one way to send of one client.

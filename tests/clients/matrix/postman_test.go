@@ -20,6 +20,7 @@ const unsigned = "Upload Documents as form-data"
 // TestPostman runs the collection by newman against the demo, and checks that it
 // is what is made from docs/openapi.yaml.
 func TestPostman(t *testing.T) {
+	t.Parallel()
 	skipWithout(t, []string{"node", "npm"})
 	dir := t.TempDir()
 	run := func(name string, args ...string) string {
