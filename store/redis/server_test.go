@@ -257,9 +257,11 @@ func join(t testing.TB, all []*process) {
 	}
 }
 
+// launchClusterNode starts a server whose death the others notice after 5 s: on a
+// busy machine it may well be silent for one.
 func launchClusterNode(t testing.TB) *process {
 	t.Helper()
-	return launch(t, true, "--cluster-enabled", "yes", "--cluster-node-timeout", "1000", "--cluster-port", fmt.Sprint(freePort(t)),
+	return launch(t, true, "--cluster-enabled", "yes", "--cluster-node-timeout", "5000", "--cluster-port", fmt.Sprint(freePort(t)),
 		"--cluster-require-full-coverage", "no", "--appendonly", "yes", "--repl-diskless-sync-delay", "0")
 }
 
