@@ -50,7 +50,9 @@ func TestNonces(t *testing.T) {
 				}
 			},
 			"": func(t *rapid.T) {
-				for n := uint64(1); n <= serial; n++ {
+				// A few hundred of them, others each time: all would take a minute.
+				step := serial/300 + 1
+				for n := rapid.Uint64Range(1, step).Draw(t, "from"); n <= serial; n += step {
 					check(n)
 				}
 				count := 0
