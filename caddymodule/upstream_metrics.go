@@ -11,7 +11,7 @@ import (
 // The metrics of the upstream. card_auth measures them, for every handler behind
 // it.
 var (
-	upstreamSeconds = prometheus.NewHistogramVec(prometheus.HistogramOpts{
+	upstreamSeconds = newHistogramVec(prometheus.HistogramOpts{
 		Name:    "card_gateway_upstream_seconds",
 		Help:    "Time from a request's handing over to the upstream to the head of its answer, or to its failure.",
 		Buckets: []float64{.0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30},
