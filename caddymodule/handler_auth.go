@@ -124,7 +124,7 @@ func (h *Auth) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddyhttp.
 			p.broken(panicked)
 		}
 		info.count(site.other)
-		traceOutcome(r.Context(), info)
+		traceOutcome(info)
 		if panicked != nil {
 			panic(panicked)
 		}

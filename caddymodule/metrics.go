@@ -81,7 +81,7 @@ type operationMetrics struct {
 	accepted    prometheus.Counter
 	refused     []prometheus.Counter // by reason
 	wouldRefuse []prometheus.Counter // by reason
-	overhead    prometheus.Observer
+	overhead    prometheus.ExemplarObserver
 	limits      [limitDecisionCount]prometheus.Counter
 	upstream    upstreamMetrics // zero where no issuer is asked
 }
@@ -121,7 +121,7 @@ func newMetrics(registry *prometheus.Registry, table *auth.Table) (*metrics, err
 }
 
 func newOperationMetrics(name string) operationMetrics {
-	o := operationMetrics{overhead: overheadSeconds.WithLabelValues(name)}
+	o := operationMetrics{overhead: overheadSeconds.WithLabelValues(name).(prometheus.ExemplarObserver)}
 	for _, reason := range auth.Reasons() {
 		counter := requestsTotal.WithLabelValues(name, reason.String())
 		if reason == auth.Accepted {

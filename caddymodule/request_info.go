@@ -31,6 +31,7 @@ type requestInfo struct {
 	aside     http.Header // headers of the client that only a card_forward may pass
 	upstream  upstreamAnswer
 	asserting asserting
+	spans     spans
 	own       *ownRequest // nil unless card_auth accepted it and card_self answers it
 
 	refusal  *auth.Refusal // the last refusal; nil when accepted
@@ -87,6 +88,7 @@ func infoFrom(ctx context.Context) *requestInfo {
 // not known (nil).
 func (i *requestInfo) begin(t *telemetry, r *http.Request, server *caddyhttp.Server) *http.Request {
 	i.telemetry = t
+	i.spans.begin(r.Context())
 	i.RequestID = requestID(r.Header)
 	i.closes = closesAfter(r)
 	if server != nil && server.Logs == nil {

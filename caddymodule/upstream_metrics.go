@@ -80,20 +80,21 @@ func (u *upstreamAnswer) class(refusal *auth.Refusal) int {
 
 // upstreamMetrics are the metrics of one operation.
 type upstreamMetrics struct {
-	seconds   prometheus.Observer
+	seconds   prometheus.ExemplarObserver
 	responses [classCount]prometheus.Counter
 }
 
 func newUpstreamMetrics(operation string) upstreamMetrics {
-	m := upstreamMetrics{seconds: upstreamSeconds.WithLabelValues(operation)}
+	m := upstreamMetrics{seconds: upstreamSeconds.WithLabelValues(operation).(prometheus.ExemplarObserver)}
 	for class, label := range upstreamClasses {
 		m.responses[class] = upstreamResponses.WithLabelValues(operation, label)
 	}
 	return m
 }
 
-// observe counts the answer to a request that ended with the refusal, if any.
-func (m *upstreamMetrics) observe(answer *upstreamAnswer, refusal *auth.Refusal) {
+// observe counts the answer to a request that ended with the refusal, if any. The
+// exemplar may be nil.
+func (m *upstreamMetrics) observe(answer *upstreamAnswer, refusal *auth.Refusal, exemplar prometheus.Labels) {
 	class := answer.class(refusal)
 	if class == classNone {
 		return
@@ -101,6 +102,6 @@ func (m *upstreamMetrics) observe(answer *upstreamAnswer, refusal *auth.Refusal)
 	if answer.status == 0 {
 		answer.took = time.Since(answer.asked)
 	}
-	m.seconds.Observe(answer.took.Seconds())
+	m.seconds.ObserveWithExemplar(answer.took.Seconds(), exemplar)
 	m.responses[class].Inc()
 }
