@@ -147,6 +147,41 @@ func (i *requestInfo) MarshalLogObject(enc zapcore.ObjectEncoder) error {
 	return nil
 }
 
+// askIssuer begins the span of the issuer's call, unless the gateway answers the
+// request itself.
+func (i *requestInfo) askIssuer(r *http.Request) {
+	if i.upstream.asked.IsZero() {
+		return
+	}
+	i.spans.startIssuer(r)
+	if i.Operation != nil {
+		i.spans.issuer.set("card_gateway.operation", i.Operation.Name)
+	}
+}
+
+// came notes the final status of the issuer's answer.
+func (i *requestInfo) came(status int) {
+	i.upstream.came(status)
+	i.endIssuer()
+}
+
+// endIssuer ends the span of the issuer's call with what it came to.
+func (i *requestInfo) endIssuer() {
+	span := i.spans.issuer
+	if span == nil || span.ended {
+		return
+	}
+	if class := i.upstream.class(i.refusal); class != classNone {
+		span.set("card_gateway.class", upstreamClasses[class])
+	}
+	if status := i.upstream.status; status > 0 {
+		span.answered(status)
+	} else if i.refusal != nil {
+		span.outcome(i.refusal.Reason)
+	}
+	span.end()
+}
+
 // fields calls add for the operation and the caller, if they are known: logs and
 // traces show them beside the request id.
 func (i *requestInfo) fields(add func(name, value string)) {

@@ -30,6 +30,7 @@ func (i *requestInfo) count(other *auth.Operation) {
 	}
 	exemplar := i.spans.exemplar()
 	o.overhead.ObserveWithExemplar(i.overhead.Seconds(), exemplar)
+	i.endIssuer()
 	i.logAccepted()
 	o.upstream.observe(&i.upstream, i.refusal, exemplar)
 }
