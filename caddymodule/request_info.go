@@ -162,7 +162,9 @@ func (i *requestInfo) askIssuer(r *http.Request) {
 // came notes the final status of the issuer's answer.
 func (i *requestInfo) came(status int) {
 	i.upstream.came(status)
-	i.endIssuer()
+	if i.upstream.status > 0 {
+		i.endIssuer()
+	}
 }
 
 // endIssuer ends the span of the issuer's call with what it came to.
