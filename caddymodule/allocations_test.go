@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
+	"go.opentelemetry.io/otel/trace"
 	"go.uber.org/zap"
 
 	"github.com/card-gateway/card-gateway/forward"
@@ -95,8 +96,18 @@ func (s *answerSink) SetReadDeadline(time.Time) error { return nil }
 const maxChainAllocations = 21
 
 // TestChainAllocations keeps the bound for card_rate_limit, card_auth with the
-// embedded store, card_translate and card_forward.
+// embedded store, card_translate and card_forward: without tracing, and for a
+// request whose trace is not sampled.
 func TestChainAllocations(t *testing.T) {
+	t.Run("no trace", func(t *testing.T) { testChainAllocations(t.Context(), t) })
+	t.Run("not sampled", func(t *testing.T) {
+		id := trace.SpanContextConfig{TraceID: trace.TraceID{1}, SpanID: trace.SpanID{1}}
+		testChainAllocations(trace.ContextWithSpanContext(t.Context(), trace.NewSpanContext(id)), t)
+	})
+}
+
+func testChainAllocations(ctx context.Context, t *testing.T) {
+	t.Helper()
 	if raceDetector {
 		t.Skip("the race detector drops at random what a sync.Pool holds; `make unit` runs this without it")
 	}
@@ -119,6 +130,11 @@ func TestChainAllocations(t *testing.T) {
 		AllowedIPs: []string{"203.0.113.0/24"}, Limits: map[string]json.RawMessage{"issue_card": json.RawMessage(`"1000000/1m"`)},
 	})
 	requests := signedPosts(t, runs+1, by, body)
+	for i, r := range requests {
+		if span := trace.SpanFromContext(ctx); span.SpanContext().IsValid() {
+			requests[i] = r.WithContext(trace.ContextWithSpan(r.Context(), span))
+		}
+	}
 	sink := &answerSink{header: make(http.Header)}
 	at := 0
 	got := testing.AllocsPerRun(runs, func() {

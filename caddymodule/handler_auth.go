@@ -124,7 +124,7 @@ func (h *Auth) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddyhttp.
 			p.broken(panicked)
 		}
 		info.count(site.other)
-		traceOutcome(r.Context(), info)
+		traceOutcome(info)
 		if panicked != nil {
 			panic(panicked)
 		}
@@ -156,6 +156,9 @@ func (p *passage) serve(r *http.Request, next caddyhttp.Handler, start time.Time
 	info.overhead += time.Since(start) - p.waited
 	if !site.behind.answersOwn {
 		info.upstream.asked = time.Now()
+		if !p.mayBeTranslated() {
+			info.askIssuer(r)
+		}
 	}
 	if site.behind.mayRepeat {
 		hideIdempotencyKeys(r.Header)

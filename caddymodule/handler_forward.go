@@ -117,6 +117,7 @@ func (h *Forward) ServeHTTP(w http.ResponseWriter, r *http.Request, _ caddyhttp.
 	if info == nil {
 		return h.unjudged.misplaced(w, r, "card_forward")
 	}
+	info.askIssuer(r)
 	out := newOutgoing()
 	defer out.free()
 	if out.Host = h.Host; h.Host == clientHost {
@@ -127,11 +128,24 @@ func (h *Forward) ServeHTTP(w http.ResponseWriter, r *http.Request, _ caddyhttp.
 	}
 	answer, err := h.forwarder.Do(r.Context(), &out.Request)
 	info.body.release() // it is no longer read
+	info.spans.issuer.set("card_gateway.issuer", issuerOf(answer, err))
 	if err != nil {
 		return forwardRefusal(err)
 	}
 	sendAnswer(w, answer)
 	return nil
+}
+
+// issuerOf returns the address of the issuer that answered or failed, or "" if none
+// was chosen.
+func issuerOf(answer *forward.Answer, err error) string {
+	if err == nil {
+		return answer.Issuer
+	}
+	if failed := (*forward.Error)(nil); errors.As(err, &failed) {
+		return failed.Issuer
+	}
+	return ""
 }
 
 // sendAnswer sends the issuer's answer to the client. If the answer breaks off,

@@ -86,6 +86,16 @@ type translation struct {
 	list      bool // the answer is a list
 }
 
+// translationOf returns the translation of an operation, which may be nil, and
+// whether there is one.
+func translationOf(operation *auth.Operation) (translation, bool) {
+	if operation == nil {
+		return translation{}, false
+	}
+	what, ok := translations[operation.Name]
+	return what, ok
+}
+
 // translatedOperation reports whether bodies of the operation are translated.
 func translatedOperation(name string) bool {
 	_, ok := translations[name]
@@ -101,18 +111,16 @@ func (h *Translate) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddy
 	if refusal != nil {
 		return refuse(w, r, refusal)
 	}
-	if info.Operation == nil {
-		return next.ServeHTTP(w, r)
-	}
-	what, ok := translations[info.Operation.Name]
-	if !ok {
-		return next.ServeHTTP(w, r)
-	}
+	what, ok := translationOf(info.Operation)
 	asked := keyVariant(info.Key)
 	if what.body && jsonRequest(r) {
 		if asked, refusal = h.request(r, info, what.operation); refusal != nil {
 			return refuse(w, r, refusal)
 		}
+	}
+	info.askIssuer(r)
+	if !ok {
+		return next.ServeHTTP(w, r)
 	}
 	if shape != translate.None {
 		asked = shape
@@ -146,17 +154,22 @@ func (h *Translate) request(r *http.Request, info *requestInfo, op translate.Ope
 	before := info.body.contiguous()
 	start := time.Now()
 	defer func() { info.overhead += time.Since(start) }()
+	span, result := info.spans.start(spanTranslate), "ok"
 	body, asked, problems := translate.Request(before, translate.RequestOptions{
 		Operation: op, Upstream: h.form, KeyVariant: keyVariant(info.Key),
 	})
 	switch {
 	case len(problems) > 0:
-		observeTranslation(asked.String(), "request", "invalid")
-		return asked, invalidBody(problems)
+		result = "invalid"
 	case bytes.Equal(body, before):
-		observeTranslation(asked.String(), "request", "unchanged")
-	default:
-		observeTranslation(asked.String(), "request", "ok")
+		result = "unchanged"
+	}
+	observeTranslation(asked.String(), "request", result)
+	span.translated(info.Operation.Name, asked.String(), "request", result)
+	if len(problems) > 0 {
+		return asked, invalidBody(problems)
+	}
+	if result == "ok" {
 		setBody(r, body)
 		info.asserting.bodyChanged(r, body)
 	}

@@ -20,7 +20,7 @@ var (
 		Help: "Requests by operation and outcome: accepted, or the reason of the refusal.",
 	}, []string{"operation", "outcome"})
 
-	overheadSeconds = prometheus.NewHistogramVec(prometheus.HistogramOpts{
+	overheadSeconds = newHistogramVec(prometheus.HistogramOpts{
 		Name:    "card_gateway_overhead_seconds",
 		Help:    "Time that a request spent in the gateway; waiting for the client's body and for the upstream is left out.",
 		Buckets: []float64{.000025, .00005, .0001, .00025, .0005, .001, .0025, .005, .01, .025, .05, .1, .25, 1},
@@ -36,11 +36,11 @@ var (
 		Help: "Customer bodies by variant, direction and result of the translation.",
 	}, []string{"variant", "direction", "result"})
 
-	clockSkewSeconds = prometheus.NewHistogram(prometheus.HistogramOpts{
+	clockSkewSeconds = prometheus.NewHistogram(withNative(prometheus.HistogramOpts{
 		Name:    "card_gateway_clock_skew_seconds",
 		Help:    "The server's clock minus X-Timestamp of correctly signed requests.",
 		Buckets: []float64{-600, -300, -120, -60, -30, -10, -5, -2, 0, 2, 5, 10, 30, 60, 120, 300, 600},
-	})
+	}, nativeFromSkew))
 
 	forgedRecordsTotal = prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "card_gateway_forged_records_total",
@@ -81,7 +81,7 @@ type operationMetrics struct {
 	accepted    prometheus.Counter
 	refused     []prometheus.Counter // by reason
 	wouldRefuse []prometheus.Counter // by reason
-	overhead    prometheus.Observer
+	overhead    prometheus.ExemplarObserver
 	limits      [limitDecisionCount]prometheus.Counter
 	upstream    upstreamMetrics // zero where no issuer is asked
 }
@@ -121,7 +121,7 @@ func newMetrics(registry *prometheus.Registry, table *auth.Table) (*metrics, err
 }
 
 func newOperationMetrics(name string) operationMetrics {
-	o := operationMetrics{overhead: overheadSeconds.WithLabelValues(name)}
+	o := operationMetrics{overhead: overheadSeconds.WithLabelValues(name).(prometheus.ExemplarObserver)}
 	for _, reason := range auth.Reasons() {
 		counter := requestsTotal.WithLabelValues(name, reason.String())
 		if reason == auth.Accepted {

@@ -117,6 +117,12 @@ func (p *passage) forward() {
 	}
 }
 
+// mayBeTranslated reports whether a card_translate may change the request, or
+// refuse it, before the issuer is asked.
+func (p *passage) mayBeTranslated() bool {
+	return p.site.behind.translates && (translatedOperation(p.info.Operation.Name) || len(p.r.Header[headerShape]) > 0)
+}
+
 // identified reports whether the sender of the request is proved. In a dry run
 // requests pass whose sender is not.
 func (p *passage) identified() bool {

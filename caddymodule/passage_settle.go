@@ -83,11 +83,19 @@ func (p *passage) settle() (store.Verdict, *auth.Refusal) {
 	if refusal != nil {
 		return store.Verdict{}, refusal
 	}
+	span := p.info.spans.startSettle(p.site.state.pooled.name)
+	defer span.end()
 	verdict, err := p.decide(context.WithoutCancel(p.r.Context()), claim)
-	if err != nil {
-		return verdict, storeRefusal(err)
+	switch {
+	case err != nil:
+		refusal = storeRefusal(err)
+		span.outcome(refusal.Reason)
+	case verdict.Stale:
+		span.set("card_gateway.outcome", "stale")
+	default:
+		span.outcome(verdict.Reason)
 	}
-	return verdict, nil
+	return verdict, refusal
 }
 
 // judged returns the refusal of the verdict, or nil. It sets the rate limit

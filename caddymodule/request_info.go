@@ -31,6 +31,7 @@ type requestInfo struct {
 	aside     http.Header // headers of the client that only a card_forward may pass
 	upstream  upstreamAnswer
 	asserting asserting
+	spans     spans
 	own       *ownRequest // nil unless card_auth accepted it and card_self answers it
 
 	refusal  *auth.Refusal // the last refusal; nil when accepted
@@ -87,6 +88,7 @@ func infoFrom(ctx context.Context) *requestInfo {
 // not known (nil).
 func (i *requestInfo) begin(t *telemetry, r *http.Request, server *caddyhttp.Server) *http.Request {
 	i.telemetry = t
+	i.spans.begin(r.Context())
 	i.RequestID = requestID(r.Header)
 	i.closes = closesAfter(r)
 	if server != nil && server.Logs == nil {
@@ -143,6 +145,43 @@ func (i *requestInfo) MarshalLogObject(enc zapcore.ObjectEncoder) error {
 	enc.AddString("outcome", i.outcome())
 	i.fields(enc.AddString)
 	return nil
+}
+
+// askIssuer begins the span of the issuer's call, unless the gateway answers the
+// request itself.
+func (i *requestInfo) askIssuer(r *http.Request) {
+	if i.upstream.asked.IsZero() {
+		return
+	}
+	i.spans.startIssuer(r)
+	if i.Operation != nil {
+		i.spans.issuer.set("card_gateway.operation", i.Operation.Name)
+	}
+}
+
+// came notes the final status of the issuer's answer.
+func (i *requestInfo) came(status int) {
+	i.upstream.came(status)
+	if i.upstream.status > 0 {
+		i.endIssuer()
+	}
+}
+
+// endIssuer ends the span of the issuer's call with what it came to.
+func (i *requestInfo) endIssuer() {
+	span := i.spans.issuer
+	if span == nil || span.ended {
+		return
+	}
+	if class := i.upstream.class(i.refusal); class != classNone {
+		span.set("card_gateway.class", upstreamClasses[class])
+	}
+	if status := i.upstream.status; status > 0 {
+		span.answered(status)
+	} else if i.refusal != nil {
+		span.outcome(i.refusal.Reason)
+	}
+	span.end()
 }
 
 // fields calls add for the operation and the caller, if they are known: logs and

@@ -28,9 +28,11 @@ func (i *requestInfo) count(other *auth.Operation) {
 	default:
 		o.accepted.Inc()
 	}
-	o.overhead.Observe(i.overhead.Seconds())
+	exemplar := i.spans.exemplar()
+	o.overhead.ObserveWithExemplar(i.overhead.Seconds(), exemplar)
+	i.endIssuer()
 	i.logAccepted()
-	o.upstream.observe(&i.upstream, i.refusal)
+	o.upstream.observe(&i.upstream, i.refusal, exemplar)
 }
 
 // refusedKeys counts the refusals of existing keys; it outlives configurations.

@@ -60,7 +60,7 @@ func (w *responseWriter) WriteHeader(status int) {
 		h := w.Header()
 		w.status = status
 		if w.info.refusal == nil {
-			w.info.upstream.came(status)
+			w.info.came(status)
 		}
 		if !w.signs.holds(h, status) {
 			w.sendHead()

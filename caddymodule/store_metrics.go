@@ -12,7 +12,7 @@ import (
 	"github.com/card-gateway/card-gateway/store/redis"
 )
 
-var storeSeconds = prometheus.NewHistogramVec(prometheus.HistogramOpts{
+var storeSeconds = newHistogramVec(prometheus.HistogramOpts{
 	Name:    "card_gateway_store_seconds",
 	Help:    "Time that calls of the store took, by call and result.",
 	Buckets: []float64{.000001, .0000025, .000005, .00001, .000025, .0001, .00025, .0005, .001, .0025, .005, .01, .025, .05, .1, .25, 1},

@@ -27,6 +27,7 @@ const closeAfter = time.Minute
 
 // storeModule is a module of the namespace card_gateway.stores.
 type storeModule interface {
+	caddy.Module
 	// place names the state: two configurations with the same place share it.
 	place() string
 	// open returns the backend, without a lock or a connection. Files that must be
@@ -42,6 +43,7 @@ type windowBound interface {
 // pooledStore is a backend with the number of requests that use it, and what the
 // process has seen of its keys.
 type pooledStore struct {
+	name     string // of its module: `file` or `redis`
 	backend  store.Backend
 	seen     *keys.Seen
 	requests atomic.Int64
@@ -83,7 +85,7 @@ func takeStore(module storeModule, window time.Duration, runtimeDir string) (*po
 		if err != nil {
 			return nil, err
 		}
-		return &pooledStore{backend: backend, seen: keys.NewSeen()}, nil
+		return &pooledStore{name: module.CaddyModule().ID.Name(), backend: backend, seen: keys.NewSeen()}, nil
 	})
 	if err != nil {
 		return nil, err

@@ -38,7 +38,9 @@ func TestSpanHoldsNoCardNumber(t *testing.T) {
 	span.SetAttributes(
 		attribute.String("url.path", "/api/v1/cards/4111_1111_1111_1111"), attribute.String("user_agent.original", "4111 1111 1111 1111"),
 		attribute.String("server.address", "api.example"), attribute.Int64("http.request.body.size", 4111111111111111))
-	traceOutcome(trace.ContextWithSpan(t.Context(), span), &requestInfo{RequestID: "r1"})
+	info := &requestInfo{RequestID: "r1"}
+	info.spans.begin(trace.ContextWithSpan(t.Context(), span))
+	traceOutcome(info)
 	for key, want := range map[attribute.Key]string{
 		"url.path": "/api/v1/cards/***", "user_agent.original": "***", "server.address": "api.example", "card_gateway.request_id": "r1",
 	} {

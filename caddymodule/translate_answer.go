@@ -48,7 +48,7 @@ func (w *answerWriter) WriteHeader(status int) {
 		return
 	}
 	w.status = status
-	w.info.upstream.came(status)
+	w.info.came(status)
 	switch h := w.Header(); {
 	case status == http.StatusNoContent, status == http.StatusResetContent, status == http.StatusNotModified:
 		dropValidators(h)
@@ -124,7 +124,7 @@ func serveTranslated(w *answerWriter, r *http.Request, next caddyhttp.Handler) e
 		return err
 	}
 	start := time.Now()
-	body, err := w.translated()
+	body, err := w.traced()
 	w.info.overhead += time.Since(start)
 	if err != nil {
 		return w.withhold(err)
@@ -149,6 +149,26 @@ func (w *answerWriter) serve(next caddyhttp.Handler, r *http.Request) error {
 		}
 	}()
 	return next.ServeHTTP(w, r)
+}
+
+// traced is translated within a span.
+func (w *answerWriter) traced() (body []byte, err error) {
+	span, result := w.info.spans.start(spanTranslate), "ok"
+	if body, err = w.translated(); err != nil {
+		result = "failed"
+		span.outcome(withheldReason(err))
+	}
+	span.translated(w.info.Operation.Name, w.opt.Variant.String(), "answer", result)
+	return body, err
+}
+
+// withheldReason returns the reason of a refusal, or UpstreamError for any other
+// error.
+func withheldReason(err error) auth.Reason {
+	if refusal := (*auth.Refusal)(nil); errors.As(err, &refusal) {
+		return refusal.Reason
+	}
+	return auth.UpstreamError
 }
 
 // translated returns the body in the variant of the client. An empty body stays

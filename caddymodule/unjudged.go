@@ -26,7 +26,7 @@ func (u *unjudged) refuse(w http.ResponseWriter, r *http.Request, refusal *auth.
 	err := refuse(newResponseWriter(w, info), r, refusal)
 	info.overhead = time.Since(start)
 	info.count(u.other)
-	traceOutcome(r.Context(), info)
+	traceOutcome(info)
 	return err
 }
 

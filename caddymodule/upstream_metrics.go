@@ -11,7 +11,7 @@ import (
 // The metrics of the upstream. card_auth measures them, for every handler behind
 // it.
 var (
-	upstreamSeconds = prometheus.NewHistogramVec(prometheus.HistogramOpts{
+	upstreamSeconds = newHistogramVec(prometheus.HistogramOpts{
 		Name:    "card_gateway_upstream_seconds",
 		Help:    "Time from a request's handing over to the upstream to the head of its answer, or to its failure.",
 		Buckets: []float64{.0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30},
@@ -50,9 +50,10 @@ type upstreamAnswer struct {
 	took   time.Duration
 }
 
-// came notes the final status of the upstream's answer.
+// came notes the final status of the upstream's answer. One above 599 is no answer:
+// the request ends with a refusal.
 func (u *upstreamAnswer) came(status int) {
-	if u.status == 0 && !u.asked.IsZero() {
+	if u.status == 0 && status <= 599 && !u.asked.IsZero() {
 		u.status, u.took = status, time.Since(u.asked)
 	}
 }
@@ -80,20 +81,21 @@ func (u *upstreamAnswer) class(refusal *auth.Refusal) int {
 
 // upstreamMetrics are the metrics of one operation.
 type upstreamMetrics struct {
-	seconds   prometheus.Observer
+	seconds   prometheus.ExemplarObserver
 	responses [classCount]prometheus.Counter
 }
 
 func newUpstreamMetrics(operation string) upstreamMetrics {
-	m := upstreamMetrics{seconds: upstreamSeconds.WithLabelValues(operation)}
+	m := upstreamMetrics{seconds: upstreamSeconds.WithLabelValues(operation).(prometheus.ExemplarObserver)}
 	for class, label := range upstreamClasses {
 		m.responses[class] = upstreamResponses.WithLabelValues(operation, label)
 	}
 	return m
 }
 
-// observe counts the answer to a request that ended with the refusal, if any.
-func (m *upstreamMetrics) observe(answer *upstreamAnswer, refusal *auth.Refusal) {
+// observe counts the answer to a request that ended with the refusal, if any. The
+// exemplar may be nil.
+func (m *upstreamMetrics) observe(answer *upstreamAnswer, refusal *auth.Refusal, exemplar prometheus.Labels) {
 	class := answer.class(refusal)
 	if class == classNone {
 		return
@@ -101,6 +103,6 @@ func (m *upstreamMetrics) observe(answer *upstreamAnswer, refusal *auth.Refusal)
 	if answer.status == 0 {
 		answer.took = time.Since(answer.asked)
 	}
-	m.seconds.Observe(answer.took.Seconds())
+	m.seconds.ObserveWithExemplar(answer.took.Seconds(), exemplar)
 	m.responses[class].Inc()
 }

@@ -9,6 +9,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
+	"strings"
 )
 
 func main() {
@@ -105,6 +106,9 @@ func (p panel) json(id int, position object) object {
 		target := object{"refId": string(rune('A' + i)), "datasource": source, "expr": q.expr, "legendFormat": q.legend, "range": p.kind != stat, "instant": p.kind == stat}
 		if p.kind == heat {
 			target["format"] = "heatmap"
+		}
+		if p.kind != stat && strings.Contains(q.expr, "_bucket{") {
+			target["exemplar"] = true
 		}
 		targets = append(targets, target)
 	}

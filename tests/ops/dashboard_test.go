@@ -19,7 +19,10 @@ import (
 type dashboard struct {
 	Panels []struct {
 		Title, Type, Description string
-		Targets                  []struct{ Expr string }
+		Targets                  []struct {
+			Expr     string
+			Exemplar bool
+		}
 	}
 	Templating struct {
 		List []struct{ Name, Definition string }
@@ -62,6 +65,9 @@ func TestPanelsSayWhatGoodLooksLike(t *testing.T) {
 		for _, target := range p.Targets {
 			if !strings.Contains(target.Expr, `instance=~"$instance"`) && !strings.Contains(target.Expr, "ALERTS{") { // not every alert has one
 				t.Errorf("panel %q takes no notice of the instance: %s", p.Title, target.Expr)
+			}
+			if over := p.Type != "stat" && strings.Contains(target.Expr, "_bucket{"); target.Exemplar != over {
+				t.Errorf("panel %q asks for exemplars: %v, want %v: %s", p.Title, target.Exemplar, over, target.Expr)
 			}
 		}
 	}
