@@ -65,17 +65,19 @@ raced := /(store/file|store/redis|sandbox|caddymodule)(/|$$)
 # module of its own, holds docs/openapi.yaml against them.
 answers := $(CURDIR)/bin/test/answers
 
+# Most tests wait, for servers, for alerts or for a disk, so more packages run at
+# once than there are CPUs.
+at_once := -p $(shell expr 2 '*' $$(nproc))
+
 unit: ## the tests that run without the race detector, end to end included
-	CARD_TEST_ANSWERS=$(answers) go test -timeout 20m $$(go list ./... | grep -vE '$(raced)|/tests/(clients/matrix|alerts)$$')
+	CARD_TEST_ANSWERS=$(answers) go test $(at_once) -timeout 20m $$(go list ./... | grep -vE '$(raced)|/tests/clients/matrix$$')
 	go test -run Allocations ./caddymodule
-	@# Alone, because some forty gateways run in it at once.
-	go test -timeout 20m ./tests/alerts
 	cd bench && go test -count=1 ./...
 	cd ops/packages && go test -count=1 ./...
 	cd tests/openapi && CARD_TEST_ANSWERS=$(answers) go test -count=1 -timeout 20m ./...
 
 race: ## the tests of the packages where goroutines meet, under the race detector
-	CGO_ENABLED=1 go test -race -timeout 20m $$(go list ./... | grep -vE '/(cmd|ops|tests)/|/tests$$')
+	CGO_ENABLED=1 go test -race $(at_once) -timeout 20m $$(go list ./... | grep -vE '/(cmd|ops|tests)/|/tests$$')
 
 alerts: ## every fault of the table of alerts at the real ranges of the rules; 25 minutes on two idle CPUs
 	@tests/install-tools.sh redis-server promtool
