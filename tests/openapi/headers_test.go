@@ -31,6 +31,8 @@ var notForClients = map[string]string{
 	"X-Idempotency-Key":    "passes to the issuer like Idempotency-Key",
 	"X-Accel-Expires":      "of the issuer, removed",
 	"X-Card-Gateway-Actor": "of the admin API",
+	"X-B3-Spanid":          "of a trace, to the issuer",
+	"X-Amzn-Trace-Id":      "of a trace, to the issuer",
 
 	"X-Content-Type-Options": "of the console", "X-Frame-Options": "of the console",
 }
