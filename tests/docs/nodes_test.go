@@ -63,12 +63,16 @@ type cluster struct {
 	machines map[string]*machine // by address
 }
 
-// prepare makes the reader's own machine: a checkout, ssh to the others, and the
+// prepare makes the reader's own machine: the sources, ssh to the others, and the
 // name of the balancer.
 func (c *cluster) prepare() {
 	c.t.Helper()
-	c.checkout(c.own)
-	command(c.t, "cp", "machine/ssh", c.lab.dir)
+	checkout := filepath.Join(c.lab.dir, "checkout")
+	if err := os.Mkdir(checkout, 0o700); err != nil {
+		c.t.Fatal(err)
+	}
+	c.checkout(checkout)
+	command(c.t, "cp", "machine/ssh", "machine/git", c.lab.dir)
 	hosts := filepath.Join(c.lab.dir, "hosts")
 	if err := os.WriteFile(hosts, []byte("127.0.0.1 localhost\n10.0.0.4 cards.example.com\n"), 0o644); err != nil {
 		c.t.Fatal(err)

@@ -21,7 +21,7 @@ type walk struct {
 	t      *testing.T
 	lab    *lab
 	fills  *strings.Replacer // what the page tells the reader to write in place of its own words
-	own    string            // the checkout on the reader's own machine
+	own    string            // where the reader's own shell is
 	blocks []placed
 }
 
@@ -94,18 +94,24 @@ func (w *walk) on(m *machine, b placed) string {
 	return out
 }
 
-// here runs a block on the reader's own machine, in the checkout.
+// here runs a block on the reader's own machine, where the last one ended.
 func (w *walk) here(b placed) string {
 	w.t.Helper()
+	place := filepath.Join(w.lab.dir, "place")
 	out, err := patiently(func() *exec.Cmd {
-		cmd := exec.Command("bash", "-c", w.traced(b), deploymentPage)
+		cmd := exec.Command("bash", "-c", w.traced(b)+"\npwd >'"+place+"'", deploymentPage)
 		cmd.Dir = w.own
-		cmd.Env = []string{"HOME=" + w.own, "PATH=" + w.lab.dir + ":" + os.Getenv("PATH")}
+		cmd.Env = []string{"HOME=" + w.lab.dir, "PATH=" + w.lab.dir + ":" + os.Getenv("PATH")}
 		return cmd
 	})
 	if err != nil {
 		w.t.Fatalf("%s:%d (%s): the commands fail on the reader's own machine: %v\n%s", deploymentPage, b.Line, b.heading, err, out)
 	}
+	now, err := os.ReadFile(place)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	w.own = strings.TrimSpace(string(now))
 	return out
 }
 
