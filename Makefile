@@ -31,8 +31,8 @@ build: ## build bin/card-gateway, the sandbox issuer included
 
 test: install-test-tools vectors vet unit race ## install what the tests need, then vectors, vet, unit and end-to-end tests
 
-install-test-tools: ## install redis-server, promtool, python3, nginx, haproxy, openssl, wrk, rpm and what the recipes need where they are missing
-	@tests/install-tools.sh redis-server promtool amtool python3 nginx haproxy openssl wrk node npm javac python3-jwt rpm
+install-test-tools: ## install redis-server, promtool, python3, nginx, haproxy, iproute2, openssl, wrk, rpm and what the recipes need where they are missing
+	@tests/install-tools.sh redis-server promtool amtool python3 nginx haproxy ip openssl wrk node npm javac python3-jwt rpm
 
 vectors: install-test-tools
 	python3 tests/vectors/generate.py --check

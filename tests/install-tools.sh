@@ -6,12 +6,12 @@
 #   tests/install-tools.sh [PROGRAM…]
 set -euo pipefail
 
-if [ $# -eq 0 ]; then set -- redis-server promtool amtool python3 shellcheck nginx haproxy openssl wrk node npm javac python3-jwt rpm chromium; fi
+if [ $# -eq 0 ]; then set -- redis-server promtool amtool python3 shellcheck nginx haproxy ip openssl wrk node npm javac python3-jwt rpm chromium; fi
 
 # is_there reports whether a program is installed; nginx-lua is a module.
 is_there() {
 	case $1 in
-	nginx|haproxy) command -v "$1" >/dev/null || [ -x "/usr/sbin/$1" ] ;;
+	nginx|haproxy|ip) command -v "$1" >/dev/null || [ -x "/usr/sbin/$1" ] || [ -x "/sbin/$1" ] ;;
 	nginx-lua) [ -e /usr/lib/nginx/modules/ngx_http_lua_module.so ] && [ -e /usr/share/lua/5.1/resty/lrucache.lua ] ;;
 	chromium) command -v chromium >/dev/null || command -v chromium-browser >/dev/null || command -v google-chrome >/dev/null ;;
 	python3-jwt) python3 -c 'import jwt, cryptography' 2>/dev/null || /usr/bin/python3 -c 'import jwt, cryptography' 2>/dev/null ;;
@@ -25,6 +25,7 @@ for program; do
 		case $program in
 		promtool) missing+=(prometheus) ;;
 		amtool) missing+=(prometheus-alertmanager) ;;
+		ip) missing+=(iproute2) ;;
 		node) missing+=(nodejs) ;;
 		javac) missing+=(default-jdk-headless) ;;
 		python3-jwt) missing+=(python3-jwt python3-cryptography) ;;
@@ -43,7 +44,7 @@ if [ "$(id -u)" -ne 0 ] || ! command -v apt-get >/dev/null; then
 
 		Elsewhere install Redis 7 or newer (redis-server), Prometheus (promtool),
 		Alertmanager (amtool), Python 3 (python3), ShellCheck (shellcheck), nginx
-		with its Lua module, haproxy, openssl, wrk, Node.js with npm, a JDK, PyJWT,
+		with its Lua module, haproxy, iproute2, openssl, wrk, Node.js with npm, a JDK, PyJWT,
 		rpm and Chromium, whichever are missing.
 	END
 	exit 1

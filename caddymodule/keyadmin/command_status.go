@@ -5,7 +5,9 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"os"
 	"strings"
+	"syscall"
 	"text/tabwriter"
 	"time"
 
@@ -33,7 +35,8 @@ if it does not answer.
 
 With --wait it asks again until the gateway is ready or the time is over. With
 --live it is enough that the gateway answers: so a service manager does not stop a
-gateway whose store is down, which a restart cannot mend.
+gateway whose store is down, which a restart cannot mend. With --process it gives up
+as soon as that process has ended, such as that of a gateway that refuses to start.
 
 The admin endpoint is found as by card-keys.`,
 		CobraFunc: func(cmd *cobra.Command) {
@@ -41,6 +44,7 @@ The admin endpoint is found as by card-keys.`,
 			cmd.Flags().BoolP("verbose", "v", false, "also show store, keys, master keys, policy, loads and the keys with the most refusals")
 			cmd.Flags().Bool("live", false, "succeed if the gateway answers, ready or not")
 			cmd.Flags().String("wait", "0s", "ask again for this long, as in 30s")
+			cmd.Flags().Int("process", 0, "with --wait: ask again only while the process with this id runs")
 			cmd.Args = cobra.NoArgs
 			cmd.Example = `  card-status
   card-status --verbose --address unix//run/card-gateway/admin.sock
@@ -59,13 +63,14 @@ func runStatus(cmd *cobra.Command, _ []string) error {
 		return errors.New("--wait: want a duration such as 30s")
 	}
 	live := cli.Flag(cmd, "live") == "true"
+	process, _ := cmd.Flags().GetInt("process")
 	path := "/card-gateway/status"
 	if cli.Flag(cmd, "verbose") != "true" {
 		path += "?keys=no"
 	}
 	var answer gatewayStatus
 	raw, err := callAdmin(cmd, adminRequest{method: http.MethodGet, path: path}, &answer)
-	for asked := time.Duration(0); asked < wait && (err != nil || !live && !answer.Ready); asked += statusEvery {
+	for asked := time.Duration(0); asked < wait && (err != nil || !live && !answer.Ready) && runs(process); asked += statusEvery {
 		time.Sleep(statusEvery)
 		answer = gatewayStatus{}
 		raw, err = callAdmin(cmd, adminRequest{method: http.MethodGet, path: path}, &answer)
@@ -85,6 +90,15 @@ func runStatus(cmd *cobra.Command, _ []string) error {
 		err = errNotReady        // exit status 1
 	}
 	return err
+}
+
+// runs reports whether a process has not ended. Of process 0 nothing is known.
+func runs(id int) bool {
+	if id == 0 {
+		return true
+	}
+	process, err := os.FindProcess(id)
+	return err == nil && !errors.Is(process.Signal(syscall.Signal(0)), os.ErrProcessDone)
 }
 
 func printStatus(cmd *cobra.Command, s *gatewayStatus) error {

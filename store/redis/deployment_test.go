@@ -25,7 +25,7 @@ func snippet(t testing.TB, title string) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	found := regexp.MustCompile("(?ms)^```\n# " + regexp.QuoteMeta(title) + "\n(.*?)^```$").FindSubmatch(doc)
+	found := regexp.MustCompile("(?ms)^(?:```|\\S.* <<'END')\n# " + regexp.QuoteMeta(title) + "\n(.*?)^(?:```|END)$").FindSubmatch(doc)
 	if found == nil {
 		t.Fatalf("docs/deployment.md shows no file that begins with # %s", title)
 	}

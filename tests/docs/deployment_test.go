@@ -1,60 +1,90 @@
+//go:build linux
+
 package docs
 
 import (
+	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
-
-	"github.com/card-gateway/card-gateway/tests/harness"
 )
 
-// TestDeploymentPage runs the commands of docs/deployment.md for one node, as they
-// stand there, on a machine of their own: install, make a key, change the
-// configuration, upgrade, back up, and practise a restore. It skips the test where
-// the system does not let users have namespaces.
+// TestDeploymentPage runs the commands of docs/deployment.md, as they stand there,
+// on empty machines of their own, under systemd where it can run.
 func TestDeploymentPage(t *testing.T) {
 	t.Parallel()
-	if out, err := exec.Command("unshare", "-Urmnpf", "--kill-child", "mount", "-t", "tmpfs", "tmpfs", "/mnt").CombinedOutput(); err != nil {
-		t.Skipf("namespaces are not to be had here: %v: %s", err, out)
+	l := inLab(t)
+	if l == nil {
+		return
 	}
-	page, err := os.ReadFile("../../docs/deployment.md")
+	t.Run("one node", func(t *testing.T) {
+		t.Parallel()
+		oneNode(t, l)
+	})
+	t.Run("two nodes", func(t *testing.T) {
+		t.Parallel()
+		twoNodes(t, l)
+	})
+}
+
+// oneNode installs a gateway, makes a key, changes the configuration, upgrades, backs
+// up, and practises a restore.
+func oneNode(t *testing.T, l *lab) {
+	w := newWalk(t, l, "## One node", "## Capacity")
+	const address = "10.0.0.41"
+	m := l.boot(t, map[string]string{"one": address})[address]
+	root := fmt.Sprintf("/proc/%d/root/root", m.cmd.Process.Pid)
+	w.checkout(root)
+	w.fills = strings.NewReplacer("10.0.0.11", address)
+	for _, step := range []struct{ has, prints string }{
+		{"./xcaddy.sh", ""},
+		{"systemctl enable --now", "\nready\n"},
+		{"card-keys create", "shown this once"},
+		{"systemctl reload", "Valid configuration"},
+		{"card-gateway.new", "\nready\n"},
+		{"/backup/keys-", ""},
+		{"card-keys drill", "opened 1 of 1 keys"},
+	} {
+		w.skipTo(step.has)
+		b := w.next(step.has)
+		w.want(b, w.on(m, b), step.prints)
+	}
+	refusedConfiguration(t, m, root)
+}
+
+// refusedConfiguration: a reload that is refused fails and leaves the gateway
+// serving; a start that is refused fails. The journal has the reason.
+func refusedConfiguration(t *testing.T, m *machine, root string) {
+	t.Helper()
+	caddyfile := filepath.Join(root, "../etc/card-gateway/Caddyfile")
+	good, err := os.ReadFile(caddyfile)
 	if err != nil {
 		t.Fatal(err)
 	}
-	var script strings.Builder
-	wanted := []string{"systemctl enable --now", "card-keys create", "systemctl reload", "card-gateway.new", "/backup/keys-", "card-keys drill"}
-	for _, b := range harness.Blocks(harness.Page{Path: "docs/deployment.md", Text: string(page)}) {
-		if len(wanted) == 0 || b.Language != "sh" || !strings.Contains(b.Text, wanted[0]) {
-			continue
+	write := func(text string) {
+		if err := os.WriteFile(caddyfile, []byte(text), 0o640); err != nil {
+			t.Fatal(err)
 		}
-		script.WriteString(b.Text)
-		wanted = wanted[1:]
 	}
-	if len(wanted) > 0 {
-		t.Fatalf("no block of commands of the page has %q", wanted[0])
-	}
-	dir := t.TempDir()
-	path := filepath.Join(dir, "script")
-	if err := os.WriteFile(path, []byte(script.String()), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	root := filepath.Join(dir, "root")
-	if err := os.Mkdir(root, 0o700); err != nil {
-		t.Fatal(err)
-	}
-	repository, err := filepath.Abs("../..")
-	if err != nil {
-		t.Fatal(err)
-	}
-	out, err := exec.Command("unshare", "-Urmnpf", "--kill-child", "./machine.sh", root, repository, harness.Binary(t), path).CombinedOutput()
-	if err != nil {
-		t.Fatalf("%v\n%s", err, out)
-	}
-	for _, want := range []string{"\nready\n", "Valid configuration", "shown this once", "opened 1 of 1 keys"} {
-		if !strings.Contains(string(out), want) {
-			t.Errorf("the commands print no %q:\n%s", want, out)
+	run := func(succeeds bool, words ...string) string {
+		t.Helper()
+		out, err := m.command(words...).CombinedOutput()
+		if (err == nil) != succeeds {
+			t.Errorf("%v: %v, want success: %t\n%s", words, err, succeeds, out)
 		}
+		return string(out)
 	}
+	write(strings.Replace(string(good), "limit issue_card ", "limit issue_crad ", 1))
+	run(false, "systemctl", "reload", "card-gateway")
+	run(true, "card-gateway", "card-unit", "card-status")
+	run(false, "systemctl", "restart", "card-gateway")
+	if said := run(true, "journalctl", "-u", "card-gateway"); !strings.Contains(said, "issue_crad") {
+		t.Errorf("the journal does not say why the gateway was refused:\n%s", said)
+	}
+	write(string(good))
+	run(true, "systemctl", "restart", "card-gateway")
+	run(true, "card-gateway", "card-unit", "card-status", "--wait", "30s")
+	run(true, "systemctl", "stop", "card-gateway")
+	run(false, "card-gateway", "card-unit", "card-status")
 }

@@ -2,6 +2,7 @@ package ops
 
 import (
 	"errors"
+	"fmt"
 	"os/exec"
 	"strings"
 	"testing"
@@ -55,8 +56,9 @@ func TestCardStatus(t *testing.T) {
 	if strings.Contains(out, "nobody") {
 		t.Errorf("an id that a stranger invented is shown:\n%s", out)
 	}
+	process := fmt.Sprint(g.Pid())
 	g.Stop()
-	for _, args := range [][]string{{}, {"--live"}, {"--wait", "300ms"}} {
+	for _, args := range [][]string{{}, {"--live"}, {"--wait", "300ms"}, {"--wait", "1h", "--process", process}} {
 		if out, code := cardStatus(t, g, args...); code != 2 {
 			t.Errorf("%q of a gateway that has ended: %d %s", args, code, out)
 		}

@@ -1,0 +1,191 @@
+//go:build linux
+
+package docs
+
+import (
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/card-gateway/card-gateway/tests/harness"
+)
+
+const (
+	twoNodesBegin = "### Two nodes behind HAProxy, step by step"
+	twoNodesEnd   = "### Redis that is highly available"
+)
+
+// twoNodes goes from empty machines to two nodes behind a balancer, by the commands
+// of the page alone and in its order. The heading of a block says on which machines
+// it is run.
+func twoNodes(t *testing.T, l *lab) {
+	c := &cluster{walk: newWalk(t, l, twoNodesBegin, twoNodesEnd)}
+	c.machines = l.boot(t, map[string]string{"node-a": nodeA, "node-b": nodeB, "redis": "10.0.0.21", "balancer": "10.0.0.4"})
+	c.fills = strings.NewReplacer("OPERATOR_PASSWORD", "operators-word", "ADMIN_PASSWORD", "admins-word", "PASSWORD", "gateways-word")
+	c.prepare()
+	i := startIssuer(t, issuer+":9000")
+
+	for !c.follows("card-keys create") {
+		b := c.next("")
+		out := c.everywhere(b)
+		if strings.Contains(b.Text, "systemctl enable --now") {
+			c.want(b, out, "\nready\n")
+		}
+	}
+	created := c.everywhere(c.next("card-keys create"))
+	key := harness.Credentials{ID: printed(t, created, "id"), Secret: printed(t, created, "secret")}
+	c.fills = strings.NewReplacer("ck_live_…", key.ID, "CARD_SECRET=…", "CARD_SECRET="+key.Secret)
+	first := c.next("card-sign")
+	c.want(first, c.everywhere(first), `"client_ip":"`+client+`"`, answerOfIssuer)
+
+	a, b, balancer := c.site(nodeA+":8443"), c.site(nodeB+":8443"), c.site("cards.example.com")
+	c.oneStore(a, b, balancer, key)
+	c.maintenance(i, balancer)
+	if len(c.blocks) > 0 {
+		t.Errorf("%s:%d: nobody has run this block", deploymentPage, c.blocks[0].Line)
+	}
+}
+
+// The addresses of the gateways on the page.
+const (
+	nodeA = "10.0.0.11"
+	nodeB = "10.0.0.12"
+)
+
+// A cluster is what the page builds.
+type cluster struct {
+	*walk
+	machines map[string]*machine // by address
+}
+
+// prepare makes the reader's own machine: the sources, ssh to the others, and the
+// name of the balancer.
+func (c *cluster) prepare() {
+	c.t.Helper()
+	checkout := filepath.Join(c.lab.dir, "checkout")
+	if err := os.Mkdir(checkout, 0o700); err != nil {
+		c.t.Fatal(err)
+	}
+	c.checkout(checkout)
+	command(c.t, "cp", "machine/ssh", "machine/git", c.lab.dir)
+	hosts := filepath.Join(c.lab.dir, "hosts")
+	if err := os.WriteFile(hosts, []byte("127.0.0.1 localhost\n10.0.0.4 cards.example.com\n"), 0o644); err != nil {
+		c.t.Fatal(err)
+	}
+	if err := syscall.Mount(hosts, "/etc/hosts", "", syscall.MS_BIND, ""); err != nil {
+		c.t.Fatal(err)
+	}
+}
+
+// follows reports whether the next block has the words.
+func (c *cluster) follows(words string) bool {
+	return len(c.blocks) == 0 || strings.Contains(c.blocks[0].Text, words)
+}
+
+var anAddress = regexp.MustCompile(`\d+\.\d+\.\d+\.\d+`)
+
+// everywhere runs a block on the machines that its heading names, else on the
+// reader's own.
+func (c *cluster) everywhere(b placed) (out string) {
+	c.t.Helper()
+	addresses := anAddress.FindAllString(b.heading, -1)
+	if len(addresses) == 0 {
+		return c.here(b)
+	}
+	for _, address := range addresses {
+		m := c.machines[address]
+		if m == nil {
+			c.t.Fatalf("%s:%d (%s): there is no machine with the address %s", deploymentPage, b.Line, b.heading, address)
+		}
+		out += c.on(m, b)
+	}
+	return out
+}
+
+// printed returns a field of a key that a command has printed.
+func printed(t *testing.T, out, field string) string {
+	t.Helper()
+	found := regexp.MustCompile(`(?m)^` + field + ` +(\S+)$`).FindStringSubmatch(out)
+	if found == nil {
+		t.Fatalf("no %s is printed:\n%s", field, out)
+	}
+	return found[1]
+}
+
+// do runs a command of the test itself on a machine.
+func (c *cluster) do(address string, words ...string) string {
+	c.t.Helper()
+	out, err := patiently(func() *exec.Cmd { return c.machines[address].command(words...) })
+	if err != nil {
+		c.t.Fatalf("%s on %s: %v\n%s", words, address, err, out)
+	}
+	return out
+}
+
+// key makes a key on a node.
+func (c *cluster) key(address string, more ...string) harness.Credentials {
+	c.t.Helper()
+	out := c.do(address, append([]string{"card-gateway", "card-unit", "card-keys", "create", "--tenant", "test", "--scopes", "*"}, more...)...)
+	return harness.Credentials{ID: printed(c.t, out, "id"), Secret: printed(c.t, out, "secret")}
+}
+
+// oneStore: what one node knows, the other knows. A request for which the store was
+// too slow may have been charged all the same.
+func (c *cluster) oneStore(a, b, balancer *site, key harness.Credentials) {
+	c.t.Helper()
+	for _, first := range []*site{a, b, balancer} {
+		request, answer := first.send(c.t, key.Get)
+		harness.WantAccepted(c.t, answer)
+		again := func() *harness.Request { return request }
+		for _, node := range []*site{a, b} {
+			_, answer := node.send(c.t, again)
+			harness.WantUnauthorized(c.t, answer, harness.Replayed)
+		}
+	}
+	limited := c.key(nodeB, "--limit", "get_card=3/24h")
+	_, answer := a.send(c.t, limited.Get)
+	for answer.Status == http.StatusOK {
+		_, answer = a.send(c.t, limited.Get)
+	}
+	for _, node := range []*site{a, b} {
+		_, answer := node.send(c.t, limited.Get)
+		harness.WantRefused(c.t, answer, http.StatusTooManyRequests, "RATE_LIMITED")
+	}
+	c.do(nodeA, "card-gateway", "card-unit", "card-keys", "disable", limited.ID)
+	_, answer = b.send(c.t, limited.Get)
+	harness.WantUnauthorized(c.t, answer, harness.KeyDisabled)
+}
+
+// maintenance: while clients send, the nodes are restarted one after the other, and
+// one is taken out of service and put back. No request is lost.
+func (c *cluster) maintenance(i *cardIssuer, balancer *site) {
+	c.t.Helper()
+	processes := func() (all [2]string) {
+		for n, address := range []string{nodeA, nodeB} {
+			all[n] = c.do(address, "systemctl", "show", "--property", "MainPID", "--value", "card-gateway")
+		}
+		return all
+	}
+	const plenty = "1000000/1m"
+	busy := startTraffic(c.t, balancer, c.key(nodeA, "--limit", "total="+plenty, "--limit", "default="+plenty))
+	before := processes()
+	restart := c.next("systemctl restart card-gateway")
+	c.everywhere(restart)
+	if after := processes(); after[0] == before[0] || after[1] == before[1] {
+		c.t.Errorf("%s:%d: the processes of the gateways were %q and are %q", deploymentPage, restart.Line, before, after)
+	}
+	c.everywhere(c.next("card-node drain"))
+	harness.Eventually(c.t, "the balancer sends the drained node nothing", func() bool { return i.took(c.t, 50)[nodeB] == 0 })
+	c.everywhere(c.next("card-node undrain"))
+	harness.Eventually(c.t, "the balancer sends to both nodes", func() bool { return i.took(c.t, 50)[nodeB] > 0 })
+	served := busy.stop()
+	if got := i.total(busyPath); got != served {
+		c.t.Errorf("%d requests of the clients were served, and %d have reached the issuer", served, got)
+	}
+	c.t.Logf("%d requests were served", served)
+}
