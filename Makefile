@@ -15,7 +15,7 @@ modules := bench tests/openapi examples/upstream/go clients/go ops/packages
 go_files := $(shell git ls-files -co --exclude-standard '*.go' 2>/dev/null)
 
 .DEFAULT_GOAL := help
-.PHONY: help run build test test-clients postman install-test-tools vectors vectors-archive vet unit race alerts bench faults faults-again fuzz mutants soak sbom vulnerabilities packages lint docs fmt clean
+.PHONY: help run build test test-clients postman install-test-tools vectors vectors-archive vet unit race alerts bench faults faults-again fuzz mutants soak sbom vulnerabilities packages lint docs pictures fmt clean
 
 help: ## list these targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-20s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -112,6 +112,10 @@ fuzz: ## every fuzz target, FUZZTIME (10m; short: as in CI) each, one on each CP
 	@echo "Some 30 targets, one on each CPU, with the time $(FUZZTIME): with 10m about 3 hours on two CPUs. What is"
 	@echo "found is kept under testdata/fuzz of the package; what is tried is in the cache of Go."
 	tests/fuzz.sh $(FUZZTIME) '$(TARGETS)'
+
+pictures: ## make docs/pictures again, of the console with made-up keys; it needs Chromium and Redis
+	@tests/install-tools.sh redis-server chromium
+	CARD_TEST_PICTURES=$(CURDIR)/docs/pictures go test -count=1 -run TestPictures ./tests/console
 
 SOAK ?= 20m
 RATE ?= 500

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
+	"sync/atomic"
 	"time"
 
 	"github.com/caddyserver/caddy/v2"
@@ -46,8 +47,10 @@ type App struct {
 
 	upkeep  upkeep
 	order   orderCheck
-	servers func() error // checks those without a handler of ours
-	poolKey string       // of the store in the pool; empty until it is taken
+	servers func() error                 // checks those without a handler of ours
+	certs   func() *certificates         // those of the configuration
+	served  atomic.Pointer[certificates] // from the start on; nil: nothing uses TLS
+	poolKey string                       // of the store in the pool; empty until it is taken
 }
 
 // CaddyModule returns the Caddy module information.
@@ -85,6 +88,7 @@ func (a *App) provision(ctx caddy.Context) (err error) {
 	}
 	a.order = orderCheck{rateLimits: len(a.Limits) > 0, log: a.telemetry.log}
 	a.servers = func() error { return a.order.allServers(ctx) }
+	a.certs = func() *certificates { return certificatesOf(ctx, a.telemetry.log) }
 	if err := checkDocsURL(a.DocsURL); err != nil {
 		return err
 	}
@@ -180,6 +184,7 @@ func (a *App) Start() error {
 	a.state.sharePolicy(a.rules)
 	a.telemetry.log.Info("the gateway runs", zap.Inline(version.This()))
 	logqueue.Serve()
+	a.served.Store(a.certs())
 	loads.made(time.Now())
 	a.telemetry.audit.configured(&a.loaded)
 	dryRunGauge.Set(float64(a.dryRuns))

@@ -37,9 +37,9 @@ func (a *App) State(ctx context.Context) keyadmin.State {
 	defer cancel()
 	s := keyadmin.State{
 		Ready: true, Node: thisNode.state(), Degraded: a.state.degraded(ctx), Policy: a.rules.policy().Hash(), Loads: loads.last(),
-		Traffic: traffic(), Certificates: certificates(),
-		Offenders: refusedKeys.Top(time.Now(), 10), Audit: a.telemetry.audit.state(),
+		Traffic: traffic(), Offenders: refusedKeys.Top(time.Now(), 10), Audit: a.telemetry.audit.state(),
 	}
+	s.Certificates, s.CertificateCount = a.served.Load().list()
 	err := a.state.ready(ctx)
 	if err == nil && s.Drained {
 		err = errDrained

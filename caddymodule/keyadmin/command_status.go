@@ -13,6 +13,7 @@ import (
 
 	"github.com/caddyserver/caddy/v2"
 	caddycmd "github.com/caddyserver/caddy/v2/cmd"
+	"github.com/dustin/go-humanize"
 	"github.com/spf13/cobra"
 
 	"github.com/card-gateway/card-gateway/caddymodule/cli"
@@ -139,6 +140,7 @@ func printStatus(cmd *cobra.Command, s *gatewayStatus) error {
 	if s.Loads.RefusedAt != nil {
 		row("load refused", "%s: %s", timeOr(s.Loads.RefusedAt, ""), s.Loads.Refusal)
 	}
+	certificateRows(s, row)
 	if s.Audit != nil {
 		row("audit", "%s, line %d %s", s.Audit.Path, s.Audit.Seq, s.Audit.Trouble)
 	}
@@ -146,6 +148,16 @@ func printStatus(cmd *cobra.Command, s *gatewayStatus) error {
 		return err
 	}
 	return printOffenders(out, s)
+}
+
+// certificateRows shows the certificates, the first to end first.
+func certificateRows(s *gatewayStatus, row func(name, format string, args ...any)) {
+	for _, c := range s.Certificates {
+		row("certificate", "%s until %s (%s), by %s", strings.Join(c.Names, " "), timeOr(&c.Expires, ""), humanize.Time(c.Expires), c.Issuer)
+	}
+	if more := s.CertificateCount - len(s.Certificates); more > 0 {
+		row("", "and %d that end later", more)
+	}
 }
 
 // printOffenders shows the keys with the most refusals.

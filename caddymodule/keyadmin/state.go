@@ -21,8 +21,10 @@ type State struct {
 	// most ten.
 	Offenders []offenders.Entry `json:"offenders"`
 	Traffic   Traffic           `json:"traffic"`
-	// Certificates are those of the names of the sites.
-	Certificates []Certificate `json:"certificates"`
+	// Certificates are those that Caddy has loaded to serve, the first to end
+	// first, at most 100, and CertificateCount is the number of all.
+	Certificates     []Certificate `json:"certificates"`
+	CertificateCount int           `json:"certificate_count"`
 	// Audit is how far the audit file was written; nil: there is none.
 	Audit *auditfile.State `json:"audit,omitempty"`
 }
@@ -40,10 +42,11 @@ type Traffic struct {
 	LimitsRefused map[string]uint64 `json:"limits_refused"`
 }
 
-// A Certificate is one that a site serves.
+// A Certificate is one that Caddy serves to clients that ask for one of its names.
 type Certificate struct {
-	Name    string    `json:"name"` // of the site
+	Names   []string  `json:"names"` // at most 20
 	Issuer  string    `json:"issuer"`
+	Begins  time.Time `json:"begins"`
 	Expires time.Time `json:"expires"`
 }
 

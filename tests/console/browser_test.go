@@ -5,7 +5,6 @@ package console
 import (
 	"bufio"
 	"encoding/json"
-	"fmt"
 	"os"
 	"os/exec"
 	"strings"
@@ -16,41 +15,64 @@ import (
 	"github.com/card-gateway/card-gateway/tests/harness"
 )
 
-// A page is a tab of a headless Chromium. Its first console error, and whatever it
-// loads from elsewhere, fails the test.
+// TestMain ends the browser after the last test.
+func TestMain(m *testing.M) {
+	code := m.Run()
+	theBrowser.end()
+	os.Exit(code)
+}
+
+// theBrowser is shared by all tests, because its start takes seconds. Each page has
+// a profile of its own.
+var theBrowser browser
+
+// A browser is a headless Chromium that is spoken to over two pipes.
+type browser struct {
+	once sync.Once
+	run  *exec.Cmd
+	out  *os.File // commands for it
+	dir  string
+	done chan struct{} // closed when it says nothing more
+
+	mu      sync.Mutex
+	last    int
+	answers map[int]chan reply // nil: it has ended
+	pages   map[string]*page   // by session
+}
+
+// A page is a tab. Its first console error, and whatever it loads from elsewhere,
+// fails the test.
 type page struct {
 	t       *testing.T
 	home    string // scheme, host and port of all that it may load
 	session string
-	out     *os.File // commands for the browser
-
-	mu      sync.Mutex
-	last    int
-	answers map[int]chan reply
 }
 
 // A reply is an answer or an event of the browser (Chrome DevTools Protocol).
 type reply struct {
-	ID     int             `json:"id"`
-	Method string          `json:"method"`
-	Params json.RawMessage `json:"params"`
-	Result json.RawMessage `json:"result"`
-	Error  *struct{ Message string }
+	ID        int             `json:"id"`
+	SessionID string          `json:"sessionId"`
+	Method    string          `json:"method"`
+	Params    json.RawMessage `json:"params"`
+	Result    json.RawMessage `json:"result"`
+	Error     *struct{ Message string }
 }
 
-// openPage opens a tab on a path of a site, as somebody who types its address.
-func openPage(t *testing.T, home, path string) *page {
+// chromium returns the path of a Chromium, or skips the test.
+func chromium(t *testing.T) string {
 	t.Helper()
-	program := ""
 	for _, name := range []string{"chromium", "chromium-browser", "google-chrome"} {
 		if found, err := exec.LookPath(name); err == nil {
-			program = found
-			break
+			return found
 		}
 	}
-	if program == "" {
-		t.Skip("NOT TESTED: no Chromium is installed, so nobody has looked at the console; tests/install-tools.sh chromium installs it")
-	}
+	t.Skip("NOT TESTED: no Chromium is installed, so nobody has looked at the console; tests/install-tools.sh chromium installs it")
+	return ""
+}
+
+// start runs the browser.
+func (b *browser) start(t *testing.T, program string) {
+	t.Helper()
 	commands, toBrowser, err := os.Pipe()
 	if err != nil {
 		t.Fatal(err)
@@ -59,71 +81,100 @@ func openPage(t *testing.T, home, path string) *page {
 	if err != nil {
 		t.Fatal(err)
 	}
-	dir, err := os.MkdirTemp("", "cgb")
-	if err != nil {
+	if b.dir, err = os.MkdirTemp("", "cgb"); err != nil {
 		t.Fatal(err)
 	}
-	run := exec.Command(program, "--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--no-first-run",
-		"--disable-background-networking", "--disable-component-update", "--user-data-dir="+dir,
+	b.run = exec.Command(program, "--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--no-first-run",
+		"--disable-background-networking", "--disable-component-update", "--hide-scrollbars", "--user-data-dir="+b.dir,
 		"--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1", "--remote-debugging-pipe", "about:blank")
-	run.Env = append(os.Environ(), "HOME="+dir)
-	run.ExtraFiles = []*os.File{commands, answers}
-	if err := run.Start(); err != nil {
+	b.run.Env = append(os.Environ(), "HOME="+b.dir, "TZ=UTC")
+	b.run.ExtraFiles = []*os.File{commands, answers}
+	if err := b.run.Start(); err != nil {
 		t.Fatal(err)
 	}
 	_, _ = commands.Close(), answers.Close()
-	p := &page{t: t, home: home, out: toBrowser, answers: make(map[int]chan reply)}
-	done := make(chan struct{})
+	b.out, b.answers, b.pages, b.done = toBrowser, make(map[int]chan reply), make(map[string]*page), make(chan struct{})
 	go func() {
-		defer close(done)
-		p.listen(fromBrowser)
+		defer close(b.done)
+		b.listen(fromBrowser)
 	}()
+}
+
+// end stops the browser, if it runs.
+func (b *browser) end() {
+	if b.done == nil {
+		return
+	}
+	_ = b.run.Process.Kill()
+	_ = b.run.Wait()
+	<-b.done
+	_ = os.RemoveAll(b.dir)
+}
+
+// openPage opens a tab on a path of a site, as somebody who types its address.
+func openPage(t *testing.T, home, path string) *page {
+	t.Helper()
+	program := chromium(t)
+	theBrowser.once.Do(func() { theBrowser.start(t, program) })
+	if theBrowser.done == nil {
+		t.Fatal("the browser did not start")
+	}
+	p := &page{t: t, home: home}
+	var made struct{ BrowserContextID, TargetID, SessionID string }
+	p.do("Target.createBrowserContext", nil, &made)
+	p.do("Target.createTarget", map[string]any{"url": "about:blank", "browserContextId": made.BrowserContextID}, &made)
+	p.do("Target.attachToTarget", map[string]any{"targetId": made.TargetID, "flatten": true}, &made)
+	p.session = made.SessionID
+	theBrowser.watch(p, p)
 	t.Cleanup(func() {
-		_ = run.Process.Kill()
-		_ = run.Wait()
-		<-done
-		_ = os.RemoveAll(dir)
+		theBrowser.watch(p, nil)
+		(&page{t: t}).do("Target.disposeBrowserContext", map[string]any{"browserContextId": made.BrowserContextID}, nil)
 	})
-	var target struct{ TargetID, SessionID string }
-	p.do("Target.createTarget", map[string]any{"url": "about:blank"}, &target)
-	p.do("Target.attachToTarget", map[string]any{"targetId": target.TargetID, "flatten": true}, &target)
-	p.session = target.SessionID
 	for _, domain := range []string{"Page", "Runtime", "Network", "Log"} {
 		p.do(domain+".enable", nil, nil)
 	}
+	p.do("Emulation.setFocusEmulationEnabled", map[string]any{"enabled": true}, nil)
 	p.do("Page.navigate", map[string]any{"url": home + path}, nil)
 	return p
 }
 
+// watch sends the events of a page to a listener from now on; nil: to nobody.
+func (b *browser) watch(p, listener *page) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.pages[p.session] = listener
+}
+
 // listen reads what the browser says until it ends.
-func (p *page) listen(from *os.File) {
+func (b *browser) listen(from *os.File) {
 	lines := bufio.NewReader(from)
 	for {
 		text, err := lines.ReadBytes(0)
+		b.mu.Lock()
 		if err != nil {
-			p.mu.Lock()
-			defer p.mu.Unlock()
-			for _, waiting := range p.answers {
+			for _, waiting := range b.answers {
 				close(waiting)
 			}
-			p.answers = nil
+			b.answers = nil
+			b.mu.Unlock()
 			return
 		}
 		var r reply
-		if json.Unmarshal(text[:len(text)-1], &r) != nil {
-			continue
+		if json.Unmarshal(text[:len(text)-1], &r) == nil {
+			b.hear(&r)
 		}
-		if r.ID == 0 {
-			p.event(&r)
-			continue
-		}
-		p.mu.Lock()
-		waiting := p.answers[r.ID]
-		delete(p.answers, r.ID)
-		p.mu.Unlock()
-		if waiting != nil {
-			waiting <- r
-		}
+		b.mu.Unlock()
+	}
+}
+
+// hear passes a reply on; b.mu is held.
+func (b *browser) hear(r *reply) {
+	if p := b.pages[r.SessionID]; r.ID == 0 && p != nil {
+		p.event(r)
+	}
+	if waiting := b.answers[r.ID]; waiting != nil {
+		delete(b.answers, r.ID)
+		waiting <- *r
 	}
 }
 
@@ -146,31 +197,36 @@ func (p *page) event(r *reply) {
 	}
 }
 
-// do gives the browser a command and reads its result.
-func (p *page) do(method string, params, into any) {
-	p.t.Helper()
-	waiting := make(chan reply, 1)
-	p.mu.Lock()
-	p.last++
-	id := p.last
-	if p.answers == nil {
-		p.mu.Unlock()
-		p.t.Fatalf("%s: the browser has ended", method)
+// ask sends a command, and returns where its answer arrives; nil: the browser has ended.
+func (b *browser) ask(session, method string, params any) (chan reply, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.answers == nil {
+		return nil, os.ErrClosed
 	}
-	p.answers[id] = waiting
-	p.mu.Unlock()
-	command := map[string]any{"id": id, "method": method}
+	b.last++
+	command := map[string]any{"id": b.last, "method": method}
 	if params != nil {
 		command["params"] = params
 	}
-	if p.session != "" {
-		command["sessionId"] = p.session
+	if session != "" {
+		command["sessionId"] = session
 	}
 	text, err := json.Marshal(command)
 	if err != nil {
-		p.t.Fatal(err)
+		return nil, err
 	}
-	if _, err := p.out.Write(append(text, 0)); err != nil {
+	waiting := make(chan reply, 1)
+	b.answers[b.last] = waiting
+	_, err = b.out.Write(append(text, 0))
+	return waiting, err
+}
+
+// do gives the browser a command for the page and reads its result.
+func (p *page) do(method string, params, into any) {
+	p.t.Helper()
+	waiting, err := theBrowser.ask(p.session, method, params)
+	if err != nil {
 		p.t.Fatalf("%s: %v", method, err)
 	}
 	select {
@@ -186,73 +242,4 @@ func (p *page) do(method string, params, into any) {
 	case <-time.After(2 * harness.Patience):
 		p.t.Fatalf("%s: the browser does not answer", method)
 	}
-}
-
-// eval returns the text of an expression in the page.
-func (p *page) eval(expression string) string {
-	p.t.Helper()
-	var found struct {
-		Result struct{ Value any }
-	}
-	p.do("Runtime.evaluate", map[string]any{"expression": "(() => { try { return String(" + expression + ") } catch (e) { return 'error: ' + e } })()"}, &found)
-	return fmt.Sprint(found.Result.Value)
-}
-
-// see waits until the whole text of the page has all the words.
-func (p *page) see(words ...string) string {
-	p.t.Helper()
-	var text string
-	for deadline := time.Now().Add(harness.Patience); time.Now().Before(deadline); time.Sleep(20 * time.Millisecond) {
-		text = p.eval("document.body ? document.body.innerText : ''")
-		found := 0
-		for _, word := range words {
-			if strings.Contains(text, word) {
-				found++
-			}
-		}
-		if found == len(words) {
-			return text
-		}
-	}
-	p.t.Fatalf("the page does not show %q:\n%s", words, text)
-	return ""
-}
-
-// keys are those that are not letters.
-var keys = map[string]int{"Tab": 9, "Enter": 13, "Escape": 27}
-
-// press presses a key that is not a letter.
-func (p *page) press(name string) {
-	p.t.Helper()
-	params := map[string]any{"type": "keyDown", "key": name, "code": name, "windowsVirtualKeyCode": keys[name]}
-	if name == "Enter" {
-		params["text"] = "\r"
-	}
-	p.do("Input.dispatchKeyEvent", params, nil)
-	p.do("Input.dispatchKeyEvent", map[string]any{"type": "keyUp", "key": name, "code": name, "windowsVirtualKeyCode": keys[name]}, nil)
-}
-
-// tabTo presses Tab until the focus is where the expression about e holds.
-func (p *page) tabTo(what string) {
-	p.t.Helper()
-	for range 80 {
-		if p.eval("(e => "+what+")(document.activeElement)") == "true" {
-			return
-		}
-		p.press("Tab")
-	}
-	p.t.Fatalf("no Tab reaches %s on\n%s", what, p.eval("document.body.innerText"))
-}
-
-// write types a text where the focus is.
-func (p *page) write(text string) {
-	p.t.Helper()
-	p.do("Input.insertText", map[string]any{"text": text}, nil)
-}
-
-// use goes to a control by the keyboard and presses Enter.
-func (p *page) use(what string) {
-	p.t.Helper()
-	p.tabTo(what)
-	p.press("Enter")
 }

@@ -78,7 +78,7 @@ func TestKeyboard(t *testing.T) {
 	p.tabTo("e.id === 'search'")
 	p.write("NORTHERN")
 	p.press("Enter")
-	if text := p.see("1 keys"); strings.Contains(text, hostile) || !strings.Contains(text, made.ID) {
+	if text := p.see("1 key,"); strings.Contains(text, hostile) || !strings.Contains(text, made.ID) {
 		t.Errorf("the search finds\n%s", text)
 	}
 	p.use("e.textContent === '" + made.ID + "'")
@@ -92,7 +92,7 @@ func TestKeyboard(t *testing.T) {
 	p.eval("location.hash = '#/keys/" + refused.ID + "'")
 	p.see("Key "+refused.ID, "401 signature_mismatch", "Used limits", "get_card")
 	p.use("e.tagName === 'SUMMARY' && e.textContent.startsWith('401')")
-	p.see("findings", "string to sign")
+	p.see("Findings", "String to sign")
 	if images := p.eval("document.querySelectorAll('img, script:not([src])').length + document.title"); !strings.HasPrefix(images, "0Key") {
 		t.Errorf("a description became HTML: %s", images)
 	}
@@ -138,6 +138,7 @@ func TestStoreDown(t *testing.T) {
 	p.eval("location.hash = '#/keys'")
 	p.see("known.before")
 	server.Kill()
+	p.use(button("Read again"))
 	p.see("The gateway is not ready")
 	p.use("e.textContent === 'Search'")
 	p.see("The keys cannot be read now", "The list below is of", "known.before")
@@ -145,6 +146,7 @@ func TestStoreDown(t *testing.T) {
 	p.see("Overview", "counting the keys")
 	server.Start()
 	harness.Eventually(t, "the console sees the store again", func() bool {
+		p.use(button("Read again"))
 		return p.eval("document.getElementById('state').hidden") == "true" && strings.Contains(p.see("Store"), "answers")
 	})
 }

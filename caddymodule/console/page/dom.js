@@ -14,44 +14,47 @@ export function h(name, attributes = {}, ...children) {
 	return element;
 }
 
+const empty = (value) => value === null || value === undefined || value === "" || Array.isArray(value) && value.length === 0;
+
+// panel returns a part of a page with its heading.
+export const panel = (title, ...content) => h("section", {}, h("h2", {}, title), ...content);
+
 // facts returns a list of names and values; empty values are left out.
 export function facts(rows) {
 	return h("dl", {}, rows.filter(([, value]) => !empty(value)).map(([name, value]) => [h("dt", {}, name), h("dd", {}, value)]));
 }
 
-const empty = (value) => value === null || value === undefined || value === "" || Array.isArray(value) && value.length === 0;
-
-// table returns a table, or a sentence where it would have no rows.
-export function table({ caption, head, rows, none }) {
-	if (rows.length === 0) return h("p", {}, none);
-	return h("div", { class: "scroll", role: "region", tabindex: "0", "aria-label": caption }, h("table", {},
+// table returns a table, or a sentence where it would have no rows. A column is
+// its name and its kind: long (ids and texts of others, broken anywhere), short
+// (never broken) or number. The roles keep it a table where the style shows rows as
+// blocks.
+export function table({ caption, columns, rows, none }) {
+	if (rows.length === 0) return h("p", { class: "dim" }, none);
+	const cell = (value, i) => h("td", { role: "cell", class: columns[i][1], "data-label": columns[i][0] }, h("span", {}, empty(value) ? "–" : value));
+	return h("div", { class: "scroll" }, h("table", { role: "table", class: width(columns) },
 		h("caption", {}, caption),
-		h("thead", {}, h("tr", {}, head.map((text) => h("th", { scope: "col" }, text)))),
-		h("tbody", {}, rows.map((cells) => h("tr", {}, cells.map((cell) => h("td", {}, empty(cell) ? "–" : cell)))))));
+		h("thead", { role: "rowgroup" }, h("tr", { role: "row" }, columns.map(([name, kind]) => h("th", { role: "columnheader", scope: "col", class: kind }, name)))),
+		h("tbody", { role: "rowgroup" }, rows.map((cells) => h("tr", { role: "row" }, cells.map(cell))))));
 }
+
+// width returns the class of a table by the room that its columns need.
+function width(columns) {
+	if (columns.length > 5) return "wide";
+	return columns.length > 3 || columns.filter(([, kind]) => kind === "long").length > 1 ? "middle" : undefined;
+}
+
+// dotted returns a name that may be broken after its dots.
+export const dotted = (text) => text.split(".").map((part, i) => i === 0 ? part : [".", h("wbr"), part]);
 
 export const keyLink = (id) => h("a", { href: `#/keys/${encodeURIComponent(id)}` }, id);
-
-// time returns a moment in the time of the browser, with the exact one as title.
-export function time(text) {
-	if (!text || text.startsWith("0001-")) return null;
-	return h("time", { datetime: text, title: text }, new Date(text).toLocaleString());
-}
-
-const spans = [["day", 86400], ["hour", 3600], ["minute", 60], ["second", 1]];
-
-// age returns how long ago a moment was, or how far ahead.
-export function age(text) {
-	if (!text) return "never";
-	const seconds = (Date.now() - new Date(text)) / 1000;
-	const [name, size] = spans.find(([, size]) => Math.abs(seconds) >= size) || spans[3];
-	const n = Math.round(Math.abs(seconds) / size);
-	const span = `${n} ${name}${n === 1 ? "" : "s"}`;
-	return seconds < 0 ? `in ${span}` : `${span} ago`;
-}
 
 // field returns a label and its control.
 export function field(id, label, control) {
 	control.id = id;
 	return [h("label", { for: id }, label), control];
 }
+
+const kinds = { active: "good", answers: "good", disabled: "bad", locked: "bad", expired: "bad" };
+
+// state returns a word of a state in its colour.
+export const state = (word) => h("span", { class: kinds[word] }, word);

@@ -1,8 +1,9 @@
 // The page of one key.
-import { h, facts, table, time, age } from "./dom.js";
+import { h, facts, table, panel, state } from "./dom.js";
+import { number, count, time, age, use, both } from "./words.js";
 import { call, read, keyPath } from "./api.js";
 import { refusalList } from "./refusals.js";
-import { ask, askFor, showSecret } from "./dialog.js";
+import { ask, showSecret } from "./dialog.js";
 
 // part runs one of the reads of the page. Where it fails, the rest is shown.
 async function part(reading, show) {
@@ -15,70 +16,88 @@ async function part(reading, show) {
 }
 
 export async function key(id, { may, report, again }) {
-	const about = part(read(keyPath(id)), (k) => [describe(k), may ? actions(k, { report, again }) : null].filter(Boolean));
+	const title = h("h1", {}, "Key ", h("code", {}, id));
 	const limits = part(read(`${keyPath(id)}/limits`), (found) => limitTable(found.limits));
-	const refused = part(read(`refusals?limit=20&key=${encodeURIComponent(id)}`), (found) => refusalList(found.refusals));
+	const refused = part(read(`refusals?limit=20&key=${encodeURIComponent(id)}`), (found) => refusalList(found.refusals, "This gateway remembers no refusal of this key."));
+	let missing = false;
+	const about = await part(read(keyPath(id)).catch((failure) => {
+		missing = failure.status === 404;
+		throw failure;
+	}), (k) => [panel("Record", describe(k), may ? actions(k, { report, again }) : null), panel("Secrets", secrets(k))]);
+	const [record, live] = [about].flat();
+	if (missing) return [title, about, h("p", {}, h("a", { href: "#/keys" }, "All keys"))];
 	return [
-		h("h1", {}, "Key ", h("code", {}, id)),
-		...[await about].flat(),
-		h("h2", {}, "Limits"), await limits,
-		h("h2", {}, "Last refusals"), ...[await refused].flat(),
+		title,
+		h("div", { class: "panels" }, record, h("div", {}, live, panel("Limits", await limits))),
+		panel("Last refusals", await refused),
 	];
 }
 
+// lockText says since when and for how long a key is locked.
+function lockText(lock) {
+	if (!lock) return "";
+	const until = lock.until ? [", until ", time(lock.until)] : ", until an operator unlocks it";
+	return [time(lock.at), `, after ${count(lock.failures, "failure")} in a row`, until];
+}
+
+// rateText returns a limit of the key's own as an operator writes it.
+const rateText = (rate) => typeof rate === "string" ? rate : JSON.stringify(rate);
+
 function describe(k) {
-	return h("div", {},
-		facts([
-			["status", h("span", { class: k.status === "active" ? "good" : "bad" }, k.status)],
-			["lock", k.lock ? JSON.stringify(k.lock) : ""],
-			["tenant", k.tenant], ["description", k.description], ["mode", k.mode],
-			["scopes", k.scopes.join(" ")],
-			["allowed addresses", k.allowed_ips ? k.allowed_ips.join(", ") : "any"],
-			["customer variant", k.customer_variant],
-			["limits of its own", Object.keys(k.limits || {}).length ? JSON.stringify(k.limits) : ""],
-			["expires", time(k.expires_at) || "never"],
-			["shows what was wrong until", time(k.debug_until)],
-			["consecutive failures", String(k.failures)],
-			["imported", k.imported ? "yes" : ""],
-			["made", time(k.created_at)], ["changed", time(k.updated_at)],
-		]),
-		h("h2", {}, "Secrets"),
-		table({ caption: "Live secrets, the newest first", head: ["version", "made", "ends", "last used"], none: "No secret is live.",
-			rows: k.secrets.map((s) => [String(s.version), age(s.created_at), s.expires_at ? age(s.expires_at) : "with the key", age(s.last_used_at)]) }));
+	return facts([
+		["Status", state(k.status)],
+		["Locked", lockText(k.lock)],
+		["Tenant", k.tenant], ["Description", k.description],
+		["Mode", k.imported ? `${k.mode}, imported` : k.mode],
+		["Scopes", k.scopes.join(" ")],
+		["Allowed addresses", k.allowed_ips ? k.allowed_ips.map((ip) => h("div", {}, ip)) : "any"],
+		["Customer variant", k.customer_variant],
+		["Limits of its own", Object.entries(k.limits || {}).map(([bucket, rate]) => h("div", {}, `${bucket} ${rateText(rate)}`))],
+		["Expires", both(k.expires_at) || "never"],
+		["Shows what was wrong until", both(k.debug_until)],
+		["Failures in a row", number(k.failures)],
+		["Made", both(k.created_at)], ["Changed", both(k.updated_at)],
+	]);
+}
+
+function secrets(k) {
+	return table({ caption: "Live secrets, the newest first", none: "No secret is live.",
+		columns: [["Version", "short"], ["Made", "long"], ["Ends", "long"], ["Last used", "short"]],
+		rows: k.secrets.map((s) => [number(s.version), both(s.created_at), s.expires_at ? both(s.expires_at) : "with the key", use(s.last_used_at)]) });
 }
 
 // limitTable shows the buckets with the most used ones first, the untouched ones
 // apart.
 function limitTable(limits) {
 	const used = limits.filter((l) => l.remaining < l.limit).sort((a, b) => a.remaining / a.limit - b.remaining / b.limit);
-	const rows = (list) => list.map((l) => [l.bucket, l.rate, `${l.limit - l.remaining} of ${l.limit}`,
+	const rows = (list) => list.map((l) => [l.bucket, l.rate, `${number(l.limit - l.remaining)} of ${number(l.limit)}`,
 		h("meter", { min: "0", max: String(l.limit), high: String(l.limit * 0.8), value: String(l.limit - l.remaining), "aria-label": `used of ${l.bucket}` }),
-		l.remaining < l.limit ? time(new Date(l.reset * 1000).toISOString()) : ""]);
-	const head = ["bucket", "rate", "used", "", "full again"];
-	return h("div", {},
-		table({ caption: "Used limits", head, rows: rows(used), none: "No limit of this key is used now." }),
-		h("details", {}, h("summary", {}, "All limits"), table({ caption: "All limits", head, rows: rows(limits), none: "The key has no scope of an operation." })));
+		l.remaining < l.limit ? age(new Date(l.reset * 1000).toISOString()) : ""]);
+	const columns = [["Bucket", "long"], ["Rate", "short"], ["Used", "number"], ["Share", "short"], ["Full again", "short"]];
+	return [
+		table({ caption: "Used limits", columns, rows: rows(used), none: "No limit of this key is used now." }),
+		h("details", {}, h("summary", {}, "All limits"), table({ caption: "All limits", columns, rows: rows(limits), none: "The key has no scope of an operation." })),
+	];
 }
 
 function actions(k, { report, again }) {
-	const change = (label, how) => h("button", { type: "button", onclick: async () => {
+	const post = (name, body) => call("POST", `${keyPath(k.id)}/${name}`, body);
+	const change = (name, label, how, kind) => h("button", { type: "button", class: kind, "data-change": name, onclick: async () => {
 		try {
-			if (await how() !== false) await again();
+			if (await how() !== null) await again();
 		} catch (failure) {
 			report(failure);
 		}
 	} }, label);
-	const post = (name, body) => call("POST", `${keyPath(k.id)}/${name}`, body);
-	const disable = change("Disable", async () => {
-		if (!await ask({ title: "Disable the key?", text: `Every further request with ${k.id} of ${k.tenant} is refused.`, yes: "Disable" })) return false;
-		await post("disable");
-	});
-	const rotate = change("Rotate", async () => {
-		const overlap = await askFor({ title: "Make a new secret?", text: "The old secret lives on for a time, so that the holder can change over.", label: "For how long", value: "24h", yes: "Make it" });
-		if (overlap === null) return false;
-		await showSecret(await post("rotate", { overlap: overlap.trim() }));
-	});
-	return h("div", { class: "actions", role: "group", "aria-label": "Changes" }, rotate,
-		k.disabled ? change("Enable", () => post("enable")) : disable,
-		k.lock || k.failures > 0 ? change("Unlock", () => post("unlock")) : null);
+	const disable = () => ask({ title: "Disable the key?", text: `Every further request with ${k.id} of ${k.tenant} is refused.`, yes: "Disable", danger: true, report, act: () => post("disable") });
+	const rotate = async () => {
+		const made = await ask({ title: "Make a new secret?", text: "The old secret lives on for a time, so that the holder can change over: 24h, 7d, or 0 to end it at once.",
+			label: "For how long", value: "24h", yes: "Make it", report, act: (overlap) => post("rotate", { overlap }) });
+		if (made) await showSecret(made.done);
+		return made;
+	};
+	return h("div", { class: "actions", role: "group", "aria-label": "Changes" },
+		change("rotate", "Rotate", rotate),
+		k.lock || k.failures > 0 ? change("unlock", k.lock ? "Unlock" : "Forget the failures", () => post("unlock")) : null,
+		k.disabled ? change("enable", "Enable", () => post("enable")) : change("disable", "Disable", disable, "danger"));
 }

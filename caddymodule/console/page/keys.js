@@ -1,12 +1,19 @@
 // The list of keys, and a new key.
-import { h, table, keyLink, time, age, field } from "./dom.js";
+import { h, table, keyLink, field, state } from "./dom.js";
+import { count, time, use, clock } from "./words.js";
 import { call, read } from "./api.js";
-import { showSecret } from "./dialog.js";
+import { showSecret, submitting } from "./dialog.js";
 
 // What was searched last, so that coming back shows it again, and the last list
 // that the gateway has given, to be shown while it cannot give another.
 let wanted = { search: "", status: "" };
 let last = null;
+
+// forgetKeys forgets what another token has shown.
+export function forgetKeys() {
+	wanted = { search: "", status: "" };
+	last = null;
+}
 
 const rounds = 10; // calls for one page of a search
 
@@ -35,8 +42,8 @@ export async function keys({ may, report }) {
 			list.replaceChildren(...listing(last, () => show(last.next)));
 		} catch (failure) {
 			if (failure.wantsToken) throw failure;
-			const old = last ? `The list below is of ${last.at.toLocaleTimeString()}.` : "No list was read before.";
-			list.replaceChildren(h("p", { class: "bad", id: "stale" }, `The keys cannot be read now: ${failure.message} ${old}`), ...(last ? listing(last) : []));
+			const old = last ? `The list below is of ${clock(last.at)}.` : "No list was read before.";
+			list.replaceChildren(h("p", { class: "bad", id: "stale" }, `The keys cannot be read now: ${failure.message}. ${old}`), ...(last ? listing(last) : []));
 		}
 	};
 	const form = h("form", { role: "search", onsubmit: (event) => {
@@ -45,14 +52,15 @@ export async function keys({ may, report }) {
 		show("").catch(report);
 	} }, h("div", {}, field("search", "Part of an id, a tenant or a description", search)), h("div", {}, field("status", "Status", status)), h("button", {}, "Search"));
 	await show("");
-	return [h("h1", {}, "Keys"), may ? creation(report, show) : null, form, list].filter(Boolean);
+	return [h("h1", {}, "Keys"), form, may ? creation(report, show) : null, list].filter(Boolean);
 }
 
-function listing({ keys: found, next }, more) {
+function listing({ keys: found, next, at }, more) {
+	const about = (k) => k.mode === "live" ? state(k.status) : [state(k.status), ` (${k.mode})`];
 	return [
-		table({ caption: `${found.length} keys${next ? ", and there may be more" : ""}`, none: "No key is like that.",
-			head: ["key", "tenant", "status", "mode", "scopes", "expires", "last used", "description"],
-			rows: found.map((k) => [keyLink(k.id), k.tenant, k.status, k.mode, k.scopes.join(" "), time(k.expires_at) || "never", age(lastUse(k)), k.description]) }),
+		table({ caption: `${count(found.length, "key")}${next ? ", and there may be more" : ""}, read at ${clock(at)}`, none: "No key is like that.",
+			columns: [["Key", "long"], ["Tenant", "long"], ["Status", "short"], ["Scopes", "long"], ["Expires", "short"], ["Last used", "short"]],
+			rows: found.map((k) => [[keyLink(k.id), k.description ? h("div", { class: "dim" }, k.description) : null], k.tenant, about(k), k.scopes.join(" "), time(k.expires_at) || "never", use(lastUse(k))]) }),
 		...(next && more ? [h("button", { type: "button", id: "more", onclick: more }, "Read further")] : []),
 	];
 }
@@ -67,21 +75,17 @@ function creation(report, show) {
 	const scopes = h("input", { required: true, autocomplete: "off", spellcheck: "false", placeholder: "cards:read cards:write" });
 	const ips = h("input", { autocomplete: "off", spellcheck: "false", placeholder: "any" }), expires = h("input", { type: "date" });
 	const mode = h("select", {}, h("option", {}, "live"), h("option", {}, "test"));
-	return h("details", { id: "create" }, h("summary", {}, "Make a key"), h("form", { class: "tall", onsubmit: async (event) => {
-		event.preventDefault();
+	const make = async (form) => {
 		const wish = { tenant: tenant.value.trim(), description: description.value.trim(), scopes: words(scopes.value), mode: mode.value };
 		if (words(ips.value).length) wish.allowed_ips = words(ips.value);
 		if (expires.value) wish.expires_at = `${expires.value}T00:00:00Z`;
-		try {
-			const made = await call("POST", "keys", wish);
-			event.target.reset();
-			await showSecret(made);
-			await show("");
-		} catch (failure) {
-			report(failure);
-		}
-	} },
-	field("new-tenant", "Tenant", tenant), field("new-scopes", "Scopes", scopes), field("new-mode", "Mode", mode),
-	field("new-description", "Description", description), field("new-ips", "Allowed addresses", ips), field("new-expires", "Expires (UTC)", expires),
-	h("span"), h("button", {}, "Make the key")));
+		const made = await call("POST", "keys", wish);
+		form.reset();
+		await showSecret(made);
+		await show("");
+	};
+	return h("details", { id: "create" }, h("summary", {}, "Make a key"), h("form", { class: "tall", onsubmit: submitting(make, report) },
+		field("new-tenant", "Tenant", tenant), field("new-scopes", "Scopes", scopes), field("new-mode", "Mode", mode),
+		field("new-description", "Description", description), field("new-ips", "Allowed addresses", ips), field("new-expires", "Expires (UTC)", expires),
+		h("span"), h("button", {}, "Make the key")));
 }

@@ -1,85 +1,109 @@
 // The overview: the answer of GET /card-gateway/status.
-import { h, facts, table, keyLink, time, age } from "./dom.js";
+import { h, facts, table, panel, keyLink, state, dotted } from "./dom.js";
+import { number, count, bytes, age, both } from "./words.js";
+import { attention, ends } from "./attention.js";
 
-// first is the traffic when the page was opened, to show what came since.
-let first = null;
-
-export function overview(status) {
-	first ??= status.traffic;
-	const store = status.store, details = store.details || {};
+// overview shows the state; first is the traffic when the page was opened.
+export function overview(status, first) {
+	const traffic = status.traffic;
 	return [
 		h("h1", {}, "Overview"),
-		h("h2", {}, "Gateway"),
-		facts([
-			["ready", status.ready ? h("span", { class: "good" }, "yes") : h("span", { class: "bad" }, `no: ${status.reason}`)],
-			["degraded", status.degraded?.length ? h("span", { class: "bad" }, status.degraded.join(", ")) : "no"],
-			["drained", status.drained ? "yes, by an operator" : ""],
-			["version", `${status.version} (${status.commit}), Caddy ${status.caddy}, ${status.go}`],
-			["running since", time(status.traffic.since)],
-			["configuration of", time(status.loads.at)],
-			["last refused one", status.loads.refused_at ? [time(status.loads.refused_at), ": ", status.loads.refusal] : ""],
-			["policy", h("code", {}, status.policy)],
-			["request bodies", `${status.bodies.bytes} of ${status.bodies.limit} bytes`],
-			["audit record", status.audit ? `${status.audit.path}, line ${status.audit.seq} ${status.audit.trouble || ""}` : ""],
-		]),
-		h("h2", {}, "Store"),
-		facts([
-			["store", `${store.backend} ${store.place}`],
-			["state", store.ready ? h("span", { class: "good" }, "answers") : h("span", { class: "bad" }, store.problem)],
-			["replay floor", details.replay_floor ? time(details.replay_floor) : "none"],
-			["nonces", details.max_nonces ? `${details.nonces} of ${details.max_nonces}` : ""],
-			["warnings", (details.warnings || []).map((text) => h("div", {}, text))],
-			["secrets sealed", (status.sealed_by || []).map((s) => h("div", { class: s.master_key ? undefined : "bad" }, s.master_key ? `${s.secrets} under master key ${s.master_key}` : `${s.secrets} under a master key that was not given`))],
-		]),
-		nodes(details),
-		h("h2", {}, "Keys"),
-		status.problem ? h("p", { class: "bad" }, status.problem) : facts([
-			...Object.entries(status.keys || {}).map(([name, n]) => [name, String(n)]),
-			["expire soon", `${status.expiring["1d"]} within a day, ${status.expiring["7d"]} within a week, ${status.expiring["30d"]} within 30 days`],
-		]),
-		h("h2", {}, "Issuers"),
-		counts({ caption: "Answers of the issuers by class", head: "class", now: status.traffic.upstream, then: first.upstream, none: "No issuer was asked since the start." }),
-		facts(Object.entries(status.traffic.connections || {}).map(([issuer, n]) => [issuer, `${n} open connections`])),
-		h("h2", {}, "Requests"),
-		counts({ caption: "Requests by outcome", head: "outcome", now: status.traffic.outcomes, then: first.outcomes, none: "No request since the start." }),
-		h("h2", {}, "Limits"),
-		limits(status.traffic),
-		offenders(status.offenders || []),
-		h("h2", {}, "Certificates"),
-		table({ caption: "Certificates of the sites", head: ["site", "expires", "", "issuer"], none: "No site here has a name and TLS.",
-			rows: (status.certificates || []).map((c) => [c.name, time(c.expires), age(c.expires), c.issuer]) }),
+		attention(status),
+		h("div", { class: "panels" },
+			h("div", {},
+				gateway(status),
+				panel("Requests", counts({ caption: "Requests by outcome", what: "Outcome", now: traffic.outcomes, then: first.outcomes, none: "No request since the start." })),
+				offenders(status.offenders || []),
+				limits(traffic),
+				keys(status)),
+			h("div", {},
+				store(status.store, status),
+				nodes(status),
+				issuers(traffic, first),
+				certificates(status))),
 	];
 }
 
-function nodes(details) {
-	const rows = (details.servers || []).map((s) => [s.address, s.version, String(s.replicas), s.max_memory ? `${s.used_memory} of ${s.max_memory}` : String(s.used_memory)]);
-	const others = (details.gateways || []).map((g) => [g.this ? `${g.name} (this one)` : g.name, h("code", {}, g.policy), time(g.seen)]);
-	if (rows.length + others.length === 0) return [];
-	return [
-		h("h2", {}, "Nodes"),
-		table({ caption: "Redis masters", head: ["address", "version", "replicas", "bytes of memory"], rows, none: "No Redis master is known yet." }),
-		table({ caption: "Gateways on this store; equal policies are equal rules", head: ["gateway", "policy", "seen"], rows: others, none: "No gateway has written its policy yet." }),
-	];
+function gateway(status) {
+	return panel("Gateway", facts([
+		["Ready", status.ready ? h("span", { class: "good" }, "yes") : h("span", { class: "bad" }, "no")],
+		["Version", `${status.version} (${status.commit}), Caddy ${status.caddy}, ${status.go}`],
+		["Running since", both(status.traffic.since)],
+		["Configured", both(status.loads.at)],
+		["Policy", h("code", {}, status.policy)],
+		["Request bodies", `${bytes(status.bodies.bytes)} of ${bytes(status.bodies.limit)} of memory in use`],
+		["Audit record", status.audit ? [h("code", {}, status.audit.path), `, line ${number(status.audit.seq)}`] : "in the log"],
+		["Verbose log until", both(status.log_debug_until)],
+	]));
+}
+
+function store(store, status) {
+	const details = store.details || {};
+	const sealed = (s) => h("div", { class: s.master_key ? undefined : "bad" }, `${count(s.secrets, "secret")} under ${s.master_key ? `master key ${s.master_key}` : "a master key that was not given"}`);
+	return panel("Store", facts([
+		["Place", [`${store.backend} `, h("code", {}, store.place)]],
+		["State", store.ready ? state("answers") : h("span", { class: "bad" }, store.problem)],
+		["Replay floor", details.replay_floor ? both(details.replay_floor) : "none"],
+		["Nonces", details.max_nonces ? `${number(details.nonces)} of ${number(details.max_nonces)}` : ""],
+		["Sealed", status.problem ? "" : (status.sealed_by || []).map(sealed)],
+	]));
+}
+
+function issuers(traffic, first) {
+	return panel("Issuers",
+		counts({ caption: "Answers of the issuers by class", what: "Class", now: traffic.upstream, then: first.upstream, none: "No issuer was asked since the start." }),
+		facts(Object.entries(traffic.connections || {}).map(([issuer, n]) => [issuer, count(n, "open connection")])));
+}
+
+function keys(status) {
+	if (status.problem) return panel("Keys", h("p", { class: "bad" }, status.problem));
+	return panel("Keys",
+		facts(Object.entries(status.keys || {}).map(([name, n]) => [name[0].toUpperCase() + name.slice(1), number(n)])),
+		facts([["Will expire", `${number(status.expiring["1d"])} within a day, ${number(status.expiring["7d"])} within a week, ${number(status.expiring["30d"])} within 30 days`]]));
+}
+
+function nodes(status) {
+	const details = status.store.details || {};
+	const memory = (s) => s.max_memory ? `${bytes(s.used_memory)} of ${bytes(s.max_memory)}` : bytes(s.used_memory);
+	const rows = (details.servers || []).map((s) => [s.address, s.version, number(s.replicas), memory(s)]);
+	const policy = (g) => [h("code", {}, g.policy), g.policy === status.policy ? null : h("span", { class: "bad" }, " differs")];
+	const others = (details.gateways || []).map((g) => [g.this ? `${g.name} (this one)` : g.name, policy(g), age(g.seen)]);
+	if (rows.length + others.length === 0) return null;
+	return panel("Nodes",
+		table({ caption: "Redis masters", columns: [["Address", "long"], ["Version", "short"], ["Replicas", "number"], ["Memory", "number"]], rows, none: "No Redis master is known yet." }),
+		table({ caption: "Gateways on this store; equal policies are equal rules", columns: [["Gateway", "long"], ["Policy", "long"], ["Seen", "short"]], rows: others, none: "No gateway has written its policy yet." }));
 }
 
 // counts returns a table of counters: since the start, and since the page was opened.
-export function counts({ caption, head, now, then, none }) {
+export function counts({ caption, what, now, then, none }) {
 	const rows = Object.entries(now || {}).sort((a, b) => b[1] - a[1]);
-	return table({ caption, head: [head, "since the start", "since this page was opened"], none,
-		rows: rows.map(([name, n]) => [name, String(n), String(n - (then?.[name] || 0))]) });
+	return table({ caption, none, columns: [[what, "long"], ["In all", "number"], ["Since sign-in", "number"]],
+		rows: rows.map(([name, n]) => [name, number(n), number(n - (then?.[name] || 0))]) });
 }
 
 function limits(traffic) {
 	const near = traffic.limits_near || {}, refused = traffic.limits_refused || {};
 	const names = [...new Set([...Object.keys(near), ...Object.keys(refused)])].sort();
-	return table({ caption: "Operations near a limit", head: ["operation", "less than a fifth left", "refused"], none: "No key has come near a limit since the start.",
-		rows: names.map((name) => [name, String(near[name] || 0), String(refused[name] || 0)]) });
+	return panel("Limits", table({ caption: "Requests near a limit (less than a fifth was left) and beyond it, since the start",
+		columns: [["Operation", "long"], ["Near", "number"], ["Refused", "number"]], none: "No key has come near a limit since the start.",
+		rows: names.map((name) => [name, number(near[name] || 0), number(refused[name] || 0)]) }));
 }
 
 export function offenders(list) {
-	return [
-		h("h2", {}, "Keys refused most"),
-		table({ caption: "Refusals of the last five minutes", head: ["key", "tenant", "refused", "last reason"], none: "No key was refused in the last five minutes.",
-			rows: list.map((o) => [keyLink(o.key_id), o.tenant, String(o.refused), o.reason]) }),
-	];
+	return panel("Keys refused most", table({ caption: "Refusals of the last five minutes", none: "No key was refused in the last five minutes.",
+		columns: [["Key", "long"], ["Tenant", "long"], ["Refused", "number"], ["Last reason", "long"]],
+		rows: list.map((o) => [keyLink(o.key_id), o.tenant, number(o.refused), o.reason]) }));
+}
+
+const shown = 3; // names of a certificate
+
+function certificates(status) {
+	const names = (c) => [...c.names.slice(0, shown).map((name) => h("div", {}, dotted(name))), c.names.length > shown ? h("div", { class: "dim" }, `and ${count(c.names.length - shown, "more name")}`) : null];
+	const list = status.certificates || [], more = (status.certificate_count || 0) - list.length;
+	return panel("Certificates",
+		table({ caption: "What Caddy has loaded to serve, the first to end first", none: "No certificate is loaded: no site here has TLS.",
+			columns: [["Names", "long"], ["Ends", "long"], ["Issuer", "long"]],
+			rows: list.map((c) => [names(c), h("span", { class: ends(c) ? "bad" : undefined }, both(c.expires)), c.issuer]) }),
+		more > 0 ? h("p", { class: "dim" }, `And ${number(more)} that end later.`) : null,
+		h("p", { class: "dim" }, "Not here: certificates that Caddy asks another program for at each connection (get_certificate), and those by which the gateway shows itself to the issuer and to Redis."));
 }

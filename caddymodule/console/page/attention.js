@@ -1,0 +1,46 @@
+// What an operator should look at, in one list above the overview.
+import { h } from "./dom.js";
+import { count, time, age } from "./words.js";
+
+// degradations say what each word of the state's list is.
+const degradations = {
+	audit: "The audit record cannot be written, or its reserve of room is in use. Changes of keys are refused when it is used up.",
+	config: "The last configuration was refused, and the one before it runs. A restart would not start.",
+	drained: "An operator has taken this gateway out of service. card-node undrain puts it back.",
+	keys: "No key can be changed in the store: nobody can disable one either.",
+	log: "Log lines are lost, because an output of the log is slow or fails.",
+	nonces: "More than four fifths of the room for nonces are used. When it is full, requests are refused.",
+	policy: "Another gateway on this store has other rules.",
+	store: "The store reports trouble of its own.",
+};
+
+const soon = 14 * 86400e3; // milliseconds
+
+// ends reports whether a certificate has less than a fifth of its life left, and
+// less than 14 days. What renews them begins earlier.
+export function ends(c, now = Date.now()) {
+	const end = new Date(c.expires), left = end - now;
+	return left < Math.min(soon, (end - new Date(c.begins)) / 5);
+}
+
+const keysLink = (text) => h("a", { href: "#/keys" }, text);
+
+// refused shows why the last configuration was refused.
+const refused = (loads) => h("div", { class: "dim" }, time(loads.refused_at), ": ", loads.refusal);
+
+// attention returns the list, or that there is nothing.
+export function attention(status) {
+	const details = status.store.details || {}, list = [];
+	const add = (kind, ...content) => list.push(h("li", { class: kind }, ...content));
+	for (const what of status.degraded || []) add("warn", degradations[what] || `It is degraded: ${what}.`, what === "config" ? refused(status.loads) : null);
+	if (status.problem) add("bad", `The keys cannot be counted: ${status.problem}.`);
+	for (const text of details.warnings || []) add("warn", `${text}.`);
+	for (const s of status.sealed_by || []) if (!s.master_key) add("bad", `${count(s.secrets, "secret")} under a master key that this gateway was not given.`);
+	if (status.seals?.refused) add("bad", `${count(status.seals.refused, "record")} of keys refused, because the seal does not fit.`);
+	if (status.keys?.locked) add("warn", keysLink(count(status.keys.locked, "key")), status.keys.locked === 1 ? " is locked after wrong signatures." : " are locked after wrong signatures.");
+	if (status.expiring?.["1d"]) add("warn", keysLink(count(status.expiring["1d"], "key")), " will expire within a day.");
+	for (const c of status.certificates || []) if (ends(c)) add("bad", `The certificate of ${c.names[0]} ends `, age(c.expires), ".");
+	if (status.audit?.trouble) add("bad", `The audit record: ${status.audit.trouble}.`);
+	return h("section", { class: list.length ? "attention" : "attention calm", "aria-label": "What needs an operator" },
+		list.length ? h("ul", {}, list) : h("p", {}, status.ready ? "Nothing needs an operator." : "Nothing else needs an operator."));
+}
