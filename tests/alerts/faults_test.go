@@ -12,6 +12,7 @@ import (
 type fault struct {
 	name   string
 	alert  string // empty: none
+	then   string // the alert for what the fault causes in the end, if it lasts
 	strike func(s *scene)
 
 	on      string // empty: one gateway on an embedded store
@@ -80,7 +81,9 @@ var faults = []fault{
 	}},
 	{name: "the memory for bodies is used up", alert: "CardGatewayOverBudget", global: "body_budget 8MiB\n", auth: "body_timeout 5m\n", strike: holdBodies},
 	{
-		name: "the disk of the store is full", alert: "CardGatewayKeyChangesFail", strike: func(s *scene) { s.fill("data") },
+		// When the journal is full too, which here takes four minutes, no request is settled.
+		name: "the disk of the store is full", alert: "CardGatewayKeyChangesFail", then: "CardGatewayStoreDown",
+		strike:  func(s *scene) { s.fill("data") },
 		prepare: func(g *harness.Gateway) { g.DiskOfItsOwn(g.Path("data"), 8<<20) },
 	},
 	{

@@ -75,5 +75,9 @@ func (r *result) said(injected bool) string {
 	case r.alert == "":
 		return ""
 	}
-	return fmt.Sprintf("%.0f s", r.fired[r.alert].Seconds())
+	text := fmt.Sprintf("%.0f s", r.fired[r.alert].Seconds())
+	if later, fires := r.fired[r.then]; fires {
+		text += fmt.Sprintf("; %s after %.0f s", r.then, later.Seconds())
+	}
+	return text
 }
