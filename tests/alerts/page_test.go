@@ -46,8 +46,8 @@ func measured(t *testing.T, results map[string]result) string {
 		t.Fatal(err)
 	}
 	var out strings.Builder
-	fmt.Fprintf(&out, "\n%s, %d CPUs, %s, %s:\n\n", time.Now().UTC().Format(time.DateOnly), runtime.NumCPU(),
-		strings.Join(strings.Fields(string(version))[:3], " "), runtime.Version())
+	fmt.Fprintf(&out, "\n%s, %d CPUs, Prometheus %s, %s:\n\n", time.Now().UTC().Format(time.DateOnly), runtime.NumCPU(),
+		strings.Fields(string(version))[2], runtime.Version())
 	out.WriteString("| fault | where | the only alert | fires after | by the rules at most |\n|---|---|---|---|---|\n")
 	late := fastAlerts(t)
 	for i := range faults {
