@@ -79,9 +79,9 @@ unit: ## the tests that run without the race detector, end to end included
 race: ## the tests of the packages where goroutines meet, under the race detector
 	CGO_ENABLED=1 go test -race $(at_once) -timeout 20m $$(go list ./... | grep -vE '/(cmd|ops|tests)/|/tests$$')
 
-alerts: ## every fault of the table of alerts at the real ranges of the rules; 25 minutes on two idle CPUs
+alerts: ## every fault of the table of alerts at the real ranges of the rules, 15 minutes on two idle CPUs; it writes docs/alerts.md
 	@tests/install-tools.sh redis-server promtool
-	CARD_TEST_ALERTS=all go test -count=1 -timeout 3h -v -run TestFaults ./tests/alerts
+	CARD_TEST_ALERTS=all CARD_TEST_ALERTS_PAGE=$(CURDIR)/docs/alerts.md go test -count=1 -timeout 3h -v -run TestFaults ./tests/alerts
 
 bench: ## compare with Caddy, nginx and nginx + Lua on this machine; says how long it takes; ARGS=-h lists what can be chosen
 	@tests/install-tools.sh nginx nginx-lua wrk redis-server

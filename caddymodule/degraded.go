@@ -28,7 +28,7 @@ func (s *state) degraded(ctx context.Context) []string {
 	}
 	found["audit"] = found["audit"] || s.audit.behind()
 	found["config"] = loads.lastRefused()
-	found["drained"] = thisNode.drained.Load()
+	found["drained"] = thisNode.forgotten()
 	found["log"] = found["log"] || logqueue.Trouble()
 	var list []string
 	for _, what := range degradations {

@@ -72,6 +72,8 @@ var buildInfo = prometheus.NewGaugeVec(prometheus.GaugeOpts{
 //   - audit: lines of the audit log were lost and none can be written, so
 //     changes of keys are refused
 //   - config: the last configuration was refused, and the one before it runs
+//   - drained: an operator took the node out of service, and the time that was
+//     named for it is over
 //   - keys: the store settles but refuses changes of keys
 //   - log: an output of a log hangs, or lines were dropped
 //   - nonces: the store has used more than four fifths of the room for them

@@ -83,7 +83,7 @@ func (h *Health) ready(r *http.Request) (int, healthBody) {
 	if draining(r) {
 		return http.StatusServiceUnavailable, healthBody{Status: "not ready", Reason: "the gateway is shutting down"}
 	}
-	if thisNode.drained.Load() {
+	if thisNode.drained.Load() != nil {
 		return http.StatusServiceUnavailable, healthBody{Status: "not ready", Reason: errDrained.Error()}
 	}
 	if err := h.state.ready(ctx); err != nil {

@@ -16,8 +16,8 @@ import (
 var thisNode node
 
 type node struct {
-	drained atomic.Bool
-	debug   atomic.Int64 // until when each request is logged, in nanoseconds of Unix time; 0: no more
+	drained atomic.Pointer[time.Time] // until when the operator wants it, zero if nobody said; nil: it is in service
+	debug   atomic.Int64              // until when each request is logged, in nanoseconds of Unix time; 0: no more
 }
 
 var errDrained = errors.New("an operator has taken this gateway out of service (card-node drain)")
@@ -28,8 +28,19 @@ func (n *node) eachRequest() bool {
 	return until != 0 && time.Now().UnixNano() < until
 }
 
+// forgotten reports whether the node is drained and should be in service: the time
+// of the operator's work is over, or none was named.
+func (n *node) forgotten() bool {
+	until := n.drained.Load()
+	return until != nil && !time.Now().Before(*until)
+}
+
 func (n *node) state() keyadmin.Node {
-	s := keyadmin.Node{Drained: n.drained.Load()}
+	until := n.drained.Load()
+	s := keyadmin.Node{Drained: until != nil}
+	if s.Drained && !until.IsZero() {
+		s.DrainedUntil = new(until.UTC())
+	}
 	if n.eachRequest() {
 		until := time.Unix(0, n.debug.Load()).UTC()
 		s.DebugUntil = &until
@@ -37,11 +48,12 @@ func (n *node) state() keyadmin.Node {
 	return s
 }
 
-// Drain makes /readyz answer 503, for the admin API.
-func (*App) Drain() { thisNode.drained.Store(true) }
+// Drain makes /readyz answer 503, for the admin API. It is in order until a time;
+// the zero time is the past.
+func (*App) Drain(until time.Time) { thisNode.drained.Store(&until) }
 
 // Undrain ends Drain.
-func (*App) Undrain() { thisNode.drained.Store(false) }
+func (*App) Undrain() { thisNode.drained.Store(nil) }
 
 // LogEachRequest makes the log have a line for each request until a time, for the
 // admin API.

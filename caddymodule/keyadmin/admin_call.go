@@ -29,8 +29,9 @@ type Gateway interface {
 	AuditCall(change keys.Change)
 	// OpenStore returns the backend of an option store, in JSON, to copy from.
 	OpenStore(option json.RawMessage) (store.Backend, error)
-	// Drain makes /readyz answer 503 while requests are served; Undrain ends it.
-	Drain()
+	// Drain makes /readyz answer 503 while requests are served; Undrain ends it. If
+	// it has not ended at a time, it counts as forgotten; the zero time is the past.
+	Drain(until time.Time)
 	Undrain()
 	// LogEachRequest makes the log have a line for each request until a time; the
 	// zero time ends it.
@@ -106,9 +107,22 @@ func (c *adminCall) body() ([]byte, error) {
 	return doc, nil
 }
 
+// decode reads the request's body, which must be an object.
 func (c *adminCall) decode(into any) error {
 	doc, err := c.body()
 	if err != nil {
+		return err
+	}
+	if err := keys.Decode(doc, into); err != nil {
+		return unasked{err}
+	}
+	return nil
+}
+
+// decodeAny reads the request's body, if it has one.
+func (c *adminCall) decodeAny(into any) error {
+	doc, err := c.body()
+	if err != nil || len(doc) == 0 {
 		return err
 	}
 	if err := keys.Decode(doc, into); err != nil {

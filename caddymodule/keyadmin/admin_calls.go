@@ -86,17 +86,12 @@ func rotateKey(c *adminCall) (int, any, error) {
 		Overlap *string `json:"overlap"`
 		Forget  bool    `json:"forget"`
 	}{}
-	doc, err := c.body()
-	if err != nil {
+	if err := c.decodeAny(&req); err != nil {
 		return 0, nil, err
-	}
-	if len(doc) > 0 {
-		if err := keys.Decode(doc, &req); err != nil {
-			return 0, nil, unasked{err}
-		}
 	}
 	how := keys.Rotation{Overlap: keys.DefaultOverlap, Forget: req.Forget}
 	if req.Overlap != nil {
+		var err error
 		if how.Overlap, err = parseOverlap(*req.Overlap); err != nil {
 			return 0, nil, unasked{err}
 		}

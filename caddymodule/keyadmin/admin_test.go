@@ -49,9 +49,14 @@ func (gatewayForTest) OpenStore(json.RawMessage) (store.Backend, error) {
 	return nil, errors.New("no such store")
 }
 
-func (gatewayForTest) Drain() { nodeForTest.Drained = true }
+func (gatewayForTest) Drain(until time.Time) {
+	nodeForTest.Drained, nodeForTest.DrainedUntil = true, nil
+	if !until.IsZero() {
+		nodeForTest.DrainedUntil = &until
+	}
+}
 
-func (gatewayForTest) Undrain() { nodeForTest.Drained = false }
+func (gatewayForTest) Undrain() { nodeForTest.Drained, nodeForTest.DrainedUntil = false, nil }
 
 func (gatewayForTest) LogEachRequest(until time.Time) {
 	nodeForTest.DebugUntil = nil

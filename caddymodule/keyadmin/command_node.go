@@ -31,15 +31,33 @@ also in a flood, until the time of --for is over. With info that ends at once.`,
 			level.RunE = func(cmd *cobra.Command, args []string) error {
 				return changeNode(cmd, "/card-gateway/log-level", map[string]any{"level": args[0], "for": cli.Flag(cmd, "for")})
 			}
-			cmd.AddCommand(&cobra.Command{
-				Use: "drain", Args: cobra.NoArgs, Short: "Makes /readyz answer 503 at once; requests are served",
-				RunE: func(cmd *cobra.Command, _ []string) error { return changeNode(cmd, "/card-gateway/drain", nil) },
-			}, &cobra.Command{
+			cmd.AddCommand(drainCommand(), &cobra.Command{
 				Use: "undrain", Args: cobra.NoArgs, Short: "Ends drain",
 				RunE: func(cmd *cobra.Command, _ []string) error { return changeNode(cmd, "/card-gateway/undrain", nil) },
 			}, level)
 		},
 	})
+}
+
+func drainCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use: "drain", Args: cobra.NoArgs, Short: "Makes /readyz answer 503 at once; requests are served",
+		Long: `Makes /readyz answer 503 at once, so that the load balancer takes the gateway out.
+Requests are served. It holds until undrain, or until the process ends.
+
+A drained gateway counts as forgotten, which is a warning: at once, or with --for
+when that time is over.`,
+		Example: "  card-node drain --for 30m",
+	}
+	cmd.Flags().String("for", "", "how long the work takes, at most 24h")
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		var body map[string]any
+		if span := cli.Flag(cmd, "for"); span != "" {
+			body = map[string]any{"for": span}
+		}
+		return changeNode(cmd, "/card-gateway/drain", body)
+	}
+	return cmd
 }
 
 func changeNode(cmd *cobra.Command, path string, body map[string]any) error {
@@ -59,7 +77,11 @@ func changeNode(cmd *cobra.Command, path string, body map[string]any) error {
 func (n Node) String() string {
 	text := "in service"
 	if n.Drained {
-		text = "drained: /readyz answers 503, requests are served"
+		text = "drained"
+		if n.DrainedUntil != nil {
+			text += " until " + timeOr(n.DrainedUntil, "")
+		}
+		text += ": /readyz answers 503, requests are served"
 	}
 	if n.DebugUntil != nil {
 		text += "; logs each request until " + timeOr(n.DebugUntil, "")

@@ -10,7 +10,21 @@ import (
 )
 
 func drain(c *adminCall) (int, any, error) {
-	c.gateway.Drain()
+	var req struct {
+		For string `json:"for"` // how long the work takes
+	}
+	if err := c.decodeAny(&req); err != nil {
+		return 0, nil, err
+	}
+	var until time.Time
+	if req.For != "" {
+		span, err := nodeSpan(req.For)
+		if err != nil {
+			return 0, nil, err
+		}
+		until = time.Now().Add(span)
+	}
+	c.gateway.Drain(until)
 	return c.nodeChanged(c.action)
 }
 
@@ -21,8 +35,17 @@ func undrain(c *adminCall) (int, any, error) {
 
 const (
 	defaultDebug = 15 * time.Minute
-	maxDebug     = 24 * time.Hour
+	maxNodeSpan  = 24 * time.Hour
 )
+
+// nodeSpan reads how long a change of the node is meant to last.
+func nodeSpan(text string) (time.Duration, error) {
+	span, err := caddy.ParseDuration(text)
+	if err != nil || span <= 0 || span > maxNodeSpan {
+		return 0, unasked{&keys.InvalidError{Field: "for", Reason: `want a duration such as "15m", at most 24h`}}
+	}
+	return span, nil
+}
 
 // logLevelRequest is the body of a change of the log's level.
 type logLevelRequest struct {
@@ -38,8 +61,8 @@ func logLevel(c *adminCall) (int, any, error) {
 	span := defaultDebug
 	if req.For != "" {
 		var err error
-		if span, err = caddy.ParseDuration(req.For); err != nil || span <= 0 || span > maxDebug {
-			return 0, nil, unasked{&keys.InvalidError{Field: "for", Reason: `want a duration such as "15m", at most 24h`}}
+		if span, err = nodeSpan(req.For); err != nil {
+			return 0, nil, err
 		}
 	}
 	switch req.Level {

@@ -71,6 +71,8 @@ type Node struct {
 	// Drained is whether an operator has taken the gateway out of service:
 	// /readyz answers 503, and requests are served.
 	Drained bool `json:"drained"`
+	// DrainedUntil is when the operator wanted to be done; nil if none was named.
+	DrainedUntil *time.Time `json:"drained_until,omitempty"`
 	// DebugUntil is until when the log has a line for each request.
 	DebugUntil *time.Time `json:"log_debug_until,omitempty"`
 }

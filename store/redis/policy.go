@@ -28,10 +28,13 @@ func (p Policy) Hash() string {
 }
 
 const (
-	policyPause = time.Minute
+	// policyPause is short, so that gateways that agree again report it at once: an
+	// alert waits for it.
+	policyPause = 5 * time.Second
 	policyRetry = time.Second // while Redis is out of reach
 	// policyLife is how long a gateway is compared after it last wrote its policy.
-	policyLife = 3 * policyPause
+	// Their clocks may differ.
+	policyLife = time.Minute
 	// policiesLife is after what time Redis drops all policies if no gateway writes
 	// any more.
 	policiesLife = 24 * time.Hour

@@ -6,19 +6,21 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
 	"github.com/card-gateway/card-gateway/tests/harness"
 )
 
-// How long a round takes, in the time of the rules: before the faults, from the
-// last alert on, and after the faults. Alerts for a trickle need minutes, and what
-// follows from a fault may need them too.
+// How long a round takes, in the time of the rules: before the faults, with them,
+// and after them. Alerts for a trickle wait up to five minutes and judge up to five,
+// so nothing can begin to fire later. Longer ranges only keep an alert firing or
+// silent.
 const (
-	before    = 3 * time.Minute
-	meanwhile = 5 * time.Minute
-	after     = 12 * time.Minute
+	before = 90 * time.Second
+	during = 6*time.Minute + 30*time.Second
+	after  = 5*time.Minute + 30*time.Second
 )
 
 // A result is what happened in one scene.
@@ -33,24 +35,23 @@ type result struct {
 // ends them.
 func round(t *testing.T, every scale, list []*fault) []result {
 	t.Helper()
-	scenes := everyScene(t, list)
-	for _, s := range scenes {
-		s.start(every)
-	}
+	scenes := everyScene(t, every, list)
+	together(t, scenes, (*scene).start)
 	watchAll(t, every, scenes)
 	began := time.Now()
 	time.Sleep(every.of(before))
-	for _, s := range scenes {
+	together(t, scenes, func(s *scene) {
 		s.struck = time.Now()
 		s.strike(s)
-	}
+	})
+	over := time.After(every.of(during))
 	awaitAlerts(scenes)
-	time.Sleep(every.of(meanwhile))
-	for _, s := range scenes {
+	<-over
+	together(t, scenes, func(s *scene) {
 		for _, undo := range s.undo {
 			undo()
 		}
-	}
+	})
 	time.Sleep(every.of(after))
 	results := make([]result, len(scenes))
 	for i, s := range scenes {
@@ -61,13 +62,31 @@ func round(t *testing.T, every scale, list []*fault) []result {
 	return results
 }
 
+// together does something for all scenes, a few at a time.
+func together(t *testing.T, scenes []*scene, do func(*scene)) {
+	t.Helper()
+	var all sync.WaitGroup
+	free := make(chan struct{}, 4)
+	for _, s := range scenes {
+		free <- struct{}{}
+		all.Go(func() {
+			defer func() { <-free }()
+			do(s)
+		})
+	}
+	all.Wait()
+	if t.Failed() {
+		t.FailNow()
+	}
+}
+
 // everyScene makes the scenes, each with a place in the directory of its Prometheus.
-func everyScene(t *testing.T, list []*fault) []*scene {
+func everyScene(t *testing.T, every scale, list []*fault) []*scene {
 	t.Helper()
 	scenes := make([]*scene, len(list))
 	shared := t.TempDir()
 	for i, f := range list {
-		s := &scene{fault: f, t: t, job: fmt.Sprint("card-gateway-", i), target: filepath.Join(shared, fmt.Sprint(i, ".json"))}
+		s := &scene{fault: f, t: t, every: every, job: fmt.Sprint("card-gateway-", i), target: filepath.Join(shared, fmt.Sprint(i, ".json"))}
 		if f.alone {
 			s.job, s.target = "card-gateway", filepath.Join(t.TempDir(), "0.json")
 		}
@@ -103,6 +122,7 @@ const scrapes = `scrape_configs:
     file_sd_configs: [{files: [%q]}]
     metric_relabel_configs:
       - {source_labels: [operation], regex: '|get_card|issue_card|create_customer|other', action: keep}
+      - {source_labels: [outcome], regex: 'would_refuse_.+', action: drop}
       - {source_labels: [le], regex: '|-?(30|1)(\.0)?|\+Inf', action: keep}
 `
 

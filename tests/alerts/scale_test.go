@@ -42,11 +42,13 @@ func (s scale) text(t testing.TB, duration string) string {
 var (
 	quoted    = regexp.MustCompile(`"[^"]*"`)
 	timeRange = regexp.MustCompile(`\[\w+\]|offset \w+`)
+	sinceTime = regexp.MustCompile(`time\(\) - ([0-9]+)\b`)
 	anyTime   = regexp.MustCompile(`\b[0-9]+[a-z]+\b`)
 	shortTime = regexp.MustCompile(`le="0\.(005|01)"`)
 )
 
-// expression returns a PromQL expression with all ranges and offsets scaled.
+// expression returns a PromQL expression with all ranges, offsets and differences to
+// the current time scaled.
 //
 // Bounds in milliseconds become 1 s: how fast the gateway is on this machine now is
 // not what the test asks.
@@ -54,6 +56,10 @@ func (s scale) expression(t testing.TB, expr string) string {
 	t.Helper()
 	expr = timeRange.ReplaceAllStringFunc(expr, func(found string) string {
 		return anyTime.ReplaceAllStringFunc(found, func(d string) string { return s.text(t, d) })
+	})
+	expr = sinceTime.ReplaceAllStringFunc(expr, func(found string) string {
+		seconds, _ := strconv.ParseFloat(sinceTime.FindStringSubmatch(found)[1], 64)
+		return fmt.Sprintf("time() - %g", seconds/float64(s))
 	})
 	rest := timeRange.ReplaceAllString(quoted.ReplaceAllString(expr, `""`), "")
 	if left := anyTime.FindString(rest); left != "" {
@@ -66,37 +72,55 @@ func (s scale) expression(t testing.TB, expr string) string {
 // evaluated.
 const evaluated = "test:evaluated"
 
-// rules writes ops/NAME into a directory, with every interval, for, range and
-// offset scaled, and returns the path. The job of the gateways is a pattern, as
-// PromQL has it.
-func (s scale) rules(t testing.TB, name, dir, job string) string {
+// A group of rules, as in the files of ops/.
+type group struct {
+	Name     string
+	Interval string
+	Rules    []rule
+}
+
+type rule struct {
+	Alert       string `yaml:",omitempty"`
+	Record      string `yaml:",omitempty"`
+	Expr        string
+	For         string            `yaml:",omitempty"`
+	Labels      map[string]string `yaml:",omitempty"`
+	Annotations map[string]string `yaml:",omitempty"`
+}
+
+// readRules reads ops/NAME.
+func readRules(t testing.TB, name string) []group {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join("../../ops", name))
 	if err != nil {
 		t.Fatal(err)
 	}
-	var file struct {
-		Groups []struct {
-			Name     string
-			Interval string
-			Rules    []map[string]any
-		}
-	}
+	var file struct{ Groups []group }
 	if err := yaml.Unmarshal(text, &file); err != nil {
 		t.Fatal(err)
 	}
-	for i := range file.Groups {
-		group := &file.Groups[i]
+	return file.Groups
+}
+
+// rules writes ops/NAME into a directory, with every interval, for, range and
+// offset scaled, and returns the path. The job of the gateways is a pattern, as
+// PromQL has it.
+func (s scale) rules(t testing.TB, name, dir, job string) string {
+	t.Helper()
+	groups := readRules(t, name)
+	for i := range groups {
+		group := &groups[i]
 		group.Interval = s.text(t, group.Interval)
-		for _, rule := range group.Rules {
-			rule["expr"] = strings.ReplaceAll(s.expression(t, rule["expr"].(string)), `job="card-gateway"`, job)
-			if wait, waits := rule["for"].(string); waits {
-				rule["for"] = s.text(t, wait)
+		for j := range group.Rules {
+			r := &group.Rules[j]
+			r.Expr = strings.ReplaceAll(s.expression(t, r.Expr), `job="card-gateway"`, job)
+			if r.For != "" {
+				r.For = s.text(t, r.For)
 			}
 		}
-		group.Rules = append(group.Rules, map[string]any{"record": evaluated, "expr": "vector(time())", "labels": map[string]string{"group": group.Name}})
+		group.Rules = append(group.Rules, rule{Record: evaluated, Expr: "vector(time())", Labels: map[string]string{"group": group.Name}})
 	}
-	scaled, err := yaml.Marshal(&file)
+	scaled, err := yaml.Marshal(map[string]any{"groups": groups})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -114,6 +138,7 @@ func TestScale(t *testing.T) {
 	for expr, want := range map[string]string{
 		`rate(a:rate2m{within="1d"}[2m]) > 5`:            `rate(a:rate2m{within="1d"}[12000ms]) > 5`,
 		`avg_over_time(a:share5m[1d] offset 30m)`:        `avg_over_time(a:share5m[8640000ms] offset 180000ms)`,
+		`max by (job) (a) < time() - 100`:                `max by (job) (a) < time() - 10`,
 		`a{le="0.005"} - b{le="0.01"} - c{le="0.1"}[5m]`: `a{le=~"1(\\.0)?"} - b{le=~"1(\\.0)?"} - c{le="0.1"}[30000ms]`,
 	} {
 		if got := scale(10).expression(t, expr); got != want {

@@ -19,6 +19,7 @@ import (
 type scene struct {
 	*fault
 	t       testing.TB
+	every   scale
 	job     string // its name in Prometheus
 	watch   *harness.Prometheus
 	target  string // the file that makes Prometheus scrape it
@@ -28,6 +29,7 @@ type scene struct {
 	key     harness.Credentials
 	traffic atomic.Pointer[traffic]
 	undo    []func() // what ends the fault
+	reloads int      // that make the keys be counted
 	struck  time.Time
 
 	asked    []atomic.Int64 // of each node: since when it owes the load balancer an answer, in ns; 0: it does not
@@ -76,7 +78,7 @@ func (s *scene) site(global, auth string) harness.Site {
 }
 
 // start starts all but the clients.
-func (s *scene) start(every scale) {
+func (s *scene) start() {
 	s.issuer = harness.StartUpstream(s.t)
 	s.issuer.Does(answers)
 	if s.on != "" {
@@ -102,7 +104,7 @@ func (s *scene) start(every scale) {
 	s.send(s.healthy)
 	s.asked = make([]atomic.Int64, len(s.nodes))
 	for i := range s.nodes {
-		s.clients.Go(func() { s.balance(i, every.of(5*time.Second)) })
+		s.clients.Go(func() { s.balance(i, s.every.of(5*time.Second)) })
 	}
 	s.clients.Go(s.beats)
 	s.scraped()

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net/http"
 	"os"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -28,13 +29,37 @@ func (s *scene) halt(pid int) {
 	s.finally(func() { _ = syscall.Kill(pid, syscall.SIGCONT) })
 }
 
-// node runs a command of card-node on the first gateway.
-func (s *scene) node(command string) {
+// node runs a command of card-node on a gateway.
+func (s *scene) node(i int, command ...string) {
 	s.t.Helper()
-	g := s.nodes[0]
-	if out, err := g.Command("card-node", command, "--address", "unix/"+g.Path("admin.sock")).CombinedOutput(); err != nil {
-		s.t.Fatalf("card-node %s: %v\n%s", command, err, out)
+	g := s.nodes[i]
+	args := slices.Concat([]string{"card-node"}, command, []string{"--address", "unix/" + g.Path("admin.sock")})
+	if out, err := g.Command(args...).CombinedOutput(); err != nil {
+		s.t.Errorf("card-node %q: %v\n%s", command, err, out)
 	}
+}
+
+// rollOut loads new rules into the gateways, 40 s apart. Each is drained meanwhile,
+// and the work on the last one takes longer.
+func rollOut(s *scene) {
+	site := s.site("lock_after 20", "")
+	load := func(i int) {
+		s.node(i, "drain", "--for", "1h")
+		if err := s.nodes[i].TryReload(site); err != nil {
+			s.t.Error(err)
+		}
+	}
+	next := time.After(s.every.of(40 * time.Second))
+	load(0)
+	s.node(0, "undrain")
+	s.clients.Go(func() {
+		select {
+		case <-next:
+			load(1)
+		case <-s.ended:
+		}
+	})
+	s.finally(func() { s.node(1, "undrain") })
 }
 
 // wantRefused requires that a load was refused because of the order of handlers.
@@ -104,7 +129,20 @@ func (s *scene) stamp(ahead time.Duration) {
 // expire makes a key that expires.
 func (s *scene) expire(in time.Duration) {
 	key := s.nodes[0].NewKey(harness.Fields{"expires_at": harness.Moment(time.Now().Add(in))})
-	s.finally(func() { s.nodes[0].Change(key, harness.Fields{"expires_at": nil}) })
+	s.countKeys()
+	s.finally(func() {
+		s.nodes[0].Change(key, harness.Fields{"expires_at": nil})
+		s.countKeys()
+	})
+}
+
+// countKeys makes the gateway count its keys, if the time that passes until it does
+// is not that of the rules. A configuration counts them when it starts.
+func (s *scene) countKeys() {
+	if s.every > 1 {
+		s.reloads++
+		s.nodes[0].Reload(s.site(fmt.Sprintf("lock_after %d", 50+s.reloads), ""))
+	}
 }
 
 // nearlyFull lets Redis have little more memory than it uses.

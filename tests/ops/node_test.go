@@ -43,6 +43,21 @@ func TestDrain(t *testing.T) {
 	ready(http.StatusServiceUnavailable)
 	node(t, g, "undrain")
 	ready(http.StatusOK)
+	forgotten := func(want float64) {
+		t.Helper()
+		cardStatus(t, g) // sets the gauges
+		if got := g.Scrape(t)[`card_gateway_degraded{what="drained"}`]; got != want {
+			t.Errorf("drained counts as forgotten: %v, want %v", got, want)
+		}
+	}
+	forgotten(0)
+	node(t, g, "drain", "--for", "1h")
+	ready(http.StatusServiceUnavailable)
+	forgotten(0)
+	node(t, g, "drain")
+	forgotten(1)
+	node(t, g, "undrain")
+	forgotten(0)
 	g.Logged("audit.log", `"action":"drain"`, `"result":"ok"`)
 	g.Logged("audit.log", `"action":"undrain"`, `"result":"ok"`)
 }
