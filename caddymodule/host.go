@@ -21,7 +21,7 @@ func checkHost(r *http.Request) *auth.Refusal {
 }
 
 // hostWithPort reports whether a text is a name, or an IPv6 address in brackets,
-// and a port where there is a colon. The server has checked the characters.
+// and a port where there is a colon.
 func hostWithPort(text string) bool {
 	name, port, hasPort := strings.Cut(text, ":")
 	if address, inBrackets := strings.CutPrefix(text, "["); inBrackets {
@@ -33,10 +33,17 @@ func hostWithPort(text string) bool {
 			return false
 		}
 		name, port, hasPort = address, strings.TrimPrefix(behind, ":"), behind != ""
-	} else if strings.ContainsAny(text, "[]@/?#, \\") {
+	} else if strings.ContainsFunc(name, notOfNames) {
 		return false
 	}
 	return name != "" && (!hasPort || isPort(port))
+}
+
+// notOfNames reports whether no name of a host has the character. RFC 3986,
+// section 3.2.2, allows more, such as %2E for a dot, and that is where libraries
+// differ.
+func notOfNames(c rune) bool {
+	return (c < 'a' || c > 'z') && (c < 'A' || c > 'Z') && (c < '0' || c > '9') && !strings.ContainsRune("-._", c)
 }
 
 // isPort reports whether a text is a number up to 65535; a URI may leave out the
