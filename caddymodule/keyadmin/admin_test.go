@@ -37,31 +37,26 @@ func (g gatewayForTest) AuditCall(c keys.Change) { *g.changes = append(*g.change
 func (gatewayForTest) LoadRefused(error) {}
 
 func (g gatewayForTest) State(context.Context) State {
-	state := g.state
-	state.Node = nodeForTest
-	return state
+	return *g.state
 }
-
-// nodeForTest is the node of all gateways of the tests.
-var nodeForTest Node
 
 func (gatewayForTest) OpenStore(json.RawMessage) (store.Backend, error) {
 	return nil, errors.New("no such store")
 }
 
-func (gatewayForTest) Drain(until time.Time) {
-	nodeForTest.Drained, nodeForTest.DrainedUntil = true, nil
+func (g gatewayForTest) Drain(until time.Time) {
+	g.state.Node.Drained, g.state.Node.DrainedUntil = true, nil
 	if !until.IsZero() {
-		nodeForTest.DrainedUntil = &until
+		g.state.Node.DrainedUntil = &until
 	}
 }
 
-func (gatewayForTest) Undrain() { nodeForTest.Drained, nodeForTest.DrainedUntil = false, nil }
+func (g gatewayForTest) Undrain() { g.state.Node.Drained, g.state.Node.DrainedUntil = false, nil }
 
-func (gatewayForTest) LogEachRequest(until time.Time) {
-	nodeForTest.DebugUntil = nil
+func (g gatewayForTest) LogEachRequest(until time.Time) {
+	g.state.Node.DebugUntil = nil
 	if !until.IsZero() {
-		nodeForTest.DebugUntil = &until
+		g.state.Node.DebugUntil = &until
 	}
 }
 
@@ -69,9 +64,8 @@ func newAdminServer(t testing.TB) *adminServer {
 	t.Helper()
 	service, changes := keysForTest(t)
 	s := &adminServer{t: t, keys: service, changes: changes}
-	s.Server = httptest.NewServer(adminMux(func() (Gateway, error) {
-		return gatewayForTest{service: service, changes: changes, state: State{Ready: true}}, nil
-	}))
+	gateway := gatewayForTest{service: service, changes: changes, state: &State{Ready: true}}
+	s.Server = httptest.NewServer(adminMux(func() (Gateway, error) { return gateway, nil }))
 	t.Cleanup(s.Close)
 	return s
 }
@@ -80,7 +74,7 @@ func newAdminServer(t testing.TB) *adminServer {
 type gatewayForTest struct {
 	service *keys.Service
 	changes *[]keys.Change
-	state   State
+	state   *State
 }
 
 func (g gatewayForTest) Keys() *keys.Service { return g.service }

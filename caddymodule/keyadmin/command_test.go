@@ -22,19 +22,19 @@ func TestMain(m *testing.M) { scripts.Main(m) }
 func TestScripts(t *testing.T) {
 	scripts.Run(t, func(env *testscript.Env) error {
 		service, changes := keysForTest(env.T().(testing.TB))
-		admin := httptest.NewServer(adminMux(func() (Gateway, error) {
-			return gatewayForTest{service: service, changes: changes, state: State{Ready: true}}, nil
-		}))
+		serve := func(state State) *httptest.Server {
+			gateway := gatewayForTest{service: service, changes: changes, state: &state}
+			return httptest.NewServer(adminMux(func() (Gateway, error) { return gateway, nil }))
+		}
+		admin := serve(State{Ready: true})
 		env.Defer(admin.Close)
 		env.Setenv("ADMIN", strings.TrimPrefix(admin.URL, "http://"))
 		refusedAt := time.Unix(1_800_000_000, 0).UTC()
-		unready := httptest.NewServer(adminMux(func() (Gateway, error) {
-			return gatewayForTest{service: service, changes: changes, state: State{
-				Reason: "the store is down", Degraded: []string{"policy"}, Policy: "abc", Loads: Loads{At: refusedAt, RefusedAt: &refusedAt, Refusal: "no master key"},
-				Offenders: []offenders.Entry{{Key: "ck_live_x", Tenant: "acme", Refused: 7, Reason: "rate_limited"}},
-				Audit:     &auditfile.State{Path: "/var/log/audit.log", Seq: 41},
-			}}, nil
-		}))
+		unready := serve(State{
+			Reason: "the store is down", Degraded: []string{"policy"}, Policy: "abc", Loads: Loads{At: refusedAt, RefusedAt: &refusedAt, Refusal: "no master key"},
+			Offenders: []offenders.Entry{{Key: "ck_live_x", Tenant: "acme", Refused: 7, Reason: "rate_limited"}},
+			Audit:     &auditfile.State{Path: "/var/log/audit.log", Seq: 41},
+		})
 		env.Defer(unready.Close)
 		env.Setenv("UNREADY", strings.TrimPrefix(unready.URL, "http://"))
 		env.Setenv("CARD_GATEWAY_TOKEN_FILE", filepath.Join(env.WorkDir, "the.token"))
