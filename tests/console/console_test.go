@@ -129,7 +129,7 @@ func TestReadOnly(t *testing.T) {
 func TestStoreDown(t *testing.T) {
 	t.Parallel()
 	server := harness.StartRedis(t, "--appendonly", "yes", "--appendfsync", "always")
-	g, home := start(t, "redis "+server.URL(), "")
+	g, home := start(t, server.Patient(), "")
 	key := g.NewKey(harness.Fields{"tenant": "known.before"})
 	harness.WantAccepted(t, g.Send(t, key.Get()))
 	p := openPage(t, home, path)

@@ -74,7 +74,7 @@ func TestLook(t *testing.T) {
 	t.Parallel()
 	chromium(t)
 	server := harness.StartRedis(t, "--appendonly", "yes", "--appendfsync", "always")
-	s := newScene(t, "redis "+server.URL())
+	s := newScene(t, server.Patient())
 	site := s.Site
 	site.Global = ""
 	if err := s.TryReload(site); err == nil {

@@ -31,6 +31,14 @@ type RedisServer struct {
 	client *redis.Client
 }
 
+// Patient returns the arguments of the line store for tests that do not test time.
+// With them, a request on a busy machine waits for Redis instead of being refused.
+// The lines are added to the block.
+func (r *RedisServer) Patient(lines ...string) string {
+	lines = append([]string{"settle_timeout 20s", "change_timeout 20s", "io_timeout 10s"}, lines...)
+	return "redis " + r.URL() + " {\n" + strings.Join(lines, "\n") + "\n}"
+}
+
 // StartRedis returns a server on a unix socket that answers. Its data is lost with
 // the process, unless the configuration keeps it.
 func StartRedis(t testing.TB, config ...string) *RedisServer {

@@ -232,7 +232,7 @@ func testOtherPropagators(t *testing.T, terminal string) {
 func TestSettleOnRedisHasASpan(t *testing.T) {
 	t.Parallel()
 	u, r := harness.StartUpstream(t), harness.StartRedis(t)
-	g := startPrinting(t, harness.Site{Upstream: u.Addr, Store: "redis " + r.URL()})
+	g := startPrinting(t, harness.Site{Upstream: u.Addr, Store: r.Patient()})
 	key := g.NewKey(nil)
 	harness.WantAccepted(t, g.Send(t, key.Get().Set("X-Request-Id", "settled")))
 	spansOf(t, g, "settled")[settleSpan].want(t, client, "", "card_gateway.outcome=accepted", "card_gateway.store=redis", "db.system.name=redis")

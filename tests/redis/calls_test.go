@@ -97,7 +97,7 @@ func TestRedisInventedIDs(t *testing.T) {
 	)
 	u := harness.StartUpstream(t)
 	r := harness.StartRedis(t)
-	g := harness.StartGateway(t, harness.Site{Upstream: u.Addr, Store: patient(r)})
+	g := harness.StartGateway(t, harness.Site{Upstream: u.Addr, Store: r.Patient()})
 	key := g.NewKey(nil)
 	harness.WantAccepted(t, g.Send(t, key.Get()))
 	values, before, start := r.Do("dbsize"), r.ScriptCalls(), time.Now()

@@ -40,7 +40,7 @@ func TestRedisCanary(t *testing.T) {
 	wire := r.Monitor()
 
 	g := harness.NewGateway(t, harness.Site{Upstream: u.Addr, Limits: harness.WithLimits, Global: "limit issue_card 2/1d\nlock_after 3",
-		Store: patient(r, "username gateway", "password file {$HOME}/password")})
+		Store: r.Patient("username gateway", "password file {$HOME}/password")})
 	g.WriteFile("password", password+"\n")
 	g.Start()
 	keys := c.Keys(g)

@@ -27,13 +27,13 @@ func TestCopyFromRedis(t *testing.T) {
 		}
 		return g
 	}
-	first := harness.StartGateway(t, harness.Site{Upstream: u.Addr, Store: patient(harness.StartRedis(t))})
+	first := harness.StartGateway(t, harness.Site{Upstream: u.Addr, Store: harness.StartRedis(t).Patient()})
 	key, disabled := first.NewKey(nil), first.NewKey(nil)
 	first.Do(disabled, "disable")
 	r := key.Get()
 	harness.WantAccepted(t, first.Send(t, r))
 
-	second := next(first, harness.Site{Upstream: u.Addr, Store: patient(harness.StartRedis(t))})
+	second := next(first, harness.Site{Upstream: u.Addr, Store: harness.StartRedis(t).Patient()})
 	third := next(second, harness.Site{Upstream: u.Addr})
 	later := func(c harness.Credentials) *harness.Request {
 		return c.RequestAt(time.Now().Add(20*time.Second), http.MethodGet, "/api/v1/cards/c1", "")

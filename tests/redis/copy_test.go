@@ -42,7 +42,7 @@ func TestCopyToRedis(t *testing.T) {
 		}
 	}
 
-	s := harness.Site{Upstream: u.Addr, Store: patient(harness.StartRedis(t))}
+	s := harness.Site{Upstream: u.Addr, Store: harness.StartRedis(t).Patient()}
 	a := harness.NewGateway(t, s)
 	a.WriteFile("master.key", old.ReadFile("master.key"))
 	a.Start()

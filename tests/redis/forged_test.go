@@ -62,7 +62,7 @@ func wantForged(t testing.TB, g *harness.Gateway, key harness.Credentials, field
 func TestForgedInRedis(t *testing.T) {
 	t.Parallel()
 	u, r := harness.StartUpstream(t), harness.StartRedis(t)
-	g := harness.StartGateway(t, harness.Site{Upstream: u.Addr, Store: patient(r), Global: "seal required"})
+	g := harness.StartGateway(t, harness.Site{Upstream: u.Addr, Store: r.Patient(), Global: "seal required"})
 	untouched := g.NewKey(granted())
 	read := func(c harness.Credentials) (d document) {
 		text, _ := r.Do("hget", "cg:{"+c.ID+"}:k", "doc").(string)

@@ -1,26 +1,17 @@
 package redis
 
 import (
-	"strings"
 	"testing"
 
 	"github.com/card-gateway/card-gateway/tests/harness"
 )
-
-// patient returns the arguments of the line store for tests that do not test
-// time. With them, a burst on a busy machine waits for Redis instead of being
-// refused. The lines are added to the block.
-func patient(r *harness.RedisServer, lines ...string) string {
-	lines = append([]string{"settle_timeout 20s", "change_timeout 20s", "io_timeout 10s"}, lines...)
-	return "redis " + r.URL() + " {\n" + strings.Join(lines, "\n") + "\n}"
-}
 
 // startPair returns two gateways on one Redis, with the same configuration and
 // master key. They are patient unless the site says otherwise.
 func startPair(t testing.TB, r *harness.RedisServer, s harness.Site) (a, b *harness.Gateway) {
 	t.Helper()
 	if s.Store == "" {
-		s.Store = patient(r)
+		s.Store = r.Patient()
 	}
 	a = harness.StartGateway(t, s)
 	return a, startSibling(a, s)

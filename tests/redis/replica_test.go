@@ -16,7 +16,7 @@ func TestRedisReplicated(t *testing.T) {
 	t.Parallel()
 	u := harness.StartUpstream(t)
 	r := harness.StartRedis(t, "--repl-diskless-sync-delay", "0")
-	g := harness.StartGateway(t, harness.Site{Upstream: u.Addr, Store: patient(r), Global: "replay_floor_ahead 1s"})
+	g := harness.StartGateway(t, harness.Site{Upstream: u.Addr, Store: r.Patient(), Global: "replay_floor_ahead 1s"})
 	key, changed := g.NewKey(nil), g.NewKey(nil)
 	wantReplicated(t, g, changed, nil)
 

@@ -70,10 +70,10 @@ func TestRedisUnfit(t *testing.T) {
 		store string
 		says  []string
 	}{
-		"evicts":           {patient(harness.StartRedis(t, "--maxmemory-policy", "allkeys-lru")), []string{"allkeys-lru", "noeviction"}},
-		"is a replica":     {patient(harness.StartRedis(t, "--replicaof", "127.0.0.1 "+port)), []string{"replica", "master"}},
-		"wants another":    {patient(locked, "password file {$HOME}/password"), []string{"username, password"}},
-		"wants a password": {patient(locked), []string{"username, password"}},
+		"evicts":           {harness.StartRedis(t, "--maxmemory-policy", "allkeys-lru").Patient(), []string{"allkeys-lru", "noeviction"}},
+		"is a replica":     {harness.StartRedis(t, "--replicaof", "127.0.0.1 "+port).Patient(), []string{"replica", "master"}},
+		"wants another":    {locked.Patient("password file {$HOME}/password"), []string{"username, password"}},
+		"wants a password": {locked.Patient(), []string{"username, password"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			g := harness.NewGateway(t, harness.Site{Upstream: u.Addr, Store: c.store})
@@ -116,7 +116,7 @@ func TestRedisMasterKey(t *testing.T) {
 	t.Parallel()
 	u := harness.StartUpstream(t)
 	r := harness.StartRedis(t, "--appendonly", "yes", "--appendfsync", "always")
-	s := harness.Site{Upstream: u.Addr, Store: patient(r)}
+	s := harness.Site{Upstream: u.Addr, Store: r.Patient()}
 	g := harness.StartGateway(t, s)
 	key := g.NewKey(nil)
 	stranger := harness.NewGateway(t, s)

@@ -143,9 +143,9 @@ func TestRedisPrefixes(t *testing.T) {
 	u := harness.StartUpstream(t)
 	r := harness.StartRedis(t)
 	s := harness.Site{Upstream: u.Addr, Limits: harness.WithLimits, Global: "limit get_card 1/1d"}
-	s.Store = patient(r, "prefix one:")
+	s.Store = r.Patient("prefix one:")
 	a := harness.StartGateway(t, s)
-	s.Store = patient(r, "prefix one-more:")
+	s.Store = r.Patient("prefix one-more:")
 	b := harness.StartGateway(t, s) // with another master key
 	own := a.NewKey(nil)
 	harness.WantUnauthorized(t, b.Send(t, own.Get()), harness.UnknownKey)

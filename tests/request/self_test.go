@@ -26,7 +26,7 @@ func eachStore(t *testing.T, test func(t *testing.T, store string)) {
 	t.Run("redis", func(t *testing.T) {
 		t.Parallel()
 		r := harness.StartRedis(t)
-		test(t, "redis "+r.URL()+" {\nsettle_timeout 20s\nchange_timeout 20s\nio_timeout 10s\n}")
+		test(t, r.Patient())
 	})
 }
 
