@@ -6,6 +6,7 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
+	"net"
 	"os"
 	"strings"
 	"sync"
@@ -18,34 +19,63 @@ import (
 // newClient returns a client, which connects at its first use.
 func (o *Options) newClient() (redis.UniversalClient, error) {
 	quietOnce.Do(func() { redis.SetLogger(quiet{}) })
-	all, hook := o.common(), newNetwork(o.IOTimeout)
+	all, network, err := o.settings()
+	if err != nil {
+		return nil, err
+	}
+	hook := newNetwork(o.IOTimeout)
 	switch o.topology() {
 	case topologyCluster:
-		config, err := o.tlsConfig()
-		if err != nil {
-			return nil, err
-		}
-		all.Addrs, all.TLSConfig = o.ClusterAddrs, config
 		c := all.Cluster()
 		c.DisableRoutingPolicies = true
 		client := redis.NewClusterClient(c)
 		client.OnNewNode(func(node *redis.Client) { node.AddHook(hook) })
 		return client, nil
 	case topologySentinel:
-		config, err := o.tlsConfig()
-		if err != nil {
-			return nil, err
-		}
-		all.Addrs, all.MasterName, all.TLSConfig = o.SentinelAddrs, o.SentinelMaster, config
-		return hooked(hooked(redis.NewFailoverClient(all.Failover()), hook), newLastMaster(o, config)), nil
+		return hooked(hooked(redis.NewFailoverClient(all.Failover()), hook), &lastMaster{dial: all.Dialer, timeout: o.IOTimeout}), nil
 	default:
-		network, err := o.single(all)
-		if err != nil {
-			return nil, err
-		}
 		c := all.Simple()
 		c.Network = network
 		return hooked(redis.NewClient(c), hook), nil
+	}
+}
+
+// settings returns the settings of go-redis for the topology, and the network of
+// a single server.
+func (o *Options) settings() (all *redis.UniversalOptions, network string, err error) {
+	all = o.common()
+	switch o.topology() {
+	case topologyCluster:
+		all.Addrs = o.ClusterAddrs
+		all.TLSConfig, err = o.tlsConfig()
+	case topologySentinel:
+		all.Addrs, all.MasterName = o.SentinelAddrs, o.SentinelMaster
+		all.TLSConfig, err = o.tlsConfig()
+	default:
+		network, err = o.single(all)
+	}
+	all.Dialer = o.guard(all.TLSConfig)
+	return all, network, err
+}
+
+// guard returns the function that makes all connections, also those of go-redis to
+// sentinels. config is nil without TLS.
+func (o *Options) guard(config *tls.Config) dialer {
+	dial := o.dialer
+	plain := &net.Dialer{Timeout: o.IOTimeout}
+	switch {
+	case dial != nil:
+	case config != nil:
+		dial = (&tls.Dialer{NetDialer: plain, Config: config}).DialContext
+	default:
+		dial = plain.DialContext
+	}
+	return func(ctx context.Context, network, addr string) (net.Conn, error) {
+		c, err := dial(ctx, network, addr)
+		if err != nil {
+			return nil, err
+		}
+		return &guarded{Conn: c}, nil
 	}
 }
 
@@ -65,7 +95,7 @@ func (o *Options) common() *redis.UniversalOptions {
 		DialTimeout: o.IOTimeout, PoolTimeout: o.IOTimeout, ReadTimeout: o.IOTimeout + deadlineSlack, WriteTimeout: o.IOTimeout + deadlineSlack,
 		ContextTimeoutEnabled: true, PoolSize: o.PoolSize, PipelinePoolSize: -1, DisableIdentity: true,
 		ReadBufferSize: bufferSize, WriteBufferSize: bufferSize,
-		MaintNotificationsConfig: noMaintenance(), Dialer: o.dialer,
+		MaintNotificationsConfig: noMaintenance(),
 	}
 }
 
@@ -138,12 +168,7 @@ var quietOnce sync.Once
 // node returns a client for one server of a sentinel set, or for a replica of the
 // single server: with the same settings and another address.
 func (o *Options) node(addr string) *redis.Client {
-	all := o.common()
-	if o.topology() == topologySentinel {
-		all.TLSConfig, _ = o.tlsConfig() // newClient has checked it
-	} else {
-		_, _ = o.single(all) // the same
-	}
+	all, _, _ := o.settings() // newClient has checked them
 	all.Addrs = []string{addr}
 	return hooked(redis.NewClient(all.Simple()), newNetwork(o.IOTimeout))
 }

@@ -2,7 +2,6 @@ package redis
 
 import (
 	"context"
-	"crypto/tls"
 	"errors"
 	"net"
 	"sync/atomic"
@@ -20,18 +19,6 @@ type lastMaster struct {
 	dial    dialer
 	timeout time.Duration
 	addr    atomic.Pointer[string] // nil before the first dial
-}
-
-func newLastMaster(o *Options, config *tls.Config) *lastMaster {
-	m := &lastMaster{dial: o.dialer, timeout: o.IOTimeout}
-	switch {
-	case m.dial != nil:
-	case config != nil:
-		m.dial = (&tls.Dialer{Config: config}).DialContext
-	default:
-		m.dial = new(net.Dialer).DialContext
-	}
-	return m
 }
 
 // DialHook implements [redis.Hook].

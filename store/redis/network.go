@@ -137,19 +137,8 @@ func (c *conn) SyscallConn() (syscall.RawConn, error) {
 	case c.heard.Load() <= c.peer.suspect.Load():
 		return nil, errSuspect
 	}
-	if plain, ok := c.Conn.(syscall.Conn); ok {
-		return plain.SyscallConn()
-	}
-	return opaque{}, nil
+	return c.Conn.(syscall.Conn).SyscallConn()
 }
-
-// opaque replaces the socket of a TLS connection, whose bytes cannot be read
-// directly.
-type opaque struct{}
-
-func (opaque) Control(func(uintptr)) error    { return nil }
-func (opaque) Read(func(uintptr) bool) error  { return nil }
-func (opaque) Write(func(uintptr) bool) error { return nil }
 
 func (c *conn) SetReadDeadline(t time.Time) error {
 	if c.undialed != nil {

@@ -1,97 +1,100 @@
 package redis
 
 import (
-	"bufio"
 	"context"
 	"errors"
+	"io"
 	"net"
-	"regexp"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
-	"github.com/redis/go-redis/v9"
-
 	"github.com/card-gateway/card-gateway/auth"
-	"github.com/card-gateway/card-gateway/ratelimit"
 	"github.com/card-gateway/card-gateway/store"
 )
-
-// announcesMillions matches a reply that announces more elements or bytes than a
-// reply to the gateway has. The library reserves memory for all of them at once: a
-// known weakness, which docs/threat-model.md names, and the end of a machine that
-// fuzzes it.
-var announcesMillions = regexp.MustCompile(`[*%~>|$=!][+-]?\d{7,}`)
 
 // FuzzReply: a server may answer any bytes to the settling script. A request is
 // accepted only where the reply says so in full, and an error says that the store
 // is unavailable.
 func FuzzReply(f *testing.F) {
+	const yes = "*7\r\n$3\r\nt.1\r\n$8\r\naccepted\r\n:0\r\n:1750000000000000\r\n:1\r\n:2\r\n:1\r\n"
 	for _, seed := range []string{
-		"*6\r\n$8\r\naccepted\r\n:0\r\n:1750000000000000\r\n:1\r\n:2\r\n:1\r\n", "*2\r\n$8\r\naccepted\r\n:0\r\n", "*1\r\n$8\r\naccepted\r\n", "*0\r\n", "*-1\r\n",
-		"$8\r\naccepted\r\n", "-ERR evil\r\n", "-MOVED 1 evil:1\r\n", ":1\r\n", "*3\r\n$10\r\nkey_locked\r\n:50\r\n:1\r\n", "*3\r\n$12\r\nreplay_floor\r\n:0\r\n:9223372036854775807\r\n",
-		"*2147483647\r\n", "$2147483647\r\nabc", "*1\r\n*1\r\n*1\r\n*1\r\n", "*2\r\n$5\r\nstale\r\n:1\r\n", "*6\r\n$8\r\naccepted\r\n:0\r\n$1\r\n1\r\n:1\r\n:2\r\n:1\r\n", "+OK\r\n", "%1\r\n+a\r\n:1\r\n", "(99999999999999999999\r\n", "_\r\n", "#t\r\n", ",inf\r\n", "",
+		yes, "*3\r\n$3\r\nt.1\r\n$8\r\naccepted\r\n:0\r\n", "*2\r\n$3\r\nt.1\r\n$8\r\naccepted\r\n", "*1\r\n$3\r\nt.1\r\n", "*0\r\n", "*-1\r\n",
+		"*7\r\n$3\r\nt.2\r\n$8\r\naccepted\r\n:0\r\n:1750000000000000\r\n:1\r\n:2\r\n:1\r\n", "*7\r\n$3\r\nt.1\r\n$8\r\naccepted\r\n:0\r\n$1\r\n1\r\n:1\r\n:2\r\n:1\r\n",
+		"*7\r\n$3\r\nt.1\r\n$12\r\nrate_limited\r\n:0\r\n:-9223372036854775808\r\n:9223372036854775807\r\n:-2\r\n:0\r\n",
+		"*4\r\n$3\r\nt.1\r\n$10\r\nkey_locked\r\n:50\r\n:1\r\n", "*4\r\n$3\r\nt.1\r\n$12\r\nreplay_floor\r\n:0\r\n:9223372036854775807\r\n", "*3\r\n$3\r\nt.1\r\n$5\r\nstale\r\n:1\r\n",
+		"*3\r\n$3\r\nt.1\r\n$6\r\nserver\r\n$1\r\nx\r\n", "*3\r\n$3\r\nt.1\r\n$6\r\nwindow\r\n:3600\r\n", "*3\r\n$3\r\nt.1\r\n$5\r\nclock\r\n:1\r\n", "*3\r\n$3\r\nt.1\r\n$4\r\nfull\r\n:1\r\n", "*3\r\n$3\r\nt.1\r\n$8\r\nreplicas\r\n:1\r\n",
+		"$8\r\naccepted\r\n", "-ERR evil\r\n", "-NOSCRIPT a\r\n", "-TRYAGAIN a\r\n", "-OOM a\r\n", "-MOVED 1 evil:1\r\n", ":1\r\n", "+OK\r\n", "%1\r\n+a\r\n:1\r\n", "(99999999999999999999\r\n", "_\r\n", "#t\r\n", ",inf\r\n", ">1\r\n+a\r\n:1\r\n", "",
+		"*30000000\r\n", "$300000000\r\nabc", "%1\r\n*0\r\n:1\r\n", "%1\r\n-ERR a\r\n:1\r\n", "|1\r\n+a\r\n:1\r\n:1\r\n", "*1\r\n*1\r\n*1\r\n*1\r\n", "*?\r\n",
 	} {
 		f.Add(seed)
 	}
+	c := charge(f, newClaim(newRecord()), "b", "10/1m")
+	settle := func(t testing.TB, reply string, timeout time.Duration) (store.Verdict, error) {
+		s := answeredBy(t, hello, reply)
+		s.opt.SettleTimeout = timeout
+		s.tags = tags{prefix: "t.", next: new(atomic.Uint64)}
+		s.servers.view.Store(&view{known: "x"})
+		return s.Settle(ctx, c)
+	}
+	if v, err := settle(f, yes, time.Minute); err != nil || v.Reason != auth.Accepted || v.Stale {
+		f.Fatalf("%v, %v; want accepted", v, err)
+	}
 	f.Fuzz(func(t *testing.T, reply string) {
-		if announcesMillions.MatchString(reply) {
-			t.Skip("known: the library reserves memory for what is announced")
-		}
-		client := redis.NewClient(&redis.Options{
-			MaxRetries: -1, Protocol: 2, DisableIdentity: true, PoolSize: 1, ReadTimeout: time.Second, ContextTimeoutEnabled: true,
-			Dialer: func(context.Context, string, string) (net.Conn, error) { return answering(reply), nil },
-		})
-		defer client.Close()
-		got, err := client.EvalSha(t.Context(), "x", []string{"k"}).Slice()
-		if err != nil {
-			return
-		}
-		c := &store.Claim{Charges: []ratelimit.Charge{{Unit: 1}}, Now: time.Unix(1_750_000_000, 0), Timestamp: 1_750_000_000, Window: time.Minute}
-		outcome, err := text(got, 0)
-		if err != nil {
-			wantUnavailable(t, err)
-			return
-		}
-		s := &Store{servers: &servers{}}
-		verdict, err := s.verdict(c, outcome, numbers{rest: got[1:]})
-		if err != nil {
-			wantUnavailable(t, err)
-			return
-		}
-		if outcome != outcomeStale && verdict.Reason == auth.Accepted && (outcome != "accepted" || len(got) < 6) {
+		before := allocated()
+		v, err := settle(t, reply, 200*time.Millisecond)
+		wantBounded(t, allocated()-before)
+		full := strings.Contains(reply, "t.1") && strings.Contains(reply, "accepted") && strings.Count(reply, "\r\n") > 7
+		switch {
+		case err != nil && !errors.Is(err, store.ErrUnavailable) && !errors.Is(err, store.ErrFull):
+			t.Fatalf("an error of no kind: %v", err)
+		case err == nil && !v.Stale && v.Reason == auth.Accepted && !full:
 			t.Fatalf("%q is accepted", reply)
 		}
 	})
 }
 
-func wantUnavailable(t *testing.T, err error) {
-	t.Helper()
-	if !errors.Is(err, store.ErrUnavailable) {
-		t.Fatalf("an error of no kind: %v", err)
+// FuzzHello: a server may answer any bytes to the first command of a connection.
+func FuzzHello(f *testing.F) {
+	for _, seed := range []string{hello, "*30000000\r\n", "%9000000\r\n", "-ERR unknown command\r\n", "-NOAUTH\r\n", "+OK\r\n", "*3\r\n+a\r\n:1\r\n+b\r\n", "%1\r\n*0\r\n:1\r\n", ">2\r\n+a\r\n:1\r\n" + hello, "HTTP/1.1 400 Bad Request\r\n\r\n", "\x15\x03\x01\x00\x02\x02F", ""} {
+		f.Add(seed)
 	}
+	f.Fuzz(func(t *testing.T, reply string) {
+		s := answeredBy(t, reply)
+		before := allocated()
+		_ = s.client.Ping(t.Context()).Err() // nothing rests on it
+		wantBounded(t, allocated()-before)
+	})
 }
 
-// answering returns a connection to a server that answers its first command with
-// fixed bytes and ends.
-func answering(reply string) net.Conn {
-	here, there := net.Pipe()
-	go func() {
-		defer there.Close()
-		in := bufio.NewReader(there)
-		if _, err := in.ReadString('\n'); err != nil {
-			return
-		}
-		go func() { // the rest of the command
-			for {
-				if _, err := in.ReadByte(); err != nil {
+const hello = "%2\r\n$6\r\nserver\r\n$5\r\nredis\r\n$5\r\nproto\r\n:3\r\n"
+
+// answeredBy returns a store whose server answers each command of a connection with
+// the next of some fixed bytes, and ends the connection.
+func answeredBy(t testing.TB, answers ...string) *Store {
+	t.Helper()
+	s, err := New(Options{URL: "redis://127.0.0.1:1", IOTimeout: time.Minute, dialer: func(context.Context, string, string) (net.Conn, error) {
+		here, there := net.Pipe()
+		go func() {
+			defer there.Close()
+			command := make([]byte, bufferSize)
+			for _, answer := range answers {
+				if _, err := there.Read(command); err != nil {
+					return
+				}
+				if _, err := io.WriteString(there, answer); err != nil {
 					return
 				}
 			}
 		}()
-		_, _ = there.Write([]byte(reply))
-	}()
-	return here
+		return here, nil
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = s.Close() })
+	return s
 }
 
 // FuzzInfo: any text in place of INFO is read or refused.
