@@ -233,7 +233,7 @@ func TestPrefixes(t *testing.T) {
 func BenchmarkSettle(b *testing.B) {
 	s := open(b, single(b))
 	r := newKey(b, s)
-	for _, buckets := range []int{0, 3} {
+	for _, buckets := range []int{0, ratelimit.MaxCharges} {
 		b.Run(fmt.Sprintf("%d buckets", buckets), func(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {

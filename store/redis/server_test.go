@@ -34,7 +34,9 @@ var shared struct {
 func TestMain(m *testing.M) {
 	redis.SetLogger(quiet{})
 	flag.Parse()
-	_ = flag.Set("test.parallel", "6") // they wait for servers, not for a CPU
+	if flag.Lookup("test.fuzz").Value.String() == "" {
+		_ = flag.Set("test.parallel", "6") // they wait for servers, not for a CPU
+	}
 	code := m.Run()
 	for _, p := range shared.all {
 		p.kill()
