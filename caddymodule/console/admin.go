@@ -4,6 +4,8 @@ import (
 	"net/http"
 
 	"github.com/caddyserver/caddy/v2"
+
+	"github.com/card-gateway/card-gateway/caddymodule/keyadmin"
 )
 
 func init() {
@@ -23,10 +25,18 @@ func (AdminPage) CaddyModule() caddy.ModuleInfo {
 // Routes returns the route of the page.
 func (AdminPage) Routes() []caddy.AdminRoute {
 	serve := func(w http.ResponseWriter, r *http.Request) error {
-		serveFile(w, r)
+		serveFile(w, r, tokenFor(r))
 		return nil
 	}
 	return []caddy.AdminRoute{{Pattern: pattern, Handler: caddy.AdminHandlerFunc(serve)}}
+}
+
+// tokenFor returns whether calls on the connection of a request need a token.
+func tokenFor(r *http.Request) string {
+	if keyadmin.OverSocket(r) {
+		return tokenNotNeeded
+	}
+	return tokenNeeded
 }
 
 var _ caddy.AdminRouter = AdminPage{}

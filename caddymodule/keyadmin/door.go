@@ -58,7 +58,7 @@ func (d door) authenticate(r *http.Request, tokens *Tokens) (caller, error) {
 }
 
 func (d door) identify(r *http.Request, tokens *Tokens) (caller, error) {
-	local, _ := r.Context().Value(http.LocalAddrContextKey).(net.Addr)
+	local := localAddr(r)
 	socket, isUnix := local.(*net.UnixAddr)
 	if !isUnix && !loopback(local) && r.TLS == nil {
 		return caller{}, errOpenNetwork
@@ -78,6 +78,19 @@ func (d door) identify(r *http.Request, tokens *Tokens) (caller, error) {
 		return caller{}, errNoToken
 	}
 	return caller{"unix:" + socket.Name, RoleKeys}, nil
+}
+
+// OverSocket reports whether a request came over a unix socket. On Caddy's admin
+// endpoint it then needs no token.
+func OverSocket(r *http.Request) bool {
+	_, isUnix := localAddr(r).(*net.UnixAddr)
+	return isUnix
+}
+
+// localAddr returns the address at which a request arrived; nil if it is not known.
+func localAddr(r *http.Request) net.Addr {
+	local, _ := r.Context().Value(http.LocalAddrContextKey).(net.Addr)
+	return local
 }
 
 // loopback reports whether only programs of this machine can use the address.

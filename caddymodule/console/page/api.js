@@ -4,6 +4,9 @@
 // can make the browser send it, and a reload forgets it.
 let token = "";
 
+// needed is whether each call on this connection needs a token.
+const needed = document.querySelector("meta[name=token]").content === "needed";
+
 export function setToken(text) { token = text.trim(); }
 
 // A Failure is a call that was refused (status) or not answered (status 0).
@@ -16,8 +19,10 @@ export class Failure extends Error {
 	get wantsToken() { return this.status === 401 || this.status === 403 && /token/.test(this.message) && !/role viewer|changes/.test(this.message); }
 }
 
-// call returns the answer of the admin API, or throws a Failure.
+// call returns the answer of the admin API, or throws a Failure. Without the token
+// that it needs the gateway is not asked: it would record somebody who was refused.
 export async function call(method, path, body) {
+	if (needed && !token) throw new Failure(401, "The console wants a token of the option admin_token");
 	const options = { method, headers: {}, cache: "no-store", credentials: "omit", redirect: "error", signal: AbortSignal.timeout(15000) };
 	if (token) options.headers.Authorization = `Bearer ${token}`;
 	if (body !== undefined) {

@@ -6,7 +6,7 @@ import { count, time, age } from "./words.js";
 const degradations = {
 	audit: "The audit record cannot be written, or its reserve of room is in use. Changes of keys are refused when it is used up.",
 	config: "The last configuration was refused, and the one before it runs. A restart would not start.",
-	drained: "An operator has taken this gateway out of service. card-node undrain puts it back.",
+	drained: "An operator has taken this gateway out of service, and the time named for it is over, or none was named. card-node undrain puts it back.",
 	keys: "No key can be changed in the store: nobody can disable one either.",
 	log: "Log lines are lost, because an output of the log is slow or fails.",
 	nonces: "More than four fifths of the room for nonces are used. When it is full, requests are refused.",

@@ -27,6 +27,7 @@ export function overview(status, first) {
 function gateway(status) {
 	return panel("Gateway", facts([
 		["Ready", status.ready ? h("span", { class: "good" }, "yes") : h("span", { class: "bad" }, "no")],
+		["Out of service", status.drained ? outOfService(status.drained_until) : ""],
 		["Version", `${status.version} (${status.commit}), Caddy ${status.caddy}, ${status.go}`],
 		["Running since", both(status.traffic.since)],
 		["Configured", both(status.loads.at)],
@@ -35,6 +36,12 @@ function gateway(status) {
 		["Audit record", status.audit ? [h("code", {}, status.audit.path), `, line ${number(status.audit.seq)}`] : "in the log"],
 		["Verbose log until", both(status.log_debug_until)],
 	]));
+}
+
+// outOfService says how long an operator wanted to keep the gateway drained.
+function outOfService(until) {
+	if (!until) return "drained by an operator, who named no end";
+	return ["drained by an operator until ", both(until)];
 }
 
 function store(store, status) {
