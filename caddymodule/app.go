@@ -188,7 +188,7 @@ func (a *App) Start() error {
 	loads.made(time.Now())
 	a.telemetry.audit.configured(&a.loaded)
 	dryRunGauge.Set(float64(a.dryRuns))
-	a.upkeep = upkeep{state: a.state, telemetry: a.telemetry}
+	a.upkeep = upkeep{state: a.state, telemetry: a.telemetry, served: a.served.Load()}
 	a.upkeep.start()
 	return nil
 }

@@ -39,7 +39,7 @@ func (a *App) State(ctx context.Context) keyadmin.State {
 		Ready: true, Node: thisNode.state(), Degraded: a.state.degraded(ctx), Policy: a.rules.policy().Hash(), Loads: loads.last(),
 		Traffic: traffic(), Offenders: refusedKeys.Top(time.Now(), 10), Audit: a.telemetry.audit.state(),
 	}
-	s.Certificates, s.CertificateCount = a.served.Load().list()
+	s.Certificates, s.CertificateCount = a.served.Load().list(time.Now())
 	err := a.state.ready(ctx)
 	if err == nil && s.Drained {
 		err = errDrained

@@ -7,6 +7,7 @@ import (
 	"crypto/x509"
 	"errors"
 	"slices"
+	"time"
 
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/modules/caddytls"
@@ -29,8 +30,9 @@ const (
 // selector, and the issuer of a policy that no site uses, because issuers are given
 // the configuration that has Caddy's cache.
 type certificates struct {
-	config *certmagic.Config
-	found  []certmagic.Certificate
+	config   *certmagic.Config
+	policies renewals
+	found    []certmagic.Certificate
 }
 
 // noSuchName is a name that no certificate has (RFC 6761, section 6.4).
@@ -44,7 +46,7 @@ func certificatesOf(ctx caddy.Context, log *zap.Logger) *certificates {
 	if err != nil || !ok {
 		return nil
 	}
-	c := new(certificates)
+	c := &certificates{policies: renewalsOf(served)}
 	policy := caddytls.AutomationPolicy{Issuers: []certmagic.Issuer{c}}
 	if err := policy.Provision(served); err != nil {
 		log.Warn("certificates cannot be read, so the status shows none", zap.Error(err))
@@ -53,33 +55,60 @@ func certificatesOf(ctx caddy.Context, log *zap.Logger) *certificates {
 	return c
 }
 
-// list returns the certificates that end first, at most maxCertificates, and the
-// number of all.
-func (c *certificates) list() (first []keyadmin.Certificate, total int) {
-	first = []keyadmin.Certificate{}
+// all returns the certificates that are loaded now, in no order.
+func (c *certificates) all() []certmagic.Certificate {
 	if c == nil || c.config == nil {
-		return first, 0
+		return nil
 	}
 	reader, config := new(certificates), *c.config
 	config.CertSelection, config.OnDemand, config.OnEvent, config.Logger = reader, nil, nil, zap.NewNop()
 	if _, err := config.GetCertificateWithContext(context.Background(), &tls.ClientHelloInfo{ServerName: noSuchName}); err != nil {
-		return first, 0
+		return nil
 	}
-	for i := range reader.found {
-		leaf := reader.found[i].Leaf
-		if leaf == nil {
-			continue
-		}
-		names := reader.found[i].Names
+	return slices.DeleteFunc(reader.found, func(c certmagic.Certificate) bool { return c.Leaf == nil })
+}
+
+// list returns the certificates that end first, at most maxCertificates, and the
+// number of all.
+func (c *certificates) list(now time.Time) (first []keyadmin.Certificate, total int) {
+	first = []keyadmin.Certificate{}
+	for _, found := range c.all() {
+		leaf, names := found.Leaf, found.Names
 		first = append(first, keyadmin.Certificate{
 			Names: slices.Clone(names[:min(len(names), maxCertificateNames)]), Issuer: leaf.Issuer.String(),
 			Begins: leaf.NotBefore.UTC(), Expires: leaf.NotAfter.UTC(),
+			Overdue: !c.policies.onDemand(&found) && overdue(leaf, now),
 		})
 	}
 	slices.SortFunc(first, func(a, b keyadmin.Certificate) int {
 		return cmp.Or(a.Expires.Compare(b.Expires), slices.Compare(a.Names, b.Names))
 	})
 	return first[:min(len(first), maxCertificates)], len(first)
+}
+
+// report sets the gauges of the certificates.
+func (c *certificates) report(now time.Time) {
+	var first time.Time
+	late, count := 0, 0
+	for _, found := range c.all() {
+		if c.policies.onDemand(&found) {
+			continue
+		}
+		count++
+		if end := found.Leaf.NotAfter; count == 1 || end.Before(first) {
+			first = end
+		}
+		if overdue(found.Leaf, now) {
+			late++
+		}
+	}
+	if count == 0 {
+		certificateEnd.Reset()
+		certificatesOverdue.Reset()
+		return
+	}
+	certificateEnd.WithLabelValues().Set(float64(first.Unix()))
+	certificatesOverdue.WithLabelValues().Set(float64(late))
 }
 
 // SelectCertificate keeps all choices. It chooses one that is empty, so that

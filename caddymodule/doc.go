@@ -28,6 +28,7 @@
 //     in the logs, metrics and traces
 //   - audit, audit_log, events: changes of keys, and the numbers of audit lines
 //   - metrics, gauges, store_metrics, upstream_metrics, degraded: metrics
+//   - renewals: which certificates should have been renewed
 //   - app_admin, traffic, certificates, loads, node, explain_memory: what the admin
 //     API and the console show
 package caddymodule

@@ -54,6 +54,20 @@ var dryRunGauge = prometheus.NewGauge(prometheus.GaugeOpts{
 	Help: "Number of card_auth handlers in dry run, which let requests pass that break the rules.",
 })
 
+// The certificates that Caddy has loaded to serve, but for those obtained on demand.
+// Without one there are no series: 0 would be the year 1970, or a promise.
+var (
+	certificateEnd = prometheus.NewGaugeVec(prometheus.GaugeOpts{
+		Name: "card_gateway_certificate_end_seconds",
+		Help: "Unix time at which the first of the loaded certificates ends; no series if none is loaded.",
+	}, nil)
+
+	certificatesOverdue = prometheus.NewGaugeVec(prometheus.GaugeOpts{
+		Name: "card_gateway_certificates_overdue",
+		Help: "Loaded certificates that should have been renewed: less than a fifth of their life is left, and less than 14 days; no series if none is loaded.",
+	}, nil)
+)
+
 // The highest replay floor that the store reports.
 var replayFloor = prometheus.NewGauge(prometheus.GaugeOpts{
 	Name: "card_gateway_replay_floor_seconds",

@@ -93,7 +93,7 @@ func newMetrics(registry *prometheus.Registry, table *auth.Table) (*metrics, err
 		requestsTotal, overheadSeconds, storeSeconds, storeUp, limitDecisions, translationsTotal,
 		clockSkewSeconds, keyLocksTotal, keysByStatus, keysExpiring, keySeals, forgedRecordsTotal, buildInfo, bodyBytes, bodyBytesLimit, storeQueue,
 		upstreamSeconds, upstreamResponses, upstreamConnections,
-		degradedGauge, dryRunGauge, replayFloor, logDropped, explanationsTotal, signedAnswers,
+		degradedGauge, dryRunGauge, replayFloor, certificateEnd, certificatesOverdue, logDropped, explanationsTotal, signedAnswers,
 	} {
 		if err := registry.Register(collector); err != nil && !errors.As(err, new(prometheus.AlreadyRegisteredError)) {
 			return nil, fmt.Errorf("registering: %w", err)

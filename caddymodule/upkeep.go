@@ -23,6 +23,7 @@ const idsEvery = time.Second
 type upkeep struct {
 	state     *state
 	telemetry *telemetry
+	served    *certificates // nil: nothing uses TLS
 	running   sync.WaitGroup
 	cancel    context.CancelFunc // nil before the start
 }
@@ -91,6 +92,7 @@ func (u *upkeep) probe(ctx context.Context) {
 	}
 	_ = u.state.audit.check(ctx) // degraded reports lost lines
 	u.state.reportFloor(ctx)
+	u.served.report(time.Now())
 	u.telemetry.reportDegraded(u.state.degraded(ctx))
 }
 

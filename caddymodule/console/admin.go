@@ -25,18 +25,18 @@ func (AdminPage) CaddyModule() caddy.ModuleInfo {
 // Routes returns the route of the page.
 func (AdminPage) Routes() []caddy.AdminRoute {
 	serve := func(w http.ResponseWriter, r *http.Request) error {
-		serveFile(w, r, tokenFor(r))
+		serveFile(w, r, signInFor(r))
 		return nil
 	}
 	return []caddy.AdminRoute{{Pattern: pattern, Handler: caddy.AdminHandlerFunc(serve)}}
 }
 
-// tokenFor returns whether calls on the connection of a request need a token.
-func tokenFor(r *http.Request) string {
+// signInFor returns whether calls on the connection of a request need a token.
+func signInFor(r *http.Request) string {
 	if keyadmin.OverSocket(r) {
-		return tokenNotNeeded
+		return signInNotNeeded
 	}
-	return tokenNeeded
+	return signInNeeded
 }
 
 var _ caddy.AdminRouter = AdminPage{}

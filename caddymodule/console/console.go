@@ -40,22 +40,23 @@ const policy = "default-src 'none'; script-src 'self'; style-src 'self'; connect
 // that it makes. Paths that are not below [Root] are answered 404.
 func Handler(gateway keyadmin.Gateway, options keyadmin.SiteOptions) http.Handler {
 	mux := http.NewServeMux()
-	mux.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) { serveFile(w, r, tokenNeeded) })
+	mux.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) { serveFile(w, r, signInNeeded) })
 	mux.Handle("/", keyadmin.Site(gateway, options))
 	return mux
 }
 
-// What the page is told of the token, in its element meta. A page that knows makes
-// no call that can only be refused, and that would be a line of the audit record.
+// What the element meta of the page says of signing in with a token. A page that
+// knows makes no call that can only be refused, and that would be a line of the
+// audit record.
 const (
-	tokenNeeded    = `name="token" content="needed"` // as in the file
-	tokenNotNeeded = `name="token" content="not needed"`
+	signInNeeded    = `name="sign-in" content="needed"` // as in the file
+	signInNotNeeded = `name="sign-in" content="not needed"`
 )
 
-// serveFile answers with a file of the page, which is told of the token by one of
-// the constants. The files hold nothing about the gateway, so they need no token
+// serveFile answers with a file of the page, which says of signing in one of the
+// constants. The files hold nothing about the gateway, so they need no token
 // themselves.
-func serveFile(w http.ResponseWriter, r *http.Request, token string) {
+func serveFile(w http.ResponseWriter, r *http.Request, signIn string) {
 	name := r.PathValue("file")
 	if name == "" {
 		name = "index.html"
@@ -66,7 +67,7 @@ func serveFile(w http.ResponseWriter, r *http.Request, token string) {
 		http.Error(w, "the console has no such file", http.StatusNotFound)
 		return
 	}
-	text = bytes.Replace(text, []byte(tokenNeeded), []byte(token), 1)
+	text = bytes.Replace(text, []byte(signInNeeded), []byte(signIn), 1)
 	header := w.Header()
 	header.Set("Content-Type", kind)
 	header.Set("Content-Security-Policy", policy)

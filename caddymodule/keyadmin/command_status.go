@@ -153,7 +153,11 @@ func printStatus(cmd *cobra.Command, s *gatewayStatus) error {
 // certificateRows shows the certificates, the first to end first.
 func certificateRows(s *gatewayStatus, row func(name, format string, args ...any)) {
 	for _, c := range s.Certificates {
-		row("certificate", "%s until %s (%s), by %s", strings.Join(c.Names, " "), timeOr(&c.Expires, ""), humanize.Time(c.Expires), c.Issuer)
+		late := ""
+		if c.Overdue {
+			late = ", should have been renewed"
+		}
+		row("certificate", "%s until %s (%s), by %s%s", strings.Join(c.Names, " "), timeOr(&c.Expires, ""), humanize.Time(c.Expires), c.Issuer, late)
 	}
 	if more := s.CertificateCount - len(s.Certificates); more > 0 {
 		row("", "and %d that end later", more)

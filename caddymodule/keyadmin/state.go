@@ -48,6 +48,10 @@ type Certificate struct {
 	Issuer  string    `json:"issuer"`
 	Begins  time.Time `json:"begins"`
 	Expires time.Time `json:"expires"`
+	// Overdue is whether less than a fifth of its life is left, and less than 14
+	// days. Caddy renews a certificate earlier. One that was obtained on demand is
+	// renewed when a client asks for it, and is never overdue.
+	Overdue bool `json:"overdue"`
 }
 
 // A Limit is a bucket of a key, in the numbers of X-RateLimit-*.

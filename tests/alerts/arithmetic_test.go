@@ -25,7 +25,7 @@ var (
 	// The gauges that are set when the keys are counted, every 30 s, and those that
 	// are set every 5 s.
 	counted = regexp.MustCompile(`\bcard_gateway_(?:keys|keys_expiring|key_seals)\b`)
-	probed  = regexp.MustCompile(`\bcard_gateway_(?:degraded|store_up)\b`)
+	probed  = regexp.MustCompile(`\bcard_gateway_(?:degraded|store_up|certificates_overdue)\b`)
 )
 
 // symptom returns what a fault makes true: the rule's expression without the alerts

@@ -79,6 +79,7 @@ var faults = []fault{
 		s.nodes[0].Reload(s.site("", "dry_run"))
 		s.finally(func() { s.nodes[0].Reload(s.site("", "")) })
 	}},
+	{name: "a certificate was not renewed", alert: "CardGatewayCertificateOverdue", strike: lateCertificate},
 	{name: "the memory for bodies is used up", alert: "CardGatewayOverBudget", global: "body_budget 8MiB\n", auth: "body_timeout 5m\n", strike: holdBodies},
 	{
 		// When the journal is full too, which here takes four minutes, no request is settled.

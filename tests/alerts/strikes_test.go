@@ -2,6 +2,7 @@ package alerts
 
 import (
 	"fmt"
+	"net"
 	"net/http"
 	"os"
 	"slices"
@@ -179,6 +180,19 @@ func hangLog(s *scene) {
 		g.Reload(s.site("", ""))
 		_ = reader.Close()
 	})
+}
+
+// lateCertificate adds a site with a certificate that should have been renewed.
+func lateCertificate(s *scene) {
+	g, site := s.nodes[0], s.site("", "")
+	const day = 24 * time.Hour
+	cert, key, _ := (*harness.Authority)(nil).SignFor(s.t, "late.example", time.Now().Add(-87*day), time.Now().Add(3*day))
+	g.WriteFile("late.pem", string(cert))
+	g.WriteFile("late.key", string(key))
+	_, port, _ := net.SplitHostPort(harness.FreeAddress(s.t))
+	site.Sites = fmt.Sprintf("https://late.example:%s {\nbind 127.0.0.1\ntls %s %s\n}\n", port, g.Path("late.pem"), g.Path("late.key"))
+	g.Reload(site)
+	s.finally(func() { g.Reload(s.site("", "")) })
 }
 
 // holdBodies begins bodies that never end, and goes on trying.

@@ -22,13 +22,19 @@ type Authority struct {
 // authority it is signed by itself.
 func (a *Authority) Sign(t testing.TB, name string) (cert, key []byte, made *Authority) {
 	t.Helper()
+	return a.SignFor(t, name, time.Now().Add(-time.Hour), time.Now().Add(time.Hour))
+}
+
+// SignFor is Sign for a certificate that begins and ends at other times.
+func (a *Authority) SignFor(t testing.TB, name string, begins, ends time.Time) (cert, key []byte, made *Authority) {
+	t.Helper()
 	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		t.Fatal(err)
 	}
 	template := &x509.Certificate{
 		SerialNumber: big.NewInt(time.Now().UnixNano()), Subject: pkix.Name{CommonName: name}, DNSNames: []string{name},
-		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
+		NotBefore: begins, NotAfter: ends,
 		IsCA: a == nil, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageDigitalSignature | x509.KeyUsageCertSign,
 		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
 	}

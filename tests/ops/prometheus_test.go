@@ -61,10 +61,13 @@ func watchedGateway(t testing.TB) *harness.Gateway {
 			return harness.Answer(200, `{"ok":true}`, "Content-Type: application/json")
 		}
 	})
-	return harness.StartGateway(t, harness.Site{
+	g := harness.NewGateway(t, harness.Site{
 		Global: "limit issue_card 600/1m burst 5\nlimit create_customer 6000/1m",
 		Routes: "card_rate_limit\ncard_auth\ncard_translate {\nupstream snake_case\n}\ncard_forward " + issuer.Addr,
 	})
+	g.Site.Sites, _ = fileSite(t, g, "watched", time.Now())
+	g.Start()
+	return g
 }
 
 // sendWatched sends a round of traffic of every kind.

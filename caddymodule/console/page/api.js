@@ -5,7 +5,7 @@
 let token = "";
 
 // needed is whether each call on this connection needs a token.
-const needed = document.querySelector("meta[name=token]").content === "needed";
+const needed = document.querySelector("meta[name=sign-in]").content === "needed";
 
 export function setToken(text) { token = text.trim(); }
 

@@ -14,15 +14,6 @@ const degradations = {
 	store: "The store reports trouble of its own.",
 };
 
-const soon = 14 * 86400e3; // milliseconds
-
-// ends reports whether a certificate has less than a fifth of its life left, and
-// less than 14 days. What renews them begins earlier.
-export function ends(c, now = Date.now()) {
-	const end = new Date(c.expires), left = end - now;
-	return left < Math.min(soon, (end - new Date(c.begins)) / 5);
-}
-
 const keysLink = (text) => h("a", { href: "#/keys" }, text);
 
 // refused shows why the last configuration was refused.
@@ -39,7 +30,7 @@ export function attention(status) {
 	if (status.seals?.refused) add("bad", `${count(status.seals.refused, "record")} of keys refused, because the seal does not fit.`);
 	if (status.keys?.locked) add("warn", keysLink(count(status.keys.locked, "key")), status.keys.locked === 1 ? " is locked after wrong signatures." : " are locked after wrong signatures.");
 	if (status.expiring?.["1d"]) add("warn", keysLink(count(status.expiring["1d"], "key")), " will expire within a day.");
-	for (const c of status.certificates || []) if (ends(c)) add("bad", `The certificate of ${c.names[0]} ends `, age(c.expires), ".");
+	for (const c of status.certificates || []) if (c.overdue) add("bad", `The certificate of ${c.names[0]} should have been renewed. It ${new Date(c.expires) < Date.now() ? "ended" : "ends"} `, age(c.expires), ".");
 	if (status.audit?.trouble) add("bad", `The audit record: ${status.audit.trouble}.`);
 	return h("section", { class: list.length ? "attention" : "attention calm", "aria-label": "What needs an operator" },
 		list.length ? h("ul", {}, list) : h("p", {}, status.ready ? "Nothing needs an operator." : "Nothing else needs an operator."));

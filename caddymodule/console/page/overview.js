@@ -1,7 +1,7 @@
 // The overview: the answer of GET /card-gateway/status.
 import { h, facts, table, panel, keyLink, state, dotted } from "./dom.js";
 import { number, count, bytes, age, both } from "./words.js";
-import { attention, ends } from "./attention.js";
+import { attention } from "./attention.js";
 
 // overview shows the state; first is the traffic when the page was opened.
 export function overview(status, first) {
@@ -110,7 +110,7 @@ function certificates(status) {
 	return panel("Certificates",
 		table({ caption: "What Caddy has loaded to serve, the first to end first", none: "No certificate is loaded: no site here has TLS.",
 			columns: [["Names", "long"], ["Ends", "long"], ["Issuer", "long"]],
-			rows: list.map((c) => [names(c), h("span", { class: ends(c) ? "bad" : undefined }, both(c.expires)), c.issuer]) }),
+			rows: list.map((c) => [names(c), h("span", { class: c.overdue ? "bad" : undefined }, both(c.expires)), c.issuer]) }),
 		more > 0 ? h("p", { class: "dim" }, `And ${number(more)} that end later.`) : null,
 		h("p", { class: "dim" }, "Not here: certificates that Caddy asks another program for at each connection (get_certificate), and those by which the gateway shows itself to the issuer and to Redis."));
 }
