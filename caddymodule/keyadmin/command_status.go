@@ -118,20 +118,12 @@ func printStatus(cmd *cobra.Command, s *gatewayStatus) error {
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	row := func(name, format string, args ...any) { fmt.Fprintf(w, name+"\t"+format+"\n", args...) }
 	row("version", "%s (%s), Caddy %s, %s", s.Version, s.Commit, s.Caddy, s.Go)
+	row("node", "%s", s.Node)
 	row("store", "%s %s", s.Store.Backend, s.Store.Place)
 	if s.Store.Problem != "" {
 		row("", "%s", s.Store.Problem)
 	}
-	row("keys", "%d active, %d disabled, %d locked, %d expired", s.Keys["active"], s.Keys["disabled"], s.Keys["locked"], s.Keys["expired"])
-	row("expiring", "%d within a day, %d within a week, %d within 30 days", s.Expiring["1d"], s.Expiring["7d"], s.Expiring["30d"])
-	for _, sealed := range s.SealedBy {
-		if sealed.MasterKey == 0 {
-			row("sealed", "%d secrets under a master key that was not given", sealed.Secrets)
-			continue
-		}
-		row("sealed", "%d secrets under master key %d (%s)", sealed.Secrets, sealed.MasterKey, sealed.Tag)
-	}
-	row("records", "%d sealed, %d without a seal, %d refused", s.Seals[keys.SealSealed], s.Seals[keys.SealUnsealed], s.Seals[keys.SealRefused])
+	keyRows(s, row)
 	row("policy", "%s", s.Policy)
 	if floor, ok := s.Store.Details["replay_floor"]; ok {
 		row("replay floor", "%v", floor)
@@ -148,6 +140,20 @@ func printStatus(cmd *cobra.Command, s *gatewayStatus) error {
 		return err
 	}
 	return printOffenders(out, s)
+}
+
+// keyRows shows how many keys there are, and what seals them.
+func keyRows(s *gatewayStatus, row func(name, format string, args ...any)) {
+	row("keys", "%d active, %d disabled, %d locked, %d expired", s.Keys["active"], s.Keys["disabled"], s.Keys["locked"], s.Keys["expired"])
+	row("expiring", "%d within a day, %d within a week, %d within 30 days", s.Expiring["1d"], s.Expiring["7d"], s.Expiring["30d"])
+	for _, sealed := range s.SealedBy {
+		if sealed.MasterKey == 0 {
+			row("sealed", "%d secrets under a master key that was not given", sealed.Secrets)
+			continue
+		}
+		row("sealed", "%d secrets under master key %d (%s)", sealed.Secrets, sealed.MasterKey, sealed.Tag)
+	}
+	row("records", "%d sealed, %d without a seal, %d refused", s.Seals[keys.SealSealed], s.Seals[keys.SealUnsealed], s.Seals[keys.SealRefused])
 }
 
 // certificateRows shows the certificates, the first to end first.

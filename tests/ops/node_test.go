@@ -53,6 +53,9 @@ func TestDrain(t *testing.T) {
 	forgotten(0)
 	node(t, g, "drain", "--for", "1h")
 	ready(http.StatusServiceUnavailable)
+	if out, _ := cardStatus(t, g, "--verbose"); !strings.Contains(out, "drained until 2") {
+		t.Errorf("card-status does not show how long the gateway is drained:\n%s", out)
+	}
 	forgotten(0)
 	node(t, g, "drain")
 	forgotten(1)
