@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/card-gateway/card-gateway/tests/harness"
 )
@@ -33,6 +34,29 @@ func certificates(t *testing.T, g *harness.Gateway) (names []string) {
 	}
 	slices.Sort(names)
 	return names
+}
+
+// TestOverdueCertificate has one that ended two days ago, one that ends in two days,
+// and a healthy one: the overview names the first two above everything else.
+func TestOverdueCertificate(t *testing.T) {
+	t.Parallel()
+	const day = 24 * time.Hour
+	g, home := start(t, "", "")
+	site := g.Site
+	for name, left := range map[string]time.Duration{"ended": -2 * day, "ending": 2*day + time.Hour, "healthy": 60 * day} {
+		cert, private, _ := (*harness.Authority)(nil).SignFor(t, name+".example", time.Now().Add(left-90*day), time.Now().Add(left))
+		g.WriteFile(name+".pem", string(cert))
+		g.WriteFile(name+".key", string(private))
+		site.Sites += "https://" + name + ".example:" + port(harness.FreeAddress(t)) + " {\nbind 127.0.0.1\ntls " + g.Path(name+".pem") + " " + g.Path(name+".key") + "\n}\n"
+	}
+	g.Reload(site)
+	p := openPage(t, home, path)
+	p.signIn(viewer)
+	text := p.see("The certificate of ended.example should have been renewed. It ended 2 days ago.",
+		"The certificate of ending.example should have been renewed. It ends in 2 days.", "healthy.example")
+	if strings.Contains(text, "certificate of healthy.example") {
+		t.Errorf("the healthy one is named above:\n%s", text)
+	}
 }
 
 // TestCertificates has a certificate of every kind that Caddy keeps: from files for
