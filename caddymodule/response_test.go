@@ -119,6 +119,8 @@ func TestCacheControl(t *testing.T) {
 		{auth.SensitiveOperation, http.Header{
 			"Cache-Control": {"public", "max-age=60"}, "Cdn-Cache-Control": {"max-age=60"}, "Acme-CDN-Cache-Control": {"max-age=60"},
 			"Surrogate-Control": {"max-age=60"}, "X-Accel-Expires": {"60"}, "Expires": {"0"}, "Etag": {`"1"`}, "Last-Modified": {"x"},
+			"Edge-Control": {"cache-maxage=60"}, "X-Varnish-Ttl": {"60"}, "X_cache_ttl": {"60"}, "X-Litespeed-Cache": {"public"}, "Cache-Tag": {"a"},
+			"Surrogate-Key": {"a"}, "X-Cacheable": {"YES"}, "X-Edge-Expires": {"60"}, "Akamai-Cache-Control": {"max-age=60"},
 			"Content-Type": {"application/json"},
 		}, withheld, 1},
 	} {
@@ -153,7 +155,11 @@ func TestNotForwarded(t *testing.T) {
 		info := &requestInfo{refusal: c.refusal, upstream: upstreamAnswer{status: c.came}}
 		w := newResponseWriter(rec, info)
 		w.Header().Set("X-Gateway-Forwarded", "no, says the issuer")
+		w.Header()["x-gateway-assertion"] = []string{"what the issuer got"}
 		w.WriteHeader(c.status)
+		if got := rec.Header()["x-gateway-assertion"]; got != nil {
+			t.Errorf("%s: the client gets what only the issuer may have: %q", name, got)
+		}
 		if got := rec.Header().Get("X-Gateway-Forwarded"); got != c.want {
 			t.Errorf("%s: X-Gateway-Forwarded is %q, want %q", name, got, c.want)
 		}
