@@ -129,8 +129,32 @@ func TestCacheControl(t *testing.T) {
 		maps.Copy(w.Header(), c.sent)
 		w.WriteHeader(http.StatusOK)
 		h := rec.Result().Header
+		maps.DeleteFunc(h, func(_ string, values []string) bool { return values == nil })
 		if got := h["Cache-Control"]; len(got) != 1 || got[0] != c.want || len(h) != 2+c.left {
 			t.Errorf("%s, %v: the answer has %v", c.operation, c.sent, h)
+		}
+	}
+}
+
+// An answer without a type gets none, over each way of sending it. net/http would
+// guess one: text/html where an issuer repeats what somebody has typed.
+func TestTypeIsNotGuessed(t *testing.T) {
+	for name, answer := range map[string]func(w http.ResponseWriter){
+		"with a head":    func(w http.ResponseWriter) { w.WriteHeader(http.StatusOK); _, _ = io.WriteString(w, "<html>") },
+		"without a head": func(w http.ResponseWriter) { _, _ = io.WriteString(w, "<html>") },
+		"copied":         func(w http.ResponseWriter) { _, _ = io.Copy(w, strings.NewReader("<html>")) },
+	} {
+		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			answer(newResponseWriter(w, new(requestInfo)))
+		}))
+		got, err := server.Client().Get(server.URL)
+		server.Close()
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = got.Body.Close()
+		if types, typed := got.Header["Content-Type"]; typed {
+			t.Errorf("%s: the type is %q", name, types)
 		}
 	}
 }
