@@ -10,13 +10,13 @@ import (
 func TestTypeFault(t *testing.T) {
 	t.Parallel()
 	for value, want := range map[string]string{
-		"application/json":                                      "",
-		"application/vnd.acme+json; version=1":                  "",
-		"Application/JSON; Charset=UTF-8":                       "",
-		`application/json; charset="utf8"`:                      "",
-		"application/json; charset*=utf-8''utf-8":               "",
-		"text/plain":                                            "content_type",
-		"application/json, text/plain":                          "content_type",
+		"application/json":                        "",
+		"application/vnd.acme+json; version=1":    "",
+		"Application/JSON; Charset=UTF-8":         "",
+		`application/json; charset="utf8"`:        "",
+		"application/json; charset*=utf-8''utf-8": "",
+		"text/plain":                   "content_type",
+		"application/json, text/plain": "content_type",
 		"application/json; charset=utf-8; charset=utf-16":       "content_type",
 		"application/json; charset=utf-16":                      "charset",
 		"application/json; charset=":                            "content_type",
