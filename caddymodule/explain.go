@@ -23,6 +23,9 @@ func (p *passage) refuse(refusal *auth.Refusal) error {
 		p.auditShown()
 	}
 	p.info.refusal = refusal
+	if !p.bodyRead {
+		restOfRefused.take(&p.w, p.r)
+	}
 	writeRefusal(&p.w, refusal, p.site.telemetry.docsURL)
 	p.w.complete()
 	if may && !refusal.Shown {

@@ -49,6 +49,9 @@ func (rule *HeaderRule) provision() error {
 		if !ok || folded.length == 0 || strings.ContainsAny(name, " \t:,;\"(){}*") {
 			return fmt.Errorf("%s %q: not the name of a header", option, name)
 		}
+		if folded.respellsBody(name) {
+			return fmt.Errorf("%s %s: write Content-Type or Content-Encoding; another spelling never passes", option, name)
+		}
 		if folded.isOurs() {
 			return fmt.Errorf("%s %s: this header belongs to the connection or to the gateway and never passes", option, name)
 		}
@@ -106,11 +109,8 @@ func (rule *HeaderRule) passes(name string) bool {
 		return passes
 	}
 	folded, ok := foldName(name)
-	return ok && !folded.isOurs() && !soleNames[string(folded.bytes())] && !folded.lies()
+	return ok && !folded.isOurs() && !folded.respellsBody(name) && !soleNames[string(folded.bytes())] && !folded.lies()
 }
-
-// describesBody reports whether the header is needed to read the body.
-func describesBody(name string) bool { return name == "Content-Type" || name == "Content-Encoding" }
 
 // recall restores headers that card_auth has set aside, if this handler's
 // options name them.

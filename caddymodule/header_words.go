@@ -13,12 +13,12 @@ import (
 
 // How a request travelled: address, scheme, host, port, path, method.
 const (
-	addressWords = `ip ips ipv4 ipv6 addr addrs address addresses geoip remote peer via hop hops xff
+	addressWords = `ip ips ipv4 ipv6 addr addrs address addresses geoip remote peer via hop hops xff cdnloop
 		forward forwarded forwarder forwarding forwards proxy proxies proxied`
-	schemeWords = `scheme proto protocol https ssl tls secure alpn`
-	hostWords   = `host hosts hostname vhost authority domain server servers sni port ports`
+	schemeWords = `scheme proto protocol https ssl tls secure alpn visitor`
+	hostWords   = `host hosts hostname vhost authority domain sdomain server servers sni port ports altused altsvc`
 	pathWords   = `path paths pathinfo basepath url urls uri uris prefix script query querystring`
-	methodWords = `method methods verb override overrides`
+	methodWords = `method methods verb override overrides soapaction`
 )
 
 // The caller, and the certificate that proves who it is.
@@ -28,8 +28,10 @@ const (
 		impersonate impersonated impersonation runas actas sudo admin superuser consumer clientid apikey
 		credential credentials permission permissions privilege privileges scope scopes entitlement entitlements
 		claim claims jwt jws token tokens bearer oidc oauth oauth2 openid sso saml kerberos spnego assertion
-		auth authn authz authenticated authentication authorization authorized email password passwd secret`
-	certificateWords = `cert certs certificate certificates x509 dn pem thumbprint fingerprint
+		auth authn authz authdir authenticated authentication authorization authorized email password passwd secret
+		behalf caller delegate delegated delegates delegation masquerade realm realms cred creds upn eppn universalid gid
+		acl acls trust trusted privileged signature signatures dpop hobareg`
+	certificateWords = `cert certs certificate certificates x509 cn dn pem thumbprint fingerprint
 		verify verified cipher mtls spiffe xfcc ja3 ja4`
 )
 
@@ -37,13 +39,15 @@ const (
 const steeringWords = `accel sendfile sendtempfile lighttpd litespeed nginx haproxy traefik varnish envoy istio kong
 	reproxy redirect redirects rewrite rewritten subrequest middleware nextjs upstream upstreams backend backends
 	route router routing target dst dispatch invoke internal bypass purge surrogate esi debug
+	linkerd l5d dapr consul ingress egress mesh grpcmetadata grpcgateway
 	cgi fcgi fastcgi wsgi uwsgi appengine waws`
 
 // joiningWords do not lie. They are listed because some headers join them with a
-// word above: ClientIP, RealIP, RemoteUser1.
+// word above: ClientIP, RealIP, RemoteUser1, AuthType.
 const joiningWords = `x http http2 client real true orig original originating source src end front socket connecting
 	cluster azure cf web my is id name names info data string value header count country for of by from to the
-	request req response base root external inbound mod 0 1 2 3 4 5 6 7 8 9`
+	request req response base root external inbound mod gateway
+	type kind level code key no number serial sn guid uuid session status state context mode ref 0 1 2 3 4 5 6 7 8 9`
 
 // soleNames are headers that lie only as the whole name.
 var soleNames = setOf(`from destination depth overwrite`)
@@ -150,10 +154,18 @@ func (f *foldedName) isOurs() bool {
 }
 
 // isIdentity reports whether the name is X-Gateway, or X-Gateway followed by a
-// separator and more: the headers that name the caller to the upstream.
+// separator and more: the headers that name the caller to the upstream. Those that
+// the gateway writes are meant without any separator too.
 func (f *foldedName) isIdentity() bool {
 	const prefix = "xgateway"
-	return bytes.HasPrefix(f.bytes(), []byte(prefix)) && (f.length == len(prefix) || f.begins>>len(prefix)&1 == 1)
+	return bytes.HasPrefix(f.bytes(), []byte(prefix)) &&
+		(f.length == len(prefix) || f.begins>>len(prefix)&1 == 1 || identityNames[string(f.bytes())])
+}
+
+// respellsBody reports whether a name is another spelling of one that the gateway
+// reads to know what a body is. Two spellings could give the issuer two meanings.
+func (f *foldedName) respellsBody(name string) bool {
+	return bodyNames[string(f.bytes())] && !describesBody(http.CanonicalHeaderKey(name))
 }
 
 // dropIdentity removes the identity headers that a client wrote.
@@ -183,6 +195,22 @@ func beginsXG(name string) bool {
 		}
 	}
 	return found == len(begin)
+}
+
+// identityNames are the names of identity headers, and bodyNames are those of
+// describesBody, folded.
+var (
+	identityNames = foldedSet(headerIDKey, headerTenant, headerScopes, headerOperation, headerAssertion, headerForwarded)
+	bodyNames     = foldedSet(headerType, headerEncoding)
+)
+
+func foldedSet(names ...string) map[string]bool {
+	set := make(map[string]bool)
+	for _, name := range names {
+		folded, _ := foldName(name)
+		set[string(folded.bytes())] = true
+	}
+	return set
 }
 
 // gatewayNames are the headers that authenticate the client or that the gateway

@@ -11,6 +11,15 @@ const (
 	headerOperation = "X-Gateway-Operation"
 )
 
+// The headers that say what a body is.
+const (
+	headerType     = "Content-Type"
+	headerEncoding = "Content-Encoding"
+)
+
+// describesBody reports whether the header is needed to read the body.
+func describesBody(name string) bool { return name == headerType || name == headerEncoding }
+
 // headerForwarded is `no` on a 503 of the gateway if the issuer has seen nothing
 // of the request. The client may send the request again.
 const headerForwarded = "X-Gateway-Forwarded"

@@ -88,7 +88,12 @@ func typeFault(r *http.Request) []auth.FieldError {
 	if err != nil || media != "application/json" && !strings.HasSuffix(media, "+json") {
 		return detail("content_type", "Content-Type is not that of JSON; write application/json")
 	}
-	if charset, given := params["charset"]; given && !strings.EqualFold(charset, "utf-8") && !strings.EqualFold(charset, "utf8") {
+	charset, given := params["charset"]
+	if !given && !strings.Contains(strings.ToLower(types[0]), "charset") {
+		return nil
+	}
+	// mime drops a charset* (RFC 8187) that it cannot decode, and the issuer may not.
+	if !strings.EqualFold(charset, "utf-8") && !strings.EqualFold(charset, "utf8") {
 		return detail("charset", "The charset of Content-Type is not utf-8; send UTF-8 and leave the charset out")
 	}
 	return nil

@@ -170,6 +170,9 @@ func (w *responseWriter) FlushError() error {
 
 func (w *responseWriter) finish(h http.Header) {
 	dropOwn(h)
+	if _, typed := h[headerType]; !typed {
+		h[headerType] = nil // else net/http guesses it from the bytes, as text/html too
+	}
 	w.own.set(h, headerRequestID, w.info.RequestID)
 	if w.info.notForwarded(w.status) {
 		w.own.set(h, headerForwarded, "no")

@@ -119,6 +119,8 @@ func TestCacheControl(t *testing.T) {
 		{auth.SensitiveOperation, http.Header{
 			"Cache-Control": {"public", "max-age=60"}, "Cdn-Cache-Control": {"max-age=60"}, "Acme-CDN-Cache-Control": {"max-age=60"},
 			"Surrogate-Control": {"max-age=60"}, "X-Accel-Expires": {"60"}, "Expires": {"0"}, "Etag": {`"1"`}, "Last-Modified": {"x"},
+			"Edge-Control": {"cache-maxage=60"}, "X-Varnish-Ttl": {"60"}, "X_cache_ttl": {"60"}, "X-Litespeed-Cache": {"public"}, "Cache-Tag": {"a"},
+			"Surrogate-Key": {"a"}, "X-Cacheable": {"YES"}, "X-Edge-Expires": {"60"}, "Akamai-Cache-Control": {"max-age=60"},
 			"Content-Type": {"application/json"},
 		}, withheld, 1},
 	} {
@@ -127,8 +129,32 @@ func TestCacheControl(t *testing.T) {
 		maps.Copy(w.Header(), c.sent)
 		w.WriteHeader(http.StatusOK)
 		h := rec.Result().Header
+		maps.DeleteFunc(h, func(_ string, values []string) bool { return values == nil })
 		if got := h["Cache-Control"]; len(got) != 1 || got[0] != c.want || len(h) != 2+c.left {
 			t.Errorf("%s, %v: the answer has %v", c.operation, c.sent, h)
+		}
+	}
+}
+
+// An answer without a type gets none, over each way of sending it. net/http would
+// guess one: text/html where an issuer repeats what somebody has typed.
+func TestTypeIsNotGuessed(t *testing.T) {
+	for name, answer := range map[string]func(w http.ResponseWriter){
+		"with a head":    func(w http.ResponseWriter) { w.WriteHeader(http.StatusOK); _, _ = io.WriteString(w, "<html>") },
+		"without a head": func(w http.ResponseWriter) { _, _ = io.WriteString(w, "<html>") },
+		"copied":         func(w http.ResponseWriter) { _, _ = io.Copy(w, strings.NewReader("<html>")) },
+	} {
+		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			answer(newResponseWriter(w, new(requestInfo)))
+		}))
+		got, err := server.Client().Get(server.URL)
+		server.Close()
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = got.Body.Close()
+		if types, typed := got.Header["Content-Type"]; typed {
+			t.Errorf("%s: the type is %q", name, types)
 		}
 	}
 }
@@ -153,7 +179,11 @@ func TestNotForwarded(t *testing.T) {
 		info := &requestInfo{refusal: c.refusal, upstream: upstreamAnswer{status: c.came}}
 		w := newResponseWriter(rec, info)
 		w.Header().Set("X-Gateway-Forwarded", "no, says the issuer")
+		w.Header()["x-gateway-assertion"] = []string{"what the issuer got"}
 		w.WriteHeader(c.status)
+		if got := rec.Header()["x-gateway-assertion"]; got != nil {
+			t.Errorf("%s: the client gets what only the issuer may have: %q", name, got)
+		}
 		if got := rec.Header().Get("X-Gateway-Forwarded"); got != c.want {
 			t.Errorf("%s: X-Gateway-Forwarded is %q, want %q", name, got, c.want)
 		}

@@ -87,12 +87,16 @@ func (s *spans) startIssuer(r *http.Request) {
 }
 
 // exemplar returns the labels by which an observation of the request names its
-// trace, or nil if the trace is not sampled.
+// trace, or nil if the trace is not sampled. The id of a trace is the client's text,
+// so there are none if it could hold a card number.
 func (s *spans) exemplar() prometheus.Labels {
 	if s.request == nil || !s.request.SpanContext().IsSampled() {
 		return nil
 	}
 	of := s.request.SpanContext()
+	if cardlog.HidesCardNumber(of.TraceID().String()) {
+		return nil
+	}
 	return prometheus.Labels{"trace_id": of.TraceID().String(), "span_id": of.SpanID().String()}
 }
 

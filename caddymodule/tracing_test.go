@@ -52,3 +52,32 @@ func TestSpanHoldsNoCardNumber(t *testing.T) {
 		t.Errorf("the name is %q", span.name)
 	}
 }
+
+// contextSpan is a span of a sampled trace.
+type contextSpan struct {
+	notedSpan
+	of trace.SpanContext
+}
+
+func (s *contextSpan) SpanContext() trace.SpanContext { return s.of }
+
+// The id of a trace is the client's text. It gets into no metric if it could hold a
+// card number.
+func TestExemplarHoldsNoCardNumber(t *testing.T) {
+	for id, want := range map[string]bool{
+		"4bf92f3577b34da6a3ce929d0e0e4736": true,
+		"4111111111111111aaaaaaaaaaaaaaaa": false,
+		"a4111111111111111aaaaaaaaaaaaaaa": false,
+	} {
+		traced, err := trace.TraceIDFromHex(id)
+		if err != nil {
+			t.Fatal(err)
+		}
+		span := &contextSpan{of: trace.NewSpanContext(trace.SpanContextConfig{TraceID: traced, SpanID: trace.SpanID{1}, TraceFlags: trace.FlagsSampled})}
+		var s spans
+		s.begin(trace.ContextWithSpan(t.Context(), span))
+		if got := s.exemplar(); (got != nil) != want {
+			t.Errorf("the exemplar of the trace %s is %v", id, got)
+		}
+	}
+}

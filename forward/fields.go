@@ -26,10 +26,11 @@ func (h *head) fields(b []byte) []Field {
 	return withCacheControl(fields)
 }
 
-// hopByHop reports whether the header belongs to one connection.
+// hopByHop reports whether the header belongs to one connection, or tells how to
+// make the next one to this server (RFC 7838): the client's next one is to another.
 func hopByHop(name string) bool {
 	switch name {
-	case "Connection", "Keep-Alive", "Te", "Trailer", "Transfer-Encoding", "Upgrade":
+	case "Alt-Svc", "Connection", "Keep-Alive", "Te", "Trailer", "Transfer-Encoding", "Upgrade":
 		return true
 	default:
 		return strings.HasPrefix(name, "Proxy-")

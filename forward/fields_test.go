@@ -36,7 +36,7 @@ func TestFieldsOfOneConnection(t *testing.T) {
 	lines := []string{"HTTP/1.1 200 OK", "connection: x-NAMED ,,\tX-Other,,absent"}
 	for _, name := range []string{
 		"Keep-Alive", "Proxy-Connection", "proxy-authenticate", "Proxy-Anything", "TE", "Trailer",
-		"Upgrade", "X-Named", "X-Other", "kept", "Content-Type", "Set-Cookie", "SET-cookie", "Proxied",
+		"Upgrade", "alt-svc", "X-Named", "X-Other", "kept", "Content-Type", "Set-Cookie", "SET-cookie", "Proxied",
 	} {
 		lines = append(lines, name+": 1")
 	}
