@@ -167,9 +167,9 @@ func (s *servers) runAdopt(ctx context.Context, epoch string, a adoption, next *
 }
 
 // maxFloorAhead is how far a floor may be ahead of this gateway's clock. Gateways
-// raise floors to the time of servers whose clock is right, so the least that makes
-// sense is maxSkew.
-const maxFloorAhead = 24 * time.Hour
+// raise floors to the time of servers whose clock is right, so maxSkew would do; what
+// is damaged is further away than a month.
+const maxFloorAhead = 30 * 24 * time.Hour
 
 // parseFloors reads the floor of all slots and those of some. One that no gateway can
 // have written makes the servers unfit: a floor never falls, so if it were taken over,

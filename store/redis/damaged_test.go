@@ -23,7 +23,6 @@ func damages(s *Store) map[string]func(t testing.TB, id string) {
 		"lock in a year that JSON has not": {"lock", "9223372036854775807 0 1"}, "lock until then": {"lock", "1 9223372036854775807 1"},
 		"negative failures of a lock": {"lock", "1 2 -3"}, "last use in such a year": {"last:1", "153722867280912930"}, "last use out of range": {"last:1", "9223372036854775807"},
 		"last use": {"last:1", "x"}, "secret version": {"last:x", "1"},
-		"too much": {"more", strings.Repeat("a", maxReplyBytes)},
 	} {
 		all[name] = func(t testing.TB, id string) { setField(t, s, id, values[0], values[1]) }
 	}
@@ -80,22 +79,25 @@ func TestDamagedRecordIsNotShown(t *testing.T) {
 }
 
 // Requests with a key whose record is too large for a reply fail by themselves: the
-// connection stays, and so does the breaker.
-func TestDamagedRecordKeepsConnections(t *testing.T) {
+// server has answered, and no breaker counts them.
+func TestDamagedRecordIsAnAnswer(t *testing.T) {
 	s := open(t, single(t))
 	bad, good := newKey(t, s), newKey(t, s)
-	damages(s)["too much"](t, bad.ID)
-	misses := s.client.PoolStats().Misses
+	setField(t, s, bad.ID, "more", strings.Repeat("a", maxReplyBytes))
 	for range 2 * breakerFailures {
 		var damaged *store.DamagedError
 		if _, err := s.Get(ctx, bad.ID); !errors.As(err, &damaged) {
 			t.Fatalf("%v, want a DamagedError", err)
 		}
 	}
-	if now := s.client.PoolStats().Misses; now != misses {
-		t.Errorf("%d connections were made anew", now-misses)
+	if counts := s.breakers.at(theServer).Counts(); counts.TotalFailures > 0 {
+		t.Errorf("the breaker counts %+v", counts)
 	}
 	expect(t, s, newClaim(good), auth.Accepted)
+	page, err := s.List(ctx, "", 10)
+	if err != nil || len(page.Records) != 1 || len(page.Damaged) != 1 || page.Damaged[0].ID != bad.ID {
+		t.Errorf("listed %+v, %v; want one record and one damaged key", page, err)
+	}
 }
 
 // Every record that the gateway can write is read: none is too large.

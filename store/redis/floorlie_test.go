@@ -14,7 +14,7 @@ import (
 // A replay floor in the far future, which no gateway has written, stops the store
 // with its reason and is not taken over. When it is gone, all is as before.
 func TestFloorThatNoGatewayWrites(t *testing.T) {
-	far := time.Now().Add(25 * time.Hour).UnixMicro()
+	far := time.Now().Add(maxFloorAhead + time.Hour).UnixMicro()
 	for name, wrong := range map[string]map[string]any{
 		"floor":        {"floor": far},
 		"largest":      {"floor": int64(math.MaxInt64)},
