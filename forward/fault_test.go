@@ -107,7 +107,8 @@ func endless(start, again string, size int) func(*peerConn) {
 	return func(c *peerConn) {
 		if c.request() != nil {
 			c.say(start)
-			for block := strings.Repeat(again, 1+64<<10/len(again)); size > 0; size -= len(block) {
+			block := strings.Repeat(again, 1+64<<10/len(again))
+			for left := size; left > 0; left -= len(block) {
 				if _, err := io.WriteString(c.Conn, block); err != nil {
 					return
 				}

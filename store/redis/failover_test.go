@@ -36,7 +36,7 @@ func awaitReplica(t testing.TB, s *Store, r *store.Record) {
 
 func ownSentinel(t testing.TB) *sentinelSet {
 	t.Helper()
-	set := launchSentinel(t)
+	set := launchSentinel(t, 500*time.Millisecond)
 	t.Cleanup(func() {
 		for _, p := range set.processes() {
 			if p.client != nil {

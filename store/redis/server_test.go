@@ -72,7 +72,9 @@ func launch(t testing.TB, tcp bool, config ...string) *process {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := &process{dir: dir, config: append([]string{"--dir", dir, "--save", ""}, config...)}
+	// A server that is killed has written what it answered to; the disk of a busy
+	// machine would stop it for seconds.
+	p := &process{dir: dir, config: append([]string{"--dir", dir, "--save", "", "--appendfsync", "no"}, config...)}
 	if tcp {
 		p.port = freePort(t)
 		p.addr = fmt.Sprintf("127.0.0.1:%d", p.port)
@@ -301,7 +303,8 @@ type sentinelSet struct {
 	sentinels       []*process
 }
 
-func launchSentinel(t testing.TB) *sentinelSet {
+// launchSentinel starts a set whose sentinels call a server dead after the time.
+func launchSentinel(t testing.TB, downAfter time.Duration) *sentinelSet {
 	t.Helper()
 	several(t)
 	set := &sentinelSet{}
@@ -315,7 +318,7 @@ func launchSentinel(t testing.TB) *sentinelSet {
 		p := &process{dir: dir, port: freePort(t)}
 		p.addr = fmt.Sprintf("127.0.0.1:%d", p.port)
 		file := filepath.Join(dir, "conf")
-		text := fmt.Sprintf("port %d\nbind 127.0.0.1\ndir %s\nsentinel monitor gw 127.0.0.1 %d 2\nsentinel down-after-milliseconds gw 500\nsentinel failover-timeout gw 2000\n", p.port, dir, set.master.port)
+		text := fmt.Sprintf("port %d\nbind 127.0.0.1\ndir %s\nsentinel monitor gw 127.0.0.1 %d 2\nsentinel down-after-milliseconds gw %d\nsentinel failover-timeout gw 2000\n", p.port, dir, set.master.port, downAfter.Milliseconds())
 		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
@@ -344,7 +347,7 @@ func sharedSentinel(t testing.TB) *sentinelSet {
 	shared.mu.Lock()
 	defer shared.mu.Unlock()
 	if shared.sentinel == nil {
-		shared.sentinel = launchSentinel(t)
+		shared.sentinel = launchSentinel(t, 10*time.Second) // on a busy machine a server may well be silent for one
 		for _, p := range shared.sentinel.processes() {
 			keep(p)
 		}

@@ -60,6 +60,7 @@ func byClaim(t testing.TB, of *script) *script {
 func suite(options func(t testing.TB) Options) storetest.Factory {
 	return func(t testing.TB) *storetest.Setup {
 		opt := options(t)
+		opt.IOTimeout, opt.SettleTimeout, opt.ChangeTimeout = 10*time.Second, 20*time.Second, 40*time.Second // time is not under test
 		var mu sync.Mutex
 		now := time.Now() // stands still unless it is advanced
 		openByClaim := func(t testing.TB) *Store {
