@@ -10,18 +10,6 @@ import (
 	"github.com/card-gateway/card-gateway/store"
 )
 
-// The outcomes with which settle.lua has decided and written nothing.
-const (
-	outcomeServer = "server" // the server is not known
-	// outcomeReplicas: it has replicas, and none has acknowledged anything for
-	// longer than maxLag.
-	outcomeReplicas = "replicas"
-	outcomeClock    = "clock" // its clock and the claim's differ too much
-	outcomeStale    = "stale"
-	outcomeFull     = "full"
-	outcomeWindow   = "window" // the nonce must live for a wider window
-)
-
 // Settle runs settle.lua on the master of the key's slot. It has its own deadline
 // and continues if the client has gone. If the server is new, Settle checks the
 // servers first, which raises the replay floor if nonces may have been lost.

@@ -13,6 +13,18 @@ import (
 // knows itself (the rules that have failed, the floor, the limits, its clock) is not
 // left to a server: a reply that contradicts it is an error, and nothing of it is kept.
 
+// The outcomes with which settle.lua has decided and written nothing.
+const (
+	outcomeServer = "server" // the server is not known
+	// outcomeReplicas: it has replicas, and none has acknowledged anything for
+	// longer than maxLag.
+	outcomeReplicas = "replicas"
+	outcomeClock    = "clock" // its clock and the claim's differ too much
+	outcomeStale    = "stale"
+	outcomeFull     = "full"
+	outcomeWindow   = "window" // the nonce must live for a wider window
+)
+
 // reasons are the reasons that settle.lua gives, by name.
 var reasons = func() map[string]auth.Reason {
 	all := []auth.Reason{auth.Accepted, auth.RateLimited, auth.KeyLocked, auth.ReplayFloor}
