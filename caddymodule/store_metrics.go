@@ -117,11 +117,11 @@ func (b *measuredBackend) Delete(ctx context.Context, id, revision string) (stor
 	return durability, err
 }
 
-func (b *measuredBackend) List(ctx context.Context, cursor string, limit int) ([]*store.Record, string, error) {
+func (b *measuredBackend) List(ctx context.Context, cursor string, limit int) (store.Page, error) {
 	start := time.Now()
-	records, next, err := b.Backend.List(ctx, cursor, limit)
+	page, err := b.Backend.List(ctx, cursor, limit)
 	b.list.done(start, err)
-	return records, next, err
+	return page, err
 }
 
 func (b *measuredBackend) Meta(ctx context.Context, name string) ([]byte, error) {

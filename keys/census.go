@@ -43,7 +43,14 @@ func (k *Service) Census(ctx context.Context) (c Census, err error) {
 	own := k.ids.Load()
 	sealed := make([]int, k.ring.Len()+1)
 	defer func() { c.SealedBy = k.ring.sealedBy(sealed) }()
-	err = each(ctx, k.backend, func(r *store.Record) error {
+	err = each(ctx, k.backend, func(d *store.DamagedError) {
+		if own != nil && !k.local {
+			k.known.learn(own, d.ID)
+		}
+		k.reportForged(damagedRecord(d))
+		c.Keys[StatusUnreadable]++
+		c.Seals[SealRefused]++
+	}, func(r *store.Record) error {
 		if own != nil && !k.local {
 			k.known.learn(own, r.ID) // also what a gateway of an earlier version has imported
 		}
@@ -94,22 +101,26 @@ func (k *Service) countSeal(ctx context.Context, c *Census, r *store.Record) err
 	}
 }
 
-// each calls f for every record of a backend until f returns an error.
-func each(ctx context.Context, backend store.Backend, f func(*store.Record) error) error {
+// each calls f for every record of a backend until f returns an error, and damaged
+// for every one that cannot be read.
+func each(ctx context.Context, backend store.Backend, damaged func(*store.DamagedError), f func(*store.Record) error) error {
 	for cursor := ""; ; {
-		records, next, err := backend.List(ctx, cursor, censusPage)
+		page, err := backend.List(ctx, cursor, censusPage)
 		if err != nil {
 			return err
 		}
-		for _, r := range records {
+		for _, d := range page.Damaged {
+			damaged(d)
+		}
+		for _, r := range page.Records {
 			if err := f(r); err != nil {
 				return err
 			}
 		}
-		if next == "" {
+		if page.Next == "" {
 			return nil
 		}
-		cursor = next
+		cursor = page.Next
 	}
 }
 

@@ -106,7 +106,7 @@ func (k *Service) change(ctx context.Context, id string, by By, e edit) (changed
 		if old, err = k.readFor(ctx, id, &e); err != nil {
 			return Changed{}, err
 		}
-		if err := by.wants(old); err != nil {
+		if err := by.wants(old.Revision); err != nil {
 			return Changed{}, err
 		}
 		r = old.Clone()
@@ -153,15 +153,15 @@ func (k *Service) readFor(ctx context.Context, id string, e *edit) (*store.Recor
 	}
 }
 
-// wants returns nil if the record has the revision that is to be changed.
-func (by *By) wants(r *store.Record) error {
-	if by.Revision != "" && by.Revision != r.Revision {
+// wants returns nil if a record of the revision is to be changed.
+func (by *By) wants(revision string) error {
+	if by.Revision != "" && by.Revision != revision {
 		return ErrRevision
 	}
 	return nil
 }
 
-// Delete deletes a key, also a forged one. Errors: [store.ErrNotFound], [ErrRevision], [store.ErrConflict].
+// Delete deletes a key, also a forged one, or one whose record cannot be read. Errors: [store.ErrNotFound], [ErrRevision], [store.ErrConflict].
 func (k *Service) Delete(ctx context.Context, id string, by By) (d store.Durability, err error) {
 	var old *store.Record
 	defer func() {
@@ -171,23 +171,40 @@ func (k *Service) Delete(ctx context.Context, id string, by By) (d store.Durabil
 		return store.Durability{}, store.ErrNotFound
 	}
 	for range changeAttempts {
-		if old, err = k.get(ctx, id); err != nil {
+		var revision string
+		if old, revision, err = k.readToDelete(ctx, id); err != nil {
 			return store.Durability{}, err
 		}
-		if err = by.wants(old); err != nil {
+		if err = by.wants(revision); err != nil {
 			return store.Durability{}, err
 		}
 		seen := k.opt.Seen.of(id)
-		d, err = k.backend.Delete(ctx, id, old.Revision)
+		d, err = k.backend.Delete(ctx, id, revision)
 		k.cache.drop(id)
 		if errors.Is(err, store.ErrConflict) {
 			continue
 		}
 		if err == nil {
-			k.releaseDropped(ctx, old, &store.Record{ID: id})
+			if old != nil {
+				k.releaseDropped(ctx, old, &store.Record{ID: id})
+			}
 			k.opt.Seen.gone(id, seen)
 		}
 		return d, err
 	}
 	return store.Durability{}, err
+}
+
+// readToDelete returns the record of a key, nil if it cannot be read, and its
+// revision, empty if that is not known.
+func (k *Service) readToDelete(ctx context.Context, id string) (*store.Record, string, error) {
+	r, err := k.backend.Get(ctx, id)
+	var damaged *store.DamagedError
+	if errors.As(err, &damaged) {
+		return nil, damaged.Revision, nil
+	}
+	if err != nil {
+		return nil, "", err
+	}
+	return r, r.Revision, nil
 }

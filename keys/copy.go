@@ -41,7 +41,9 @@ func (k *Service) Copy(ctx context.Context, from store.Backend, by By) (Copy, er
 	if err := k.bringIDKeys(ctx, ids, from); err != nil {
 		return done, err
 	}
-	err = each(ctx, from, func(r *store.Record) error {
+	err = each(ctx, from, func(d *store.DamagedError) {
+		done.Skipped = append(done.Skipped, SkippedCopy{ID: d.ID, Reason: damagedRecord(d).Error()})
+	}, func(r *store.Record) error {
 		err := k.copyOne(ctx, ids, r, by)
 		switch {
 		case errors.Is(err, store.ErrExists), errors.Is(err, ErrSecretInUse), errors.Is(err, ErrDamaged), errors.Is(err, ErrForged):

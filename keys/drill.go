@@ -18,7 +18,9 @@ type Drill struct {
 // keys, such as of a backup, and changes nothing. Its error is the backend's.
 func (k *Service) Drill(ctx context.Context) (Drill, error) {
 	d := Drill{Failed: []SkippedCopy{}}
-	err := each(ctx, k.backend, func(r *store.Record) error {
+	err := each(ctx, k.backend, func(damaged *store.DamagedError) {
+		d.Failed = append(d.Failed, SkippedCopy{ID: damaged.ID, Reason: damagedRecord(damaged).Error()})
+	}, func(r *store.Record) error {
 		if failed := k.drillOne(r); failed != nil {
 			d.Failed = append(d.Failed, SkippedCopy{ID: r.ID, Reason: failed.Error()})
 		} else {

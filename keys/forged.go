@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/card-gateway/card-gateway/store"
 )
@@ -22,11 +23,20 @@ type ForgedError struct {
 
 // Error returns the key, the field and the reason.
 func (e *ForgedError) Error() string {
-	return fmt.Sprintf("key %s: %v: %s: %v", e.KeyID, ErrForged, e.Field, e.cause)
+	return fmt.Sprintf("key %s: %v: %s: %s", e.KeyID, ErrForged, e.Field, e.Reason())
 }
 
 // Reason returns what is wrong with the field.
-func (e *ForgedError) Reason() string { return e.cause.Error() }
+func (e *ForgedError) Reason() string {
+	var damaged *store.DamagedError
+	if errors.As(e.cause, &damaged) {
+		return fmt.Sprintf("the record cannot be read (%v): restore it from a backup of the store, or delete the key and make another", damaged.Cause)
+	}
+	return e.cause.Error()
+}
+
+// damagedRecord returns the error for a record that cannot be read.
+func damagedRecord(d *store.DamagedError) *ForgedError { return &ForgedError{d.ID, d.Field, d} }
 
 // Unwrap returns [ErrForged] and the cause, which may be [ErrMasterKey].
 func (e *ForgedError) Unwrap() []error { return []error{ErrForged, e.cause} }
@@ -36,9 +46,11 @@ const fieldVersion = "document_version"
 
 // ForgedFields returns the closed set of [ForgedError.Field].
 func ForgedFields() []string {
-	names := []string{fieldSeal, fieldVersion, "document"}
+	names := append([]string{fieldSeal, fieldVersion}, store.DamagedFields()...)
 	for i := range sealedFields {
-		names = append(names, sealedFields[i].name)
+		if !slices.Contains(names, sealedFields[i].name) {
+			names = append(names, sealedFields[i].name)
+		}
 	}
 	return names
 }
@@ -103,7 +115,7 @@ func (k *Service) get(ctx context.Context, id string) (*store.Record, error) {
 	r, err := k.backend.Get(ctx, id)
 	var damaged *store.DamagedError
 	if errors.As(err, &damaged) {
-		err = &ForgedError{damaged.ID, damaged.Field, err}
+		err = damagedRecord(damaged)
 		k.reportForged(err)
 	}
 	return r, err

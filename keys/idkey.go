@@ -37,12 +37,12 @@ const testedSecrets = 50
 // the one that first sealed the id key still opens it after a rotation, but no
 // longer opens the secrets.
 func (k *Service) testSecrets(ctx context.Context) error {
-	records, _, err := k.backend.List(ctx, "", testedSecrets)
+	page, err := k.backend.List(ctx, "", testedSecrets)
 	if err != nil {
 		return fmt.Errorf("reading keys to test the master key: %w", err)
 	}
 	foreign := 0
-	for _, r := range records {
+	for _, r := range page.Records {
 		for i := range r.Secrets {
 			_, _, err := k.ring.Open(r.Secrets[i].Sealed, secretLabel(r.ID, r.Secrets[i].Version))
 			if !errors.Is(err, ErrMasterKey) {

@@ -149,7 +149,7 @@ func (k *Service) readIDs(ctx context.Context, own *IDKey) error {
 	k.known.mu.Lock()
 	k.known.copied = copied
 	k.known.mu.Unlock()
-	return each(ctx, k.backend, func(r *store.Record) error {
+	return each(ctx, k.backend, func(d *store.DamagedError) { k.known.learn(own, d.ID) }, func(r *store.Record) error {
 		k.known.learn(own, r.ID)
 		return nil
 	})

@@ -11,8 +11,9 @@ import (
 
 // List returns up to q.Limit keys that follow the cursor, and the cursor of the
 // next page, which is empty at the end. If q.Tenant, q.Status or q.Search is set,
-// it returns only matching keys. A page may be shorter than the limit, or empty,
-// although more pages follow.
+// it returns only matching keys, and each key whose record cannot be read: nobody
+// knows whose that is, so no query hides it. A page may be shorter than the limit, or
+// empty, although more pages follow.
 func (k *Service) List(ctx context.Context, q ListQuery) ([]View, string, error) {
 	if q.Status != "" && !slices.Contains(Statuses(), q.Status) {
 		return nil, "", invalid("status", "want one of %v", Statuses())
@@ -23,11 +24,14 @@ func (k *Service) List(ctx context.Context, q ListQuery) ([]View, string, error)
 	views := make([]View, 0, min(q.Limit, 64))
 	cursor := q.Cursor
 	for range listReads {
-		records, next, err := k.backend.List(ctx, cursor, q.Limit-len(views))
+		page, err := k.backend.List(ctx, cursor, q.Limit-len(views))
 		if err != nil {
 			return nil, "", err
 		}
-		for _, r := range records {
+		for _, damaged := range page.Damaged {
+			views = append(views, k.damagedView(damaged))
+		}
+		for _, r := range page.Records {
 			v, err := k.view(ctx, r)
 			if errors.Is(err, store.ErrNotFound) {
 				continue
@@ -39,7 +43,7 @@ func (k *Service) List(ctx context.Context, q ListQuery) ([]View, string, error)
 				views = append(views, v)
 			}
 		}
-		cursor = next
+		cursor = page.Next
 		if cursor == "" || len(views) >= q.Limit {
 			break
 		}
@@ -68,12 +72,16 @@ func contains(text, part string) bool {
 	return strings.Contains(strings.ToLower(text), strings.ToLower(part))
 }
 
-// Show returns one key, or [store.ErrNotFound].
+// Show returns one key, also one whose record cannot be read, or [store.ErrNotFound].
 func (k *Service) Show(ctx context.Context, id string) (View, error) {
 	if !validID(id) {
 		return View{}, store.ErrNotFound
 	}
-	r, err := k.get(ctx, id)
+	r, err := k.backend.Get(ctx, id)
+	var damaged *store.DamagedError
+	if errors.As(err, &damaged) {
+		return k.damagedView(damaged), nil
+	}
 	if err != nil {
 		return View{}, err
 	}

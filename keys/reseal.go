@@ -9,11 +9,11 @@ import (
 )
 
 // reseal finds all secrets and records that are sealed under another master key
-// than the first, and seals them under the first. A record that cannot be opened or
-// that was forged stays as it is, and one without a seal gets none. After an error of the backend, reseal stops. The next start tries the
-// remaining records.
+// than the first, and seals them under the first. A record that cannot be read or
+// opened, or that was forged, stays as it is, and one without a seal gets none. After an
+// error of the backend, reseal stops. The next start tries the remaining records.
 func (k *Service) reseal(ctx context.Context) {
-	_ = each(ctx, k.backend, func(r *store.Record) error {
+	_ = each(ctx, k.backend, func(*store.DamagedError) {}, func(r *store.Record) error {
 		if !slices.ContainsFunc(r.Secrets, k.old) && (len(r.Seal) == 0 || k.ring.current(r.Seal)) {
 			return nil
 		}

@@ -15,11 +15,14 @@ const (
 	StatusLocked   = "locked"   // by too many consecutive failures
 	StatusExpired  = "expired"
 	StatusActive   = "active"
+	// StatusUnreadable: the record cannot be read, so nothing else of the key is
+	// known. Its requests are refused, and its seal counts as refused.
+	StatusUnreadable = "unreadable"
 )
 
 // Statuses returns the closed set of [View.Status].
 func Statuses() []string {
-	return []string{StatusActive, StatusDisabled, StatusLocked, StatusExpired}
+	return []string{StatusActive, StatusDisabled, StatusLocked, StatusExpired, StatusUnreadable}
 }
 
 // A View is a key as operators see it: everything except its secrets.
@@ -78,6 +81,17 @@ func viewOf(r *store.Record, now time.Time) View {
 		}
 	}
 	return v
+}
+
+// damagedView returns what is known of a key whose record cannot be read, and reports
+// the record as forged.
+func (k *Service) damagedView(d *store.DamagedError) View {
+	forged := damagedRecord(d)
+	k.reportForged(forged)
+	return View{
+		ID: d.ID, Mode: ModeOf(d.ID), Status: StatusUnreadable, Revision: d.Revision, Scopes: []string{}, Secrets: []SecretView{},
+		Seal: SealView{State: SealRefused, Field: forged.Field, Problem: forged.Reason()},
+	}
 }
 
 // statusOf returns the status of a key at now.

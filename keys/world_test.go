@@ -3,6 +3,8 @@ package keys_test
 import (
 	"context"
 	"encoding/json"
+	"errors"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -22,6 +24,8 @@ type watched struct {
 	lists  atomic.Int64
 	down   atomic.Bool
 	before func(call string) // set before use; called before each call
+
+	damaged sync.Map // ids of keys whose record cannot be read
 }
 
 func (w *watched) Local() bool { return false }
@@ -41,15 +45,32 @@ func (w *watched) Get(ctx context.Context, id string) (*store.Record, error) {
 	if err := w.enter("Get"); err != nil {
 		return nil, err
 	}
-	return w.Backend.Get(ctx, id)
+	r, err := w.Backend.Get(ctx, id)
+	if _, found := w.damaged.Load(id); found && err == nil {
+		return nil, damagedError(r)
+	}
+	return r, err
 }
 
-func (w *watched) List(ctx context.Context, cursor string, limit int) ([]*store.Record, string, error) {
+// damagedError is the error of a backend for a record that it cannot read.
+func damagedError(r *store.Record) *store.DamagedError {
+	return &store.DamagedError{ID: r.ID, Field: store.DamagedDocument, Revision: r.Revision, Cause: errors.New("it is not JSON")}
+}
+
+func (w *watched) List(ctx context.Context, cursor string, limit int) (store.Page, error) {
 	w.lists.Add(1)
 	if err := w.enter("List"); err != nil {
-		return nil, "", err
+		return store.Page{}, err
 	}
-	return w.Backend.List(ctx, cursor, limit)
+	page, err := w.Backend.List(ctx, cursor, limit)
+	page.Records = slices.DeleteFunc(page.Records, func(r *store.Record) bool {
+		_, found := w.damaged.Load(r.ID)
+		if found {
+			page.Damaged = append(page.Damaged, damagedError(r))
+		}
+		return found
+	})
+	return page, err
 }
 
 func (w *watched) Put(ctx context.Context, r *store.Record, opt store.PutOptions) (store.Durability, error) {

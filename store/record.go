@@ -99,3 +99,12 @@ func (r *Record) Clone() *Record {
 	}
 	return &c
 }
+
+// A Page is a part of the listing of all keys.
+type Page struct {
+	Records []*Record
+	// Damaged are the other keys of the page. Nothing is known of them but that
+	// they exist.
+	Damaged []*DamagedError
+	Next    string // the cursor of the next page; empty at the end
+}

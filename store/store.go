@@ -10,41 +10,11 @@ package store
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"time"
 
 	"github.com/card-gateway/card-gateway/auth"
 	"github.com/card-gateway/card-gateway/ratelimit"
 )
-
-// Errors that every backend returns, possibly wrapped. Any other error means
-// that the backend could not answer: the request is refused with 503.
-var (
-	ErrNotFound    = errors.New("no such key")
-	ErrConflict    = errors.New("the key was changed by somebody else at the same time")
-	ErrExists      = errors.New("a key of this id exists already")
-	ErrUnavailable = errors.New("the store cannot answer")
-	// ErrFull means that a cap on live nonces is reached. A backend never drops
-	// a live nonce to make room. ErrFull wraps ErrUnavailable.
-	ErrFull = fmt.Errorf("%w: it holds as many live nonces as it may", ErrUnavailable)
-)
-
-// A DamagedError means that the record of a key cannot be read, because something
-// other than a gateway has written it. It is an [ErrUnavailable].
-type DamagedError struct {
-	ID    string // of the key
-	Field string // of the record; "document" for the whole
-	Cause error
-}
-
-// Error returns the key, the field and the cause.
-func (e *DamagedError) Error() string {
-	return fmt.Sprintf("%v: the record of key %q is damaged: %s: %v", ErrUnavailable, e.ID, e.Field, e.Cause)
-}
-
-// Unwrap returns [ErrUnavailable].
-func (e *DamagedError) Unwrap() error { return ErrUnavailable }
 
 // A Backend keeps the state of the gateway. All its methods may be called at
 // once from many goroutines, and by several gateways that share the same state.
@@ -126,10 +96,11 @@ type Backend interface {
 	Delete(ctx context.Context, id, revision string) (Durability, error)
 
 	// List returns up to limit records that follow the cursor (empty: from the
-	// start), in a stable order, and the cursor of the next page, which is empty
-	// at the end. On one server, a record that exists during the whole listing
-	// is listed exactly once.
-	List(ctx context.Context, cursor string, limit int) ([]*Record, string, error)
+	// start), in a stable order. On one server, a record that exists during the
+	// whole listing is listed exactly once. A record that cannot be read is named
+	// in its place, and costs no other record: List fails only if the backend
+	// cannot answer.
+	List(ctx context.Context, cursor string, limit int) (Page, error)
 
 	// Meta returns a small named value, or ErrNotFound.
 	Meta(ctx context.Context, name string) ([]byte, error)

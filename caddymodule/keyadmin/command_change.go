@@ -53,7 +53,8 @@ func disableCommand() *cobra.Command {
 		Short: "Refuses every further request with a key, or with all keys of a tenant",
 		Long: `Refuses every further request with a key. With --tenant all keys of the tenant
 are disabled, also those that are locked or expired; when the command has succeeded,
-none is left. A key whose record was forged is refused already and stays as it is.`,
+none is left. A key whose record was forged is refused already and stays as it is.
+One whose record cannot be read may be of the tenant, and is named.`,
 		Example: "  card-keys disable ck_live_…\n  card-keys disable --tenant acme",
 	}
 	cmd.Flags().String("tenant", "", "disable all keys of this tenant")
@@ -75,11 +76,13 @@ none is left. A key whose record was forged is refused already and stays as it i
 // make keys meanwhile.
 func disableTenant(cmd *cobra.Command) error {
 	done := []keys.View{}
+	var unreadable []keys.View
 	for {
 		views, err := listAll(cmd, 0)
 		if err != nil {
 			return err
 		}
+		unreadable = slices.DeleteFunc(slices.Clone(views), func(v keys.View) bool { return v.Status != keys.StatusUnreadable })
 		left := slices.DeleteFunc(views, func(v keys.View) bool { return v.Disabled || v.Seal.State == keys.SealRefused })
 		if len(left) == 0 {
 			break
@@ -93,6 +96,7 @@ func disableTenant(cmd *cobra.Command) error {
 			done = append(done, changed.View)
 		}
 	}
+	warnUnreadable(cmd, unreadable)
 	if asJSON(cmd) {
 		return printJSON(cmd, keyPage{Keys: done})
 	}

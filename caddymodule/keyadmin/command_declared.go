@@ -119,6 +119,10 @@ func applyOne(cmd *cobra.Command, want *declaredKey, have *keys.View) (result ap
 		result.Error = "there is no such key; make it by create or import, because a file has no secret"
 		return result, true
 	}
+	if have.Status == keys.StatusUnreadable {
+		result.Error = have.Seal.Problem
+		return result, true
+	}
 	now := declare(have)
 	var patch map[string]any
 	if result.Changes, patch = want.differencesTo(&now); len(patch) == 0 {

@@ -101,6 +101,8 @@ func chooseUnsealed(views []keys.View, ids []string) ([]keys.View, error) {
 		switch at := slices.IndexFunc(views, func(v keys.View) bool { return v.ID == id }); {
 		case at < 0:
 			return nil, fmt.Errorf("there is no key %s", id)
+		case views[at].Status == keys.StatusUnreadable:
+			return nil, fmt.Errorf("key %s: %s", id, views[at].Seal.Problem)
 		case views[at].Seal.State == keys.SealSealed:
 			return nil, fmt.Errorf("key %s is sealed already", id)
 		}

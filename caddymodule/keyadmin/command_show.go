@@ -42,6 +42,7 @@ func listCommand() *cobra.Command {
 			return err
 		}
 		if unused > 0 {
+			warnUnreadable(cmd, views)
 			views = unusedSince(views, time.Now().Add(-unused))
 			views = views[:min(cmp.Or(limit, len(views)), len(views))]
 		}
@@ -65,11 +66,11 @@ func parseUnused(text string) (time.Duration, error) {
 }
 
 // unusedSince returns the keys that were made before the moment, and of which no
-// request was accepted since.
+// request was accepted since, as far as their record can be read.
 func unusedSince(views []keys.View, since time.Time) []keys.View {
 	return slices.DeleteFunc(views, func(v keys.View) bool {
 		last := lastUsed(v)
-		return v.CreatedAt.After(since) || last != nil && last.After(since)
+		return v.Status == keys.StatusUnreadable || v.CreatedAt.After(since) || last != nil && last.After(since)
 	})
 }
 

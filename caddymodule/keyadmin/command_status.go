@@ -144,7 +144,7 @@ func printStatus(cmd *cobra.Command, s *gatewayStatus) error {
 
 // keyRows shows how many keys there are, and what seals them.
 func keyRows(s *gatewayStatus, row func(name, format string, args ...any)) {
-	row("keys", "%d active, %d disabled, %d locked, %d expired", s.Keys["active"], s.Keys["disabled"], s.Keys["locked"], s.Keys["expired"])
+	row("keys", "%d active, %d disabled, %d locked, %d expired, %d unreadable", s.Keys["active"], s.Keys["disabled"], s.Keys["locked"], s.Keys["expired"], s.Keys[keys.StatusUnreadable])
 	row("expiring", "%d within a day, %d within a week, %d within 30 days", s.Expiring["1d"], s.Expiring["7d"], s.Expiring["30d"])
 	for _, sealed := range s.SealedBy {
 		if sealed.MasterKey == 0 {

@@ -78,15 +78,15 @@ var errNoKeys = errors.New("holds no store with keys")
 
 func (c *adminCall) startSource(from store.Backend) error {
 	if local, ok := from.(store.LocalBackend); ok && local.Local() {
-		if records, _, err := from.List(c, "", 1); err != nil || len(records) == 0 {
+		if page, err := from.List(c, "", 1); err != nil || len(page.Records) == 0 {
 			return errNoKeys
 		}
 	}
 	if err := from.Start(c); err != nil {
 		return err
 	}
-	records, next, err := from.List(c, "", 1)
-	if err == nil && len(records) == 0 && next == "" {
+	page, err := from.List(c, "", 1)
+	if err == nil && len(page.Records) == 0 && len(page.Damaged) == 0 && page.Next == "" {
 		err = errNoKeys
 	}
 	return err

@@ -5,9 +5,11 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 	"text/tabwriter"
 	"time"
+	"unicode"
 
 	"github.com/spf13/cobra"
 
@@ -62,8 +64,13 @@ func sealText(s *keys.SealView) string {
 // printKey shows one key, a line for each field.
 func printKey(cmd *cobra.Command, v keys.View, secret string) error {
 	w := tabwriter.NewWriter(cmd.OutOrStdout(), 0, 0, 2, ' ', 0)
-	row := func(name, value string) { fmt.Fprintf(w, "%s\t%s\n", name, value) }
+	row := func(name, value string) { fmt.Fprintf(w, "%s\t%s\n", name, plain(value)) }
 	row("id", v.ID)
+	if v.Status == keys.StatusUnreadable {
+		row("status", v.Status)
+		row("seal", sealText(&v.Seal))
+		return w.Flush()
+	}
 	if secret != "" {
 		row("secret", secret)
 	}
@@ -93,6 +100,15 @@ func printKey(cmd *cobra.Command, v keys.View, secret string) error {
 		until := v.Lock.Until
 		row("locked", fmt.Sprintf("at %s after %d failures, until %s", timeOr(&v.Lock.At, ""), v.Lock.Failures, timeOr(&until, "it is unlocked")))
 	}
+	secretRows(&v, row)
+	row("created at", timeOr(&v.CreatedAt, ""))
+	row("updated at", timeOr(&v.UpdatedAt, ""))
+	row("revision", v.Revision)
+	return w.Flush()
+}
+
+// secretRows shows the times of the secrets of a key.
+func secretRows(v *keys.View, row func(name, value string)) {
 	for _, s := range v.Secrets {
 		row(fmt.Sprintf("secret %d", s.Version), fmt.Sprintf("created %s, ends %s, last used %s",
 			timeOr(&s.CreatedAt, ""), timeOr(s.ExpiresAt, "never"), timeOr(s.LastUsedAt, "never")))
@@ -101,10 +117,6 @@ func printKey(cmd *cobra.Command, v keys.View, secret string) error {
 		row(fmt.Sprintf("retired %d", s.Version), fmt.Sprintf("created %s, ended %s, last used %s",
 			timeOr(&s.CreatedAt, ""), timeOr(s.ExpiresAt, ""), timeOr(s.LastUsedAt, "never")))
 	}
-	row("created at", timeOr(&v.CreatedAt, ""))
-	row("updated at", timeOr(&v.UpdatedAt, ""))
-	row("revision", v.Revision)
-	return w.Flush()
 }
 
 // printKeys shows a table, a line for each key.
@@ -112,20 +124,43 @@ func printKeys(cmd *cobra.Command, views []keys.View) error {
 	w := tabwriter.NewWriter(cmd.OutOrStdout(), 0, 0, 2, ' ', 0)
 	fmt.Fprintln(w, "ID\tTENANT\tSTATUS\tEXPIRES\tLAST USED\tFAILURES\tSCOPES\tDESCRIPTION")
 	for _, v := range views {
+		if v.Status == keys.StatusUnreadable {
+			fmt.Fprintf(w, "%s\t-\t%s\t-\t-\t-\t-\t-\n", plain(v.ID), v.Status)
+			continue
+		}
 		status := v.Status
 		if v.Seal.State == keys.SealRefused {
 			status = "forged"
 		}
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%d\t%s\t%s\n", v.ID, v.Tenant, status, timeOr(v.ExpiresAt, "never"),
-			timeOr(lastUsed(v), "never"), v.Failures, strings.Join(v.Scopes, " "), orDash(v.Description))
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%d\t%s\t%s\n", plain(v.ID), plain(v.Tenant), status, timeOr(v.ExpiresAt, "never"),
+			timeOr(lastUsed(v), "never"), v.Failures, plain(strings.Join(v.Scopes, " ")), orDash(plain(v.Description)))
 	}
 	if err := w.Flush(); err != nil {
 		return err
 	}
+	warnUnreadable(cmd, views)
 	if len(views) == 0 {
 		fmt.Fprintln(cmd.ErrOrStderr(), "no such keys")
 	}
 	return nil
+}
+
+// warnUnreadable names the keys whose record cannot be read, and what to do.
+func warnUnreadable(cmd *cobra.Command, views []keys.View) {
+	for _, v := range views {
+		if v.Status == keys.StatusUnreadable {
+			fmt.Fprintf(cmd.ErrOrStderr(), "warning: %s is refused: %s: %s\n", plain(v.ID), v.Seal.Field, plain(v.Seal.Problem))
+		}
+	}
+}
+
+// plain returns the text as a terminal may have it: a record that was forged can hold
+// anything.
+func plain(text string) string {
+	if strings.ContainsFunc(text, func(r rune) bool { return !unicode.IsPrint(r) }) {
+		return strconv.Quote(text)
+	}
+	return text
 }
 
 // lastUsed returns when a request was last accepted, with any secret of the key

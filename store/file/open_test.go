@@ -23,7 +23,7 @@ func TestOpenOnly(t *testing.T) {
 	if _, err := os.Stat(filepath.Dir(empty)); !errors.Is(err, os.ErrNotExist) {
 		t.Fatalf("%v: Open made the directory", err)
 	}
-	if _, _, err := s.List(t.Context(), "", 10); err != nil {
+	if _, err := s.List(t.Context(), "", 10); err != nil {
 		t.Fatal(err)
 	}
 

@@ -59,11 +59,12 @@ func (s *Store) Get(ctx context.Context, id string) (*store.Record, error) {
 }
 
 // List implements store.Backend. The order is that of the ids, the cursor is
-// the last id of a page.
-func (s *Store) List(ctx context.Context, cursor string, limit int) ([]*store.Record, string, error) {
+// the last id of a page. No record is damaged: a key file that cannot be read in
+// full is not opened.
+func (s *Store) List(ctx context.Context, cursor string, limit int) (store.Page, error) {
 	st, err := s.reading(ctx)
 	if err != nil {
-		return nil, "", err
+		return store.Page{}, err
 	}
 	if limit <= 0 {
 		limit = defaultPage
@@ -73,18 +74,18 @@ func (s *Store) List(ctx context.Context, cursor string, limit int) ([]*store.Re
 	if found {
 		at++
 	}
-	var records []*store.Record
-	for ; at < len(ids) && len(records) < limit; at++ {
+	var page store.Page
+	for ; at < len(ids) && len(page.Records) < limit; at++ {
 		if k := st.key(ids[at]); k != nil {
 			if r := k.view(); r != nil {
-				records = append(records, r)
+				page.Records = append(page.Records, r)
 			}
 		}
 	}
-	if at >= len(ids) {
-		return records, "", nil
+	if at < len(ids) {
+		page.Next = ids[at-1]
 	}
-	return records, ids[at-1], nil
+	return page, nil
 }
 
 // Put implements store.Backend. The record is on the disk when it returns.

@@ -93,7 +93,7 @@ func everyCall(s *Store, r *store.Record) map[string]error {
 	r, errs["Get"] = s.Get(ctx, r.ID)
 	other := newRecord()
 	_, errs["Put"] = s.Put(ctx, other, store.PutOptions{ClearFailures: true})
-	_, _, errs["List"] = s.List(ctx, "", 10)
+	_, errs["List"] = s.List(ctx, "", 10)
 	_, errs["PutMeta"] = s.PutMeta(ctx, "name", []byte("value"))
 	_, errs["Meta"] = s.Meta(ctx, "name")
 	errs["DeleteMeta"] = s.DeleteMeta(ctx, "name", []byte("value"))

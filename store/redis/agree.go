@@ -1,10 +1,13 @@
 package redis
 
 import (
+	"cmp"
 	"context"
+	"fmt"
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 )
 
 // An adoption is the result of a check that is shared with the other gateways.
@@ -104,8 +107,7 @@ func (s *servers) adopt(ctx context.Context, m mode, a adoption, next *view) err
 }
 
 // readFloor adopts a floor that another gateway has raised. It returns false if
-// the epoch is not that of the view. The floor never falls, so a wrong reply does
-// no harm.
+// the epoch is not that of the view.
 func (s *servers) readFloor(ctx context.Context, next *view) (bool, error) {
 	values, err := s.client.HMGet(ctx, s.names.shared(), "epoch", "floor", "fences", "making").Result()
 	if err != nil {
@@ -117,20 +119,13 @@ func (s *servers) readFloor(ctx context.Context, next *view) (bool, error) {
 	if len(values) != 4 || next.epoch == "" || values[0] != any(next.epoch) {
 		return false, nil
 	}
-	if text, ok := values[1].(string); ok {
-		floor, err := strconv.ParseInt(text, 10, 64)
-		if err != nil {
-			return false, unavailable("reading the replay floor", err)
-		}
-		next.floor = max(next.floor, floor)
+	floor, _ := values[1].(string)
+	fenced, _ := values[2].(string)
+	found, more, err := s.parseFloors(cmp.Or(floor, "0"), fenced)
+	if err != nil {
+		return false, err
 	}
-	if text, ok := values[2].(string); ok {
-		more, err := parseFences(text)
-		if err != nil {
-			return false, unavailable("reading the fences", err)
-		}
-		next.fences = next.fences.and(more)
-	}
+	next.floor, next.fences = max(next.floor, found), next.fences.and(more)
 	next.making = values[3] != nil
 	return true, nil
 }
@@ -155,10 +150,6 @@ func (s *servers) runAdopt(ctx context.Context, epoch string, a adoption, next *
 	if err != nil {
 		return false, err
 	}
-	found, err := strconv.ParseInt(floor, 10, 64)
-	if err != nil {
-		return false, unavailable("reading the replay floor", err)
-	}
 	fenced, err := text(reply, 2)
 	if err != nil {
 		return false, err
@@ -167,9 +158,33 @@ func (s *servers) runAdopt(ctx context.Context, epoch string, a adoption, next *
 	if err != nil {
 		return false, err
 	}
-	next.floor, next.making = max(next.floor, found), making != ""
-	if next.fences, err = parseFences(fenced); err != nil {
-		return false, unavailable("reading the fences", err)
+	found, fences, err := s.parseFloors(floor, fenced)
+	if err != nil {
+		return false, err
 	}
+	next.floor, next.fences, next.making = max(next.floor, found), fences, making != ""
 	return true, nil
+}
+
+// maxFloorAhead is how far a floor may be ahead of this gateway's clock. Gateways
+// raise floors to the time of servers whose clock is right, so maxSkew would do; what
+// is damaged is further away than a month.
+const maxFloorAhead = 30 * 24 * time.Hour
+
+// parseFloors reads the floor of all slots and those of some. One that no gateway can
+// have written makes the servers unfit: a floor never falls, so if it were taken over,
+// this gateway would write it back to whoever corrects it.
+func (s *servers) parseFloors(floor, fenced string) (int64, fences, error) {
+	found := view{}
+	var err error
+	if found.floor, err = strconv.ParseInt(floor, 10, 64); err != nil {
+		return 0, nil, unavailable("reading the replay floor", err)
+	}
+	if found.fences, err = parseFences(fenced); err != nil {
+		return 0, nil, unavailable("reading the fences", err)
+	}
+	if at := found.highest(); at > s.now().Add(maxFloorAhead).UnixMicro() {
+		return 0, nil, &UnfitError{Problem: fmt.Sprintf("no gateway has written the replay floor %d (microseconds) in the hash %s; remove its fields floor and fences", at, s.names.shared())}
+	}
+	return found.floor, found.fences, nil
 }

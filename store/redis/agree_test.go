@@ -225,8 +225,8 @@ func TestPrefixes(t *testing.T) {
 	c := newClaim(r)
 	expect(t, a, c, auth.Accepted)
 	expect(t, b, again(c), auth.Accepted)
-	if all, _, err := a.List(ctx, "", 10); err != nil || len(all) != 1 {
-		t.Errorf("%d keys listed, %v; want 1", len(all), err)
+	if all, err := a.List(ctx, "", 10); err != nil || len(all.Records) != 1 {
+		t.Errorf("%d keys listed, %v; want 1", len(all.Records), err)
 	}
 }
 

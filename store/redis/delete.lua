@@ -4,7 +4,11 @@
 -- of the longest window.
 -- The reply is {tag, outcome, replicas}.
 local tag, expect, span, longest = ARGV[1], ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4])
-local stored = redis.call('HMGET', KEYS[1], 'rev', 'hi', 'window', 'spans', 'floor')
+local stored = redis.pcall('HMGET', KEYS[1], 'rev', 'hi', 'window', 'spans', 'floor')
+if stored.err then  -- something else has put a value of another type there
+  if expect ~= '' or not find(stored.err, 'WRONGTYPE', 1, true) then return stored end
+  stored = {''}
+end
 if not stored[1] then return {tag, 'none'} end
 if expect ~= '' and stored[1] ~= expect then return {tag, 'conflict'} end
 local _, _, _, replicas = server()

@@ -110,7 +110,7 @@ func otherCalls(s *Store, r *store.Record) map[string]error {
 	_, errs["Get"] = s.Get(ctx, r.ID)
 	_, errs["Put"] = s.Put(ctx, newRecord(), store.PutOptions{})
 	_, errs["Delete"] = s.Delete(ctx, r.ID, r.Revision)
-	_, _, errs["List"] = s.List(ctx, "", 10)
+	_, errs["List"] = s.List(ctx, "", 10)
 	_, errs["Meta"] = s.Meta(ctx, "name")
 	_, errs["PutMeta"] = s.PutMeta(ctx, "name", []byte("value"))
 	errs["DeleteMeta"] = s.DeleteMeta(ctx, "name", []byte("value"))

@@ -26,7 +26,7 @@ func (s *Store) Levels(ctx context.Context, keyID string, charges []ratelimit.Ch
 		return nil, err
 	}
 	moment := fields{rest: at}
-	micros := moment.next()
+	micros := moment.bounded()
 	states := make([]ratelimit.State, len(charges))
 	for i := range charges {
 		stored, err := text(reply, i+1)
@@ -34,7 +34,7 @@ func (s *Store) Levels(ctx context.Context, keyID string, charges []ratelimit.Ch
 			return nil, err
 		}
 		n := fields{rest: stored}
-		level := ratelimit.Level{Used: n.next(), At: n.next(), Unit: n.next()}
+		level := ratelimit.Level{Used: n.bounded(), At: n.bounded(), Unit: n.bounded()}
 		if n.err != nil {
 			return nil, n.err
 		}

@@ -2,16 +2,12 @@ package redis
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"strconv"
-	"strings"
-	"time"
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/card-gateway/card-gateway/auth"
 	"github.com/card-gateway/card-gateway/store"
 )
 
@@ -21,20 +17,20 @@ import (
 func (s *Store) Get(ctx context.Context, id string) (*store.Record, error) {
 	ctx, cancel := context.WithTimeout(ctx, s.opt.SettleTimeout)
 	defer cancel()
-	reply, err := s.run(ctx, "reading a key", call{script: getScript, keys: []string{s.names.record(id)}})
-	if err != nil {
+	reply, err := s.run(ctx, "reading a key", call{
+		script: getScript, keys: []string{s.names.record(id)}, args: []any{strconv.Itoa(maxRecordBytes)},
+	})
+	switch {
+	case isOtherType(err):
+		return nil, &store.DamagedError{ID: id, Field: store.DamagedDocument, Cause: errOtherType}
+	case err != nil:
 		return nil, err
+	case len(reply) == 0:
+		return nil, s.missing(ctx, id)
 	}
-	if len(reply) == 0 {
-		if there, err := s.servers.initialised(ctx, id); err != nil {
-			return nil, err
-		} else if !there {
-			return nil, errEmptied
-		}
-		if s.servers.lost.Load() {
-			return nil, errLost
-		}
-		return nil, fmt.Errorf("key %q: %w", id, store.ErrNotFound)
+	if bytes, large := reply[0].(int64); large {
+		revision, err := text(reply, 1)
+		return nil, errors.Join(&store.DamagedError{ID: id, Field: store.DamagedDocument, Revision: revision, Cause: tooLarge(bytes)}, err)
 	}
 	hash := make(map[string]string, len(reply)/2)
 	for i := 0; i+1 < len(reply); i += 2 {
@@ -49,92 +45,92 @@ func (s *Store) Get(ctx context.Context, id string) (*store.Record, error) {
 	return readRecord(id, hash)
 }
 
-// readRecord makes a record from the fields of its hash.
-func readRecord(id string, hash map[string]string) (*store.Record, error) {
-	r := new(store.Record)
-	if err := json.Unmarshal([]byte(hash["doc"]), r); err != nil {
-		return nil, &store.DamagedError{ID: id, Field: "document", Cause: err}
+// missing returns why there is no record of the key.
+func (s *Store) missing(ctx context.Context, id string) error {
+	if there, err := s.servers.initialised(ctx, id); err != nil {
+		return err
+	} else if !there {
+		return errEmptied
 	}
-	if r.ID != id {
-		return nil, &store.DamagedError{ID: id, Field: "id", Cause: fmt.Errorf("it is %q", r.ID)}
+	if s.servers.lost.Load() {
+		return errLost
 	}
-	r.Revision = hash["rev"]
-	var err error
-	if r.Failures, err = strconv.Atoi("0" + hash["fails"]); err != nil {
-		return nil, fmt.Errorf("%w: the failure count of key %q in redis is damaged", store.ErrUnavailable, id)
-	}
-	if lock := hash["lock"]; lock != "" {
-		n := fields{rest: lock}
-		r.Lock = &auth.Lock{At: moment(n.next()), Until: moment(n.next()), Failures: int(n.next())}
-		if n.err != nil {
-			return nil, fmt.Errorf("the lock of key %q: %w", id, n.err)
-		}
-		if r.Lock.At.After(r.UpdatedAt) {
-			r.UpdatedAt = r.Lock.At
-		}
-	}
-	for field, value := range hash {
-		version, found := strings.CutPrefix(field, "last:")
-		if !found {
-			continue
-		}
-		v, err1 := strconv.Atoi(version)
-		minute, err2 := strconv.ParseInt(value, 10, 64)
-		if err := errors.Join(err1, err2); err != nil {
-			return nil, fmt.Errorf("%w: when key %q was last used is damaged in redis: %w", store.ErrUnavailable, id, err)
-		}
-		if r.LastUsed == nil {
-			r.LastUsed = make(map[int]time.Time, 2)
-		}
-		r.LastUsed[v] = time.Unix(minute*60, 0).UTC()
-	}
-	return r, nil
+	return fmt.Errorf("key %q: %w", id, store.ErrNotFound)
 }
 
 // List pages through the index in the order of the ids and reads the records
-// one by one on their masters.
-func (s *Store) List(ctx context.Context, cursor string, limit int) ([]*store.Record, string, error) {
+// on their masters.
+func (s *Store) List(ctx context.Context, cursor string, limit int) (store.Page, error) {
 	ctx, cancel := context.WithTimeout(ctx, s.opt.ChangeTimeout)
 	defer cancel()
 	limit = max(limit, 1)
+	ids, err := s.listed(ctx, cursor, limit+1)
+	if err != nil {
+		return store.Page{}, err
+	}
+	page := store.Page{}
+	if len(ids) > limit {
+		ids = ids[:limit]
+		page.Next = ids[limit-1]
+	}
+	for i, read := range s.readTogether(ctx, ids) {
+		r, err := read()
+		var damaged *store.DamagedError
+		switch {
+		case errors.As(err, &damaged):
+			page.Damaged = append(page.Damaged, damaged)
+		case errors.Is(err, store.ErrNotFound):
+		case err != nil:
+			return store.Page{}, fmt.Errorf("reading key %q: %w", ids[i], err)
+		default:
+			page.Records = append(page.Records, r)
+		}
+	}
+	return page, nil
+}
+
+// listed returns the ids in the index that follow the cursor, at most n.
+func (s *Store) listed(ctx context.Context, cursor string, n int) ([]string, error) {
 	reply, err := s.run(ctx, "listing keys", call{
-		script: indexScript, keys: []string{s.names.index()}, args: []any{"page", cursor, strconv.Itoa(limit + 1)},
+		script: indexScript, keys: []string{s.names.index()}, args: []any{"page", cursor, strconv.Itoa(n)},
 	})
 	if err != nil {
-		return nil, "", err
+		return nil, err
 	}
 	ids := make([]string, len(reply))
 	for i := range reply {
 		if ids[i], err = text(reply, i); err != nil {
-			return nil, "", err
+			return nil, err
 		}
 	}
-	next := ""
-	if len(ids) > limit {
-		ids = ids[:limit]
-		next = ids[limit-1]
+	return ids, nil
+}
+
+// readTogether returns a function for each key that returns its record. It reads
+// all of them at once. If that fails, perhaps because of one of them, each is read
+// alone.
+func (s *Store) readTogether(ctx context.Context, ids []string) []func() (*store.Record, error) {
+	reads := make([]func() (*store.Record, error), len(ids))
+	if len(ids) == 0 {
+		return reads
 	}
 	pipe := s.client.Pipeline()
 	hashes := make([]*redis.MapStringStringCmd, len(ids))
 	for i, id := range ids {
 		hashes[i] = pipe.HGetAll(ctx, s.names.record(id))
 	}
-	if len(ids) > 0 {
-		if _, err := pipe.Exec(ctx); err != nil {
-			return nil, "", unavailable("listing keys", err)
-		}
-	}
-	records := make([]*store.Record, 0, len(ids))
+	_, err := pipe.Exec(ctx)
 	for i, id := range ids {
-		hash := hashes[i].Val()
-		if hash["rev"] == "" {
-			continue
+		reads[i] = func() (*store.Record, error) {
+			if err != nil {
+				return s.Get(ctx, id)
+			}
+			hash := hashes[i].Val()
+			if hash["rev"] == "" {
+				return nil, store.ErrNotFound
+			}
+			return readRecord(id, hash)
 		}
-		r, err := readRecord(id, hash)
-		if err != nil {
-			return nil, "", err
-		}
-		records = append(records, r)
 	}
-	return records, next, nil
+	return reads
 }

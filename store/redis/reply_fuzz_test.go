@@ -18,7 +18,10 @@ import (
 // accepted only where the reply says so in full, and an error says that the store
 // is unavailable.
 func FuzzReply(f *testing.F) {
-	const yes = "*7\r\n$3\r\nt.1\r\n$8\r\naccepted\r\n:0\r\n:1750000000000000\r\n:1\r\n:2\r\n:1\r\n"
+	const at = 1750000000000000
+	c := charge(f, newClaim(newRecord()), "b", "10/1m")
+	c.Now, c.Timestamp = time.UnixMicro(at), at/1e6
+	yes := scripted("accepted", 0, at, c.Charges[0].Cost, at, 1)
 	for _, seed := range []string{
 		yes, "*3\r\n$3\r\nt.1\r\n$8\r\naccepted\r\n:0\r\n", "*2\r\n$3\r\nt.1\r\n$8\r\naccepted\r\n", "*1\r\n$3\r\nt.1\r\n", "*0\r\n", "*-1\r\n",
 		"*7\r\n$3\r\nt.2\r\n$8\r\naccepted\r\n:0\r\n:1750000000000000\r\n:1\r\n:2\r\n:1\r\n", "*7\r\n$3\r\nt.1\r\n$8\r\naccepted\r\n:0\r\n$1\r\n1\r\n:1\r\n:2\r\n:1\r\n",
@@ -30,7 +33,6 @@ func FuzzReply(f *testing.F) {
 	} {
 		f.Add(seed)
 	}
-	c := charge(f, newClaim(newRecord()), "b", "10/1m")
 	settle := func(t testing.TB, reply string, timeout time.Duration) (store.Verdict, error) {
 		s := answeredBy(t, hello, reply)
 		s.opt.SettleTimeout = timeout

@@ -10,18 +10,6 @@ import (
 	"github.com/card-gateway/card-gateway/store"
 )
 
-// The outcomes with which settle.lua has decided and written nothing.
-const (
-	outcomeServer = "server" // the server is not known
-	// outcomeReplicas: it has replicas, and none has acknowledged anything for
-	// longer than maxLag.
-	outcomeReplicas = "replicas"
-	outcomeClock    = "clock" // its clock and the claim's differ too much
-	outcomeStale    = "stale"
-	outcomeFull     = "full"
-	outcomeWindow   = "window" // the nonce must live for a wider window
-)
-
 // Settle runs settle.lua on the master of the key's slot. It has its own deadline
 // and continues if the client has gone. If the server is new, Settle checks the
 // servers first, which raises the replay floor if nonces may have been lost.
@@ -42,6 +30,10 @@ func (s *Store) decide(ctx context.Context, a attempt) (store.Verdict, error) {
 		return store.Verdict{}, fmt.Errorf("%w: the window is %v, at most %v are supported on redis", store.ErrUnavailable, c.Window, MaxWindow)
 	}
 	s.ahead.Store(int64(c.ReplayFloorAhead))
+	a.failed, a.maxNonces = c.Failed&^auth.RuleNonce, s.opt.MaxNoncesPerKey
+	if late(c) {
+		a.failed |= auth.RuleTimestamp
+	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.opt.SettleTimeout)
 	defer cancel()
 	for {
@@ -67,23 +59,19 @@ func (s *Store) decide(ctx context.Context, a attempt) (store.Verdict, error) {
 				return store.Verdict{}, err
 			}
 		case outcome == outcomeClock:
-			return store.Verdict{}, fmt.Errorf("%w: the clocks of redis and of this gateway are %d µs apart, at most %v are allowed", store.ErrUnavailable, reply.next(), maxSkew)
+			return store.Verdict{}, fmt.Errorf("%w: the clocks of redis and of this gateway are %d µs apart, at most %v are allowed", store.ErrUnavailable, reply.signed(), maxSkew)
 		case outcome == outcomeReplicas:
 			return store.Verdict{}, fmt.Errorf("%w: no replica has answered the master for %d s, at most %v are allowed", store.ErrUnavailable, reply.next(), maxLag)
 		case outcome == outcomeFull:
 			return store.Verdict{}, fmt.Errorf("%w: the key has %d", store.ErrFull, reply.next())
 		default:
-			return s.verdict(c, outcome, reply)
+			return s.verdict(&a, outcome, reply)
 		}
 	}
 }
 
 // attempt runs settle.lua once and returns its reply.
 func (s *Store) attempt(ctx context.Context, a attempt) (outcome string, n numbers, err error) {
-	a.failed, a.maxNonces = a.Failed&^auth.RuleNonce, s.opt.MaxNoncesPerKey
-	if late(a.Claim) {
-		a.failed |= auth.RuleTimestamp
-	}
 	reply, err := s.run(ctx, "settling", call{script: s.settling, keys: s.settleKeys(&a), args: a.args()})
 	if err != nil {
 		return "", n, err
@@ -115,56 +103,14 @@ func late(c *store.Claim) bool {
 	return c.Timestamp == 0 || !auth.InWindow(c.Now, c.Timestamp, c.Window)
 }
 
-// reasons are the reasons that settle.lua gives, by name.
-var reasons = func() map[string]auth.Reason {
-	all := []auth.Reason{auth.Accepted, auth.RateLimited, auth.KeyLocked, auth.ReplayFloor}
-	for _, rule := range settleRules {
-		all = append(all, rule.First())
+// verdict reads the verdict from the reply and notes an acceptance.
+func (s *Store) verdict(a *attempt, outcome string, n numbers) (store.Verdict, error) {
+	v, now, err := a.read(outcome, n)
+	if err != nil {
+		return store.Verdict{}, err
 	}
-	byName := make(map[string]auth.Reason, len(all))
-	for _, reason := range all {
-		byName[reason.String()] = reason
-	}
-	return byName
-}()
-
-// verdict reads the numbers of a reply: the failure count; with a lock,
-// whether this request wrote it; under the replay floor, its end; and where
-// buckets were decided on, the server's time and per bucket used, at and
-// whether the request fits.
-func (s *Store) verdict(c *store.Claim, outcome string, n numbers) (store.Verdict, error) {
-	if outcome == outcomeStale {
-		return store.Verdict{Stale: true}, nil
-	}
-	reason, known := reasons[outcome]
-	if !known {
-		return store.Verdict{}, fmt.Errorf("%w: redis answered %q", store.ErrUnavailable, outcome)
-	}
-	v := store.Verdict{Reason: reason, Failures: int(n.next())}
-	switch reason {
-	case auth.Accepted, auth.RateLimited:
-	case auth.KeyLocked:
-		v.Locked = n.next() == 1
-		return v, n.err
-	case auth.ReplayFloor:
-		v.RetryAfter = c.UntilAfter(time.UnixMicro(n.next()))
-		return v, n.err
-	default:
-		return v, n.err
-	}
-	now := n.next()
-	for i := range c.Charges {
-		ch := &c.Charges[i]
-		level := ratelimit.Level{Used: n.next(), At: n.next(), Unit: ch.Unit}
-		fits := n.next() == 1
-		v.States[i] = ch.State(level, now, fits)
-		v.OverLimit = v.OverLimit || !fits
-	}
-	if n.err != nil {
-		return store.Verdict{}, n.err
-	}
-	if reason == auth.Accepted {
-		s.servers.accepted(c.KeyID, now)
+	if v.Reason == auth.Accepted && !v.Stale {
+		s.servers.accepted(a.KeyID, now)
 	}
 	return v, nil
 }

@@ -92,6 +92,7 @@ func suite(options func(t testing.TB) Options) storetest.Factory {
 				t.Fatal(err)
 			}
 		}
+		setup.Damage = damages(setup.Backend.(*Store))
 		setup.Reopen = func(t testing.TB, how storetest.Ending) store.Backend {
 			if how == storetest.Closed {
 				if err := setup.Backend.Close(); err != nil {

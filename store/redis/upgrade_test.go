@@ -47,7 +47,7 @@ func settleAsBefore(t rapid.TB, s *Store, c *store.Claim) string {
 }
 
 func settleAsNow(t rapid.TB, s *Store, c *store.Claim) string {
-	outcome, n, err := s.attempt(ctx, attempt{Claim: c, seen: s.servers.view.Load(), lifeWindow: c.Window})
+	outcome, n, err := s.attempt(ctx, attempt{Claim: c, seen: s.servers.view.Load(), lifeWindow: c.Window, failed: c.Failed, maxNonces: s.opt.MaxNoncesPerKey})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -68,13 +68,43 @@ func (f *fields) next() int64 {
 	return n
 }
 
-// numbers reads the whole numbers of a reply.
+// bounded reads a number from 0 to maxNumber.
+func (f *fields) bounded() int64 {
+	n := f.next()
+	if (n < 0 || n >= maxNumber) && f.err == nil {
+		f.err = fmt.Errorf("%w: a reply of redis holds the number %d", store.ErrUnavailable, n)
+	}
+	return n
+}
+
+// maxNumber bounds the numbers of the scripts: a double has all whole numbers below.
+const maxNumber = 1 << 53
+
+// numbers reads the whole numbers of a reply, from 0 to maxNumber.
 type numbers struct {
 	rest []any
 	err  error
 }
 
 func (n *numbers) next() int64 {
+	i := n.signed()
+	if (i < 0 || i >= maxNumber) && n.err == nil {
+		n.err = fmt.Errorf("%w: a reply of redis holds the number %d", store.ErrUnavailable, i)
+	}
+	return i
+}
+
+// bit reads 0 or 1.
+func (n *numbers) bit() bool {
+	i := n.next()
+	if i > 1 && n.err == nil {
+		n.err = fmt.Errorf("%w: a reply of redis holds %d instead of 0 or 1", store.ErrUnavailable, i)
+	}
+	return i == 1
+}
+
+// signed reads a number that may be negative or larger.
+func (n *numbers) signed() int64 {
 	if len(n.rest) > 0 {
 		if i, ok := n.rest[0].(int64); ok {
 			n.rest = n.rest[1:]
@@ -85,4 +115,12 @@ func (n *numbers) next() int64 {
 		n.err = fmt.Errorf("%w: a reply of redis lacks a number before %v", store.ErrUnavailable, n.rest)
 	}
 	return 0
+}
+
+// end returns the error of the numbers, also if more follows them.
+func (n *numbers) end() error {
+	if n.err == nil && len(n.rest) > 0 {
+		n.err = fmt.Errorf("%w: a reply of redis has %d values too many", store.ErrUnavailable, len(n.rest))
+	}
+	return n.err
 }

@@ -124,7 +124,7 @@ func (m *memory) Delete(_ context.Context, id, revision string) (d store.Durabil
 	})
 }
 
-func (m *memory) List(_ context.Context, cursor string, limit int) (page []*store.Record, next string, err error) {
+func (m *memory) List(_ context.Context, cursor string, limit int) (page store.Page, err error) {
 	err = m.do(func() error {
 		var ids []string
 		for id, k := range m.model.keys {
@@ -134,14 +134,14 @@ func (m *memory) List(_ context.Context, cursor string, limit int) (page []*stor
 		}
 		slices.Sort(ids)
 		if len(ids) > limit {
-			ids, next = ids[:limit], ids[limit-1]
+			ids, page.Next = ids[:limit], ids[limit-1]
 		}
 		for _, id := range ids {
-			page = append(page, m.read(id))
+			page.Records = append(page.Records, m.read(id))
 		}
 		return nil
 	})
-	return page, next, err
+	return page, err
 }
 
 func (m *memory) Meta(_ context.Context, name string) (value []byte, err error) {

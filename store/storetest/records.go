@@ -153,7 +153,8 @@ func testList(t *testing.T, open Factory) {
 	for _, limit := range []int{1, 7, 57, 1000} {
 		t.Run(fmt.Sprintf("pages of %d", limit), func(t *testing.T) {
 			w.TB = t
-			order := slices.DeleteFunc(w.listAll(limit), func(id string) bool { return !want[id] })
+			all, _ := w.listAll(limit)
+			order := slices.DeleteFunc(all, func(id string) bool { return !want[id] })
 			if len(order) != len(want) {
 				t.Fatalf("%d of %d records are listed", len(order), len(want))
 			}
@@ -168,20 +169,21 @@ func testList(t *testing.T, open Factory) {
 }
 
 // listAll lists all records in pages, while another key is created and deleted,
-// and returns their ids. It fails if a record is listed twice or differs from the
-// stored one.
-func (w *world) listAll(limit int) (ids []string) {
+// and returns their ids, and the keys whose records cannot be read. It fails if a
+// record is listed twice or differs from the stored one.
+func (w *world) listAll(limit int) (ids []string, damaged []*store.DamagedError) {
 	w.Helper()
 	seen := map[string]bool{}
 	for cursor, pages := "", 0; ; pages++ {
-		records, next, err := w.Backend.List(ctx, cursor, limit)
+		page, err := w.Backend.List(ctx, cursor, limit)
 		if err != nil {
 			w.Fatal(err)
 		}
-		if len(records) > limit || pages > 1000 {
-			w.Fatalf("page %d has %d records, at most %d were asked for", pages, len(records), limit)
+		if n := len(page.Records) + len(page.Damaged); n > limit || pages > 1000 {
+			w.Fatalf("page %d has %d records, at most %d were asked for", pages, n, limit)
 		}
-		for _, r := range records {
+		damaged = append(damaged, page.Damaged...)
+		for _, r := range page.Records {
 			if seen[r.ID] {
 				w.Fatalf("%s is listed twice", r.ID)
 			}
@@ -194,8 +196,8 @@ func (w *world) listAll(limit int) (ids []string) {
 		if pages == 1 && limit == 7 {
 			w.delete(w.newKey())
 		}
-		if cursor = next; cursor == "" {
-			return ids
+		if cursor = page.Next; cursor == "" {
+			return ids, damaged
 		}
 	}
 }

@@ -117,7 +117,7 @@ func (w *world) calls(r *store.Record) map[string]func() error {
 		"Get":        func() error { _, err := w.Backend.Get(ctx, r.ID); return err },
 		"Put":        func() error { _, err := w.Backend.Put(ctx, key, store.PutOptions{}); return err },
 		"Delete":     func() error { _, err := w.Backend.Delete(ctx, r.ID, ""); return err },
-		"List":       func() error { _, _, err := w.Backend.List(ctx, "", 10); return err },
+		"List":       func() error { _, err := w.Backend.List(ctx, "", 10); return err },
 		"Meta":       func() error { _, err := w.Backend.Meta(ctx, "name"); return err },
 		"PutMeta":    func() error { _, err := w.Backend.PutMeta(ctx, "name", []byte("x")); return err },
 		"DeleteMeta": func() error { return w.Backend.DeleteMeta(ctx, "name", []byte("x")) },

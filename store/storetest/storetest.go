@@ -34,6 +34,11 @@ type Setup struct {
 	// nonces; the tests that need it are then skipped.
 	RaiseFloor func(t testing.TB, to time.Time)
 
+	// Damage has ways of making the record of a key unreadable, by name, as
+	// something other than a gateway may. It is empty for a backend that checks its
+	// records as a whole when it is opened.
+	Damage map[string]func(t testing.TB, id string)
+
 	// Reopen ends Backend and starts another one on the same state.
 	Reopen func(t testing.TB, how Ending) store.Backend
 }
@@ -85,6 +90,7 @@ func Run(t *testing.T, open Factory) {
 		{"Delete", testDelete},
 		{"RecordKept", testRecordKept},
 		{"List", testList},
+		{"Damaged", testDamaged},
 		{"Meta", testMeta},
 		{"MetaAtOnce", testMetaAtOnce},
 		{"Copies", testCopies},

@@ -27,7 +27,7 @@ export function attention(status) {
 	if (status.problem) add("bad", `The keys cannot be counted: ${status.problem}.`);
 	for (const text of details.warnings || []) add("warn", `${text}.`);
 	for (const s of status.sealed_by || []) if (!s.master_key) add("bad", `${count(s.secrets, "secret")} under a master key that this gateway was not given.`);
-	if (status.seals?.refused) add("bad", `${count(status.seals.refused, "record")} of keys refused, because the seal does not fit.`);
+	if (status.seals?.refused) add("bad", `${count(status.seals.refused, "record")} of keys refused: something other than a gateway changed them.`);
 	if (status.keys?.locked) add("warn", keysLink(count(status.keys.locked, "key")), status.keys.locked === 1 ? " is locked after wrong signatures." : " are locked after wrong signatures.");
 	if (status.expiring?.["1d"]) add("warn", keysLink(count(status.expiring["1d"], "key")), " will expire within a day.");
 	for (const c of status.certificates || []) if (c.overdue) add("bad", `The certificate of ${c.names[0]} should have been renewed. It ${new Date(c.expires) < Date.now() ? "ended" : "ends"} `, age(c.expires), ".");

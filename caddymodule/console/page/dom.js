@@ -54,7 +54,10 @@ export function field(id, label, control) {
 	return [h("label", { for: id }, label), control];
 }
 
-const kinds = { active: "good", answers: "good", disabled: "bad", locked: "bad", expired: "bad" };
+const kinds = { active: "good", answers: "good", disabled: "bad", locked: "bad", expired: "bad", forged: "bad", unreadable: "bad" };
 
 // state returns a word of a state in its colour.
 export const state = (word) => h("span", { class: kinds[word] }, word);
+
+// keyState returns the status of a key. One whose record is refused is forged.
+export const keyState = (k) => state(k.seal?.state === "refused" && k.status !== "unreadable" ? "forged" : k.status);

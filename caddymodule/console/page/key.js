@@ -1,5 +1,5 @@
 // The page of one key.
-import { h, facts, table, panel, state } from "./dom.js";
+import { h, facts, table, panel, keyState } from "./dom.js";
 import { number, count, time, age, use, both } from "./words.js";
 import { call, read, keyPath } from "./api.js";
 import { refusalList } from "./refusals.js";
@@ -23,7 +23,7 @@ export async function key(id, { may, report, again }) {
 	const about = await part(read(keyPath(id)).catch((failure) => {
 		missing = failure.status === 404;
 		throw failure;
-	}), (k) => [panel("Record", describe(k), may ? actions(k, { report, again }) : null), panel("Secrets", secrets(k))]);
+	}), (k) => [panel("Record", describe(k), may && k.status !== "unreadable" ? actions(k, { report, again }) : null), panel("Secrets", secrets(k))]);
 	const [record, live] = [about].flat();
 	if (missing) return [title, about, h("p", {}, h("a", { href: "#/keys" }, "All keys"))];
 	return [
@@ -45,7 +45,8 @@ const rateText = (rate) => typeof rate === "string" ? rate : JSON.stringify(rate
 
 function describe(k) {
 	return facts([
-		["Status", state(k.status)],
+		["Status", keyState(k)],
+		["Refused", k.seal?.problem && `${k.seal.field}: ${k.seal.problem}`],
 		["Locked", lockText(k.lock)],
 		["Tenant", k.tenant], ["Description", k.description],
 		["Mode", k.imported ? `${k.mode}, imported` : k.mode],
@@ -56,7 +57,7 @@ function describe(k) {
 		["Expires", both(k.expires_at) || "never"],
 		["Shows what was wrong until", both(k.debug_until)],
 		["Failures in a row", number(k.failures)],
-		["Made", both(k.created_at)], ["Changed", both(k.updated_at)],
+		...(k.status === "unreadable" ? [] : [["Made", both(k.created_at)], ["Changed", both(k.updated_at)]]),
 	]);
 }
 

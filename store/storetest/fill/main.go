@@ -83,14 +83,18 @@ func open(kind, place string) (store.Backend, error) {
 	}
 }
 
-// list returns all records.
-func list(ctx context.Context, backend store.Backend) (all []*store.Record, err error) {
+// list returns all records. It fails if one cannot be read.
+func list(ctx context.Context, backend store.Backend) (all []*store.Record, _ error) {
 	for cursor := ""; ; {
-		var page []*store.Record
-		if page, cursor, err = backend.List(ctx, cursor, 1000); err != nil {
+		page, err := backend.List(ctx, cursor, 1000)
+		if err != nil {
 			return nil, err
 		}
-		if all = append(all, page...); cursor == "" {
+		for _, damaged := range page.Damaged {
+			return nil, damaged
+		}
+		all = append(all, page.Records...)
+		if cursor = page.Next; cursor == "" {
 			return all, nil
 		}
 	}

@@ -1,0 +1,167 @@
+package redis
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"github.com/card-gateway/card-gateway/auth"
+	"github.com/card-gateway/card-gateway/ratelimit"
+	"github.com/card-gateway/card-gateway/store"
+)
+
+// scripted makes the reply of a script with the right tag.
+func scripted(outcome string, numbers ...int64) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "*%d\r\n$3\r\nt.1\r\n$%d\r\n%s\r\n", 2+len(numbers), len(outcome), outcome)
+	for _, n := range numbers {
+		fmt.Fprintf(&b, ":%d\r\n", n)
+	}
+	return b.String()
+}
+
+// answers returns a store that gets one reply to its settling script.
+func answers(t testing.TB, reply string) *Store {
+	t.Helper()
+	s := answeredBy(t, hello, reply)
+	s.opt.SettleTimeout = time.Minute
+	s.tags = tags{prefix: "t.", next: new(atomic.Uint64)}
+	s.servers.view.Store(&view{known: "x"})
+	return s
+}
+
+// A reply that contradicts the claim, or itself, is an error: no request passes by
+// it, none is locked or explained by it, and nothing of it is kept.
+func TestRepliesThatContradict(t *testing.T) {
+	now := time.Now()
+	at, later := now.UnixMicro(), now.Add(time.Minute).UnixMicro()
+	limited := func(c *store.Claim) { charge(t, c, "b", "10/1m") }
+	none := func(*store.Claim) {}
+	for name, lie := range map[string]struct {
+		claim func(*store.Claim)
+		reply string
+	}{
+		"accepted, and the signature is wrong":     {func(c *store.Claim) { c.Failed = auth.RuleSignature }, scripted("accepted", 0, at)},
+		"accepted, and the timestamp is too old":   {func(c *store.Claim) { c.Timestamp -= 301 }, scripted("accepted", 0, at)},
+		"accepted, and the timestamp is malformed": {func(c *store.Claim) { c.Timestamp = 0 }, scripted("accepted", 0, at)},
+		"accepted, and the body was dropped":       {func(c *store.Claim) { c.BodyDropped = true }, scripted("accepted", 0, at)},
+		"accepted, and a bucket lacks room":        {limited, scripted("accepted", 0, at, 1, at, 0)},
+		"accepted, and the failures are not 0":     {none, scripted("accepted", 3, at)},
+		"accepted at a far moment":                 {none, scripted("accepted", 0, math.MaxInt64)},
+		"accepted a minute later":                  {none, scripted("accepted", 0, later)},
+		"accepted at no moment":                    {none, scripted("accepted", 0, 0)},
+		"accepted, and more":                       {none, scripted("accepted", 0, at, 1)},
+		"accepted, and more used than there is":    {limited, scripted("accepted", 0, at, math.MaxInt64, at, 1)},
+		"accepted, and less than nothing used":     {limited, scripted("accepted", 0, at, -1, at, 1)},
+		"accepted, and drained at a far moment":    {limited, scripted("accepted", 0, at, 1, math.MaxInt64, 1)},
+		"accepted, and fits is no bit":             {limited, scripted("accepted", 0, at, 1, at, 2)},
+		"accepted under the floor":                 {func(c *store.Claim) { c.Timestamp -= 60 }, scripted("accepted", 0, at)},
+		"limited, and all buckets have room":       {limited, scripted("rate_limited", 0, at, 1, at, 1)},
+		"limited, and there is no bucket":          {none, scripted("rate_limited", 0, at)},
+		"limited, and the signature is wrong":      {func(c *store.Claim) { limited(c); c.Failed = auth.RuleSignature }, scripted("rate_limited", 0, at, 1, at, 0)},
+		"a rule that has not failed":               {none, scripted(auth.RuleSignature.First().String(), 1)},
+		"a later rule than the first":              {func(c *store.Claim) { c.Failed = auth.RuleBodyHash | auth.RuleSignature }, scripted(auth.RuleSignature.First().String(), 1)},
+		"negative failures":                        {func(c *store.Claim) { c.Failed = auth.RuleSignature }, scripted(auth.RuleSignature.First().String(), -1)},
+		"locked in a dry run":                      {func(c *store.Claim) { c.DryRun = true }, scripted("key_locked", 0, 1)},
+		"locked, and fewer failures than it takes": {none, scripted("key_locked", 3, 0)},
+		"a floor before the request":               {none, scripted("replay_floor", 0, at-time.Hour.Microseconds())},
+		"a floor, and the signature is wrong":      {func(c *store.Claim) { c.Failed = auth.RuleSignature }, scripted("replay_floor", 0, later)},
+		"stale, and more":                          {none, scripted("stale", 1)},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := newClaim(newRecord())
+			lie.claim(c)
+			s := answers(t, lie.reply)
+			if strings.HasSuffix(name, "under the floor") {
+				s.servers.view.Store(&view{known: "x", floor: at})
+			}
+			v, err := s.Settle(ctx, c)
+			if !errors.Is(err, store.ErrUnavailable) || v != (store.Verdict{}) {
+				t.Errorf("%+v, %v; want no verdict and ErrUnavailable", v, err)
+			}
+			if last := s.servers.accepts.latest(allSlots()); last != 0 {
+				t.Errorf("an acceptance at %v was noted", moment(last))
+			}
+		})
+	}
+}
+
+// Whatever outcome and numbers a server answers with, a request passes only if this
+// gateway finds nothing against it, and the verdict is one that can be shown.
+func TestVerdictOfAnyNumbers(t *testing.T) {
+	outcomes := []string{"accepted", "accepted", "rate_limited", "key_locked", "replay_floor", "stale", "window", "clock", "full", "replicas"}
+	for reason := range reasons {
+		outcomes = append(outcomes, reason)
+	}
+	rapid.Check(t, func(rt *rapid.T) {
+		c := newClaim(newRecord())
+		c.Failed = rapid.SampledFrom([]auth.Rules{0, 0, auth.RuleSignature, auth.RuleIP | auth.RuleScope}).Draw(rt, "failed")
+		c.Timestamp -= rapid.SampledFrom([]int64{0, 0, 10, 400}).Draw(rt, "age")
+		c.BodyDropped, c.LimitsDryRun, c.DryRun = rapid.Bool().Draw(rt, "dropped"), rapid.Bool().Draw(rt, "limits dry run"), rapid.Bool().Draw(rt, "dry run")
+		for i := range rapid.IntRange(0, 2).Draw(rt, "charges") {
+			charge(t, c, fmt.Sprint(i), "10/1m")
+		}
+		number := rapid.OneOf(rapid.SampledFrom([]int64{0, 1, int64(c.LockAfter), c.Now.UnixMicro(), c.Now.UnixMicro() + 1, -1, math.MinInt64, math.MaxInt64, 1 << 53}), rapid.Int64())
+		count := 2 + 3*len(c.Charges)
+		s := answers(t, scripted(rapid.SampledFrom(outcomes).Draw(rt, "outcome"), rapid.SliceOfN(number, 0, count+1).Draw(rt, "numbers")...))
+		s.servers.view.Store(&view{known: "x", floor: c.Now.Add(-time.Minute).UnixMicro()})
+		s.opt.SettleTimeout = 100 * time.Millisecond
+		v, err := s.Settle(ctx, c)
+		if err != nil {
+			if !errors.Is(err, store.ErrUnavailable) {
+				rt.Fatalf("an error of no kind: %v", err)
+			}
+			return
+		}
+		wantPossible(rt, c, &v)
+		if last := s.servers.accepts.latest(allSlots()); last > c.Now.Add(maxSkew).UnixMicro() {
+			rt.Fatalf("an acceptance at %v was noted", moment(last))
+		}
+	})
+}
+
+// wantPossible fails if nothing that a store knows can lead to the verdict.
+func wantPossible(t *rapid.T, c *store.Claim, v *store.Verdict) {
+	passes := !v.Stale && v.Reason == auth.Accepted
+	if passes && (c.Failed != 0 || late(c) || c.BodyDropped || v.OverLimit && !c.LimitsDryRun) {
+		t.Fatalf("%+v passes by %+v", c, v)
+	}
+	if v.Failures < 0 || v.RetryAfter < 0 || v.Locked && c.DryRun {
+		t.Fatalf("%+v", v)
+	}
+	for i, state := range v.States[:min(len(c.Charges), ratelimit.MaxCharges)] {
+		if v.Stale || v.Reason != auth.Accepted && v.Reason != auth.RateLimited {
+			break
+		}
+		if state.Remaining < 0 || state.Remaining > state.Limit || state.Requests < 0 || state.Reset < 0 || state.Next < 0 || state.Retry < 0 {
+			t.Fatalf("bucket %d: %+v", i, state)
+		}
+	}
+}
+
+// Levels of any numbers can be shown, or are an error.
+func TestLevelsOfAnyNumbers(t *testing.T) {
+	rapid.Check(t, func(rt *rapid.T) {
+		c := charge(t, newClaim(newRecord()), "b", "10/1m")
+		number := rapid.OneOf(rapid.SampledFrom([]int64{0, 1, -1, c.Now.UnixMicro(), math.MinInt64, math.MaxInt64, 1 << 53}), rapid.Int64())
+		at := fmt.Sprint(number.Draw(rt, "now"))
+		level := fmt.Sprint(number.Draw(rt, "used"), number.Draw(rt, "at"), number.Draw(rt, "unit"))
+		s := answers(t, fmt.Sprintf("*3\r\n$3\r\nt.1\r\n$%d\r\n%s\r\n$%d\r\n%s\r\n", len(at), at, len(level), level))
+		states, err := s.Levels(ctx, c.KeyID, c.Charges, c.Now)
+		if err != nil {
+			if !errors.Is(err, store.ErrUnavailable) {
+				rt.Fatalf("an error of no kind: %v", err)
+			}
+			return
+		}
+		if state := states[0]; state.Remaining < 0 || state.Remaining > state.Limit || state.Reset < 0 || state.Next < 0 || state.Retry < 0 {
+			rt.Fatalf("%+v", state)
+		}
+	})
+}

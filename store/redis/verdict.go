@@ -1,0 +1,140 @@
+package redis
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/card-gateway/card-gateway/auth"
+	"github.com/card-gateway/card-gateway/ratelimit"
+	"github.com/card-gateway/card-gateway/store"
+)
+
+// A verdict is taken only if settle.lua can give it to this claim. What the gateway
+// knows itself (the rules that have failed, the floor, the limits, its clock) is not
+// left to a server: a reply that contradicts it is an error, and nothing of it is kept.
+
+// The outcomes with which settle.lua has decided and written nothing.
+const (
+	outcomeServer = "server" // the server is not known
+	// outcomeReplicas: it has replicas, and none has acknowledged anything for
+	// longer than maxLag.
+	outcomeReplicas = "replicas"
+	outcomeClock    = "clock" // its clock and the claim's differ too much
+	outcomeStale    = "stale"
+	outcomeFull     = "full"
+	outcomeWindow   = "window" // the nonce must live for a wider window
+)
+
+// reasons are the reasons that settle.lua gives, by name.
+var reasons = func() map[string]auth.Reason {
+	all := []auth.Reason{auth.Accepted, auth.RateLimited, auth.KeyLocked, auth.ReplayFloor}
+	for _, rule := range settleRules {
+		all = append(all, rule.First())
+	}
+	byName := make(map[string]auth.Reason, len(all))
+	for _, reason := range all {
+		byName[reason.String()] = reason
+	}
+	return byName
+}()
+
+// read reads the numbers of a reply: the failure count; with a lock, whether this
+// request wrote it; under the replay floor, its end; and where buckets were decided
+// on, the server's time and per bucket used, at and whether the request fits. It also
+// returns the server's time.
+func (a *attempt) read(outcome string, n numbers) (v store.Verdict, now int64, err error) {
+	if outcome == outcomeStale {
+		return store.Verdict{Stale: true}, 0, n.end()
+	}
+	reason, known := reasons[outcome]
+	if !known {
+		return v, 0, fmt.Errorf("%w: redis answered %q", store.ErrUnavailable, outcome)
+	}
+	v = store.Verdict{Reason: reason, Failures: int(n.next())}
+	problem := ""
+	switch reason {
+	case auth.Accepted, auth.RateLimited:
+		now = n.next()
+		problem = a.readLimits(&v, now, &n)
+	case auth.KeyLocked:
+		v.Locked = n.bit()
+		problem = a.checkLock(&v)
+	case auth.ReplayFloor:
+		end := n.next()
+		v.RetryAfter = a.UntilAfter(time.UnixMicro(end))
+		if a.failed != 0 || a.Timestamp > end/1e6 {
+			problem = "another rule has failed, or the request is after the floor"
+		}
+	default:
+		if reason != a.failed.First() && reason != (a.failed|auth.RuleNonce).First() {
+			problem = "it is not the first rule that has failed"
+		}
+	}
+	if err := n.end(); err != nil {
+		return store.Verdict{}, 0, err
+	}
+	if problem != "" {
+		return store.Verdict{}, 0, fmt.Errorf("%w: redis answered %q to a request for which that cannot be: %s", store.ErrUnavailable, outcome, problem)
+	}
+	return v, now, nil
+}
+
+// checkLock returns why the claim cannot have found the key locked so, or "".
+func (a *attempt) checkLock(v *store.Verdict) string {
+	switch writes := !a.DryRun && !a.look; {
+	case v.Locked != writes:
+		return "the lock is written unless in a dry run"
+	case !v.Locked && v.Failures < a.LockAfter, v.Locked && v.Failures != 0:
+		return "the failures do not fit"
+	default:
+		return ""
+	}
+}
+
+// readLimits reads the buckets into the verdict, and returns why the claim cannot
+// have come to them so, or "".
+func (a *attempt) readLimits(v *store.Verdict, now int64, n *numbers) string {
+	levels, fits := [ratelimit.MaxCharges]ratelimit.Level{}, [ratelimit.MaxCharges]bool{}
+	for i := range a.Charges {
+		levels[i] = ratelimit.Level{Used: n.next(), At: n.next(), Unit: a.Charges[i].Unit}
+		fits[i] = n.bit()
+		v.OverLimit = v.OverLimit || !fits[i]
+	}
+	limited := v.Reason == auth.RateLimited
+	if problem := a.checkPassage(v, now); problem != "" {
+		return problem
+	}
+	spent := !limited && (!v.OverLimit || a.look) // otherwise the level is that before the request
+	for i := range a.Charges {
+		ch, before := &a.Charges[i], levels[i].Used
+		if spent {
+			before -= ch.Cost
+		}
+		if before < 0 || before > ch.Capacity || fits[i] != (before+ch.Cost <= ch.Capacity) || levels[i].At < now {
+			return fmt.Sprintf("the level of the bucket %s does not fit", ch.Bucket)
+		}
+		v.States[i] = ch.State(levels[i], now, fits[i])
+	}
+	return ""
+}
+
+// checkPassage returns why the claim cannot have passed all rules at a moment of the
+// server's clock with this result for the limits, or "".
+func (a *attempt) checkPassage(v *store.Verdict, now int64) string {
+	off := time.Duration(now-a.Now.UnixMicro()) * time.Microsecond
+	floor := a.seen.floorOf(a.KeyID)
+	switch {
+	case a.failed != 0:
+		return "a rule has failed"
+	case floor > 0 && a.Timestamp*1e6 <= floor+a.ReplayFloorAhead.Microseconds():
+		return "it is stamped before the replay floor"
+	case off.Abs() > maxSkew:
+		return "the clock of redis is too far off"
+	case (v.Reason == auth.RateLimited) != (v.OverLimit && !a.LimitsDryRun || a.BodyDropped):
+		return "the limits do not fit"
+	case v.Reason == auth.Accepted && !a.look && !a.DryRun && v.Failures != 0:
+		return "the failures are not cleared"
+	default:
+		return ""
+	}
+}
