@@ -67,6 +67,9 @@ func (m *mark) read() marked {
 	if err == nil {
 		err = json.Unmarshal(text, &found)
 	}
+	if err == nil && found.Accepted > time.Now().Add(maxFloorAhead).UnixMicro() {
+		err = fmt.Errorf("%s has the moment %d (microseconds), which no gateway writes", m.path, found.Accepted)
+	}
 	if err != nil {
 		m.report(fmt.Errorf("reading what this gateway has accepted on redis: %w", err))
 		return marked{}

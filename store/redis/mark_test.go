@@ -117,10 +117,12 @@ func TestMark(t *testing.T) {
 	if err != nil || len(files) != 1 {
 		t.Fatalf("%v, %v; want one file", files, err)
 	}
-	if err := os.WriteFile(filepath.Join(dir, files[0].Name()), []byte("damaged"), 0o600); err != nil {
-		t.Fatal(err)
+	for _, damaged := range []string{"damaged", `{"accepted": 9000000000000000000, "servers": {"another": "0-16383"}}`} {
+		if err := os.WriteFile(filepath.Join(dir, files[0].Name()), []byte(damaged), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		expect(t, open(t, opt), newClaim(r), auth.Accepted)
 	}
-	expect(t, open(t, opt), newClaim(r), auth.Accepted)
 }
 
 // A missing runtime directory is reported, and requests go on.
