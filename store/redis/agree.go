@@ -7,7 +7,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 )
 
 // An adoption is the result of a check that is shared with the other gateways.
@@ -165,11 +164,6 @@ func (s *servers) runAdopt(ctx context.Context, epoch string, a adoption, next *
 	next.floor, next.fences, next.making = max(next.floor, found), fences, making != ""
 	return true, nil
 }
-
-// maxFloorAhead is how far a floor may be ahead of this gateway's clock. Gateways
-// raise floors to the time of servers whose clock is right, so maxSkew would do; what
-// is damaged is further away than a month.
-const maxFloorAhead = 30 * 24 * time.Hour
 
 // parseFloors reads the floor of all slots and those of some. One that no gateway can
 // have written makes the servers unfit: a floor never falls, so if it were taken over,

@@ -19,6 +19,11 @@ const (
 	spanReach = int64(longestLife/time.Millisecond)/spanMillis + 2
 )
 
+// maxFloorAhead is how far a floor may be ahead of this gateway's clock. Gateways
+// raise floors to the time of servers whose clock is right, so maxSkew would do; what
+// is damaged is further away than a month.
+const maxFloorAhead = 30 * 24 * time.Hour
+
 // windowLinger is how long a wider window counts as in use after the last request
 // that was accepted with it.
 const windowLinger = 10 * time.Minute
