@@ -20,6 +20,11 @@ func positionAt(seq uint64, sum uint32) position {
 	return position(uint64(uint32(seq)) | uint64(sum)<<32)
 }
 
+// entry returns the low half of the sequence number of the last entry, and sum its
+// checksum.
+func (p position) entry() uint32 { return uint32(p) - 1 }
+func (p position) sum() uint32   { return uint32(p >> 32) }
+
 // A mark is the high-water mark of a journal outside of the store's directory. It does
 // not change when the journal loses its end, or when the directory is put back from
 // an older copy. It also holds the floor, which would be put back with the journal.
@@ -198,6 +203,7 @@ func (st *state) behind(r *replayed, path string) (why string, err error) {
 	case !found:
 		return "the high-water mark " + path + " is missing", nil
 	default:
-		return "the journal does not end where the high-water mark " + path + " says", nil
+		return fmt.Sprintf("the journal does not end where the high-water mark %s says, at entry %d (%08x), but at %d (%08x)",
+			path, m.position.entry(), m.position.sum(), r.position.entry(), r.position.sum()), nil
 	}
 }
