@@ -140,14 +140,14 @@ func (m *mark) open(path string) error {
 	return err
 }
 
-// set writes the position. A plain store to memory is enough: the kernel keeps
-// all stores of a killed process, in their order.
+// set writes the position, at once: half of one would be another. A store to memory is
+// enough: the kernel keeps all stores of a killed process, in their order.
 func (m *mark) set(p position) {
 	if m == nil {
 		return
 	}
 	for _, data := range m.data {
-		binary.LittleEndian.PutUint64(data[8:], uint64(p))
+		storeWord(data[8:], uint64(p))
 	}
 }
 
@@ -157,8 +157,8 @@ func (m *mark) setHorizon(forgotten, floor int64) {
 		return
 	}
 	for _, data := range m.data {
-		binary.LittleEndian.PutUint64(data[16:], uint64(forgotten))
-		binary.LittleEndian.PutUint64(data[24:], uint64(floor))
+		storeWord(data[16:], uint64(forgotten))
+		storeWord(data[24:], uint64(floor))
 	}
 }
 
