@@ -53,10 +53,20 @@ const (
 	signInNotNeeded = `name="sign-in" content="not needed"`
 )
 
+const openNetwork = `The console opens on loopback, on a unix socket and over TLS only: elsewhere the
+token that you type would cross the network unencrypted. Give this site a
+certificate, or bind it to 127.0.0.1 and forward the port from your own machine:
+ssh -N -L PORT:127.0.0.1:PORT HOST`
+
 // serveFile answers with a file of the page, which says of signing in one of the
 // constants. The files hold nothing about the gateway, so they need no token
-// themselves.
+// themselves. Where a token would cross a network unencrypted there is no page
+// either: a browser sends what is typed into it before it can be refused.
 func serveFile(w http.ResponseWriter, r *http.Request, signIn string) {
+	if !keyadmin.Private(r) {
+		http.Error(w, openNetwork, http.StatusForbidden)
+		return
+	}
 	name := r.PathValue("file")
 	if name == "" {
 		name = "index.html"

@@ -1,7 +1,11 @@
 package console
 
 import (
+	"context"
+	"crypto/tls"
+	"io"
 	"io/fs"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"path"
@@ -10,8 +14,16 @@ import (
 	"testing"
 )
 
-// serve asks the route of the page.
+// serve asks the route of the page, over loopback.
 func serve(t *testing.T, target string) *http.Response {
+	t.Helper()
+	loopback := &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: 2019}
+	ctx := context.WithValue(t.Context(), http.LocalAddrContextKey, loopback)
+	return ask(t, httptest.NewRequestWithContext(ctx, http.MethodGet, target, nil))
+}
+
+// ask gives a request to the route of the page.
+func ask(t *testing.T, r *http.Request) *http.Response {
 	t.Helper()
 	mux := http.NewServeMux()
 	for _, route := range new(AdminPage).Routes() {
@@ -22,8 +34,29 @@ func serve(t *testing.T, target string) *http.Response {
 		})
 	}
 	w := httptest.NewRecorder()
-	mux.ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), http.MethodGet, target, nil))
+	mux.ServeHTTP(w, r)
 	return w.Result()
+}
+
+// Where a token would cross a network unencrypted, nothing asks for one.
+func TestNoPageOnOpenNetwork(t *testing.T) {
+	open := &net.TCPAddr{IP: net.IPv4(192, 0, 2, 1), Port: 80}
+	for name, local := range map[string]net.Addr{"an address of a network": open, "no address": nil} {
+		ctx := context.WithValue(t.Context(), http.LocalAddrContextKey, local)
+		for _, file := range []string{"", "index.html", "main.js"} {
+			answer := ask(t, httptest.NewRequestWithContext(ctx, http.MethodGet, "/card-gateway/console/"+file, nil))
+			text, err := io.ReadAll(answer.Body)
+			if err != nil || answer.StatusCode != http.StatusForbidden || !strings.Contains(string(text), "ssh -N -L") || strings.Contains(string(text), "<") {
+				t.Errorf("%s, %q: %d %.100q, %v", name, file, answer.StatusCode, text, err)
+			}
+		}
+	}
+	ctx := context.WithValue(t.Context(), http.LocalAddrContextKey, open)
+	encrypted := httptest.NewRequestWithContext(ctx, http.MethodGet, "/card-gateway/console/", nil)
+	encrypted.TLS = new(tls.ConnectionState)
+	if answer := ask(t, encrypted); answer.StatusCode != http.StatusOK {
+		t.Errorf("over TLS: %d", answer.StatusCode)
+	}
 }
 
 // Every file has its type and the headers that keep others out of the page.

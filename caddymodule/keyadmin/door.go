@@ -58,9 +58,7 @@ func (d door) authenticate(r *http.Request, tokens *Tokens) (caller, error) {
 }
 
 func (d door) identify(r *http.Request, tokens *Tokens) (caller, error) {
-	local := localAddr(r)
-	socket, isUnix := local.(*net.UnixAddr)
-	if !isUnix && !loopback(local) && r.TLS == nil {
+	if !Private(r) {
 		return caller{}, errOpenNetwork
 	}
 	if given := r.Header.Get("Authorization"); given != "" {
@@ -71,6 +69,7 @@ func (d door) identify(r *http.Request, tokens *Tokens) (caller, error) {
 		}
 		return caller{found.name, found.role}, nil
 	}
+	socket, isUnix := localAddr(r).(*net.UnixAddr)
 	switch {
 	case d.site:
 		return caller{}, errTokenOnSite
@@ -78,6 +77,13 @@ func (d door) identify(r *http.Request, tokens *Tokens) (caller, error) {
 		return caller{}, errNoToken
 	}
 	return caller{"unix:" + socket.Name, RoleKeys}, nil
+}
+
+// Private reports whether a token can be sent on the connection of a request and
+// nobody on a network reads it: over a unix socket, loopback or TLS. No door opens
+// on another connection.
+func Private(r *http.Request) bool {
+	return OverSocket(r) || loopback(localAddr(r)) || r.TLS != nil
 }
 
 // OverSocket reports whether a request came over a unix socket. On Caddy's admin
