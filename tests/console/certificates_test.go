@@ -65,7 +65,7 @@ func TestOverdueCertificate(t *testing.T) {
 func TestCertificates(t *testing.T) {
 	t.Parallel()
 	cert, private, _ := (*harness.Authority)(nil).Sign(t, "files.example")
-	g := harness.NewGateway(t, harness.Site{Upstream: harness.StartUpstream(t).Addr, Options: "skip_install_trust\nauto_https disable_redirects"})
+	g := harness.NewGateway(t, harness.Site{Upstream: harness.StartUpstream(t).Addr})
 	g.WriteFile("cert.pem", string(cert))
 	g.WriteFile("key.pem", string(private))
 	asked := harness.FreeAddress(t)

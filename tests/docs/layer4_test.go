@@ -43,7 +43,7 @@ func TestLayer4(t *testing.T) {
 	t.Parallel()
 	balancer, gateway := harness.FreeAddress(t), harness.FreeAddress(t)
 	options, haproxy := layer4(t, balancer, gateway)
-	g := harness.NewGateway(t, harness.Site{Upstream: harness.StartUpstream(t).Addr, Options: options + "\nauto_https disable_redirects"})
+	g := harness.NewGateway(t, harness.Site{Upstream: harness.StartUpstream(t).Addr, Options: options})
 	cert, key, _ := (*harness.Authority)(nil).Sign(t, "cards.example.com")
 	g.WriteFile("cert.pem", string(cert))
 	g.WriteFile("key.pem", string(key))

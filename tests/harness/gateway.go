@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -62,11 +63,11 @@ func NewGateway(t testing.TB, s Site) *Gateway {
 }
 
 // wantNoAlarm fails the test if the process logged a line that no input can
-// cause.
+// cause, or has made the machine trust certificates of the test.
 func (g *Gateway) wantNoAlarm() {
 	g.T.Helper()
 	said := g.ReadFile("stderr") + g.ReadFile("default.log")
-	for _, alarm := range []string{"panic serving", "panic: ", "DATA RACE", "fatal error: "} {
+	for _, alarm := range []string{"panic serving", "panic: ", "DATA RACE", "fatal error: ", "installing root certificate"} {
 		if at := strings.Index(said, alarm); at >= 0 && !slices.Contains(g.Tolerate, alarm) {
 			g.T.Errorf("the gateway said: %s", said[max(0, at-200):min(len(said), at+3000)])
 		}
@@ -111,11 +112,14 @@ func (g *Gateway) ReadFile(name string) string {
 	return string(text)
 }
 
-// said returns the last lines of the process's standard error and log.
+var ofCalls = regexp.MustCompile(`(?m)^.*"logger":"admin\.api".*("received request"|module not configured).*\n`)
+
+// said returns the last lines of the process's standard error and log, without those
+// for each call of the key API, such as of a wait for it.
 func (g *Gateway) said(limit int) string {
 	var b strings.Builder
 	for _, name := range []string{"stderr", "default.log"} {
-		text := g.ReadFile(name)
+		text := ofCalls.ReplaceAllString(g.ReadFile(name), "")
 		text = text[max(0, len(text)-limit):]
 		fmt.Fprintf(&b, "--- %s\n%s\n", name, text)
 	}

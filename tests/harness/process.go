@@ -64,7 +64,7 @@ func (g *Gateway) Start() {
 func (g *Gateway) BecomesReady() bool {
 	client := http.Client{Timeout: time.Second}
 	defer client.CloseIdleConnections()
-	for deadline := time.Now().Add(Patience); time.Now().Before(deadline); {
+	for deadline := time.Now().Add(4 * Patience); time.Now().Before(deadline); { // a start is much work for a busy machine
 		if answer, err := client.Get("http://" + g.Addr + "/readyz"); err == nil {
 			_ = answer.Body.Close()
 			// The sites serve a moment before the configuration becomes the active

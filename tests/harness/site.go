@@ -25,7 +25,7 @@ type Site struct {
 	Routes  string // instead of all handlers under /api/v1/
 	Extra   string // further directives of the site
 	Logs    string // instead of `format card` in both log blocks
-	Options string // further global options
+	Options string // further global options; without http_port there are no redirects to HTTPS
 	Sites   string // further sites
 }
 
@@ -33,10 +33,12 @@ type Site struct {
 // on the route.
 const WithLimits = "\n"
 
-// caddyfile is the template of Site.Caddyfile.
+// caddyfile is the template of Site.Caddyfile. The certificates that a test lets Caddy
+// make are for it alone, not for the machine.
 const caddyfile = `{
 	admin unix/%[1]s/admin.sock
 	grace_period 2s
+	skip_install_trust
 	log {
 		output file %[1]s/default.log
 		level DEBUG
@@ -96,6 +98,9 @@ func (g *Gateway) Caddyfile() string {
 			routes += "card_rate_limit {\n" + s.Limits + "\n}\n"
 		}
 		routes += "card_auth {\n" + s.Auth + "\n" + g.AssertBlock() + "}\n" + s.ToIssuer()
+	}
+	if !strings.Contains(s.Options, "http_port") { // port 80 is not the tests' to take
+		s.Options += "\nauto_https disable_redirects"
 	}
 	host, port, _ := net.SplitHostPort(g.Addr)
 	return fmt.Sprintf(caddyfile, g.Dir, format, s.Global, s.Servers, port, host, s.Extra, routes, s.Store, s.Options, s.Sites)

@@ -77,7 +77,7 @@ func TestCertificatesInMetrics(t *testing.T) {
 // certificate from a file beside it is watched, also under a policy for all names.
 func TestCertificatesOnDemandAreNotOverdue(t *testing.T) {
 	t.Parallel()
-	g := harness.NewGateway(t, harness.Site{Upstream: harness.StartUpstream(t).Addr, Options: "skip_install_trust\nauto_https disable_redirects"})
+	g := harness.NewGateway(t, harness.Site{Upstream: harness.StartUpstream(t).Addr})
 	asked := harness.FreeAddress(t)
 	_, port, _ := net.SplitHostPort(asked)
 	demand := "https://:" + port + " {\nbind 127.0.0.1\ntls {\nissuer internal {\nlifetime 1s\n}\non_demand\n}\n}\n"

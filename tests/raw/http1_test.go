@@ -37,7 +37,7 @@ func newPlaceBefore(t testing.TB, protocols string, issuer *harness.Upstream, ad
 	t.Helper()
 	p := &place{issuer: issuer, secured: harness.FreeAddress(t), trusted: x509.NewCertPool()}
 	s := harness.Site{
-		Upstream: address, Options: "auto_https disable_redirects", Servers: "protocols " + protocols + "\nmax_header_size 64KiB",
+		Upstream: address, Servers: "protocols " + protocols + "\nmax_header_size 64KiB",
 		Auth: "max_body 64KiB",
 	}
 	p.Gateway = harness.NewGateway(t, s)

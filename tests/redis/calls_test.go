@@ -54,7 +54,8 @@ func TestRedisOneCallPerRequest(t *testing.T) {
 }
 
 // wantBackground checks that there were no other commands than those of the check
-// once a second, of the census and of new connections.
+// once a second, of the census, of the policies that gateways exchange, and of
+// new connections.
 func wantBackground(t testing.TB, commands []string) {
 	t.Helper()
 	const atMost = 1000 // of two gateways in a test on a slow machine
@@ -62,6 +63,10 @@ func wantBackground(t testing.TB, commands []string) {
 		name, _, _ := strings.Cut(strings.Trim(command, `"`), `"`)
 		switch strings.ToLower(name) {
 		case "info", "hello", "client":
+		case "hset", "pexpire":
+			if !strings.Contains(command, `"cg:policies"`) {
+				t.Errorf("redis was asked %.300s", command)
+			}
 		case "hmget":
 			if !strings.Contains(command, `"cg:servers"`) {
 				t.Errorf("redis was asked %s", command)

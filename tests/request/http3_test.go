@@ -70,7 +70,7 @@ func TestHTTP3Length(t *testing.T) { harness.EachTerminal(t, testHTTP3Length) }
 func testHTTP3Length(t *testing.T, terminal string) {
 	cert, key, authority := (*harness.Authority)(nil).Sign(t, "gw.example")
 	u := harness.StartUpstream(t)
-	g := harness.NewGateway(t, harness.Site{Upstream: u.Addr, Terminal: terminal, Options: "auto_https disable_redirects"})
+	g := harness.NewGateway(t, harness.Site{Upstream: u.Addr, Terminal: terminal})
 	g.WriteFile("cert.pem", string(cert))
 	g.WriteFile("key.pem", string(key))
 	address := harness.FreeAddress(t)

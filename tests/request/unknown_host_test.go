@@ -45,7 +45,7 @@ func TestUnknownHost(t *testing.T) {
 	plain, secure := harness.FreeAddress(t), harness.FreeAddress(t)
 	g := harness.StartGateway(t, harness.Site{
 		Upstream: u.Addr, Sites: namedSites(t, u.Addr),
-		Options: "local_certs\nskip_install_trust\nhttp_port " + portOf(plain) + "\nhttps_port " + portOf(secure),
+		Options: "local_certs\nhttp_port " + portOf(plain) + "\nhttps_port " + portOf(secure),
 	})
 	key := g.NewKey(nil)
 	unfreeze := func(host string) *harness.Request {
