@@ -55,6 +55,7 @@ func (p *Prometheus) run(cmd *exec.Cmd) bool {
 	}
 	defer log.Close()
 	cmd.Stdout, cmd.Stderr = log, log
+	cmd.Env = append(os.Environ(), "GOGC=400") // it has memory enough, and a test needs the CPUs
 	if err := cmd.Start(); err != nil {
 		p.t.Fatal(err)
 	}

@@ -38,7 +38,6 @@ const WithLimits = "\n"
 const caddyfile = `{
 	admin unix/%[1]s/admin.sock
 	grace_period 2s
-	skip_install_trust
 	log {
 		output file %[1]s/default.log
 		level DEBUG
@@ -99,8 +98,11 @@ func (g *Gateway) Caddyfile() string {
 		}
 		routes += "card_auth {\n" + s.Auth + "\n" + g.AssertBlock() + "}\n" + s.ToIssuer()
 	}
-	if !strings.Contains(s.Options, "http_port") { // port 80 is not the tests' to take
-		s.Options += "\nauto_https disable_redirects"
+	if strings.Contains(s.Sites+s.Extra, "https://") {
+		s.Options += "\nskip_install_trust"
+		if !strings.Contains(s.Options, "http_port") { // port 80 is not the tests' to take
+			s.Options += "\nauto_https disable_redirects"
+		}
 	}
 	host, port, _ := net.SplitHostPort(g.Addr)
 	return fmt.Sprintf(caddyfile, g.Dir, format, s.Global, s.Servers, port, host, s.Extra, routes, s.Store, s.Options, s.Sites)
