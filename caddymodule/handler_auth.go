@@ -166,7 +166,7 @@ func (p *passage) serve(r *http.Request, next caddyhttp.Handler, start time.Time
 		defer done()
 		r = once
 	}
-	return p.finish(r, next.ServeHTTP(&p.w, r))
+	return p.finish(r, p.answer(next, r))
 }
 
 // Interface guards

@@ -6,8 +6,27 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
+
 	"github.com/card-gateway/card-gateway/auth"
 )
+
+// answer calls the later handlers. They panic when the issuer breaks off half-way,
+// so that the client is cut off too. While the answer is held to be signed, nothing
+// of it was sent, and the client can still get a refusal.
+func (p *passage) answer(next caddyhttp.Handler, r *http.Request) (err error) {
+	defer func() {
+		reason := recover()
+		if reason == nil {
+			return
+		}
+		if reason != http.ErrAbortHandler || !p.w.signs.isHeld() || p.r.Context().Err() != nil {
+			panic(reason)
+		}
+		err = auth.Refuse(auth.UpstreamError, cutOff)
+	}()
+	return next.ServeHTTP(&p.w, r)
+}
 
 // finish turns the error of a later handler into an answer, unless an answer
 // was already begun. If no handler has answered, that is an error too: net/http
@@ -34,6 +53,9 @@ func (p *passage) finish(r *http.Request, err error) error {
 	return refuse(&p.w, p.r, refusal)
 }
 
+// cutOff says that an issuer's answer is not whole.
+const cutOff = "the answer broke off half-way"
+
 // broken notes why a handler has panicked. Caddy's reverse proxy panics when an
 // answer breaks off half-way, so that the client notices.
 func (p *passage) broken(panicked any) {
@@ -44,7 +66,7 @@ func (p *passage) broken(panicked any) {
 	case p.w.failed || p.r.Context().Err() != nil:
 		p.note(auth.Refuse(auth.ClientGone, "while the answer was sent"))
 	default:
-		p.note(auth.Refuse(auth.UpstreamError, "the answer broke off half-way"))
+		p.note(auth.Refuse(auth.UpstreamError, cutOff))
 	}
 }
 

@@ -34,6 +34,8 @@ func testSignedAnswers(t *testing.T, terminal string) {
 		"204":                 {key.Post(), harness.Reply{Raw: "HTTP/1.1 204 No Content\r\n\r\n"}, 204},
 		"error of the issuer": {key.Get(), harness.Answer(500, `{"error":1}`), 500},
 		"no issuer":           {key.Post(), harness.Reply{}, 502},
+		"cut off":             {key.Post(), harness.Reply{Raw: "HTTP/1.1 200 OK\r\nX-Of-Issuer: 1\r\nContent-Length: 9\r\n\r\nhalf", HangUp: true}, 502},
+		"cut off, chunked":    {key.Post(), harness.Reply{Raw: strings.TrimSuffix(chunks, "0\r\n\r\n"), HangUp: true}, 502},
 		"scope":               {key.Request("GET", "/api/v1/products", ""), harness.Answer(200, ""), 403},
 	} {
 		u.Replies(c.reply)
@@ -43,6 +45,9 @@ func testSignedAnswers(t *testing.T, terminal string) {
 		}
 		if err := answer.SignedFor(c.request, key.Secret); err != nil {
 			t.Errorf("%s: %v in %v", name, err, answer.Header)
+		}
+		if c.status == 502 && (answer.Header.Get("X-Of-Issuer") != "" || !strings.Contains(answer.Body, "UPSTREAM_ERROR")) {
+			t.Errorf("%s: %.200v is no refusal of the gateway", name, answer)
 		}
 		if c.request.Method != "HEAD" && c.status != 204 && answer.Header.Get("Content-Length") != fmt.Sprint(len(answer.Body)) {
 			t.Errorf("%s: Content-Length %s for %d bytes", name, answer.Header.Get("Content-Length"), len(answer.Body))
