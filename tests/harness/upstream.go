@@ -18,12 +18,17 @@ type Reply struct {
 	Raw    string
 	Wait   <-chan struct{} // first wait for this
 	HangUp bool            // close the connection after the bytes
+
+	body int // bytes at the end of Raw that the answer to HEAD does not have
 }
 
 // Answer returns a reply with a correct Content-Length. Headers are lines.
+//
+// HEAD gets the head alone. A body there would be taken for the next answer on the
+// connection, if net/http sends the next request before it has seen the bytes.
 func Answer(status int, body string, headers ...string) Reply {
 	head := append([]string{fmt.Sprintf("HTTP/1.1 %d Whatever", status), "Content-Length: " + strconv.Itoa(len(body))}, headers...)
-	return Reply{Raw: strings.Join(head, "\r\n") + "\r\n\r\n" + body}
+	return Reply{Raw: strings.Join(head, "\r\n") + "\r\n\r\n" + body, body: len(body)}
 }
 
 // Upstream replaces the issuer and records the raw bytes of each request.
@@ -131,6 +136,9 @@ func (u *Upstream) talk(conn net.Conn, number int) {
 		send := reply(r)
 		if send.Wait != nil {
 			<-send.Wait
+		}
+		if strings.HasPrefix(r.Line, "HEAD ") {
+			send.Raw = send.Raw[:len(send.Raw)-send.body]
 		}
 		if _, err := io.WriteString(conn, send.Raw); err != nil || send.HangUp || send.Raw == "" {
 			return
