@@ -169,6 +169,7 @@ func TestSentOnce(t *testing.T) {
 		f, _ := start(t, nil, p.addr)
 		is := f.issuers[0]
 		broken := dialed(t, is)
+		eventually(t, "the peer has the connection", func() bool { return p.conns.Load() == 1 })
 		broken.Conn, broken.now = &brokenConn{Conn: broken.socket, takes: takes}, nil
 		is.put(broken)
 		got := post(f, "body")
