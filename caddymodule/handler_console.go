@@ -19,9 +19,9 @@ func init() {
 
 // Console is the handler card_console. It serves the console for operators below
 // /card-gateway/, the page and the calls of the admin API that the page makes.
-// Other paths go to the next handler. Both are answered over loopback, a unix
-// socket and TLS only. Each call needs a token of the option admin_token; the page
-// itself shows nothing.
+// Other paths go to the next handler. Page and calls are answered over loopback, a
+// unix socket and TLS only. Each call needs a token of the option admin_token; the
+// page itself shows nothing.
 type Console struct {
 	// Let tokens of the role keys make, rotate, disable, enable and unlock keys.
 	// Whoever learns such a token can then do so wherever the site can be
