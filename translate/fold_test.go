@@ -116,6 +116,7 @@ func TestFoldedNames(t *testing.T) {
 func TestFoldingOfEnvelopes(t *testing.T) {
 	for _, answer := range []string{
 		`{"data":{},"Data":{}}`, `{"data":{},"request-id":"x"}`, `{"data":{},"RequestID":"x"}`, `{"timeſtamp":"x","data":{}}`,
+		`{"Data":{"first_name":"A"}}`, `{"DATA":[{"firstName":"A"}],"pagination":{}}`, `{"request_id":"x","_data":null}`,
 		`{"data":[],"Pagination":{}}`, `{"data":[],"pagination":{"HasMore":true}}`, `{"data":[],"pagination":{"total":1,"Total":2}}`,
 	} {
 		for _, v := range []Variant{VariantA, VariantB, VariantC} {

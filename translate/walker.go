@@ -56,7 +56,7 @@ func (w *walker) object(at place) error {
 		case as != nil:
 			err = w.field(as, name, value)
 		case w.bareRecord && at == top && w.holdsData(name, value):
-			err = errEnvelope
+			err = w.envelopeError(name)
 		default:
 			_, err = w.skip(value)
 		}
@@ -66,10 +66,18 @@ func (w *walker) object(at place) error {
 	}
 }
 
-// holdsData reports whether the member is the data of an envelope. No customer
-// has a field of that name.
+// holdsData reports whether a reader may take the member for the data of an
+// envelope. No customer has a field of that name.
 func (w *walker) holdsData(name, value token) bool {
-	return (value.opens() || value.kind == 'n') && string(w.text(name)) == "data"
+	return (value.opens() || value.kind == 'n') && envelopeNames.known(w.text(name)) == "data"
+}
+
+// envelopeError says that the text is an envelope, by the name of its data.
+func (w *walker) envelopeError(name token) error {
+	if string(w.text(name)) != "data" {
+		return errSpelled
+	}
+	return errEnvelope
 }
 
 // field converts one known field and reads its value to the end.
