@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"pgregory.net/rapid"
+
+	"github.com/card-gateway/card-gateway/tests/harness"
 )
 
 // poolOf returns a forwarder that never connects. The issuers in the set are
@@ -94,24 +96,13 @@ func TestSpread(t *testing.T) {
 	}
 }
 
-// closedAddr is an address at which nobody listens.
-func closedAddr(t testing.TB) string {
-	t.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer listener.Close()
-	return listener.Addr().String()
-}
-
 // TestFailover sends to issuers of which some cannot be reached: every request
 // is answered, once. After three failures a dead issuer gets no more requests.
 func TestFailover(t *testing.T) {
 	t.Parallel()
 	clock := newClock()
 	p := newPeer(t, answers(okAnswer))
-	dead, alsoDead := closedAddr(t), closedAddr(t)
+	dead, alsoDead := harness.FreeAddress(t), harness.FreeAddress(t)
 	f, seen := start(t, func(o *Options) { o.Policy, o.FailAfter, o.Now = First, 3, clock.now }, dead, alsoDead, p.addr)
 	for range 5 {
 		wantOK(t, get(f))
@@ -134,7 +125,7 @@ func TestFailover(t *testing.T) {
 func TestAllOut(t *testing.T) {
 	t.Parallel()
 	clock := newClock()
-	dead := closedAddr(t)
+	dead := harness.FreeAddress(t)
 	f, _ := start(t, func(o *Options) { o.FailAfter, o.Now = 3, clock.now }, dead)
 	for range 2 {
 		if got := get(f); kindOf(got.err) != KindDial || got.err.Forwarded || got.err.Issuer != dead || !strings.Contains(got.err.Text, "refused") {

@@ -7,6 +7,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+
+	"github.com/card-gateway/card-gateway/tests/harness"
 )
 
 // echo starts a server that answers with the body of the request.
@@ -32,7 +34,7 @@ func TestRollingRestart(t *testing.T) {
 	t.Parallel()
 	servers, addrs := [2]*http.Server{}, make([]string, 2)
 	for i := range servers {
-		servers[i], addrs[i] = echo(t, "127.0.0.1:0")
+		servers[i], addrs[i] = echo(t, harness.FreeAddress(t))
 	}
 	f, _ := start(t, func(o *Options) { o.FailAfter = 3 }, addrs...)
 	var stop atomic.Bool

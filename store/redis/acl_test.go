@@ -19,6 +19,7 @@ import (
 
 	"github.com/card-gateway/card-gateway/auth"
 	"github.com/card-gateway/card-gateway/store"
+	"github.com/card-gateway/card-gateway/tests/harness"
 )
 
 // aclRule returns the ACL rule of docs/redis.md.
@@ -106,7 +107,7 @@ func TestTLS(t *testing.T) {
 	dir := t.TempDir()
 	writeCertificate(t, dir)
 	p := own(t, false, "--tls-port", "0")
-	port := freePort(t)
+	port := harness.FreePort(t)
 	p.do(t, "config", "set", "tls-cert-file", filepath.Join(dir, "cert"), "tls-key-file", filepath.Join(dir, "key"),
 		"tls-ca-cert-file", filepath.Join(dir, "cert"), "tls-auth-clients", "no", "tls-port", port)
 	url := "rediss://127.0.0.1:" + decimal(int64(port))

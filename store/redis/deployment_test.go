@@ -15,6 +15,7 @@ import (
 
 	"github.com/card-gateway/card-gateway/auth"
 	"github.com/card-gateway/card-gateway/store"
+	"github.com/card-gateway/card-gateway/tests/harness"
 )
 
 // snippet returns a configuration file of docs/deployment.md with its passwords
@@ -40,7 +41,7 @@ func documented(t testing.TB, config string, more ...string) *process {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := &process{dir: dir, port: freePort(t)}
+	p := &process{dir: dir, port: harness.FreePort(t)}
 	p.addr = fmt.Sprintf("127.0.0.1:%d", p.port)
 	own := fmt.Sprintf("\nport %d\nbind 127.0.0.1\ndir %s\nuser test on nopass ~* &* +@all\n", p.port, dir)
 	file := filepath.Join(dir, "redis.conf")
@@ -114,7 +115,7 @@ func TestDocumentedServersKeepData(t *testing.T) {
 			several(t)
 			var nodes []*process
 			for range 3 {
-				nodes = append(nodes, documented(t, common+snippet(t, "redis.conf, in a cluster"), fmt.Sprintf("cluster-port %d", freePort(t))))
+				nodes = append(nodes, documented(t, common+snippet(t, "redis.conf, in a cluster"), fmt.Sprintf("cluster-port %d", harness.FreePort(t))))
 			}
 			join(t, nodes)
 			return nodes, Options{ClusterAddrs: addrs(nodes)}
@@ -200,7 +201,7 @@ func documentedSentinel(t *testing.T, common string) ([]*process, Options) {
 	var sentinels []*process
 	for range 3 {
 		dir := t.TempDir()
-		p := &process{dir: dir, port: freePort(t)}
+		p := &process{dir: dir, port: harness.FreePort(t)}
 		p.addr = fmt.Sprintf("127.0.0.1:%d", p.port)
 		text := strings.Replace(snippet(t, "sentinel.conf"), "10.0.0.21 6379", fmt.Sprintf("127.0.0.1 %d", primary.port), 1)
 		file := filepath.Join(dir, "conf")

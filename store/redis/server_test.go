@@ -6,8 +6,6 @@ import (
 	"encoding/hex"
 	"flag"
 	"fmt"
-	mathrand "math/rand/v2"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -19,6 +17,8 @@ import (
 
 	"github.com/redis/go-redis/v9"
 	"go.uber.org/goleak"
+
+	"github.com/card-gateway/card-gateway/tests/harness"
 )
 
 // shared holds the servers that tests share. Each test has a prefix of its
@@ -76,7 +76,7 @@ func launch(t testing.TB, tcp bool, config ...string) *process {
 	// machine would stop it for seconds.
 	p := &process{dir: dir, config: append([]string{"--dir", dir, "--save", "", "--appendfsync", "no"}, config...)}
 	if tcp {
-		p.port = freePort(t)
+		p.port = harness.FreePort(t)
 		p.addr = fmt.Sprintf("127.0.0.1:%d", p.port)
 		p.config = append(p.config, "--port", fmt.Sprint(p.port), "--bind", "127.0.0.1")
 	} else {
@@ -158,28 +158,6 @@ func (p *process) do(t testing.TB, args ...any) any {
 	}
 	return v
 }
-
-// freePort returns a free port that it has not returned before. It is outside
-// the range from which the system chooses ports, so that no other program gets
-// it before a server has started on it.
-func freePort(t testing.TB) int {
-	t.Helper()
-	const first, many = 10_000, 20_000
-	for range 1000 {
-		port := first + mathrand.IntN(many)
-		if _, given := portsGiven.LoadOrStore(port, true); given {
-			continue
-		}
-		if l, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", port)); err == nil {
-			l.Close()
-			return port
-		}
-	}
-	t.Fatal("no free port")
-	return 0
-}
-
-var portsGiven sync.Map // of int
 
 // busy is how many times longer a busy machine may take than an idle one.
 const busy = 20
@@ -265,7 +243,7 @@ func join(t testing.TB, all []*process) {
 // busy machine it may well be silent for one.
 func launchClusterNode(t testing.TB) *process {
 	t.Helper()
-	return launch(t, true, "--cluster-enabled", "yes", "--cluster-node-timeout", "5000", "--cluster-port", fmt.Sprint(freePort(t)),
+	return launch(t, true, "--cluster-enabled", "yes", "--cluster-node-timeout", "5000", "--cluster-port", fmt.Sprint(harness.FreePort(t)),
 		"--cluster-require-full-coverage", "no", "--appendonly", "yes", "--repl-diskless-sync-delay", "0")
 }
 
@@ -315,7 +293,7 @@ func launchSentinel(t testing.TB, downAfter time.Duration) *sentinelSet {
 		if err != nil {
 			t.Fatal(err)
 		}
-		p := &process{dir: dir, port: freePort(t)}
+		p := &process{dir: dir, port: harness.FreePort(t)}
 		p.addr = fmt.Sprintf("127.0.0.1:%d", p.port)
 		file := filepath.Join(dir, "conf")
 		text := fmt.Sprintf("port %d\nbind 127.0.0.1\ndir %s\nsentinel monitor gw 127.0.0.1 %d 2\nsentinel down-after-milliseconds gw %d\nsentinel failover-timeout gw 2000\n", p.port, dir, set.master.port, downAfter.Milliseconds())

@@ -1,52 +1,94 @@
 package harness
 
 import (
+	"errors"
+	"fmt"
+	"math/rand/v2"
 	"net"
-	"net/netip"
-	"syscall"
+	"os"
+	"path/filepath"
+	"strconv"
+	"sync"
 	"testing"
 
 	"golang.org/x/sys/unix"
 )
 
-// FreeAddress returns an address of this machine on which no process listens. It
-// may be in use a moment later: the caller must handle that.
+// FreeAddress returns an address of this machine, with a port of [FreePort].
 func FreeAddress(t testing.TB) string {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	return l.Addr().String()
+	return net.JoinHostPort("127.0.0.1", strconv.Itoa(FreePort(t)))
 }
 
-// reservedAddress returns an address that only a gateway can listen on until the
-// end of the test. Caddy sets SO_REUSEPORT, so two gateways on one free port
-// would take each other's connections. A socket that is bound but does not listen
-// reserves the port.
-func reservedAddress(t testing.TB) string {
+// FreePort returns a port on which nothing listens, for a server that starts later,
+// or stops and starts again, or never starts. No other test gets it until this
+// process ends. It is outside of the range from which systems choose ports, also
+// for a client's end of a connection, so that no other program gets it by chance.
+func FreePort(t testing.TB) int {
 	t.Helper()
-	syscall.ForkLock.RLock()
-	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM, 0)
-	if err == nil {
-		unix.CloseOnExec(fd)
+	const first, many = 10_000, 20_000
+	for range 1000 {
+		port := first + rand.IntN(many)
+		taken, err := ports.take(port)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if taken && unused(port) {
+			return port
+		}
 	}
-	syscall.ForkLock.RUnlock()
+	t.Fatal("no free port")
+	return 0
+}
+
+// portsTaken are the ports of this process. The processes of several tests agree
+// by a file in which a byte is locked for each taken port: such locks end with the
+// process, however it ends.
+type portsTaken struct {
+	mu    sync.Mutex
+	file  *os.File
+	given map[int]bool // a process can lock a byte twice
+}
+
+var ports = portsTaken{given: make(map[int]bool)}
+
+// take reports whether the port was nobody's. It is this process' from then on.
+func (p *portsTaken) take(port int) (bool, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.given[port] {
+		return false, nil
+	}
+	if p.file == nil {
+		name := fmt.Sprintf("card-gateway-test-ports-%d", os.Getuid())
+		file, err := os.OpenFile(filepath.Join(os.TempDir(), name), os.O_RDWR|os.O_CREATE, 0o600)
+		if err != nil {
+			return false, err
+		}
+		p.file = file // never closed: that would end the locks
+	}
+	lock := unix.Flock_t{Type: unix.F_WRLCK, Start: int64(port), Len: 1}
+	switch err := unix.FcntlFlock(p.file.Fd(), unix.F_SETLK, &lock); {
+	case errors.Is(err, unix.EACCES), errors.Is(err, unix.EAGAIN):
+		return false, nil
+	case err != nil:
+		return false, err
+	}
+	p.given[port] = true
+	return true, nil
+}
+
+// unused reports whether nothing has the port at any address of this machine.
+func unused(port int) bool {
+	address := ":" + strconv.Itoa(port)
+	stream, err := net.Listen("tcp", address)
 	if err != nil {
-		t.Fatal(err)
+		return false
 	}
-	t.Cleanup(func() { _ = unix.Close(fd) })
-	if err := unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_REUSEPORT, 1); err != nil {
-		t.Fatal(err)
-	}
-	if err := unix.Bind(fd, &unix.SockaddrInet4{Addr: [4]byte{127, 0, 0, 1}}); err != nil {
-		t.Fatal(err)
-	}
-	address, err := unix.Getsockname(fd)
+	defer stream.Close()
+	datagrams, err := net.ListenPacket("udp", address)
 	if err != nil {
-		t.Fatal(err)
+		return false
 	}
-	bound := address.(*unix.SockaddrInet4)
-	return netip.AddrPortFrom(netip.AddrFrom4(bound.Addr), uint16(bound.Port)).String()
+	return datagrams.Close() == nil
 }

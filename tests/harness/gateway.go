@@ -48,7 +48,7 @@ func NewGateway(t testing.TB, s Site) *Gateway {
 	if err != nil {
 		t.Fatal(err)
 	}
-	g := &Gateway{T: t, Dir: dir, Site: s, Addr: reservedAddress(t)}
+	g := &Gateway{T: t, Dir: dir, Site: s, Addr: FreeAddress(t)}
 	t.Cleanup(func() {
 		g.Kill()
 		g.wantNoAlarm()

@@ -51,7 +51,7 @@ type Upstream struct {
 // changes that.
 func StartUpstream(t testing.TB) *Upstream {
 	t.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	listener, err := net.Listen("tcp", FreeAddress(t)) // which is still free after Close
 	if err != nil {
 		t.Fatal(err)
 	}

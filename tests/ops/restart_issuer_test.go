@@ -28,7 +28,6 @@ func (i *restartable) start(t *testing.T) {
 		listener, err = net.Listen("tcp", i.addr)
 		return err == nil
 	})
-	i.addr = listener.Addr().String()
 	i.server = &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		count, _ := i.seen.LoadOrStore(r.URL.Path, new(atomic.Int64))
 		count.(*atomic.Int64).Add(1)
@@ -43,7 +42,7 @@ func (i *restartable) start(t *testing.T) {
 func TestIssuersRestartUnderLoad(t *testing.T) {
 	t.Parallel()
 	var seen sync.Map
-	issuers := []*restartable{{addr: "127.0.0.1:0", seen: &seen}, {addr: "127.0.0.1:0", seen: &seen}}
+	issuers := []*restartable{{addr: harness.FreeAddress(t), seen: &seen}, {addr: harness.FreeAddress(t), seen: &seen}}
 	for _, i := range issuers {
 		i.start(t)
 		t.Cleanup(func() { _ = i.server.Close() })

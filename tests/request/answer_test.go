@@ -2,7 +2,6 @@ package request
 
 import (
 	"fmt"
-	"net"
 	"net/http"
 	"slices"
 	"strings"
@@ -222,12 +221,7 @@ func TestSeveralUpstreams(t *testing.T) { harness.EachTerminal(t, testSeveralUps
 
 func testSeveralUpstreams(t *testing.T, terminal string) {
 	u := harness.StartUpstream(t)
-	closed, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	_ = closed.Close()
-	s := harness.Site{Upstream: fmt.Sprint(u.Addr, " ", closed.Addr()), Terminal: terminal, Proxy: "policy round_robin"}
+	s := harness.Site{Upstream: fmt.Sprint(u.Addr, " ", harness.FreeAddress(t)), Terminal: terminal, Proxy: "policy round_robin"}
 	want := 4
 	if terminal == harness.ReverseProxy {
 		s.Proxy, want = "lb_policy round_robin", 2

@@ -2,7 +2,6 @@ package request
 
 import (
 	"fmt"
-	"net"
 	"net/http"
 	"slices"
 	"strconv"
@@ -222,12 +221,7 @@ func testUpstreamMetrics(t *testing.T, terminal string) {
 // not repeat these requests.
 func TestNotForwarded(t *testing.T) {
 	t.Parallel()
-	closed, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	_ = closed.Close()
-	g := harness.StartGateway(t, harness.Site{Upstream: closed.Addr().String()})
+	g := harness.StartGateway(t, harness.Site{Upstream: harness.FreeAddress(t)})
 	key := g.NewKey(nil)
 	for _, r := range []*harness.Request{key.Get(), key.Get().Forge()} {
 		if got := g.Send(t, r); got.Header.Values("X-Gateway-Forwarded") != nil {
