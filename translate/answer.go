@@ -7,6 +7,7 @@ var (
 	errNoCustomer = errors.New("is neither a customer nor a list of customers")
 	errNoList     = errors.New("is not a list of customers")
 	errTwice      = errors.New("has a field in two spellings")
+	errSpelled    = errors.New("has a field under a name that differs from the published one in case or separators")
 	errNoDate     = errors.New("has a date of birth that cannot be written in the variant of the client")
 )
 

@@ -1,7 +1,6 @@
 package translate
 
 import (
-	"errors"
 	"maps"
 	"unicode/utf8"
 )
@@ -10,9 +9,6 @@ import (
 // and others can). Such a reader takes "Country" and "date-of-birth" for
 // "country" and "date_of_birth". So only the published spellings of a known
 // field are allowed. Any other name that folds to one of them is refused.
-
-// errSpelled refuses an answer with such a name. It continues "the answer".
-var errSpelled = errors.New("has a field under a name that differs from the published one in case or separators")
 
 // maxFolded is a length in bytes that no known name reaches.
 const maxFolded = 32

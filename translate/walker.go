@@ -56,7 +56,7 @@ func (w *walker) object(at place) error {
 		case as != nil:
 			err = w.field(as, name, value)
 		case w.bareRecord && at == top && w.holdsData(name, value):
-			err = w.envelopeError(name)
+			err = errEnvelope
 		default:
 			_, err = w.skip(value)
 		}
@@ -67,17 +67,10 @@ func (w *walker) object(at place) error {
 }
 
 // holdsData reports whether a reader may take the member for the data of an
-// envelope. No customer has a field of that name.
+// envelope, also in a spelling that the envelope will be refused for. No customer
+// has a field of that name.
 func (w *walker) holdsData(name, value token) bool {
 	return (value.opens() || value.kind == 'n') && envelopeNames.known(w.text(name)) == "data"
-}
-
-// envelopeError says that the text is an envelope, by the name of its data.
-func (w *walker) envelopeError(name token) error {
-	if string(w.text(name)) != "data" {
-		return errSpelled
-	}
-	return errEnvelope
 }
 
 // field converts one known field and reads its value to the end.
