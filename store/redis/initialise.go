@@ -3,21 +3,28 @@ package redis
 import (
 	"context"
 	"errors"
+	"math"
 )
 
 // initialised reports whether the part of the store that holds the name is in
 // use. If this gateway has never seen the store in use, or if another gateway has
 // put an emptied store into use again, it checks the servers first, so that the
 // view has the current epoch and replay floor. A store that is being made is in use
-// nowhere.
+// nowhere. A part that was in use and is no longer there was emptied.
 func (s *servers) initialised(ctx context.Context, name string) (bool, error) {
 	if s.view.Load().making {
 		return false, errBeingMade
 	}
 	epoch, err := s.epochAt(ctx, name)
 	known := s.view.Load().epoch
-	if err != nil || known != "" && (epoch == "" || epoch == known) {
-		return epoch != "", err
+	if err != nil {
+		return false, err
+	}
+	if known != "" && epoch == "" {
+		s.sawEmptied(name)
+	}
+	if known != "" && (epoch == "" || epoch == known) {
+		return epoch != "", nil
 	}
 	if err := s.check(ctx, onlyObserve); err != nil {
 		return false, err
@@ -36,4 +43,25 @@ func (s *servers) initialise(ctx context.Context, name string) error {
 		return nil
 	}
 	return s.check(ctx, mayCreate)
+}
+
+// sawEmptied notes that the part of the store that holds the name was emptied. From
+// then on nothing of it is settled before a check has raised the floor: the next
+// check may find an old copy in its place, and nothing missing.
+func (s *servers) sawEmptied(name string) {
+	s.checking.Lock()
+	defer s.checking.Unlock()
+	s.memory.emptied = true
+	s.lost.Store(true)
+	before := s.view.Load()
+	next := *before
+	if s.cluster == nil {
+		next.emptied, next.problem = math.MaxUint64, errEmptied
+	} else {
+		next.emptied |= 1 << slotRange(name)
+	}
+	if !next.equal(before) {
+		s.logChange(before, &next)
+		s.view.Store(&next)
+	}
 }

@@ -10,7 +10,7 @@ import (
 
 // A store is emptied and its old content, with its mark, is restored on the
 // same run of the server. No request that the old content lacks is accepted
-// again.
+// again, whether the checks or only requests have seen the empty store.
 func TestOldContentRestored(t *testing.T) {
 	t.Parallel()
 	for topology, start := range map[string]func(t *testing.T) ([]*process, Options){
@@ -23,44 +23,53 @@ func TestOldContentRestored(t *testing.T) {
 			return n, Options{ClusterAddrs: addrs(n)}
 		},
 	} {
-		t.Run(topology, func(t *testing.T) {
-			servers, opt := start(t)
-			opt.IOTimeout, opt.SettleTimeout = time.Second, 2*time.Second
-			a, b := pair(t, opt)
-			r := newKey(t, a)
-			acceptAhead(t, a, r)
-			old := make([]map[string]string, len(servers))
-			for i, p := range servers {
-				old[i] = p.dump(t)
-			}
-			lost := acceptAhead(t, a, r)
-			for _, p := range servers {
-				p.do(t, "flushall")
-			}
-			for _, s := range []*Store{a, b} {
-				eventually(t, 5*time.Second, "seen", func() bool { return errors.Is(s.Ready(ctx), errEmptied) })
-			}
-			for i, p := range servers {
-				for name, value := range old[i] {
-					p.do(t, "restore", name, 0, value)
-				}
-			}
-			settled := 0
-			eventually(t, 10*time.Second, "both serve again", func() bool {
-				for _, s := range []*Store{a, b} {
-					v, err := s.Settle(ctx, again(lost))
-					if err == nil && v.Reason != auth.ReplayFloor && v.Reason != auth.ReplayedNonce {
-						t.Fatalf("%+v, want the replay floor", v)
-					}
-					if err == nil {
-						settled++
-					}
-				}
-				return settled > 10 && a.Ready(ctx) == nil && b.Ready(ctx) == nil
+		for seenBy, see := range map[string]func(s *Store, id string) error{
+			"checks":   func(s *Store, _ string) error { return s.Ready(ctx) },
+			"requests": func(s *Store, id string) error { _, err := s.Get(ctx, id); return err },
+		} {
+			t.Run(topology+", seen by "+seenBy, func(t *testing.T) {
+				servers, opt := start(t)
+				opt.IOTimeout, opt.SettleTimeout = time.Second, 2*time.Second
+				testOldContentRestored(t, servers, opt, see)
 			})
-			expect(t, a, ahead(newClaim(r), 20), auth.Accepted)
-		})
+		}
 	}
+}
+
+func testOldContentRestored(t *testing.T, servers []*process, opt Options, see func(s *Store, id string) error) {
+	a, b := pair(t, opt)
+	r := newKey(t, a)
+	acceptAhead(t, a, r)
+	old := make([]map[string]string, len(servers))
+	for i, p := range servers {
+		old[i] = p.dump(t)
+	}
+	lost := acceptAhead(t, a, r)
+	for _, p := range servers {
+		p.do(t, "flushall")
+	}
+	for _, s := range []*Store{a, b} {
+		eventually(t, 5*time.Second, "seen", func() bool { return errors.Is(see(s, r.ID), errEmptied) })
+	}
+	for i, p := range servers {
+		for name, value := range old[i] {
+			p.do(t, "restore", name, 0, value)
+		}
+	}
+	settled := 0
+	eventually(t, 10*time.Second, "both serve again", func() bool {
+		for _, s := range []*Store{a, b} {
+			v, err := s.Settle(ctx, again(lost))
+			if err == nil && v.Reason != auth.ReplayFloor && v.Reason != auth.ReplayedNonce {
+				t.Fatalf("%+v, want the replay floor", v)
+			}
+			if err == nil {
+				settled++
+			}
+		}
+		return settled > 10 && a.Ready(ctx) == nil && b.Ready(ctx) == nil
+	})
+	expect(t, a, ahead(newClaim(r), 20), auth.Accepted)
 }
 
 // dump returns the content of the server in the form of RESTORE.
