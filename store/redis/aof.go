@@ -81,26 +81,16 @@ func (s *servers) askReplay(ctx context.Context, masters []serverInfo) {
 
 // replayProblem returns why a restart would lose the writes of scripts, or "".
 func replayProblem(ctx context.Context, node *redis.Client, key string) (string, error) {
-	pipe := node.Pipeline()
-	answers := make([]*redis.Cmd, len(replayedCommands))
-	for i, command := range replayedCommands {
-		args := append([]any{"acl", "dryrun", "default", command[0], key}, command[1:]...)
-		answers[i] = pipe.Do(ctx, args...)
+	command, err := refused(ctx, node, "default", onKey(key, replayedCommands))
+	switch {
+	case redis.HasErrorPrefix(err, "NOPERM"):
+		return replayUnknown, nil
+	case err != nil || command == "":
+		return "", err
+	default:
+		return fmt.Sprintf("a restart loses nonces, locks and limits: Redis replays the append-only file as the user default, who may not run %s; "+
+			"run ACL SETUSER default ~* &* +@all, and write in redis.conf: user default off ~* &* +@all", command), nil
 	}
-	_, _ = pipe.Exec(ctx) // each command holds its error
-	for i, answer := range answers {
-		text, err := answer.Text()
-		switch {
-		case redis.HasErrorPrefix(err, "NOPERM"):
-			return replayUnknown, nil
-		case err != nil:
-			return "", err
-		case text != "OK":
-			return fmt.Sprintf("a restart loses nonces, locks and limits: Redis replays the append-only file as the user default, who may not run %s; "+
-				"run ACL SETUSER default ~* &* +@all, and write in redis.conf: user default off ~* &* +@all", replayedCommands[i][0]), nil
-		}
-	}
-	return "", nil
 }
 
 // refuseForgetful returns an [UnfitError] if a master would lose data at its next

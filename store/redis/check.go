@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 )
 
@@ -111,7 +112,7 @@ func (s *servers) fenceRestored(ctx context.Context, next *view) error {
 // logChange logs the difference of two views. It does not log the problem of the
 // first check, which Start returns.
 func (s *servers) logChange(before, next *view) {
-	if fmt.Sprint(before.problem) != fmt.Sprint(next.problem) && (next.problem == nil || !errors.Is(before.problem, errNotChecked)) {
+	if withoutNumbers(before.problem) != withoutNumbers(next.problem) && (next.problem == nil || !errors.Is(before.problem, errNotChecked)) {
 		if next.problem != nil {
 			s.log.Error("redis is not ready", "error", next.problem)
 		} else {
@@ -130,6 +131,17 @@ func (s *servers) logChange(before, next *view) {
 	} else if next.highest() > before.highest() {
 		s.log.Warn(lost, "replay_floor", moment(next.highest()), "slots", next.fences.String())
 	}
+}
+
+// withoutNumbers returns the text of the problem without those parts that differ each
+// time, such as the port of a connection or a moment.
+func withoutNumbers(problem error) string {
+	return strings.Map(func(r rune) rune {
+		if '0' <= r && r <= '9' {
+			return -1
+		}
+		return r
+	}, fmt.Sprint(problem))
 }
 
 // checkAgain waits for a check that begins now or has begun, unless the view has

@@ -23,7 +23,7 @@ func (o *Options) newClient() (redis.UniversalClient, error) {
 	if err != nil {
 		return nil, err
 	}
-	hook := newNetwork(o.IOTimeout)
+	hook := o.network
 	switch o.topology() {
 	case topologyCluster:
 		c := all.Cluster()

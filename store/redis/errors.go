@@ -64,6 +64,9 @@ func refusal(addr string, err error) error {
 			return &UnfitError{Server: addr, Problem: "it refuses the user; check username, password and its ACL rule", Cause: err}
 		}
 	}
+	if err != nil && strings.Contains(err.Error(), "user executing the script can't") {
+		return &UnfitError{Server: addr, Problem: "it refuses the user a command of a script; check its ACL rule", Cause: err}
+	}
 	return nil
 }
 

@@ -41,7 +41,8 @@ type serverInfo struct {
 	usedMemory int64
 	maxMemory  int64
 	persistent bool
-	denied     error // why it refuses writes
+	denied     error  // why it refuses writes
+	lacks      string // a command that it does not let the gateway's user run
 	// The histories that it holds: the current one, and the previous one up to an
 	// offset.
 	replication, replication2 string
@@ -131,6 +132,9 @@ func (i *serverInfo) unfit() error {
 	}
 	if i.role != "master" {
 		return unfit("it is a replica; give the address of the master, or the sentinels")
+	}
+	if i.lacks != "" {
+		return unfit("the gateway's user may not run %s; give it the whole ACL rule of docs/redis.md", strings.ToUpper(i.lacks))
 	}
 	if i.policy != "noeviction" {
 		return unfit("maxmemory-policy %s may evict nonces, so that requests could be replayed; set it to noeviction", i.policy)

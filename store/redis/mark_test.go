@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -34,6 +35,49 @@ func masterAndReplica(t testing.TB, config ...string) (master, replica *process)
 	// A master with min-replicas-to-write counts its good replicas once a second.
 	eventually(t, 20*time.Second, "the master takes writes", func() bool { return master.client.Del(ctx, "nothing").Err() == nil })
 	return master, replica
+}
+
+// An address leads to the new master, while the connections to the old one live on,
+// as with DNS, or with a proxy that cuts nothing. The first look at the old one ends
+// them all, however many they are.
+func TestAddressMoves(t *testing.T) {
+	t.Parallel()
+	master, replica := masterAndReplica(t)
+	var way route
+	way.to.Store(master)
+	s, err := New(patient(Options{URL: master.url(), dialer: way.dial, PoolSize: 16}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	if err := s.servers.check(ctx, onlyObserve); err != nil { // nobody else looks
+		t.Fatal(err)
+	}
+	r := newRecord()
+	putReplicated(t, s, r)
+	eventually(t, 20*time.Second, "several connections are open", func() bool {
+		var together sync.WaitGroup
+		for range 100 {
+			together.Go(func() { _, _ = s.Settle(ctx, newClaim(r)) })
+		}
+		together.Wait()
+		return s.client.PoolStats().IdleConns >= 3
+	})
+	replica.do(t, "replicaof", "no", "one")
+	master.do(t, "replicaof", "127.0.0.1", fmt.Sprint(replica.port))
+	way.to.Store(replica)
+	const demoted = "it is a replica"
+	if err := s.servers.check(ctx, onlyObserve); err == nil || !strings.Contains(err.Error(), demoted) {
+		t.Fatalf("the first look: %v", err)
+	}
+	if err := s.servers.check(ctx, onlyObserve); err != nil && strings.Contains(err.Error(), demoted) {
+		t.Fatalf("the second look goes to the old master: %v", err)
+	}
+	eventually(t, 20*time.Second, "the new master is used", func() bool {
+		_ = s.servers.check(ctx, onlyObserve)
+		v, err := s.Settle(ctx, ahead(newClaim(r), 20))
+		return err == nil && v.Reason == auth.Accepted
+	})
 }
 
 // A gateway is cut off with the old master, is killed, and starts again when

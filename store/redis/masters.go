@@ -22,7 +22,10 @@ func (s *servers) readMasters(ctx context.Context) ([]serverInfo, error) {
 		if err != nil {
 			return nil, err
 		}
-		i.denied = s.tryWrite(ctx, node, i.slots)
+		if i.role != "master" {
+			s.network.distrust() // the address may lead to another server by now
+		}
+		i.denied, i.lacks = s.tryWrite(ctx, node, i.slots), s.lacks(ctx, node, i.slots)
 		return []serverInfo{i}, nil
 	}
 	var mu sync.Mutex
@@ -37,7 +40,7 @@ func (s *servers) readMasters(ctx context.Context) ([]serverInfo, error) {
 			return err
 		}
 		i.slots = ownSlots(i.addr, answer)
-		i.denied = s.tryWrite(ctx, node, i.slots)
+		i.denied, i.lacks = s.tryWrite(ctx, node, i.slots), s.lacks(ctx, node, i.slots)
 		mu.Lock()
 		defer mu.Unlock()
 		if i.role == "master" { // otherwise it was just demoted

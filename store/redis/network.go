@@ -20,6 +20,7 @@ import (
 //   - When a connection fails, idle ones that have received nothing since its last
 //     command was sent are not used again, because a network that has forgotten
 //     one has forgotten most. So the time of recovery does not grow with the pool.
+//     Nor is any that was made before the server was found to be a replica.
 //   - A reply that has arrived counts, even if this process got no CPU before
 //     the deadline had passed.
 //   - A failed dial is an error of that call alone. After some of them the pool
@@ -124,6 +125,14 @@ func (c *conn) failed(err error) {
 			return
 		}
 	}
+}
+
+// distrust makes all connections suspect that were made until now.
+func (n *network) distrust() {
+	n.all.Range(func(_, p any) bool {
+		p.(*peer).suspect.Store(n.now())
+		return true
+	})
 }
 
 var errSuspect = errors.New("the connection is suspect")

@@ -84,6 +84,8 @@ type Options struct {
 
 	// dialer, when set, replaces the network. Only tests set it.
 	dialer dialer
+	// network makes the connections of the client.
+	network *network
 }
 
 const defaultMaxNonces = 1_000_000
@@ -100,6 +102,7 @@ func (o Options) withDefaults() (Options, error) {
 	setDefault(&o.PoolSize, max(32, 10*runtime.GOMAXPROCS(0)))
 	setDefault(&o.MaxNoncesPerKey, defaultMaxNonces)
 	setDefault(&o.Logger, slog.New(slog.DiscardHandler))
+	o.network = newNetwork(o.IOTimeout)
 	if o.Queue == nil {
 		o.Queue = func(QueueEvent) {}
 	}

@@ -23,6 +23,7 @@ type servers struct {
 	log     *slog.Logger
 	timeout time.Duration // of one check
 	connect func(addr string) *redis.Client
+	network *network
 	now     func() time.Time
 
 	view    atomic.Pointer[view]         // the current state
@@ -41,7 +42,7 @@ type servers struct {
 }
 
 func newServers(c *caller, opt *Options) *servers {
-	s := &servers{caller: c, names: names{prefix: opt.Prefix}, log: opt.Logger, timeout: opt.ChangeTimeout, connect: opt.node, now: time.Now, mark: newMark(opt)}
+	s := &servers{caller: c, names: names{prefix: opt.Prefix}, log: opt.Logger, timeout: opt.ChangeTimeout, connect: opt.node, network: opt.network, now: time.Now, mark: newMark(opt)}
 	s.life, s.end = context.WithCancel(context.Background())
 	s.view.Store(&view{problem: errNotChecked})
 	s.masters.Store(new([]serverInfo))
