@@ -4,6 +4,7 @@ import (
 	"os"
 	"os/exec"
 	"regexp"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -51,7 +52,7 @@ func documentedUsers(t *testing.T, r *harness.RedisServer) {
 // able to do more.
 func TestRedisCommandsOfThePages(t *testing.T) {
 	t.Parallel()
-	r := harness.StartRedis(t, "--cluster-enabled", "yes")
+	r := harness.StartRedis(t, "--cluster-enabled", "yes", "--cluster-port", strconv.Itoa(harness.FreePort(t)))
 	documentedUsers(t, r)
 	endless := regexp.MustCompile(`--latency-history -i \d+`)
 	run := func(user, command string) string {
