@@ -22,7 +22,7 @@ func fieldsOf(t *testing.T, lines ...string) []Field {
 	text := strings.Join(lines, "\r\n") + "\r\n\r\n"
 	in := newInput(strings.NewReader(text))
 	defer in.free()
-	h, fault, err := readHead(in)
+	h, fault, err := readHead(in, nil)
 	if fault != "" || err != nil || h.size != len(text) {
 		t.Fatalf("%q: %q, %v, %d bytes of %d", text, fault, err, h.size, len(text))
 	}
