@@ -13,6 +13,7 @@ import (
 	"net/http"
 	"os"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -120,6 +121,10 @@ func sameReading(t testing.TB, method string, answer []byte) bool {
 			delete(theirs.header, name)
 		}
 	}
+	if length := theirs.header["Content-Length"]; len(length) == 1 { // net/http keeps leading zeros
+		n, _ := strconv.ParseInt(length[0], 10, 64)
+		length[0] = strconv.FormatInt(n, 10)
+	}
 	switch {
 	case ours.status != theirs.status,
 		!maps.EqualFunc(ours.header, theirs.header, slices.Equal),
@@ -171,7 +176,7 @@ func anAnswer(r *rand.Rand) []byte {
 	if r.IntN(3) == 0 {
 		b.WriteString("Connection: " + pick("close", "keep-alive", "Close, X", "x-y, set-cookie", "X", "keep-alive, close", "") + "\r\n")
 	}
-	length := fmt.Sprint(len(body) + often2(r, 0, 1, -1))
+	length := often("", "0", "000") + fmt.Sprint(len(body)+often2(r, 0, 1, -1))
 	framing := []string{"", "Content-Length: " + length + "\r\n", "Transfer-Encoding: chunked\r\n"}
 	b.WriteString(often(pick(framing...), framing[1]+framing[2], framing[1]+framing[1], "Content-Length: 2\r\nContent-Length: 3\r\n",
 		"Content-Length: +1\r\n", "Content-Length: 1 1\r\n", "Content-Length:\r\n", "transfer-encoding:  CHUNKED \r\n",

@@ -18,7 +18,8 @@
 //
 // The goroutine that sent the request reads the answer. If a body may not fit
 // into the buffers of the sockets, the issuer could answer before it has read
-// all. Only then a second goroutine waits for the answer meanwhile.
+// all. Only then a second goroutine reads the head of the answer meanwhile. The
+// final answer ends the sending, an informational one (1xx) does not.
 //
 // # Answers
 //

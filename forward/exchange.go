@@ -32,7 +32,15 @@ type exchange struct {
 	stop    func() bool // ends the watch over the context; nil: there is none
 	wrote   bool        // a byte of the request reached the socket
 	whole   bool        // all of it did
+	early   *found      // nil: nothing was sent that long
 	output
+}
+
+// found is what readHead has returned while the body was sent.
+type found struct {
+	h     head
+	fault string
+	err   error
 }
 
 // An output holds the bytes to write: the head, and the part of the body that is
@@ -204,9 +212,16 @@ func (x *exchange) writeFirst() (int64, error) {
 	return x.c.sent(n), err
 }
 
-// receive reads the head of the answer.
+// receive reads the head of the answer, if upload has not read it.
 func (x *exchange) receive() (*Answer, *Error) {
-	h, fault, err := readHead(x.in)
+	var h head
+	var fault string
+	var err error
+	if x.early != nil {
+		h, fault, err = x.early.h, x.early.fault, x.early.err
+	} else {
+		h, fault, err = readHead(x.in, nil)
+	}
 	switch {
 	case fault != "":
 		return nil, &Error{Kind: KindMalformed, Text: fault}

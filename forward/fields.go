@@ -3,13 +3,15 @@ package forward
 import (
 	"net/http"
 	"net/textproto"
+	"strconv"
 	"strings"
 )
 
 // fields returns the header lines of a checked head, given its bytes. It leaves
 // out those that belong to one connection, the ones that Connection names among
 // them (RFC 9110, section 7.6.1), and the Content-Length of an answer that cannot
-// have a body (section 8.6).
+// have a body (section 8.6). The length is written anew: some readers refuse
+// leading zeros.
 func (h *head) fields(b []byte) []Field {
 	fields := make([]Field, 0, h.lines+1)
 	_, text, _ := strings.Cut(string(b), "\r\n")
@@ -21,7 +23,11 @@ func (h *head) fields(b []byte) []Field {
 		if hopByHop(name) || h.named != "" && h.names(name) || name == "Content-Length" && h.status == http.StatusNoContent {
 			continue
 		}
-		fields = append(fields, Field{Name: name, Value: strings.Trim(value, " \t")})
+		value = strings.Trim(value, " \t")
+		if name == "Content-Length" {
+			value = strconv.FormatInt(h.length, 10)
+		}
+		fields = append(fields, Field{Name: name, Value: value})
 	}
 	return withCacheControl(fields)
 }

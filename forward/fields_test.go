@@ -3,8 +3,11 @@ package forward
 import (
 	"net/http"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
+
+	"pgregory.net/rapid"
 )
 
 // headerOf returns the fields of an answer as net/http has them.
@@ -22,7 +25,7 @@ func fieldsOf(t *testing.T, lines ...string) []Field {
 	text := strings.Join(lines, "\r\n") + "\r\n\r\n"
 	in := newInput(strings.NewReader(text))
 	defer in.free()
-	h, fault, err := readHead(in)
+	h, fault, err := readHead(in, nil)
 	if fault != "" || err != nil || h.size != len(text) {
 		t.Fatalf("%q: %q, %v, %d bytes of %d", text, fault, err, h.size, len(text))
 	}
@@ -60,4 +63,19 @@ func TestPragma(t *testing.T) {
 			t.Errorf("%q: Cache-Control is %q, want %q", lines, got["Cache-Control"], want)
 		}
 	}
+}
+
+// However the issuer writes the length, the client gets the number that was read,
+// as every reader understands it.
+func TestLengthIsWrittenAnew(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(r *rapid.T) {
+		want := strconv.FormatInt(rapid.Int64Min(0).Draw(r, "length"), 10)
+		zeros := strings.Repeat("0", rapid.SampledFrom([]int{0, 1, 2, 5000}).Draw(r, "zeros"))
+		blank := rapid.StringMatching(`[ \t]{0,3}`).Draw(r, "blank")
+		got := fieldsOf(t, "HTTP/1.1 200 OK", "A: 001", "content-LENGTH:"+blank+zeros+want+blank)
+		if !slices.Equal(got, []Field{{"A", "001"}, {"Content-Length", want}}) {
+			r.Fatalf("with %d zeros the fields are %.200q, want the length %s", len(zeros), got, want)
+		}
+	})
 }

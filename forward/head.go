@@ -185,7 +185,8 @@ func equalFold(b []byte, word string) bool {
 // readHead reads lines until the head of the final answer is complete in the
 // buffer, and drops the informational answers before it. Nothing of the final
 // head is consumed. The errors are a fault, a failure to read, or both empty.
-func readHead(in *input) (h head, fault string, err error) {
+// begun, which may be nil, is called when the final head has a status line.
+func readHead(in *input, begun func()) (h head, fault string, err error) {
 	at, budget := 0, maxHeadBytes
 	for {
 		b, _ := in.Peek(in.Buffered())
@@ -202,11 +203,13 @@ func readHead(in *input) (h head, fault string, err error) {
 				return h, fault, nil
 			}
 			at += n
-			if complete && h.status >= 200 {
+			switch final := h.status >= 200; {
+			case final && complete:
 				h.size = at
 				return h, "", nil
-			}
-			if complete {
+			case final && h.lines == 0 && begun != nil:
+				begun()
+			case complete:
 				_, _ = in.Discard(at)
 				budget -= at
 				b, at, h = b[at:], 0, head{}

@@ -38,7 +38,7 @@ func headOf(lines []string, size int) (head, string, error) {
 	text := strings.Join(lines, "\r\n") + "\r\n\r\n"
 	in := newInput(&pieces{strings.NewReader(text), size})
 	defer in.free()
-	return readHead(in)
+	return readHead(in, nil)
 }
 
 type pieces struct {

@@ -14,15 +14,17 @@ const (
 	uploadReading int32 = iota // of the stream
 	uploadWriting              // the whole stream was read
 	uploadDone
-	uploadStopped // by an answer, or by the end of the connection
+	uploadStopped // by the final answer, or by a failure to read it
 )
 
-// An upload sends the rest of a long body while another goroutine waits for the
-// answer, which may arrive before the issuer has read all.
+// An upload sends the rest of a long body while another goroutine reads the head
+// of the answer, which may arrive before the issuer has read all. Until that
+// goroutine has ended, nothing else reads the connection.
 type upload struct {
 	*exchange
 	state atomic.Int32
-	heard chan struct{} // closed when the answer has begun, or cannot begin
+	found found
+	heard chan struct{} // closed when found is set
 }
 
 // upload sends the last bytes of the body, after those that were sent with the
@@ -48,14 +50,21 @@ func (x *exchange) upload(rest int64) *Error {
 	}
 	_ = x.c.SetReadDeadline(x.answerDeadline())
 	<-u.heard
+	x.early = &u.found
 	return nil
 }
 
-// listen waits for the first byte of the answer. If it arrives before the body
-// was sent, the upload stops.
+// listen reads the head of the answer. The upload goes on meanwhile, until the
+// final answer begins or no answer can be read: an issuer that sends an
+// informational answer still expects the whole body.
 func (u *upload) listen() {
 	defer close(u.heard)
-	_, _ = u.in.Peek(1)
+	u.found.h, u.found.fault, u.found.err = readHead(u.in, u.stop)
+	u.stop()
+}
+
+// stop ends the upload, if the body was not sent yet. It does so once.
+func (u *upload) stop() {
 	reading := u.state.CompareAndSwap(uploadReading, uploadStopped)
 	if !reading && !u.state.CompareAndSwap(uploadWriting, uploadStopped) {
 		return
