@@ -14,29 +14,30 @@ const (
 	RotateOperation = "gateway_rotate" // a new secret
 )
 
-// An Operation is what a request asks for: a named set of methods and paths
-// with a scope. Limits, scopes, metrics and logs name an endpoint by the name
-// of its operation.
+// An Operation is what a request asks for: a named set of methods and paths.
+// Limits, metrics and logs name an endpoint by the name of its operation. The
+// scope that a request needs is that of the route that it matches.
 type Operation struct {
 	Name    string
-	Scope   string  // [ScopeNone] where Own
-	Routes  []Route // as they were defined; none for "other"
-	MaxBody int64   // largest body in bytes; 0: what the site allows
-	Index   int     // in [Table.Operations], for arrays with one entry per operation
-	Own     bool    // the gateway answers it itself; it must never reach an issuer
+	Scopes  []string // of its routes, each once; [ScopeAll] for "other"
+	Routes  []Route  // as they were defined; none for "other"
+	MaxBody int64    // largest body in bytes; 0: what the site allows
+	Index   int      // in [Table.Operations], for arrays with one entry per operation
+	Own     bool     // the gateway answers it itself; it must never reach an issuer
 }
 
-// A Route is one method and path pattern of an operation.
-type Route struct{ Method, Pattern string }
+// A Route is one method and path pattern of an operation, with the scope that
+// its requests need: [ScopeNone] where the operation is Own.
+type Route struct{ Method, Pattern, Scope string }
 
 // An OperationDef defines one method and pattern of an operation. Definitions
-// with the same name make one operation together.
+// with the same name make one operation together, and each keeps its scope.
 type OperationDef struct {
 	Name    string // [a-z][a-z0-9_]*
 	Method  string // GET, POST, PUT, PATCH or DELETE; GET also means HEAD
 	Pattern string // below /api/v1/; a {placeholder} stands for one segment
 	Scope   string // resource:action
-	MaxBody int64  // largest body in bytes; 0: what the site allows
+	MaxBody int64  // largest body of the operation in bytes; 0: that of another definition, or what the site allows
 }
 
 // builtinOperations are the operations whose paths the published interface

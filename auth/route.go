@@ -6,6 +6,7 @@ import "strings"
 type route struct {
 	segments  []segment
 	operation *Operation
+	scope     string // that a request which matches needs
 	shape     string // equal for patterns that match the same paths
 }
 

@@ -50,8 +50,8 @@ func methodIndex(method string) int {
 // as the last one.
 //
 // It is an error if a name, method, pattern or scope is malformed, if the
-// definitions of one name disagree, or if two patterns of one method match the
-// same paths.
+// definitions of one name have two sizes of MaxBody, or if two patterns of one
+// method match the same paths.
 func NewTable(defs []OperationDef) (*Table, error) {
 	t := &Table{names: make(map[string]*Operation)}
 	given := make(map[string]bool)
@@ -78,7 +78,7 @@ func NewTable(defs []OperationDef) (*Table, error) {
 		t.names[d.Name].Own = true
 	}
 	t.other = t.reserve(OtherOperation)
-	t.other.Scope = ScopeAll
+	t.other.Scopes = []string{ScopeAll}
 	t.sortRoutes()
 	return t, nil
 }
@@ -101,17 +101,16 @@ func (t *Table) add(d OperationDef, prefix string) error {
 		return fmt.Errorf("bad pattern %q: %w", d.Pattern, err)
 	}
 	op := t.reserve(d.Name)
-	if op.Scope != "" && op.Scope != d.Scope {
-		return fmt.Errorf("its definitions name the scopes %s and %s; it must be one", op.Scope, d.Scope)
-	}
 	if op.MaxBody != 0 && d.MaxBody != 0 && op.MaxBody != d.MaxBody {
 		return errors.New("its definitions name two sizes of max_body; it must be one")
 	}
-	op.Scope = d.Scope
+	if !slices.Contains(op.Scopes, d.Scope) {
+		op.Scopes = append(op.Scopes, d.Scope)
+	}
 	op.MaxBody = max(op.MaxBody, d.MaxBody)
-	op.Routes = append(op.Routes, Route{Method: d.Method, Pattern: d.Pattern})
+	op.Routes = append(op.Routes, Route{Method: d.Method, Pattern: d.Pattern, Scope: d.Scope})
 
-	r := route{segments: segments, operation: op, shape: shapeOf(segments)}
+	r := route{segments: segments, operation: op, scope: d.Scope, shape: shapeOf(segments)}
 	byCount := &t.routes[methodIndex(d.Method)]
 	for len(*byCount) <= len(segments) {
 		*byCount = append(*byCount, nil)
@@ -135,11 +134,13 @@ func (t *Table) sortRoutes() {
 }
 
 // Match returns the operation of a request by its method and decoded path, and
-// "other" when no pattern matches. HEAD is matched as GET. One slash at the end
-// makes no difference. Match refuses a path that only a lenient server would
-// read as another operation; see route.go. For a path that it does not refuse it
+// the scope that the request needs: that of the route that matches, which other
+// routes of the operation need not share. When no pattern matches it returns
+// "other" and [ScopeAll]. HEAD is matched as GET. One slash at the end makes no
+// difference. Match refuses a path that only a lenient server would read as
+// another operation; see route.go. For a path that it does not refuse it
 // allocates only when the path holds a percent sign.
-func (t *Table) Match(method, path string) (*Operation, *Refusal) {
+func (t *Table) Match(method, path string) (op *Operation, scope string, refusal *Refusal) {
 	path = strings.TrimSuffix(path, "/")
 	routes := t.candidates(method, path)
 	var exact *route
@@ -150,12 +151,12 @@ func (t *Table) Match(method, path string) (*Operation, *Refusal) {
 		}
 	}
 	if !isPlain(path) && foldsAway(routes, exact, path) {
-		return nil, badTarget(faultFolds)
+		return nil, "", badTarget(faultFolds)
 	}
 	if exact == nil {
-		return t.other, nil
+		return t.other, ScopeAll, nil
 	}
-	return exact.operation, nil
+	return exact.operation, exact.scope, nil
 }
 
 // candidates returns the routes of the method with the same number of segments

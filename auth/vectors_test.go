@@ -148,7 +148,7 @@ func (v *vector) answer(t *testing.T, table *auth.Table) answer {
 	if refusal := auth.CheckMethod(v.Method); refusal != nil {
 		return answer{reason: refusal.Reason}
 	}
-	op, refusal := table.Match(v.Method, target.Path)
+	op, scope, refusal := table.Match(v.Method, target.Path)
 	if refusal != nil {
 		return answer{reason: refusal.Reason}
 	}
@@ -158,7 +158,7 @@ func (v *vector) answer(t *testing.T, table *auth.Table) answer {
 		a.reason = refusal.Reason
 		return a
 	}
-	r := &auth.Request{Method: v.Method, Target: target.Raw, Credentials: credentials, Client: v.client(t), Scope: op.Scope}
+	r := &auth.Request{Method: v.Method, Target: target.Raw, Credentials: credentials, Client: v.client(t), Scope: scope}
 	failed := auth.Judge(r, v.key(t, credentials.KeyID), fixtureWindow, fixtureNow).Failed
 	if v.State.Failures >= lockAfter {
 		failed |= auth.RuleLock

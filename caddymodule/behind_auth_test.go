@@ -93,12 +93,12 @@ func TestOwnOperationsNeedASelfAlone(t *testing.T) {
 		s := site{rules: &rules{table: table}, other: table.ByName(auth.OtherOperation), behind: behindAuth(server, h)}
 		for _, own := range []string{"GET /gateway/v1/key", "POST /gateway/v1/echo", "POST /gateway/v1/key/rotate"} {
 			method, path, _ := strings.Cut(own, " ")
-			operation, refusal := s.operation(method, path)
-			if refusal != nil || operation.Own != c.want || (operation.Scope == auth.ScopeAll) == c.want {
+			operation, scope, refusal := s.operation(method, path)
+			if refusal != nil || operation.Own != c.want || (scope == auth.ScopeAll) == c.want {
 				t.Errorf("%s: %s is %+v, %v", name, own, operation, refusal)
 			}
 		}
-		if operation, _ := s.operation("GET", "/api/v1/cards/c1"); operation.Name != "get_card" {
+		if operation, _, _ := s.operation("GET", "/api/v1/cards/c1"); operation.Name != "get_card" {
 			t.Errorf("%s: get_card is %+v", name, operation)
 		}
 	}

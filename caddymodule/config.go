@@ -112,7 +112,8 @@ type AuditConfig struct {
 	File string `json:"file"`
 }
 
-// OperationConfig is one line of the table of operations.
+// OperationConfig is one line of the table of operations. Several lines with one
+// name are one operation, each with its own scope.
 type OperationConfig struct {
 	// The operation's name, used for limits, metrics and logs: lower-case
 	// letters, digits and `_`.
@@ -122,9 +123,10 @@ type OperationConfig struct {
 	// The path, with a placeholder in braces for a whole segment:
 	// `/api/v1/cards/{cardId}/freeze`. Literals match without regard to case.
 	Path string `json:"path"`
-	// The scope that a key needs, such as `cards:write`.
+	// The scope that a key needs for this method and path, such as `cards:write`.
 	Scope string `json:"scope"`
-	// The largest request body in bytes. Default: max_body of card_auth.
+	// The largest request body of the whole operation in bytes. Lines with one
+	// name must not name two sizes. Default: max_body of card_auth.
 	MaxBody int64 `json:"max_body,omitempty"`
 }
 

@@ -25,7 +25,7 @@ type keyBuckets struct {
 func (r *rules) bucketsOf(key *auth.Key, now time.Time) (b keyBuckets) {
 	b.key = key.ID
 	for _, operation := range r.table.Operations() {
-		if key.Scopes.Has(operation.Scope) {
+		if slices.ContainsFunc(operation.Scopes, key.Scopes.Has) {
 			b.operations = append(b.operations, operation)
 			b.add(operation.Name, r.limits.Limit(operation.Name, key.Limits, now))
 		}

@@ -21,7 +21,7 @@ func (p *passage) explain(v *store.Verdict) string {
 			return explainRetired(p.judgement.Retired)
 		}
 	case auth.ScopeMissing:
-		return "the operation needs the scope " + p.request.Scope
+		return "the request needs the scope " + p.request.Scope
 	case auth.RateLimited:
 		refusing := ratelimit.Tightest(v.States[:len(p.claim.Charges)])
 		return "the bucket " + p.claim.Charges[refusing].Bucket + " is empty"

@@ -47,13 +47,14 @@ func (p *passage) admit() *auth.Refusal {
 	if refusal := auth.CheckMethod(method); refusal != nil {
 		return refusal
 	}
-	if p.info.Operation, refusal = p.site.operation(method, target.Path); refusal != nil {
+	var scope string
+	if p.info.Operation, scope, refusal = p.site.operation(method, target.Path); refusal != nil {
 		return refusal
 	}
 	if missing != nil {
 		return missing
 	}
-	p.request = auth.Request{Method: method, Target: raw, Credentials: credentials, Client: client, Scope: p.info.Operation.Scope}
+	p.request = auth.Request{Method: method, Target: raw, Credentials: credentials, Client: client, Scope: scope}
 	if state := p.site.state; !state.started.Load() {
 		if err := state.ensureStarted(context.WithoutCancel(p.r.Context())); err != nil {
 			return storeRefusal(err)

@@ -205,7 +205,7 @@ func (r *rules) checkScopes(scopes []string) error {
 func (r *rules) knownScopes() []string {
 	known := auth.KnownScopes()
 	for _, operation := range r.table.Operations() {
-		known = append(known, operation.Scope)
+		known = append(known, operation.Scopes...)
 	}
 	known = slices.DeleteFunc(known, func(scope string) bool { return scope == auth.ScopeAll || scope == auth.ScopeNone })
 	slices.Sort(known)

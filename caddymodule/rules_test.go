@@ -9,12 +9,15 @@ import (
 )
 
 func TestCheckScopesAndLimits(t *testing.T) {
-	table, err := auth.NewTable([]auth.OperationDef{{Name: "pay_bill", Method: "POST", Pattern: "/api/v1/bills", Scope: "bills:pay"}})
+	table, err := auth.NewTable([]auth.OperationDef{
+		{Name: "pay_bill", Method: "POST", Pattern: "/api/v1/bills", Scope: "bills:pay"},
+		{Name: "pay_bill", Method: "PUT", Pattern: "/api/v1/bills/{id}", Scope: "orders:pay"},
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
 	rules := &rules{table: table}
-	for _, scope := range []string{"cards:read", "cards:*", "*", "bills:pay", "bills:*", "webhooks:write"} {
+	for _, scope := range []string{"cards:read", "cards:*", "*", "bills:pay", "bills:*", "orders:pay", "orders:*", "webhooks:write"} {
 		if err := rules.checkScopes([]string{scope}); err != nil {
 			t.Errorf("%s: %v", scope, err)
 		}

@@ -61,7 +61,9 @@ type keyView struct {
 	Secrets         []secretView    `json:"secrets"`          // live ones, the newest first
 }
 
-// An operationView is an operation that a key may call.
+// An operationView is what a key may call of an operation with one of its
+// scopes. An operation whose routes need several scopes has one view for each
+// that the key has, and all of them show the one limit of the operation.
 type operationView struct {
 	Name   string         `json:"name"`
 	Routes []string       `json:"routes"` // "GET /api/v1/cards/{cardId}"; none: what no operation names
@@ -108,8 +110,11 @@ func (a *selfAnswers) describeLimits(ctx context.Context, key *auth.Key, now tim
 		return err
 	}
 	for i, operation := range buckets.operations {
-		view.Operations = append(view.Operations, viewOperation(operation))
-		view.Operations[i].Limit = limits[i]
+		for _, scope := range operation.Scopes {
+			if key.Scopes.Has(scope) {
+				view.Operations = append(view.Operations, viewOperation(operation, scope, limits[i]))
+			}
+		}
 	}
 	if len(limits) > len(buckets.operations) {
 		view.Total = &limits[len(limits)-1]
@@ -117,13 +122,16 @@ func (a *selfAnswers) describeLimits(ctx context.Context, key *auth.Key, now tim
 	return nil
 }
 
-func viewOperation(operation *auth.Operation) operationView {
-	view := operationView{Name: operation.Name, Routes: []string{}}
+// viewOperation returns the routes of the operation that need the scope.
+func viewOperation(operation *auth.Operation, scope string, limit keyadmin.Limit) operationView {
+	view := operationView{Name: operation.Name, Routes: []string{}, Limit: limit}
 	if !operation.Own {
-		view.Scope = &operation.Scope
+		view.Scope = &scope
 	}
 	for _, route := range operation.Routes {
-		view.Routes = append(view.Routes, route.Method+" "+route.Pattern)
+		if route.Scope == scope {
+			view.Routes = append(view.Routes, route.Method+" "+route.Pattern)
+		}
 	}
 	return view
 }

@@ -47,13 +47,14 @@ type site struct {
 	behind behind            // what follows the handler
 }
 
-// operation returns the operation of a request. Those that the gateway answers
+// operation returns the operation of a request, and the scope that the request
+// needs. The operations that the gateway answers
 // itself exist only where [behind.answersOwn] holds. Elsewhere an issuer may
 // answer their paths, which are then as closed as any that no operation names.
-func (s *site) operation(method, path string) (*auth.Operation, *auth.Refusal) {
-	operation, refusal := s.rules.table.Match(method, path)
+func (s *site) operation(method, path string) (operation *auth.Operation, scope string, refusal *auth.Refusal) {
+	operation, scope, refusal = s.rules.table.Match(method, path)
 	if refusal == nil && operation.Own && !s.behind.answersOwn {
-		operation = s.other
+		operation, scope = s.other, auth.ScopeAll
 	}
-	return operation, refusal
+	return operation, scope, refusal
 }

@@ -8,8 +8,9 @@ import (
 // defaultLimit is the built-in limit of an operation that is not in the table.
 var defaultLimit = perMinute(600)
 
-// defaultLimits is the built-in table, used where nothing is configured. The
-// reason of each row is in docs/rate-limits.md. A test compares the two tables.
+// defaultLimits is the built-in table. A configured limit of the operation
+// replaces its row; a configured default only tightens it. The reason of each
+// row is in docs/rate-limits.md. A test compares the two tables.
 var defaultLimits = map[string]Limit{
 	"get_sensitive_card": burst(perMinute(30), 10),
 	"set_card_pin":       burst(perMinute(10), 5),

@@ -9,7 +9,10 @@
 // time.
 package ratelimit
 
-import "time"
+import (
+	"math/bits"
+	"time"
+)
 
 // A Limit is "Count per Period, at most Burst at once", as written in
 // `60/1m burst 10`.
@@ -22,6 +25,21 @@ type Limit struct {
 	// cost of the operation, and elsewhere a request costs 1.
 	Cost int64
 }
+
+// tighter reports whether l is the tighter of two limits within the bounds of
+// [ParseLimit], as [Policy.Limit] defines it. Of equal limits none is.
+func (l Limit) tighter(other Limit) bool {
+	cost, otherCost := max(l.Cost, 1), max(other.Cost, 1)
+	// a/b < c/d as a x d < c x b: whole numbers, in 128 bits.
+	high, low := bits.Mul64(uint64(l.Count), seconds(other.Period)*uint64(otherCost))
+	otherHigh, otherLow := bits.Mul64(uint64(other.Count), seconds(l.Period)*uint64(cost))
+	if high != otherHigh || low != otherLow {
+		return high < otherHigh || high == otherHigh && low < otherLow
+	}
+	return l.Burst*otherCost < other.Burst*cost
+}
+
+func seconds(d time.Duration) uint64 { return uint64(d / time.Second) }
 
 // MaxCharges is how many buckets one request is charged to at most: that of its
 // operation, and the total of its key.

@@ -8,8 +8,10 @@ import (
 
 // A Policy is the configured limits of a site. It is read-only once in use.
 type Policy struct {
-	// Default is the limit of every operation that has none of its own. If it
-	// is zero, the built-in table of [DefaultLimits] is used instead.
+	// Default is the limit of every operation that has none in Operations. An
+	// operation with a row of its own in [DefaultLimits] keeps that row where it
+	// is the tighter of the two; see [Policy.Limit]. If Default is zero, the
+	// whole built-in table is used.
 	Default Limit
 	// Total, if set, is the limit of all operations of one key together.
 	Total *Limit
@@ -67,16 +69,18 @@ func (p *Policy) fitsTotal(name string, l Limit) error {
 
 // Limit returns the limit of one operation for a key with the overrides that
 // are in force at now. It is the first that exists of: the key's for the
-// operation, the configured one for the operation, the key's default, the
-// configured default, the built-in one. Its cost is that of one request; 0
-// stands for 1.
+// operation, the configured one for the operation, the key's default, and the
+// tighter of the configured default and the operation's row in the built-in
+// table. An operation without a row has the configured default, or without one
+// the built-in default. Its cost is that of one request; 0 stands for 1.
+//
+// The tighter of two limits is the one with the lower rate, and at the same
+// rate the one with the smaller burst. Both are compared in requests: divided
+// by the cost of the limit. It holds as a whole, with its burst and its cost.
 func (p *Policy) Limit(operation string, o Overrides, now time.Time) Limit {
 	configured, special := p.Operations[operation]
 	if !special {
-		configured = p.Default
-		if configured.Count == 0 {
-			configured = builtIn(operation)
-		}
+		configured = p.withoutLine(operation)
 	}
 	limit, found := o.get(operation, now)
 	if !found && !special {
@@ -89,6 +93,18 @@ func (p *Policy) Limit(operation string, o Overrides, now time.Time) Limit {
 		limit.Cost = configured.Cost
 	}
 	return limit
+}
+
+// withoutLine returns the limit of an operation that is not in Operations, for
+// a key without overrides.
+func (p *Policy) withoutLine(operation string) Limit {
+	if p.Default.Count == 0 {
+		return builtIn(operation)
+	}
+	if row, found := defaultLimits[operation]; found && row.tighter(p.Default) {
+		return row
+	}
+	return p.Default
 }
 
 // TotalLimit returns the limit of all operations together for a key with the

@@ -28,11 +28,11 @@ func TestOperationsAreDocumented(t *testing.T) {
 		if !found {
 			limit = limits[ratelimit.NameDefault]
 		}
-		scope := o.Scope
-		if o.Own {
-			scope = ""
-		}
 		for _, route := range o.Routes {
+			scope := route.Scope
+			if o.Own {
+				scope = ""
+			}
 			want = append(want, fmt.Sprintf("%s %s: %s, scope %q, limit %s, max_body %q", route.Method, route.Pattern, o.Name, scope, limit, maxBody[o.Name]))
 		}
 		if len(o.Routes) == 0 && o.Name != auth.OtherOperation {

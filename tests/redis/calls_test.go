@@ -20,7 +20,7 @@ func TestRedisOneCallPerRequest(t *testing.T) {
 	const each = 300
 	u := harness.StartUpstream(t)
 	r := harness.StartRedis(t)
-	a, b := startPair(t, r, harness.Site{Upstream: u.Addr, Limits: harness.WithLimits, Global: "limit default 1000000/1d\nlimit total 1000000/1d"})
+	a, b := startPair(t, r, harness.Site{Upstream: u.Addr, Limits: harness.WithLimits, Global: "limit default 1000000/1d\nlimit issue_card 1000000/1d\nlimit total 1000000/1d"})
 	key := a.NewKey(nil)
 	wires := []*harness.Wire{a.Connect(t), b.Connect(t)}
 	for _, w := range wires { // the key is known and the script is loaded from here on

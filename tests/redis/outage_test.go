@@ -17,7 +17,7 @@ const floorAhead = time.Second
 // outageSite refuses requests only for a short time after a possible loss, so
 // that tests need not wait.
 func outageSite(u *harness.Upstream, r *harness.RedisServer) harness.Site {
-	return harness.Site{Upstream: u.Addr, Store: r.Patient(), Limits: harness.WithLimits, Global: "replay_floor_ahead 1s\nlimit default 1000000/1d"}
+	return harness.Site{Upstream: u.Addr, Store: r.Patient(), Limits: harness.WithLimits, Global: "replay_floor_ahead 1s\nlimit default 1000000/1d\nlimit other 1000000/1d"}
 }
 
 // wantOutage checks the answers to requests that were sent while Redis was gone:

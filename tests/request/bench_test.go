@@ -78,10 +78,10 @@ func accept(table *auth.Table, backend store.Backend, key *auth.Key, header http
 	if refusal != nil {
 		return refusal.Reason
 	}
-	operation, _ := table.Match(http.MethodPost, target.Path)
+	_, scope, _ := table.Match(http.MethodPost, target.Path)
 	request := auth.Request{
 		Method: http.MethodPost, Target: target.Raw, Credentials: credentials,
-		Client: netip.AddrFrom4([4]byte{127, 0, 0, 1}), Scope: operation.Scope,
+		Client: netip.AddrFrom4([4]byte{127, 0, 0, 1}), Scope: scope,
 	}
 	now := time.Now()
 	judgement := auth.Judge(&request, key, benchWindow, now)

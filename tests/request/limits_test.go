@@ -185,6 +185,26 @@ func TestRetryAfter(t *testing.T) {
 	}
 }
 
+// TestDefaultLoosensNoBuiltInLimit sends to an operation with a row in the
+// built-in table, to one without, and to one with a line of its own.
+func TestDefaultLoosensNoBuiltInLimit(t *testing.T) {
+	t.Parallel()
+	u := harness.StartUpstream(t)
+	g := harness.StartGateway(t, harness.Site{
+		Upstream: u.Addr, Limits: harness.WithLimits, Extra: selfHandlers("", ""), Global: "limit default 90000/1d\nlimit list_transactions 100000/1d",
+	})
+	key := g.NewKey(nil)
+	wantLeft(t, g.Send(t, key.Post()), 20, 19)
+	wantLeft(t, g.Send(t, key.Get()), 90000, 89999)
+	wantLeft(t, g.Send(t, key.Request(http.MethodGet, "/api/v1/transactions", "")), 100000, 99999)
+	said := g.Send(t, key.Request(http.MethodGet, "/gateway/v1/key", "")).Body
+	for _, limit := range []string{`"60/1m burst 20"`, `"90000/1d"`, `"100000/1d"`} {
+		if !strings.Contains(said, limit) {
+			t.Errorf("the view of the key has no limit %s: %s", limit, said)
+		}
+	}
+}
+
 // TestOverrides changes the limits of a key between two requests.
 func TestOverrides(t *testing.T) {
 	t.Parallel()

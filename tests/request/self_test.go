@@ -93,6 +93,56 @@ func (k *ownKey) limit(operation string) ownLimit {
 	return ownLimit{}
 }
 
+// TestScopePerLine sends to an operation whose lines need several scopes: the
+// scope is that of the line, and the bucket is one.
+func TestScopePerLine(t *testing.T) {
+	t.Parallel()
+	u := harness.StartUpstream(t)
+	g := harness.StartGateway(t, harness.Site{
+		Upstream: u.Addr, Limits: harness.WithLimits, Extra: selfHandlers("", ""),
+		Global: "operation hooks GET /api/v1/hooks webhooks:read\noperation hooks POST /api/v1/hooks webhooks:write\n" +
+			"operation hooks DELETE /api/v1/hooks/{id} webhooks:write\nlimit hooks 50/1d",
+	})
+	const path = "/api/v1/hooks"
+	reads, writes := g.NewKey(harness.Fields{"scopes": []string{"webhooks:read"}}), g.NewKey(harness.Fields{"scopes": []string{"webhooks:write"}})
+	both := g.NewKey(harness.Fields{"scopes": []string{"webhooks:*"}})
+	wantLeft(t, g.Send(t, reads.Request(http.MethodGet, path, "")), 50, 49)
+	wantLeft(t, g.Send(t, reads.Request(http.MethodHead, path, "")), 50, 48)
+	wantLeft(t, g.Send(t, both.Request(http.MethodGet, path, "")), 50, 49)
+	wantLeft(t, g.Send(t, both.Request(http.MethodPost, path, "{}")), 50, 48)
+	for _, took := range u.Took() {
+		if got := took.Value("X-Gateway-Operation"); got != "hooks" {
+			t.Errorf("the issuer is told of the operation %q", got)
+		}
+	}
+	for scope, refused := range map[string]*harness.Response{
+		"webhooks:write": g.Send(t, reads.Request(http.MethodPost, path, "{}")), "webhooks:read": g.Send(t, writes.Request(http.MethodGet, path, "")),
+	} {
+		if says := "The operation hooks needs the scope " + scope + " for this method and path"; refused.Status != http.StatusForbidden || !strings.Contains(refused.Body, says) {
+			t.Errorf("without %s the answer is %s, want 403 that says %q", scope, refused, says)
+		}
+	}
+	get, change := "webhooks:read GET /api/v1/hooks", "webhooks:write POST /api/v1/hooks, DELETE /api/v1/hooks/{id}"
+	for _, c := range []struct {
+		key  harness.Credentials
+		want []string
+	}{{reads, []string{get}}, {writes, []string{change}}, {both, []string{get, change}}} {
+		var may []string
+		k := askKey(t, g, c.key)
+		for _, o := range k.Operations {
+			if o.Name == "hooks" {
+				may = append(may, o.Scope+" "+strings.Join(o.Routes, ", "))
+			}
+			if o.Name == "hooks" && o.Limit.Bucket != "hooks" {
+				t.Errorf("hooks is charged to %q", o.Limit.Bucket)
+			}
+		}
+		if !slices.Equal(may, c.want) {
+			t.Errorf("a key with %q may call %q, want %q", k.Scopes, may, c.want)
+		}
+	}
+}
+
 // TestSelfKey asks what a key is and may, and what is left of its limits.
 func TestSelfKey(t *testing.T) { eachStore(t, testSelfKey) }
 
