@@ -142,8 +142,14 @@ func printStatus(cmd *cobra.Command, s *gatewayStatus) error {
 	return printOffenders(out, s)
 }
 
-// keyRows shows how many keys there are, and what seals them.
+// keyRows shows how many keys there are, and what seals them. Of keys that could
+// not be counted it shows no number: an operator removes a master key that seals
+// none.
 func keyRows(s *gatewayStatus, row func(name, format string, args ...any)) {
+	if s.Problem != "" {
+		row("keys", "not counted: %s", s.Problem)
+		return
+	}
 	row("keys", "%d active, %d disabled, %d locked, %d expired, %d unreadable", s.Keys["active"], s.Keys["disabled"], s.Keys["locked"], s.Keys["expired"], s.Keys[keys.StatusUnreadable])
 	row("expiring", "%d within a day, %d within a week, %d within 30 days", s.Expiring["1d"], s.Expiring["7d"], s.Expiring["30d"])
 	for _, sealed := range s.SealedBy {
