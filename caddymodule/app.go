@@ -50,6 +50,7 @@ type App struct {
 	servers func() error                 // checks those without a handler of ours
 	certs   func() *certificates         // those of the configuration
 	served  atomic.Pointer[certificates] // from the start on; nil: nothing uses TLS
+	admin   string                       // path of the admin socket; empty: there is none
 	poolKey string                       // of the store in the pool; empty until it is taken
 }
 
@@ -87,6 +88,7 @@ func (a *App) provision(ctx caddy.Context) (err error) {
 		return err
 	}
 	a.order = orderCheck{rateLimits: len(a.Limits) > 0, log: a.telemetry.log}
+	a.admin = adminSocketOf(ctx)
 	a.servers = func() error { return a.order.allServers(ctx) }
 	a.certs = func() *certificates { return certificatesOf(ctx, a.telemetry.log) }
 	if err := checkDocsURL(a.DocsURL); err != nil {
@@ -188,7 +190,7 @@ func (a *App) Start() error {
 	loads.made(time.Now())
 	a.telemetry.audit.configured(&a.loaded)
 	dryRunGauge.Set(float64(a.dryRuns))
-	a.upkeep = upkeep{state: a.state, telemetry: a.telemetry, served: a.served.Load()}
+	a.upkeep = upkeep{state: a.state, telemetry: a.telemetry, served: a.served.Load(), admin: a.admin}
 	a.upkeep.start()
 	return nil
 }

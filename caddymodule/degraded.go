@@ -26,6 +26,7 @@ func (s *state) degraded(ctx context.Context) []string {
 	if differences, ok := details["policy_differences"].(int); ok && differences > 0 {
 		found["policy"] = true
 	}
+	found["admin"] = adminLost.Load()
 	found["audit"] = found["audit"] || s.audit.behind()
 	found["config"] = loads.lastRefused()
 	found["drained"] = thisNode.forgotten()

@@ -83,6 +83,7 @@ var buildInfo = prometheus.NewGaugeVec(prometheus.GaugeOpts{
 // degradations are the troubles in which requests are still settled, a closed
 // set:
 //
+//   - admin: another process has taken the admin socket, or it was removed
 //   - audit: lines of the audit log were lost and none can be written, so
 //     changes of keys are refused
 //   - config: the last configuration was refused, and the one before it runs
@@ -93,7 +94,7 @@ var buildInfo = prometheus.NewGaugeVec(prometheus.GaugeOpts{
 //   - nonces: the store has used more than four fifths of the room for them
 //   - policy: another gateway on the store has other rules
 //   - store: something else that the store reports of itself
-var degradations = []string{"audit", "config", "drained", "keys", "log", "nonces", "policy", "store"}
+var degradations = []string{"admin", "audit", "config", "drained", "keys", "log", "nonces", "policy", "store"}
 
 var degradedGauge = prometheus.NewGaugeVec(prometheus.GaugeOpts{
 	Name: "card_gateway_degraded",

@@ -24,6 +24,7 @@ type upkeep struct {
 	state     *state
 	telemetry *telemetry
 	served    *certificates // nil: nothing uses TLS
+	admin     string        // path of the admin socket; empty: there is none
 	running   sync.WaitGroup
 	cancel    context.CancelFunc // nil before the start
 }
@@ -93,6 +94,7 @@ func (u *upkeep) probe(ctx context.Context) {
 	_ = u.state.audit.check(ctx) // degraded reports lost lines
 	u.state.reportFloor(ctx)
 	u.served.report(time.Now())
+	checkAdminSocket(ctx, u.admin, u.telemetry.log)
 	u.telemetry.reportDegraded(u.state.degraded(ctx))
 }
 

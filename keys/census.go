@@ -36,14 +36,14 @@ type SealedBy struct {
 const censusPage = 500
 
 // Census reads all keys and counts them. Records are read in pages. A key that
-// is made or deleted during the census may or may not be counted.
-func (k *Service) Census(ctx context.Context) (c Census, err error) {
-	c = newCensus()
+// is made or deleted during the census may or may not be counted. With an error
+// there are no numbers at all, so that nobody takes what was not counted for none.
+func (k *Service) Census(ctx context.Context) (Census, error) {
+	c := newCensus()
 	now := k.opt.Clock()
 	own := k.ids.Load()
 	sealed := make([]int, k.ring.Len()+1)
-	defer func() { c.SealedBy = k.ring.sealedBy(sealed) }()
-	err = each(ctx, k.backend, func(d *store.DamagedError) {
+	err := each(ctx, k.backend, func(d *store.DamagedError) {
 		if own != nil && !k.local {
 			k.known.learn(own, d.ID)
 		}
@@ -73,7 +73,11 @@ func (k *Service) Census(ctx context.Context) (c Census, err error) {
 		}
 		return nil
 	})
-	return c, err
+	if err != nil {
+		return Census{}, err
+	}
+	c.SealedBy = k.ring.sealedBy(sealed)
+	return c, nil
 }
 
 func newCensus() Census {
@@ -129,7 +133,7 @@ type Status struct {
 	Store store.Status `json:"store"`
 	Census
 	// Problem is the reason why the keys could not be counted; empty when they
-	// were.
+	// were. With a problem the census is empty.
 	Problem string `json:"problem,omitempty"`
 }
 
@@ -142,7 +146,7 @@ func (k *Service) Status(ctx context.Context) Status {
 	s := Status{Store: k.backend.Status(ctx)}
 	var err error
 	if s.Census, err = k.Census(ctx); err != nil {
-		s.Problem = "counting the keys: " + err.Error()
+		s.Problem = err.Error()
 	}
 	return s
 }

@@ -368,3 +368,13 @@ func TestCensus(t *testing.T) {
 		t.Errorf("status %+v", s)
 	}
 }
+
+// TestFailedCensusHasNoNumbers: nobody may take keys that were not counted for none.
+func TestFailedCensusHasNoNumbers(t *testing.T) {
+	w := newWorld(t)
+	w.create()
+	w.backend.down.Store(true)
+	if s := w.Status(t.Context()); s.Problem == "" || s.Keys != nil || s.Expiring != nil || s.SealedBy != nil || s.Seals != nil {
+		t.Errorf("status %+v", s)
+	}
+}

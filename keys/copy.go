@@ -18,6 +18,8 @@ type Copy struct {
 type SkippedCopy struct {
 	ID     string `json:"id"`
 	Reason string `json:"reason"`
+	// Exists is whether it was not copied because a key of its id is here already.
+	Exists bool `json:"exists,omitempty"`
 }
 
 // Copy copies all keys of another store into this one: records, secrets
@@ -47,7 +49,7 @@ func (k *Service) Copy(ctx context.Context, from store.Backend, by By) (Copy, er
 		err := k.copyOne(ctx, ids, r, by)
 		switch {
 		case errors.Is(err, store.ErrExists), errors.Is(err, ErrSecretInUse), errors.Is(err, ErrDamaged), errors.Is(err, ErrForged):
-			done.Skipped = append(done.Skipped, SkippedCopy{ID: r.ID, Reason: err.Error()})
+			done.Skipped = append(done.Skipped, SkippedCopy{ID: r.ID, Reason: err.Error(), Exists: errors.Is(err, store.ErrExists)})
 			return nil
 		case err != nil:
 			return fmt.Errorf("copying key %s: %w", r.ID, err)

@@ -2,6 +2,7 @@ package keys
 
 import (
 	"context"
+	"errors"
 
 	"github.com/card-gateway/card-gateway/store"
 )
@@ -34,10 +35,15 @@ func (k *Service) Drill(ctx context.Context) (Drill, error) {
 	return d, err
 }
 
+// drillOne returns why a record cannot be used. Under another master key no seal
+// verifies, which says nothing of the record.
 func (k *Service) drillOne(r *store.Record) error {
-	if err := k.verify(r); err != nil {
-		return err
+	err := k.verify(r)
+	if err == nil {
+		_, err = k.open(r)
 	}
-	_, err := k.open(r)
+	if errors.Is(err, ErrMasterKey) {
+		return ErrMasterKey
+	}
 	return err
 }

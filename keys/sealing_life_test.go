@@ -305,3 +305,23 @@ func TestDamagedRecordLeavesTheCache(t *testing.T) {
 		t.Errorf("the key of a damaged record is still in the cache: %v", err)
 	}
 }
+
+// TestDrillWithAnotherMasterKey: nobody is suspected of a forgery because the operator
+// has given another key.
+func TestDrillWithAnotherMasterKey(t *testing.T) {
+	w := newWorld(t)
+	w.create()
+	id := w.create().ID
+	if _, err := w.Seal(t.Context(), id, w.seal(id).Digest, by); err != nil {
+		t.Fatal(err)
+	}
+	drilled, err := w.service(ring(t, masterKey(2))).Drill(t.Context())
+	if err != nil || drilled.Opened != 0 || len(drilled.Failed) != 2 {
+		t.Fatalf("%+v, %v", drilled, err)
+	}
+	for _, failed := range drilled.Failed {
+		if failed.Reason != keys.ErrMasterKey.Error() {
+			t.Errorf("%s: %s", failed.ID, failed.Reason)
+		}
+	}
+}

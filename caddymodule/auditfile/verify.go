@@ -21,6 +21,9 @@ type Report struct {
 	Hash  string   `json:"hash"`            // of the last line, in hex
 	Torn  []string `json:"torn,omitempty"`  // lines that a crash has cut off
 	Fault string   `json:"fault,omitempty"` // the first line that is missing or changed
+	// NoHead is whether no head was found, so that lines which are missing at the end
+	// are not noticed.
+	NoHead bool `json:"no_head,omitempty"`
 }
 
 // ErrNoLines means that the files have no line.
@@ -188,6 +191,7 @@ func (v *verifier) end(paths []string) {
 			head, known = found, true
 		}
 	}
+	v.report.NoHead = !known
 	switch {
 	case known && head.seq > v.last.seq:
 		v.fault("line %d is missing: %s is the last one, but %d were written", v.last.seq+1, v.at, head.seq)

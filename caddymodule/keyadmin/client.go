@@ -3,14 +3,12 @@ package keyadmin
 import (
 	"bytes"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"net/http"
 	"net/url"
 	"os"
 	"os/user"
-	"regexp"
 	"strings"
 
 	"github.com/card-gateway/card-gateway/caddymodule/cli"
@@ -73,6 +71,9 @@ func askAdmin(cmd *cobra.Command, req adminRequest) ([]byte, error) {
 	if err != nil {
 		return nil, fmt.Errorf("finding the admin endpoint: %w", err)
 	}
+	if err := checkAddress(address); err != nil {
+		return nil, err
+	}
 	headers := http.Header{actorHeader: {actor(cmd)}}
 	if err := addToken(cmd, headers); err != nil {
 		return nil, err
@@ -126,28 +127,6 @@ func addToken(cmd *cobra.Command, headers http.Header) error {
 		}
 	}
 	return fmt.Errorf("reading the token: %s holds none", path)
-}
-
-// adminAnswered matches the error that Caddy returns for a status from 400.
-var adminAnswered = regexp.MustCompile(`(?s)^caddy responded with error: HTTP (\d+): (.*)$`)
-
-// adminCallError returns the error in terms of the gateway. Caddy returns its
-// error as text only.
-func adminCallError(address string, err error) error {
-	match := adminAnswered.FindStringSubmatch(err.Error())
-	if match == nil {
-		return fmt.Errorf("no gateway answers at %s: start it with `card-gateway run --config Caddyfile`, or name its admin endpoint with --address or --config (%w)", address, err)
-	}
-	var answer struct {
-		Error string `json:"error"`
-	}
-	if json.Unmarshal([]byte(match[2]), &answer) == nil && answer.Error != "" {
-		return errors.New(answer.Error)
-	}
-	if match[1] == "404" {
-		return fmt.Errorf("the Caddy at %s has no Card Gateway in it: start it with a binary that `list-modules` shows admin.api.card_gateway for", address)
-	}
-	return fmt.Errorf("the admin endpoint at %s answered %s: %s", address, match[1], strings.TrimSpace(match[2]))
 }
 
 func keyPath(id, rest string) string { return "/card-gateway/keys/" + url.PathEscape(id) + rest }

@@ -52,6 +52,9 @@ func printAudit(cmd *cobra.Command, report *auditfile.Report) error {
 			fmt.Fprintln(out, report.Fault)
 		}
 		fmt.Fprintf(out, "checked %d lines in %d files, numbers %d to %d\nlast hash %s\n", report.Lines, len(report.Files), report.First, report.Last, report.Hash)
+		if report.NoHead {
+			fmt.Fprintln(out, "there is no .head: lines that are missing at the end are not noticed")
+		}
 	}
 	if report.Fault != "" {
 		return errBroken

@@ -54,7 +54,8 @@ func disableCommand() *cobra.Command {
 		Long: `Refuses every further request with a key. With --tenant all keys of the tenant
 are disabled, also those that are locked or expired; when the command has succeeded,
 none is left. A key whose record was forged is refused already and stays as it is.
-One whose record cannot be read may be of the tenant, and is named.`,
+One whose record cannot be read may be of the tenant, and is named. It fails if no
+key has the tenant, such as one that is mistyped.`,
 		Example: "  card-keys disable ck_live_…\n  card-keys disable --tenant acme",
 	}
 	cmd.Flags().String("tenant", "", "disable all keys of this tenant")
@@ -76,14 +77,13 @@ One whose record cannot be read may be of the tenant, and is named.`,
 // make keys meanwhile.
 func disableTenant(cmd *cobra.Command) error {
 	done := []keys.View{}
-	var unreadable []keys.View
+	var all []keys.View // of the tenant, and those that cannot be read
 	for {
-		views, err := listAll(cmd, 0)
-		if err != nil {
+		var err error
+		if all, err = listAll(cmd, 0); err != nil {
 			return err
 		}
-		unreadable = slices.DeleteFunc(slices.Clone(views), func(v keys.View) bool { return v.Status != keys.StatusUnreadable })
-		left := slices.DeleteFunc(views, func(v keys.View) bool { return v.Disabled || v.Seal.State == keys.SealRefused })
+		left := slices.DeleteFunc(slices.Clone(all), func(v keys.View) bool { return v.Disabled || v.Seal.State == keys.SealRefused })
 		if len(left) == 0 {
 			break
 		}
@@ -96,11 +96,19 @@ func disableTenant(cmd *cobra.Command) error {
 			done = append(done, changed.View)
 		}
 	}
-	warnUnreadable(cmd, unreadable)
+	warnUnreadable(cmd, all)
+	if !slices.ContainsFunc(all, func(v keys.View) bool { return v.Status != keys.StatusUnreadable }) {
+		return fmt.Errorf("no key has the tenant %q", cli.Flag(cmd, "tenant"))
+	}
 	if asJSON(cmd) {
 		return printJSON(cmd, keyPage{Keys: done})
 	}
-	fmt.Fprintf(cmd.OutOrStdout(), "disabled %d keys\n", len(done))
+	line := fmt.Sprintf("disabled %d keys", len(done))
+	disabled := slices.DeleteFunc(all, func(v keys.View) bool { return !v.Disabled })
+	if before := len(disabled) - len(done); before > 0 {
+		line += fmt.Sprintf("; %d were disabled already", before)
+	}
+	fmt.Fprintln(cmd.OutOrStdout(), line)
 	return nil
 }
 

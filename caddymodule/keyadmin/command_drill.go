@@ -9,7 +9,6 @@ import (
 	"github.com/card-gateway/card-gateway/caddymodule/cli"
 	"github.com/card-gateway/card-gateway/caddymodule/secret"
 	"github.com/card-gateway/card-gateway/keys"
-	"github.com/card-gateway/card-gateway/store/file"
 )
 
 func drillCommand() *cobra.Command {
@@ -43,7 +42,7 @@ none.`,
 }
 
 func drill(cmd *cobra.Command, dir string, ring *keys.Keyring) error {
-	backend, err := file.Open(dir, file.Options{})
+	backend, err := openEmbedded(dir)
 	if err != nil {
 		return fmt.Errorf("opening the store: %w", err)
 	}

@@ -1,6 +1,7 @@
 package keyadmin
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -23,6 +24,9 @@ import (
 // exitNoAnswer is the exit status when no gateway answers.
 const exitNoAnswer = 2
 
+// exitMisused is the exit status for a command line that is wrong.
+const exitMisused = 3
+
 var errNotReady = errors.New("the gateway is not ready")
 
 func init() {
@@ -31,13 +35,14 @@ func init() {
 		Usage: "[--verbose] [--live] [--wait SPAN]",
 		Short: "Reports whether a running Card Gateway is ready, by its exit status",
 		Long: `Asks the running gateway, over its admin endpoint, whether it is ready. It exits
-with 0 if the gateway is ready to serve, 1 if it answers and is not ready, and 2
-if it does not answer.
+with 0 if the gateway is ready to serve, 1 if it answers and is not ready, 2
+if it does not answer, and 3 if the command line is wrong.
 
 With --wait it asks again until the gateway is ready or the time is over. With
 --live it is enough that the gateway answers: so a service manager does not stop a
-gateway whose store is down, which a restart cannot mend. With --process it gives up
-as soon as that process has ended, such as that of a gateway that refuses to start.
+gateway whose store is down, which a restart cannot mend. With --process there is no
+answer once that process has ended, such as that of a gateway that refuses to start,
+also if another gateway answers.
 
 The admin endpoint is found as by card-keys.`,
 		CobraFunc: func(cmd *cobra.Command) {
@@ -45,8 +50,14 @@ The admin endpoint is found as by card-keys.`,
 			cmd.Flags().BoolP("verbose", "v", false, "also show store, keys, master keys, policy, loads and the keys with the most refusals")
 			cmd.Flags().Bool("live", false, "succeed if the gateway answers, ready or not")
 			cmd.Flags().String("wait", "0s", "ask again for this long, as in 30s")
-			cmd.Flags().Int("process", 0, "with --wait: ask again only while the process with this id runs")
-			cmd.Args = cobra.NoArgs
+			cmd.Flags().Int("process", 0, "ask only while the process with this id runs")
+			cmd.Args = func(cmd *cobra.Command, args []string) error {
+				if err := cobra.NoArgs(cmd, args); err != nil {
+					return misused(cmd, err)
+				}
+				return nil
+			}
+			cmd.SetFlagErrorFunc(misused)
 			cmd.Example = `  card-status
   card-status --verbose --address unix//run/card-gateway/admin.sock
   card-status --live --wait 30s`
@@ -61,7 +72,7 @@ const statusEvery = 200 * time.Millisecond
 func runStatus(cmd *cobra.Command, _ []string) error {
 	wait, err := caddy.ParseDuration(cli.Flag(cmd, "wait"))
 	if err != nil || wait < 0 {
-		return errors.New("--wait: want a duration such as 30s")
+		return misused(cmd, errors.New("--wait: want a duration such as 30s"))
 	}
 	live := cli.Flag(cmd, "live") == "true"
 	process, _ := cmd.Flags().GetInt("process")
@@ -69,17 +80,14 @@ func runStatus(cmd *cobra.Command, _ []string) error {
 	if cli.Flag(cmd, "verbose") != "true" {
 		path += "?keys=no"
 	}
-	var answer gatewayStatus
-	raw, err := callAdmin(cmd, adminRequest{method: http.MethodGet, path: path}, &answer)
+	answer, raw, err := askStatus(cmd, path, process)
 	for asked := time.Duration(0); asked < wait && (err != nil || !live && !answer.Ready) && runs(process); asked += statusEvery {
 		time.Sleep(statusEvery)
-		answer = gatewayStatus{}
-		raw, err = callAdmin(cmd, adminRequest{method: http.MethodGet, path: path}, &answer)
+		answer, raw, err = askStatus(cmd, path, process)
 	}
 	if err != nil {
-		cmd.SilenceErrors = true
 		fmt.Fprintln(cmd.ErrOrStderr(), "no answer:", err)
-		return caddycmd.WrapCommandFuncForCobra(func(caddycmd.Flags) (int, error) { return exitNoAnswer, nil })(cmd, nil)
+		return exit(cmd, exitNoAnswer)
 	}
 	if asJSON(cmd) {
 		err = printJSON(cmd, raw)
@@ -91,6 +99,29 @@ func runStatus(cmd *cobra.Command, _ []string) error {
 		err = errNotReady        // exit status 1
 	}
 	return err
+}
+
+// askStatus asks once. An answer does not count once the process has ended that it
+// should be of.
+func askStatus(cmd *cobra.Command, path string, process int) (answer gatewayStatus, raw json.RawMessage, err error) {
+	raw, err = callAdmin(cmd, adminRequest{method: http.MethodGet, path: path}, &answer)
+	if err == nil && !runs(process) {
+		err = fmt.Errorf("process %d has ended, and another one answers", process)
+	}
+	return answer, raw, err
+}
+
+// misused prints what is wrong with the command line. No script takes its exit status
+// for a state of the gateway.
+func misused(cmd *cobra.Command, err error) error {
+	fmt.Fprintln(cmd.ErrOrStderr(), "Error:", err)
+	return exit(cmd, exitMisused)
+}
+
+// exit returns an error that ends the command with a status and prints nothing.
+func exit(cmd *cobra.Command, status int) error {
+	cmd.SilenceErrors = true
+	return caddycmd.WrapCommandFuncForCobra(func(caddycmd.Flags) (int, error) { return status, nil })(cmd, nil)
 }
 
 // runs reports whether a process has not ended. Of process 0 nothing is known.
@@ -142,8 +173,14 @@ func printStatus(cmd *cobra.Command, s *gatewayStatus) error {
 	return printOffenders(out, s)
 }
 
-// keyRows shows how many keys there are, and what seals them.
+// keyRows shows how many keys there are, and what seals them. Of keys that could
+// not be counted it shows no number: an operator removes a master key that seals
+// none.
 func keyRows(s *gatewayStatus, row func(name, format string, args ...any)) {
+	if s.Problem != "" {
+		row("keys", "not counted: %s", s.Problem)
+		return
+	}
 	row("keys", "%d active, %d disabled, %d locked, %d expired, %d unreadable", s.Keys["active"], s.Keys["disabled"], s.Keys["locked"], s.Keys["expired"], s.Keys[keys.StatusUnreadable])
 	row("expiring", "%d within a day, %d within a week, %d within 30 days", s.Expiring["1d"], s.Expiring["7d"], s.Expiring["30d"])
 	for _, sealed := range s.SealedBy {

@@ -1,6 +1,7 @@
 package keyadmin
 
 import (
+	"context"
 	"net/http/httptest"
 	"os"
 	"path/filepath"
@@ -13,6 +14,9 @@ import (
 
 	"github.com/card-gateway/card-gateway/caddymodule/auditfile"
 	"github.com/card-gateway/card-gateway/caddymodule/offenders"
+	"github.com/card-gateway/card-gateway/keys"
+	"github.com/card-gateway/card-gateway/store"
+	"github.com/card-gateway/card-gateway/store/file"
 	"github.com/card-gateway/card-gateway/tests/scripts"
 )
 
@@ -37,6 +41,10 @@ func TestScripts(t *testing.T) {
 		})
 		env.Defer(unready.Close)
 		env.Setenv("UNREADY", strings.TrimPrefix(unready.URL, "http://"))
+		service = uncountable(env.T().(testing.TB))
+		uncounted := serve(State{Reason: "the store is down"})
+		env.Defer(uncounted.Close)
+		env.Setenv("UNCOUNTED", strings.TrimPrefix(uncounted.URL, "http://"))
 		env.Setenv("CARD_GATEWAY_TOKEN_FILE", filepath.Join(env.WorkDir, "the.token"))
 		if err := os.WriteFile(filepath.Join(env.WorkDir, "the.token"), []byte("# made for the tests\ntester keys "+tokenForTest+"\n"), 0o600); err != nil {
 			return err
@@ -44,6 +52,22 @@ func TestScripts(t *testing.T) {
 		env.Setenv("EMBEDDED", embeddedStore(env.T().(testing.TB)))
 		return nil
 	}, scripts.Commands{"capture": capture})
+}
+
+// uncountable returns a key service whose store does not list its keys.
+func uncountable(t testing.TB) *keys.Service {
+	backend, err := file.Open(t.TempDir(), file.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = backend.Close() })
+	return keys.New(unlisted{backend}, ringForTest(t), keys.Options{})
+}
+
+type unlisted struct{ store.Backend }
+
+func (unlisted) List(context.Context, string, int) (store.Page, error) {
+	return store.Page{}, store.ErrUnavailable
 }
 
 // capture NAME REGEXP sets a variable to what the group of the expression

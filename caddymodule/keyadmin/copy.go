@@ -4,8 +4,11 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io/fs"
 	"net/http"
+	"os"
 	"path/filepath"
+	"slices"
 
 	"github.com/card-gateway/card-gateway/caddymodule/cli"
 	"github.com/card-gateway/card-gateway/store"
@@ -60,7 +63,7 @@ func (c *adminCall) openSource(req *copyRequest) (store.Backend, error) {
 	case !filepath.IsAbs(req.Dir):
 		return nil, &keys.InvalidError{Field: "dir", Reason: "want the absolute path of the directory of an embedded store"}
 	default:
-		from, err = file.Open(req.Dir, file.Options{})
+		from, err = openEmbedded(req.Dir)
 	}
 	if err == nil {
 		err = c.startSource(from)
@@ -72,6 +75,14 @@ func (c *adminCall) openSource(req *copyRequest) (store.Backend, error) {
 		return nil, &keys.InvalidError{Field: field, Reason: err.Error()}
 	}
 	return from, nil
+}
+
+// openEmbedded opens an embedded store, which makes no directory.
+func openEmbedded(dir string) (store.Backend, error) {
+	if _, err := os.Stat(dir); errors.Is(err, fs.ErrNotExist) {
+		return nil, errors.New("no such directory")
+	}
+	return file.Open(dir, file.Options{})
 }
 
 var errNoKeys = errors.New("holds no store with keys")
@@ -104,7 +115,7 @@ that the configuration refers to are read by the running gateway.
 
 Requests stamped before the copy, or up to replay_floor_ahead after it, are
 refused, because nonces are not copied. Keys that exist already are skipped, so
-you can run the copy again.`,
+you can run the copy again. It fails if a key was skipped for another reason.`,
 		Example: `  card-keys copy /var/lib/card-gateway/store
   card-keys copy --from /etc/card-gateway/Caddyfile.before`,
 	}
@@ -174,7 +185,7 @@ func printCopy(cmd *cobra.Command, raw json.RawMessage, done keys.Copy) error {
 			fmt.Fprintf(cmd.OutOrStdout(), "skipped %s: %s\n", skipped.ID, skipped.Reason)
 		}
 	}
-	if len(done.Skipped) > 0 {
+	if slices.ContainsFunc(done.Skipped, func(s keys.SkippedCopy) bool { return !s.Exists }) {
 		return errNotAllCopied
 	}
 	return nil

@@ -143,7 +143,7 @@ func TestStoreDown(t *testing.T) {
 	p.use("e.textContent === 'Search'")
 	p.see("The keys cannot be read now", "The list below is of", "known.before")
 	p.eval("location.hash = '#/'")
-	p.see("Overview", "counting the keys")
+	p.see("Overview", "They are not counted")
 	server.Start()
 	harness.Eventually(t, "the console sees the store again", func() bool {
 		p.use(button("Read again"))

@@ -4,6 +4,7 @@ import { count, time, age } from "./words.js";
 
 // degradations say what each word of the state's list is.
 const degradations = {
+	admin: "Another process has taken the admin socket of this gateway, or it was removed: card-keys and a reload do not reach it. A restart brings it back.",
 	audit: "The audit record cannot be written, or its reserve of room is in use. Changes of keys are refused when it is used up.",
 	config: "The last configuration was refused, and the one before it runs. A restart would not start.",
 	drained: "An operator has taken this gateway out of service, and the time named for it is over, or none was named. card-node undrain puts it back.",
