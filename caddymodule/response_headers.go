@@ -40,7 +40,7 @@ func mayBeOwn(name string) bool {
 	for i := range len(name) {
 		switch c := name[i] | 0x20; {
 		case 'a' <= c && c <= 'z':
-			return strings.IndexByte("xrt", c) >= 0
+			return strings.IndexByte("xrdt", c) >= 0
 		case '0' <= c && c <= '9':
 			return false
 		}
@@ -59,7 +59,9 @@ func isOwn(name string) bool {
 }
 
 // ownNames are further headers that only the gateway may set on an answer, folded.
-var ownNames = foldedSet(headerRequestID, auth.HeaderAnsweredAt, auth.HeaderAnswerHash, auth.HeaderAnswerSignature, "Trailer")
+// Date is among them because clients correct their clocks by it: without one the
+// server writes the time of the gateway's.
+var ownNames = foldedSet(headerRequestID, auth.HeaderAnsweredAt, auth.HeaderAnswerHash, auth.HeaderAnswerSignature, "Date", "Trailer")
 
 // staysInHead reports whether a header is Caddy's, for the connection or the host.
 func staysInHead(name string) bool {

@@ -164,7 +164,7 @@ func TestTypeIsNotGuessed(t *testing.T) {
 // libraries fold names in many ways. All others stay.
 func TestIssuersCannotSpeakForTheGateway(t *testing.T) {
 	own := rapid.SampledFrom([]string{
-		headerForwarded, headerAssertion, "X-Gateway-", "X-Gateway-Anything", headerRequestID, "Trailer",
+		headerForwarded, headerAssertion, "X-Gateway-", "X-Gateway-Anything", headerRequestID, "Trailer", "Date",
 		auth.HeaderAnsweredAt, auth.HeaderAnswerHash, auth.HeaderAnswerSignature,
 		"X-RateLimit-Limit", "X-RateLimit-Anything", "X-Rate-Limit-Reset", "X-RateLimit",
 		"RateLimit", "RateLimit-Policy", "RateLimit-Limit", "RateLimit-Remaining", "RateLimit-Reset", "Rate-Limit",
