@@ -27,10 +27,11 @@ func decoder(body io.Reader, h http.Header) (io.Reader, error) {
 	}
 }
 
-// dropValidators removes headers that describe the bytes of the upstream's body,
-// because translation changes them.
+// dropValidators removes headers that describe the bytes of the upstream's body, or
+// by which a client would ask whether its copy of them is still right, because
+// translation changes them.
 func dropValidators(h http.Header) {
-	for _, name := range []string{"Etag", "Content-Md5", "Digest", "Content-Digest", "Repr-Digest", "Accept-Ranges", "Content-Range", "Trailer"} {
+	for _, name := range []string{"Etag", "Last-Modified", "Content-Md5", "Digest", "Content-Digest", "Repr-Digest", "Accept-Ranges", "Content-Range", "Trailer"} {
 		h.Del(name)
 	}
 }

@@ -168,6 +168,32 @@ func TestCompression(t *testing.T) {
 	}
 }
 
+// TestConditions: no condition of a read reaches the issuer, because a 304 would
+// speak of a copy in another form, and each condition of a write does.
+func TestConditions(t *testing.T) {
+	for operation, method := range map[string]string{"get_customer": "GET", "list_customers": "HEAD", "create_customer": "POST", "update_customer": "PATCH"} {
+		reads := method == "GET" || method == "HEAD"
+		for name, want := range map[string]bool{
+			"If-Modified-Since": false, "Range": false, "If-Range": false, "If-None-Match": !reads, "If-Match": true, "If-Unmodified-Since": true,
+		} {
+			c := translateCall{method: method, operation: operation, keyVariant: "C", header: http.Header{name: {"*"}}}
+			if !reads {
+				c.body = customerC
+			}
+			w := c.do(t, func(w http.ResponseWriter, r *http.Request) error {
+				if got := r.Header.Get(name) != ""; got != want {
+					t.Errorf("%s of %s reaches the issuer: %v", name, method, got)
+				}
+				w.Header().Set("Last-Modified", "Thu, 01 Jan 2026 00:00:00 GMT")
+				return answerJSON(http.StatusOK, customerA)(w, r)
+			})
+			if w.Code != http.StatusOK || w.Header().Get("Last-Modified") != "" {
+				t.Errorf("%s: %d %v", method, w.Code, w.Header())
+			}
+		}
+	}
+}
+
 // TestCompressionSavesNoMemory: an answer takes as much of the budget as its text
 // is long, compressed or not, and all of it comes back.
 func TestCompressionSavesNoMemory(t *testing.T) {
