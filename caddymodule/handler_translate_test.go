@@ -208,8 +208,8 @@ func TestProblems(t *testing.T) {
 		t.Errorf("counted %v times", got)
 	}
 	for _, body := range []string{"", "[]", customerA + "x"} {
-		if w := (translateCall{operation: "update_customer", body: body}).do(t, answerJSON(200, "{}")); w.Code != http.StatusUnprocessableEntity {
-			t.Errorf("%q: %d %s", body, w.Code, w.Body)
+		if w := (translateCall{operation: "update_customer", body: body}).do(t, answerJSON(200, "{}")); w.Code != http.StatusUnprocessableEntity || !strings.Contains(w.Body.String(), `"details":[{"message":`) {
+			t.Errorf("%q: %d %s; want one fault of the whole document, without a field", body, w.Code, w.Body)
 		}
 	}
 }
