@@ -186,11 +186,16 @@ func invalidBody(problems []translate.Problem) *auth.Refusal {
 
 // askPlainly changes the request so that the answer can be translated: complete,
 // not compressed, and never 304, because the client's copy is a translation.
-// If-Match stays, because it protects updates.
+// If-Match and If-Unmodified-Since stay, and so does If-None-Match of a write:
+// they are conditions on which the issuer must not act.
 func askPlainly(r *http.Request) {
-	r.Header.Set("Accept-Encoding", "identity")
-	for _, name := range []string{"Range", "If-Range", "If-None-Match"} {
-		r.Header.Del(name)
+	h := r.Header
+	h.Set("Accept-Encoding", "identity")
+	for _, name := range []string{"Range", "If-Range", "If-Modified-Since"} { // they mean nothing to a write
+		h.Del(name)
+	}
+	if r.Method == http.MethodGet || r.Method == http.MethodHead {
+		h.Del("If-None-Match")
 	}
 }
 

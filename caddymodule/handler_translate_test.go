@@ -26,6 +26,7 @@ type translateCall struct {
 	body                                    string
 	header                                  http.Header
 	ctx                                     context.Context
+	answers                                 *bodyMemory // nil: not counted
 }
 
 // An issuerFunc answers like an issuer. It sees the request as it would go out.
@@ -53,7 +54,7 @@ func (c translateCall) do(t *testing.T, answer issuerFunc) *httptest.ResponseRec
 	}
 	info := &requestInfo{
 		telemetry: &telemetry{refused: zap.NewNop()}, RequestID: "req-1", body: heldText(c.body),
-		Operation: &auth.Operation{Name: c.operation}, Key: &auth.Key{CustomerVariant: c.keyVariant},
+		Operation: &auth.Operation{Name: c.operation}, Key: &auth.Key{CustomerVariant: c.keyVariant}, answers: c.answers,
 	}
 	r = withInfo(r, info)
 	info.body.forwardTo(r)
@@ -207,8 +208,8 @@ func TestProblems(t *testing.T) {
 		t.Errorf("counted %v times", got)
 	}
 	for _, body := range []string{"", "[]", customerA + "x"} {
-		if w := (translateCall{operation: "update_customer", body: body}).do(t, answerJSON(200, "{}")); w.Code != http.StatusUnprocessableEntity {
-			t.Errorf("%q: %d %s", body, w.Code, w.Body)
+		if w := (translateCall{operation: "update_customer", body: body}).do(t, answerJSON(200, "{}")); w.Code != http.StatusUnprocessableEntity || !strings.Contains(w.Body.String(), `"details":[{"message":`) {
+			t.Errorf("%q: %d %s; want one fault of the whole document, without a field", body, w.Code, w.Body)
 		}
 	}
 }

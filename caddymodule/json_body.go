@@ -1,10 +1,8 @@
 package caddymodule
 
 import (
-	"bytes"
 	"compress/gzip"
 	"errors"
-	"fmt"
 	"io"
 	"mime"
 	"net/http"
@@ -15,34 +13,25 @@ import (
 	"github.com/card-gateway/card-gateway/caddymodule/cardlog"
 )
 
-// decodedBody decompresses the body of an upstream that uses gzip although
-// identity was asked for. The error is for any other encoding.
-func decodedBody(body []byte, h http.Header) ([]byte, error) {
+// decoder returns what decompresses the body of an upstream that uses gzip although
+// identity was asked for; nil if the body is not compressed. The error is for any
+// other encoding.
+func decoder(body io.Reader, h http.Header) (io.Reader, error) {
 	switch encoding := strings.ToLower(strings.Join(h["Content-Encoding"], ",")); encoding {
 	case "", "identity":
-		return body, nil
+		return nil, nil
 	case "gzip", "x-gzip":
+		return gzip.NewReader(body)
 	default:
 		return nil, errAnswerEncoded
 	}
-	reader, err := gzip.NewReader(bytes.NewReader(body))
-	if err != nil {
-		return nil, fmt.Errorf("decompressing the answer: %w", err)
-	}
-	decoded, err := io.ReadAll(io.LimitReader(reader, maxAnswer+1))
-	if err != nil {
-		return nil, fmt.Errorf("decompressing the answer: %w", err)
-	}
-	if len(decoded) > maxAnswer {
-		return nil, errAnswerTooLarge
-	}
-	return decoded, nil
 }
 
-// dropValidators removes headers that describe the bytes of the upstream's body,
-// because translation changes them.
+// dropValidators removes headers that describe the bytes of the upstream's body, or
+// by which a client would ask whether its copy of them is still right, because
+// translation changes them.
 func dropValidators(h http.Header) {
-	for _, name := range []string{"Etag", "Content-Md5", "Digest", "Content-Digest", "Repr-Digest", "Accept-Ranges", "Content-Range", "Trailer"} {
+	for _, name := range []string{"Etag", "Last-Modified", "Content-Md5", "Digest", "Content-Digest", "Repr-Digest", "Accept-Ranges", "Content-Range", "Trailer"} {
 		h.Del(name)
 	}
 }

@@ -1,6 +1,7 @@
 package caddymodule
 
 import (
+	"bytes"
 	"net/http"
 	"slices"
 	"strings"
@@ -27,31 +28,40 @@ var cachingWords = setOf(`age edge etag expires maxage pragma smaxage surrogate 
 // announcement of trailers, which are never sent.
 func dropOwn(h http.Header) {
 	for name := range h {
-		if name == "" || strings.IndexByte("xXrRT", name[0]) < 0 {
-			continue // most of them
-		}
-		if isOwn(name) || name == "Trailer" || strings.HasPrefix(name, http.TrailerPrefix) {
+		if mayBeOwn(name) && (isOwn(name) || strings.HasPrefix(name, http.TrailerPrefix)) {
 			delete(h, name)
 		}
 	}
 }
 
+// mayBeOwn reports whether a name begins as those of dropOwn do. Most names do not;
+// to fold one takes longer.
+func mayBeOwn(name string) bool {
+	for i := range len(name) {
+		switch c := name[i] | 0x20; {
+		case 'a' <= c && c <= 'z':
+			return strings.IndexByte("xrdt", c) >= 0
+		case '0' <= c && c <= '9':
+			return false
+		}
+	}
+	return false
+}
+
+// isOwn reports whether only the gateway may set a header on an answer, in any
+// spelling that a client may fold into the same name. All names that begin with
+// RateLimit or X-RateLimit are such: which of them a client knows depends on its age.
 func isOwn(name string) bool {
-	return strings.EqualFold(name, headerRequestID) || hasPrefixFold(name, "x-gateway-") || isLimitHeader(name) ||
-		strings.EqualFold(name, auth.HeaderAnsweredAt) || strings.EqualFold(name, auth.HeaderAnswerHash) || strings.EqualFold(name, auth.HeaderAnswerSignature)
+	folded, _ := foldName(name)
+	text := folded.bytes()
+	return folded.isIdentity() || ownNames[string(text)] ||
+		bytes.HasPrefix(text, []byte("ratelimit")) || bytes.HasPrefix(text, []byte("xratelimit"))
 }
 
-// isLimitHeader reports whether a header is one of those that show rate limits,
-// which only the gateway may set.
-func isLimitHeader(name string) bool {
-	return hasPrefixFold(name, "x-ratelimit-") || strings.EqualFold(name, "ratelimit") || strings.EqualFold(name, "ratelimit-policy")
-}
-
-// hasPrefixFold reports whether a name begins with the prefix, in any case, and goes
-// on.
-func hasPrefixFold(name, prefix string) bool {
-	return len(name) > len(prefix) && strings.EqualFold(name[:len(prefix)], prefix)
-}
+// ownNames are further headers that only the gateway may set on an answer, folded.
+// Date is among them because clients correct their clocks by it: without one the
+// server writes the time of the gateway's.
+var ownNames = foldedSet(headerRequestID, auth.HeaderAnsweredAt, auth.HeaderAnswerHash, auth.HeaderAnswerSignature, "Date", "Trailer")
 
 // staysInHead reports whether a header is Caddy's, for the connection or the host.
 func staysInHead(name string) bool {

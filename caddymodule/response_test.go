@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"go.uber.org/zap"
+	"pgregory.net/rapid"
 
 	"github.com/card-gateway/card-gateway/auth"
 )
@@ -157,6 +158,38 @@ func TestTypeIsNotGuessed(t *testing.T) {
 			t.Errorf("%s: the type is %q", name, types)
 		}
 	}
+}
+
+// No header of an issuer can be taken for one of the gateway's, however it is spelled:
+// libraries fold names in many ways. All others stay.
+func TestIssuersCannotSpeakForTheGateway(t *testing.T) {
+	own := rapid.SampledFrom([]string{
+		headerForwarded, headerAssertion, "X-Gateway-", "X-Gateway-Anything", headerRequestID, "Trailer", "Date",
+		auth.HeaderAnsweredAt, auth.HeaderAnswerHash, auth.HeaderAnswerSignature,
+		"X-RateLimit-Limit", "X-RateLimit-Anything", "X-Rate-Limit-Reset", "X-RateLimit",
+		"RateLimit", "RateLimit-Policy", "RateLimit-Limit", "RateLimit-Remaining", "RateLimit-Reset", "Rate-Limit",
+	})
+	others := rapid.SampledFrom(strings.Fields(`Content-Language Etag Retry-After X-Card-Id X-Request-Ids X-Rate X-Gate X-Gatewayish
+		X-Response-Time Response-Signature Request-Id Ratio Trail T X R 7-Date Link Set-Cookie Dates Update X-Date`))
+	spelled := func(t *rapid.T, name string) string {
+		separator := rapid.SampledFrom(strings.Fields("- _ . -- ~ !"))
+		name = strings.ReplaceAll(name, "-", separator.Draw(t, "separator"))
+		name = rapid.OneOf(rapid.Just(""), separator).Draw(t, "before") + name + rapid.OneOf(rapid.Just(""), separator).Draw(t, "behind")
+		return rapid.SampledFrom([]func(string) string{strings.ToUpper, strings.ToLower, http.CanonicalHeaderKey, strings.TrimSpace}).Draw(t, "case")(name)
+	}
+	rapid.Check(t, func(t *rapid.T) {
+		theirs, others := spelled(t, own.Draw(t, "own")), spelled(t, others.Draw(t, "other"))
+		rec := httptest.NewRecorder()
+		w := newResponseWriter(rec, &requestInfo{})
+		w.Header()[theirs], w.Header()[others] = []string{"theirs"}, []string{"theirs"}
+		w.WriteHeader(http.StatusOK)
+		if got := rec.Result().Header[theirs]; len(got) > 0 && got[0] == "theirs" {
+			t.Errorf("the client gets %s", theirs)
+		}
+		if got := rec.Result().Header[others]; len(got) != 1 {
+			t.Errorf("%s is dropped", others)
+		}
+	})
 }
 
 // X-Gateway-Forwarded is on a 503 of the gateway if the issuer has seen nothing of

@@ -3,6 +3,7 @@ package caddymodule
 import (
 	"errors"
 	"fmt"
+	"io"
 	"maps"
 	"net/http"
 	"strconv"
@@ -71,8 +72,7 @@ func (w *answerWriter) hold(status int) {
 		return
 	}
 	size, err := strconv.Atoi(w.Header().Get("Content-Length"))
-	switch {
-	case err == nil && size > maxAnswer:
+	if err == nil && size > maxAnswer {
 		w.failed = errAnswerTooLarge
 	}
 }
@@ -172,22 +172,37 @@ func withheldReason(err error) auth.Reason {
 }
 
 // translated returns the body in the variant of the client. An empty body stays
-// empty.
+// empty, whatever its encoding is said to be.
 func (w *answerWriter) translated() ([]byte, error) {
+	if err := w.decode(); err != nil || w.held.size == 0 {
+		return nil, err
+	}
 	if refusal := w.held.reserveCopies(2); refusal != nil { // in one piece, and translated
 		return nil, refusal
 	}
-	body := w.held.contiguous()
-	decoded, err := decodedBody(body, w.Header())
-	if err != nil || len(decoded) == 0 {
-		return nil, err
-	}
 	w.opt.Now = time.Now()
-	out, err := translate.Response(decoded, w.opt)
+	out, err := translate.Response(w.held.contiguous(), w.opt)
 	if err != nil {
 		return nil, cardlog.PlainError(err.Error())
 	}
 	return out, nil
+}
+
+// decode holds the body without its compression. What it holds of that is bounded
+// and counted as if it had come so.
+func (w *answerWriter) decode() error {
+	from := w.held
+	if from.size == 0 {
+		return nil
+	}
+	reader, err := decoder(&heldReader{body: from}, w.Header())
+	if err != nil || reader == nil {
+		return err
+	}
+	defer from.release()
+	w.held = &heldBody{hold: w.memory}
+	_, err = io.Copy(w, reader)
+	return err
 }
 
 // send sends the head and the translated body.

@@ -15,6 +15,7 @@ import (
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	"go.uber.org/zap"
+	"pgregory.net/rapid"
 
 	"github.com/card-gateway/card-gateway/auth"
 )
@@ -77,6 +78,12 @@ func TestAnswersWithoutBody(t *testing.T) {
 				t.Errorf("%d %q %v", w.Code, w.Body, w.Header())
 			}
 		})
+	}
+	for _, encoding := range []string{"gzip", "br", "gzip, gzip"} {
+		w := translateCall{method: http.MethodGet, operation: "get_customer", keyVariant: "B"}.do(t, encodedAnswer(encoding, nil))
+		if h := w.Header(); w.Code != http.StatusOK || w.Body.Len() > 0 || h.Get("Content-Encoding") != "" || h.Get("Content-Length") != "0" {
+			t.Errorf("nothing in %s is answered %d %q %v", encoding, w.Code, w.Body, h)
+		}
 	}
 	t.Run("nothing at all", func(t *testing.T) {
 		w := translateCall{method: http.MethodGet, operation: "get_customer", keyVariant: "B"}.do(t, func(http.ResponseWriter, *http.Request) error { return nil })
@@ -158,6 +165,65 @@ func TestCompression(t *testing.T) {
 	w = c.do(t, encodedAnswer("identity", []byte(customerA)))
 	if w.Body.String() != customerB || w.Header().Get("Content-Encoding") != "" {
 		t.Errorf("%s %v", w.Body, w.Header())
+	}
+}
+
+// TestConditions: no condition of a read reaches the issuer, because a 304 would
+// speak of a copy in another form, and each condition of a write does.
+func TestConditions(t *testing.T) {
+	for operation, method := range map[string]string{"get_customer": "GET", "list_customers": "HEAD", "create_customer": "POST", "update_customer": "PATCH"} {
+		reads := method == "GET" || method == "HEAD"
+		for name, want := range map[string]bool{
+			"If-Modified-Since": false, "Range": false, "If-Range": false, "If-None-Match": !reads, "If-Match": true, "If-Unmodified-Since": true,
+		} {
+			c := translateCall{method: method, operation: operation, keyVariant: "C", header: http.Header{name: {"*"}}}
+			if !reads {
+				c.body = customerC
+			}
+			w := c.do(t, func(w http.ResponseWriter, r *http.Request) error {
+				if got := r.Header.Get(name) != ""; got != want {
+					t.Errorf("%s of %s reaches the issuer: %v", name, method, got)
+				}
+				w.Header().Set("Last-Modified", "Thu, 01 Jan 2026 00:00:00 GMT")
+				return answerJSON(http.StatusOK, customerA)(w, r)
+			})
+			if w.Code != http.StatusOK || w.Header().Get("Last-Modified") != "" {
+				t.Errorf("%s: %d %v", method, w.Code, w.Header())
+			}
+		}
+	}
+}
+
+// TestCompressionSavesNoMemory: an answer takes as much of the budget as its text
+// is long, compressed or not, and all of it comes back.
+func TestCompressionSavesNoMemory(t *testing.T) {
+	rapid.Check(t, func(r *rapid.T) {
+		m := newBodyMemory("answer_budget", 1<<20, 1, 1)
+		padding := rapid.IntRange(0, 1<<20).Draw(r, "padding")
+		text := `{"metadata":"` + strings.Repeat("x", padding) + `"}`
+		c := translateCall{method: http.MethodGet, operation: "get_customer", keyVariant: "C", answers: m}
+		plain := c.do(t, encodedAnswer("identity", []byte(text)))
+		packed := c.do(t, encodedAnswer("gzip", compressed(t, text)))
+		if plain.Code != packed.Code || plain.Body.String() != packed.Body.String() {
+			r.Errorf("%d bytes are answered %d, and compressed %d", len(text), plain.Code, packed.Code)
+		}
+		if fits := len(text)*2+int(roundedToBlocks(int64(max(len(text), firstRead+1)))) <= 1<<20; fits != (packed.Code == http.StatusOK) {
+			r.Errorf("%d bytes are answered %d", len(text), packed.Code)
+		}
+		if used := m.used.Load(); used != 0 {
+			r.Errorf("%d bytes are still counted", used)
+		}
+	})
+}
+
+// TestBombIsRefusedAtOnce: decompression ends where the budget does.
+func TestBombIsRefusedAtOnce(t *testing.T) {
+	m := newBodyMemory("answer_budget", 1<<20, 1, 1)
+	broken := compressed(t, strings.Repeat(" ", 2<<20))
+	broken = broken[:len(broken)-8] // who reads to its end says that it is cut off
+	w := translateCall{method: http.MethodGet, operation: "get_customer", keyVariant: "C", answers: m}.do(t, encodedAnswer("gzip", broken))
+	if w.Code != http.StatusServiceUnavailable || m.used.Load() != 0 {
+		t.Errorf("%d %s, %d bytes are still counted", w.Code, w.Body, m.used.Load())
 	}
 }
 

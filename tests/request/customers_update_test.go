@@ -78,3 +78,27 @@ func TestCustomerWithoutVariant(t *testing.T) {
 		}
 	}
 }
+
+// TestConditionsOfCustomers asks for a customer unless it is unchanged, and updates
+// one only if it does not exist. A translated answer is never 304, and no write goes
+// to the issuer without its condition.
+func TestConditionsOfCustomers(t *testing.T) { harness.EachTerminal(t, testConditionsOfCustomers) }
+
+func testConditionsOfCustomers(t *testing.T, terminal string) {
+	u := harness.StartUpstream(t)
+	site := harness.Site{Upstream: u.Addr, Terminal: terminal}
+	g := harness.StartGateway(t, harness.Site{
+		Global: harness.CustomerOperations, Routes: "card_auth\ncard_translate\n" + site.ToIssuer(),
+	})
+	key := g.NewKey(harness.Fields{"customer_variant": "B"})
+	const date = "Thu, 01 Jan 2026 00:00:00 GMT"
+	u.Replies(harness.Answer(200, `{"first_name":"X"}`, "Content-Type: application/json", "Last-Modified: "+date))
+	got := g.Send(t, key.Request("GET", "/api/v1/customers/c1", "").Add("If-Modified-Since", date).Add("If-None-Match", "*"))
+	harness.WantAccepted(t, got)
+	if modified := got.Header.Values("Last-Modified"); len(modified) > 0 {
+		t.Errorf("the client gets Last-Modified %q of a text in another form", modified)
+	}
+	wantHeaders(t, u.One(t), map[string]string{"If-Modified-Since": "", "If-None-Match": ""})
+	harness.WantAccepted(t, g.Send(t, key.JSON("PATCH", "/api/v1/customers/c1", `{"firstName":"X"}`).Add("If-None-Match", "*")))
+	wantHeaders(t, u.One(t), map[string]string{"If-None-Match": "*"})
+}

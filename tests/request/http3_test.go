@@ -31,6 +31,21 @@ func dialHTTP3(t *testing.T, address string, authority *x509.Certificate) *http3
 	return client
 }
 
+// gatewayOverHTTP3 starts a gateway with a second site, gw.example over TLS, and
+// connects to that.
+func gatewayOverHTTP3(t *testing.T, s harness.Site) (*harness.Gateway, *http3.ClientConn) {
+	t.Helper()
+	cert, key, authority := (*harness.Authority)(nil).Sign(t, "gw.example")
+	g := harness.NewGateway(t, s)
+	g.WriteFile("cert.pem", string(cert))
+	g.WriteFile("key.pem", string(key))
+	address := harness.FreeAddress(t)
+	g.Site.Sites = fmt.Sprintf("https://gw.example:%s {\nbind 127.0.0.1\ntls %s %s\ncard_auth\n%s}\n",
+		portOf(address), g.Path("cert.pem"), g.Path("key.pem"), g.Site.ToIssuer())
+	g.Start()
+	return g, dialHTTP3(t, address, authority.Cert)
+}
+
 // overHTTP3 sends a request over HTTP/3. Its Content-Length may differ from the
 // length of the body.
 func overHTTP3(t *testing.T, c *http3.ClientConn, r *harness.Request, length int) (*harness.Response, error) {
@@ -68,16 +83,8 @@ func overHTTP3(t *testing.T, c *http3.ClientConn, r *harness.Request, length int
 func TestHTTP3Length(t *testing.T) { harness.EachTerminal(t, testHTTP3Length) }
 
 func testHTTP3Length(t *testing.T, terminal string) {
-	cert, key, authority := (*harness.Authority)(nil).Sign(t, "gw.example")
 	u := harness.StartUpstream(t)
-	g := harness.NewGateway(t, harness.Site{Upstream: u.Addr, Terminal: terminal})
-	g.WriteFile("cert.pem", string(cert))
-	g.WriteFile("key.pem", string(key))
-	address := harness.FreeAddress(t)
-	g.Site.Sites = fmt.Sprintf("https://gw.example:%s {\nbind 127.0.0.1\ntls %s %s\ncard_auth\n%s}\n",
-		portOf(address), g.Path("cert.pem"), g.Path("key.pem"), g.Site.ToIssuer())
-	g.Start()
-	client := dialHTTP3(t, address, authority.Cert)
+	g, client := gatewayOverHTTP3(t, harness.Site{Upstream: u.Addr, Terminal: terminal})
 	credentials := g.NewKey(nil)
 	accepted := func(r *harness.Request) {
 		t.Helper()

@@ -80,13 +80,16 @@ func testAnswersThatSpeakForTheGateway(t *testing.T, terminal string) {
 	u := harness.StartUpstream(t)
 	g := harness.StartGateway(t, harness.Site{Upstream: u.Addr, Terminal: terminal})
 	key := g.NewKey(nil)
-	trailers := "X-Request-Id: theirs\r\nX-RateLimit-Remaining: 9\r\nCache-Control: public\r\nX-Checksum: 1\r\n\r\n"
+	spelled := "X_Gateway_Forwarded: theirs\r\nX-Gateway-: theirs\r\nX_Request_Id: theirs\r\nx_ratelimit_limit: theirs\r\n" +
+		"RateLimit-Limit: theirs\r\nRATELIMIT_RESET: theirs\r\nX-Response_Signature: theirs\r\n"
+	trailers := spelled + "X-Request-Id: theirs\r\nX-RateLimit-Remaining: 9\r\nCache-Control: public\r\nX-Checksum: 1\r\n\r\n"
 	for name, raw := range map[string]string{
 		"announced trailers": "HTTP/1.1 200 OK\r\nConnection: close\r\nTransfer-Encoding: chunked\r\n" +
-			"Trailer: X-Request-Id, X-RateLimit-Remaining, Cache-Control, X-Checksum\r\n\r\n" + chunk("{}") + "0\r\n" + trailers,
-		"trailers that were not announced": "HTTP/1.1 200 OK\r\nConnection: close\r\nTransfer-Encoding: chunked\r\n\r\n" + chunk("{}") + "0\r\n" + trailers,
-		"early hints":                      "HTTP/1.1 103 Early Hints\r\nLink: </a>\r\nX-Request-Id: theirs\r\n\r\nHTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 2\r\n\r\n{}",
-		"processing, many times":           strings.Repeat("HTTP/1.1 102 Processing\r\n\r\n", 3) + "HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 2\r\n\r\n{}",
+			"Trailer: X-Request-Id, X_Request_Id, X-RateLimit-Remaining, Cache-Control, X-Checksum\r\n\r\n" + chunk("{}") + "0\r\n" + trailers,
+		"trailers that were not announced":          "HTTP/1.1 200 OK\r\nConnection: close\r\nTransfer-Encoding: chunked\r\n\r\n" + chunk("{}") + "0\r\n" + trailers,
+		"the gateway's headers, in other spellings": "HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 2\r\n" + spelled + "\r\n{}",
+		"early hints":            "HTTP/1.1 103 Early Hints\r\nLink: </a>\r\nX-Request-Id: theirs\r\n\r\nHTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 2\r\n\r\n{}",
+		"processing, many times": strings.Repeat("HTTP/1.1 102 Processing\r\n\r\n", 3) + "HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 2\r\n\r\n{}",
 	} {
 		u.Replies(harness.Reply{Raw: raw, HangUp: true})
 		w := g.Connect(t)

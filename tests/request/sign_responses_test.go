@@ -76,6 +76,27 @@ func testSignedAnswers(t *testing.T, terminal string) {
 	}
 }
 
+// TestWrongVariantIsSigned: the sender of a wrong X-Card-Variant is proved, so the 400
+// is signed, unlike one that is given before.
+func TestWrongVariantIsSigned(t *testing.T) {
+	t.Parallel()
+	u := harness.StartUpstream(t)
+	site := harness.Site{Upstream: u.Addr}
+	g := harness.StartGateway(t, harness.Site{Global: "sign_responses", Routes: "card_auth\ncard_translate\n" + site.ToIssuer()})
+	key := g.NewKey(nil)
+	wrong := key.Get().Add("X-Card-Variant", "D")
+	answer := g.Send(t, wrong)
+	harness.WantRefused(t, answer, http.StatusBadRequest, "BAD_REQUEST")
+	if err := answer.SignedFor(wrong, key.Secret); err != nil {
+		t.Error(err)
+	}
+	answer = g.Send(t, key.Request("GET", "/api/v1/a%2fb", ""))
+	harness.WantRefused(t, answer, http.StatusBadRequest, "BAD_REQUEST")
+	if err := answer.Unsigned(); err != nil {
+		t.Error(err)
+	}
+}
+
 // TestAnswersThatCannotBeHeld are streamed without a signature, and counted.
 func TestAnswersThatCannotBeHeld(t *testing.T) {
 	t.Parallel()
