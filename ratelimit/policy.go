@@ -76,7 +76,8 @@ func (p *Policy) fitsTotal(name string, l Limit) error {
 //
 // The tighter of two limits is the one with the lower rate, and at the same
 // rate the one with the smaller burst. Both are compared in requests: divided
-// by the cost of the limit. It holds as a whole, with its burst and its cost.
+// by the cost of the limit. It holds with its cost, and with its burst, but a
+// configured default with no more burst than the row.
 func (p *Policy) Limit(operation string, o Overrides, now time.Time) Limit {
 	configured, special := p.Operations[operation]
 	if !special {
@@ -101,10 +102,16 @@ func (p *Policy) withoutLine(operation string) Limit {
 	if p.Default.Count == 0 {
 		return builtIn(operation)
 	}
-	if row, found := defaultLimits[operation]; found && row.tighter(p.Default) {
+	row, found := defaultLimits[operation]
+	switch limit := p.Default; {
+	case found && row.tighter(limit):
 		return row
+	case found:
+		limit.Burst = min(limit.Burst, row.Burst*max(limit.Cost, 1)) // a row has no cost
+		return limit
+	default:
+		return limit
 	}
-	return p.Default
 }
 
 // TotalLimit returns the limit of all operations together for a key with the

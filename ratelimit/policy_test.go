@@ -46,7 +46,7 @@ func TestAppendCharges(t *testing.T) {
 	}{
 		{name: "nothing configured: the table", operation: charged{"60/1m burst 20", 1}},
 		{name: "configured default is looser: the table", configured: limits{"default": "7/1s"}, operation: charged{"60/1m burst 20", 1}},
-		{name: "configured default is tighter", configured: limits{"default": "59/1m"}, operation: charged{"59/1m", 1}},
+		{name: "configured default is tighter: no larger burst", configured: limits{"default": "59/1m"}, operation: charged{"59/1m burst 20", 1}},
 		{name: "configured default has the rate of the table and a smaller burst", configured: limits{"default": "1/1s"}, operation: charged{"1/1s", 1}},
 		{name: "configured default has the rate of the table and a larger burst", configured: limits{"default": "60/1m"}, operation: charged{"60/1m burst 20", 1}},
 		{name: "configured default is tighter by its cost", configured: limits{"default": "7/1s cost 7", "total": "20/1s burst 40"}, operation: charged{"7/1s", 7}, total: charged{"20/1s burst 40", 7}},
