@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"sync"
+	"syscall"
 	"testing"
 
 	"golang.org/x/sys/unix"
@@ -78,17 +79,13 @@ func (p *portsTaken) take(port int) (bool, error) {
 	return true, nil
 }
 
-// unused reports whether nothing has the port at any address of this machine.
+// unused reports whether nothing listens on the port at this machine's own address.
+// It connects, and does not listen itself: a process that is being started at that
+// moment would have a copy of the socket, and the port would be in use for longer.
 func unused(port int) bool {
-	address := ":" + strconv.Itoa(port)
-	stream, err := net.Listen("tcp", address)
-	if err != nil {
-		return false
+	conn, err := net.DialTimeout("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(port)), Patience)
+	if err == nil {
+		_ = conn.Close()
 	}
-	defer stream.Close()
-	datagrams, err := net.ListenPacket("udp", address)
-	if err != nil {
-		return false
-	}
-	return datagrams.Close() == nil
+	return errors.Is(err, syscall.ECONNREFUSED)
 }

@@ -7,6 +7,7 @@ import (
 	"os/exec"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 )
 
@@ -41,29 +42,33 @@ func TestFreePort(t *testing.T) {
 	}
 }
 
-// TestUnused: a port that something listens on at one address, or receives
-// datagrams on, is in use.
+// TestUnused: a port that something listens on is in use. A free one can be listened
+// on at once, also while processes are started.
 func TestUnused(t *testing.T) {
-	port := FreePort(t)
-	if !unused(port) {
-		t.Fatal("a free port is in use")
+	stop, starts := make(chan struct{}), sync.WaitGroup{}
+	for range 4 {
+		starts.Go(func() {
+			for {
+				select {
+				case <-stop:
+					return
+				default:
+					_ = exec.Command(os.Args[0], "-test.run=^$").Run()
+				}
+			}
+		})
 	}
-	address := net.JoinHostPort("127.0.0.1", strconv.Itoa(port))
-	stream, err := net.Listen("tcp", address)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer stream.Close()
-	if unused(port) {
-		t.Error("a port with a listener is unused")
-	}
-	_ = stream.Close()
-	datagrams, err := net.ListenPacket("udp", address)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer datagrams.Close()
-	if unused(port) {
-		t.Error("a port that receives datagrams is unused")
+	defer starts.Wait()
+	defer close(stop)
+	for range 1000 {
+		port := FreePort(t)
+		listener, err := net.Listen("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(port)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer listener.Close()
+		if unused(port) {
+			t.Error("a port with a listener is unused")
+		}
 	}
 }
