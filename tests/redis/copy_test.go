@@ -80,7 +80,7 @@ func TestCopyToRedis(t *testing.T) {
 		t.Errorf("the locked key is %s with the lock %s", view.Status, view.Lock)
 	}
 	b.WantFailures(t, key, 0)
-	if out, err := cardKeys(b, "copy", old.Path("data")); err == nil || !strings.Contains(out, "copied 0 keys") || !strings.Contains(out, "skipped "+key.ID) {
+	if out, err := cardKeys(b, "copy", old.Path("data")); err != nil || !strings.Contains(out, "copied 0 keys") || !strings.Contains(out, "skipped "+key.ID) {
 		t.Errorf("copying again: %v, %s", err, out)
 	}
 	b.Do(locked, "unlock")
