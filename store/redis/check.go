@@ -22,8 +22,10 @@ func (s *servers) check(ctx context.Context, m mode) error {
 }
 
 func (s *servers) checkLocked(ctx context.Context, m mode) error {
+	unfenced := s.unfenced.Swap(0)
+	s.memory.emptied = s.memory.emptied || unfenced != 0
 	before := s.view.Load()
-	next := &view{known: before.known, floor: before.floor, fences: before.fences, epoch: before.epoch, making: before.making, emptied: before.emptied, partial: s.cluster != nil}
+	next := &view{known: before.known, floor: before.floor, fences: before.fences, epoch: before.epoch, making: before.making, emptied: before.emptied | unfenced, partial: s.cluster != nil}
 	err := s.examine(ctx, m, next)
 	next.problem = err
 	var unfit *UnfitError
@@ -39,6 +41,7 @@ func (s *servers) checkLocked(ctx context.Context, m mode) error {
 		s.logChange(before, next)
 		s.view.Store(next)
 	}
+	s.forbidUnfenced()
 	return err
 }
 

@@ -3,7 +3,6 @@ package redis
 import (
 	"context"
 	"errors"
-	"math"
 )
 
 // initialised reports whether the part of the store that holds the name is in
@@ -43,25 +42,4 @@ func (s *servers) initialise(ctx context.Context, name string) error {
 		return nil
 	}
 	return s.check(ctx, mayCreate)
-}
-
-// sawEmptied notes that the part of the store that holds the name was emptied. From
-// then on nothing of it is settled before a check has raised the floor: the next
-// check may find an old copy in its place, and nothing missing.
-func (s *servers) sawEmptied(name string) {
-	s.checking.Lock()
-	defer s.checking.Unlock()
-	s.memory.emptied = true
-	s.lost.Store(true)
-	before := s.view.Load()
-	next := *before
-	if s.cluster == nil {
-		next.emptied, next.problem = math.MaxUint64, errEmptied
-	} else {
-		next.emptied |= 1 << slotRange(name)
-	}
-	if !next.equal(before) {
-		s.logChange(before, &next)
-		s.view.Store(&next)
-	}
 }

@@ -72,6 +72,28 @@ func testOldContentRestored(t *testing.T, servers []*process, opt Options, see f
 	expect(t, a, ahead(newClaim(r), 20), auth.Accepted)
 }
 
+// A request that sees the empty store is answered while a check goes on.
+func TestEmptiedWaitsForNoCheck(t *testing.T) {
+	t.Parallel()
+	p := own(t, false)
+	s := open(t, Options{URL: p.url()})
+	r := newKey(t, s)
+	s.servers.checking.Lock()
+	p.do(t, "flushall")
+	answered := make(chan error)
+	go func() { _, err := s.Get(ctx, r.ID); answered <- err }()
+	select {
+	case err := <-answered:
+		if !errors.Is(err, errEmptied) || !errors.Is(s.servers.view.Load().forbids(r.ID), errEmptied) {
+			t.Errorf("%v, and the view %+v", err, s.servers.view.Load())
+		}
+		s.servers.checking.Unlock()
+	case <-time.After(busy * time.Second):
+		s.servers.checking.Unlock()
+		t.Errorf("it waited for the check: %v", <-answered)
+	}
+}
+
 // dump returns the content of the server in the form of RESTORE.
 func (p *process) dump(t testing.TB) map[string]string {
 	t.Helper()

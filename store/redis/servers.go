@@ -34,8 +34,9 @@ type servers struct {
 	memory   memory             // guarded by checking
 	mark     *mark
 	accepts  acceptances
-	waiting  atomic.Bool // a promoted server is not used yet
-	lost     atomic.Bool // the store was emptied since New: a missing key may have been lost
+	waiting  atomic.Bool   // a promoted server is not used yet
+	unfenced atomic.Uint64 // what requests have seen emptied since the last check began, as in the view
+	lost     atomic.Bool   // the store was emptied since New: a missing key may have been lost
 
 	life context.Context // ends with end
 	end  context.CancelFunc
