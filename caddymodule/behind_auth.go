@@ -1,13 +1,13 @@
 package caddymodule
 
 import (
-	"fmt"
 	"slices"
 	"strings"
 
-	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp/reverseproxy"
+
+	"github.com/card-gateway/card-gateway/caddymodule/routes"
 )
 
 // behind is what follows a card_auth in its site.
@@ -28,7 +28,7 @@ type behind struct {
 func behindAuth(server *caddyhttp.Server, from caddyhttp.MiddlewareHandler) behind {
 	var b behind
 	sends := false
-	handlers := handlersBehind(server, from)
+	handlers := routes.Behind(server, from)
 	for _, handler := range handlers {
 		switch next := handler.(type) {
 		case *Translate:
@@ -60,7 +60,7 @@ func unasserted(handlers []caddyhttp.MiddlewareHandler) string {
 		return is
 	})
 	for _, handler := range handlers {
-		name := handlerName(handler)
+		name := routes.Name(handler)
 		switch next := handler.(type) {
 		case *Forward:
 		case *reverseproxy.Handler:
@@ -79,15 +79,6 @@ func unasserted(handlers []caddyhttp.MiddlewareHandler) string {
 	return ""
 }
 
-// handlerName returns the name of a handler's module.
-func handlerName(handler any) string {
-	module, ok := handler.(caddy.Module)
-	if !ok {
-		return fmt.Sprintf("%T", handler)
-	}
-	return strings.TrimPrefix(string(module.CaddyModule().ID), "http.handlers.")
-}
-
 // quietHandlers are handlers of Caddy's that send no request anywhere.
 var quietHandlers = []string{
 	"subroute", "invoke", "encode", "headers", "rewrite", "vars", "map", "static_response", "error", "request_body",
@@ -96,7 +87,7 @@ var quietHandlers = []string{
 
 // sendsNothing reports whether a handler is known to send no request.
 func sendsNothing(handler any) bool {
-	name := handlerName(handler)
+	name := routes.Name(handler)
 	return strings.HasPrefix(name, "card_") || slices.Contains(quietHandlers, name)
 }
 

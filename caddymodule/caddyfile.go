@@ -16,6 +16,7 @@ func init() {
 	httpcaddyfile.RegisterDirectiveOrder("card_auth", httpcaddyfile.Before, "basic_auth")
 	httpcaddyfile.RegisterDirectiveOrder("card_translate", httpcaddyfile.After, "encode")
 	httpcaddyfile.RegisterDirectiveOrder("card_forward", httpcaddyfile.Before, "reverse_proxy")
+	httpcaddyfile.RegisterDirectiveOrder("card_open", httpcaddyfile.Before, "reverse_proxy")
 	httpcaddyfile.RegisterDirectiveOrder("card_self", httpcaddyfile.Before, "respond")
 	httpcaddyfile.RegisterDirectiveOrder("card_jwks", httpcaddyfile.Before, "respond")
 	httpcaddyfile.RegisterDirectiveOrder("card_console", httpcaddyfile.Before, "respond")
@@ -27,6 +28,7 @@ func init() {
 		"card_rate_limit": func() handlerModule { return new(RateLimit) },
 		"card_translate":  func() handlerModule { return new(Translate) },
 		"card_forward":    func() handlerModule { return new(Forward) },
+		"card_open":       func() handlerModule { return new(Open) },
 		"card_self":       func() handlerModule { return new(Self) },
 		"card_jwks":       func() handlerModule { return new(JWKS) },
 		"card_console":    func() handlerModule { return new(Console) },

@@ -1,93 +1,259 @@
 package caddymodule
 
 import (
+	"cmp"
+	"encoding/json"
+	"errors"
+	"net/http"
+	"reflect"
+	"slices"
+	"strings"
+
+	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
+	"github.com/caddyserver/caddy/v2/modules/caddyhttp/reverseproxy"
+	"go.uber.org/zap"
+
+	"github.com/card-gateway/card-gateway/caddymodule/cardlog"
+	"github.com/card-gateway/card-gateway/caddymodule/routes"
 )
 
-// A chainWalk collects the handlers that may get a request after one handler
-// of a server. Caddy provisions a handler before those behind it, so the walk
-// is done when all of them exist: before the first request is judged.
-type chainWalk struct {
-	server *caddyhttp.Server
-	from   caddyhttp.MiddlewareHandler
-	behind []caddyhttp.MiddlewareHandler
-	depth  int
+// An orderCheck refuses servers whose routes are certainly a mistake or open, and
+// warns of those whose routes are probably a mistake.
+type orderCheck struct {
+	rateLimits bool // the app has limits of its own
+	log        *zap.Logger
+	checked    map[*caddyhttp.Server]bool
 }
 
-// maxRouteDepth bounds the walk through named routes that invoke each other.
-const maxRouteDepth = 32
-
-// handlersBehind returns the handlers that may get a request after the given
-// one, in their order.
-func handlersBehind(server *caddyhttp.Server, from caddyhttp.MiddlewareHandler) []caddyhttp.MiddlewareHandler {
-	if server == nil {
+// server checks a server once: when the first of its handlers is loaded, so that
+// `validate` reports mistakes too.
+func (c *orderCheck) server(server *caddyhttp.Server) error {
+	if server == nil || c.checked[server] {
 		return nil
 	}
-	w := &chainWalk{server: server, from: from}
-	if !w.find(server.Routes) {
-		for _, route := range server.NamedRoutes {
-			w.find(caddyhttp.RouteList{*route})
-		}
+	if c.checked == nil {
+		c.checked = make(map[*caddyhttp.Server]bool)
 	}
-	return w.behind
+	c.checked[server] = true
+	return newServerCheck(c, server).run(server)
 }
 
-// find reports whether the handler is in the routes. If so, it has collected
-// every handler behind it.
-func (w *chainWalk) find(routes caddyhttp.RouteList) bool {
-	for i := range routes {
-		route := &routes[i]
-		for j, handler := range route.Handlers {
-			if handler != w.from && !w.findIn(handler) {
-				continue
+// allServers checks the servers that have no handler of the gateway. They are
+// known only when the app starts.
+func (c *orderCheck) allServers(ctx caddy.Context) error {
+	app, err := ctx.AppIfConfigured("http")
+	if err != nil {
+		return nil //nolint:nilerr // there is no server
+	}
+	if app, ok := app.(*caddyhttp.App); ok {
+		for _, server := range app.Servers {
+			err = errors.Join(err, c.server(server))
+		}
+	}
+	return err
+}
+
+// A serverCheck is the check of one server.
+type serverCheck struct {
+	*orderCheck
+	walk routes.Walk
+
+	ours     map[string]bool       // the sites with handlers of the gateway
+	limits   map[*routes.Step]bool // each card_rate_limit: a card_auth charges its limits
+	open     []openProxy
+	refused  []error
+	reported map[string]bool
+}
+
+// An openProxy is a reverse_proxy that requests to the API may reach unjudged.
+type openProxy struct {
+	site  string
+	named bool // a path matcher names the API
+	fatal bool // unless no handler of the gateway is in the site
+}
+
+func newServerCheck(c *orderCheck, server *caddyhttp.Server) *serverCheck {
+	check := &serverCheck{orderCheck: c, ours: make(map[string]bool), limits: make(map[*routes.Step]bool), reported: make(map[string]bool)}
+	check.walk = routes.Walk{
+		Server: server, Visit: check.step,
+		Note: func(s *routes.Step) bool { return strings.HasPrefix(s.Name, "card_") },
+	}
+	return check
+}
+
+func (c *serverCheck) run(server *caddyhttp.Server) error {
+	unanswered, err := c.walk.Routes()
+	if err != nil {
+		return err
+	}
+	for _, charged := range c.limits {
+		if !charged {
+			c.refuse("a card_rate_limit has no card_auth behind it: nothing is judged and nothing is limited there; write card_auth behind it" + wrapHint)
+		}
+	}
+	for _, proxy := range c.open {
+		site := cmp.Or(proxy.site, "of any host")
+		switch ours := c.ours[proxy.site]; {
+		case ours && proxy.fatal:
+			c.refuse("a reverse_proxy of the site " + site + " may get requests under /api/v1/ that no card_auth has judged; write card_rate_limit and card_auth in front of it, keep /api/v1/* from it by a path matcher, or, if anybody may reach it, write card_open in front of it" + wrapHint)
+		case ours || proxy.named:
+			c.warn("a reverse_proxy of the site " + site + " takes requests under /api/v1/ that no card_auth has judged; write card_auth in front of it")
+		}
+	}
+	if len(c.refused) == 0 && slices.ContainsFunc(unanswered, func(f routes.Flow) bool { return f.Unsure == 0 && has(&f, "card_auth") }) {
+		c.warn("no handler answers the requests that a card_auth lets pass; write card_forward or reverse_proxy behind it")
+	}
+	if len(c.ours) > 0 {
+		c.trusted(server)
+	}
+	return errors.Join(c.refused...)
+}
+
+// wrapHint is for named routes, of which Caddy keeps one directive.
+const wrapHint = " (of a named route, &(name), Caddy keeps only the first directive: write route { } around several)"
+
+const errLimitsLate = cardlog.PlainError("card_rate_limit comes after card_auth; in a route of your own write card_rate_limit first")
+
+// refuse adds a mistake, once.
+func (c *serverCheck) refuse(text string) {
+	if !c.reported[text] {
+		c.refused = append(c.refused, cardlog.PlainError(text))
+	}
+	c.reported[text] = true
+}
+
+// warn logs a probable mistake, once.
+func (c *serverCheck) warn(text string) {
+	if !c.reported[text] {
+		c.log.Warn(text)
+	}
+	c.reported[text] = true
+}
+
+// step checks a handler by what requests have passed before it.
+func (c *serverCheck) step(s *routes.Step, flows []routes.Flow) {
+	if strings.HasPrefix(s.Name, "card_") {
+		c.ours[s.Site] = true
+	}
+	if len(flows) == 0 {
+		return // no request reaches it
+	}
+	some := func(name string) bool {
+		return slices.ContainsFunc(flows, func(f routes.Flow) bool { return has(&f, name) })
+	}
+	all := func(name string) bool {
+		return !slices.ContainsFunc(flows, func(f routes.Flow) bool { return !has(&f, name) })
+	}
+	switch s.Name {
+	case "card_auth":
+		c.auth(flows)
+		if some("card_translate") {
+			c.refuse("card_translate comes before card_auth, and must not see a request that is not judged; write card_rate_limit, card_auth, card_translate in this order")
+		}
+		if c.rateLimits && !some("card_rate_limit") {
+			c.refuse("limits are configured, and a card_auth has no card_rate_limit in front of it: nothing is limited there; write card_rate_limit before card_auth" + wrapHint)
+		}
+	case "card_rate_limit":
+		c.limits[s] = c.limits[s]
+		if slices.ContainsFunc(flows, func(f routes.Flow) bool { return certainly(&f, "card_auth") }) {
+			c.refuse(string(errLimitsLate))
+		}
+	case "card_translate", "card_forward", "card_self":
+		if !all("card_auth") {
+			c.refuse(s.Name + " has no card_auth in front of it for some or all of the requests that it gets, and would answer 500 to them; write card_rate_limit, card_auth, card_translate, card_forward in this order, under the same matchers" + wrapHint)
+		}
+	case "reverse_proxy":
+		c.proxy(s, flows)
+	}
+}
+
+// auth checks a card_auth by those that requests have passed before, and notes
+// which limits it charges.
+func (c *serverCheck) auth(flows []routes.Flow) {
+	for i := range flows {
+		if certainly(&flows[i], "card_auth") {
+			c.refuse("two card_auth handle one request: the second finds the nonce spent by the first and refuses it; keep one of them")
+		}
+		for _, passed := range flows[i].Passed {
+			if passed.Name == "card_rate_limit" {
+				c.limits[passed.Step] = true
 			}
-			w.collectHandlers(route.Handlers[j+1:])
-			if !route.Terminal {
-				w.collectSiblings(routes[i+1:], route.Group)
+		}
+	}
+}
+
+// proxy notes whether a reverse_proxy may get requests to the API unjudged, and
+// warns of retries behind a card_auth.
+func (c *serverCheck) proxy(s *routes.Step, flows []routes.Flow) {
+	for i := range flows {
+		f := &flows[i]
+		switch {
+		case has(f, "card_auth"):
+			if repeats(s) {
+				c.warn("a reverse_proxy behind card_auth has lb_retries or lb_try_duration: they have no effect, because a request is sent to the issuer at most once; remove them")
 			}
-			return true
-		}
-	}
-	return false
-}
-
-// findIn reports whether the handler is in the routes inside of another one.
-func (w *chainWalk) findIn(handler caddyhttp.MiddlewareHandler) bool {
-	w.depth++
-	defer func() { w.depth-- }()
-	return w.depth < maxRouteDepth && w.find(w.nested(handler))
-}
-
-// collectSiblings collects the handlers of routes that may run after one of the
-// group. Of the routes of a group only the first that matches runs.
-func (w *chainWalk) collectSiblings(routes caddyhttp.RouteList, group string) {
-	for i := range routes {
-		if group == "" || routes[i].Group != group {
-			w.collectHandlers(routes[i].Handlers)
+		case !has(f, "card_open") && f.Reaches("/api/v1/*"):
+			c.open = append(c.open, openProxy{site: s.Site, named: f.Names("/api/v1"), fatal: !f.Failed && !asksOnly(s)})
 		}
 	}
 }
 
-func (w *chainWalk) collectHandlers(handlers []caddyhttp.MiddlewareHandler) {
-	for _, handler := range handlers {
-		w.behind = append(w.behind, handler)
-		w.depth++
-		if w.depth < maxRouteDepth {
-			w.collectSiblings(w.nested(handler), "")
-		}
-		w.depth--
-	}
+// has reports whether requests have passed a handler of the name.
+func has(f *routes.Flow, name string) bool {
+	return slices.ContainsFunc(f.Passed, func(p routes.Passed) bool { return p.Name == name })
 }
 
-// nested returns the routes inside a handler.
-func (w *chainWalk) nested(handler caddyhttp.MiddlewareHandler) caddyhttp.RouteList {
-	switch h := handler.(type) {
-	case *caddyhttp.Subroute:
-		return h.Routes
-	case *caddyhttp.Invoke:
-		if route, named := w.server.NamedRoutes[h.Name]; named {
-			return caddyhttp.RouteList{*route}
+// certainly reports whether a request has passed a handler of the name before. It
+// returns false if both may be for different requests: two matchers that are not
+// evaluated may exclude each other.
+func certainly(f *routes.Flow, name string) bool {
+	return slices.ContainsFunc(f.Passed, func(p routes.Passed) bool {
+		return p.Name == name && (p.Unsure == 0 || p.Unsure == f.Unsure)
+	})
+}
+
+// proxyOptions returns the options of a reverse_proxy, loaded or not.
+func proxyOptions(s *routes.Step) *reverseproxy.Handler {
+	if proxy, ok := s.Loaded.(*reverseproxy.Handler); ok {
+		return proxy
+	}
+	proxy := new(reverseproxy.Handler)
+	_ = json.Unmarshal(s.Raw, proxy) // Caddy itself reports what is wrong
+	return proxy
+}
+
+// asksOnly reports whether a reverse_proxy asks another server about a request, as
+// forward_auth does: it sends a GET of a fixed address, and goes on.
+func asksOnly(s *routes.Step) bool {
+	proxy := proxyOptions(s)
+	return len(proxy.HandleResponse) > 0 && proxy.Rewrite != nil && proxy.Rewrite.Method == http.MethodGet &&
+		proxy.Rewrite.URI != "" && !strings.Contains(proxy.Rewrite.URI, "{")
+}
+
+// repeats reports whether a reverse_proxy is configured to send a request
+// again.
+func repeats(s *routes.Step) bool {
+	balancing := proxyOptions(s).LoadBalancing
+	return balancing != nil && (balancing.Retries > 0 || balancing.TryDuration > 0)
+}
+
+// trusted warns of trusted proxies that are whole private networks: each machine
+// in them can choose the address that IP whitelists see.
+func (c *orderCheck) trusted(server *caddyhttp.Server) {
+	const wide = "10.0.0.0/8" // one of those that private_ranges stands for
+	source := reflect.ValueOf(server).Elem().FieldByName("trustedProxies")
+	if !source.IsValid() || source.IsNil() {
+		return
+	}
+	static := reflect.Indirect(source.Elem())
+	if static.Type() != reflect.TypeFor[caddyhttp.StaticIPRange]() {
+		return
+	}
+	ranges := static.FieldByName("Ranges")
+	for i := range ranges.Len() {
+		if ranges.Index(i).String() == wide {
+			c.log.Warn("trusted_proxies holds " + wide + ", as private_ranges does: every machine there can choose the address that IP whitelists see; name the addresses of your load balancers")
 		}
 	}
-	return nil
 }

@@ -11,9 +11,9 @@
 //     request
 //   - policy: which options the gateways of a store compare
 //   - handler_*, site, rate_limit_options, self_answers, key_limits: the handlers
-//   - chain, behind_auth: which handlers are behind another one
-//   - chain_order, chain_steps, unjudged: which order of handlers is a mistake,
-//     and what a request gets that no card_auth has judged
+//   - behind_auth: what is behind a card_auth
+//   - chain, unjudged: which order of handlers is a mistake, and what a
+//     request gets that no card_auth has judged
 //   - caddyfile*: the syntax of the Caddyfile
 //   - passage*, client_address, retired: the way of a request through card_auth,
 //     with passage_admit first; passage_body chooses the largest body

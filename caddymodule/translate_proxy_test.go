@@ -3,6 +3,7 @@ package caddymodule
 import (
 	"context"
 	"encoding/base64"
+	"encoding/json"
 	"fmt"
 	"io"
 	"net"
@@ -10,6 +11,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -24,17 +26,33 @@ import (
 	"github.com/card-gateway/card-gateway/auth"
 )
 
-func init() { caddy.RegisterModule(acceptedForTest{}) }
+func init() { caddy.RegisterModule(new(acceptedForTest)) }
 
 // acceptedForTest replaces card_auth: it accepts every request, with the operation
-// and the key's variant from its headers.
-type acceptedForTest struct{}
+// and the key's variant from its headers. The handlers behind it are options of its
+// own, because routes without a card_auth in front of them are refused.
+type acceptedForTest struct {
+	BehindRaw []json.RawMessage `json:"behind" caddy:"namespace=http.handlers inline_key=handler"`
 
-func (acceptedForTest) CaddyModule() caddy.ModuleInfo {
-	return caddy.ModuleInfo{ID: "http.handlers.card_test_accepted", New: func() caddy.Module { return acceptedForTest{} }}
+	behind []caddyhttp.MiddlewareHandler
 }
 
-func (acceptedForTest) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddyhttp.Handler) error {
+func (*acceptedForTest) CaddyModule() caddy.ModuleInfo {
+	return caddy.ModuleInfo{ID: "http.handlers.card_test_accepted", New: func() caddy.Module { return new(acceptedForTest) }}
+}
+
+func (h *acceptedForTest) Provision(ctx caddy.Context) error {
+	loaded, err := ctx.LoadModule(h, "BehindRaw")
+	if err != nil {
+		return err
+	}
+	for _, handler := range loaded.([]any) {
+		h.behind = append(h.behind, handler.(caddyhttp.MiddlewareHandler))
+	}
+	return nil
+}
+
+func (h *acceptedForTest) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddyhttp.Handler) error {
 	body, err := io.ReadAll(r.Body)
 	if err != nil {
 		return err
@@ -45,6 +63,10 @@ func (acceptedForTest) ServeHTTP(w http.ResponseWriter, r *http.Request, next ca
 	}
 	r = withInfo(r, info)
 	setBody(r, body)
+	for _, handler := range slices.Backward(h.behind) {
+		last := next
+		next = caddyhttp.HandlerFunc(func(w http.ResponseWriter, r *http.Request) error { return handler.ServeHTTP(w, r, last) })
+	}
 	return next.ServeHTTP(w, r)
 }
 
@@ -68,11 +90,10 @@ func translatingProxy(t *testing.T, terminal string, issuer http.HandlerFunc) *h
 	}
 	config := fmt.Sprintf(`{"admin":{"disabled":true,"config":{"persist":false}},"logging":{"logs":{"default":{"level":"PANIC"}}},
 		"apps":{"card_gateway":{"store":{"module":"file","dir":%q},"master_key":{"file":%q}},
-		"http":{"servers":{"test":{"listen":["unix/%s"],"automatic_https":{"disable":true},"routes":[
-			{"match":[{"path":["/never"]}],"handle":[{"handler":"card_auth"}]},{"handle":[
+		"http":{"servers":{"test":{"listen":["unix/%s"],"automatic_https":{"disable":true},"routes":[{"handle":[
 			{"handler":"encode","encodings":{"gzip":{}},"minimum_length":1,"prefer":["gzip"]},
-			{"handler":"card_test_accepted"},{"handler":"card_translate"},
-			`+terminals[terminal]+`]}]}}}}}`, filepath.Join(dir, "data"), filepath.Join(dir, "master.key"), socket, server.Listener.Addr())
+			{"handler":"card_test_accepted","behind":[{"handler":"card_translate"},
+			`+terminals[terminal]+`]}]}]}}}}}`, filepath.Join(dir, "data"), filepath.Join(dir, "master.key"), socket, server.Listener.Addr())
 	if err := caddy.Load([]byte(config), true); err != nil {
 		t.Fatal(err)
 	}

@@ -169,20 +169,6 @@ func TestForwardRefusesToStart(t *testing.T) {
 	}
 }
 
-// TestForwardWithoutAuth leaves out card_auth: a request that was not judged is not
-// forwarded.
-func TestForwardWithoutAuth(t *testing.T) {
-	t.Parallel()
-	u := harness.StartUpstream(t)
-	g := harness.StartGateway(t, harness.Site{Routes: "card_auth /never\ncard_forward " + u.Addr})
-	got := g.Send(t, &harness.Request{Method: "GET", Target: "/api/v1/cards/c1"})
-	if got.Status != http.StatusInternalServerError || !strings.Contains(got.Body, "INTERNAL_ERROR") {
-		t.Errorf("answer is %s", got)
-	}
-	u.None(t)
-	g.Logged("default.log", "card_auth", `"level":"error"`)
-}
-
 // TestUpstreamMetrics measures every handler behind card_auth.
 func TestUpstreamMetrics(t *testing.T) { harness.EachTerminal(t, testUpstreamMetrics) }
 

@@ -13,7 +13,7 @@ import (
 func TestLimitModes(t *testing.T) {
 	t.Parallel()
 	u := harness.StartUpstream(t)
-	g := harness.StartGateway(t, harness.Site{Upstream: u.Addr, Global: "limit get_card 1/1d\nlimit total 50/1h"})
+	g := harness.StartGateway(t, harness.Site{Upstream: u.Addr})
 	key := g.NewKey(nil)
 	for range 3 {
 		got := g.Send(t, key.Get())
@@ -21,6 +21,7 @@ func TestLimitModes(t *testing.T) {
 		noLimitHeaders(t, got)
 	}
 	s := g.Site
+	s.Global = "limit get_card 1/1d\nlimit total 50/1h"
 	s.Limits = "dry_run\nietf_headers"
 	g.Reload(s)
 	first := g.Send(t, key.Get())
@@ -51,16 +52,16 @@ func TestLimitModes(t *testing.T) {
 func TestLimitsInTheWrongOrder(t *testing.T) {
 	t.Parallel()
 	u := harness.StartUpstream(t)
-	route := func(first, second string) string {
-		return fmt.Sprintf("route {\n%s\n%s\nreverse_proxy %s\n}", first, second, u.Addr)
+	route := func(handlers string) string {
+		return fmt.Sprintf("@get method GET\n@post method POST\n@judged header X-Gateway-Key-Id *\nroute {\n%s\nreverse_proxy @get %s\n}", handlers, u.Addr)
 	}
-	g := harness.StartGateway(t, harness.Site{Routes: route("card_auth /api/*", "card_rate_limit /api/v1/*")})
+	g := harness.StartGateway(t, harness.Site{Routes: route("card_auth @get\ncard_rate_limit @judged\ncard_auth @post")})
 	key := g.NewKey(nil)
 	got := g.Send(t, key.Get())
 	harness.WantRefused(t, got, http.StatusInternalServerError, "INTERNAL_ERROR")
 	u.None(t)
 	g.Logged("default.log", "card_rate_limit", "card_auth", `"level":"error"`)
-	g.Reload(harness.Site{Routes: route("card_rate_limit", "card_auth")})
+	g.Reload(harness.Site{Routes: route("card_rate_limit\ncard_auth")})
 	got = g.Send(t, key.Get())
 	harness.WantAccepted(t, got)
 	limitsOf(t, got)

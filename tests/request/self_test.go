@@ -227,7 +227,7 @@ func TestSelfEcho(t *testing.T) { eachStore(t, testSelfEcho) }
 func testSelfEcho(t *testing.T, store string) {
 	u := harness.StartUpstream(t)
 	g := harness.StartGateway(t, harness.Site{
-		Upstream: u.Addr, Store: store, Extra: selfHandlers("max_body 64KiB", ""), Global: "limit gateway_echo 4/1d\nlimit total 100/1d",
+		Upstream: u.Addr, Store: store, Extra: selfHandlers("max_body 64KiB", ""), Limits: harness.WithLimits, Global: "limit gateway_echo 4/1d\nlimit total 100/1d",
 	})
 	key := g.NewKey(harness.Fields{"scopes": []string{"products:read"}})
 	body := "{\"ü\": \"<&>\"}\r\n\x00\xff"
@@ -334,7 +334,7 @@ func TestSelfIsClosedBesideAnIssuer(t *testing.T) {
 func TestSelfInDryRun(t *testing.T) {
 	t.Parallel()
 	u := harness.StartUpstream(t)
-	g := harness.StartGateway(t, harness.Site{Upstream: u.Addr, Extra: selfHandlers("dry_run", "rotate yes"), Global: "limit gateway_key 1/1d"})
+	g := harness.StartGateway(t, harness.Site{Upstream: u.Addr, Extra: selfHandlers("dry_run", "rotate yes"), Limits: harness.WithLimits, Global: "limit gateway_key 1/1d"})
 	key, used := g.NewKey(nil), g.NewKey(nil)
 	for _, own := range []string{"GET /gateway/v1/key", "POST /gateway/v1/echo", "POST /gateway/v1/key/rotate"} {
 		method, path, _ := strings.Cut(own, " ")
