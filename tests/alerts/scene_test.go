@@ -72,8 +72,12 @@ func (s *scene) site(global, auth string) harness.Site {
 	if s.redis != nil {
 		site.Store = "redis " + s.redis.URL() + " {\nsettle_timeout 1s\nio_timeout 1s\n}" // the machine may be busy
 	}
-	site.Routes = "route {\ncard_rate_limit\ncard_auth " + s.matcher + " {\n" + s.auth + auth + "\n}\n" + s.routes +
-		"\ncard_translate {\nupstream snake_case\n}\n" + site.ToIssuer() + "}\n"
+	const translate = "upstream snake_case"
+	if s.mistake {
+		site.Routes = harness.WithMistake(s.auth+auth, translate, site.ToIssuer())
+	} else {
+		site.Routes = "route {\ncard_rate_limit\ncard_auth {\n" + s.auth + auth + "\n}\ncard_translate {\n" + translate + "\n}\n" + site.ToIssuer() + "}\n"
+	}
 	return site
 }
 

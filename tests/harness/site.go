@@ -29,6 +29,16 @@ type Site struct {
 	Sites   string // further sites
 }
 
+// WithMistake returns a value of Site.Routes in which a card_rate_limit runs behind
+// card_auth for the path /api/v1/misplaced, which is answered 500. Matchers that the
+// check of the order of handlers does not evaluate hide that from it. The arguments
+// are the lines of card_auth and card_translate, and the handler that forwards.
+func WithMistake(auth, translate, toIssuer string) string {
+	return "@api path_regexp ^/\n@misplaced path_regexp ^/api/v1/misplaced\n@never header X-Never *\nroute {\n" +
+		"card_rate_limit\ncard_auth @api {\n" + auth + "\n}\ncard_rate_limit @misplaced\ncard_auth @never\n" +
+		"card_translate @api {\n" + translate + "\n}\n" + strings.Replace(toIssuer, " ", " @api ", 1) + "\n}\n"
+}
+
 // WithLimits is a value of Site.Limits. It puts card_rate_limit with its defaults
 // on the route.
 const WithLimits = "\n"

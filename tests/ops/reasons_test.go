@@ -19,18 +19,8 @@ func reasonSite(upstream, terminal string) harness.Site {
 	s := harness.Site{Upstream: upstream, Terminal: terminal, AnswerTimeout: "3s"}
 	return harness.Site{
 		Global: harness.CustomerOperations + "\nlock_after 1\nbody_budget 8MiB\nbody_share 1/8\nlimit get_card_balance 1/1d",
-		Routes: `route {
-			card_rate_limit
-			card_auth /api/* {
-				max_body 1MiB
-				body_timeout 4s
-			}
-			@misplaced path /api/v1/misplaced
-			card_rate_limit @misplaced
-			card_translate
-			` + s.ToIssuer() + `
-		}`,
-		Extra: "handle /gateway/v1/* {\ncard_auth\ncard_self {\nrotate yes\n}\n}\n",
+		Routes: harness.WithMistake("max_body 1MiB\nbody_timeout 4s", "", s.ToIssuer()),
+		Extra:  "handle /gateway/v1/* {\ncard_rate_limit\ncard_auth\ncard_self {\nrotate yes\n}\n}\n",
 	}
 }
 
