@@ -14,7 +14,6 @@ import (
 
 	"github.com/card-gateway/card-gateway/caddymodule/auditfile"
 	"github.com/card-gateway/card-gateway/caddymodule/keyadmin"
-	"github.com/card-gateway/card-gateway/caddymodule/logqueue"
 	"github.com/card-gateway/card-gateway/caddymodule/version"
 	"github.com/card-gateway/card-gateway/keys"
 )
@@ -185,7 +184,6 @@ func (a *App) Start() error {
 	currentBodies.Store(a.state.bodies)
 	a.state.sharePolicy(a.rules)
 	a.telemetry.log.Info("the gateway runs", zap.Inline(version.This()))
-	logqueue.Serve()
 	a.served.Store(a.certs())
 	loads.made(time.Now())
 	a.telemetry.audit.configured(&a.loaded)

@@ -11,6 +11,7 @@ import (
 
 	"github.com/caddyserver/caddy/v2"
 
+	"github.com/card-gateway/card-gateway/caddymodule/logqueue"
 	"github.com/card-gateway/card-gateway/keys"
 	"github.com/card-gateway/card-gateway/store"
 )
@@ -71,9 +72,11 @@ func activeGateway() (Gateway, error) {
 	return gateway, nil
 }
 
-// Provision watches what becomes of the configuration that is being loaded. Caddy
-// calls it for each one, because each has an admin endpoint of its own.
+// Provision watches what becomes of the configuration that is being started. Caddy
+// calls it for each one, because each has an admin endpoint of its own, and not for
+// one that it only validates.
 func (a *AdminAPI) Provision(ctx caddy.Context) error {
+	logqueue.Open()
 	context.AfterFunc(ctx.Context, func() {
 		cause := context.Cause(ctx.Context)
 		if cause == nil || !isRefusal(cause) {
