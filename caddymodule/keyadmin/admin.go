@@ -79,7 +79,7 @@ func (a *AdminAPI) Provision(ctx caddy.Context) error {
 	logqueue.Open()
 	context.AfterFunc(ctx.Context, func() {
 		cause := context.Cause(ctx.Context)
-		if cause == nil || !isRefusal(cause) {
+		if !IsRefusal(cause) {
 			return
 		}
 		if gateway, err := a.gateway(); err == nil {
@@ -89,11 +89,16 @@ func (a *AdminAPI) Provision(ctx caddy.Context) error {
 	return nil
 }
 
-// isRefusal tells the end of a configuration that Caddy refused from the end of
-// one that another has replaced.
-func isRefusal(cause error) bool {
-	text := cause.Error()
-	return strings.HasPrefix(text, "configuration error: ") || strings.HasPrefix(text, "configuration start error: ")
+// IsRefusal tells the end of a configuration that Caddy refused from the end of
+// one that another has replaced, and from none.
+func IsRefusal(cause error) bool {
+	return cause != nil && strings.HasPrefix(cause.Error(), "configuration error: ") || StartFailed(cause)
+}
+
+// StartFailed reports whether a configuration ended because it was in order and
+// could not be started.
+func StartFailed(cause error) bool {
+	return cause != nil && strings.HasPrefix(cause.Error(), "configuration start error: ")
 }
 
 // A route of the admin API.

@@ -196,7 +196,8 @@ func tlsSite(t *testing.T, g *harness.Gateway) string {
 }
 
 // TestFailedStartSaysWhy starts gateways that must fail, with the logs of the
-// example and with a log file. Standard error has the reason.
+// example and with a log file. Standard error has the reason, and the audit record
+// does not say that the configuration was loaded.
 func TestFailedStartSaysWhy(t *testing.T) {
 	t.Parallel()
 	upstream := harness.StartUpstream(t).Addr
@@ -218,6 +219,9 @@ func TestFailedStartSaysWhy(t *testing.T) {
 					t.Errorf("log %q: the last error is %q, want %q in it, of\n%s", path, lastError(said), kind.says, said)
 				}
 			}
+			if record := g.ReadFile("audit.log"); strings.Contains(record, `"result":"ok"`) {
+				t.Errorf("the audit record says\n%s", record)
+			}
 		})
 	}
 }
@@ -232,7 +236,8 @@ func lastError(said string) (last string) {
 }
 
 // TestOccupiedPort starts a gateway many times whose port is in use. Caddy starts
-// its apps in any order. Each time standard error and the log file have the reason.
+// its apps in any order. Each time standard error and the log file have the reason,
+// and the audit record says that the load failed, and why.
 func TestOccupiedPort(t *testing.T) {
 	t.Parallel()
 	g := harness.NewGateway(t, harness.Site{Upstream: harness.StartUpstream(t).Addr})
@@ -250,6 +255,39 @@ func TestOccupiedPort(t *testing.T) {
 		}
 		if path != "" && !strings.Contains(lastError(g.ReadFile(fmt.Sprintf("logs/%d.log", i))), reason) {
 			t.Errorf("the log of start %d has no reason", i)
+		}
+	}
+	lines := auditLines(t, g.ReadFile("audit.log"))
+	if len(lines) != starts {
+		t.Errorf("the record has %d lines of %d starts", len(lines), starts)
+	}
+	for _, l := range lines {
+		if l.Action != "load" || l.Result != "failed" || !strings.Contains(l.Error, reason) {
+			t.Errorf("the record has %+v", l)
+		}
+	}
+}
+
+// TestFailedReloadIsRecorded loads a configuration whose port is in use into a
+// running gateway. The record has one line for it.
+func TestFailedReloadIsRecorded(t *testing.T) {
+	t.Parallel()
+	g := withAudit(t, harness.Site{})
+	key := g.NewKey(nil)
+	s := g.Site
+	s.Sites = "http://" + occupied(t) + " {\nrespond 404\n}"
+	for range 4 {
+		if err := g.TryReload(s); err == nil || !strings.Contains(err.Error(), "address already in use") {
+			t.Fatalf("the reload: %v", err)
+		}
+	}
+	g.Do(key, "disable")
+	harness.Eventually(t, "each refused load has a line", func() bool {
+		return strings.Count(g.ReadFile("audit.log"), `"result":"failed"`) == 4
+	})
+	for i, l := range auditLines(t, g.ReadFile("audit.log")) {
+		if ok := l.Result == "ok"; l.Action == "load" && ok != (i == 0) {
+			t.Errorf("line %d is %+v", i+1, l)
 		}
 	}
 }
