@@ -7,15 +7,11 @@ import (
 	"fmt"
 	"path/filepath"
 	"sync/atomic"
-	"time"
 
 	"github.com/caddyserver/caddy/v2"
-	"go.uber.org/zap"
 
 	"github.com/card-gateway/card-gateway/caddymodule/auditfile"
 	"github.com/card-gateway/card-gateway/caddymodule/keyadmin"
-	"github.com/card-gateway/card-gateway/caddymodule/logqueue"
-	"github.com/card-gateway/card-gateway/caddymodule/version"
 	"github.com/card-gateway/card-gateway/keys"
 )
 
@@ -47,6 +43,7 @@ type App struct {
 
 	upkeep  upkeep
 	order   orderCheck
+	ended   func() error                 // why Caddy has ended this configuration; nil: it has not
 	servers func() error                 // checks those without a handler of ours
 	certs   func() *certificates         // those of the configuration
 	served  atomic.Pointer[certificates] // from the start on; nil: nothing uses TLS
@@ -96,6 +93,9 @@ func (a *App) provision(ctx caddy.Context) (err error) {
 	}
 	a.telemetry.docsURL = a.DocsURL
 	if a.telemetry.emit, err = eventEmitter(ctx); err != nil {
+		return err
+	}
+	if err := a.watchLoad(ctx); err != nil {
 		return err
 	}
 	pooled, err := a.openStore(ctx)
@@ -184,11 +184,7 @@ func (a *App) Start() error {
 	takeStandardLog()
 	currentBodies.Store(a.state.bodies)
 	a.state.sharePolicy(a.rules)
-	a.telemetry.log.Info("the gateway runs", zap.Inline(version.This()))
-	logqueue.Serve()
 	a.served.Store(a.certs())
-	loads.made(time.Now())
-	a.telemetry.audit.configured(&a.loaded)
 	dryRunGauge.Set(float64(a.dryRuns))
 	a.upkeep = upkeep{state: a.state, telemetry: a.telemetry, served: a.served.Load(), admin: a.admin}
 	a.upkeep.start()
@@ -207,6 +203,7 @@ func (a *App) Stop() error {
 // Cleanup releases the store, which is closed when no configuration and no
 // request uses it.
 func (a *App) Cleanup() error {
+	a.reportRefusal()
 	if a.state != nil {
 		a.state.drain.end()
 	}

@@ -51,9 +51,11 @@ func (a *App) State(ctx context.Context) keyadmin.State {
 }
 
 // LoadRefused writes a line of the audit record for a configuration that was not
-// loaded, for the admin API.
+// loaded, once for each, for the admin API.
 func (a *App) LoadRefused(err error) {
-	loads.refused(time.Now(), err)
+	if !loads.refused(time.Now(), err) {
+		return
+	}
 	dryRunGauge.Set(float64(a.dryRuns)) // the refused one may have started
 	a.telemetry.audit.refusedLoad(err)
 }

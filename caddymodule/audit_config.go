@@ -15,6 +15,7 @@ import (
 	"go.uber.org/zap/zapcore"
 
 	"github.com/card-gateway/card-gateway/caddymodule/auditfile"
+	"github.com/card-gateway/card-gateway/caddymodule/keyadmin"
 	"github.com/card-gateway/card-gateway/keys"
 )
 
@@ -118,10 +119,15 @@ func (a *auditLog) configured(c *configuration) {
 // loader is the actor of loads: Caddy does not report who called its own routes.
 const loader = "admin endpoint"
 
-// refusedLoad writes that a configuration was not loaded.
+// refusedLoad writes that a configuration was not loaded: it was refused, or was in
+// order and failed to start.
 func (a *auditLog) refusedLoad(err error) {
+	result := "refused"
+	if keyadmin.StartFailed(err) {
+		result = "failed"
+	}
 	a.line(zapcore.WarnLevel, "configuration load", []zap.Field{
-		zap.String("actor", loader), zap.String("action", "load"), zap.String("result", "refused"), zap.String("error", err.Error()),
+		zap.String("actor", loader), zap.String("action", "load"), zap.String("result", result), zap.String("error", err.Error()),
 	})
 }
 

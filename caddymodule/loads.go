@@ -1,18 +1,26 @@
 package caddymodule
 
 import (
+	"context"
+	"fmt"
 	"sync"
 	"time"
 
+	"github.com/caddyserver/caddy/v2"
+	"github.com/caddyserver/caddy/v2/modules/caddyevents"
+	"go.uber.org/zap"
+
 	"github.com/card-gateway/card-gateway/caddymodule/keyadmin"
+	"github.com/card-gateway/card-gateway/caddymodule/version"
 )
 
 // loads remembers the last loads of configurations of this process.
 var loads loadMemory
 
 type loadMemory struct {
-	mu sync.Mutex
-	of keyadmin.Loads
+	mu    sync.Mutex
+	of    keyadmin.Loads
+	cause error // of the last refusal
 }
 
 func (m *loadMemory) made(at time.Time) {
@@ -21,11 +29,16 @@ func (m *loadMemory) made(at time.Time) {
 	m.of.At = at.UTC()
 }
 
-func (m *loadMemory) refused(at time.Time, err error) {
+// refused notes a refusal. It returns false if that was noted before.
+func (m *loadMemory) refused(at time.Time, cause error) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	if m.cause == cause { //nolint:errorlint // the same refusal, not one of the same kind
+		return false
+	}
 	at = at.UTC()
-	m.of.RefusedAt, m.of.Refusal = &at, err.Error()
+	m.cause, m.of.RefusedAt, m.of.Refusal = cause, &at, cause.Error()
+	return true
 }
 
 func (m *loadMemory) last() keyadmin.Loads {
@@ -38,4 +51,50 @@ func (m *loadMemory) last() keyadmin.Loads {
 func (m *loadMemory) lastRefused() bool {
 	last := m.last()
 	return last.RefusedAt != nil && !last.RefusedAt.Before(last.At)
+}
+
+// watchLoad makes the app learn what becomes of its configuration: Caddy's event
+// "started" means that all apps run and listen, and a cause that the configuration
+// has ended.
+func (a *App) watchLoad(ctx caddy.Context) error {
+	a.ended = func() error { return context.Cause(ctx) }
+	module, err := ctx.App("events")
+	if err != nil {
+		return err
+	}
+	events, ok := module.(*caddyevents.App)
+	if !ok {
+		return fmt.Errorf("the app events is a %T", module)
+	}
+	return events.On("started", loadWatcher{a})
+}
+
+type loadWatcher struct{ app *App }
+
+// Handle receives the event "started".
+func (w loadWatcher) Handle(context.Context, caddy.Event) error {
+	a := w.app
+	a.telemetry.log.Info("the gateway runs", zap.Inline(version.This()))
+	loads.made(time.Now())
+	a.telemetry.audit.configured(&a.loaded)
+	return nil
+}
+
+// reportRefusal writes a line of the audit record if Caddy has refused the
+// configuration: into the record of the gateway that goes on, or at the first start
+// into its own. There, a configuration that was not even started may just have been
+// validated, which leaves no trace.
+func (a *App) reportRefusal() {
+	if a.ended == nil || !keyadmin.IsRefusal(a.ended()) {
+		return
+	}
+	cause := a.ended()
+	running, _ := caddy.ActiveContext().AppIfConfigured("card_gateway")
+	switch running, ok := running.(*App); {
+	case ok:
+		running.LoadRefused(cause)
+	case keyadmin.StartFailed(cause):
+		a.LoadRefused(cause)
+		a.telemetry.audit.settle(context.Background()) // the process ends
+	}
 }

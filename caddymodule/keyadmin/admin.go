@@ -11,6 +11,7 @@ import (
 
 	"github.com/caddyserver/caddy/v2"
 
+	"github.com/card-gateway/card-gateway/caddymodule/logqueue"
 	"github.com/card-gateway/card-gateway/keys"
 	"github.com/card-gateway/card-gateway/store"
 )
@@ -71,12 +72,14 @@ func activeGateway() (Gateway, error) {
 	return gateway, nil
 }
 
-// Provision watches what becomes of the configuration that is being loaded. Caddy
-// calls it for each one, because each has an admin endpoint of its own.
+// Provision watches what becomes of the configuration that is being started. Caddy
+// calls it for each one, because each has an admin endpoint of its own, and not for
+// one that it only validates.
 func (a *AdminAPI) Provision(ctx caddy.Context) error {
+	logqueue.Open()
 	context.AfterFunc(ctx.Context, func() {
 		cause := context.Cause(ctx.Context)
-		if cause == nil || !isRefusal(cause) {
+		if !IsRefusal(cause) {
 			return
 		}
 		if gateway, err := a.gateway(); err == nil {
@@ -86,11 +89,16 @@ func (a *AdminAPI) Provision(ctx caddy.Context) error {
 	return nil
 }
 
-// isRefusal tells the end of a configuration that Caddy refused from the end of
-// one that another has replaced.
-func isRefusal(cause error) bool {
-	text := cause.Error()
-	return strings.HasPrefix(text, "configuration error: ") || strings.HasPrefix(text, "configuration start error: ")
+// IsRefusal tells the end of a configuration that Caddy refused from the end of
+// one that another has replaced, and from none.
+func IsRefusal(cause error) bool {
+	return cause != nil && strings.HasPrefix(cause.Error(), "configuration error: ") || StartFailed(cause)
+}
+
+// StartFailed reports whether a configuration ended because it was in order and
+// could not be started.
+func StartFailed(cause error) bool {
+	return cause != nil && strings.HasPrefix(cause.Error(), "configuration start error: ")
 }
 
 // A route of the admin API.

@@ -9,9 +9,11 @@ import (
 	"time"
 )
 
+// patience is how long a line may wait for an output: at the end, and before the
+// first start. The write of an output that hangs takes longer. Tests shorten it.
+var patience = 5 * time.Second
+
 const (
-	// closeWait is how long Close waits for the lines in the queue.
-	closeWait = 2 * time.Second
 	// flushPause is how long a flush waits for room in a full queue.
 	flushPause = 5 * time.Millisecond
 	// lateWait is how long Write waits for a line that arrives after Close.
@@ -30,14 +32,16 @@ type item struct {
 	reached chan<- struct{}
 }
 
-// queue writes lines in the background. Write does not wait, except after Close,
-// for at most lateWait.
+// queue writes lines in the background. Write does not wait, except before the
+// first start, at the end of the process and after Close, for a limited time.
 type queue struct {
-	out   io.WriteCloser
-	most  int64         // bytes
-	items chan item     // closed at the end
-	done  chan struct{} // closed when the last line was handled
-	late  chan struct{} // holds an element while a late line is written
+	out    io.WriteCloser
+	opened <-chan struct{} // no line is written before it is closed
+	copies bool            // lines before the first start go to standard error too
+	most   int64           // bytes
+	items  chan item       // closed at the end
+	done   chan struct{}   // closed when the last line was handled
+	late   chan struct{}   // holds an element while a late line is written
 
 	held    atomic.Int64 // bytes in the queue
 	writing atomic.Int64 // when the current write began, by uptime; 0: none
@@ -46,29 +50,43 @@ type queue struct {
 	closed bool
 }
 
+// newQueue returns a queue in front of an output that can be written at once.
 func newQueue(out io.WriteCloser, l limits) *queue {
-	q := &queue{out: out, most: l.bytes, items: make(chan item, l.lines), done: make(chan struct{}), late: make(chan struct{}, 1)}
-	all.add(q)
-	go q.run()
+	opened := make(chan struct{})
+	close(opened)
+	q := &queue{out: out, opened: opened}
+	q.begin(l)
 	return q
 }
 
-// serving is true from the first start of the gateway on.
-var serving atomic.Bool
-
-// Serve says that requests are served from now on, so that no Write may wait.
-func Serve() { serving.Store(true) }
+// begin starts the writing.
+func (q *queue) begin(l limits) {
+	q.most, q.items = l.bytes, make(chan item, l.lines)
+	q.done, q.late = make(chan struct{}), make(chan struct{}, 1)
+	all.add(q)
+	go q.run()
+}
 
 // Write takes a line, or drops it when the queue is full. It returns no error in
 // either case: zap would write an error to standard error, which may be the pipe
 // that nobody reads.
 //
-// Before the first start it waits until the line is written, for at most lateWait:
-// a process that cannot start ends at once, and the line says why.
+// Before the first start and at the end of the process it waits until all queues
+// are empty, unless an output hangs: this may be the last line, and say why.
 func (q *queue) Write(line []byte) (int, error) {
-	if !serving.Load() {
-		defer q.flushed(lateWait)
+	first := starting()
+	if first || ending() {
+		defer flushAll(context.Background())
 	}
+	if first && q.copies {
+		terminal().put(line)
+	}
+	q.put(line)
+	return len(line), nil
+}
+
+// put takes a line or drops it.
+func (q *queue) put(line []byte) {
 	q.mu.RLock()
 	defer q.mu.RUnlock()
 	switch {
@@ -77,7 +95,6 @@ func (q *queue) Write(line []byte) (int, error) {
 	case !q.take(line):
 		lose(line)
 	}
-	return len(line), nil
 }
 
 // take puts a copy of the line into the queue unless that is full.
@@ -97,6 +114,7 @@ func (q *queue) take(line []byte) bool {
 // run writes the lines of the queue until the queue is closed and empty.
 func (q *queue) run() {
 	defer close(q.done)
+	<-q.opened
 	for i := range q.items {
 		if i.reached != nil {
 			close(i.reached)
@@ -113,8 +131,12 @@ func (q *queue) run() {
 }
 
 // flush waits until all lines that are in the queue now were handled. It
-// reports whether they were when the context ended.
+// reports whether they were when the context ended. It does not wait for a queue
+// whose output must not be opened yet.
 func (q *queue) flush(ctx context.Context) bool {
+	if !q.isOpen() {
+		return false
+	}
 	reached := make(chan struct{})
 	for !q.request(reached) {
 		select {
@@ -129,13 +151,6 @@ func (q *queue) flush(ctx context.Context) bool {
 	case <-ctx.Done():
 		return false
 	}
-}
-
-// flushed flushes for at most the time.
-func (q *queue) flushed(most time.Duration) {
-	ctx, cancel := context.WithTimeout(context.Background(), most)
-	defer cancel()
-	q.flush(ctx)
 }
 
 // request puts a request into the queue if there is room. It must not wait: while
@@ -161,8 +176,18 @@ func (q *queue) stuck(after time.Duration) bool {
 	return began != 0 && uptime()-began > int64(after)
 }
 
-// Close writes the lines in the queue, for at most closeWait, and closes the
-// output.
+// isOpen reports whether lines may be written.
+func (q *queue) isOpen() bool {
+	select {
+	case <-q.opened:
+		return true
+	default:
+		return false
+	}
+}
+
+// Close writes the lines in the queue, for at most patience, and closes the
+// output. It does not wait for one that was not opened.
 func (q *queue) Close() error {
 	q.mu.Lock()
 	if q.closed {
@@ -173,10 +198,13 @@ func (q *queue) Close() error {
 	close(q.items)
 	q.mu.Unlock()
 	all.remove(q)
+	if !q.isOpen() {
+		return nil
+	}
 	select {
 	case <-q.done:
 		return q.out.Close()
-	case <-time.After(closeWait):
+	case <-time.After(patience):
 		go func() { _ = q.out.Close() }() // may wait for the current write
 		return nil
 	}

@@ -5,21 +5,26 @@ import (
 	"context"
 	"errors"
 	"os"
+	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
+	"github.com/caddyserver/caddy/v2/modules/logging"
 	"pgregory.net/rapid"
 )
 
-func init() { Serve() }
+func init() {
+	served.Store(true)
+	patience = time.Second
+}
 
 // Before the first start a line is written when Write returns, because the process
 // may end at once; while the output hangs, Write still returns.
 func TestFirstLinesAreWritten(t *testing.T) {
-	serving.Store(false)
-	t.Cleanup(Serve)
+	served.Store(false)
+	t.Cleanup(func() { served.Store(true) })
 	out := new(gated)
 	q := newQueue(out, limits{bytes: 1000, lines: 100})
 	write(t, q, "why it does not start\n")
@@ -31,6 +36,43 @@ func TestFirstLinesAreWritten(t *testing.T) {
 	out.mu.Unlock()
 	if err := q.Close(); err != nil {
 		t.Fatal(err)
+	}
+}
+
+// No line opens a file before a configuration is started. Then all lines are in it.
+func TestFileIsOpenedLate(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "logs", "gateway.log")
+	opened := make(chan struct{})
+	q := &queue{out: &lateFile{opener: &logging.FileWriter{Filename: path}}, opened: opened}
+	q.begin(limits{bytes: 1000, lines: 10})
+	write(t, q, "one\n")
+	if q.flush(t.Context()) {
+		t.Error("a queue whose file must not be opened says that it is empty")
+	}
+	if _, err := os.Stat(filepath.Dir(path)); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("the directory of the log: %v", err)
+	}
+	close(opened)
+	write(t, q, "two\n")
+	if err := q.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if text, err := os.ReadFile(path); string(text) != "one\ntwo\n" {
+		t.Errorf("the file has %q (%v)", text, err)
+	}
+}
+
+// A configuration that was never started is closed at once, and leaves no file.
+func TestCloseWithoutAStart(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "gateway.log")
+	q := &queue{out: &lateFile{opener: &logging.FileWriter{Filename: path}}, opened: make(chan struct{})}
+	q.begin(limits{bytes: 1000, lines: 10})
+	write(t, q, "one\n")
+	if err := q.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.Stat(path); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("the log: %v", err)
 	}
 }
 

@@ -2,13 +2,11 @@ package logqueue
 
 import (
 	"context"
+	"sync"
 	"time"
 )
 
-const (
-	stuckAfter  = 5 * time.Second
-	recentDrops = time.Minute
-)
+const recentDrops = time.Minute
 
 // Trouble reports whether an output hangs now, or lines were lost during the
 // last minute.
@@ -17,7 +15,7 @@ func Trouble() bool {
 		return true
 	}
 	for _, q := range all.list() {
-		if q.stuck(stuckAfter) {
+		if q.stuck(patience) {
 			return true
 		}
 	}
@@ -25,9 +23,13 @@ func Trouble() bool {
 }
 
 // Flush waits until all lines that are in queues now were written or lost, or
-// the context ends.
+// the context ends. It does not wait for an output that hangs.
 func Flush(ctx context.Context) {
+	var queues sync.WaitGroup
 	for _, q := range all.list() {
-		q.flush(ctx)
+		if !q.stuck(patience) {
+			queues.Go(func() { q.flush(ctx) })
+		}
 	}
+	queues.Wait()
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/caddyconfig"
 	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
+	"github.com/caddyserver/caddy/v2/modules/logging"
 )
 
 const writers = "caddy.logging.writers."
@@ -25,8 +26,12 @@ func init() {
 // 16384 lines; lines that do not fit are dropped and counted in
 // card_gateway_log_dropped_total.
 //
-// When the process ends or a reload removes the output, the lines in the queue
-// are written first, for at most two seconds.
+// When the process ends, the lines in the queues are written first, for at most
+// five seconds. Until the first successful start, each line is written before the
+// process goes on, and is copied to standard error if the output is another.
+//
+// A file is not opened before a configuration is started, so that `validate`, which
+// may run as another user, does not create it.
 type Writer struct {
 	// The output of the lines. Default: standard error.
 	WriterRaw json.RawMessage `json:"writer,omitempty" caddy:"namespace=caddy.logging.writers inline_key=output"`
@@ -64,13 +69,26 @@ func (w *Writer) String() string { return w.out.String() }
 // WriterKey makes all logs of one output share its queue.
 func (w *Writer) WriterKey() string { return "card_queue:" + w.out.WriterKey() }
 
-// OpenWriter opens the output and begins to write to it.
+// OpenWriter opens the output and begins to write to it. A file is only checked: the
+// first line opens it.
 func (w *Writer) OpenWriter() (io.WriteCloser, error) {
-	out, err := w.out.OpenWriter()
-	if err != nil {
-		return nil, err
+	room := limits{bytes: 8 << 20, lines: 1 << 14}
+	file, isFile := w.out.(*logging.FileWriter)
+	if !isFile {
+		out, err := w.out.OpenWriter()
+		if err != nil {
+			return nil, err
+		}
+		q := newQueue(out, room)
+		q.copies = !caddy.IsWriterStandardStream(w.out)
+		return q, nil
 	}
-	return newQueue(out, limits{bytes: 8 << 20, lines: 1 << 14}), nil
+	if err := writable(file.Filename); err != nil {
+		return nil, fmt.Errorf("card_queue: the file %s cannot be written: %w; use another path, or let the user of this process write it", file, err)
+	}
+	q := &queue{out: &lateFile{opener: file}, opened: opened, copies: true}
+	q.begin(room)
+	return q, nil
 }
 
 // UnmarshalCaddyfile reads `card_queue [<output> ...]`, with the options of

@@ -118,7 +118,7 @@ var importRules = []importRule{
 		reason: "which handlers are before and behind another one follows from the routes alone; what they do is not its business",
 	},
 	{
-		dir: "caddymodule/logqueue", others: []string{"github.com/caddyserver/caddy/v2/…/", "github.com/prometheus/client_golang/…/", "go.uber.org/zap/…/"},
+		dir: "caddymodule/logqueue", others: []string{"github.com/caddyserver/caddy/v2/…/", "github.com/prometheus/client_golang/…/", "go.uber.org/zap/…/", "golang.org/x/sys/unix"},
 		reason: "a queue before a writer knows no line that goes through it",
 	},
 	{
@@ -126,7 +126,7 @@ var importRules = []importRule{
 		reason: "the log format masks whatever it is given; it knows no request, no key and no app",
 	},
 	{
-		dir: "caddymodule/keyadmin", ours: []string{"auth", "caddymodule/auditfile", "caddymodule/cli", "caddymodule/offenders", "caddymodule/secret", "caddymodule/version", "keys", "store", "store/file"}, others: []string{"…/"},
+		dir: "caddymodule/keyadmin", ours: []string{"auth", "caddymodule/auditfile", "caddymodule/cli", "caddymodule/logqueue", "caddymodule/offenders", "caddymodule/secret", "caddymodule/version", "keys", "store", "store/file"}, others: []string{"…/"},
 		reason: "the admin API is the only way to a running gateway, and card-keys a client of it like any other; neither reaches into handlers",
 	},
 	{
