@@ -6,16 +6,11 @@ import (
 	"net"
 	"reflect"
 	"strings"
-	"sync/atomic"
 	"syscall"
 
 	"github.com/caddyserver/caddy/v2"
 	"go.uber.org/zap"
 )
-
-// adminLost is whether the admin socket of the running configuration is not that of
-// this process.
-var adminLost atomic.Bool
 
 var errOtherProcess = errors.New("another process listens there")
 
@@ -54,7 +49,7 @@ func checkAdminSocket(ctx context.Context, path string, log *zap.Logger) {
 	if path != "" {
 		err = reachesUs(ctx, path)
 	}
-	if before := adminLost.Swap(err != nil); err != nil && !before {
+	if before := process.adminLost.Swap(err != nil); err != nil && !before {
 		log.Warn("another process has taken the admin socket, or it was removed: card-keys and a reload do not reach this gateway; restart it", zap.String("socket", path), zap.Error(err))
 	}
 }

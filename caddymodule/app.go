@@ -103,7 +103,7 @@ func (a *App) provision(ctx caddy.Context) (err error) {
 		return fmt.Errorf("store: %w", err)
 	}
 	a.state = newState(pooled, ring, a.rules, a.telemetry)
-	if err := drainBefore(ctx, &a.state.drain); err != nil {
+	if err := drainBefore(ctx, a.state); err != nil {
 		return err
 	}
 	return a.state.testMasterKey(ctx)
@@ -182,7 +182,7 @@ func (a *App) Start() error {
 		return fmt.Errorf("card_gateway: %w", err)
 	}
 	takeStandardLog()
-	currentBodies.Store(a.state.bodies)
+	process.bodies.Store(a.state.bodies)
 	a.state.sharePolicy(a.rules)
 	a.served.Store(a.certs())
 	dryRunGauge.Set(float64(a.dryRuns))
@@ -205,12 +205,12 @@ func (a *App) Stop() error {
 func (a *App) Cleanup() error {
 	a.reportRefusal()
 	if a.state != nil {
-		a.state.drain.end()
+		process.drain.end(a.state)
 	}
 	if a.poolKey == "" {
 		return nil
 	}
-	_, err := stores.Delete(a.poolKey)
+	_, err := process.stores.Delete(a.poolKey)
 	return err
 }
 

@@ -36,8 +36,8 @@ func (a *App) State(ctx context.Context) keyadmin.State {
 	ctx, cancel := context.WithTimeout(ctx, readyTimeout)
 	defer cancel()
 	s := keyadmin.State{
-		Ready: true, Node: thisNode.state(), Degraded: a.state.degraded(ctx), Policy: a.rules.policy().Hash(), Loads: loads.last(),
-		Traffic: traffic(), Offenders: refusedKeys.Top(time.Now(), 10), Audit: a.telemetry.audit.state(),
+		Ready: true, Node: nodeView(), Degraded: a.state.degraded(ctx), Policy: a.rules.policy().Hash(), Loads: process.loads.last(),
+		Traffic: traffic(), Offenders: process.offenders.Top(time.Now(), 10), Audit: a.telemetry.audit.state(),
 	}
 	s.Certificates, s.CertificateCount = a.served.Load().list(time.Now())
 	err := a.state.ready(ctx)
@@ -53,7 +53,7 @@ func (a *App) State(ctx context.Context) keyadmin.State {
 // LoadRefused writes a line of the audit record for a configuration that was not
 // loaded, once for each, for the admin API.
 func (a *App) LoadRefused(err error) {
-	if !loads.refused(time.Now(), err) {
+	if !process.loads.refused(time.Now(), err) {
 		return
 	}
 	dryRunGauge.Set(float64(a.dryRuns)) // the refused one may have started
@@ -68,12 +68,12 @@ func (a *App) BodyMemory() keyadmin.BodyMemory {
 
 // Refusal reports what is remembered of a refusal, for the admin API.
 func (a *App) Refusal(requestID string) (keyadmin.Refusal, bool) {
-	return a.state.refusals.find(requestID)
+	return process.refusals.find(requestID)
 }
 
 // Refusals returns remembered refusals, for the admin API.
 func (a *App) Refusals(keyID string, limit int) []keyadmin.Refusal {
-	return a.state.refusals.list(keyID, limit)
+	return process.refusals.list(keyID, limit)
 }
 
 // KeyLimits returns the buckets of a key as they are now, for the admin API.

@@ -65,12 +65,6 @@ func (c *configuration) fields() map[string]json.RawMessage {
 	return all
 }
 
-// running is the configuration that the process runs, or ran last.
-var running struct {
-	mu     sync.Mutex
-	fields map[string]json.RawMessage
-}
-
 // begin opens the file. It returns an error if the path cannot be that of an audit
 // file. While the file cannot be written for another reason, such as a full disk,
 // the gateway serves requests, and refuses changes of keys.
@@ -100,10 +94,10 @@ func (a *auditLog) state() *auditfile.State {
 // configured writes that a configuration runs, and what it changed.
 func (a *auditLog) configured(c *configuration) {
 	now := c.fields()
-	running.mu.Lock()
-	before := running.fields
-	running.fields = now
-	running.mu.Unlock()
+	process.loaded.Lock()
+	before := process.loaded.fields
+	process.loaded.fields = now
+	process.loaded.Unlock()
 	all, _ := json.Marshal(now) // maps are sorted
 	sum := sha256.Sum256(all)
 	fields := []zap.Field{

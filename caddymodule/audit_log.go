@@ -32,14 +32,13 @@ type auditLog struct {
 	file *auditfile.File // nil: the logger alone
 }
 
-// audited is the state of the audit log of this process; it outlives
-// configurations.
-var audited struct {
+// auditCounts are the numbers of the lines of the audit log.
+type auditCounts struct {
 	lines   atomic.Uint64
 	refused atomic.Uint64 // lines that an output refused at once
 
-	mu   sync.Mutex
-	told atomic.Uint64 // lost lines that a later line has reported
+	mu       sync.Mutex
+	reported atomic.Uint64 // lost lines that a later line has reported
 }
 
 func newAuditLog(log *zap.Logger) *auditLog {
@@ -77,7 +76,7 @@ func (a *auditLog) settle(ctx context.Context) {
 type refusedLines struct{}
 
 func (refusedLines) Write(p []byte) (int, error) {
-	audited.refused.Add(1)
+	process.audit.refused.Add(1)
 	return len(p), nil
 }
 
@@ -85,17 +84,17 @@ func (refusedLines) Sync() error { return nil }
 
 // number returns the fields run and seq of the next line.
 func (*auditLog) number() []zap.Field {
-	return []zap.Field{zap.String("run", logqueue.Run), zap.Uint64("seq", audited.lines.Add(1))}
+	return []zap.Field{zap.String("run", logqueue.Run), zap.Uint64("seq", process.audit.lines.Add(1))}
 }
 
-func auditLost() uint64 { return audited.refused.Load() + logqueue.AuditLost() }
+func auditLost() uint64 { return process.audit.refused.Load() + logqueue.AuditLost() }
 
 // behind reports whether lines wait, or were lost and none was written since.
 func (a *auditLog) behind() bool {
 	if a.file != nil {
 		return a.file.Behind()
 	}
-	return auditLost() != audited.told.Load()
+	return auditLost() != process.audit.reported.Load()
 }
 
 const auditPatience = time.Second
@@ -118,10 +117,10 @@ func (a *auditLog) checkLogger(ctx context.Context) error {
 	if !a.behind() {
 		return nil
 	}
-	audited.mu.Lock()
-	defer audited.mu.Unlock()
+	process.audit.mu.Lock()
+	defer process.audit.mu.Unlock()
 	lost := auditLost()
-	missing := lost - audited.told.Load()
+	missing := lost - process.audit.reported.Load()
 	if missing == 0 {
 		return nil
 	}
@@ -132,7 +131,7 @@ func (a *auditLog) checkLogger(ctx context.Context) error {
 	if auditLost() != lost {
 		return fmt.Errorf("%w: lines of the audit log cannot be written, so no key may be changed", store.ErrUnavailable)
 	}
-	audited.told.Store(lost)
+	process.audit.reported.Store(lost)
 	return nil
 }
 

@@ -26,10 +26,10 @@ func (s *state) degraded(ctx context.Context) []string {
 	if differences, ok := details["policy_differences"].(int); ok && differences > 0 {
 		found["policy"] = true
 	}
-	found["admin"] = adminLost.Load()
+	found["admin"] = process.adminLost.Load()
 	found["audit"] = found["audit"] || s.audit.behind()
-	found["config"] = loads.lastRefused()
-	found["drained"] = thisNode.forgotten()
+	found["config"] = process.loads.lastRefused()
+	found["drained"] = process.drain.forgotten()
 	found["log"] = found["log"] || logqueue.Trouble()
 	var list []string
 	for _, what := range degradations {

@@ -9,6 +9,7 @@
 //     of body_budget
 //   - state, stores, store_redis, store_log, upkeep, telemetry: what outlives a
 //     request
+//   - process: what outlives configurations
 //   - policy: which options the gateways of a store compare
 //   - handler_*, site, rate_limit_options, self_answers, key_limits: the handlers
 //   - behind_auth: what is behind a card_auth

@@ -2,6 +2,7 @@ package caddymodule
 
 import (
 	"context"
+	"errors"
 	"net/http"
 	"sync/atomic"
 	"time"
@@ -26,19 +27,36 @@ const (
 // its way on one of them; that client gets no answer. An answer with
 // Connection: close makes the client open a new connection first, which the next
 // configuration serves.
+//
+// An operator takes the whole process out of service in the same way: the load
+// balancer sends it no more clients, because /readyz answers 503.
 type drain struct {
-	on      atomic.Bool
-	came    atomic.Bool // a request has arrived since the last pause began
-	steered bool        // whether the next configuration takes all new connections
+	operator atomic.Pointer[time.Time] // until when an operator drains, zero if nobody said; nil: it is in service
+
+	leaving  atomic.Pointer[state] // of the configuration that clients are moved away from; nil: none
+	arrivals atomic.Bool           // a request of theirs since the last pause began
+	steered  bool                  // whether the next configuration takes all new connections
 }
 
-// sendsAway notes a request, and reports whether its answer must have
-// Connection: close. Only HTTP/1 needs it.
-func (d *drain) sendsAway(r *http.Request) bool {
-	if !d.on.Load() {
+var errDrained = errors.New("an operator has taken this gateway out of service (card-node drain)")
+
+// byOperator reports whether an operator has taken the gateway out of service.
+func (d *drain) byOperator() bool { return d.operator.Load() != nil }
+
+// forgotten reports whether the gateway is drained and should be in service: the
+// time of the operator's work is over, or none was named.
+func (d *drain) forgotten() bool {
+	until := d.operator.Load()
+	return until != nil && !time.Now().Before(*until)
+}
+
+// sendsAway notes a request to a configuration, and reports whether its answer must
+// have Connection: close. Only HTTP/1 needs it.
+func (d *drain) sendsAway(from *state, r *http.Request) bool {
+	if d.leaving.Load() != from {
 		return false
 	}
-	d.came.Store(true)
+	d.arrivals.Store(true)
 	return r.ProtoMajor == 1
 }
 
@@ -46,45 +64,52 @@ func (d *drain) sendsAway(r *http.Request) bool {
 func (d *drain) wait(sleep func(time.Duration)) {
 	for passed, quiet := 0, 0; passed < drainFor && quiet < drainQuiet; passed++ {
 		sleep(drainPause)
-		if quiet++; d.came.Swap(false) {
+		if quiet++; d.arrivals.Swap(false) {
 			quiet = 0
 		}
 	}
 }
 
-// Handle is part of caddyevents.Handler. It drains the configuration when Caddy
-// emits the event that it stops. At that time the next configuration already
-// serves, unless the process ends: then Handle does not wait, because
-// shutdown_delay is the time for that.
-func (d *drain) Handle(context.Context, caddy.Event) error {
+// leave moves clients away from a configuration that Caddy is about to stop. At that
+// time the next configuration already serves, unless the process ends: then leave
+// does not wait, because shutdown_delay is the time for that.
+func (d *drain) leave(from *state) {
+	d.leaving.Store(from)
 	if caddy.Exiting() {
-		d.on.Store(true)
-		return nil
+		return
 	}
 	steer(preferNewest)
 	d.steered = true
-	d.on.Store(true)
 	d.wait(time.Sleep)
-	return nil
 }
 
-// end undoes the changes of Handle to the sockets of the next configuration. At
-// that time the servers of this configuration no longer listen.
-func (d *drain) end() {
-	if d.steered {
+// end undoes the changes of leave to the sockets of the next configuration. At that
+// time the servers of the one that was left no longer listen.
+func (d *drain) end(left *state) {
+	if d.leaving.CompareAndSwap(left, nil) && d.steered {
 		steer(leaveToKernel)
+		d.steered = false
 	}
 }
 
-// drainBefore subscribes the drain to the event that its configuration stops.
-func drainBefore(ctx caddy.Context, d *drain) error {
+// leaver is a caddyevents.Handler for the event that its configuration stops.
+type leaver struct{ from *state }
+
+// Handle drains the configuration.
+func (l leaver) Handle(context.Context, caddy.Event) error {
+	process.drain.leave(l.from)
+	return nil
+}
+
+// drainBefore subscribes the drain to the event that the configuration stops.
+func drainBefore(ctx caddy.Context, from *state) error {
 	listenPlainTCP()
 	module, err := ctx.App("events")
 	if err != nil {
 		return err
 	}
 	if events, ok := module.(*caddyevents.App); ok {
-		return events.On("stopping", d)
+		return events.On("stopping", leaver{from})
 	}
 	return nil
 }

@@ -20,7 +20,7 @@ func TestDrainedAnswers(t *testing.T) {
 	if got := connection(1); got != "" {
 		t.Errorf("Connection is %q before the end", got)
 	}
-	g.auth.site.state.drain.on.Store(true)
+	g.auth.site.state.process.drain.leaving.Store(g.auth.site.state)
 	if got := connection(1); got != "close" {
 		t.Errorf("Connection is %q while the configuration is drained", got)
 	}
@@ -42,11 +42,12 @@ func TestDrainEnds(t *testing.T) {
 		{0, drainQuiet}, {1, 1 + drainQuiet}, {50, 50 + drainQuiet}, {drainFor, drainFor}, {2 * drainFor, drainFor},
 	} {
 		d := new(drain)
-		d.on.Store(true)
+		from := new(state)
+		d.leaving.Store(from)
 		pauses := 0
 		d.wait(func(time.Duration) {
 			if pauses++; pauses <= tt.requests {
-				d.sendsAway(&http.Request{ProtoMajor: 1})
+				d.sendsAway(from, &http.Request{ProtoMajor: 1})
 			}
 		})
 		if pauses != tt.want {

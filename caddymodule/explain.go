@@ -48,14 +48,14 @@ func (p *passage) account(refusal *auth.Refusal, now time.Time) {
 // generic_messages an unknown key costs the same as a known one: the next answer
 // on the connection waits for it.
 func (p *passage) mayExplain(reason auth.Reason, now time.Time) bool {
-	shares := p.site.state.explanations
+	shares := p.site.state.process.explanations
 	switch {
 	case reason.Status() >= http.StatusInternalServerError || reason == auth.ClientGone:
 		return false
 	case reason == auth.UnknownKey && !p.site.GenericMessages:
 		return false
 	case reason == auth.UnknownKey:
-		shares = p.site.state.standIns
+		shares = p.site.state.process.strangers
 	}
 	return shares.take(p.request.Credentials.KeyID, holderAddress(p.info.address), now)
 }
@@ -153,5 +153,5 @@ func (p *passage) remember(refusal *auth.Refusal, now time.Time) {
 		entry.SignedView = *refusal.Signed
 		entry.StringToSign = cardlog.MaskLines(entry.StringToSign)
 	}
-	p.site.state.refusals.add(entry)
+	p.site.state.process.refusals.add(entry)
 }

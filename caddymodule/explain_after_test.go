@@ -32,19 +32,19 @@ func TestExplainingComesAfterTheAnswer(t *testing.T) {
 	for name, change := range broken {
 		for _, by := range []*sign.Signer{live, debugged} {
 			state := g.auth.site.state
-			state.explanations, state.refusals = newExplanations(), new(refusalMemory)
+			state.process = newProcess()
 			r := httptest.NewRequest(http.MethodGet, "/api/v1/cards/c1", nil)
 			if err := by.Sign(r, nil); err != nil {
 				t.Fatal(err)
 			}
 			change(r)
-			w := &sentWriter{httptest.NewRecorder(), state.refusals, -1}
+			w := &sentWriter{httptest.NewRecorder(), &state.process.refusals, -1}
 			g.serve(w, r, "192.0.2.1")
 			if w.Code == http.StatusNoContent {
 				continue
 			}
-			if state.refusals.next != 1 {
-				t.Errorf("%s: %d refusals are explained and remembered, want 1", name, state.refusals.next)
+			if state.process.refusals.next != 1 {
+				t.Errorf("%s: %d refusals are explained and remembered, want 1", name, state.process.refusals.next)
 			}
 			shown := strings.Contains(w.Body.String(), "string_to_sign")
 			if shown != (by == debugged) || (w.remembered == 0) == shown {
@@ -67,7 +67,7 @@ func TestRefusalsAreRememberedMasked(t *testing.T) {
 		r.URL.RawQuery = "pan=" + number
 		r.Header.Set("X-Request-Id", "r-1")
 	})
-	entry, found := g.auth.site.state.refusals.find("r-1")
+	entry, found := g.auth.site.state.process.refusals.find("r-1")
 	if !found || strings.Contains(entry.StringToSign, number) || strings.Count(entry.StringToSign, "\n") != 4 || !strings.HasPrefix(entry.StringToSign, "GET\n/api/v1/cards/***?pan=***\n") {
 		t.Errorf("%t: %q", found, entry.StringToSign)
 	}

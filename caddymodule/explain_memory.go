@@ -18,9 +18,6 @@ type refusalMemory struct {
 	next int
 }
 
-// processRefusals outlives configurations.
-var processRefusals = new(refusalMemory)
-
 func (m *refusalMemory) add(entry keyadmin.Refusal) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -28,10 +28,6 @@ type explanations struct {
 	keys, addresses, process *shareTable
 }
 
-// The shares of the process; they outlive configurations. A caller that is no
-// key of ours has shares of its own, so that it takes none from those that are.
-var processExplanations, standInExplanations = newExplanations(), newExplanations()
-
 func newExplanations() *explanations {
 	return &explanations{
 		keys:      newShareTable(shareTable{interval: time.Second, burst: 1}, 4096),

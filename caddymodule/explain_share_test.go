@@ -95,7 +95,7 @@ func TestUnknownKeysTakeNoShares(t *testing.T) {
 		if got := testutil.ToFloat64(explanationsGiven) - before; got != want {
 			t.Errorf("generic %t: %g explanations, want %g", generic, got, want)
 		}
-		if full := g.auth.site.state.explanations.process.full[0].Load(); full != 0 {
+		if full := g.auth.site.state.process.explanations.process.full[0].Load(); full != 0 {
 			t.Errorf("generic %t: a stranger has used up a share of the keys", generic)
 		}
 	}
@@ -132,12 +132,12 @@ func TestExplainingChangesNothing(t *testing.T) {
 		for i := range answers {
 			g := newGate(t)
 			if i == 1 {
-				g.auth.site.state.explanations.process.burst = 0
+				g.auth.site.state.process.explanations.process.burst = 0
 			}
 			by := g.signer(store.Fields{})
 			got := g.get(by, "192.0.2.1", func(r *http.Request) { change(r); r.Header.Set("X-Request-Id", "r-1") })
 			answers[i], failures[i] = fmt.Sprint(got.Code, got.Header(), got.Body), g.failures(by.KeyID)
-			if _, found := g.auth.site.state.refusals.find("r-1"); found != (i == 0 && got.Code >= 400) {
+			if _, found := g.auth.site.state.process.refusals.find("r-1"); found != (i == 0 && got.Code >= 400) {
 				t.Errorf("%s is remembered: %t", name, found)
 			}
 		}
@@ -163,7 +163,7 @@ func BenchmarkExplaining(b *testing.B) {
 	} {
 		b.Run(c.name, func(b *testing.B) {
 			g := newGate(b)
-			g.auth.site.state.explanations.process.burst = c.burst
+			g.auth.site.state.process.explanations.process.burst = c.burst
 			g.auth.site.rules.lockAfter = 1 << 30
 			var callers []*sign.Signer
 			for range 20 { // one key alone would be explained once a second

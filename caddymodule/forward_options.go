@@ -16,10 +16,6 @@ import (
 	"github.com/card-gateway/card-gateway/forward"
 )
 
-// forwarders holds the forwarders that are in use, by their options, so that a
-// reload keeps the connections and the state of the issuers.
-var forwarders = caddy.NewUsagePool()
-
 // pooledForwarder is a forwarder in the pool.
 type pooledForwarder struct{ *forward.Forwarder }
 
@@ -61,7 +57,7 @@ func (h *Forward) provision() error {
 	if err != nil {
 		return err
 	}
-	pooled, _, err := forwarders.LoadOrNew(key, func() (caddy.Destructor, error) {
+	pooled, _, err := process.forwarders.LoadOrNew(key, func() (caddy.Destructor, error) {
 		f, err := forward.New(options)
 		return pooledForwarder{f}, err
 	})
@@ -80,7 +76,7 @@ func (h *Forward) Cleanup() error {
 	if h.poolKey == "" {
 		return nil
 	}
-	_, err := forwarders.Delete(h.poolKey)
+	_, err := process.forwarders.Delete(h.poolKey)
 	return err
 }
 

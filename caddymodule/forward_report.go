@@ -15,9 +15,6 @@ func countConnections(issuer string, delta int) {
 	upstreamConnections.WithLabelValues(issuer).Add(float64(delta))
 }
 
-// issuerLog is the log of the issuers' problems.
-var issuerLog sampledLog
-
 // A sampledLog writes to the log of the current configuration, because a
 // forwarder outlives the configuration that made it. It shortens a flood of
 // problems: of each kind it writes the first lines of every second, then one in
@@ -43,6 +40,6 @@ func (l *sampledLog) current() *zap.Logger {
 
 // logIssuerProblem logs a problem of an issuer, with the gateway's own text.
 func logIssuerProblem(e *forward.Error) {
-	issuerLog.current().Warn("issuer: "+e.Kind.String(), zap.String("kind", e.Kind.String()),
+	process.issuerLog.current().Warn("issuer: "+e.Kind.String(), zap.String("kind", e.Kind.String()),
 		zap.String("issuer", e.Issuer), zap.String("detail", e.Text))
 }

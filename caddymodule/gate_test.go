@@ -54,7 +54,7 @@ func newGateWith(t testing.TB, log *zap.Logger) *gate {
 		AuthOptions: &h.AuthOptions, rules: rules, state: state, telemetry: telemetry, other: rules.table.ByName("other"),
 	}
 	// Those of the process are used up by other tests.
-	state.explanations, state.standIns, state.refusals = newExplanations(), newExplanations(), new(refusalMemory)
+	state.process = newProcess()
 	return &gate{t: t, auth: h, keys: state.keys}
 }
 

@@ -1,8 +1,6 @@
 package caddymodule
 
 import (
-	"sync/atomic"
-
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/card-gateway/card-gateway/caddymodule/logqueue"
@@ -35,17 +33,15 @@ var (
 
 // The memory for bodies of the configuration that started last.
 var (
-	currentBodies atomic.Pointer[bodyMemory]
-
 	bodyBytes = prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "card_gateway_body_bytes",
 		Help: "Bytes of memory that request bodies hold.",
-	}, func() float64 { return float64(currentBodies.Load().used.Load()) })
+	}, func() float64 { return float64(process.bodies.Load().used.Load()) })
 
 	bodyBytesLimit = prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "card_gateway_body_bytes_limit",
 		Help: "Bytes of memory that request bodies may hold: body_budget.",
-	}, func() float64 { return float64(currentBodies.Load().limit) })
+	}, func() float64 { return float64(process.bodies.Load().limit) })
 )
 
 // The handlers in dry run, of the configuration that started last.
@@ -104,10 +100,9 @@ var degradedGauge = prometheus.NewGaugeVec(prometheus.GaugeOpts{
 var logDropped = prometheus.NewCounterFunc(prometheus.CounterOpts{
 	Name: "card_gateway_log_dropped_total",
 	Help: "Log lines that were lost: the queue of card_queue was full, or its output or that of the audit log failed.",
-}, func() float64 { return float64(logqueue.Dropped() + audited.refused.Load()) })
+}, func() float64 { return float64(logqueue.Dropped() + process.audit.refused.Load()) })
 
 func init() {
-	currentBodies.Store(new(bodyMemory))
 	b := version.This()
 	buildInfo.WithLabelValues(b.Version, b.Commit, b.Caddy, b.Go).Set(1)
 	for _, what := range degradations {

@@ -116,7 +116,7 @@ func (h *Auth) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddyhttp.
 	p.info.answers = site.state.answers
 	info := &p.info
 	r = info.begin(site.telemetry, r, site.server)
-	info.closes = site.state.drain.sendsAway(r) || info.closes
+	info.closes = site.state.process.drain.sendsAway(site.state, r) || info.closes
 	p.w, p.r = *newResponseWriter(w, info), r
 	defer func() {
 		panicked := recover()

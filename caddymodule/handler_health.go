@@ -68,7 +68,7 @@ func (h *Health) ServeHTTP(w http.ResponseWriter, r *http.Request, _ caddyhttp.H
 	if h.Check == "ready" {
 		status, body = h.ready(r)
 	}
-	if closesAfter(r) || h.state.drain.sendsAway(r) {
+	if closesAfter(r) || h.state.process.drain.sendsAway(h.state, r) {
 		w.Header().Set("Connection", "close")
 	}
 	w.Header().Set("Content-Type", "application/json")
@@ -83,7 +83,7 @@ func (h *Health) ready(r *http.Request) (int, healthBody) {
 	if draining(r) {
 		return http.StatusServiceUnavailable, healthBody{Status: "not ready", Reason: "the gateway is shutting down"}
 	}
-	if thisNode.drained.Load() != nil {
+	if process.drain.byOperator() {
 		return http.StatusServiceUnavailable, healthBody{Status: "not ready", Reason: errDrained.Error()}
 	}
 	if err := h.state.ready(ctx); err != nil {

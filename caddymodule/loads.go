@@ -14,9 +14,7 @@ import (
 	"github.com/card-gateway/card-gateway/caddymodule/version"
 )
 
-// loads remembers the last loads of configurations of this process.
-var loads loadMemory
-
+// A loadMemory remembers the last loads of configurations.
 type loadMemory struct {
 	mu    sync.Mutex
 	of    keyadmin.Loads
@@ -75,7 +73,7 @@ type loadWatcher struct{ app *App }
 func (w loadWatcher) Handle(context.Context, caddy.Event) error {
 	a := w.app
 	a.telemetry.log.Info("the gateway runs", zap.Inline(version.This()))
-	loads.made(time.Now())
+	process.loads.made(time.Now())
 	a.telemetry.audit.configured(&a.loaded)
 	return nil
 }

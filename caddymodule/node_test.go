@@ -17,8 +17,8 @@ func TestForgotten(t *testing.T) {
 		"at work":        {new(time.Now().Add(time.Hour)), false},
 		"should be done": {new(time.Now().Add(-time.Second)), true},
 	} {
-		var n node
-		n.drained.Store(test.until)
+		var n drain
+		n.operator.Store(test.until)
 		if got := n.forgotten(); got != test.want {
 			t.Errorf("%s: forgotten is %v, want %v", name, got, test.want)
 		}

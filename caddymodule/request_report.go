@@ -9,7 +9,6 @@ import (
 
 	"github.com/card-gateway/card-gateway/auth"
 	"github.com/card-gateway/card-gateway/caddymodule/cardlog"
-	"github.com/card-gateway/card-gateway/caddymodule/offenders"
 )
 
 // count counts the request after its answer. A request without an operation
@@ -35,21 +34,18 @@ func (i *requestInfo) count(other *auth.Operation) {
 	o.upstream.observe(&i.upstream, i.refusal, exemplar)
 }
 
-// refusedKeys counts the refusals of existing keys; it outlives configurations.
-var refusedKeys = new(offenders.Counter)
-
 // logRefusal counts a refusal for its key and writes one line that explains a refusal: the reason and the facts,
 // never a secret, a signature, a nonce or a body.
 func (i *requestInfo) logRefusal(refusal *auth.Refusal) {
 	if i.Key != nil {
-		refusedKeys.Add(time.Now(), i.Key.ID, i.Key.Tenant, refusal.Reason.String())
+		process.offenders.Add(time.Now(), i.Key.ID, i.Key.Tenant, refusal.Reason.String())
 	}
 	level := zapcore.InfoLevel
 	if refusal.Reason.Status() >= http.StatusInternalServerError {
 		level = zapcore.ErrorLevel
 	}
 	log := i.telemetry.refused
-	if thisNode.eachRequest() {
+	if logsEachRequest() {
 		log = i.telemetry.log.Named("refusals") // not sampled
 	}
 	if line := log.Check(level, "request refused: "+refusal.Reason.String()); line != nil {

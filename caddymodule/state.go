@@ -21,11 +21,8 @@ type state struct {
 	pooled  *pooledStore
 	bodies  *bodyMemory // of requests
 	answers *bodyMemory // of answers that are held for translation
+	process *processState
 
-	explanations, standIns *explanations // standIns: of keys that do not exist
-	refusals               *refusalMemory
-
-	drain    drain
 	starting sync.Mutex
 	started  atomic.Bool
 	revision atomic.Pointer[string] // see lockRevision
@@ -34,8 +31,7 @@ type state struct {
 // newState returns the state in a store, for the rules of a configuration.
 // Changes of keys are reported to the telemetry.
 func newState(pooled *pooledStore, ring *keys.Keyring, r *rules, t *telemetry) *state {
-	s := &state{backend: &auditedBackend{measured(pooled.backend), t.audit}, audit: t.audit, pooled: pooled}
-	s.explanations, s.standIns, s.refusals = processExplanations, standInExplanations, processRefusals
+	s := &state{backend: &auditedBackend{measured(pooled.backend), t.audit}, audit: t.audit, pooled: pooled, process: process}
 	s.bodies = newBodyMemory("body_budget", r.bodyBudget, r.bodyShare, r.bodyShareAddress)
 	s.answers = newBodyMemory("answer_budget", r.answerBudget, answerShare, answerShareAddress)
 	s.renewLockRevision()

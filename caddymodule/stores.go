@@ -17,10 +17,6 @@ func init() {
 	caddy.RegisterModule(new(FileStore))
 }
 
-// stores holds the backends that are in use, by kind and place, so that a
-// reload keeps the state of the configuration before it.
-var stores = caddy.NewUsagePool()
-
 // closeAfter is how long a backend that no configuration uses any more waits
 // for the requests in flight.
 const closeAfter = time.Minute
@@ -80,7 +76,7 @@ func takeStore(module storeModule, window time.Duration, runtimeDir string) (*po
 			return nil, err
 		}
 	}
-	value, _, err := stores.LoadOrNew(module.place(), func() (caddy.Destructor, error) {
+	value, _, err := process.stores.LoadOrNew(module.place(), func() (caddy.Destructor, error) {
 		backend, err := module.open(dir)
 		if err != nil {
 			return nil, err

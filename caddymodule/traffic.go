@@ -1,22 +1,17 @@
 package caddymodule
 
 import (
-	"time"
-
 	"github.com/prometheus/client_golang/prometheus"
 	dto "github.com/prometheus/client_model/go"
 
 	"github.com/card-gateway/card-gateway/caddymodule/keyadmin"
 )
 
-// processStart is when counting began.
-var processStart = time.Now().UTC().Truncate(time.Second)
-
 // traffic returns what the process counted, from its own metrics.
 func traffic() keyadmin.Traffic {
 	decision := func(name string) map[string]uint64 { return sums(limitDecisions, "operation", "decision", name) }
 	return keyadmin.Traffic{
-		Since:         processStart,
+		Since:         process.began,
 		Outcomes:      sums(requestsTotal, "outcome"),
 		Upstream:      sums(upstreamResponses, "class"),
 		Connections:   sums(upstreamConnections, "issuer"),

@@ -24,7 +24,7 @@ type Walk struct {
 	// Note reports whether flows remember that they have passed a step.
 	Note func(s *Step) bool
 
-	past   bool // follow requests past handlers that answer
+	past   bool   // follow requests past handlers that answer
 	site   string // of the route
 	depth  int
 	passed int    // by flows, in all
