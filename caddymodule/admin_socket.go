@@ -1,37 +1,31 @@
 package caddymodule
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"net"
-	"reflect"
 	"strings"
 	"syscall"
 
 	"github.com/caddyserver/caddy/v2"
 	"go.uber.org/zap"
+
+	"github.com/card-gateway/card-gateway/caddymodule/peek"
 )
 
 var errOtherProcess = errors.New("another process listens there")
 
 // adminSocketOf returns the path of the admin socket of a configuration, empty if
-// its admin endpoint is off or no unix socket. Caddy keeps the configuration in a
-// private field, so this needs reflection.
+// its admin endpoint is off or no unix socket.
 func adminSocketOf(ctx caddy.Context) string {
-	config := reflect.Indirect(reflect.ValueOf(ctx).FieldByName("cfg"))
-	if !config.IsValid() {
+	admin, _ := peek.Admin(ctx)
+	if admin == nil || admin.Disabled {
 		return ""
 	}
-	admin := reflect.Indirect(config.FieldByName("Admin"))
-	if !admin.IsValid() || admin.FieldByName("Disabled").Bool() {
-		return ""
-	}
-	address, err := caddy.NewReplacer().ReplaceOrErr(admin.FieldByName("Listen").String(), true, true)
+	address, err := caddy.NewReplacer().ReplaceOrErr(cmp.Or(admin.Listen, caddy.DefaultAdminListen), true, true)
 	if err != nil {
 		return ""
-	}
-	if address == "" {
-		address = caddy.DefaultAdminListen
 	}
 	place, err := caddy.ParseNetworkAddress(address)
 	if err != nil || place.Network != "unix" {

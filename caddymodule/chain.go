@@ -5,7 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"net/http"
-	"reflect"
+	"net/netip"
 	"slices"
 	"strings"
 
@@ -15,6 +15,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/card-gateway/card-gateway/caddymodule/cardlog"
+	"github.com/card-gateway/card-gateway/caddymodule/peek"
 	"github.com/card-gateway/card-gateway/caddymodule/routes"
 )
 
@@ -241,19 +242,8 @@ func repeats(s *routes.Step) bool {
 // trusted warns of trusted proxies that are whole private networks: each machine
 // in them can choose the address that IP whitelists see.
 func (c *orderCheck) trusted(server *caddyhttp.Server) {
-	const wide = "10.0.0.0/8" // one of those that private_ranges stands for
-	source := reflect.ValueOf(server).Elem().FieldByName("trustedProxies")
-	if !source.IsValid() || source.IsNil() {
-		return
-	}
-	static := reflect.Indirect(source.Elem())
-	if static.Type() != reflect.TypeFor[caddyhttp.StaticIPRange]() {
-		return
-	}
-	ranges := static.FieldByName("Ranges")
-	for i := range ranges.Len() {
-		if ranges.Index(i).String() == wide {
-			c.log.Warn("trusted_proxies holds " + wide + ", as private_ranges does: every machine there can choose the address that IP whitelists see; name the addresses of your load balancers")
-		}
+	wide := netip.MustParsePrefix("10.0.0.0/8") // one of those that private_ranges stands for
+	if _, fixed, _ := peek.TrustedProxies(server); slices.Contains(fixed, wide) {
+		c.log.Warn("trusted_proxies holds " + wide.String() + ", as private_ranges does: every machine there can choose the address that IP whitelists see; name the addresses of your load balancers")
 	}
 }

@@ -5,12 +5,12 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
-	"reflect"
 	"strings"
 
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 
 	"github.com/card-gateway/card-gateway/auth"
+	"github.com/card-gateway/card-gateway/caddymodule/peek"
 )
 
 // clientAddress returns the address of the client as Caddy chose it, by the
@@ -99,16 +99,15 @@ func peerAddress(r *http.Request) netip.Addr {
 // X-Forwarded-For. A load balancer only appends to that header, so a client
 // could choose the address that whitelists check.
 func checkTrustedProxies(server *caddyhttp.Server) error {
-	if server == nil || server.TrustedProxiesStrict > 0 || !trustsProxies(server) {
+	if server == nil || server.TrustedProxiesStrict > 0 {
 		return nil
 	}
-	return errors.New("card_auth: trusted_proxies is set without trusted_proxies_strict, so that clients could choose the address that IP whitelists see; add the line trusted_proxies_strict to the servers block")
-}
-
-// trustsProxies reports whether a server has trusted proxies. When handlers are
-// provisioned, Caddy has already moved them to a private field, so this needs
-// reflection.
-func trustsProxies(server *caddyhttp.Server) bool {
-	field := reflect.ValueOf(server).Elem().FieldByName("trustedProxies")
-	return server.TrustedProxiesUnix || field.IsValid() && !field.IsNil()
+	switch trusts, _, known := peek.TrustedProxies(server); {
+	case !known:
+		return errors.New("card_auth: this version of Caddy hides whether there are trusted proxies; add the line trusted_proxies_strict to the servers block, and build the gateway with the version of Caddy that its go.mod names")
+	case trusts:
+		return errors.New("card_auth: trusted_proxies is set without trusted_proxies_strict, so that clients could choose the address that IP whitelists see; add the line trusted_proxies_strict to the servers block")
+	default:
+		return nil
+	}
 }

@@ -1,15 +1,14 @@
 package caddymodule
 
 import (
-	"net"
 	"os"
-	"reflect"
 	"strings"
-	"syscall"
 
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 	"golang.org/x/sys/unix"
+
+	"github.com/card-gateway/card-gateway/caddymodule/peek"
 )
 
 // Caddy opens a socket for each configuration, and the sockets of one address
@@ -45,33 +44,11 @@ func steer(choose func(fd int) error) {
 	}
 	for _, server := range app.Servers {
 		for _, listener := range server.Listeners() {
-			if raw := rawListener(listener); raw != nil {
+			if raw := peek.Socket(listener); raw != nil {
 				_ = raw.Control(func(fd uintptr) { _ = choose(int(fd)) })
 			}
 		}
 	}
-}
-
-// rawListener returns the TCP socket below the listeners of Caddy and
-// crypto/tls, or nil if there is none. Each of those listeners embeds the next
-// one, and has no method that returns it.
-func rawListener(l net.Listener) syscall.RawConn {
-	for l != nil {
-		if tcp, ok := l.(*net.TCPListener); ok {
-			raw, _ := tcp.SyscallConn()
-			return raw
-		}
-		outer := reflect.Indirect(reflect.ValueOf(l))
-		if outer.Kind() != reflect.Struct {
-			return nil
-		}
-		inner := outer.FieldByName("Listener")
-		if !inner.IsValid() || !inner.CanInterface() {
-			return nil
-		}
-		l, _ = inner.Interface().(net.Listener)
-	}
-	return nil
 }
 
 // listenPlainTCP makes Go listen without Multipath TCP, because such sockets do

@@ -6,6 +6,8 @@ import (
 	"testing"
 
 	"github.com/caddyserver/caddy/v2"
+
+	"github.com/card-gateway/card-gateway/caddymodule/peek"
 )
 
 // caddyListener listens as a server of Caddy does, below TLS.
@@ -27,7 +29,7 @@ func caddyListener(t *testing.T, address string) net.Listener {
 // choose applies a choice to the socket of a listener.
 func choose(t *testing.T, l net.Listener, choice func(fd int) error) {
 	t.Helper()
-	raw := rawListener(l)
+	raw := peek.Socket(l)
 	if raw == nil {
 		t.Fatal("no socket is found below the listeners of Caddy and crypto/tls")
 	}

@@ -1,0 +1,86 @@
+// Package peek reads what Caddy keeps to itself: private fields, and listeners that
+// wrap each other. Each function names what is read, with which version of Caddy that
+// was checked, and what happens where the field is gone; a test fails then.
+package peek
+
+import (
+	"net"
+	"net/netip"
+	"reflect"
+	"syscall"
+
+	"github.com/caddyserver/caddy/v2"
+	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
+)
+
+// Admin returns the admin endpoint of the configuration that a context belongs to,
+// as it was written; nil if the configuration does not mention it, or if there is no
+// configuration, as in a test. known is false if the field is gone: then whoever asks
+// must go on without.
+//
+// It reads cfg of caddy.Context (2.11.9).
+func Admin(ctx caddy.Context) (admin *caddy.AdminConfig, known bool) {
+	field := reflect.ValueOf(ctx).FieldByName("cfg")
+	if !field.IsValid() || field.Type() != reflect.TypeFor[*caddy.Config]() {
+		return nil, false
+	}
+	if field.IsNil() {
+		return nil, true
+	}
+	written := field.Elem().FieldByName("Admin")
+	if written.IsNil() {
+		return nil, true
+	}
+	written = written.Elem()
+	return &caddy.AdminConfig{Disabled: written.FieldByName("Disabled").Bool(), Listen: written.FieldByName("Listen").String()}, true
+}
+
+// TrustedProxies returns whether a server has trusted proxies, and their addresses
+// if they are a fixed list. While handlers are provisioned, Caddy has already moved
+// them there from the exported field. known is false if the field is gone: that a
+// client cannot choose its address could then not be checked, so it must be an error.
+//
+// It reads trustedProxies of caddyhttp.Server (2.11.9).
+func TrustedProxies(server *caddyhttp.Server) (trusts bool, fixed []netip.Prefix, known bool) {
+	field := reflect.ValueOf(server).Elem().FieldByName("trustedProxies")
+	if !field.IsValid() || field.Kind() != reflect.Interface {
+		return false, nil, false
+	}
+	if field.IsNil() {
+		return server.TrustedProxiesUnix, nil, true
+	}
+	static := reflect.Indirect(field.Elem())
+	if static.Type() != reflect.TypeFor[caddyhttp.StaticIPRange]() {
+		return true, nil, true
+	}
+	for i := range static.FieldByName("Ranges").Len() {
+		if prefix, err := caddyhttp.CIDRExpressionToPrefix(static.FieldByName("Ranges").Index(i).String()); err == nil {
+			fixed = append(fixed, prefix)
+		}
+	}
+	return true, fixed, true
+}
+
+// Socket returns the TCP socket below the listeners of Caddy and crypto/tls, of
+// which each embeds the next one and has no method that returns it; nil if there is
+// none. Without it a reload can reset connections that have just been made.
+//
+// It reads Listener of crypto/tls and of caddy's shared listeners (2.11.9).
+func Socket(l net.Listener) syscall.RawConn {
+	for l != nil {
+		if tcp, ok := l.(*net.TCPListener); ok {
+			raw, _ := tcp.SyscallConn()
+			return raw
+		}
+		outer := reflect.Indirect(reflect.ValueOf(l))
+		if outer.Kind() != reflect.Struct {
+			return nil
+		}
+		inner := outer.FieldByName("Listener")
+		if !inner.IsValid() || !inner.CanInterface() {
+			return nil
+		}
+		l, _ = inner.Interface().(net.Listener)
+	}
+	return nil
+}
