@@ -11,8 +11,8 @@ import (
 )
 
 // oldCopies are the ways in which an older copy of a key's record, or a new record,
-// takes the place of the one that knows of the nonces. Each gets the record's dump,
-// and returns the record that is stored afterwards.
+// takes the place of the one that knows of the nonces. Each gets the record's dump, and
+// returns the record that is stored afterwards.
 var oldCopies = map[string]func(t *testing.T, s *Store, r *store.Record, dump string) *store.Record{
 	"put back": func(t *testing.T, s *Store, r *store.Record, dump string) *store.Record {
 		restore(t, s, r.ID, dump)
@@ -78,12 +78,17 @@ func TestOldRecordKnowsNoNonces(t *testing.T) {
 				r, now := newKey(t, s), time.Now().Add(time.Duration(i)*7*time.Second)
 				expect(t, s, at(r, now, 2*time.Second, 0), auth.Accepted)
 				dump := s.client.Dump(ctx, s.names.record(r.ID)).Val()
+				nonces := s.names.nonces(r.ID, hashOf(t, s, r))
+				dumpOfNonces := s.client.Dump(ctx, nonces).Val()
 				now = now.Add(150 * time.Second)
 				var accepted []*store.Claim
 				for range 10 {
 					c := at(r, now, 2*time.Second, 0)
 					expect(t, s, c, auth.Accepted)
 					accepted = append(accepted, c)
+				}
+				if i%2 == 1 { // all keys are put back
+					s.client.RestoreReplace(ctx, nonces, 0, dumpOfNonces)
 				}
 				r = change(t, s, r, dump)
 				for n, c := range accepted {
