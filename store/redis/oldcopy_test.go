@@ -244,3 +244,57 @@ func TestDeleteKeepsTheFloor(t *testing.T) {
 		expect(t, s, ahead(newClaim(r), 10), auth.Accepted)
 	}
 }
+
+// A record is put back together with a floor: what was there may have known of a loss.
+func TestRestoreRaisesTheFloor(t *testing.T) {
+	s := open(t, single(t))
+	for _, lost := range []string{"nothing", "a floor", "a wrong type"} {
+		r := newKey(t, s)
+		c := newClaim(r)
+		expect(t, s, c, auth.Accepted)
+		remaining := []string{s.names.nonces(r.ID, hashOf(t, s, r))}
+		expect := r.Revision
+		switch lost {
+		case "a floor":
+			remaining = append(remaining, s.names.record(r.ID))
+			expect = ""
+		case "a wrong type":
+			s.client.Set(ctx, s.names.record(r.ID), "x", 0)
+			expect = ""
+		}
+		if err := s.client.Del(ctx, remaining...).Err(); err != nil {
+			t.Fatal(err)
+		}
+		r.Revision = random()
+		if _, err := s.Put(ctx, r, store.PutOptions{Expect: expect, Restore: true}); err != nil {
+			t.Fatalf("%s: %v", lost, err)
+		}
+		c.Revision = r.Revision
+		if v, err := s.Settle(ctx, again(c)); err != nil || v.Reason != auth.ReplayFloor {
+			t.Errorf("%s: %+v, %v; want the replay floor", lost, v, err)
+		}
+		if v, err := s.Settle(ctx, ahead(newClaim(r), 10)); err != nil || v.Reason != auth.Accepted {
+			t.Errorf("%s: a new request: %+v, %v", lost, v, err)
+		}
+	}
+}
+
+// A window was wide and is narrow again, and the copy is from before. The nonces of the
+// wide one end later than a nonce of the narrow one would, and are read nevertheless.
+func TestOldRecordKnewOfAWiderWindow(t *testing.T) {
+	t.Parallel()
+	eachTopology(t, func(t *testing.T, s *Store) {
+		r, now := newKey(t, s), time.Now()
+		expect(t, s, at(r, now, 10*time.Minute, 590), auth.Accepted) // its nonce outlives the copy
+		dump := s.client.Dump(ctx, s.names.record(r.ID)).Val()
+		c := at(r, now.Add(5*time.Minute), 10*time.Minute, 590)
+		expect(t, s, c, auth.Accepted)
+		s.windows.wider.Store(nil)
+		restore(t, s, r.ID, dump)
+		narrow := *c
+		narrow.Now, narrow.Window = time.Unix(c.Timestamp, 0), 2*time.Second
+		if v, err := s.Settle(ctx, &narrow); err != nil || v.Reason != auth.ReplayedNonce {
+			t.Errorf("%v, %v; want a replay", v.Reason, err)
+		}
+	})
+}
