@@ -133,10 +133,13 @@ func (k *Service) lost(ctx context.Context, id string) (revision string, err err
 		return "", err
 	}
 	revision = r.Revision
-	if _, err = k.authentic(ctx, r); errors.Is(err, ErrForged) {
+	_, err = k.authentic(ctx, r)
+	switch {
+	case err == nil:
+		return "", errNotLost
+	case errors.Is(err, ErrForged) && !errors.Is(err, ErrMasterKey): // under another master key it may be right
 		return revision, nil
-	} else if err != nil {
+	default:
 		return "", err
 	}
-	return "", errNotLost
 }

@@ -77,3 +77,15 @@ func TestRestoreRefuses(t *testing.T) {
 		t.Errorf("a forged backup: %v", err)
 	}
 }
+
+// A record that is sealed under a master key which this gateway lacks may be right.
+func TestRestoreWantsTheMasterKey(t *testing.T) {
+	w, backup, id := backedUp(t)
+	next := w.service(ring(t, masterKey(2), masterKey(1)))
+	if _, err := next.Update(t.Context(), id, []byte(`{"scopes":["cards:read"]}`), by); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := w.Restorable(t.Context(), id, backup); !errors.Is(err, keys.ErrMasterKey) {
+		t.Errorf("%v, want ErrMasterKey", err)
+	}
+}
