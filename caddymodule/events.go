@@ -11,6 +11,7 @@ var keyEvents = map[string]string{
 	"create":  "card_gateway.key_created",
 	"import":  "card_gateway.key_created",
 	"copy":    "card_gateway.key_created",
+	"restore": "card_gateway.key_created",
 	"disable": "card_gateway.key_disabled",
 	"enable":  "card_gateway.key_enabled",
 	"lock":    "card_gateway.key_locked",

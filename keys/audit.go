@@ -18,7 +18,7 @@ type Change struct {
 	At       time.Time
 	Actor    string // who was authenticated
 	Claimed  string // who the caller claims to be; no proof
-	Action   string // create, import, copy, update, disable, enable, unlock, rotate, delete, seal, reseal, lock
+	Action   string // create, import, copy, restore, update, disable, enable, unlock, rotate, delete, seal, reseal, lock
 	KeyID    string
 	Tenant   string
 	Revision string        // of the record afterwards; empty when it is gone or unchanged

@@ -60,7 +60,7 @@ func (k *Service) Copy(ctx context.Context, from store.Backend, by By) (Copy, er
 	return done, errors.Join(err, k.publishIDs(ctx, ids, done.Copied...))
 }
 
-func (k *Service) copyOne(ctx context.Context, ids *IDKey, source *store.Record, by By) (err error) {
+func (k *Service) copyOne(ctx context.Context, ids *IDKey, source *store.Record, by By) error {
 	if !validID(source.ID) {
 		return fmt.Errorf("the id is not valid: %w", ErrDamaged)
 	}
@@ -68,25 +68,42 @@ func (k *Service) copyOne(ctx context.Context, ids *IDKey, source *store.Record,
 		return err
 	}
 	r := source.Clone()
-	now := k.opt.Clock().UTC()
-	r.Revision, r.UpdatedAt, r.StampedAfter = NewRevision(), now, now.Add(k.opt.ReplayFloorAhead)
+	r.StampedAfter = k.opt.Clock().UTC().Add(k.opt.ReplayFloorAhead)
 	r.Imported = source.Imported || !ids.Check(source.ID) && !k.known.has(source.ID)
+	_, err := k.bring(ctx, ids, bringing{action: "copy", record: r}, by)
+	return err
+}
+
+// A bringing is a verified record of another store that is to be written into this one.
+type bringing struct {
+	action string
+	record *store.Record // is changed
+	put    store.PutOptions
+}
+
+// bring seals the secrets of the record for this store, reserves them and writes it.
+// The record is sealed if it was.
+func (k *Service) bring(ctx context.Context, ids *IDKey, b bringing, by By) (changed Changed, err error) {
+	r := b.record
+	now := k.opt.Clock().UTC()
+	r.Revision, r.UpdatedAt = NewRevision(), now
 	dropOutdated(r, now)
 	if err := k.sealAnew(ids, r); err != nil {
-		return err
+		return Changed{}, err
 	}
 	if _, err := k.open(r); err != nil {
-		return err
+		return Changed{}, err
 	}
-	var d store.Durability
-	defer func() { k.report(attempt{action: "copy", by: by, after: r, replicated: d.Replicated, err: err}) }()
+	defer func() {
+		k.report(attempt{action: b.action, by: by, after: r, replicated: changed.Replicated, err: err})
+	}()
 	if err = k.reserveAll(ctx, r); err != nil {
-		return err
+		return Changed{}, err
 	}
-	if len(source.Seal) > 0 {
+	if len(r.Seal) > 0 {
 		k.sealRecord(r)
 	}
-	d, err = k.backend.Put(ctx, r, store.PutOptions{})
+	d, err := k.backend.Put(ctx, r, b.put)
 	k.cache.drop(r.ID)
 	for _, s := range r.Secrets {
 		if err == nil {
@@ -95,10 +112,10 @@ func (k *Service) copyOne(ctx context.Context, ids *IDKey, source *store.Record,
 	}
 	if err != nil {
 		k.releaseAll(ctx, r.Secrets, r.ID)
-		return err
+		return Changed{}, err
 	}
 	k.wrote(r)
-	return nil
+	return Changed{View: viewOf(r, now), Replicated: d.Replicated}, nil
 }
 
 // sealAnew converts the secrets of a record of another store to the form of this

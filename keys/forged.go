@@ -30,7 +30,7 @@ func (e *ForgedError) Error() string {
 func (e *ForgedError) Reason() string {
 	var damaged *store.DamagedError
 	if errors.As(e.cause, &damaged) {
-		return fmt.Sprintf("the record cannot be read (%v): restore it from a backup of the store, or delete the key and make another", damaged.Cause)
+		return fmt.Sprintf("the record cannot be read (%v): restore it from a backup of the store by card-keys restore, or delete the key and make another", damaged.Cause)
 	}
 	return e.cause.Error()
 }

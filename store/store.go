@@ -186,6 +186,11 @@ type Verdict struct {
 type PutOptions struct {
 	Expect        string // the revision that is replaced; empty: create
 	ClearFailures bool   // set the failure count back to 0
+	// Restore puts back a record that was lost or cannot be read. It replaces what is
+	// stored under the id as a whole, whatever that is, if it has the revision Expect
+	// (empty: it has none, or there is nothing). If the backend then no longer knows
+	// all nonces of the key, the replay floor of this key rises to now.
+	Restore bool
 }
 
 // Durability reports how safe a change is when the call returns.

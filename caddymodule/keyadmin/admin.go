@@ -31,6 +31,7 @@ func init() {
 //	GET    /card-gateway/keys/{id}/limits   what is left of its limits
 //	PATCH  /card-gateway/keys/{id}          change, by JSON merge patch
 //	POST   /card-gateway/keys/{id}/disable  and /enable, /unlock, /rotate, /seal
+//	POST   /card-gateway/keys/{id}/restore  put its record back from a backup
 //	DELETE /card-gateway/keys/{id}          delete
 //	POST   /card-gateway/drain              /readyz is 503; and /undrain
 //	POST   /card-gateway/log-level          log each request for a time
@@ -132,6 +133,7 @@ var routes = []route{
 	{"POST /card-gateway/keys/{id}/unlock", "unlock", changeKey((*keys.Service).Unlock), everywhere},
 	{"POST /card-gateway/keys/{id}/rotate", "rotate", rotateKey, everywhere},
 	{"POST /card-gateway/keys/{id}/seal", "seal", sealKey, adminOnly},
+	{"POST /card-gateway/keys/{id}/restore", "restore", restoreKey, adminOnly},
 	{"DELETE /card-gateway/keys/{id}", "delete", deleteKey, adminOnly},
 	{"POST /card-gateway/drain", "drain", drain, adminOnly},
 	{"POST /card-gateway/undrain", "undrain", undrain, adminOnly},

@@ -13,7 +13,7 @@ import (
 func init() {
 	caddycmd.RegisterCommand(caddycmd.Command{
 		Name:  "card-keys",
-		Usage: "create|import|list|show|update|disable|enable|unlock|rotate|delete|seal|copy|audit|export|apply|drill",
+		Usage: "create|import|list|show|update|disable|enable|unlock|rotate|delete|seal|restore|copy|audit|export|apply|drill",
 		Short: "Manages the API keys of a running Card Gateway",
 		Long: `Manages the API keys of a running gateway, over Caddy's admin endpoint. A
 change applies to the next request on every node.
@@ -29,7 +29,7 @@ Answers are tables, or with --json the JSON of the admin API.`,
 				disableCommand(),
 				plainCommand("enable", "Ends disable; does not clear a lock"),
 				plainCommand("unlock", "Clears a key's lock and its count of failures; does not enable a disabled key"),
-				rotateCommand(), deleteCommand(), sealCommand(), copyCommand(), auditCommand(), exportCommand(), applyCommand(), drillCommand())
+				rotateCommand(), deleteCommand(), sealCommand(), restoreCommand(), copyCommand(), auditCommand(), exportCommand(), applyCommand(), drillCommand())
 		},
 	})
 }

@@ -70,8 +70,10 @@ func sealByCommand(cmd *cobra.Command, ids []string) error {
 		fmt.Fprintf(out, "would seal %d keys\n", len(chosen))
 		return nil
 	}
-	if err := approve(cmd, len(chosen)); err != nil {
-		return err
+	if len(chosen) > 0 {
+		if err := approve(cmd, fmt.Sprintf("Seal these %d keys with what is printed above? Type yes: ", len(chosen)), errNotApproved); err != nil {
+			return err
+		}
 	}
 	if _, err := askAdmin(cmd, adminRequest{method: http.MethodPost, path: "/card-gateway/keys/seal"}); err != nil {
 		return err
@@ -115,19 +117,20 @@ func chooseUnsealed(views []keys.View, ids []string) ([]keys.View, error) {
 	}), nil
 }
 
-// approve returns nil if whoever runs the command approves what was printed.
-func approve(cmd *cobra.Command, n int) error {
-	if n == 0 || cli.Flag(cmd, "yes") == "true" {
+// approve returns nil if whoever runs the command approves what was printed, and
+// otherwise an error that wraps declined.
+func approve(cmd *cobra.Command, question string, declined error) error {
+	if cli.Flag(cmd, "yes") == "true" {
 		return nil
 	}
 	in := cmd.InOrStdin()
 	if f, ok := in.(*os.File); ok && !term.IsTerminal(int(f.Fd())) {
-		return fmt.Errorf("%w: there is no terminal to ask at; check what is printed above, then add --yes", errNotApproved)
+		return fmt.Errorf("%w: there is no terminal to ask at; check what is printed above, then add --yes", declined)
 	}
-	fmt.Fprintf(cmd.ErrOrStderr(), "Seal these %d keys with what is printed above? Type yes: ", n)
+	fmt.Fprint(cmd.ErrOrStderr(), question)
 	answer, _ := bufio.NewReader(in).ReadString('\n')
 	if strings.TrimSpace(answer) != "yes" {
-		return errNotApproved
+		return declined
 	}
 	return nil
 }

@@ -41,6 +41,9 @@ func copyKeys(c *adminCall) (int, any, error) {
 		return 0, nil, unasked{err}
 	}
 	defer func() { _ = from.Close() }()
+	if page, err := from.List(c, "", 1); err == nil && len(page.Records) == 0 && len(page.Damaged) == 0 && page.Next == "" {
+		return 0, nil, unasked{&keys.InvalidError{Reason: "the other store: " + errNoKeys.Error()}}
+	}
 	done, err := c.keys.Copy(c, from, c.by)
 	if err != nil {
 		return 0, nil, fmt.Errorf("%d keys were copied, then: %w; you can run the copy again", len(done.Copied), err)
@@ -93,14 +96,7 @@ func (c *adminCall) startSource(from store.Backend) error {
 			return errNoKeys
 		}
 	}
-	if err := from.Start(c); err != nil {
-		return err
-	}
-	page, err := from.List(c, "", 1)
-	if err == nil && len(page.Records) == 0 && len(page.Damaged) == 0 && page.Next == "" {
-		err = errNoKeys
-	}
-	return err
+	return from.Start(c)
 }
 
 func copyCommand() *cobra.Command {

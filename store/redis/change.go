@@ -37,7 +37,7 @@ func (s *Store) Put(ctx context.Context, r *store.Record, opt store.PutOptions) 
 	outcome, durability, err := s.change(ctx, call{
 		script: putScript,
 		keys:   []string{s.names.record(r.ID)},
-		args:   []any{opt.Expect, r.Revision, doc, lock, bit(opt.ClearFailures), decimal(s.servers.view.Load().floorOf(r.ID))},
+		args:   []any{opt.Expect, r.Revision, doc, lock, bit(opt.ClearFailures), decimal(s.servers.view.Load().floorOf(r.ID)), bit(opt.Restore)},
 	})
 	return durability, changeError(r.ID, outcome, err)
 }

@@ -38,7 +38,7 @@ func TestClockStepOfTheServer(t *testing.T) {
 				expect(t, b, c, auth.Accepted)
 				accepted = append(accepted, c)
 			}
-			nonces := a.names.nonces(r.ID, hashOf(t, p, a, r))
+			nonces := a.names.nonces(r.ID, hashOf(t, a, r))
 			replayAll := func() {
 				for i, c := range accepted {
 					v, err := []*Store{a, b}[i%2].Settle(ctx, again(c))
@@ -71,9 +71,9 @@ func TestClockStepOfTheServer(t *testing.T) {
 }
 
 // hashOf returns the span of the key's latest nonces.
-func hashOf(t *testing.T, p *process, s *Store, r *store.Record) int64 {
+func hashOf(t *testing.T, s *Store, r *store.Record) int64 {
 	t.Helper()
-	span, err := p.client.HGet(ctx, s.names.record(r.ID), "hi").Int64()
+	span, err := s.client.HGet(ctx, s.names.record(r.ID), "hi").Int64()
 	if err != nil {
 		t.Fatal(err)
 	}

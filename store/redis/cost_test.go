@@ -243,3 +243,30 @@ func (s *Store) load(b *testing.B, r *store.Record, l loadOf) [3]float64 {
 	slices.Sort(times)
 	return [3]float64{n / time.Since(begun).Seconds(), times[len(times)*99/100], (usedCPU(b, l.p) - before) / n}
 }
+
+// BenchmarkCPUOfIdleKeys measures the processor time of Redis for the first request
+// of a key in a while, for which all spans are read, and for the second, for which
+// they are not.
+//
+//	go test ./store/redis -run - -bench CPUOfIdleKeys -benchtime 5x
+func BenchmarkCPUOfIdleKeys(b *testing.B) {
+	p := own(b, true)
+	s := open(b, Options{URL: p.url(), PoolSize: 32})
+	var first, second []float64
+	for b.Loop() {
+		var keys [2000]*store.Record
+		for i := range keys {
+			keys[i] = newKey(b, s)
+		}
+		settleAll := func() {
+			for _, r := range keys {
+				expect(b, s, newClaim(r), auth.Accepted)
+			}
+		}
+		first = append(first, cpuOf(b, p, len(keys), settleAll))
+		second = append(second, cpuOf(b, p, len(keys), settleAll))
+	}
+	b.ReportMetric(0, "ns/op")
+	b.ReportMetric(median(first), "first-us")
+	b.ReportMetric(median(second), "second-us")
+}

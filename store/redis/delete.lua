@@ -1,5 +1,6 @@
 -- Forgets a key but neither its nonces nor what is noted of them, as
--- long as the requests could be inside any window. KEYS[1] its hash, KEYS[2]
+-- long as the requests could be inside any window. Where the notes cannot be read, the
+-- replay floor of the key rises to now. KEYS[1] its hash, KEYS[2]
 -- its buckets, ARGV: tag, the revision (empty: any), ms of one nonce hash, ms
 -- of the longest window.
 -- The reply is {tag, outcome, replicas}.
@@ -7,18 +8,23 @@ local tag, expect, span, longest = ARGV[1], ARGV[2], tonumber(ARGV[3]), tonumber
 local stored = redis.pcall('HMGET', KEYS[1], 'rev', 'hi', 'window', 'spans', 'floor')
 if stored.err then  -- something else has put a value of another type there
   if expect ~= '' or not find(stored.err, 'WRONGTYPE', 1, true) then return stored end
-  stored = {''}
+  stored = {'', 'unknown'}
 end
 if not stored[1] then return {tag, 'none'} end
 if expect ~= '' and stored[1] ~= expect then return {tag, 'conflict'} end
 local _, _, _, replicas = server()
 redis.call('DEL', KEYS[1], KEYS[2])
-local left = (tonumber(stored[2] or '0') + 1) * span + longest - math.floor(clock() / 1000)
-if stored[2] and left > 0 then
-  redis.call('HSET', KEYS[1], 'hi', stored[2])
-  for i, field in ipairs({'window', 'spans', 'floor'}) do
-    if stored[i + 2] then redis.call('HSET', KEYS[1], field, stored[i + 2]) end
+local now = clock()
+local highest, floor = tonumber(stored[2] or '-1'), tonumber(stored[5] or '0')
+if not (highest and floor) then
+  stored, highest, floor = {}, -1, now
+end
+local left = math.max((highest + 1) * span + longest, floor / 1000 + 2 * longest) - now / 1000
+if left > 0 then
+  stored[5] = floor > 0 and int(floor)
+  for i, field in ipairs({'hi', 'window', 'spans', 'floor'}) do
+    if stored[i + 1] then redis.call('HSET', KEYS[1], field, stored[i + 1]) end
   end
-  redis.call('PEXPIRE', KEYS[1], int(left))
+  redis.call('PEXPIRE', KEYS[1], int(math.ceil(left)))
 end
 return {tag, 'ok', int(replicas)}

@@ -45,7 +45,7 @@ local failures = (stored[2] or 0) + 0
 -- stamped up to narrow_to may have nonces that live for a narrow window only.
 local now_ms = (now - now % 1000) / 1000
 local kept, kept_at, narrow, narrow_to = string.match(stored[6] or '', '^(%d+) (%d+) (%d+) (%d+)$')
-local windows_changed = not kept
+local windows_changed, narrowed = not kept, false
 kept, kept_at = (kept or window) + 0, (kept_at or now_ms) + 0  -- ms
 if narrow and narrow ~= '0' then
   narrow, narrow_to = narrow + 0, narrow_to + 0                -- ms, s
@@ -62,7 +62,7 @@ if window > kept then
 elseif window == kept and now_ms - kept_at > 60000 then
   kept_at, windows_changed = now_ms, true
 elseif window < kept and now_ms - kept_at > LINGER then
-  kept, kept_at, windows_changed = window, now_ms, true
+  kept, kept_at, windows_changed, narrowed = window, now_ms, true, true
 end
 if life_window < kept then
   return {tag, 'window', kept}
@@ -85,7 +85,8 @@ local nonces = string.sub(KEYS[1], 1, -2) .. 'n'
 local first, highest = (now_ms - now_ms % SPAN) / SPAN, (stored[4] or 0) + 0
 local ends = now_ms + life
 local own, own_at, own_count = (ends - ends % SPAN) / SPAN, nil, 0  -- where this nonce would be
-local live, replayed, lost = 0, false, false
+local live, replayed, lost, unnoted = 0, false, false, false
+local found = highest  -- the last span with nonces
 local spans, n = {}, 0  -- span and count of each hash in turn, as texts
 
 local function read(span, text, written)
@@ -93,7 +94,9 @@ local function read(span, text, written)
   local count = call('HLEN', name)
   local missing = written - count
   if missing > 0 then lost = true end
+  if missing < 0 then unnoted = true end
   if count == 0 then return end
+  if span > found then found = span end
   local other = call('HGET', name, digest)
   if other and span * SPAN + other > now_ms then replayed = true end
   if missing ~= 0 then written = format('%d', count) end
@@ -102,7 +105,16 @@ local function read(span, text, written)
   spans[n + 1], spans[n + 2], n = text, written, n + 2
 end
 
-local last, listed = math.min(highest, first + REACH), 0
+-- What the record notes does not show how far to read: it may be an older copy that
+-- was put back, or a new record, and then knows nothing of the latest nonces. Under one
+-- window, an earlier nonce of the same bytes ends when this one would, or before; only
+-- the clocks of two gateways may differ. So everything up to then is read. Under another
+-- window it may end later. So all spans are read where the record has no live nonce,
+-- knew of a wider window, or counts fewer nonces than a hash has.
+local furthest = first + REACH
+local latest = ends + 2 * SKEW / 1000
+local last = math.min(math.max(highest, (latest - latest % SPAN) / SPAN), furthest)
+local listed = 0
 for text, written in string.gmatch(stored[7] or '', '(%d+) (%d+)') do
   local span = text + 0
   if first <= span and span <= last then
@@ -110,12 +122,16 @@ for text, written in string.gmatch(stored[7] or '', '(%d+) (%d+)') do
     listed = listed + 1
   end
 end
+if highest < first or narrowed or unnoted then last = furthest end
 if listed <= last - first then  -- those that gateways have not counted, and gaps
   local known = {}
   for i = 1, n, 2 do known[spans[i]] = true end
-  for span = first, last do
+  local span = first
+  while span <= last do
     local text = format('%d', span)
     if not known[text] then read(span, text, 0) end
+    if unnoted then last = furthest end
+    span = span + 1
   end
 end
 if stored[3] then floor = math.max(floor, stored[3] + 0) end
@@ -231,9 +247,10 @@ if windows_changed then
   noted[#noted + 1] = 'window'
   noted[#noted + 1] = format('%d %d %d %d', kept, kept_at, narrow, narrow_to)
 end
-if own > highest then
+if own > found then found = own end
+if found > highest then
   noted[#noted + 1] = 'hi'
-  noted[#noted + 1] = own_text
+  noted[#noted + 1] = found == own and own_text or format('%d', found)
 end
 if version ~= '0' and stored[5] ~= minute then
   noted[#noted + 1] = 'last:' .. version

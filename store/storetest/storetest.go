@@ -91,6 +91,7 @@ func Run(t *testing.T, open Factory) {
 		{"RecordKept", testRecordKept},
 		{"List", testList},
 		{"Damaged", testDamaged},
+		{"Restore", testRestore},
 		{"Meta", testMeta},
 		{"MetaAtOnce", testMetaAtOnce},
 		{"Copies", testCopies},
