@@ -17,7 +17,7 @@ import (
 	"github.com/card-gateway/card-gateway/tests/harness"
 )
 
-// clientsOfTheGuide are the clients in docs/signing-by-hand.md: a word of their first
+// clientsOfTheGuide are the clients in docs/signing.md: a word of their first
 // line, and the command that runs them.
 var clientsOfTheGuide = []struct {
 	file  string
@@ -29,11 +29,11 @@ var clientsOfTheGuide = []struct {
 	{"card-request.mjs", []string{"node"}, []string{"node"}},
 }
 
-// TestClientsOfTheGuide runs the clients of docs/signing-by-hand.md, as printed,
+// TestClientsOfTheGuide runs the clients of docs/signing.md, as printed,
 // against the gateway, if their language is installed.
 func TestClientsOfTheGuide(t *testing.T) {
 	t.Parallel()
-	guide, err := os.ReadFile("../../docs/signing-by-hand.md")
+	guide, err := os.ReadFile("../../docs/signing.md")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -70,7 +70,7 @@ func TestClientsOfTheGuide(t *testing.T) {
 // its request is refused.
 func TestClientsOfTheGuideKeepTheirHeaders(t *testing.T) {
 	t.Parallel()
-	guide, err := os.ReadFile("../../docs/signing-by-hand.md")
+	guide, err := os.ReadFile("../../docs/signing.md")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -118,7 +118,7 @@ func blockWith(t testing.TB, guide, file string) string {
 			return code
 		}
 	}
-	t.Fatalf("docs/signing-by-hand.md shows no %s", file)
+	t.Fatalf("docs/signing.md shows no %s", file)
 	return ""
 }
 
