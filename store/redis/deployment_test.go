@@ -18,17 +18,17 @@ import (
 	"github.com/card-gateway/card-gateway/tests/harness"
 )
 
-// snippet returns a configuration file of docs/deployment.md with its passwords
+// snippet returns a configuration file of docs/several-nodes.md with its passwords
 // filled in. The comment in its first line is its title.
 func snippet(t testing.TB, title string) string {
 	t.Helper()
-	doc, err := os.ReadFile("../../docs/deployment.md")
+	doc, err := os.ReadFile("../../docs/several-nodes.md")
 	if err != nil {
 		t.Fatal(err)
 	}
 	found := regexp.MustCompile("(?ms)^(?:```|\\S.* <<'END')\n# " + regexp.QuoteMeta(title) + "\n(.*?)^(?:```|END)$").FindSubmatch(doc)
 	if found == nil {
-		t.Fatalf("docs/deployment.md shows no file that begins with # %s", title)
+		t.Fatalf("docs/several-nodes.md shows no file that begins with # %s", title)
 	}
 	return strings.NewReplacer("REPLICA_PASSWORD", "replicas", "SENTINEL_PASSWORD", "sentinels", ">PASSWORD", ">secret").Replace(string(found[1]))
 }
@@ -226,10 +226,10 @@ func TestDocumentedRulesAgree(t *testing.T) {
 	for line := range strings.Lines(snippet(t, "redis.conf")) {
 		if rest, found := strings.CutPrefix(line, "user gateway "); found {
 			if got, want := strings.Fields(rest), aclRule(t); !reflect.DeepEqual(got, want) {
-				t.Errorf("docs/deployment.md says %q, docs/redis.md %q", got, want)
+				t.Errorf("docs/several-nodes.md says %q, docs/redis.md %q", got, want)
 			}
 			return
 		}
 	}
-	t.Error("docs/deployment.md shows no user gateway")
+	t.Error("docs/several-nodes.md shows no user gateway")
 }

@@ -21,14 +21,14 @@ import (
 // for a balancer on layer 4, with the addresses of the test.
 func layer4(t *testing.T, balancer, gateway string) (options, haproxy string) {
 	t.Helper()
-	text, err := os.ReadFile("../../docs/deployment.md")
+	text, err := os.ReadFile("../../docs/several-nodes.md")
 	if err != nil {
 		t.Fatal(err)
 	}
 	_, part, _ := strings.Cut(string(text), "\n### On layer 4\n")
 	blocks := regexp.MustCompile("(?ms)^```[a-z]*\n(.*?)^```$").FindAllStringSubmatch(part, 2)
 	if len(blocks) < 2 {
-		t.Fatal("docs/deployment.md does not show two blocks for layer 4")
+		t.Fatal("docs/several-nodes.md does not show two blocks for layer 4")
 	}
 	_, port, _ := net.SplitHostPort(gateway)
 	options = strings.TrimSuffix(strings.TrimPrefix(strings.TrimSpace(blocks[0][1]), "{"), "}")
