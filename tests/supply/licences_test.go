@@ -64,6 +64,22 @@ func licence(dir string) (string, error) {
 	return "", fmt.Errorf("there is no licence file in %s", filepath.Base(dir))
 }
 
+// filled returns words in lines of at most 130 characters, with commas between them.
+func filled(words []string) string {
+	var lines []string
+	line := ""
+	for i, word := range words {
+		if i < len(words)-1 {
+			word += ","
+		}
+		if line != "" && len(line)+1+len(word) > 130 {
+			lines, line = append(lines, line), ""
+		}
+		line = strings.TrimSpace(line + " " + word)
+	}
+	return strings.Join(append(lines, line), "\n") + "\n"
+}
+
 // TestLicences requires that each module in the binary has an allowed licence, and
 // that docs/licences.md lists them.
 func TestLicences(t *testing.T) {
@@ -88,10 +104,14 @@ func TestLicences(t *testing.T) {
 		of[path] = name
 	}
 	var page strings.Builder
-	page.WriteString("# Licences\n\nThe modules in the production binary. `go test ./tests/supply -update` writes this page; a test compares it, and refuses a module\n" +
-		"whose licence is not one of these. The versions are in `go.mod`, and in the bill of materials of [supply chain](supply-chain.md).\n\n| module | licence |\n|---|---|\n")
+	page.WriteString("# Licences\n\nThe modules in the production binary, by licence. `go test ./tests/supply -update` writes this page; a test compares it, and refuses a\n" +
+		"module whose licence is not one of these. The versions are in `go.mod`, and in the bill of materials of [supply chain](supply-chain.md).\n")
+	under := make(map[string][]string)
 	for _, path := range slices.Sorted(maps.Keys(of)) {
-		fmt.Fprintf(&page, "| %s | %s |\n", path, of[path])
+		under[of[path]] = append(under[of[path]], path)
+	}
+	for _, name := range slices.Sorted(maps.Keys(under)) {
+		fmt.Fprintf(&page, "\n## %s\n\n%s", name, filled(under[name]))
 	}
 	const file = "../../docs/licences.md"
 	if *update {
