@@ -16,7 +16,7 @@ import (
 	"github.com/card-gateway/card-gateway/tests/harness"
 )
 
-var update = flag.Bool("update", false, "write docs/licences.md")
+var update = flag.Bool("update", false, "write docs/licences.txt")
 
 // allowed are the licences that a dependency may have, with a text that only they
 // hold, in lower case and without line ends. The first that fits is taken. None
@@ -64,24 +64,8 @@ func licence(dir string) (string, error) {
 	return "", fmt.Errorf("there is no licence file in %s", filepath.Base(dir))
 }
 
-// filled returns words in lines of at most 130 characters, with commas between them.
-func filled(words []string) string {
-	var lines []string
-	line := ""
-	for i, word := range words {
-		if i < len(words)-1 {
-			word += ","
-		}
-		if line != "" && len(line)+1+len(word) > 130 {
-			lines, line = append(lines, line), ""
-		}
-		line = strings.TrimSpace(line + " " + word)
-	}
-	return strings.Join(append(lines, line), "\n") + "\n"
-}
-
 // TestLicences requires that each module in the binary has an allowed licence, and
-// that docs/licences.md lists them.
+// that docs/licences.txt lists them.
 func TestLicences(t *testing.T) {
 	t.Parallel()
 	harness.DependOnSources(t)
@@ -103,24 +87,18 @@ func TestLicences(t *testing.T) {
 		}
 		of[path] = name
 	}
-	var page strings.Builder
-	page.WriteString("# Licences\n\nThe modules in the production binary, by licence. `go test ./tests/supply -update` writes this page; a test compares it, and refuses a\n" +
-		"module whose licence is not one of these. The versions are in `go.mod`, and in the bill of materials of [supply chain](supply-chain.md).\n")
-	under := make(map[string][]string)
+	var list strings.Builder
 	for _, path := range slices.Sorted(maps.Keys(of)) {
-		under[of[path]] = append(under[of[path]], path)
+		fmt.Fprintf(&list, "%s %s\n", path, of[path])
 	}
-	for _, name := range slices.Sorted(maps.Keys(under)) {
-		fmt.Fprintf(&page, "\n## %s\n\n%s", name, filled(under[name]))
-	}
-	const file = "../../docs/licences.md"
+	const file = "../../docs/licences.txt"
 	if *update {
-		if err := os.WriteFile(file, []byte(page.String()), 0o600); err != nil {
+		if err := os.WriteFile(file, []byte(list.String()), 0o600); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if written, err := os.ReadFile(file); err != nil || string(written) != page.String() {
-		t.Errorf("docs/licences.md is not what the binary is made of (%v); go test ./tests/supply -update writes it", err)
+	if written, err := os.ReadFile(file); err != nil || string(written) != list.String() {
+		t.Errorf("docs/licences.txt is not what the binary is made of (%v); go test ./tests/supply -update writes it", err)
 	}
 	if len(of) < 50 {
 		t.Errorf("%d modules were found", len(of))
