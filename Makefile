@@ -175,6 +175,7 @@ fmt: ## format the Go files and the Caddyfiles
 	go run ./cmd/card-gateway fmt --overwrite demo/Caddyfile
 	go run ./cmd/card-gateway fmt --overwrite demo/page.caddyfile
 	go run ./cmd/card-gateway fmt --overwrite ops/kubernetes/Caddyfile
+	go run ./cmd/card-gateway fmt --overwrite ops/two-nodes/Caddyfile
 	go run ./cmd/card-gateway fmt --overwrite ops/compose/Caddyfile
 
 clean: ## remove what was built and what `make run` has made

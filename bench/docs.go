@@ -56,7 +56,16 @@ func (o *options) report(results *report.Results, out io.Writer) error {
 
 // tables returns all of them.
 func tables(results *report.Results) string {
-	return results.Markdown(names) + "\n**Growth, in parts of the figures with one key**\n\n" + results.Growth(names, growth)
+	return results.Markdown(names) + grown(results)
+}
+
+// pageTables returns the first of them, and the ratios of the others.
+func pageTables(results *report.Results) string {
+	return results.First().Markdown(names) + "\n**All scenarios, in parts of plain Caddy**\n\n" + results.Ratios(names) + grown(results)
+}
+
+func grown(results *report.Results) string {
+	return "\n**Growth, in parts of the figures with one key**\n\n" + results.Growth(names, growth)
 }
 
 // The part of the page between these lines is made from the figures.
@@ -76,5 +85,5 @@ func withTables(text string, results *report.Results) (string, error) {
 	for _, line := range results.Machine {
 		fmt.Fprintf(&middle, "- %s\n", line)
 	}
-	return before + tablesBegin + "\n" + middle.String() + "\n" + tables(results) + "\n" + tablesEnd + after, nil
+	return before + tablesBegin + "\n" + middle.String() + "\n" + pageTables(results) + "\n" + tablesEnd + after, nil
 }

@@ -10,7 +10,7 @@ var defaultLimit = perMinute(600)
 
 // defaultLimits is the built-in table. A configured limit of the operation
 // replaces its row; a configured default only tightens it. The reason of each
-// row is in docs/rate-limits.md. A test compares the two tables.
+// row is in docs/setting-limits.md. A test compares the two tables.
 var defaultLimits = map[string]Limit{
 	"get_sensitive_card": burst(perMinute(30), 10),
 	"set_card_pin":       burst(perMinute(10), 5),

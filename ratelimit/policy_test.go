@@ -181,7 +181,7 @@ func FuzzParseOverrides(f *testing.F) {
 
 // The table of the documentation is the table of the code.
 func TestDefaultLimitsAreDocumented(t *testing.T) {
-	doc, err := os.ReadFile("../docs/rate-limits.md")
+	doc, err := os.ReadFile("../docs/setting-limits.md")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -38,6 +38,53 @@ func (r *Results) Markdown(n Names) string {
 	return out.String()
 }
 
+// Ratios returns one table with a row for each scenario: for each server but the
+// baseline its requests per second and its CPU without Redis, in parts of the
+// baseline's.
+func (r *Results) Ratios(n Names) string {
+	lines := r.Lines(n.Baseline, n.ByHand)
+	var scenarios, servers []string
+	cells := make(map[[2]string]string)
+	for _, l := range lines {
+		if !slices.Contains(scenarios, l.Scenario) {
+			scenarios = append(scenarios, l.Scenario)
+		}
+		if l.Server == n.Baseline {
+			continue
+		}
+		if !slices.Contains(servers, l.Server) {
+			servers = append(servers, l.Server)
+		}
+		cells[[2]string{l.Scenario, l.Server}] = fmt.Sprintf("%s, %s", times(l.ToBaseline), times(l.CPUToBase))
+	}
+	var out strings.Builder
+	out.WriteString("| requests/s, CPU |")
+	for _, server := range servers {
+		fmt.Fprintf(&out, " %s |", n.Server(server))
+	}
+	out.WriteString("\n|---|" + strings.Repeat("---:|", len(servers)) + "\n")
+	for _, scenario := range scenarios {
+		fmt.Fprintf(&out, "| %s |", n.Scenario(scenario))
+		for _, server := range servers {
+			fmt.Fprintf(&out, " %s |", cells[[2]string{scenario, server}])
+		}
+		out.WriteByte('\n')
+	}
+	return out.String()
+}
+
+// First returns the results of the first scenario.
+func (r *Results) First() *Results {
+	first := *r
+	first.Rows = nil
+	for _, row := range r.Rows {
+		if row.Scenario == r.Rows[0].Scenario {
+			first.Rows = append(first.Rows, row)
+		}
+	}
+	return &first
+}
+
 // Growth returns a table for the servers that ran in all of the scenarios:
 // requests per second, and CPU with Redis, relative to the first scenario. Both
 // are first divided by those of plain Caddy, which has neither keys nor nonces,

@@ -12,7 +12,7 @@ func TestMain(m *testing.M) {
 }
 
 // The scripts are in testdata/script, one for each thing that a user does. The
-// requests are those of docs/signing-by-hand.md, at the moment of its example.
+// requests are those of docs/signing.md, at the moment of its example.
 func TestScripts(t *testing.T) {
 	testscript.Run(t, testscript.Params{
 		Dir: "testdata/script",

@@ -11,10 +11,10 @@ import (
 	"testing"
 )
 
-// signingGuide returns the code blocks of docs/signing-by-hand.md of a language.
+// signingGuide returns the code blocks of docs/signing.md of a language.
 func signingGuide(t *testing.T, language string) []string {
 	t.Helper()
-	text, err := os.ReadFile("../../docs/signing-by-hand.md")
+	text, err := os.ReadFile("../../docs/signing.md")
 	if err != nil {
 		t.Fatal(err)
 	}

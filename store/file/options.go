@@ -9,7 +9,7 @@ import (
 type Options struct {
 	// MaxNonces and MaxNoncesPerKey are the most nonces that are kept. At either
 	// limit requests are refused with store.ErrFull. Default: 8,000,000 and
-	// 2,000,000. What a nonce costs in memory is in docs/deployment.md, Capacity.
+	// 2,000,000. What a nonce costs in memory is in docs/maintenance.md, Capacity.
 	MaxNonces       int64
 	MaxNoncesPerKey int64
 	// RuntimeDir is the directory of the journal's high-water mark. It must not

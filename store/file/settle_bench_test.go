@@ -127,9 +127,9 @@ func BenchmarkSettle(b *testing.B) {
 // within a fifth, for a million nonces of one key and of a thousand keys.
 func TestNonceMemory(t *testing.T) {
 	const million = 1_000_000
-	row := regexp.MustCompile("memory, `store file` \\| ([0-9]+) bytes per live nonce").FindSubmatch(readFile(t, "../../docs/deployment.md"))
+	row := regexp.MustCompile("memory, `store file` \\| ([0-9]+) bytes per live nonce").FindSubmatch(readFile(t, "../../docs/maintenance.md"))
 	if row == nil {
-		t.Fatal("docs/deployment.md does not say what a nonce takes")
+		t.Fatal("docs/maintenance.md does not say what a nonce takes")
 	}
 	documented, err := strconv.ParseFloat(string(row[1]), 64)
 	if err != nil {

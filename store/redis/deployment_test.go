@@ -18,17 +18,24 @@ import (
 	"github.com/card-gateway/card-gateway/tests/harness"
 )
 
-// snippet returns a configuration file of docs/deployment.md with its passwords
-// filled in. The comment in its first line is its title.
-func snippet(t testing.TB, title string) string {
+// snippet returns redis.conf of docs/several-nodes.md, or a file of ops/redis to which
+// the page links, with its passwords filled in.
+func snippet(t testing.TB, name string) string {
 	t.Helper()
-	doc, err := os.ReadFile("../../docs/deployment.md")
+	doc, err := os.ReadFile("../../docs/several-nodes.md")
 	if err != nil {
 		t.Fatal(err)
 	}
-	found := regexp.MustCompile("(?ms)^(?:```|\\S.* <<'END')\n# " + regexp.QuoteMeta(title) + "\n(.*?)^(?:```|END)$").FindSubmatch(doc)
+	found := regexp.MustCompile("(?ms)^\\S.* <<'END'\n# " + regexp.QuoteMeta(name) + "\n(.*?)^END$").FindSubmatch(doc)
+	if link := "](../ops/redis/" + name + ")"; strings.Contains(string(doc), link) {
+		text, err := os.ReadFile("../../ops/redis/" + name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		found = [][]byte{nil, text}
+	}
 	if found == nil {
-		t.Fatalf("docs/deployment.md shows no file that begins with # %s", title)
+		t.Fatalf("docs/several-nodes.md shows no %s, and links to none", name)
 	}
 	return strings.NewReplacer("REPLICA_PASSWORD", "replicas", "SENTINEL_PASSWORD", "sentinels", ">PASSWORD", ">secret").Replace(string(found[1]))
 }
@@ -115,7 +122,7 @@ func TestDocumentedServersKeepData(t *testing.T) {
 			several(t)
 			var nodes []*process
 			for range 3 {
-				nodes = append(nodes, documented(t, common+snippet(t, "redis.conf, in a cluster"), fmt.Sprintf("cluster-port %d", harness.FreePort(t))))
+				nodes = append(nodes, documented(t, common+snippet(t, "cluster.conf"), fmt.Sprintf("cluster-port %d", harness.FreePort(t))))
 			}
 			join(t, nodes)
 			return nodes, Options{ClusterAddrs: addrs(nodes)}
@@ -195,7 +202,7 @@ func keepsData(t *testing.T, servers []*process, opt Options) {
 // documentedSentinel starts a primary with a replica and three sentinels.
 func documentedSentinel(t *testing.T, common string) ([]*process, Options) {
 	several(t)
-	config := common + snippet(t, "redis.conf, with replicas")
+	config := common + snippet(t, "replicas.conf")
 	primary := documented(t, config, "repl-diskless-sync-delay 0")
 	replica := documented(t, config, "repl-diskless-sync-delay 0", fmt.Sprintf("replicaof 127.0.0.1 %d", primary.port))
 	var sentinels []*process
@@ -226,10 +233,10 @@ func TestDocumentedRulesAgree(t *testing.T) {
 	for line := range strings.Lines(snippet(t, "redis.conf")) {
 		if rest, found := strings.CutPrefix(line, "user gateway "); found {
 			if got, want := strings.Fields(rest), aclRule(t); !reflect.DeepEqual(got, want) {
-				t.Errorf("docs/deployment.md says %q, docs/redis.md %q", got, want)
+				t.Errorf("docs/several-nodes.md says %q, docs/redis.md %q", got, want)
 			}
 			return
 		}
 	}
-	t.Error("docs/deployment.md shows no user gateway")
+	t.Error("docs/several-nodes.md shows no user gateway")
 }

@@ -17,8 +17,8 @@ import (
 	"github.com/card-gateway/card-gateway/tests/harness"
 )
 
-// clientsOfTheGuide are the clients in docs/signing-by-hand.md: a word of their first
-// line, and the command that runs them.
+// clientsOfTheGuide are the programs that docs/signing.md shows, or names in
+// examples/signing, and the command that runs them.
 var clientsOfTheGuide = []struct {
 	file  string
 	needs []string
@@ -29,11 +29,11 @@ var clientsOfTheGuide = []struct {
 	{"card-request.mjs", []string{"node"}, []string{"node"}},
 }
 
-// TestClientsOfTheGuide runs the clients of docs/signing-by-hand.md, as printed,
+// TestClientsOfTheGuide runs the programs of docs/signing.md, as they stand,
 // against the gateway, if their language is installed.
 func TestClientsOfTheGuide(t *testing.T) {
 	t.Parallel()
-	guide, err := os.ReadFile("../../docs/signing-by-hand.md")
+	guide, err := os.ReadFile("../../docs/signing.md")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -44,7 +44,7 @@ func TestClientsOfTheGuide(t *testing.T) {
 	for _, client := range clientsOfTheGuide {
 		t.Run(client.file, func(t *testing.T) {
 			path := filepath.Join(t.TempDir(), client.file)
-			if err := os.WriteFile(path, []byte(blockWith(t, string(guide), client.file)), 0o600); err != nil {
+			if err := os.WriteFile(path, []byte(program(t, string(guide), client.file)), 0o600); err != nil {
 				t.Fatal(err)
 			}
 			for _, tool := range client.needs {
@@ -70,7 +70,7 @@ func TestClientsOfTheGuide(t *testing.T) {
 // its request is refused.
 func TestClientsOfTheGuideKeepTheirHeaders(t *testing.T) {
 	t.Parallel()
-	guide, err := os.ReadFile("../../docs/signing-by-hand.md")
+	guide, err := os.ReadFile("../../docs/signing.md")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -82,7 +82,7 @@ func TestClientsOfTheGuideKeepTheirHeaders(t *testing.T) {
 				}
 			}
 			path := filepath.Join(t.TempDir(), client.file)
-			if err := os.WriteFile(path, []byte(blockWith(t, string(guide), client.file)), 0o600); err != nil {
+			if err := os.WriteFile(path, []byte(program(t, string(guide), client.file)), 0o600); err != nil {
 				t.Fatal(err)
 			}
 			var followed atomic.Bool
@@ -109,16 +109,24 @@ func TestClientsOfTheGuideKeepTheirHeaders(t *testing.T) {
 	}
 }
 
-// blockWith returns the fenced block of the guide that names the file.
-func blockWith(t testing.TB, guide, file string) string {
+// program returns the fenced block of the guide that names the file, or the file
+// to which the guide links.
+func program(t testing.TB, guide, file string) string {
 	t.Helper()
+	if strings.Contains(guide, "](../examples/signing/"+file+")") {
+		text, err := os.ReadFile("../../examples/signing/" + file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(text)
+	}
 	for i, block := range strings.Split(guide, "```") {
 		if i%2 == 1 && strings.Contains(block, file+" METHOD") {
 			_, code, _ := strings.Cut(block, "\n")
 			return code
 		}
 	}
-	t.Fatalf("docs/signing-by-hand.md shows no %s", file)
+	t.Fatalf("docs/signing.md shows no %s", file)
 	return ""
 }
 

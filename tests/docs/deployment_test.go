@@ -10,8 +10,9 @@ import (
 	"testing"
 )
 
-// TestDeploymentPage runs the commands of docs/deployment.md, as they stand there,
-// on empty machines of their own, under systemd where it can run.
+// TestDeploymentPage runs the commands of docs/deployment.md, docs/several-nodes.md and
+// docs/maintenance.md, as they stand there, on empty machines of their own, under
+// systemd where it can run.
 func TestDeploymentPage(t *testing.T) {
 	t.Parallel()
 	l := inLab(t)
@@ -31,7 +32,7 @@ func TestDeploymentPage(t *testing.T) {
 // oneNode installs a gateway, makes a key, changes the configuration, upgrades, backs
 // up, and practises a restore.
 func oneNode(t *testing.T, l *lab) {
-	w := newWalk(t, l, "## One node", "## Capacity")
+	w := newWalk(t, l, firstNodePage, "## One node", "## The runtime directory")
 	const address = "10.0.0.41"
 	m := l.boot(t, map[string]string{"one": address})[address]
 	root := fmt.Sprintf("/proc/%d/root/root", m.cmd.Process.Pid)
@@ -46,6 +47,9 @@ func oneNode(t *testing.T, l *lab) {
 		{"/backup/keys-", ""},
 		{"card-keys drill", "opened 1 of 1 keys"},
 	} {
+		if step.has == "card-gateway.new" {
+			w.read(maintenancePage, "## Upgrade and roll back", "## Capacity")
+		}
 		w.skipTo(step.has)
 		b := w.next(step.has)
 		w.want(b, w.on(m, b), step.prints)

@@ -21,19 +21,20 @@ import (
 // for a balancer on layer 4, with the addresses of the test.
 func layer4(t *testing.T, balancer, gateway string) (options, haproxy string) {
 	t.Helper()
-	text, err := os.ReadFile("../../docs/deployment.md")
+	text, err := os.ReadFile("../../docs/several-nodes.md")
 	if err != nil {
 		t.Fatal(err)
 	}
 	_, part, _ := strings.Cut(string(text), "\n### On layer 4\n")
-	blocks := regexp.MustCompile("(?ms)^```[a-z]*\n(.*?)^```$").FindAllStringSubmatch(part, 2)
-	if len(blocks) < 2 {
-		t.Fatal("docs/deployment.md does not show two blocks for layer 4")
+	shown := regexp.MustCompile("(?ms)^```caddyfile\n(.*?)^```$").FindStringSubmatch(part)
+	parts, err := os.ReadFile("../../ops/two-nodes/haproxy-layer4.cfg")
+	if err != nil || shown == nil || !strings.Contains(part, "](../ops/two-nodes/haproxy-layer4.cfg)") {
+		t.Fatalf("docs/several-nodes.md does not show the options for layer 4, or links to no haproxy-layer4.cfg: %v", err)
 	}
 	_, port, _ := net.SplitHostPort(gateway)
-	options = strings.TrimSuffix(strings.TrimPrefix(strings.TrimSpace(blocks[0][1]), "{"), "}")
+	options = strings.TrimSuffix(strings.TrimPrefix(strings.TrimSpace(shown[1]), "{"), "}")
 	options = strings.NewReplacer("10.0.0.4/32", "127.0.0.1/32", "servers {", "servers 127.0.0.1:"+port+" {").Replace(options)
-	haproxy = strings.NewReplacer("bind :443", "bind "+balancer, "10.0.0.11:8443", gateway).Replace(blocks[1][1])
+	haproxy = strings.NewReplacer("bind :443", "bind "+balancer, "10.0.0.11:8443", gateway).Replace(string(parts))
 	return options, regexp.MustCompile(`(?m)^\s*server b .*\n`).ReplaceAllString(haproxy, "")
 }
 

@@ -16,15 +16,15 @@ import (
 )
 
 const (
-	twoNodesBegin = "### Two nodes behind HAProxy, step by step"
-	twoNodesEnd   = "### Redis that is highly available"
+	twoNodesBegin = "## Two nodes behind HAProxy, step by step"
+	twoNodesEnd   = "## Behind a load balancer"
 )
 
 // twoNodes goes from empty machines to two nodes behind a balancer, by the commands
 // of the page alone and in its order. The heading of a block says on which machines
 // it is run.
 func twoNodes(t *testing.T, l *lab) {
-	c := &cluster{walk: newWalk(t, l, twoNodesBegin, twoNodesEnd)}
+	c := &cluster{walk: newWalk(t, l, severalNodesPage, twoNodesBegin, twoNodesEnd)}
 	c.machines = l.boot(t, map[string]string{"node-a": nodeA, "node-b": nodeB, "redis": "10.0.0.21", "balancer": "10.0.0.4"})
 	c.fills = strings.NewReplacer("OPERATOR_PASSWORD", "operators-word", "ADMIN_PASSWORD", "admins-word", "PASSWORD", "gateways-word")
 	c.prepare()
@@ -47,7 +47,7 @@ func twoNodes(t *testing.T, l *lab) {
 	c.oneStore(a, b, balancer, key)
 	c.maintenance(i, balancer)
 	if len(c.blocks) > 0 {
-		t.Errorf("%s:%d: nobody has run this block", deploymentPage, c.blocks[0].Line)
+		t.Errorf("%s:%d: nobody has run this block", c.page, c.blocks[0].Line)
 	}
 }
 
@@ -100,7 +100,7 @@ func (c *cluster) everywhere(b placed) (out string) {
 	for _, address := range addresses {
 		m := c.machines[address]
 		if m == nil {
-			c.t.Fatalf("%s:%d (%s): there is no machine with the address %s", deploymentPage, b.Line, b.heading, address)
+			c.t.Fatalf("%s:%d (%s): there is no machine with the address %s", c.page, b.Line, b.heading, address)
 		}
 		out += c.on(m, b)
 	}
@@ -177,7 +177,7 @@ func (c *cluster) maintenance(i *cardIssuer, balancer *site) {
 	restart := c.next("systemctl restart card-gateway")
 	c.everywhere(restart)
 	if after := processes(); after[0] == before[0] || after[1] == before[1] {
-		c.t.Errorf("%s:%d: the processes of the gateways were %q and are %q", deploymentPage, restart.Line, before, after)
+		c.t.Errorf("%s:%d: the processes of the gateways were %q and are %q", c.page, restart.Line, before, after)
 	}
 	c.everywhere(c.next("card-node drain"))
 	harness.Eventually(c.t, "the balancer sends the drained node nothing", func() bool { return i.took(c.t, 50)[nodeB] == 0 })

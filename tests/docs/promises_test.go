@@ -60,7 +60,8 @@ func TestThreatModel(t *testing.T) {
 			rows[cell] += m[1]
 		}
 	}
-	promises := sentences(promisesOf(t, "README.md", "# Card Gateway", "## Try it"))[1:] // the first says what it is
+	promises := sentences(promisesOf(t, "README.md", "# Card Gateway", "```text"))[1:] // the first says what it is
+	promises = append(promises, sentences(promisesOf(t, "README.md", "## What it promises", "## More requests"))...)
 	for _, m := range bold.FindAllStringSubmatch(promisesOf(t, "SECURITY.md", "## What is promised", "## What is not promised"), -1) {
 		promises = append(promises, m[1])
 	}

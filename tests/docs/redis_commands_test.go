@@ -18,11 +18,11 @@ var (
 	repairs      = regexp.MustCompile(`… (CONFIG|ACL) SET`)
 )
 
-// documentedUsers gives a server the users of docs/deployment.md, each with the
+// documentedUsers gives a server the users of docs/several-nodes.md, each with the
 // password that the page shows, and takes the rights of the test itself away.
 func documentedUsers(t *testing.T, r *harness.RedisServer) {
 	t.Helper()
-	page, err := os.ReadFile("../../docs/deployment.md")
+	page, err := os.ReadFile("../../docs/several-nodes.md")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -42,13 +42,13 @@ func documentedUsers(t *testing.T, r *harness.RedisServer) {
 		r.Do(args...)
 	}
 	if len(users) != 4 || last == nil {
-		t.Fatalf("docs/deployment.md has the users %q, want default, gateway, operator and admin", users)
+		t.Fatalf("docs/several-nodes.md has the users %q, want default, gateway, operator and admin", users)
 	}
 	r.Do(last...)
 }
 
 // TestRedisCommandsOfThePages runs every redis-cli line of the pages as the user
-// that they name, with the rights of docs/deployment.md. The operator must not be
+// that they name, with the rights of docs/several-nodes.md. The operator must not be
 // able to do more.
 func TestRedisCommandsOfThePages(t *testing.T) {
 	t.Parallel()

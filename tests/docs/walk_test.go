@@ -14,11 +14,17 @@ import (
 	"github.com/card-gateway/card-gateway/tests/harness"
 )
 
-const deploymentPage = "docs/deployment.md"
+// The pages whose commands are run.
+const (
+	firstNodePage    = "docs/deployment.md"
+	severalNodesPage = "docs/several-nodes.md"
+	maintenancePage  = "docs/maintenance.md"
+)
 
-// A walk does what docs/deployment.md says, block by block.
+// A walk does what a page says, block by block.
 type walk struct {
 	t      *testing.T
+	page   string
 	lab    *lab
 	fills  *strings.Replacer // what the page tells the reader to write in place of its own words
 	own    string            // where the reader's own shell is
@@ -31,39 +37,47 @@ type placed struct {
 	heading string
 }
 
-// newWalk reads the page from one heading up to another, each a whole line.
-func newWalk(t *testing.T, l *lab, from, to string) *walk {
+// newWalk reads a page from one heading up to another, each a whole line.
+func newWalk(t *testing.T, l *lab, page, from, to string) *walk {
 	t.Helper()
-	text, err := os.ReadFile("../../" + deploymentPage)
-	if err != nil {
-		t.Fatal(err)
-	}
-	page := string(text)
-	begin, end := strings.Index(page, "\n"+from+"\n"), strings.Index(page, "\n"+to+"\n")
-	if begin < 0 || end < begin {
-		t.Fatalf("%s has no part from %q to %q", deploymentPage, from, to)
-	}
 	w := &walk{t: t, lab: l, fills: strings.NewReplacer(), own: t.TempDir()}
-	for _, b := range harness.Blocks(harness.Page{Path: deploymentPage, Text: page}) {
-		before := strings.Join(strings.Split(page, "\n")[:b.Line-1], "\n")
+	w.read(page, from, to)
+	return w
+}
+
+// read takes the blocks of a page from one heading up to another in place of those
+// that are left.
+func (w *walk) read(page, from, to string) {
+	w.t.Helper()
+	content, err := os.ReadFile("../../" + page)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	text := string(content)
+	begin, end := strings.Index(text, "\n"+from+"\n"), strings.Index(text, "\n"+to+"\n")
+	if begin < 0 || end < begin {
+		w.t.Fatalf("%s has no part from %q to %q", page, from, to)
+	}
+	w.page, w.blocks = page, nil
+	for _, b := range harness.Blocks(harness.Page{Path: page, Text: text}) {
+		before := strings.Join(strings.Split(text, "\n")[:b.Line-1], "\n")
 		if b.Language != "sh" || len(before) < begin || len(before) > end {
 			continue
 		}
 		headings := regexp.MustCompile(`(?m)^#+ (.*)$`).FindAllStringSubmatch(before, -1)
 		w.blocks = append(w.blocks, placed{b, headings[len(headings)-1][1]})
 	}
-	return w
 }
 
 // next takes the next block, which must have the words, and returns it.
 func (w *walk) next(words string) placed {
 	w.t.Helper()
 	if len(w.blocks) == 0 || !strings.Contains(w.blocks[0].Text, words) {
-		w.t.Fatalf("the next block of commands of %s is not the one with %q: %v", deploymentPage, words, w.blocks)
+		w.t.Fatalf("the next block of commands of %s is not the one with %q: %v", w.page, words, w.blocks)
 	}
 	b := w.blocks[0]
 	w.blocks = w.blocks[1:]
-	w.t.Logf("%s %s:%d: %s", time.Now().Format("05.000"), deploymentPage, b.Line, b.heading)
+	w.t.Logf("%s %s:%d: %s", time.Now().Format("05.000"), w.page, b.Line, b.heading)
 	return b
 }
 
@@ -78,18 +92,18 @@ func (w *walk) skipTo(words string) {
 // command that it runs and with the one that fails. The lines of the block have the
 // numbers of the page.
 func (w *walk) traced(b placed) string {
-	const head = `set -Eeuo pipefail; PS4='+ ` + deploymentPage + `:$LINENO: '; ` +
-		`trap 'echo "` + deploymentPage + `:$LINENO: status $?: $BASH_COMMAND" >&2' ERR; set -x`
+	head := `set -Eeuo pipefail; PS4='+ ` + w.page + `:$LINENO: '; ` +
+		`trap 'echo "` + w.page + `:$LINENO: status $?: $BASH_COMMAND" >&2' ERR; set -x`
 	return head + strings.Repeat("\n", b.Line) + w.fills.Replace(b.Text)
 }
 
 // on runs a block on a machine, in the home of root, and returns what it prints.
 func (w *walk) on(m *machine, b placed) string {
 	w.t.Helper()
-	out, err := patiently(func() *exec.Cmd { return m.command("bash", "-c", "cd; "+w.traced(b), deploymentPage) })
+	out, err := patiently(func() *exec.Cmd { return m.command("bash", "-c", "cd; "+w.traced(b), w.page) })
 	if err != nil {
 		journal, _ := m.command("journalctl", "--no-pager", "--lines", "60").CombinedOutput()
-		w.t.Fatalf("%s:%d (%s): the commands fail on %s: %v\n%s\nIts journal:\n%s", deploymentPage, b.Line, b.heading, m.name, err, out, journal)
+		w.t.Fatalf("%s:%d (%s): the commands fail on %s: %v\n%s\nIts journal:\n%s", w.page, b.Line, b.heading, m.name, err, out, journal)
 	}
 	return out
 }
@@ -99,13 +113,13 @@ func (w *walk) here(b placed) string {
 	w.t.Helper()
 	place := filepath.Join(w.lab.dir, "place")
 	out, err := patiently(func() *exec.Cmd {
-		cmd := exec.Command("bash", "-c", w.traced(b)+"\npwd >'"+place+"'", deploymentPage)
+		cmd := exec.Command("bash", "-c", w.traced(b)+"\npwd >'"+place+"'", w.page)
 		cmd.Dir = w.own
 		cmd.Env = []string{"HOME=" + w.lab.dir, "PATH=" + w.lab.dir + ":" + os.Getenv("PATH")}
 		return cmd
 	})
 	if err != nil {
-		w.t.Fatalf("%s:%d (%s): the commands fail on the reader's own machine: %v\n%s", deploymentPage, b.Line, b.heading, err, out)
+		w.t.Fatalf("%s:%d (%s): the commands fail on the reader's own machine: %v\n%s", w.page, b.Line, b.heading, err, out)
 	}
 	now, err := os.ReadFile(place)
 	if err != nil {
@@ -152,7 +166,7 @@ func (w *walk) want(b placed, out string, texts ...string) {
 	w.t.Helper()
 	for _, text := range texts {
 		if !strings.Contains(out, text) {
-			w.t.Errorf("%s:%d: the commands print no %q:\n%s", deploymentPage, b.Line, text, out)
+			w.t.Errorf("%s:%d: the commands print no %q:\n%s", w.page, b.Line, text, out)
 		}
 	}
 }

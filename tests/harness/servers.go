@@ -24,11 +24,11 @@ type Servers struct {
 	addrs map[string]string // through the links, by name
 }
 
-// WithReplicas are the lines of docs/deployment.md for servers with replicas, as
+// WithReplicas are the lines of docs/several-nodes.md for servers with replicas, as
 // arguments.
 var WithReplicas = []string{"--min-replicas-to-write", "1", "--min-replicas-max-lag", "3"}
 
-// durable are the lines of docs/deployment.md for every server, as arguments.
+// durable are the lines of docs/several-nodes.md for every server, as arguments.
 // It uses appendfsync always, because otherwise a killed server on a machine
 // with a busy disk could lose acknowledged writes.
 var durable = []string{"--maxmemory-policy", "noeviction", "--appendonly", "yes", "--appendfsync", "always"}
@@ -102,7 +102,7 @@ func StartSingle(t testing.TB, clock *Clock) *Servers {
 }
 
 // StartSentinel returns a master with two replicas and three sentinels, with the
-// lines of docs/deployment.md.
+// lines of docs/several-nodes.md.
 func StartSentinel(t testing.TB) *Servers {
 	t.Helper()
 	s := newServers(t)

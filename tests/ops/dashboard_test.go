@@ -90,7 +90,7 @@ func shownExpressions(t testing.TB) []expression {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, file := range append(files, "../../docs/operations.md", "../../docs/deployment.md") {
+	for _, file := range append(files, "../../docs/operations.md", "../../docs/several-nodes.md", "../../docs/maintenance.md") {
 		p := harness.Page{Path: filepath.Base(file), Text: readFile(t, file)}
 		for _, b := range harness.Blocks(p) {
 			if b.Language == "promql" {

@@ -180,13 +180,13 @@ func TestEveryAlertHasARunbook(t *testing.T) {
 }
 
 // TestVariablesOfUnitAndImageAreRead requires that a Caddyfile reads each variable
-// that unit and image set. The page has a Caddyfile of its own, and the variables of a
+// that unit and image set. A page has a Caddyfile of its own, and the variables of a
 // client.
 func TestVariablesOfUnitAndImageAreRead(t *testing.T) {
 	t.Parallel()
-	example := readFile(t, "../../Caddyfile.example") + readFile(t, "../../ops/kubernetes/Caddyfile")
+	example := readFile(t, "../../Caddyfile.example") + readFile(t, "../../ops/kubernetes/Caddyfile") + readFile(t, "../../ops/two-nodes/Caddyfile")
 	variable := regexp.MustCompile(`\bCARD_[A-Z_]+\b`)
-	for _, file := range []string{"../../ops/card-gateway.service", "../../ops/Containerfile", "../../docs/deployment.md"} {
+	for _, file := range []string{"../../ops/card-gateway.service", "../../ops/Containerfile", "../../docs/deployment.md", "../../docs/containers.md", "../../docs/several-nodes.md", "../../ops/two-nodes/nodes.conf"} {
 		text := readFile(t, file)
 		for _, name := range variable.FindAllString(text, -1) {
 			ofClient := name == "CARD_KEY_ID" || name == "CARD_SECRET"

@@ -16,7 +16,7 @@ import (
 	"github.com/card-gateway/card-gateway/tests/harness"
 )
 
-var update = flag.Bool("update", false, "write docs/licences.md")
+var update = flag.Bool("update", false, "write docs/licences.txt")
 
 // allowed are the licences that a dependency may have, with a text that only they
 // hold, in lower case and without line ends. The first that fits is taken. None
@@ -65,7 +65,7 @@ func licence(dir string) (string, error) {
 }
 
 // TestLicences requires that each module in the binary has an allowed licence, and
-// that docs/licences.md lists them.
+// that docs/licences.txt lists them.
 func TestLicences(t *testing.T) {
 	t.Parallel()
 	harness.DependOnSources(t)
@@ -87,20 +87,18 @@ func TestLicences(t *testing.T) {
 		}
 		of[path] = name
 	}
-	var page strings.Builder
-	page.WriteString("# Licences\n\nThe modules in the production binary. `go test ./tests/supply -update` writes this page; a test compares it, and refuses a module\n" +
-		"whose licence is not one of these. The versions are in `go.mod`, and in the bill of materials of [supply chain](supply-chain.md).\n\n| module | licence |\n|---|---|\n")
+	var list strings.Builder
 	for _, path := range slices.Sorted(maps.Keys(of)) {
-		fmt.Fprintf(&page, "| %s | %s |\n", path, of[path])
+		fmt.Fprintf(&list, "%s %s\n", path, of[path])
 	}
-	const file = "../../docs/licences.md"
+	const file = "../../docs/licences.txt"
 	if *update {
-		if err := os.WriteFile(file, []byte(page.String()), 0o600); err != nil {
+		if err := os.WriteFile(file, []byte(list.String()), 0o600); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if written, err := os.ReadFile(file); err != nil || string(written) != page.String() {
-		t.Errorf("docs/licences.md is not what the binary is made of (%v); go test ./tests/supply -update writes it", err)
+	if written, err := os.ReadFile(file); err != nil || string(written) != list.String() {
+		t.Errorf("docs/licences.txt is not what the binary is made of (%v); go test ./tests/supply -update writes it", err)
 	}
 	if len(of) < 50 {
 		t.Errorf("%d modules were found", len(of))
