@@ -190,15 +190,15 @@ var importRules = []importRule{
 
 // A goPackage is the output of `go list` for a package.
 type goPackage struct {
-	ImportPath                         string
-	Standard                           bool
-	Imports, TestImports, XTestImports []string
+	ImportPath, Dir                             string
+	Standard                                    bool
+	GoFiles, Imports, TestImports, XTestImports []string
 }
 
 func goList(t *testing.T, args ...string) []goPackage {
 	t.Helper()
 	harness.DependOnSources(t)
-	cmd := exec.Command("go", append([]string{"list", "-json=ImportPath,Standard,Imports,TestImports,XTestImports"}, args...)...)
+	cmd := exec.Command("go", append([]string{"list", "-json=ImportPath,Dir,Standard,GoFiles,Imports,TestImports,XTestImports"}, args...)...)
 	cmd.Dir = "../.."
 	var stderr bytes.Buffer
 	cmd.Stderr = &stderr
