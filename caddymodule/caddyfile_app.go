@@ -158,17 +158,17 @@ func (p *appParser) limit() error {
 	if _, given := p.app.Limits[name]; given {
 		return d.Errf("limit %s is given a second time", name)
 	}
-	limit, err := ratelimit.ParseLimit(text)
-	if err != nil {
+	var limit Limit
+	if err := limit.UnmarshalText([]byte(text)); err != nil {
 		return d.WrapErr(fmt.Errorf("limit %s: %w", name, err))
 	}
-	if _, err := ratelimit.NewPolicy(map[string]ratelimit.Limit{name: limit}); err != nil {
+	if _, err := ratelimit.NewPolicy(map[string]ratelimit.Limit{name: limit.Limit}); err != nil {
 		return d.WrapErr(err)
 	}
 	if p.app.Limits == nil {
-		p.app.Limits = make(map[string]string)
+		p.app.Limits = make(map[string]Limit)
 	}
-	p.app.Limits[name] = limit.String()
+	p.app.Limits[name] = limit
 	p.limitAt[name] = at(d)
 	return nil
 }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/card-gateway/card-gateway/auth"
 	"github.com/card-gateway/card-gateway/caddymodule/secret"
+	"github.com/card-gateway/card-gateway/ratelimit"
 )
 
 // Config are the options of the app card_gateway.
@@ -60,7 +61,7 @@ type Config struct {
 	// each in a bucket of its own) and `total` (all operations of a key
 	// together): `60/1m burst 10`. Default: a built-in limit per operation,
 	// no total.
-	Limits map[string]string `json:"limits,omitempty"`
+	Limits map[string]Limit `json:"limits,omitempty"`
 
 	// Operations besides those of the published interface. An operation with
 	// the name of a built-in one replaces it.
@@ -103,6 +104,18 @@ type Config struct {
 	// X-Response-Signature. They are held in answer_budget until they are complete;
 	// one that cannot be held is streamed unsigned. Default: false.
 	SignResponses bool `json:"sign_responses,omitempty"`
+}
+
+// Limit is a rate limit, written as text: `60/1m burst 10 cost 5`.
+type Limit struct{ ratelimit.Limit }
+
+// MarshalText returns the limit as it is written.
+func (l Limit) MarshalText() ([]byte, error) { return []byte(l.String()), nil }
+
+// UnmarshalText parses a limit.
+func (l *Limit) UnmarshalText(text []byte) (err error) {
+	l.Limit, err = ratelimit.ParseLimit(string(text))
+	return err
 }
 
 // AuditConfig says where the audit record is written.

@@ -22,11 +22,10 @@ func (p *passage) refuse(refusal *auth.Refusal) error {
 		p.account(refusal, now)
 		p.auditShown()
 	}
-	p.info.refusal = refusal
 	if !p.bodyRead {
-		restOfRefused.take(&p.w, p.r)
+		takeRest(&p.w, p.r, restOfRefused, restWait)
 	}
-	writeRefusal(&p.w, refusal, p.site.telemetry.docsURL)
+	p.info.writeRefusal(&p.w, refusal)
 	p.w.complete()
 	if may && !refusal.Shown {
 		_ = p.w.FlushError() // on failure the client is gone

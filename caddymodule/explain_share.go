@@ -3,10 +3,12 @@ package caddymodule
 import (
 	"hash/maphash"
 	"net/netip"
-	"sync/atomic"
+	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/card-gateway/card-gateway/ratelimit"
 )
 
 // explanationsTotal counts refusals that could be explained.
@@ -29,11 +31,8 @@ type explanations struct {
 }
 
 func newExplanations() *explanations {
-	return &explanations{
-		keys:      newShareTable(shareTable{interval: time.Second, burst: 1}, 4096),
-		addresses: newShareTable(shareTable{interval: time.Second / 5, burst: 5}, 4096),
-		process:   newShareTable(shareTable{interval: time.Second / 20, burst: 20}, 1),
-	}
+	aSecond := func(n int64) ratelimit.Limit { return ratelimit.Limit{Count: n, Period: time.Second, Burst: n} }
+	return &explanations{newShareTable(aSecond(1), 4096), newShareTable(aSecond(5), 4096), newShareTable(aSecond(20), 1)}
 }
 
 // take reports whether a refusal may be explained at now, and charges it.
@@ -47,33 +46,29 @@ func (e *explanations) take(key string, address netip.Prefix, now time.Time) boo
 	return ok
 }
 
-// A shareTable allows one use an interval, and burst of them at once, to each
-// name. Its size is fixed: names that fall into one slot share it.
+// A shareTable has a limit for each name. Its size is fixed: names that fall into
+// one slot share it.
 type shareTable struct {
-	interval time.Duration
-	burst    int64
-	full     []atomic.Int64 // when all uses of the slot are there again, in Unix nanoseconds
+	charge ratelimit.Charge
+
+	mu     sync.Mutex
+	levels []ratelimit.Level
 }
 
 // shareSeed keeps callers from choosing names that fall into one slot.
 var shareSeed = maphash.MakeSeed()
 
-func newShareTable(t shareTable, slots int) *shareTable {
-	t.full = make([]atomic.Int64, slots)
-	return &t
+func newShareTable(limit ratelimit.Limit, slots int) *shareTable {
+	return &shareTable{charge: ratelimit.NewCharge("", limit, 1), levels: make([]ratelimit.Level, slots)}
 }
 
-// take charges one use to the name that has the hash.
+// take charges one use to the name that has the hash, and reports whether it had
+// one left.
 func (t *shareTable) take(name uint64, now time.Time) bool {
-	slot, at := &t.full[name%uint64(len(t.full))], now.UnixNano()
-	for {
-		full := slot.Load()
-		next := max(full, at) + int64(t.interval)
-		if next > at+t.burst*int64(t.interval) {
-			return false
-		}
-		if slot.CompareAndSwap(full, next) {
-			return true
-		}
-	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	slot := &t.levels[name%uint64(len(t.levels))]
+	next, ok := t.charge.Decide(*slot, now.UnixMicro())
+	*slot = next
+	return ok
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"slices"
+	"strconv"
 	"time"
 
 	"go.uber.org/zap"
@@ -98,6 +99,27 @@ func (p *passage) settle() (store.Verdict, *auth.Refusal) {
 	return verdict, refusal
 }
 
+// decide returns the store's verdict on the claim. A client that signs correctly
+// with a retired secret is no stranger, so its failure is not counted: decide
+// asks the store without writing. It settles such a request only if it would be
+// refused and written in the same way with a live secret, such as the lock by
+// rule 5.
+func (p *passage) decide(ctx context.Context, claim *store.Claim) (store.Verdict, error) {
+	backend := p.site.state.backend
+	if p.judgement.Retired == nil || p.site.DryRun {
+		return backend.Settle(ctx, claim)
+	}
+	verdict, err := backend.Look(ctx, claim)
+	switch {
+	case err != nil || verdict.Stale || verdict.Reason == auth.SignatureMismatch:
+		return verdict, err
+	case verdict.Reason == auth.KeyLocked, auth.Counts(verdict.Reason, claim.Failed&^auth.RuleSignature, claim.LockCounts):
+		return backend.Settle(ctx, claim)
+	default:
+		return verdict, nil
+	}
+}
+
 // judged returns the refusal of the verdict, or nil. It sets the rate limit
 // headers, and counts and reports what the verdict contains.
 func (p *passage) judged(v *store.Verdict) *auth.Refusal {
@@ -179,4 +201,26 @@ func (p *passage) reportLock() {
 			Field: "status", Old: json.RawMessage(`"` + keys.StatusActive + `"`), New: json.RawMessage(`"` + keys.StatusLocked + `"`),
 		}},
 	})
+}
+
+// explainRetired returns the log text for a client that signs with a retired
+// secret.
+func explainRetired(s *auth.Secret) string {
+	return "the client still signs with secret version " + strconv.Itoa(s.Version()) + ", retired at " + s.Expires().UTC().Format(time.RFC3339)
+}
+
+// details says for the answer to a signed caller which scope the request needs,
+// or which limit was reached.
+func (p *passage) details(v *store.Verdict) []auth.FieldError {
+	switch v.Reason {
+	case auth.ScopeMissing:
+		if p.info.Operation.Name == auth.OtherOperation {
+			return detail("no_operation", "No operation of this gateway has this method and path; look for a typing mistake. Only a key with the scope * may use other paths")
+		}
+		return detail("scope", "The operation "+p.info.Operation.Name+" needs the scope "+p.request.Scope+" for this method and path")
+	case auth.RateLimited:
+		state := &v.States[ratelimit.Tightest(v.States[:len(p.claim.Charges)])]
+		return detail("limit", "The limit "+state.Bucket+" of this key is used up; it holds "+strconv.FormatInt(state.Limit, 10)+" at most")
+	}
+	return nil
 }

@@ -37,6 +37,9 @@ func (i *requestInfo) count(other *auth.Operation) {
 // logRefusal counts a refusal for its key and writes one line that explains a refusal: the reason and the facts,
 // never a secret, a signature, a nonce or a body.
 func (i *requestInfo) logRefusal(refusal *auth.Refusal) {
+	if i == nil {
+		return
+	}
 	if i.Key != nil {
 		process.offenders.Add(time.Now(), i.Key.ID, i.Key.Tenant, refusal.Reason.String())
 	}

@@ -2,6 +2,7 @@ package caddymodule
 
 import (
 	"io"
+	"maps"
 	"net/http"
 	"strconv"
 	"time"
@@ -99,26 +100,20 @@ func (w *responseWriter) takeBack() bool {
 	}
 	w.signs.drop()
 	w.status, w.replaced = 0, false
-	h := w.Header()
-	for name := range h {
-		if !staysInHead(name) {
-			delete(h, name)
-		}
-	}
+	w.forgetHead()
 	return true
+}
+
+// forgetHead removes the headers that a handler has set.
+func (w *responseWriter) forgetHead() {
+	maps.DeleteFunc(w.Header(), func(name string, _ []string) bool { return !staysInHead(name) })
 }
 
 // replace sends a refusal in place of the answer that a handler has begun.
 func (w *responseWriter) replace(refusal *auth.Refusal) {
-	w.info.refusal = refusal
+	w.forgetHead()
+	w.info.writeRefusal(w, refusal)
 	w.info.logRefusal(refusal)
-	h := w.Header()
-	for name := range h {
-		if !staysInHead(name) {
-			delete(h, name)
-		}
-	}
-	writeRefusal(w, refusal, w.info.telemetry.docsURL)
 	w.replaced = true
 }
 
@@ -186,11 +181,7 @@ func (w *responseWriter) finish(h http.Header) {
 	switch {
 	case w.info.refusal != nil: // it has set its own Cache-Control
 	case w.info.Operation != nil && w.info.Operation.Name == auth.SensitiveOperation:
-		for name := range h {
-			if speaksOfCaching(name) {
-				delete(h, name)
-			}
-		}
+		maps.DeleteFunc(h, func(name string, _ []string) bool { return speaksOfCaching(name) })
 		w.own.set(h, "Cache-Control", "private, no-store")
 	case len(h["Cache-Control"]) == 0 || h["Cache-Control"][0] == "":
 		w.own.set(h, "Cache-Control", "private, no-store")

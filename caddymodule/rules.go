@@ -140,19 +140,15 @@ func (r *rules) checkMaxBody(size int64) error {
 	return nil
 }
 
-func newPolicy(limits map[string]string, table *auth.Table) (*ratelimit.Policy, error) {
-	parsed := make(map[string]ratelimit.Limit, len(limits))
-	for name, text := range limits {
-		limit, err := ratelimit.ParseLimit(text)
-		if err != nil {
-			return nil, fmt.Errorf("limit %s: %w", name, err)
-		}
+func newPolicy(limits map[string]Limit, table *auth.Table) (*ratelimit.Policy, error) {
+	plain := make(map[string]ratelimit.Limit, len(limits))
+	for name, limit := range limits {
 		if !limitName(name, table) {
 			return nil, unknownLimit(name, table)
 		}
-		parsed[name] = limit
+		plain[name] = limit.Limit
 	}
-	return ratelimit.NewPolicy(parsed)
+	return ratelimit.NewPolicy(plain)
 }
 
 // limitName reports whether a limit can have the name: that of an operation,

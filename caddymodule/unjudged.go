@@ -20,7 +20,7 @@ func newUnjudged(app *App) unjudged {
 
 // refuse answers with a refusal.
 func (u *unjudged) refuse(w http.ResponseWriter, r *http.Request, refusal *auth.Refusal) error {
-	restOfRefused.take(w, r)
+	takeRest(w, r, restOfRefused, restWait)
 	start, info := time.Now(), new(requestInfo)
 	r = info.begin(u.telemetry, r, nil)
 	info.Client, _ = clientAddress(r)
