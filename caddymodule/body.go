@@ -1,11 +1,14 @@
 package caddymodule
 
 import (
+	"context"
 	"crypto/sha256"
 	"errors"
 	"hash"
 	"io"
 	"net/http"
+	"os"
+	"strconv"
 	"sync"
 	"time"
 
@@ -195,5 +198,103 @@ func (br *bodyReader) discard(r *http.Request) *auth.Refusal {
 			return br.failed(r, err)
 		}
 		br.arrived(n)
+	}
+}
+
+// The first bytes of a body must arrive within arrivalGrace, and the rest at
+// leastRate, in bytes per second.
+const (
+	arrivalGrace = 5 * time.Second
+	leastRate    = 4 << 10
+)
+
+// An arrival is the time in which one body must arrive.
+type arrival struct {
+	timeout time.Duration // for the whole body
+	began   time.Time
+	until   time.Time // the current read deadline
+	w       http.ResponseWriter
+}
+
+// extend moves the deadline to until.
+func (a *arrival) extend(until time.Time) { _ = http.NewResponseController(a.w).SetReadDeadline(until) }
+
+// begin sets the first deadline.
+func (a *arrival) begin(w http.ResponseWriter) {
+	a.w, a.began = w, time.Now()
+	a.until = a.began.Add(min(arrivalGrace, a.timeout))
+	a.extend(a.until)
+}
+
+// end removes the deadline.
+func (a *arrival) end() { a.extend(time.Time{}) }
+
+// arrived extends the deadline by the time that n bytes may take at leastRate.
+func (a *arrival) arrived(n int) {
+	a.until = a.until.Add(time.Duration(n) * time.Second / leastRate)
+	if last := a.began.Add(a.timeout); a.until.After(last) {
+		a.until = last
+	}
+	a.extend(a.until)
+}
+
+// failed returns the refusal for a body that could not be read.
+func (a *arrival) failed(r *http.Request, err error) *auth.Refusal {
+	var tooLarge *http.MaxBytesError
+	switch {
+	case errors.Is(err, os.ErrDeadlineExceeded):
+		return &auth.Refusal{Reason: auth.BodyTimeout, Log: "a body must begin to arrive within " + arrivalGrace.String() +
+			", go on at " + strconv.Itoa(leastRate) + " bytes a second and be complete within " + a.timeout.String()}
+	case errors.As(err, &tooLarge): // from a handler before card_auth
+		return bodyTooLarge(tooLarge.Limit)
+	case errors.Is(err, io.ErrUnexpectedEOF): // its sender may still listen
+		return bodyCutShort(err)
+	case errors.Is(r.Context().Err(), context.Canceled):
+		return &auth.Refusal{Reason: auth.ClientGone, Cause: err}
+	default:
+		return &auth.Refusal{Reason: auth.MalformedRequest, Message: "The request body is framed wrongly", Cause: err}
+	}
+}
+
+func bodyTooLarge(limit int64) *auth.Refusal {
+	return &auth.Refusal{
+		Reason:  auth.BodyTooLarge,
+		Message: "The request body is larger than the " + strconv.FormatInt(limit, 10) + " bytes that this operation allows",
+	}
+}
+
+func bodyCutShort(cause error) *auth.Refusal {
+	return &auth.Refusal{Reason: auth.MalformedRequest, Message: "The request body is shorter than was announced", Cause: cause}
+}
+
+// What a stranger may cost. A body of this size needs no leave of the server to be
+// sent, so it follows the head at once. net/http reads as much of a body over HTTP/1.
+const (
+	restOfRefused = 256 << 10 // bytes
+	restWait      = time.Second
+)
+
+// takeRest reads the rest of the body over HTTP/2 and 3, at most that much and for at most that long. A stream whose body was not
+// read is reset behind the answer (RFC 9113, section 8.1), and some clients then
+// drop the answer, curl 7.88 among them: nobody would see why the request was
+// refused. A body that is too large or too slow is left, as before.
+//
+// It comes before the answer, because reading may send 100 Continue.
+func takeRest(w http.ResponseWriter, r *http.Request, most int64, wait time.Duration) {
+	if r.ProtoMajor < 2 || r.Body == nil || r.Body == http.NoBody || r.ContentLength > most {
+		return
+	}
+	control := http.NewResponseController(w)
+	if control.SetReadDeadline(time.Now().Add(wait)) != nil {
+		return // it could wait for ever
+	}
+	defer func() { _ = control.SetReadDeadline(time.Time{}) }()
+	block := discardBlocks.Get().(*[4 << 10]byte)
+	defer discardBlocks.Put(block)
+	for left := most; left > 0; {
+		n, err := r.Body.Read(block[:])
+		if left -= int64(n); err != nil {
+			return
+		}
 	}
 }

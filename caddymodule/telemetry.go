@@ -3,11 +3,15 @@ package caddymodule
 import (
 	"context"
 	"log"
+	"net/http"
+	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/caddyserver/caddy/v2"
+	"github.com/caddyserver/caddy/v2/modules/caddyevents"
 	"github.com/prometheus/client_golang/prometheus"
 	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
@@ -15,6 +19,8 @@ import (
 	"github.com/card-gateway/card-gateway/auth"
 	"github.com/card-gateway/card-gateway/caddymodule/cardlog"
 	"github.com/card-gateway/card-gateway/keys"
+	"github.com/card-gateway/card-gateway/ratelimit"
+	"github.com/card-gateway/card-gateway/store"
 )
 
 // A flood of junk must not become a flood of logs: of each reason, the first
@@ -96,5 +102,112 @@ func (t *telemetry) keyChanged(c keys.Change) {
 	}
 	if name, known := keyEvents[c.Action]; known && c.Err == nil && t.emit != nil {
 		t.emit(name, map[string]any{"key_id": c.KeyID, "tenant": c.Tenant, "actor": c.Actor, "claimed": c.Claimed})
+	}
+}
+
+// checkFields refuses a request of HTTP/2 or 3 that is malformed and that the
+// servers let pass: with a Host that is not the :authority, or with blanks around a
+// value (RFC 9113, sections 8.2.1 and 8.3.1; RFC 9110, section 5.5). HTTP/1 has one
+// Host, and its blanks belong to no value.
+func checkFields(r *http.Request) *auth.Refusal {
+	if r.ProtoMajor < 2 {
+		return nil
+	}
+	refuse := func(message string) *auth.Refusal {
+		return &auth.Refusal{Reason: auth.MalformedRequest, Message: message, Log: message}
+	}
+	if hosts, named := r.Header["Host"]; named && (len(hosts) != 1 || !strings.EqualFold(hosts[0], r.Host)) {
+		return refuse("The Host is not the :authority")
+	}
+	for _, values := range r.Header {
+		for _, value := range values {
+			if strings.Trim(value, " \t") != value {
+				return refuse("The value of a header begins or ends with a blank")
+			}
+		}
+	}
+	return nil
+}
+
+// explain returns the details of the store's verdict for the log, or "" if the
+// reason alone is enough.
+func (p *passage) explain(v *store.Verdict) string {
+	switch v.Reason {
+	case auth.TimestampOutOfWindow:
+		return p.explainTimestamp()
+	case auth.ReplayFloor:
+		return "the store may have lost the nonces of that moment"
+	case auth.SignatureMismatch:
+		if p.judgement.Retired != nil {
+			return explainRetired(p.judgement.Retired)
+		}
+	case auth.ScopeMissing:
+		return "the request needs the scope " + p.request.Scope
+	case auth.RateLimited:
+		refusing := ratelimit.Tightest(v.States[:len(p.claim.Charges)])
+		return "the bucket " + p.claim.Charges[refusing].Bucket + " is empty"
+	}
+	return ""
+}
+
+// explainTimestamp returns why rule 7 failed: the timestamp is not valid, it is
+// too far from the clock, or it is older than the copy of the key to this store.
+func (p *passage) explainTimestamp() string {
+	stamp := p.request.Credentials.Unix
+	switch off := p.claim.Now.Unix() - stamp; {
+	case stamp == 0:
+		return "X-Timestamp is not a number of ten digits"
+	case auth.InWindow(p.claim.Now, stamp, p.site.rules.window):
+		return "the nonces of that moment stayed in the store that the key was copied from"
+	case off < 0:
+		return "X-Timestamp is " + strconv.FormatInt(-off, 10) + " s ahead of our clock"
+	default:
+		return "X-Timestamp is " + strconv.FormatInt(off, 10) + " s behind our clock"
+	}
+}
+
+// keyEvents holds the Caddy event for each action on a key, for other modules.
+// The data of each are key_id, tenant and actor.
+var keyEvents = map[string]string{
+	"create":  "card_gateway.key_created",
+	"import":  "card_gateway.key_created",
+	"copy":    "card_gateway.key_created",
+	"restore": "card_gateway.key_created",
+	"disable": "card_gateway.key_disabled",
+	"enable":  "card_gateway.key_enabled",
+	"lock":    "card_gateway.key_locked",
+	"unlock":  "card_gateway.key_unlocked",
+	"rotate":  "card_gateway.key_rotated",
+	"delete":  "card_gateway.key_deleted",
+}
+
+// eventEmitter returns the function that emits events of a configuration.
+func eventEmitter(ctx caddy.Context) (func(string, map[string]any), error) {
+	module, err := ctx.App("events")
+	if err != nil {
+		return nil, err
+	}
+	events, _ := module.(*caddyevents.App)
+	return func(name string, data map[string]any) {
+		if events != nil && events.ShouldEmit(name) {
+			events.Emit(ctx, name, data)
+		}
+	}, nil
+}
+
+// recordForged logs and counts a record that was refused because something other
+// than a gateway has changed it.
+func (t *telemetry) recordForged(e *keys.ForgedError) {
+	forgedRecordsTotal.WithLabelValues(e.Field).Inc()
+	// The sampler compares messages, so the key is part of it.
+	t.forged.Error("the record of key "+e.KeyID+" was changed by something other than a gateway; its requests are answered with 503",
+		zap.String("key_id", e.KeyID), zap.String("field", e.Field), zap.String("problem", e.Reason()))
+}
+
+// reportUnsealed warns when the number of keys without a seal has changed.
+func (t *telemetry) reportUnsealed(n int) {
+	if t.unsealed.Swap(int64(n)) != int64(n) && n > 0 {
+		t.log.Warn("records of keys have no seal, so whoever can write to the store can grant them anything; check and seal them by `card-keys seal`, then set `seal required`",
+			zap.Int("keys", n))
 	}
 }

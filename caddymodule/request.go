@@ -1,9 +1,14 @@
 package caddymodule
 
 import (
+	"bufio"
 	"context"
+	"crypto/rand"
+	"io"
 	"net/http"
 	"net/netip"
+	"strings"
+	"sync"
 	"time"
 
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
@@ -211,3 +216,143 @@ func (i *requestInfo) keyID() string {
 
 // String returns only the request id, so that printing the info shows no more.
 func (i *requestInfo) String() string { return "request " + i.RequestID }
+
+// requestID returns the client's request id if it is valid, else a new one.
+func requestID(h http.Header) string {
+	if values := h[headerRequestID]; len(values) == 1 && validRequestID(values[0]) {
+		return values[0]
+	}
+	return newRequestID(randomText)
+}
+
+// requestIDChars are the characters of a request id that is kept.
+const requestIDChars = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_"
+
+// validRequestID reports whether a client's request id is kept: 1 to 64 letters,
+// digits, "-" or "_" that cannot contain a card number. The id is logged and
+// sent to the upstream.
+func validRequestID(id string) bool {
+	return 1 <= len(id) && len(id) <= 64 && strings.Trim(id, requestIDChars) == "" && !cardlog.HidesCardNumber(id)
+}
+
+// randomness reads ahead, because to ask for a few bytes costs as much as to ask
+// for many.
+var randomness = sync.Pool{New: func() any { return bufio.NewReaderSize(rand.Reader, 1<<10) }}
+
+// randomText returns 26 random letters and digits from 2 to 7, that is, 130 bits,
+// as crypto/rand.Text does.
+func randomText() string {
+	const chars = "ABCDEFGHIJKLMNOPQRSTUVWXYZ234567"
+	source := randomness.Get().(*bufio.Reader)
+	defer randomness.Put(source)
+	var text [26]byte
+	_, _ = io.ReadFull(source, text[:]) // rand.Reader never fails
+	for i, b := range text {
+		text[i] = chars[b%byte(len(chars))]
+	}
+	return string(text[:])
+}
+
+// newRequestID returns a new request id. The random texts are letters and the
+// digits 2 to 7. A text with 12 digits or more is not used, because it could look
+// like a card number.
+func newRequestID(random func() string) string {
+	for {
+		id, digits := random(), 0
+		for i := range len(id) {
+			if id[i] <= '9' {
+				digits++
+			}
+		}
+		if digits < 12 {
+			return id
+		}
+	}
+}
+
+// count counts the request after its answer. A request without an operation
+// counts as other.
+func (i *requestInfo) count(other *auth.Operation) {
+	operation := i.Operation
+	if operation == nil {
+		operation = other
+	}
+	o := &i.telemetry.metrics.operations[operation.Index]
+	switch {
+	case i.refusal != nil:
+		o.refused[i.refusal.Reason].Inc()
+	case i.dryRun != nil:
+		o.wouldRefuse[i.dryRun.Reason].Inc()
+	default:
+		o.accepted.Inc()
+	}
+	exemplar := i.spans.exemplar()
+	o.overhead.ObserveWithExemplar(i.overhead.Seconds(), exemplar)
+	i.endIssuer()
+	i.logAccepted()
+	o.upstream.observe(&i.upstream, i.refusal, exemplar)
+}
+
+// logRefusal counts a refusal for its key and writes one line that explains a refusal: the reason and the facts,
+// never a secret, a signature, a nonce or a body.
+func (i *requestInfo) logRefusal(refusal *auth.Refusal) {
+	if i == nil {
+		return
+	}
+	if i.Key != nil {
+		process.offenders.Add(time.Now(), i.Key.ID, i.Key.Tenant, refusal.Reason.String())
+	}
+	level := zapcore.InfoLevel
+	if refusal.Reason.Status() >= http.StatusInternalServerError {
+		level = zapcore.ErrorLevel
+	}
+	log := i.telemetry.refused
+	if logsEachRequest() {
+		log = i.telemetry.log.Named("refusals") // not sampled
+	}
+	if line := log.Check(level, "request refused: "+refusal.Reason.String()); line != nil {
+		line.Write(zap.String("reason", refusal.Reason.String()), zap.Inline(refusalFacts{i, refusal}))
+	}
+}
+
+// refusalFacts are the fields of a refusal's log line.
+type refusalFacts struct {
+	info    *requestInfo
+	refusal *auth.Refusal
+}
+
+// MarshalLogObject is part of zapcore.ObjectMarshaler.
+func (f refusalFacts) MarshalLogObject(enc zapcore.ObjectEncoder) error {
+	info, refusal := f.info, f.refusal
+	enc.AddString("request_id", info.RequestID)
+	if info.Client != "" {
+		enc.AddString("client_ip", info.Client)
+	}
+	info.fields(enc.AddString)
+	if info.Key != nil {
+		enc.AddInt("failures", info.failures)
+	}
+	if info.skew != 0 {
+		enc.AddFloat64("skew_seconds", info.skew.Seconds())
+	}
+	if refusal.Log != "" {
+		enc.AddString("detail", refusal.Log)
+	}
+	if refusal.Cause != nil {
+		enc.AddString("error", causeText(refusal))
+	}
+	if info.dryRun == refusal {
+		enc.AddBool("dry_run", true)
+	}
+	return nil
+}
+
+// causeText returns the text for the log of the error behind a refusal. Errors of
+// the store are logged in full. Every other error can quote a client or the
+// upstream, so only its kind is logged.
+func causeText(refusal *auth.Refusal) string {
+	if refusal.Reason == auth.StoreUnavailable || refusal.Reason == auth.OverBudget {
+		return refusal.Cause.Error()
+	}
+	return cardlog.Failure(refusal.Cause)
+}
