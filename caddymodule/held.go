@@ -336,6 +336,20 @@ func (b *heldBody) write(p []byte) error {
 	return nil
 }
 
+// keep adds a part of an answer, which may have at most maxAnswer bytes. On failure
+// it holds what it held before.
+func (b *heldBody) keep(p []byte) error {
+	before := b.size
+	if before+int64(len(p)) > maxAnswer {
+		return errAnswerTooLarge
+	}
+	err := b.write(p)
+	if err != nil {
+		b.truncate(before)
+	}
+	return err
+}
+
 // truncate forgets all but the first bytes. Nothing can be added afterwards.
 func (b *heldBody) truncate(size int64) {
 	b.size = size

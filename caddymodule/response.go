@@ -74,7 +74,11 @@ func (w *responseWriter) WriteHeader(status int) {
 
 // sendHead sends the head of the answer.
 func (w *responseWriter) sendHead() {
-	w.finish(w.ResponseWriterWrapper.Header())
+	h := w.ResponseWriterWrapper.Header()
+	w.finish(h)
+	if w.signs.secret != nil && w.signs.whole != nil {
+		w.signs.sign(h, w.info.RequestID, time.Now())
+	}
 	w.ResponseWriterWrapper.WriteHeader(w.status)
 }
 

@@ -1,6 +1,7 @@
 package caddymodule
 
 import (
+	"crypto/sha256"
 	"io"
 	"net/http"
 	"strconv"
@@ -32,6 +33,7 @@ type signedAnswer struct {
 	memory reservation
 
 	held    *heldBody // nil: not held, or no longer
+	whole   []byte    // the body, where a handler has it in memory and writes it at once; else nil
 	status  int
 	neither bool // the answer has no body, whatever is written
 }
@@ -42,6 +44,9 @@ func (a *signedAnswer) holds(h http.Header, status int) bool {
 		return false
 	}
 	a.status = status
+	if a.whole != nil {
+		return false
+	}
 	a.neither = a.method == http.MethodHead || status == http.StatusNoContent || status == http.StatusNotModified
 	size, err := strconv.ParseInt(h.Get("Content-Length"), 10, 64)
 	media, _, _ := strings.Cut(h.Get("Content-Type"), ";")
@@ -68,9 +73,7 @@ func (a *signedAnswer) write(p []byte) bool {
 	if a.neither {
 		return true
 	}
-	before := a.held.size
-	if before+int64(len(p)) > maxAnswer || a.held.write(p) != nil {
-		a.held.truncate(before)
+	if a.held.keep(p) != nil {
 		answersUnsigned.Inc()
 		return false
 	}
@@ -80,9 +83,13 @@ func (a *signedAnswer) write(p []byte) bool {
 // sign sets the headers of the complete answer (the published interface does not
 // know them; docs/signing.md describes them).
 func (a *signedAnswer) sign(h http.Header, requestID string, now time.Time) {
-	timestamp, hash := strconv.FormatInt(now.Unix(), 10), auth.EncodeHash(a.held.hash())
+	sum, size := sha256.Sum256(a.whole), int64(len(a.whole))
+	if a.held != nil {
+		sum, size = a.held.hash(), a.held.size
+	}
+	timestamp, hash := strconv.FormatInt(now.Unix(), 10), auth.EncodeHash(sum)
 	if !a.neither {
-		h["Content-Length"] = []string{strconv.FormatInt(a.held.size, 10)}
+		h["Content-Length"] = []string{strconv.FormatInt(size, 10)}
 	}
 	text := auth.AppendAnswerToSign(nil, a.status, auth.SignedAnswer{RequestID: requestID, Timestamp: timestamp, Nonce: a.nonce, BodyHash: hash})
 	h[auth.HeaderAnsweredAt] = []string{timestamp}

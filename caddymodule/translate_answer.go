@@ -82,14 +82,11 @@ func (w *answerWriter) Write(p []byte) (int, error) {
 	if w.status == 0 {
 		w.WriteHeader(http.StatusOK)
 	}
-	switch {
-	case w.held == nil:
+	if w.held == nil {
 		return w.ResponseWriter.Write(p)
-	case w.failed == nil && w.held.size+int64(len(p)) > maxAnswer:
-		w.failed = errAnswerTooLarge
 	}
 	if w.failed == nil {
-		w.failed = w.held.write(p)
+		w.failed = w.held.keep(p)
 	}
 	if w.failed != nil {
 		return 0, w.failed
@@ -213,6 +210,9 @@ func (w *answerWriter) send(body []byte) error {
 	dropValidators(h)
 	h.Del("Content-Encoding")
 	h.Set("Content-Length", strconv.Itoa(len(body)))
+	if signer, ok := w.ResponseWriter.(*responseWriter); ok && len(body) <= maxAnswer {
+		signer.signs.whole = body // it need not be held again to be signed
+	}
 	w.ResponseWriter.WriteHeader(w.status)
 	if _, err := w.ResponseWriter.Write(body); err != nil {
 		return caddyhttp.Error(499, fmt.Errorf("sending the translated answer: %w", err))
