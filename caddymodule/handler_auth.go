@@ -161,9 +161,6 @@ func (p *passage) serve(r *http.Request, next caddyhttp.Handler, start time.Time
 	info.overhead += time.Since(start) - p.waited
 	if !site.behind.answersOwn {
 		info.upstream.asked = time.Now()
-		if !p.mayBeTranslated() {
-			info.askIssuer(r)
-		}
 	}
 	if site.behind.mayRepeat {
 		hideIdempotencyKeys(r.Header)

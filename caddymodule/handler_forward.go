@@ -129,7 +129,6 @@ func (h *Forward) ServeHTTP(w http.ResponseWriter, r *http.Request, _ caddyhttp.
 	if info == nil {
 		return h.unjudged.misplaced(w, r, "card_forward")
 	}
-	info.askIssuer(r)
 	out := newOutgoing()
 	defer out.free()
 	if out.Host = h.Host; h.Host == clientHost {

@@ -124,16 +124,15 @@ func (h *Translate) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddy
 			return refuse(w, r, refusal)
 		}
 	}
-	info.askIssuer(r)
 	if !ok {
-		return next.ServeHTTP(w, r)
+		return info.handOn(next, w, r)
 	}
 	if shape != translate.None {
 		asked = shape
 	}
 	if asked == translate.None {
 		observeTranslation(asked.String(), "answer", "unchanged")
-		return next.ServeHTTP(w, r)
+		return info.handOn(next, w, r)
 	}
 	askPlainly(r)
 	answer := newAnswerWriter(w, r, info, translate.ResponseOptions{

@@ -503,7 +503,10 @@ func (p *passage) answer(next caddyhttp.Handler, r *http.Request) (err error) {
 		}
 		err = auth.Refuse(auth.UpstreamError, cutOff)
 	}()
-	return next.ServeHTTP(&p.w, r)
+	if p.mayBeTranslated() {
+		return next.ServeHTTP(&p.w, r)
+	}
+	return p.info.handOn(next, &p.w, r)
 }
 
 // finish turns the error of a later handler into an answer, unless an answer

@@ -152,16 +152,18 @@ func (i *requestInfo) MarshalLogObject(enc zapcore.ObjectEncoder) error {
 	return nil
 }
 
-// askIssuer begins the span of the issuer's call, unless the gateway answers the
-// request itself.
-func (i *requestInfo) askIssuer(r *http.Request) {
-	if i.upstream.asked.IsZero() {
-		return
+// handOn calls the next handler with a request that no handler of ours before the
+// terminal one refuses any more: that of card_translate, or of card_auth where nothing
+// is translated. The span of the issuer's call begins, unless the gateway answers
+// itself.
+func (i *requestInfo) handOn(next caddyhttp.Handler, w http.ResponseWriter, r *http.Request) error {
+	if !i.upstream.asked.IsZero() {
+		i.spans.startIssuer(r)
+		if i.Operation != nil {
+			i.spans.issuer.set("card_gateway.operation", i.Operation.Name)
+		}
 	}
-	i.spans.startIssuer(r)
-	if i.Operation != nil {
-		i.spans.issuer.set("card_gateway.operation", i.Operation.Name)
-	}
+	return next.ServeHTTP(w, r)
 }
 
 // came notes the final status of the issuer's answer.

@@ -145,7 +145,7 @@ func (w *answerWriter) serve(next caddyhttp.Handler, r *http.Request) error {
 			w.failed = errAnswerCutOff
 		}
 	}()
-	return next.ServeHTTP(w, r)
+	return w.info.handOn(next, w, r)
 }
 
 // traced is translated within a span.
