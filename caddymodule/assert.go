@@ -81,8 +81,8 @@ type asserting struct {
 	claims assertion.Claims // Digest is that of the body as the handlers of the gateway have left it
 }
 
-// of returns the assertion of the request with this method, target and body.
-func (a *asserting) of(method, target string, digest [sha256.Size]byte) string {
+// sign returns the assertion of the request with this method, target and body.
+func (a *asserting) sign(method, target string, digest [sha256.Size]byte) string {
 	a.claims.Method, a.claims.Target, a.claims.Digest = method, target, digest
 	return a.signer.Sign(&a.claims, time.Now())
 }
@@ -90,7 +90,7 @@ func (a *asserting) of(method, target string, digest [sha256.Size]byte) string {
 // put sets the assertion in the headers of a request that reverse_proxy forwards
 // with the method, target and body that it has now.
 func (a *asserting) put(r *http.Request) {
-	r.Header[headerAssertion] = []string{a.of(r.Method, r.URL.RequestURI(), a.claims.Digest)}
+	r.Header[headerAssertion] = []string{a.sign(r.Method, r.URL.RequestURI(), a.claims.Digest)}
 }
 
 // bodyChanged notes another body. An assertion that is in the headers is made

@@ -173,8 +173,8 @@ func (*auditLog) number() []zap.Field {
 
 func auditLost() uint64 { return process.audit.refused.Load() + logqueue.AuditLost() }
 
-// behind reports whether lines wait, or were lost and none was written since.
-func (a *auditLog) behind() bool {
+// lagging reports whether lines wait, or were lost and none was written since.
+func (a *auditLog) lagging() bool {
 	if a.file != nil {
 		return a.file.Behind()
 	}
@@ -198,7 +198,7 @@ func (a *auditLog) check(ctx context.Context) error {
 // checkLogger writes, after a loss, a line that reports how many were lost. If that
 // line is lost too, it returns an error.
 func (a *auditLog) checkLogger(ctx context.Context) error {
-	if !a.behind() {
+	if !a.lagging() {
 		return nil
 	}
 	process.audit.mu.Lock()

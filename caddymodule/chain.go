@@ -249,23 +249,23 @@ func (c *orderCheck) trusted(server *caddyhttp.Server) {
 	}
 }
 
-// behind is what follows a card_auth in its site.
-type behind struct {
+// downstream is what follows a card_auth in its site.
+type downstream struct {
 	translates   bool          // a card_translate: bodies of customers must be JSON
 	mayRepeat    bool          // a handler that may send a request twice
 	forwardsHost bool          // a reverse_proxy that lets clients choose the issuer's Host
-	rules        []*HeaderRule // of each card_forward
+	headerRules  []*HeaderRule // of each card_forward
 	self         bool          // a card_self
 	answersOwn   bool          // a card_self, and nothing that could send a request to an issuer
 	proxies      bool          // a reverse_proxy
 	unasserted   string        // why no assertion can vouch for what is sent; empty: it can
 }
 
-// behindAuth returns what is behind a card_auth of a server. If only card_forward
+// downstreamOf returns what is behind a card_auth of a server. If only card_forward
 // can send a request, mayRepeat is false, and card_auth need not prevent that the
 // request is sent twice.
-func behindAuth(server *caddyhttp.Server, from caddyhttp.MiddlewareHandler) behind {
-	var b behind
+func downstreamOf(server *caddyhttp.Server, from caddyhttp.MiddlewareHandler) downstream {
+	var b downstream
 	sends := false
 	handlers := routes.Behind(server, from)
 	for _, handler := range handlers {
@@ -276,7 +276,7 @@ func behindAuth(server *caddyhttp.Server, from caddyhttp.MiddlewareHandler) behi
 			b.self = true
 		case *Forward:
 			sends = true
-			b.rules = append(b.rules, &next.HeaderRule)
+			b.headerRules = append(b.headerRules, &next.HeaderRule)
 		case *reverseproxy.Handler:
 			sends, b.mayRepeat, b.proxies = true, true, true
 			b.forwardsHost = b.forwardsHost || forwardsHost(next)
@@ -285,7 +285,7 @@ func behindAuth(server *caddyhttp.Server, from caddyhttp.MiddlewareHandler) behi
 		}
 	}
 	b.answersOwn = b.self && !sends && !b.mayRepeat
-	b.mayRepeat = b.mayRepeat || len(b.rules) == 0 && !b.answersOwn
+	b.mayRepeat = b.mayRepeat || len(b.headerRules) == 0 && !b.answersOwn
 	b.unasserted = unasserted(handlers)
 	return b
 }

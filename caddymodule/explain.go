@@ -172,21 +172,21 @@ var explanationResults = []string{"given", "skipped"}
 
 var explanationsGiven, explanationsSkipped = explanationsTotal.WithLabelValues(explanationResults[0]), explanationsTotal.WithLabelValues(explanationResults[1])
 
-// explanations shares out what explaining refusals may cost, so that nobody
+// explanationShares divides what explaining refusals may cost, so that nobody
 // buys time of the processor with wrong signatures: one a second for a key,
 // five for an address and 20 for the process. It is safe for use by many
 // goroutines.
-type explanations struct {
+type explanationShares struct {
 	keys, addresses, process *shareTable
 }
 
-func newExplanations() *explanations {
+func newExplanationShares() *explanationShares {
 	aSecond := func(n int64) ratelimit.Limit { return ratelimit.Limit{Count: n, Period: time.Second, Burst: n} }
-	return &explanations{newShareTable(aSecond(1), 4096), newShareTable(aSecond(5), 4096), newShareTable(aSecond(20), 1)}
+	return &explanationShares{newShareTable(aSecond(1), 4096), newShareTable(aSecond(5), 4096), newShareTable(aSecond(20), 1)}
 }
 
 // take reports whether a refusal may be explained at now, and charges it.
-func (e *explanations) take(key string, address netip.Prefix, now time.Time) bool {
+func (e *explanationShares) take(key string, address netip.Prefix, now time.Time) bool {
 	ok := e.keys.take(maphash.String(shareSeed, key), now) && e.addresses.take(maphash.Comparable(shareSeed, address), now) && e.process.take(0, now)
 	if ok {
 		explanationsGiven.Inc()

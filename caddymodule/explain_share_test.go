@@ -48,7 +48,7 @@ func TestShareTable(t *testing.T) {
 // used up takes nothing from another.
 func TestExplanationsAreShared(t *testing.T) {
 	now := time.Unix(1_800_000_000, 0)
-	count := func(e *explanations, key func(i int) string, address func(i int) netip.Prefix) (taken int) {
+	count := func(e *explanationShares, key func(i int) string, address func(i int) netip.Prefix) (taken int) {
 		for i := range 100 {
 			if e.take(key(i), address(i), now) {
 				taken++
@@ -69,7 +69,7 @@ func TestExplanationsAreShared(t *testing.T) {
 		"everybody":   {key, address, 20},
 	} {
 		given, skipped := testutil.ToFloat64(explanationsGiven), testutil.ToFloat64(explanationsSkipped)
-		e := newExplanations()
+		e := newExplanationShares()
 		if got := count(e, c.key, c.address); got > c.want || got < c.want-1 { // two names may share a slot
 			t.Errorf("%s: %d, want %d", name, got, c.want)
 		}

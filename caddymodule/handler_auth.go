@@ -95,17 +95,17 @@ func (h *Auth) Validate() error {
 // lookBehind finds out what is behind this handler, once all handlers exist.
 func (h *Auth) lookBehind() {
 	site := &h.site
-	site.behind = behindAuth(site.server, h)
-	for _, rule := range site.behind.rules {
+	site.downstream = downstreamOf(site.server, h)
+	for _, rule := range site.downstream.headerRules {
 		h.HeaderRule.setAside(rule)
 	}
-	if site.behind.forwardsHost {
+	if site.downstream.forwardsHost {
 		site.telemetry.log.Warn(forwardedHostWarning)
 	}
-	if site.signer != nil && site.behind.unasserted != "" {
-		site.telemetry.log.Error(site.behind.unasserted)
+	if site.signer != nil && site.downstream.unasserted != "" {
+		site.telemetry.log.Error(site.downstream.unasserted)
 	}
-	if site.behind.self && !site.behind.answersOwn {
+	if site.downstream.self && !site.downstream.answersOwn {
 		site.telemetry.log.Warn(sharedSelfWarning)
 	}
 }
@@ -118,7 +118,7 @@ func (h *Auth) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddyhttp.
 	defer site.state.pooled.release()
 
 	p := &passage{site: site, limits: limitsFrom(r.Context())}
-	p.info.answers = site.state.answers
+	p.info.answerMemory = site.state.answerMemory
 	info := &p.info
 	r = info.begin(site.telemetry, r, site.server)
 	info.closes = site.state.process.drain.sendsAway(site.state, r) || info.closes
@@ -154,15 +154,15 @@ func (p *passage) serve(r *http.Request, next caddyhttp.Handler, start time.Time
 			return p.refuse(refusal)
 		}
 	}
-	p.forward()
+	p.prepareUpstream()
 	if refusal := p.assert(); refusal != nil {
 		return refuse(&p.w, r, refusal)
 	}
 	info.overhead += time.Since(start) - p.waited
-	if !site.behind.answersOwn {
+	if !site.downstream.answersOwn {
 		info.upstream.asked = time.Now()
 	}
-	if site.behind.mayRepeat {
+	if site.downstream.mayRepeat {
 		hideIdempotencyKeys(r.Header)
 		once, done := sendOnce(r)
 		defer done()
@@ -213,17 +213,17 @@ type site struct {
 	other     *auth.Operation
 	signer    *assertion.Signer // of assertions; nil: none are sent
 
-	server *caddyhttp.Server // of the handler
-	behind behind            // what follows the handler
+	server     *caddyhttp.Server // of the handler
+	downstream downstream        // what follows the handler
 }
 
 // operation returns the operation of a request, and the scope that the request
 // needs. The operations that the gateway answers
-// itself exist only where [behind.answersOwn] holds. Elsewhere an issuer may
+// itself exist only where [downstream.answersOwn] holds. Elsewhere an issuer may
 // answer their paths, which are then as closed as any that no operation names.
 func (s *site) operation(method, path string) (operation *auth.Operation, scope string, refusal *auth.Refusal) {
 	operation, scope, refusal = s.rules.table.Match(method, path)
-	if refusal == nil && operation.Own && !s.behind.answersOwn {
+	if refusal == nil && operation.Own && !s.downstream.answersOwn {
 		operation, scope = s.other, auth.ScopeAll
 	}
 	return operation, scope, refusal

@@ -565,7 +565,7 @@ func (o *outgoing) assert(r *http.Request, info *requestInfo) *auth.Refusal {
 		}
 		digest = sha256.Sum256(nil)
 	}
-	o.add(headerAssertion, a.of(o.Method, o.Target, digest))
+	o.add(headerAssertion, a.sign(o.Method, o.Target, digest))
 	info.overhead += time.Since(start)
 	return nil
 }
@@ -649,7 +649,7 @@ func countConnections(issuer string, delta int) {
 // many.
 type sampledLog struct {
 	mu       sync.Mutex
-	of       *zap.Logger
+	base     *zap.Logger
 	sampling *zap.Logger
 }
 
@@ -657,8 +657,8 @@ func (l *sampledLog) current() *zap.Logger {
 	now := caddy.Log()
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.of != now {
-		l.of = now
+	if l.base != now {
+		l.base = now
 		l.sampling = now.Named("card_gateway.issuers").WithOptions(zap.WrapCore(func(core zapcore.Core) zapcore.Core {
 			return zapcore.NewSamplerWithOptions(core, time.Second, refusalsPerSecond, refusalsThen)
 		}))

@@ -138,7 +138,7 @@ func (h *Translate) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddy
 	answer := newAnswerWriter(w, r, info, translate.ResponseOptions{
 		Variant: asked, List: what.list, RequestID: info.RequestID,
 	})
-	answer.memory = info.reservation(info.answers)
+	answer.memory = info.reservation(info.answerMemory)
 	return serveTranslated(answer, r, next)
 }
 

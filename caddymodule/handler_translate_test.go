@@ -26,7 +26,7 @@ type translateCall struct {
 	body                                    string
 	header                                  http.Header
 	ctx                                     context.Context
-	answers                                 *bodyMemory // nil: not counted
+	answerMemory                            *bodyMemory // nil: not counted
 }
 
 // An issuerFunc answers like an issuer. It sees the request as it would go out.
@@ -54,7 +54,7 @@ func (c translateCall) do(t *testing.T, answer issuerFunc) *httptest.ResponseRec
 	}
 	info := &requestInfo{
 		telemetry: &telemetry{refused: zap.NewNop()}, RequestID: "req-1", body: heldText(c.body),
-		Operation: &auth.Operation{Name: c.operation}, Key: &auth.Key{CustomerVariant: c.keyVariant}, answers: c.answers,
+		Operation: &auth.Operation{Name: c.operation}, Key: &auth.Key{CustomerVariant: c.keyVariant}, answerMemory: c.answerMemory,
 	}
 	r = withInfo(r, info)
 	info.body.forwardTo(r)

@@ -325,9 +325,9 @@ type upstreamAnswer struct {
 	took   time.Duration
 }
 
-// came notes the final status of the upstream's answer. One above 599 is no answer:
+// noteStatus notes the final status of the upstream's answer. One above 599 is no answer:
 // the request ends with a refusal.
-func (u *upstreamAnswer) came(status int) {
+func (u *upstreamAnswer) noteStatus(status int) {
 	if u.status == 0 && status <= 599 && !u.asked.IsZero() {
 		u.status, u.took = status, time.Since(u.asked)
 	}

@@ -216,7 +216,7 @@ func (p *passage) readBody() *auth.Refusal {
 		p.checkHash()
 		return nil
 	}
-	if !p.site.DryRun && p.site.behind.translates && translatedOperation(p.info.Operation.Name) {
+	if !p.site.DryRun && p.site.downstream.translates && translatedOperation(p.info.Operation.Name) {
 		if fault := typeFault(p.r); fault != nil {
 			return p.unlessLocked(&auth.Refusal{Reason: auth.UnsupportedMediaType, Log: fault[0].Message, Details: fault})
 		}
@@ -226,7 +226,7 @@ func (p *passage) readBody() *auth.Refusal {
 	if keep {
 		reader.look = p.lookBeforeBody
 		reader.hold = p.info.reservation(p.site.state.bodies)
-		reader.pooled = !p.site.behind.mayRepeat
+		reader.pooled = !p.site.downstream.mayRepeat
 	}
 	start := time.Now()
 	body, refusal := reader.read(&p.w, p.r)
@@ -400,7 +400,7 @@ func (p *passage) judged(v *store.Verdict) *auth.Refusal {
 		p.signAnswer()
 	}
 	if v.Reason != auth.Accepted && v.Reason != auth.RateLimited {
-		return &auth.Refusal{Reason: v.Reason, Log: p.explain(v), Details: p.details(v), RetryAfter: v.RetryAfter}
+		return &auth.Refusal{Reason: v.Reason, Log: p.verdictText(v), Details: p.details(v), RetryAfter: v.RetryAfter}
 	}
 	p.signAnswer()
 	states := v.States[:len(p.claim.Charges)]
@@ -411,7 +411,7 @@ func (p *passage) judged(v *store.Verdict) *auth.Refusal {
 		retry = states[ratelimit.Tightest(states)].Retry
 	}
 	if v.Reason == auth.RateLimited {
-		return &auth.Refusal{Reason: auth.RateLimited, Log: p.explain(v), Details: p.details(v), RetryAfter: max(retry, time.Second)}
+		return &auth.Refusal{Reason: auth.RateLimited, Log: p.verdictText(v), Details: p.details(v), RetryAfter: max(retry, time.Second)}
 	}
 	if p.info.Operation.Own {
 		p.info.own = &ownRequest{Request: &p.request, secret: p.judgement.SecretVersion, limits: slices.Clone(states)}
@@ -430,7 +430,7 @@ func (p *passage) signAnswer() {
 		return // a dry run
 	}
 	p.w.signs = signedAnswer{
-		secret: p.info.Key.Secrets[at], nonce: p.request.Credentials.Nonce, method: p.r.Method, memory: p.info.reservation(p.info.answers),
+		secret: p.info.Key.Secrets[at], nonce: p.request.Credentials.Nonce, method: p.r.Method, memory: p.info.reservation(p.info.answerMemory),
 	}
 }
 
@@ -597,10 +597,10 @@ func (p *passage) tellClient() {
 	}
 }
 
-// forward changes the request into the one that the upstream gets: the held
+// prepareUpstream changes the request into the one that the upstream gets: the held
 // body, the request id, the identity headers, and the target of sensitive
 // details in one spelling.
-func (p *passage) forward() {
+func (p *passage) prepareUpstream() {
 	p.info.body.forwardTo(p.r)
 	p.sent.set(p.r.Header, headerRequestID, p.info.RequestID)
 	p.tellClient()
@@ -623,7 +623,7 @@ func (p *passage) forward() {
 // mayBeTranslated reports whether a card_translate may change the request, or
 // refuse it, before the issuer is asked.
 func (p *passage) mayBeTranslated() bool {
-	return p.site.behind.translates && (translatedOperation(p.info.Operation.Name) || len(p.r.Header[headerShape]) > 0)
+	return p.site.downstream.translates && (translatedOperation(p.info.Operation.Name) || len(p.r.Header[headerShape]) > 0)
 }
 
 // identified reports whether the sender of the request is proved. In a dry run
@@ -647,10 +647,10 @@ func (p *passage) setIdentity(h http.Header) {
 // does. assert refuses every request if another handler could.
 func (p *passage) assert() *auth.Refusal {
 	site := p.site
-	if site.signer == nil || site.behind.answersOwn || !p.identified() {
+	if site.signer == nil || site.downstream.answersOwn || !p.identified() {
 		return nil
 	}
-	if why := site.behind.unasserted; why != "" {
+	if why := site.downstream.unasserted; why != "" {
 		return auth.Refuse(auth.InternalError, why)
 	}
 	key := p.info.Key
@@ -658,7 +658,7 @@ func (p *passage) assert() *auth.Refusal {
 		RequestID: p.info.RequestID, KeyID: key.ID, Nonce: p.request.Credentials.Nonce, Tenant: key.Tenant,
 		Scopes: key.Scopes.String(), Operation: p.info.Operation.Name, Digest: p.bodySum,
 	}}
-	if site.behind.proxies {
+	if site.downstream.proxies {
 		p.info.asserting.put(p.r)
 	}
 	return nil

@@ -43,7 +43,7 @@ type processState struct {
 
 	// What explaining refusals may cost. A caller that is no key of ours has shares of
 	// its own, so that it takes none from those that are.
-	explanations, strangers *explanations
+	explanations, strangers *explanationShares
 }
 
 // process is the state of this process.
@@ -52,7 +52,7 @@ var process = newProcess()
 func newProcess() *processState {
 	p := &processState{
 		began: time.Now().UTC().Truncate(time.Second), stores: caddy.NewUsagePool(), forwarders: caddy.NewUsagePool(),
-		explanations: newExplanations(), strangers: newExplanations(),
+		explanations: newExplanationShares(), strangers: newExplanationShares(),
 	}
 	p.bodies.Store(new(bodyMemory))
 	return p
@@ -61,14 +61,14 @@ func newProcess() *processState {
 // A loadMemory remembers the last loads of configurations.
 type loadMemory struct {
 	mu    sync.Mutex
-	of    keyadmin.Loads
+	view  keyadmin.Loads
 	cause error // of the last refusal
 }
 
 func (m *loadMemory) made(at time.Time) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.of.At = at.UTC()
+	m.view.At = at.UTC()
 }
 
 // refused notes a refusal. It returns false if that was noted before.
@@ -79,14 +79,14 @@ func (m *loadMemory) refused(at time.Time, cause error) bool {
 		return false
 	}
 	at = at.UTC()
-	m.cause, m.of.RefusedAt, m.of.Refusal = cause, &at, cause.Error()
+	m.cause, m.view.RefusedAt, m.view.Refusal = cause, &at, cause.Error()
 	return true
 }
 
 func (m *loadMemory) last() keyadmin.Loads {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return m.of
+	return m.view
 }
 
 // lastRefused reports whether a configuration was refused after the last one started.

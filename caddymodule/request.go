@@ -24,20 +24,20 @@ import (
 // puts it into the request's context; later handlers read it. It belongs to
 // the goroutine that serves the request.
 type requestInfo struct {
-	telemetry *telemetry
-	answers   *bodyMemory // for answers that are held
-	RequestID string
-	Target    auth.Target
-	Operation *auth.Operation
-	Key       *auth.Key   // the judged key; nil until one was found
-	Client    string      // address of the client, as Caddy chose it
-	address   netip.Addr  // the same; zero if it is not known
-	body      *heldBody   // the verified body; nil until it was read
-	aside     http.Header // headers of the client that only a card_forward may pass
-	upstream  upstreamAnswer
-	asserting asserting
-	spans     spans
-	own       *ownRequest // nil unless card_auth accepted it and card_self answers it
+	telemetry    *telemetry
+	answerMemory *bodyMemory // for answers that are held
+	RequestID    string
+	Target       auth.Target
+	Operation    *auth.Operation
+	Key          *auth.Key   // the judged key; nil until one was found
+	Client       string      // address of the client, as Caddy chose it
+	address      netip.Addr  // the same; zero if it is not known
+	body         *heldBody   // the verified body; nil until it was read
+	aside        http.Header // headers of the client that only a card_forward may pass
+	upstream     upstreamAnswer
+	asserting    asserting
+	spans        spans
+	own          *ownRequest // nil unless card_auth accepted it and card_self answers it
 
 	refusal  *auth.Refusal // the last refusal; nil when accepted
 	dryRun   *auth.Refusal // what card_auth would have refused, in dry run
@@ -166,9 +166,9 @@ func (i *requestInfo) handOn(next caddyhttp.Handler, w http.ResponseWriter, r *h
 	return next.ServeHTTP(w, r)
 }
 
-// came notes the final status of the issuer's answer.
-func (i *requestInfo) came(status int) {
-	i.upstream.came(status)
+// noteStatus notes the final status of the issuer's answer.
+func (i *requestInfo) noteStatus(status int) {
+	i.upstream.noteStatus(status)
 	if i.upstream.status > 0 {
 		i.endIssuer()
 	}

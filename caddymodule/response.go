@@ -64,7 +64,7 @@ func (w *responseWriter) WriteHeader(status int) {
 		h := w.Header()
 		w.status = status
 		if w.info.refusal == nil {
-			w.info.came(status)
+			w.info.noteStatus(status)
 		}
 		if !w.signs.holds(h, status) {
 			w.sendHead()

@@ -93,11 +93,11 @@ func (s *spans) exemplar() prometheus.Labels {
 	if s.request == nil || !s.request.SpanContext().IsSampled() {
 		return nil
 	}
-	of := s.request.SpanContext()
-	if cardlog.HidesCardNumber(of.TraceID().String()) {
+	parent := s.request.SpanContext()
+	if cardlog.HidesCardNumber(parent.TraceID().String()) {
 		return nil
 	}
-	return prometheus.Labels{"trace_id": of.TraceID().String(), "span_id": of.SpanID().String()}
+	return prometheus.Labels{"trace_id": parent.TraceID().String(), "span_id": parent.SpanID().String()}
 }
 
 // propagated are the headers in which OpenTelemetry's propagators write the id of

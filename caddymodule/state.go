@@ -15,13 +15,13 @@ import (
 // state is what outlives a request: the store, the keys in it, and the memory
 // for bodies.
 type state struct {
-	backend store.Backend // measured and audited
-	keys    *keys.Service
-	audit   *auditLog
-	pooled  *pooledStore
-	bodies  *bodyMemory // of requests
-	answers *bodyMemory // of answers that are held for translation
-	process *processState
+	backend      store.Backend // measured and audited
+	keys         *keys.Service
+	audit        *auditLog
+	pooled       *pooledStore
+	bodies       *bodyMemory // of requests
+	answerMemory *bodyMemory // of answers that are held for translation
+	process      *processState
 
 	starting sync.Mutex
 	started  atomic.Bool
@@ -33,7 +33,7 @@ type state struct {
 func newState(pooled *pooledStore, ring *keys.Keyring, r *rules, t *telemetry) *state {
 	s := &state{backend: &auditedBackend{measured(pooled.backend), t.audit}, audit: t.audit, pooled: pooled, process: process}
 	s.bodies = newBodyMemory("body_budget", r.bodyBudget, r.bodyShare, r.bodyShareAddress)
-	s.answers = newBodyMemory("answer_budget", r.answerBudget, answerShare, answerShareAddress)
+	s.answerMemory = newBodyMemory("answer_budget", r.answerBudget, answerShare, answerShareAddress)
 	s.renewLockRevision()
 	s.keys = keys.New(s.backend, ring, keys.Options{
 		CheckLimits: r.checkLimits, CheckScopes: r.checkScopes, OnChange: t.keyChanged, ReplayFloorAhead: r.floorAhead,

@@ -129,9 +129,9 @@ func checkFields(r *http.Request) *auth.Refusal {
 	return nil
 }
 
-// explain returns the details of the store's verdict for the log, or "" if the
+// verdictText returns the details of the store's verdict for the log, or "" if the
 // reason alone is enough.
-func (p *passage) explain(v *store.Verdict) string {
+func (p *passage) verdictText(v *store.Verdict) string {
 	switch v.Reason {
 	case auth.TimestampOutOfWindow:
 		return p.explainTimestamp()

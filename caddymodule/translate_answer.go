@@ -49,7 +49,7 @@ func (w *answerWriter) WriteHeader(status int) {
 		return
 	}
 	w.status = status
-	w.info.came(status)
+	w.info.noteStatus(status)
 	switch h := w.Header(); {
 	case status == http.StatusNoContent, status == http.StatusResetContent, status == http.StatusNotModified:
 		dropValidators(h)

@@ -201,7 +201,7 @@ func TestCompressionSavesNoMemory(t *testing.T) {
 		m := newBodyMemory("answer_budget", 1<<20, 1, 1)
 		padding := rapid.IntRange(0, 1<<20).Draw(r, "padding")
 		text := `{"metadata":"` + strings.Repeat("x", padding) + `"}`
-		c := translateCall{method: http.MethodGet, operation: "get_customer", keyVariant: "C", answers: m}
+		c := translateCall{method: http.MethodGet, operation: "get_customer", keyVariant: "C", answerMemory: m}
 		plain := c.do(t, encodedAnswer("identity", []byte(text)))
 		packed := c.do(t, encodedAnswer("gzip", compressed(t, text)))
 		if plain.Code != packed.Code || plain.Body.String() != packed.Body.String() {
@@ -221,7 +221,7 @@ func TestBombIsRefusedAtOnce(t *testing.T) {
 	m := newBodyMemory("answer_budget", 1<<20, 1, 1)
 	broken := compressed(t, strings.Repeat(" ", 2<<20))
 	broken = broken[:len(broken)-8] // who reads to its end says that it is cut off
-	w := translateCall{method: http.MethodGet, operation: "get_customer", keyVariant: "C", answers: m}.do(t, encodedAnswer("gzip", broken))
+	w := translateCall{method: http.MethodGet, operation: "get_customer", keyVariant: "C", answerMemory: m}.do(t, encodedAnswer("gzip", broken))
 	if w.Code != http.StatusServiceUnavailable || m.used.Load() != 0 {
 		t.Errorf("%d %s, %d bytes are still counted", w.Code, w.Body, m.used.Load())
 	}
