@@ -11,6 +11,7 @@ import (
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 	"github.com/dustin/go-humanize"
 
+	"github.com/card-gateway/card-gateway/caddymodule/routes"
 	"github.com/card-gateway/card-gateway/caddymodule/secret"
 )
 
@@ -31,19 +32,20 @@ func init() {
 	httpcaddyfile.RegisterDirectiveOrder("card_health", httpcaddyfile.Before, "respond")
 	httpcaddyfile.RegisterDirectiveOrder("card_refuse", httpcaddyfile.Before, "respond")
 
-	for name, handler := range map[string]func() handlerModule{
-		"card_auth":       func() handlerModule { return new(Auth) },
-		"card_rate_limit": func() handlerModule { return new(RateLimit) },
-		"card_translate":  func() handlerModule { return new(Translate) },
-		"card_forward":    func() handlerModule { return new(Forward) },
-		"card_open":       func() handlerModule { return new(Open) },
-		"card_self":       func() handlerModule { return new(Self) },
-		"card_jwks":       func() handlerModule { return new(JWKS) },
-		"card_console":    func() handlerModule { return new(Console) },
-		"card_health":     func() handlerModule { return new(Health) },
-		"card_refuse":     func() handlerModule { return new(Refuse) },
+	for _, handler := range []func() handlerModule{
+		func() handlerModule { return new(Auth) },
+		func() handlerModule { return new(RateLimit) },
+		func() handlerModule { return new(Translate) },
+		func() handlerModule { return new(Forward) },
+		func() handlerModule { return new(Open) },
+		func() handlerModule { return new(Self) },
+		func() handlerModule { return new(JWKS) },
+		func() handlerModule { return new(Console) },
+		func() handlerModule { return new(Health) },
+		func() handlerModule { return new(Refuse) },
 	} {
-		httpcaddyfile.RegisterHandlerDirective(name, func(h httpcaddyfile.Helper) (caddyhttp.MiddlewareHandler, error) {
+		caddy.RegisterModule(handler())
+		httpcaddyfile.RegisterHandlerDirective(routes.Name(handler()), func(h httpcaddyfile.Helper) (caddyhttp.MiddlewareHandler, error) {
 			m := handler()
 			return m, m.UnmarshalCaddyfile(h.Dispenser)
 		})
@@ -53,6 +55,8 @@ func init() {
 // handlerModule is a handler with a directive.
 type handlerModule interface {
 	caddyhttp.MiddlewareHandler
+	caddy.Provisioner
+	caddy.Module
 	caddyfile.Unmarshaler
 }
 

@@ -354,10 +354,6 @@ func forwardsHost(proxy *reverseproxy.Handler) bool {
 	return !slices.ContainsFunc(ops.Delete, isHost)
 }
 
-func init() {
-	caddy.RegisterModule(new(Open))
-}
-
 // Open is the handler card_open. It does nothing. It states that a reverse_proxy
 // behind it in the same route is meant to be reached by requests under /api/v1/
 // that no card_auth has judged; without it such a configuration is an error.
@@ -382,10 +378,3 @@ func (*Open) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddyhttp.Ha
 func (h *Open) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 	return readHandler(d, "card_open", nil)
 }
-
-// Interface guards
-var (
-	_ caddy.Provisioner           = (*Open)(nil)
-	_ caddyhttp.MiddlewareHandler = (*Open)(nil)
-	_ caddyfile.Unmarshaler       = (*Open)(nil)
-)

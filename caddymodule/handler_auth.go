@@ -17,10 +17,6 @@ import (
 	"github.com/card-gateway/card-gateway/caddymodule/cardlog"
 )
 
-func init() {
-	caddy.RegisterModule(new(Auth))
-}
-
 // Auth is the handler card_auth. It forwards a request that passes all
 // verification rules of the published interface and the limits, with headers
 // that name its sender. It answers every other request itself.
@@ -171,12 +167,8 @@ func (p *passage) serve(r *http.Request, next caddyhttp.Handler, start time.Time
 	return p.finish(r, p.answer(next, r))
 }
 
-// Interface guards
-var (
-	_ caddy.Provisioner           = (*Auth)(nil)
-	_ caddy.Validator             = (*Auth)(nil)
-	_ caddyhttp.MiddlewareHandler = (*Auth)(nil)
-)
+// Interface guard
+var _ caddy.Validator = (*Auth)(nil)
 
 // AuthOptions are the options of card_auth.
 type AuthOptions struct {

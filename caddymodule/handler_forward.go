@@ -25,10 +25,6 @@ import (
 	"github.com/card-gateway/card-gateway/forward"
 )
 
-func init() {
-	caddy.RegisterModule(new(Forward))
-}
-
 // Forward is the handler card_forward. It sends the request to one of the
 // issuers, over HTTP/1.1 and at most once, and returns the answer. It replaces
 // Caddy's reverse_proxy and needs card_auth before it.
@@ -208,13 +204,8 @@ func forwardRefusal(err error) *auth.Refusal {
 	return refusal
 }
 
-// Interface guards
-var (
-	_ caddy.Provisioner           = (*Forward)(nil)
-	_ caddy.CleanerUpper          = (*Forward)(nil)
-	_ caddyhttp.MiddlewareHandler = (*Forward)(nil)
-	_ caddyfile.Unmarshaler       = (*Forward)(nil)
-)
+// Interface guard
+var _ caddy.CleanerUpper = (*Forward)(nil)
 
 // pooledForwarder is a forwarder in the pool.
 type pooledForwarder struct{ *forward.Forwarder }

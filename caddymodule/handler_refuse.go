@@ -6,15 +6,10 @@ import (
 	"time"
 
 	"github.com/caddyserver/caddy/v2"
-	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 
 	"github.com/card-gateway/card-gateway/auth"
 )
-
-func init() {
-	caddy.RegisterModule(new(Refuse))
-}
 
 // Refuse is the handler card_refuse. It refuses every request for one reason,
 // as card_auth refuses: with a JSON body, X-Request-Id, a line in the log and
@@ -65,13 +60,6 @@ func (h *Refuse) ServeHTTP(w http.ResponseWriter, r *http.Request, _ caddyhttp.H
 	}
 	return h.unjudged.refuse(w, r, refusal)
 }
-
-// Interface guards
-var (
-	_ caddy.Provisioner           = (*Refuse)(nil)
-	_ caddyhttp.MiddlewareHandler = (*Refuse)(nil)
-	_ caddyfile.Unmarshaler       = (*Refuse)(nil)
-)
 
 // unjudged answers requests that no card_auth has judged. It counts them under
 // the operation other.

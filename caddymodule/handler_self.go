@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"github.com/caddyserver/caddy/v2"
-	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 
 	"github.com/card-gateway/card-gateway/auth"
@@ -21,10 +20,6 @@ import (
 	"github.com/card-gateway/card-gateway/ratelimit"
 	"github.com/card-gateway/card-gateway/store"
 )
-
-func init() {
-	caddy.RegisterModule(new(Self))
-}
 
 // Self is the handler card_self. It answers requests of the holder of a key to the
 // gateway itself. They are signed, judged and limited like all others, and never
@@ -150,13 +145,8 @@ func rotationMessage(err error) string {
 	return "The key has two live secrets already; rotate again when the older one has ended"
 }
 
-// Interface guards
-var (
-	_ caddy.Provisioner           = (*Self)(nil)
-	_ caddy.Validator             = (*Self)(nil)
-	_ caddyhttp.MiddlewareHandler = (*Self)(nil)
-	_ caddyfile.Unmarshaler       = (*Self)(nil)
-)
+// Interface guard
+var _ caddy.Validator = (*Self)(nil)
 
 // selfAnswers makes what card_self answers.
 type selfAnswers struct {

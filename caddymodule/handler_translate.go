@@ -13,17 +13,12 @@ import (
 	"time"
 
 	"github.com/caddyserver/caddy/v2"
-	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 
 	"github.com/card-gateway/card-gateway/auth"
 	"github.com/card-gateway/card-gateway/caddymodule/cardlog"
 	"github.com/card-gateway/card-gateway/translate"
 )
-
-func init() {
-	caddy.RegisterModule(Translate{})
-}
 
 // Translate is the handler card_translate. With it clients of every published
 // customer variant can use an issuer that knows only one form. It checks and
@@ -204,13 +199,8 @@ func askPlainly(r *http.Request) {
 	}
 }
 
-// Interface guards
-var (
-	_ caddy.Provisioner           = (*Translate)(nil)
-	_ caddy.Validator             = (*Translate)(nil)
-	_ caddyhttp.MiddlewareHandler = (*Translate)(nil)
-	_ caddyfile.Unmarshaler       = (*Translate)(nil)
-)
+// Interface guard
+var _ caddy.Validator = (*Translate)(nil)
 
 // headerShape asks for the answer in the shape of a customer variant.
 const (
