@@ -98,7 +98,7 @@ var importRules = []importRule{
 		reason: "where a secret is found is one question with one answer; who asks does not matter",
 	},
 	{
-		dir: "caddymodule/cli", others: []string{"github.com/spf13/cobra"},
+		dir: "caddymodule/cli", ours: []string{"caddymodule/secret"}, others: []string{"github.com/caddyserver/caddy/v2/cmd", "github.com/spf13/cobra"},
 		reason: "what the commands share knows none of them",
 	},
 	{
