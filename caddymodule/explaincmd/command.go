@@ -13,7 +13,6 @@ import (
 
 	"github.com/card-gateway/card-gateway/caddymodule/cli"
 	"github.com/card-gateway/card-gateway/caddymodule/keyadmin"
-	"github.com/card-gateway/card-gateway/caddymodule/secret"
 )
 
 func init() {
@@ -78,7 +77,7 @@ func runExplain(cmd *cobra.Command, args []string) error {
 			return err
 		}
 	}
-	key, err := readSecret(cmd)
+	key, err := cli.Secret(cmd)
 	if err != nil {
 		return err
 	}
@@ -91,8 +90,7 @@ func runExplain(cmd *cobra.Command, args []string) error {
 	if err != nil || !mistaken {
 		return err
 	}
-	cmd.SilenceErrors = true
-	return caddycmd.WrapCommandFuncForCobra(func(caddycmd.Flags) (int, error) { return exitMistaken, nil })(cmd, nil)
+	return cli.Exit(cmd, exitMistaken)
 }
 
 // exitMistaken is the exit status when a mistake was found.
@@ -118,20 +116,6 @@ func readInput(cmd *cobra.Command, args []string) ([]byte, error) {
 	case len(text) > maxInput:
 		return nil, errors.New("reading the request: it is larger than 64 MiB")
 	}
-	return text, nil
-}
-
-// readSecret returns the secret, or "" when none is given.
-func readSecret(cmd *cobra.Command) (string, error) {
-	text, source := os.Getenv("CARD_SECRET"), "CARD_SECRET"
-	if path := cli.Flag(cmd, "secret-file"); path != "" {
-		var err error
-		if text, err = secret.ReadFile(path); err != nil {
-			return "", fmt.Errorf("reading the secret: %w", err)
-		}
-		source = path
-	}
-	cli.WarnBlanks(cmd.ErrOrStderr(), source, text)
 	return text, nil
 }
 
