@@ -134,7 +134,7 @@ var importRules = []importRule{
 		reason: "the console shows what the admin API answers, and knows nothing else",
 	},
 	{
-		dir: "caddymodule/signcmd", ours: []string{"auth", "caddymodule/cli", "caddymodule/secret", "sign"}, others: []string{"…/"},
+		dir: "caddymodule/signcmd", ours: []string{"auth", "caddymodule/cli", "sign"}, others: []string{"…/"},
 		reason: "card-sign signs as any client would: it needs no gateway and no store",
 	},
 	{
@@ -142,7 +142,7 @@ var importRules = []importRule{
 		reason: "card-unit runs the commands of the gateway as they are; it knows none of them",
 	},
 	{
-		dir: "caddymodule/explaincmd", ours: []string{"auth", "caddymodule/cardlog", "caddymodule/cli", "caddymodule/keyadmin", "caddymodule/secret", "explain"}, others: []string{"…/"},
+		dir: "caddymodule/explaincmd", ours: []string{"auth", "caddymodule/cardlog", "caddymodule/cli", "caddymodule/keyadmin", "explain"}, others: []string{"…/"},
 		reason: "card-explain judges a request by the rules alone; only what a gateway remembers comes from the admin API, as for card-keys",
 	},
 	{
