@@ -108,7 +108,7 @@ var logDropped = prometheus.NewCounterFunc(prometheus.CounterOpts{
 
 func init() {
 	currentBodies.Store(new(bodyMemory))
-	b := version.This()
+	b := version.Current()
 	buildInfo.WithLabelValues(b.Version, b.Commit, b.Caddy, b.Go).Set(1)
 	for _, what := range degradations {
 		degradedGauge.WithLabelValues(what)
