@@ -59,35 +59,34 @@ func explainCommand(cmd *cobra.Command) {
 }
 
 func runExplain(cmd *cobra.Command, args []string) error {
+	r := report{cmd: cmd, json: cli.Flag(cmd, "json") == "true"}
+	var err error
 	id := cli.Flag(cmd, "request-id")
-	var refusal *keyadmin.Refusal
 	if id != "" {
-		var err error
-		if refusal, err = keyadmin.AskRefusal(cmd, id); err != nil {
+		if r.refusal, err = keyadmin.AskRefusal(cmd, id); err != nil {
 			return err
 		}
 	}
-	var c *capture
 	if id == "" || len(args) > 0 {
 		text, err := readInput(cmd, args)
 		if err != nil {
 			return err
 		}
-		if c, err = readCapture(cmd, text); err != nil {
+		if r.capture, err = readCapture(cmd, text); err != nil {
 			return err
 		}
 	}
-	key, err := cli.Secret(cmd)
-	if err != nil {
+	if r.secret, err = cli.Secret(cmd); err != nil {
 		return err
 	}
-	signed, err := readSigned(cmd)
-	if err != nil {
-		return err
+	if path := cli.Flag(cmd, "signed"); path != "" {
+		text, err := os.ReadFile(path)
+		if err != nil {
+			return fmt.Errorf("reading the string that was signed: %w", err)
+		}
+		r.signed = new(string(text))
 	}
-	r := report{cmd: cmd, capture: c, secret: key, signed: signed, refusal: refusal, json: cli.Flag(cmd, "json") == "true"}
-	mistaken, err := r.print()
-	if err != nil || !mistaken {
+	if mistaken, err := r.print(); err != nil || !mistaken {
 		return err
 	}
 	return cli.Exit(cmd, exitMistaken)
@@ -117,18 +116,4 @@ func readInput(cmd *cobra.Command, args []string) ([]byte, error) {
 		return nil, errors.New("reading the request: it is larger than 64 MiB")
 	}
 	return text, nil
-}
-
-// readSigned returns the string that the client has signed, or nil.
-func readSigned(cmd *cobra.Command) (*string, error) {
-	path := cli.Flag(cmd, "signed")
-	if path == "" {
-		return nil, nil
-	}
-	text, err := os.ReadFile(path)
-	if err != nil {
-		return nil, fmt.Errorf("reading the string that was signed: %w", err)
-	}
-	signed := string(text)
-	return &signed, nil
 }
