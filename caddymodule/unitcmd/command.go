@@ -62,7 +62,7 @@ func run(cmd *cobra.Command, args []string) error {
 	if err != nil {
 		return fmt.Errorf("finding the binary: %w", err)
 	}
-	child := exec.Command(binary, args...)
+	child := exec.CommandContext(cmd.Context(), binary, args...)
 	child.Stdin, child.Stdout, child.Stderr = cmd.InOrStdin(), cmd.OutOrStdout(), cmd.ErrOrStderr()
 	for _, name := range []string{"PATH", "TERM", "LANG"} { // which a command also needs of the shell
 		if value, ok := os.LookupEnv(name); ok {
