@@ -245,7 +245,7 @@ var logDropped = prometheus.NewCounterFunc(prometheus.CounterOpts{
 }, func() float64 { return float64(logqueue.Dropped() + process.audit.refused.Load()) })
 
 func init() {
-	b := version.This()
+	b := version.Current()
 	buildInfo.WithLabelValues(b.Version, b.Commit, b.Caddy, b.Go).Set(1)
 	for _, what := range degradations {
 		degradedGauge.WithLabelValues(what)

@@ -116,7 +116,7 @@ type loadWatcher struct{ app *App }
 // Handle receives the event "started".
 func (w loadWatcher) Handle(context.Context, caddy.Event) error {
 	a := w.app
-	a.telemetry.log.Info("the gateway runs", zap.Inline(version.This()))
+	a.telemetry.log.Info("the gateway runs", zap.Inline(version.Current()))
 	process.loads.made(time.Now())
 	a.telemetry.audit.configured(&a.loaded)
 	return nil

@@ -1,14 +1,11 @@
 package caddymodule
 
 import (
-	"bufio"
 	"context"
 	"crypto/rand"
-	"io"
 	"net/http"
 	"net/netip"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
@@ -224,7 +221,7 @@ func requestID(h http.Header) string {
 	if values := h[headerRequestID]; len(values) == 1 && validRequestID(values[0]) {
 		return values[0]
 	}
-	return newRequestID(randomText)
+	return newRequestID(rand.Text)
 }
 
 // requestIDChars are the characters of a request id that is kept.
@@ -237,27 +234,9 @@ func validRequestID(id string) bool {
 	return 1 <= len(id) && len(id) <= 64 && strings.Trim(id, requestIDChars) == "" && !cardlog.HidesCardNumber(id)
 }
 
-// randomness reads ahead, because to ask for a few bytes costs as much as to ask
-// for many.
-var randomness = sync.Pool{New: func() any { return bufio.NewReaderSize(rand.Reader, 1<<10) }}
-
-// randomText returns 26 random letters and digits from 2 to 7, that is, 130 bits,
-// as crypto/rand.Text does.
-func randomText() string {
-	const chars = "ABCDEFGHIJKLMNOPQRSTUVWXYZ234567"
-	source := randomness.Get().(*bufio.Reader)
-	defer randomness.Put(source)
-	var text [26]byte
-	_, _ = io.ReadFull(source, text[:]) // rand.Reader never fails
-	for i, b := range text {
-		text[i] = chars[b%byte(len(chars))]
-	}
-	return string(text[:])
-}
-
-// newRequestID returns a new request id. The random texts are letters and the
-// digits 2 to 7. A text with 12 digits or more is not used, because it could look
-// like a card number.
+// newRequestID returns a new request id. The random texts are those of rand.Text: 26
+// letters and digits from 2 to 7, that is, 130 bits. A text with 12 digits or more is
+// not used, because it could look like a card number.
 func newRequestID(random func() string) string {
 	for {
 		id, digits := random(), 0

@@ -170,7 +170,7 @@ func showStatus(c *adminCall) (int, any, error) {
 		status = c.keys.Status(c)
 	}
 	return http.StatusOK, gatewayStatus{
-		Build: version.This(), Status: status, State: c.gateway.State(c), Bodies: c.gateway.BodyMemory(),
+		Build: version.Current(), Status: status, State: c.gateway.State(c), Bodies: c.gateway.BodyMemory(),
 		Caller: callerView{c.who.name, c.who.role},
 	}, nil
 }

@@ -98,7 +98,7 @@ var importRules = []importRule{
 		reason: "where a secret is found is one question with one answer; who asks does not matter",
 	},
 	{
-		dir: "caddymodule/cli", others: []string{"github.com/spf13/cobra"},
+		dir: "caddymodule/cli", ours: []string{"caddymodule/secret"}, others: []string{"github.com/caddyserver/caddy/v2/cmd", "github.com/spf13/cobra"},
 		reason: "what the commands share knows none of them",
 	},
 	{
@@ -138,7 +138,7 @@ var importRules = []importRule{
 		reason: "the console shows what the admin API answers, and knows nothing else",
 	},
 	{
-		dir: "caddymodule/signcmd", ours: []string{"auth", "caddymodule/cli", "caddymodule/secret", "sign"}, others: []string{"…/"},
+		dir: "caddymodule/signcmd", ours: []string{"auth", "caddymodule/cli", "sign"}, others: []string{"…/"},
 		reason: "card-sign signs as any client would: it needs no gateway and no store",
 	},
 	{
@@ -146,7 +146,7 @@ var importRules = []importRule{
 		reason: "card-unit runs the commands of the gateway as they are; it knows none of them",
 	},
 	{
-		dir: "caddymodule/explaincmd", ours: []string{"auth", "caddymodule/cardlog", "caddymodule/cli", "caddymodule/keyadmin", "caddymodule/secret", "explain"}, others: []string{"…/"},
+		dir: "caddymodule/explaincmd", ours: []string{"auth", "caddymodule/cardlog", "caddymodule/cli", "caddymodule/keyadmin", "explain"}, others: []string{"…/"},
 		reason: "card-explain judges a request by the rules alone; only what a gateway remembers comes from the admin API, as for card-keys",
 	},
 	{
