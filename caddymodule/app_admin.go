@@ -63,7 +63,11 @@ func (a *App) LoadRefused(err error) {
 // BodyMemory reports the memory for request bodies, for the admin API.
 func (a *App) BodyMemory() keyadmin.BodyMemory {
 	m := a.state.bodies
-	return keyadmin.BodyMemory{Bytes: m.used.Load(), Limit: m.limit, Holders: m.largest(10)}
+	holders := []keyadmin.BodyHolder{}
+	for _, holder := range m.Largest(10) {
+		holders = append(holders, keyadmin.BodyHolder(holder))
+	}
+	return keyadmin.BodyMemory{Bytes: m.Used(), Limit: m.Limit(), Holders: holders}
 }
 
 // Refusal reports what is remembered of a refusal, for the admin API.

@@ -12,6 +12,7 @@ import (
 
 	"github.com/card-gateway/card-gateway/auth"
 	"github.com/card-gateway/card-gateway/caddymodule/secret"
+	"github.com/card-gateway/card-gateway/held"
 	"github.com/card-gateway/card-gateway/ratelimit"
 )
 
@@ -276,7 +277,7 @@ func (r *rules) checkMaxBody(size int64) error {
 		name string
 		part float64
 	}{{"body_share", r.bodyShare}, {"body_share_address", r.bodyShareAddress}} {
-		if most := shareOf(r.bodyBudget, share.part); roundedToBlocks(size) > most {
+		if most := held.Share(r.bodyBudget, share.part); held.Rounded(size) > most {
 			return fmt.Errorf("max_body is %d bytes, more than one caller may hold: %s is %g of body_budget, %d bytes, which is %d; raise body_budget or %s, or lower max_body",
 				size, share.name, share.part, r.bodyBudget, most, share.name)
 		}

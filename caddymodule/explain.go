@@ -13,6 +13,7 @@ import (
 	"github.com/card-gateway/card-gateway/caddymodule/cardlog"
 	"github.com/card-gateway/card-gateway/caddymodule/keyadmin"
 	"github.com/card-gateway/card-gateway/explain"
+	"github.com/card-gateway/card-gateway/held"
 	"github.com/card-gateway/card-gateway/keys"
 	"github.com/card-gateway/card-gateway/ratelimit"
 )
@@ -29,7 +30,7 @@ func (p *passage) refuse(refusal *auth.Refusal) error {
 		p.auditShown()
 	}
 	if !p.bodyRead {
-		takeRest(&p.w, p.r, restOfRefused, restWait)
+		held.DiscardRest(&p.w, p.r)
 	}
 	p.info.writeRefusal(&p.w, refusal)
 	p.w.complete()
@@ -62,7 +63,7 @@ func (p *passage) mayExplain(reason auth.Reason, now time.Time) bool {
 	case reason == auth.UnknownKey:
 		shares = p.site.state.process.strangers
 	}
-	return shares.take(p.request.Credentials.KeyID, holderAddress(p.info.address), now)
+	return shares.take(p.request.Credentials.KeyID, held.Holder(p.info.address), now)
 }
 
 // explainRules adds to a refusal by one of the rules 7 to 10 what was wrong, and
@@ -103,7 +104,7 @@ func (p *passage) heldBytes() []byte {
 	if p.info.body == nil || p.bodySize > explain.MaxBody {
 		return nil
 	}
-	return p.info.body.onePiece()
+	return p.info.body.OnePiece()
 }
 
 // shows reports whether the answer says what was wrong: for a test key, and for

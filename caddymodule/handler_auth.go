@@ -132,7 +132,7 @@ func (h *Auth) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddyhttp.
 	}()
 
 	defer func() {
-		info.body.release()
+		info.body.Release()
 		p.w.signs.drop()
 	}()
 	err := p.serve(r, next, start)

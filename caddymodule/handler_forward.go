@@ -23,6 +23,7 @@ import (
 
 	"github.com/card-gateway/card-gateway/auth"
 	"github.com/card-gateway/card-gateway/forward"
+	"github.com/card-gateway/card-gateway/held"
 )
 
 // Forward is the handler card_forward. It sends the request to one of the
@@ -134,7 +135,7 @@ func (h *Forward) ServeHTTP(w http.ResponseWriter, r *http.Request, _ caddyhttp.
 		return refusal
 	}
 	answer, err := h.forwarder.Do(r.Context(), &out.Request)
-	info.body.release() // it is no longer read
+	info.body.Release() // it is no longer read
 	info.spans.issuer.set("card_gateway.issuer", issuerOf(answer, err))
 	if err != nil {
 		return forwardRefusal(err)
@@ -512,11 +513,11 @@ func (o *outgoing) fill(r *http.Request, info *requestInfo, rule *HeaderRule) *a
 	o.Method, o.Target = r.Method, r.URL.RequestURI()
 	switch body := r.Body.(type) {
 	case nil:
-	case *sliceBody:
-		o.Body = body.bytes
-	case *heldReader:
-		if o.Body = body.body.onePiece(); o.Body == nil {
-			o.Stream, o.Length = &lastReader{*body}, body.body.size
+	case *held.Slice:
+		o.Body = body.Bytes()
+	case *held.Reader:
+		if o.Body = body.Body().OnePiece(); o.Body == nil {
+			o.Stream, o.Length = body.Once(), body.Body().Size()
 		}
 	default:
 		if r.ContentLength < 0 {
@@ -549,7 +550,7 @@ func (o *outgoing) assert(r *http.Request, info *requestInfo) *auth.Refusal {
 	start := time.Now()
 	digest := a.claims.Digest
 	switch r.Body.(type) {
-	case *sliceBody, *heldReader:
+	case *held.Slice, *held.Reader:
 	default:
 		if o.length() > 0 {
 			return auth.Refuse(auth.InternalError, "a handler before card_forward has put another body in the place of the verified one, which assert cannot vouch for")
@@ -563,18 +564,6 @@ func (o *outgoing) assert(r *http.Request, info *requestInfo) *auth.Refusal {
 
 // length returns the number of bytes of the body.
 func (o *outgoing) length() int64 { return int64(len(o.Body)) + o.Length }
-
-// A lastReader reads a held body and releases its memory at the end, because the
-// issuer may take long to answer.
-type lastReader struct{ heldReader }
-
-func (r *lastReader) Read(p []byte) (int, error) {
-	n, err := r.heldReader.Read(p)
-	if r.at == r.body.size {
-		r.body.release()
-	}
-	return n, err
-}
 
 func (o *outgoing) add(name, value string) {
 	o.Fields = append(o.Fields, forward.Field{Name: name, Value: value})

@@ -9,6 +9,7 @@ import (
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 
 	"github.com/card-gateway/card-gateway/auth"
+	"github.com/card-gateway/card-gateway/held"
 )
 
 // Refuse is the handler card_refuse. It refuses every request for one reason,
@@ -74,7 +75,7 @@ func newUnjudged(app *App) unjudged {
 
 // refuse answers with a refusal.
 func (u *unjudged) refuse(w http.ResponseWriter, r *http.Request, refusal *auth.Refusal) error {
-	takeRest(w, r, restOfRefused, restWait)
+	held.DiscardRest(w, r)
 	start, info := time.Now(), new(requestInfo)
 	r = info.begin(u.telemetry, r, nil)
 	info.Client, _ = clientAddress(r)

@@ -17,6 +17,7 @@ import (
 
 	"github.com/card-gateway/card-gateway/auth"
 	"github.com/card-gateway/card-gateway/caddymodule/cardlog"
+	"github.com/card-gateway/card-gateway/held"
 	"github.com/card-gateway/card-gateway/translate"
 )
 
@@ -133,7 +134,7 @@ func (h *Translate) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddy
 	answer := newAnswerWriter(w, r, info, translate.ResponseOptions{
 		Variant: asked, List: what.list, RequestID: info.RequestID,
 	})
-	answer.memory = info.reservation(info.answerMemory)
+	answer.memory = info.reserve(info.answerMemory)
 	return serveTranslated(answer, r, next)
 }
 
@@ -148,10 +149,10 @@ func keyVariant(key *auth.Key) translate.Variant {
 // client's variant, or the refusal that lists the problems.
 func (h *Translate) request(r *http.Request, info *requestInfo, op translate.Operation) (translate.Variant, *auth.Refusal) {
 	// Two copies: a body in blocks in one piece, and the translated body.
-	if refusal := info.body.reserveCopies(2); refusal != nil {
+	if refusal := info.body.ReserveCopies(2); refusal != nil {
 		return translate.None, refusal
 	}
-	before := info.body.contiguous()
+	before := info.body.Contiguous()
 	start := time.Now()
 	defer func() { info.overhead += time.Since(start) }()
 	span, result := info.spans.start(spanTranslate), "ok"
@@ -170,7 +171,7 @@ func (h *Translate) request(r *http.Request, info *requestInfo, op translate.Ope
 		return asked, invalidBody(problems)
 	}
 	if result == "ok" {
-		setBody(r, body)
+		held.SetBody(r, body)
 		info.asserting.bodyChanged(r, body)
 	}
 	return asked, nil

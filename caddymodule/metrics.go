@@ -178,12 +178,12 @@ var (
 	bodyBytes = prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "card_gateway_body_bytes",
 		Help: "Bytes of memory that request bodies hold.",
-	}, func() float64 { return float64(process.bodies.Load().used.Load()) })
+	}, func() float64 { return float64(process.bodies.Load().Used()) })
 
 	bodyBytesLimit = prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "card_gateway_body_bytes_limit",
 		Help: "Bytes of memory that request bodies may hold: body_budget.",
-	}, func() float64 { return float64(process.bodies.Load().limit) })
+	}, func() float64 { return float64(process.bodies.Load().Limit()) })
 )
 
 // The handlers in dry run, of the configuration that started last.

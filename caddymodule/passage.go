@@ -16,6 +16,7 @@ import (
 
 	"github.com/card-gateway/card-gateway/assertion"
 	"github.com/card-gateway/card-gateway/auth"
+	"github.com/card-gateway/card-gateway/held"
 	"github.com/card-gateway/card-gateway/keys"
 	"github.com/card-gateway/card-gateway/ratelimit"
 	"github.com/card-gateway/card-gateway/store"
@@ -31,7 +32,7 @@ type passage struct {
 	r      *http.Request
 	limits *RateLimitOptions
 	sent   headerValues // to the upstream
-	reader bodyReader
+	reader held.Receiver
 
 	request   auth.Request
 	judgement auth.Judgement
@@ -222,14 +223,14 @@ func (p *passage) readBody() *auth.Refusal {
 		}
 	}
 	reader := &p.reader
-	*reader = bodyReader{max: p.maxBody(), arrival: arrival{timeout: time.Duration(p.site.BodyTimeout)}}
+	*reader = held.Receiver{Max: p.maxBody(), Timeout: time.Duration(p.site.BodyTimeout)}
 	if keep {
-		reader.look = p.lookBeforeBody
-		reader.hold = p.info.reservation(p.site.state.bodies)
-		reader.pooled = !p.site.downstream.mayRepeat
+		reader.Look = p.lookBeforeBody
+		reader.Memory = p.info.reserve(p.site.state.bodies)
+		reader.Pooled = !p.site.downstream.mayRepeat
 	}
 	start := time.Now()
-	body, refusal := reader.read(&p.w, p.r)
+	body, refusal := reader.Receive(&p.w, p.r)
 	p.waited += time.Since(start)
 	if refusal != nil {
 		if refusal.Reason == auth.BodyTooLarge {
@@ -237,8 +238,8 @@ func (p *passage) readBody() *auth.Refusal {
 		}
 		return refusal
 	}
-	p.bodyRead, p.bodyDropped, p.bodySum, p.info.body = true, keep && body.held == nil, body.sum, body.held
-	p.bodySize = body.size
+	p.bodyRead, p.bodyDropped, p.bodySum, p.info.body = true, keep && body.Body == nil, body.Sum, body.Body
+	p.bodySize = body.Size
 	p.checkHash()
 	return nil
 }
@@ -430,7 +431,7 @@ func (p *passage) signAnswer() {
 		return // a dry run
 	}
 	p.w.signs = signedAnswer{
-		secret: p.info.Key.Secrets[at], nonce: p.request.Credentials.Nonce, method: p.r.Method, memory: p.info.reservation(p.info.answerMemory),
+		secret: p.info.Key.Secrets[at], nonce: p.request.Credentials.Nonce, method: p.r.Method, memory: p.info.reserve(p.info.answerMemory),
 	}
 }
 
@@ -601,7 +602,7 @@ func (p *passage) tellClient() {
 // body, the request id, the identity headers, and the target of sensitive
 // details in one spelling.
 func (p *passage) prepareUpstream() {
-	p.info.body.forwardTo(p.r)
+	p.info.body.ForwardTo(p.r)
 	p.sent.set(p.r.Header, headerRequestID, p.info.RequestID)
 	p.tellClient()
 	if p.identified() {

@@ -16,6 +16,7 @@ import (
 	"github.com/card-gateway/card-gateway/caddymodule/keyadmin"
 	"github.com/card-gateway/card-gateway/caddymodule/offenders"
 	"github.com/card-gateway/card-gateway/caddymodule/version"
+	"github.com/card-gateway/card-gateway/held"
 )
 
 // A processState is what outlives configurations. It begins and ends with the
@@ -35,7 +36,7 @@ type processState struct {
 	debugUntil atomic.Int64 // each request is logged until then, in nanoseconds of Unix time
 	adminLost  atomic.Bool  // the admin socket of the running configuration is not that of this process
 
-	bodies    atomic.Pointer[bodyMemory] // of the configuration that started last
+	bodies    atomic.Pointer[held.Memory] // of the configuration that started last
 	audit     auditCounts
 	offenders offenders.Counter // refusals of existing keys
 	refusals  refusalMemory
@@ -54,7 +55,7 @@ func newProcess() *processState {
 		began: time.Now().UTC().Truncate(time.Second), stores: caddy.NewUsagePool(), forwarders: caddy.NewUsagePool(),
 		explanations: newExplanationShares(), strangers: newExplanationShares(),
 	}
-	p.bodies.Store(new(bodyMemory))
+	p.bodies.Store(new(held.Memory))
 	return p
 }
 

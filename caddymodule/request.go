@@ -14,6 +14,7 @@ import (
 
 	"github.com/card-gateway/card-gateway/auth"
 	"github.com/card-gateway/card-gateway/caddymodule/cardlog"
+	"github.com/card-gateway/card-gateway/held"
 	"github.com/card-gateway/card-gateway/ratelimit"
 )
 
@@ -22,14 +23,14 @@ import (
 // the goroutine that serves the request.
 type requestInfo struct {
 	telemetry    *telemetry
-	answerMemory *bodyMemory // for answers that are held
+	answerMemory *held.Memory // for answers that are held
 	RequestID    string
 	Target       auth.Target
 	Operation    *auth.Operation
 	Key          *auth.Key   // the judged key; nil until one was found
 	Client       string      // address of the client, as Caddy chose it
 	address      netip.Addr  // the same; zero if it is not known
-	body         *heldBody   // the verified body; nil until it was read
+	body         *held.Body  // the verified body; nil until it was read
 	aside        http.Header // headers of the client that only a card_forward may pass
 	upstream     upstreamAnswer
 	asserting    asserting
@@ -200,9 +201,9 @@ func (i *requestInfo) fields(add func(name, value string)) {
 	}
 }
 
-// reservation returns an empty reservation of the request in the memory.
-func (i *requestInfo) reservation(m *bodyMemory) reservation {
-	return reservation{memory: m, key: i.keyID(), address: holderAddress(i.address)}
+// reserve returns an empty reservation of the request in the memory.
+func (i *requestInfo) reserve(m *held.Memory) held.Reservation {
+	return m.Reserve(i.keyID(), i.address)
 }
 
 // keyID returns the id of the judged key, or "" before a key was found.

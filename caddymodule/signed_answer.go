@@ -11,6 +11,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/card-gateway/card-gateway/auth"
+	"github.com/card-gateway/card-gateway/held"
 )
 
 var signedAnswers = prometheus.NewCounterVec(prometheus.CounterOpts{
@@ -30,10 +31,10 @@ type signedAnswer struct {
 	secret *auth.Secret
 	nonce  string // of the request
 	method string
-	memory reservation
+	memory held.Reservation
 
-	held    *heldBody // nil: not held, or no longer
-	whole   []byte    // the body, where a handler has it in memory and writes it at once; else nil
+	body    *held.Body // nil: not held, or no longer
+	whole   []byte     // the body, where a handler has it in memory and writes it at once; else nil
 	status  int
 	neither bool // the answer has no body, whatever is written
 }
@@ -50,20 +51,17 @@ func (a *signedAnswer) holds(h http.Header, status int) bool {
 	a.neither = a.method == http.MethodHead || status == http.StatusNoContent || status == http.StatusNotModified
 	size, err := strconv.ParseInt(h.Get("Content-Length"), 10, 64)
 	media, _, _ := strings.Cut(h.Get("Content-Type"), ";")
-	held := &heldBody{hold: a.memory}
+	body := held.NewBody(a.memory)
 	switch {
 	case a.neither:
 	case err == nil && size > maxAnswer, strings.EqualFold(strings.TrimSpace(media), "text/event-stream"):
 		answersUnsigned.Inc()
 		return false
-	case err == nil && size <= firstRead:
-		if held.hold.grow(size) != nil {
-			answersUnsigned.Inc()
-			return false
-		}
-		held.small = make([]byte, 0, size)
+	case err == nil && size <= held.Quick && body.Begin(size) != nil:
+		answersUnsigned.Inc()
+		return false
 	}
-	a.held = held
+	a.body = body
 	return true
 }
 
@@ -73,7 +71,7 @@ func (a *signedAnswer) write(p []byte) bool {
 	if a.neither {
 		return true
 	}
-	if a.held.keep(p) != nil {
+	if keepAnswer(a.body, p) != nil {
 		answersUnsigned.Inc()
 		return false
 	}
@@ -84,8 +82,8 @@ func (a *signedAnswer) write(p []byte) bool {
 // know them; docs/signing.md describes them).
 func (a *signedAnswer) sign(h http.Header, requestID string, now time.Time) {
 	sum, size := sha256.Sum256(a.whole), int64(len(a.whole))
-	if a.held != nil {
-		sum, size = a.held.hash(), a.held.size
+	if a.body != nil {
+		sum, size = a.body.Hash(), a.body.Size()
 	}
 	timestamp, hash := strconv.FormatInt(now.Unix(), 10), auth.EncodeHash(sum)
 	if !a.neither {
@@ -100,28 +98,28 @@ func (a *signedAnswer) sign(h http.Header, requestID string, now time.Time) {
 
 // pour sends what is held, and holds nothing afterwards.
 func (a *signedAnswer) pour(w io.Writer) error {
-	held := a.held
-	a.held = nil
-	defer held.release()
-	if held.size == 0 {
+	body := a.body
+	a.body = nil
+	defer body.Release()
+	if body.Size() == 0 {
 		return nil
 	}
-	if piece := held.onePiece(); piece != nil {
+	if piece := body.OnePiece(); piece != nil {
 		_, err := w.Write(piece)
 		return err
 	}
-	_, err := io.Copy(struct{ io.Writer }{w}, &heldReader{body: held})
+	_, err := io.Copy(struct{ io.Writer }{w}, held.NewReader(body))
 	return err
 }
 
 // drop forgets what is held.
 func (a *signedAnswer) drop() {
-	if a == nil || a.held == nil {
+	if a == nil || a.body == nil {
 		return
 	}
-	a.held.release()
-	a.held = nil
+	a.body.Release()
+	a.body = nil
 }
 
 // isHeld reports whether the answer has begun and nothing of it was sent.
-func (a *signedAnswer) isHeld() bool { return a != nil && a.held != nil }
+func (a *signedAnswer) isHeld() bool { return a != nil && a.body != nil }

@@ -1,4 +1,4 @@
-package caddymodule
+package held
 
 import (
 	"context"
@@ -24,89 +24,91 @@ const (
 	lookAfter = 10 * time.Millisecond
 )
 
-// A bodyReader reads one request body under a size limit, the shares of memory
+// A Receiver reads one request body under a size limit, the shares of memory
 // and a deadline.
-type bodyReader struct {
-	arrival
-	max  int64
-	hold reservation // where the bytes are counted
-	// pooled: nobody reads the body after its release except through a
-	// heldReader, so its memory may hold another body then.
-	pooled bool
-	// look is called at most once, before much memory is held or the reader
-	// waits for the body. It reports whether the body is worth holding. If look
+type Receiver struct {
+	Max     int64         // bytes
+	Timeout time.Duration // for the whole body
+	Memory  Reservation   // where the bytes are counted
+	// Pooled: nobody reads the body after its release except through a
+	// Reader, so its memory may hold another body then.
+	Pooled bool
+	// Look is called at most once, before much memory is held or the receiver
+	// waits for the body. It reports whether the body is worth holding. If Look
 	// is nil, the body is only hashed, so that an unproven sender uses no memory.
-	look func() (worth bool, refusal *auth.Refusal)
+	Look func() (worth bool, refusal *auth.Refusal)
 
-	body   *heldBody // nil, or first
-	first  heldBody
+	arrival
+
+	body   *Body // nil, or first
+	first  Body
 	looked bool
 	digest hash.Hash // not nil: the body is hashed and discarded
 	total  int64
 }
 
-// A readBody is the result of a bodyReader.
-type readBody struct {
-	held *heldBody // nil: it was discarded
-	sum  [sha256.Size]byte
-	size int64
+// Received is the result of a Receiver.
+type Received struct {
+	Body *Body // nil: it was discarded
+	Sum  [sha256.Size]byte
+	Size int64
 }
 
 // noBodySum is the hash of a body that is empty.
 var noBodySum = sha256.Sum256(nil)
 
-// read reads the whole body. The refusals are BodyTooLarge, BodyTimeout,
+// Receive reads the whole body. The refusals are BodyTooLarge, BodyTimeout,
 // OverBudget, ClientGone, MalformedRequest for wrong framing or a body that is
-// shorter than its Content-Length, and that of look.
-func (br *bodyReader) read(w http.ResponseWriter, r *http.Request) (readBody, *auth.Refusal) {
+// shorter than its Content-Length, and that of Look.
+func (br *Receiver) Receive(w http.ResponseWriter, r *http.Request) (Received, *auth.Refusal) {
 	if r.Body == nil || r.Body == http.NoBody || r.ContentLength == 0 {
-		return readBody{held: &br.first, sum: noBodySum}, nil
+		return Received{Body: &br.first, Sum: noBodySum}, nil
 	}
-	if r.ContentLength > br.max {
-		return readBody{}, bodyTooLarge(br.max)
+	if r.ContentLength > br.Max {
+		return Received{}, bodyTooLarge(br.Max)
 	}
-	br.begin(w)
+	br.begin(w, br.Timeout)
 	defer br.end()
 	refusal := br.readAll(r)
 	if refusal == nil && r.ContentLength >= 0 && br.length() != r.ContentLength {
 		refusal = bodyCutShort(nil) // net/http checks this, but not over HTTP/3
 	}
 	if refusal != nil {
-		br.body.release()
-		return readBody{}, refusal
+		br.body.Release()
+		return Received{}, refusal
 	}
 	if br.digest != nil {
-		return readBody{sum: [sha256.Size]byte(br.digest.Sum(nil)), size: br.total}, nil
+		return Received{Sum: [sha256.Size]byte(br.digest.Sum(nil)), Size: br.total}, nil
 	}
-	return readBody{held: br.body, sum: br.body.hash(), size: br.body.size}, nil
+	return Received{Body: br.body, Sum: br.body.Hash(), Size: br.body.size}, nil
 }
 
 // length returns how many bytes of the body were read.
-func (br *bodyReader) length() int64 {
+func (br *Receiver) length() int64 {
 	if br.digest != nil {
 		return br.total
 	}
 	return br.body.size
 }
 
-func (br *bodyReader) readAll(r *http.Request) *auth.Refusal {
-	if br.look == nil {
+func (br *Receiver) readAll(r *http.Request) *auth.Refusal {
+	if br.Look == nil {
 		br.digest = sha256.New()
 		return br.discard(r)
 	}
 	br.body = &br.first
-	br.body.hold = br.hold
-	if r.ContentLength > lookFrom || br.hold.scarce() {
+	br.body.hold = br.Memory
+	if r.ContentLength > lookFrom || br.Memory.scarce() {
 		if refusal := br.lookOnce(); refusal != nil || br.digest != nil {
 			return br.discardUnless(refusal, r)
 		}
 	}
 	most := r.ContentLength
 	if most < 0 {
-		most = br.max + 1 // enough to notice a body over the limit
+		most = br.Max + 1 // enough to notice a body over the limit
 	}
-	br.body.pooled = br.pooled
-	if refusal := br.body.begin(min(firstRead, most)); refusal != nil {
+	br.body.pooled = br.Pooled
+	if refusal := br.body.Begin(most); refusal != nil {
 		return refusal
 	}
 	return br.keep(r)
@@ -114,18 +116,18 @@ func (br *bodyReader) readAll(r *http.Request) *auth.Refusal {
 
 // keep reads the body into memory. When look reports that the body is not worth
 // holding, it discards the rest.
-func (br *bodyReader) keep(r *http.Request) *auth.Refusal {
+func (br *Receiver) keep(r *http.Request) *auth.Refusal {
 	for {
 		if br.body.full() {
-			if refusal := br.grow(); refusal != nil || br.digest != nil {
+			if refusal := br.Grow(); refusal != nil || br.digest != nil {
 				return br.discardUnless(refusal, r)
 			}
 		}
 		n, err := r.Body.Read(br.body.room())
 		br.body.filled(n)
 		switch {
-		case br.body.size > br.max:
-			return bodyTooLarge(br.max)
+		case br.body.size > br.Max:
+			return bodyTooLarge(br.Max)
 		case errors.Is(err, io.EOF), err == nil && br.body.size == r.ContentLength:
 			return nil
 		case err != nil:
@@ -141,9 +143,9 @@ func (br *bodyReader) keep(r *http.Request) *auth.Refusal {
 	}
 }
 
-// grow makes room for more of the body. If the body becomes large, or memory is
+// Grow makes room for more of the body. If the body becomes large, or memory is
 // scarce, it calls lookOnce first.
-func (br *bodyReader) grow() *auth.Refusal {
+func (br *Receiver) Grow() *auth.Refusal {
 	if br.body.size >= lookFrom || br.body.hold.scarce() {
 		if refusal := br.lookOnce(); refusal != nil || br.digest != nil {
 			return refusal
@@ -154,23 +156,23 @@ func (br *bodyReader) grow() *auth.Refusal {
 
 // lookOnce calls look, the first time only. If the body is not worth holding, it
 // hashes the bytes read so far, releases their memory and sets digest.
-func (br *bodyReader) lookOnce() *auth.Refusal {
+func (br *Receiver) lookOnce() *auth.Refusal {
 	if br.looked {
 		return nil
 	}
 	br.looked = true
-	worth, refusal := br.look()
+	worth, refusal := br.Look()
 	if refusal != nil || worth {
 		return refusal
 	}
 	br.digest = sha256.New()
 	br.body.hashInto(br.digest)
 	br.total = br.body.size
-	br.body.release()
+	br.body.Release()
 	return nil
 }
 
-func (br *bodyReader) discardUnless(refusal *auth.Refusal, r *http.Request) *auth.Refusal {
+func (br *Receiver) discardUnless(refusal *auth.Refusal, r *http.Request) *auth.Refusal {
 	if refusal != nil {
 		return refusal
 	}
@@ -182,14 +184,14 @@ func (br *bodyReader) discardUnless(refusal *auth.Refusal, r *http.Request) *aut
 var discardBlocks = sync.Pool{New: func() any { return new([4 << 10]byte) }}
 
 // discard hashes the rest of the body and keeps no byte of it.
-func (br *bodyReader) discard(r *http.Request) *auth.Refusal {
+func (br *Receiver) discard(r *http.Request) *auth.Refusal {
 	block := discardBlocks.Get().(*[4 << 10]byte)
 	defer discardBlocks.Put(block)
 	for {
 		n, err := r.Body.Read(block[:])
 		br.digest.Write(block[:n])
-		if br.total += int64(n); br.total > br.max {
-			return bodyTooLarge(br.max)
+		if br.total += int64(n); br.total > br.Max {
+			return bodyTooLarge(br.Max)
 		}
 		if errors.Is(err, io.EOF) {
 			return nil
@@ -210,7 +212,7 @@ const (
 
 // An arrival is the time in which one body must arrive.
 type arrival struct {
-	timeout time.Duration // for the whole body
+	timeout time.Duration
 	began   time.Time
 	until   time.Time // the current read deadline
 	w       http.ResponseWriter
@@ -220,8 +222,8 @@ type arrival struct {
 func (a *arrival) extend(until time.Time) { _ = http.NewResponseController(a.w).SetReadDeadline(until) }
 
 // begin sets the first deadline.
-func (a *arrival) begin(w http.ResponseWriter) {
-	a.w, a.began = w, time.Now()
+func (a *arrival) begin(w http.ResponseWriter, timeout time.Duration) {
+	a.w, a.timeout, a.began = w, timeout, time.Now()
 	a.until = a.began.Add(min(arrivalGrace, a.timeout))
 	a.extend(a.until)
 }
@@ -274,13 +276,15 @@ const (
 	restWait      = time.Second
 )
 
-// takeRest reads the rest of the body over HTTP/2 and 3, at most that much and for at most that long. A stream whose body was not
-// read is reset behind the answer (RFC 9113, section 8.1), and some clients then
-// drop the answer, curl 7.88 among them: nobody would see why the request was
-// refused. A body that is too large or too slow is left, as before.
+// DiscardRest reads the rest of the body of a refused request over HTTP/2 and 3. A
+// stream whose body was not read is reset behind the answer (RFC 9113, section 8.1),
+// and some clients then drop the answer, curl 7.88 among them: nobody would see why
+// the request was refused. A body that is too large or too slow is left, as before.
 //
 // It comes before the answer, because reading may send 100 Continue.
-func takeRest(w http.ResponseWriter, r *http.Request, most int64, wait time.Duration) {
+func DiscardRest(w http.ResponseWriter, r *http.Request) { discardRest(w, r, restOfRefused, restWait) }
+
+func discardRest(w http.ResponseWriter, r *http.Request, most int64, wait time.Duration) {
 	if r.ProtoMajor < 2 || r.Body == nil || r.Body == http.NoBody || r.ContentLength > most {
 		return
 	}

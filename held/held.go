@@ -1,4 +1,7 @@
-package caddymodule
+// Package held reads the body of a request, and holds bodies and answers, in memory
+// that is counted and shared out to keys and addresses. Begin with [Receiver] for a
+// request, and with [Body] for what is held.
+package held
 
 import (
 	"bytes"
@@ -18,13 +21,12 @@ import (
 	"time"
 
 	"github.com/card-gateway/card-gateway/auth"
-	"github.com/card-gateway/card-gateway/caddymodule/keyadmin"
 )
 
-// A bodyMemory hands out the memory in which bodies are held. It is bounded,
+// A Memory hands out the memory in which bodies are held. It is bounded,
 // and no key and no address gets more of it than a share, so that nobody can
 // take what all need.
-type bodyMemory struct {
+type Memory struct {
 	name         string // the option that bounds it, for texts
 	limit        int64  // bytes, in all
 	keyShare     int64  // bytes that the requests of one key may hold
@@ -35,19 +37,36 @@ type bodyMemory struct {
 	addresses holders[netip.Prefix]
 }
 
-// A reservation is what one body holds of the memory. It belongs to one
+// A Reservation is what one body holds of the memory. It belongs to one
 // goroutine at a time.
-type reservation struct {
-	memory  *bodyMemory
+type Reservation struct {
+	memory  *Memory      // nil: it is not counted
 	key     string       // id of the key
-	address netip.Prefix // see holderAddress
+	address netip.Prefix // see Holder
 	bytes   int64
 }
 
-// holderAddress returns the holder of a client's address. A client with an IPv6
+// Reserve returns an empty reservation for a request of a key from an address.
+func (m *Memory) Reserve(key string, client netip.Addr) Reservation {
+	return Reservation{memory: m, key: key, address: Holder(client)}
+}
+
+// Used returns the bytes that are held.
+func (m *Memory) Used() int64 { return m.used.Load() }
+
+// Limit returns the bytes that may be held in all.
+func (m *Memory) Limit() int64 { return m.limit }
+
+// A KeyHolder is how much memory the requests of a key hold.
+type KeyHolder struct {
+	Key   string
+	Bytes int64
+}
+
+// Holder returns the holder of a client's address. A client with an IPv6
 // address usually has all of its /64, so a /64 is one holder. All unknown
 // addresses are one holder, too.
-func holderAddress(client netip.Addr) netip.Prefix {
+func Holder(client netip.Addr) netip.Prefix {
 	client = client.Unmap()
 	bits := client.BitLen()
 	if client.Is6() {
@@ -57,9 +76,9 @@ func holderAddress(client netip.Addr) netip.Prefix {
 	return prefix
 }
 
-// grow reserves n more bytes. The refusal is OverBudget. Its log text names the
+// Grow reserves n more bytes. The refusal is OverBudget. Its log text names the
 // key or address whose share is used up, or states that all memory is.
-func (r *reservation) grow(n int64) *auth.Refusal {
+func (r *Reservation) Grow(n int64) *auth.Refusal {
 	m := r.memory
 	if m == nil { // not counted
 		return nil
@@ -82,7 +101,7 @@ func (r *reservation) grow(n int64) *auth.Refusal {
 }
 
 // shrink releases n of the reserved bytes.
-func (r *reservation) shrink(n int64) {
+func (r *Reservation) shrink(n int64) {
 	if n <= 0 || r.memory == nil {
 		return
 	}
@@ -92,14 +111,14 @@ func (r *reservation) shrink(n int64) {
 	r.memory.used.Add(-n)
 }
 
-// release releases all reserved bytes. It may be called again.
-func (r *reservation) release() {
+// Release releases all reserved bytes. It may be called again.
+func (r *Reservation) Release() {
 	r.shrink(r.bytes)
 }
 
 // scarce reports whether more than half of the memory, or of the share of the
-// reservation's key or address, is in use.
-func (r *reservation) scarce() bool {
+// Reservation's key or address, is in use.
+func (r *Reservation) scarce() bool {
 	m := r.memory
 	used := m.used.Load()
 	if used <= min(m.keyShare, m.addressShare)/2 {
@@ -108,9 +127,9 @@ func (r *reservation) scarce() bool {
 	return used > m.limit/2 || m.keys.held(r.key) > m.keyShare/2 || m.addresses.held(r.address) > m.addressShare/2
 }
 
-func (m *bodyMemory) refusal(r *reservation, why, holder string) *auth.Refusal {
+func (m *Memory) refusal(r *Reservation, why, holder string) *auth.Refusal {
 	if holder == "" {
-		if top := m.largest(1); len(top) == 1 {
+		if top := m.Largest(1); len(top) == 1 {
 			holder = top[0].Key
 		}
 	}
@@ -120,11 +139,11 @@ func (m *bodyMemory) refusal(r *reservation, why, holder string) *auth.Refusal {
 	}
 }
 
-// largest returns the n keys that hold most, the largest first.
-func (m *bodyMemory) largest(n int) []keyadmin.BodyHolder {
-	all := make([]keyadmin.BodyHolder, 0, n)
-	m.keys.each(func(key string, bytes int64) { all = append(all, keyadmin.BodyHolder{Key: key, Bytes: bytes}) })
-	slices.SortFunc(all, func(a, b keyadmin.BodyHolder) int {
+// Largest returns the n keys that hold most, the Largest first.
+func (m *Memory) Largest(n int) []KeyHolder {
+	all := make([]KeyHolder, 0, n)
+	m.keys.each(func(key string, bytes int64) { all = append(all, KeyHolder{Key: key, Bytes: bytes}) })
+	slices.SortFunc(all, func(a, b KeyHolder) int {
 		return cmp.Or(cmp.Compare(b.Bytes, a.Bytes), cmp.Compare(a.Key, b.Key))
 	})
 	return all[:min(n, len(all))]
@@ -142,13 +161,16 @@ type holderShard[H comparable] struct {
 	bytes map[H]int64
 }
 
-func newBodyMemory(name string, limit int64, keyShare, addressShare float64) *bodyMemory {
-	m := &bodyMemory{name: name, limit: limit, keyShare: shareOf(limit, keyShare), addressShare: shareOf(limit, addressShare)}
+// NewMemory returns a memory with the name of its option, and the parts of it that
+// one key and one address may hold.
+func NewMemory(name string, limit int64, keyShare, addressShare float64) *Memory {
+	m := &Memory{name: name, limit: limit, keyShare: Share(limit, keyShare), addressShare: Share(limit, addressShare)}
 	m.keys.seed, m.addresses.seed = maphash.MakeSeed(), maphash.MakeSeed()
 	return m
 }
 
-func shareOf(limit int64, share float64) int64 { return int64(float64(limit) * share) }
+// Share returns a part of a number of bytes.
+func Share(limit int64, share float64) int64 { return int64(float64(limit) * share) }
 
 func (h *holders[H]) shard(holder H) *holderShard[H] {
 	return &h.shards[maphash.Comparable(h.seed, holder)%uint64(len(h.shards))]
@@ -200,6 +222,9 @@ func (h *holders[H]) each(f func(holder H, bytes int64)) {
 	}
 }
 
+// Quick is the size up to which a body is one slice.
+const Quick = firstRead
+
 // firstRead is the most bytes that are reserved for a body before any byte of it
 // has arrived.
 const firstRead = 16 << 10
@@ -209,8 +234,8 @@ const firstRead = 16 << 10
 // that it holds is counted.
 const blockSize = 64 << 10
 
-// roundedToBlocks returns the bytes of memory that a body of the size takes.
-func roundedToBlocks(size int64) int64 {
+// Rounded returns the bytes of memory that a body of the size takes.
+func Rounded(size int64) int64 {
 	if size <= firstRead {
 		return size
 	}
@@ -228,25 +253,32 @@ var (
 	blocks     = sync.Pool{New: func() any { return new([blockSize]byte) }}
 )
 
-// A heldBody is a request body in memory. One of up to firstRead bytes is one
+// A Body is a request body in memory. One of up to firstRead bytes is one
 // slice, a larger one a list of blocks. Its memory is counted until release.
-type heldBody struct {
-	hold   reservation
+type Body struct {
+	hold   Reservation
 	size   int64
-	pooled bool // see bodyReader
+	pooled bool // see Receiver
 
 	mu     sync.Mutex // guards what follows against a transport that still reads
 	small  []byte
 	blocks []*[blockSize]byte
 }
 
-// begin makes room for the first bytes of a body, at most firstRead. It reserves
-// the memory first.
-func (b *heldBody) begin(size int64) *auth.Refusal {
+// NewBody returns an empty body whose memory is counted by the reservation.
+func NewBody(r Reservation) *Body { return &Body{hold: r} }
+
+// Size returns the number of bytes.
+func (b *Body) Size() int64 { return b.size }
+
+// Begin makes room for a body of the size, or for its first bytes if the size is above
+// [Quick]. It reserves the memory first.
+func (b *Body) Begin(size int64) *auth.Refusal {
+	size = min(size, firstRead)
 	if b.pooled && size < quickRead {
 		size = quickRead
 	}
-	if refusal := b.hold.grow(size); refusal != nil {
+	if refusal := b.hold.Grow(size); refusal != nil {
 		return refusal
 	}
 	switch {
@@ -262,7 +294,7 @@ func (b *heldBody) begin(size int64) *auth.Refusal {
 
 // dropSmall lets go of the slice. It goes back to its pool if nobody can read it
 // any more.
-func (b *heldBody) dropSmall(unread bool) {
+func (b *Body) dropSmall(unread bool) {
 	small := b.small
 	b.small = nil
 	switch {
@@ -275,7 +307,7 @@ func (b *heldBody) dropSmall(unread bool) {
 }
 
 // full reports whether there is no room left.
-func (b *heldBody) full() bool {
+func (b *Body) full() bool {
 	if b.blocks == nil {
 		return len(b.small) == cap(b.small)
 	}
@@ -283,7 +315,7 @@ func (b *heldBody) full() bool {
 }
 
 // room returns the free space for the next part of a body that is not full.
-func (b *heldBody) room() []byte {
+func (b *Body) room() []byte {
 	if b.blocks == nil {
 		return b.small[len(b.small):cap(b.small)]
 	}
@@ -291,7 +323,7 @@ func (b *heldBody) room() []byte {
 }
 
 // filled notes that n bytes were read into the room.
-func (b *heldBody) filled(n int) {
+func (b *Body) filled(n int) {
 	b.size += int64(n)
 	if b.blocks == nil {
 		b.small = b.small[:len(b.small)+n]
@@ -299,8 +331,8 @@ func (b *heldBody) filled(n int) {
 }
 
 // addBlock makes a full body larger. It reserves the memory first.
-func (b *heldBody) addBlock() *auth.Refusal {
-	if refusal := b.hold.grow(blockSize); refusal != nil {
+func (b *Body) addBlock() *auth.Refusal {
+	if refusal := b.hold.Grow(blockSize); refusal != nil {
 		return refusal
 	}
 	block := blocks.Get().(*[blockSize]byte)
@@ -313,19 +345,22 @@ func (b *heldBody) addBlock() *auth.Refusal {
 	return nil
 }
 
-// reserveCopies counts n copies of the body until it is released.
-func (b *heldBody) reserveCopies(n int64) *auth.Refusal {
+// ReserveCopies counts n copies of the body until it is released.
+func (b *Body) ReserveCopies(n int64) *auth.Refusal {
 	if b == nil {
 		return nil
 	}
-	return b.hold.grow(n * b.size)
+	return b.hold.Grow(n * b.size)
 }
 
-// write adds a part of an answer. The error is an *auth.Refusal.
-func (b *heldBody) write(p []byte) error {
+// Write adds a part. The error is an *auth.Refusal. Then the body is what it was
+// before, and nothing can be added any more.
+func (b *Body) Write(p []byte) error {
+	before := b.size
 	for len(p) > 0 {
 		if b.full() {
 			if refusal := b.addBlock(); refusal != nil {
+				b.truncate(before)
 				return refusal
 			}
 		}
@@ -336,32 +371,18 @@ func (b *heldBody) write(p []byte) error {
 	return nil
 }
 
-// keep adds a part of an answer, which may have at most maxAnswer bytes. On failure
-// it holds what it held before.
-func (b *heldBody) keep(p []byte) error {
-	before := b.size
-	if before+int64(len(p)) > maxAnswer {
-		return errAnswerTooLarge
-	}
-	err := b.write(p)
-	if err != nil {
-		b.truncate(before)
-	}
-	return err
-}
-
 // truncate forgets all but the first bytes. Nothing can be added afterwards.
-func (b *heldBody) truncate(size int64) {
+func (b *Body) truncate(size int64) {
 	b.size = size
 	if b.blocks == nil {
 		b.small = b.small[:size]
 	}
 }
 
-// contiguous returns the bytes of the body in one slice, which must not be
+// Contiguous returns the bytes of the body in one slice, which must not be
 // changed. A body in blocks is copied; the caller counts that copy with
-// reserveCopies.
-func (b *heldBody) contiguous() []byte {
+// ReserveCopies.
+func (b *Body) Contiguous() []byte {
 	if b == nil || b.blocks == nil && b.small == nil {
 		return nil
 	}
@@ -375,10 +396,10 @@ func (b *heldBody) contiguous() []byte {
 	return all
 }
 
-// onePiece returns the bytes of a body that is in one piece, without copying
+// OnePiece returns the bytes of a body that is in one piece, without copying
 // them; nil if the body is empty or in several pieces. They are valid until
 // release.
-func (b *heldBody) onePiece() []byte {
+func (b *Body) OnePiece() []byte {
 	switch len(b.blocks) {
 	case 0:
 		return b.small
@@ -389,10 +410,10 @@ func (b *heldBody) onePiece() []byte {
 	}
 }
 
-// hash returns the SHA-256 of the bytes of the body.
-func (b *heldBody) hash() [sha256.Size]byte {
+// Hash returns the SHA-256 of the bytes of the body.
+func (b *Body) Hash() [sha256.Size]byte {
 	if len(b.blocks) <= 1 {
-		return sha256.Sum256(b.onePiece())
+		return sha256.Sum256(b.OnePiece())
 	}
 	h := sha256.New()
 	b.hashInto(h)
@@ -400,16 +421,16 @@ func (b *heldBody) hash() [sha256.Size]byte {
 }
 
 // hashInto adds the body so far to a hash, without copying it.
-func (b *heldBody) hashInto(h hash.Hash) {
+func (b *Body) hashInto(h hash.Hash) {
 	h.Write(b.small)
 	for i, block := range b.blocks {
 		h.Write(block[:min(blockSize, b.size-int64(i)*blockSize)])
 	}
 }
 
-// release releases the memory. It may be called again. A heldReader that is
+// Release releases the memory. It may be called again. A Reader that is
 // still in use gets an error.
-func (b *heldBody) release() {
+func (b *Body) Release() {
 	if b == nil {
 		return
 	}
@@ -420,20 +441,27 @@ func (b *heldBody) release() {
 	}
 	b.blocks = nil
 	b.dropSmall(b.pooled)
-	b.hold.release()
+	b.hold.Release()
 }
 
 // errReleased is the error for a transport that reads a body after release.
 var errReleased = errors.New("the request has been answered, and its body is gone")
 
-// A heldReader reads a body once. Close releases the body, because the issuer
+// A Reader reads a body once. Close releases the body, because the issuer
 // has it then.
-type heldReader struct {
-	body *heldBody
+type Reader struct {
+	body *Body
 	at   int64
 }
 
-func (r *heldReader) Read(p []byte) (int, error) {
+// NewReader returns a reader from the first byte on.
+func NewReader(b *Body) *Reader { return &Reader{body: b} }
+
+// Body returns what is read.
+func (r *Reader) Body() *Body { return r.body }
+
+// Read reads the next part. It fails after the release of the body.
+func (r *Reader) Read(p []byte) (int, error) {
 	b := r.body
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -454,41 +482,59 @@ func (r *heldReader) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-func (r *heldReader) Close() error {
-	r.body.release()
+// Close releases the body.
+func (r *Reader) Close() error {
+	r.body.Release()
 	return nil
 }
 
-// forwardTo makes the held body the request's body.
-func (b *heldBody) forwardTo(r *http.Request) {
+// Once returns a reader that releases the body at its end, because the issuer may take
+// long to answer.
+func (r *Reader) Once() io.Reader { return &lastReader{*r} }
+
+type lastReader struct{ Reader }
+
+func (r *lastReader) Read(p []byte) (int, error) {
+	n, err := r.Reader.Read(p)
+	if r.at == r.body.size {
+		r.body.Release()
+	}
+	return n, err
+}
+
+// ForwardTo makes the held body the request's body.
+func (b *Body) ForwardTo(r *http.Request) {
 	if b == nil || b.blocks == nil && (!b.pooled || b.size == 0) {
-		setBody(r, b.contiguous())
+		SetBody(r, b.Contiguous())
 		return
 	}
-	setBody(r, nil)
-	r.ContentLength, r.Body = b.size, &heldReader{body: b}
+	SetBody(r, nil)
+	r.ContentLength, r.Body = b.size, &Reader{body: b}
 	r.Header.Set("Content-Length", strconv.FormatInt(b.size, 10))
 }
 
-// A sliceBody is a request's body in one piece.
-type sliceBody struct {
+// A Slice is a request's body in one piece.
+type Slice struct {
 	bytes.Reader
 	bytes []byte
 }
 
-func newSliceBody(body []byte) *sliceBody {
-	b := &sliceBody{bytes: body}
+// Bytes returns all bytes, which must not be changed.
+func (b *Slice) Bytes() []byte { return b.bytes }
+
+func newSlice(body []byte) *Slice {
+	b := &Slice{bytes: body}
 	b.Reset(body)
 	return b
 }
 
 // Close is part of io.Closer.
-func (*sliceBody) Close() error { return nil }
+func (*Slice) Close() error { return nil }
 
-// setBody makes the bytes the request's body, with one correct Content-Length
+// SetBody makes the bytes the request's body, with one correct Content-Length
 // and without the client's framing. It leaves GetBody out, because net/http
 // would use it to send a request a second time.
-func setBody(r *http.Request, body []byte) {
+func SetBody(r *http.Request, body []byte) {
 	r.ContentLength = int64(len(body))
 	r.TransferEncoding = nil
 	r.Trailer = nil
@@ -498,6 +544,6 @@ func setBody(r *http.Request, body []byte) {
 		r.Header.Del("Content-Length")
 		return
 	}
-	r.Body = newSliceBody(body)
+	r.Body = newSlice(body)
 	r.Header.Set("Content-Length", strconv.Itoa(len(body)))
 }
