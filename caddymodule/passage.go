@@ -22,9 +22,9 @@ import (
 	"github.com/card-gateway/card-gateway/store"
 )
 
-// A passage is the state of one request in card_auth. Its steps are in the files
-// passage_*.go: admit, judge, body, settle, end. A step stores its results here
-// for the next one.
+// A passage is the state of one request in card_auth. Its steps follow in their
+// order: admit, judge, readBody, settle, judged; then prepareUpstream, assert, answer
+// and finish. A step stores its results here for the next one.
 type passage struct {
 	info   requestInfo
 	site   *site
@@ -488,6 +488,43 @@ func (p *passage) details(v *store.Verdict) []auth.FieldError {
 		return detail("limit", "The limit "+state.Bucket+" of this key is used up; it holds "+strconv.FormatInt(state.Limit, 10)+" at most")
 	}
 	return nil
+}
+
+// verdictText returns the details of the store's verdict for the log, or "" if the
+// reason alone is enough.
+func (p *passage) verdictText(v *store.Verdict) string {
+	switch v.Reason {
+	case auth.TimestampOutOfWindow:
+		return p.explainTimestamp()
+	case auth.ReplayFloor:
+		return "the store may have lost the nonces of that moment"
+	case auth.SignatureMismatch:
+		if p.judgement.Retired != nil {
+			return explainRetired(p.judgement.Retired)
+		}
+	case auth.ScopeMissing:
+		return "the request needs the scope " + p.request.Scope
+	case auth.RateLimited:
+		refusing := ratelimit.Tightest(v.States[:len(p.claim.Charges)])
+		return "the bucket " + p.claim.Charges[refusing].Bucket + " is empty"
+	}
+	return ""
+}
+
+// explainTimestamp returns why rule 7 failed: the timestamp is not valid, it is
+// too far from the clock, or it is older than the copy of the key to this store.
+func (p *passage) explainTimestamp() string {
+	stamp := p.request.Credentials.Unix
+	switch off := p.claim.Now.Unix() - stamp; {
+	case stamp == 0:
+		return "X-Timestamp is not a number of ten digits"
+	case auth.InWindow(p.claim.Now, stamp, p.site.rules.window):
+		return "the nonces of that moment stayed in the store that the key was copied from"
+	case off < 0:
+		return "X-Timestamp is " + strconv.FormatInt(-off, 10) + " s ahead of our clock"
+	default:
+		return "X-Timestamp is " + strconv.FormatInt(off, 10) + " s behind our clock"
+	}
 }
 
 // answer calls the later handlers. They panic when the issuer breaks off half-way,

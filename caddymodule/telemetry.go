@@ -3,9 +3,6 @@ package caddymodule
 import (
 	"context"
 	"log"
-	"net/http"
-	"strconv"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -19,8 +16,6 @@ import (
 	"github.com/card-gateway/card-gateway/auth"
 	"github.com/card-gateway/card-gateway/caddymodule/cardlog"
 	"github.com/card-gateway/card-gateway/keys"
-	"github.com/card-gateway/card-gateway/ratelimit"
-	"github.com/card-gateway/card-gateway/store"
 )
 
 // A flood of junk must not become a flood of logs: of each reason, the first
@@ -102,67 +97,6 @@ func (t *telemetry) keyChanged(c keys.Change) {
 	}
 	if name, known := keyEvents[c.Action]; known && c.Err == nil && t.emit != nil {
 		t.emit(name, map[string]any{"key_id": c.KeyID, "tenant": c.Tenant, "actor": c.Actor, "claimed": c.Claimed})
-	}
-}
-
-// checkFields refuses a request of HTTP/2 or 3 that is malformed and that the
-// servers let pass: with a Host that is not the :authority, or with blanks around a
-// value (RFC 9113, sections 8.2.1 and 8.3.1; RFC 9110, section 5.5). HTTP/1 has one
-// Host, and its blanks belong to no value.
-func checkFields(r *http.Request) *auth.Refusal {
-	if r.ProtoMajor < 2 {
-		return nil
-	}
-	refuse := func(message string) *auth.Refusal {
-		return &auth.Refusal{Reason: auth.MalformedRequest, Message: message, Log: message}
-	}
-	if hosts, named := r.Header["Host"]; named && (len(hosts) != 1 || !strings.EqualFold(hosts[0], r.Host)) {
-		return refuse("The Host is not the :authority")
-	}
-	for _, values := range r.Header {
-		for _, value := range values {
-			if strings.Trim(value, " \t") != value {
-				return refuse("The value of a header begins or ends with a blank")
-			}
-		}
-	}
-	return nil
-}
-
-// verdictText returns the details of the store's verdict for the log, or "" if the
-// reason alone is enough.
-func (p *passage) verdictText(v *store.Verdict) string {
-	switch v.Reason {
-	case auth.TimestampOutOfWindow:
-		return p.explainTimestamp()
-	case auth.ReplayFloor:
-		return "the store may have lost the nonces of that moment"
-	case auth.SignatureMismatch:
-		if p.judgement.Retired != nil {
-			return explainRetired(p.judgement.Retired)
-		}
-	case auth.ScopeMissing:
-		return "the request needs the scope " + p.request.Scope
-	case auth.RateLimited:
-		refusing := ratelimit.Tightest(v.States[:len(p.claim.Charges)])
-		return "the bucket " + p.claim.Charges[refusing].Bucket + " is empty"
-	}
-	return ""
-}
-
-// explainTimestamp returns why rule 7 failed: the timestamp is not valid, it is
-// too far from the clock, or it is older than the copy of the key to this store.
-func (p *passage) explainTimestamp() string {
-	stamp := p.request.Credentials.Unix
-	switch off := p.claim.Now.Unix() - stamp; {
-	case stamp == 0:
-		return "X-Timestamp is not a number of ten digits"
-	case auth.InWindow(p.claim.Now, stamp, p.site.rules.window):
-		return "the nonces of that moment stayed in the store that the key was copied from"
-	case off < 0:
-		return "X-Timestamp is " + strconv.FormatInt(-off, 10) + " s ahead of our clock"
-	default:
-		return "X-Timestamp is " + strconv.FormatInt(off, 10) + " s behind our clock"
 	}
 }
 
