@@ -158,7 +158,7 @@ func (c *serverCheck) step(s *routes.Step, flows []routes.Flow) {
 			c.refuse("limits are configured, and a card_auth has no card_rate_limit in front of it: nothing is limited there; write card_rate_limit before card_auth" + wrapHint)
 		}
 	case "card_rate_limit":
-		c.limits[s] = c.limits[s]
+		c.limits[s] = false // no card_auth has come yet
 		if slices.ContainsFunc(flows, func(f routes.Flow) bool { return certainly(&f, "card_auth") }) {
 			c.refuse(string(errLimitsLate))
 		}

@@ -57,9 +57,8 @@ func nameOf(s *Step) string {
 // A drawing makes random routes. Each mark has a name of its own.
 type drawing struct {
 	*rapid.T
-	marks  int
-	depth  int
-	groups int
+	marks int
+	depth int
 }
 
 func (d *drawing) pick(label string, from ...string) string {
