@@ -39,7 +39,6 @@ func (a *App) State(ctx context.Context) keyadmin.State {
 		Ready: true, Node: nodeView(), Degraded: a.state.degraded(ctx), Policy: a.rules.policy().Hash(), Loads: process.loads.last(),
 		Traffic: traffic(), Offenders: process.offenders.Top(time.Now(), 10), Audit: a.telemetry.audit.state(),
 	}
-	s.Certificates, s.CertificateCount = a.served.Load().list(time.Now())
 	err := a.state.ready(ctx)
 	if err == nil && s.Drained {
 		err = errDrained

@@ -29,8 +29,8 @@
 //     in the logs, metrics and traces
 //   - audit, audit_log, events: changes of keys, and the numbers of audit lines
 //   - metrics, gauges, store_metrics, upstream_metrics, degraded: metrics
-//   - renewals: which certificates should have been renewed
-//   - app_admin, traffic, certificates, loads, node, explain_memory: what the admin
+//   - certificates: which certificates end, and which should have been renewed
+//   - app_admin, traffic, loads, node, explain_memory: what the admin
 //     API and the console show
 package caddymodule
 

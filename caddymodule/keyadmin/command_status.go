@@ -14,7 +14,6 @@ import (
 
 	"github.com/caddyserver/caddy/v2"
 	caddycmd "github.com/caddyserver/caddy/v2/cmd"
-	"github.com/dustin/go-humanize"
 	"github.com/spf13/cobra"
 
 	"github.com/card-gateway/card-gateway/caddymodule/cli"
@@ -163,7 +162,6 @@ func printStatus(cmd *cobra.Command, s *gatewayStatus) error {
 	if s.Loads.RefusedAt != nil {
 		row("load refused", "%s: %s", timeOr(s.Loads.RefusedAt, ""), s.Loads.Refusal)
 	}
-	certificateRows(s, row)
 	if s.Audit != nil {
 		row("audit", "%s, line %d %s", s.Audit.Path, s.Audit.Seq, s.Audit.Trouble)
 	}
@@ -191,20 +189,6 @@ func keyRows(s *gatewayStatus, row func(name, format string, args ...any)) {
 		row("sealed", "%d secrets under master key %d (%s)", sealed.Secrets, sealed.MasterKey, sealed.Tag)
 	}
 	row("records", "%d sealed, %d without a seal, %d refused", s.Seals[keys.SealSealed], s.Seals[keys.SealUnsealed], s.Seals[keys.SealRefused])
-}
-
-// certificateRows shows the certificates, the first to end first.
-func certificateRows(s *gatewayStatus, row func(name, format string, args ...any)) {
-	for _, c := range s.Certificates {
-		late := ""
-		if c.Overdue {
-			late = ", should have been renewed"
-		}
-		row("certificate", "%s until %s (%s), by %s%s", strings.Join(c.Names, " "), timeOr(&c.Expires, ""), humanize.Time(c.Expires), c.Issuer, late)
-	}
-	if more := s.CertificateCount - len(s.Certificates); more > 0 {
-		row("", "and %d that end later", more)
-	}
 }
 
 // printOffenders shows the keys with the most refusals.

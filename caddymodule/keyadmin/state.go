@@ -21,10 +21,6 @@ type State struct {
 	// most ten.
 	Offenders []offenders.Entry `json:"offenders"`
 	Traffic   Traffic           `json:"traffic"`
-	// Certificates are those that Caddy has loaded to serve, the first to end
-	// first, at most 100, and CertificateCount is the number of all.
-	Certificates     []Certificate `json:"certificates"`
-	CertificateCount int           `json:"certificate_count"`
 	// Audit is how far the audit file was written; nil: there is none.
 	Audit *auditfile.State `json:"audit,omitempty"`
 }
@@ -40,18 +36,6 @@ type Traffic struct {
 	// means that less than a fifth is left.
 	LimitsNear    map[string]uint64 `json:"limits_near"`
 	LimitsRefused map[string]uint64 `json:"limits_refused"`
-}
-
-// A Certificate is one that Caddy serves to clients that ask for one of its names.
-type Certificate struct {
-	Names   []string  `json:"names"` // at most 20
-	Issuer  string    `json:"issuer"`
-	Begins  time.Time `json:"begins"`
-	Expires time.Time `json:"expires"`
-	// Overdue is whether less than a fifth of its life is left, and less than 14
-	// days. Caddy renews a certificate earlier. One that was obtained on demand is
-	// renewed when a client asks for it, and is never overdue.
-	Overdue bool `json:"overdue"`
 }
 
 // A Limit is a bucket of a key, in the numbers of X-RateLimit-*.
