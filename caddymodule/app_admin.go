@@ -10,34 +10,31 @@ import (
 	"github.com/caddyserver/caddy/v2"
 
 	"github.com/card-gateway/card-gateway/caddymodule/keyadmin"
-	"github.com/card-gateway/card-gateway/keys"
 	"github.com/card-gateway/card-gateway/store"
 )
 
-// The methods of the admin API, which is the interface keyadmin.Gateway.
-
-// Keys returns the service of the keys, for the admin API; nil before
-// the app is provisioned.
-func (a *App) Keys() *keys.Service {
+// Admin returns the gateway as the admin API uses it; nil before the app is
+// provisioned.
+func (a *App) Admin() *keyadmin.Gateway {
 	if a.state == nil {
 		return nil
 	}
-	return a.state.keys
+	return &keyadmin.Gateway{
+		Keys: a.state.keys, Tokens: a.tokens, State: a.report, AuditCall: a.telemetry.audit.write, LoadRefused: a.LoadRefused,
+		OpenStore: a.sourceStore, Drain: process.drain.operator.Store, LogEachRequest: logEachRequest,
+		Refusal: process.refusals.find, Refusals: process.refusals.list, KeyLimits: a.keyLimits, JWKSet: a.published.set,
+	}
 }
 
-// AdminTokens returns the tokens that open the admin API.
-func (a *App) AdminTokens() *keyadmin.Tokens { return a.tokens }
-
-// AuditCall writes a line of the audit record, for the admin API.
-func (a *App) AuditCall(c keys.Change) { a.telemetry.audit.write(c) }
-
-// State reports the state of the gateway, for the admin API.
-func (a *App) State(ctx context.Context) keyadmin.State {
+// report returns the state of the gateway.
+func (a *App) report(ctx context.Context) keyadmin.State {
 	ctx, cancel := context.WithTimeout(ctx, readyTimeout)
 	defer cancel()
+	bodies := a.state.bodies
 	s := keyadmin.State{
 		Ready: true, Node: nodeView(), Degraded: a.state.degraded(ctx), Policy: a.rules.policy().Hash(), Loads: process.loads.last(),
 		Traffic: traffic(), Offenders: process.offenders.Top(time.Now(), 10), Audit: a.telemetry.audit.state(),
+		Bodies: keyadmin.BodyMemory{Bytes: bodies.used.Load(), Limit: bodies.limit, Holders: bodies.largest(10)},
 	}
 	err := a.state.ready(ctx)
 	if err == nil && s.Drained {
@@ -50,7 +47,7 @@ func (a *App) State(ctx context.Context) keyadmin.State {
 }
 
 // LoadRefused writes a line of the audit record for a configuration that was not
-// loaded, once for each, for the admin API.
+// loaded, once for each.
 func (a *App) LoadRefused(err error) {
 	if !process.loads.refused(time.Now(), err) {
 		return
@@ -59,24 +56,8 @@ func (a *App) LoadRefused(err error) {
 	a.telemetry.audit.refusedLoad(err)
 }
 
-// BodyMemory reports the memory for request bodies, for the admin API.
-func (a *App) BodyMemory() keyadmin.BodyMemory {
-	m := a.state.bodies
-	return keyadmin.BodyMemory{Bytes: m.used.Load(), Limit: m.limit, Holders: m.largest(10)}
-}
-
-// Refusal reports what is remembered of a refusal, for the admin API.
-func (a *App) Refusal(requestID string) (keyadmin.Refusal, bool) {
-	return process.refusals.find(requestID)
-}
-
-// Refusals returns remembered refusals, for the admin API.
-func (a *App) Refusals(keyID string, limit int) []keyadmin.Refusal {
-	return process.refusals.list(keyID, limit)
-}
-
-// KeyLimits returns the buckets of a key as they are now, for the admin API.
-func (a *App) KeyLimits(ctx context.Context, keyID string) ([]keyadmin.Limit, error) {
+// keyLimits returns the buckets of a key as they are now.
+func (a *App) keyLimits(ctx context.Context, keyID string) ([]keyadmin.Limit, error) {
 	key, err := a.state.keys.Fresh(ctx, keyID)
 	if err != nil {
 		return nil, err
@@ -86,9 +67,9 @@ func (a *App) KeyLimits(ctx context.Context, keyID string) ([]keyadmin.Limit, er
 	return buckets.levels(ctx, a.state.backend, now)
 }
 
-// OpenStore returns the backend of an option store, in JSON, for the admin API to
+// sourceStore returns the backend of an option store, in JSON, for the admin API to
 // copy from.
-func (a *App) OpenStore(option json.RawMessage) (store.Backend, error) {
+func (a *App) sourceStore(option json.RawMessage) (store.Backend, error) {
 	options := make(map[string]json.RawMessage)
 	if err := json.Unmarshal(option, &options); err != nil {
 		return nil, err
@@ -124,6 +105,3 @@ func (a *App) OpenStore(option json.RawMessage) (store.Backend, error) {
 	}
 	return chosen.open("")
 }
-
-// JWKSet returns the public keys of assertions, for the admin API.
-func (a *App) JWKSet() []byte { return a.published.set() }

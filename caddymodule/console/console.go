@@ -38,7 +38,7 @@ const policy = "default-src 'none'; script-src 'self'; style-src 'self'; connect
 
 // Handler returns the console for a site: the page, and the calls of the admin API
 // that it makes. Paths that are not below [Root] are answered 404.
-func Handler(gateway keyadmin.Gateway, options keyadmin.SiteOptions) http.Handler {
+func Handler(gateway *keyadmin.Gateway, options keyadmin.SiteOptions) http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) { serveFile(w, r, signInNeeded) })
 	mux.Handle("/", keyadmin.Site(gateway, options))

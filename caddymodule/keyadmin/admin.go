@@ -48,7 +48,7 @@ func init() {
 type AdminAPI struct {
 	// gateway returns the running gateway. It is called for each request, because
 	// after a failed reload the routes outlive their configuration.
-	gateway func() (Gateway, error)
+	gateway func() (*Gateway, error)
 	door    door
 }
 
@@ -61,16 +61,17 @@ func (AdminAPI) CaddyModule() caddy.ModuleInfo {
 }
 
 // activeGateway returns the gateway in Caddy's active configuration.
-func activeGateway() (Gateway, error) {
+func activeGateway() (*Gateway, error) {
 	app, err := caddy.ActiveContext().AppIfConfigured("card_gateway")
 	if err != nil {
 		return nil, caddy.APIError{HTTPStatus: http.StatusServiceUnavailable, Err: err, Message: "no gateway is configured here: the running configuration has no card_gateway block"}
 	}
-	gateway, ok := app.(Gateway)
-	if !ok || gateway.Keys() == nil {
-		return nil, caddy.APIError{HTTPStatus: http.StatusServiceUnavailable, Message: "the gateway is not running yet"}
+	if running, ok := app.(interface{ Admin() *Gateway }); ok {
+		if gateway := running.Admin(); gateway != nil {
+			return gateway, nil
+		}
 	}
-	return gateway, nil
+	return nil, caddy.APIError{HTTPStatus: http.StatusServiceUnavailable, Message: "the gateway is not running yet"}
 }
 
 // Provision watches what becomes of the configuration that is being started. Caddy
@@ -161,8 +162,8 @@ func (a *AdminAPI) handler(of *route) caddy.AdminHandler {
 			return err
 		}
 		r.Body = http.MaxBytesReader(w, r.Body, maxAdminBody)
-		c := &adminCall{Context: r.Context(), gateway: gateway, keys: gateway.Keys(), r: r, id: r.PathValue("id"), action: of.action}
-		c.who, err = a.door.authenticate(r, gateway.AdminTokens())
+		c := &adminCall{Context: r.Context(), gateway: gateway, keys: gateway.Keys, r: r, id: r.PathValue("id"), action: of.action}
+		c.who, err = a.door.authenticate(r, gateway.Tokens)
 		c.by = keys.By{Actor: c.who.name, Claimed: claimed(r), Revision: strings.Trim(strings.TrimSpace(r.Header.Get("If-Match")), `"`)}
 		if err != nil {
 			return c.shutOut(err)

@@ -16,55 +16,37 @@ import (
 	"github.com/card-gateway/card-gateway/store"
 )
 
-// A Gateway is what the admin API needs of the app card_gateway.
-type Gateway interface {
-	// Keys returns the service of the keys; nil before the app is provisioned.
-	Keys() *keys.Service
-	// AdminTokens returns the tokens that open the admin API; nil: none does.
-	AdminTokens() *Tokens
-	// BodyMemory reports the memory for request bodies.
-	BodyMemory() BodyMemory
+// A Gateway is the running gateway, as the admin API uses it.
+type Gateway struct {
+	Keys *keys.Service
+	// Tokens open the admin API; nil: none does.
+	Tokens *Tokens
+	// State returns the state of the gateway.
+	State func(context.Context) State
 	// AuditCall writes a line of the audit record for a call that never reached the
 	// service of the keys.
-	AuditCall(change keys.Change)
-	// OpenStore returns the backend of an option store, in JSON, to copy from.
-	OpenStore(option json.RawMessage) (store.Backend, error)
-	// Drain makes /readyz answer 503 while requests are served; Undrain ends it. If
-	// it has not ended at a time, it counts as forgotten; the zero time is the past.
-	Drain(until time.Time)
-	Undrain()
-	// LogEachRequest makes the log have a line for each request until a time; the
-	// zero time ends it.
-	LogEachRequest(until time.Time)
-	// State returns the state of the running gateway.
-	State(ctx context.Context) State
+	AuditCall func(keys.Change)
 	// LoadRefused writes a line of the audit record for a configuration that was
 	// refused.
-	LoadRefused(err error)
+	LoadRefused func(error)
+	// OpenStore returns the backend of an option store, in JSON, to copy from.
+	OpenStore func(option json.RawMessage) (store.Backend, error)
+	// Drain makes /readyz answer 503 while requests are served; nil ends it. If it
+	// has not ended at the time, it counts as forgotten; the zero time is the past.
+	Drain func(until *time.Time)
+	// LogEachRequest makes the log have a line for each request until a time; the
+	// zero time ends it.
+	LogEachRequest func(until time.Time)
 	// Refusal returns what is remembered of the refusal with the request id.
-	Refusal(requestID string) (Refusal, bool)
+	Refusal func(requestID string) (Refusal, bool)
 	// Refusals returns the newest remembered refusals of a key, at most limit, the
 	// newest first; of all keys and of none for the empty id.
-	Refusals(keyID string, limit int) []Refusal
+	Refusals func(keyID string, limit int) []Refusal
 	// KeyLimits returns the buckets of a key as they are now, and
 	// [store.ErrNotFound] for a key that does not exist.
-	KeyLimits(ctx context.Context, keyID string) ([]Limit, error)
+	KeyLimits func(ctx context.Context, keyID string) ([]Limit, error)
 	// JWKSet returns the public keys of assertions, as JSON.
-	JWKSet() []byte
-}
-
-// BodyMemory is the memory that request bodies hold, in bytes, and the keys that
-// hold most of it.
-type BodyMemory struct {
-	Bytes   int64        `json:"bytes"`
-	Limit   int64        `json:"limit"`
-	Holders []BodyHolder `json:"holders"` // at most ten, the largest first
-}
-
-// A BodyHolder is a key whose requests hold memory for their bodies.
-type BodyHolder struct {
-	Key   string `json:"key"`
-	Bytes int64  `json:"bytes"`
+	JWKSet func() []byte
 }
 
 const (
@@ -77,7 +59,7 @@ const (
 // An adminCall is one request to the key API.
 type adminCall struct {
 	context.Context
-	gateway Gateway
+	gateway *Gateway
 	keys    *keys.Service
 	r       *http.Request
 	id      string // of the key in the path

@@ -150,7 +150,6 @@ type gatewayStatus struct {
 	version.Build
 	keys.Status
 	State
-	Bodies BodyMemory `json:"bodies"`
 	Caller callerView `json:"caller"`
 }
 
@@ -170,7 +169,7 @@ func showStatus(c *adminCall) (int, any, error) {
 		status = c.keys.Status(c)
 	}
 	return http.StatusOK, gatewayStatus{
-		Build: version.This(), Status: status, State: c.gateway.State(c), Bodies: c.gateway.BodyMemory(),
+		Build: version.This(), Status: status, State: c.gateway.State(c),
 		Caller: callerView{c.who.name, c.who.role},
 	}, nil
 }

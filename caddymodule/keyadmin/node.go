@@ -24,12 +24,12 @@ func drain(c *adminCall) (int, any, error) {
 		}
 		until = time.Now().Add(span)
 	}
-	c.gateway.Drain(until)
+	c.gateway.Drain(&until)
 	return c.nodeChanged(c.action)
 }
 
 func undrain(c *adminCall) (int, any, error) {
-	c.gateway.Undrain()
+	c.gateway.Drain(nil)
 	return c.nodeChanged(c.action)
 }
 

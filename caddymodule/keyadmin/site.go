@@ -20,8 +20,8 @@ type SiteOptions struct {
 // a site. Each call needs a token, also on a unix socket. Import, copy, update and
 // deletion of keys, and the calls that change the gateway, exist only on the admin
 // endpoint. Refusals are answered as there: {"error":"…"}.
-func Site(gateway Gateway, options SiteOptions) http.Handler {
-	api := &AdminAPI{gateway: func() (Gateway, error) { return gateway, nil }, door: door{site: true, readOnly: !options.Changes}}
+func Site(gateway *Gateway, options SiteOptions) http.Handler {
+	api := &AdminAPI{gateway: func() (*Gateway, error) { return gateway, nil }, door: door{site: true, readOnly: !options.Changes}}
 	mux := http.NewServeMux()
 	for i := range routes {
 		if routes[i].place == everywhere {

@@ -22,7 +22,22 @@ type State struct {
 	Offenders []offenders.Entry `json:"offenders"`
 	Traffic   Traffic           `json:"traffic"`
 	// Audit is how far the audit file was written; nil: there is none.
-	Audit *auditfile.State `json:"audit,omitempty"`
+	Audit  *auditfile.State `json:"audit,omitempty"`
+	Bodies BodyMemory       `json:"bodies"`
+}
+
+// BodyMemory is the memory that request bodies hold, in bytes, and the keys that
+// hold most of it.
+type BodyMemory struct {
+	Bytes   int64        `json:"bytes"`
+	Limit   int64        `json:"limit"`
+	Holders []BodyHolder `json:"holders"` // at most ten, the largest first
+}
+
+// A BodyHolder is a key whose requests hold memory for their bodies.
+type BodyHolder struct {
+	Key   string `json:"key"`
+	Bytes int64  `json:"bytes"`
 }
 
 // Traffic is what the process counted since its start. Maps have no zeros.
