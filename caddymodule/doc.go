@@ -30,7 +30,7 @@
 //   - audit, audit_log, events: changes of keys, and the numbers of audit lines
 //   - metrics, gauges, store_metrics, upstream_metrics, degraded: metrics
 //   - certificates: which certificates end, and which should have been renewed
-//   - app_admin, traffic, loads, node, explain_memory: what the admin
+//   - app_admin, loads, node, explain_memory: what the admin
 //     API and the console show
 package caddymodule
 

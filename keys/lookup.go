@@ -3,9 +3,15 @@ package keys
 import (
 	"context"
 	"errors"
+	"fmt"
+	"hash/maphash"
+	"slices"
+	"strconv"
+	"sync"
 	"time"
 
 	"github.com/card-gateway/card-gateway/auth"
+	"github.com/card-gateway/card-gateway/ratelimit"
 	"github.com/card-gateway/card-gateway/store"
 )
 
@@ -97,3 +103,131 @@ func (k *Service) Fresh(ctx context.Context, id string) (*auth.Key, error) {
 	k.cache.put(key)
 	return key, nil
 }
+
+const cacheShards = 64
+
+// keyCache keeps opened keys by id, up to a bound. To add a key, a full shard
+// forgets one of its keys, no matter which. The forgotten key is read from
+// the store at its next use. A key in the cache may be older than its record:
+// see [Service.Lookup].
+type keyCache struct {
+	seed   maphash.Seed
+	room   int // keys per shard
+	shards [cacheShards]cacheShard
+}
+
+type cacheShard struct {
+	mu   sync.RWMutex
+	keys map[string]*auth.Key
+	_    [32]byte // so that the locks of two shards do not share a cache line
+}
+
+func newKeyCache(size int) *keyCache {
+	c := &keyCache{seed: maphash.MakeSeed(), room: (size + cacheShards - 1) / cacheShards}
+	for i := range c.shards {
+		c.shards[i].keys = make(map[string]*auth.Key)
+	}
+	return c
+}
+
+func (c *keyCache) shard(id string) *cacheShard {
+	return &c.shards[maphash.String(c.seed, id)%cacheShards]
+}
+
+// get returns the key, or nil. It does not allocate.
+func (c *keyCache) get(id string) *auth.Key {
+	s := c.shard(id)
+	s.mu.RLock()
+	key := s.keys[id]
+	s.mu.RUnlock()
+	return key
+}
+
+func (c *keyCache) put(key *auth.Key) {
+	s := c.shard(key.ID)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if _, known := s.keys[key.ID]; !known && len(s.keys) >= c.room {
+		for id := range s.keys {
+			delete(s.keys, id)
+			break
+		}
+	}
+	s.keys[key.ID] = key
+}
+
+func (c *keyCache) drop(id string) {
+	s := c.shard(id)
+	s.mu.Lock()
+	delete(s.keys, id)
+	s.mu.Unlock()
+}
+
+// open makes the key for the judge from a record. If any part of the record
+// cannot be read, it returns [ErrMasterKey] or [ErrDamaged], wrapped, and no key.
+func (k *Service) open(r *store.Record) (*auth.Key, error) {
+	damaged := func(field string, err error) (*auth.Key, error) {
+		return nil, fmt.Errorf("key %s: %s: %w: %w", r.ID, field, ErrDamaged, err)
+	}
+	key := &auth.Key{
+		ID: r.ID, Revision: r.Revision, Tenant: r.Tenant, ExpiresAt: r.ExpiresAt, Disabled: r.Disabled,
+		Lock: r.Lock, StampedAfter: r.StampedAfter, CustomerVariant: r.CustomerVariant,
+		DebugUntil: debugUntil(r),
+	}
+	var err error
+	if key.Scopes, err = auth.ParseScopes(r.Scopes); err != nil {
+		return damaged("scopes", err)
+	}
+	if r.AllowedIPs != nil {
+		if key.AllowedIPs, err = auth.ParseAllowedIPs(r.AllowedIPs); err != nil {
+			return damaged("allowed_ips", err)
+		}
+	}
+	if key.Limits, err = ratelimit.ParseOverrides(r.Limits); err != nil {
+		return damaged("limits", err)
+	}
+	if err := checkVariant(r.CustomerVariant); err != nil {
+		return damaged("customer_variant", err)
+	}
+	if r.Revision == "" {
+		return damaged("revision", errors.New("missing"))
+	}
+	if key.Secrets, err = k.openSecrets(r); err != nil {
+		return nil, fmt.Errorf("key %s: %w", r.ID, err)
+	}
+	key.Retired = k.openRetired(r)
+	return key, nil
+}
+
+// openSecrets returns the secrets that have not expired, opened, the newest
+// first.
+func (k *Service) openSecrets(r *store.Record) ([]*auth.Secret, error) {
+	now := k.opt.Clock()
+	var secrets []*auth.Secret
+	for i := range r.Secrets {
+		s := &r.Secrets[i]
+		if !s.Live(now) {
+			continue
+		}
+		text, label, err := k.openSealed(r.ID, s)
+		if err != nil {
+			return nil, err
+		}
+		if label == retiredLabel(r.ID, s.Version) {
+			continue
+		}
+		secrets = append(secrets, auth.NewSecret(s.Version, string(text), s.ExpiresAt))
+	}
+	slices.SortFunc(secrets, func(a, b *auth.Secret) int { return b.Version() - a.Version() })
+	return secrets, nil
+}
+
+// secretLabel is the associated data of a sealed secret. It ties the secret to
+// its key and version, so that a ciphertext does not open in place of another. A
+// key id holds no line feed, so that labels differ. retiredLabel is the
+// associated data of a secret that a rotation has ended before its time.
+func secretLabel(id string, version int) string {
+	return "secret\n" + id + "\n" + strconv.Itoa(version)
+}
+
+func retiredLabel(id string, version int) string { return "retired " + secretLabel(id, version) }

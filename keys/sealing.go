@@ -6,6 +6,9 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"hash/maphash"
+	"slices"
+	"sync"
 
 	"github.com/card-gateway/card-gateway/store"
 )
@@ -132,4 +135,224 @@ func (k *Service) view(ctx context.Context, r *store.Record) (View, error) {
 	v := viewOf(r, k.opt.Clock())
 	v.Seal = sealView(r, err)
 	return v, nil
+}
+
+// ErrForged means that a record is not as a gateway has written it.
+var ErrForged = errors.New("the record was changed by something other than a gateway")
+
+// A ForgedError is an [ErrForged]. It names the key and the field.
+type ForgedError struct {
+	KeyID string
+	// Field is the first field that is not as it was written, one of
+	// [ForgedFields].
+	Field string
+	cause error
+}
+
+// Error returns the key, the field and the reason.
+func (e *ForgedError) Error() string {
+	return fmt.Sprintf("key %s: %v: %s: %s", e.KeyID, ErrForged, e.Field, e.Reason())
+}
+
+// Reason returns what is wrong with the field.
+func (e *ForgedError) Reason() string {
+	var damaged *store.DamagedError
+	if errors.As(e.cause, &damaged) {
+		return fmt.Sprintf("the record cannot be read (%v): restore it from a backup of the store by card-keys restore, or delete the key and make another", damaged.Cause)
+	}
+	return e.cause.Error()
+}
+
+// damagedRecord returns the error for a record that cannot be read.
+func damagedRecord(d *store.DamagedError) *ForgedError { return &ForgedError{d.ID, d.Field, d} }
+
+// Unwrap returns [ErrForged] and the cause, which may be [ErrMasterKey].
+func (e *ForgedError) Unwrap() []error { return []error{ErrForged, e.cause} }
+
+// fieldVersion is the name of the document version among the fields of a record.
+const fieldVersion = "document_version"
+
+// ForgedFields returns the closed set of [ForgedError.Field].
+func ForgedFields() []string {
+	names := append([]string{fieldSeal, fieldVersion}, store.DamagedFields()...)
+	for i := range sealedFields {
+		if !slices.Contains(names, sealedFields[i].name) {
+			names = append(names, sealedFields[i].name)
+		}
+	}
+	return names
+}
+
+var (
+	errNotSealed = errors.New("it is missing, and the configuration has seal required")
+	errOlder     = errors.New("it is an older record of the key than one that this gateway has seen")
+	errUnsealed  = errors.New("it is missing, and this gateway has seen the key with a seal")
+)
+
+// verify returns a [ForgedError] if the record has a seal and is not as a gateway
+// has written it.
+func (k *Service) verify(r *store.Record) error {
+	if len(r.Seal) == 0 {
+		return nil
+	}
+	if field, err := k.ring.checkSeal(r); err != nil {
+		return &ForgedError{r.ID, field, err}
+	}
+	return nil
+}
+
+// admitRecord is verify for a record of this store. It also refuses a record that is
+// older than one that was seen, and one without a seal where it must have one.
+func (k *Service) admitRecord(r *store.Record) error {
+	if err := k.verify(r); err != nil {
+		return err
+	}
+	switch sealed := len(r.Seal) > 0; {
+	case sealed && !k.opt.Seen.raise(r.ID, documentVersion(r.Seal)):
+		return &ForgedError{r.ID, fieldVersion, errOlder}
+	case !sealed && k.opt.SealRequired:
+		return &ForgedError{r.ID, fieldSeal, errNotSealed}
+	case !sealed && k.opt.Seen.of(r.ID) > 0:
+		return &ForgedError{r.ID, fieldSeal, errUnsealed}
+	default:
+		return nil
+	}
+}
+
+// authentic returns the record if it is admitted, and otherwise a [ForgedError],
+// which it reports. A record may have become old between its reading and now, so
+// one that is refused is read again.
+func (k *Service) authentic(ctx context.Context, r *store.Record) (*store.Record, error) {
+	err := k.admitRecord(r)
+	if err == nil {
+		return r, nil
+	}
+	if r, err = k.get(ctx, r.ID); err != nil {
+		return nil, err
+	}
+	if err = k.admitRecord(r); err != nil {
+		k.reportForged(err)
+		return nil, err
+	}
+	return r, nil
+}
+
+// get reads a record. One that cannot be read because it was damaged is a forged
+// one: [ForgedError].
+func (k *Service) get(ctx context.Context, id string) (*store.Record, error) {
+	r, err := k.backend.Get(ctx, id)
+	var damaged *store.DamagedError
+	if errors.As(err, &damaged) {
+		err = damagedRecord(damaged)
+		k.reportForged(err)
+	}
+	return r, err
+}
+
+func (k *Service) reportForged(err error) {
+	var forged *ForgedError
+	if errors.As(err, &forged) {
+		k.opt.OnForged(forged)
+	}
+}
+
+// A Seen remembers the highest document version of each sealed record that was
+// seen. So no older record of a key is accepted in its place, and none without a
+// seal. A process needs one for each store, for as long as it uses the store.
+type Seen struct {
+	mu       sync.Mutex
+	seed     maphash.Seed
+	versions map[uint64]seenVersion // by the hash of the id
+	room     int
+}
+
+// A seenVersion is the highest document version of a key.
+type seenVersion struct {
+	version uint64
+	gone    bool // the record of this version was deleted
+}
+
+// maxSeen bounds the number of keys whose version is remembered, 40 bytes for
+// each. To remember another, one is forgotten, no matter which.
+const maxSeen = 1 << 20
+
+// NewSeen returns an empty memory.
+func NewSeen() *Seen {
+	return &Seen{seed: maphash.MakeSeed(), versions: make(map[uint64]seenVersion), room: maxSeen}
+}
+
+// of returns the highest version of the key; 0 if none was seen.
+func (s *Seen) of(id string) uint64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.versions[maphash.String(s.seed, id)].version
+}
+
+// raise remembers a version of the key. It returns false, and remembers nothing,
+// for one that must not be accepted any more.
+func (s *Seen) raise(id string, version uint64) bool {
+	hash := maphash.String(s.seed, id)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	seen, known := s.versions[hash]
+	switch {
+	case version < seen.version || version == seen.version && seen.gone:
+		return false
+	case version == seen.version && known:
+		return true
+	}
+	if !known && len(s.versions) >= s.room {
+		for other := range s.versions {
+			delete(s.versions, other)
+			break
+		}
+	}
+	s.versions[hash] = seenVersion{version: version}
+	return true
+}
+
+// gone remembers that the key has no record any more, if the given version still
+// is the highest.
+func (s *Seen) gone(id string, version uint64) {
+	hash := maphash.String(s.seed, id)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if seen, known := s.versions[hash]; known && seen.version == version {
+		s.versions[hash] = seenVersion{version, true}
+	}
+}
+
+// reseal finds all secrets and records that are sealed under another master key
+// than the first, and seals them under the first. A record that cannot be read or
+// opened, or that was forged, stays as it is, and one without a seal gets none. After an
+// error of the backend, reseal stops. The next start tries the remaining records.
+func (k *Service) reseal(ctx context.Context) {
+	_ = each(ctx, k.backend, func(*store.DamagedError) {}, func(r *store.Record) error {
+		if !slices.ContainsFunc(r.Secrets, k.old) && (len(r.Seal) == 0 || k.ring.current(r.Seal)) {
+			return nil
+		}
+		_, err := k.change(ctx, r.ID, By{Actor: GatewayActor}, edit{action: "reseal", apply: k.resealRecord})
+		if errors.Is(err, store.ErrNotFound) || errors.Is(err, ErrMasterKey) || errors.Is(err, ErrDamaged) || errors.Is(err, ErrForged) {
+			return nil
+		}
+		return err
+	})
+}
+
+func (k *Service) old(s store.SealedSecret) bool { return !k.ring.current(s.Sealed) }
+
+func (k *Service) resealRecord(r *store.Record) error {
+	k.dropShut(r)
+	for i := range r.Secrets {
+		s := &r.Secrets[i]
+		if !k.old(*s) {
+			continue
+		}
+		text, label, err := k.openSealed(r.ID, s)
+		if err != nil {
+			return err
+		}
+		s.Sealed = k.ring.Seal(text, label)
+	}
+	return nil
 }

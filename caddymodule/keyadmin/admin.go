@@ -6,10 +6,15 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
+	"io"
 	"net/http"
 	"strings"
+	"sync/atomic"
+	"time"
 
 	"github.com/caddyserver/caddy/v2"
+	"golang.org/x/time/rate"
 
 	"github.com/card-gateway/card-gateway/caddymodule/logqueue"
 	"github.com/card-gateway/card-gateway/keys"
@@ -220,3 +225,200 @@ var (
 	_ caddy.AdminRouter = (*AdminAPI)(nil)
 	_ caddy.Provisioner = (*AdminAPI)(nil)
 )
+
+// A Gateway is the running gateway, as the admin API uses it.
+type Gateway struct {
+	Keys *keys.Service
+	// Tokens open the admin API; nil: none does.
+	Tokens *Tokens
+	// State returns the state of the gateway.
+	State func(context.Context) State
+	// AuditCall writes a line of the audit record for a call that never reached the
+	// service of the keys.
+	AuditCall func(keys.Change)
+	// LoadRefused writes a line of the audit record for a configuration that was
+	// refused.
+	LoadRefused func(error)
+	// OpenStore returns the backend of an option store, in JSON, to copy from.
+	OpenStore func(option json.RawMessage) (store.Backend, error)
+	// Drain makes /readyz answer 503 while requests are served; nil ends it. If it
+	// has not ended at the time, it counts as forgotten; the zero time is the past.
+	Drain func(until *time.Time)
+	// LogEachRequest makes the log have a line for each request until a time; the
+	// zero time ends it.
+	LogEachRequest func(until time.Time)
+	// Refusal returns what is remembered of the refusal with the request id.
+	Refusal func(requestID string) (Refusal, bool)
+	// Refusals returns the newest remembered refusals of a key, at most limit, the
+	// newest first; of all keys and of none for the empty id.
+	Refusals func(keyID string, limit int) []Refusal
+	// KeyLimits returns the buckets of a key as they are now, and
+	// [store.ErrNotFound] for a key that does not exist.
+	KeyLimits func(ctx context.Context, keyID string) ([]Limit, error)
+	// JWKSet returns the public keys of assertions, as JSON.
+	JWKSet func() []byte
+}
+
+const (
+	actorHeader   = "X-Card-Gateway-Actor"
+	maxActor      = 128
+	maxAdminBody  = 256 << 10
+	defaultListed = 100
+)
+
+// An adminCall is one request to the key API.
+type adminCall struct {
+	context.Context
+	gateway *Gateway
+	keys    *keys.Service
+	r       *http.Request
+	id      string // of the key in the path
+	action  string // as in the audit record
+	who     caller
+	by      keys.By
+}
+
+// claimed returns who the caller claims to be: the header X-Card-Gateway-Actor, at
+// most maxActor bytes of it.
+func claimed(r *http.Request) string {
+	text := r.Header.Get(actorHeader)
+	return strings.ToValidUTF8(text[:min(len(text), maxActor)], "")
+}
+
+// body reads the request's body. The error for a body of more than maxAdminBody
+// bytes has the status 413.
+func (c *adminCall) body() ([]byte, error) {
+	doc, err := io.ReadAll(c.r.Body)
+	var tooLarge *http.MaxBytesError
+	switch {
+	case errors.As(err, &tooLarge):
+		return nil, unasked{caddy.APIError{HTTPStatus: http.StatusRequestEntityTooLarge, Err: err, Message: fmt.Sprintf("the request body is over %d bytes", tooLarge.Limit)}}
+	case err != nil:
+		return nil, unasked{caddy.APIError{HTTPStatus: http.StatusBadRequest, Err: fmt.Errorf("reading the request body: %w", err)}}
+	}
+	return doc, nil
+}
+
+// decode reads the request's body, which must be an object.
+func (c *adminCall) decode(into any) error {
+	doc, err := c.body()
+	if err != nil {
+		return err
+	}
+	if err := keys.Decode(doc, into); err != nil {
+		return unasked{err}
+	}
+	return nil
+}
+
+// decodeAny reads the request's body, if it has one.
+func (c *adminCall) decodeAny(into any) error {
+	doc, err := c.body()
+	if err != nil || len(doc) == 0 {
+		return err
+	}
+	if err := keys.Decode(doc, into); err != nil {
+		return unasked{err}
+	}
+	return nil
+}
+
+// unasked is the error of a call that was refused before the service of the keys
+// was asked. The service reports all others to the audit record itself.
+type unasked struct{ cause error }
+
+// Error returns the text of the cause.
+func (u unasked) Error() string { return u.cause.Error() }
+
+// Unwrap returns the cause.
+func (u unasked) Unwrap() error { return u.cause }
+
+// auditUnasked writes a line of the audit record for a change that was refused
+// before the service of the keys was asked. It returns the error.
+func (c *adminCall) auditUnasked(err error) error {
+	if early := (unasked{}); errors.As(err, &early) {
+		c.audit(err)
+	}
+	return err
+}
+
+func (c *adminCall) audit(err error) {
+	c.gateway.AuditCall(keys.Change{At: time.Now(), Actor: c.by.Actor, Claimed: c.by.Claimed, Action: c.action, KeyID: c.id, Err: err})
+}
+
+// Calls of strangers are written at this rate, so that they cannot drown the
+// record; a line has the number of those that were left out before it.
+var (
+	strangers = rate.NewLimiter(1, 20)
+	leftOut   atomic.Uint64
+)
+
+// shutOut writes a line of the audit record for a caller without the right to make
+// the call. It returns the error.
+func (c *adminCall) shutOut(err error) error {
+	if c.by.Actor == "" {
+		c.by.Actor = "nobody"
+		if !strangers.Allow() {
+			leftOut.Add(1)
+			return err
+		}
+		if n := leftOut.Swap(0); n > 0 {
+			c.audit(fmt.Errorf("%w (%d more calls without a token before this one have no line)", err, n))
+			return err
+		}
+	}
+	c.audit(err)
+	return err
+}
+
+// SiteOptions are the options of the admin API on a site.
+type SiteOptions struct {
+	// Changes lets a token of the role keys change keys. Otherwise every token
+	// may only read.
+	Changes bool
+}
+
+// Site returns the part of the admin API that the console needs, as a handler for
+// a site. Each call needs a token, also on a unix socket. Import, copy, update and
+// deletion of keys, and the calls that change the gateway, exist only on the admin
+// endpoint. Refusals are answered as there: {"error":"…"}.
+func Site(gateway *Gateway, options SiteOptions) http.Handler {
+	api := &AdminAPI{gateway: func() (*Gateway, error) { return gateway, nil }, door: door{site: true, readOnly: !options.Changes}}
+	mux := http.NewServeMux()
+	for i := range routes {
+		if routes[i].place == everywhere {
+			mux.Handle(routes[i].pattern, answering{api.handler(&routes[i])})
+		}
+	}
+	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
+		writeError(w, caddy.APIError{HTTPStatus: http.StatusNotFound, Err: fmt.Errorf("the console does not have %s %s; the admin endpoint may", r.Method, r.URL.Path)})
+	})
+	return mux
+}
+
+// answering writes the error of a handler of the admin API.
+type answering struct{ caddy.AdminHandler }
+
+func (a answering) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if err := a.AdminHandler.ServeHTTP(w, r); err != nil {
+		writeError(w, err)
+	}
+}
+
+// writeError answers an error as Caddy's admin endpoint does.
+func writeError(w http.ResponseWriter, err error) {
+	answer := caddy.APIError{HTTPStatus: http.StatusInternalServerError, Err: err}
+	_ = errors.As(err, &answer)
+	if answer.Message == "" && answer.Err != nil {
+		answer.Message = answer.Err.Error()
+	}
+	header := w.Header()
+	header.Set("Content-Type", "application/json")
+	header.Set("Cache-Control", "no-store")
+	header.Set("X-Content-Type-Options", "nosniff")
+	if answer.HTTPStatus == http.StatusUnauthorized {
+		header.Set("WWW-Authenticate", "Bearer")
+	}
+	w.WriteHeader(answer.HTTPStatus)
+	_ = json.NewEncoder(w).Encode(answer)
+}

@@ -3,19 +3,23 @@ package keyadmin
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
 	"net/url"
 	"os"
 	"os/user"
+	"regexp"
 	"strings"
+	"syscall"
+
+	"github.com/caddyserver/caddy/v2"
+	caddycmd "github.com/caddyserver/caddy/v2/cmd"
+	"github.com/spf13/cobra"
 
 	"github.com/card-gateway/card-gateway/caddymodule/cli"
 	"github.com/card-gateway/card-gateway/caddymodule/secret"
-
-	caddycmd "github.com/caddyserver/caddy/v2/cmd"
-	"github.com/spf13/cobra"
 )
 
 // addAdminFlags adds the flags of every card-keys command.
@@ -130,3 +134,67 @@ func addToken(cmd *cobra.Command, headers http.Header) error {
 }
 
 func keyPath(id, rest string) string { return "/card-gateway/keys/" + url.PathEscape(id) + rest }
+
+// checkAddress refuses the path of a socket that is not written as Caddy writes it,
+// which Caddy would take for the name of a host.
+func checkAddress(address string) error {
+	path, found := strings.CutPrefix(address, "unix:")
+	if !found && !strings.HasPrefix(address, "/") {
+		return nil
+	}
+	return fmt.Errorf("the address %s is not one of an admin endpoint: for a socket write unix//%s", address, strings.TrimLeft(path, "/"))
+}
+
+// adminAnswered matches the error that Caddy returns for a status from 400.
+var adminAnswered = regexp.MustCompile(`(?s)^caddy responded with error: HTTP (\d+): (.*)$`)
+
+// adminCallError returns the error in terms of the gateway. Caddy returns its
+// error as text only.
+func adminCallError(address string, err error) error {
+	match := adminAnswered.FindStringSubmatch(err.Error())
+	if match == nil {
+		return fmt.Errorf("no gateway answers at %s: %s (%w)", address, unanswered(address, err.Error()), err)
+	}
+	var answer struct {
+		Error string `json:"error"`
+	}
+	if json.Unmarshal([]byte(match[2]), &answer) == nil && answer.Error != "" {
+		return errors.New(answer.Error)
+	}
+	if match[1] == "404" {
+		return fmt.Errorf("the Caddy at %s has no Card Gateway in it: start it with a binary that `list-modules` shows admin.api.card_gateway for", address)
+	}
+	return fmt.Errorf("the admin endpoint at %s answered %s: %s", address, match[1], strings.TrimSpace(match[2]))
+}
+
+// unanswered says what to do about a call that got no answer.
+func unanswered(address, text string) string {
+	ends := func(cause error) bool { return strings.HasSuffix(text, cause.Error()) }
+	const start = "start it with `card-gateway run --config Caddyfile`, or name its admin endpoint with --address or --config"
+	place, err := caddy.ParseNetworkAddress(address)
+	socket := err == nil && place.IsUnixNetwork()
+	switch {
+	case ends(syscall.EACCES):
+		return "you may not open its socket; run the command as the gateway's user, or join the group of the socket"
+	case socket && (ends(syscall.ECONNREFUSED) || ends(syscall.ENOENT)):
+		return start + "; if it runs, another process took its socket or removed it, and a restart of the gateway brings it back"
+	case ends(syscall.ECONNREFUSED):
+		return start
+	case ends(syscall.ETIMEDOUT), ends(os.ErrDeadlineExceeded):
+		return "it does not answer in time"
+	default:
+		return "the call failed; name the admin endpoint of a gateway with --address or --config"
+	}
+}
+
+// AddAdminFlags adds the flags that say where a command finds the admin
+// endpoint.
+func AddAdminFlags(cmd *cobra.Command) { addAdminFlags(cmd) }
+
+// AskRefusal asks the gateway, over its admin endpoint, what it remembers of
+// the refusal with the request id.
+func AskRefusal(cmd *cobra.Command, requestID string) (*Refusal, error) {
+	refusal := new(Refusal)
+	_, err := callAdmin(cmd, adminRequest{method: http.MethodGet, path: "/card-gateway/refusals/" + url.PathEscape(requestID)}, refusal)
+	return refusal, err
+}
