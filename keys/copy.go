@@ -41,9 +41,6 @@ func (k *Service) Copy(ctx context.Context, from store.Backend, by By) (Copy, er
 	if err != nil {
 		return done, err
 	}
-	if err := k.bringIDKeys(ctx, ids, from); err != nil {
-		return done, err
-	}
 	err = each(ctx, from, func(d *store.DamagedError) {
 		done.Skipped = append(done.Skipped, SkippedCopy{ID: d.ID, Reason: damagedRecord(d).Error()})
 	}, func(r *store.Record) error {
@@ -70,7 +67,6 @@ func (k *Service) copyOne(ctx context.Context, ids *IDKey, source *store.Record,
 	}
 	r := source.Clone()
 	r.StampedAfter = k.opt.Clock().UTC().Add(k.opt.ReplayFloorAhead)
-	r.Imported = source.Imported || !ids.Check(source.ID) && !k.known.has(source.ID)
 	_, err := k.bring(ctx, ids, bringing{action: "copy", record: r}, by)
 	return err
 }

@@ -144,7 +144,7 @@ const metaIDKey = "id_key"
 // [ErrDamaged], wrapped; any other error means that the backend could not
 // answer.
 func (k *Service) TestMasterKey(ctx context.Context) error {
-	_, _, err := k.readIDKey(ctx, k.backend, metaIDKey)
+	_, _, err := k.readIDKey(ctx)
 	if errors.Is(err, store.ErrNotFound) {
 		return nil
 	}
@@ -206,51 +206,42 @@ func (k *Service) idKey(ctx context.Context) (*IDKey, error) {
 // If another master key opened it, loadIDKey also stores it sealed under the
 // first one.
 func (k *Service) loadIDKey(ctx context.Context) (*IDKey, error) {
-	ids, index, err := k.readIDKey(ctx, k.backend, metaIDKey)
+	ids, index, err := k.readIDKey(ctx)
 	if errors.Is(err, store.ErrNotFound) {
 		made := NewIDKey()
 		if _, err := k.backend.PutMeta(ctx, metaIDKey, k.ring.Seal(made[:], metaIDKey)); err != nil {
 			return nil, fmt.Errorf("storing the key that checks ids: %w", err)
 		}
-		ids, index, err = k.readIDKey(ctx, k.backend, metaIDKey)
+		ids, index, err = k.readIDKey(ctx)
 	}
 	if err == nil {
 		err = k.testSecrets(ctx)
 	}
-	if err != nil {
-		return nil, err
+	if err != nil || index == 0 {
+		return ids, err
 	}
-	return ids, k.sealIDKeyAnew(ctx, metaIDKey, ids, index)
+	if _, err := k.backend.PutMeta(ctx, metaIDKey+":"+k.ring.tagHex(0), k.ring.Seal(ids[:], metaIDKey)); err != nil {
+		return nil, fmt.Errorf("storing the key that checks ids under the first master key: %w", err)
+	}
+	return ids, nil
 }
 
-// sealIDKeyAnew writes a copy of an id key, sealed under the first master key,
-// unless the index shows that it is sealed so.
-func (k *Service) sealIDKeyAnew(ctx context.Context, name string, ids *IDKey, index int) error {
-	if index == 0 {
-		return nil
-	}
-	if _, err := k.backend.PutMeta(ctx, name+":"+k.ring.tagHex(0), k.ring.Seal(ids[:], name)); err != nil {
-		return fmt.Errorf("storing the key that checks ids under the first master key: %w", err)
-	}
-	return nil
-}
-
-// readIDKey returns the id key that is stored in a backend under the name, and
-// the index of the master key that opened it. ErrNotFound when it has none.
-func (k *Service) readIDKey(ctx context.Context, from store.Backend, as string) (*IDKey, int, error) {
+// readIDKey returns the stored id key, and the index of the master key that opened
+// it. ErrNotFound when there is none.
+func (k *Service) readIDKey(ctx context.Context) (*IDKey, int, error) {
 	names := make([]string, 0, k.ring.Len()+1)
 	for i := range k.ring.Len() {
-		names = append(names, as+":"+k.ring.tagHex(i))
+		names = append(names, metaIDKey+":"+k.ring.tagHex(i))
 	}
-	for _, name := range append(names, as) {
-		sealed, err := from.Meta(ctx, name)
+	for _, name := range append(names, metaIDKey) {
+		sealed, err := k.backend.Meta(ctx, name)
 		if errors.Is(err, store.ErrNotFound) {
 			continue
 		}
 		if err != nil {
 			return nil, 0, fmt.Errorf("reading the key that checks ids: %w", err)
 		}
-		raw, index, err := k.ring.Open(sealed, as)
+		raw, index, err := k.ring.Open(sealed, metaIDKey)
 		switch {
 		case errors.Is(err, ErrMasterKey):
 			return nil, 0, errWrongMasterKey

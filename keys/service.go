@@ -11,6 +11,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"hash/maphash"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -134,7 +135,7 @@ type Service struct {
 	local   bool
 
 	ids     atomic.Pointer[IDKey]
-	known   *knownIDs
+	foreign *foreignIDs
 	cache   *keyCache
 	flights singleflight.Group
 	lookups *rate.Limiter
@@ -153,7 +154,7 @@ func New(backend store.Backend, ring *Keyring, opt Options) *Service {
 	if l, ok := backend.(store.LocalBackend); ok {
 		k.local = l.Local()
 	}
-	k.known = newKnownIDs()
+	k.foreign = &foreignIDs{seed: maphash.MakeSeed(), hashes: make(map[uint64]struct{})}
 	k.cache = newKeyCache(k.opt.CacheSize)
 	k.lookups = rate.NewLimiter(rate.Limit(k.opt.LookupRate), k.opt.LookupBurst)
 	k.stopped, k.stop = context.WithCancel(context.Background())
@@ -170,7 +171,7 @@ func (k *Service) Start(ctx context.Context) error {
 	if _, err := k.idKey(ctx); err != nil {
 		return err
 	}
-	if !k.known.complete(k.opt.Clock()) {
+	if !k.foreign.complete(k.opt.Clock()) {
 		_ = k.RefreshIDs(ctx) // the next call tries again, and look-ups have a budget until then
 	}
 	return nil

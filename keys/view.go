@@ -237,14 +237,14 @@ func (k *Service) Census(ctx context.Context) (Census, error) {
 	sealed := make([]int, k.ring.Len()+1)
 	err := each(ctx, k.backend, func(d *store.DamagedError) {
 		if own != nil && !k.local {
-			k.known.learn(own, d.ID)
+			k.foreign.learn(own, d.ID)
 		}
 		k.reportForged(damagedRecord(d))
 		c.Keys[StatusUnreadable]++
 		c.Seals[SealRefused]++
 	}, func(r *store.Record) error {
 		if own != nil && !k.local {
-			k.known.learn(own, r.ID) // also what a gateway of an earlier version has imported
+			k.foreign.learn(own, r.ID) // also what a gateway of an earlier version has imported
 		}
 		for i := range r.Secrets {
 			sealed[k.ring.sealer(r.Secrets[i].Sealed)]++
