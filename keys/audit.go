@@ -121,12 +121,9 @@ func auditedFields(r *store.Record) map[string]json.RawMessage {
 
 func diff(before, after *store.Record) []FieldChange {
 	old, now := auditedFields(before), auditedFields(after)
-	names := make(map[string]bool)
-	for _, fields := range []map[string]json.RawMessage{old, now} {
-		for name := range fields {
-			names[name] = true
-		}
-	}
+	names := make(map[string]json.RawMessage)
+	maps.Copy(names, old)
+	maps.Copy(names, now)
 	var changes []FieldChange
 	for _, name := range slices.Sorted(maps.Keys(names)) {
 		if string(old[name]) != string(now[name]) {

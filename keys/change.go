@@ -36,11 +36,10 @@ func (k *Service) Create(ctx context.Context, req CreateRequest, by By) (Changed
 	secret := NewSecretText()
 	record := &store.Record{ID: ids.Mint(req.Mode), Fields: req.Fields}
 	changed, err := k.add(ctx, addition{"create", record, secret}, by)
-	if err != nil {
-		return Changed{}, err
+	if err == nil {
+		changed.Secret = secret
 	}
-	changed.Secret = secret
-	return changed, nil
+	return changed, err
 }
 
 // refuse reports an attempt that failed before there was a record, and returns its
@@ -78,34 +77,36 @@ func (k *Service) add(ctx context.Context, a addition, by By) (changed Changed, 
 		return Changed{}, err
 	}
 	r.Secrets = []store.SealedSecret{sealed}
-	if err := k.reserve(ctx, sealed.Fingerprint, r.ID); err != nil {
+	return k.writeNew(ctx, r, store.PutOptions{}, k.sealsNew)
+}
+
+// writeNew reserves the secrets of a record that this store does not have, and writes
+// it, with a seal if seals returns true. The reservations come before, because they
+// make an emptied store new: until then no value can be read from it.
+func (k *Service) writeNew(ctx context.Context, r *store.Record, opt store.PutOptions, seals func(context.Context) (bool, error)) (Changed, error) {
+	if err := k.reserveAll(ctx, r); err != nil {
 		return Changed{}, err
 	}
-	d, err := k.putNew(ctx, r)
-	k.cache.drop(r.ID)
+	var d store.Durability
+	sealed, err := seals(ctx)
 	if err == nil {
-		err = k.confirmReservation(ctx, sealed.Fingerprint, r)
+		if sealed {
+			k.sealRecord(r)
+		}
+		d, err = k.backend.Put(ctx, r, opt)
+		k.cache.drop(r.ID)
+	}
+	for _, s := range r.Secrets {
+		if err == nil {
+			err = k.confirmReservation(ctx, s.Fingerprint, r)
+		}
 	}
 	if err != nil {
-		k.release(ctx, sealed.Fingerprint, r.ID)
+		k.releaseAll(ctx, r.Secrets, r.ID)
 		return Changed{}, err
 	}
 	k.wrote(r)
 	return Changed{View: viewOf(r, k.opt.Clock()), Replicated: d.Replicated}, nil
-}
-
-// putNew writes the record of a new key, with a seal where new keys get one. The
-// reservation of its secret comes before, because that makes an emptied store new:
-// until then no value can be read from it.
-func (k *Service) putNew(ctx context.Context, r *store.Record) (store.Durability, error) {
-	seals, err := k.sealsNew(ctx)
-	if err != nil {
-		return store.Durability{}, err
-	}
-	if seals {
-		k.sealRecord(r)
-	}
-	return k.backend.Put(ctx, r, store.PutOptions{})
 }
 
 // ImportRequest asks for a key with the id and secret of an earlier system.

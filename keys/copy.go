@@ -94,25 +94,7 @@ func (k *Service) bring(ctx context.Context, ids *IDKey, b bringing, by By) (cha
 	defer func() {
 		k.report(attempt{action: b.action, by: by, after: r, replicated: changed.Replicated, err: err})
 	}()
-	if err = k.reserveAll(ctx, r); err != nil {
-		return Changed{}, err
-	}
-	if len(r.Seal) > 0 {
-		k.sealRecord(r)
-	}
-	d, err := k.backend.Put(ctx, r, b.put)
-	k.cache.drop(r.ID)
-	for _, s := range r.Secrets {
-		if err == nil {
-			err = k.confirmReservation(ctx, s.Fingerprint, r)
-		}
-	}
-	if err != nil {
-		k.releaseAll(ctx, r.Secrets, r.ID)
-		return Changed{}, err
-	}
-	k.wrote(r)
-	return Changed{View: viewOf(r, now), Replicated: d.Replicated}, nil
+	return k.writeNew(ctx, r, b.put, func(context.Context) (bool, error) { return len(r.Seal) > 0, nil })
 }
 
 // sealAnew converts the secrets of a record of another store to the form of this
@@ -129,31 +111,6 @@ func (k *Service) sealAnew(ids *IDKey, r *store.Record) error {
 		s.Sealed, s.Fingerprint = k.ring.Seal(text, label), ids.Fingerprint(string(text))
 	}
 	return nil
-}
-
-// reserveAll reserves the secrets of a record. It leaves out one that has ended
-// and is in use under another id.
-func (k *Service) reserveAll(ctx context.Context, r *store.Record) error {
-	var reserved []store.SealedSecret
-	for _, s := range r.Secrets {
-		err := k.reserve(ctx, s.Fingerprint, r.ID)
-		if errors.Is(err, ErrSecretInUse) && !s.Live(k.opt.Clock()) {
-			continue
-		}
-		if err != nil {
-			k.releaseAll(ctx, reserved, r.ID)
-			return err
-		}
-		reserved = append(reserved, s)
-	}
-	r.Secrets = reserved
-	return nil
-}
-
-func (k *Service) releaseAll(ctx context.Context, secrets []store.SealedSecret, id string) {
-	for _, s := range secrets {
-		k.release(ctx, s.Fingerprint, id)
-	}
 }
 
 // A Restoring names a record of a backup: the store that holds the backup, and the

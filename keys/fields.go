@@ -1,6 +1,7 @@
 package keys
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -108,8 +109,7 @@ func (k *Service) checkLimits(limits map[string]json.RawMessage) error {
 }
 
 func checkTenant(tenant string) error {
-	ok := tenant != "" && len(tenant) <= maxTenant && strings.Trim(tenant, alphanumeric+"._-") == ""
-	if !ok {
+	if tenant == "" || len(tenant) > maxTenant || strings.Trim(tenant, alphanumeric+"._-") != "" {
 		return invalid("tenant", "want 1 to %d of A-Z a-z 0-9 . _ -", maxTenant)
 	}
 	return nil
@@ -279,27 +279,10 @@ func Decode(doc []byte, into any) error {
 	case errors.Is(err, errNoTime), errors.Is(err, errTimeRange):
 		return invalid(field, "%v", semantic.Err)
 	case semantic.JSONKind != 0:
-		return invalid(field, "a JSON %s does not fit here", kindName(semantic.JSONKind))
+		return invalid(field, "a JSON %s does not fit here", cmp.Or(kindNames[semantic.JSONKind], "value"))
 	default:
 		return invalid(field, "does not fit here")
 	}
 }
 
-func kindName(kind jsontext.Kind) string {
-	switch kind {
-	case 'n':
-		return "null"
-	case 't', 'f':
-		return "boolean"
-	case '"':
-		return "string"
-	case '0':
-		return "number"
-	case '{', '}':
-		return "object"
-	case '[', ']':
-		return "array"
-	default:
-		return "value"
-	}
-}
+var kindNames = map[jsontext.Kind]string{'n': "null", 't': "boolean", 'f': "boolean", '"': "string", '0': "number", '{': "object", '}': "object", '[': "array", ']': "array"}

@@ -163,7 +163,7 @@ func (k *Keyring) Open(sealed []byte, associated string) (plaintext []byte, inde
 // current reports whether a value is sealed under the first master key,
 // without opening it.
 func (k *Keyring) current(sealed []byte) bool {
-	return len(sealed) >= sealHeaderSize && [sealTagSize]byte(sealed[1:sealHeaderSize]) == k.keys[0].tag
+	return k.sealer(sealed) == 0
 }
 
 // tagHex returns the tag of the master key with the index, in hex.

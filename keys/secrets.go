@@ -258,10 +258,12 @@ func reservationName(fingerprint []byte) string { return "fp:" + hex.EncodeToStr
 func (k *Service) reserve(ctx context.Context, fingerprint []byte, id string) error {
 	for range changeAttempts {
 		taken, err := k.tryReserve(ctx, fingerprint, id)
-		if err != nil {
-			return err
-		}
-		if taken {
+		switch {
+		case errors.Is(err, ErrSecretInUse):
+			return ErrSecretInUse
+		case err != nil:
+			return fmt.Errorf("reserving the secret: %w", err)
+		case taken:
 			return nil
 		}
 	}
@@ -272,43 +274,34 @@ func (k *Service) reserve(ctx context.Context, fingerprint []byte, id string) er
 func (k *Service) tryReserve(ctx context.Context, fingerprint []byte, id string) (bool, error) {
 	name := reservationName(fingerprint)
 	holder, err := k.backend.PutMeta(ctx, name, []byte(id))
-	if err != nil {
-		return false, fmt.Errorf("reserving the secret: %w", err)
+	if err != nil || string(holder) == id {
+		return err == nil, err
 	}
-	if string(holder) == id {
-		return true, nil
-	}
-	if held, err := k.holds(ctx, string(holder), fingerprint); err != nil {
+	if err := k.mustNotHold(ctx, string(holder), fingerprint); err != nil {
 		return false, err
-	} else if held {
-		return false, ErrSecretInUse
 	}
 	// Left behind by a crash, or its key is being written at this moment.
 	if err := k.backend.DeleteMeta(ctx, name, holder); err != nil {
-		return false, fmt.Errorf("reserving the secret: %w", err)
+		return false, err
 	}
 	now, err := k.backend.PutMeta(ctx, name, []byte(id))
-	if err != nil {
-		return false, fmt.Errorf("reserving the secret: %w", err)
-	}
-	if string(now) != id {
-		return false, nil
+	if err != nil || string(now) != id {
+		return false, err
 	}
 	// If the other key was written before its reservation was removed, its writer
 	// has noticed nothing, and this reservation must be undone. If it is written
 	// later, its writer notices; see confirmReservation.
-	if held, err := k.holds(ctx, string(holder), fingerprint); err != nil {
-		return false, err
-	} else if held {
-		if err := k.backend.DeleteMeta(ctx, name, []byte(id)); err != nil {
-			return false, fmt.Errorf("giving the reservation back: %w", err)
+	err = k.mustNotHold(ctx, string(holder), fingerprint)
+	if errors.Is(err, ErrSecretInUse) {
+		undone := k.backend.DeleteMeta(ctx, name, []byte(id))
+		if undone == nil {
+			_, undone = k.backend.PutMeta(ctx, name, holder)
 		}
-		if _, err := k.backend.PutMeta(ctx, name, holder); err != nil {
-			return false, fmt.Errorf("giving the reservation back: %w", err)
+		if undone != nil {
+			err = fmt.Errorf("giving the reservation back: %w", undone)
 		}
-		return false, ErrSecretInUse
 	}
-	return true, nil
+	return err == nil, err
 }
 
 // confirmReservation makes sure, after a record was written, that its secret is
@@ -332,8 +325,33 @@ func (k *Service) confirmReservation(ctx context.Context, fingerprint []byte, r 
 func (k *Service) release(ctx context.Context, fingerprint []byte, id string) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), flightTimeout)
 	defer cancel()
-	if held, err := k.holds(ctx, id, fingerprint); err == nil && !held {
+	if k.mustNotHold(ctx, id, fingerprint) == nil {
 		_ = k.backend.DeleteMeta(ctx, reservationName(fingerprint), []byte(id))
+	}
+}
+
+// reserveAll reserves the secrets of a record. It leaves out one that has ended
+// and is in use under another id.
+func (k *Service) reserveAll(ctx context.Context, r *store.Record) error {
+	var reserved []store.SealedSecret
+	for _, s := range r.Secrets {
+		err := k.reserve(ctx, s.Fingerprint, r.ID)
+		if errors.Is(err, ErrSecretInUse) && !s.Live(k.opt.Clock()) {
+			continue
+		}
+		if err != nil {
+			k.releaseAll(ctx, reserved, r.ID)
+			return err
+		}
+		reserved = append(reserved, s)
+	}
+	r.Secrets = reserved
+	return nil
+}
+
+func (k *Service) releaseAll(ctx context.Context, secrets []store.SealedSecret, id string) {
+	for _, s := range secrets {
+		k.release(ctx, s.Fingerprint, id)
 	}
 }
 
@@ -347,20 +365,20 @@ func (k *Service) releaseDropped(ctx context.Context, before, after *store.Recor
 	}
 }
 
-// holds reports whether the key has the secret, live or retired.
-func (k *Service) holds(ctx context.Context, id string, fingerprint []byte) (bool, error) {
+// mustNotHold returns ErrSecretInUse if the key has the secret, live or retired.
+func (k *Service) mustNotHold(ctx context.Context, id string, fingerprint []byte) error {
 	r, err := k.backend.Get(ctx, id)
 	if errors.Is(err, store.ErrNotFound) {
-		return false, nil
+		return nil
 	}
 	if err != nil {
-		return false, fmt.Errorf("reading the key that the secret is reserved for: %w", err)
+		return fmt.Errorf("reading the key that it is reserved for: %w", err)
 	}
-	return hasSecret(r, fingerprint, k.opt.Clock()), nil
-}
-
-func hasSecret(r *store.Record, fingerprint []byte, now time.Time) bool {
-	return slices.ContainsFunc(r.Secrets, func(s store.SealedSecret) bool {
+	now := k.opt.Clock()
+	if slices.ContainsFunc(r.Secrets, func(s store.SealedSecret) bool {
 		return (s.Live(now) || explains(&s, now)) && bytes.Equal(s.Fingerprint, fingerprint)
-	})
+	}) {
+		return ErrSecretInUse
+	}
+	return nil
 }

@@ -7,6 +7,7 @@
 package keys
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -98,15 +99,7 @@ func (o Options) withDefaults() Options {
 	if o.After == nil {
 		o.After = time.After
 	}
-	if o.CacheSize <= 0 {
-		o.CacheSize = 100_000
-	}
-	if o.LookupRate <= 0 {
-		o.LookupRate = 1000
-	}
-	if o.LookupBurst <= 0 {
-		o.LookupBurst = 2000
-	}
+	o.CacheSize, o.LookupRate, o.LookupBurst = cmp.Or(o.CacheSize, 100_000), cmp.Or(o.LookupRate, 1000), cmp.Or(o.LookupBurst, 2000)
 	if o.CheckLimits == nil {
 		o.CheckLimits = func(map[string]json.RawMessage) error { return nil }
 	}
