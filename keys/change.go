@@ -105,7 +105,7 @@ func (k *Service) writeNew(ctx context.Context, r *store.Record, opt store.PutOp
 		k.releaseAll(ctx, r.Secrets, r.ID)
 		return Changed{}, err
 	}
-	k.wrote(r)
+	k.rememberVersion(r)
 	return Changed{View: viewOf(r, k.opt.Clock()), Replicated: d.Replicated}, nil
 }
 
@@ -192,7 +192,7 @@ func (k *Service) stamp() time.Time { return k.opt.Clock().UTC().Truncate(time.M
 // [store.ErrConflict] when others keep changing the key.
 func (k *Service) Update(ctx context.Context, id string, patch []byte, by By) (Changed, error) {
 	return k.change(ctx, id, by, edit{action: "update", apply: func(r *store.Record) error {
-		after, err := patched(&r.Fields, patch)
+		after, err := applyPatch(&r.Fields, patch)
 		if err != nil {
 			return err
 		}
@@ -252,7 +252,7 @@ func (k *Service) change(ctx context.Context, id string, by By, e edit) (changed
 		if old, err = k.readFor(ctx, id, &e); err != nil {
 			return Changed{}, err
 		}
-		if err := by.wants(old.Revision); err != nil {
+		if err := by.checkRevision(old.Revision); err != nil {
 			return Changed{}, err
 		}
 		r = old.Clone()
@@ -277,7 +277,7 @@ func (k *Service) change(ctx context.Context, id string, by By, e edit) (changed
 			r.Failures = 0
 		}
 		k.releaseDropped(ctx, old, r)
-		k.wrote(r)
+		k.rememberVersion(r)
 		return Changed{View: viewOf(r, k.opt.Clock()), Replicated: d.Replicated}, nil
 	}
 	return Changed{}, err
@@ -299,8 +299,8 @@ func (k *Service) readFor(ctx context.Context, id string, e *edit) (*store.Recor
 	}
 }
 
-// wants returns nil if a record of the revision is to be changed.
-func (by *By) wants(revision string) error {
+// checkRevision returns nil if a record of the revision is to be changed.
+func (by *By) checkRevision(revision string) error {
 	if by.Revision != "" && by.Revision != revision {
 		return ErrRevision
 	}
@@ -321,10 +321,10 @@ func (k *Service) Delete(ctx context.Context, id string, by By) (d store.Durabil
 		if old, revision, err = k.readToDelete(ctx, id); err != nil {
 			return store.Durability{}, err
 		}
-		if err = by.wants(revision); err != nil {
+		if err = by.checkRevision(revision); err != nil {
 			return store.Durability{}, err
 		}
-		seen := k.opt.Seen.of(id)
+		seen := k.opt.Versions.highest(id)
 		d, err = k.backend.Delete(ctx, id, revision)
 		k.cache.drop(id)
 		if errors.Is(err, store.ErrConflict) {
@@ -334,7 +334,7 @@ func (k *Service) Delete(ctx context.Context, id string, by By) (d store.Durabil
 			if old != nil {
 				k.releaseDropped(ctx, old, &store.Record{ID: id})
 			}
-			k.opt.Seen.gone(id, seen)
+			k.opt.Versions.recordDeleted(id, seen)
 		}
 		return d, err
 	}

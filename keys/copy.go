@@ -11,12 +11,12 @@ import (
 
 // A Copy is the result of [Service.Copy].
 type Copy struct {
-	Copied  []string      `json:"copied"`  // ids of the keys that were copied
-	Skipped []SkippedCopy `json:"skipped"` // keys that were not copied
+	Copied  []string     `json:"copied"`  // ids of the keys that were copied
+	Skipped []KeyProblem `json:"skipped"` // keys that were not copied
 }
 
-// A SkippedCopy is a key that was not copied, and why.
-type SkippedCopy struct {
+// A KeyProblem is a key that was not copied, and why.
+type KeyProblem struct {
 	ID     string `json:"id"`
 	Reason string `json:"reason"`
 	// Exists is whether it was not copied because a key of its id is here already.
@@ -36,18 +36,18 @@ type SkippedCopy struct {
 // the copy, or up to Options.ReplayFloorAhead after it. Failure counts start at
 // 0. No gateway may use the other store during the copy.
 func (k *Service) Copy(ctx context.Context, from store.Backend, by By) (Copy, error) {
-	done := Copy{Copied: []string{}, Skipped: []SkippedCopy{}}
+	done := Copy{Copied: []string{}, Skipped: []KeyProblem{}}
 	ids, err := k.idKey(ctx)
 	if err != nil {
 		return done, err
 	}
-	err = each(ctx, from, func(d *store.DamagedError) {
-		done.Skipped = append(done.Skipped, SkippedCopy{ID: d.ID, Reason: damagedRecord(d).Error()})
+	err = eachRecord(ctx, from, func(d *store.DamagedError) {
+		done.Skipped = append(done.Skipped, KeyProblem{ID: d.ID, Reason: damagedRecord(d).Error()})
 	}, func(r *store.Record) error {
 		err := k.copyOne(ctx, ids, r, by)
 		switch {
 		case errors.Is(err, store.ErrExists), errors.Is(err, ErrSecretInUse), errors.Is(err, ErrDamaged), errors.Is(err, ErrForged):
-			done.Skipped = append(done.Skipped, SkippedCopy{ID: r.ID, Reason: err.Error(), Exists: errors.Is(err, store.ErrExists)})
+			done.Skipped = append(done.Skipped, KeyProblem{ID: r.ID, Reason: err.Error(), Exists: errors.Is(err, store.ErrExists)})
 			return nil
 		case err != nil:
 			return fmt.Errorf("copying key %s: %w", r.ID, err)
@@ -67,20 +67,20 @@ func (k *Service) copyOne(ctx context.Context, ids *IDKey, source *store.Record,
 	}
 	r := source.Clone()
 	r.StampedAfter = k.opt.Clock().UTC().Add(k.opt.ReplayFloorAhead)
-	_, err := k.bring(ctx, ids, bringing{action: "copy", record: r}, by)
+	_, err := k.addForeign(ctx, ids, foreignRecord{action: "copy", record: r}, by)
 	return err
 }
 
-// A bringing is a verified record of another store that is to be written into this one.
-type bringing struct {
+// A foreignRecord is a verified record of another store that is to be written into this one.
+type foreignRecord struct {
 	action string
 	record *store.Record // is changed
 	put    store.PutOptions
 }
 
-// bring seals the secrets of the record for this store, reserves them and writes it.
+// addForeign seals the secrets of the record for this store, reserves them and writes it.
 // The record is sealed if it was.
-func (k *Service) bring(ctx context.Context, ids *IDKey, b bringing, by By) (changed Changed, err error) {
+func (k *Service) addForeign(ctx context.Context, ids *IDKey, b foreignRecord, by By) (changed Changed, err error) {
 	r := b.record
 	now := k.opt.Clock().UTC()
 	r.Revision, r.UpdatedAt = NewRevision(), now
@@ -101,7 +101,7 @@ func (k *Service) bring(ctx context.Context, ids *IDKey, b bringing, by By) (cha
 // one: sealed under the first master key, with fingerprints of this store's id
 // key.
 func (k *Service) sealAnew(ids *IDKey, r *store.Record) error {
-	k.dropShut(r)
+	k.dropUnopenable(r)
 	for i := range r.Secrets {
 		s := &r.Secrets[i]
 		text, label, err := k.openSealed(r.ID, s)
@@ -133,12 +133,12 @@ func (k *Service) Restorable(ctx context.Context, id string, from store.Backend)
 	if err != nil {
 		return View{}, err
 	}
-	if _, err := k.lost(ctx, id); err != nil {
+	if _, err := k.lostRevision(ctx, id); err != nil {
 		return View{}, err
 	}
 	v := viewOf(r, k.opt.Clock())
 	v.Seal.Digest = digestOf(r)
-	if len(r.Seal) > 0 && documentVersion(r.Seal) < k.opt.Seen.of(id) {
+	if len(r.Seal) > 0 && documentVersion(r.Seal) < k.opt.Versions.highest(id) {
 		v.Seal.Field, v.Seal.Problem = fieldVersion, errOlder.Error()
 	}
 	return v, nil
@@ -163,15 +163,15 @@ func (k *Service) Restore(ctx context.Context, id string, what Restoring, by By)
 	if digestOf(r) != what.Digest {
 		return refused(ErrNotAsApproved)
 	}
-	revision, err := k.lost(ctx, id)
+	revision, err := k.lostRevision(ctx, id)
 	if err != nil {
 		return refused(err)
 	}
-	if err := by.wants(revision); err != nil {
+	if err := by.checkRevision(revision); err != nil {
 		return refused(err)
 	}
 	put := store.PutOptions{Expect: revision, ClearFailures: true, Restore: true}
-	changed, err := k.bring(ctx, ids, bringing{action: "restore", record: r.Clone(), put: put}, by)
+	changed, err := k.addForeign(ctx, ids, foreignRecord{action: "restore", record: r.Clone(), put: put}, by)
 	if err == nil {
 		err = k.publishIDs(ctx, ids, id)
 	}
@@ -197,7 +197,7 @@ func (k *Service) backup(ctx context.Context, id string, from store.Backend) (*s
 		err = k.verify(r)
 	}
 	if err == nil {
-		err = k.ofThisStore(ids, r)
+		err = k.checkSameStore(ids, r)
 	}
 	if err != nil {
 		return nil, nil, fmt.Errorf("in the backup: %w", err)
@@ -205,11 +205,11 @@ func (k *Service) backup(ctx context.Context, id string, from store.Backend) (*s
 	return r, ids, nil
 }
 
-// ofThisStore returns an error unless the record was written by a gateway of this
+// checkSameStore returns an error unless the record was written by a gateway of this
 // store: its fingerprints were made with the id key of this one.
-func (k *Service) ofThisStore(ids *IDKey, r *store.Record) error {
+func (k *Service) checkSameStore(ids *IDKey, r *store.Record) error {
 	r = r.Clone()
-	k.dropShut(r)
+	k.dropUnopenable(r)
 	for i := range r.Secrets {
 		s := &r.Secrets[i]
 		text, _, err := k.openSealed(r.ID, s)
@@ -223,9 +223,9 @@ func (k *Service) ofThisStore(ids *IDKey, r *store.Record) error {
 	return nil
 }
 
-// lost returns the revision of the key's record if it cannot be read or was forged,
+// lostRevision returns the revision of the key's record if it cannot be read or was forged,
 // empty if it has none or is missing. A record that is right is store.ErrExists.
-func (k *Service) lost(ctx context.Context, id string) (revision string, err error) {
+func (k *Service) lostRevision(ctx context.Context, id string) (revision string, err error) {
 	r, err := k.backend.Get(ctx, id)
 	var damaged *store.DamagedError
 	switch {
@@ -250,8 +250,8 @@ func (k *Service) lost(ctx context.Context, id string) (revision string, err err
 
 // A Drill is the result of [Service.Drill].
 type Drill struct {
-	Opened int           `json:"opened"` // keys all of whose live secrets were opened
-	Failed []SkippedCopy `json:"failed"` // the others, and why
+	Opened int          `json:"opened"` // keys all of whose live secrets were opened
+	Failed []KeyProblem `json:"failed"` // the others, and why
 	// Unsealed is how many of the opened keys have a record without a seal.
 	Unsealed int `json:"unsealed"`
 }
@@ -259,12 +259,12 @@ type Drill struct {
 // Drill checks the seals and opens the live secrets of all keys with the master
 // keys, such as of a backup, and changes nothing. Its error is the backend's.
 func (k *Service) Drill(ctx context.Context) (Drill, error) {
-	d := Drill{Failed: []SkippedCopy{}}
-	err := each(ctx, k.backend, func(damaged *store.DamagedError) {
-		d.Failed = append(d.Failed, SkippedCopy{ID: damaged.ID, Reason: damagedRecord(damaged).Error()})
+	d := Drill{Failed: []KeyProblem{}}
+	err := eachRecord(ctx, k.backend, func(damaged *store.DamagedError) {
+		d.Failed = append(d.Failed, KeyProblem{ID: damaged.ID, Reason: damagedRecord(damaged).Error()})
 	}, func(r *store.Record) error {
 		if failed := k.drillOne(r); failed != nil {
-			d.Failed = append(d.Failed, SkippedCopy{ID: r.ID, Reason: failed.Error()})
+			d.Failed = append(d.Failed, KeyProblem{ID: r.ID, Reason: failed.Error()})
 		} else {
 			d.Opened++
 			if len(r.Seal) == 0 {

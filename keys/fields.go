@@ -36,7 +36,7 @@ func (k *Service) checkFields(f *store.Fields) error {
 		return err
 	}
 	if len(f.Scopes) > maxListEntries || len(f.AllowedIPs) > maxListEntries || len(f.Limits) > maxListEntries {
-		return invalid("", "scopes, allowed_ips and limits hold at most %d entries each", maxListEntries)
+		return invalid("", "scopes, allowed_ips and limits hold at most %d entries eachRecord", maxListEntries)
 	}
 	if err := k.checkScopes(f.Scopes); err != nil {
 		return invalid("scopes", "%v", err)
@@ -188,9 +188,9 @@ var (
 	fixed      = []string{"id", "mode", "status", "imported", "failures", "lock", "secrets", "retired_secrets", "created_at", "updated_at", "revision", "seal"}
 )
 
-// patched returns the fields with a JSON merge patch (RFC 7396) applied: null
+// applyPatch returns the fields with a JSON merge patch (RFC 7396) applied: null
 // sets a field to its default, objects are merged, anything else replaces.
-func patched(f *store.Fields, patch []byte) (store.Fields, error) {
+func applyPatch(f *store.Fields, patch []byte) (store.Fields, error) {
 	names, err := objectOf(patch)
 	if err != nil {
 		return store.Fields{}, err

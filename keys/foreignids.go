@@ -113,7 +113,7 @@ func (k *Service) RefreshIDs(ctx context.Context) error {
 			return nil
 		}
 		learn := func(id string) { n.learn(own, id) }
-		if err := each(ctx, k.backend, func(d *store.DamagedError) { learn(d.ID) }, func(r *store.Record) error { learn(r.ID); return nil }); err != nil {
+		if err := eachRecord(ctx, k.backend, func(d *store.DamagedError) { learn(d.ID) }, func(r *store.Record) error { learn(r.ID); return nil }); err != nil {
 			n.retryAt = now.Add(idsRetry)
 			return err
 		}

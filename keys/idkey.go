@@ -189,7 +189,7 @@ func (k *Service) idKey(ctx context.Context) (*IDKey, error) {
 	if ids := k.ids.Load(); ids != nil {
 		return ids, nil
 	}
-	result, err := k.shared(ctx, metaIDKey, func(ctx context.Context) (any, error) {
+	result, err := k.shareRead(ctx, metaIDKey, func(ctx context.Context) (any, error) {
 		ids, err := k.loadIDKey(ctx)
 		if err == nil && k.ids.CompareAndSwap(nil, ids) && k.ring.Len() > 1 {
 			k.background(k.reseal)

@@ -26,10 +26,10 @@ func (k *Service) Lookup(ctx context.Context, id string) (*auth.Key, error) {
 	if key := k.cache.get(id); key != nil {
 		return key, nil
 	}
-	return k.miss(ctx, id)
+	return k.lookUp(ctx, id)
 }
 
-func (k *Service) miss(ctx context.Context, id string) (*auth.Key, error) {
+func (k *Service) lookUp(ctx context.Context, id string) (*auth.Key, error) {
 	if !validID(id) {
 		return nil, store.ErrNotFound
 	}
@@ -43,7 +43,7 @@ func (k *Service) miss(ctx context.Context, id string) (*auth.Key, error) {
 	if err := k.admit(ids, id); err != nil {
 		return nil, err
 	}
-	result, err := k.shared(ctx, "key "+id, func(ctx context.Context) (any, error) { return k.Fresh(ctx, id) })
+	result, err := k.shareRead(ctx, "key "+id, func(ctx context.Context) (any, error) { return k.Fresh(ctx, id) })
 	if err != nil {
 		return nil, err
 	}
@@ -53,11 +53,11 @@ func (k *Service) miss(ctx context.Context, id string) (*auth.Key, error) {
 // flightTimeout is the longest time of a read that several requests wait for.
 const flightTimeout = 5 * time.Second
 
-// shared runs read once for all callers that need the same name at the same
+// shareRead runs read once for all callers that need the same name at the same
 // time, and returns its result to each of them. The read continues if a caller
 // leaves. If a shared read found nothing, the value may have been written since
 // it began, so the caller reads again.
-func (k *Service) shared(ctx context.Context, name string, read func(context.Context) (any, error)) (any, error) {
+func (k *Service) shareRead(ctx context.Context, name string, read func(context.Context) (any, error)) (any, error) {
 	done := k.flights.DoChan(name, func() (any, error) {
 		detached, cancel := context.WithTimeout(context.WithoutCancel(ctx), flightTimeout)
 		defer cancel()
@@ -81,7 +81,7 @@ func (k *Service) Fresh(ctx context.Context, id string) (*auth.Key, error) {
 	if !validID(id) {
 		return nil, store.ErrNotFound
 	}
-	seen := k.opt.Seen.of(id)
+	seen := k.opt.Versions.highest(id)
 	r, err := k.get(ctx, id)
 	if err == nil {
 		r, err = k.authentic(ctx, r)
@@ -96,7 +96,7 @@ func (k *Service) Fresh(ctx context.Context, id string) (*auth.Key, error) {
 	if err != nil {
 		k.cache.drop(id)
 		if errors.Is(err, store.ErrNotFound) {
-			k.opt.Seen.gone(id, seen)
+			k.opt.Versions.recordDeleted(id, seen)
 		}
 		return nil, err
 	}

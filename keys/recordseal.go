@@ -24,38 +24,38 @@ import (
 //	 5  u64 document version
 //	13  32 bytes HMAC-SHA256 of all that follows from byte 45, of the bytes
 //	    before 13, and of every sealed field
-//	45  4 bytes for each sealed field, in their order: its mark
+//	45  4 bytes for each sealed field, in their order: its check
 //
-// The HMAC alone decides. A mark is the start of an HMAC of one field, and only
+// The HMAC alone decides. A check is the start of an HMAC of one field, and only
 // serves to name the field that somebody has changed.
 const (
-	authorityVersion = 1
-	authorityHead    = sealHeaderSize + 8
-	authorityMarks   = authorityHead + sha256.Size
-	markSize         = 4
+	recordSealVersion = 1
+	recordSealHeader  = sealedHeaderSize + 8
+	recordSealChecks  = recordSealHeader + sha256.Size
+	fieldCheckSize    = 4
 )
 
-// authorityUse is the use of the keys that seal records.
-const authorityUse = "card-gateway authority v1"
+// recordSealUse is the use of the keys that seal records.
+const recordSealUse = "card-gateway authority v1"
 
-// The first byte of what is authenticated, so that no mark is an HMAC of a record.
+// The first byte of what is authenticated, so that no check is an HMAC of a record.
 const (
-	authorityOfRecord = 0
-	authorityOfField  = 1
+	recordMAC = 0
+	fieldMAC  = 1
 )
 
 // sealRecord returns the seal of a record under the first master key, with a
 // document version.
 func (k *Keyring) sealRecord(r *store.Record, version uint64) []byte {
 	key := &k.keys[0]
-	seal := make([]byte, authorityMarks+markSize*len(sealedFields))
-	seal[0] = authorityVersion
+	seal := make([]byte, recordSealChecks+fieldCheckSize*len(sealedFields))
+	seal[0] = recordSealVersion
 	copy(seal[1:], key.tag[:])
-	binary.BigEndian.PutUint64(seal[sealHeaderSize:], version)
+	binary.BigEndian.PutUint64(seal[sealedHeaderSize:], version)
 	for i := range sealedFields {
-		copy(seal[authorityMarks+i*markSize:], key.mark(&sealedFields[i], r))
+		copy(seal[recordSealChecks+i*fieldCheckSize:], key.fieldCheck(&sealedFields[i], r))
 	}
-	copy(seal[authorityHead:], key.authenticate(seal, r))
+	copy(seal[recordSealHeader:], key.authenticate(seal, r))
 	return seal
 }
 
@@ -64,22 +64,22 @@ func (k *Keyring) sealRecord(r *store.Record, version uint64) []byte {
 func (k *Keyring) checkSeal(r *store.Record) (field string, err error) {
 	seal := r.Seal
 	switch {
-	case seal[0] != authorityVersion:
-		return fieldSeal, fmt.Errorf("it is in version %d of the format, this gateway knows version %d", seal[0], authorityVersion)
-	case len(seal) != authorityMarks+markSize*len(sealedFields):
+	case seal[0] != recordSealVersion:
+		return fieldSeal, fmt.Errorf("it is in version %d of the format, this gateway knows version %d", seal[0], recordSealVersion)
+	case len(seal) != recordSealChecks+fieldCheckSize*len(sealedFields):
 		return fieldSeal, fmt.Errorf("it is %d bytes long", len(seal))
 	}
-	index := k.sealer(seal)
+	index := k.masterKeyOf(seal)
 	if index == len(k.keys) {
 		return fieldSeal, ErrMasterKey
 	}
 	key := &k.keys[index]
-	if subtle.ConstantTimeCompare(seal[authorityHead:authorityMarks], key.authenticate(seal, r)) == 1 {
+	if subtle.ConstantTimeCompare(seal[recordSealHeader:recordSealChecks], key.authenticate(seal, r)) == 1 {
 		return "", nil
 	}
 	for i := range sealedFields {
-		mark := seal[authorityMarks+i*markSize:][:markSize]
-		if subtle.ConstantTimeCompare(mark, key.mark(&sealedFields[i], r)) != 1 {
+		check := seal[recordSealChecks+i*fieldCheckSize:][:fieldCheckSize]
+		if subtle.ConstantTimeCompare(check, key.fieldCheck(&sealedFields[i], r)) != 1 {
 			return sealedFields[i].name, errChanged
 		}
 	}
@@ -94,27 +94,27 @@ var errChanged = errors.New("no gateway has written this value")
 // documentVersion returns the document version in a seal, and 0 for what is no
 // seal. It proves nothing.
 func documentVersion(seal []byte) uint64 {
-	if len(seal) < authorityMarks {
+	if len(seal) < recordSealChecks {
 		return 0
 	}
-	return binary.BigEndian.Uint64(seal[sealHeaderSize:])
+	return binary.BigEndian.Uint64(seal[sealedHeaderSize:])
 }
 
 // authenticate returns the HMAC of a record and of its seal but the HMAC in it.
 func (k *masterKey) authenticate(seal []byte, r *store.Record) []byte {
-	mac := hmac.New(sha256.New, k.authority)
-	text := append(make([]byte, 0, 1024), authorityOfRecord)
-	text = append(text, seal[:authorityHead]...)
-	text = append(text, seal[authorityMarks:]...)
+	mac := hmac.New(sha256.New, k.recordKey)
+	text := append(make([]byte, 0, 1024), recordMAC)
+	text = append(text, seal[:recordSealHeader]...)
+	text = append(text, seal[recordSealChecks:]...)
 	mac.Write(appendSealed(text, r))
 	return mac.Sum(nil)
 }
 
-// mark returns the mark of a field.
-func (k *masterKey) mark(f *sealedField, r *store.Record) []byte {
-	mac := hmac.New(sha256.New, k.authority)
-	mac.Write(f.append([]byte{authorityOfField}, r))
-	return mac.Sum(nil)[:markSize]
+// fieldCheck returns the check of a field.
+func (k *masterKey) fieldCheck(f *sealedField, r *store.Record) []byte {
+	mac := hmac.New(sha256.New, k.recordKey)
+	mac.Write(f.append([]byte{fieldMAC}, r))
+	return mac.Sum(nil)[:fieldCheckSize]
 }
 
 // A sealedField is a field of a record that its seal covers. The value is

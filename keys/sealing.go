@@ -50,10 +50,10 @@ func (k *Service) sealRecord(r *store.Record) {
 	r.Seal = k.ring.sealRecord(r, k.nextVersion(r))
 }
 
-// wrote remembers the document version of a record that was written.
-func (k *Service) wrote(r *store.Record) {
+// rememberVersion remembers the document version of a record that was written.
+func (k *Service) rememberVersion(r *store.Record) {
 	if len(r.Seal) > 0 {
-		k.opt.Seen.raise(r.ID, documentVersion(r.Seal))
+		k.opt.Versions.raise(r.ID, documentVersion(r.Seal))
 	}
 }
 
@@ -61,7 +61,7 @@ func (k *Service) wrote(r *store.Record) {
 // time in milliseconds, or one more than the version before, whichever is more. So
 // the versions also rise when a key is deleted and imported again.
 func (k *Service) nextVersion(r *store.Record) uint64 {
-	return max(documentVersion(r.Seal)+1, k.opt.Seen.of(r.ID)+1, uint64(k.opt.Clock().UnixMilli()))
+	return max(documentVersion(r.Seal)+1, k.opt.Versions.highest(r.ID)+1, uint64(k.opt.Clock().UnixMilli()))
 }
 
 // Seal seals the record of a key that has no seal or that was forged. Whoever
@@ -208,11 +208,11 @@ func (k *Service) admitRecord(r *store.Record) error {
 		return err
 	}
 	switch sealed := len(r.Seal) > 0; {
-	case sealed && !k.opt.Seen.raise(r.ID, documentVersion(r.Seal)):
+	case sealed && !k.opt.Versions.raise(r.ID, documentVersion(r.Seal)):
 		return &ForgedError{r.ID, fieldVersion, errOlder}
 	case !sealed && k.opt.SealRequired:
 		return &ForgedError{r.ID, fieldSeal, errNotSealed}
-	case !sealed && k.opt.Seen.of(r.ID) > 0:
+	case !sealed && k.opt.Versions.highest(r.ID) > 0:
 		return &ForgedError{r.ID, fieldSeal, errUnsealed}
 	default:
 		return nil
@@ -256,33 +256,33 @@ func (k *Service) reportForged(err error) {
 	}
 }
 
-// A Seen remembers the highest document version of each sealed record that was
+// A VersionMemory remembers the highest document version of each sealed record that was
 // seen. So no older record of a key is accepted in its place, and none without a
 // seal. A process needs one for each store, for as long as it uses the store.
-type Seen struct {
+type VersionMemory struct {
 	mu       sync.Mutex
 	seed     maphash.Seed
-	versions map[uint64]seenVersion // by the hash of the id
+	versions map[uint64]rememberedVersion // by the hash of the id
 	room     int
 }
 
-// A seenVersion is the highest document version of a key.
-type seenVersion struct {
+// A rememberedVersion is the highest document version of a key.
+type rememberedVersion struct {
 	version uint64
-	gone    bool // the record of this version was deleted
+	deleted bool // the record of this version was deleted
 }
 
 // maxSeen bounds the number of keys whose version is remembered, 40 bytes for
 // each. To remember another, one is forgotten, no matter which.
 const maxSeen = 1 << 20
 
-// NewSeen returns an empty memory.
-func NewSeen() *Seen {
-	return &Seen{seed: maphash.MakeSeed(), versions: make(map[uint64]seenVersion), room: maxSeen}
+// NewVersionMemory returns an empty memory.
+func NewVersionMemory() *VersionMemory {
+	return &VersionMemory{seed: maphash.MakeSeed(), versions: make(map[uint64]rememberedVersion), room: maxSeen}
 }
 
-// of returns the highest version of the key; 0 if none was seen.
-func (s *Seen) of(id string) uint64 {
+// highest returns the highest version of the key; 0 if none was seen.
+func (s *VersionMemory) highest(id string) uint64 {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.versions[maphash.String(s.seed, id)].version
@@ -290,13 +290,13 @@ func (s *Seen) of(id string) uint64 {
 
 // raise remembers a version of the key. It returns false, and remembers nothing,
 // for one that must not be accepted any more.
-func (s *Seen) raise(id string, version uint64) bool {
+func (s *VersionMemory) raise(id string, version uint64) bool {
 	hash := maphash.String(s.seed, id)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	seen, known := s.versions[hash]
 	switch {
-	case version < seen.version || version == seen.version && seen.gone:
+	case version < seen.version || version == seen.version && seen.deleted:
 		return false
 	case version == seen.version && known:
 		return true
@@ -307,18 +307,18 @@ func (s *Seen) raise(id string, version uint64) bool {
 			break
 		}
 	}
-	s.versions[hash] = seenVersion{version: version}
+	s.versions[hash] = rememberedVersion{version: version}
 	return true
 }
 
-// gone remembers that the key has no record any more, if the given version still
+// recordDeleted remembers that the key has no record any more, if the given version still
 // is the highest.
-func (s *Seen) gone(id string, version uint64) {
+func (s *VersionMemory) recordDeleted(id string, version uint64) {
 	hash := maphash.String(s.seed, id)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if seen, known := s.versions[hash]; known && seen.version == version {
-		s.versions[hash] = seenVersion{version, true}
+		s.versions[hash] = rememberedVersion{version, true}
 	}
 }
 
@@ -327,8 +327,8 @@ func (s *Seen) gone(id string, version uint64) {
 // opened, or that was forged, stays as it is, and one without a seal gets none. After an
 // error of the backend, reseal stops. The next start tries the remaining records.
 func (k *Service) reseal(ctx context.Context) {
-	_ = each(ctx, k.backend, func(*store.DamagedError) {}, func(r *store.Record) error {
-		if !slices.ContainsFunc(r.Secrets, k.old) && (len(r.Seal) == 0 || k.ring.current(r.Seal)) {
+	_ = eachRecord(ctx, k.backend, func(*store.DamagedError) {}, func(r *store.Record) error {
+		if !slices.ContainsFunc(r.Secrets, k.underOlderKey) && (len(r.Seal) == 0 || k.ring.underFirstKey(r.Seal)) {
 			return nil
 		}
 		_, err := k.change(ctx, r.ID, By{Actor: GatewayActor}, edit{action: "reseal", apply: k.resealRecord})
@@ -339,13 +339,13 @@ func (k *Service) reseal(ctx context.Context) {
 	})
 }
 
-func (k *Service) old(s store.SealedSecret) bool { return !k.ring.current(s.Sealed) }
+func (k *Service) underOlderKey(s store.SealedSecret) bool { return !k.ring.underFirstKey(s.Sealed) }
 
 func (k *Service) resealRecord(r *store.Record) error {
-	k.dropShut(r)
+	k.dropUnopenable(r)
 	for i := range r.Secrets {
 		s := &r.Secrets[i]
-		if !k.old(*s) {
+		if !k.underOlderKey(*s) {
 			continue
 		}
 		text, label, err := k.openSealed(r.ID, s)

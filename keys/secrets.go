@@ -154,8 +154,8 @@ const (
 	maxRetired = 2
 )
 
-// explains reports whether an ended secret is still of use at now.
-func explains(s *store.SealedSecret, now time.Time) bool {
+// isRetired reports whether an ended secret is still of use at now.
+func isRetired(s *store.SealedSecret, now time.Time) bool {
 	return !s.Live(now) && now.Sub(s.ExpiresAt) < retiredFor
 }
 
@@ -168,7 +168,7 @@ func dropOutdated(r *store.Record, now time.Time) {
 		if s.Live(now) {
 			return false
 		}
-		if explains(&s, now) {
+		if isRetired(&s, now) {
 			retired++
 			return retired > maxRetired
 		}
@@ -181,9 +181,9 @@ func dropRetired(r *store.Record, now time.Time) {
 	r.Secrets = slices.DeleteFunc(r.Secrets, func(s store.SealedSecret) bool { return !s.Live(now) })
 }
 
-// dropShut drops the secrets that have ended and cannot be opened. A key does not
+// dropUnopenable drops the secrets that have ended and cannot be opened. A key does not
 // need them.
-func (k *Service) dropShut(r *store.Record) {
+func (k *Service) dropUnopenable(r *store.Record) {
 	now := k.opt.Clock()
 	r.Secrets = slices.DeleteFunc(r.Secrets, func(s store.SealedSecret) bool {
 		_, _, err := k.openSealed(r.ID, &s)
@@ -376,7 +376,7 @@ func (k *Service) mustNotHold(ctx context.Context, id string, fingerprint []byte
 	}
 	now := k.opt.Clock()
 	if slices.ContainsFunc(r.Secrets, func(s store.SealedSecret) bool {
-		return (s.Live(now) || explains(&s, now)) && bytes.Equal(s.Fingerprint, fingerprint)
+		return (s.Live(now) || isRetired(&s, now)) && bytes.Equal(s.Fingerprint, fingerprint)
 	}) {
 		return ErrSecretInUse
 	}

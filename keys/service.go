@@ -83,9 +83,9 @@ type Options struct {
 	ReplayFloorAhead time.Duration
 	// SealRequired refuses records without a seal.
 	SealRequired bool
-	// Seen remembers the document versions of the store's records. Services that
+	// Versions remembers the document versions of the store's records. Services that
 	// use a store one after the other share it. Default: an empty one.
-	Seen *Seen
+	Versions *VersionMemory
 	// OnChange, when set, is called for every change and attempted change.
 	OnChange func(Change)
 	// OnForged, when set, is called each time that a forged record is read.
@@ -106,8 +106,8 @@ func (o Options) withDefaults() Options {
 	if o.CheckScopes == nil {
 		o.CheckScopes = func([]string) error { return nil }
 	}
-	if o.Seen == nil {
-		o.Seen = NewSeen()
+	if o.Versions == nil {
+		o.Versions = NewVersionMemory()
 	}
 	if o.OnChange == nil {
 		o.OnChange = func(Change) {}

@@ -80,7 +80,7 @@ func viewOf(r *store.Record, now time.Time) View {
 		switch {
 		case s.Live(now):
 			v.Secrets = append(v.Secrets, secret)
-		case explains(&s, now):
+		case isRetired(&s, now):
 			v.RetiredSecrets = append(v.RetiredSecrets, secret)
 		}
 	}
@@ -235,7 +235,7 @@ func (k *Service) Census(ctx context.Context) (Census, error) {
 	now := k.opt.Clock()
 	own := k.ids.Load()
 	sealed := make([]int, k.ring.Len()+1)
-	err := each(ctx, k.backend, func(d *store.DamagedError) {
+	err := eachRecord(ctx, k.backend, func(d *store.DamagedError) {
 		if own != nil && !k.local {
 			k.foreign.learn(own, d.ID)
 		}
@@ -247,7 +247,7 @@ func (k *Service) Census(ctx context.Context) (Census, error) {
 			k.foreign.learn(own, r.ID) // also what a gateway of an earlier version has imported
 		}
 		for i := range r.Secrets {
-			sealed[k.ring.sealer(r.Secrets[i].Sealed)]++
+			sealed[k.ring.masterKeyOf(r.Secrets[i].Sealed)]++
 		}
 		if err := k.countSeal(ctx, &c, r); err != nil {
 			return err
@@ -297,9 +297,9 @@ func (k *Service) countSeal(ctx context.Context, c *Census, r *store.Record) err
 	}
 }
 
-// each calls f for every record of a backend until f returns an error, and damaged
+// eachRecord calls f for every record of a backend until f returns an error, and damaged
 // for every one that cannot be read.
-func each(ctx context.Context, backend store.Backend, damaged func(*store.DamagedError), f func(*store.Record) error) error {
+func eachRecord(ctx context.Context, backend store.Backend, damaged func(*store.DamagedError), f func(*store.Record) error) error {
 	for cursor := ""; ; {
 		page, err := backend.List(ctx, cursor, censusPage)
 		if err != nil {

@@ -180,7 +180,7 @@ func printCopy(cmd *cobra.Command, raw json.RawMessage, done keys.Copy) error {
 			fmt.Fprintf(cmd.OutOrStdout(), "skipped %s: %s\n", skipped.ID, skipped.Reason)
 		}
 	}
-	if slices.ContainsFunc(done.Skipped, func(s keys.SkippedCopy) bool { return !s.Exists }) {
+	if slices.ContainsFunc(done.Skipped, func(s keys.KeyProblem) bool { return !s.Exists }) {
 		return errNotAllCopied
 	}
 	return nil
