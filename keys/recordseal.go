@@ -44,9 +44,9 @@ const (
 	fieldMAC  = 1
 )
 
-// sealRecord returns the seal of a record under the first master key, with a
+// recordSeal returns the seal of a record under the first master key, with a
 // document version.
-func (k *Keyring) sealRecord(r *store.Record, version uint64) []byte {
+func (k *Keyring) recordSeal(r *store.Record, version uint64) []byte {
 	key := &k.keys[0]
 	seal := make([]byte, recordSealChecks+fieldCheckSize*len(sealedFields))
 	seal[0] = recordSealVersion
@@ -59,9 +59,9 @@ func (k *Keyring) sealRecord(r *store.Record, version uint64) []byte {
 	return seal
 }
 
-// checkSeal returns nil if a gateway has written a sealed record as it is, and
+// checkRecordSeal returns nil if a gateway has written a sealed record as it is, and
 // otherwise the first field that is not as it was written, and the reason.
-func (k *Keyring) checkSeal(r *store.Record) (field string, err error) {
+func (k *Keyring) checkRecordSeal(r *store.Record) (field string, err error) {
 	seal := r.Seal
 	switch {
 	case seal[0] != recordSealVersion:

@@ -47,7 +47,7 @@ func (k *Service) sealsNew(ctx context.Context) (bool, error) {
 // sealRecord puts a seal on a record that is about to be written.
 func (k *Service) sealRecord(r *store.Record) {
 	r.DebugUntil = debugUntil(r)
-	r.Seal = k.ring.sealRecord(r, k.nextVersion(r))
+	r.Seal = k.ring.recordSeal(r, k.nextVersion(r))
 }
 
 // rememberVersion remembers the document version of a record that was written.
@@ -195,7 +195,7 @@ func (k *Service) verify(r *store.Record) error {
 	if len(r.Seal) == 0 {
 		return nil
 	}
-	if field, err := k.ring.checkSeal(r); err != nil {
+	if field, err := k.ring.checkRecordSeal(r); err != nil {
 		return &ForgedError{r.ID, field, err}
 	}
 	return nil

@@ -112,7 +112,7 @@ func StartFailed(cause error) bool {
 type route struct {
 	pattern string
 	action  string // names the call in the audit record
-	call    func(*adminCall) (int, any, error)
+	call    func(*adminCall) (any, error)
 	place   place
 }
 
@@ -126,9 +126,9 @@ const (
 
 // routes are all routes of the API.
 var routes = []route{
-	{"POST /card-gateway/keys", "create", createKey, everywhere},
-	{"POST /card-gateway/keys/import", "import", importKey, adminOnly},
-	{"POST /card-gateway/keys/copy", "copy", copyKeys, adminOnly},
+	{"POST /card-gateway/keys", "create", withBody(createKey), everywhere},
+	{"POST /card-gateway/keys/import", "import", withBody(importKey), adminOnly},
+	{"POST /card-gateway/keys/copy", "copy", withBody(copyKeys), adminOnly},
 	{"POST /card-gateway/keys/seal", "seal", beginSealing, adminOnly},
 	{"GET /card-gateway/keys", "list", listKeys, everywhere},
 	{"GET /card-gateway/keys/{id}", "show", showKey, everywhere},
@@ -138,12 +138,12 @@ var routes = []route{
 	{"POST /card-gateway/keys/{id}/enable", "enable", changeKey((*keys.Service).Enable), everywhere},
 	{"POST /card-gateway/keys/{id}/unlock", "unlock", changeKey((*keys.Service).Unlock), everywhere},
 	{"POST /card-gateway/keys/{id}/rotate", "rotate", rotateKey, everywhere},
-	{"POST /card-gateway/keys/{id}/seal", "seal", sealKey, adminOnly},
-	{"POST /card-gateway/keys/{id}/restore", "restore", restoreKey, adminOnly},
+	{"POST /card-gateway/keys/{id}/seal", "seal", withBody(sealKey), adminOnly},
+	{"POST /card-gateway/keys/{id}/restore", "restore", withBody(restoreKey), adminOnly},
 	{"DELETE /card-gateway/keys/{id}", "delete", deleteKey, adminOnly},
 	{"POST /card-gateway/drain", "drain", drain, adminOnly},
 	{"POST /card-gateway/undrain", "undrain", undrain, adminOnly},
-	{"POST /card-gateway/log-level", "log level", logLevel, adminOnly},
+	{"POST /card-gateway/log-level", "log level", withBody(logLevel), adminOnly},
 	{"GET /card-gateway/status", "status", showStatus, everywhere},
 	{"GET /card-gateway/refusals", "list refusals", listRefusals, everywhere},
 	{"GET /card-gateway/refusals/{id}", "show refusal", showRefusal, everywhere},
@@ -167,19 +167,22 @@ func (a *AdminAPI) handler(of *route) caddy.AdminHandler {
 			return err
 		}
 		r.Body = http.MaxBytesReader(w, r.Body, maxAdminBody)
-		c := &adminCall{Context: r.Context(), gateway: gateway, keys: gateway.Keys, r: r, id: r.PathValue("id"), action: of.action}
+		c := &adminCall{Context: r.Context(), gateway: gateway, keys: gateway.Keys, r: r, id: r.PathValue("id"), action: of.action, status: http.StatusOK}
 		c.who, err = a.door.authenticate(r, gateway.Tokens)
-		c.by = keys.By{Actor: c.who.name, Claimed: claimed(r), Revision: strings.Trim(strings.TrimSpace(r.Header.Get("If-Match")), `"`)}
+		c.by = keys.By{Actor: c.who.Name, Claimed: claimedActor(r), Revision: strings.Trim(strings.TrimSpace(r.Header.Get("If-Match")), `"`)}
 		if err != nil {
-			return c.shutOut(err)
+			return c.auditIntruder(err)
 		}
-		status, answer, err := of.call(c)
+		answer, err := of.call(c)
 		if err != nil {
-			return adminError(c.auditUnasked(err))
+			if early := (earlyRefusal{}); errors.As(err, &early) {
+				c.audit(err)
+			}
+			return adminError(err)
 		}
 		w.Header().Set("Content-Type", "application/json")
 		w.Header().Set("Cache-Control", "no-store")
-		w.WriteHeader(status)
+		w.WriteHeader(c.status)
 		_ = json.NewEncoder(w).Encode(answer) // an error means that the caller has left
 		return nil
 	})
@@ -274,13 +277,14 @@ type adminCall struct {
 	r       *http.Request
 	id      string // of the key in the path
 	action  string // as in the audit record
+	status  int    // of the answer, if there is no error
 	who     caller
 	by      keys.By
 }
 
-// claimed returns who the caller claims to be: the header X-Card-Gateway-Actor, at
+// claimedActor returns who the caller claims to be: the header X-Card-Gateway-Actor, at
 // most maxActor bytes of it.
-func claimed(r *http.Request) string {
+func claimedActor(r *http.Request) string {
 	text := r.Header.Get(actorHeader)
 	return strings.ToValidUTF8(text[:min(len(text), maxActor)], "")
 }
@@ -292,23 +296,26 @@ func (c *adminCall) body() ([]byte, error) {
 	var tooLarge *http.MaxBytesError
 	switch {
 	case errors.As(err, &tooLarge):
-		return nil, unasked{caddy.APIError{HTTPStatus: http.StatusRequestEntityTooLarge, Err: err, Message: fmt.Sprintf("the request body is over %d bytes", tooLarge.Limit)}}
+		return nil, earlyRefusal{caddy.APIError{HTTPStatus: http.StatusRequestEntityTooLarge, Err: err, Message: fmt.Sprintf("the request body is over %d bytes", tooLarge.Limit)}}
 	case err != nil:
-		return nil, unasked{caddy.APIError{HTTPStatus: http.StatusBadRequest, Err: fmt.Errorf("reading the request body: %w", err)}}
+		return nil, earlyRefusal{caddy.APIError{HTTPStatus: http.StatusBadRequest, Err: fmt.Errorf("reading the request body: %w", err)}}
 	}
 	return doc, nil
 }
 
-// decode reads the request's body, which must be an object.
-func (c *adminCall) decode(into any) error {
-	doc, err := c.body()
-	if err != nil {
-		return err
+// withBody returns the call that decodes the request's body, which must be an object.
+func withBody[T any](do func(*adminCall, T) (any, error)) func(*adminCall) (any, error) {
+	return func(c *adminCall) (any, error) {
+		var req T
+		doc, err := c.body()
+		if err != nil {
+			return nil, err
+		}
+		if err := keys.Decode(doc, &req); err != nil {
+			return nil, earlyRefusal{err}
+		}
+		return do(c, req)
 	}
-	if err := keys.Decode(doc, into); err != nil {
-		return unasked{err}
-	}
-	return nil
 }
 
 // decodeAny reads the request's body, if it has one.
@@ -318,30 +325,22 @@ func (c *adminCall) decodeAny(into any) error {
 		return err
 	}
 	if err := keys.Decode(doc, into); err != nil {
-		return unasked{err}
+		return earlyRefusal{err}
 	}
 	return nil
 }
 
-// unasked is the error of a call that was refused before the service of the keys
+// earlyRefusal is the error of a call that was refused before the service of the keys
 // was asked. The service reports all others to the audit record itself.
-type unasked struct{ cause error }
+type earlyRefusal struct{ cause error }
 
 // Error returns the text of the cause.
-func (u unasked) Error() string { return u.cause.Error() }
+func (u earlyRefusal) Error() string { return u.cause.Error() }
 
 // Unwrap returns the cause.
-func (u unasked) Unwrap() error { return u.cause }
+func (u earlyRefusal) Unwrap() error { return u.cause }
 
-// auditUnasked writes a line of the audit record for a change that was refused
-// before the service of the keys was asked. It returns the error.
-func (c *adminCall) auditUnasked(err error) error {
-	if early := (unasked{}); errors.As(err, &early) {
-		c.audit(err)
-	}
-	return err
-}
-
+// audit writes a line of the audit record for the call; err is why it was refused.
 func (c *adminCall) audit(err error) {
 	c.gateway.AuditCall(keys.Change{At: time.Now(), Actor: c.by.Actor, Claimed: c.by.Claimed, Action: c.action, KeyID: c.id, Err: err})
 }
@@ -349,20 +348,20 @@ func (c *adminCall) audit(err error) {
 // Calls of strangers are written at this rate, so that they cannot drown the
 // record; a line has the number of those that were left out before it.
 var (
-	strangers = rate.NewLimiter(1, 20)
-	leftOut   atomic.Uint64
+	strangers    = rate.NewLimiter(1, 20)
+	skippedLines atomic.Uint64
 )
 
-// shutOut writes a line of the audit record for a caller without the right to make
+// auditIntruder writes a line of the audit record for a caller without the right to make
 // the call. It returns the error.
-func (c *adminCall) shutOut(err error) error {
+func (c *adminCall) auditIntruder(err error) error {
 	if c.by.Actor == "" {
 		c.by.Actor = "nobody"
 		if !strangers.Allow() {
-			leftOut.Add(1)
+			skippedLines.Add(1)
 			return err
 		}
-		if n := leftOut.Swap(0); n > 0 {
+		if n := skippedLines.Swap(0); n > 0 {
 			c.audit(fmt.Errorf("%w (%d more calls without a token before this one have no line)", err, n))
 			return err
 		}
@@ -387,7 +386,7 @@ func Site(gateway *Gateway, options SiteOptions) http.Handler {
 	mux := http.NewServeMux()
 	for i := range routes {
 		if routes[i].place == everywhere {
-			mux.Handle(routes[i].pattern, answering{api.handler(&routes[i])})
+			mux.Handle(routes[i].pattern, siteHandler{api.handler(&routes[i])})
 		}
 	}
 	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
@@ -396,10 +395,10 @@ func Site(gateway *Gateway, options SiteOptions) http.Handler {
 	return mux
 }
 
-// answering writes the error of a handler of the admin API.
-type answering struct{ caddy.AdminHandler }
+// siteHandler writes the error of a handler of the admin API.
+type siteHandler struct{ caddy.AdminHandler }
 
-func (a answering) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+func (a siteHandler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if err := a.AdminHandler.ServeHTTP(w, r); err != nil {
 		writeError(w, err)
 	}

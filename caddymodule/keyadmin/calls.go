@@ -14,22 +14,14 @@ import (
 	"github.com/card-gateway/card-gateway/keys"
 )
 
-func createKey(c *adminCall) (int, any, error) {
-	var req keys.CreateRequest
-	if err := c.decode(&req); err != nil {
-		return 0, nil, err
-	}
-	changed, err := c.keys.Create(c, req, c.by)
-	return http.StatusCreated, changed, err
+func createKey(c *adminCall, req keys.CreateRequest) (any, error) {
+	c.status = http.StatusCreated
+	return c.keys.Create(c, req, c.by)
 }
 
-func importKey(c *adminCall) (int, any, error) {
-	var req keys.ImportRequest
-	if err := c.decode(&req); err != nil {
-		return 0, nil, err
-	}
-	changed, err := c.keys.Import(c, req, c.by)
-	return http.StatusCreated, changed, err
+func importKey(c *adminCall, req keys.ImportRequest) (any, error) {
+	c.status = http.StatusCreated
+	return c.keys.Import(c, req, c.by)
 }
 
 // keyPage is one page of a listing.
@@ -38,13 +30,13 @@ type keyPage struct {
 	Next string      `json:"next,omitempty"` // the cursor of the next page; absent at the end
 }
 
-func listKeys(c *adminCall) (int, any, error) {
+func listKeys(c *adminCall) (any, error) {
 	query := c.r.URL.Query()
 	q := keys.ListQuery{Tenant: query.Get("tenant"), Status: query.Get("status"), Search: query.Get("search"), Cursor: query.Get("cursor"), Limit: defaultListed}
 	if text := query.Get("limit"); text != "" {
 		limit, err := strconv.Atoi(text)
 		if err != nil {
-			return 0, nil, &keys.InvalidError{Field: "limit", Reason: "want a whole number"}
+			return nil, &keys.InvalidError{Field: "limit", Reason: "want a whole number"}
 		}
 		q.Limit = limit
 	}
@@ -52,85 +44,63 @@ func listKeys(c *adminCall) (int, any, error) {
 		switch name {
 		case "tenant", "status", "search", "cursor", "limit":
 		default:
-			return 0, nil, &keys.InvalidError{Field: name, Reason: "unknown query parameter; there are tenant, status, search, cursor and limit"}
+			return nil, &keys.InvalidError{Field: name, Reason: "unknown query parameter; there are tenant, status, search, cursor and limit"}
 		}
 	}
 	views, next, err := c.keys.List(c, q)
-	return http.StatusOK, keyPage{Keys: views, Next: next}, err
+	return keyPage{Keys: views, Next: next}, err
 }
 
-func showKey(c *adminCall) (int, any, error) {
-	view, err := c.keys.Show(c, c.id)
-	return http.StatusOK, view, err
-}
+func showKey(c *adminCall) (any, error) { return c.keys.Show(c, c.id) }
 
-func updateKey(c *adminCall) (int, any, error) {
+func updateKey(c *adminCall) (any, error) {
 	patch, err := c.body()
 	if err != nil {
-		return 0, nil, err
+		return nil, err
 	}
-	changed, err := c.keys.Update(c, c.id, patch, c.by)
-	return http.StatusOK, changed, err
+	return c.keys.Update(c, c.id, patch, c.by)
 }
 
 // changeKey returns the call for a change that needs only the key's id.
-func changeKey(do func(*keys.Service, context.Context, string, keys.By) (keys.Changed, error)) func(*adminCall) (int, any, error) {
-	return func(c *adminCall) (int, any, error) {
-		changed, err := do(c.keys, c, c.id, c.by)
-		return http.StatusOK, changed, err
+func changeKey(do func(*keys.Service, context.Context, string, keys.By) (keys.Changed, error)) func(*adminCall) (any, error) {
+	return func(c *adminCall) (any, error) {
+		return do(c.keys, c, c.id, c.by)
 	}
 }
 
-func rotateKey(c *adminCall) (int, any, error) {
-	req := struct {
+func rotateKey(c *adminCall) (any, error) {
+	var req struct {
 		Overlap *string `json:"overlap"`
 		Forget  bool    `json:"forget"`
-	}{}
+	}
 	if err := c.decodeAny(&req); err != nil {
-		return 0, nil, err
+		return nil, err
 	}
 	how := keys.Rotation{Overlap: keys.DefaultOverlap, Forget: req.Forget}
 	if req.Overlap != nil {
 		var err error
-		if how.Overlap, err = parseOverlap(*req.Overlap); err != nil {
-			return 0, nil, unasked{err}
+		if how.Overlap, err = caddy.ParseDuration(*req.Overlap); err != nil {
+			return nil, earlyRefusal{&keys.InvalidError{Field: "overlap", Reason: `want a duration such as "24h", "7d" or "0"`}}
 		}
 	}
-	changed, err := c.keys.Rotate(c, c.id, how, c.by)
-	return http.StatusOK, changed, err
+	return c.keys.Rotate(c, c.id, how, c.by)
 }
 
-// parseOverlap reads a duration such as "24h", "7d" or "0".
-func parseOverlap(text string) (time.Duration, error) {
-	overlap, err := caddy.ParseDuration(text)
-	if err != nil {
-		return 0, &keys.InvalidError{Field: "overlap", Reason: `want a duration such as "24h", "7d" or "0"`}
-	}
-	return overlap, nil
-}
-
-// sealing is the answer to the beginning of sealing.
-type sealing struct {
-	Sealing bool `json:"sealing"`
-}
-
-func beginSealing(c *adminCall) (int, any, error) {
+func beginSealing(c *adminCall) (any, error) {
 	if err := c.keys.BeginSealing(c); err != nil {
-		return 0, nil, unasked{err}
+		return nil, earlyRefusal{err}
 	}
-	c.gateway.AuditCall(keys.Change{At: time.Now(), Actor: c.by.Actor, Claimed: c.by.Claimed, Action: c.action})
-	return http.StatusOK, sealing{true}, nil
+	c.audit(nil)
+	return map[string]bool{"sealing": true}, nil
 }
 
-func sealKey(c *adminCall) (int, any, error) {
-	var req struct {
-		Digest string `json:"digest"`
-	}
-	if err := c.decode(&req); err != nil {
-		return 0, nil, err
-	}
-	changed, err := c.keys.Seal(c, c.id, req.Digest, c.by)
-	return http.StatusOK, changed, err
+// sealRequest is the body of a seal.
+type sealRequest struct {
+	Digest string `json:"digest"`
+}
+
+func sealKey(c *adminCall, req sealRequest) (any, error) {
+	return c.keys.Seal(c, c.id, req.Digest, c.by)
 }
 
 // deletion is the answer to DELETE.
@@ -140,9 +110,9 @@ type deletion struct {
 	Replicated *bool  `json:"replicated,omitempty"`
 }
 
-func deleteKey(c *adminCall) (int, any, error) {
+func deleteKey(c *adminCall) (any, error) {
 	d, err := c.keys.Delete(c, c.id, c.by)
-	return http.StatusOK, deletion{ID: c.id, Deleted: true, Replicated: d.Replicated}, err
+	return deletion{ID: c.id, Deleted: true, Replicated: d.Replicated}, err
 }
 
 // gatewayStatus is the answer of GET /card-gateway/status.
@@ -150,34 +120,25 @@ type gatewayStatus struct {
 	version.Build
 	keys.Status
 	State
-	Caller callerView `json:"caller"`
-}
-
-// A callerView is what the caller of the admin API is to it.
-type callerView struct {
-	Name string `json:"name"` // of its token, else unix: and the path of the socket
-	Role Role   `json:"role"` // keys: it may change keys here
+	Caller caller `json:"caller"`
 }
 
 // showStatus answers with the state of everything; with ?keys=no the keys are not
 // counted, which takes a read of all of them.
-func showStatus(c *adminCall) (int, any, error) {
+func showStatus(c *adminCall) (any, error) {
 	status := keys.Status{}
 	if c.r.URL.Query().Get("keys") == "no" {
 		status.Store = c.keys.StoreStatus(c)
 	} else {
 		status = c.keys.Status(c)
 	}
-	return http.StatusOK, gatewayStatus{
-		Build: version.This(), Status: status, State: c.gateway.State(c),
-		Caller: callerView{c.who.name, c.who.role},
-	}, nil
+	return gatewayStatus{Build: version.This(), Status: status, State: c.gateway.State(c), Caller: c.who}, nil
 }
 
 // showLimits answers with the buckets of a key.
-func showLimits(c *adminCall) (int, any, error) {
+func showLimits(c *adminCall) (any, error) {
 	limits, err := c.gateway.KeyLimits(c, c.id)
-	return http.StatusOK, map[string][]Limit{"limits": limits}, err
+	return map[string][]Limit{"limits": limits}, err
 }
 
 const (
@@ -186,44 +147,42 @@ const (
 )
 
 // listRefusals answers with the last remembered refusals, the newest first.
-func listRefusals(c *adminCall) (int, any, error) {
+func listRefusals(c *adminCall) (any, error) {
 	query, limit := c.r.URL.Query(), defaultRefusals
 	if text := query.Get("limit"); text != "" {
 		var err error
 		if limit, err = strconv.Atoi(text); err != nil || limit < 1 || limit > maxRefusals {
-			return 0, nil, &keys.InvalidError{Field: "limit", Reason: fmt.Sprintf("want 1 to %d", maxRefusals)}
+			return nil, &keys.InvalidError{Field: "limit", Reason: fmt.Sprintf("want 1 to %d", maxRefusals)}
 		}
 	}
-	return http.StatusOK, map[string][]Refusal{"refusals": c.gateway.Refusals(query.Get("key"), limit)}, nil
+	return map[string][]Refusal{"refusals": c.gateway.Refusals(query.Get("key"), limit)}, nil
 }
 
-func showRefusal(c *adminCall) (int, any, error) {
+func showRefusal(c *adminCall) (any, error) {
 	refusal, found := c.gateway.Refusal(c.id)
 	if !found {
-		return 0, nil, caddy.APIError{
+		return nil, caddy.APIError{
 			HTTPStatus: http.StatusNotFound,
 			Message:    "this gateway remembers no refusal with this request id: it keeps the last 512 that it explained, one a second for each key, until it stops",
 		}
 	}
-	return http.StatusOK, refusal, nil
+	return refusal, nil
 }
 
-func showJWKSet(c *adminCall) (int, any, error) {
-	return http.StatusOK, json.RawMessage(c.gateway.JWKSet()), nil
-}
+func showJWKSet(c *adminCall) (any, error) { return json.RawMessage(c.gateway.JWKSet()), nil }
 
-func drain(c *adminCall) (int, any, error) {
+func drain(c *adminCall) (any, error) {
 	var req struct {
 		For string `json:"for"` // how long the work takes
 	}
 	if err := c.decodeAny(&req); err != nil {
-		return 0, nil, err
+		return nil, err
 	}
 	var until time.Time
 	if req.For != "" {
 		span, err := nodeSpan(req.For)
 		if err != nil {
-			return 0, nil, err
+			return nil, err
 		}
 		until = time.Now().Add(span)
 	}
@@ -231,7 +190,7 @@ func drain(c *adminCall) (int, any, error) {
 	return c.nodeChanged(c.action)
 }
 
-func undrain(c *adminCall) (int, any, error) {
+func undrain(c *adminCall) (any, error) {
 	c.gateway.Drain(nil)
 	return c.nodeChanged(c.action)
 }
@@ -245,7 +204,7 @@ const (
 func nodeSpan(text string) (time.Duration, error) {
 	span, err := caddy.ParseDuration(text)
 	if err != nil || span <= 0 || span > maxNodeSpan {
-		return 0, unasked{&keys.InvalidError{Field: "for", Reason: `want a duration such as "15m", at most 24h`}}
+		return 0, earlyRefusal{&keys.InvalidError{Field: "for", Reason: `want a duration such as "15m", at most 24h`}}
 	}
 	return span, nil
 }
@@ -256,16 +215,12 @@ type logLevelRequest struct {
 	For   string `json:"for"`   // how long debug holds
 }
 
-func logLevel(c *adminCall) (int, any, error) {
-	var req logLevelRequest
-	if err := c.decode(&req); err != nil {
-		return 0, nil, err
-	}
+func logLevel(c *adminCall, req logLevelRequest) (any, error) {
 	span := defaultDebug
 	if req.For != "" {
 		var err error
 		if span, err = nodeSpan(req.For); err != nil {
-			return 0, nil, err
+			return nil, err
 		}
 	}
 	switch req.Level {
@@ -274,13 +229,14 @@ func logLevel(c *adminCall) (int, any, error) {
 	case "info":
 		c.gateway.LogEachRequest(time.Time{})
 	default:
-		return 0, nil, unasked{&keys.InvalidError{Field: "level", Reason: "want debug or info"}}
+		return nil, earlyRefusal{&keys.InvalidError{Field: "level", Reason: "want debug or info"}}
 	}
 	return c.nodeChanged("log " + req.Level)
 }
 
 // nodeChanged writes the line of the audit record, and answers with the state.
-func (c *adminCall) nodeChanged(action string) (int, any, error) {
-	c.gateway.AuditCall(keys.Change{At: time.Now(), Actor: c.by.Actor, Claimed: c.by.Claimed, Action: action})
-	return http.StatusOK, c.gateway.State(c).Node, nil
+func (c *adminCall) nodeChanged(action string) (any, error) {
+	c.action = action
+	c.audit(nil)
+	return c.gateway.State(c).Node, nil
 }

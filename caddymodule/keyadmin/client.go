@@ -145,15 +145,15 @@ func checkAddress(address string) error {
 	return fmt.Errorf("the address %s is not one of an admin endpoint: for a socket write unix//%s", address, strings.TrimLeft(path, "/"))
 }
 
-// adminAnswered matches the error that Caddy returns for a status from 400.
-var adminAnswered = regexp.MustCompile(`(?s)^caddy responded with error: HTTP (\d+): (.*)$`)
+// caddyStatus matches the error that Caddy returns for a status from 400.
+var caddyStatus = regexp.MustCompile(`(?s)^caddy responded with error: HTTP (\d+): (.*)$`)
 
 // adminCallError returns the error in terms of the gateway. Caddy returns its
 // error as text only.
 func adminCallError(address string, err error) error {
-	match := adminAnswered.FindStringSubmatch(err.Error())
+	match := caddyStatus.FindStringSubmatch(err.Error())
 	if match == nil {
-		return fmt.Errorf("no gateway answers at %s: %s (%w)", address, unanswered(address, err.Error()), err)
+		return fmt.Errorf("no gateway answers at %s: %s (%w)", address, noAnswerHint(address, err.Error()), err)
 	}
 	var answer struct {
 		Error string `json:"error"`
@@ -167,8 +167,8 @@ func adminCallError(address string, err error) error {
 	return fmt.Errorf("the admin endpoint at %s answered %s: %s", address, match[1], strings.TrimSpace(match[2]))
 }
 
-// unanswered says what to do about a call that got no answer.
-func unanswered(address, text string) string {
+// noAnswerHint says what to do about a call that got no answer.
+func noAnswerHint(address, text string) string {
 	ends := func(cause error) bool { return strings.HasSuffix(text, cause.Error()) }
 	const start = "start it with `card-gateway run --config Caddyfile`, or name its admin endpoint with --address or --config"
 	place, err := caddy.ParseNetworkAddress(address)

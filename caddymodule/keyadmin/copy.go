@@ -30,24 +30,20 @@ type copyRequest struct {
 
 // copyKeys copies the keys of another store, such as when a gateway moves to
 // Redis. No gateway may use the other store meanwhile.
-func copyKeys(c *adminCall) (int, any, error) {
-	var req copyRequest
-	if err := c.decode(&req); err != nil {
-		return 0, nil, err
-	}
+func copyKeys(c *adminCall, req copyRequest) (any, error) {
 	from, err := c.openSource(&req)
 	if err != nil {
-		return 0, nil, unasked{err}
+		return nil, earlyRefusal{err}
 	}
 	defer func() { _ = from.Close() }()
 	if page, err := from.List(c, "", 1); err == nil && len(page.Records) == 0 && len(page.Damaged) == 0 && page.Next == "" {
-		return 0, nil, unasked{&keys.InvalidError{Reason: "the other store: " + errNoKeys.Error()}}
+		return nil, earlyRefusal{&keys.InvalidError{Reason: "the other store: " + errNoKeys.Error()}}
 	}
 	done, err := c.keys.Copy(c, from, c.by)
 	if err != nil {
-		return 0, nil, fmt.Errorf("%d keys were copied, then: %w; you can run the copy again", len(done.Copied), err)
+		return nil, fmt.Errorf("%d keys were copied, then: %w; you can run the copy again", len(done.Copied), err)
 	}
-	return http.StatusOK, done, nil
+	return done, nil
 }
 
 // openSource opens and starts the store to copy from. An embedded store without
@@ -196,22 +192,17 @@ type restoreRequest struct {
 
 // restoreKey puts the record of a key back from a backup. Without a digest it changes
 // nothing, and answers with the record in the backup and the digest to approve.
-func restoreKey(c *adminCall) (int, any, error) {
-	var req restoreRequest
-	if err := c.decode(&req); err != nil {
-		return 0, nil, err
-	}
+func restoreKey(c *adminCall, req restoreRequest) (any, error) {
 	from, err := c.openSource(&copyRequest{Dir: req.Dir, Store: req.Store})
 	if err != nil {
-		return 0, nil, unasked{err}
+		return nil, earlyRefusal{err}
 	}
 	defer func() { _ = from.Close() }()
 	if req.Digest == "" {
 		view, err := c.keys.Restorable(c, c.id, from)
-		return http.StatusOK, view, err
+		return view, err
 	}
-	changed, err := c.keys.Restore(c, c.id, keys.Restoring{From: from, Digest: req.Digest}, c.by)
-	return http.StatusOK, changed, err
+	return c.keys.Restore(c, c.id, keys.Restoring{From: from, Digest: req.Digest}, c.by)
 }
 
 func restoreCommand() *cobra.Command {

@@ -224,8 +224,8 @@ func openDeclaration(cmd *cobra.Command, path string) (declaration, error) {
 	return readDeclaration(from)
 }
 
-// applied is what apply did, or would do, to a key.
-type applied struct {
+// applyResult is what apply did, or would do, to a key.
+type applyResult struct {
 	ID      string       `json:"id"`
 	Changes []difference `json:"changes"`
 	Error   string       `json:"error,omitempty"`
@@ -243,7 +243,7 @@ func apply(cmd *cobra.Command, declared *declaration) error {
 	for i := range views {
 		present[views[i].ID] = &views[i]
 	}
-	list, failed := []applied{}, false
+	list, failed := []applyResult{}, false
 	for i := range declared.Keys {
 		result, differs := applyOne(cmd, &declared.Keys[i], present[declared.Keys[i].ID])
 		if differs {
@@ -261,7 +261,7 @@ func apply(cmd *cobra.Command, declared *declaration) error {
 }
 
 // applyOne changes a key, unless it is as declared already.
-func applyOne(cmd *cobra.Command, want *declaredKey, have *keys.View) (result applied, differs bool) {
+func applyOne(cmd *cobra.Command, want *declaredKey, have *keys.View) (result applyResult, differs bool) {
 	result.ID = want.ID
 	if have == nil {
 		result.Error = "there is no such key; make it by create or import, because a file has no secret"
@@ -288,7 +288,7 @@ func applyOne(cmd *cobra.Command, want *declaredKey, have *keys.View) (result ap
 	return result, true
 }
 
-func printApplied(cmd *cobra.Command, list []applied, declared int) error {
+func printApplied(cmd *cobra.Command, list []applyResult, declared int) error {
 	if asJSON(cmd) {
 		return printJSON(cmd, list)
 	}

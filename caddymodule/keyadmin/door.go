@@ -19,8 +19,8 @@ import (
 
 // A caller is who makes a call of the admin API, as it was authenticated.
 type caller struct {
-	name string // of its token, else unix: and the path of the socket
-	role Role
+	Name string `json:"name"` // of its token, else unix: and the path of the socket
+	Role Role   `json:"role"` // keys: it may change keys here
 }
 
 // The two doors of the admin API: a unix socket, where the file system decides
@@ -57,9 +57,9 @@ func (d door) authenticate(r *http.Request, tokens *Tokens) (caller, error) {
 	}
 	refusal := errViewer
 	if d.readOnly {
-		who.role, refusal = RoleViewer, errReadOnly
+		who.Role, refusal = RoleViewer, errReadOnly
 	}
-	if who.role != RoleKeys && r.Method != http.MethodGet && r.Method != http.MethodHead {
+	if who.Role != RoleKeys && r.Method != http.MethodGet && r.Method != http.MethodHead {
 		return who, refusal
 	}
 	return who, nil

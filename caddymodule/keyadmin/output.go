@@ -64,7 +64,7 @@ func sealText(s *keys.SealView) string {
 // printKey shows one key, a line for each field.
 func printKey(cmd *cobra.Command, v keys.View, secret string) error {
 	w := tabwriter.NewWriter(cmd.OutOrStdout(), 0, 0, 2, ' ', 0)
-	row := func(name, value string) { fmt.Fprintf(w, "%s\t%s\n", name, plain(value)) }
+	row := func(name, value string) { fmt.Fprintf(w, "%s\t%s\n", name, printable(value)) }
 	row("id", v.ID)
 	if v.Status == keys.StatusUnreadable {
 		row("status", v.Status)
@@ -125,15 +125,15 @@ func printKeys(cmd *cobra.Command, views []keys.View) error {
 	fmt.Fprintln(w, "ID\tTENANT\tSTATUS\tEXPIRES\tLAST USED\tFAILURES\tSCOPES\tDESCRIPTION")
 	for _, v := range views {
 		if v.Status == keys.StatusUnreadable {
-			fmt.Fprintf(w, "%s\t-\t%s\t-\t-\t-\t-\t-\n", plain(v.ID), v.Status)
+			fmt.Fprintf(w, "%s\t-\t%s\t-\t-\t-\t-\t-\n", printable(v.ID), v.Status)
 			continue
 		}
 		status := v.Status
 		if v.Seal.State == keys.SealRefused {
 			status = "forged"
 		}
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%d\t%s\t%s\n", plain(v.ID), plain(v.Tenant), status, timeOr(v.ExpiresAt, "never"),
-			timeOr(lastUsed(v), "never"), v.Failures, plain(strings.Join(v.Scopes, " ")), orDash(plain(v.Description)))
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%d\t%s\t%s\n", printable(v.ID), printable(v.Tenant), status, timeOr(v.ExpiresAt, "never"),
+			timeOr(lastUsed(v), "never"), v.Failures, printable(strings.Join(v.Scopes, " ")), orDash(printable(v.Description)))
 	}
 	if err := w.Flush(); err != nil {
 		return err
@@ -149,14 +149,14 @@ func printKeys(cmd *cobra.Command, views []keys.View) error {
 func warnUnreadable(cmd *cobra.Command, views []keys.View) {
 	for _, v := range views {
 		if v.Status == keys.StatusUnreadable {
-			fmt.Fprintf(cmd.ErrOrStderr(), "warning: %s is refused: %s: %s\n", plain(v.ID), v.Seal.Field, plain(v.Seal.Problem))
+			fmt.Fprintf(cmd.ErrOrStderr(), "warning: %s is refused: %s: %s\n", printable(v.ID), v.Seal.Field, printable(v.Seal.Problem))
 		}
 	}
 }
 
-// plain returns the text as a terminal may have it: a record that was forged can hold
+// printable returns the text as a terminal may have it: a record that was forged can hold
 // anything.
-func plain(text string) string {
+func printable(text string) string {
 	if strings.ContainsFunc(text, func(r rune) bool { return !unicode.IsPrint(r) }) {
 		return strconv.Quote(text)
 	}

@@ -52,11 +52,11 @@ The admin endpoint is found as by card-keys.`,
 			cmd.Flags().Int("process", 0, "ask only while the process with this id runs")
 			cmd.Args = func(cmd *cobra.Command, args []string) error {
 				if err := cobra.NoArgs(cmd, args); err != nil {
-					return misused(cmd, err)
+					return usageError(cmd, err)
 				}
 				return nil
 			}
-			cmd.SetFlagErrorFunc(misused)
+			cmd.SetFlagErrorFunc(usageError)
 			cmd.Example = `  card-status
   card-status --verbose --address unix//run/card-gateway/admin.sock
   card-status --live --wait 30s`
@@ -71,7 +71,7 @@ const statusEvery = 200 * time.Millisecond
 func runStatus(cmd *cobra.Command, _ []string) error {
 	wait, err := caddy.ParseDuration(cli.Flag(cmd, "wait"))
 	if err != nil || wait < 0 {
-		return misused(cmd, errors.New("--wait: want a duration such as 30s"))
+		return usageError(cmd, errors.New("--wait: want a duration such as 30s"))
 	}
 	live := cli.Flag(cmd, "live") == "true"
 	process, _ := cmd.Flags().GetInt("process")
@@ -80,7 +80,7 @@ func runStatus(cmd *cobra.Command, _ []string) error {
 		path += "?keys=no"
 	}
 	answer, raw, err := askStatus(cmd, path, process)
-	for asked := time.Duration(0); asked < wait && (err != nil || !live && !answer.Ready) && runs(process); asked += statusEvery {
+	for asked := time.Duration(0); asked < wait && (err != nil || !live && !answer.Ready) && processRuns(process); asked += statusEvery {
 		time.Sleep(statusEvery)
 		answer, raw, err = askStatus(cmd, path, process)
 	}
@@ -104,15 +104,15 @@ func runStatus(cmd *cobra.Command, _ []string) error {
 // should be of.
 func askStatus(cmd *cobra.Command, path string, process int) (answer gatewayStatus, raw json.RawMessage, err error) {
 	raw, err = callAdmin(cmd, adminRequest{method: http.MethodGet, path: path}, &answer)
-	if err == nil && !runs(process) {
+	if err == nil && !processRuns(process) {
 		err = fmt.Errorf("process %d has ended, and another one answers", process)
 	}
 	return answer, raw, err
 }
 
-// misused prints what is wrong with the command line. No script takes its exit status
+// usageError prints what is wrong with the command line. No script takes its exit status
 // for a state of the gateway.
-func misused(cmd *cobra.Command, err error) error {
+func usageError(cmd *cobra.Command, err error) error {
 	fmt.Fprintln(cmd.ErrOrStderr(), "Error:", err)
 	return exit(cmd, exitMisused)
 }
@@ -123,8 +123,8 @@ func exit(cmd *cobra.Command, status int) error {
 	return caddycmd.WrapCommandFuncForCobra(func(caddycmd.Flags) (int, error) { return status, nil })(cmd, nil)
 }
 
-// runs reports whether a process has not ended. Of process 0 nothing is known.
-func runs(id int) bool {
+// processRuns reports whether a process has not ended. Of process 0 nothing is known.
+func processRuns(id int) bool {
 	if id == 0 {
 		return true
 	}
