@@ -3,6 +3,7 @@ package keyadmin
 import (
 	"errors"
 	"fmt"
+	"io"
 
 	"github.com/spf13/cobra"
 
@@ -39,12 +40,7 @@ elsewhere.`,
 }
 
 func printAudit(cmd *cobra.Command, report *auditfile.Report) error {
-	if asJSON(cmd) {
-		if err := printJSON(cmd, report); err != nil {
-			return err
-		}
-	} else {
-		out := cmd.OutOrStdout()
+	err := printAnswer(cmd, report, func(out io.Writer) error {
 		for _, at := range report.Torn {
 			fmt.Fprintf(out, "%s was cut off by a crash\n", at)
 		}
@@ -55,9 +51,10 @@ func printAudit(cmd *cobra.Command, report *auditfile.Report) error {
 		if report.NoHead {
 			fmt.Fprintln(out, "there is no .head: lines that are missing at the end are not noticed")
 		}
-	}
-	if report.Fault != "" {
+		return nil
+	})
+	if err == nil && report.Fault != "" {
 		return errBroken
 	}
-	return nil
+	return err
 }

@@ -33,7 +33,10 @@ func addAdminFlags(cmd *cobra.Command) {
 	f.Bool("json", false, "print the JSON of the admin API")
 }
 
-func asJSON(cmd *cobra.Command) bool { return cli.Flag(cmd, "json") == "true" }
+func asJSON(cmd *cobra.Command) bool { return isSet(cmd, "json") }
+
+// isSet reports whether a flag without a value was given.
+func isSet(cmd *cobra.Command, name string) bool { return cli.Flag(cmd, name) == "true" }
 
 // actor returns the actor for the audit log.
 func actor(cmd *cobra.Command) string {
@@ -67,6 +70,22 @@ func callAdmin(cmd *cobra.Command, req adminRequest, into any) (json.RawMessage,
 		return nil, fmt.Errorf("the answer of the admin endpoint is not that of a Card Gateway: %w", err)
 	}
 	return raw, nil
+}
+
+// post returns a POST; a nil body is none.
+func post(path string, body map[string]any) adminRequest {
+	return adminRequest{method: http.MethodPost, path: path, body: body}
+}
+
+// showAnswer makes one call to the admin API and prints its answer: as it is with
+// --json, else by text.
+func showAnswer[T any](cmd *cobra.Command, req adminRequest, text func(T) error) error {
+	var answer T
+	raw, err := callAdmin(cmd, req, &answer)
+	if err != nil {
+		return err
+	}
+	return printAnswer(cmd, raw, func(io.Writer) error { return text(answer) })
 }
 
 // askAdmin makes one call to the admin API and returns its answer.

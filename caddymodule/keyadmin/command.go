@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"net/url"
 	"slices"
@@ -58,7 +59,7 @@ func createCommand() *cobra.Command {
 			return err
 		}
 		fields["mode"] = cli.Flag(cmd, "mode")
-		return makeKey(cmd, "/card-gateway/keys", fields)
+		return changeByCommand(cmd, post("/card-gateway/keys", fields))
 	}
 	return cmd
 }
@@ -85,18 +86,9 @@ One line end after it is dropped.`,
 			return err
 		}
 		fields["id"], fields["secret"] = args[0], secret
-		return makeKey(cmd, "/card-gateway/keys/import", fields)
+		return changeByCommand(cmd, post("/card-gateway/keys/import", fields))
 	}
 	return cmd
-}
-
-func makeKey(cmd *cobra.Command, path string, fields map[string]any) error {
-	var changed keys.Changed
-	raw, err := callAdmin(cmd, adminRequest{method: http.MethodPost, path: path, body: fields}, &changed)
-	if err != nil {
-		return err
-	}
-	return printChanged(cmd, raw, changed)
 }
 
 func updateCommand() *cobra.Command {
@@ -129,7 +121,7 @@ func plainCommand(name, short string) *cobra.Command {
 	return &cobra.Command{
 		Use: name + " ID", Args: cli.Wants("ID"), Short: short,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return changeByCommand(cmd, adminRequest{method: http.MethodPost, path: keyPath(args[0], "/"+name)})
+			return changeByCommand(cmd, post(keyPath(args[0], "/"+name), nil))
 		},
 	}
 }
@@ -150,7 +142,7 @@ key has the tenant, such as one that is mistyped.`,
 		tenant := cli.Flag(cmd, "tenant")
 		switch {
 		case len(args) == 1 && tenant == "":
-			return changeByCommand(cmd, adminRequest{method: http.MethodPost, path: keyPath(args[0], "/disable")})
+			return changeByCommand(cmd, post(keyPath(args[0], "/disable"), nil))
 		case len(args) == 0 && tenant != "":
 			return disableTenant(cmd)
 		default:
@@ -176,7 +168,7 @@ func disableTenant(cmd *cobra.Command) error {
 		}
 		for _, v := range left {
 			var changed keys.Changed
-			if _, err := callAdmin(cmd, adminRequest{method: http.MethodPost, path: keyPath(v.ID, "/disable")}, &changed); err != nil {
+			if _, err := callAdmin(cmd, post(keyPath(v.ID, "/disable"), nil), &changed); err != nil {
 				return fmt.Errorf("key %s is not disabled, after %d that are: %w; you can run the command again", v.ID, len(done), err)
 			}
 			warnUnreplicated(cmd, changed.Replicated)
@@ -187,16 +179,15 @@ func disableTenant(cmd *cobra.Command) error {
 	if !slices.ContainsFunc(all, func(v keys.View) bool { return v.Status != keys.StatusUnreadable }) {
 		return fmt.Errorf("no key has the tenant %q", cli.Flag(cmd, "tenant"))
 	}
-	if asJSON(cmd) {
-		return printJSON(cmd, keyPage{Keys: done})
-	}
-	line := fmt.Sprintf("disabled %d keys", len(done))
-	disabled := slices.DeleteFunc(all, func(v keys.View) bool { return !v.Disabled })
-	if before := len(disabled) - len(done); before > 0 {
-		line += fmt.Sprintf("; %d were disabled already", before)
-	}
-	fmt.Fprintln(cmd.OutOrStdout(), line)
-	return nil
+	return printAnswer(cmd, keyPage{Keys: done}, func(out io.Writer) error {
+		line := fmt.Sprintf("disabled %d keys", len(done))
+		disabled := slices.DeleteFunc(all, func(v keys.View) bool { return !v.Disabled })
+		if before := len(disabled) - len(done); before > 0 {
+			line += fmt.Sprintf("; %d were disabled already", before)
+		}
+		_, err := fmt.Fprintln(out, line)
+		return err
+	})
 }
 
 func rotateCommand() *cobra.Command {
@@ -216,9 +207,8 @@ does not lock the key. --forget drops these secrets.`,
 	cmd.Flags().String("overlap", "24h", "how long the old secret lives: 0 to 90d")
 	cmd.Flags().Bool("forget", false, "keep no retired secret of the key")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		forget, _ := cmd.Flags().GetBool("forget")
-		how := map[string]any{"overlap": cli.Flag(cmd, "overlap"), "forget": forget}
-		return changeByCommand(cmd, adminRequest{method: http.MethodPost, path: keyPath(args[0], "/rotate"), body: how})
+		how := map[string]any{"overlap": cli.Flag(cmd, "overlap"), "forget": isSet(cmd, "forget")}
+		return changeByCommand(cmd, post(keyPath(args[0], "/rotate"), how))
 	}
 	return cmd
 }
@@ -239,20 +229,14 @@ func deleteCommand() *cobra.Command {
 	}
 	cmd.Flags().Bool("yes", false, "really delete it")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		if yes, _ := cmd.Flags().GetBool("yes"); !yes {
+		if !isSet(cmd, "yes") {
 			return fmt.Errorf("deleting %s cannot be undone: add --yes to delete it, or use `card-keys disable`", args[0])
 		}
-		var gone deletion
-		raw, err := callAdmin(cmd, adminRequest{method: http.MethodDelete, path: keyPath(args[0], "")}, &gone)
-		if err != nil {
-			return err
-		}
-		if asJSON(cmd) {
-			return printJSON(cmd, raw)
-		}
-		fmt.Fprintf(cmd.OutOrStdout(), "deleted %s\n", gone.ID)
-		warnUnreplicated(cmd, gone.Replicated)
-		return nil
+		return showAnswer(cmd, adminRequest{method: http.MethodDelete, path: keyPath(args[0], "")}, func(gone deletion) error {
+			fmt.Fprintf(cmd.OutOrStdout(), "deleted %s\n", gone.ID)
+			warnUnreplicated(cmd, gone.Replicated)
+			return nil
+		})
 	}
 	return cmd
 }
@@ -286,10 +270,7 @@ func listCommand() *cobra.Command {
 			views = unusedSince(views, time.Now().Add(-unused))
 			views = views[:min(cmp.Or(limit, len(views)), len(views))]
 		}
-		if asJSON(cmd) {
-			return printJSON(cmd, keyPage{Keys: views})
-		}
-		return printKeys(cmd, views)
+		return printAnswer(cmd, keyPage{Keys: views}, func(io.Writer) error { return printKeys(cmd, views) })
 	}
 	return cmd
 }
@@ -345,15 +326,7 @@ func showCommand() *cobra.Command {
 		Use: "show ID", Args: cli.Wants("ID"),
 		Short: "Shows everything about a key except its secrets",
 		RunE: func(cmd *cobra.Command, args []string) error {
-			var view keys.View
-			raw, err := callAdmin(cmd, adminRequest{method: http.MethodGet, path: keyPath(args[0], "")}, &view)
-			if err != nil {
-				return err
-			}
-			if asJSON(cmd) {
-				return printJSON(cmd, raw)
-			}
-			return printKey(cmd, view, "")
+			return showAnswer(cmd, adminRequest{method: http.MethodGet, path: keyPath(args[0], "")}, func(v keys.View) error { return printKey(cmd, v, "") })
 		},
 	}
 }

@@ -4,8 +4,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
-	"net/http"
 	"os"
 	"path/filepath"
 	"slices"
@@ -117,7 +117,7 @@ you can run the copy again. It fails if a key was skipped for another reason.`,
 			return err
 		}
 		var done keys.Copy
-		raw, err := callAdmin(cmd, adminRequest{method: http.MethodPost, path: "/card-gateway/keys/copy", body: body}, &done)
+		raw, err := callAdmin(cmd, post("/card-gateway/keys/copy", body), &done)
 		if err != nil {
 			return err
 		}
@@ -166,20 +166,17 @@ func copySource(from string, args []string) (map[string]any, error) {
 var errNotAllCopied = errors.New("not all keys were copied; the skipped ones are listed above")
 
 func printCopy(cmd *cobra.Command, raw json.RawMessage, done keys.Copy) error {
-	if asJSON(cmd) {
-		if err := printJSON(cmd, raw); err != nil {
-			return err
-		}
-	} else {
-		fmt.Fprintf(cmd.OutOrStdout(), "copied %d keys\n", len(done.Copied))
+	err := printAnswer(cmd, raw, func(out io.Writer) error {
+		fmt.Fprintf(out, "copied %d keys\n", len(done.Copied))
 		for _, skipped := range done.Skipped {
-			fmt.Fprintf(cmd.OutOrStdout(), "skipped %s: %s\n", skipped.ID, skipped.Reason)
+			fmt.Fprintf(out, "skipped %s: %s\n", skipped.ID, skipped.Reason)
 		}
-	}
-	if slices.ContainsFunc(done.Skipped, func(s keys.KeyProblem) bool { return !s.Exists }) {
+		return nil
+	})
+	if err == nil && slices.ContainsFunc(done.Skipped, func(s keys.KeyProblem) bool { return !s.Exists }) {
 		return errNotAllCopied
 	}
-	return nil
+	return err
 }
 
 // restoreRequest is the body of a restore: where the backup is, as for a copy, and the
@@ -242,11 +239,11 @@ var errNotRestored = errors.New("nothing was restored")
 // restoreByCommand shows the record in the backup, asks, and sends the request again
 // with the digest of what was shown.
 func restoreByCommand(cmd *cobra.Command, path string, body map[string]any) error {
-	dry, yes := cli.Flag(cmd, "dry-run") == "true", cli.Flag(cmd, "yes") == "true"
+	dry, yes := isSet(cmd, "dry-run"), isSet(cmd, "yes")
 	if asJSON(cmd) && !dry && !yes {
 		return fmt.Errorf("%w: with --json nothing is printed to approve; use --dry-run first, then --yes", errNotRestored)
 	}
-	req := adminRequest{method: http.MethodPost, path: path, body: body}
+	req := post(path, body)
 	var view keys.View
 	raw, err := callAdmin(cmd, req, &view)
 	if err != nil {
@@ -314,20 +311,19 @@ func drill(cmd *cobra.Command, dir string, ring *keys.Keyring) error {
 	if err != nil {
 		return fmt.Errorf("reading the keys: %w", err)
 	}
-	if asJSON(cmd) {
-		if err := printJSON(cmd, done); err != nil {
-			return err
-		}
-	} else {
+	err = printAnswer(cmd, done, func(out io.Writer) error {
 		for _, failed := range done.Failed {
-			fmt.Fprintf(cmd.OutOrStdout(), "%s cannot be opened: %s\n", failed.ID, failed.Reason)
+			fmt.Fprintf(out, "%s cannot be opened: %s\n", failed.ID, failed.Reason)
 		}
-		fmt.Fprintf(cmd.OutOrStdout(), "opened %d of %d keys\n", done.Opened, done.Opened+len(done.Failed))
+		fmt.Fprintf(out, "opened %d of %d keys\n", done.Opened, done.Opened+len(done.Failed))
 		if done.Unsealed > 0 {
-			fmt.Fprintf(cmd.OutOrStdout(), "%d of them have a record without a seal\n", done.Unsealed)
+			fmt.Fprintf(out, "%d of them have a record without a seal\n", done.Unsealed)
 		}
-	}
+		return nil
+	})
 	switch {
+	case err != nil:
+		return err
 	case len(done.Failed) > 0:
 		return errors.New("not all keys can be opened with this master key")
 	case done.Opened == 0:

@@ -10,7 +10,6 @@ import (
 	"net/http"
 	"os"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -157,10 +156,6 @@ func (d *declaredKey) fields() map[string]json.RawMessage {
 	return all
 }
 
-func (c difference) String() string {
-	return strings.Join([]string{c.Field, ": ", string(c.Old), " -> ", string(c.New)}, "")
-}
-
 func exportCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "export", Args: cobra.NoArgs,
@@ -251,13 +246,11 @@ func apply(cmd *cobra.Command, declared *declaration) error {
 			failed = failed || result.Error != ""
 		}
 	}
-	if err := printApplied(cmd, list, len(declared.Keys)); err != nil {
-		return err
-	}
-	if failed {
+	err = printAnswer(cmd, list, func(out io.Writer) error { return printApplied(cmd, out, list, len(declared.Keys)) })
+	if err == nil && failed {
 		return errNotApplied
 	}
-	return nil
+	return err
 }
 
 // applyOne changes a key, unless it is as declared already.
@@ -276,7 +269,7 @@ func applyOne(cmd *cobra.Command, want *declaredKey, have *keys.View) (result ap
 	if result.Changes, patch = want.differencesTo(&now); len(patch) == 0 {
 		return result, false
 	}
-	if cli.Flag(cmd, "dry-run") == "true" {
+	if isSet(cmd, "dry-run") {
 		return result, true
 	}
 	var changed keys.Changed
@@ -288,15 +281,11 @@ func applyOne(cmd *cobra.Command, want *declaredKey, have *keys.View) (result ap
 	return result, true
 }
 
-func printApplied(cmd *cobra.Command, list []applyResult, declared int) error {
-	if asJSON(cmd) {
-		return printJSON(cmd, list)
-	}
-	verb := "changed"
-	if cli.Flag(cmd, "dry-run") == "true" {
+func printApplied(cmd *cobra.Command, out io.Writer, list []applyResult, declared int) error {
+	verb, changed := "changed", 0
+	if isSet(cmd, "dry-run") {
 		verb = "would change"
 	}
-	out, changed := cmd.OutOrStdout(), 0
 	for _, a := range list {
 		if a.Error != "" {
 			fmt.Fprintf(out, "failed %s: %s\n", a.ID, a.Error)
@@ -305,7 +294,7 @@ func printApplied(cmd *cobra.Command, list []applyResult, declared int) error {
 		changed++
 		fmt.Fprintf(out, "%s %s\n", verb, a.ID)
 		for _, c := range a.Changes {
-			fmt.Fprintf(out, "  %s\n", c)
+			fmt.Fprintf(out, "  %s: %s -> %s\n", c.Field, c.Old, c.New)
 		}
 	}
 	fmt.Fprintf(out, "%s %d of %d keys\n", verb, changed, declared)

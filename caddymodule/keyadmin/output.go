@@ -3,6 +3,7 @@ package keyadmin
 import (
 	"encoding/json"
 	"fmt"
+	"io"
 	"maps"
 	"slices"
 	"strconv"
@@ -21,6 +22,14 @@ func printJSON(cmd *cobra.Command, value any) error {
 	enc.SetIndent("", "  ")
 	enc.SetEscapeHTML(false)
 	return enc.Encode(value)
+}
+
+// printAnswer prints a value: as JSON with --json, else by text.
+func printAnswer(cmd *cobra.Command, value any, text func(out io.Writer) error) error {
+	if asJSON(cmd) {
+		return printJSON(cmd, value)
+	}
+	return text(cmd.OutOrStdout())
 }
 
 // printChanged shows a key after a change, with its new secret if it got one.

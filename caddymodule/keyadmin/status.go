@@ -73,10 +73,10 @@ func runStatus(cmd *cobra.Command, _ []string) error {
 	if err != nil || wait < 0 {
 		return usageError(cmd, errors.New("--wait: want a duration such as 30s"))
 	}
-	live := cli.Flag(cmd, "live") == "true"
+	live := isSet(cmd, "live")
 	process, _ := cmd.Flags().GetInt("process")
 	path := "/card-gateway/status"
-	if cli.Flag(cmd, "verbose") != "true" {
+	if !isSet(cmd, "verbose") {
 		path += "?keys=no"
 	}
 	answer, raw, err := askStatus(cmd, path, process)
@@ -88,11 +88,7 @@ func runStatus(cmd *cobra.Command, _ []string) error {
 		fmt.Fprintln(cmd.ErrOrStderr(), "no answer:", err)
 		return exit(cmd, exitNoAnswer)
 	}
-	if asJSON(cmd) {
-		err = printJSON(cmd, raw)
-	} else {
-		err = printStatus(cmd, &answer)
-	}
+	err = printAnswer(cmd, raw, func(out io.Writer) error { return printStatus(cmd, out, &answer) })
 	if err == nil && !live && !answer.Ready {
 		cmd.SilenceErrors = true // it is printed already
 		err = errNotReady        // exit status 1
@@ -132,8 +128,7 @@ func processRuns(id int) bool {
 	return err == nil && !errors.Is(process.Signal(syscall.Signal(0)), os.ErrProcessDone)
 }
 
-func printStatus(cmd *cobra.Command, s *gatewayStatus) error {
-	out := cmd.OutOrStdout()
+func printStatus(cmd *cobra.Command, out io.Writer, s *gatewayStatus) error {
 	line := "ready"
 	if !s.Ready {
 		line = "not ready: " + s.Reason
@@ -142,7 +137,7 @@ func printStatus(cmd *cobra.Command, s *gatewayStatus) error {
 		line += "; degraded: " + strings.Join(s.Degraded, ", ")
 	}
 	fmt.Fprintln(out, line)
-	if cli.Flag(cmd, "verbose") != "true" {
+	if !isSet(cmd, "verbose") {
 		return nil
 	}
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
@@ -257,16 +252,10 @@ when that time is over.`,
 }
 
 func changeNode(cmd *cobra.Command, path string, body map[string]any) error {
-	var node Node
-	raw, err := callAdmin(cmd, adminRequest{method: http.MethodPost, path: path, body: body}, &node)
-	if err != nil {
+	return showAnswer(cmd, post(path, body), func(node Node) error {
+		_, err := fmt.Fprintln(cmd.OutOrStdout(), node)
 		return err
-	}
-	if asJSON(cmd) {
-		return printJSON(cmd, raw)
-	}
-	fmt.Fprintln(cmd.OutOrStdout(), node)
-	return nil
+	})
 }
 
 // String describes the state in a line.
