@@ -81,22 +81,15 @@ func (a *App) sourceStore(option json.RawMessage) (store.Backend, error) {
 		return nil, errors.New("the kind of the store is missing")
 	}
 	delete(options, "module")
-	info, err := caddy.GetModule("card_gateway.stores." + kind)
-	if err != nil {
-		return nil, err
-	}
-	module := info.New()
 	text, err := json.Marshal(options)
-	if err == nil {
-		err = caddy.StrictUnmarshalJSON(text, module)
-	}
 	if err != nil {
 		return nil, err
 	}
-	if p, ok := module.(caddy.Provisioner); ok {
-		if err := p.Provision(caddy.Context{Context: context.Background()}); err != nil {
-			return nil, err
-		}
+	ctx, cancel := caddy.NewContext(caddy.Context{Context: context.Background()})
+	defer cancel()
+	module, err := ctx.LoadModuleByID("card_gateway.stores."+kind, text)
+	if err != nil {
+		return nil, err
 	}
 	chosen, ok := module.(storeModule)
 	switch {
@@ -123,11 +116,11 @@ func traffic() keyadmin.Traffic {
 
 // sums returns the values of a metric by one of its labels, without zeros. If
 // another label and its value are given, only metrics with them are summed.
-func sums(of prometheus.Collector, by string, where ...string) map[string]uint64 {
+func sums(collector prometheus.Collector, label string, where ...string) map[string]uint64 {
 	found := make(map[string]uint64)
 	metrics := make(chan prometheus.Metric)
 	go func() {
-		of.Collect(metrics)
+		collector.Collect(metrics)
 		close(metrics)
 	}()
 	for m := range metrics {
@@ -141,7 +134,7 @@ func sums(of prometheus.Collector, by string, where ...string) map[string]uint64
 		}
 		value := written.GetCounter().GetValue() + written.GetGauge().GetValue()
 		if value > 0 && (len(where) < 2 || labels[where[0]] == where[1]) {
-			found[labels[by]] += uint64(value)
+			found[labels[label]] += uint64(value)
 		}
 	}
 	return found

@@ -93,8 +93,8 @@ const headSuffix = ".head"
 // record.
 const fileMode = 0o640
 
-// readHead returns the last link; known is false if there is none.
-func readHead(path string) (l link, known bool, err error) {
+// readHead returns the last link; found is false if there is none.
+func readHead(path string) (l link, found bool, err error) {
 	text, err := os.ReadFile(path)
 	if errors.Is(err, os.ErrNotExist) {
 		return link{}, false, nil
@@ -102,8 +102,8 @@ func readHead(path string) (l link, known bool, err error) {
 	if err != nil {
 		return link{}, false, err
 	}
-	l, known = parseLink(string(text))
-	return l, known, nil
+	l, found = parseLink(string(text))
+	return l, found, nil
 }
 
 // writeHead writes the last link. The text always has the same length.

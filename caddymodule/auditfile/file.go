@@ -7,16 +7,18 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"time"
 
 	"github.com/gofrs/flock"
 )
 
-// ErrBehind means that lines wait to be written, because the file cannot be
+// ErrLinesWait means that lines wait to be written, because the file cannot be
 // written at present.
-var ErrBehind = errors.New("the audit file cannot be written")
+var ErrLinesWait = errors.New("the audit file cannot be written")
 
 const (
 	retryEvery = time.Second     // while lines wait
@@ -63,9 +65,7 @@ func At(path string) *File {
 }
 
 func newFile(path string) *File {
-	f := &File{path: path, calls: make(chan call, queueSize)}
-	f.w = &writer{path: path, head: path + headSuffix}
-	return f
+	return &File{path: path, calls: make(chan call, queueSize), w: &writer{path: path, head: path + headSuffix}}
 }
 
 // Path returns the path of the file.
@@ -85,7 +85,7 @@ func (f *File) Append(body []byte) {
 func (f *File) Ready(ctx context.Context) error {
 	done := make(chan error, 1)
 	if !f.call(call{done: done}) {
-		return ErrBehind
+		return ErrLinesWait
 	}
 	timer := time.NewTimer(answerWait)
 	defer timer.Stop()
@@ -99,8 +99,8 @@ func (f *File) Ready(ctx context.Context) error {
 	}
 }
 
-// Behind reports whether lines wait or were lost.
-func (f *File) Behind() bool { return f.trouble.Load() != nil || f.lost.Load() > 0 }
+// LinesWait reports whether lines wait or were lost.
+func (f *File) LinesWait() bool { return f.trouble.Load() != nil || f.lost.Load() > 0 }
 
 // A State is how far a file was written.
 type State struct {
@@ -166,7 +166,7 @@ func (f *File) run() {
 func (f *File) write() error {
 	err := f.w.flush()
 	if lost := f.lost.Load(); err == nil && lost > 0 {
-		f.w.hold(lostLine(lost))
+		f.w.hold(note("lost", fmt.Sprintf(`"lost":%d`, lost)))
 		if err = f.w.flush(); err == nil {
 			f.lost.Add(-lost)
 		}
@@ -213,8 +213,6 @@ func (w *writer) hold(body []byte) bool {
 	w.waiting = append(w.waiting, body)
 	return true
 }
-
-func lostLine(n uint64) []byte { return note("lost", fmt.Sprintf(`"lost":%d`, n)) }
 
 // note returns the body of a line that the writer itself adds.
 func note(action, field string) []byte {
@@ -308,9 +306,11 @@ func (w *writer) open() (*os.File, error) {
 	return f, err
 }
 
-// unfit reports whether waiting does not help.
+// unfit reports whether waiting does not help: a part of the path is missing, closed or
+// not what it should be.
 func unfit(err error) bool {
-	return err != nil && !errors.Is(err, ErrUnfit) && (errors.Is(err, os.ErrNotExist) || errors.Is(err, os.ErrPermission) || noFile(err))
+	causes := []error{os.ErrNotExist, os.ErrPermission, syscall.EISDIR, syscall.ENOTDIR}
+	return !errors.Is(err, ErrUnfit) && slices.ContainsFunc(causes, func(cause error) bool { return errors.Is(err, cause) })
 }
 
 // takeOver takes the lock and finds where the chain ends: where the head says, or
@@ -324,25 +324,22 @@ func (w *writer) takeOver(f *os.File) error {
 	case !held:
 		return fmt.Errorf("%s %w: another process writes it", w.path, ErrUnfit)
 	}
-	head, known, err := readHead(w.head)
+	head, found, err := readHead(w.head)
+	var line []byte
+	if err == nil {
+		line, _, err = tail(f)
+	}
+	if err == nil {
+		err = os.Chmod(w.head, fileMode)
+	}
 	if err != nil {
 		_ = lock.Unlock()
 		return err
 	}
-	line, _, err := tail(f)
-	if err != nil {
-		_ = lock.Unlock()
-		return err
-	}
-	if err := os.Chmod(w.head, fileMode); err != nil {
-		_ = lock.Unlock()
-		return err
-	}
-	w.last = head
-	if e, whole := parseLine(line); whole && (!known || e.Seq > head.seq) {
+	w.lock, w.last = lock, head
+	if e, whole := parseLine(line); whole && (!found || e.Seq > head.seq) {
 		w.last = linkOf(e, line)
 	}
-	w.lock = lock
 	return nil
 }
 
