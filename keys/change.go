@@ -318,7 +318,7 @@ func (k *Service) Delete(ctx context.Context, id string, by By) (d store.Durabil
 	}
 	for range changeAttempts {
 		var revision string
-		if old, revision, err = k.readToDelete(ctx, id); err != nil {
+		if old, revision, err = k.readRevision(ctx, id); err != nil {
 			return store.Durability{}, err
 		}
 		if err = by.checkRevision(revision); err != nil {
@@ -341,12 +341,11 @@ func (k *Service) Delete(ctx context.Context, id string, by By) (d store.Durabil
 	return store.Durability{}, err
 }
 
-// readToDelete returns the record of a key, nil if it cannot be read, and its
+// readRevision returns the record of a key, nil if it cannot be read, and its
 // revision, empty if that is not known.
-func (k *Service) readToDelete(ctx context.Context, id string) (*store.Record, string, error) {
+func (k *Service) readRevision(ctx context.Context, id string) (*store.Record, string, error) {
 	r, err := k.backend.Get(ctx, id)
-	var damaged *store.DamagedError
-	if errors.As(err, &damaged) {
+	if damaged, ok := errors.AsType[*store.DamagedError](err); ok {
 		return nil, damaged.Revision, nil
 	}
 	if err != nil {

@@ -101,16 +101,10 @@ func (k *Service) addForeign(ctx context.Context, ids *IDKey, b foreignRecord, b
 // one: sealed under the first master key, with fingerprints of this store's id
 // key.
 func (k *Service) sealAnew(ids *IDKey, r *store.Record) error {
-	k.dropUnopenable(r)
-	for i := range r.Secrets {
-		s := &r.Secrets[i]
-		text, label, err := k.openSealed(r.ID, s)
-		if err != nil {
-			return err
-		}
+	return k.openAll(r, func(s *store.SealedSecret, text []byte, label string) error {
 		s.Sealed, s.Fingerprint = k.ring.Seal(text, label), ids.Fingerprint(string(text))
-	}
-	return nil
+		return nil
+	})
 }
 
 // A Restoring names a record of a backup: the store that holds the backup, and the
@@ -189,11 +183,10 @@ func (k *Service) backup(ctx context.Context, id string, from store.Backend) (*s
 		return nil, nil, err
 	}
 	r, err := from.Get(ctx, id)
-	var damaged *store.DamagedError
-	switch {
-	case errors.As(err, &damaged):
+	if damaged, ok := errors.AsType[*store.DamagedError](err); ok {
 		err = damagedRecord(damaged)
-	case err == nil:
+	}
+	if err == nil {
 		err = k.verify(r)
 	}
 	if err == nil {
@@ -208,35 +201,24 @@ func (k *Service) backup(ctx context.Context, id string, from store.Backend) (*s
 // checkSameStore returns an error unless the record was written by a gateway of this
 // store: its fingerprints were made with the id key of this one.
 func (k *Service) checkSameStore(ids *IDKey, r *store.Record) error {
-	r = r.Clone()
-	k.dropUnopenable(r)
-	for i := range r.Secrets {
-		s := &r.Secrets[i]
-		text, _, err := k.openSealed(r.ID, s)
-		if err != nil {
-			return err
-		}
+	return k.openAll(r.Clone(), func(s *store.SealedSecret, text []byte, _ string) error {
 		if !bytes.Equal(s.Fingerprint, ids.Fingerprint(string(text))) {
 			return errOtherStore
 		}
-	}
-	return nil
+		return nil
+	})
 }
 
 // lostRevision returns the revision of the key's record if it cannot be read or was forged,
 // empty if it has none or is missing. A record that is right is store.ErrExists.
-func (k *Service) lostRevision(ctx context.Context, id string) (revision string, err error) {
-	r, err := k.backend.Get(ctx, id)
-	var damaged *store.DamagedError
-	switch {
-	case errors.As(err, &damaged):
-		return damaged.Revision, nil
-	case errors.Is(err, store.ErrNotFound):
+func (k *Service) lostRevision(ctx context.Context, id string) (string, error) {
+	r, revision, err := k.readRevision(ctx, id)
+	if errors.Is(err, store.ErrNotFound) {
 		return "", nil
-	case err != nil:
-		return "", err
 	}
-	revision = r.Revision
+	if r == nil {
+		return revision, err
+	}
 	_, err = k.authentic(ctx, r)
 	switch {
 	case err == nil:

@@ -156,8 +156,7 @@ func (e *ForgedError) Error() string {
 
 // Reason returns what is wrong with the field.
 func (e *ForgedError) Reason() string {
-	var damaged *store.DamagedError
-	if errors.As(e.cause, &damaged) {
+	if damaged, ok := errors.AsType[*store.DamagedError](e.cause); ok {
 		return fmt.Sprintf("the record cannot be read (%v): restore it from a backup of the store by card-keys restore, or delete the key and make another", damaged.Cause)
 	}
 	return e.cause.Error()
@@ -241,8 +240,7 @@ func (k *Service) authentic(ctx context.Context, r *store.Record) (*store.Record
 // one: [ForgedError].
 func (k *Service) get(ctx context.Context, id string) (*store.Record, error) {
 	r, err := k.backend.Get(ctx, id)
-	var damaged *store.DamagedError
-	if errors.As(err, &damaged) {
+	if damaged, ok := errors.AsType[*store.DamagedError](err); ok {
 		err = damagedRecord(damaged)
 		k.reportForged(err)
 	}
@@ -250,8 +248,7 @@ func (k *Service) get(ctx context.Context, id string) (*store.Record, error) {
 }
 
 func (k *Service) reportForged(err error) {
-	var forged *ForgedError
-	if errors.As(err, &forged) {
+	if forged, ok := errors.AsType[*ForgedError](err); ok {
 		k.opt.OnForged(forged)
 	}
 }

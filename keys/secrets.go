@@ -247,6 +247,22 @@ func (k *Service) openSealed(id string, s *store.SealedSecret) (text []byte, lab
 	return text, label, nil
 }
 
+// openAll calls use with each secret of a record, opened, without those that have ended
+// and cannot be opened, which it drops.
+func (k *Service) openAll(r *store.Record, use func(s *store.SealedSecret, text []byte, label string) error) error {
+	k.dropUnopenable(r)
+	for i := range r.Secrets {
+		text, label, err := k.openSealed(r.ID, &r.Secrets[i])
+		if err == nil {
+			err = use(&r.Secrets[i], text, label)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // reservationName names the reservation of a secret: a small value in the
 // store, named by the secret's fingerprint, that holds the id of the key which
 // uses the secret. It is made before the key is written, and removed when the

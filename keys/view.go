@@ -190,8 +190,7 @@ func (k *Service) Show(ctx context.Context, id string) (View, error) {
 		return View{}, store.ErrNotFound
 	}
 	r, err := k.backend.Get(ctx, id)
-	var damaged *store.DamagedError
-	if errors.As(err, &damaged) {
+	if damaged, ok := errors.AsType[*store.DamagedError](err); ok {
 		return k.damagedView(damaged), nil
 	}
 	if err != nil {

@@ -191,8 +191,7 @@ func (a *AdminAPI) handler(of *route) caddy.AdminHandler {
 // adminError adds the status to an error of the key service. The text is for
 // operators and holds no secret.
 func adminError(err error) error {
-	var answered caddy.APIError
-	if errors.As(err, &answered) {
+	if answered, ok := errors.AsType[caddy.APIError](err); ok {
 		return answered
 	}
 	return caddy.APIError{HTTPStatus: Status(err), Err: err}
@@ -200,8 +199,7 @@ func adminError(err error) error {
 
 // Status returns the status with which the admin API answers an error.
 func Status(err error) int {
-	var answered caddy.APIError
-	if errors.As(err, &answered) {
+	if answered, ok := errors.AsType[caddy.APIError](err); ok {
 		return answered.HTTPStatus
 	}
 	status := http.StatusServiceUnavailable

@@ -178,12 +178,12 @@ func drain(c *adminCall) (any, error) {
 	if err := c.decodeAny(&req); err != nil {
 		return nil, err
 	}
+	span, err := nodeSpan(req.For, 0)
+	if err != nil {
+		return nil, err
+	}
 	var until time.Time
-	if req.For != "" {
-		span, err := nodeSpan(req.For)
-		if err != nil {
-			return nil, err
-		}
+	if span > 0 {
 		until = time.Now().Add(span)
 	}
 	c.gateway.Drain(&until)
@@ -200,8 +200,12 @@ const (
 	maxNodeSpan  = 24 * time.Hour
 )
 
-// nodeSpan reads how long a change of the node is meant to last.
-func nodeSpan(text string) (time.Duration, error) {
+// nodeSpan reads how long a change of the node is meant to last; unset is that of no
+// text.
+func nodeSpan(text string, unset time.Duration) (time.Duration, error) {
+	if text == "" {
+		return unset, nil
+	}
 	span, err := caddy.ParseDuration(text)
 	if err != nil || span <= 0 || span > maxNodeSpan {
 		return 0, earlyRefusal{&keys.InvalidError{Field: "for", Reason: `want a duration such as "15m", at most 24h`}}
@@ -216,12 +220,9 @@ type logLevelRequest struct {
 }
 
 func logLevel(c *adminCall, req logLevelRequest) (any, error) {
-	span := defaultDebug
-	if req.For != "" {
-		var err error
-		if span, err = nodeSpan(req.For); err != nil {
-			return nil, err
-		}
+	span, err := nodeSpan(req.For, defaultDebug)
+	if err != nil {
+		return nil, err
 	}
 	switch req.Level {
 	case "debug":
