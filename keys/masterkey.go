@@ -1,6 +1,7 @@
 package keys
 
 import (
+	"bytes"
 	"crypto/aes"
 	"crypto/cipher"
 	"crypto/hkdf"
@@ -106,15 +107,9 @@ func newMasterKey(raw []byte) (masterKey, error) {
 	return key, err
 }
 
-// uniform reports whether all bytes are equal, as in a file of zeros.
-func uniform(raw []byte) bool {
-	for _, b := range raw {
-		if b != raw[0] {
-			return false
-		}
-	}
-	return true
-}
+// uniform reports whether all bytes are equal, as in a file of zeros. There is at
+// least one.
+func uniform(raw []byte) bool { return bytes.Count(raw, raw[:1]) == len(raw) }
 
 // Len returns the number of master keys.
 func (k *Keyring) Len() int { return len(k.keys) }

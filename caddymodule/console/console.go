@@ -107,18 +107,14 @@ func (AdminPage) CaddyModule() caddy.ModuleInfo {
 // Routes returns the route of the page.
 func (AdminPage) Routes() []caddy.AdminRoute {
 	serve := func(w http.ResponseWriter, r *http.Request) error {
-		serveFile(w, r, signInFor(r))
+		signIn := signInNeeded
+		if keyadmin.OverSocket(r) {
+			signIn = signInNotNeeded
+		}
+		serveFile(w, r, signIn)
 		return nil
 	}
 	return []caddy.AdminRoute{{Pattern: pattern, Handler: caddy.AdminHandlerFunc(serve)}}
-}
-
-// signInFor returns whether calls on the connection of a request need a token.
-func signInFor(r *http.Request) string {
-	if keyadmin.OverSocket(r) {
-		return signInNotNeeded
-	}
-	return signInNeeded
 }
 
 var _ caddy.AdminRouter = AdminPage{}

@@ -160,20 +160,20 @@ func (a *AdminAPI) Routes() []caddy.AdminRoute {
 }
 
 // handler runs the call of a route and writes its status and answer.
-func (a *AdminAPI) handler(of *route) caddy.AdminHandler {
+func (a *AdminAPI) handler(route *route) caddy.AdminHandler {
 	return caddy.AdminHandlerFunc(func(w http.ResponseWriter, r *http.Request) error {
 		gateway, err := a.gateway()
 		if err != nil {
 			return err
 		}
 		r.Body = http.MaxBytesReader(w, r.Body, maxAdminBody)
-		c := &adminCall{Context: r.Context(), gateway: gateway, keys: gateway.Keys, r: r, id: r.PathValue("id"), action: of.action, status: http.StatusOK}
+		c := &adminCall{Context: r.Context(), gateway: gateway, keys: gateway.Keys, r: r, id: r.PathValue("id"), action: route.action, status: http.StatusOK}
 		c.who, err = a.door.authenticate(r, gateway.Tokens)
 		c.by = keys.By{Actor: c.who.Name, Claimed: claimedActor(r), Revision: strings.Trim(strings.TrimSpace(r.Header.Get("If-Match")), `"`)}
 		if err != nil {
 			return c.auditIntruder(err)
 		}
-		answer, err := of.call(c)
+		answer, err := route.call(c)
 		if err != nil {
 			if early := (earlyRefusal{}); errors.As(err, &early) {
 				c.audit(err)
@@ -384,22 +384,18 @@ func Site(gateway *Gateway, options SiteOptions) http.Handler {
 	mux := http.NewServeMux()
 	for i := range routes {
 		if routes[i].place == everywhere {
-			mux.Handle(routes[i].pattern, siteHandler{api.handler(&routes[i])})
+			handler := api.handler(&routes[i])
+			mux.HandleFunc(routes[i].pattern, func(w http.ResponseWriter, r *http.Request) {
+				if err := handler.ServeHTTP(w, r); err != nil {
+					writeError(w, err)
+				}
+			})
 		}
 	}
 	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
 		writeError(w, caddy.APIError{HTTPStatus: http.StatusNotFound, Err: fmt.Errorf("the console does not have %s %s; the admin endpoint may", r.Method, r.URL.Path)})
 	})
 	return mux
-}
-
-// siteHandler writes the error of a handler of the admin API.
-type siteHandler struct{ caddy.AdminHandler }
-
-func (a siteHandler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	if err := a.AdminHandler.ServeHTTP(w, r); err != nil {
-		writeError(w, err)
-	}
 }
 
 // writeError answers an error as Caddy's admin endpoint does.

@@ -2,6 +2,7 @@ package keyadmin
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -22,8 +23,9 @@ import (
 	"github.com/card-gateway/card-gateway/caddymodule/secret"
 )
 
-// addAdminFlags adds the flags of every card-keys command.
-func addAdminFlags(cmd *cobra.Command) {
+// AddAdminFlags adds the flags that say where a command finds the admin endpoint, and
+// those of every card-keys command.
+func AddAdminFlags(cmd *cobra.Command) {
 	f := cmd.PersistentFlags()
 	f.String("address", "", "admin endpoint, such as localhost:2019 or unix//run/caddy/admin.sock")
 	f.StringP("config", "c", "", "configuration file that names the admin endpoint")
@@ -40,16 +42,13 @@ func isSet(cmd *cobra.Command, name string) bool { return cli.Flag(cmd, name) ==
 
 // actor returns the actor for the audit log.
 func actor(cmd *cobra.Command) string {
-	if name := cli.Flag(cmd, "actor"); name != "" {
-		return name
+	name := cmp.Or(cli.Flag(cmd, "actor"), os.Getenv("SUDO_USER"))
+	if name == "" {
+		if u, err := user.Current(); err == nil {
+			name = u.Username
+		}
 	}
-	if name := os.Getenv("SUDO_USER"); name != "" {
-		return name
-	}
-	if u, err := user.Current(); err == nil && u.Username != "" {
-		return u.Username
-	}
-	return "unknown user"
+	return cmp.Or(name, "unknown user")
 }
 
 // An adminRequest is one call to the admin API.
@@ -101,11 +100,7 @@ func askAdmin(cmd *cobra.Command, req adminRequest) ([]byte, error) {
 	if err := addToken(cmd, headers); err != nil {
 		return nil, err
 	}
-	revision := req.revision
-	if revision == "" {
-		revision = cli.Flag(cmd, "revision")
-	}
-	if revision != "" {
+	if revision := cmp.Or(req.revision, cli.Flag(cmd, "revision")); revision != "" {
 		headers.Set("If-Match", `"`+revision+`"`)
 	}
 	var reader io.Reader
@@ -132,10 +127,7 @@ func askAdmin(cmd *cobra.Command, req adminRequest) ([]byte, error) {
 // last word of its first line that is not empty and no comment. So the file may be
 // the one of the option admin_token.
 func addToken(cmd *cobra.Command, headers http.Header) error {
-	path := cli.Flag(cmd, "token-file")
-	if path == "" {
-		path = os.Getenv("CARD_GATEWAY_TOKEN_FILE")
-	}
+	path := cmp.Or(cli.Flag(cmd, "token-file"), os.Getenv("CARD_GATEWAY_TOKEN_FILE"))
 	if path == "" {
 		return nil
 	}
@@ -205,10 +197,6 @@ func noAnswerHint(address, text string) string {
 		return "the call failed; name the admin endpoint of a gateway with --address or --config"
 	}
 }
-
-// AddAdminFlags adds the flags that say where a command finds the admin
-// endpoint.
-func AddAdminFlags(cmd *cobra.Command) { addAdminFlags(cmd) }
 
 // AskRefusal asks the gateway, over its admin endpoint, what it remembers of
 // the refusal with the request id.

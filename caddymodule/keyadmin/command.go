@@ -34,7 +34,7 @@ it wants a token: --token-file, else $CARD_GATEWAY_TOKEN_FILE.
 Answers are tables, or with --json the JSON of the admin API.`,
 		CobraFunc: func(cmd *cobra.Command) {
 			cmd.Args, cmd.RunE = cobra.ArbitraryArgs, refuseUnknown
-			addAdminFlags(cmd)
+			AddAdminFlags(cmd)
 			cmd.AddCommand(createCommand(), importCommand(), listCommand(), showCommand(), updateCommand(),
 				disableCommand(),
 				plainCommand("enable", "Ends disable; does not clear a lock"),

@@ -1,6 +1,7 @@
 package keyadmin
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -84,11 +85,11 @@ func printKey(cmd *cobra.Command, v keys.View, secret string) error {
 		row("secret", secret)
 	}
 	row("tenant", v.Tenant)
-	row("description", orDash(v.Description))
+	row("description", cmp.Or(v.Description, "-"))
 	row("status", v.Status)
 	row("mode", string(v.Mode))
 	row("scopes", strings.Join(v.Scopes, " "))
-	row("allowed ips", listOr(v.AllowedIPs, "any"))
+	row("allowed ips", cmp.Or(strings.Join(v.AllowedIPs, " "), "any"))
 	row("expires at", timeOr(v.ExpiresAt, "never"))
 	for i, name := range slices.Sorted(maps.Keys(v.Limits)) {
 		title := "limits"
@@ -142,7 +143,7 @@ func printKeys(cmd *cobra.Command, views []keys.View) error {
 			status = "forged"
 		}
 		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%d\t%s\t%s\n", printable(v.ID), printable(v.Tenant), status, timeOr(v.ExpiresAt, "never"),
-			timeOr(lastUsed(v), "never"), v.Failures, printable(strings.Join(v.Scopes, " ")), orDash(printable(v.Description)))
+			timeOr(lastUsed(v), "never"), v.Failures, printable(strings.Join(v.Scopes, " ")), cmp.Or(printable(v.Description), "-"))
 	}
 	if err := w.Flush(); err != nil {
 		return err
@@ -205,18 +206,4 @@ func timeOr(t *time.Time, none string) string {
 		return none
 	}
 	return t.UTC().Format(time.RFC3339)
-}
-
-func listOr(list []string, none string) string {
-	if len(list) == 0 {
-		return none
-	}
-	return strings.Join(list, " ")
-}
-
-func orDash(text string) string {
-	if text == "" {
-		return "-"
-	}
-	return text
 }

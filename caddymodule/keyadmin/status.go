@@ -45,7 +45,7 @@ also if another gateway answers.
 
 The admin endpoint is found as by card-keys.`,
 		CobraFunc: func(cmd *cobra.Command) {
-			addAdminFlags(cmd)
+			AddAdminFlags(cmd)
 			cmd.Flags().BoolP("verbose", "v", false, "also show store, keys, master keys, policy, loads and the keys with the most refusals")
 			cmd.Flags().Bool("live", false, "succeed if the gateway answers, ready or not")
 			cmd.Flags().String("wait", "0s", "ask again for this long, as in 30s")
@@ -210,7 +210,7 @@ func init() {
 The admin endpoint is found as by card-keys.`,
 		CobraFunc: func(cmd *cobra.Command) {
 			cmd.Args, cmd.RunE = cobra.ArbitraryArgs, refuseUnknown
-			addAdminFlags(cmd)
+			AddAdminFlags(cmd)
 			level := &cobra.Command{
 				Use: "log-level debug|info", Args: cli.Wants("debug or info"),
 				Short: "Logs a line for each request for a time, or ends that",
