@@ -35,7 +35,7 @@ func (k *Service) Create(ctx context.Context, req CreateRequest, by By) (Changed
 	}
 	secret := NewSecretText()
 	record := &store.Record{ID: ids.Mint(req.Mode), Fields: req.Fields}
-	changed, err := k.add(ctx, addition{"create", record, secret}, by)
+	changed, err := k.add(ctx, addition{action: "create", record: record, secret: secret}, by)
 	if err == nil {
 		changed.Secret = secret
 	}
@@ -49,12 +49,12 @@ func (k *Service) refuse(a attempt) error {
 	return a.err
 }
 
-// An addition is a new key: its record with the fields that the caller sets, and
-// the text of its first secret.
+// An addition is a record that this store does not have.
 type addition struct {
 	action string
-	record *store.Record
-	secret string
+	record *store.Record // is changed
+	secret string        // the text of its first secret; of another store's record empty
+	put    store.PutOptions
 }
 
 // add completes and writes a new record. Errors as [Service.Import].
@@ -77,7 +77,7 @@ func (k *Service) add(ctx context.Context, a addition, by By) (changed Changed, 
 		return Changed{}, err
 	}
 	r.Secrets = []store.SealedSecret{sealed}
-	return k.writeNew(ctx, r, store.PutOptions{}, k.sealsNew)
+	return k.writeNew(ctx, r, a.put, k.sealsNew)
 }
 
 // writeNew reserves the secrets of a record that this store does not have, and writes
@@ -134,7 +134,7 @@ func (k *Service) Import(ctx context.Context, req ImportRequest, by By) (Changed
 		return Changed{}, k.refuse(attempt{action: "import", id: req.ID, by: by, err: err})
 	}
 	record := &store.Record{ID: req.ID, Fields: req.Fields, Imported: true}
-	changed, err := k.add(ctx, addition{"import", record, req.Secret}, by)
+	changed, err := k.add(ctx, addition{action: "import", record: record, secret: req.Secret}, by)
 	if err == nil {
 		err = k.publishIDs(ctx, ids, req.ID)
 	}

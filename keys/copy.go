@@ -67,21 +67,15 @@ func (k *Service) copyOne(ctx context.Context, ids *IDKey, source *store.Record,
 	}
 	r := source.Clone()
 	r.StampedAfter = k.opt.Clock().UTC().Add(k.opt.ReplayFloorAhead)
-	_, err := k.addForeign(ctx, ids, foreignRecord{action: "copy", record: r}, by)
+	_, err := k.addForeign(ctx, ids, addition{action: "copy", record: r}, by)
 	return err
 }
 
-// A foreignRecord is a verified record of another store that is to be written into this one.
-type foreignRecord struct {
-	action string
-	record *store.Record // is changed
-	put    store.PutOptions
-}
-
-// addForeign seals the secrets of the record for this store, reserves them and writes it.
+// addForeign adds a verified record of another store, with its secrets sealed for this
+// one.
 // The record is sealed if it was.
-func (k *Service) addForeign(ctx context.Context, ids *IDKey, b foreignRecord, by By) (changed Changed, err error) {
-	r := b.record
+func (k *Service) addForeign(ctx context.Context, ids *IDKey, a addition, by By) (changed Changed, err error) {
+	r := a.record
 	now := k.opt.Clock().UTC()
 	r.Revision, r.UpdatedAt = NewRevision(), now
 	dropOutdated(r, now)
@@ -92,9 +86,9 @@ func (k *Service) addForeign(ctx context.Context, ids *IDKey, b foreignRecord, b
 		return Changed{}, err
 	}
 	defer func() {
-		k.report(attempt{action: b.action, by: by, after: r, replicated: changed.Replicated, err: err})
+		k.report(attempt{action: a.action, by: by, after: r, replicated: changed.Replicated, err: err})
 	}()
-	return k.writeNew(ctx, r, b.put, func(context.Context) (bool, error) { return len(r.Seal) > 0, nil })
+	return k.writeNew(ctx, r, a.put, func(context.Context) (bool, error) { return len(r.Seal) > 0, nil })
 }
 
 // sealAnew converts the secrets of a record of another store to the form of this
@@ -165,7 +159,7 @@ func (k *Service) Restore(ctx context.Context, id string, what Restoring, by By)
 		return refused(err)
 	}
 	put := store.PutOptions{Expect: revision, ClearFailures: true, Restore: true}
-	changed, err := k.addForeign(ctx, ids, foreignRecord{action: "restore", record: r.Clone(), put: put}, by)
+	changed, err := k.addForeign(ctx, ids, addition{action: "restore", record: r.Clone(), put: put}, by)
 	if err == nil {
 		err = k.publishIDs(ctx, ids, id)
 	}

@@ -248,7 +248,9 @@ func (k *Service) Census(ctx context.Context) (Census, error) {
 		for i := range r.Secrets {
 			sealed[k.ring.masterKeyOf(r.Secrets[i].Sealed)]++
 		}
-		if err := k.countSeal(ctx, &c, r); err != nil {
+		if _, err := k.authentic(ctx, r); err == nil || errors.Is(err, ErrForged) {
+			c.Seals[sealView(r, err).State]++
+		} else if !errors.Is(err, store.ErrNotFound) {
 			return err
 		}
 		status := statusOf(r, now)
@@ -280,20 +282,6 @@ func newCensus() Census {
 		c.Seals[state] = 0
 	}
 	return c
-}
-
-// countSeal counts the seal of a record, and remembers its document version.
-func (k *Service) countSeal(ctx context.Context, c *Census, r *store.Record) error {
-	_, err := k.authentic(ctx, r)
-	switch {
-	case errors.Is(err, store.ErrNotFound):
-		return nil
-	case err != nil && !errors.Is(err, ErrForged):
-		return err
-	default:
-		c.Seals[sealView(r, err).State]++
-		return nil
-	}
 }
 
 // eachRecord calls f for every record of a backend until f returns an error, and damaged

@@ -253,12 +253,13 @@ func listCommand() *cobra.Command {
 	cmd.Flags().Int("limit", 0, "at most this many (default: all)")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		limit, _ := cmd.Flags().GetInt("limit")
-		unused, err := parseUnused(cli.Flag(cmd, "unused-for"))
-		if err != nil {
-			return err
-		}
+		var unused time.Duration
 		all := limit
-		if unused > 0 {
+		if text := cli.Flag(cmd, "unused-for"); text != "" {
+			var err error
+			if unused, err = caddy.ParseDuration(text); err != nil || unused <= 0 {
+				return fmt.Errorf("--unused-for %s: want a duration such as 90d", text)
+			}
 			all = 0
 		}
 		views, err := listAll(cmd, all)
@@ -273,17 +274,6 @@ func listCommand() *cobra.Command {
 		return printAnswer(cmd, keyPage{Keys: views}, func(io.Writer) error { return printKeys(cmd, views) })
 	}
 	return cmd
-}
-
-func parseUnused(text string) (time.Duration, error) {
-	if text == "" {
-		return 0, nil
-	}
-	span, err := caddy.ParseDuration(text)
-	if err != nil || span <= 0 {
-		return 0, fmt.Errorf("--unused-for %s: want a duration such as 90d", text)
-	}
-	return span, nil
 }
 
 // unusedSince returns the keys that were made before the moment, and of which no
