@@ -144,9 +144,8 @@ type Service struct {
 // New returns the keys of a backend. It does no I/O; see [Service.Start].
 func New(backend store.Backend, ring *Keyring, opt Options) *Service {
 	k := &Service{backend: backend, ring: ring, opt: opt.withDefaults()}
-	if l, ok := backend.(store.LocalBackend); ok {
-		k.local = l.Local()
-	}
+	local, ok := backend.(store.LocalBackend)
+	k.local = ok && local.Local()
 	k.foreign = &foreignIDs{seed: maphash.MakeSeed(), hashes: make(map[uint64]struct{})}
 	k.cache = newKeyCache(k.opt.CacheSize)
 	k.lookups = rate.NewLimiter(rate.Limit(k.opt.LookupRate), k.opt.LookupBurst)

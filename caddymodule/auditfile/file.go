@@ -181,8 +181,7 @@ func (f *File) report(err error) {
 		f.trouble.Store(nil)
 		return
 	}
-	text := err.Error()
-	f.trouble.Store(&text)
+	f.trouble.Store(new(err.Error()))
 }
 
 // ErrUnfit means that no line can ever be written to the path: it is no file, its
@@ -240,13 +239,7 @@ func (w *writer) flush() error {
 		w.waiting = w.waiting[1:]
 	}
 	w.waiting = nil
-	return w.finish(f)
-}
-
-// finish writes what was appended through to the disk, and then the head. So the
-// head is never ahead of the file.
-func (w *writer) finish(f *os.File) error {
-	if err := f.Sync(); err != nil {
+	if err := f.Sync(); err != nil { // before the head, which is never ahead of the file
 		return err
 	}
 	return writeHead(w.head, w.last)

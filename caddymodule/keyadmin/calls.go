@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"slices"
 	"strconv"
 	"time"
 
@@ -34,16 +35,13 @@ func listKeys(c *adminCall) (any, error) {
 	query := c.r.URL.Query()
 	q := keys.ListQuery{Tenant: query.Get("tenant"), Status: query.Get("status"), Search: query.Get("search"), Cursor: query.Get("cursor"), Limit: defaultListed}
 	if text := query.Get("limit"); text != "" {
-		limit, err := strconv.Atoi(text)
-		if err != nil {
+		var err error
+		if q.Limit, err = strconv.Atoi(text); err != nil {
 			return nil, &keys.InvalidError{Field: "limit", Reason: "want a whole number"}
 		}
-		q.Limit = limit
 	}
 	for name := range query {
-		switch name {
-		case "tenant", "status", "search", "cursor", "limit":
-		default:
+		if !slices.Contains([]string{"tenant", "status", "search", "cursor", "limit"}, name) {
 			return nil, &keys.InvalidError{Field: name, Reason: "unknown query parameter; there are tenant, status, search, cursor and limit"}
 		}
 	}

@@ -149,10 +149,8 @@ func copySource(from string, args []string) (map[string]any, error) {
 	}
 	var config struct {
 		Apps struct {
-			Gateway struct {
-				Store json.RawMessage `json:"store"`
-			} `json:"card_gateway"`
-		} `json:"apps"`
+			Gateway struct{ Store json.RawMessage } `json:"card_gateway"`
+		}
 	}
 	if err := json.Unmarshal(text, &config); err != nil {
 		return nil, fmt.Errorf("reading %s: %w", from, err)

@@ -77,21 +77,14 @@ func sealByCommand(cmd *cobra.Command, ids []string) error {
 		return err
 	}
 	for i, v := range chosen {
-		if err := sealOne(cmd, &v); err != nil {
+		var changed keys.Changed
+		if _, err := callAdmin(cmd, post(keyPath(v.ID, "/seal"), map[string]any{"digest": v.Seal.Digest}), &changed); err != nil {
 			return fmt.Errorf("key %s is not sealed, after %d that are: %w; you can run the command again", v.ID, i, err)
 		}
+		warnUnreplicated(cmd, changed.Replicated)
 	}
 	fmt.Fprintf(out, "sealed %d keys\n", len(chosen))
 	return leftUnsealed(cmd)
-}
-
-func sealOne(cmd *cobra.Command, v *keys.View) error {
-	var changed keys.Changed
-	_, err := callAdmin(cmd, post(keyPath(v.ID, "/seal"), map[string]any{"digest": v.Seal.Digest}), &changed)
-	if err == nil {
-		warnUnreplicated(cmd, changed.Replicated)
-	}
-	return err
 }
 
 // chooseUnsealed returns the keys to be sealed: those of the ids, or without ids

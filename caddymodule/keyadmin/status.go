@@ -20,11 +20,8 @@ import (
 	"github.com/card-gateway/card-gateway/keys"
 )
 
-// exitNoAnswer is the exit status when no gateway answers.
-const exitNoAnswer = 2
-
-// exitMisused is the exit status for a command line that is wrong.
-const exitMisused = 3
+// The exit statuses when no gateway answers, and for a command line that is wrong.
+const exitNoAnswer, exitMisused = 2, 3
 
 var errNotReady = errors.New("the gateway is not ready")
 
