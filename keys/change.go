@@ -1,6 +1,7 @@
 package keys
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"encoding/hex"
@@ -22,14 +23,11 @@ type CreateRequest struct {
 // [InvalidError]. Any other error means that the store did not answer. Then a
 // new key may exist; nobody has its secret.
 func (k *Service) Create(ctx context.Context, req CreateRequest, by By) (Changed, error) {
-	switch req.Mode {
-	case "":
-		req.Mode = Live
-	case Live, Test:
-	default:
-		return Changed{}, k.refuse(attempt{action: "create", by: by, err: invalid("mode", `want "live" or "test"`)})
-	}
+	req.Mode = cmp.Or(req.Mode, Live)
 	ids, err := k.idKey(ctx)
+	if req.Mode != Live && req.Mode != Test {
+		err = invalid("mode", `want "live" or "test"`)
+	}
 	if err != nil {
 		return Changed{}, k.refuse(attempt{action: "create", by: by, err: err})
 	}

@@ -38,17 +38,16 @@ func (k *Service) checkFields(f *store.Fields) error {
 	if len(f.Scopes) > maxListEntries || len(f.AllowedIPs) > maxListEntries || len(f.Limits) > maxListEntries {
 		return invalid("", "scopes, allowed_ips and limits hold at most %d entries eachRecord", maxListEntries)
 	}
-	if err := k.checkScopes(f.Scopes); err != nil {
-		return invalid("scopes", "%v", err)
-	}
-	if err := checkAllowedIPs(f.AllowedIPs); err != nil {
-		return invalid("allowed_ips", "%v", err)
-	}
-	if err := k.checkLimits(f.Limits); err != nil {
-		return invalid("limits", "%v", err)
-	}
-	if err := checkVariant(f.CustomerVariant); err != nil {
-		return invalid("customer_variant", "%v", err)
+	for _, checked := range []struct {
+		field string
+		err   error
+	}{
+		{"scopes", k.checkScopes(f.Scopes)}, {"allowed_ips", checkAllowedIPs(f.AllowedIPs)},
+		{"limits", k.checkLimits(f.Limits)}, {"customer_variant", checkVariant(f.CustomerVariant)},
+	} {
+		if checked.err != nil {
+			return invalid(checked.field, "%v", checked.err)
+		}
 	}
 	f.ExpiresAt, f.DebugUntil = f.ExpiresAt.UTC(), f.DebugUntil.UTC()
 	return nil

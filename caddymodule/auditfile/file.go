@@ -47,21 +47,14 @@ type call struct {
 	done chan<- error
 }
 
-var (
-	openedMu sync.Mutex
-	opened   = make(map[string]*File)
-)
+var opened sync.Map // *File by path
 
 // At returns the file of a path, an absolute one. All configurations of the
 // process share it. It does no I/O: the first line, or the first call of Ready,
 // opens the file.
 func At(path string) *File {
-	openedMu.Lock()
-	defer openedMu.Unlock()
-	if opened[path] == nil {
-		opened[path] = newFile(path)
-	}
-	return opened[path]
+	f, _ := opened.LoadOrStore(path, newFile(path))
+	return f.(*File)
 }
 
 func newFile(path string) *File {

@@ -353,6 +353,7 @@ var (
 // auditIntruder writes a line of the audit record for a caller without the right to make
 // the call. It returns the error.
 func (c *adminCall) auditIntruder(err error) error {
+	cause := err
 	if c.by.Actor == "" {
 		c.by.Actor = "nobody"
 		if !strangers.Allow() {
@@ -360,11 +361,10 @@ func (c *adminCall) auditIntruder(err error) error {
 			return err
 		}
 		if n := skippedLines.Swap(0); n > 0 {
-			c.audit(fmt.Errorf("%w (%d more calls without a token before this one have no line)", err, n))
-			return err
+			cause = fmt.Errorf("%w (%d more calls without a token before this one have no line)", err, n)
 		}
 	}
-	c.audit(err)
+	c.audit(cause)
 	return err
 }
 

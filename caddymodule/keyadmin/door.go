@@ -91,7 +91,8 @@ func (d door) identify(r *http.Request, tokens *Tokens) (caller, error) {
 // nobody on a network reads it: over a unix socket, loopback or TLS. No door opens
 // on another connection.
 func Private(r *http.Request) bool {
-	return OverSocket(r) || loopback(localAddr(r)) || r.TLS != nil
+	tcp, ok := localAddr(r).(*net.TCPAddr)
+	return OverSocket(r) || ok && tcp.IP.IsLoopback() || r.TLS != nil
 }
 
 // OverSocket reports whether a request came over a unix socket. On Caddy's admin
@@ -105,12 +106,6 @@ func OverSocket(r *http.Request) bool {
 func localAddr(r *http.Request) net.Addr {
 	local, _ := r.Context().Value(http.LocalAddrContextKey).(net.Addr)
 	return local
-}
-
-// loopback reports whether only programs of this machine can use the address.
-func loopback(local net.Addr) bool {
-	tcp, ok := local.(*net.TCPAddr)
-	return ok && tcp.IP.IsLoopback()
 }
 
 // A Role is what a caller of the admin API may do.
