@@ -230,7 +230,7 @@ const censusPage = 500
 // is made or deleted during the census may or may not be counted. With an error
 // there are no numbers at all, so that nobody takes what was not counted for none.
 func (k *Service) Census(ctx context.Context) (Census, error) {
-	c := newCensus()
+	c := Census{Keys: zeros(Statuses()...), Expiring: zeros("1d", "7d", "30d"), Seals: zeros(SealStates()...)}
 	now := k.opt.Clock()
 	own := k.ids.Load()
 	sealed := make([]int, k.ring.Len()+1)
@@ -273,15 +273,13 @@ func (k *Service) Census(ctx context.Context) (Census, error) {
 	return c, nil
 }
 
-func newCensus() Census {
-	c := Census{Keys: make(map[string]int), Expiring: map[string]int{"1d": 0, "7d": 0, "30d": 0}, Seals: make(map[string]int)}
-	for _, status := range Statuses() {
-		c.Keys[status] = 0
+// zeros returns a count of 0 for each name.
+func zeros(names ...string) map[string]int {
+	counts := make(map[string]int)
+	for _, name := range names {
+		counts[name] = 0
 	}
-	for _, state := range SealStates() {
-		c.Seals[state] = 0
-	}
-	return c
+	return counts
 }
 
 // eachRecord calls f for every record of a backend until f returns an error, and damaged

@@ -58,19 +58,6 @@ type adminRequest struct {
 	revision     string         // that the key must have; empty: that of the flag --revision, if any
 }
 
-// callAdmin makes one call to the admin API, decodes its answer and returns it
-// raw too.
-func callAdmin(cmd *cobra.Command, req adminRequest, into any) (json.RawMessage, error) {
-	raw, err := askAdmin(cmd, req)
-	if err != nil {
-		return nil, err
-	}
-	if err := json.Unmarshal(raw, into); err != nil {
-		return nil, fmt.Errorf("the answer of the admin endpoint is not that of a Card Gateway: %w", err)
-	}
-	return raw, nil
-}
-
 // post returns a POST; a nil body is none.
 func post(path string, body map[string]any) adminRequest {
 	return adminRequest{method: http.MethodPost, path: path, body: body}
@@ -87,8 +74,9 @@ func showAnswer[T any](cmd *cobra.Command, req adminRequest, text func(T) error)
 	return printAnswer(cmd, raw, func(io.Writer) error { return text(answer) })
 }
 
-// askAdmin makes one call to the admin API and returns its answer.
-func askAdmin(cmd *cobra.Command, req adminRequest) ([]byte, error) {
+// callAdmin makes one call to the admin API, decodes its answer and returns it
+// raw too.
+func callAdmin(cmd *cobra.Command, req adminRequest, into any) (json.RawMessage, error) {
 	address, err := caddycmd.DetermineAdminAPIAddress(cli.Flag(cmd, "address"), nil, cli.Flag(cmd, "config"), cli.Flag(cmd, "adapter"))
 	if err != nil {
 		return nil, fmt.Errorf("finding the admin endpoint: %w", err)
@@ -119,6 +107,9 @@ func askAdmin(cmd *cobra.Command, req adminRequest) ([]byte, error) {
 	raw, err := io.ReadAll(answer.Body)
 	if err != nil {
 		return nil, fmt.Errorf("reading the answer of the admin endpoint at %s: %w", address, err)
+	}
+	if err := json.Unmarshal(raw, into); err != nil {
+		return nil, fmt.Errorf("the answer of the admin endpoint is not that of a Card Gateway: %w", err)
 	}
 	return raw, nil
 }

@@ -121,7 +121,17 @@ you can run the copy again. It fails if a key was skipped for another reason.`,
 		if err != nil {
 			return err
 		}
-		return printCopy(cmd, raw, done)
+		err = printAnswer(cmd, raw, func(out io.Writer) error {
+			fmt.Fprintf(out, "copied %d keys\n", len(done.Copied))
+			for _, skipped := range done.Skipped {
+				fmt.Fprintf(out, "skipped %s: %s\n", skipped.ID, skipped.Reason)
+			}
+			return nil
+		})
+		if err == nil && slices.ContainsFunc(done.Skipped, func(s keys.KeyProblem) bool { return !s.Exists }) {
+			return errNotAllCopied
+		}
+		return err
 	}
 	return cmd
 }
@@ -162,20 +172,6 @@ func copySource(from string, args []string) (map[string]any, error) {
 }
 
 var errNotAllCopied = errors.New("not all keys were copied; the skipped ones are listed above")
-
-func printCopy(cmd *cobra.Command, raw json.RawMessage, done keys.Copy) error {
-	err := printAnswer(cmd, raw, func(out io.Writer) error {
-		fmt.Fprintf(out, "copied %d keys\n", len(done.Copied))
-		for _, skipped := range done.Skipped {
-			fmt.Fprintf(out, "skipped %s: %s\n", skipped.ID, skipped.Reason)
-		}
-		return nil
-	})
-	if err == nil && slices.ContainsFunc(done.Skipped, func(s keys.KeyProblem) bool { return !s.Exists }) {
-		return errNotAllCopied
-	}
-	return err
-}
 
 // restoreRequest is the body of a restore: where the backup is, as for a copy, and the
 // digest of the record that is approved.

@@ -119,13 +119,14 @@ func printKey(cmd *cobra.Command, v keys.View, secret string) error {
 
 // secretRows shows the times of the secrets of a key.
 func secretRows(v *keys.View, row func(name, value string)) {
-	for _, s := range v.Secrets {
-		row(fmt.Sprintf("secret %d", s.Version), fmt.Sprintf("created %s, ends %s, last used %s",
-			timeOr(&s.CreatedAt, ""), timeOr(s.ExpiresAt, "never"), timeOr(s.LastUsedAt, "never")))
-	}
-	for _, s := range v.RetiredSecrets {
-		row(fmt.Sprintf("retired %d", s.Version), fmt.Sprintf("created %s, ended %s, last used %s",
-			timeOr(&s.CreatedAt, ""), timeOr(s.ExpiresAt, ""), timeOr(s.LastUsedAt, "never")))
+	for _, kind := range []struct {
+		name, ends string
+		secrets    []keys.SecretView
+	}{{"secret", "ends", v.Secrets}, {"retired", "ended", v.RetiredSecrets}} {
+		for _, s := range kind.secrets {
+			row(fmt.Sprintf("%s %d", kind.name, s.Version), fmt.Sprintf("created %s, %s %s, last used %s",
+				timeOr(&s.CreatedAt, ""), kind.ends, timeOr(s.ExpiresAt, "never"), timeOr(s.LastUsedAt, "never")))
+		}
 	}
 }
 

@@ -73,7 +73,7 @@ func sealByCommand(cmd *cobra.Command, ids []string) error {
 			return err
 		}
 	}
-	if _, err := askAdmin(cmd, post("/card-gateway/keys/seal", nil)); err != nil {
+	if _, err := callAdmin(cmd, post("/card-gateway/keys/seal", nil), new(any)); err != nil {
 		return err
 	}
 	for i, v := range chosen {
