@@ -4,8 +4,11 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"net/http"
+	"net/url"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
@@ -28,22 +31,23 @@ type errorDetail struct {
 	DocURL string `json:"doc_url,omitempty"`
 }
 
-// refuse answers with a refusal: status, headers and body of the answer, the
-// outcome for metric and access log, and a line in the gateway's log. No other
-// function does this, except responseWriter.replace. It always returns nil, so
-// that Caddy neither answers again nor logs a second time.
+// refuse answers with a refusal and logs it. It always returns nil, so that Caddy
+// neither answers again nor logs a second time.
 func refuse(w http.ResponseWriter, r *http.Request, refusal *auth.Refusal) error {
-	info, page := infoFrom(r.Context()), ""
-	if info != nil {
-		info.refusal, page = refusal, info.telemetry.docsURL
-		info.logRefusal(refusal)
-	}
-	writeRefusal(w, refusal, page)
+	info := infoFrom(r.Context())
+	info.writeRefusal(w, refusal)
+	info.logRefusal(refusal)
 	return nil
 }
 
-// writeRefusal writes the answer. The page is docs_url.
-func writeRefusal(w http.ResponseWriter, refusal *auth.Refusal, page string) {
+// writeRefusal gives a refusal its face: status, headers and body of the answer, and
+// the outcome for metric and access log. No other function does this. The info is nil
+// where no card_auth has run.
+func (i *requestInfo) writeRefusal(w http.ResponseWriter, refusal *auth.Refusal) {
+	page := ""
+	if i != nil {
+		i.refusal, page = refusal, i.telemetry.docsURL
+	}
 	status, body := refusal.Reason.Status(), refusalBody(refusal, page)
 	h := w.Header()
 	for _, name := range []string{"Content-Encoding", "Etag", "Last-Modified", "Trailer"} {
@@ -109,4 +113,52 @@ func refusalOf(err error) *auth.Refusal {
 		}
 	}
 	return &auth.Refusal{Reason: auth.InternalError, Cause: err}
+}
+
+// detail is error.details of a refusal that has one finding to name.
+func detail(finding, message string) []auth.FieldError {
+	return []auth.FieldError{{Finding: finding, Message: message}}
+}
+
+// whereOperationsLie is error.details where a request has missed the gateway's
+// paths.
+var whereOperationsLie = detail("base_path", "The card API lies under /api/v1/; send the path with this base")
+
+// checkDocsURL refuses an address that an anchor cannot follow.
+func checkDocsURL(address string) error {
+	if address == "" {
+		return nil
+	}
+	u, err := url.Parse(address)
+	if err != nil || u.Scheme != "https" && u.Scheme != "http" || u.Host == "" || strings.Contains(address, "#") {
+		return fmt.Errorf("docs_url %q: want the address of a page, without #: https://docs.example.com/errors", address)
+	}
+	return nil
+}
+
+// docURL returns error.doc_url of a refusal: the page with the anchor of its
+// message, for the published ones of 401, or of its code; "" without a page.
+func docURL(page string, refusal *auth.Refusal) string {
+	switch {
+	case page == "":
+		return ""
+	case refusal.Reason.Status() == http.StatusUnauthorized && refusal.Message == "":
+		return page + "#" + anchor(refusal.Reason.Message())
+	default:
+		return page + "#" + anchor(refusal.Reason.Code())
+	}
+}
+
+// anchor returns the name that GitHub and others give a heading of the text.
+func anchor(heading string) string {
+	return strings.Map(func(r rune) rune {
+		switch {
+		case r == ' ':
+			return '-'
+		case 'a' <= r && r <= 'z', '0' <= r && r <= '9', r == '-', r == '_':
+			return r
+		default:
+			return -1
+		}
+	}, strings.ToLower(heading))
 }

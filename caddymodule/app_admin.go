@@ -36,7 +36,10 @@ func (a *App) report(ctx context.Context) keyadmin.State {
 	s := keyadmin.State{
 		Ready: true, Node: nodeView(), Degraded: a.state.degraded(ctx), Policy: a.rules.policy().Hash(), Loads: process.loads.last(),
 		Traffic: traffic(), Offenders: process.offenders.Top(time.Now(), 10), Audit: a.telemetry.audit.state(),
-		Bodies: keyadmin.BodyMemory{Bytes: bodies.used.Load(), Limit: bodies.limit, Holders: bodies.largest(10)},
+		Bodies: keyadmin.BodyMemory{Bytes: bodies.Used(), Limit: bodies.Limit(), Holders: []keyadmin.BodyHolder{}},
+	}
+	for _, holder := range bodies.Largest(10) {
+		s.Bodies.Holders = append(s.Bodies.Holders, keyadmin.BodyHolder(holder))
 	}
 	err := a.state.ready(ctx)
 	if err == nil && s.Drained {

@@ -8,6 +8,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
+
 	"github.com/card-gateway/card-gateway/assertion"
 	"github.com/card-gateway/card-gateway/caddymodule/secret"
 )
@@ -79,8 +81,8 @@ type asserting struct {
 	claims assertion.Claims // Digest is that of the body as the handlers of the gateway have left it
 }
 
-// of returns the assertion of the request with this method, target and body.
-func (a *asserting) of(method, target string, digest [sha256.Size]byte) string {
+// sign returns the assertion of the request with this method, target and body.
+func (a *asserting) sign(method, target string, digest [sha256.Size]byte) string {
 	a.claims.Method, a.claims.Target, a.claims.Digest = method, target, digest
 	return a.signer.Sign(&a.claims, time.Now())
 }
@@ -88,7 +90,7 @@ func (a *asserting) of(method, target string, digest [sha256.Size]byte) string {
 // put sets the assertion in the headers of a request that reverse_proxy forwards
 // with the method, target and body that it has now.
 func (a *asserting) put(r *http.Request) {
-	r.Header[headerAssertion] = []string{a.of(r.Method, r.URL.RequestURI(), a.claims.Digest)}
+	r.Header[headerAssertion] = []string{a.sign(r.Method, r.URL.RequestURI(), a.claims.Digest)}
 }
 
 // bodyChanged notes another body. An assertion that is in the headers is made
@@ -121,4 +123,43 @@ func (p *publishedKeys) set() []byte {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return assertion.JWKSet(p.keys)
+}
+
+// readAssert reads the block assert of card_auth.
+func (h *Auth) readAssert(d *caddyfile.Dispenser) error {
+	if err := noMore(d); err != nil {
+		return err
+	}
+	where := at(d)
+	o := new(AssertOptions)
+	h.Assert = o
+	err := readBlock(d, "assert", []option{
+		{name: "algorithm", read: func(d *caddyfile.Dispenser) (err error) {
+			if o.Algorithm, err = oneArg(d, "EdDSA or HS256"); err != nil {
+				return err
+			}
+			if _, err := assertion.ParseAlgorithm(o.Algorithm); err != nil {
+				return d.WrapErr(err)
+			}
+			return nil
+		}},
+		{name: "key", instead: "several keys are several lines of one file or variable", read: func(d *caddyfile.Dispenser) (err error) {
+			if o.Key, err = parseSecretRef(d); err != nil {
+				return err
+			}
+			return noMore(d)
+		}},
+		textOption("issuer", "a name", &o.Issuer),
+		textOption("audience", "the name of the issuer's service", &o.Audience),
+	})
+	switch {
+	case err != nil:
+		return err
+	case o.Key == nil:
+		return where(errNoAssertKey)
+	case o.Audience == "":
+		return where(errNoAudience)
+	default:
+		return nil
+	}
 }

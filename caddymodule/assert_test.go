@@ -92,7 +92,7 @@ func TestUnasserted(t *testing.T) {
 	} {
 		h := new(Auth)
 		server := &caddyhttp.Server{Routes: caddyhttp.RouteList{{Handlers: append([]caddyhttp.MiddlewareHandler{h}, c.behind...)}}}
-		if got := behindAuth(server, h).unasserted; (got == "") != (c.want == "") || !strings.Contains(got, c.want) {
+		if got := downstreamOf(server, h).unasserted; (got == "") != (c.want == "") || !strings.Contains(got, c.want) {
 			t.Errorf("%s: %q, want %q", name, got, c.want)
 		}
 	}

@@ -1,15 +1,30 @@
 package caddymodule
 
 import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
 	"net/http"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
 
 	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
 
 	"github.com/card-gateway/card-gateway/auth"
+	"github.com/card-gateway/card-gateway/caddymodule/auditfile"
+	"github.com/card-gateway/card-gateway/caddymodule/cardlog"
 	"github.com/card-gateway/card-gateway/caddymodule/keyadmin"
+	"github.com/card-gateway/card-gateway/caddymodule/logqueue"
 	"github.com/card-gateway/card-gateway/keys"
+	"github.com/card-gateway/card-gateway/store"
 )
 
 // write writes one line of the audit record, for a change of a key or an attempt
@@ -85,4 +100,271 @@ func (c fieldChange) MarshalLogObject(enc zapcore.ObjectEncoder) error {
 
 func addValue(enc zapcore.ObjectEncoder, name string, value json.RawMessage) error {
 	return enc.AddReflected(name, value) // a nil RawMessage is null
+}
+
+// auditLog writes the audit record and knows whether a line of it was lost.
+//
+// With the option audit, the record is a file, and the lines of the logger
+// card_gateway.audit are copies that may be lost. Without it, these lines are the
+// record: every line has the name of this run of the process and a number. The
+// numbers of one run are 1, 2, 3 and so on, so a missing number is a lost line.
+// zap reports a line that an output refuses at once. A queue counts the lines that
+// it loses later. If an output takes a line and then loses it, the gateway does
+// not notice.
+type auditLog struct {
+	log  *zap.Logger
+	file *auditfile.File // nil: the logger alone
+}
+
+// auditCounts are the numbers of the lines of the audit log.
+type auditCounts struct {
+	lines   atomic.Uint64
+	refused atomic.Uint64 // lines that an output refused at once
+
+	mu       sync.Mutex
+	reported atomic.Uint64 // lost lines that a later line has reported
+}
+
+func newAuditLog(log *zap.Logger) *auditLog {
+	return &auditLog{log: log.WithOptions(zap.ErrorOutput(refusedLines{}))}
+}
+
+// auditEncoder writes the lines of the file, masked as those of the log.
+var auditEncoder = cardlog.NewJSON(zapcore.EncoderConfig{
+	TimeKey: "at", EncodeTime: zapcore.RFC3339NanoTimeEncoder, EncodeDuration: zapcore.StringDurationEncoder, SkipLineEnding: true,
+})
+
+// line writes a line.
+func (a *auditLog) line(level zapcore.Level, message string, fields []zap.Field) {
+	if a.file == nil {
+		a.log.Log(level, message, append(fields, a.number()...)...)
+		return
+	}
+	entry := zapcore.Entry{Level: level, Time: time.Now().UTC(), LoggerName: "card_gateway.audit"}
+	if text, err := auditEncoder.EncodeEntry(entry, append(slices.Clip(fields), zap.String("run", logqueue.Run))); err == nil {
+		a.file.Append(bytes.Clone(text.Bytes()))
+		text.Free()
+	}
+	a.log.Log(level, message, fields...)
+}
+
+// settle waits until the lines so far are in the file, for a limited time.
+func (a *auditLog) settle(ctx context.Context) {
+	if a.file != nil {
+		_ = a.file.Ready(ctx) // degraded reports the trouble
+	}
+}
+
+// refusedLines is the error output of zap: each write is a line that an output
+// has refused.
+type refusedLines struct{}
+
+func (refusedLines) Write(p []byte) (int, error) {
+	process.audit.refused.Add(1)
+	return len(p), nil
+}
+
+func (refusedLines) Sync() error { return nil }
+
+// number returns the fields run and seq of the next line.
+func (*auditLog) number() []zap.Field {
+	return []zap.Field{zap.String("run", logqueue.Run), zap.Uint64("seq", process.audit.lines.Add(1))}
+}
+
+func auditLost() uint64 { return process.audit.refused.Load() + logqueue.AuditLost() }
+
+// lagging reports whether lines wait, or were lost and none was written since.
+func (a *auditLog) lagging() bool {
+	if a.file != nil {
+		return a.file.LinesWait()
+	}
+	return auditLost() != process.audit.reported.Load()
+}
+
+const auditPatience = time.Second
+
+// check returns nil when the audit record takes lines, and otherwise a
+// [store.ErrUnavailable].
+func (a *auditLog) check(ctx context.Context) error {
+	if a.file == nil {
+		return a.checkLogger(ctx)
+	}
+	if err := a.file.Ready(ctx); err != nil {
+		return fmt.Errorf("%w: the audit record cannot be written, so no key may be changed: %w", store.ErrUnavailable, err)
+	}
+	return nil
+}
+
+// checkLogger writes, after a loss, a line that reports how many were lost. If that
+// line is lost too, it returns an error.
+func (a *auditLog) checkLogger(ctx context.Context) error {
+	if !a.lagging() {
+		return nil
+	}
+	process.audit.mu.Lock()
+	defer process.audit.mu.Unlock()
+	lost := auditLost()
+	missing := lost - process.audit.reported.Load()
+	if missing == 0 {
+		return nil
+	}
+	a.log.Warn("lines of the audit log were lost", append([]zap.Field{zap.Uint64("lost", missing)}, a.number()...)...)
+	ctx, cancel := context.WithTimeout(ctx, auditPatience)
+	defer cancel()
+	logqueue.Flush(ctx)
+	if auditLost() != lost {
+		return fmt.Errorf("%w: lines of the audit log cannot be written, so no key may be changed", store.ErrUnavailable)
+	}
+	process.audit.reported.Store(lost)
+	return nil
+}
+
+// auditedBackend refuses to change keys while the audit log takes no lines. It
+// still settles requests, which may lock keys without a line.
+type auditedBackend struct {
+	store.Backend
+	audit *auditLog
+}
+
+// Local reports whether the backend answers from memory; see store.LocalBackend.
+func (b *auditedBackend) Local() bool {
+	local, ok := b.Backend.(store.LocalBackend)
+	return ok && local.Local()
+}
+
+func (b *auditedBackend) Put(ctx context.Context, r *store.Record, opt store.PutOptions) (store.Durability, error) {
+	if err := b.audit.check(ctx); err != nil {
+		return store.Durability{}, err
+	}
+	return b.Backend.Put(ctx, r, opt)
+}
+
+func (b *auditedBackend) Delete(ctx context.Context, id, revision string) (store.Durability, error) {
+	if err := b.audit.check(ctx); err != nil {
+		return store.Durability{}, err
+	}
+	return b.Backend.Delete(ctx, id, revision)
+}
+
+// configuration is what a configuration says about the gateway: the options of the
+// app and of its handlers, in JSON, by module. It holds references to secrets, and
+// no secret.
+type configuration struct {
+	mu    sync.Mutex
+	parts map[string][]json.RawMessage
+}
+
+// add notes the options of a module. A module with several places has several.
+func (c *configuration) add(module string, options any) {
+	text, err := json.Marshal(options)
+	if err != nil {
+		return // a module whose options have no JSON was not loaded from JSON
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.parts == nil {
+		c.parts = make(map[string][]json.RawMessage)
+	}
+	c.parts[module] = append(c.parts[module], text)
+}
+
+// fields returns the options by a name such as card_gateway.window. The places of a
+// handler are one field, sorted, because Caddy provisions them in any order.
+func (c *configuration) fields() map[string]json.RawMessage {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	all := make(map[string]json.RawMessage)
+	for module, parts := range c.parts {
+		options := make(map[string]json.RawMessage)
+		if len(parts) == 1 && json.Unmarshal(parts[0], &options) == nil && module == "card_gateway" {
+			for name, value := range options {
+				all[module+"."+name] = value
+			}
+			continue
+		}
+		texts := make([]string, len(parts))
+		for i, part := range parts {
+			texts[i] = string(part)
+		}
+		slices.Sort(texts)
+		all[module], _ = json.Marshal(slices.Compact(texts))
+	}
+	return all
+}
+
+// begin opens the file. It returns an error if the path cannot be that of an audit
+// file. While the file cannot be written for another reason, such as a full disk,
+// the gateway serves requests, and refuses changes of keys.
+func (a *auditLog) begin() error {
+	if a.file == nil {
+		return nil
+	}
+	err := a.file.Ready(context.Background())
+	if errors.Is(err, auditfile.ErrUnfit) {
+		return fmt.Errorf("audit: %w", err)
+	}
+	if err != nil {
+		a.log.Error("the audit record cannot be written, so no key may be changed", zap.Error(err))
+	}
+	return nil
+}
+
+// state returns how far the file was written; nil: there is none.
+func (a *auditLog) state() *auditfile.State {
+	if a.file == nil {
+		return nil
+	}
+	s := a.file.State()
+	return &s
+}
+
+// configured writes that a configuration runs, and what it changed.
+func (a *auditLog) configured(c *configuration) {
+	now := c.fields()
+	process.loaded.Lock()
+	before := process.loaded.fields
+	process.loaded.fields = now
+	process.loaded.Unlock()
+	all, _ := json.Marshal(now) // maps are sorted
+	sum := sha256.Sum256(all)
+	fields := []zap.Field{
+		zap.String("actor", loader), zap.String("action", "load"), zap.String("result", "ok"),
+		zap.String("configuration", hex.EncodeToString(sum[:])),
+	}
+	if before != nil {
+		fields = append(fields, zap.Object("changes", differences(before, now)))
+	}
+	a.line(zapcore.InfoLevel, "configuration load", fields)
+}
+
+// loader is the actor of loads: Caddy does not report who called its own routes.
+const loader = "admin endpoint"
+
+// refusedLoad writes that a configuration was not loaded: it was refused, or was in
+// order and failed to start.
+func (a *auditLog) refusedLoad(err error) {
+	result := "refused"
+	if keyadmin.StartFailed(err) {
+		result = "failed"
+	}
+	a.line(zapcore.WarnLevel, "configuration load", []zap.Field{
+		zap.String("actor", loader), zap.String("action", "load"), zap.String("result", result), zap.String("error", err.Error()),
+	})
+}
+
+func differences(before, now map[string]json.RawMessage) fieldChanges {
+	names := make(map[string]bool, len(now))
+	for name := range before {
+		names[name] = true
+	}
+	for name := range now {
+		names[name] = true
+	}
+	var changes fieldChanges
+	for _, name := range slices.Sorted(maps.Keys(names)) {
+		if string(before[name]) != string(now[name]) {
+			changes = append(changes, keys.FieldChange{Field: name, Old: before[name], New: now[name]})
+		}
+	}
+	return changes
 }

@@ -54,8 +54,8 @@ func TestMayRepeat(t *testing.T) {
 		h := new(Auth)
 		h.site.server = &caddyhttp.Server{Routes: caddyhttp.RouteList{{Handlers: append([]caddyhttp.MiddlewareHandler{h}, c.behind...)}}}
 		h.lookBehind()
-		if h.site.behind.mayRepeat != c.want {
-			t.Errorf("%s: %v, want %v", name, h.site.behind.mayRepeat, c.want)
+		if h.site.downstream.mayRepeat != c.want {
+			t.Errorf("%s: %v, want %v", name, h.site.downstream.mayRepeat, c.want)
 		}
 		header := http.Header{"Forwarded": {"for=1"}, "X-Real-Ip": {"1"}}
 		aside := h.HeaderRule.clean(header)
@@ -90,7 +90,7 @@ func TestOwnOperationsNeedASelfAlone(t *testing.T) {
 	} {
 		h := new(Auth)
 		server := &caddyhttp.Server{Routes: caddyhttp.RouteList{{Handlers: append([]caddyhttp.MiddlewareHandler{h}, c.behind...)}}}
-		s := site{rules: &rules{table: table}, other: table.ByName(auth.OtherOperation), behind: behindAuth(server, h)}
+		s := site{rules: &rules{table: table}, other: table.ByName(auth.OtherOperation), downstream: downstreamOf(server, h)}
 		for _, own := range []string{"GET /gateway/v1/key", "POST /gateway/v1/echo", "POST /gateway/v1/key/rotate"} {
 			method, path, _ := strings.Cut(own, " ")
 			operation, scope, refusal := s.operation(method, path)

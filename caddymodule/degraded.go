@@ -27,7 +27,7 @@ func (s *state) degraded(ctx context.Context) []string {
 		found["policy"] = true
 	}
 	found["admin"] = process.adminLost.Load()
-	found["audit"] = found["audit"] || s.audit.behind()
+	found["audit"] = found["audit"] || s.audit.lagging()
 	found["config"] = process.loads.lastRefused()
 	found["drained"] = process.drain.forgotten()
 	found["log"] = found["log"] || logqueue.Trouble()

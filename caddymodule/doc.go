@@ -2,36 +2,27 @@
 // card_gateway, its HTTP handlers and its stores. The packages below it register
 // the admin API, the commands, the log format and the log output.
 //
-// The files, by their subjects:
+// Begin with handler_auth, which every request enters, and passage, which decides
+// about it. The files, by their subjects:
 //
-//   - app, config: the app and its options
-//   - rules: the defaults of the options: window, lock_after, limits, the shares
-//     of body_budget
-//   - state, stores, store_redis, store_log, upkeep, telemetry: what outlives a
-//     request
-//   - process: what outlives configurations
+//   - app, config, caddyfile, caddyfile_app: the app, its options with their
+//     defaults, and the syntax of the Caddyfile
+//   - process, state, stores, store_*, drain*: what outlives a configuration or a
+//     request, and how a reload ends
 //   - policy: which options the gateways of a store compare
-//   - handler_*, site, rate_limit_options, self_answers, key_limits: the handlers
-//   - behind_auth: what is behind a card_auth
-//   - chain, unjudged: which order of handlers is a mistake, and what a
-//     request gets that no card_auth has judged
-//   - caddyfile*: the syntax of the Caddyfile
-//   - passage*, client_address, retired: the way of a request through card_auth,
-//     with passage_admit first; passage_body chooses the largest body
-//   - dry_run, drain: when a refused request passes, and how a reload ends
-//   - body*: how a body is read, and who may hold how much memory
-//   - header_rule, header_words: which headers reach the issuer
-//   - headers, forward_request: which headers the gateway adds
-//   - forward_*, send_once, response, json_body, translate_*: the issuer's side
-//   - answer*, explain*, detail, refusal_details, doc_url: answers to refused
-//     requests; package auth has their status and text
-//   - request_id, request_info, request_report, log_detail, tracing: a request
-//     in the logs, metrics and traces
-//   - audit, audit_log, events: changes of keys, and the numbers of audit lines
-//   - metrics, gauges, store_metrics, upstream_metrics, degraded: metrics
-//   - certificates: which certificates end, and which should have been renewed
-//   - app_admin, loads, node, explain_memory: what the admin
-//     API and the console show
+//   - handler_*: a handler each, with its options; the directive of card_forward
+//   - chain: which order of handlers is a mistake, and what is behind a card_auth
+//   - passage, client: the way of a request through card_auth; its address and Host
+//   - header_rule: which headers reach the issuer
+//   - assert, response, signed_answer, translate_answer: what the issuer is told, and
+//     what becomes of its answer
+//   - answer*, explain: answers to refused requests; package auth has their status
+//     and text
+//   - request, spans, telemetry, metrics, degraded: a request in logs, metrics and
+//     traces
+//   - audit: the audit record
+//   - upkeep, certificates, admin_socket*: background work
+//   - app_admin: what the admin API and the console show
 package caddymodule
 
 import (

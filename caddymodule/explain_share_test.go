@@ -12,6 +12,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/card-gateway/card-gateway/caddymodule/keyadmin"
+	"github.com/card-gateway/card-gateway/ratelimit"
 	"github.com/card-gateway/card-gateway/sign"
 	"github.com/card-gateway/card-gateway/store"
 )
@@ -22,7 +23,7 @@ func TestShareTable(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		interval := time.Duration(rapid.IntRange(1, 1000).Draw(t, "interval")) * time.Millisecond
 		burst := rapid.Int64Range(1, 20).Draw(t, "burst")
-		table := newShareTable(shareTable{interval: interval, burst: burst}, 1)
+		table := newShareTable(ratelimit.Limit{Count: 1000, Period: 1000 * interval, Burst: burst}, 1)
 		now := time.Unix(1_800_000_000, 0)
 		var taken []time.Time
 		for _, step := range rapid.SliceOfN(rapid.IntRange(0, 2000), 1, 60).Draw(t, "steps") {
@@ -47,7 +48,7 @@ func TestShareTable(t *testing.T) {
 // used up takes nothing from another.
 func TestExplanationsAreShared(t *testing.T) {
 	now := time.Unix(1_800_000_000, 0)
-	count := func(e *explanations, key func(i int) string, address func(i int) netip.Prefix) (taken int) {
+	count := func(e *explanationShares, key func(i int) string, address func(i int) netip.Prefix) (taken int) {
 		for i := range 100 {
 			if e.take(key(i), address(i), now) {
 				taken++
@@ -68,7 +69,7 @@ func TestExplanationsAreShared(t *testing.T) {
 		"everybody":   {key, address, 20},
 	} {
 		given, skipped := testutil.ToFloat64(explanationsGiven), testutil.ToFloat64(explanationsSkipped)
-		e := newExplanations()
+		e := newExplanationShares()
 		if got := count(e, c.key, c.address); got > c.want || got < c.want-1 { // two names may share a slot
 			t.Errorf("%s: %d, want %d", name, got, c.want)
 		}
@@ -95,7 +96,7 @@ func TestUnknownKeysTakeNoShares(t *testing.T) {
 		if got := testutil.ToFloat64(explanationsGiven) - before; got != want {
 			t.Errorf("generic %t: %g explanations, want %g", generic, got, want)
 		}
-		if full := g.auth.site.state.process.explanations.process.full[0].Load(); full != 0 {
+		if used := g.auth.site.state.process.explanations.process.levels[0].Used; used != 0 {
 			t.Errorf("generic %t: a stranger has used up a share of the keys", generic)
 		}
 	}
@@ -132,7 +133,7 @@ func TestExplainingChangesNothing(t *testing.T) {
 		for i := range answers {
 			g := newGate(t)
 			if i == 1 {
-				g.auth.site.state.process.explanations.process.burst = 0
+				g.auth.site.state.process.explanations.process.charge.Capacity = 0
 			}
 			by := g.signer(store.Fields{})
 			got := g.get(by, "192.0.2.1", func(r *http.Request) { change(r); r.Header.Set("X-Request-Id", "r-1") })
@@ -154,16 +155,16 @@ func BenchmarkExplaining(b *testing.B) {
 	for _, c := range []struct {
 		name   string
 		change string
-		burst  int64
+		shares int64 // 0: none
 	}{
 		{"accepted/never", "nothing", 0},
-		{"accepted/shared", "nothing", 20},
+		{"accepted/shared", "nothing", 1},
 		{"wrong/never", "the signature", 0},
-		{"wrong/shared", "the signature", 20},
+		{"wrong/shared", "the signature", 1},
 	} {
 		b.Run(c.name, func(b *testing.B) {
 			g := newGate(b)
-			g.auth.site.state.process.explanations.process.burst = c.burst
+			g.auth.site.state.process.explanations.process.charge.Capacity *= c.shares
 			g.auth.site.rules.lockAfter = 1 << 30
 			var callers []*sign.Signer
 			for range 20 { // one key alone would be explained once a second

@@ -13,6 +13,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"go.uber.org/zap"
 
+	"github.com/card-gateway/card-gateway/held"
 	"github.com/card-gateway/card-gateway/keys"
 	"github.com/card-gateway/card-gateway/sign"
 	"github.com/card-gateway/card-gateway/store"
@@ -149,4 +150,8 @@ func ringForTest(t testing.TB) *keys.Keyring {
 }
 
 // heldText returns a body as card_auth leaves it for later handlers.
-func heldText(text string) *heldBody { return &heldBody{small: []byte(text), size: int64(len(text))} }
+func heldText(text string) *held.Body {
+	body := held.NewBody(held.Reservation{})
+	_ = body.Write([]byte(text))
+	return body
+}

@@ -1,20 +1,21 @@
 package caddymodule
 
 import (
+	"context"
 	"fmt"
 	"net/http"
+	"net/http/httptrace"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 
+	"github.com/card-gateway/card-gateway/assertion"
 	"github.com/card-gateway/card-gateway/auth"
+	"github.com/card-gateway/card-gateway/caddymodule/cardlog"
 )
-
-func init() {
-	caddy.RegisterModule(new(Auth))
-}
 
 // Auth is the handler card_auth. It forwards a request that passes all
 // verification rules of the published interface and the limits, with headers
@@ -90,17 +91,17 @@ func (h *Auth) Validate() error {
 // lookBehind finds out what is behind this handler, once all handlers exist.
 func (h *Auth) lookBehind() {
 	site := &h.site
-	site.behind = behindAuth(site.server, h)
-	for _, rule := range site.behind.rules {
+	site.downstream = downstreamOf(site.server, h)
+	for _, rule := range site.downstream.headerRules {
 		h.HeaderRule.setAside(rule)
 	}
-	if site.behind.forwardsHost {
+	if site.downstream.forwardsHost {
 		site.telemetry.log.Warn(forwardedHostWarning)
 	}
-	if site.signer != nil && site.behind.unasserted != "" {
-		site.telemetry.log.Error(site.behind.unasserted)
+	if site.signer != nil && site.downstream.unasserted != "" {
+		site.telemetry.log.Error(site.downstream.unasserted)
 	}
-	if site.behind.self && !site.behind.answersOwn {
+	if site.downstream.self && !site.downstream.answersOwn {
 		site.telemetry.log.Warn(sharedSelfWarning)
 	}
 }
@@ -113,7 +114,7 @@ func (h *Auth) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddyhttp.
 	defer site.state.pooled.release()
 
 	p := &passage{site: site, limits: limitsFrom(r.Context())}
-	p.info.answers = site.state.answers
+	p.info.answerMemory = site.state.answerMemory
 	info := &p.info
 	r = info.begin(site.telemetry, r, site.server)
 	info.closes = site.state.process.drain.sendsAway(site.state, r) || info.closes
@@ -131,7 +132,7 @@ func (h *Auth) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddyhttp.
 	}()
 
 	defer func() {
-		info.body.release()
+		info.body.Release()
 		p.w.signs.drop()
 	}()
 	err := p.serve(r, next, start)
@@ -149,18 +150,15 @@ func (p *passage) serve(r *http.Request, next caddyhttp.Handler, start time.Time
 			return p.refuse(refusal)
 		}
 	}
-	p.forward()
+	p.prepareUpstream()
 	if refusal := p.assert(); refusal != nil {
 		return refuse(&p.w, r, refusal)
 	}
 	info.overhead += time.Since(start) - p.waited
-	if !site.behind.answersOwn {
+	if !site.downstream.answersOwn {
 		info.upstream.asked = time.Now()
-		if !p.mayBeTranslated() {
-			info.askIssuer(r)
-		}
 	}
-	if site.behind.mayRepeat {
+	if site.downstream.mayRepeat {
 		hideIdempotencyKeys(r.Header)
 		once, done := sendOnce(r)
 		defer done()
@@ -169,9 +167,97 @@ func (p *passage) serve(r *http.Request, next caddyhttp.Handler, start time.Time
 	return p.finish(r, p.answer(next, r))
 }
 
-// Interface guards
-var (
-	_ caddy.Provisioner           = (*Auth)(nil)
-	_ caddy.Validator             = (*Auth)(nil)
-	_ caddyhttp.MiddlewareHandler = (*Auth)(nil)
-)
+// Interface guard
+var _ caddy.Validator = (*Auth)(nil)
+
+// AuthOptions are the options of card_auth.
+type AuthOptions struct {
+	// The largest request body in bytes, for operations without their own
+	// max_body. Default: 1048576 (1 MiB).
+	MaxBody int64 `json:"max_body,omitempty"`
+
+	// How long the whole body of a request may take to arrive; at most the
+	// window. Default: 30s, or the window if that is shorter.
+	BodyTimeout caddy.Duration `json:"body_timeout,omitempty"`
+
+	// Answer rules 2 to 10 with one text, so that the answer does not show which
+	// rule failed. Default: false, the published messages.
+	GenericMessages bool `json:"generic_messages,omitempty"`
+
+	// Judge and report, but also forward requests that would be refused, except
+	// ambiguous and oversized ones. Use it only to introduce the gateway: while
+	// it is on, nothing is protected. Default: false.
+	DryRun bool `json:"dry_run,omitempty"`
+
+	// Send the issuer a signed statement about each request, in
+	// X-Gateway-Assertion. Default: none.
+	Assert *AssertOptions `json:"assert,omitempty"`
+
+	HeaderRule
+}
+
+// A site is the configuration of one card_auth, for all its requests.
+type site struct {
+	*AuthOptions
+	rules     *rules
+	state     *state
+	telemetry *telemetry
+	other     *auth.Operation
+	signer    *assertion.Signer // of assertions; nil: none are sent
+
+	server     *caddyhttp.Server // of the handler
+	downstream downstream        // what follows the handler
+}
+
+// operation returns the operation of a request, and the scope that the request
+// needs. The operations that the gateway answers
+// itself exist only where [downstream.answersOwn] holds. Elsewhere an issuer may
+// answer their paths, which are then as closed as any that no operation names.
+func (s *site) operation(method, path string) (operation *auth.Operation, scope string, refusal *auth.Refusal) {
+	operation, scope, refusal = s.rules.table.Match(method, path)
+	if refusal == nil && operation.Own && !s.downstream.answersOwn {
+		operation, scope = s.other, auth.ScopeAll
+	}
+	return operation, scope, refusal
+}
+
+// net/http may send a request twice if a kept connection breaks. The functions
+// of this file prevent that for reverse_proxy. card_forward does not need them,
+// because it never sends a request twice.
+
+// errSentOnce is the cause when a second attempt was prevented.
+var errSentOnce error = cardlog.PlainError("the upstream closed the connection before it answered; the request was sent once and is not sent again")
+
+// sendOnce returns a request that net/http does not send to the upstream a
+// second time after its head was written. Requests with a body are safe because
+// they have no GetBody. Of the others net/http repeats a GET or HEAD on a kept
+// connection that breaks; here its context is canceled instead, with the cause
+// errSentOnce. The caller must call the returned function at the end.
+func sendOnce(r *http.Request) (*http.Request, context.CancelFunc) {
+	if r.Method != http.MethodGet && r.Method != http.MethodHead || r.ContentLength != 0 {
+		return r, func() {}
+	}
+	ctx, cancel := context.WithCancelCause(r.Context())
+	var sent atomic.Bool
+	ctx = httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{
+		WroteHeaders: func() { sent.Store(true) },
+		GetConn: func(string) {
+			if sent.Load() {
+				cancel(errSentOnce)
+			}
+		},
+	})
+	return r.WithContext(ctx), func() { cancel(nil) }
+}
+
+// hideIdempotencyKeys gives the headers lower-case names in the map. On the wire
+// these are the same headers, but net/http looks for the canonical names and
+// would send a POST with one of them twice.
+func hideIdempotencyKeys(h http.Header) {
+	for canonical, lower := range map[string]string{"Idempotency-Key": "idempotency-key", "X-Idempotency-Key": "x-idempotency-key"} {
+		if values, ok := h[canonical]; ok {
+			delete(h, canonical)
+			h[lower] = values
+		}
+	}
+}

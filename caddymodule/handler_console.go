@@ -13,10 +13,6 @@ import (
 	"github.com/card-gateway/card-gateway/caddymodule/keyadmin"
 )
 
-func init() {
-	caddy.RegisterModule(new(Console))
-}
-
 // Console is the handler card_console. It serves the console for operators below
 // /card-gateway/, the page and the calls of the admin API that the page makes.
 // Other paths go to the next handler. Page and calls are answered over loopback, a
@@ -65,10 +61,3 @@ func (h *Console) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddyht
 func (h *Console) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 	return readHandler(d, "card_console", []option{flagOption("changes", &h.Changes)})
 }
-
-// Interface guards
-var (
-	_ caddy.Provisioner           = (*Console)(nil)
-	_ caddyhttp.MiddlewareHandler = (*Console)(nil)
-	_ caddyfile.Unmarshaler       = (*Console)(nil)
-)

@@ -7,15 +7,10 @@ import (
 	"net/http"
 
 	"github.com/caddyserver/caddy/v2"
-	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 
 	"github.com/card-gateway/card-gateway/caddymodule/cardlog"
 )
-
-func init() {
-	caddy.RegisterModule(Health{})
-}
 
 // Health is the handler card_health. It reports whether the process lives, or
 // whether the gateway is ready, that is, the store can settle requests.
@@ -106,10 +101,5 @@ func draining(r *http.Request) bool {
 	return scheduled == true
 }
 
-// Interface guards
-var (
-	_ caddy.Provisioner           = (*Health)(nil)
-	_ caddy.Validator             = (*Health)(nil)
-	_ caddyhttp.MiddlewareHandler = (*Health)(nil)
-	_ caddyfile.Unmarshaler       = (*Health)(nil)
-)
+// Interface guard
+var _ caddy.Validator = (*Health)(nil)

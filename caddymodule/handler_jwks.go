@@ -13,10 +13,6 @@ import (
 	"github.com/card-gateway/card-gateway/auth"
 )
 
-func init() {
-	caddy.RegisterModule(new(JWKS))
-}
-
 // JWKS is the handler card_jwks. It answers with the public keys of all assert
 // options of the configuration, as a JWK set, for issuers that verify assertions.
 // The answer may be kept for five minutes, so a new key must be published for
@@ -69,10 +65,3 @@ func (h *JWKS) ServeHTTP(w http.ResponseWriter, r *http.Request, _ caddyhttp.Han
 func (*JWKS) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 	return readHandler(d, "card_jwks", nil)
 }
-
-// Interface guards
-var (
-	_ caddy.Provisioner           = (*JWKS)(nil)
-	_ caddyhttp.MiddlewareHandler = (*JWKS)(nil)
-	_ caddyfile.Unmarshaler       = (*JWKS)(nil)
-)

@@ -6,16 +6,11 @@ import (
 	"sync"
 
 	"github.com/caddyserver/caddy/v2"
-	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 	"go.uber.org/zap"
 
 	"github.com/card-gateway/card-gateway/auth"
 )
-
-func init() {
-	caddy.RegisterModule(new(RateLimit))
-}
 
 // RateLimit is the handler card_rate_limit. It notes in the request's context
 // that rate limits apply, and how. card_auth must come after it, and charges
@@ -67,9 +62,11 @@ func limitsFrom(ctx context.Context) *RateLimitOptions {
 	return use.limits
 }
 
-// Interface guards
-var (
-	_ caddy.Provisioner           = (*RateLimit)(nil)
-	_ caddyhttp.MiddlewareHandler = (*RateLimit)(nil)
-	_ caddyfile.Unmarshaler       = (*RateLimit)(nil)
-)
+// RateLimitOptions are the options of card_rate_limit.
+type RateLimitOptions struct {
+	// Decide and report, but refuse nothing. Default: false.
+	DryRun bool `json:"dry_run,omitempty"`
+	// Also send the headers RateLimit and RateLimit-Policy of the IETF draft.
+	// Default: false.
+	IETFHeaders bool `json:"ietf_headers,omitempty"`
+}

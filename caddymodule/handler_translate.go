@@ -2,22 +2,24 @@ package caddymodule
 
 import (
 	"bytes"
+	"compress/gzip"
+	"errors"
 	"fmt"
+	"io"
+	"mime"
 	"net/http"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/caddyserver/caddy/v2"
-	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 
 	"github.com/card-gateway/card-gateway/auth"
+	"github.com/card-gateway/card-gateway/caddymodule/cardlog"
+	"github.com/card-gateway/card-gateway/held"
 	"github.com/card-gateway/card-gateway/translate"
 )
-
-func init() {
-	caddy.RegisterModule(Translate{})
-}
 
 // Translate is the handler card_translate. With it clients of every published
 // customer variant can use an issuer that knows only one form. It checks and
@@ -118,22 +120,21 @@ func (h *Translate) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddy
 			return refuse(w, r, refusal)
 		}
 	}
-	info.askIssuer(r)
 	if !ok {
-		return next.ServeHTTP(w, r)
+		return info.handOn(next, w, r)
 	}
 	if shape != translate.None {
 		asked = shape
 	}
 	if asked == translate.None {
 		observeTranslation(asked.String(), "answer", "unchanged")
-		return next.ServeHTTP(w, r)
+		return info.handOn(next, w, r)
 	}
 	askPlainly(r)
 	answer := newAnswerWriter(w, r, info, translate.ResponseOptions{
 		Variant: asked, List: what.list, RequestID: info.RequestID,
 	})
-	answer.memory = info.reservation(info.answers)
+	answer.memory = info.reserve(info.answerMemory)
 	return serveTranslated(answer, r, next)
 }
 
@@ -148,10 +149,10 @@ func keyVariant(key *auth.Key) translate.Variant {
 // client's variant, or the refusal that lists the problems.
 func (h *Translate) request(r *http.Request, info *requestInfo, op translate.Operation) (translate.Variant, *auth.Refusal) {
 	// Two copies: a body in blocks in one piece, and the translated body.
-	if refusal := info.body.reserveCopies(2); refusal != nil {
+	if refusal := info.body.ReserveCopies(2); refusal != nil {
 		return translate.None, refusal
 	}
-	before := info.body.contiguous()
+	before := info.body.Contiguous()
 	start := time.Now()
 	defer func() { info.overhead += time.Since(start) }()
 	span, result := info.spans.start(spanTranslate), "ok"
@@ -170,7 +171,7 @@ func (h *Translate) request(r *http.Request, info *requestInfo, op translate.Ope
 		return asked, invalidBody(problems)
 	}
 	if result == "ok" {
-		setBody(r, body)
+		held.SetBody(r, body)
 		info.asserting.bodyChanged(r, body)
 	}
 	return asked, nil
@@ -199,10 +200,118 @@ func askPlainly(r *http.Request) {
 	}
 }
 
-// Interface guards
+// Interface guard
+var _ caddy.Validator = (*Translate)(nil)
+
+// headerShape asks for the answer in the shape of a customer variant.
+const (
+	headerShape = "X-Card-Variant"
+	foldedShape = "xcardvariant"
+)
+
+// takeShape removes X-Card-Variant from the request, in every spelling that a
+// backend may fold into it, and returns the variant that it asks for; None
+// without the header. The refusal is for any value but A, B and C.
+func takeShape(r *http.Request) (translate.Variant, *auth.Refusal) {
+	shape, ok := translate.AskedVariant(r.Header[headerShape])
+	for name := range r.Header {
+		if folded, _ := foldName(name); string(folded.bytes()) == foldedShape {
+			delete(r.Header, name)
+		}
+	}
+	if !ok {
+		const message = headerShape + " must be sent once, and be A, B or C"
+		return translate.None, &auth.Refusal{Reason: auth.MalformedRequest, Message: message, Log: message}
+	}
+	return shape, nil
+}
+
+// decoder returns what decompresses the body of an upstream that uses gzip although
+// identity was asked for; nil if the body is not compressed. The error is for any
+// other encoding.
+func decoder(body io.Reader, h http.Header) (io.Reader, error) {
+	switch encoding := strings.ToLower(strings.Join(h["Content-Encoding"], ",")); encoding {
+	case "", "identity":
+		return nil, nil
+	case "gzip", "x-gzip":
+		return gzip.NewReader(body)
+	default:
+		return nil, errAnswerEncoded
+	}
+}
+
+// dropValidators removes headers that describe the bytes of the upstream's body, or
+// by which a client would ask whether its copy of them is still right, because
+// translation changes them.
+func dropValidators(h http.Header) {
+	for _, name := range []string{"Etag", "Last-Modified", "Content-Md5", "Digest", "Content-Digest", "Repr-Digest", "Accept-Ranges", "Content-Range", "Trailer"} {
+		h.Del(name)
+	}
+}
+
+// dropTrailers removes the upstream's trailers. The head has not been sent yet,
+// so they would become headers.
+func dropTrailers(h http.Header) {
+	for _, names := range h["Trailer"] {
+		for name := range strings.SplitSeq(names, ",") {
+			h.Del(strings.TrimSpace(name))
+		}
+	}
+	for name := range h {
+		if strings.HasPrefix(name, http.TrailerPrefix) {
+			delete(h, name)
+		}
+	}
+}
+
+// jsonAnswer reports whether the Content-Type of an answer is JSON.
+func jsonAnswer(h http.Header) bool {
+	media, _, err := mime.ParseMediaType(h.Get("Content-Type"))
+	return (err == nil || errors.Is(err, mime.ErrInvalidMediaParameter)) &&
+		(media == "application/json" || strings.HasSuffix(media, "+json"))
+}
+
+// typeFault returns what is wrong with the type of a body that ought to be JSON
+// in UTF-8 without an encoding; nil for such a body, and for none.
+func typeFault(r *http.Request) []auth.FieldError {
+	if r.ContentLength == 0 {
+		return nil
+	}
+	for _, encoding := range r.Header["Content-Encoding"] {
+		if encoding != "" && !strings.EqualFold(encoding, "identity") {
+			return detail("content_encoding", "The body has a Content-Encoding; send it as it is")
+		}
+	}
+	types := r.Header["Content-Type"]
+	if len(types) != 1 {
+		return detail("content_type", "Content-Type must be present exactly once; write application/json")
+	}
+	media, params, err := mime.ParseMediaType(types[0])
+	if err != nil || media != "application/json" && !strings.HasSuffix(media, "+json") {
+		return detail("content_type", "Content-Type is not that of JSON; write application/json")
+	}
+	charset, given := params["charset"]
+	if !given && !strings.Contains(strings.ToLower(types[0]), "charset") {
+		return nil
+	}
+	// mime drops a charset* (RFC 8187) that it cannot decode, and the issuer may not.
+	if !strings.EqualFold(charset, "utf-8") && !strings.EqualFold(charset, "utf8") {
+		return detail("charset", "The charset of Content-Type is not utf-8; send UTF-8 and leave the charset out")
+	}
+	return nil
+}
+
+// jsonRequest reports whether the body is JSON in UTF-8 without an encoding,
+// or there is no body.
+func jsonRequest(r *http.Request) bool { return typeFault(r) == nil }
+
+// maxAnswer bounds the bytes of an answer that is held to be translated.
+const maxAnswer = 8 << 20
+
+// Reasons why an answer cannot be translated, besides errors in its text.
 var (
-	_ caddy.Provisioner           = (*Translate)(nil)
-	_ caddy.Validator             = (*Translate)(nil)
-	_ caddyhttp.MiddlewareHandler = (*Translate)(nil)
-	_ caddyfile.Unmarshaler       = (*Translate)(nil)
+	errAnswerTooLarge = cardlog.PlainError("the answer is larger than the " + strconv.Itoa(maxAnswer) + " bytes that are translated")
+	errAnswerCutOff   = cardlog.PlainError("the upstream closed the connection in the middle of the answer")
+	errAnswerEncoded  = cardlog.PlainError("the answer has a content encoding other than gzip, although identity was asked for")
+	errAnswerPartial  = cardlog.PlainError("the answer holds a part of the document only")
 )

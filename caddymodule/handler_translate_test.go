@@ -16,6 +16,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/card-gateway/card-gateway/auth"
+	"github.com/card-gateway/card-gateway/held"
 	"github.com/card-gateway/card-gateway/translate"
 )
 
@@ -26,7 +27,7 @@ type translateCall struct {
 	body                                    string
 	header                                  http.Header
 	ctx                                     context.Context
-	answers                                 *bodyMemory // nil: not counted
+	answerMemory                            *held.Memory // nil: not counted
 }
 
 // An issuerFunc answers like an issuer. It sees the request as it would go out.
@@ -54,10 +55,10 @@ func (c translateCall) do(t *testing.T, answer issuerFunc) *httptest.ResponseRec
 	}
 	info := &requestInfo{
 		telemetry: &telemetry{refused: zap.NewNop()}, RequestID: "req-1", body: heldText(c.body),
-		Operation: &auth.Operation{Name: c.operation}, Key: &auth.Key{CustomerVariant: c.keyVariant}, answers: c.answers,
+		Operation: &auth.Operation{Name: c.operation}, Key: &auth.Key{CustomerVariant: c.keyVariant}, answerMemory: c.answerMemory,
 	}
 	r = withInfo(r, info)
-	info.body.forwardTo(r)
+	info.body.ForwardTo(r)
 	w := httptest.NewRecorder()
 	w.Header().Set("X-Before", "kept")
 	if err := h.ServeHTTP(w, r, caddyhttp.HandlerFunc(answer)); err != nil {

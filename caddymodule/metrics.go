@@ -8,6 +8,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/card-gateway/card-gateway/auth"
+	"github.com/card-gateway/card-gateway/caddymodule/logqueue"
+	"github.com/card-gateway/card-gateway/caddymodule/version"
 	"github.com/card-gateway/card-gateway/keys"
 )
 
@@ -145,4 +147,237 @@ func observeSkew(skew time.Duration) { clockSkewSeconds.Observe(skew.Seconds()) 
 // closed sets above.
 func observeTranslation(variant, direction, result string) {
 	translationsTotal.WithLabelValues(variant, direction, result).Inc()
+}
+
+// The gauges of the store and the keys. Like all collectors they live as long as
+// the process.
+var (
+	storeUp = prometheus.NewGauge(prometheus.GaugeOpts{
+		Name: "card_gateway_store_up",
+		Help: "1 while the store can settle requests, else 0.",
+	})
+
+	keysByStatus = prometheus.NewGaugeVec(prometheus.GaugeOpts{
+		Name: "card_gateway_keys",
+		Help: "Keys in the store by status; refreshed in the background, the same on every node.",
+	}, []string{"status"})
+
+	keySeals = prometheus.NewGaugeVec(prometheus.GaugeOpts{
+		Name: "card_gateway_key_seals",
+		Help: "Keys in the store by the state of the seal of their record; refreshed in the background.",
+	}, []string{"state"})
+
+	keysExpiring = prometheus.NewGaugeVec(prometheus.GaugeOpts{
+		Name: "card_gateway_keys_expiring",
+		Help: "Active keys that expire within the time; refreshed in the background.",
+	}, []string{"within"})
+)
+
+// The memory for bodies of the configuration that started last.
+var (
+	bodyBytes = prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "card_gateway_body_bytes",
+		Help: "Bytes of memory that request bodies hold.",
+	}, func() float64 { return float64(process.bodies.Load().Used()) })
+
+	bodyBytesLimit = prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "card_gateway_body_bytes_limit",
+		Help: "Bytes of memory that request bodies may hold: body_budget.",
+	}, func() float64 { return float64(process.bodies.Load().Limit()) })
+)
+
+// The handlers in dry run, of the configuration that started last.
+var dryRunGauge = prometheus.NewGauge(prometheus.GaugeOpts{
+	Name: "card_gateway_dry_run",
+	Help: "Number of card_auth handlers in dry run, which let requests pass that break the rules.",
+})
+
+// The certificates that Caddy has loaded to serve, but for those obtained on demand.
+// Without one there are no series: 0 would be the year 1970, or a promise.
+var (
+	certificateEnd = prometheus.NewGaugeVec(prometheus.GaugeOpts{
+		Name: "card_gateway_certificate_end_seconds",
+		Help: "Unix time at which the first of the loaded certificates ends; no series if none is loaded.",
+	}, nil)
+
+	certificatesOverdue = prometheus.NewGaugeVec(prometheus.GaugeOpts{
+		Name: "card_gateway_certificates_overdue",
+		Help: "Loaded certificates that should have been renewed: less than a fifth of their life is left, and less than 14 days; no series if none is loaded.",
+	}, nil)
+)
+
+// The highest replay floor that the store reports.
+var replayFloor = prometheus.NewGauge(prometheus.GaugeOpts{
+	Name: "card_gateway_replay_floor_seconds",
+	Help: "Requests stamped before this Unix time are refused, because their nonces may have been lost; 0 without a floor.",
+})
+
+// buildInfo is 1 for the running binary.
+var buildInfo = prometheus.NewGaugeVec(prometheus.GaugeOpts{
+	Name: "card_gateway_build_info",
+	Help: "1, with the versions of the running binary as labels.",
+}, []string{"version", "commit", "caddy", "go"})
+
+// degradations are the troubles in which requests are still settled, a closed
+// set:
+//
+//   - admin: another process has taken the admin socket, or it was removed
+//   - audit: lines of the audit log were lost and none can be written, so
+//     changes of keys are refused
+//   - config: the last configuration was refused, and the one before it runs
+//   - drained: an operator took the node out of service, and the time that was
+//     named for it is over
+//   - keys: the store settles but refuses changes of keys
+//   - log: an output of a log hangs, or lines were dropped
+//   - nonces: the store has used more than four fifths of the room for them
+//   - policy: another gateway on the store has other rules
+//   - store: something else that the store reports of itself
+var degradations = []string{"admin", "audit", "config", "drained", "keys", "log", "nonces", "policy", "store"}
+
+var degradedGauge = prometheus.NewGaugeVec(prometheus.GaugeOpts{
+	Name: "card_gateway_degraded",
+	Help: "1 while something is in trouble that does not keep requests from being settled, else 0.",
+}, []string{"what"})
+
+var logDropped = prometheus.NewCounterFunc(prometheus.CounterOpts{
+	Name: "card_gateway_log_dropped_total",
+	Help: "Log lines that were lost: the queue of card_queue was full, or its output or that of the audit log failed.",
+}, func() float64 { return float64(logqueue.Dropped() + process.audit.refused.Load()) })
+
+func init() {
+	b := version.Current()
+	buildInfo.WithLabelValues(b.Version, b.Commit, b.Caddy, b.Go).Set(1)
+	for _, what := range degradations {
+		degradedGauge.WithLabelValues(what)
+	}
+}
+
+// A native histogram needs no bounds: a bucket is at most a tenth wider than its
+// lower bound. That is eight buckets for each doubling, so 200 of them hold all
+// times from a microsecond to half a minute. Should more be needed, as by a clock
+// that is off by years, the histogram begins anew, at most once an hour, and has
+// coarser buckets until then.
+const (
+	nativeFactor  = 1.1
+	nativeBuckets = 200
+	nativeReset   = time.Hour
+	// From here on, values are in buckets; smaller ones are zero.
+	nativeFromTime = time.Microsecond
+	// X-Timestamp has whole seconds.
+	nativeFromSkew = 500 * time.Millisecond
+)
+
+// newHistogramVec returns a histogram by labels that has a native one beside its
+// classic buckets. Only a scrape in protobuf shows the native one.
+func newHistogramVec(opts prometheus.HistogramOpts, labels []string) *prometheus.HistogramVec {
+	return prometheus.NewHistogramVec(withNative(opts, nativeFromTime), labels)
+}
+
+// withNative returns the options with a native histogram, whose zero bucket ends
+// at from.
+func withNative(opts prometheus.HistogramOpts, from time.Duration) prometheus.HistogramOpts {
+	opts.NativeHistogramBucketFactor = nativeFactor
+	opts.NativeHistogramMaxBucketNumber = nativeBuckets
+	opts.NativeHistogramMinResetDuration = nativeReset
+	opts.NativeHistogramZeroThreshold = from.Seconds()
+	return opts
+}
+
+// The metrics of the upstream. card_auth measures them, for every handler behind
+// it.
+var (
+	upstreamSeconds = newHistogramVec(prometheus.HistogramOpts{
+		Name:    "card_gateway_upstream_seconds",
+		Help:    "Time from a request's handing over to the upstream to the head of its answer, or to its failure.",
+		Buckets: []float64{.0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30},
+	}, []string{"operation"})
+
+	upstreamResponses = prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "card_gateway_upstream_responses_total",
+		Help: "What the upstream answered, by operation and class of the status; error and timeout: it gave no usable answer.",
+	}, []string{"operation", "class"})
+
+	upstreamConnections = prometheus.NewGaugeVec(prometheus.GaugeOpts{
+		Name: "card_gateway_upstream_connections",
+		Help: "Open connections of card_forward by issuer.",
+	}, []string{"issuer"})
+)
+
+// Classes of what the upstream answered, a closed set.
+const (
+	classNone = iota - 1 // the request was not sent, or the client left before
+	class2xx
+	class3xx
+	class4xx
+	class5xx
+	classError
+	classTimeout
+	classCount
+)
+
+var upstreamClasses = [classCount]string{"2xx", "3xx", "4xx", "5xx", "error", "timeout"}
+
+// An upstreamAnswer is the time when the request was handed to the upstream, and
+// the result.
+type upstreamAnswer struct {
+	asked  time.Time // zero: it was not
+	status int       // of the final answer; 0: none has arrived
+	took   time.Duration
+}
+
+// noteStatus notes the final status of the upstream's answer. One above 599 is no answer:
+// the request ends with a refusal.
+func (u *upstreamAnswer) noteStatus(status int) {
+	if u.status == 0 && status <= 599 && !u.asked.IsZero() {
+		u.status, u.took = status, time.Since(u.asked)
+	}
+}
+
+// class returns the class of the answer, given the refusal with which the
+// request ended, if any.
+func (u *upstreamAnswer) class(refusal *auth.Refusal) int {
+	switch {
+	case u.asked.IsZero():
+		return classNone
+	case u.status > 0:
+		return u.status/100 - 2
+	case refusal == nil:
+		return classNone
+	}
+	switch refusal.Reason {
+	case auth.UpstreamError:
+		return classError
+	case auth.UpstreamTimeout:
+		return classTimeout
+	default:
+		return classNone
+	}
+}
+
+// upstreamMetrics are the metrics of one operation.
+type upstreamMetrics struct {
+	seconds   prometheus.ExemplarObserver
+	responses [classCount]prometheus.Counter
+}
+
+func newUpstreamMetrics(operation string) upstreamMetrics {
+	m := upstreamMetrics{seconds: upstreamSeconds.WithLabelValues(operation).(prometheus.ExemplarObserver)}
+	for class, label := range upstreamClasses {
+		m.responses[class] = upstreamResponses.WithLabelValues(operation, label)
+	}
+	return m
+}
+
+// observe counts the answer to a request that ended with the refusal, if any. The
+// exemplar may be nil.
+func (m *upstreamMetrics) observe(answer *upstreamAnswer, refusal *auth.Refusal, exemplar prometheus.Labels) {
+	class := answer.class(refusal)
+	if class == classNone {
+		return
+	}
+	if answer.status == 0 {
+		answer.took = time.Since(answer.asked)
+	}
+	m.seconds.ObserveWithExemplar(answer.took.Seconds(), exemplar)
+	m.responses[class].Inc()
 }

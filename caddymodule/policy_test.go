@@ -6,6 +6,7 @@ import (
 
 	"github.com/caddyserver/caddy/v2"
 
+	"github.com/card-gateway/card-gateway/ratelimit"
 	"github.com/card-gateway/card-gateway/store"
 	"github.com/card-gateway/card-gateway/store/redis"
 )
@@ -55,9 +56,9 @@ func TestPolicyHoldsWhatMustBeAlike(t *testing.T) {
 		"lock_after":           {LockAfter: 7},
 		"lock_duration":        {LockDuration: second},
 		"lock_counts nonce":    {LockCounts: []string{"nonce"}},
-		"limit default":        {Limits: map[string]string{"default": "7/1m"}},
-		"limit total":          {Limits: map[string]string{"total": "7/1m"}},
-		"limit get_card":       {Limits: map[string]string{"get_card": "7/1m"}},
+		"limit default":        {Limits: limits("default")},
+		"limit total":          {Limits: limits("total")},
+		"limit get_card":       {Limits: limits("get_card")},
 		"operation freeze_x":   {Operations: []OperationConfig{{Name: "freeze_x", Method: "POST", Path: "/api/v1/x/{id}", Scope: "cards:write"}}},
 		"operation issue_card": {Operations: []OperationConfig{{Name: "issue_card", Method: "POST", Path: "/api/v1/x", Scope: "cards:write"}}},
 	} {
@@ -69,4 +70,9 @@ func TestPolicyHoldsWhatMustBeAlike(t *testing.T) {
 	if got := differ(plain, policyOf(same)); got != nil {
 		t.Errorf("the defaults written out differ in %q", got)
 	}
+}
+
+// limits returns a limit of seven a minute by its name.
+func limits(name string) map[string]Limit {
+	return map[string]Limit{name: {ratelimit.Limit{Count: 7, Period: time.Minute, Burst: 7}}}
 }

@@ -1,6 +1,7 @@
 package caddymodule
 
 import (
+	"crypto/sha256"
 	"io"
 	"net/http"
 	"strconv"
@@ -10,6 +11,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/card-gateway/card-gateway/auth"
+	"github.com/card-gateway/card-gateway/held"
 )
 
 var signedAnswers = prometheus.NewCounterVec(prometheus.CounterOpts{
@@ -29,9 +31,10 @@ type signedAnswer struct {
 	secret *auth.Secret
 	nonce  string // of the request
 	method string
-	memory reservation
+	memory held.Reservation
 
-	held    *heldBody // nil: not held, or no longer
+	body    *held.Body // nil: not held, or no longer
+	whole   []byte     // the body, where a handler has it in memory and writes it at once; else nil
 	status  int
 	neither bool // the answer has no body, whatever is written
 }
@@ -42,23 +45,23 @@ func (a *signedAnswer) holds(h http.Header, status int) bool {
 		return false
 	}
 	a.status = status
+	if a.whole != nil {
+		return false
+	}
 	a.neither = a.method == http.MethodHead || status == http.StatusNoContent || status == http.StatusNotModified
 	size, err := strconv.ParseInt(h.Get("Content-Length"), 10, 64)
 	media, _, _ := strings.Cut(h.Get("Content-Type"), ";")
-	held := &heldBody{hold: a.memory}
+	body := held.NewBody(a.memory)
 	switch {
 	case a.neither:
 	case err == nil && size > maxAnswer, strings.EqualFold(strings.TrimSpace(media), "text/event-stream"):
 		answersUnsigned.Inc()
 		return false
-	case err == nil && size <= firstRead:
-		if held.hold.grow(size) != nil {
-			answersUnsigned.Inc()
-			return false
-		}
-		held.small = make([]byte, 0, size)
+	case err == nil && size <= held.Quick && body.Begin(size) != nil:
+		answersUnsigned.Inc()
+		return false
 	}
-	a.held = held
+	a.body = body
 	return true
 }
 
@@ -68,9 +71,7 @@ func (a *signedAnswer) write(p []byte) bool {
 	if a.neither {
 		return true
 	}
-	before := a.held.size
-	if before+int64(len(p)) > maxAnswer || a.held.write(p) != nil {
-		a.held.truncate(before)
+	if keepAnswer(a.body, p) != nil {
 		answersUnsigned.Inc()
 		return false
 	}
@@ -80,9 +81,13 @@ func (a *signedAnswer) write(p []byte) bool {
 // sign sets the headers of the complete answer (the published interface does not
 // know them; docs/signing.md describes them).
 func (a *signedAnswer) sign(h http.Header, requestID string, now time.Time) {
-	timestamp, hash := strconv.FormatInt(now.Unix(), 10), auth.EncodeHash(a.held.hash())
+	sum, size := sha256.Sum256(a.whole), int64(len(a.whole))
+	if a.body != nil {
+		sum, size = a.body.Hash(), a.body.Size()
+	}
+	timestamp, hash := strconv.FormatInt(now.Unix(), 10), auth.EncodeHash(sum)
 	if !a.neither {
-		h["Content-Length"] = []string{strconv.FormatInt(a.held.size, 10)}
+		h["Content-Length"] = []string{strconv.FormatInt(size, 10)}
 	}
 	text := auth.AppendAnswerToSign(nil, a.status, auth.SignedAnswer{RequestID: requestID, Timestamp: timestamp, Nonce: a.nonce, BodyHash: hash})
 	h[auth.HeaderAnsweredAt] = []string{timestamp}
@@ -93,28 +98,28 @@ func (a *signedAnswer) sign(h http.Header, requestID string, now time.Time) {
 
 // pour sends what is held, and holds nothing afterwards.
 func (a *signedAnswer) pour(w io.Writer) error {
-	held := a.held
-	a.held = nil
-	defer held.release()
-	if held.size == 0 {
+	body := a.body
+	a.body = nil
+	defer body.Release()
+	if body.Size() == 0 {
 		return nil
 	}
-	if piece := held.onePiece(); piece != nil {
+	if piece := body.OnePiece(); piece != nil {
 		_, err := w.Write(piece)
 		return err
 	}
-	_, err := io.Copy(struct{ io.Writer }{w}, &heldReader{body: held})
+	_, err := io.Copy(struct{ io.Writer }{w}, held.NewReader(body))
 	return err
 }
 
 // drop forgets what is held.
 func (a *signedAnswer) drop() {
-	if a == nil || a.held == nil {
+	if a == nil || a.body == nil {
 		return
 	}
-	a.held.release()
-	a.held = nil
+	a.body.Release()
+	a.body = nil
 }
 
 // isHeld reports whether the answer has begun and nothing of it was sent.
-func (a *signedAnswer) isHeld() bool { return a != nil && a.held != nil }
+func (a *signedAnswer) isHeld() bool { return a != nil && a.body != nil }

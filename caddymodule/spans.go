@@ -93,11 +93,11 @@ func (s *spans) exemplar() prometheus.Labels {
 	if s.request == nil || !s.request.SpanContext().IsSampled() {
 		return nil
 	}
-	of := s.request.SpanContext()
-	if cardlog.HidesCardNumber(of.TraceID().String()) {
+	parent := s.request.SpanContext()
+	if cardlog.HidesCardNumber(parent.TraceID().String()) {
 		return nil
 	}
-	return prometheus.Labels{"trace_id": of.TraceID().String(), "span_id": of.SpanID().String()}
+	return prometheus.Labels{"trace_id": parent.TraceID().String(), "span_id": parent.SpanID().String()}
 }
 
 // propagated are the headers in which OpenTelemetry's propagators write the id of
@@ -197,4 +197,20 @@ func maskSpan(span trace.Span) {
 			span.SetAttributes(attribute.String(string(a.Key), cardlog.Mask(text)))
 		}
 	}
+}
+
+// traceOutcome adds the outcome of the request to its span, and masks card
+// numbers in the other attributes. It costs nothing without a span.
+func traceOutcome(info *requestInfo) {
+	span := info.spans.request
+	if span == nil {
+		return
+	}
+	span.SetAttributes(
+		attribute.String("card_gateway.outcome", info.outcome()),
+		attribute.String("card_gateway.request_id", info.RequestID),
+		attribute.Float64("card_gateway.overhead_seconds", info.overhead.Seconds()),
+	)
+	info.fields(func(name, value string) { span.SetAttributes(attribute.String("card_gateway."+name, value)) })
+	maskSpan(span)
 }

@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/card-gateway/card-gateway/held"
 	"github.com/card-gateway/card-gateway/keys"
 	"github.com/card-gateway/card-gateway/store"
 )
@@ -15,13 +16,13 @@ import (
 // state is what outlives a request: the store, the keys in it, and the memory
 // for bodies.
 type state struct {
-	backend store.Backend // measured and audited
-	keys    *keys.Service
-	audit   *auditLog
-	pooled  *pooledStore
-	bodies  *bodyMemory // of requests
-	answers *bodyMemory // of answers that are held for translation
-	process *processState
+	backend      store.Backend // measured and audited
+	keys         *keys.Service
+	audit        *auditLog
+	pooled       *pooledStore
+	bodies       *held.Memory // of requests
+	answerMemory *held.Memory // of answers that are held for translation
+	process      *processState
 
 	starting sync.Mutex
 	started  atomic.Bool
@@ -32,8 +33,8 @@ type state struct {
 // Changes of keys are reported to the telemetry.
 func newState(pooled *pooledStore, ring *keys.Keyring, r *rules, t *telemetry) *state {
 	s := &state{backend: &auditedBackend{measured(pooled.backend), t.audit}, audit: t.audit, pooled: pooled, process: process}
-	s.bodies = newBodyMemory("body_budget", r.bodyBudget, r.bodyShare, r.bodyShareAddress)
-	s.answers = newBodyMemory("answer_budget", r.answerBudget, answerShare, answerShareAddress)
+	s.bodies = held.NewMemory("body_budget", r.bodyBudget, r.bodyShare, r.bodyShareAddress)
+	s.answerMemory = held.NewMemory("answer_budget", r.answerBudget, answerShare, answerShareAddress)
 	s.renewLockRevision()
 	s.keys = keys.New(s.backend, ring, keys.Options{
 		CheckLimits: r.checkLimits, CheckScopes: r.checkScopes, OnChange: t.keyChanged, ReplayFloorAhead: r.floorAhead,

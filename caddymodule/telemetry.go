@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/caddyserver/caddy/v2"
+	"github.com/caddyserver/caddy/v2/modules/caddyevents"
 	"github.com/prometheus/client_golang/prometheus"
 	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
@@ -96,5 +97,51 @@ func (t *telemetry) keyChanged(c keys.Change) {
 	}
 	if name, known := keyEvents[c.Action]; known && c.Err == nil && t.emit != nil {
 		t.emit(name, map[string]any{"key_id": c.KeyID, "tenant": c.Tenant, "actor": c.Actor, "claimed": c.Claimed})
+	}
+}
+
+// keyEvents holds the Caddy event for each action on a key, for other modules.
+// The data of each are key_id, tenant and actor.
+var keyEvents = map[string]string{
+	"create":  "card_gateway.key_created",
+	"import":  "card_gateway.key_created",
+	"copy":    "card_gateway.key_created",
+	"restore": "card_gateway.key_created",
+	"disable": "card_gateway.key_disabled",
+	"enable":  "card_gateway.key_enabled",
+	"lock":    "card_gateway.key_locked",
+	"unlock":  "card_gateway.key_unlocked",
+	"rotate":  "card_gateway.key_rotated",
+	"delete":  "card_gateway.key_deleted",
+}
+
+// eventEmitter returns the function that emits events of a configuration.
+func eventEmitter(ctx caddy.Context) (func(string, map[string]any), error) {
+	module, err := ctx.App("events")
+	if err != nil {
+		return nil, err
+	}
+	events, _ := module.(*caddyevents.App)
+	return func(name string, data map[string]any) {
+		if events != nil && events.ShouldEmit(name) {
+			events.Emit(ctx, name, data)
+		}
+	}, nil
+}
+
+// recordForged logs and counts a record that was refused because something other
+// than a gateway has changed it.
+func (t *telemetry) recordForged(e *keys.ForgedError) {
+	forgedRecordsTotal.WithLabelValues(e.Field).Inc()
+	// The sampler compares messages, so the key is part of it.
+	t.forged.Error("the record of key "+e.KeyID+" was changed by something other than a gateway; its requests are answered with 503",
+		zap.String("key_id", e.KeyID), zap.String("field", e.Field), zap.String("problem", e.Reason()))
+}
+
+// reportUnsealed warns when the number of keys without a seal has changed.
+func (t *telemetry) reportUnsealed(n int) {
+	if t.unsealed.Swap(int64(n)) != int64(n) && n > 0 {
+		t.log.Warn("records of keys have no seal, so whoever can write to the store can grant them anything; check and seal them by `card-keys seal`, then set `seal required`",
+			zap.Int("keys", n))
 	}
 }

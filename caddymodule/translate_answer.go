@@ -13,6 +13,7 @@ import (
 
 	"github.com/card-gateway/card-gateway/auth"
 	"github.com/card-gateway/card-gateway/caddymodule/cardlog"
+	"github.com/card-gateway/card-gateway/held"
 	"github.com/card-gateway/card-gateway/translate"
 )
 
@@ -24,12 +25,12 @@ type answerWriter struct {
 	r      *http.Request
 	info   *requestInfo
 	opt    translate.ResponseOptions
-	before http.Header // the headers as they were before the upstream's
-	memory reservation // where a held answer is counted
+	before http.Header      // the headers as they were before the upstream's
+	memory held.Reservation // where a held answer is counted
 
-	status int       // of the final answer; 0 until it is known
-	held   *heldBody // nil: the answer is passed on
-	failed error     // why the held answer cannot be sent; nil if it can
+	status int        // of the final answer; 0 until it is known
+	body   *held.Body // nil: the answer is passed on
+	failed error      // why the held answer cannot be sent; nil if it can
 }
 
 func newAnswerWriter(w http.ResponseWriter, r *http.Request, info *requestInfo, opt translate.ResponseOptions) *answerWriter {
@@ -49,7 +50,7 @@ func (w *answerWriter) WriteHeader(status int) {
 		return
 	}
 	w.status = status
-	w.info.came(status)
+	w.info.noteStatus(status)
 	switch h := w.Header(); {
 	case status == http.StatusNoContent, status == http.StatusResetContent, status == http.StatusNotModified:
 		dropValidators(h)
@@ -66,7 +67,7 @@ func (w *answerWriter) WriteHeader(status int) {
 }
 
 func (w *answerWriter) hold(status int) {
-	w.held = &heldBody{hold: w.memory}
+	w.body = held.NewBody(w.memory)
 	if status == http.StatusPartialContent {
 		w.failed = errAnswerPartial
 		return
@@ -82,14 +83,11 @@ func (w *answerWriter) Write(p []byte) (int, error) {
 	if w.status == 0 {
 		w.WriteHeader(http.StatusOK)
 	}
-	switch {
-	case w.held == nil:
+	if w.body == nil {
 		return w.ResponseWriter.Write(p)
-	case w.failed == nil && w.held.size+int64(len(p)) > maxAnswer:
-		w.failed = errAnswerTooLarge
 	}
 	if w.failed == nil {
-		w.failed = w.held.write(p)
+		w.failed = keepAnswer(w.body, p)
 	}
 	if w.failed != nil {
 		return 0, w.failed
@@ -97,9 +95,17 @@ func (w *answerWriter) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
+// keepAnswer adds a part of an answer to what is held of it.
+func keepAnswer(body *held.Body, p []byte) error {
+	if body.Size()+int64(len(p)) > maxAnswer {
+		return errAnswerTooLarge
+	}
+	return body.Write(p)
+}
+
 // FlushError sends the part that has arrived, unless the answer is held back.
 func (w *answerWriter) FlushError() error {
-	if w.held != nil {
+	if w.body != nil {
 		return nil
 	}
 	return http.NewResponseController(w.ResponseWriter).Flush()
@@ -112,7 +118,7 @@ func (w *answerWriter) Flush() { _ = w.FlushError() }
 // the client. An answer that is held back is sent whole or not at all.
 func serveTranslated(w *answerWriter, r *http.Request, next caddyhttp.Handler) error {
 	err := w.serve(next, r)
-	if w.held == nil {
+	if w.body == nil {
 		return err
 	}
 	defer w.release()
@@ -141,14 +147,14 @@ func (w *answerWriter) serve(next caddyhttp.Handler, r *http.Request) error {
 		if reason == nil {
 			return
 		}
-		if reason != http.ErrAbortHandler || w.held == nil {
+		if reason != http.ErrAbortHandler || w.body == nil {
 			panic(reason)
 		}
 		if w.failed == nil {
 			w.failed = errAnswerCutOff
 		}
 	}()
-	return next.ServeHTTP(w, r)
+	return w.info.handOn(next, w, r)
 }
 
 // traced is translated within a span.
@@ -174,14 +180,14 @@ func withheldReason(err error) auth.Reason {
 // translated returns the body in the variant of the client. An empty body stays
 // empty, whatever its encoding is said to be.
 func (w *answerWriter) translated() ([]byte, error) {
-	if err := w.decode(); err != nil || w.held.size == 0 {
+	if err := w.decode(); err != nil || w.body.Size() == 0 {
 		return nil, err
 	}
-	if refusal := w.held.reserveCopies(2); refusal != nil { // in one piece, and translated
+	if refusal := w.body.ReserveCopies(2); refusal != nil { // in one piece, and translated
 		return nil, refusal
 	}
 	w.opt.Now = time.Now()
-	out, err := translate.Response(w.held.contiguous(), w.opt)
+	out, err := translate.Response(w.body.Contiguous(), w.opt)
 	if err != nil {
 		return nil, cardlog.PlainError(err.Error())
 	}
@@ -191,16 +197,16 @@ func (w *answerWriter) translated() ([]byte, error) {
 // decode holds the body without its compression. What it holds of that is bounded
 // and counted as if it had come so.
 func (w *answerWriter) decode() error {
-	from := w.held
-	if from.size == 0 {
+	from := w.body
+	if from.Size() == 0 {
 		return nil
 	}
-	reader, err := decoder(&heldReader{body: from}, w.Header())
+	reader, err := decoder(held.NewReader(from), w.Header())
 	if err != nil || reader == nil {
 		return err
 	}
-	defer from.release()
-	w.held = &heldBody{hold: w.memory}
+	defer from.Release()
+	w.body = held.NewBody(w.memory)
 	_, err = io.Copy(w, reader)
 	return err
 }
@@ -213,6 +219,9 @@ func (w *answerWriter) send(body []byte) error {
 	dropValidators(h)
 	h.Del("Content-Encoding")
 	h.Set("Content-Length", strconv.Itoa(len(body)))
+	if signer, ok := w.ResponseWriter.(*responseWriter); ok && len(body) <= maxAnswer {
+		signer.signs.whole = body // it need not be held again to be signed
+	}
 	w.ResponseWriter.WriteHeader(w.status)
 	if _, err := w.ResponseWriter.Write(body); err != nil {
 		return caddyhttp.Error(499, fmt.Errorf("sending the translated answer: %w", err))
@@ -243,6 +252,6 @@ func (w *answerWriter) restoreHeaders() {
 }
 
 func (w *answerWriter) release() {
-	w.held.release()
-	w.held = nil
+	w.body.Release()
+	w.body = nil
 }

@@ -18,6 +18,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/card-gateway/card-gateway/auth"
+	"github.com/card-gateway/card-gateway/held"
 )
 
 // TestUntouchedAnswers: an answer that is not a customer in JSON passes byte for
@@ -198,19 +199,19 @@ func TestConditions(t *testing.T) {
 // is long, compressed or not, and all of it comes back.
 func TestCompressionSavesNoMemory(t *testing.T) {
 	rapid.Check(t, func(r *rapid.T) {
-		m := newBodyMemory("answer_budget", 1<<20, 1, 1)
+		m := held.NewMemory("answer_budget", 1<<20, 1, 1)
 		padding := rapid.IntRange(0, 1<<20).Draw(r, "padding")
 		text := `{"metadata":"` + strings.Repeat("x", padding) + `"}`
-		c := translateCall{method: http.MethodGet, operation: "get_customer", keyVariant: "C", answers: m}
+		c := translateCall{method: http.MethodGet, operation: "get_customer", keyVariant: "C", answerMemory: m}
 		plain := c.do(t, encodedAnswer("identity", []byte(text)))
 		packed := c.do(t, encodedAnswer("gzip", compressed(t, text)))
 		if plain.Code != packed.Code || plain.Body.String() != packed.Body.String() {
 			r.Errorf("%d bytes are answered %d, and compressed %d", len(text), plain.Code, packed.Code)
 		}
-		if fits := len(text)*2+int(roundedToBlocks(int64(max(len(text), firstRead+1)))) <= 1<<20; fits != (packed.Code == http.StatusOK) {
+		if fits := len(text)*2+int(held.Rounded(int64(max(len(text), held.Quick+1)))) <= 1<<20; fits != (packed.Code == http.StatusOK) {
 			r.Errorf("%d bytes are answered %d", len(text), packed.Code)
 		}
-		if used := m.used.Load(); used != 0 {
+		if used := m.Used(); used != 0 {
 			r.Errorf("%d bytes are still counted", used)
 		}
 	})
@@ -218,12 +219,12 @@ func TestCompressionSavesNoMemory(t *testing.T) {
 
 // TestBombIsRefusedAtOnce: decompression ends where the budget does.
 func TestBombIsRefusedAtOnce(t *testing.T) {
-	m := newBodyMemory("answer_budget", 1<<20, 1, 1)
+	m := held.NewMemory("answer_budget", 1<<20, 1, 1)
 	broken := compressed(t, strings.Repeat(" ", 2<<20))
 	broken = broken[:len(broken)-8] // who reads to its end says that it is cut off
-	w := translateCall{method: http.MethodGet, operation: "get_customer", keyVariant: "C", answers: m}.do(t, encodedAnswer("gzip", broken))
-	if w.Code != http.StatusServiceUnavailable || m.used.Load() != 0 {
-		t.Errorf("%d %s, %d bytes are still counted", w.Code, w.Body, m.used.Load())
+	w := translateCall{method: http.MethodGet, operation: "get_customer", keyVariant: "C", answerMemory: m}.do(t, encodedAnswer("gzip", broken))
+	if w.Code != http.StatusServiceUnavailable || m.Used() != 0 {
+		t.Errorf("%d %s, %d bytes are still counted", w.Code, w.Body, m.Used())
 	}
 }
 

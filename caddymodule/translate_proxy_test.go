@@ -24,6 +24,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/card-gateway/card-gateway/auth"
+	"github.com/card-gateway/card-gateway/held"
 )
 
 func init() { caddy.RegisterModule(new(acceptedForTest)) }
@@ -62,7 +63,7 @@ func (h *acceptedForTest) ServeHTTP(w http.ResponseWriter, r *http.Request, next
 		Operation: &auth.Operation{Name: r.Header.Get("Operation")}, Key: &auth.Key{CustomerVariant: r.Header.Get("Variant")},
 	}
 	r = withInfo(r, info)
-	setBody(r, body)
+	held.SetBody(r, body)
 	for _, handler := range slices.Backward(h.behind) {
 		last := next
 		next = caddyhttp.HandlerFunc(func(w http.ResponseWriter, r *http.Request) error { return handler.ServeHTTP(w, r, last) })

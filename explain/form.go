@@ -4,7 +4,10 @@ import (
 	"crypto/sha256"
 	"encoding/base64"
 	"encoding/hex"
+	"slices"
 	"strings"
+
+	"github.com/card-gateway/card-gateway/auth"
 )
 
 // A form is how a header writes the 32 bytes of a digest.
@@ -114,12 +117,9 @@ func (f *form) take(raw []byte) {
 }
 
 func (f *form) note(kind Kind) {
-	for _, known := range f.kinds {
-		if known == kind {
-			return
-		}
+	if !slices.Contains(f.kinds, kind) {
+		f.kinds = append(f.kinds, kind)
 	}
-	f.kinds = append(f.kinds, kind)
 }
 
 // fits reports whether the digest was meant, apart from its form.
@@ -131,4 +131,20 @@ func (f *form) fits(sum [sha256.Size]byte) bool {
 // case.
 func (f *form) fitsInCase(sum [sha256.Size]byte) bool {
 	return strings.EqualFold(f.text, base64.StdEncoding.EncodeToString(sum[:]))
+}
+
+// signs reports whether the secret makes the signature of the text, apart from
+// its form.
+func signs(s *auth.Secret, text string, sent *form) bool {
+	sum := digest(s, text)
+	return sent.fits(sum) || sent.fitsInCase(sum)
+}
+
+// digest returns the HMAC of the text.
+func digest(s *auth.Secret, text string) [sha256.Size]byte {
+	raw, err := base64.StdEncoding.DecodeString(s.Sign([]byte(text)))
+	if err != nil || len(raw) != sha256.Size {
+		panic("a signature of package auth is not 32 bytes in base64")
+	}
+	return [sha256.Size]byte(raw)
 }

@@ -1,7 +1,13 @@
 package explain
 
 import (
+	"bytes"
+	"encoding/base32"
+	"encoding/base64"
+	"encoding/hex"
+	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/card-gateway/card-gateway/auth"
@@ -17,9 +23,10 @@ func (e *explainer) signature() {
 		f, found = v.Finding, true
 	}
 	for _, s := range e.liveSecrets() {
-		for _, v := range e.misreadings(s) {
-			if v.fits(&sent, right) && !found {
-				f, found = v.Finding, true
+		for _, reading := range slices.Concat(readings, e.keyIDReading()) {
+			misread := s.Read(reading.text)
+			if misread != nil && signs(misread, right, &sent) && !found {
+				f, found = Finding{Kind: reading.kind}, true
 			}
 		}
 		if signs(s, right, &sent) {
@@ -95,11 +102,8 @@ func (e *explainer) liveSecrets() []*auth.Secret {
 
 // retired finds out whether a secret that has ended signed the request.
 func (e *explainer) retired(sent *form, text string) (f Finding, found bool) {
-	for _, list := range [][]*auth.Secret{e.Key.Secrets, e.Key.Retired} {
-		for _, s := range list {
-			if !signs(s, text, sent) || s.Expires().IsZero() {
-				continue
-			}
+	for _, s := range slices.Concat(e.Key.Secrets, e.Key.Retired) {
+		if signs(s, text, sent) && !s.Expires().IsZero() {
 			f = Finding{SecretRetired, strconv.Itoa(s.Version()) + ", retired at " + s.Expires().UTC().Format(time.RFC3339)}
 			found = true
 		}
@@ -107,21 +111,39 @@ func (e *explainer) retired(sent *form, text string) (f Finding, found bool) {
 	return f, found
 }
 
-// A misreading is a secret as a client may have read it.
-type misreading struct {
-	Finding
-	secret *auth.Secret
+// A reading is a way in which a client may misread the text of a secret. Its function
+// returns nil where the text cannot be read in that way.
+type reading struct {
+	kind Kind
+	text func(secret []byte) []byte
 }
 
-func (m *misreading) fits(sent *form, text string) bool { return signs(m.secret, text, sent) }
+// readings are the ways that depend on the secret alone.
+var readings = []reading{
+	{SecretBase64, func(secret []byte) []byte { return decoded(base64.RawStdEncoding.DecodeString(withoutPadding(secret))) }},
+	{SecretBase64, func(secret []byte) []byte { return decoded(base64.RawURLEncoding.DecodeString(withoutPadding(secret))) }},
+	{SecretBase32, func(secret []byte) []byte {
+		return decoded(base32.StdEncoding.WithPadding(base32.NoPadding).DecodeString(strings.ToUpper(withoutPadding(secret))))
+	}},
+	{SecretHex, func(secret []byte) []byte { return decoded(hex.DecodeString(string(secret))) }},
+	{SecretLineFeed, func(secret []byte) []byte { return append(bytes.Clone(secret), '\n') }},
+	{SecretLineFeed, func(secret []byte) []byte { return append(bytes.Clone(secret), '\r', '\n') }},
+	{SecretQuotes, func(secret []byte) []byte { return append(append([]byte{'"'}, secret...), '"') }},
+	{SecretQuotes, func(secret []byte) []byte { return append(append([]byte{'\''}, secret...), '\'') }},
+	{SecretEmpty, func([]byte) []byte { return []byte{} }},
+}
 
-// misreadings returns what clients make of a secret before they sign with it.
-func (e *explainer) misreadings(s *auth.Secret) []misreading {
-	var all []misreading
-	for _, as := range readings {
-		if misread := s.Read(as.text); misread != nil {
-			all = append(all, misreading{Finding{Kind: as.kind}, misread})
-		}
+// keyIDReading is the mistake of a client that uses the key id as its secret.
+func (e *explainer) keyIDReading() []reading {
+	return []reading{{SecretKeyID, func([]byte) []byte { return []byte(e.Credentials.KeyID) }}}
+}
+
+func withoutPadding(secret []byte) string { return strings.TrimRight(string(secret), "=") }
+
+// decoded returns nil for a text that could not be decoded.
+func decoded(raw []byte, err error) []byte {
+	if err != nil {
+		return nil
 	}
-	return append(all, misreading{Finding{Kind: SecretKeyID}, s.Read(func([]byte) []byte { return []byte(e.Credentials.KeyID) })})
+	return raw
 }

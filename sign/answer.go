@@ -49,11 +49,7 @@ func (s *Signer) VerifyAnswer(request *http.Request, answer *http.Response, body
 		return fmt.Errorf("%w: X-Response-Body-Hash is not that of the body", ErrAnswer)
 	}
 	unix, err := strconv.ParseInt(timestamp, 10, 64)
-	now := time.Now
-	if s.Now != nil {
-		now = s.Now
-	}
-	if age := now().Sub(time.Unix(unix, 0)); err != nil || age > maxAnswerAge || age < -maxAnswerAge {
+	if age := s.now().Sub(time.Unix(unix, 0)); err != nil || age > maxAnswerAge || age < -maxAnswerAge {
 		return fmt.Errorf("%w: X-Response-Timestamp is more than %s from the clock", ErrAnswer, maxAnswerAge)
 	}
 	return nil
@@ -61,10 +57,7 @@ func (s *Signer) VerifyAnswer(request *http.Request, answer *http.Response, body
 
 // verified reads the answer and verifies it.
 func (t *Transport) verified(request *http.Request, answer *http.Response) (*http.Response, error) {
-	body, err := io.ReadAll(io.LimitReader(answer.Body, maxAnswer+1))
-	if closeErr := answer.Body.Close(); err == nil {
-		err = closeErr
-	}
+	body, err := readAndClose(io.LimitReader(answer.Body, maxAnswer+1), answer.Body)
 	if err != nil {
 		return nil, fmt.Errorf("read the answer: %w", err)
 	}

@@ -1,7 +1,6 @@
 package sign_test
 
 import (
-	"encoding/json"
 	"errors"
 	"net/http"
 	"os"
@@ -11,6 +10,7 @@ import (
 
 	"github.com/card-gateway/card-gateway/auth"
 	"github.com/card-gateway/card-gateway/sign"
+	"github.com/card-gateway/card-gateway/tests/harness"
 )
 
 // TestVerifyAnswer verifies the answer in docs/signing.md, and refuses every other.
@@ -55,31 +55,13 @@ func TestVerifyAnswer(t *testing.T) {
 // TestAnswerVectors verifies the answers of the suite, and signs the right ones by
 // the code that the gateway signs with.
 func TestAnswerVectors(t *testing.T) {
-	text, err := os.ReadFile("../tests/vectors/answers.json")
-	if err != nil {
-		t.Fatal(err)
-	}
-	var suite struct {
-		Answers []struct {
-			Name, Nonce, Body, Expect string
-			Now                       int64
-			Status                    int
-			Headers                   http.Header
-			BodyBase64                []byte `json:"body_base64"`
-		}
-	}
-	if err := json.Unmarshal(text, &suite); err != nil {
-		t.Fatal(err)
-	}
-	counts := make(map[string]int)
-	for _, v := range suite.Answers {
-		counts[v.Expect]++
+	for _, v := range harness.AnswerVectors(t) {
 		request := &http.Request{Header: http.Header{auth.HeaderNonce: {v.Nonce}}}
 		answer := &http.Response{StatusCode: v.Status, Header: http.Header{}}
 		for name, values := range v.Headers {
 			answer.Header[http.CanonicalHeaderKey(name)] = values
 		}
-		body := append([]byte(v.Body), v.BodyBase64...)
+		body := v.Bytes()
 		signer := testSigner()
 		signer.Now = func() time.Time { return time.Unix(v.Now, 0) }
 		err := signer.VerifyAnswer(request, answer, body)
@@ -96,8 +78,5 @@ func TestAnswerVectors(t *testing.T) {
 		if made != answer.Header.Get(auth.HeaderAnswerSignature) {
 			t.Errorf("%s: the gateway signs %s", v.Name, made)
 		}
-	}
-	if counts["signed"] < 15 || counts["altered"] < 50 || counts["unsigned"] < 3 {
-		t.Errorf("only %v answers", counts)
 	}
 }

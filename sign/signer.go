@@ -5,6 +5,7 @@
 package sign
 
 import (
+	"cmp"
 	"crypto/rand"
 	"errors"
 	"fmt"
@@ -43,10 +44,7 @@ func (s *Signer) Sign(r *http.Request, body []byte) error {
 	if s.KeyID == "" || s.Secret == "" {
 		return errors.New("sign request: the signer needs a key id and a secret")
 	}
-	method := r.Method
-	if method == "" {
-		method = http.MethodGet
-	}
+	method := cmp.Or(r.Method, http.MethodGet)
 	if refusal := auth.CheckMethod(method); refusal != nil {
 		return fmt.Errorf("sign request: %s", refusal.Text())
 	}
@@ -57,7 +55,11 @@ func (s *Signer) Sign(r *http.Request, body []byte) error {
 	if _, refusal := auth.ParseTarget(target); refusal != nil {
 		return fmt.Errorf("sign request: %s", refusal.Text())
 	}
-	timestamp, nonce, bodyHash := s.timestamp(), s.nonce(), auth.BodyHash(body)
+	makeNonce := s.Nonce
+	if makeNonce == nil {
+		makeNonce = rand.Text
+	}
+	timestamp, nonce, bodyHash := strconv.FormatInt(s.now().Unix(), 10), makeNonce(), auth.BodyHash(body)
 	if !auth.ValidNonce(nonce) {
 		return errors.New("sign request: the nonce must be 1 to 256 visible ASCII characters")
 	}
@@ -73,17 +75,9 @@ func (s *Signer) Sign(r *http.Request, body []byte) error {
 	return nil
 }
 
-func (s *Signer) timestamp() string {
-	now := time.Now
+func (s *Signer) now() time.Time {
 	if s.Now != nil {
-		now = s.Now
+		return s.Now()
 	}
-	return strconv.FormatInt(now().Unix(), 10)
-}
-
-func (s *Signer) nonce() string {
-	if s.Nonce != nil {
-		return s.Nonce()
-	}
-	return rand.Text()
+	return time.Now()
 }

@@ -2,6 +2,7 @@ package sign
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -66,14 +67,17 @@ func readBody(r *http.Request) ([]byte, error) {
 	if r.Body == nil || r.Body == http.NoBody {
 		return nil, nil
 	}
-	body, err := io.ReadAll(r.Body)
-	if closeErr := r.Body.Close(); err == nil {
-		err = closeErr
-	}
+	body, err := readAndClose(r.Body, r.Body)
 	if err != nil {
 		return nil, fmt.Errorf("sign request: read its body: %w", err)
 	}
 	return body, nil
+}
+
+// readAndClose returns what the reader has left, and the first error of both.
+func readAndClose(r io.Reader, c io.Closer) ([]byte, error) {
+	body, err := io.ReadAll(r)
+	return body, cmp.Or(err, c.Close())
 }
 
 func setBody(r *http.Request, body []byte) {

@@ -1,6 +1,10 @@
 package cardlog
 
 import (
+	"net/netip"
+	"regexp"
+	"strconv"
+	"strings"
 	"unicode"
 	"unicode/utf8"
 )
@@ -217,4 +221,93 @@ func digitValue(r rune) (value int, is bool) {
 		}
 	}
 	return 0, false
+}
+
+// isAlnum reports whether a byte is an ASCII letter or digit.
+func isAlnum(c byte) bool { return c-'0' <= 9 || (c|0x20)-'a' <= 'z'-'a' }
+
+var uuidForm = regexp.MustCompile(`^(?:[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}|[0-9a-fA-F]{32})$`)
+
+// uuidAt returns the length of the UUID that a text begins with, or 0: 32
+// hexadecimal digits, alone or in the groups 8-4-4-4-12, that no letter or digit
+// follows.
+func uuidAt(text string) int {
+	for _, n := range [...]int{36, 32} {
+		if len(text) >= n && (n == len(text) || !isAlnum(text[n])) && uuidForm.MatchString(text[:n]) {
+			return n
+		}
+	}
+	return 0
+}
+
+// ipv4At returns the length of the IPv4 address that a text begins with, or 0.
+// Neither a letter or digit nor a further octet may follow.
+func ipv4At(text string) int {
+	end := 0
+	for end < len(text) && (text[end]-'0' <= 9 || text[end] == '.') {
+		end++
+	}
+	address, _, _ := strings.Cut(text[:end], "..")
+	address = strings.TrimSuffix(address, ".")
+	if strings.Count(address, ".") != 3 {
+		return 0 // without the cost of an error
+	}
+	after := strings.TrimPrefix(text[len(address):], ".")
+	if _, err := netip.ParseAddr(address); err != nil || after != "" && isAlnum(after[0]) {
+		return 0
+	}
+	return len(address)
+}
+
+// decoded is a text after some percent-decodings.
+type decoded struct {
+	text   string
+	starts []int // where in the original each byte begins; nil: at its own index
+	whole  int   // length of the original
+	passes int
+}
+
+// origin returns the index in the original text of a byte of the decoded one.
+func (d *decoded) origin(i int) int {
+	switch {
+	case d.starts == nil:
+		return i
+	case i == len(d.starts):
+		return d.whole
+	default:
+		return d.starts[i]
+	}
+}
+
+// decode undoes one percent-encoding, and reports whether it has changed the
+// text. It keeps a percent sign that begins no escape.
+func (d *decoded) decode() bool {
+	if !strings.Contains(d.text, "%") {
+		return false
+	}
+	out, starts, changed := make([]byte, 0, len(d.text)), make([]int, 0, len(d.text)), false
+	for i := 0; i < len(d.text); i++ {
+		starts = append(starts, d.origin(i))
+		if c, is := escapeAt(d.text[i:]); is {
+			out, i, changed = append(out, c), i+2, true
+			continue
+		}
+		out = append(out, d.text[i])
+	}
+	if d.starts == nil {
+		d.whole = len(d.text)
+	}
+	d.text, d.starts = string(out), starts
+	d.passes++
+	return changed
+}
+
+// escapeAt returns the byte of the escape at the start of a text, if there is
+// one.
+func escapeAt(text string) (c byte, is bool) {
+	if len(text) < 3 || text[0] != '%' {
+		return 0, false
+	}
+	value, err := strconv.ParseUint(text[1:3], 16, 8)
+	return byte(value), err == nil
 }

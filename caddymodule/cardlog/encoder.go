@@ -8,6 +8,7 @@ import (
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
 	"github.com/caddyserver/caddy/v2/modules/logging"
+	"go.uber.org/zap"
 	"go.uber.org/zap/buffer"
 	"go.uber.org/zap/zapcore"
 )
@@ -130,4 +131,18 @@ func stackOf(report string) string {
 		return ""
 	}
 	return Mask(report[at:])
+}
+
+// StandardLog is a writer for the standard library's log. For each line it writes
+// the kind of failure, at the level info. It drops the text, because net/http
+// quotes in it bytes that an upstream sent unasked.
+type StandardLog struct {
+	// Logger returns the logger of the current configuration.
+	Logger func() *zap.Logger
+}
+
+// Write is part of io.Writer. It never fails.
+func (l StandardLog) Write(line []byte) (int, error) {
+	l.Logger().Info("the standard library reports: " + failureText(string(line)))
+	return len(line), nil
 }

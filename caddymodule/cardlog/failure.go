@@ -59,23 +59,24 @@ func innermost(err error) error {
 // kindOf returns the kind of failure for the error text of a library, and whether
 // there is one.
 func kindOf(text string) (kind string, known bool) {
-	for i := range kinds {
-		if strings.Contains(text, kinds[i].phrase) {
-			return kinds[i].kind, true
+	for _, row := range kinds {
+		for phrase := range strings.SplitSeq(row.phrases, "|") {
+			if strings.Contains(text, phrase) {
+				return row.kind, true
+			}
 		}
 	}
 	return unnamed, false
 }
 
-// kinds are the kinds of failure, by a phrase in the texts of net/http, net,
-// crypto and Caddy. A more special phrase is before a more general one. Bytes of
-// a peer can only lead to another kind; they are never logged.
-var kinds = []struct{ phrase, kind string }{
+// kinds are the kinds of failure, by phrases in the texts of net/http, net, crypto
+// and Caddy, with "|" between them. A more special phrase is before a more general
+// one. Bytes of a peer can only lead to another kind; they are never logged.
+var kinds = []struct{ phrases, kind string }{
 	{"Unsolicited response", "the upstream sent bytes on an idle connection without being asked"},
 	{"panic serving", "a handler panicked"},
 	{"cleanup: ", "a module of Caddy failed to clean up"},
-	{"no upstreams available", "no upstream is available"},
-	{"all upstream health checks failed", "no upstream is available"},
+	{"no upstreams available|all upstream health checks failed", "no upstream is available"},
 
 	{"malformed MIME header", "malformed header lines"},
 	{`response "\x15\x03`, "the upstream speaks TLS, HTTP was expected"},
@@ -89,11 +90,8 @@ var kinds = []struct{ phrase, kind string }{
 	{"ContentLength=", "the length of the body is not the one that was announced"},
 	{"transfer encoding", "unsupported transfer encoding"},
 	{"too many 1xx", "too many 1xx answers"},
-	{"response headers exceeded", "the header is too large"},
-	{"header list too large", "the header is too large"},
-	{"too many transfer encodings", "unsupported transfer encoding"},
-	{"invalid header", "invalid header field"},
-	{"pseudo header", "invalid header field"},
+	{"response headers exceeded|header list too large", "the header is too large"},
+	{"invalid header|pseudo header", "invalid header field"},
 	{"invalid host", "invalid host"},
 	{"forbids empty Host", "no host"},
 	{"strict host matching", "the server name of TLS is not the host of the request"},
@@ -102,15 +100,11 @@ var kinds = []struct{ phrase, kind string }{
 
 	{"certificate has expired or is not yet valid", "the certificate has expired or is not yet valid"},
 	{"signed by unknown authority", "the certificate is signed by an unknown authority"},
-	{"x509: cannot validate", "the certificate is for another name"},
-	{"x509: certificate is", "the certificate is for another name"},
+	{"x509: cannot validate|x509: certificate is", "the certificate is for another name"},
 	{"x509: ", "the certificate cannot be verified"},
-	{"tls: bad certificate", "TLS handshake: the peer refused the certificate"},
-	{"tls: unknown certificate", "TLS handshake: the peer refused the certificate"},
+	{"tls: bad certificate|tls: unknown certificate", "TLS handshake: the peer refused the certificate"},
 	{"certificate required", "TLS handshake: a client certificate is required"},
-	{"does not look like a TLS handshake", "TLS handshake: the peer does not speak TLS"},
-	{"server gave HTTP response to HTTPS client", "TLS handshake: the peer does not speak TLS"},
-	{"client sent an HTTP request to an HTTPS server", "TLS handshake: the peer does not speak TLS"},
+	{"does not look like a TLS handshake|server gave HTTP response to HTTPS client|client sent an HTTP request to an HTTPS server", "TLS handshake: the peer does not speak TLS"},
 	{"protocol version not supported", "TLS handshake: no common version"},
 	{"no cipher suite supported", "TLS handshake: no common cipher suite"},
 	{"TLS handshake timeout", "TLS handshake: timeout"},
@@ -130,10 +124,8 @@ var kinds = []struct{ phrase, kind string }{
 	{"use of closed network connection", "the connection was closed on this side"},
 	{"connection has been hijacked", "the connection was taken over"},
 	{"client disconnected", "the client hung up"},
-	{"context canceled", "the request was canceled"},
-	{"request canceled", "the request was canceled"},
-	{"deadline exceeded", "timeout"},
-	{"imeout", "timeout"},
+	{"context canceled|request canceled", "the request was canceled"},
+	{"deadline exceeded|imeout", "timeout"},
 	{"GOAWAY", "HTTP/2: the peer closed the connection"},
 	{"stream error", "HTTP/2: stream error"},
 	{"http2: ", "HTTP/2: protocol error"},

@@ -3,6 +3,7 @@ package cardlog
 import (
 	"net/netip"
 	"regexp"
+	"slices"
 	"strings"
 	"unicode/utf8"
 )
@@ -28,6 +29,19 @@ func Mask(text string) string {
 		return masked
 	}
 	return text
+}
+
+// maskAll returns the masked texts. If nothing must be masked it returns its
+// argument.
+func maskAll(texts []string) []string {
+	if !slices.ContainsFunc(texts, HidesCardNumber) {
+		return texts
+	}
+	out := make([]string, len(texts))
+	for i, text := range texts {
+		out[i] = Mask(text)
+	}
+	return out
 }
 
 // MaskLines returns a text with each line masked by itself, so that it keeps its
@@ -96,10 +110,12 @@ func maskQuery(query string) string {
 	return strings.Join(pairs, "&")
 }
 
+const nameChars = "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ_-.[]"
+
 // plainName reports whether the name of a parameter looks like a name, and not
 // like a value that was sent without a name.
 func plainName(name string) bool {
-	return len(name) <= 32 && strings.Trim(name, alnumChars+"_-.[]") == ""
+	return len(name) <= 32 && strings.Trim(name, nameChars) == ""
 }
 
 // queryInText finds the query of a target or URL that a text quotes.

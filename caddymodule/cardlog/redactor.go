@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"iter"
+	"maps"
 	"net/http"
 	"net/url"
 	"strings"
@@ -43,7 +45,7 @@ func (r *redactor) AddObject(key string, object zapcore.ObjectMarshaler) error {
 	return r.ObjectEncoder.AddObject(key, zapcore.ObjectMarshalerFunc(func(enc zapcore.ObjectEncoder) error {
 		nested := &redactor{enc, r.trusted}
 		if isHeadersField(key) {
-			return object.MarshalLogObject(newHeaderRedactor(nested, key))
+			return object.MarshalLogObject(headerRedactor{zapcore.NewMapObjectEncoder(), nested, key})
 		}
 		return object.MarshalLogObject(nested)
 	}))
@@ -100,9 +102,9 @@ func (r *redactor) reflected(key string, value any) any {
 	case nil:
 		return nil
 	case http.Header:
-		return headers{key, v}.allowed()
+		return maps.Collect(headers{key, v}.logged())
 	case map[string][]string:
-		return headers{key, v}.allowed()
+		return maps.Collect(headers{key, v}.logged())
 	case *url.URL:
 		return maskTarget(v.String())
 	}
@@ -199,9 +201,8 @@ func isTargetField(key string) bool {
 	switch key {
 	case "uri", "url", "path", "query", "target", "location":
 		return true
-	default:
-		return strings.HasSuffix(key, "_uri") || strings.HasSuffix(key, "_url")
 	}
+	return strings.HasSuffix(key, "_uri") || strings.HasSuffix(key, "_url")
 }
 
 // looksLikeTarget reports whether a value is a target or URL with a query.
@@ -210,16 +211,69 @@ func looksLikeTarget(value string) bool {
 		(strings.HasPrefix(value, "/") || strings.HasPrefix(value, "http://") || strings.HasPrefix(value, "https://"))
 }
 
+// loggedHeaders are the headers that explain a request or an answer and hold
+// no secret. Headers that only the gateway may write are not among them: in the
+// log, a client's own header would look as if the gateway had written it.
+var loggedHeaders = nameSet(
+	"Accept", "Accept-Encoding", "Allow", "Alt-Svc", "Cache-Control", "Connection", "Content-Encoding",
+	"Content-Length", "Content-Type", "Date", "Expect", "Retry-After", "Server", "Traceparent",
+	"Transfer-Encoding", "User-Agent", "Vary", "Via", "Www-Authenticate",
+	"X-Forwarded-For", "X-Forwarded-Proto", "X-Request-Id",
+)
+
+// answerHeaders are further headers that are logged of answers.
+var answerHeaders = nameSet("X-Ratelimit-Limit", "X-Ratelimit-Remaining", "X-Ratelimit-Reset")
+
+func nameSet(names ...string) map[string]bool {
+	set := make(map[string]bool, len(names))
+	for _, name := range names {
+		set[name] = true
+	}
+	return set
+}
+
+// isHeadersField reports whether a field of a log line holds headers.
+func isHeadersField(key string) bool { return key == "headers" || strings.HasSuffix(key, "_headers") }
+
+// logsHeader reports whether the header is written in the field.
+func logsHeader(field, name string) bool {
+	name = http.CanonicalHeaderKey(name)
+	return loggedHeaders[name] || field == "resp_headers" && answerHeaders[name]
+}
+
+// headers are the headers of a field of a log line.
+type headers struct {
+	field string
+	http.Header
+}
+
+// logged returns the headers that are written, masked.
+func (h headers) logged() iter.Seq2[string, []string] {
+	return func(yield func(string, []string) bool) {
+		for name, values := range h.Header {
+			if logsHeader(h.field, name) && !yield(name, maskAll(values)) {
+				return
+			}
+		}
+	}
+}
+
+// MarshalLogObject is part of zapcore.ObjectMarshaler.
+func (h headers) MarshalLogObject(enc zapcore.ObjectEncoder) error {
+	for name, values := range h.logged() {
+		if err := enc.AddArray(name, caddyhttp.LoggableStringArray(values)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // headerRedactor writes the headers of the list and drops the others. It is for
 // modules that log headers with their own marshaler.
 type headerRedactor struct {
 	zapcore.ObjectEncoder // receives fields that are dropped
 	to                    *redactor
 	field                 string
-}
-
-func newHeaderRedactor(to *redactor, field string) headerRedactor {
-	return headerRedactor{zapcore.NewMapObjectEncoder(), to, field}
 }
 
 // AddArray is part of zapcore.ObjectEncoder.

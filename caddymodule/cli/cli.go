@@ -2,11 +2,16 @@
 package cli
 
 import (
+	"errors"
 	"fmt"
 	"io"
+	"os"
 	"strings"
 
+	caddycmd "github.com/caddyserver/caddy/v2/cmd"
 	"github.com/spf13/cobra"
+
+	"github.com/card-gateway/card-gateway/caddymodule/secret"
 )
 
 // Wants accepts exactly the named arguments. Its error names them; cobra's own
@@ -34,4 +39,28 @@ func WarnBlanks(warnings io.Writer, source, secret string) {
 	if strings.TrimSpace(secret) != secret {
 		fmt.Fprintf(warnings, "warning: the secret in %s has white space at its start or end, which is taken as part of it\n", source)
 	}
+}
+
+// Secret returns the signing secret in the file of the flag secret-file or else in
+// CARD_SECRET, and warns of white space around it. It is "" if neither is given.
+func Secret(cmd *cobra.Command) (text string, err error) {
+	text, source := os.Getenv("CARD_SECRET"), "CARD_SECRET"
+	if path := Flag(cmd, "secret-file"); path != "" {
+		if text, err = secret.ReadFile(path); err != nil {
+			return "", fmt.Errorf("reading the secret: %w", err)
+		}
+		source = path
+	}
+	WarnBlanks(cmd.ErrOrStderr(), source, text)
+	return text, nil
+}
+
+// Exit returns an error that ends the command with a status from 1 on and prints
+// nothing.
+func Exit(cmd *cobra.Command, status int) error {
+	cmd.SilenceErrors = true
+	if status == 1 {
+		return errors.New("the command failed")
+	}
+	return caddycmd.WrapCommandFuncForCobra(func(caddycmd.Flags) (int, error) { return status, nil })(cmd, nil)
 }

@@ -13,7 +13,6 @@ import (
 
 	"github.com/card-gateway/card-gateway/caddymodule/cli"
 	"github.com/card-gateway/card-gateway/caddymodule/keyadmin"
-	"github.com/card-gateway/card-gateway/caddymodule/secret"
 )
 
 func init() {
@@ -60,39 +59,37 @@ func explainCommand(cmd *cobra.Command) {
 }
 
 func runExplain(cmd *cobra.Command, args []string) error {
+	r := report{cmd: cmd, json: cli.Flag(cmd, "json") == "true"}
+	var err error
 	id := cli.Flag(cmd, "request-id")
-	var refusal *keyadmin.Refusal
 	if id != "" {
-		var err error
-		if refusal, err = keyadmin.AskRefusal(cmd, id); err != nil {
+		if r.refusal, err = keyadmin.AskRefusal(cmd, id); err != nil {
 			return err
 		}
 	}
-	var c *capture
 	if id == "" || len(args) > 0 {
 		text, err := readInput(cmd, args)
 		if err != nil {
 			return err
 		}
-		if c, err = readCapture(cmd, text); err != nil {
+		if r.capture, err = readCapture(cmd, text); err != nil {
 			return err
 		}
 	}
-	key, err := readSecret(cmd)
-	if err != nil {
+	if r.secret, err = cli.Secret(cmd); err != nil {
 		return err
 	}
-	signed, err := readSigned(cmd)
-	if err != nil {
+	if path := cli.Flag(cmd, "signed"); path != "" {
+		text, err := os.ReadFile(path)
+		if err != nil {
+			return fmt.Errorf("reading the string that was signed: %w", err)
+		}
+		r.signed = new(string(text))
+	}
+	if mistaken, err := r.print(); err != nil || !mistaken {
 		return err
 	}
-	r := report{cmd: cmd, capture: c, secret: key, signed: signed, refusal: refusal, json: cli.Flag(cmd, "json") == "true"}
-	mistaken, err := r.print()
-	if err != nil || !mistaken {
-		return err
-	}
-	cmd.SilenceErrors = true
-	return caddycmd.WrapCommandFuncForCobra(func(caddycmd.Flags) (int, error) { return exitMistaken, nil })(cmd, nil)
+	return cli.Exit(cmd, exitMistaken)
 }
 
 // exitMistaken is the exit status when a mistake was found.
@@ -119,32 +116,4 @@ func readInput(cmd *cobra.Command, args []string) ([]byte, error) {
 		return nil, errors.New("reading the request: it is larger than 64 MiB")
 	}
 	return text, nil
-}
-
-// readSecret returns the secret, or "" when none is given.
-func readSecret(cmd *cobra.Command) (string, error) {
-	text, source := os.Getenv("CARD_SECRET"), "CARD_SECRET"
-	if path := cli.Flag(cmd, "secret-file"); path != "" {
-		var err error
-		if text, err = secret.ReadFile(path); err != nil {
-			return "", fmt.Errorf("reading the secret: %w", err)
-		}
-		source = path
-	}
-	cli.WarnBlanks(cmd.ErrOrStderr(), source, text)
-	return text, nil
-}
-
-// readSigned returns the string that the client has signed, or nil.
-func readSigned(cmd *cobra.Command) (*string, error) {
-	path := cli.Flag(cmd, "signed")
-	if path == "" {
-		return nil, nil
-	}
-	text, err := os.ReadFile(path)
-	if err != nil {
-		return nil, fmt.Errorf("reading the string that was signed: %w", err)
-	}
-	signed := string(text)
-	return &signed, nil
 }

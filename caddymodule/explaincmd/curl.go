@@ -1,73 +1,82 @@
 package explaincmd
 
 import (
+	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
+	"net/http"
 	"net/url"
 	"os"
+	"path"
+	"regexp"
+	"strconv"
 	"strings"
 )
 
-// curlTakes names the options of curl that take an argument and do not matter
-// here.
-const curlTakes = " -A --user-agent -b --cookie -c --cookie-jar -e --referer -E --cert --key --cacert --capath -m --max-time" +
-	" --connect-timeout -o --output -D --dump-header -w --write-out -x --proxy -U --proxy-user -u --user --resolve --connect-to" +
-	" --retry --retry-delay --interface --unix-socket --tls-max --ciphers --limit-rate -K --config --oauth2-bearer --trace --trace-ascii" +
-	" --stderr -C --continue-at -r --range -y -Y -z --cert-type --key-type --pass --dns-servers --max-redirs --local-port --noproxy "
+// curlUsed are the options of curl that take an argument and matter here. curlTakes
+// are those that take one and do not.
+const (
+	curlUsed  = " -X --request -H --header -d --data --data-ascii --data-raw --data-binary --data-urlencode --json -F --form --form-string -T --upload-file --url "
+	curlTakes = " -A --user-agent -b --cookie -c --cookie-jar -e --referer -E --cert --key --cacert --capath -m --max-time" +
+		" --connect-timeout -o --output -D --dump-header -w --write-out -x --proxy -U --proxy-user -u --user --resolve --connect-to" +
+		" --retry --retry-delay --interface --unix-socket --tls-max --ciphers --limit-rate -K --config --oauth2-bearer --trace --trace-ascii" +
+		" --stderr -C --continue-at -r --range -y -Y -z --cert-type --key-type --pass --dns-servers --max-redirs --local-port --noproxy "
+)
+
+// A curlLine is what the words of a curl command say of the request.
+type curlLine struct {
+	capture
+	address string
+	data    [][]byte
+	inQuery bool // -G: the data belongs to the query
+	head    bool
+	upload  bool
+	asTyped bool // --path-as-is
+	json    bool
+}
 
 // readCurl reads the request that a curl command sends.
 func readCurl(text string) (*capture, error) {
-	text = text[strings.Index(text, "curl"):]
-	words, err := shellWords(text)
+	words, err := shellWords(text[strings.Index(text, "curl"):])
 	if err != nil {
 		return nil, err
 	}
-	l := new(curlLine)
+	l := &curlLine{capture: capture{header: make(http.Header)}}
 	for rest := words[1:]; len(rest) > 0; {
 		if rest, err = l.take(rest); err != nil {
 			return nil, err
 		}
 	}
-	return l.capture()
+	return l.finish()
 }
 
 // take reads one option with its argument, or the URL, and returns the words
 // that are left.
 func (l *curlLine) take(words []string) ([]string, error) {
-	word := words[0]
-	rest := words[1:]
+	word, rest := words[0], words[1:]
 	if !strings.HasPrefix(word, "-") || word == "-" {
 		l.address = word
 		return rest, nil
 	}
-	name, argument, attached := word, "", false
-	if strings.HasPrefix(word, "--") {
+	name, argument, attached := word[:2], word[2:], len(word) > 2
+	if name == "--" {
 		name, argument, attached = strings.Cut(word, "=")
-	} else if len(word) > 2 {
-		if !takesArgument(word[:2]) { // -sS
-			l.flag(word[:2])
-			return append([]string{"-" + word[2:]}, rest...), nil
-		}
-		name, argument, attached = word[:2], word[2:], true
 	}
-	if !takesArgument(name) {
-		l.flag(name)
-		return rest, nil
-	}
-	if !attached {
-		if len(rest) == 0 {
-			return nil, fmt.Errorf("the option %s of the command lacks its argument", name)
-		}
+	switch takes := strings.Contains(curlUsed+curlTakes, " "+name+" "); {
+	case takes && attached:
+	case takes && len(rest) == 0:
+		return nil, fmt.Errorf("the option %s of the command lacks its argument", name)
+	case takes:
 		argument, rest = rest[0], rest[1:]
+	case attached && !strings.HasPrefix(word, "--"): // -sS
+		rest = append([]string{"-" + argument}, rest...)
 	}
 	return rest, l.option(name, argument)
 }
 
-const curlUsed = " -X --request -H --header -d --data --data-ascii --data-raw --data-binary --data-urlencode --json -F --form --form-string -T --upload-file --url "
-
-func takesArgument(name string) bool { return strings.Contains(curlUsed+curlTakes, " "+name+" ") }
-
-func (l *curlLine) flag(name string) {
+// option takes over what an option says of the request.
+func (l *curlLine) option(name, argument string) error {
 	switch name {
 	case "-G", "--get":
 		l.inQuery = true
@@ -77,48 +86,60 @@ func (l *curlLine) flag(name string) {
 		l.asTyped = true
 	case "-L", "--location":
 		l.notes = append(l.notes, "the command follows redirects (-L): a signature is for one URL")
-	}
-}
-
-func (l *curlLine) option(name, argument string) error {
-	switch name {
 	case "-X", "--request":
 		l.method = argument
 	case "-H", "--header":
-		l.headers = append(l.headers, argument)
+		l.addHeader(argument)
 	case "--url":
 		l.address = argument
 	case "-F", "--form", "--form-string":
-		l.unsigned = name
+		return fmt.Errorf("curl makes up the bytes of a body of %s when it sends it: capture the request as it is sent (curl --trace-ascii - shows it)", name)
 	case "-T", "--upload-file":
 		l.upload = true
-		text, err := readFile(argument)
-		l.data = append(l.data, text)
-		return err
-	case "-d", "--data", "--data-ascii", "--data-raw", "--data-binary", "--json", "--data-urlencode":
-		return l.body(name, argument)
+		return l.addFile(name, argument)
+	case "--data-urlencode":
+		l.data = append(l.data, []byte(urlencoded(argument)))
+	case "-d", "--data", "--data-ascii", "--data-raw", "--data-binary", "--json":
+		l.json = l.json || name == "--json"
+		if file, isFile := strings.CutPrefix(argument, "@"); isFile && name != "--data-raw" {
+			return l.addFile(name, file)
+		}
+		l.data = append(l.data, []byte(argument))
 	}
 	return nil
 }
 
-// body adds what an option puts into the body.
-func (l *curlLine) body(name, argument string) error {
-	path, isFile := strings.CutPrefix(argument, "@")
-	switch {
-	case name == "--data-urlencode":
-		l.data = append(l.data, []byte(urlencoded(argument)))
-	case isFile && name != "--data-raw":
-		text, err := readFile(path)
-		if err == nil && (name == "-d" || name == "--data" || name == "--data-ascii") {
-			text = l.withoutLineEnds(text, path)
-		}
-		l.data = append(l.data, text)
-		l.json = l.json || name == "--json"
-		return err
-	default:
-		l.data = append(l.data, []byte(argument))
+// addHeader adds the argument of -H. Curl sends an empty header only if it ends in ";".
+func (l *curlLine) addHeader(line string) {
+	name, value, ok := strings.Cut(line, ":")
+	if !ok {
+		name, ok = strings.CutSuffix(line, ";")
+	} else if value = strings.Trim(value, " \t"); strings.TrimSpace(value) == "" {
+		return
 	}
-	l.json = l.json || name == "--json"
+	if ok {
+		l.header.Add(strings.TrimSpace(name), value)
+	}
+}
+
+// addFile adds a file that an option names to the body. The options -d, --data and
+// --data-ascii send it without its line ends and NULs.
+func (l *curlLine) addFile(option, path string) error {
+	if path == "-" {
+		return errors.New("the command reads its body from standard input: write the body into a file and its name into the command")
+	}
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return fmt.Errorf("reading the body that the command names: %w", err)
+	}
+	if option == "-d" || option == "--data" || option == "--data-ascii" {
+		short := strings.NewReplacer("\r", "", "\n", "", "\x00", "").Replace(string(text))
+		if len(short) < len(text) {
+			l.notes = append(l.notes, "curl -d leaves the line ends of the file out of the body: use --data-binary @"+path)
+		}
+		text = []byte(short)
+	}
+	l.data = append(l.data, text)
 	return nil
 }
 
@@ -136,24 +157,130 @@ func urlencoded(argument string) string {
 	return name + "=" + encoded
 }
 
-// readFile reads a body that the command names.
-func readFile(path string) ([]byte, error) {
-	if path == "-" {
-		return nil, errors.New("the command reads its body from standard input: write the body into a file and its name into the command")
+// finish returns the request, once all options are known.
+func (l *curlLine) finish() (*capture, error) {
+	c := &l.capture
+	if l.address == "" {
+		return nil, errors.New("the command has no URL")
 	}
-	text, err := os.ReadFile(path)
-	if err != nil {
-		return nil, fmt.Errorf("reading the body that the command names: %w", err)
+	var err error
+	if c.host, c.target, err = splitAddress(l.address); err != nil {
+		return nil, err
 	}
-	return text, nil
+	c.host = cmp.Or(c.header.Get("Host"), c.host)
+	if !l.asTyped {
+		c.squash()
+	}
+	separator := "&"
+	if l.json {
+		separator = ""
+	}
+	c.body = bytes.Join(l.data, []byte(separator))
+	if l.inQuery && len(c.body) > 0 {
+		separator = "?"
+		if strings.Contains(c.target, "?") {
+			separator = "&"
+		}
+		c.target, c.body = c.target+separator+string(c.body), nil
+	}
+	switch {
+	case c.method != "":
+	case l.head:
+		c.method = http.MethodHead
+	case l.upload:
+		c.method = http.MethodPut
+	case len(l.data) > 0 && !l.inQuery:
+		c.method = http.MethodPost
+	default:
+		c.method = http.MethodGet
+	}
+	return c, nil
 }
 
-// withoutLineEnds returns the text of a file as -d sends it: without its line
-// ends and NULs.
-func (l *curlLine) withoutLineEnds(text []byte, path string) []byte {
-	short := strings.NewReplacer("\r", "", "\n", "", "\x00", "").Replace(string(text))
-	if len(short) < len(text) {
-		l.notes = append(l.notes, "curl -d leaves the line ends of the file out of the body: use --data-binary @"+path)
+// squash resolves the dot segments of the path, as curl does.
+func (c *capture) squash() {
+	raw, query, hasQuery := strings.Cut(c.target, "?")
+	if !strings.Contains(raw, "/.") {
+		return
 	}
-	return []byte(short)
+	clean := path.Clean(raw)
+	if strings.HasSuffix(raw, "/") && clean != "/" {
+		clean += "/"
+	}
+	if clean == raw {
+		return
+	}
+	c.notes = append(c.notes, "curl resolves the dots of the path unless --path-as-is is given: it sends "+clean)
+	if c.target = clean; hasQuery {
+		c.target += "?" + query
+	}
+}
+
+// shellToken is the next part of a command: blanks, a line end after a backslash, a
+// quoted part, an escaped character, or plain text.
+var shellToken = regexp.MustCompile(`(?s)^(?:[ \t\r]+|\\\r?\n|\$'(?:[^'\\]|\\.)*'|'[^']*'|"(?:[^"\\]|\\.)*"|\\.?|\$|[^ \t\r\n|;&'"\\$]+)`)
+
+// inDoubleQuotes undoes the escapes that a shell knows there.
+var inDoubleQuotes = strings.NewReplacer("\\\n", "", `\\`, `\`, `\"`, `"`, `\$`, "$", "\\`", "`")
+
+// shellWords splits a command into its words, as a POSIX shell does: quotes,
+// backslashes, line ends after a backslash, and $'…', which browsers write.
+// Nothing is expanded. The command ends at an unquoted line end, |, ; or &.
+//
+// A parser of shell scripts cannot be used: it drops the NULs and the carriage returns
+// of a body, and refuses bytes that are not UTF-8.
+func shellWords(text string) (words []string, err error) {
+	inWord := false
+	for text != "" && strings.IndexByte("\n|;&", text[0]) < 0 {
+		token := shellToken.FindString(text)
+		if token == "" || token == "$" && strings.HasPrefix(text, "$'") {
+			return nil, errors.New("a quote of the command is never closed")
+		}
+		text = text[len(token):]
+		part := token
+		switch {
+		case strings.Contains(" \t\r", token[:1]):
+			inWord = false
+			continue
+		case token == `\` || token == "\\\n" || token == "\\\r\n":
+			continue
+		case token[0] == '\\':
+			part = token[1:]
+		case strings.HasPrefix(token, "$'"):
+			part = unescapeC(token[2 : len(token)-1])
+		case token[0] == '\'':
+			part = token[1 : len(token)-1]
+		case token[0] == '"':
+			part = inDoubleQuotes.Replace(token[1 : len(token)-1])
+		}
+		if !inWord {
+			words, inWord = append(words, ""), true
+		}
+		words[len(words)-1] += part
+	}
+	return words, nil
+}
+
+// unescapeC undoes the escapes of C. An unknown one stays as it is.
+func unescapeC(text string) string {
+	var b strings.Builder
+	for text != "" {
+		plain, _, _ := strings.Cut(text, `\`)
+		b.WriteString(plain)
+		if text = text[len(plain):]; text == "" {
+			break
+		}
+		char, multibyte, rest, err := strconv.UnquoteChar(text, '\'')
+		switch {
+		case err != nil:
+			b.WriteByte('\\')
+			rest = text[1:]
+		case multibyte || char < 0x80:
+			b.WriteRune(char)
+		default:
+			b.WriteByte(byte(char))
+		}
+		text = rest
+	}
+	return b.String()
 }

@@ -378,7 +378,7 @@ func TestAdminStatus(t *testing.T) {
 	status, doc := s.call("GET", "/card-gateway/status", "")
 	keys, _ := doc["keys"].(map[string]any)
 	place, _ := doc["store"].(map[string]any)
-	if status != 200 || doc["version"] != version.This().Version || doc["commit"] != version.This().Commit || keys["active"] != 1.0 || keys["locked"] != 0.0 || place["ready"] != true || !strings.Contains(fmt.Sprint(doc["bodies"]), "ck_test_a") {
+	if status != 200 || doc["version"] != version.Current().Version || doc["commit"] != version.Current().Commit || keys["active"] != 1.0 || keys["locked"] != 0.0 || place["ready"] != true || !strings.Contains(fmt.Sprint(doc["bodies"]), "ck_test_a") {
 		t.Errorf("%d %v", status, doc)
 	}
 }

@@ -130,7 +130,7 @@ func showStatus(c *adminCall) (any, error) {
 	} else {
 		status = c.keys.Status(c)
 	}
-	return gatewayStatus{Build: version.This(), Status: status, State: c.gateway.State(c), Caller: c.who}, nil
+	return gatewayStatus{Build: version.Current(), Status: status, State: c.gateway.State(c), Caller: c.who}, nil
 }
 
 // showLimits answers with the buckets of a key.

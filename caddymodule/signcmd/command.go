@@ -3,17 +3,21 @@
 package signcmd
 
 import (
+	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
+	"io"
+	"net/http"
+	"net/url"
 	"os"
+	"os/signal"
 	"time"
-
-	"github.com/card-gateway/card-gateway/caddymodule/cli"
-	"github.com/card-gateway/card-gateway/caddymodule/secret"
 
 	caddycmd "github.com/caddyserver/caddy/v2/cmd"
 	"github.com/spf13/cobra"
 
+	"github.com/card-gateway/card-gateway/caddymodule/cli"
 	"github.com/card-gateway/card-gateway/sign"
 )
 
@@ -84,18 +88,73 @@ func signerFor(cmd *cobra.Command) (*sign.Signer, error) {
 	if id == "" {
 		return nil, errors.New("no key id: set CARD_KEY_ID to the id of the key, such as ck_test_…")
 	}
-	path := cli.Flag(cmd, "secret-file")
-	text, source := os.Getenv("CARD_SECRET"), "CARD_SECRET"
-	if path != "" {
-		var err error
-		if text, err = secret.ReadFile(path); err != nil {
-			return nil, fmt.Errorf("reading the secret: %w", err)
-		}
-		source = path
+	text, err := cli.Secret(cmd)
+	if err != nil {
+		return nil, err
 	}
 	if text == "" {
 		return nil, errors.New("no secret: set CARD_SECRET, or name a file with --secret-file")
 	}
-	cli.WarnBlanks(cmd.ErrOrStderr(), source, text)
 	return &sign.Signer{KeyID: id, Secret: text}, nil
 }
+
+// send sends the request and prints the answer. It prints redirects and does not
+// follow them: a signature is for one URL. It fails with exitRefused for a status
+// of 400 or more.
+func (c *signedCall) send(cmd *cobra.Command) error {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	defer stop()
+	insecure, _ := cmd.Flags().GetBool("insecure")
+	timeout, _ := cmd.Flags().GetDuration("timeout")
+	client := &http.Client{
+		Timeout: timeout,
+		Transport: &http.Transport{
+			Proxy: tunnelOnly, ForceAttemptHTTP2: true, DisableCompression: true,
+			TLSClientConfig: &tls.Config{InsecureSkipVerify: insecure},
+		},
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}
+	answer, err := client.Do(c.request.WithContext(ctx))
+	if err != nil {
+		return fmt.Errorf("sending the request to %s: %w", c.request.URL.Host, withoutURL(err))
+	}
+	defer answer.Body.Close()
+	out := cmd.OutOrStdout()
+	if include, _ := cmd.Flags().GetBool("include"); include {
+		fmt.Fprintf(out, "%s %s\r\n", answer.Proto, answer.Status)
+		if err := answer.Header.Write(out); err != nil {
+			return err
+		}
+		fmt.Fprint(out, "\r\n")
+	} else {
+		fmt.Fprintf(cmd.ErrOrStderr(), "%s %s\n", answer.Proto, answer.Status)
+	}
+	if _, err := io.Copy(out, answer.Body); err != nil {
+		return fmt.Errorf("reading the answer: %w", err)
+	}
+	if answer.StatusCode >= http.StatusBadRequest {
+		return cli.Exit(cmd, exitRefused)
+	}
+	return nil
+}
+
+// withoutURL unwraps an error of net/http, which would show the URL without its
+// host, because the target is in Opaque.
+func withoutURL(err error) error {
+	if outer, ok := errors.AsType[*url.Error](err); ok {
+		return outer.Err
+	}
+	return err
+}
+
+// tunnelOnly uses the environment's proxy for https. A proxy for plain http
+// rewrites the request line, which is signed.
+func tunnelOnly(r *http.Request) (*url.URL, error) {
+	if r.URL.Scheme != "https" {
+		return nil, nil
+	}
+	return http.ProxyFromEnvironment(r)
+}
+
+// exitRefused is the exit status after an answer of 400 or more.
+const exitRefused = 22

@@ -3,12 +3,15 @@
 package unitcmd
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"os"
 	"os/exec"
 	"os/signal"
+	"os/user"
 	"path/filepath"
+	"strconv"
 	"syscall"
 
 	caddycmd "github.com/caddyserver/caddy/v2/cmd"
@@ -35,102 +38,97 @@ systemd, and the service need not run.`,
 			cmd.Flags().String("unit", "/etc/systemd/system/card-gateway.service", "unit file")
 			cmd.Example = `  card-unit validate --config /etc/card-gateway/Caddyfile --adapter caddyfile
   card-unit card-keys list --status locked`
-			cmd.RunE = func(cmd *cobra.Command, args []string) error {
-				code, err := run(cmd, args)
-				if err != nil || code == 0 {
-					return err
-				}
-				cmd.SilenceErrors = true
-				if code == 1 {
-					return errFailed
-				}
-				return caddycmd.WrapCommandFuncForCobra(func(caddycmd.Flags) (int, error) { return code, nil })(cmd, nil)
-			}
+			cmd.RunE = run
 		},
 	})
 }
 
-var errFailed = errors.New("the command failed")
-
-// kept are the variables that a command also needs of the shell.
-var kept = []string{"PATH", "TERM", "LANG"}
-
-// run runs the command and returns its exit status.
-func run(cmd *cobra.Command, args []string) (int, error) {
+// run runs the command, and ends with its exit status.
+func run(cmd *cobra.Command, args []string) error {
 	place := "" // of the caller
 	if os.Geteuid() == 0 {
 		place = "/run" // no disk
 	}
 	secrets, err := os.MkdirTemp(place, "card-unit-")
 	if err != nil {
-		return 0, fmt.Errorf("making a directory for the credentials: %w", err)
+		return fmt.Errorf("making a directory for the credentials: %w", err)
 	}
 	defer func() { _ = os.RemoveAll(secrets) }()
 	u, err := readUnit(cli.Flag(cmd, "unit"), secrets)
 	if err != nil {
-		return 0, fmt.Errorf("reading the unit: %w", err)
-	}
-	as, err := u.account()
-	if err != nil {
-		return 0, err
-	}
-	if err := u.load(secrets, as); err != nil {
-		fmt.Fprintln(cmd.ErrOrStderr(), "warning: the command runs without a credential of the unit:", err)
+		return fmt.Errorf("reading the unit: %w", err)
 	}
 	binary, err := os.Executable()
 	if err != nil {
-		return 0, fmt.Errorf("finding the binary: %w", err)
+		return fmt.Errorf("finding the binary: %w", err)
 	}
-	return u.execute(cmd, append([]string{binary}, args...), as)
-}
-
-func (u *unit) execute(cmd *cobra.Command, words []string, as *syscall.Credential) (int, error) {
-	child := exec.CommandContext(cmd.Context(), words[0], words[1:]...)
+	child := exec.CommandContext(cmd.Context(), binary, args...)
 	child.Stdin, child.Stdout, child.Stderr = cmd.InOrStdin(), cmd.OutOrStdout(), cmd.ErrOrStderr()
-	for _, name := range kept {
+	for _, name := range []string{"PATH", "TERM", "LANG"} { // which a command also needs of the shell
 		if value, ok := os.LookupEnv(name); ok {
 			child.Env = append(child.Env, name+"="+value)
 		}
 	}
 	child.Env = append(child.Env, u.environment...)
-	if as != nil {
-		child.SysProcAttr = &syscall.SysProcAttr{Credential: as}
+	if child.SysProcAttr, err = u.account(); err != nil {
+		return fmt.Errorf("the user of the unit: %w", err)
 	}
-	old := syscall.Umask(0o077)
-	defer syscall.Umask(old)
+	if err := u.load(secrets, child.SysProcAttr); err != nil {
+		fmt.Fprintln(cmd.ErrOrStderr(), "warning: the command runs without a credential of the unit:", err)
+	}
+	err = runForwarding(child)
+	if exit := new(exec.ExitError); errors.As(err, &exit) {
+		return cli.Exit(cmd, max(1, exit.ExitCode()))
+	}
+	return err
+}
+
+// runForwarding runs the child, and passes on to it the signals that end a command.
+func runForwarding(child *exec.Cmd) error {
+	defer syscall.Umask(syscall.Umask(0o077))
 	signals := make(chan os.Signal, 1)
 	signal.Notify(signals, syscall.SIGTERM, syscall.SIGINT)
 	defer signal.Stop(signals)
 	if err := child.Start(); err != nil {
-		return 0, fmt.Errorf("running %s: %w", words[0], err)
+		return fmt.Errorf("running %s: %w", child.Path, err)
 	}
 	go func() {
 		for s := range signals {
 			_ = child.Process.Signal(s)
 		}
 	}()
-	err := child.Wait()
-	if exit := new(exec.ExitError); errors.As(err, &exit) {
-		return max(1, exit.ExitCode()), nil
+	return child.Wait()
+}
+
+// account returns how a process becomes the unit's user; nil: the command runs as the
+// caller, who is that user already, or may not become another one.
+func (u *unit) account() (*syscall.SysProcAttr, error) {
+	if u.user == "" || os.Geteuid() != 0 {
+		return nil, nil
 	}
-	return 0, err
+	found, err := user.Lookup(u.user)
+	if err != nil || found.Uid == "0" {
+		return nil, err
+	}
+	uid, err := strconv.ParseUint(found.Uid, 10, 32)
+	gid, gidErr := strconv.ParseUint(found.Gid, 10, 32)
+	return &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: uint32(uid), Gid: uint32(gid)}}, cmp.Or(err, gidErr)
 }
 
 // load copies the credentials into a directory that only the account can read.
-func (u *unit) load(dir string, as *syscall.Credential) error {
+func (u *unit) load(dir string, as *syscall.SysProcAttr) error {
 	var all []error
+	owned := []string{dir}
 	for _, c := range u.credentials {
 		text, err := os.ReadFile(c.path)
 		if err == nil {
+			owned = append(owned, filepath.Join(dir, c.name))
 			err = os.WriteFile(filepath.Join(dir, c.name), text, 0o400)
-		}
-		if err == nil && as != nil {
-			err = os.Chown(filepath.Join(dir, c.name), int(as.Uid), int(as.Gid))
 		}
 		all = append(all, err)
 	}
-	if as != nil {
-		all = append(all, os.Chown(dir, int(as.Uid), int(as.Gid)))
+	for i := 0; as != nil && i < len(owned); i++ {
+		all = append(all, os.Chown(owned[i], int(as.Credential.Uid), int(as.Credential.Gid)))
 	}
 	return errors.Join(all...)
 }

@@ -3,12 +3,11 @@
 package unitcmd
 
 import (
-	"bufio"
 	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
-	"slices"
+	"regexp"
 	"strings"
 )
 
@@ -17,150 +16,117 @@ type unit struct {
 	user        string
 	environment []string // NAME=VALUE; later ones win
 	credentials []credential
+	specifiers  map[string]string // of systemd, with their values
 }
 
 // A credential is a file that systemd gives to the service alone.
 type credential struct{ name, path string }
 
-// directories are the roots that systemd's specifiers and directory settings name.
-var directories = map[string]struct{ setting, variable, root string }{
-	"t": {"RuntimeDirectory", "RUNTIME_DIRECTORY", "/run"},
-	"S": {"StateDirectory", "STATE_DIRECTORY", "/var/lib"},
-	"L": {"LogsDirectory", "LOGS_DIRECTORY", "/var/log"},
-	"C": {"CacheDirectory", "CACHE_DIRECTORY", "/var/cache"},
-	"E": {"ConfigurationDirectory", "CONFIGURATION_DIRECTORY", "/etc"},
+// directories are the settings that name a directory, each with its variable and root.
+var directories = map[string]struct{ variable, root string }{
+	"RuntimeDirectory":       {"RUNTIME_DIRECTORY", "%t"},
+	"StateDirectory":         {"STATE_DIRECTORY", "%S"},
+	"LogsDirectory":          {"LOGS_DIRECTORY", "%L"},
+	"CacheDirectory":         {"CACHE_DIRECTORY", "%C"},
+	"ConfigurationDirectory": {"CONFIGURATION_DIRECTORY", "%E"},
 }
 
 // readUnit reads a unit file and its drop-ins. The directory of the credentials is
 // the one given.
 func readUnit(path, credentials string) (*unit, error) {
-	files, err := filepath.Glob(path + ".d/*.conf")
+	u := &unit{specifiers: map[string]string{
+		"%%": "%", "%d": credentials, "%t": "/run", "%S": "/var/lib", "%L": "/var/log", "%C": "/var/cache", "%E": "/etc",
+	}}
+	dropIns, err := filepath.Glob(path + ".d/*.conf")
 	if err != nil {
 		return nil, err
 	}
-	slices.Sort(files)
-	u := new(unit)
-	for _, file := range append([]string{path}, files...) {
+	for _, file := range append([]string{path}, dropIns...) {
 		text, err := os.ReadFile(file)
 		if err != nil {
 			return nil, err
 		}
-		if err := u.read(string(text), credentials); err != nil {
+		section := ""
+		for _, line := range settingLines(strings.ReplaceAll(string(text), "\\\n", " ")) {
+			name, value, ok := strings.Cut(line, "=")
+			if line[0] == '[' {
+				section = line
+			} else if ok && section == "[Service]" {
+				err = errors.Join(err, u.set(strings.TrimSpace(name), strings.TrimSpace(value)))
+			}
+		}
+		if err != nil {
 			return nil, fmt.Errorf("%s: %w", file, err)
 		}
 	}
 	return u, nil
 }
 
-// read reads the section Service of a text.
-func (u *unit) read(text, credentials string) error {
-	section := ""
-	text = strings.ReplaceAll(text, "\\\n", " ")
+// settingLines returns the lines of a text that are neither empty nor a comment.
+func settingLines(text string) (all []string) {
 	for line := range strings.Lines(text) {
-		line = strings.TrimSpace(line)
-		if line == "" || line[0] == '#' || line[0] == ';' {
-			continue
-		}
-		if line[0] == '[' {
-			section = line
-			continue
-		}
-		name, value, ok := strings.Cut(line, "=")
-		if !ok || section != "[Service]" {
-			continue
-		}
-		if err := u.set(strings.TrimSpace(name), strings.TrimSpace(value), credentials); err != nil {
-			return fmt.Errorf("%s: %w", strings.TrimSpace(name), err)
+		if line = strings.TrimSpace(line); line != "" && line[0] != '#' && line[0] != ';' {
+			all = append(all, line)
 		}
 	}
-	return nil
+	return all
 }
 
-// set takes a setting over.
-func (u *unit) set(name, value, credentials string) error {
-	switch name {
-	case "User", "Environment", "EnvironmentFile", "LoadCredential":
-	default:
-		for _, d := range directories {
-			if d.setting == name {
-				u.environment = append(u.environment, d.variable+"="+filepath.Join(d.root, value))
-			}
-		}
+// set takes a setting of the section Service over. The specifiers of a setting that is
+// not used here need not be known.
+func (u *unit) set(name, value string) error {
+	if d, ok := directories[name]; ok {
+		u.environment = append(u.environment, d.variable+"="+filepath.Join(u.specifiers[d.root], value))
 		return nil
 	}
-	value, err := expand(value, credentials)
-	if err != nil {
-		return err
-	}
+	value, err := u.expand(value)
 	switch name {
 	case "User":
 		u.user = value
 	case "Environment":
-		words, err := splitWords(value)
-		u.environment = append(u.environment, words...)
-		return err
+		words, wordsErr := splitWords(value)
+		u.environment, err = append(u.environment, words...), errors.Join(err, wordsErr)
 	case "EnvironmentFile":
-		return u.readEnvironment(value)
+		err = errors.Join(err, u.readEnvironment(value))
 	case "LoadCredential":
 		id, path, _ := strings.Cut(value, ":")
 		u.credentials = append(u.credentials, credential{id, path})
+	default:
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("%s: %w", name, err)
 	}
 	return nil
 }
 
+var (
+	specifier    = regexp.MustCompile(`%.?`)
+	quotableWord = regexp.MustCompile(`(?:[^ \t"']|"[^"]*"|'[^']*')+`)
+	quotedPart   = regexp.MustCompile(`"([^"]*)"|'([^']*)'`)
+)
+
 // expand replaces systemd's specifiers.
-func expand(text, credentials string) (string, error) {
-	var b strings.Builder
-	for {
-		before, rest, found := strings.Cut(text, "%")
-		b.WriteString(before)
-		if !found {
-			return b.String(), nil
+func (u *unit) expand(text string) (expanded string, err error) {
+	expanded = specifier.ReplaceAllStringFunc(text, func(s string) string {
+		value, known := u.specifiers[s]
+		if s == "%" {
+			err = errors.New("% at the end")
+		} else if !known {
+			err = fmt.Errorf("the specifier %s is not known here", s)
 		}
-		if rest == "" {
-			return "", errors.New("% at the end")
-		}
-		switch letter := rest[:1]; {
-		case letter == "%":
-			b.WriteByte('%')
-		case letter == "d":
-			b.WriteString(credentials)
-		case directories[letter].root != "":
-			b.WriteString(directories[letter].root)
-		default:
-			return "", fmt.Errorf("the specifier %%%s is not known here", letter)
-		}
-		text = rest[1:]
-	}
+		return value
+	})
+	return expanded, err
 }
 
 // splitWords splits at blanks that are not quoted.
-func splitWords(text string) ([]string, error) {
-	var words []string
-	var word strings.Builder
-	quote, begun := rune(0), false
-	for _, r := range text {
-		switch {
-		case quote != 0 && r == quote:
-			quote = 0
-		case quote == 0 && (r == '"' || r == '\''):
-			quote, begun = r, true
-		case quote == 0 && (r == ' ' || r == '\t'):
-			if begun {
-				words = append(words, word.String())
-			}
-			word.Reset()
-			begun = false
-		default:
-			word.WriteRune(r)
-			begun = true
-		}
-	}
-	if quote != 0 {
+func splitWords(text string) (words []string, err error) {
+	if strings.ContainsAny(quotableWord.ReplaceAllString(text, ""), `"'`) {
 		return nil, errors.New("a quote is not closed")
 	}
-	if begun {
-		words = append(words, word.String())
+	for _, word := range quotableWord.FindAllString(text, -1) {
+		words = append(words, quotedPart.ReplaceAllString(word, "$1$2"))
 	}
 	return words, nil
 }
@@ -169,20 +135,11 @@ func splitWords(text string) ([]string, error) {
 // missing.
 func (u *unit) readEnvironment(path string) error {
 	path, optional := strings.CutPrefix(path, "-")
-	f, err := os.Open(path)
-	if optional && errors.Is(err, os.ErrNotExist) {
-		return nil
-	}
-	if err != nil {
+	text, err := os.ReadFile(path)
+	if err != nil && !(optional && errors.Is(err, os.ErrNotExist)) {
 		return err
 	}
-	defer f.Close()
-	lines := bufio.NewScanner(f)
-	for lines.Scan() {
-		line := strings.TrimSpace(lines.Text())
-		if line == "" || line[0] == '#' || line[0] == ';' {
-			continue
-		}
+	for _, line := range settingLines(string(text)) {
 		name, value, ok := strings.Cut(line, "=")
 		if !ok {
 			return fmt.Errorf("%s: %q is no NAME=VALUE", path, name)
@@ -192,5 +149,5 @@ func (u *unit) readEnvironment(path string) error {
 		}
 		u.environment = append(u.environment, strings.TrimSpace(name)+"="+value)
 	}
-	return lines.Err()
+	return nil
 }

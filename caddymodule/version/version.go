@@ -2,6 +2,7 @@
 package version
 
 import (
+	"cmp"
 	"runtime"
 	"runtime/debug"
 
@@ -27,20 +28,15 @@ type Build struct {
 // modulePath is the path under which the gateway is built into a binary.
 const modulePath = "github.com/card-gateway/card-gateway"
 
-// This returns the build of the running binary: the stamped values, else those
+// Current returns the build of the running binary: the stamped values, else those
 // that Go has written into the binary.
-func This() Build {
+func Current() Build {
 	info, ok := debug.ReadBuildInfo()
 	if !ok {
 		info = new(debug.BuildInfo)
 	}
 	b := buildFrom(info)
-	if version != "" {
-		b.Version = version
-	}
-	if commit != "" {
-		b.Commit = commit
-	}
+	b.Version, b.Commit = cmp.Or(version, b.Version), cmp.Or(commit, b.Commit)
 	return b
 }
 
@@ -59,9 +55,7 @@ func buildFrom(info *debug.BuildInfo) Build {
 	if info.Main.Path != modulePath {
 		return b
 	}
-	if info.Main.Version != "" {
-		b.Version = info.Main.Version
-	}
+	b.Version = cmp.Or(info.Main.Version, b.Version)
 	dirty := ""
 	for _, setting := range info.Settings {
 		switch setting.Key {
@@ -91,6 +85,6 @@ func (b Build) MarshalLogObject(to zapcore.ObjectEncoder) error {
 
 func init() {
 	if caddy.CustomVersion == "" { // a build may stamp its own
-		caddy.CustomVersion = This().String()
+		caddy.CustomVersion = Current().String()
 	}
 }

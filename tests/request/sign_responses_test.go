@@ -76,6 +76,25 @@ func testSignedAnswers(t *testing.T, terminal string) {
 	}
 }
 
+// TestSignedTranslationIsHeldOnce asks for customers whose answer fits three times into
+// the memory of one key, as received, in one piece and translated, and not a fourth
+// time to be signed.
+func TestSignedTranslationIsHeldOnce(t *testing.T) {
+	t.Parallel()
+	u := harness.StartUpstream(t)
+	site := harness.Site{Upstream: u.Addr, Global: harness.CustomerOperations + "\nsign_responses\nanswer_budget 8MiB"}
+	site.Routes = "card_rate_limit\ncard_auth\ncard_translate\n" + site.ToIssuer()
+	g := harness.StartGateway(t, site)
+	key := g.NewKey(harness.Fields{"customer_variant": "B"})
+	customer := `{"first_name":"Z","metadata":"` + strings.Repeat("0123456789abcdef", 600<<10/16) + `"}`
+	u.Replies(harness.Answer(200, `{"data":[`+customer+`]}`, "Content-Type: application/json"))
+	r := key.Request("GET", "/api/v1/customers", "")
+	answer := g.Send(t, r)
+	if err := answer.SignedFor(r, key.Secret); answer.Status != 200 || err != nil || !strings.Contains(answer.Body, `"firstName":"Z"`) {
+		t.Errorf("%.200v, %v", answer, err)
+	}
+}
+
 // TestWrongVariantIsSigned: the sender of a wrong X-Card-Variant is proved, so the 400
 // is signed, unlike one that is given before.
 func TestWrongVariantIsSigned(t *testing.T) {

@@ -1,9 +1,7 @@
 package matrix
 
 import (
-	"encoding/json"
 	"net/http"
-	"os"
 	"strings"
 	"testing"
 
@@ -97,26 +95,10 @@ func (c answerCase) outcome(t *testing.T, b bench, got result) {
 
 // answerVectors checks answers.json of tests/vectors.
 func answerVectors(t *testing.T, d *driver) {
-	text, err := os.ReadFile("../../vectors/answers.json")
-	if err != nil {
-		t.Fatal(err)
-	}
-	var suite struct {
-		Answers []struct {
-			Name, Nonce, Body, Expect string
-			Now                       int64
-			Status                    int
-			Headers                   map[string][]string
-			BodyBase64                []byte `json:"body_base64"`
-		}
-	}
-	if err := json.Unmarshal(text, &suite); err != nil || len(suite.Answers) < 70 {
-		t.Fatalf("%d answers, %v", len(suite.Answers), err)
-	}
-	for _, v := range suite.Answers {
+	for _, v := range harness.AnswerVectors(t) {
 		got := d.do(t, call{
 			Do: "verify", KeyID: "ak_test_1", Secret: "test_secret_0123456789abcdef", Nonce: v.Nonce, Now: v.Now,
-			Status: v.Status, Answer: v.Headers, Body: append([]byte(v.Body), v.BodyBase64...),
+			Status: v.Status, Answer: v.Headers, Body: v.Bytes(),
 		})
 		switch {
 		case v.Expect == "signed":

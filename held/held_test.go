@@ -1,8 +1,7 @@
-package caddymodule
+package held
 
 import (
 	"bytes"
-	"context"
 	"crypto/sha256"
 	"errors"
 	"io"
@@ -16,13 +15,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
-	"go.uber.org/zap"
 	"pgregory.net/rapid"
 
 	"github.com/card-gateway/card-gateway/auth"
-	"github.com/card-gateway/card-gateway/caddymodule/keyadmin"
-	"github.com/card-gateway/card-gateway/translate"
 )
 
 // failing is a body that returns some bytes and then an error.
@@ -39,17 +34,17 @@ func (f failing) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// reader returns a bodyReader on the memory. Its look reports that every body is
+// reader returns a Receiver on the memory. Its look reports that every body is
 // worth holding.
-func reader(m *bodyMemory, max int64) *bodyReader {
-	return &bodyReader{
-		max: max, arrival: arrival{timeout: time.Minute}, hold: reservation{memory: m, key: "k1", address: holderAddress(netip.MustParseAddr("192.0.2.1"))},
-		look: func() (bool, *auth.Refusal) { return true, nil },
+func reader(m *Memory, max int64) *Receiver {
+	return &Receiver{
+		Max: max, Timeout: time.Minute, Memory: m.Reserve("k1", netip.MustParseAddr("192.0.2.1")),
+		Look: func() (bool, *auth.Refusal) { return true, nil },
 	}
 }
 
 // expectUnused fails the test if some of the memory was not released.
-func expectUnused(t *testing.T, m *bodyMemory) {
+func expectUnused(t *testing.T, m *Memory) {
 	t.Helper()
 	holders := 0
 	m.keys.each(func(string, int64) { holders++ })
@@ -94,18 +89,18 @@ func TestBodyReader(t *testing.T) {
 			"kept": worth, "unproven": nil, "not worth it": func() (bool, *auth.Refusal) { return false, nil },
 		} {
 			t.Run(c.name+", "+how, func(t *testing.T) {
-				m := newBodyMemory("body_budget", 1<<20, 1, 1)
+				m := NewMemory("body_budget", 1<<20, 1, 1)
 				br := reader(m, c.max)
-				br.look = look
-				got, refusal := br.read(httptest.NewRecorder(), post(c.body(), c.length))
+				br.Look = look
+				got, refusal := br.Receive(httptest.NewRecorder(), post(c.body(), c.length))
 				if reason := reasonOf(refusal); reason != c.reason {
 					t.Fatalf("got %v, want %v", reason, c.reason)
 				}
 				kept := how == "kept"
-				if refusal == nil && (got.sum != sha256.Sum256([]byte(content)) || kept != (string(got.held.contiguous()) == content)) {
+				if refusal == nil && (got.Sum != sha256.Sum256([]byte(content)) || kept != (string(got.Body.Contiguous()) == content)) {
 					t.Error("other bytes")
 				}
-				got.held.release()
+				got.Body.Release()
 				expectUnused(t, m)
 			})
 		}
@@ -131,24 +126,24 @@ func TestHeldBody(t *testing.T) {
 			content[i] = byte(i / 7)
 		}
 		length := rapid.SampledFrom([]int64{size, -1}).Draw(rt, "length")
-		m := newBodyMemory("body_budget", 1<<20, 1, 1)
+		m := NewMemory("body_budget", 1<<20, 1, 1)
 		part := rapid.IntRange(1, 1<<16).Draw(rt, "part")
 		br := reader(m, size)
-		br.pooled = rapid.Bool().Draw(rt, "pooled")
-		got, refusal := br.read(httptest.NewRecorder(), post(&parts{bytes.NewReader(content), part}, length))
-		if refusal != nil || got.sum != sha256.Sum256(content) {
+		br.Pooled = rapid.Bool().Draw(rt, "pooled")
+		got, refusal := br.Receive(httptest.NewRecorder(), post(&parts{bytes.NewReader(content), part}, length))
+		if refusal != nil || got.Sum != sha256.Sum256(content) {
 			rt.Fatalf("%v, or another hash", refusal)
 		}
-		if held := m.used.Load(); held < size || held > roundedToBlocks(size)+blockSize {
+		if held := m.used.Load(); held < size || held > Rounded(size)+blockSize {
 			rt.Fatalf("%d bytes are counted for a body of %d", held, size)
 		}
 		r := httptest.NewRequest("POST", "/", nil)
-		got.held.forwardTo(r)
+		got.Body.ForwardTo(r)
 		forwarded, err := io.ReadAll(&parts{r.Body, part})
 		if err != nil || !bytes.Equal(forwarded, content) || r.ContentLength != size || r.Header.Get("Content-Length") != strconv.FormatInt(size, 10) {
 			rt.Fatalf("forwarded %d of %d bytes, %v", len(forwarded), size, err)
 		}
-		if size > lookFrom || br.pooled {
+		if size > lookFrom || br.Pooled {
 			_ = r.Body.Close() // the issuer has it
 			if m.used.Load() != 0 {
 				rt.Fatalf("%d bytes are counted after the issuer has the body", m.used.Load())
@@ -157,7 +152,7 @@ func TestHeldBody(t *testing.T) {
 				rt.Fatal("a body that was given back can be read")
 			}
 		}
-		got.held.release()
+		got.Body.Release()
 		if m.used.Load() != 0 {
 			rt.Fatalf("%d bytes are lost", m.used.Load())
 		}
@@ -175,12 +170,12 @@ func (p *parts) Read(b []byte) (int, error) { return p.Reader.Read(b[:min(len(b)
 // TestSharesOfBodyMemory: neither a key nor an address gets more than its share,
 // others are not affected, and the log names the holder.
 func TestSharesOfBodyMemory(t *testing.T) {
-	m := newBodyMemory("body_budget", 1<<20, 1.0/8, 1.0/4)
-	take := func(key, address string) (*reservation, *auth.Refusal) {
-		r := &reservation{memory: m, key: key, address: holderAddress(netip.MustParseAddr(address))}
-		return r, r.grow(64 << 10)
+	m := NewMemory("body_budget", 1<<20, 1.0/8, 1.0/4)
+	take := func(key, address string) (*Reservation, *auth.Refusal) {
+		r := &Reservation{memory: m, key: key, address: Holder(netip.MustParseAddr(address))}
+		return r, r.Grow(64 << 10)
 	}
-	var held []*reservation
+	var held []*Reservation
 	for range 2 {
 		r, refusal := take("greedy", "192.0.2.1")
 		if refusal != nil {
@@ -205,12 +200,12 @@ func TestSharesOfBodyMemory(t *testing.T) {
 	if refusal != nil {
 		t.Fatalf("another key from elsewhere: %s", refusal.Log)
 	}
-	if top := m.largest(1); len(top) != 1 || top[0] != (keyadmin.BodyHolder{Key: "greedy", Bytes: 128 << 10}) {
-		t.Errorf("the largest holder is %v", top)
+	if top := m.Largest(1); len(top) != 1 || top[0] != (KeyHolder{Key: "greedy", Bytes: 128 << 10}) {
+		t.Errorf("the Largest holder is %v", top)
 	}
 	for _, r := range append(held, other) {
-		r.release()
-		r.release()
+		r.Release()
+		r.Release()
 	}
 	expectUnused(t, m)
 }
@@ -218,7 +213,7 @@ func TestSharesOfBodyMemory(t *testing.T) {
 // An IPv6 client has a whole network of addresses; they are one holder.
 func TestHolderAddress(t *testing.T) {
 	same := func(a, b string) bool {
-		return holderAddress(netip.MustParseAddr(a)) == holderAddress(netip.MustParseAddr(b))
+		return Holder(netip.MustParseAddr(a)) == Holder(netip.MustParseAddr(b))
 	}
 	if !same("2001:db8:1:2::1", "2001:db8:1:2:ffff::9") || same("2001:db8:1:2::1", "2001:db8:1:3::1") ||
 		!same("::ffff:192.0.2.1", "192.0.2.1") || same("192.0.2.1", "192.0.2.2") {
@@ -245,37 +240,37 @@ func TestLookBeforeHolding(t *testing.T) {
 		{"grows large", large, -1, false, 1, lookFrom},
 		{"small, memory scarce", small, 1000, true, 1, 600 << 10},
 	} {
-		m := newBodyMemory("body_budget", 1<<20, 1, 1)
+		m := NewMemory("body_budget", 1<<20, 1, 1)
 		if c.scarce {
-			other := reservation{memory: m, key: "other", address: holderAddress(netip.MustParseAddr("192.0.2.7"))}
-			if refusal := other.grow(600 << 10); refusal != nil {
+			other := Reservation{memory: m, key: "other", address: Holder(netip.MustParseAddr("192.0.2.7"))}
+			if refusal := other.Grow(600 << 10); refusal != nil {
 				t.Fatal(refusal)
 			}
 		}
 		looks := 0
 		br := reader(m, 1<<20)
-		br.look = func() (bool, *auth.Refusal) {
+		br.Look = func() (bool, *auth.Refusal) {
 			looks++
 			if held := m.used.Load(); held > c.atMost {
 				t.Errorf("%s: %d bytes are held when it looks", c.name, held)
 			}
 			return true, nil
 		}
-		got, refusal := br.read(httptest.NewRecorder(), post(strings.NewReader(c.body), c.length))
+		got, refusal := br.Receive(httptest.NewRecorder(), post(strings.NewReader(c.body), c.length))
 		if refusal != nil || looks != c.looks {
 			t.Errorf("%s: %d looks, want %d; %v", c.name, looks, c.looks, refusal)
 		}
-		got.held.release()
+		got.Body.Release()
 	}
 }
 
 // If a body does not arrive at once, look is called before the reader waits
 // longer. Afterwards the reader holds nothing if the request is not worth it.
 func TestLookWhileWaiting(t *testing.T) {
-	m := newBodyMemory("body_budget", 1<<20, 1, 1)
+	m := NewMemory("body_budget", 1<<20, 1, 1)
 	looked := make(chan struct{})
 	br := reader(m, 1<<20)
-	br.look = func() (bool, *auth.Refusal) {
+	br.Look = func() (bool, *auth.Refusal) {
 		close(looked)
 		return false, nil
 	}
@@ -291,8 +286,8 @@ func TestLookWhileWaiting(t *testing.T) {
 		}
 		_ = out.Close()
 	}()
-	got, refusal := br.read(httptest.NewRecorder(), post(in, -1))
-	if want := sha256.Sum256(append([]byte("ab"), make([]byte, 4096)...)); refusal != nil || got.held != nil || got.sum != want {
+	got, refusal := br.Receive(httptest.NewRecorder(), post(in, -1))
+	if want := sha256.Sum256(append([]byte("ab"), make([]byte, 4096)...)); refusal != nil || got.Body != nil || got.Sum != want {
 		t.Errorf("%+v, %v", got, refusal)
 	}
 }
@@ -327,17 +322,17 @@ func TestLeastRate(t *testing.T) {
 	}
 }
 
-// Every request with a body makes a reservation, so a reservation must not
+// Every request with a body makes a Reservation, so a Reservation must not
 // allocate.
 func TestReservationAllocatesNothing(t *testing.T) {
-	m := newBodyMemory("body_budget", 1<<20, 1.0/8, 1.0/4)
+	m := NewMemory("body_budget", 1<<20, 1.0/8, 1.0/4)
 	client := netip.MustParseAddr("2001:db8:1:2::1")
 	reserve := func() {
-		r := reservation{memory: m, key: "k1", address: holderAddress(client)}
-		if refusal := r.grow(1 << 10); refusal != nil {
+		r := Reservation{memory: m, key: "k1", address: Holder(client)}
+		if refusal := r.Grow(1 << 10); refusal != nil {
 			t.Fatal(refusal)
 		}
-		r.release()
+		r.Release()
 	}
 	if n := testing.AllocsPerRun(100, reserve); n != 0 {
 		t.Errorf("%v allocations", n)
@@ -348,52 +343,12 @@ func TestSetBody(t *testing.T) {
 	r := httptest.NewRequest("POST", "/", strings.NewReader("old"))
 	r.TransferEncoding = []string{"chunked"}
 	r.Trailer = http.Header{"X-T": nil}
-	setBody(r, []byte("newer"))
+	SetBody(r, []byte("newer"))
 	if r.ContentLength != 5 || r.Header.Get("Content-Length") != "5" || r.TransferEncoding != nil || r.Trailer != nil || r.GetBody != nil {
 		t.Errorf("got %+v", r)
 	}
-	setBody(r, nil)
+	SetBody(r, nil)
 	if r.ContentLength != 0 || r.Header.Get("Content-Length") != "" || r.Body != http.NoBody {
 		t.Errorf("got %+v", r)
-	}
-}
-
-func TestRefusalOf(t *testing.T) {
-	own := auth.Refuse(auth.InvalidBody, "x")
-	if refusalOf(own) != own {
-		t.Error("a refusal changed")
-	}
-	if got := refusalOf(context.Canceled).Reason; got != auth.InternalError {
-		t.Error(got)
-	}
-}
-
-// TestAnswerMemory: an answer without room in the memory is withheld with 503,
-// and its memory is released.
-func TestAnswerMemory(t *testing.T) {
-	for name, c := range map[string]struct {
-		limit  int64
-		status int
-	}{"room": {16 << 20, http.StatusOK}, "none": {1 << 20, http.StatusServiceUnavailable}} {
-		m := newBodyMemory("answer_budget", c.limit, answerShare, answerShareAddress)
-		record := `{"first_name":"` + strings.Repeat("a", 600<<10) + `"}`
-		info := &requestInfo{telemetry: &telemetry{refused: zap.NewNop()}, Key: &auth.Key{ID: "k1"}, Operation: &auth.Operation{Name: "get_customer"}}
-		r := withInfo(httptest.NewRequest(http.MethodGet, "/", nil), info)
-		w := httptest.NewRecorder()
-		answer := newAnswerWriter(w, r, info, translate.ResponseOptions{Variant: translate.VariantC})
-		answer.memory = info.reservation(m)
-		var most int64
-		err := serveTranslated(answer, r, caddyhttp.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) error {
-			w.Header().Set("Content-Type", "application/json")
-			_, err := io.WriteString(w, record)
-			most = m.used.Load()
-			return err
-		}))
-		if err != nil || w.Code != c.status {
-			t.Errorf("%s: %d, %v; want %d", name, w.Code, err, c.status)
-		}
-		if c.status == http.StatusOK && most < 600<<10 || m.used.Load() != 0 {
-			t.Errorf("%s: %d bytes were counted, %d are left", name, most, m.used.Load())
-		}
 	}
 }

@@ -2,8 +2,10 @@ package caddymodule
 
 import (
 	"context"
+	"crypto/rand"
 	"net/http"
 	"net/netip"
+	"strings"
 	"time"
 
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
@@ -12,6 +14,7 @@ import (
 
 	"github.com/card-gateway/card-gateway/auth"
 	"github.com/card-gateway/card-gateway/caddymodule/cardlog"
+	"github.com/card-gateway/card-gateway/held"
 	"github.com/card-gateway/card-gateway/ratelimit"
 )
 
@@ -19,20 +22,20 @@ import (
 // puts it into the request's context; later handlers read it. It belongs to
 // the goroutine that serves the request.
 type requestInfo struct {
-	telemetry *telemetry
-	answers   *bodyMemory // for answers that are held
-	RequestID string
-	Target    auth.Target
-	Operation *auth.Operation
-	Key       *auth.Key   // the judged key; nil until one was found
-	Client    string      // address of the client, as Caddy chose it
-	address   netip.Addr  // the same; zero if it is not known
-	body      *heldBody   // the verified body; nil until it was read
-	aside     http.Header // headers of the client that only a card_forward may pass
-	upstream  upstreamAnswer
-	asserting asserting
-	spans     spans
-	own       *ownRequest // nil unless card_auth accepted it and card_self answers it
+	telemetry    *telemetry
+	answerMemory *held.Memory // for answers that are held
+	RequestID    string
+	Target       auth.Target
+	Operation    *auth.Operation
+	Key          *auth.Key   // the judged key; nil until one was found
+	Client       string      // address of the client, as Caddy chose it
+	address      netip.Addr  // the same; zero if it is not known
+	body         *held.Body  // the verified body; nil until it was read
+	aside        http.Header // headers of the client that only a card_forward may pass
+	upstream     upstreamAnswer
+	asserting    asserting
+	spans        spans
+	own          *ownRequest // nil unless card_auth accepted it and card_self answers it
 
 	refusal  *auth.Refusal // the last refusal; nil when accepted
 	dryRun   *auth.Refusal // what card_auth would have refused, in dry run
@@ -147,21 +150,23 @@ func (i *requestInfo) MarshalLogObject(enc zapcore.ObjectEncoder) error {
 	return nil
 }
 
-// askIssuer begins the span of the issuer's call, unless the gateway answers the
-// request itself.
-func (i *requestInfo) askIssuer(r *http.Request) {
-	if i.upstream.asked.IsZero() {
-		return
+// handOn calls the next handler with a request that no handler of ours before the
+// terminal one refuses any more: that of card_translate, or of card_auth where nothing
+// is translated. The span of the issuer's call begins, unless the gateway answers
+// itself.
+func (i *requestInfo) handOn(next caddyhttp.Handler, w http.ResponseWriter, r *http.Request) error {
+	if !i.upstream.asked.IsZero() {
+		i.spans.startIssuer(r)
+		if i.Operation != nil {
+			i.spans.issuer.set("card_gateway.operation", i.Operation.Name)
+		}
 	}
-	i.spans.startIssuer(r)
-	if i.Operation != nil {
-		i.spans.issuer.set("card_gateway.operation", i.Operation.Name)
-	}
+	return next.ServeHTTP(w, r)
 }
 
-// came notes the final status of the issuer's answer.
-func (i *requestInfo) came(status int) {
-	i.upstream.came(status)
+// noteStatus notes the final status of the issuer's answer.
+func (i *requestInfo) noteStatus(status int) {
+	i.upstream.noteStatus(status)
 	if i.upstream.status > 0 {
 		i.endIssuer()
 	}
@@ -196,9 +201,9 @@ func (i *requestInfo) fields(add func(name, value string)) {
 	}
 }
 
-// reservation returns an empty reservation of the request in the memory.
-func (i *requestInfo) reservation(m *bodyMemory) reservation {
-	return reservation{memory: m, key: i.keyID(), address: holderAddress(i.address)}
+// reserve returns an empty reservation of the request in the memory.
+func (i *requestInfo) reserve(m *held.Memory) held.Reservation {
+	return m.Reserve(i.keyID(), i.address)
 }
 
 // keyID returns the id of the judged key, or "" before a key was found.
@@ -211,3 +216,125 @@ func (i *requestInfo) keyID() string {
 
 // String returns only the request id, so that printing the info shows no more.
 func (i *requestInfo) String() string { return "request " + i.RequestID }
+
+// requestID returns the client's request id if it is valid, else a new one.
+func requestID(h http.Header) string {
+	if values := h[headerRequestID]; len(values) == 1 && validRequestID(values[0]) {
+		return values[0]
+	}
+	return newRequestID(rand.Text)
+}
+
+// requestIDChars are the characters of a request id that is kept.
+const requestIDChars = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_"
+
+// validRequestID reports whether a client's request id is kept: 1 to 64 letters,
+// digits, "-" or "_" that cannot contain a card number. The id is logged and
+// sent to the upstream.
+func validRequestID(id string) bool {
+	return 1 <= len(id) && len(id) <= 64 && strings.Trim(id, requestIDChars) == "" && !cardlog.HidesCardNumber(id)
+}
+
+// newRequestID returns a new request id. The random texts are those of rand.Text: 26
+// letters and digits from 2 to 7, that is, 130 bits. A text with 12 digits or more is
+// not used, because it could look like a card number.
+func newRequestID(random func() string) string {
+	for {
+		id, digits := random(), 0
+		for i := range len(id) {
+			if id[i] <= '9' {
+				digits++
+			}
+		}
+		if digits < 12 {
+			return id
+		}
+	}
+}
+
+// count counts the request after its answer. A request without an operation
+// counts as other.
+func (i *requestInfo) count(other *auth.Operation) {
+	operation := i.Operation
+	if operation == nil {
+		operation = other
+	}
+	o := &i.telemetry.metrics.operations[operation.Index]
+	switch {
+	case i.refusal != nil:
+		o.refused[i.refusal.Reason].Inc()
+	case i.dryRun != nil:
+		o.wouldRefuse[i.dryRun.Reason].Inc()
+	default:
+		o.accepted.Inc()
+	}
+	exemplar := i.spans.exemplar()
+	o.overhead.ObserveWithExemplar(i.overhead.Seconds(), exemplar)
+	i.endIssuer()
+	i.logAccepted()
+	o.upstream.observe(&i.upstream, i.refusal, exemplar)
+}
+
+// logRefusal counts a refusal for its key and writes one line that explains a refusal: the reason and the facts,
+// never a secret, a signature, a nonce or a body.
+func (i *requestInfo) logRefusal(refusal *auth.Refusal) {
+	if i == nil {
+		return
+	}
+	if i.Key != nil {
+		process.offenders.Add(time.Now(), i.Key.ID, i.Key.Tenant, refusal.Reason.String())
+	}
+	level := zapcore.InfoLevel
+	if refusal.Reason.Status() >= http.StatusInternalServerError {
+		level = zapcore.ErrorLevel
+	}
+	log := i.telemetry.refused
+	if logsEachRequest() {
+		log = i.telemetry.log.Named("refusals") // not sampled
+	}
+	if line := log.Check(level, "request refused: "+refusal.Reason.String()); line != nil {
+		line.Write(zap.String("reason", refusal.Reason.String()), zap.Inline(refusalFacts{i, refusal}))
+	}
+}
+
+// refusalFacts are the fields of a refusal's log line.
+type refusalFacts struct {
+	info    *requestInfo
+	refusal *auth.Refusal
+}
+
+// MarshalLogObject is part of zapcore.ObjectMarshaler.
+func (f refusalFacts) MarshalLogObject(enc zapcore.ObjectEncoder) error {
+	info, refusal := f.info, f.refusal
+	enc.AddString("request_id", info.RequestID)
+	if info.Client != "" {
+		enc.AddString("client_ip", info.Client)
+	}
+	info.fields(enc.AddString)
+	if info.Key != nil {
+		enc.AddInt("failures", info.failures)
+	}
+	if info.skew != 0 {
+		enc.AddFloat64("skew_seconds", info.skew.Seconds())
+	}
+	if refusal.Log != "" {
+		enc.AddString("detail", refusal.Log)
+	}
+	if refusal.Cause != nil {
+		enc.AddString("error", causeText(refusal))
+	}
+	if info.dryRun == refusal {
+		enc.AddBool("dry_run", true)
+	}
+	return nil
+}
+
+// causeText returns the text for the log of the error behind a refusal. Errors of
+// the store are logged in full. Every other error can quote a client or the
+// upstream, so only its kind is logged.
+func causeText(refusal *auth.Refusal) string {
+	if refusal.Reason == auth.StoreUnavailable || refusal.Reason == auth.OverBudget {
+		return refusal.Cause.Error()
+	}
+	return cardlog.Failure(refusal.Cause)
+}

@@ -1,4 +1,4 @@
-package caddymodule
+package held
 
 import (
 	"bytes"
@@ -48,7 +48,7 @@ func TestRefusalTakesTheRest(t *testing.T) {
 	entered := make(chan struct{})
 	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		close(entered)
-		bodyRest{most: 1 << 10, wait: time.Minute}.take(w, r)
+		discardRest(w, r, 1<<10, time.Minute)
 		w.WriteHeader(http.StatusUnauthorized)
 	}))
 	server.EnableHTTP2 = true
@@ -128,7 +128,7 @@ func TestRestIsBounded(t *testing.T) {
 		w := &restDeadlines{ResponseRecorder: httptest.NewRecorder()}
 		r := &http.Request{ProtoMajor: c.major, ContentLength: c.length, Body: body}
 		before := time.Now()
-		bodyRest{most: most, wait: time.Hour}.take(w, r)
+		discardRest(w, r, most, time.Hour)
 		if body.taken != c.want {
 			t.Errorf("%s: %d bytes were read, want %d", name, body.taken, c.want)
 		}
@@ -137,7 +137,7 @@ func TestRestIsBounded(t *testing.T) {
 		}
 	}
 	body := &restBody{left: 1}
-	restOfRefused.take(httptest.NewRecorder(), &http.Request{ProtoMajor: 2, ContentLength: 1, Body: body})
+	discardRest(httptest.NewRecorder(), &http.Request{ProtoMajor: 2, ContentLength: 1, Body: body}, restOfRefused, restWait)
 	if body.taken != 0 {
 		t.Error("a body was read without a deadline")
 	}
