@@ -40,6 +40,7 @@ type Keyring struct {
 }
 
 type masterKey struct {
+	line int // in the text
 	aead cipher.AEAD
 	// tag is stored with a value and names the key that sealed it. It is
 	// derived from the key one-way.
@@ -55,8 +56,6 @@ type masterKey struct {
 // of it.
 func ParseKeyring(text string) (*Keyring, error) {
 	ring := &Keyring{}
-	var raws [][]byte
-	var lines []int
 	for i, line := range strings.Split(text, "\n") {
 		line = strings.TrimSpace(line)
 		if line == "" {
@@ -69,16 +68,16 @@ func ParseKeyring(text string) (*Keyring, error) {
 		if uniform(raw) {
 			return nil, fmt.Errorf("master key, line %d: all its bytes are equal, so it is not random; make one with `openssl rand -base64 32`", i+1)
 		}
-		for j := range raws {
-			if subtle.ConstantTimeCompare(raw, raws[j]) == 1 {
-				return nil, fmt.Errorf("master key, line %d: the same key as on line %d; to rotate, write the new key on the first line and the old one below it", i+1, lines[j])
-			}
-		}
 		key, err := newMasterKey(raw)
 		if err != nil {
 			return nil, fmt.Errorf("master key, line %d: %w", i+1, err)
 		}
-		raws, lines = append(raws, raw), append(lines, i+1)
+		key.line = i + 1
+		for _, before := range ring.keys {
+			if subtle.ConstantTimeCompare(key.recordKey, before.recordKey) == 1 {
+				return nil, fmt.Errorf("master key, line %d: the same key as on line %d; to rotate, write the new key on the first line and the old one below it", i+1, before.line)
+			}
+		}
 		ring.keys = append(ring.keys, key)
 	}
 	switch {
@@ -137,19 +136,19 @@ func (k *Keyring) Open(sealed []byte, associated string) (plaintext []byte, inde
 	if sealed[0] != sealedVersion {
 		return nil, 0, fmt.Errorf("%w: sealed in version %d of the format, this gateway knows version %d", ErrDamaged, sealed[0], sealedVersion)
 	}
-	known := false
+	given := false
 	for i := range k.keys {
 		key := &k.keys[i]
 		if [masterTagSize]byte(sealed[1:sealedHeaderSize]) != key.tag {
 			continue
 		}
-		known = true
+		given = true
 		plaintext, err := key.aead.Open(nil, nil, sealed[sealedHeaderSize:], []byte(associated))
 		if err == nil {
 			return plaintext, i, nil
 		}
 	}
-	if known {
+	if given {
 		return nil, 0, ErrDamaged
 	}
 	return nil, 0, ErrMasterKey

@@ -175,7 +175,7 @@ func (a *AdminAPI) handler(route *route) caddy.AdminHandler {
 		}
 		answer, err := route.call(c)
 		if err != nil {
-			if early := (earlyRefusal{}); errors.As(err, &early) {
+			if early := (earlyError{}); errors.As(err, &early) {
 				c.audit(err)
 			}
 			return adminError(err)
@@ -294,9 +294,9 @@ func (c *adminCall) body() ([]byte, error) {
 	var tooLarge *http.MaxBytesError
 	switch {
 	case errors.As(err, &tooLarge):
-		return nil, earlyRefusal{caddy.APIError{HTTPStatus: http.StatusRequestEntityTooLarge, Err: err, Message: fmt.Sprintf("the request body is over %d bytes", tooLarge.Limit)}}
+		return nil, earlyError{caddy.APIError{HTTPStatus: http.StatusRequestEntityTooLarge, Err: err, Message: fmt.Sprintf("the request body is over %d bytes", tooLarge.Limit)}}
 	case err != nil:
-		return nil, earlyRefusal{caddy.APIError{HTTPStatus: http.StatusBadRequest, Err: fmt.Errorf("reading the request body: %w", err)}}
+		return nil, earlyError{caddy.APIError{HTTPStatus: http.StatusBadRequest, Err: fmt.Errorf("reading the request body: %w", err)}}
 	}
 	return doc, nil
 }
@@ -310,7 +310,7 @@ func withBody[T any](do func(*adminCall, T) (any, error)) func(*adminCall) (any,
 			return nil, err
 		}
 		if err := keys.Decode(doc, &req); err != nil {
-			return nil, earlyRefusal{err}
+			return nil, earlyError{err}
 		}
 		return do(c, req)
 	}
@@ -323,20 +323,20 @@ func (c *adminCall) decodeAny(into any) error {
 		return err
 	}
 	if err := keys.Decode(doc, into); err != nil {
-		return earlyRefusal{err}
+		return earlyError{err}
 	}
 	return nil
 }
 
-// earlyRefusal is the error of a call that was refused before the service of the keys
+// earlyError is the error of a call that was refused before the service of the keys
 // was asked. The service reports all others to the audit record itself.
-type earlyRefusal struct{ cause error }
+type earlyError struct{ cause error }
 
 // Error returns the text of the cause.
-func (u earlyRefusal) Error() string { return u.cause.Error() }
+func (u earlyError) Error() string { return u.cause.Error() }
 
 // Unwrap returns the cause.
-func (u earlyRefusal) Unwrap() error { return u.cause }
+func (u earlyError) Unwrap() error { return u.cause }
 
 // audit writes a line of the audit record for the call; err is why it was refused.
 func (c *adminCall) audit(err error) {

@@ -78,7 +78,7 @@ func rotateKey(c *adminCall) (any, error) {
 	if req.Overlap != nil {
 		var err error
 		if how.Overlap, err = caddy.ParseDuration(*req.Overlap); err != nil {
-			return nil, earlyRefusal{&keys.InvalidError{Field: "overlap", Reason: `want a duration such as "24h", "7d" or "0"`}}
+			return nil, earlyError{&keys.InvalidError{Field: "overlap", Reason: `want a duration such as "24h", "7d" or "0"`}}
 		}
 	}
 	return c.keys.Rotate(c, c.id, how, c.by)
@@ -86,7 +86,7 @@ func rotateKey(c *adminCall) (any, error) {
 
 func beginSealing(c *adminCall) (any, error) {
 	if err := c.keys.BeginSealing(c); err != nil {
-		return nil, earlyRefusal{err}
+		return nil, earlyError{err}
 	}
 	c.audit(nil)
 	return map[string]bool{"sealing": true}, nil
@@ -206,7 +206,7 @@ func nodeSpan(text string, unset time.Duration) (time.Duration, error) {
 	}
 	span, err := caddy.ParseDuration(text)
 	if err != nil || span <= 0 || span > maxNodeSpan {
-		return 0, earlyRefusal{&keys.InvalidError{Field: "for", Reason: `want a duration such as "15m", at most 24h`}}
+		return 0, earlyError{&keys.InvalidError{Field: "for", Reason: `want a duration such as "15m", at most 24h`}}
 	}
 	return span, nil
 }
@@ -228,7 +228,7 @@ func logLevel(c *adminCall, req logLevelRequest) (any, error) {
 	case "info":
 		c.gateway.LogEachRequest(time.Time{})
 	default:
-		return nil, earlyRefusal{&keys.InvalidError{Field: "level", Reason: "want debug or info"}}
+		return nil, earlyError{&keys.InvalidError{Field: "level", Reason: "want debug or info"}}
 	}
 	return c.nodeChanged("log " + req.Level)
 }

@@ -33,11 +33,11 @@ type copyRequest struct {
 func copyKeys(c *adminCall, req copyRequest) (any, error) {
 	from, err := c.openSource(&req)
 	if err != nil {
-		return nil, earlyRefusal{err}
+		return nil, earlyError{err}
 	}
 	defer func() { _ = from.Close() }()
 	if page, err := from.List(c, "", 1); err == nil && len(page.Records) == 0 && len(page.Damaged) == 0 && page.Next == "" {
-		return nil, earlyRefusal{&keys.InvalidError{Reason: "the other store: " + errNoKeys.Error()}}
+		return nil, earlyError{&keys.InvalidError{Reason: "the other store: " + errNoKeys.Error()}}
 	}
 	done, err := c.keys.Copy(c, from, c.by)
 	if err != nil {
@@ -186,7 +186,7 @@ type restoreRequest struct {
 func restoreKey(c *adminCall, req restoreRequest) (any, error) {
 	from, err := c.openSource(&copyRequest{Dir: req.Dir, Store: req.Store})
 	if err != nil {
-		return nil, earlyRefusal{err}
+		return nil, earlyError{err}
 	}
 	defer func() { _ = from.Close() }()
 	if req.Digest == "" {
