@@ -114,8 +114,7 @@ func statusOf(r *store.Record, now time.Time) string {
 
 // optional returns nil for the zero value, which JSON shows as null.
 func optional[T comparable](v T) *T {
-	var zero T
-	if v == zero {
+	if v == *new(T) {
 		return nil
 	}
 	return &v

@@ -59,10 +59,7 @@ type AdminAPI struct {
 
 // CaddyModule returns the Caddy module information.
 func (AdminAPI) CaddyModule() caddy.ModuleInfo {
-	return caddy.ModuleInfo{
-		ID:  "admin.api.card_gateway",
-		New: func() caddy.Module { return &AdminAPI{gateway: activeGateway} },
-	}
+	return caddy.ModuleInfo{ID: "admin.api.card_gateway", New: func() caddy.Module { return &AdminAPI{gateway: activeGateway} }}
 }
 
 // activeGateway returns the gateway in Caddy's active configuration.
@@ -113,16 +110,11 @@ type route struct {
 	pattern string
 	action  string // names the call in the audit record
 	call    func(*adminCall) (any, error)
-	place   place
+	onSite  bool // everywhere
 }
 
-// place is where a route exists.
-type place int
-
-const (
-	adminOnly  place = iota // on Caddy's admin endpoint
-	everywhere              // where the console is mounted, too
-)
+// Where a route exists: on Caddy's admin endpoint, and where the console is mounted.
+const adminOnly, everywhere = false, true
 
 // routes are all routes of the API.
 var routes = []route{
@@ -383,7 +375,7 @@ func Site(gateway *Gateway, options SiteOptions) http.Handler {
 	api := &AdminAPI{gateway: func() (*Gateway, error) { return gateway, nil }, door: door{site: true, readOnly: !options.Changes}}
 	mux := http.NewServeMux()
 	for i := range routes {
-		if routes[i].place == everywhere {
+		if routes[i].onSite {
 			handler := api.handler(&routes[i])
 			mux.HandleFunc(routes[i].pattern, func(w http.ResponseWriter, r *http.Request) {
 				if err := handler.ServeHTTP(w, r); err != nil {

@@ -159,10 +159,7 @@ func listRefusals(c *adminCall) (any, error) {
 func showRefusal(c *adminCall) (any, error) {
 	refusal, found := c.gateway.Refusal(c.id)
 	if !found {
-		return nil, caddy.APIError{
-			HTTPStatus: http.StatusNotFound,
-			Message:    "this gateway remembers no refusal with this request id: it keeps the last 512 that it explained, one a second for each key, until it stops",
-		}
+		return nil, caddy.APIError{HTTPStatus: http.StatusNotFound, Message: "this gateway remembers no refusal with this request id: it keeps the last 512 that it explained, one a second for each key, until it stops"}
 	}
 	return refusal, nil
 }

@@ -176,15 +176,14 @@ var errNotAllCopied = errors.New("not all keys were copied; the skipped ones are
 // restoreRequest is the body of a restore: where the backup is, as for a copy, and the
 // digest of the record that is approved.
 type restoreRequest struct {
-	Dir    string          `json:"dir"`
-	Store  json.RawMessage `json:"store"`
-	Digest string          `json:"digest"`
+	copyRequest
+	Digest string `json:"digest"`
 }
 
 // restoreKey puts the record of a key back from a backup. Without a digest it changes
 // nothing, and answers with the record in the backup and the digest to approve.
 func restoreKey(c *adminCall, req restoreRequest) (any, error) {
-	from, err := c.openSource(&copyRequest{Dir: req.Dir, Store: req.Store})
+	from, err := c.openSource(&req.copyRequest)
 	if err != nil {
 		return nil, earlyError{err}
 	}
