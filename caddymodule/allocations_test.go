@@ -118,7 +118,10 @@ func testChainAllocations(ctx context.Context, t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(forwarder.Close)
-	g.auth.walk.Do(func() { g.auth.site.downstream = downstream{} }) // nothing but card_forward sends
+	g.auth.walk.Do(func() { // nothing but card_forward sends
+		g.auth.site.downstream = downstream{}
+		g.auth.site.gate = g.auth.site.newGate()
+	})
 	last := &Forward{forwarder: forwarder, log: zap.NewNop()}
 	chain := caddyhttp.HandlerFunc(func(w http.ResponseWriter, r *http.Request) error { return last.ServeHTTP(w, r, nil) })
 	for _, h := range []caddyhttp.MiddlewareHandler{new(Translate), g.auth, &RateLimit{log: zap.NewNop()}} {

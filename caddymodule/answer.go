@@ -9,7 +9,6 @@ import (
 	"net/url"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 
@@ -85,12 +84,6 @@ func refusalBody(refusal *auth.Refusal, page string) []byte {
 		return []byte(`{"success":false,"error":{"code":"INTERNAL_ERROR","message":"Internal error"}}`)
 	}
 	return bytes.TrimSuffix(body.Bytes(), []byte("\n"))
-}
-
-// storeRefusal returns the refusal for an error of the store: always 503, never
-// 401 or 429.
-func storeRefusal(err error) *auth.Refusal {
-	return &auth.Refusal{Reason: auth.StoreUnavailable, RetryAfter: time.Second, Cause: err}
 }
 
 // refusalOf returns the refusal for the error of a later handler.

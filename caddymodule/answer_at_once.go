@@ -9,7 +9,7 @@ import "net/http"
 // a larger one it closes the connection.
 func (p *passage) answerAtOnce() {
 	const closesFrom = 256 << 10
-	if !p.bodyRead && p.r.ProtoMajor == 1 && p.r.ContentLength != 0 && p.r.ContentLength < closesFrom {
+	if !p.decision.Body.Read && p.r.ProtoMajor == 1 && p.r.ContentLength != 0 && p.r.ContentLength < closesFrom {
 		_ = http.NewResponseController(&p.w).EnableFullDuplex() // on failure the answer is only late
 	}
 }

@@ -29,7 +29,7 @@ func (p *passage) refuse(refusal *auth.Refusal) error {
 		p.account(refusal, now)
 		p.auditShown()
 	}
-	if !p.bodyRead {
+	if !p.decision.Body.Read {
 		held.DiscardRest(&p.w, p.r)
 	}
 	p.info.writeRefusal(&p.w, refusal)
@@ -40,6 +40,14 @@ func (p *passage) refuse(refusal *auth.Refusal) error {
 	}
 	p.info.logRefusal(refusal)
 	return nil
+}
+
+// reportDryRun explains and logs why a request would have been refused.
+func (p *passage) reportDryRun() {
+	if now := time.Now(); p.mayExplain(p.info.dryRun.Reason, now) {
+		p.account(p.info.dryRun, now)
+	}
+	p.info.logRefusal(p.info.dryRun)
 }
 
 // account finds out what was wrong, for the log, for the memory of refusals and for
@@ -63,14 +71,14 @@ func (p *passage) mayExplain(reason auth.Reason, now time.Time) bool {
 	case reason == auth.UnknownKey:
 		shares = p.site.state.process.strangers
 	}
-	return shares.take(p.request.Credentials.KeyID, held.Holder(p.info.address), now)
+	return shares.take(p.decision.Request.Credentials.KeyID, held.Holder(p.info.address), now)
 }
 
 // explainRules adds to a refusal by one of the rules 7 to 10 what was wrong, and
 // returns the request as it arrived; nil for another refusal.
 func (p *passage) explainRules(refusal *auth.Refusal, now time.Time) *auth.SignedView {
 	c := explain.Case{
-		Request: p.request, Host: p.r.Host, Key: p.info.Key, Failed: p.judgement.Failed, Now: now, Window: p.site.rules.window,
+		Request: p.decision.Request, Host: p.r.Host, Key: p.info.Key, Failed: p.decision.Failed(), Now: now, Window: p.site.rules.window,
 	}
 	switch refusal.Reason {
 	case auth.TimestampOutOfWindow:
@@ -83,8 +91,8 @@ func (p *passage) explainRules(refusal *auth.Refusal, now time.Time) *auth.Signe
 	default:
 		return nil
 	}
-	if p.bodyRead {
-		c.Body = &explain.Body{Size: p.bodySize, Sum: p.bodySum, Bytes: p.heldBytes()}
+	if body := &p.decision.Body; body.Read {
+		c.Body = &explain.Body{Size: body.Size, Sum: body.Sum, Bytes: p.heldBytes()}
 	}
 	found, view := explain.Explain(&c), c.View()
 	if refusal.Reason == auth.UnknownKey {
@@ -101,7 +109,7 @@ func (p *passage) explainRules(refusal *auth.Refusal, now time.Time) *auth.Signe
 
 // heldBytes returns a body that is held and small, else nil.
 func (p *passage) heldBytes() []byte {
-	if p.info.body == nil || p.bodySize > explain.MaxBody {
+	if p.info.body == nil || p.decision.Body.Size > explain.MaxBody {
 		return nil
 	}
 	return p.info.body.OnePiece()
@@ -122,7 +130,7 @@ func (p *passage) shows(reason auth.Reason, now time.Time) bool {
 
 // claimedKey returns the key that a request without all five headers names.
 func (p *passage) claimedKey() *auth.Key {
-	if id := p.request.Credentials.KeyID; id != "" && p.site.state.started.Load() {
+	if id := p.decision.Request.Credentials.KeyID; id != "" && p.site.state.started.Load() {
 		if key, err := p.site.state.keys.Lookup(p.r.Context(), id); err == nil {
 			return key
 		}

@@ -21,19 +21,19 @@ import (
 )
 
 // gate is the handler card_auth alone, on a store of its own.
-type gate struct {
+type testedGate struct {
 	t    testing.TB
 	auth *Auth
 	keys *keys.Service
 }
 
-func newGate(t testing.TB) *gate {
+func newGate(t testing.TB) *testedGate {
 	t.Helper()
 	return newGateWith(t, zap.NewNop())
 }
 
 // newGateWith returns one that writes to the log.
-func newGateWith(t testing.TB, log *zap.Logger) *gate {
+func newGateWith(t testing.TB, log *zap.Logger) *testedGate {
 	t.Helper()
 	backend, err := file.Open(t.TempDir(), file.Options{})
 	if err != nil {
@@ -56,11 +56,11 @@ func newGateWith(t testing.TB, log *zap.Logger) *gate {
 	}
 	// Those of the process are used up by other tests.
 	state.process = newProcess()
-	return &gate{t: t, auth: h, keys: state.keys}
+	return &testedGate{t: t, auth: h, keys: state.keys}
 }
 
 // signer returns the credentials of a new key.
-func (g *gate) signer(f store.Fields) *sign.Signer {
+func (g *testedGate) signer(f store.Fields) *sign.Signer {
 	g.t.Helper()
 	f.Tenant = "acme"
 	if f.Scopes == nil {
@@ -75,7 +75,7 @@ func (g *gate) signer(f store.Fields) *sign.Signer {
 
 // get signs a request for a card, lets the test change it and returns the
 // answer. A request that passes is answered with 204.
-func (g *gate) get(by *sign.Signer, client string, change func(*http.Request)) *httptest.ResponseRecorder {
+func (g *testedGate) get(by *sign.Signer, client string, change func(*http.Request)) *httptest.ResponseRecorder {
 	g.t.Helper()
 	r := httptest.NewRequest(http.MethodGet, "/api/v1/cards/c1", nil)
 	if err := by.Sign(r, nil); err != nil {
@@ -88,7 +88,7 @@ func (g *gate) get(by *sign.Signer, client string, change func(*http.Request)) *
 }
 
 // serve handles a request of a client.
-func (g *gate) serve(w http.ResponseWriter, r *http.Request, client string) {
+func (g *testedGate) serve(w http.ResponseWriter, r *http.Request, client string) {
 	g.t.Helper()
 	r = r.WithContext(context.WithValue(r.Context(), caddyhttp.VarsCtxKey, map[string]any{caddyhttp.ClientIPVarKey: client}))
 	err := g.auth.ServeHTTP(w, r, caddyhttp.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) error {

@@ -2,12 +2,12 @@ package caddymodule
 
 import (
 	"context"
-	"net/http/httptest"
 	"testing"
 
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"github.com/card-gateway/card-gateway/auth"
+	"github.com/card-gateway/card-gateway/gate"
 	"github.com/card-gateway/card-gateway/store"
 )
 
@@ -15,12 +15,12 @@ import (
 // broken.
 func TestGoneIsNoFailureOfTheStore(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
-	p := &passage{r: httptest.NewRequest("GET", "/", nil).WithContext(ctx)}
-	if got := p.lookupRefusal(store.ErrUnavailable); got.Reason != auth.StoreUnavailable {
+
+	if got := gate.LookupRefusal(ctx, store.ErrUnavailable); got.Reason != auth.StoreUnavailable {
 		t.Errorf("before: %v", got)
 	}
 	cancel()
-	if got := p.lookupRefusal(store.ErrUnavailable); got.Reason != auth.ClientGone {
+	if got := gate.LookupRefusal(ctx, store.ErrUnavailable); got.Reason != auth.ClientGone {
 		t.Errorf("afterwards: %v", got)
 	}
 

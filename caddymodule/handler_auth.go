@@ -15,6 +15,7 @@ import (
 	"github.com/card-gateway/card-gateway/assertion"
 	"github.com/card-gateway/card-gateway/auth"
 	"github.com/card-gateway/card-gateway/caddymodule/cardlog"
+	"github.com/card-gateway/card-gateway/gate"
 )
 
 // Auth is the handler card_auth. It forwards a request that passes all
@@ -88,6 +89,12 @@ func (h *Auth) Validate() error {
 	return nil
 }
 
+// prepare makes the gate, once all handlers exist.
+func (h *Auth) prepare() {
+	h.lookBehind()
+	h.site.gate = h.site.newGate()
+}
+
 // lookBehind finds out what is behind this handler, once all handlers exist.
 func (h *Auth) lookBehind() {
 	site := &h.site
@@ -106,10 +113,32 @@ func (h *Auth) lookBehind() {
 	}
 }
 
+// newGate returns the gate of a site whose downstream is known.
+func (s *site) newGate() *gate.Gate {
+	r := s.rules
+	return &gate.Gate{
+		Keys: s.state.keys, Operation: s.operation, Other: s.other, Start: s.state.ensureStarted, NextRevision: s.state.lockRevision,
+		Untyped: func(request *http.Request, operation *auth.Operation) *auth.Refusal {
+			if !s.downstream.translates || !translatedOperation(operation.Name) {
+				return nil
+			}
+			fault := typeFault(request)
+			if fault == nil {
+				return nil
+			}
+			return &auth.Refusal{Reason: auth.UnsupportedMediaType, Log: fault[0].Message, Details: fault}
+		},
+		Limits: r.limits, Window: r.window, FloorAhead: r.floorAhead,
+		LockAfter: r.lockAfter, LockDuration: r.lockDuration, LockCounts: r.lockCounts,
+		Bodies: s.state.bodies, MaxBody: s.MaxBody, BodyTimeout: time.Duration(s.BodyTimeout), PooledBodies: !s.downstream.mayRepeat,
+		GenericMessages: s.GenericMessages, DryRun: s.DryRun,
+	}
+}
+
 func (h *Auth) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddyhttp.Handler) error {
 	start := time.Now()
 	site := &h.site
-	h.walk.Do(h.lookBehind)
+	h.walk.Do(h.prepare)
 	site.state.pooled.acquire()
 	defer site.state.pooled.release()
 
@@ -143,18 +172,20 @@ func (h *Auth) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddyhttp.
 // serve judges the request, and lets the handlers behind answer it if it passes.
 func (p *passage) serve(r *http.Request, next caddyhttp.Handler, start time.Time) error {
 	site, info := p.site, &p.info
-	if refusal := p.admit(); refusal != nil {
-		if refusal = p.pass(refusal); refusal != nil {
-			info.overhead = time.Since(start) - p.waited
-			p.answerAtOnce()
-			return p.refuse(refusal)
-		}
+	p.decide()
+	if refusal := p.decision.Refusal; refusal != nil {
+		info.overhead = time.Since(start) - p.decision.Body.Waited
+		p.answerAtOnce()
+		return p.refuse(p.generic(refusal))
+	}
+	if info.dryRun != nil {
+		p.reportDryRun()
 	}
 	p.prepareUpstream()
 	if refusal := p.assert(); refusal != nil {
 		return refuse(&p.w, r, refusal)
 	}
-	info.overhead += time.Since(start) - p.waited
+	info.overhead += time.Since(start) - p.decision.Body.Waited
 	if !site.downstream.answersOwn {
 		info.upstream.asked = time.Now()
 	}
@@ -207,6 +238,7 @@ type site struct {
 
 	server     *caddyhttp.Server // of the handler
 	downstream downstream        // what follows the handler
+	gate       *gate.Gate        // nil until the first request
 }
 
 // operation returns the operation of a request, and the scope that the request

@@ -16,6 +16,7 @@ import (
 
 	"github.com/card-gateway/card-gateway/auth"
 	"github.com/card-gateway/card-gateway/caddymodule/keyadmin"
+	"github.com/card-gateway/card-gateway/gate"
 	"github.com/card-gateway/card-gateway/keys"
 	"github.com/card-gateway/card-gateway/ratelimit"
 	"github.com/card-gateway/card-gateway/store"
@@ -133,7 +134,7 @@ func selfRefusal(info *requestInfo, err error) error {
 	case errors.Is(err, store.ErrNotFound):
 		return auth.Refuse(auth.UnknownKey, "the key was deleted while the request was answered")
 	default:
-		return storeRefusal(err)
+		return gate.StoreRefusal(err)
 	}
 }
 

@@ -10,6 +10,7 @@ import (
 	"github.com/card-gateway/card-gateway/auth"
 	"github.com/card-gateway/card-gateway/caddymodule/logqueue"
 	"github.com/card-gateway/card-gateway/caddymodule/version"
+	"github.com/card-gateway/card-gateway/gate"
 	"github.com/card-gateway/card-gateway/keys"
 )
 
@@ -130,7 +131,7 @@ func newOperationMetrics(name string) operationMetrics {
 			o.accepted = counter
 		}
 		o.refused = append(o.refused, counter)
-		if dryRunLetsPass(reason) {
+		if gate.DryRunPasses(reason) {
 			counter = requestsTotal.WithLabelValues(name, wouldRefuse[reason])
 		}
 		o.wouldRefuse = append(o.wouldRefuse, counter)

@@ -17,7 +17,7 @@ import (
 
 // rotated returns a gate with a key whose first secret is retired, a signer for
 // each secret, and the log of refusals.
-func rotated(t *testing.T) (g *gate, old, fresh *sign.Signer, log *observer.ObservedLogs) {
+func rotated(t *testing.T) (g *testedGate, old, fresh *sign.Signer, log *observer.ObservedLogs) {
 	t.Helper()
 	g = newGate(t)
 	core, log := observer.New(zapcore.DebugLevel)
@@ -30,7 +30,7 @@ func rotated(t *testing.T) (g *gate, old, fresh *sign.Signer, log *observer.Obse
 	return g, old, &sign.Signer{KeyID: old.KeyID, Secret: changed.Secret}, log
 }
 
-func (g *gate) failures(id string) int {
+func (g *testedGate) failures(id string) int {
 	g.t.Helper()
 	view, err := g.keys.Show(g.t.Context(), id)
 	if err != nil {

@@ -3,10 +3,16 @@ package logqueue
 import (
 	"bytes"
 	"context"
+	"crypto/rand"
 	"io"
+	"os"
+	"os/signal"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"time"
+
+	"github.com/caddyserver/caddy/v2"
 )
 
 // patience is how long a line may wait for an output: at the end, and before the
@@ -265,3 +271,115 @@ func (o *openQueues) list() []*queue {
 	}
 	return list
 }
+
+// What this process is doing decides where a line goes, and whether Write waits:
+//
+//   - It checks or starts its first configuration. A line is written at once, also to
+//     standard error, because the process may end with it. Files are opened only if
+//     the configuration is being started.
+//   - It serves. No Write waits.
+//   - It ends. A line is written at once.
+
+var (
+	served   atomic.Bool               // a configuration was started
+	openOnce sync.Once                 // closes opened
+	opened   = make(chan struct{})     // closed: files may be opened
+	quit     = make(chan os.Signal, 1) // Caddy ends the process at once; never read
+)
+
+// Open lets the queues open their files: a configuration is being started, and not
+// only checked.
+func Open() {
+	openOnce.Do(func() {
+		close(opened)
+		caddy.OnExit(flushAll)
+		signal.Notify(quit, syscall.SIGQUIT)
+	})
+}
+
+// starting reports whether no configuration was started yet.
+func starting() bool {
+	if served.Load() {
+		return false
+	}
+	if caddy.ActiveContext().Context == nil {
+		return true
+	}
+	served.Store(true)
+	Open()
+	return false
+}
+
+// ending reports whether the process ends.
+func ending() bool { return caddy.Exiting() || len(quit) > 0 }
+
+// flushAll flushes for at most patience.
+func flushAll(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	Flush(ctx)
+}
+
+// terminal returns the queue of copies on standard error.
+var terminal = sync.OnceValue(func() *queue {
+	out, _ := caddy.StderrWriter{}.OpenWriter() // never fails
+	return newQueue(out, limits{bytes: 1 << 20, lines: 1 << 10})
+})
+
+const recentDrops = time.Minute
+
+// Trouble reports whether an output hangs now, or lines were lost during the
+// last minute.
+func Trouble() bool {
+	if last := lastDrop.Load(); last != 0 && uptime()-last < int64(recentDrops) {
+		return true
+	}
+	for _, q := range all.list() {
+		if q.stuck(patience) {
+			return true
+		}
+	}
+	return false
+}
+
+// Flush waits until all lines that are in queues now were written or lost, or
+// the context ends. It does not wait for an output that hangs.
+func Flush(ctx context.Context) {
+	var queues sync.WaitGroup
+	for _, q := range all.list() {
+		if !q.stuck(patience) {
+			queues.Go(func() { q.flush(ctx) })
+		}
+	}
+	queues.Wait()
+}
+
+// Run identifies this run of the process. Every line of the audit log contains
+// it, so that a queue recognises such a line when it loses it.
+var Run = rand.Text()
+
+var (
+	run       = []byte(Run)
+	start     = time.Now()
+	dropped   atomic.Uint64
+	lastDrop  atomic.Int64 // by uptime
+	auditLost atomic.Uint64
+)
+
+// uptime returns the nanoseconds since the start, never 0.
+func uptime() int64 { return max(1, int64(time.Since(start))) }
+
+func lose(line []byte) {
+	dropped.Add(1)
+	lastDrop.Store(uptime())
+	if bytes.Contains(line, run) {
+		auditLost.Add(1)
+	}
+}
+
+// Dropped returns how many lines of all logs were lost since the start of the
+// process: there was no room for them, or their output refused them.
+func Dropped() uint64 { return dropped.Load() }
+
+// AuditLost returns how many of those contained Run: lines of the audit log.
+func AuditLost() uint64 { return auditLost.Load() }

@@ -1,153 +1,180 @@
-// Package unitcmd is the command card-unit: it runs a command of the gateway as
-// the systemd unit runs the gateway.
+//go:build unix
+
 package unitcmd
 
 import (
 	"errors"
 	"fmt"
 	"os"
+	"os/exec"
+	"os/signal"
+	"os/user"
 	"path/filepath"
 	"regexp"
 	"strings"
+	"syscall"
+
+	caddycmd "github.com/caddyserver/caddy/v2/cmd"
+	"github.com/spf13/cobra"
+
+	"github.com/card-gateway/card-gateway/caddymodule/cli"
 )
+
+func init() {
+	caddycmd.RegisterCommand(caddycmd.Command{
+		Name:  "card-unit",
+		Usage: "[--unit FILE] COMMAND …",
+		Short: "Runs a command of the gateway as the systemd unit runs the gateway",
+		Long: `Runs a command of the gateway, such as validate or card-keys, in the environment
+of the systemd unit: its variables (Environment, EnvironmentFile and drop-ins), user,
+directories and credentials. So a Caddyfile means the same by hand as in the service.
+
+Run it as root for commands that need the credentials or another user. It needs no
+systemd, and the service need not run.`,
+		CobraFunc: func(cmd *cobra.Command) {
+			cmd.Args, cmd.RunE = cobra.MinimumNArgs(1), run
+			cmd.Flags().SetInterspersed(false) // the flags behind the command are the command's
+			cmd.Flags().String("unit", "/etc/systemd/system/card-gateway.service", "unit file")
+			cmd.Example = `  card-unit validate --config /etc/card-gateway/Caddyfile --adapter caddyfile
+  card-unit card-keys list --status locked`
+		},
+	})
+}
+
+// run runs the command, and ends with its exit status.
+func run(cmd *cobra.Command, args []string) error {
+	place := map[bool]string{true: "/run"}[os.Geteuid() == 0] // no disk, if the caller may
+	secrets, err := os.MkdirTemp(place, "card-unit-")
+	defer func() { _ = os.RemoveAll(secrets) }()
+	u, unitErr := readUnit(cli.Flag(cmd, "unit"), secrets)
+	binary, binaryErr := os.Executable()
+	if err = errors.Join(err, unitErr, binaryErr); err != nil {
+		return fmt.Errorf("reading the unit: %w", err)
+	}
+	ctx, stop := signal.NotifyContext(cmd.Context(), syscall.SIGTERM, syscall.SIGINT)
+	defer stop()
+	child := exec.CommandContext(ctx, binary, args...)
+	// "Done", so that Run returns the status that the command ends with.
+	child.Cancel = func() error { return errors.Join(os.ErrProcessDone, child.Process.Signal(syscall.SIGTERM)) }
+	child.Stdin, child.Stdout, child.Stderr = cmd.InOrStdin(), cmd.OutOrStdout(), cmd.ErrOrStderr()
+	child.Env = append([]string{"PATH=" + os.Getenv("PATH"), "TERM=" + os.Getenv("TERM"), "LANG=" + os.Getenv("LANG")}, u.environment...)
+	u.become(child, secrets)
+	defer syscall.Umask(syscall.Umask(0o077))
+	if err = child.Run(); child.ProcessState == nil || child.ProcessState.Success() {
+		return err
+	}
+	return cli.Exit(cmd, max(1, child.ProcessState.ExitCode()))
+}
 
 // A unit is what of a unit file decides in which environment its commands run.
 type unit struct {
 	user        string
 	environment []string // NAME=VALUE; later ones win
 	credentials []credential
-	specifiers  map[string]string // of systemd, with their values
+	specifiers  *strings.Replacer // of systemd, for their values
 }
 
 // A credential is a file that systemd gives to the service alone.
 type credential struct{ name, path string }
 
-// directories are the settings that name a directory, each with its variable and root.
-var directories = map[string]struct{ variable, root string }{
-	"RuntimeDirectory":       {"RUNTIME_DIRECTORY", "%t"},
-	"StateDirectory":         {"STATE_DIRECTORY", "%S"},
-	"LogsDirectory":          {"LOGS_DIRECTORY", "%L"},
-	"CacheDirectory":         {"CACHE_DIRECTORY", "%C"},
-	"ConfigurationDirectory": {"CONFIGURATION_DIRECTORY", "%E"},
+// become makes the command run as the unit's user, and copies the credentials into a
+// directory that only that user can read. Who is not root may not become another one.
+func (u *unit) become(child *exec.Cmd, dir string) {
+	uid, gid := os.Geteuid(), os.Getegid()
+	if uid == 0 && u.user != "" {
+		found, err := user.Lookup(u.user)
+		if err != nil {
+			child.Err = fmt.Errorf("the user of the unit: %w", err)
+			return
+		}
+		_, _ = fmt.Sscan(found.Uid+" "+found.Gid, &uid, &gid) // numbers, on Unix
+		child.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: uint32(uid), Gid: uint32(gid), NoSetGroups: uid == 0}}
+	}
+	for _, c := range u.credentials {
+		text, err := os.ReadFile(c.path)
+		if file := filepath.Join(dir, c.name); err == nil {
+			err = errors.Join(os.WriteFile(file, text, 0o400), os.Chown(file, uid, gid))
+		}
+		if err = errors.Join(err, os.Chown(dir, uid, gid)); err != nil {
+			fmt.Fprintln(child.Stderr, "warning: the command runs without a credential of the unit:", err)
+		}
+	}
 }
 
-// readUnit reads a unit file and its drop-ins. The directory of the credentials is
-// the one given.
-func readUnit(path, credentials string) (*unit, error) {
-	u := &unit{specifiers: map[string]string{
-		"%%": "%", "%d": credentials, "%t": "/run", "%S": "/var/lib", "%L": "/var/log", "%C": "/var/cache", "%E": "/etc",
-	}}
-	dropIns, err := filepath.Glob(path + ".d/*.conf")
-	if err != nil {
-		return nil, err
-	}
+// roots are where the directories of RuntimeDirectory and its like are.
+var roots = map[string]string{"Runtime": "%t", "State": "%S", "Logs": "%L", "Cache": "%C", "Configuration": "%E"}
+
+// What systemd reads: in a unit the sections Service and in these the settings used
+// here (a unit of a service has no other section with S), and the lines of a file of
+// variables. A comment neither goes on in the next line nor ends a line that does.
+var (
+	comment      = regexp.MustCompile(`(?m)^[ \t]*[#;].*\n?`)
+	service      = regexp.MustCompile(`(?ms)^[ \t]*\[Service\].*?(?:^[ \t]*\[[^S]|\z)`)
+	setting      = regexp.MustCompile(`(?m)^[ \t]*(User|Environment(?:File)?|LoadCredential|(?:Runtime|State|Logs|Cache|Configuration)Directory)[ \t]*=[ \t]*(.*?)[ \t\r]*$`)
+	variable     = regexp.MustCompile(`(?m)^[ \t]*([^#;=\s]+)[ \t]*(=)[ \t]*(?:"(.*)"|'(.*)'|(.*?))[ \t\r]*$`)
+	known        = regexp.MustCompile(`^(?:[^%]|%[%dtSLCE])*`)
+	quotableWord = regexp.MustCompile(`(?:[^ \t"']|"[^"]*"|'[^']*')+`)
+	quotedPart   = regexp.MustCompile(`"([^"]*)"|'([^']*)'`)
+)
+
+// readUnit reads a unit file and its drop-ins, for a directory of the credentials.
+func readUnit(path, secrets string) (*unit, error) {
+	u := &unit{specifiers: strings.NewReplacer("%%", "%", "%d", secrets, "%t", "/run", "%S", "/var/lib", "%L", "/var/log", "%C", "/var/cache", "%E", "/etc")}
+	dropIns, globErr := filepath.Glob(path + ".d/*.conf")
 	for _, file := range append([]string{path}, dropIns...) {
 		text, err := os.ReadFile(file)
-		if err != nil {
-			return nil, err
+		lines := strings.ReplaceAll(comment.ReplaceAllString(string(text), ""), "\\\n", " ")
+		for _, line := range setting.FindAllStringSubmatch(strings.Join(service.FindAllString(lines, -1), "\n"), -1) {
+			err = errors.Join(err, u.set(line[1], line[2]))
 		}
-		section := ""
-		for _, line := range settingLines(strings.ReplaceAll(string(text), "\\\n", " ")) {
-			name, value, ok := strings.Cut(line, "=")
-			if line[0] == '[' {
-				section = line
-			} else if ok && section == "[Service]" {
-				err = errors.Join(err, u.set(strings.TrimSpace(name), strings.TrimSpace(value)))
-			}
-		}
-		if err != nil {
-			return nil, fmt.Errorf("%s: %w", file, err)
+		if err = errors.Join(err, globErr); err != nil {
+			return nil, fmt.Errorf("%w (%s)", err, file)
 		}
 	}
 	return u, nil
 }
 
-// settingLines returns the lines of a text that are neither empty nor a comment.
-func settingLines(text string) (all []string) {
-	for line := range strings.Lines(text) {
-		if line = strings.TrimSpace(line); line != "" && line[0] != '#' && line[0] != ';' {
-			all = append(all, line)
-		}
+// set takes a setting over. Of two for one variable the later one wins.
+func (u *unit) set(name, value string) (err error) {
+	if kind, ok := strings.CutSuffix(name, "Directory"); ok {
+		name, value = "Environment", strings.ToUpper(kind)+"_DIRECTORY="+roots[kind]+"/"+value
 	}
-	return all
-}
-
-// set takes a setting of the section Service over. The specifiers of a setting that is
-// not used here need not be known.
-func (u *unit) set(name, value string) error {
-	if d, ok := directories[name]; ok {
-		u.environment = append(u.environment, d.variable+"="+filepath.Join(u.specifiers[d.root], value))
-		return nil
+	if rest := known.ReplaceAllString(value, ""); rest != "" {
+		return fmt.Errorf("%s: the specifier %s at the end is not known here", name, rest)
 	}
-	value, err := u.expand(value)
+	value = u.specifiers.Replace(value)
+	var words []string
 	switch name {
 	case "User":
 		u.user = value
 	case "Environment":
-		words, wordsErr := splitWords(value)
-		u.environment, err = append(u.environment, words...), errors.Join(err, wordsErr)
+		words, err = splitWords(value)
 	case "EnvironmentFile":
-		err = errors.Join(err, u.readEnvironment(value))
+		text, readErr := os.ReadFile(strings.TrimPrefix(value, "-"))
+		if !strings.HasPrefix(value, "-") || !errors.Is(readErr, os.ErrNotExist) {
+			err = readErr
+		}
+		words = unquoted(string(text), variable, variable)
 	case "LoadCredential":
 		id, path, _ := strings.Cut(value, ":")
 		u.credentials = append(u.credentials, credential{id, path})
-	default:
-		return nil
 	}
-	if err != nil {
-		return fmt.Errorf("%s: %w", name, err)
-	}
-	return nil
-}
-
-var (
-	specifier    = regexp.MustCompile(`%.?`)
-	quotableWord = regexp.MustCompile(`(?:[^ \t"']|"[^"]*"|'[^']*')+`)
-	quotedPart   = regexp.MustCompile(`"([^"]*)"|'([^']*)'`)
-)
-
-// expand replaces systemd's specifiers.
-func (u *unit) expand(text string) (expanded string, err error) {
-	expanded = specifier.ReplaceAllStringFunc(text, func(s string) string {
-		value, known := u.specifiers[s]
-		if s == "%" {
-			err = errors.New("% at the end")
-		} else if !known {
-			err = fmt.Errorf("the specifier %s is not known here", s)
-		}
-		return value
-	})
-	return expanded, err
+	u.environment = append(u.environment, words...)
+	return err
 }
 
 // splitWords splits at blanks that are not quoted.
-func splitWords(text string) (words []string, err error) {
+func splitWords(text string) ([]string, error) {
 	if strings.ContainsAny(quotableWord.ReplaceAllString(text, ""), `"'`) {
 		return nil, errors.New("a quote is not closed")
 	}
-	for _, word := range quotableWord.FindAllString(text, -1) {
-		words = append(words, quotedPart.ReplaceAllString(word, "$1$2"))
-	}
-	return words, nil
+	return unquoted(text, quotableWord, quotedPart), nil
 }
 
-// readEnvironment reads a file of variables. With - before its path it may be
-// missing.
-func (u *unit) readEnvironment(path string) error {
-	path, optional := strings.CutPrefix(path, "-")
-	text, err := os.ReadFile(path)
-	if err != nil && !(optional && errors.Is(err, os.ErrNotExist)) {
-		return err
+// unquoted returns what is found in a text, each without its quotes.
+func unquoted(text string, find, quotes *regexp.Regexp) (all []string) {
+	for _, found := range find.FindAllString(text, -1) {
+		all = append(all, quotes.ReplaceAllString(found, "$1$2$3$4$5"))
 	}
-	for _, line := range settingLines(string(text)) {
-		name, value, ok := strings.Cut(line, "=")
-		if !ok {
-			return fmt.Errorf("%s: %q is no NAME=VALUE", path, name)
-		}
-		if n := len(value); n > 1 && (value[0] == '"' || value[0] == '\'') && value[n-1] == value[0] {
-			value = value[1 : n-1]
-		}
-		u.environment = append(u.environment, strings.TrimSpace(name)+"="+value)
-	}
-	return nil
+	return all
 }

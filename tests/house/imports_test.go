@@ -62,6 +62,10 @@ var importRules = []importRule{
 		reason: "memory is counted for whoever holds it; what is held, and by which request, is not its business",
 	},
 	{
+		dir: "gate", ours: []string{"auth", "held", "keys", "ratelimit", "store"},
+		reason: "whether a request may pass is decided without a server, so that it can be read and tested from top to bottom; it writes no answer, no log and no metric",
+	},
+	{
 		dir: "store", ours: []string{"auth", "ratelimit"},
 		reason: "the contract must not know its backends, or they could not be told apart from it",
 	},
@@ -157,7 +161,7 @@ var importRules = []importRule{
 		dir: "caddymodule",
 		ours: []string{
 			"assertion", "auth", "caddymodule/auditfile", "caddymodule/cardlog", "caddymodule/console", "caddymodule/explaincmd", "caddymodule/keyadmin", "caddymodule/logqueue", "caddymodule/offenders", "caddymodule/peek", "caddymodule/routes", "caddymodule/secret", "caddymodule/signcmd", "caddymodule/unitcmd", "caddymodule/version",
-			"explain", "forward", "held", "keys", "ratelimit", "store", "store/file", "store/redis", "translate",
+			"explain", "forward", "gate", "held", "keys", "ratelimit", "store", "store/file", "store/redis", "translate",
 		},
 		others: []string{"…/"},
 		reason: "the sandbox must never be part of a production build",
