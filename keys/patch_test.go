@@ -37,7 +37,7 @@ func TestMergePatch(t *testing.T) {
 	}
 }
 
-func FuzzPatched(f *testing.F) {
+func FuzzApplyPatch(f *testing.F) {
 	for _, seed := range []string{
 		`{}`, `{"tenant":"b"}`, `{"limits":{"total":null,"default":{"until":null}}}`, `{"scopes":null}`, `{"expires_at":"2030-01-01T00:00:00Z"}`,
 		`{"id":"x"}`, `{"tenant":"a","tenant":"b"}`, `[]`, `null`, `{"limits":{"a":{"b":{"c":[1,{}]}}}}`, `{"allowed_ips":[]}`, `{"tenant":"\ud800"}`,

@@ -112,15 +112,13 @@ type SealView struct {
 
 // sealView returns the state of a record that is admitted, or was refused by err.
 func sealView(r *store.Record, err error) SealView {
-	var forged *ForgedError
-	switch {
-	case errors.As(err, &forged):
+	if forged, ok := errors.AsType[*ForgedError](err); ok {
 		return SealView{State: SealRefused, Field: forged.Field, Problem: forged.Reason(), Digest: digestOf(r)}
-	case len(r.Seal) == 0:
-		return SealView{State: SealUnsealed, Digest: digestOf(r)}
-	default:
-		return SealView{State: SealSealed, DocumentVersion: documentVersion(r.Seal)}
 	}
+	if len(r.Seal) == 0 {
+		return SealView{State: SealUnsealed, Digest: digestOf(r)}
+	}
+	return SealView{State: SealSealed, DocumentVersion: documentVersion(r.Seal)}
 }
 
 // view returns the view of a record that was just read.

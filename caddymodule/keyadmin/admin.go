@@ -283,11 +283,10 @@ func claimedActor(r *http.Request) string {
 // bytes has the status 413.
 func (c *adminCall) body() ([]byte, error) {
 	doc, err := io.ReadAll(c.r.Body)
-	var tooLarge *http.MaxBytesError
-	switch {
-	case errors.As(err, &tooLarge):
+	if tooLarge, ok := errors.AsType[*http.MaxBytesError](err); ok {
 		return nil, earlyError{caddy.APIError{HTTPStatus: http.StatusRequestEntityTooLarge, Err: err, Message: fmt.Sprintf("the request body is over %d bytes", tooLarge.Limit)}}
-	case err != nil:
+	}
+	if err != nil {
 		return nil, earlyError{caddy.APIError{HTTPStatus: http.StatusBadRequest, Err: fmt.Errorf("reading the request body: %w", err)}}
 	}
 	return doc, nil
