@@ -12,10 +12,8 @@ import (
 
 	"github.com/card-gateway/card-gateway/assertion"
 	"github.com/card-gateway/card-gateway/caddymodule/secret"
+	"github.com/card-gateway/card-gateway/headers"
 )
-
-// headerAssertion is the signed statement about the request, for the upstream.
-const headerAssertion = "X-Gateway-Assertion"
 
 // AssertOptions let the issuer verify by itself who sent a request, and that
 // method, target and body are those that the gateway has forwarded.
@@ -90,7 +88,7 @@ func (a *asserting) sign(method, target string, digest [sha256.Size]byte) string
 // put sets the assertion in the headers of a request that reverse_proxy forwards
 // with the method, target and body that it has now.
 func (a *asserting) put(r *http.Request) {
-	r.Header[headerAssertion] = []string{a.sign(r.Method, r.URL.RequestURI(), a.claims.Digest)}
+	r.Header[headers.Assertion] = []string{a.sign(r.Method, r.URL.RequestURI(), a.claims.Digest)}
 }
 
 // bodyChanged notes another body. An assertion that is in the headers is made
@@ -100,7 +98,7 @@ func (a *asserting) bodyChanged(r *http.Request, body []byte) {
 		return
 	}
 	a.claims.Digest = sha256.Sum256(body)
-	if _, is := r.Header[headerAssertion]; is {
+	if _, is := r.Header[headers.Assertion]; is {
 		a.put(r)
 	}
 }

@@ -7,26 +7,27 @@ import (
 
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp/encode"
-	"github.com/caddyserver/caddy/v2/modules/caddyhttp/headers"
+	caddyheaders "github.com/caddyserver/caddy/v2/modules/caddyhttp/headers"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp/reverseproxy"
 
 	"github.com/card-gateway/card-gateway/auth"
+	"github.com/card-gateway/card-gateway/headers"
 )
 
 func TestForwardsHost(t *testing.T) {
-	with := func(ops *headers.HeaderOps) *reverseproxy.Handler {
-		return &reverseproxy.Handler{Headers: &headers.Handler{Request: ops}}
+	with := func(ops *caddyheaders.HeaderOps) *reverseproxy.Handler {
+		return &reverseproxy.Handler{Headers: &caddyheaders.Handler{Request: ops}}
 	}
 	for name, c := range map[string]struct {
 		proxy *reverseproxy.Handler
 		want  bool
 	}{
 		"nothing said":    {new(reverseproxy.Handler), true},
-		"only answers":    {&reverseproxy.Handler{Headers: new(headers.Handler)}, true},
-		"another header":  {with(&headers.HeaderOps{Set: http.Header{"X-A": {"1"}}}), true},
-		"a name":          {with(&headers.HeaderOps{Set: http.Header{"host": {"issuer.internal"}}}), false},
-		"the client's":    {with(&headers.HeaderOps{Set: http.Header{"Host": {"{http.request.host}"}}}), false},
-		"none":            {with(&headers.HeaderOps{Delete: []string{"Host"}}), false},
+		"only answers":    {&reverseproxy.Handler{Headers: new(caddyheaders.Handler)}, true},
+		"another header":  {with(&caddyheaders.HeaderOps{Set: http.Header{"X-A": {"1"}}}), true},
+		"a name":          {with(&caddyheaders.HeaderOps{Set: http.Header{"host": {"issuer.internal"}}}), false},
+		"the client's":    {with(&caddyheaders.HeaderOps{Set: http.Header{"Host": {"{http.request.host}"}}}), false},
+		"none":            {with(&caddyheaders.HeaderOps{Delete: []string{"Host"}}), false},
 		"TLS":             {&reverseproxy.Handler{Transport: &reverseproxy.HTTPTransport{TLS: new(reverseproxy.TLSConfig)}}, false},
 		"without any TLS": {&reverseproxy.Handler{Transport: new(reverseproxy.HTTPTransport)}, true},
 	} {
@@ -39,7 +40,10 @@ func TestForwardsHost(t *testing.T) {
 // card_auth prevents that net/http sends a request twice if a handler behind it
 // might use net/http, and only then.
 func TestMayRepeat(t *testing.T) {
-	named := &Forward{HeaderRule: HeaderRule{named: map[string]bool{"Forwarded": true}}}
+	named := &Forward{Rule: headers.Rule{PassHeader: []string{"Forwarded"}}}
+	if err := named.Prepare(); err != nil {
+		t.Fatal(err)
+	}
 	for name, c := range map[string]struct {
 		behind []caddyhttp.MiddlewareHandler
 		want   bool
@@ -58,7 +62,7 @@ func TestMayRepeat(t *testing.T) {
 			t.Errorf("%s: %v, want %v", name, h.site.downstream.mayRepeat, c.want)
 		}
 		header := http.Header{"Forwarded": {"for=1"}, "X-Real-Ip": {"1"}}
-		aside := h.HeaderRule.clean(header)
+		aside := h.Rule.Clean(header)
 		if forwards := name != "reverse_proxy alone" && name != "nothing that we know"; (len(aside) == 1) != forwards || len(header) != 0 {
 			t.Errorf("%s: set aside %v, kept %v", name, aside, header)
 		}
@@ -79,7 +83,7 @@ func TestOwnOperationsNeedASelfAlone(t *testing.T) {
 		want   bool
 	}{
 		"alone":                   {[]caddyhttp.MiddlewareHandler{new(Self)}, true},
-		"in a handle block":       {[]caddyhttp.MiddlewareHandler{new(headers.Handler), new(encode.Encode), inside}, true},
+		"in a handle block":       {[]caddyhttp.MiddlewareHandler{new(caddyheaders.Handler), new(encode.Encode), inside}, true},
 		"none":                    {nil, false},
 		"no self":                 {[]caddyhttp.MiddlewareHandler{new(Forward)}, false},
 		"beside a card_forward":   {[]caddyhttp.MiddlewareHandler{new(Self), new(Forward)}, false},

@@ -13,6 +13,7 @@ import (
 
 	"github.com/card-gateway/card-gateway/caddymodule/routes"
 	"github.com/card-gateway/card-gateway/caddymodule/secret"
+	"github.com/card-gateway/card-gateway/headers"
 )
 
 func init() {
@@ -277,7 +278,7 @@ func (h *Auth) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 		flagOption("generic_messages", &h.GenericMessages),
 		flagOption("dry_run", &h.DryRun),
 		{name: "assert", read: h.readAssert},
-	}, h.HeaderRule.options()...))
+	}, headerOptions(&h.Rule)...))
 }
 
 // readHandler reads a directive that takes no argument and a block of options.
@@ -376,8 +377,8 @@ func (h *Refuse) UnmarshalCaddyfile(d *caddyfile.Dispenser) (err error) {
 	return nil
 }
 
-// options returns the options of the rule in a handler's block.
-func (rule *HeaderRule) options() []option {
+// headerOptions returns the options of a rule in a handler's block.
+func headerOptions(rule *headers.Rule) []option {
 	return []option{
 		{name: "pass_header", repeats: true, read: func(d *caddyfile.Dispenser) error {
 			names := d.RemainingArgs()

@@ -18,6 +18,7 @@ import (
 	"github.com/card-gateway/card-gateway/caddymodule/cardlog"
 	"github.com/card-gateway/card-gateway/caddymodule/peek"
 	"github.com/card-gateway/card-gateway/caddymodule/routes"
+	"github.com/card-gateway/card-gateway/headers"
 )
 
 // An orderCheck refuses servers whose routes are certainly a mistake or open, and
@@ -251,14 +252,14 @@ func (c *orderCheck) trusted(server *caddyhttp.Server) {
 
 // downstream is what follows a card_auth in its site.
 type downstream struct {
-	translates   bool          // a card_translate: bodies of customers must be JSON
-	mayRepeat    bool          // a handler that may send a request twice
-	forwardsHost bool          // a reverse_proxy that lets clients choose the issuer's Host
-	headerRules  []*HeaderRule // of each card_forward
-	self         bool          // a card_self
-	answersOwn   bool          // a card_self, and nothing that could send a request to an issuer
-	proxies      bool          // a reverse_proxy
-	unasserted   string        // why no assertion can vouch for what is sent; empty: it can
+	translates   bool            // a card_translate: bodies of customers must be JSON
+	mayRepeat    bool            // a handler that may send a request twice
+	forwardsHost bool            // a reverse_proxy that lets clients choose the issuer's Host
+	headerRules  []*headers.Rule // of each card_forward
+	self         bool            // a card_self
+	answersOwn   bool            // a card_self, and nothing that could send a request to an issuer
+	proxies      bool            // a reverse_proxy
+	unasserted   string          // why no assertion can vouch for what is sent; empty: it can
 }
 
 // downstreamOf returns what is behind a card_auth of a server. If only card_forward
@@ -276,7 +277,7 @@ func downstreamOf(server *caddyhttp.Server, from caddyhttp.MiddlewareHandler) do
 			b.self = true
 		case *Forward:
 			sends = true
-			b.headerRules = append(b.headerRules, &next.HeaderRule)
+			b.headerRules = append(b.headerRules, &next.Rule)
 		case *reverseproxy.Handler:
 			sends, b.mayRepeat, b.proxies = true, true, true
 			b.forwardsHost = b.forwardsHost || forwardsHost(next)

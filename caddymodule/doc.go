@@ -13,7 +13,6 @@
 //   - handler_*: a handler each, with its options; the directive of card_forward
 //   - chain: which order of handlers is a mistake, and what is behind a card_auth
 //   - passage, client: the way of a request through card_auth; its address and Host
-//   - header_rule: which headers reach the issuer
 //   - assert, response, signed_answer, translate_answer: what the issuer is told, and
 //     what becomes of its answer
 //   - answer*, explain: answers to refused requests; package auth has their status

@@ -16,6 +16,7 @@ import (
 	"github.com/card-gateway/card-gateway/auth"
 	"github.com/card-gateway/card-gateway/caddymodule/cardlog"
 	"github.com/card-gateway/card-gateway/gate"
+	"github.com/card-gateway/card-gateway/headers"
 )
 
 // Auth is the handler card_auth. It forwards a request that passes all
@@ -59,7 +60,7 @@ func (h *Auth) Provision(ctx caddy.Context) error {
 	if err := checkTrustedProxies(server); err != nil {
 		return err
 	}
-	if err := h.HeaderRule.provision(); err != nil {
+	if err := h.Rule.Prepare(); err != nil {
 		return fmt.Errorf("card_auth: %w", err)
 	}
 	if h.Assert != nil {
@@ -100,7 +101,7 @@ func (h *Auth) lookBehind() {
 	site := &h.site
 	site.downstream = downstreamOf(site.server, h)
 	for _, rule := range site.downstream.headerRules {
-		h.HeaderRule.setAside(rule)
+		h.Rule.SetAside(rule)
 	}
 	if site.downstream.forwardsHost {
 		site.telemetry.log.Warn(forwardedHostWarning)
@@ -190,7 +191,7 @@ func (p *passage) serve(r *http.Request, next caddyhttp.Handler, start time.Time
 		info.upstream.asked = time.Now()
 	}
 	if site.downstream.mayRepeat {
-		hideIdempotencyKeys(r.Header)
+		headers.HideIdempotencyKeys(r.Header)
 		once, done := sendOnce(r)
 		defer done()
 		r = once
@@ -224,7 +225,7 @@ type AuthOptions struct {
 	// X-Gateway-Assertion. Default: none.
 	Assert *AssertOptions `json:"assert,omitempty"`
 
-	HeaderRule
+	headers.Rule
 }
 
 // A site is the configuration of one card_auth, for all its requests.
@@ -280,16 +281,4 @@ func sendOnce(r *http.Request) (*http.Request, context.CancelFunc) {
 		},
 	})
 	return r.WithContext(ctx), func() { cancel(nil) }
-}
-
-// hideIdempotencyKeys gives the headers lower-case names in the map. On the wire
-// these are the same headers, but net/http looks for the canonical names and
-// would send a POST with one of them twice.
-func hideIdempotencyKeys(h http.Header) {
-	for canonical, lower := range map[string]string{"Idempotency-Key": "idempotency-key", "X-Idempotency-Key": "x-idempotency-key"} {
-		if values, ok := h[canonical]; ok {
-			delete(h, canonical)
-			h[lower] = values
-		}
-	}
 }

@@ -23,6 +23,7 @@ import (
 
 	"github.com/card-gateway/card-gateway/auth"
 	"github.com/card-gateway/card-gateway/forward"
+	"github.com/card-gateway/card-gateway/headers"
 	"github.com/card-gateway/card-gateway/held"
 )
 
@@ -80,7 +81,7 @@ type Forward struct {
 
 	// The headers that reach these issuers in addition to those that card_auth
 	// passes, or only some of those.
-	HeaderRule
+	headers.Rule
 
 	log       *zap.Logger
 	unjudged  unjudged
@@ -131,7 +132,7 @@ func (h *Forward) ServeHTTP(w http.ResponseWriter, r *http.Request, _ caddyhttp.
 	if out.Host = h.Host; h.Host == clientHost {
 		out.Host = r.Host
 	}
-	if refusal := out.fill(r, info, &h.HeaderRule); refusal != nil {
+	if refusal := out.fill(r, info, &h.Rule); refusal != nil {
 		return refusal
 	}
 	answer, err := h.forwarder.Do(r.Context(), &out.Request)
@@ -232,7 +233,7 @@ func (h *Forward) Provision(ctx caddy.Context) error {
 }
 
 func (h *Forward) provision() error {
-	if err := h.HeaderRule.provision(); err != nil {
+	if err := h.Rule.Prepare(); err != nil {
 		return err
 	}
 	if h.Host != clientHost && strings.ContainsAny(h.Host, "{} \t") {
@@ -398,7 +399,7 @@ func (h *Forward) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 		{name: "tls", read: h.readTLS},
 		{name: "fail_for", read: h.readFailFor},
 		{name: "check", read: h.readCheck},
-	}, h.HeaderRule.options()...))
+	}, headerOptions(&h.Rule)...))
 }
 
 func (h *Forward) readPolicy(d *caddyfile.Dispenser) (err error) {
@@ -509,7 +510,7 @@ func (o *outgoing) free() {
 // fill makes the outgoing request from the request that the handlers before have
 // left. It refuses a body of unknown length, which no handler of the gateway
 // produces.
-func (o *outgoing) fill(r *http.Request, info *requestInfo, rule *HeaderRule) *auth.Refusal {
+func (o *outgoing) fill(r *http.Request, info *requestInfo, rule *headers.Rule) *auth.Refusal {
 	o.Method, o.Target = r.Method, r.URL.RequestURI()
 	switch body := r.Body.(type) {
 	case nil:
@@ -527,9 +528,9 @@ func (o *outgoing) fill(r *http.Request, info *requestInfo, rule *HeaderRule) *a
 			o.Stream, o.Length = body, r.ContentLength
 		}
 	}
-	rule.recall(r.Header, info.aside)
+	rule.Recall(r.Header, info.aside)
 	for name, values := range r.Header {
-		if forwardedNames[name] || !rule.sends(name) {
+		if forwardedNames[name] || !rule.Sends(name) {
 			continue
 		}
 		for _, value := range values {
@@ -557,7 +558,7 @@ func (o *outgoing) assert(r *http.Request, info *requestInfo) *auth.Refusal {
 		}
 		digest = sha256.Sum256(nil)
 	}
-	o.add(headerAssertion, a.sign(o.Method, o.Target, digest))
+	o.add(headers.Assertion, a.sign(o.Method, o.Target, digest))
 	info.overhead += time.Since(start)
 	return nil
 }
@@ -571,7 +572,7 @@ func (o *outgoing) add(name, value string) {
 
 // forwardedNames are the headers that addForwarded and assert write.
 var forwardedNames = map[string]bool{
-	headerAssertion:   true,
+	headers.Assertion: true,
 	"X-Forwarded-For": true, "X-Forwarded-Proto": true, "X-Forwarded-Host": true, "Via": true,
 }
 

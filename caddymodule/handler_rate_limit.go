@@ -10,6 +10,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/card-gateway/card-gateway/auth"
+	"github.com/card-gateway/card-gateway/headers"
 )
 
 // RateLimit is the handler card_rate_limit. It notes in the request's context
@@ -41,7 +42,7 @@ func (h *RateLimit) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddy
 	if infoFrom(r.Context()) != nil {
 		return &auth.Refusal{Reason: auth.InternalError, Cause: errLimitsLate}
 	}
-	dropIdentity(r.Header) // even if no card_auth follows, nobody must trust a client's own claim
+	headers.DropIdentity(r.Header) // even if no card_auth follows, nobody must trust a client's own claim
 	use := &carried{limits: &h.RateLimitOptions}
 	err := next.ServeHTTP(w, use.with(r))
 	if !use.judged {

@@ -15,6 +15,7 @@ import (
 	"github.com/card-gateway/card-gateway/assertion"
 	"github.com/card-gateway/card-gateway/auth"
 	"github.com/card-gateway/card-gateway/gate"
+	"github.com/card-gateway/card-gateway/headers"
 	"github.com/card-gateway/card-gateway/keys"
 	"github.com/card-gateway/card-gateway/ratelimit"
 	"github.com/card-gateway/card-gateway/store"
@@ -27,7 +28,7 @@ type passage struct {
 	w      responseWriter
 	r      *http.Request
 	limits *RateLimitOptions
-	sent   headerValues // to the upstream
+	sent   headers.Values // to the upstream
 
 	arrival  gate.Arrival
 	decision gate.Decision
@@ -60,7 +61,7 @@ func (p *passage) takeOver() {
 	d := &p.decision
 	p.info.Target, p.info.Operation, p.info.Key, p.info.skew = d.Target, d.Operation, d.Key, d.Skew
 	p.info.body, p.info.dryRun = d.Body.Held, d.DryRun
-	p.info.aside = p.site.HeaderRule.clean(p.r.Header)
+	p.info.aside = p.site.Rule.Clean(p.r.Header)
 	if d.Settled {
 		p.report(&d.Verdict)
 	}
@@ -263,7 +264,7 @@ func (p *passage) tellClient() {
 // details in one spelling.
 func (p *passage) prepareUpstream() {
 	p.info.body.ForwardTo(p.r)
-	p.sent.set(p.r.Header, headerRequestID, p.info.RequestID)
+	p.sent.Set(p.r.Header, headers.RequestID, p.info.RequestID)
 	p.tellClient()
 	if p.identified() {
 		p.setIdentity(p.r.Header)
@@ -284,7 +285,7 @@ func (p *passage) prepareUpstream() {
 // mayBeTranslated reports whether a card_translate may change the request, or
 // refuse it, before the issuer is asked.
 func (p *passage) mayBeTranslated() bool {
-	return p.site.downstream.translates && (translatedOperation(p.info.Operation.Name) || len(p.r.Header[headerShape]) > 0)
+	return p.site.downstream.translates && (translatedOperation(p.info.Operation.Name) || len(p.r.Header[headers.Shape]) > 0)
 }
 
 // identified reports whether the sender of the request is proved. In a dry run
@@ -296,10 +297,10 @@ func (p *passage) identified() bool {
 // setIdentity sets the headers that name the caller and the operation.
 func (p *passage) setIdentity(h http.Header) {
 	key := p.info.Key
-	p.sent.set(h, headerIDKey, key.ID)
-	p.sent.set(h, headerTenant, key.Tenant)
-	p.sent.set(h, headerScopes, key.Scopes.String())
-	p.sent.set(h, headerOperation, p.info.Operation.Name)
+	p.sent.Set(h, headers.KeyID, key.ID)
+	p.sent.Set(h, headers.Tenant, key.Tenant)
+	p.sent.Set(h, headers.Scopes, key.Scopes.String())
+	p.sent.Set(h, headers.Operation, p.info.Operation.Name)
 }
 
 // assert prepares the assertion of a request whose sender is proved. card_forward

@@ -14,6 +14,7 @@ import (
 
 	"github.com/card-gateway/card-gateway/auth"
 	"github.com/card-gateway/card-gateway/caddymodule/cardlog"
+	"github.com/card-gateway/card-gateway/headers"
 	"github.com/card-gateway/card-gateway/held"
 	"github.com/card-gateway/card-gateway/ratelimit"
 )
@@ -219,7 +220,7 @@ func (i *requestInfo) String() string { return "request " + i.RequestID }
 
 // requestID returns the client's request id if it is valid, else a new one.
 func requestID(h http.Header) string {
-	if values := h[headerRequestID]; len(values) == 1 && validRequestID(values[0]) {
+	if values := h[headers.RequestID]; len(values) == 1 && validRequestID(values[0]) {
 		return values[0]
 	}
 	return newRequestID(rand.Text)

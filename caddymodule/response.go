@@ -1,18 +1,16 @@
 package caddymodule
 
 import (
-	"bytes"
 	"io"
 	"maps"
 	"net/http"
-	"slices"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 
 	"github.com/card-gateway/card-gateway/auth"
+	"github.com/card-gateway/card-gateway/headers"
 	"github.com/card-gateway/card-gateway/ratelimit"
 )
 
@@ -23,7 +21,7 @@ type responseWriter struct {
 	caddyhttp.ResponseWriterWrapper
 	info     *requestInfo
 	limits   []rateHeader
-	own      headerValues
+	own      headers.Values
 	signs    signedAnswer // without a secret the answer is not signed
 	status   int          // of the answer; 0 until its head is sent, or the answer is held
 	late     http.Header  // headers set after the head, such as trailers; never sent
@@ -113,7 +111,7 @@ func (w *responseWriter) takeBack() bool {
 
 // forgetHead removes the headers that a handler has set.
 func (w *responseWriter) forgetHead() {
-	maps.DeleteFunc(w.Header(), func(name string, _ []string) bool { return !staysInHead(name) })
+	maps.DeleteFunc(w.Header(), func(name string, _ []string) bool { return !headers.StaysInHead(name) })
 }
 
 // replace sends a refusal in place of the answer that a handler has begun.
@@ -171,27 +169,27 @@ func (w *responseWriter) FlushError() error {
 }
 
 func (w *responseWriter) finish(h http.Header) {
-	dropOwn(h)
-	if _, typed := h[headerType]; !typed {
-		h[headerType] = nil // else net/http guesses it from the bytes, as text/html too
+	headers.DropOwn(h)
+	if _, typed := h[headers.ContentType]; !typed {
+		h[headers.ContentType] = nil // else net/http guesses it from the bytes, as text/html too
 	}
-	w.own.set(h, headerRequestID, w.info.RequestID)
+	w.own.Set(h, headers.RequestID, w.info.RequestID)
 	if w.info.notForwarded(w.status) {
-		w.own.set(h, headerForwarded, "no")
+		w.own.Set(h, headers.Forwarded, "no")
 	}
 	if w.info.closes {
-		w.own.set(h, "Connection", "close")
+		w.own.Set(h, "Connection", "close")
 	}
 	for _, limit := range w.limits {
-		w.own.set(h, limit.name, limit.value)
+		w.own.Set(h, limit.name, limit.value)
 	}
 	switch {
 	case w.info.refusal != nil: // it has set its own Cache-Control
 	case w.info.Operation != nil && w.info.Operation.Name == auth.SensitiveOperation:
-		maps.DeleteFunc(h, func(name string, _ []string) bool { return speaksOfCaching(name) })
-		w.own.set(h, "Cache-Control", "private, no-store")
+		maps.DeleteFunc(h, func(name string, _ []string) bool { return headers.SpeaksOfCaching(name) })
+		w.own.Set(h, "Cache-Control", "private, no-store")
 	case len(h["Cache-Control"]) == 0 || h["Cache-Control"][0] == "":
-		w.own.set(h, "Cache-Control", "private, no-store")
+		w.own.Set(h, "Cache-Control", "private, no-store")
 	}
 }
 
@@ -218,116 +216,4 @@ func (w *responseWriter) setLimits(limiter *RateLimitOptions, charges []ratelimi
 			rateHeader{"Ratelimit", string(ratelimit.AppendRateLimit(nil, states))},
 			rateHeader{"Ratelimit-Policy", string(ratelimit.AppendRateLimitPolicy(nil, charges))})
 	}
-}
-
-// speaksOfCaching reports whether a header could make a cache store an answer
-// although Cache-Control forbids it: one for one kind of cache (RFC 9213), or a
-// validator such as ETag. Such a name has a word about caches, times or edges.
-func speaksOfCaching(name string) bool {
-	if name == "Last-Modified" {
-		return true
-	}
-	words := strings.FieldsFunc(strings.ToLower(name), func(r rune) bool { return (r < 'a' || r > 'z') && (r < '0' || r > '9') })
-	return slices.ContainsFunc(words, func(word string) bool {
-		return strings.HasPrefix(word, "cache") || cachingWords[word]
-	})
-}
-
-var cachingWords = setOf(`age edge etag expires maxage pragma smaxage surrogate ttl`)
-
-// dropOwn removes headers that only the gateway may set on an answer, and the
-// announcement of trailers, which are never sent.
-func dropOwn(h http.Header) {
-	for name := range h {
-		if mayBeOwn(name) && (isOwn(name) || strings.HasPrefix(name, http.TrailerPrefix)) {
-			delete(h, name)
-		}
-	}
-}
-
-// mayBeOwn reports whether a name begins as those of dropOwn do. Most names do not;
-// to fold one takes longer.
-func mayBeOwn(name string) bool {
-	for i := range len(name) {
-		switch c := name[i] | 0x20; {
-		case 'a' <= c && c <= 'z':
-			return strings.IndexByte("xrdt", c) >= 0
-		case '0' <= c && c <= '9':
-			return false
-		}
-	}
-	return false
-}
-
-// isOwn reports whether only the gateway may set a header on an answer, in any
-// spelling that a client may fold into the same name. All names that begin with
-// RateLimit or X-RateLimit are such: which of them a client knows depends on its age.
-func isOwn(name string) bool {
-	folded, _ := foldName(name)
-	text := folded.bytes()
-	return folded.isIdentity() || ownNames[string(text)] ||
-		bytes.HasPrefix(text, []byte("ratelimit")) || bytes.HasPrefix(text, []byte("xratelimit"))
-}
-
-// ownNames are further headers that only the gateway may set on an answer, folded.
-// Date is among them because clients correct their clocks by it: without one the
-// server writes the time of the gateway's.
-var ownNames = foldedSet(headerRequestID, auth.HeaderAnsweredAt, auth.HeaderAnswerHash, auth.HeaderAnswerSignature, "Date", "Trailer")
-
-// staysInHead reports whether a header is Caddy's, for the connection or the host.
-func staysInHead(name string) bool {
-	return name == "Server" || name == "Alt-Svc" || name == "Strict-Transport-Security"
-}
-
-// Headers that the gateway sets for the upstream.
-const (
-	headerRequestID = "X-Request-Id"
-	headerIDKey     = "X-Gateway-Key-Id"
-	headerTenant    = "X-Gateway-Tenant"
-	headerScopes    = "X-Gateway-Scopes"
-	headerOperation = "X-Gateway-Operation"
-)
-
-// The headers that say what a body is.
-const (
-	headerType     = "Content-Type"
-	headerEncoding = "Content-Encoding"
-)
-
-// describesBody reports whether the header is needed to read the body.
-func describesBody(name string) bool { return name == headerType || name == headerEncoding }
-
-// headerForwarded is `no` on a 503 of the gateway if the issuer has seen nothing
-// of the request. The client may send the request again.
-const headerForwarded = "X-Gateway-Forwarded"
-
-// headerValues are values of headers in one piece of memory, where each would
-// have its own.
-type headerValues struct {
-	values [8]string
-	used   int
-}
-
-// set sets a header. The name is canonical.
-func (v *headerValues) set(h http.Header, name, value string) {
-	if v.used == len(v.values) {
-		h[name] = []string{value}
-		return
-	}
-	at := v.used
-	v.used++
-	v.values[at] = value
-	h[name] = v.values[at : at+1 : at+1]
-}
-
-// commonHeaders are headers that are not judged by their words: true means that
-// the header passes. Most are here because they are frequent; User-Agent is here
-// because it contains a word that would drop it.
-var commonHeaders = map[string]bool{
-	"Accept": true, "Accept-Encoding": true, "Accept-Language": true, "Cache-Control": true, "Content-Encoding": true,
-	"Content-Type": true, "Cookie": true, "Idempotency-Key": true, "If-Match": true, "If-None-Match": true, "Origin": true,
-	"Traceparent": true, "Tracestate": true, "User-Agent": true, "X-Correlation-Id": true,
-
-	"X-Api-Key": false, "X-Timestamp": false, "X-Nonce": false, "X-Body-Hash": false, "X-Signature": false,
-	"Connection": false, "Content-Length": false, "X-Forwarded-For": false, "X-Forwarded-Proto": false, "X-Request-Id": false,
 }

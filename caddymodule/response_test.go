@@ -14,6 +14,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/card-gateway/card-gateway/auth"
+	"github.com/card-gateway/card-gateway/headers"
 )
 
 // The answer has the gateway's headers, whichever method a handler calls first.
@@ -164,7 +165,7 @@ func TestTypeIsNotGuessed(t *testing.T) {
 // libraries fold names in many ways. All others stay.
 func TestIssuersCannotSpeakForTheGateway(t *testing.T) {
 	own := rapid.SampledFrom([]string{
-		headerForwarded, headerAssertion, "X-Gateway-", "X-Gateway-Anything", headerRequestID, "Trailer", "Date",
+		headers.Forwarded, headers.Assertion, "X-Gateway-", "X-Gateway-Anything", headers.RequestID, "Trailer", "Date",
 		auth.HeaderAnsweredAt, auth.HeaderAnswerHash, auth.HeaderAnswerSignature,
 		"X-RateLimit-Limit", "X-RateLimit-Anything", "X-Rate-Limit-Reset", "X-RateLimit",
 		"RateLimit", "RateLimit-Policy", "RateLimit-Limit", "RateLimit-Remaining", "RateLimit-Reset", "Rate-Limit",

@@ -58,6 +58,10 @@ var importRules = []importRule{
 		reason: "it carries requests and reads answers; it knows no keys, no stores and no server",
 	},
 	{
+		dir: "headers", ours: []string{"auth"},
+		reason: "which headers pass follows from their names and the options; who sends them is not its business",
+	},
+	{
 		dir: "held", ours: []string{"auth"},
 		reason: "memory is counted for whoever holds it; what is held, and by which request, is not its business",
 	},
@@ -161,7 +165,7 @@ var importRules = []importRule{
 		dir: "caddymodule",
 		ours: []string{
 			"assertion", "auth", "caddymodule/auditfile", "caddymodule/cardlog", "caddymodule/console", "caddymodule/explaincmd", "caddymodule/keyadmin", "caddymodule/logqueue", "caddymodule/offenders", "caddymodule/peek", "caddymodule/routes", "caddymodule/secret", "caddymodule/signcmd", "caddymodule/unitcmd", "caddymodule/version",
-			"explain", "forward", "gate", "held", "keys", "ratelimit", "store", "store/file", "store/redis", "translate",
+			"explain", "forward", "gate", "headers", "held", "keys", "ratelimit", "store", "store/file", "store/redis", "translate",
 		},
 		others: []string{"…/"},
 		reason: "the sandbox must never be part of a production build",

@@ -1,4 +1,6 @@
-package caddymodule
+// Package headers decides which headers pass, to the issuer and back to the client.
+// Begin with [Rule].
+package headers
 
 import (
 	"bytes"
@@ -6,10 +8,13 @@ import (
 	"fmt"
 	"maps"
 	"net/http"
+	"slices"
 	"strings"
+
+	"github.com/card-gateway/card-gateway/auth"
 )
 
-// HeaderRule decides which request headers reach the issuer as the client sent
+// Rule decides which request headers reach the issuer as the client sent
 // them. Without options all pass except headers that could mislead the issuer,
 // in any spelling: those that describe how the request travelled (address,
 // scheme, host, port, path, method), name a user or a certificate, or give
@@ -21,7 +26,7 @@ import (
 // The options of a card_forward apply only to its issuers. pass_header adds
 // headers that card_auth drops. `headers only` passes only some of those that
 // card_auth passes.
-type HeaderRule struct {
+type Rule struct {
 	// Headers that pass although the rule would drop them. The issuer must not
 	// trust them: any client can write them. Default: none.
 	PassHeader []string `json:"pass_header,omitempty"`
@@ -34,9 +39,9 @@ type HeaderRule struct {
 	behind map[string]bool // the names in the options of a card_forward behind
 }
 
-// provision checks the names and prepares the rule. Errors name the option and
+// Prepare checks the names and prepares the rule. Errors name the option and
 // the header.
-func (rule *HeaderRule) provision() error {
+func (rule *Rule) Prepare() error {
 	option, names := "pass_header", rule.PassHeader
 	if len(rule.OnlyHeaders) > 0 {
 		option, names = "headers only", rule.OnlyHeaders
@@ -61,23 +66,23 @@ func (rule *HeaderRule) provision() error {
 	return nil
 }
 
-// setAside makes clean return the headers that a handler behind names in its
+// SetAside makes clean return the headers that a handler behind names in its
 // options.
-func (rule *HeaderRule) setAside(behind *HeaderRule) {
+func (rule *Rule) SetAside(behind *Rule) {
 	if rule.behind == nil {
 		rule.behind = make(map[string]bool)
 	}
 	maps.Copy(rule.behind, behind.named)
 }
 
-// clean removes the headers that must not reach the issuer, in every spelling
+// Clean removes the headers that must not reach the issuer, in every spelling
 // that a backend may fold into the same name. It also removes headers that
 // Connection names (RFC 9110, section 7.6.1). The gateway sets its own headers
 // later, so Connection cannot remove those.
 //
 // It returns the removed headers that a card_forward behind names in its
 // options; only that handler may send them.
-func (rule *HeaderRule) clean(h http.Header) (aside http.Header) {
+func (rule *Rule) Clean(h http.Header) (aside http.Header) {
 	for _, names := range h["Connection"] {
 		for name := range strings.SplitSeq(names, ",") {
 			h.Del(strings.TrimSpace(name))
@@ -99,12 +104,12 @@ func (rule *HeaderRule) clean(h http.Header) (aside http.Header) {
 }
 
 // passes reports whether a header reaches the issuer as the client sent it.
-func (rule *HeaderRule) passes(name string) bool {
+func (rule *Rule) passes(name string) bool {
 	switch {
 	case rule.named[name]:
 		return true
 	case len(rule.OnlyHeaders) > 0:
-		return describesBody(name) || name == headerShape // card_translate reads and removes it
+		return describesBody(name) || name == Shape // card_translate reads and removes it
 	}
 	if passes, common := commonHeaders[name]; common {
 		return passes
@@ -113,9 +118,9 @@ func (rule *HeaderRule) passes(name string) bool {
 	return ok && !folded.isOurs() && !folded.respellsBody(name) && !soleNames[string(folded.bytes())] && !folded.lies()
 }
 
-// recall restores headers that card_auth has set aside, if this handler's
+// Recall restores headers that card_auth has set aside, if this handler's
 // options name them.
-func (rule *HeaderRule) recall(header, aside http.Header) {
+func (rule *Rule) Recall(header, aside http.Header) {
 	for name, values := range aside {
 		if rule.named[name] {
 			header[name] = values
@@ -123,15 +128,15 @@ func (rule *HeaderRule) recall(header, aside http.Header) {
 	}
 }
 
-// sends reports whether a header reaches the issuers of this handler. With the
+// Sends reports whether a header reaches the issuers of this handler. With the
 // option `headers only` these are the named ones, those that describe the body,
 // and the gateway's own. Without it, all.
-func (rule *HeaderRule) sends(name string) bool {
+func (rule *Rule) Sends(name string) bool {
 	if len(rule.OnlyHeaders) == 0 || rule.named[name] || describesBody(name) {
 		return true
 	}
 	folded, _ := foldName(name)
-	return folded.isIdentity() || name == headerRequestID
+	return folded.isIdentity() || name == RequestID
 }
 
 // Words of headers that could mislead the issuer: the issuer expects such
@@ -296,8 +301,8 @@ func (f *foldedName) respellsBody(name string) bool {
 	return bodyNames[string(f.bytes())] && !describesBody(http.CanonicalHeaderKey(name))
 }
 
-// dropIdentity removes the identity headers that a client wrote.
-func dropIdentity(h http.Header) {
+// DropIdentity removes the identity headers that a client wrote.
+func DropIdentity(h http.Header) {
 	for name := range h {
 		if !beginsXG(name) {
 			continue // most of them; to fold a name takes longer
@@ -328,8 +333,8 @@ func beginsXG(name string) bool {
 // identityNames are the names of identity headers, and bodyNames are those of
 // describesBody, folded.
 var (
-	identityNames = foldedSet(headerIDKey, headerTenant, headerScopes, headerOperation, headerAssertion, headerForwarded)
-	bodyNames     = foldedSet(headerType, headerEncoding)
+	identityNames = foldedSet(KeyID, Tenant, Scopes, Operation, Assertion, Forwarded)
+	bodyNames     = foldedSet(ContentType, ContentEncoding)
 )
 
 func foldedSet(names ...string) map[string]bool {
@@ -349,3 +354,145 @@ var (
 	connectionNames = setOf(`connection keepalive proxyconnection proxyauthorization proxyauthenticate upgrade
 		http2settings te trailer trailers transferencoding contentlength host expect earlydata`)
 )
+
+// SpeaksOfCaching reports whether a header could make a cache store an answer
+// although Cache-Control forbids it: one for one kind of cache (RFC 9213), or a
+// validator such as ETag. Such a name has a word about caches, times or edges.
+func SpeaksOfCaching(name string) bool {
+	if name == "Last-Modified" {
+		return true
+	}
+	words := strings.FieldsFunc(strings.ToLower(name), func(r rune) bool { return (r < 'a' || r > 'z') && (r < '0' || r > '9') })
+	return slices.ContainsFunc(words, func(word string) bool {
+		return strings.HasPrefix(word, "cache") || cachingWords[word]
+	})
+}
+
+var cachingWords = setOf(`age edge etag expires maxage pragma smaxage surrogate ttl`)
+
+// DropOwn removes headers that only the gateway may set on an answer, and the
+// announcement of trailers, which are never sent.
+func DropOwn(h http.Header) {
+	for name := range h {
+		if mayBeOwn(name) && (isOwn(name) || strings.HasPrefix(name, http.TrailerPrefix)) {
+			delete(h, name)
+		}
+	}
+}
+
+// mayBeOwn reports whether a name begins as those of DropOwn do. Most names do not;
+// to fold one takes longer.
+func mayBeOwn(name string) bool {
+	for i := range len(name) {
+		switch c := name[i] | 0x20; {
+		case 'a' <= c && c <= 'z':
+			return strings.IndexByte("xrdt", c) >= 0
+		case '0' <= c && c <= '9':
+			return false
+		}
+	}
+	return false
+}
+
+// isOwn reports whether only the gateway may set a header on an answer, in any
+// spelling that a client may fold into the same name. All names that begin with
+// RateLimit or X-RateLimit are such: which of them a client knows depends on its age.
+func isOwn(name string) bool {
+	folded, _ := foldName(name)
+	text := folded.bytes()
+	return folded.isIdentity() || ownNames[string(text)] ||
+		bytes.HasPrefix(text, []byte("ratelimit")) || bytes.HasPrefix(text, []byte("xratelimit"))
+}
+
+// ownNames are further headers that only the gateway may set on an answer, folded.
+// Date is among them because clients correct their clocks by it: without one the
+// server writes the time of the gateway's.
+var ownNames = foldedSet(RequestID, auth.HeaderAnsweredAt, auth.HeaderAnswerHash, auth.HeaderAnswerSignature, "Date", "Trailer")
+
+// StaysInHead reports whether a header is Caddy's, for the connection or the host.
+func StaysInHead(name string) bool {
+	return name == "Server" || name == "Alt-Svc" || name == "Strict-Transport-Security"
+}
+
+// Shape asks for the answer in the shape of a customer variant.
+const Shape = "X-Card-Variant"
+
+// Assertion is the signed statement about the request, for the upstream.
+const Assertion = "X-Gateway-Assertion"
+
+// Headers that the gateway sets for the upstream.
+const (
+	RequestID = "X-Request-Id"
+	KeyID     = "X-Gateway-Key-Id"
+	Tenant    = "X-Gateway-Tenant"
+	Scopes    = "X-Gateway-Scopes"
+	Operation = "X-Gateway-Operation"
+)
+
+// The headers that say what a body is.
+const (
+	ContentType     = "Content-Type"
+	ContentEncoding = "Content-Encoding"
+)
+
+// describesBody reports whether the header is needed to read the body.
+func describesBody(name string) bool { return name == ContentType || name == ContentEncoding }
+
+// Forwarded is `no` on a 503 of the gateway if the issuer has seen nothing
+// of the request. The client may send the request again.
+const Forwarded = "X-Gateway-Forwarded"
+
+// Values are values of headers in one piece of memory, where each would
+// have its own.
+type Values struct {
+	values [8]string
+	used   int
+}
+
+// Set sets a header. The name is canonical.
+func (v *Values) Set(h http.Header, name, value string) {
+	if v.used == len(v.values) {
+		h[name] = []string{value}
+		return
+	}
+	at := v.used
+	v.used++
+	v.values[at] = value
+	h[name] = v.values[at : at+1 : at+1]
+}
+
+// commonHeaders are headers that are not judged by their words: true means that
+// the header passes. Most are here because they are frequent; User-Agent is here
+// because it contains a word that would drop it.
+var commonHeaders = map[string]bool{
+	"Accept": true, "Accept-Encoding": true, "Accept-Language": true, "Cache-Control": true, "Content-Encoding": true,
+	"Content-Type": true, "Cookie": true, "Idempotency-Key": true, "If-Match": true, "If-None-Match": true, "Origin": true,
+	"Traceparent": true, "Tracestate": true, "User-Agent": true, "X-Correlation-Id": true,
+
+	"X-Api-Key": false, "X-Timestamp": false, "X-Nonce": false, "X-Body-Hash": false, "X-Signature": false,
+	"Connection": false, "Content-Length": false, "X-Forwarded-For": false, "X-Forwarded-Proto": false, "X-Request-Id": false,
+}
+
+// HideIdempotencyKeys gives the headers lower-case names in the map. On the wire
+// these are the same headers, but net/http looks for the canonical names and
+// would send a POST with one of them twice.
+func HideIdempotencyKeys(h http.Header) {
+	for canonical, lower := range map[string]string{"Idempotency-Key": "idempotency-key", "X-Idempotency-Key": "x-idempotency-key"} {
+		if values, ok := h[canonical]; ok {
+			delete(h, canonical)
+			h[lower] = values
+		}
+	}
+}
+
+// TakeShape removes X-Card-Variant, in every spelling that a backend may fold into it,
+// and returns its values.
+func TakeShape(h http.Header) []string {
+	values := h[Shape]
+	for name := range h {
+		if folded, _ := foldName(name); string(folded.bytes()) == "xcardvariant" {
+			delete(h, name)
+		}
+	}
+	return values
+}

@@ -1,4 +1,4 @@
-package caddymodule
+package headers
 
 import (
 	"maps"
@@ -10,12 +10,12 @@ import (
 	"pgregory.net/rapid"
 )
 
-func cleaned(rule *HeaderRule, names ...string) http.Header {
+func cleaned(rule *Rule, names ...string) http.Header {
 	h := make(http.Header)
 	for _, name := range names {
 		h[name] = []string{"v"}
 	}
-	rule.clean(h)
+	rule.Clean(h)
 	return h
 }
 
@@ -84,7 +84,7 @@ func TestLyingHeadersAreDropped(t *testing.T) {
 	}
 	for _, name := range lyingHeaders {
 		for _, spelling := range spellings(name) {
-			if h := cleaned(new(HeaderRule), spelling); len(h) > 0 {
+			if h := cleaned(new(Rule), spelling); len(h) > 0 {
 				t.Errorf("%s is forwarded", spelling)
 			}
 		}
@@ -97,13 +97,13 @@ func TestOrdinaryHeadersPass(t *testing.T) {
 			if strings.EqualFold(name, "User-Agent") && spelling != name || describesBody(name) && http.CanonicalHeaderKey(spelling) != name {
 				continue // not a spelling that anybody writes
 			}
-			if h := cleaned(new(HeaderRule), spelling); len(h) != 1 {
+			if h := cleaned(new(Rule), spelling); len(h) != 1 {
 				t.Errorf("%s is lost", spelling)
 			}
 		}
 	}
 	h := http.Header{"Idempotency-Key": {"a"}, "X-Idempotency-Key": {"b"}}
-	hideIdempotencyKeys(h)
+	HideIdempotencyKeys(h)
 	if h["idempotency-key"][0] != "a" || h["x-idempotency-key"][0] != "b" || h.Get("Idempotency-Key") != "" {
 		t.Errorf("got %v; the names must give net/http no leave to send twice", h)
 	}
@@ -136,7 +136,7 @@ func TestComposedHeadersAreDropped(t *testing.T) {
 		if rapid.Bool().Draw(t, "upper case") {
 			word = strings.ToUpper(word)
 		}
-		if h := cleaned(new(HeaderRule), word); len(h) > 0 {
+		if h := cleaned(new(Rule), word); len(h) > 0 {
 			t.Fatalf("%s is forwarded", word)
 		}
 	})
@@ -146,21 +146,21 @@ func TestComposedHeadersAreDropped(t *testing.T) {
 // not pass in another spelling: the issuer would have two values to choose from.
 func TestOwnHeadersHaveOneSpelling(t *testing.T) {
 	for _, name := range []string{
-		headerIDKey, headerTenant, headerScopes, headerOperation, headerAssertion, headerForwarded, headerRequestID,
+		KeyID, Tenant, Scopes, Operation, Assertion, Forwarded, RequestID,
 		"Content-Type", "Content-Encoding", "Content-Length", "Host",
 	} {
 		joined := strings.ReplaceAll(name, "-", "")
 		for _, spelling := range append(spellings(name), spellings(joined)...) {
-			if h := cleaned(new(HeaderRule), spelling); len(h) > 0 && !describesBody(http.CanonicalHeaderKey(spelling)) {
+			if h := cleaned(new(Rule), spelling); len(h) > 0 && !describesBody(http.CanonicalHeaderKey(spelling)) {
 				t.Errorf("%s is forwarded beside %s", spelling, name)
 			}
 			h := http.Header{spelling: {"1"}}
-			if dropIdentity(h); len(h) > 0 && strings.HasPrefix(name, "X-Gateway") {
+			if DropIdentity(h); len(h) > 0 && strings.HasPrefix(name, "X-Gateway") {
 				t.Errorf("%s stays where no card_auth follows", spelling)
 			}
 		}
-		rule := HeaderRule{PassHeader: []string{joined}}
-		if err := rule.provision(); err == nil {
+		rule := Rule{PassHeader: []string{joined}}
+		if err := rule.Prepare(); err == nil {
 			t.Errorf("pass_header %s is taken", joined)
 		}
 	}
@@ -172,7 +172,7 @@ func TestConnectionNames(t *testing.T) {
 		"Connection": {"close, X-Card-Id", " x-batch-id ,,X-Gateway-Tenant"},
 		"X-Card-Id":  {"a"}, "X-Batch-Id": {"b"}, "X-Device-Id": {"c"}, "Close": {"d"},
 	}
-	new(HeaderRule).clean(h)
+	new(Rule).Clean(h)
 	if len(h) != 1 || h.Get("X-Device-Id") == "" {
 		t.Errorf("left are %v", h)
 	}
@@ -181,15 +181,15 @@ func TestConnectionNames(t *testing.T) {
 func TestHeaderRule(t *testing.T) {
 	names := []string{"X-Forwarded-User", "X_forwarded_user", "Accept", "Content-Type", "Content-Encoding", "X-Card-Id", "Authorization", "X-Gateway-Tenant"}
 	for _, c := range []struct {
-		rule HeaderRule
+		rule Rule
 		want []string
 	}{
-		{HeaderRule{}, []string{"Accept", "Content-Encoding", "Content-Type", "X-Card-Id"}},
-		{HeaderRule{PassHeader: []string{"x-forwarded-user", "authorization"}},
+		{Rule{}, []string{"Accept", "Content-Encoding", "Content-Type", "X-Card-Id"}},
+		{Rule{PassHeader: []string{"x-forwarded-user", "authorization"}},
 			[]string{"Accept", "Authorization", "Content-Encoding", "Content-Type", "X-Card-Id", "X-Forwarded-User"}},
-		{HeaderRule{OnlyHeaders: []string{"x-card-id"}}, []string{"Content-Encoding", "Content-Type", "X-Card-Id"}},
+		{Rule{OnlyHeaders: []string{"x-card-id"}}, []string{"Content-Encoding", "Content-Type", "X-Card-Id"}},
 	} {
-		if err := c.rule.provision(); err != nil {
+		if err := c.rule.Prepare(); err != nil {
 			t.Fatal(err)
 		}
 		if got := slices.Sorted(maps.Keys(cleaned(&c.rule, names...))); !slices.Equal(got, c.want) {
@@ -197,21 +197,21 @@ func TestHeaderRule(t *testing.T) {
 		}
 	}
 	for _, name := range []string{"X-Gateway-Tenant", "x_request_id", "Connection", "X-Signature", "Content-Length", "Host", "", "a b", "X:", strings.Repeat("a", 64)} {
-		for _, rule := range []HeaderRule{{PassHeader: []string{name}}, {OnlyHeaders: []string{"Accept", name}}} {
-			if err := rule.provision(); err == nil {
+		for _, rule := range []Rule{{PassHeader: []string{name}}, {OnlyHeaders: []string{"Accept", name}}} {
+			if err := rule.Prepare(); err == nil {
 				t.Errorf("%+v is taken", rule)
 			}
 		}
 	}
-	both := HeaderRule{PassHeader: []string{"A"}, OnlyHeaders: []string{"B"}}
-	if err := both.provision(); err == nil {
+	both := Rule{PassHeader: []string{"A"}, OnlyHeaders: []string{"B"}}
+	if err := both.Prepare(); err == nil {
 		t.Error("both options together are taken")
 	}
 }
 
 // Cleaning allocates nothing for headers that clients commonly send.
 func TestCleanDoesNotAllocate(t *testing.T) {
-	rule := new(HeaderRule)
+	rule := new(Rule)
 	if n := testing.AllocsPerRun(100, func() {
 		for _, name := range ordinaryNames {
 			rule.passes(name)
@@ -225,7 +225,7 @@ func TestCleanDoesNotAllocate(t *testing.T) {
 }
 
 func BenchmarkClean(b *testing.B) {
-	rule := new(HeaderRule)
+	rule := new(Rule)
 	names := []string{"X-Api-Key", "X-Timestamp", "X-Nonce", "X-Body-Hash", "X-Signature", "Content-Type", "Content-Length", "Accept", "User-Agent", "Accept-Encoding", "X-Card-Id"}
 	b.ReportAllocs()
 	for b.Loop() {
