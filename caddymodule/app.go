@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
-	"sync/atomic"
 
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
@@ -44,12 +43,11 @@ type App struct {
 
 	upkeep  upkeep
 	order   orderCheck
-	ended   func() error                 // why Caddy has ended this configuration; nil: it has not
-	servers func() error                 // checks those without a handler of ours
-	certs   func() *certificates         // those of the configuration
-	served  atomic.Pointer[certificates] // from the start on; nil: nothing uses TLS
-	admin   string                       // path of the admin socket; empty: there is none
-	poolKey string                       // of the store in the pool; empty until it is taken
+	ended   func() error         // why Caddy has ended this configuration; nil: it has not
+	servers func() error         // checks those without a handler of ours
+	certs   func() *certificates // those of the configuration
+	admin   string               // path of the admin socket; empty: there is none
+	poolKey string               // of the store in the pool; empty until it is taken
 }
 
 // CaddyModule returns the Caddy module information.
@@ -185,9 +183,8 @@ func (a *App) Start() error {
 	takeStandardLog()
 	process.bodies.Store(a.state.bodies)
 	a.state.sharePolicy(a.rules)
-	a.served.Store(a.certs())
 	dryRunGauge.Set(float64(a.dryRuns))
-	a.upkeep = upkeep{state: a.state, telemetry: a.telemetry, served: a.served.Load(), admin: a.admin}
+	a.upkeep = upkeep{state: a.state, telemetry: a.telemetry, served: a.certs(), admin: a.admin}
 	a.upkeep.start()
 	return nil
 }

@@ -8,38 +8,39 @@ import (
 	"time"
 
 	"github.com/caddyserver/caddy/v2"
+	"github.com/prometheus/client_golang/prometheus"
+	dto "github.com/prometheus/client_model/go"
 
 	"github.com/card-gateway/card-gateway/caddymodule/keyadmin"
-	"github.com/card-gateway/card-gateway/keys"
 	"github.com/card-gateway/card-gateway/store"
 )
 
-// The methods of the admin API, which is the interface keyadmin.Gateway.
-
-// Keys returns the service of the keys, for the admin API; nil before
-// the app is provisioned.
-func (a *App) Keys() *keys.Service {
+// Admin returns the gateway as the admin API uses it; nil before the app is
+// provisioned.
+func (a *App) Admin() *keyadmin.Gateway {
 	if a.state == nil {
 		return nil
 	}
-	return a.state.keys
+	return &keyadmin.Gateway{
+		Keys: a.state.keys, Tokens: a.tokens, State: a.report, AuditCall: a.telemetry.audit.write, LoadRefused: a.LoadRefused,
+		OpenStore: a.sourceStore, Drain: process.drain.operator.Store, LogEachRequest: logEachRequest,
+		Refusal: process.refusals.find, Refusals: process.refusals.list, KeyLimits: a.keyLimits, JWKSet: a.published.set,
+	}
 }
 
-// AdminTokens returns the tokens that open the admin API.
-func (a *App) AdminTokens() *keyadmin.Tokens { return a.tokens }
-
-// AuditCall writes a line of the audit record, for the admin API.
-func (a *App) AuditCall(c keys.Change) { a.telemetry.audit.write(c) }
-
-// State reports the state of the gateway, for the admin API.
-func (a *App) State(ctx context.Context) keyadmin.State {
+// report returns the state of the gateway.
+func (a *App) report(ctx context.Context) keyadmin.State {
 	ctx, cancel := context.WithTimeout(ctx, readyTimeout)
 	defer cancel()
+	bodies := a.state.bodies
 	s := keyadmin.State{
 		Ready: true, Node: nodeView(), Degraded: a.state.degraded(ctx), Policy: a.rules.policy().Hash(), Loads: process.loads.last(),
 		Traffic: traffic(), Offenders: process.offenders.Top(time.Now(), 10), Audit: a.telemetry.audit.state(),
+		Bodies: keyadmin.BodyMemory{Bytes: bodies.Used(), Limit: bodies.Limit(), Holders: []keyadmin.BodyHolder{}},
 	}
-	s.Certificates, s.CertificateCount = a.served.Load().list(time.Now())
+	for _, holder := range bodies.Largest(10) {
+		s.Bodies.Holders = append(s.Bodies.Holders, keyadmin.BodyHolder(holder))
+	}
 	err := a.state.ready(ctx)
 	if err == nil && s.Drained {
 		err = errDrained
@@ -51,7 +52,7 @@ func (a *App) State(ctx context.Context) keyadmin.State {
 }
 
 // LoadRefused writes a line of the audit record for a configuration that was not
-// loaded, once for each, for the admin API.
+// loaded, once for each.
 func (a *App) LoadRefused(err error) {
 	if !process.loads.refused(time.Now(), err) {
 		return
@@ -60,28 +61,8 @@ func (a *App) LoadRefused(err error) {
 	a.telemetry.audit.refusedLoad(err)
 }
 
-// BodyMemory reports the memory for request bodies, for the admin API.
-func (a *App) BodyMemory() keyadmin.BodyMemory {
-	m := a.state.bodies
-	holders := []keyadmin.BodyHolder{}
-	for _, holder := range m.Largest(10) {
-		holders = append(holders, keyadmin.BodyHolder(holder))
-	}
-	return keyadmin.BodyMemory{Bytes: m.Used(), Limit: m.Limit(), Holders: holders}
-}
-
-// Refusal reports what is remembered of a refusal, for the admin API.
-func (a *App) Refusal(requestID string) (keyadmin.Refusal, bool) {
-	return process.refusals.find(requestID)
-}
-
-// Refusals returns remembered refusals, for the admin API.
-func (a *App) Refusals(keyID string, limit int) []keyadmin.Refusal {
-	return process.refusals.list(keyID, limit)
-}
-
-// KeyLimits returns the buckets of a key as they are now, for the admin API.
-func (a *App) KeyLimits(ctx context.Context, keyID string) ([]keyadmin.Limit, error) {
+// keyLimits returns the buckets of a key as they are now.
+func (a *App) keyLimits(ctx context.Context, keyID string) ([]keyadmin.Limit, error) {
 	key, err := a.state.keys.Fresh(ctx, keyID)
 	if err != nil {
 		return nil, err
@@ -91,9 +72,9 @@ func (a *App) KeyLimits(ctx context.Context, keyID string) ([]keyadmin.Limit, er
 	return buckets.levels(ctx, a.state.backend, now)
 }
 
-// OpenStore returns the backend of an option store, in JSON, for the admin API to
+// sourceStore returns the backend of an option store, in JSON, for the admin API to
 // copy from.
-func (a *App) OpenStore(option json.RawMessage) (store.Backend, error) {
+func (a *App) sourceStore(option json.RawMessage) (store.Backend, error) {
 	options := make(map[string]json.RawMessage)
 	if err := json.Unmarshal(option, &options); err != nil {
 		return nil, err
@@ -103,22 +84,15 @@ func (a *App) OpenStore(option json.RawMessage) (store.Backend, error) {
 		return nil, errors.New("the kind of the store is missing")
 	}
 	delete(options, "module")
-	info, err := caddy.GetModule("card_gateway.stores." + kind)
-	if err != nil {
-		return nil, err
-	}
-	module := info.New()
 	text, err := json.Marshal(options)
-	if err == nil {
-		err = caddy.StrictUnmarshalJSON(text, module)
-	}
 	if err != nil {
 		return nil, err
 	}
-	if p, ok := module.(caddy.Provisioner); ok {
-		if err := p.Provision(caddy.Context{Context: context.Background()}); err != nil {
-			return nil, err
-		}
+	ctx, cancel := caddy.NewContext(caddy.Context{Context: context.Background()})
+	defer cancel()
+	module, err := ctx.LoadModuleByID("card_gateway.stores."+kind, text)
+	if err != nil {
+		return nil, err
 	}
 	chosen, ok := module.(storeModule)
 	switch {
@@ -130,5 +104,41 @@ func (a *App) OpenStore(option json.RawMessage) (store.Backend, error) {
 	return chosen.open("")
 }
 
-// JWKSet returns the public keys of assertions, for the admin API.
-func (a *App) JWKSet() []byte { return a.published.set() }
+// traffic returns what the process counted, from its own metrics.
+func traffic() keyadmin.Traffic {
+	decision := func(name string) map[string]uint64 { return sums(limitDecisions, "operation", "decision", name) }
+	return keyadmin.Traffic{
+		Since:         process.began,
+		Outcomes:      sums(requestsTotal, "outcome"),
+		Upstream:      sums(upstreamResponses, "class"),
+		Connections:   sums(upstreamConnections, "issuer"),
+		LimitsNear:    decision(limitDecisionNames[limitNear]),
+		LimitsRefused: decision(limitDecisionNames[limitRefused]),
+	}
+}
+
+// sums returns the values of a metric by one of its labels, without zeros. If
+// another label and its value are given, only metrics with them are summed.
+func sums(collector prometheus.Collector, label string, where ...string) map[string]uint64 {
+	found := make(map[string]uint64)
+	metrics := make(chan prometheus.Metric)
+	go func() {
+		collector.Collect(metrics)
+		close(metrics)
+	}()
+	for m := range metrics {
+		var written dto.Metric
+		if m.Write(&written) != nil {
+			continue
+		}
+		labels := make(map[string]string, len(written.GetLabel()))
+		for _, l := range written.GetLabel() {
+			labels[l.GetName()] = l.GetValue()
+		}
+		value := written.GetCounter().GetValue() + written.GetGauge().GetValue()
+		if value > 0 && (len(where) < 2 || labels[where[0]] == where[1]) {
+			found[labels[label]] += uint64(value)
+		}
+	}
+	return found
+}

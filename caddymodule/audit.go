@@ -176,7 +176,7 @@ func auditLost() uint64 { return process.audit.refused.Load() + logqueue.AuditLo
 // lagging reports whether lines wait, or were lost and none was written since.
 func (a *auditLog) lagging() bool {
 	if a.file != nil {
-		return a.file.Behind()
+		return a.file.LinesWait()
 	}
 	return auditLost() != process.audit.reported.Load()
 }

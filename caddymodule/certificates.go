@@ -1,7 +1,6 @@
 package caddymodule
 
 import (
-	"cmp"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
@@ -13,14 +12,6 @@ import (
 	"github.com/caddyserver/caddy/v2/modules/caddytls"
 	"github.com/caddyserver/certmagic"
 	"go.uber.org/zap"
-
-	"github.com/card-gateway/card-gateway/caddymodule/keyadmin"
-)
-
-// How much the status shows of the certificates.
-const (
-	maxCertificates     = 100
-	maxCertificateNames = 20
 )
 
 // certificates reads what Caddy has loaded to serve. Caddy can be asked for the
@@ -49,7 +40,7 @@ func certificatesOf(ctx caddy.Context, log *zap.Logger) *certificates {
 	c := &certificates{policies: renewalsOf(served)}
 	policy := caddytls.AutomationPolicy{Issuers: []certmagic.Issuer{c}}
 	if err := policy.Provision(served); err != nil {
-		log.Warn("certificates cannot be read, so the status shows none", zap.Error(err))
+		log.Warn("certificates cannot be read, so no metric shows when they end", zap.Error(err))
 		return nil
 	}
 	return c
@@ -66,24 +57,6 @@ func (c *certificates) all() []certmagic.Certificate {
 		return nil
 	}
 	return slices.DeleteFunc(reader.found, func(c certmagic.Certificate) bool { return c.Leaf == nil })
-}
-
-// list returns the certificates that end first, at most maxCertificates, and the
-// number of all.
-func (c *certificates) list(now time.Time) (first []keyadmin.Certificate, total int) {
-	first = []keyadmin.Certificate{}
-	for _, found := range c.all() {
-		leaf, names := found.Leaf, found.Names
-		first = append(first, keyadmin.Certificate{
-			Names: slices.Clone(names[:min(len(names), maxCertificateNames)]), Issuer: leaf.Issuer.String(),
-			Begins: leaf.NotBefore.UTC(), Expires: leaf.NotAfter.UTC(),
-			Overdue: !c.policies.onDemand(&found) && overdue(leaf, now),
-		})
-	}
-	slices.SortFunc(first, func(a, b keyadmin.Certificate) int {
-		return cmp.Or(a.Expires.Compare(b.Expires), slices.Compare(a.Names, b.Names))
-	})
-	return first[:min(len(first), maxCertificates)], len(first)
 }
 
 // report sets the gauges of the certificates.
@@ -135,3 +108,53 @@ var (
 	_ certmagic.CertificateSelector = (*certificates)(nil)
 	_ caddytls.ConfigSetter         = (*certificates)(nil)
 )
+
+// A certificate is overdue when less than this part of its life is left, and less
+// than this time. Caddy renews its own when a third is left. One from a file may
+// live for a year, and its operator needs two weeks.
+const (
+	overdueShare = 5
+	overdueTime  = 14 * 24 * time.Hour
+)
+
+// overdue reports whether a certificate should have been renewed.
+func overdue(leaf *x509.Certificate, now time.Time) bool {
+	return leaf.NotAfter.Sub(now) < min(overdueTime, leaf.NotAfter.Sub(leaf.NotBefore)/overdueShare)
+}
+
+// renewals are Caddy's automation policies, in their order. A certificate that was
+// obtained on demand is renewed by a handshake alone, so one that no client asks for
+// any more ends in the cache, as it should.
+type renewals []renewal
+
+type renewal struct {
+	subjects []string // empty: all names
+	onDemand bool
+}
+
+// renewalsOf reads the policies of a TLS app whose configuration is provisioned.
+func renewalsOf(app *caddytls.TLS) (all renewals) {
+	if app.Automation == nil {
+		return nil
+	}
+	for _, policy := range app.Automation.Policies {
+		all = append(all, renewal{slices.Clone(policy.Subjects()), policy.OnDemand})
+	}
+	return all
+}
+
+// onDemand reports whether a certificate was obtained on demand. Those of files have
+// the names of such a policy too, if it is for all names, but tags, which the
+// Caddyfile gives to each.
+func (r renewals) onDemand(c *certmagic.Certificate) bool {
+	if len(c.Tags) > 0 || len(c.Names) == 0 {
+		return false
+	}
+	for _, policy := range r {
+		matches := func(subject string) bool { return certmagic.MatchWildcard(c.Names[0], subject) }
+		if len(policy.subjects) == 0 || slices.ContainsFunc(policy.subjects, matches) {
+			return policy.onDemand
+		}
+	}
+	return false
+}

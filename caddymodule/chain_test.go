@@ -67,7 +67,7 @@ func TestTypeMattersWhereItIsTranslated(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	made, err := app.(*App).Keys().Create(t.Context(), keys.CreateRequest{Fields: store.Fields{Tenant: "acme", Scopes: []string{"*"}}}, keys.By{Actor: "test"})
+	made, err := app.(*App).state.keys.Create(t.Context(), keys.CreateRequest{Fields: store.Fields{Tenant: "acme", Scopes: []string{"*"}}}, keys.By{Actor: "test"})
 	if err != nil {
 		t.Fatal(err)
 	}

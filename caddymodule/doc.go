@@ -20,8 +20,8 @@
 //   - request, spans, telemetry, metrics, degraded: a request in logs, metrics and
 //     traces
 //   - audit: the audit record
-//   - upkeep, renewals, certificates, admin_socket*: background work
-//   - app_admin, traffic: what the admin API and the console show
+//   - upkeep, certificates, admin_socket*: background work
+//   - app_admin: what the admin API and the console show
 package caddymodule
 
 import (

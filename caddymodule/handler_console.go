@@ -41,7 +41,7 @@ func (h *Console) Provision(ctx caddy.Context) error {
 	if app.tokens == nil {
 		return errors.New("card_console: it opens only to a token, and there is none: write `admin_token file PATH` into the block card_gateway")
 	}
-	h.handler = console.Handler(app, keyadmin.SiteOptions{Changes: h.Changes})
+	h.handler = console.Handler(app.Admin(), keyadmin.SiteOptions{Changes: h.Changes})
 	return nil
 }
 

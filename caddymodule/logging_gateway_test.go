@@ -80,7 +80,7 @@ func startLogging(t *testing.T) *loggingGateway {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = caddy.Stop() })
-	made, err := runningApp(t).Keys().Create(t.Context(), keys.CreateRequest{Fields: store.Fields{Tenant: "acme", Scopes: []string{"*"}}}, keys.By{Actor: "test"})
+	made, err := runningApp(t).state.keys.Create(t.Context(), keys.CreateRequest{Fields: store.Fields{Tenant: "acme", Scopes: []string{"*"}}}, keys.By{Actor: "test"})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -162,16 +162,9 @@ func nodeView() keyadmin.Node {
 	return s
 }
 
-// Drain makes /readyz answer 503, for the admin API. It is in order until a time;
-// the zero time is the past.
-func (*App) Drain(until time.Time) { process.drain.operator.Store(&until) }
-
-// Undrain ends Drain.
-func (*App) Undrain() { process.drain.operator.Store(nil) }
-
-// LogEachRequest makes the log have a line for each request until a time, for the
-// admin API.
-func (*App) LogEachRequest(until time.Time) {
+// logEachRequest makes the log have a line for each request until a time; the zero
+// time ends it.
+func logEachRequest(until time.Time) {
 	if until.IsZero() {
 		process.debugUntil.Store(0)
 		return

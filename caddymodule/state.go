@@ -38,7 +38,7 @@ func newState(pooled *pooledStore, ring *keys.Keyring, r *rules, t *telemetry) *
 	s.renewLockRevision()
 	s.keys = keys.New(s.backend, ring, keys.Options{
 		CheckLimits: r.checkLimits, CheckScopes: r.checkScopes, OnChange: t.keyChanged, ReplayFloorAhead: r.floorAhead,
-		SealRequired: r.sealRequired, Seen: pooled.seen, OnForged: t.recordForged,
+		SealRequired: r.sealRequired, Versions: pooled.versions, OnForged: t.recordForged,
 	})
 	return s
 }

@@ -41,7 +41,7 @@ type windowBound interface {
 type pooledStore struct {
 	name     string // of its module: `file` or `redis`
 	backend  store.Backend
-	seen     *keys.Seen
+	versions *keys.VersionMemory
 	requests atomic.Int64
 }
 
@@ -81,7 +81,7 @@ func takeStore(module storeModule, window time.Duration, runtimeDir string) (*po
 		if err != nil {
 			return nil, err
 		}
-		return &pooledStore{name: module.CaddyModule().ID.Name(), backend: backend, seen: keys.NewSeen()}, nil
+		return &pooledStore{name: module.CaddyModule().ID.Name(), backend: backend, versions: keys.NewVersionMemory()}, nil
 	})
 	if err != nil {
 		return nil, err

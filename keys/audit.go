@@ -84,28 +84,28 @@ func (k *Service) report(a attempt) {
 	k.opt.OnChange(c)
 }
 
-// audited is the part of a record that the audit log shows.
-type audited struct {
+// auditView is the part of a record that the audit log shows.
+type auditView struct {
 	store.Fields
-	Failures int             `json:"failures,omitempty"`
-	Lock     *auth.Lock      `json:"lock,omitempty"`
-	Secrets  []auditedSecret `json:"secrets,omitempty"`
-	Sealed   bool            `json:"sealed,omitempty"`
+	Failures int           `json:"failures,omitempty"`
+	Lock     *auth.Lock    `json:"lock,omitempty"`
+	Secrets  []auditSecret `json:"secrets,omitempty"`
+	Sealed   bool          `json:"sealed,omitempty"`
 }
 
-type auditedSecret struct {
+type auditSecret struct {
 	Version   int       `json:"version"`
 	CreatedAt time.Time `json:"created_at"`
 	ExpiresAt time.Time `json:"expires_at,omitzero"`
 }
 
-func auditedFields(r *store.Record) map[string]json.RawMessage {
+func auditFields(r *store.Record) map[string]json.RawMessage {
 	if r == nil {
 		return nil
 	}
-	a := audited{Fields: r.Fields, Failures: r.Failures, Lock: r.Lock, Sealed: len(r.Seal) > 0}
+	a := auditView{Fields: r.Fields, Failures: r.Failures, Lock: r.Lock, Sealed: len(r.Seal) > 0}
 	for _, s := range r.Secrets {
-		a.Secrets = append(a.Secrets, auditedSecret{Version: s.Version, CreatedAt: s.CreatedAt, ExpiresAt: s.ExpiresAt})
+		a.Secrets = append(a.Secrets, auditSecret{Version: s.Version, CreatedAt: s.CreatedAt, ExpiresAt: s.ExpiresAt})
 	}
 	doc, err := json.Marshal(a)
 	fields := make(map[string]json.RawMessage)
@@ -120,13 +120,10 @@ func auditedFields(r *store.Record) map[string]json.RawMessage {
 }
 
 func diff(before, after *store.Record) []FieldChange {
-	old, now := auditedFields(before), auditedFields(after)
-	names := make(map[string]bool)
-	for _, fields := range []map[string]json.RawMessage{old, now} {
-		for name := range fields {
-			names[name] = true
-		}
-	}
+	old, now := auditFields(before), auditFields(after)
+	names := make(map[string]json.RawMessage)
+	maps.Copy(names, old)
+	maps.Copy(names, now)
 	var changes []FieldChange
 	for _, name := range slices.Sorted(maps.Keys(names)) {
 		if string(old[name]) != string(now[name]) {

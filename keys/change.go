@@ -1,6 +1,7 @@
 package keys
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"encoding/hex"
@@ -10,6 +11,149 @@ import (
 
 	"github.com/card-gateway/card-gateway/store"
 )
+
+// CreateRequest asks for a new key.
+type CreateRequest struct {
+	store.Fields
+	// Mode is "live" or "test". Default: live.
+	Mode Mode `json:"mode,omitempty"`
+}
+
+// Create makes a key with a new secret, which it returns. Errors:
+// [InvalidError]. Any other error means that the store did not answer. Then a
+// new key may exist; nobody has its secret.
+func (k *Service) Create(ctx context.Context, req CreateRequest, by By) (Changed, error) {
+	req.Mode = cmp.Or(req.Mode, Live)
+	ids, err := k.idKey(ctx)
+	if req.Mode != Live && req.Mode != Test {
+		err = invalid("mode", `want "live" or "test"`)
+	}
+	if err != nil {
+		return Changed{}, k.refuse(attempt{action: "create", by: by, err: err})
+	}
+	secret := NewSecretText()
+	record := &store.Record{ID: ids.Mint(req.Mode), Fields: req.Fields}
+	changed, err := k.add(ctx, addition{action: "create", record: record, secret: secret}, by)
+	if err == nil {
+		changed.Secret = secret
+	}
+	return changed, err
+}
+
+// refuse reports an attempt that failed before there was a record, and returns its
+// error.
+func (k *Service) refuse(a attempt) error {
+	k.report(a)
+	return a.err
+}
+
+// An addition is a record that this store does not have.
+type addition struct {
+	action string
+	record *store.Record // is changed
+	secret string        // the text of its first secret; of another store's record empty
+	put    store.PutOptions
+}
+
+// add completes and writes a new record. Errors as [Service.Import].
+func (k *Service) add(ctx context.Context, a addition, by By) (changed Changed, err error) {
+	r := a.record
+	defer func() {
+		k.report(attempt{action: a.action, by: by, after: r, replicated: changed.Replicated, err: err})
+	}()
+	if err := k.checkFields(&r.Fields); err != nil {
+		return Changed{}, err
+	}
+	if err := k.checkDebugUntil(r.DebugUntil, time.Time{}); err != nil {
+		return Changed{}, err
+	}
+	r.Revision = NewRevision()
+	r.CreatedAt = k.stamp()
+	r.UpdatedAt = r.CreatedAt
+	sealed, err := k.sealSecret(ctx, r.ID, 1, a.secret)
+	if err != nil {
+		return Changed{}, err
+	}
+	r.Secrets = []store.SealedSecret{sealed}
+	return k.writeNew(ctx, r, a.put, k.sealsNew)
+}
+
+// writeNew reserves the secrets of a record that this store does not have, and writes
+// it, with a seal if seals returns true. The reservations come before, because they
+// make an emptied store new: until then no value can be read from it.
+func (k *Service) writeNew(ctx context.Context, r *store.Record, opt store.PutOptions, seals func(context.Context) (bool, error)) (Changed, error) {
+	if err := k.reserveAll(ctx, r); err != nil {
+		return Changed{}, err
+	}
+	var d store.Durability
+	sealed, err := seals(ctx)
+	if err == nil {
+		if sealed {
+			k.sealRecord(r)
+		}
+		d, err = k.backend.Put(ctx, r, opt)
+		k.cache.drop(r.ID)
+	}
+	for _, s := range r.Secrets {
+		if err == nil {
+			err = k.confirmReservation(ctx, s.Fingerprint, r)
+		}
+	}
+	if err != nil {
+		k.releaseAll(ctx, r.Secrets, r.ID)
+		return Changed{}, err
+	}
+	k.rememberVersion(r)
+	return Changed{View: viewOf(r, k.opt.Clock()), Replicated: d.Replicated}, nil
+}
+
+// ImportRequest asks for a key with the id and secret of an earlier system.
+type ImportRequest struct {
+	store.Fields
+	// ID is 1 to 128 letters, digits and `. _ ~ : @ + = -`.
+	ID string `json:"id"`
+	// Secret is 16 to 1024 bytes of text without control characters.
+	Secret string `json:"secret"`
+}
+
+const (
+	minImportedSecret = 16
+	maxImportedSecret = 1024
+)
+
+// Import makes a key of a given id and secret. Errors: [InvalidError],
+// [store.ErrExists] when there is a key of this id, [ErrSecretInUse].
+func (k *Service) Import(ctx context.Context, req ImportRequest, by By) (Changed, error) {
+	if err := req.check(); err != nil {
+		return Changed{}, k.refuse(attempt{action: "import", id: req.ID, by: by, err: err})
+	}
+	ids, err := k.idKey(ctx)
+	if err != nil {
+		return Changed{}, k.refuse(attempt{action: "import", id: req.ID, by: by, err: err})
+	}
+	record := &store.Record{ID: req.ID, Fields: req.Fields, Imported: true}
+	changed, err := k.add(ctx, addition{action: "import", record: record, secret: req.Secret}, by)
+	if err == nil {
+		err = k.publishIDs(ctx, ids, req.ID)
+	}
+	return changed, err
+}
+
+func (r *ImportRequest) check() error {
+	if !validID(r.ID) {
+		return invalid("id", "want 1 to %d letters, digits and . _ ~ : @ + = -", maxIDLength)
+	}
+	if len(r.Secret) < minImportedSecret {
+		return invalid("secret", "want at least %d bytes; a shorter one can be guessed", minImportedSecret)
+	}
+	if err := checkText("secret", r.Secret, maxImportedSecret); err != nil {
+		return err
+	}
+	if uniform([]byte(r.Secret)) {
+		return invalid("secret", "one character repeated can be guessed")
+	}
+	return nil
+}
 
 // By is the actor of a change, and its condition.
 type By struct {
@@ -46,7 +190,7 @@ func (k *Service) stamp() time.Time { return k.opt.Clock().UTC().Truncate(time.M
 // [store.ErrConflict] when others keep changing the key.
 func (k *Service) Update(ctx context.Context, id string, patch []byte, by By) (Changed, error) {
 	return k.change(ctx, id, by, edit{action: "update", apply: func(r *store.Record) error {
-		after, err := patched(&r.Fields, patch)
+		after, err := applyPatch(&r.Fields, patch)
 		if err != nil {
 			return err
 		}
@@ -106,7 +250,7 @@ func (k *Service) change(ctx context.Context, id string, by By, e edit) (changed
 		if old, err = k.readFor(ctx, id, &e); err != nil {
 			return Changed{}, err
 		}
-		if err := by.wants(old.Revision); err != nil {
+		if err := by.checkRevision(old.Revision); err != nil {
 			return Changed{}, err
 		}
 		r = old.Clone()
@@ -131,7 +275,7 @@ func (k *Service) change(ctx context.Context, id string, by By, e edit) (changed
 			r.Failures = 0
 		}
 		k.releaseDropped(ctx, old, r)
-		k.wrote(r)
+		k.rememberVersion(r)
 		return Changed{View: viewOf(r, k.opt.Clock()), Replicated: d.Replicated}, nil
 	}
 	return Changed{}, err
@@ -153,8 +297,8 @@ func (k *Service) readFor(ctx context.Context, id string, e *edit) (*store.Recor
 	}
 }
 
-// wants returns nil if a record of the revision is to be changed.
-func (by *By) wants(revision string) error {
+// checkRevision returns nil if a record of the revision is to be changed.
+func (by *By) checkRevision(revision string) error {
 	if by.Revision != "" && by.Revision != revision {
 		return ErrRevision
 	}
@@ -172,13 +316,13 @@ func (k *Service) Delete(ctx context.Context, id string, by By) (d store.Durabil
 	}
 	for range changeAttempts {
 		var revision string
-		if old, revision, err = k.readToDelete(ctx, id); err != nil {
+		if old, revision, err = k.readRevision(ctx, id); err != nil {
 			return store.Durability{}, err
 		}
-		if err = by.wants(revision); err != nil {
+		if err = by.checkRevision(revision); err != nil {
 			return store.Durability{}, err
 		}
-		seen := k.opt.Seen.of(id)
+		seen := k.opt.Versions.highest(id)
 		d, err = k.backend.Delete(ctx, id, revision)
 		k.cache.drop(id)
 		if errors.Is(err, store.ErrConflict) {
@@ -188,19 +332,18 @@ func (k *Service) Delete(ctx context.Context, id string, by By) (d store.Durabil
 			if old != nil {
 				k.releaseDropped(ctx, old, &store.Record{ID: id})
 			}
-			k.opt.Seen.gone(id, seen)
+			k.opt.Versions.recordDeleted(id, seen)
 		}
 		return d, err
 	}
 	return store.Durability{}, err
 }
 
-// readToDelete returns the record of a key, nil if it cannot be read, and its
+// readRevision returns the record of a key, nil if it cannot be read, and its
 // revision, empty if that is not known.
-func (k *Service) readToDelete(ctx context.Context, id string) (*store.Record, string, error) {
+func (k *Service) readRevision(ctx context.Context, id string) (*store.Record, string, error) {
 	r, err := k.backend.Get(ctx, id)
-	var damaged *store.DamagedError
-	if errors.As(err, &damaged) {
+	if damaged, ok := errors.AsType[*store.DamagedError](err); ok {
 		return nil, damaged.Revision, nil
 	}
 	if err != nil {

@@ -1,6 +1,7 @@
 package keys
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -10,12 +11,12 @@ import (
 
 // A Copy is the result of [Service.Copy].
 type Copy struct {
-	Copied  []string      `json:"copied"`  // ids of the keys that were copied
-	Skipped []SkippedCopy `json:"skipped"` // keys that were not copied
+	Copied  []string     `json:"copied"`  // ids of the keys that were copied
+	Skipped []KeyProblem `json:"skipped"` // keys that were not copied
 }
 
-// A SkippedCopy is a key that was not copied, and why.
-type SkippedCopy struct {
+// A KeyProblem is a key that was not copied, and why.
+type KeyProblem struct {
 	ID     string `json:"id"`
 	Reason string `json:"reason"`
 	// Exists is whether it was not copied because a key of its id is here already.
@@ -35,21 +36,18 @@ type SkippedCopy struct {
 // the copy, or up to Options.ReplayFloorAhead after it. Failure counts start at
 // 0. No gateway may use the other store during the copy.
 func (k *Service) Copy(ctx context.Context, from store.Backend, by By) (Copy, error) {
-	done := Copy{Copied: []string{}, Skipped: []SkippedCopy{}}
+	done := Copy{Copied: []string{}, Skipped: []KeyProblem{}}
 	ids, err := k.idKey(ctx)
 	if err != nil {
 		return done, err
 	}
-	if err := k.bringIDKeys(ctx, ids, from); err != nil {
-		return done, err
-	}
-	err = each(ctx, from, func(d *store.DamagedError) {
-		done.Skipped = append(done.Skipped, SkippedCopy{ID: d.ID, Reason: damagedRecord(d).Error()})
+	err = eachRecord(ctx, from, func(d *store.DamagedError) {
+		done.Skipped = append(done.Skipped, KeyProblem{ID: d.ID, Reason: damagedRecord(d).Error()})
 	}, func(r *store.Record) error {
 		err := k.copyOne(ctx, ids, r, by)
 		switch {
 		case errors.Is(err, store.ErrExists), errors.Is(err, ErrSecretInUse), errors.Is(err, ErrDamaged), errors.Is(err, ErrForged):
-			done.Skipped = append(done.Skipped, SkippedCopy{ID: r.ID, Reason: err.Error(), Exists: errors.Is(err, store.ErrExists)})
+			done.Skipped = append(done.Skipped, KeyProblem{ID: r.ID, Reason: err.Error(), Exists: errors.Is(err, store.ErrExists)})
 			return nil
 		case err != nil:
 			return fmt.Errorf("copying key %s: %w", r.ID, err)
@@ -69,22 +67,15 @@ func (k *Service) copyOne(ctx context.Context, ids *IDKey, source *store.Record,
 	}
 	r := source.Clone()
 	r.StampedAfter = k.opt.Clock().UTC().Add(k.opt.ReplayFloorAhead)
-	r.Imported = source.Imported || !ids.Check(source.ID) && !k.known.has(source.ID)
-	_, err := k.bring(ctx, ids, bringing{action: "copy", record: r}, by)
+	_, err := k.addForeign(ctx, ids, addition{action: "copy", record: r}, by)
 	return err
 }
 
-// A bringing is a verified record of another store that is to be written into this one.
-type bringing struct {
-	action string
-	record *store.Record // is changed
-	put    store.PutOptions
-}
-
-// bring seals the secrets of the record for this store, reserves them and writes it.
+// addForeign adds a verified record of another store, with its secrets sealed for this
+// one.
 // The record is sealed if it was.
-func (k *Service) bring(ctx context.Context, ids *IDKey, b bringing, by By) (changed Changed, err error) {
-	r := b.record
+func (k *Service) addForeign(ctx context.Context, ids *IDKey, a addition, by By) (changed Changed, err error) {
+	r := a.record
 	now := k.opt.Clock().UTC()
 	r.Revision, r.UpdatedAt = NewRevision(), now
 	dropOutdated(r, now)
@@ -95,66 +86,181 @@ func (k *Service) bring(ctx context.Context, ids *IDKey, b bringing, by By) (cha
 		return Changed{}, err
 	}
 	defer func() {
-		k.report(attempt{action: b.action, by: by, after: r, replicated: changed.Replicated, err: err})
+		k.report(attempt{action: a.action, by: by, after: r, replicated: changed.Replicated, err: err})
 	}()
-	if err = k.reserveAll(ctx, r); err != nil {
-		return Changed{}, err
-	}
-	if len(r.Seal) > 0 {
-		k.sealRecord(r)
-	}
-	d, err := k.backend.Put(ctx, r, b.put)
-	k.cache.drop(r.ID)
-	for _, s := range r.Secrets {
-		if err == nil {
-			err = k.confirmReservation(ctx, s.Fingerprint, r)
-		}
-	}
-	if err != nil {
-		k.releaseAll(ctx, r.Secrets, r.ID)
-		return Changed{}, err
-	}
-	k.wrote(r)
-	return Changed{View: viewOf(r, now), Replicated: d.Replicated}, nil
+	return k.writeNew(ctx, r, a.put, func(context.Context) (bool, error) { return len(r.Seal) > 0, nil })
 }
 
 // sealAnew converts the secrets of a record of another store to the form of this
 // one: sealed under the first master key, with fingerprints of this store's id
 // key.
 func (k *Service) sealAnew(ids *IDKey, r *store.Record) error {
-	k.dropShut(r)
-	for i := range r.Secrets {
-		s := &r.Secrets[i]
-		text, label, err := k.openSealed(r.ID, s)
-		if err != nil {
-			return err
-		}
+	return k.openAll(r, func(s *store.SealedSecret, text []byte, label string) error {
 		s.Sealed, s.Fingerprint = k.ring.Seal(text, label), ids.Fingerprint(string(text))
-	}
-	return nil
+		return nil
+	})
 }
 
-// reserveAll reserves the secrets of a record. It leaves out one that has ended
-// and is in use under another id.
-func (k *Service) reserveAll(ctx context.Context, r *store.Record) error {
-	var reserved []store.SealedSecret
-	for _, s := range r.Secrets {
-		err := k.reserve(ctx, s.Fingerprint, r.ID)
-		if errors.Is(err, ErrSecretInUse) && !s.Live(k.opt.Clock()) {
-			continue
-		}
-		if err != nil {
-			k.releaseAll(ctx, reserved, r.ID)
-			return err
-		}
-		reserved = append(reserved, s)
-	}
-	r.Secrets = reserved
-	return nil
+// A Restoring names a record of a backup: the store that holds the backup, and the
+// digest of the record as [Service.Restorable] has shown it.
+type Restoring struct {
+	From   store.Backend
+	Digest string
 }
 
-func (k *Service) releaseAll(ctx context.Context, secrets []store.SealedSecret, id string) {
-	for _, s := range secrets {
-		k.release(ctx, s.Fingerprint, id)
+var (
+	errOtherStore = invalid("", "it is the record of another store, which may know of requests that this one does not: use card-keys copy")
+	errNotLost    = fmt.Errorf("%w, and its record is right: to go back to an older one, delete the key first", store.ErrExists)
+)
+
+// Restorable returns what Restore would put back, and changes nothing. Its seal has
+// the digest to approve, and a problem if this gateway has seen a newer record of the
+// key. Errors as [Service.Restore].
+func (k *Service) Restorable(ctx context.Context, id string, from store.Backend) (View, error) {
+	r, _, err := k.backup(ctx, id, from)
+	if err != nil {
+		return View{}, err
 	}
+	if _, err := k.lostRevision(ctx, id); err != nil {
+		return View{}, err
+	}
+	v := viewOf(r, k.opt.Clock())
+	v.Seal.Digest = digestOf(r)
+	if len(r.Seal) > 0 && documentVersion(r.Seal) < k.opt.Versions.highest(id) {
+		v.Seal.Field, v.Seal.Problem = fieldVersion, errOlder.Error()
+	}
+	return v, nil
+}
+
+// Restore puts the record of a key back from a backup of this store. It replaces only
+// a record that is missing, cannot be read or was forged. The backend raises the
+// replay floor of the key in the same step, unless it still knows all its nonces. The failure count is
+// 0. Changes that were made after the backup, such as a lock, are lost: so whoever calls
+// Restore approves what [Service.Restorable] has shown. Errors: [ErrNotAsApproved],
+// [InvalidError] if From is not a backup of this store, [store.ErrExists] if the record
+// is right, [store.ErrNotFound] if the backup has none, [ErrForged] if that one is not as
+// a gateway has written it, and those of Copy.
+func (k *Service) Restore(ctx context.Context, id string, what Restoring, by By) (Changed, error) {
+	refused := func(err error) (Changed, error) {
+		return Changed{}, k.refuse(attempt{action: "restore", id: id, by: by, err: err})
+	}
+	r, ids, err := k.backup(ctx, id, what.From)
+	if err != nil {
+		return refused(err)
+	}
+	if digestOf(r) != what.Digest {
+		return refused(ErrNotAsApproved)
+	}
+	revision, err := k.lostRevision(ctx, id)
+	if err != nil {
+		return refused(err)
+	}
+	if err := by.checkRevision(revision); err != nil {
+		return refused(err)
+	}
+	put := store.PutOptions{Expect: revision, ClearFailures: true, Restore: true}
+	changed, err := k.addForeign(ctx, ids, addition{action: "restore", record: r.Clone(), put: put}, by)
+	if err == nil {
+		err = k.publishIDs(ctx, ids, id)
+	}
+	return changed, err
+}
+
+// backup returns the record of a key in a backup of this store, and the id key of this
+// store.
+func (k *Service) backup(ctx context.Context, id string, from store.Backend) (*store.Record, *IDKey, error) {
+	if !validID(id) {
+		return nil, nil, store.ErrNotFound
+	}
+	ids, err := k.idKey(ctx)
+	if err != nil {
+		return nil, nil, err
+	}
+	r, err := from.Get(ctx, id)
+	if damaged, ok := errors.AsType[*store.DamagedError](err); ok {
+		err = damagedRecord(damaged)
+	}
+	if err == nil {
+		err = k.verify(r)
+	}
+	if err == nil {
+		err = k.checkSameStore(ids, r)
+	}
+	if err != nil {
+		return nil, nil, fmt.Errorf("in the backup: %w", err)
+	}
+	return r, ids, nil
+}
+
+// checkSameStore returns an error unless the record was written by a gateway of this
+// store: its fingerprints were made with the id key of this one.
+func (k *Service) checkSameStore(ids *IDKey, r *store.Record) error {
+	return k.openAll(r.Clone(), func(s *store.SealedSecret, text []byte, _ string) error {
+		if !bytes.Equal(s.Fingerprint, ids.Fingerprint(string(text))) {
+			return errOtherStore
+		}
+		return nil
+	})
+}
+
+// lostRevision returns the revision of the key's record if it cannot be read or was forged,
+// empty if it has none or is missing. A record that is right is store.ErrExists.
+func (k *Service) lostRevision(ctx context.Context, id string) (string, error) {
+	r, revision, err := k.readRevision(ctx, id)
+	if errors.Is(err, store.ErrNotFound) {
+		return "", nil
+	}
+	if r == nil {
+		return revision, err
+	}
+	_, err = k.authentic(ctx, r)
+	switch {
+	case err == nil:
+		return "", errNotLost
+	case errors.Is(err, ErrForged) && !errors.Is(err, ErrMasterKey): // under another master key it may be right
+		return revision, nil
+	default:
+		return "", err
+	}
+}
+
+// A Drill is the result of [Service.Drill].
+type Drill struct {
+	Opened int          `json:"opened"` // keys all of whose live secrets were opened
+	Failed []KeyProblem `json:"failed"` // the others, and why
+	// Unsealed is how many of the opened keys have a record without a seal.
+	Unsealed int `json:"unsealed"`
+}
+
+// Drill checks the seals and opens the live secrets of all keys with the master
+// keys, such as of a backup, and changes nothing. Its error is the backend's.
+func (k *Service) Drill(ctx context.Context) (Drill, error) {
+	d := Drill{Failed: []KeyProblem{}}
+	err := eachRecord(ctx, k.backend, func(damaged *store.DamagedError) {
+		d.Failed = append(d.Failed, KeyProblem{ID: damaged.ID, Reason: damagedRecord(damaged).Error()})
+	}, func(r *store.Record) error {
+		if failed := k.drillOne(r); failed != nil {
+			d.Failed = append(d.Failed, KeyProblem{ID: r.ID, Reason: failed.Error()})
+		} else {
+			d.Opened++
+			if len(r.Seal) == 0 {
+				d.Unsealed++
+			}
+		}
+		return nil
+	})
+	return d, err
+}
+
+// drillOne returns why a record cannot be used. Under another master key no seal
+// verifies, which says nothing of the record.
+func (k *Service) drillOne(r *store.Record) error {
+	err := k.verify(r)
+	if err == nil {
+		_, err = k.open(r)
+	}
+	if errors.Is(err, ErrMasterKey) {
+		return ErrMasterKey
+	}
+	return err
 }

@@ -1,12 +1,19 @@
 package keys
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
+	"fmt"
+	"maps"
+	"slices"
 	"strings"
 	"time"
 	"unicode"
 	"unicode/utf8"
+
+	jsonv2 "github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/card-gateway/card-gateway/auth"
 	"github.com/card-gateway/card-gateway/ratelimit"
@@ -29,19 +36,18 @@ func (k *Service) checkFields(f *store.Fields) error {
 		return err
 	}
 	if len(f.Scopes) > maxListEntries || len(f.AllowedIPs) > maxListEntries || len(f.Limits) > maxListEntries {
-		return invalid("", "scopes, allowed_ips and limits hold at most %d entries each", maxListEntries)
+		return invalid("", "scopes, allowed_ips and limits hold at most %d entries eachRecord", maxListEntries)
 	}
-	if err := k.checkScopes(f.Scopes); err != nil {
-		return invalid("scopes", "%v", err)
-	}
-	if err := checkAllowedIPs(f.AllowedIPs); err != nil {
-		return invalid("allowed_ips", "%v", err)
-	}
-	if err := k.checkLimits(f.Limits); err != nil {
-		return invalid("limits", "%v", err)
-	}
-	if err := checkVariant(f.CustomerVariant); err != nil {
-		return invalid("customer_variant", "%v", err)
+	for _, checked := range []struct {
+		field string
+		err   error
+	}{
+		{"scopes", k.checkScopes(f.Scopes)}, {"allowed_ips", checkAllowedIPs(f.AllowedIPs)},
+		{"limits", k.checkLimits(f.Limits)}, {"customer_variant", checkVariant(f.CustomerVariant)},
+	} {
+		if checked.err != nil {
+			return invalid(checked.field, "%v", checked.err)
+		}
 	}
 	f.ExpiresAt, f.DebugUntil = f.ExpiresAt.UTC(), f.DebugUntil.UTC()
 	return nil
@@ -102,8 +108,7 @@ func (k *Service) checkLimits(limits map[string]json.RawMessage) error {
 }
 
 func checkTenant(tenant string) error {
-	ok := tenant != "" && len(tenant) <= maxTenant && strings.Trim(tenant, alphanumeric+"._-") == ""
-	if !ok {
+	if tenant == "" || len(tenant) > maxTenant || strings.Trim(tenant, alphanumeric+"._-") != "" {
 		return invalid("tenant", "want 1 to %d of A-Z a-z 0-9 . _ -", maxTenant)
 	}
 	return nil
@@ -126,3 +131,157 @@ func checkVariant(variant string) error {
 	}
 	return errors.New(`want "A", "B" or "C"`)
 }
+
+// The years of the times that a key may have, in UTC. Earlier years are refused
+// because tools write the year 1, 1900 or 1970 for an unset time. RFC 3339 has no
+// year after 9999.
+const (
+	firstYear = 2000
+	lastYear  = 9999
+)
+
+var (
+	errNoTime    = errors.New(`want a time as in RFC 3339, such as "2030-01-31T00:00:00Z", or null`)
+	errTimeRange = fmt.Errorf("want a time from %d to %d; for none, give null or leave it out", firstYear, lastYear)
+)
+
+// checkTime returns an error for a time that a key may not have.
+func checkTime(t time.Time) error {
+	if year := t.UTC().Year(); year < firstYear || year > lastYear {
+		return errTimeRange
+	}
+	return nil
+}
+
+// strictTimes is the option that calls [checkTime] for every time in JSON.
+var strictTimes = jsonv2.WithUnmarshalers(jsonv2.UnmarshalFunc(func(doc []byte, t *time.Time) error {
+	switch {
+	case doc[0] == 'n':
+		*t = time.Time{}
+		return nil
+	case doc[0] != '"' || t.UnmarshalJSON(doc) != nil:
+		return errNoTime
+	default:
+		return checkTime(*t)
+	}
+}))
+
+// checkUntil returns an error for the first limit whose end is not a time that
+// a key may have.
+func checkUntil(limits ratelimit.Overrides) error {
+	for _, name := range slices.Sorted(maps.Keys(limits)) {
+		until := limits[name].Until
+		if until.IsZero() {
+			continue
+		}
+		if err := checkTime(until); err != nil {
+			return fmt.Errorf("%q: until: %w", name, err)
+		}
+	}
+	return nil
+}
+
+// changeable and fixed are the names that a patch may and may not hold.
+var (
+	changeable = []string{"tenant", "description", "scopes", "allowed_ips", "expires_at", "disabled", "limits", "customer_variant", "debug_until"}
+	fixed      = []string{"id", "mode", "status", "imported", "failures", "lock", "secrets", "retired_secrets", "created_at", "updated_at", "revision", "seal"}
+)
+
+// applyPatch returns the fields with a JSON merge patch (RFC 7396) applied: null
+// sets a field to its default, objects are merged, anything else replaces.
+func applyPatch(f *store.Fields, patch []byte) (store.Fields, error) {
+	names, err := objectOf(patch)
+	if err != nil {
+		return store.Fields{}, err
+	}
+	for name := range names {
+		switch {
+		case slices.Contains(fixed, name):
+			return store.Fields{}, invalid(name, "cannot be changed")
+		case !slices.Contains(changeable, name):
+			return store.Fields{}, invalid(name, "unknown field; these can be changed: %s", strings.Join(changeable, ", "))
+		}
+	}
+	doc, err := jsonv2.Marshal(f, jsonv2.FormatNilSliceAsNull(true))
+	if err != nil {
+		return store.Fields{}, fmt.Errorf("writing the key's fields: %w", err)
+	}
+	merged, err := mergePatch(doc, patch)
+	if err != nil {
+		return store.Fields{}, err
+	}
+	var out store.Fields
+	if err := Decode(merged, &out); err != nil {
+		return store.Fields{}, err
+	}
+	return out, nil
+}
+
+// mergePatch is the algorithm of RFC 7396, section 2.
+func mergePatch(target, patch jsontext.Value) (jsontext.Value, error) {
+	if patch.Kind() != '{' {
+		return patch, nil
+	}
+	changes, err := objectOf(patch)
+	if err != nil {
+		return nil, err
+	}
+	merged := make(map[string]jsontext.Value)
+	if len(target) > 0 && target.Kind() == '{' {
+		if merged, err = objectOf(target); err != nil {
+			return nil, err
+		}
+	}
+	for name, value := range changes {
+		if value.Kind() == 'n' {
+			delete(merged, name)
+			continue
+		}
+		if merged[name], err = mergePatch(merged[name], value); err != nil {
+			return nil, err
+		}
+	}
+	return jsonv2.Marshal(merged, jsonv2.Deterministic(true))
+}
+
+func objectOf(doc []byte) (map[string]jsontext.Value, error) {
+	if jsontext.Value(doc).Kind() != '{' {
+		return nil, fmt.Errorf("%w: want a JSON object", ErrMalformed)
+	}
+	var object map[string]jsontext.Value
+	if err := Decode(doc, &object); err != nil {
+		return nil, err
+	}
+	return object, nil
+}
+
+// ErrMalformed means that a request is not valid JSON, or has a name twice.
+var ErrMalformed = errors.New("malformed JSON")
+
+// Decode reads JSON strictly: names in exactly their case and none of them
+// twice, no unknown name, no second value, no time outside of the years 2000 to
+// 9999. The error is [ErrMalformed], wrapped, or an [InvalidError] that names
+// the field.
+func Decode(doc []byte, into any) error {
+	err := jsonv2.Unmarshal(doc, into, jsonv2.RejectUnknownMembers(true), strictTimes)
+	if err == nil {
+		return nil
+	}
+	var semantic *jsonv2.SemanticError
+	if !errors.As(err, &semantic) {
+		return fmt.Errorf("%w: %w", ErrMalformed, err)
+	}
+	field := strings.ReplaceAll(strings.TrimPrefix(string(semantic.JSONPointer), "/"), "/", ".")
+	switch {
+	case errors.Is(err, jsonv2.ErrUnknownName):
+		return invalid(field, "unknown field")
+	case errors.Is(err, errNoTime), errors.Is(err, errTimeRange):
+		return invalid(field, "%v", semantic.Err)
+	case semantic.JSONKind != 0:
+		return invalid(field, "a JSON %s does not fit here", cmp.Or(kindNames[semantic.JSONKind], "value"))
+	default:
+		return invalid(field, "does not fit here")
+	}
+}
+
+var kindNames = map[jsontext.Kind]string{'n': "null", 't': "boolean", 'f': "boolean", '"': "string", '0': "number", '{': "object", '}': "object", '[': "array", ']': "array"}

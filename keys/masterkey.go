@@ -1,6 +1,7 @@
 package keys
 
 import (
+	"bytes"
 	"crypto/aes"
 	"crypto/cipher"
 	"crypto/hkdf"
@@ -25,11 +26,11 @@ var (
 )
 
 const (
-	masterKeySize  = 32
-	maxMasterKeys  = 16
-	sealVersion    = 1
-	sealTagSize    = 4
-	sealHeaderSize = 1 + sealTagSize
+	masterKeySize    = 32
+	maxMasterKeys    = 16
+	sealedVersion    = 1
+	masterTagSize    = 4
+	sealedHeaderSize = 1 + masterTagSize
 )
 
 // A Keyring holds the master keys, which seal secrets at rest with
@@ -39,13 +40,14 @@ type Keyring struct {
 }
 
 type masterKey struct {
+	line int // in the text
 	aead cipher.AEAD
 	// tag is stored with a value and names the key that sealed it. It is
 	// derived from the key one-way.
-	tag [sealTagSize]byte
-	// authority is the key that seals records. It is derived from the master key
+	tag [masterTagSize]byte
+	// recordKey is the key that seals records. It is derived from the master key
 	// one-way.
-	authority []byte
+	recordKey []byte
 }
 
 // ParseKeyring returns the ring of the master keys in the text, one on each
@@ -54,8 +56,6 @@ type masterKey struct {
 // of it.
 func ParseKeyring(text string) (*Keyring, error) {
 	ring := &Keyring{}
-	var raws [][]byte
-	var lines []int
 	for i, line := range strings.Split(text, "\n") {
 		line = strings.TrimSpace(line)
 		if line == "" {
@@ -68,16 +68,16 @@ func ParseKeyring(text string) (*Keyring, error) {
 		if uniform(raw) {
 			return nil, fmt.Errorf("master key, line %d: all its bytes are equal, so it is not random; make one with `openssl rand -base64 32`", i+1)
 		}
-		for j := range raws {
-			if subtle.ConstantTimeCompare(raw, raws[j]) == 1 {
-				return nil, fmt.Errorf("master key, line %d: the same key as on line %d; to rotate, write the new key on the first line and the old one below it", i+1, lines[j])
-			}
-		}
 		key, err := newMasterKey(raw)
 		if err != nil {
 			return nil, fmt.Errorf("master key, line %d: %w", i+1, err)
 		}
-		raws, lines = append(raws, raw), append(lines, i+1)
+		key.line = i + 1
+		for _, before := range ring.keys {
+			if subtle.ConstantTimeCompare(key.recordKey, before.recordKey) == 1 {
+				return nil, fmt.Errorf("master key, line %d: the same key as on line %d; to rotate, write the new key on the first line and the old one below it", i+1, before.line)
+			}
+		}
 		ring.keys = append(ring.keys, key)
 	}
 	switch {
@@ -102,19 +102,13 @@ func newMasterKey(raw []byte) (masterKey, error) {
 	mac := hmac.New(sha256.New, raw)
 	mac.Write([]byte("card-gateway master key tag"))
 	copy(key.tag[:], mac.Sum(nil))
-	key.authority, err = hkdf.Key(sha256.New, raw, nil, authorityUse, sha256.Size)
+	key.recordKey, err = hkdf.Key(sha256.New, raw, nil, recordSealUse, sha256.Size)
 	return key, err
 }
 
-// uniform reports whether all bytes are equal, as in a file of zeros.
-func uniform(raw []byte) bool {
-	for _, b := range raw {
-		if b != raw[0] {
-			return false
-		}
-	}
-	return true
-}
+// uniform reports whether all bytes are equal, as in a file of zeros. There is at
+// least one.
+func uniform(raw []byte) bool { return bytes.Count(raw, raw[:1]) == len(raw) }
 
 // Len returns the number of master keys.
 func (k *Keyring) Len() int { return len(k.keys) }
@@ -125,8 +119,8 @@ func (k *Keyring) Len() int { return len(k.keys) }
 // authentication tag of 16 bytes.
 func (k *Keyring) Seal(plaintext []byte, associated string) []byte {
 	key := &k.keys[0]
-	out := make([]byte, sealHeaderSize, sealHeaderSize+key.aead.Overhead()+len(plaintext))
-	out[0] = sealVersion
+	out := make([]byte, sealedHeaderSize, sealedHeaderSize+key.aead.Overhead()+len(plaintext))
+	out[0] = sealedVersion
 	copy(out[1:], key.tag[:])
 	return key.aead.Seal(out, nil, plaintext, []byte(associated))
 }
@@ -136,51 +130,51 @@ func (k *Keyring) Seal(plaintext []byte, associated string) []byte {
 // sealed again, under the first key. Errors are [ErrMasterKey] and [ErrDamaged],
 // wrapped.
 func (k *Keyring) Open(sealed []byte, associated string) (plaintext []byte, index int, err error) {
-	if len(sealed) < sealHeaderSize {
+	if len(sealed) < sealedHeaderSize {
 		return nil, 0, fmt.Errorf("%w: it is %d bytes long", ErrDamaged, len(sealed))
 	}
-	if sealed[0] != sealVersion {
-		return nil, 0, fmt.Errorf("%w: sealed in version %d of the format, this gateway knows version %d", ErrDamaged, sealed[0], sealVersion)
+	if sealed[0] != sealedVersion {
+		return nil, 0, fmt.Errorf("%w: sealed in version %d of the format, this gateway knows version %d", ErrDamaged, sealed[0], sealedVersion)
 	}
-	known := false
+	given := false
 	for i := range k.keys {
 		key := &k.keys[i]
-		if [sealTagSize]byte(sealed[1:sealHeaderSize]) != key.tag {
+		if [masterTagSize]byte(sealed[1:sealedHeaderSize]) != key.tag {
 			continue
 		}
-		known = true
-		plaintext, err := key.aead.Open(nil, nil, sealed[sealHeaderSize:], []byte(associated))
+		given = true
+		plaintext, err := key.aead.Open(nil, nil, sealed[sealedHeaderSize:], []byte(associated))
 		if err == nil {
 			return plaintext, i, nil
 		}
 	}
-	if known {
+	if given {
 		return nil, 0, ErrDamaged
 	}
 	return nil, 0, ErrMasterKey
 }
 
-// current reports whether a value is sealed under the first master key,
+// underFirstKey reports whether a value is sealed under the first master key,
 // without opening it.
-func (k *Keyring) current(sealed []byte) bool {
-	return len(sealed) >= sealHeaderSize && [sealTagSize]byte(sealed[1:sealHeaderSize]) == k.keys[0].tag
+func (k *Keyring) underFirstKey(sealed []byte) bool {
+	return k.masterKeyOf(sealed) == 0
 }
 
 // tagHex returns the tag of the master key with the index, in hex.
 func (k *Keyring) tagHex(index int) string { return hex.EncodeToString(k.keys[index].tag[:]) }
 
-// sealer returns the index of the master key that has sealed a value, without
+// masterKeyOf returns the index of the master key that has sealed a value, without
 // opening it, and Len for one that was not given.
-func (k *Keyring) sealer(sealed []byte) int {
+func (k *Keyring) masterKeyOf(sealed []byte) int {
 	for i := range k.keys {
-		if len(sealed) >= sealHeaderSize && [sealTagSize]byte(sealed[1:sealHeaderSize]) == k.keys[i].tag {
+		if len(sealed) >= sealedHeaderSize && [masterTagSize]byte(sealed[1:sealedHeaderSize]) == k.keys[i].tag {
 			return i
 		}
 	}
 	return len(k.keys)
 }
 
-// sealedBy returns the counts by the indices of sealer.
+// sealedBy returns the counts by the indices of masterKeyOf.
 func (k *Keyring) sealedBy(counts []int) []SealedBy {
 	list := make([]SealedBy, 0, len(counts))
 	for i := range k.keys {

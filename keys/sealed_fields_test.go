@@ -27,8 +27,8 @@ func TestEveryFieldIsSealed(t *testing.T) {
 	}
 	for _, path := range fieldPaths(reflect.TypeFor[store.Record](), nil) {
 		r := fullRecord()
-		r.Seal = ring.sealRecord(r, 7)
-		if field, err := ring.checkSeal(r); err != nil {
+		r.Seal = ring.recordSeal(r, 7)
+		if field, err := ring.checkRecordSeal(r); err != nil {
 			t.Fatalf("untouched: %s: %v", field, err)
 		}
 		value := reflect.ValueOf(r).Elem()
@@ -40,7 +40,7 @@ func TestEveryFieldIsSealed(t *testing.T) {
 			value = value.Field(index)
 		}
 		alter(t, path.name, value)
-		_, err := ring.checkSeal(r)
+		_, err := ring.checkRecordSeal(r)
 		if outside := slices.Contains(unsealedFields, path.name); path.name != "Seal" && (err == nil) != outside {
 			t.Errorf("%s is changed: %v; a seal must cover it: %t", path.name, err, !outside)
 		}

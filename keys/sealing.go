@@ -6,6 +6,9 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"hash/maphash"
+	"slices"
+	"sync"
 
 	"github.com/card-gateway/card-gateway/store"
 )
@@ -44,13 +47,13 @@ func (k *Service) sealsNew(ctx context.Context) (bool, error) {
 // sealRecord puts a seal on a record that is about to be written.
 func (k *Service) sealRecord(r *store.Record) {
 	r.DebugUntil = debugUntil(r)
-	r.Seal = k.ring.sealRecord(r, k.nextVersion(r))
+	r.Seal = k.ring.recordSeal(r, k.nextVersion(r))
 }
 
-// wrote remembers the document version of a record that was written.
-func (k *Service) wrote(r *store.Record) {
+// rememberVersion remembers the document version of a record that was written.
+func (k *Service) rememberVersion(r *store.Record) {
 	if len(r.Seal) > 0 {
-		k.opt.Seen.raise(r.ID, documentVersion(r.Seal))
+		k.opt.Versions.raise(r.ID, documentVersion(r.Seal))
 	}
 }
 
@@ -58,7 +61,7 @@ func (k *Service) wrote(r *store.Record) {
 // time in milliseconds, or one more than the version before, whichever is more. So
 // the versions also rise when a key is deleted and imported again.
 func (k *Service) nextVersion(r *store.Record) uint64 {
-	return max(documentVersion(r.Seal)+1, k.opt.Seen.of(r.ID)+1, uint64(k.opt.Clock().UnixMilli()))
+	return max(documentVersion(r.Seal)+1, k.opt.Versions.highest(r.ID)+1, uint64(k.opt.Clock().UnixMilli()))
 }
 
 // Seal seals the record of a key that has no seal or that was forged. Whoever
@@ -109,15 +112,13 @@ type SealView struct {
 
 // sealView returns the state of a record that is admitted, or was refused by err.
 func sealView(r *store.Record, err error) SealView {
-	var forged *ForgedError
-	switch {
-	case errors.As(err, &forged):
+	if forged, ok := errors.AsType[*ForgedError](err); ok {
 		return SealView{State: SealRefused, Field: forged.Field, Problem: forged.Reason(), Digest: digestOf(r)}
-	case len(r.Seal) == 0:
-		return SealView{State: SealUnsealed, Digest: digestOf(r)}
-	default:
-		return SealView{State: SealSealed, DocumentVersion: documentVersion(r.Seal)}
 	}
+	if len(r.Seal) == 0 {
+		return SealView{State: SealUnsealed, Digest: digestOf(r)}
+	}
+	return SealView{State: SealSealed, DocumentVersion: documentVersion(r.Seal)}
 }
 
 // view returns the view of a record that was just read.
@@ -132,4 +133,221 @@ func (k *Service) view(ctx context.Context, r *store.Record) (View, error) {
 	v := viewOf(r, k.opt.Clock())
 	v.Seal = sealView(r, err)
 	return v, nil
+}
+
+// ErrForged means that a record is not as a gateway has written it.
+var ErrForged = errors.New("the record was changed by something other than a gateway")
+
+// A ForgedError is an [ErrForged]. It names the key and the field.
+type ForgedError struct {
+	KeyID string
+	// Field is the first field that is not as it was written, one of
+	// [ForgedFields].
+	Field string
+	cause error
+}
+
+// Error returns the key, the field and the reason.
+func (e *ForgedError) Error() string {
+	return fmt.Sprintf("key %s: %v: %s: %s", e.KeyID, ErrForged, e.Field, e.Reason())
+}
+
+// Reason returns what is wrong with the field.
+func (e *ForgedError) Reason() string {
+	if damaged, ok := errors.AsType[*store.DamagedError](e.cause); ok {
+		return fmt.Sprintf("the record cannot be read (%v): restore it from a backup of the store by card-keys restore, or delete the key and make another", damaged.Cause)
+	}
+	return e.cause.Error()
+}
+
+// damagedRecord returns the error for a record that cannot be read.
+func damagedRecord(d *store.DamagedError) *ForgedError { return &ForgedError{d.ID, d.Field, d} }
+
+// Unwrap returns [ErrForged] and the cause, which may be [ErrMasterKey].
+func (e *ForgedError) Unwrap() []error { return []error{ErrForged, e.cause} }
+
+// fieldVersion is the name of the document version among the fields of a record.
+const fieldVersion = "document_version"
+
+// ForgedFields returns the closed set of [ForgedError.Field].
+func ForgedFields() []string {
+	names := append([]string{fieldSeal, fieldVersion}, store.DamagedFields()...)
+	for i := range sealedFields {
+		if !slices.Contains(names, sealedFields[i].name) {
+			names = append(names, sealedFields[i].name)
+		}
+	}
+	return names
+}
+
+var (
+	errNotSealed = errors.New("it is missing, and the configuration has seal required")
+	errOlder     = errors.New("it is an older record of the key than one that this gateway has seen")
+	errUnsealed  = errors.New("it is missing, and this gateway has seen the key with a seal")
+)
+
+// verify returns a [ForgedError] if the record has a seal and is not as a gateway
+// has written it.
+func (k *Service) verify(r *store.Record) error {
+	if len(r.Seal) == 0 {
+		return nil
+	}
+	if field, err := k.ring.checkRecordSeal(r); err != nil {
+		return &ForgedError{r.ID, field, err}
+	}
+	return nil
+}
+
+// admitRecord is verify for a record of this store. It also refuses a record that is
+// older than one that was seen, and one without a seal where it must have one.
+func (k *Service) admitRecord(r *store.Record) error {
+	if err := k.verify(r); err != nil {
+		return err
+	}
+	switch sealed := len(r.Seal) > 0; {
+	case sealed && !k.opt.Versions.raise(r.ID, documentVersion(r.Seal)):
+		return &ForgedError{r.ID, fieldVersion, errOlder}
+	case !sealed && k.opt.SealRequired:
+		return &ForgedError{r.ID, fieldSeal, errNotSealed}
+	case !sealed && k.opt.Versions.highest(r.ID) > 0:
+		return &ForgedError{r.ID, fieldSeal, errUnsealed}
+	default:
+		return nil
+	}
+}
+
+// authentic returns the record if it is admitted, and otherwise a [ForgedError],
+// which it reports. A record may have become old between its reading and now, so
+// one that is refused is read again.
+func (k *Service) authentic(ctx context.Context, r *store.Record) (*store.Record, error) {
+	err := k.admitRecord(r)
+	if err == nil {
+		return r, nil
+	}
+	if r, err = k.get(ctx, r.ID); err != nil {
+		return nil, err
+	}
+	if err = k.admitRecord(r); err != nil {
+		k.reportForged(err)
+		return nil, err
+	}
+	return r, nil
+}
+
+// get reads a record. One that cannot be read because it was damaged is a forged
+// one: [ForgedError].
+func (k *Service) get(ctx context.Context, id string) (*store.Record, error) {
+	r, err := k.backend.Get(ctx, id)
+	if damaged, ok := errors.AsType[*store.DamagedError](err); ok {
+		err = damagedRecord(damaged)
+		k.reportForged(err)
+	}
+	return r, err
+}
+
+func (k *Service) reportForged(err error) {
+	if forged, ok := errors.AsType[*ForgedError](err); ok {
+		k.opt.OnForged(forged)
+	}
+}
+
+// A VersionMemory remembers the highest document version of each sealed record that was
+// seen. So no older record of a key is accepted in its place, and none without a
+// seal. A process needs one for each store, for as long as it uses the store.
+type VersionMemory struct {
+	mu       sync.Mutex
+	seed     maphash.Seed
+	versions map[uint64]rememberedVersion // by the hash of the id
+	room     int
+}
+
+// A rememberedVersion is the highest document version of a key.
+type rememberedVersion struct {
+	version uint64
+	deleted bool // the record of this version was deleted
+}
+
+// maxSeen bounds the number of keys whose version is remembered, 40 bytes for
+// each. To remember another, one is forgotten, no matter which.
+const maxSeen = 1 << 20
+
+// NewVersionMemory returns an empty memory.
+func NewVersionMemory() *VersionMemory {
+	return &VersionMemory{seed: maphash.MakeSeed(), versions: make(map[uint64]rememberedVersion), room: maxSeen}
+}
+
+// highest returns the highest version of the key; 0 if none was seen.
+func (s *VersionMemory) highest(id string) uint64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.versions[maphash.String(s.seed, id)].version
+}
+
+// raise remembers a version of the key. It returns false, and remembers nothing,
+// for one that must not be accepted any more.
+func (s *VersionMemory) raise(id string, version uint64) bool {
+	hash := maphash.String(s.seed, id)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	seen, known := s.versions[hash]
+	switch {
+	case version < seen.version || version == seen.version && seen.deleted:
+		return false
+	case version == seen.version && known:
+		return true
+	}
+	if !known && len(s.versions) >= s.room {
+		for other := range s.versions {
+			delete(s.versions, other)
+			break
+		}
+	}
+	s.versions[hash] = rememberedVersion{version: version}
+	return true
+}
+
+// recordDeleted remembers that the key has no record any more, if the given version still
+// is the highest.
+func (s *VersionMemory) recordDeleted(id string, version uint64) {
+	hash := maphash.String(s.seed, id)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if seen, known := s.versions[hash]; known && seen.version == version {
+		s.versions[hash] = rememberedVersion{version, true}
+	}
+}
+
+// reseal finds all secrets and records that are sealed under another master key
+// than the first, and seals them under the first. A record that cannot be read or
+// opened, or that was forged, stays as it is, and one without a seal gets none. After an
+// error of the backend, reseal stops. The next start tries the remaining records.
+func (k *Service) reseal(ctx context.Context) {
+	_ = eachRecord(ctx, k.backend, func(*store.DamagedError) {}, func(r *store.Record) error {
+		if !slices.ContainsFunc(r.Secrets, k.underOlderKey) && (len(r.Seal) == 0 || k.ring.underFirstKey(r.Seal)) {
+			return nil
+		}
+		_, err := k.change(ctx, r.ID, By{Actor: GatewayActor}, edit{action: "reseal", apply: k.resealRecord})
+		if errors.Is(err, store.ErrNotFound) || errors.Is(err, ErrMasterKey) || errors.Is(err, ErrDamaged) || errors.Is(err, ErrForged) {
+			return nil
+		}
+		return err
+	})
+}
+
+func (k *Service) underOlderKey(s store.SealedSecret) bool { return !k.ring.underFirstKey(s.Sealed) }
+
+func (k *Service) resealRecord(r *store.Record) error {
+	k.dropUnopenable(r)
+	for i := range r.Secrets {
+		s := &r.Secrets[i]
+		if !k.underOlderKey(*s) {
+			continue
+		}
+		text, label, err := k.openSealed(r.ID, s)
+		if err != nil {
+			return err
+		}
+		s.Sealed = k.ring.Seal(text, label)
+	}
+	return nil
 }

@@ -168,10 +168,10 @@ func TestSlowReadIsNotForged(t *testing.T) {
 	})
 	id := w.create().ID
 	slow := &slowReads{watched: w.backend}
-	seen := keys.NewSeen()
-	reader := keys.New(slow, ring(t, masterKey(1)), keys.Options{Clock: w.clock, SealRequired: true, Seen: seen})
+	seen := keys.NewVersionMemory()
+	reader := keys.New(slow, ring(t, masterKey(1)), keys.Options{Clock: w.clock, SealRequired: true, Versions: seen})
 	defer reader.Stop()
-	writer := keys.New(w.backend, ring(t, masterKey(1)), keys.Options{Clock: w.clock, SealRequired: true, Seen: seen})
+	writer := keys.New(w.backend, ring(t, masterKey(1)), keys.Options{Clock: w.clock, SealRequired: true, Versions: seen})
 	defer writer.Stop()
 	if err := reader.Start(t.Context()); err != nil {
 		t.Fatal(err)

@@ -7,10 +7,12 @@
 package keys
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"hash/maphash"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -81,9 +83,9 @@ type Options struct {
 	ReplayFloorAhead time.Duration
 	// SealRequired refuses records without a seal.
 	SealRequired bool
-	// Seen remembers the document versions of the store's records. Services that
+	// Versions remembers the document versions of the store's records. Services that
 	// use a store one after the other share it. Default: an empty one.
-	Seen *Seen
+	Versions *VersionMemory
 	// OnChange, when set, is called for every change and attempted change.
 	OnChange func(Change)
 	// OnForged, when set, is called each time that a forged record is read.
@@ -97,23 +99,15 @@ func (o Options) withDefaults() Options {
 	if o.After == nil {
 		o.After = time.After
 	}
-	if o.CacheSize <= 0 {
-		o.CacheSize = 100_000
-	}
-	if o.LookupRate <= 0 {
-		o.LookupRate = 1000
-	}
-	if o.LookupBurst <= 0 {
-		o.LookupBurst = 2000
-	}
+	o.CacheSize, o.LookupRate, o.LookupBurst = cmp.Or(o.CacheSize, 100_000), cmp.Or(o.LookupRate, 1000), cmp.Or(o.LookupBurst, 2000)
 	if o.CheckLimits == nil {
 		o.CheckLimits = func(map[string]json.RawMessage) error { return nil }
 	}
 	if o.CheckScopes == nil {
 		o.CheckScopes = func([]string) error { return nil }
 	}
-	if o.Seen == nil {
-		o.Seen = NewSeen()
+	if o.Versions == nil {
+		o.Versions = NewVersionMemory()
 	}
 	if o.OnChange == nil {
 		o.OnChange = func(Change) {}
@@ -134,7 +128,7 @@ type Service struct {
 	local   bool
 
 	ids     atomic.Pointer[IDKey]
-	known   *knownIDs
+	foreign *foreignIDs
 	cache   *keyCache
 	flights singleflight.Group
 	lookups *rate.Limiter
@@ -150,10 +144,9 @@ type Service struct {
 // New returns the keys of a backend. It does no I/O; see [Service.Start].
 func New(backend store.Backend, ring *Keyring, opt Options) *Service {
 	k := &Service{backend: backend, ring: ring, opt: opt.withDefaults()}
-	if l, ok := backend.(store.LocalBackend); ok {
-		k.local = l.Local()
-	}
-	k.known = newKnownIDs()
+	local, ok := backend.(store.LocalBackend)
+	k.local = ok && local.Local()
+	k.foreign = &foreignIDs{seed: maphash.MakeSeed(), hashes: make(map[uint64]struct{})}
 	k.cache = newKeyCache(k.opt.CacheSize)
 	k.lookups = rate.NewLimiter(rate.Limit(k.opt.LookupRate), k.opt.LookupBurst)
 	k.stopped, k.stop = context.WithCancel(context.Background())
@@ -170,7 +163,7 @@ func (k *Service) Start(ctx context.Context) error {
 	if _, err := k.idKey(ctx); err != nil {
 		return err
 	}
-	if !k.known.complete(k.opt.Clock()) {
+	if !k.foreign.complete(k.opt.Clock()) {
 		_ = k.RefreshIDs(ctx) // the next call tries again, and look-ups have a budget until then
 	}
 	return nil

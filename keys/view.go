@@ -1,7 +1,11 @@
 package keys
 
 import (
+	"context"
 	"encoding/json"
+	"errors"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/card-gateway/card-gateway/auth"
@@ -76,7 +80,7 @@ func viewOf(r *store.Record, now time.Time) View {
 		switch {
 		case s.Live(now):
 			v.Secrets = append(v.Secrets, secret)
-		case explains(&s, now):
+		case isRetired(&s, now):
 			v.RetiredSecrets = append(v.RetiredSecrets, secret)
 		}
 	}
@@ -110,9 +114,215 @@ func statusOf(r *store.Record, now time.Time) string {
 
 // optional returns nil for the zero value, which JSON shows as null.
 func optional[T comparable](v T) *T {
-	var zero T
-	if v == zero {
+	if v == *new(T) {
 		return nil
 	}
 	return &v
+}
+
+// List returns up to q.Limit keys that follow the cursor, and the cursor of the
+// next page, which is empty at the end. If q.Tenant, q.Status or q.Search is set,
+// it returns only matching keys, and each key whose record cannot be read: nobody
+// knows whose that is, so no query hides it. A page may be shorter than the limit, or
+// empty, although more pages follow.
+func (k *Service) List(ctx context.Context, q ListQuery) ([]View, string, error) {
+	if q.Status != "" && !slices.Contains(Statuses(), q.Status) {
+		return nil, "", invalid("status", "want one of %v", Statuses())
+	}
+	if q.Limit <= 0 || q.Limit > censusPage {
+		return nil, "", invalid("limit", "want 1 to %d", censusPage)
+	}
+	views := make([]View, 0, min(q.Limit, 64))
+	cursor := q.Cursor
+	for range listReads {
+		page, err := k.backend.List(ctx, cursor, q.Limit-len(views))
+		if err != nil {
+			return nil, "", err
+		}
+		for _, damaged := range page.Damaged {
+			views = append(views, k.damagedView(damaged))
+		}
+		for _, r := range page.Records {
+			v, err := k.view(ctx, r)
+			if errors.Is(err, store.ErrNotFound) {
+				continue
+			}
+			if err != nil {
+				return nil, "", err
+			}
+			if q.wants(&v) {
+				views = append(views, v)
+			}
+		}
+		cursor = page.Next
+		if cursor == "" || len(views) >= q.Limit {
+			break
+		}
+	}
+	return views, cursor, nil
+}
+
+// listReads is the largest number of reads for one page.
+const listReads = 20
+
+// ListQuery chooses keys for [Service.List].
+type ListQuery struct {
+	Tenant, Status string // empty: all
+	Search         string // a part of the id, the tenant or the description, in any case; empty: all
+	Cursor         string // from the page before; empty: from the start
+	Limit          int    // 1 to 500
+}
+
+func (q *ListQuery) wants(v *View) bool {
+	return (q.Tenant == "" || q.Tenant == v.Tenant) && (q.Status == "" || q.Status == v.Status) &&
+		(q.Search == "" || contains(v.ID, q.Search) || contains(v.Tenant, q.Search) || contains(v.Description, q.Search))
+}
+
+// contains reports whether a text has a part, in any case.
+func contains(text, part string) bool {
+	return strings.Contains(strings.ToLower(text), strings.ToLower(part))
+}
+
+// Show returns one key, also one whose record cannot be read, or [store.ErrNotFound].
+func (k *Service) Show(ctx context.Context, id string) (View, error) {
+	if !validID(id) {
+		return View{}, store.ErrNotFound
+	}
+	r, err := k.backend.Get(ctx, id)
+	if damaged, ok := errors.AsType[*store.DamagedError](err); ok {
+		return k.damagedView(damaged), nil
+	}
+	if err != nil {
+		return View{}, err
+	}
+	return k.view(ctx, r)
+}
+
+// A Census counts the keys.
+type Census struct {
+	// Keys counts the keys by status. It has an entry for every member of
+	// [Statuses].
+	Keys map[string]int `json:"keys"`
+	// Expiring counts the active keys that expire within "1d", "7d" and "30d";
+	// a key that expires within a day counts in all three.
+	Expiring map[string]int `json:"expiring"`
+	// SealedBy counts the stored secrets by the master key that seals them, in the
+	// order in which the master keys are given; last those of a master key that
+	// was not given, if there are any.
+	SealedBy []SealedBy `json:"sealed_by"`
+	// Seals counts the keys by the state of the seal of their record. It has an
+	// entry for every member of [SealStates].
+	Seals map[string]int `json:"seals"`
+}
+
+// SealedBy are the secrets under one master key.
+type SealedBy struct {
+	MasterKey int    `json:"master_key"` // its line; 0: it was not given
+	Tag       string `json:"tag,omitempty"`
+	Secrets   int    `json:"secrets"`
+}
+
+// censusPage is the number of records in one read when all are needed.
+const censusPage = 500
+
+// Census reads all keys and counts them. Records are read in pages. A key that
+// is made or deleted during the census may or may not be counted. With an error
+// there are no numbers at all, so that nobody takes what was not counted for none.
+func (k *Service) Census(ctx context.Context) (Census, error) {
+	c := Census{Keys: zeros(Statuses()...), Expiring: zeros("1d", "7d", "30d"), Seals: zeros(SealStates()...)}
+	now := k.opt.Clock()
+	own := k.ids.Load()
+	sealed := make([]int, k.ring.Len()+1)
+	err := eachRecord(ctx, k.backend, func(d *store.DamagedError) {
+		if own != nil && !k.local {
+			k.foreign.learn(own, d.ID)
+		}
+		k.reportForged(damagedRecord(d))
+		c.Keys[StatusUnreadable]++
+		c.Seals[SealRefused]++
+	}, func(r *store.Record) error {
+		if own != nil && !k.local {
+			k.foreign.learn(own, r.ID) // also what a gateway of an earlier version has imported
+		}
+		for i := range r.Secrets {
+			sealed[k.ring.masterKeyOf(r.Secrets[i].Sealed)]++
+		}
+		if _, err := k.authentic(ctx, r); err == nil || errors.Is(err, ErrForged) {
+			c.Seals[sealView(r, err).State]++
+		} else if !errors.Is(err, store.ErrNotFound) {
+			return err
+		}
+		status := statusOf(r, now)
+		c.Keys[status]++
+		if status != StatusActive || r.ExpiresAt.IsZero() {
+			return nil
+		}
+		const day = 24 * time.Hour
+		for within, span := range map[string]time.Duration{"1d": day, "7d": 7 * day, "30d": 30 * day} {
+			if r.ExpiresAt.Sub(now) <= span {
+				c.Expiring[within]++
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return Census{}, err
+	}
+	c.SealedBy = k.ring.sealedBy(sealed)
+	return c, nil
+}
+
+// zeros returns a count of 0 for each name.
+func zeros(names ...string) map[string]int {
+	counts := make(map[string]int)
+	for _, name := range names {
+		counts[name] = 0
+	}
+	return counts
+}
+
+// eachRecord calls f for every record of a backend until f returns an error, and damaged
+// for every one that cannot be read.
+func eachRecord(ctx context.Context, backend store.Backend, damaged func(*store.DamagedError), f func(*store.Record) error) error {
+	for cursor := ""; ; {
+		page, err := backend.List(ctx, cursor, censusPage)
+		if err != nil {
+			return err
+		}
+		for _, d := range page.Damaged {
+			damaged(d)
+		}
+		for _, r := range page.Records {
+			if err := f(r); err != nil {
+				return err
+			}
+		}
+		if page.Next == "" {
+			return nil
+		}
+		cursor = page.Next
+	}
+}
+
+// Status is the state of the store and its keys.
+type Status struct {
+	Store store.Status `json:"store"`
+	Census
+	// Problem is the reason why the keys could not be counted; empty when they
+	// were. With a problem the census is empty.
+	Problem string `json:"problem,omitempty"`
+}
+
+// StoreStatus returns the state of the backend, without I/O.
+func (k *Service) StoreStatus(ctx context.Context) store.Status { return k.backend.Status(ctx) }
+
+// Status returns the state of the backend and counts the keys. It never fails:
+// problems are part of the result.
+func (k *Service) Status(ctx context.Context) Status {
+	s := Status{Store: k.backend.Status(ctx)}
+	var err error
+	if s.Census, err = k.Census(ctx); err != nil {
+		s.Problem = err.Error()
+	}
+	return s
 }

@@ -1,16 +1,24 @@
 package auditfile
 
 import (
+	"bytes"
 	"context"
 	"errors"
+	"fmt"
+	"io"
+	"os"
+	"slices"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"time"
+
+	"github.com/gofrs/flock"
 )
 
-// ErrBehind means that lines wait to be written, because the file cannot be
+// ErrLinesWait means that lines wait to be written, because the file cannot be
 // written at present.
-var ErrBehind = errors.New("the audit file cannot be written")
+var ErrLinesWait = errors.New("the audit file cannot be written")
 
 const (
 	retryEvery = time.Second     // while lines wait
@@ -39,27 +47,18 @@ type call struct {
 	done chan<- error
 }
 
-var (
-	openedMu sync.Mutex
-	opened   = make(map[string]*File)
-)
+var opened sync.Map // *File by path
 
 // At returns the file of a path, an absolute one. All configurations of the
 // process share it. It does no I/O: the first line, or the first call of Ready,
 // opens the file.
 func At(path string) *File {
-	openedMu.Lock()
-	defer openedMu.Unlock()
-	if opened[path] == nil {
-		opened[path] = newFile(path)
-	}
-	return opened[path]
+	f, _ := opened.LoadOrStore(path, newFile(path))
+	return f.(*File)
 }
 
 func newFile(path string) *File {
-	f := &File{path: path, calls: make(chan call, queueSize)}
-	f.w = &writer{path: path, head: path + headSuffix}
-	return f
+	return &File{path: path, calls: make(chan call, queueSize), w: &writer{path: path, head: path + headSuffix}}
 }
 
 // Path returns the path of the file.
@@ -79,7 +78,7 @@ func (f *File) Append(body []byte) {
 func (f *File) Ready(ctx context.Context) error {
 	done := make(chan error, 1)
 	if !f.call(call{done: done}) {
-		return ErrBehind
+		return ErrLinesWait
 	}
 	timer := time.NewTimer(answerWait)
 	defer timer.Stop()
@@ -93,8 +92,8 @@ func (f *File) Ready(ctx context.Context) error {
 	}
 }
 
-// Behind reports whether lines wait or were lost.
-func (f *File) Behind() bool { return f.trouble.Load() != nil || f.lost.Load() > 0 }
+// LinesWait reports whether lines wait or were lost.
+func (f *File) LinesWait() bool { return f.trouble.Load() != nil || f.lost.Load() > 0 }
 
 // A State is how far a file was written.
 type State struct {
@@ -160,7 +159,7 @@ func (f *File) run() {
 func (f *File) write() error {
 	err := f.w.flush()
 	if lost := f.lost.Load(); err == nil && lost > 0 {
-		f.w.hold(lostLine(lost))
+		f.w.hold(note("lost", fmt.Sprintf(`"lost":%d`, lost)))
 		if err = f.w.flush(); err == nil {
 			f.lost.Add(-lost)
 		}
@@ -175,6 +174,201 @@ func (f *File) report(err error) {
 		f.trouble.Store(nil)
 		return
 	}
-	text := err.Error()
-	f.trouble.Store(&text)
+	f.trouble.Store(new(err.Error()))
+}
+
+// ErrUnfit means that no line can ever be written to the path: it is no file, its
+// directory is missing, or the file belongs to somebody else.
+var ErrUnfit = errors.New("cannot be an audit file")
+
+const (
+	maxWaiting = 4096             // lines
+	reserveFor = int64(256 << 10) // bytes that the next lines may need
+)
+
+// A writer writes the file and its head. Only one goroutine uses it.
+type writer struct {
+	path, head string
+	lock       *flock.Flock // held from the first line to the end of the process
+	last       link         // known while lock is held
+
+	waiting  [][]byte // bodies, oldest first
+	reserved os.FileInfo
+	until    int64 // the end of the room that was reserved in that file
+}
+
+// hold adds a line to those that wait. It returns false if there is no place.
+func (w *writer) hold(body []byte) bool {
+	if len(w.waiting) >= maxWaiting {
+		return false
+	}
+	w.waiting = append(w.waiting, body)
+	return true
+}
+
+// note returns the body of a line that the writer itself adds.
+func note(action, field string) []byte {
+	return fmt.Appendf(nil, `{"at":%q,"actor":"gateway","action":%q,%s}`, time.Now().UTC().Format(time.RFC3339Nano), action, field)
+}
+
+// flush writes the lines that wait. It opens the file for each call, so that a
+// file that was moved away or removed is made anew.
+func (w *writer) flush() error {
+	if len(w.waiting) == 0 {
+		return nil
+	}
+	f, err := w.open()
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	if err := w.mend(f); err != nil {
+		return err
+	}
+	for len(w.waiting) > 0 {
+		if err := w.append(f, w.waiting[0]); err != nil {
+			return err
+		}
+		w.waiting = w.waiting[1:]
+	}
+	w.waiting = nil
+	if err := f.Sync(); err != nil { // before the head, which is never ahead of the file
+		return err
+	}
+	return writeHead(w.head, w.last)
+}
+
+// append writes a line. A part of a line is taken back.
+func (w *writer) append(f *os.File, body []byte) error {
+	line, next := w.last.next(body)
+	before, err := f.Seek(0, io.SeekEnd)
+	if err != nil {
+		return err
+	}
+	if _, err := f.Write(line); err != nil {
+		_ = f.Truncate(before) // if this fails too, mend marks the part as torn
+		return err
+	}
+	w.last = next
+	return nil
+}
+
+// mend ends a line that a crash has cut off, and adds a line that reports it.
+func (w *writer) mend(f *os.File) error {
+	_, torn, err := tail(f)
+	if err != nil || torn == 0 {
+		return err
+	}
+	line, next := w.last.next(note("torn", fmt.Sprintf(`"torn_bytes":%d`, torn)))
+	if _, err := f.Write(append([]byte{'\n'}, line...)); err != nil {
+		return err
+	}
+	w.last = next
+	return nil
+}
+
+// open opens the file, and on the first call takes the lock and finds where the
+// chain ends.
+func (w *writer) open() (*os.File, error) {
+	f, err := os.OpenFile(w.path, os.O_RDWR|os.O_CREATE|os.O_APPEND, fileMode)
+	if err == nil {
+		var info os.FileInfo
+		if info, err = f.Stat(); err == nil && !info.Mode().IsRegular() {
+			err = fmt.Errorf("%s %w: it is not a regular file", w.path, ErrUnfit)
+		}
+		if err == nil && info.Size() == 0 {
+			err = f.Chmod(fileMode)
+		}
+		if err == nil && w.lock == nil {
+			err = w.takeOver(f)
+		}
+		if err != nil {
+			_ = f.Close()
+		}
+	}
+	if unfit(err) {
+		return nil, fmt.Errorf("%s %w: %w", w.path, ErrUnfit, err)
+	}
+	return f, err
+}
+
+// unfit reports whether waiting does not help: a part of the path is missing, closed or
+// not what it should be.
+func unfit(err error) bool {
+	causes := []error{os.ErrNotExist, os.ErrPermission, syscall.EISDIR, syscall.ENOTDIR}
+	return !errors.Is(err, ErrUnfit) && slices.ContainsFunc(causes, func(cause error) bool { return errors.Is(err, cause) })
+}
+
+// takeOver takes the lock and finds where the chain ends: where the head says, or
+// at the last line of the file if the head is older, as after a power failure, or
+// missing.
+func (w *writer) takeOver(f *os.File) error {
+	lock := flock.New(w.head, flock.SetPermissions(fileMode))
+	switch held, err := lock.TryLock(); {
+	case err != nil:
+		return err
+	case !held:
+		return fmt.Errorf("%s %w: another process writes it", w.path, ErrUnfit)
+	}
+	head, found, err := readHead(w.head)
+	var line []byte
+	if err == nil {
+		line, _, err = tail(f)
+	}
+	if err == nil {
+		err = os.Chmod(w.head, fileMode)
+	}
+	if err != nil {
+		_ = lock.Unlock()
+		return err
+	}
+	w.lock, w.last = lock, head
+	if e, whole := parseLine(line); whole && (!found || e.Seq > head.seq) {
+		w.last = linkOf(e, line)
+	}
+	return nil
+}
+
+// reserve makes sure that the next lines have room on the disk.
+func (w *writer) reserve() error {
+	f, err := w.open()
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err != nil {
+		return err
+	}
+	if w.reserved != nil && os.SameFile(info, w.reserved) && info.Size()+reserveFor/2 <= w.until && info.Size() >= w.reserved.Size() {
+		return nil
+	}
+	if err := reserveRoom(f, info.Size(), reserveFor); err != nil {
+		return fmt.Errorf("reserving room for the audit file: %w", err)
+	}
+	w.reserved, w.until = info, info.Size()+reserveFor
+	return nil
+}
+
+const maxLine = 1 << 20 // bytes; a line is far shorter
+
+// tail returns the last whole line of the file without its line end, and the
+// length of what follows it.
+func tail(f *os.File) (line []byte, torn int, err error) {
+	info, err := f.Stat()
+	if err != nil {
+		return nil, 0, err
+	}
+	from := max(0, info.Size()-2*maxLine)
+	text, err := io.ReadAll(io.NewSectionReader(f, from, info.Size()-from))
+	if err != nil {
+		return nil, 0, err
+	}
+	end := bytes.LastIndexByte(text, '\n')
+	torn = len(text) - end - 1
+	if end < 0 {
+		return nil, torn, nil
+	}
+	begin := bytes.LastIndexByte(text[:end], '\n') + 1
+	return text[begin:end], torn, nil
 }

@@ -229,15 +229,15 @@ func TestCannotBeWritten(t *testing.T) {
 	}
 	b.Append([]byte(`{"action":"lock"}`))
 	b.Append([]byte(`{"action":"lock"}`))
-	if err := b.Ready(t.Context()); !errors.Is(err, ErrUnfit) || !b.Behind() || b.State().Trouble == "" {
-		t.Errorf("a directory in its place: %v, behind %v", err, b.Behind())
+	if err := b.Ready(t.Context()); !errors.Is(err, ErrUnfit) || !b.LinesWait() || b.State().Trouble == "" {
+		t.Errorf("a directory in its place: %v, behind %v", err, b.LinesWait())
 	}
 	if err := os.Remove(b.path); err != nil {
 		t.Fatal(err)
 	}
 	b.write(1)
-	if b.Behind() || b.State().Seq != 5 {
-		t.Errorf("behind %v, %+v", b.Behind(), b.State())
+	if b.LinesWait() || b.State().Seq != 5 {
+		t.Errorf("behind %v, %+v", b.LinesWait(), b.State())
 	}
 	b.wantWhole(5, b.path, b.path+".1")
 }

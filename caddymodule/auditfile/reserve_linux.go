@@ -3,7 +3,6 @@ package auditfile
 import (
 	"errors"
 	"os"
-	"syscall"
 
 	"golang.org/x/sys/unix"
 )
@@ -16,9 +15,4 @@ func reserveRoom(f *os.File, size, n int64) error {
 		return nil
 	}
 	return err
-}
-
-// noFile reports whether a part of a path is not what it should be.
-func noFile(err error) bool {
-	return errors.Is(err, syscall.EISDIR) || errors.Is(err, syscall.ENOTDIR)
 }

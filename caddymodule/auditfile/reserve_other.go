@@ -7,6 +7,3 @@ import "os"
 // reserveRoom is not possible here: a change may be made whose line waits for
 // room.
 func reserveRoom(*os.File, int64, int64) error { return nil }
-
-// noFile reports whether a part of a path is not what it should be.
-func noFile(error) bool { return false }

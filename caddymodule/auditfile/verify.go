@@ -2,6 +2,7 @@ package auditfile
 
 import (
 	"bufio"
+	"cmp"
 	"compress/gzip"
 	"encoding/hex"
 	"errors"
@@ -41,7 +42,7 @@ func Verify(paths []string) (Report, error) {
 	v := new(verifier)
 	for _, path := range files {
 		v.report.Files = append(v.report.Files, path)
-		if err := v.file(path); err != nil || v.report.Fault != "" {
+		if err := lines(path, v.line); err != nil || v.report.Fault != "" {
 			return v.report, err
 		}
 	}
@@ -61,7 +62,7 @@ func sorted(paths []string) ([]string, error) {
 			continue
 		}
 		number := uint64(1<<64 - 1) // no whole line: after all others
-		err := lines(path, func(l numbered) bool {
+		err := lines(path, func(l fileLine) bool {
 			e, whole := parseLine(l.text)
 			if whole {
 				number = e.Seq
@@ -73,27 +74,19 @@ func sorted(paths []string) ([]string, error) {
 		}
 		first[path], files = number, append(files, path)
 	}
-	slices.SortStableFunc(files, func(a, b string) int {
-		switch {
-		case first[a] < first[b]:
-			return -1
-		case first[a] > first[b]:
-			return 1
-		}
-		return 0
-	})
+	slices.SortStableFunc(files, func(a, b string) int { return cmp.Compare(first[a], first[b]) })
 	return files, nil
 }
 
-// numbered is a line of a file. The last line of a file may have no line end.
-type numbered struct {
+// fileLine is a line of a file. The last line of a file may have no line end.
+type fileLine struct {
 	text  []byte
 	at    string // file and number
 	ended bool
 }
 
 // lines calls visit for each line of a file, until it returns false.
-func lines(path string, visit func(numbered) bool) error {
+func lines(path string, visit func(fileLine) bool) error {
 	f, err := os.Open(path)
 	if err != nil {
 		return err
@@ -110,7 +103,7 @@ func lines(path string, visit func(numbered) bool) error {
 		line, err := reader.ReadBytes('\n')
 		if len(line) > 0 {
 			ended := line[len(line)-1] == '\n'
-			if !visit(numbered{[]byte(strings.TrimSuffix(string(line), "\n")), fmt.Sprintf("%s:%d", path, number), ended}) {
+			if !visit(fileLine{[]byte(strings.TrimSuffix(string(line), "\n")), fmt.Sprintf("%s:%d", path, number), ended}) {
 				return nil
 			}
 		}
@@ -128,7 +121,7 @@ type verifier struct {
 	report Report
 	last   link
 	at     string    // of the last line
-	cut    *numbered // a line that is not whole, until the next one explains it
+	cut    *fileLine // a line that is not whole, until the next one explains it
 }
 
 func (v *verifier) fault(format string, args ...any) bool {
@@ -136,9 +129,7 @@ func (v *verifier) fault(format string, args ...any) bool {
 	return false
 }
 
-func (v *verifier) file(path string) error { return lines(path, v.line) }
-
-func (v *verifier) line(l numbered) bool {
+func (v *verifier) line(l fileLine) bool {
 	e, whole := parseLine(l.text)
 	if !whole {
 		if v.cut != nil {
@@ -155,7 +146,7 @@ func (v *verifier) line(l numbered) bool {
 		v.report.Torn = append(v.report.Torn, v.cut.at)
 		v.cut = nil
 	}
-	if v.report.Lines > 0 && !v.joins(e, l) {
+	if v.report.Lines > 0 && !v.checkNext(e, l) {
 		return false
 	}
 	v.last, v.at = linkOf(e, l.text), l.at
@@ -167,8 +158,8 @@ func (v *verifier) line(l numbered) bool {
 	return true
 }
 
-// joins checks that a line is the one after the last.
-func (v *verifier) joins(e entry, l numbered) bool {
+// checkNext checks that a line is the one after the last.
+func (v *verifier) checkNext(e entry, l fileLine) bool {
 	switch {
 	case e.Seq > v.last.seq+1:
 		return v.fault("line %d is missing: %s has number %d, and %s number %d", v.last.seq+1, v.at, v.last.seq, l.at, e.Seq)
@@ -184,18 +175,18 @@ func (v *verifier) joins(e entry, l numbered) bool {
 // of them.
 func (v *verifier) end(paths []string) {
 	var head link
-	known := false
+	have := false
 	for _, path := range paths {
-		found, ok, err := readHead(strings.TrimSuffix(path, headSuffix) + headSuffix)
-		if err == nil && ok && (!known || found.seq > head.seq) {
-			head, known = found, true
+		one, ok, err := readHead(strings.TrimSuffix(path, headSuffix) + headSuffix)
+		if err == nil && ok && (!have || one.seq > head.seq) {
+			head, have = one, true
 		}
 	}
-	v.report.NoHead = !known
+	v.report.NoHead = !have
 	switch {
-	case known && head.seq > v.last.seq:
+	case have && head.seq > v.last.seq:
 		v.fault("line %d is missing: %s is the last one, but %d were written", v.last.seq+1, v.at, head.seq)
-	case known && head.seq == v.last.seq && head.hash != v.last.hash:
+	case have && head.seq == v.last.seq && head.hash != v.last.hash:
 		v.fault("%s (line %d) was changed: its hash is not the one that was written", v.at, v.last.seq)
 	case v.cut != nil && v.cut.ended:
 		v.fault("%s was changed: it is not a line of an audit record", v.cut.at)

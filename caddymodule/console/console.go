@@ -1,8 +1,5 @@
 // Package console serves the console for operators in a browser: pages that show
 // what the admin API answers, and nothing else.
-//
-//   - console: the files of the page and their headers
-//   - admin: the page on Caddy's admin endpoint
 package console
 
 import (
@@ -11,6 +8,8 @@ import (
 	"net/http"
 	"path"
 	"time"
+
+	"github.com/caddyserver/caddy/v2"
 
 	"github.com/card-gateway/card-gateway/caddymodule/keyadmin"
 )
@@ -38,7 +37,7 @@ const policy = "default-src 'none'; script-src 'self'; style-src 'self'; connect
 
 // Handler returns the console for a site: the page, and the calls of the admin API
 // that it makes. Paths that are not below [Root] are answered 404.
-func Handler(gateway keyadmin.Gateway, options keyadmin.SiteOptions) http.Handler {
+func Handler(gateway *keyadmin.Gateway, options keyadmin.SiteOptions) http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) { serveFile(w, r, signInNeeded) })
 	mux.Handle("/", keyadmin.Site(gateway, options))
@@ -90,3 +89,32 @@ func serveFile(w http.ResponseWriter, r *http.Request, signIn string) {
 	header.Set("Referrer-Policy", "same-origin")
 	http.ServeContent(w, r, name, time.Time{}, bytes.NewReader(text))
 }
+
+func init() {
+	caddy.RegisterModule(AdminPage{})
+}
+
+// AdminPage serves the page of the console on Caddy's admin endpoint, below
+// /card-gateway/console/, beside the admin API that it calls. There a token of the
+// role keys may always change keys.
+type AdminPage struct{}
+
+// CaddyModule returns the Caddy module information.
+func (AdminPage) CaddyModule() caddy.ModuleInfo {
+	return caddy.ModuleInfo{ID: "admin.api.card_gateway_console", New: func() caddy.Module { return new(AdminPage) }}
+}
+
+// Routes returns the route of the page.
+func (AdminPage) Routes() []caddy.AdminRoute {
+	serve := func(w http.ResponseWriter, r *http.Request) error {
+		signIn := signInNeeded
+		if keyadmin.OverSocket(r) {
+			signIn = signInNotNeeded
+		}
+		serveFile(w, r, signIn)
+		return nil
+	}
+	return []caddy.AdminRoute{{Pattern: pattern, Handler: caddy.AdminHandlerFunc(serve)}}
+}
+
+var _ caddy.AdminRouter = AdminPage{}

@@ -6,10 +6,15 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
+	"io"
 	"net/http"
 	"strings"
+	"sync/atomic"
+	"time"
 
 	"github.com/caddyserver/caddy/v2"
+	"golang.org/x/time/rate"
 
 	"github.com/card-gateway/card-gateway/caddymodule/logqueue"
 	"github.com/card-gateway/card-gateway/keys"
@@ -48,29 +53,27 @@ func init() {
 type AdminAPI struct {
 	// gateway returns the running gateway. It is called for each request, because
 	// after a failed reload the routes outlive their configuration.
-	gateway func() (Gateway, error)
+	gateway func() (*Gateway, error)
 	door    door
 }
 
 // CaddyModule returns the Caddy module information.
 func (AdminAPI) CaddyModule() caddy.ModuleInfo {
-	return caddy.ModuleInfo{
-		ID:  "admin.api.card_gateway",
-		New: func() caddy.Module { return &AdminAPI{gateway: activeGateway} },
-	}
+	return caddy.ModuleInfo{ID: "admin.api.card_gateway", New: func() caddy.Module { return &AdminAPI{gateway: activeGateway} }}
 }
 
 // activeGateway returns the gateway in Caddy's active configuration.
-func activeGateway() (Gateway, error) {
+func activeGateway() (*Gateway, error) {
 	app, err := caddy.ActiveContext().AppIfConfigured("card_gateway")
 	if err != nil {
 		return nil, caddy.APIError{HTTPStatus: http.StatusServiceUnavailable, Err: err, Message: "no gateway is configured here: the running configuration has no card_gateway block"}
 	}
-	gateway, ok := app.(Gateway)
-	if !ok || gateway.Keys() == nil {
-		return nil, caddy.APIError{HTTPStatus: http.StatusServiceUnavailable, Message: "the gateway is not running yet"}
+	if running, ok := app.(interface{ Admin() *Gateway }); ok {
+		if gateway := running.Admin(); gateway != nil {
+			return gateway, nil
+		}
 	}
-	return gateway, nil
+	return nil, caddy.APIError{HTTPStatus: http.StatusServiceUnavailable, Message: "the gateway is not running yet"}
 }
 
 // Provision watches what becomes of the configuration that is being started. Caddy
@@ -106,23 +109,18 @@ func StartFailed(cause error) bool {
 type route struct {
 	pattern string
 	action  string // names the call in the audit record
-	call    func(*adminCall) (int, any, error)
-	place   place
+	call    func(*adminCall) (any, error)
+	onSite  bool // everywhere
 }
 
-// place is where a route exists.
-type place int
-
-const (
-	adminOnly  place = iota // on Caddy's admin endpoint
-	everywhere              // where the console is mounted, too
-)
+// Where a route exists: on Caddy's admin endpoint, and where the console is mounted.
+const adminOnly, everywhere = false, true
 
 // routes are all routes of the API.
 var routes = []route{
-	{"POST /card-gateway/keys", "create", createKey, everywhere},
-	{"POST /card-gateway/keys/import", "import", importKey, adminOnly},
-	{"POST /card-gateway/keys/copy", "copy", copyKeys, adminOnly},
+	{"POST /card-gateway/keys", "create", withBody(createKey), everywhere},
+	{"POST /card-gateway/keys/import", "import", withBody(importKey), adminOnly},
+	{"POST /card-gateway/keys/copy", "copy", withBody(copyKeys), adminOnly},
 	{"POST /card-gateway/keys/seal", "seal", beginSealing, adminOnly},
 	{"GET /card-gateway/keys", "list", listKeys, everywhere},
 	{"GET /card-gateway/keys/{id}", "show", showKey, everywhere},
@@ -132,12 +130,12 @@ var routes = []route{
 	{"POST /card-gateway/keys/{id}/enable", "enable", changeKey((*keys.Service).Enable), everywhere},
 	{"POST /card-gateway/keys/{id}/unlock", "unlock", changeKey((*keys.Service).Unlock), everywhere},
 	{"POST /card-gateway/keys/{id}/rotate", "rotate", rotateKey, everywhere},
-	{"POST /card-gateway/keys/{id}/seal", "seal", sealKey, adminOnly},
-	{"POST /card-gateway/keys/{id}/restore", "restore", restoreKey, adminOnly},
+	{"POST /card-gateway/keys/{id}/seal", "seal", withBody(sealKey), adminOnly},
+	{"POST /card-gateway/keys/{id}/restore", "restore", withBody(restoreKey), adminOnly},
 	{"DELETE /card-gateway/keys/{id}", "delete", deleteKey, adminOnly},
 	{"POST /card-gateway/drain", "drain", drain, adminOnly},
 	{"POST /card-gateway/undrain", "undrain", undrain, adminOnly},
-	{"POST /card-gateway/log-level", "log level", logLevel, adminOnly},
+	{"POST /card-gateway/log-level", "log level", withBody(logLevel), adminOnly},
 	{"GET /card-gateway/status", "status", showStatus, everywhere},
 	{"GET /card-gateway/refusals", "list refusals", listRefusals, everywhere},
 	{"GET /card-gateway/refusals/{id}", "show refusal", showRefusal, everywhere},
@@ -154,26 +152,29 @@ func (a *AdminAPI) Routes() []caddy.AdminRoute {
 }
 
 // handler runs the call of a route and writes its status and answer.
-func (a *AdminAPI) handler(of *route) caddy.AdminHandler {
+func (a *AdminAPI) handler(route *route) caddy.AdminHandler {
 	return caddy.AdminHandlerFunc(func(w http.ResponseWriter, r *http.Request) error {
 		gateway, err := a.gateway()
 		if err != nil {
 			return err
 		}
 		r.Body = http.MaxBytesReader(w, r.Body, maxAdminBody)
-		c := &adminCall{Context: r.Context(), gateway: gateway, keys: gateway.Keys(), r: r, id: r.PathValue("id"), action: of.action}
-		c.who, err = a.door.authenticate(r, gateway.AdminTokens())
-		c.by = keys.By{Actor: c.who.name, Claimed: claimed(r), Revision: strings.Trim(strings.TrimSpace(r.Header.Get("If-Match")), `"`)}
+		c := &adminCall{Context: r.Context(), gateway: gateway, keys: gateway.Keys, r: r, id: r.PathValue("id"), action: route.action, status: http.StatusOK}
+		c.who, err = a.door.authenticate(r, gateway.Tokens)
+		c.by = keys.By{Actor: c.who.Name, Claimed: claimedActor(r), Revision: strings.Trim(strings.TrimSpace(r.Header.Get("If-Match")), `"`)}
 		if err != nil {
-			return c.shutOut(err)
+			return c.auditIntruder(err)
 		}
-		status, answer, err := of.call(c)
+		answer, err := route.call(c)
 		if err != nil {
-			return adminError(c.auditUnasked(err))
+			if early := (earlyError{}); errors.As(err, &early) {
+				c.audit(err)
+			}
+			return adminError(err)
 		}
 		w.Header().Set("Content-Type", "application/json")
 		w.Header().Set("Cache-Control", "no-store")
-		w.WriteHeader(status)
+		w.WriteHeader(c.status)
 		_ = json.NewEncoder(w).Encode(answer) // an error means that the caller has left
 		return nil
 	})
@@ -182,8 +183,7 @@ func (a *AdminAPI) handler(of *route) caddy.AdminHandler {
 // adminError adds the status to an error of the key service. The text is for
 // operators and holds no secret.
 func adminError(err error) error {
-	var answered caddy.APIError
-	if errors.As(err, &answered) {
+	if answered, ok := errors.AsType[caddy.APIError](err); ok {
 		return answered
 	}
 	return caddy.APIError{HTTPStatus: Status(err), Err: err}
@@ -191,8 +191,7 @@ func adminError(err error) error {
 
 // Status returns the status with which the admin API answers an error.
 func Status(err error) int {
-	var answered caddy.APIError
-	if errors.As(err, &answered) {
+	if answered, ok := errors.AsType[caddy.APIError](err); ok {
 		return answered.HTTPStatus
 	}
 	status := http.StatusServiceUnavailable
@@ -219,3 +218,191 @@ var (
 	_ caddy.AdminRouter = (*AdminAPI)(nil)
 	_ caddy.Provisioner = (*AdminAPI)(nil)
 )
+
+// A Gateway is the running gateway, as the admin API uses it.
+type Gateway struct {
+	Keys *keys.Service
+	// Tokens open the admin API; nil: none does.
+	Tokens *Tokens
+	// State returns the state of the gateway.
+	State func(context.Context) State
+	// AuditCall writes a line of the audit record for a call that never reached the
+	// service of the keys.
+	AuditCall func(keys.Change)
+	// LoadRefused writes a line of the audit record for a configuration that was
+	// refused.
+	LoadRefused func(error)
+	// OpenStore returns the backend of an option store, in JSON, to copy from.
+	OpenStore func(option json.RawMessage) (store.Backend, error)
+	// Drain makes /readyz answer 503 while requests are served; nil ends it. If it
+	// has not ended at the time, it counts as forgotten; the zero time is the past.
+	Drain func(until *time.Time)
+	// LogEachRequest makes the log have a line for each request until a time; the
+	// zero time ends it.
+	LogEachRequest func(until time.Time)
+	// Refusal returns what is remembered of the refusal with the request id.
+	Refusal func(requestID string) (Refusal, bool)
+	// Refusals returns the newest remembered refusals of a key, at most limit, the
+	// newest first; of all keys and of none for the empty id.
+	Refusals func(keyID string, limit int) []Refusal
+	// KeyLimits returns the buckets of a key as they are now, and
+	// [store.ErrNotFound] for a key that does not exist.
+	KeyLimits func(ctx context.Context, keyID string) ([]Limit, error)
+	// JWKSet returns the public keys of assertions, as JSON.
+	JWKSet func() []byte
+}
+
+const (
+	actorHeader   = "X-Card-Gateway-Actor"
+	maxActor      = 128
+	maxAdminBody  = 256 << 10
+	defaultListed = 100
+)
+
+// An adminCall is one request to the key API.
+type adminCall struct {
+	context.Context
+	gateway *Gateway
+	keys    *keys.Service
+	r       *http.Request
+	id      string // of the key in the path
+	action  string // as in the audit record
+	status  int    // of the answer, if there is no error
+	who     caller
+	by      keys.By
+}
+
+// claimedActor returns who the caller claims to be: the header X-Card-Gateway-Actor, at
+// most maxActor bytes of it.
+func claimedActor(r *http.Request) string {
+	text := r.Header.Get(actorHeader)
+	return strings.ToValidUTF8(text[:min(len(text), maxActor)], "")
+}
+
+// body reads the request's body. The error for a body of more than maxAdminBody
+// bytes has the status 413.
+func (c *adminCall) body() ([]byte, error) {
+	doc, err := io.ReadAll(c.r.Body)
+	if tooLarge, ok := errors.AsType[*http.MaxBytesError](err); ok {
+		return nil, earlyError{caddy.APIError{HTTPStatus: http.StatusRequestEntityTooLarge, Err: err, Message: fmt.Sprintf("the request body is over %d bytes", tooLarge.Limit)}}
+	}
+	if err != nil {
+		return nil, earlyError{caddy.APIError{HTTPStatus: http.StatusBadRequest, Err: fmt.Errorf("reading the request body: %w", err)}}
+	}
+	return doc, nil
+}
+
+// withBody returns the call that decodes the request's body, which must be an object.
+func withBody[T any](do func(*adminCall, T) (any, error)) func(*adminCall) (any, error) {
+	return func(c *adminCall) (any, error) {
+		var req T
+		doc, err := c.body()
+		if err != nil {
+			return nil, err
+		}
+		if err := keys.Decode(doc, &req); err != nil {
+			return nil, earlyError{err}
+		}
+		return do(c, req)
+	}
+}
+
+// decodeAny reads the request's body, if it has one.
+func (c *adminCall) decodeAny(into any) error {
+	doc, err := c.body()
+	if err != nil || len(doc) == 0 {
+		return err
+	}
+	if err := keys.Decode(doc, into); err != nil {
+		return earlyError{err}
+	}
+	return nil
+}
+
+// earlyError is the error of a call that was refused before the service of the keys
+// was asked. The service reports all others to the audit record itself.
+type earlyError struct{ cause error }
+
+// Error returns the text of the cause.
+func (u earlyError) Error() string { return u.cause.Error() }
+
+// Unwrap returns the cause.
+func (u earlyError) Unwrap() error { return u.cause }
+
+// audit writes a line of the audit record for the call; err is why it was refused.
+func (c *adminCall) audit(err error) {
+	c.gateway.AuditCall(keys.Change{At: time.Now(), Actor: c.by.Actor, Claimed: c.by.Claimed, Action: c.action, KeyID: c.id, Err: err})
+}
+
+// Calls of strangers are written at this rate, so that they cannot drown the
+// record; a line has the number of those that were left out before it.
+var (
+	strangers    = rate.NewLimiter(1, 20)
+	skippedLines atomic.Uint64
+)
+
+// auditIntruder writes a line of the audit record for a caller without the right to make
+// the call. It returns the error.
+func (c *adminCall) auditIntruder(err error) error {
+	cause := err
+	if c.by.Actor == "" {
+		c.by.Actor = "nobody"
+		if !strangers.Allow() {
+			skippedLines.Add(1)
+			return err
+		}
+		if n := skippedLines.Swap(0); n > 0 {
+			cause = fmt.Errorf("%w (%d more calls without a token before this one have no line)", err, n)
+		}
+	}
+	c.audit(cause)
+	return err
+}
+
+// SiteOptions are the options of the admin API on a site.
+type SiteOptions struct {
+	// Changes lets a token of the role keys change keys. Otherwise every token
+	// may only read.
+	Changes bool
+}
+
+// Site returns the part of the admin API that the console needs, as a handler for
+// a site. Each call needs a token, also on a unix socket. Import, copy, update and
+// deletion of keys, and the calls that change the gateway, exist only on the admin
+// endpoint. Refusals are answered as there: {"error":"…"}.
+func Site(gateway *Gateway, options SiteOptions) http.Handler {
+	api := &AdminAPI{gateway: func() (*Gateway, error) { return gateway, nil }, door: door{site: true, readOnly: !options.Changes}}
+	mux := http.NewServeMux()
+	for i := range routes {
+		if routes[i].onSite {
+			handler := api.handler(&routes[i])
+			mux.HandleFunc(routes[i].pattern, func(w http.ResponseWriter, r *http.Request) {
+				if err := handler.ServeHTTP(w, r); err != nil {
+					writeError(w, err)
+				}
+			})
+		}
+	}
+	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
+		writeError(w, caddy.APIError{HTTPStatus: http.StatusNotFound, Err: fmt.Errorf("the console does not have %s %s; the admin endpoint may", r.Method, r.URL.Path)})
+	})
+	return mux
+}
+
+// writeError answers an error as Caddy's admin endpoint does.
+func writeError(w http.ResponseWriter, err error) {
+	answer := caddy.APIError{HTTPStatus: http.StatusInternalServerError, Err: err}
+	_ = errors.As(err, &answer)
+	if answer.Message == "" && answer.Err != nil {
+		answer.Message = answer.Err.Error()
+	}
+	header := w.Header()
+	header.Set("Content-Type", "application/json")
+	header.Set("Cache-Control", "no-store")
+	header.Set("X-Content-Type-Options", "nosniff")
+	if answer.HTTPStatus == http.StatusUnauthorized {
+		header.Set("WWW-Authenticate", "Bearer")
+	}
+	w.WriteHeader(answer.HTTPStatus)
+	_ = json.NewEncoder(w).Encode(answer)
+}

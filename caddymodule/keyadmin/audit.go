@@ -3,48 +3,58 @@ package keyadmin
 import (
 	"errors"
 	"fmt"
-	"sync/atomic"
-	"time"
+	"io"
 
-	"golang.org/x/time/rate"
+	"github.com/spf13/cobra"
 
-	"github.com/card-gateway/card-gateway/keys"
+	"github.com/card-gateway/card-gateway/caddymodule/auditfile"
 )
 
-// auditUnasked writes a line of the audit record for a change that was refused
-// before the service of the keys was asked. It returns the error.
-func (c *adminCall) auditUnasked(err error) error {
-	if early := (unasked{}); errors.As(err, &early) {
-		c.audit(err)
-	}
-	return err
+// errBroken means that the output names the fault.
+var errBroken = errors.New("the audit record is not whole")
+
+func auditCommand() *cobra.Command {
+	cmd := &cobra.Command{Use: "audit", Short: "Checks the audit record", RunE: refuseUnknown, Args: cobra.ArbitraryArgs}
+	cmd.AddCommand(&cobra.Command{
+		Use: "verify FILE…", Args: cobra.MinimumNArgs(1),
+		Short: "Names the first line of the audit record that is missing or was changed",
+		Long: `Checks the files of an audit record, without the gateway: that the numbers of
+their lines have no gap, and that each line has the hash of the one before it. The
+order of the files does not matter, and they may be compressed by gzip. The file
+.head beside the audit file shows whether its end is missing.
+
+A line that a crash has cut off is reported and is no fault. The exit status is 1
+if a line is missing or was changed. Whoever can write the files can write a new
+record with hashes that fit: compare the last hash with one that you have kept
+elsewhere.`,
+		Example: "  card-keys audit verify /var/log/card-gateway/audit.log*",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			report, err := auditfile.Verify(args)
+			if err != nil {
+				return fmt.Errorf("checking the audit record: %w", err)
+			}
+			return printAudit(cmd, &report)
+		},
+	})
+	return cmd
 }
 
-func (c *adminCall) audit(err error) {
-	c.gateway.AuditCall(keys.Change{At: time.Now(), Actor: c.by.Actor, Claimed: c.by.Claimed, Action: c.action, KeyID: c.id, Err: err})
-}
-
-// Calls of strangers are written at this rate, so that they cannot drown the
-// record; a line has the number of those that were left out before it.
-var (
-	strangers = rate.NewLimiter(1, 20)
-	leftOut   atomic.Uint64
-)
-
-// shutOut writes a line of the audit record for a caller without the right to make
-// the call. It returns the error.
-func (c *adminCall) shutOut(err error) error {
-	if c.by.Actor == "" {
-		c.by.Actor = "nobody"
-		if !strangers.Allow() {
-			leftOut.Add(1)
-			return err
+func printAudit(cmd *cobra.Command, report *auditfile.Report) error {
+	err := printAnswer(cmd, report, func(out io.Writer) error {
+		for _, at := range report.Torn {
+			fmt.Fprintf(out, "%s was cut off by a crash\n", at)
 		}
-		if n := leftOut.Swap(0); n > 0 {
-			c.audit(fmt.Errorf("%w (%d more calls without a token before this one have no line)", err, n))
-			return err
+		if report.Fault != "" {
+			fmt.Fprintln(out, report.Fault)
 		}
+		fmt.Fprintf(out, "checked %d lines in %d files, numbers %d to %d\nlast hash %s\n", report.Lines, len(report.Files), report.First, report.Last, report.Hash)
+		if report.NoHead {
+			fmt.Fprintln(out, "there is no .head: lines that are missing at the end are not noticed")
+		}
+		return nil
+	})
+	if err == nil && report.Fault != "" {
+		return errBroken
 	}
-	c.audit(err)
 	return err
 }

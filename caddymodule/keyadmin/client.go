@@ -2,24 +2,30 @@ package keyadmin
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
 	"net/url"
 	"os"
 	"os/user"
+	"regexp"
 	"strings"
+	"syscall"
+
+	"github.com/caddyserver/caddy/v2"
+	caddycmd "github.com/caddyserver/caddy/v2/cmd"
+	"github.com/spf13/cobra"
 
 	"github.com/card-gateway/card-gateway/caddymodule/cli"
 	"github.com/card-gateway/card-gateway/caddymodule/secret"
-
-	caddycmd "github.com/caddyserver/caddy/v2/cmd"
-	"github.com/spf13/cobra"
 )
 
-// addAdminFlags adds the flags of every card-keys command.
-func addAdminFlags(cmd *cobra.Command) {
+// AddAdminFlags adds the flags that say where a command finds the admin endpoint, and
+// those of every card-keys command.
+func AddAdminFlags(cmd *cobra.Command) {
 	f := cmd.PersistentFlags()
 	f.String("address", "", "admin endpoint, such as localhost:2019 or unix//run/caddy/admin.sock")
 	f.StringP("config", "c", "", "configuration file that names the admin endpoint")
@@ -29,20 +35,20 @@ func addAdminFlags(cmd *cobra.Command) {
 	f.Bool("json", false, "print the JSON of the admin API")
 }
 
-func asJSON(cmd *cobra.Command) bool { return cli.Flag(cmd, "json") == "true" }
+func asJSON(cmd *cobra.Command) bool { return isSet(cmd, "json") }
+
+// isSet reports whether a flag without a value was given.
+func isSet(cmd *cobra.Command, name string) bool { return cli.Flag(cmd, name) == "true" }
 
 // actor returns the actor for the audit log.
 func actor(cmd *cobra.Command) string {
-	if name := cli.Flag(cmd, "actor"); name != "" {
-		return name
+	name := cmp.Or(cli.Flag(cmd, "actor"), os.Getenv("SUDO_USER"))
+	if name == "" {
+		if u, err := user.Current(); err == nil {
+			name = u.Username
+		}
 	}
-	if name := os.Getenv("SUDO_USER"); name != "" {
-		return name
-	}
-	if u, err := user.Current(); err == nil && u.Username != "" {
-		return u.Username
-	}
-	return "unknown user"
+	return cmp.Or(name, "unknown user")
 }
 
 // An adminRequest is one call to the admin API.
@@ -52,21 +58,25 @@ type adminRequest struct {
 	revision     string         // that the key must have; empty: that of the flag --revision, if any
 }
 
+// post returns a POST; a nil body is none.
+func post(path string, body map[string]any) adminRequest {
+	return adminRequest{method: http.MethodPost, path: path, body: body}
+}
+
+// showAnswer makes one call to the admin API and prints its answer: as it is with
+// --json, else by text.
+func showAnswer[T any](cmd *cobra.Command, req adminRequest, text func(T) error) error {
+	var answer T
+	raw, err := callAdmin(cmd, req, &answer)
+	if err != nil {
+		return err
+	}
+	return printAnswer(cmd, raw, func(io.Writer) error { return text(answer) })
+}
+
 // callAdmin makes one call to the admin API, decodes its answer and returns it
 // raw too.
 func callAdmin(cmd *cobra.Command, req adminRequest, into any) (json.RawMessage, error) {
-	raw, err := askAdmin(cmd, req)
-	if err != nil {
-		return nil, err
-	}
-	if err := json.Unmarshal(raw, into); err != nil {
-		return nil, fmt.Errorf("the answer of the admin endpoint is not that of a Card Gateway: %w", err)
-	}
-	return raw, nil
-}
-
-// askAdmin makes one call to the admin API and returns its answer.
-func askAdmin(cmd *cobra.Command, req adminRequest) ([]byte, error) {
 	address, err := caddycmd.DetermineAdminAPIAddress(cli.Flag(cmd, "address"), nil, cli.Flag(cmd, "config"), cli.Flag(cmd, "adapter"))
 	if err != nil {
 		return nil, fmt.Errorf("finding the admin endpoint: %w", err)
@@ -78,11 +88,7 @@ func askAdmin(cmd *cobra.Command, req adminRequest) ([]byte, error) {
 	if err := addToken(cmd, headers); err != nil {
 		return nil, err
 	}
-	revision := req.revision
-	if revision == "" {
-		revision = cli.Flag(cmd, "revision")
-	}
-	if revision != "" {
+	if revision := cmp.Or(req.revision, cli.Flag(cmd, "revision")); revision != "" {
 		headers.Set("If-Match", `"`+revision+`"`)
 	}
 	var reader io.Reader
@@ -102,6 +108,9 @@ func askAdmin(cmd *cobra.Command, req adminRequest) ([]byte, error) {
 	if err != nil {
 		return nil, fmt.Errorf("reading the answer of the admin endpoint at %s: %w", address, err)
 	}
+	if err := json.Unmarshal(raw, into); err != nil {
+		return nil, fmt.Errorf("the answer of the admin endpoint is not that of a Card Gateway: %w", err)
+	}
 	return raw, nil
 }
 
@@ -109,10 +118,7 @@ func askAdmin(cmd *cobra.Command, req adminRequest) ([]byte, error) {
 // last word of its first line that is not empty and no comment. So the file may be
 // the one of the option admin_token.
 func addToken(cmd *cobra.Command, headers http.Header) error {
-	path := cli.Flag(cmd, "token-file")
-	if path == "" {
-		path = os.Getenv("CARD_GATEWAY_TOKEN_FILE")
-	}
+	path := cmp.Or(cli.Flag(cmd, "token-file"), os.Getenv("CARD_GATEWAY_TOKEN_FILE"))
 	if path == "" {
 		return nil
 	}
@@ -130,3 +136,63 @@ func addToken(cmd *cobra.Command, headers http.Header) error {
 }
 
 func keyPath(id, rest string) string { return "/card-gateway/keys/" + url.PathEscape(id) + rest }
+
+// checkAddress refuses the path of a socket that is not written as Caddy writes it,
+// which Caddy would take for the name of a host.
+func checkAddress(address string) error {
+	path, found := strings.CutPrefix(address, "unix:")
+	if !found && !strings.HasPrefix(address, "/") {
+		return nil
+	}
+	return fmt.Errorf("the address %s is not one of an admin endpoint: for a socket write unix//%s", address, strings.TrimLeft(path, "/"))
+}
+
+// caddyStatus matches the error that Caddy returns for a status from 400.
+var caddyStatus = regexp.MustCompile(`(?s)^caddy responded with error: HTTP (\d+): (.*)$`)
+
+// adminCallError returns the error in terms of the gateway. Caddy returns its
+// error as text only.
+func adminCallError(address string, err error) error {
+	match := caddyStatus.FindStringSubmatch(err.Error())
+	if match == nil {
+		return fmt.Errorf("no gateway answers at %s: %s (%w)", address, noAnswerHint(address, err.Error()), err)
+	}
+	var answer struct {
+		Error string `json:"error"`
+	}
+	if json.Unmarshal([]byte(match[2]), &answer) == nil && answer.Error != "" {
+		return errors.New(answer.Error)
+	}
+	if match[1] == "404" {
+		return fmt.Errorf("the Caddy at %s has no Card Gateway in it: start it with a binary that `list-modules` shows admin.api.card_gateway for", address)
+	}
+	return fmt.Errorf("the admin endpoint at %s answered %s: %s", address, match[1], strings.TrimSpace(match[2]))
+}
+
+// noAnswerHint says what to do about a call that got no answer.
+func noAnswerHint(address, text string) string {
+	ends := func(cause error) bool { return strings.HasSuffix(text, cause.Error()) }
+	const start = "start it with `card-gateway run --config Caddyfile`, or name its admin endpoint with --address or --config"
+	place, err := caddy.ParseNetworkAddress(address)
+	socket := err == nil && place.IsUnixNetwork()
+	switch {
+	case ends(syscall.EACCES):
+		return "you may not open its socket; run the command as the gateway's user, or join the group of the socket"
+	case socket && (ends(syscall.ECONNREFUSED) || ends(syscall.ENOENT)):
+		return start + "; if it runs, another process took its socket or removed it, and a restart of the gateway brings it back"
+	case ends(syscall.ECONNREFUSED):
+		return start
+	case ends(syscall.ETIMEDOUT), ends(os.ErrDeadlineExceeded):
+		return "it does not answer in time"
+	default:
+		return "the call failed; name the admin endpoint of a gateway with --address or --config"
+	}
+}
+
+// AskRefusal asks the gateway, over its admin endpoint, what it remembers of
+// the refusal with the request id.
+func AskRefusal(cmd *cobra.Command, requestID string) (*Refusal, error) {
+	refusal := new(Refusal)
+	_, err := callAdmin(cmd, adminRequest{method: http.MethodGet, path: "/card-gateway/refusals/" + url.PathEscape(requestID)}, refusal)
+	return refusal, err
+}

@@ -27,8 +27,8 @@ func TestScripts(t *testing.T) {
 	scripts.Run(t, func(env *testscript.Env) error {
 		service, changes := keysForTest(env.T().(testing.TB))
 		serve := func(state State) *httptest.Server {
-			gateway := gatewayForTest{service: service, changes: changes, state: &state}
-			return httptest.NewServer(adminMux(func() (Gateway, error) { return gateway, nil }))
+			gateway := gatewayForTest(service, changes, &state)
+			return httptest.NewServer(adminMux(func() (*Gateway, error) { return gateway, nil }))
 		}
 		admin := serve(State{Ready: true})
 		env.Defer(admin.Close)

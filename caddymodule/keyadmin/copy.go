@@ -4,20 +4,19 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
-	"net/http"
 	"os"
 	"path/filepath"
 	"slices"
 
-	"github.com/card-gateway/card-gateway/caddymodule/cli"
-	"github.com/card-gateway/card-gateway/store"
-
-	"github.com/card-gateway/card-gateway/keys"
-
 	caddycmd "github.com/caddyserver/caddy/v2/cmd"
 	"github.com/spf13/cobra"
 
+	"github.com/card-gateway/card-gateway/caddymodule/cli"
+	"github.com/card-gateway/card-gateway/caddymodule/secret"
+	"github.com/card-gateway/card-gateway/keys"
+	"github.com/card-gateway/card-gateway/store"
 	"github.com/card-gateway/card-gateway/store/file"
 )
 
@@ -31,24 +30,20 @@ type copyRequest struct {
 
 // copyKeys copies the keys of another store, such as when a gateway moves to
 // Redis. No gateway may use the other store meanwhile.
-func copyKeys(c *adminCall) (int, any, error) {
-	var req copyRequest
-	if err := c.decode(&req); err != nil {
-		return 0, nil, err
-	}
+func copyKeys(c *adminCall, req copyRequest) (any, error) {
 	from, err := c.openSource(&req)
 	if err != nil {
-		return 0, nil, unasked{err}
+		return nil, earlyError{err}
 	}
 	defer func() { _ = from.Close() }()
 	if page, err := from.List(c, "", 1); err == nil && len(page.Records) == 0 && len(page.Damaged) == 0 && page.Next == "" {
-		return 0, nil, unasked{&keys.InvalidError{Reason: "the other store: " + errNoKeys.Error()}}
+		return nil, earlyError{&keys.InvalidError{Reason: "the other store: " + errNoKeys.Error()}}
 	}
 	done, err := c.keys.Copy(c, from, c.by)
 	if err != nil {
-		return 0, nil, fmt.Errorf("%d keys were copied, then: %w; you can run the copy again", len(done.Copied), err)
+		return nil, fmt.Errorf("%d keys were copied, then: %w; you can run the copy again", len(done.Copied), err)
 	}
-	return http.StatusOK, done, nil
+	return done, nil
 }
 
 // openSource opens and starts the store to copy from. An embedded store without
@@ -122,11 +117,21 @@ you can run the copy again. It fails if a key was skipped for another reason.`,
 			return err
 		}
 		var done keys.Copy
-		raw, err := callAdmin(cmd, adminRequest{method: http.MethodPost, path: "/card-gateway/keys/copy", body: body}, &done)
+		raw, err := callAdmin(cmd, post("/card-gateway/keys/copy", body), &done)
 		if err != nil {
 			return err
 		}
-		return printCopy(cmd, raw, done)
+		err = printAnswer(cmd, raw, func(out io.Writer) error {
+			fmt.Fprintf(out, "copied %d keys\n", len(done.Copied))
+			for _, skipped := range done.Skipped {
+				fmt.Fprintf(out, "skipped %s: %s\n", skipped.ID, skipped.Reason)
+			}
+			return nil
+		})
+		if err == nil && slices.ContainsFunc(done.Skipped, func(s keys.KeyProblem) bool { return !s.Exists }) {
+			return errNotAllCopied
+		}
+		return err
 	}
 	return cmd
 }
@@ -154,10 +159,8 @@ func copySource(from string, args []string) (map[string]any, error) {
 	}
 	var config struct {
 		Apps struct {
-			Gateway struct {
-				Store json.RawMessage `json:"store"`
-			} `json:"card_gateway"`
-		} `json:"apps"`
+			Gateway struct{ Store json.RawMessage } `json:"card_gateway"`
+		}
 	}
 	if err := json.Unmarshal(text, &config); err != nil {
 		return nil, fmt.Errorf("reading %s: %w", from, err)
@@ -170,19 +173,154 @@ func copySource(from string, args []string) (map[string]any, error) {
 
 var errNotAllCopied = errors.New("not all keys were copied; the skipped ones are listed above")
 
-func printCopy(cmd *cobra.Command, raw json.RawMessage, done keys.Copy) error {
-	if asJSON(cmd) {
-		if err := printJSON(cmd, raw); err != nil {
+// restoreRequest is the body of a restore: where the backup is, as for a copy, and the
+// digest of the record that is approved.
+type restoreRequest struct {
+	copyRequest
+	Digest string `json:"digest"`
+}
+
+// restoreKey puts the record of a key back from a backup. Without a digest it changes
+// nothing, and answers with the record in the backup and the digest to approve.
+func restoreKey(c *adminCall, req restoreRequest) (any, error) {
+	from, err := c.openSource(&req.copyRequest)
+	if err != nil {
+		return nil, earlyError{err}
+	}
+	defer func() { _ = from.Close() }()
+	if req.Digest == "" {
+		view, err := c.keys.Restorable(c, c.id, from)
+		return view, err
+	}
+	return c.keys.Restore(c, c.id, keys.Restoring{From: from, Digest: req.Digest}, c.by)
+}
+
+func restoreCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use: "restore ID {DIRECTORY | --from CADDYFILE}", Args: cobra.RangeArgs(1, 2),
+		Short: "Puts the record of one key back from a backup of the store",
+		Long: `Puts the record of one key back that is missing, cannot be read or was forged. It
+comes from a backup of this store: a directory of the embedded store, or the store
+that another configuration names, such as a Redis that was started with a copy of
+the RDB file. No gateway may use the backup. The running gateway reads it.
+
+The command prints what the record in the backup grants, and asks. Whatever was
+changed after the backup is lost: a key that was disabled or locked works again, and
+a secret that was rotated is valid again. So compare with the audit record first.
+
+On Redis, requests stamped before that moment, or up to replay_floor_ahead after it,
+are refused with 503, because the record that was lost may have known of nonces that
+the backup does not know.`,
+		Example: `  card-keys restore ck_live_… --from /etc/card-gateway/Caddyfile.backup
+  card-keys restore ck_live_… /tmp/restored`,
+	}
+	cmd.Flags().String("from", "", "configuration whose store has the backup")
+	cmd.Flags().Bool("dry-run", false, "only print the record in the backup")
+	cmd.Flags().Bool("yes", false, "approve what is printed")
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		body, err := copySource(cli.Flag(cmd, "from"), args[1:])
+		if err != nil {
 			return err
 		}
-	} else {
-		fmt.Fprintf(cmd.OutOrStdout(), "copied %d keys\n", len(done.Copied))
-		for _, skipped := range done.Skipped {
-			fmt.Fprintf(cmd.OutOrStdout(), "skipped %s: %s\n", skipped.ID, skipped.Reason)
-		}
+		return restoreByCommand(cmd, keyPath(args[0], "/restore"), body)
 	}
-	if slices.ContainsFunc(done.Skipped, func(s keys.SkippedCopy) bool { return !s.Exists }) {
-		return errNotAllCopied
+	return cmd
+}
+
+var errNotRestored = errors.New("nothing was restored")
+
+// restoreByCommand shows the record in the backup, asks, and sends the request again
+// with the digest of what was shown.
+func restoreByCommand(cmd *cobra.Command, path string, body map[string]any) error {
+	dry, yes := isSet(cmd, "dry-run"), isSet(cmd, "yes")
+	if asJSON(cmd) && !dry && !yes {
+		return fmt.Errorf("%w: with --json nothing is printed to approve; use --dry-run first, then --yes", errNotRestored)
+	}
+	req := post(path, body)
+	var view keys.View
+	raw, err := callAdmin(cmd, req, &view)
+	if err != nil {
+		return err
+	}
+	switch {
+	case !asJSON(cmd):
+		err = printKey(cmd, view, "")
+	case dry:
+		err = printJSON(cmd, raw)
+	}
+	if err != nil {
+		return err
+	}
+	if view.Seal.Problem != "" {
+		fmt.Fprintf(cmd.ErrOrStderr(), "warning: %s; look in the audit record for the changes since %s\n", view.Seal.Problem, timeOr(&view.UpdatedAt, ""))
+	}
+	if dry {
+		return nil
+	}
+	if err := approve(cmd, "Put this record back, without any change that was made since? Type yes: ", errNotRestored); err != nil {
+		return err
+	}
+	body["digest"] = view.Seal.Digest
+	return changeByCommand(cmd, req)
+}
+
+func drillCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use: "drill DIRECTORY --master-key-file FILE", Args: cli.Wants("DIRECTORY"),
+		Short: "Opens all keys of a restored embedded store, without a gateway",
+		Long: `Opens the secrets of all keys in the directory of an embedded store, such as a
+restored backup, with a master key, checks the seals of their records, and prints
+how many keys it opened. It needs
+no gateway and writes nothing. It fails if a key cannot be opened, or if there is
+none.`,
+		Example: "  card-keys drill /tmp/restored --master-key-file /etc/card-gateway/master.key",
+	}
+	cmd.Flags().String("master-key-file", "", "file of the master key")
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		path := cli.Flag(cmd, "master-key-file")
+		if path == "" {
+			return errors.New("name the master key by --master-key-file")
+		}
+		text, err := secret.ReadFile(path)
+		if err != nil {
+			return fmt.Errorf("reading the master key: %w", err)
+		}
+		ring, err := keys.ParseKeyring(text)
+		if err != nil {
+			return err
+		}
+		return drill(cmd, args[0], ring)
+	}
+	return cmd
+}
+
+func drill(cmd *cobra.Command, dir string, ring *keys.Keyring) error {
+	backend, err := openEmbedded(dir)
+	if err != nil {
+		return fmt.Errorf("opening the store: %w", err)
+	}
+	defer func() { _ = backend.Close() }()
+	done, err := keys.New(backend, ring, keys.Options{}).Drill(cmd.Context())
+	if err != nil {
+		return fmt.Errorf("reading the keys: %w", err)
+	}
+	err = printAnswer(cmd, done, func(out io.Writer) error {
+		for _, failed := range done.Failed {
+			fmt.Fprintf(out, "%s cannot be opened: %s\n", failed.ID, failed.Reason)
+		}
+		fmt.Fprintf(out, "opened %d of %d keys\n", done.Opened, done.Opened+len(done.Failed))
+		if done.Unsealed > 0 {
+			fmt.Fprintf(out, "%d of them have a record without a seal\n", done.Unsealed)
+		}
+		return nil
+	})
+	switch {
+	case err != nil:
+		return err
+	case len(done.Failed) > 0:
+		return errors.New("not all keys can be opened with this master key")
+	case done.Opened == 0:
+		return fmt.Errorf("%s holds no keys", dir)
 	}
 	return nil
 }

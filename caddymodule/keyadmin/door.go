@@ -1,18 +1,26 @@
 package keyadmin
 
 import (
+	"bytes"
+	"crypto/sha256"
+	"crypto/subtle"
 	"errors"
+	"fmt"
 	"net"
 	"net/http"
+	"os"
+	"regexp"
 	"strings"
 
 	"github.com/caddyserver/caddy/v2"
+
+	"github.com/card-gateway/card-gateway/keys"
 )
 
 // A caller is who makes a call of the admin API, as it was authenticated.
 type caller struct {
-	name string // of its token, else unix: and the path of the socket
-	role Role
+	Name string `json:"name"` // of its token, else unix: and the path of the socket
+	Role Role   `json:"role"` // keys: it may change keys here
 }
 
 // The two doors of the admin API: a unix socket, where the file system decides
@@ -49,9 +57,9 @@ func (d door) authenticate(r *http.Request, tokens *Tokens) (caller, error) {
 	}
 	refusal := errViewer
 	if d.readOnly {
-		who.role, refusal = RoleViewer, errReadOnly
+		who.Role, refusal = RoleViewer, errReadOnly
 	}
-	if who.role != RoleKeys && r.Method != http.MethodGet && r.Method != http.MethodHead {
+	if who.Role != RoleKeys && r.Method != http.MethodGet && r.Method != http.MethodHead {
 		return who, refusal
 	}
 	return who, nil
@@ -83,7 +91,8 @@ func (d door) identify(r *http.Request, tokens *Tokens) (caller, error) {
 // nobody on a network reads it: over a unix socket, loopback or TLS. No door opens
 // on another connection.
 func Private(r *http.Request) bool {
-	return OverSocket(r) || loopback(localAddr(r)) || r.TLS != nil
+	tcp, ok := localAddr(r).(*net.TCPAddr)
+	return OverSocket(r) || ok && tcp.IP.IsLoopback() || r.TLS != nil
 }
 
 // OverSocket reports whether a request came over a unix socket. On Caddy's admin
@@ -99,8 +108,110 @@ func localAddr(r *http.Request) net.Addr {
 	return local
 }
 
-// loopback reports whether only programs of this machine can use the address.
-func loopback(local net.Addr) bool {
-	tcp, ok := local.(*net.TCPAddr)
-	return ok && tcp.IP.IsLoopback()
+// A Role is what a caller of the admin API may do.
+type Role string
+
+// The roles of a token.
+const (
+	RoleViewer Role = "viewer" // read
+	RoleKeys   Role = "keys"   // read, and change keys and the running gateway
+)
+
+// Tokens are the tokens that open the admin API, by their hashes.
+type Tokens struct{ list []token }
+
+type token struct {
+	name string
+	role Role
+	hash [sha256.Size]byte
+}
+
+const (
+	minToken      = 32 // characters
+	maxTokensFile = 64 << 10
+)
+
+var tokenName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$`)
+
+// ReadTokens reads a file of tokens: a line for each with a name, the role viewer
+// or keys, and the token itself, of at least 32 characters. Empty lines and lines
+// that begin with # are skipped. It is an error if others than the owner and the
+// group can open the file, if a line is wrong, or if there is no token. No error
+// contains a token.
+func ReadTokens(path string) (*Tokens, error) {
+	info, err := os.Stat(path)
+	if err != nil {
+		return nil, err
+	}
+	switch mode := info.Mode(); {
+	case !mode.IsRegular():
+		return nil, fmt.Errorf("%s is not a regular file", path)
+	case mode.Perm()&0o027 != 0:
+		return nil, fmt.Errorf("%s has the mode %04o, but only its owner may write it, and only its owner and group may read it: chmod 0640 %s", path, mode.Perm(), path)
+	case info.Size() > maxTokensFile:
+		return nil, fmt.Errorf("%s is larger than %d bytes; is it the right file?", path, maxTokensFile)
+	}
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return nil, err
+	}
+	return parseTokens(path, text)
+}
+
+func parseTokens(path string, text []byte) (*Tokens, error) {
+	tokens, number := new(Tokens), 0
+	for line := range bytes.Lines(text) {
+		number++
+		words := strings.Fields(string(line))
+		if len(words) == 0 || strings.HasPrefix(words[0], "#") {
+			continue
+		}
+		if err := tokens.add(words); err != nil {
+			return nil, fmt.Errorf("%s:%d: %w", path, number, err)
+		}
+	}
+	if len(tokens.list) == 0 {
+		return nil, fmt.Errorf("%s holds no token: write a line such as `alice keys TOKEN`, with a token from `openssl rand -hex 32`", path)
+	}
+	return tokens, nil
+}
+
+func (t *Tokens) add(words []string) error {
+	if len(words) != 3 {
+		return errors.New("want a name, the role viewer or keys, and a token")
+	}
+	added := token{name: words[0], role: Role(words[1]), hash: sha256.Sum256([]byte(words[2]))}
+	switch {
+	case !tokenName.MatchString(added.name) || added.name == keys.GatewayActor || added.name == "nobody" || strings.HasPrefix(added.name, "ck_"):
+		return fmt.Errorf("%q cannot be a name: want 1 to 64 letters, digits and . _ -, not %s, and not the id of a key", added.name, keys.GatewayActor)
+	case added.role != RoleViewer && added.role != RoleKeys:
+		return fmt.Errorf("there is no role %q; want viewer or keys", added.role)
+	case len(words[2]) < minToken:
+		return fmt.Errorf("the token of %s has fewer than %d characters and can be guessed; make one with `openssl rand -hex 32`", added.name, minToken)
+	}
+	for _, other := range t.list {
+		if other.name == added.name {
+			return fmt.Errorf("the name %s is given a second time", added.name)
+		}
+		if other.hash == added.hash {
+			return fmt.Errorf("%s and %s have the same token", other.name, added.name)
+		}
+	}
+	t.list = append(t.list, added)
+	return nil
+}
+
+// find returns the name and the role of a token. Its time depends only on the
+// number of tokens. A nil receiver has none.
+func (t *Tokens) find(text string) (found token, ok bool) {
+	if t == nil {
+		return token{}, false
+	}
+	hash := sha256.Sum256([]byte(text))
+	for _, candidate := range t.list {
+		if subtle.ConstantTimeCompare(candidate.hash[:], hash[:]) == 1 {
+			found, ok = candidate, true
+		}
+	}
+	return found, ok
 }

@@ -67,8 +67,8 @@ func TestDoors(t *testing.T) {
 			r.TLS = new(tls.ConnectionState)
 		}
 		who, err := new(door).authenticate(r, tokensForTest)
-		if who.name != test.name || !reflect.DeepEqual(err, test.err) {
-			t.Errorf("%s on %v with %q: %q, %v; want %q, %v", test.method, test.local, test.token, who.name, err, test.name, test.err)
+		if who.Name != test.name || !reflect.DeepEqual(err, test.err) {
+			t.Errorf("%s on %v with %q: %q, %v; want %q, %v", test.method, test.local, test.token, who.Name, err, test.name, test.err)
 		}
 		if _, err := new(door).authenticate(r, nil); test.token != "" && err == nil {
 			t.Errorf("%s on %v with %q passes where there are no tokens", test.method, test.local, test.token)

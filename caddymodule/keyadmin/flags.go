@@ -106,30 +106,27 @@ func limitFlags(flags []string) (map[string]any, error) {
 
 // readImportedSecret reads the secret from --secret-file or standard input,
 // which a terminal does not show while it is typed.
-func readImportedSecret(cmd *cobra.Command) (string, error) {
-	if path := cli.Flag(cmd, "secret-file"); path != "" {
-		text, err := secret.ReadFile(path)
-		if err != nil {
-			return "", fmt.Errorf("reading the secret: %w", err)
-		}
-		cli.WarnBlanks(cmd.ErrOrStderr(), path, text)
-		return text, nil
-	}
-	in := cmd.InOrStdin()
-	if f, ok := in.(*os.File); ok && term.IsTerminal(int(f.Fd())) {
+func readImportedSecret(cmd *cobra.Command) (text string, err error) {
+	source, in := cli.Flag(cmd, "secret-file"), cmd.InOrStdin()
+	f, isFile := in.(*os.File)
+	switch {
+	case source != "":
+		text, err = secret.ReadFile(source)
+	case isFile && term.IsTerminal(int(f.Fd())):
 		fmt.Fprint(cmd.ErrOrStderr(), "Secret (not shown): ")
-		text, err := term.ReadPassword(int(f.Fd()))
+		typed, err := term.ReadPassword(int(f.Fd()))
 		fmt.Fprintln(cmd.ErrOrStderr())
-		return string(text), err
-	}
-	text, err := secret.ReadFrom(in, "standard input")
-	if errors.Is(err, secret.ErrEmpty) {
-		return "", errors.New("no secret on standard input: pipe it in, or name a file with --secret-file")
+		return string(typed), err
+	default:
+		source = "standard input"
+		if text, err = secret.ReadFrom(in, source); errors.Is(err, secret.ErrEmpty) {
+			return "", errors.New("no secret on standard input: pipe it in, or name a file with --secret-file")
+		}
 	}
 	if err != nil {
 		return "", fmt.Errorf("reading the secret: %w", err)
 	}
-	cli.WarnBlanks(cmd.ErrOrStderr(), "standard input", text)
+	cli.WarnBlanks(cmd.ErrOrStderr(), source, text)
 	return text, nil
 }
 

@@ -1,8 +1,10 @@
 package keyadmin
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
+	"io"
 	"maps"
 	"slices"
 	"strconv"
@@ -21,6 +23,14 @@ func printJSON(cmd *cobra.Command, value any) error {
 	enc.SetIndent("", "  ")
 	enc.SetEscapeHTML(false)
 	return enc.Encode(value)
+}
+
+// printAnswer prints a value: as JSON with --json, else by text.
+func printAnswer(cmd *cobra.Command, value any, text func(out io.Writer) error) error {
+	if asJSON(cmd) {
+		return printJSON(cmd, value)
+	}
+	return text(cmd.OutOrStdout())
 }
 
 // printChanged shows a key after a change, with its new secret if it got one.
@@ -64,7 +74,7 @@ func sealText(s *keys.SealView) string {
 // printKey shows one key, a line for each field.
 func printKey(cmd *cobra.Command, v keys.View, secret string) error {
 	w := tabwriter.NewWriter(cmd.OutOrStdout(), 0, 0, 2, ' ', 0)
-	row := func(name, value string) { fmt.Fprintf(w, "%s\t%s\n", name, plain(value)) }
+	row := func(name, value string) { fmt.Fprintf(w, "%s\t%s\n", name, printable(value)) }
 	row("id", v.ID)
 	if v.Status == keys.StatusUnreadable {
 		row("status", v.Status)
@@ -75,11 +85,11 @@ func printKey(cmd *cobra.Command, v keys.View, secret string) error {
 		row("secret", secret)
 	}
 	row("tenant", v.Tenant)
-	row("description", orDash(v.Description))
+	row("description", cmp.Or(v.Description, "-"))
 	row("status", v.Status)
 	row("mode", string(v.Mode))
 	row("scopes", strings.Join(v.Scopes, " "))
-	row("allowed ips", listOr(v.AllowedIPs, "any"))
+	row("allowed ips", cmp.Or(strings.Join(v.AllowedIPs, " "), "any"))
 	row("expires at", timeOr(v.ExpiresAt, "never"))
 	for i, name := range slices.Sorted(maps.Keys(v.Limits)) {
 		title := "limits"
@@ -109,13 +119,14 @@ func printKey(cmd *cobra.Command, v keys.View, secret string) error {
 
 // secretRows shows the times of the secrets of a key.
 func secretRows(v *keys.View, row func(name, value string)) {
-	for _, s := range v.Secrets {
-		row(fmt.Sprintf("secret %d", s.Version), fmt.Sprintf("created %s, ends %s, last used %s",
-			timeOr(&s.CreatedAt, ""), timeOr(s.ExpiresAt, "never"), timeOr(s.LastUsedAt, "never")))
-	}
-	for _, s := range v.RetiredSecrets {
-		row(fmt.Sprintf("retired %d", s.Version), fmt.Sprintf("created %s, ended %s, last used %s",
-			timeOr(&s.CreatedAt, ""), timeOr(s.ExpiresAt, ""), timeOr(s.LastUsedAt, "never")))
+	for _, kind := range []struct {
+		name, ends string
+		secrets    []keys.SecretView
+	}{{"secret", "ends", v.Secrets}, {"retired", "ended", v.RetiredSecrets}} {
+		for _, s := range kind.secrets {
+			row(fmt.Sprintf("%s %d", kind.name, s.Version), fmt.Sprintf("created %s, %s %s, last used %s",
+				timeOr(&s.CreatedAt, ""), kind.ends, timeOr(s.ExpiresAt, "never"), timeOr(s.LastUsedAt, "never")))
+		}
 	}
 }
 
@@ -125,15 +136,15 @@ func printKeys(cmd *cobra.Command, views []keys.View) error {
 	fmt.Fprintln(w, "ID\tTENANT\tSTATUS\tEXPIRES\tLAST USED\tFAILURES\tSCOPES\tDESCRIPTION")
 	for _, v := range views {
 		if v.Status == keys.StatusUnreadable {
-			fmt.Fprintf(w, "%s\t-\t%s\t-\t-\t-\t-\t-\n", plain(v.ID), v.Status)
+			fmt.Fprintf(w, "%s\t-\t%s\t-\t-\t-\t-\t-\n", printable(v.ID), v.Status)
 			continue
 		}
 		status := v.Status
 		if v.Seal.State == keys.SealRefused {
 			status = "forged"
 		}
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%d\t%s\t%s\n", plain(v.ID), plain(v.Tenant), status, timeOr(v.ExpiresAt, "never"),
-			timeOr(lastUsed(v), "never"), v.Failures, plain(strings.Join(v.Scopes, " ")), orDash(plain(v.Description)))
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%d\t%s\t%s\n", printable(v.ID), printable(v.Tenant), status, timeOr(v.ExpiresAt, "never"),
+			timeOr(lastUsed(v), "never"), v.Failures, printable(strings.Join(v.Scopes, " ")), cmp.Or(printable(v.Description), "-"))
 	}
 	if err := w.Flush(); err != nil {
 		return err
@@ -149,14 +160,14 @@ func printKeys(cmd *cobra.Command, views []keys.View) error {
 func warnUnreadable(cmd *cobra.Command, views []keys.View) {
 	for _, v := range views {
 		if v.Status == keys.StatusUnreadable {
-			fmt.Fprintf(cmd.ErrOrStderr(), "warning: %s is refused: %s: %s\n", plain(v.ID), v.Seal.Field, plain(v.Seal.Problem))
+			fmt.Fprintf(cmd.ErrOrStderr(), "warning: %s is refused: %s: %s\n", printable(v.ID), v.Seal.Field, printable(v.Seal.Problem))
 		}
 	}
 }
 
-// plain returns the text as a terminal may have it: a record that was forged can hold
+// printable returns the text as a terminal may have it: a record that was forged can hold
 // anything.
-func plain(text string) string {
+func printable(text string) string {
 	if strings.ContainsFunc(text, func(r rune) bool { return !unicode.IsPrint(r) }) {
 		return strconv.Quote(text)
 	}
@@ -196,18 +207,4 @@ func timeOr(t *time.Time, none string) string {
 		return none
 	}
 	return t.UTC().Format(time.RFC3339)
-}
-
-func listOr(list []string, none string) string {
-	if len(list) == 0 {
-		return none
-	}
-	return strings.Join(list, " ")
-}
-
-func orDash(text string) string {
-	if text == "" {
-		return "-"
-	}
-	return text
 }

@@ -3,6 +3,7 @@ package keyadmin
 import (
 	"time"
 
+	"github.com/card-gateway/card-gateway/auth"
 	"github.com/card-gateway/card-gateway/caddymodule/auditfile"
 	"github.com/card-gateway/card-gateway/caddymodule/offenders"
 )
@@ -21,12 +22,23 @@ type State struct {
 	// most ten.
 	Offenders []offenders.Entry `json:"offenders"`
 	Traffic   Traffic           `json:"traffic"`
-	// Certificates are those that Caddy has loaded to serve, the first to end
-	// first, at most 100, and CertificateCount is the number of all.
-	Certificates     []Certificate `json:"certificates"`
-	CertificateCount int           `json:"certificate_count"`
 	// Audit is how far the audit file was written; nil: there is none.
-	Audit *auditfile.State `json:"audit,omitempty"`
+	Audit  *auditfile.State `json:"audit,omitempty"`
+	Bodies BodyMemory       `json:"bodies"`
+}
+
+// BodyMemory is the memory that request bodies hold, in bytes, and the keys that
+// hold most of it.
+type BodyMemory struct {
+	Bytes   int64        `json:"bytes"`
+	Limit   int64        `json:"limit"`
+	Holders []BodyHolder `json:"holders"` // at most ten, the largest first
+}
+
+// A BodyHolder is a key whose requests hold memory for their bodies.
+type BodyHolder struct {
+	Key   string `json:"key"`
+	Bytes int64  `json:"bytes"`
 }
 
 // Traffic is what the process counted since its start. Maps have no zeros.
@@ -40,18 +52,6 @@ type Traffic struct {
 	// means that less than a fifth is left.
 	LimitsNear    map[string]uint64 `json:"limits_near"`
 	LimitsRefused map[string]uint64 `json:"limits_refused"`
-}
-
-// A Certificate is one that Caddy serves to clients that ask for one of its names.
-type Certificate struct {
-	Names   []string  `json:"names"` // at most 20
-	Issuer  string    `json:"issuer"`
-	Begins  time.Time `json:"begins"`
-	Expires time.Time `json:"expires"`
-	// Overdue is whether less than a fifth of its life is left, and less than 14
-	// days. Caddy renews a certificate earlier. One that was obtained on demand is
-	// renewed when a client asks for it, and is never overdue.
-	Overdue bool `json:"overdue"`
 }
 
 // A Limit is a bucket of a key, in the numbers of X-RateLimit-*.
@@ -79,4 +79,21 @@ type Node struct {
 	DrainedUntil *time.Time `json:"drained_until,omitempty"`
 	// DebugUntil is until when the log has a line for each request.
 	DebugUntil *time.Time `json:"log_debug_until,omitempty"`
+}
+
+// A Refusal is what a gateway remembers of a request that it has refused. It
+// holds no secret, no signature and no body.
+type Refusal struct {
+	RequestID string            `json:"request_id"`
+	At        time.Time         `json:"at"`
+	Status    int               `json:"status"`
+	Reason    string            `json:"reason"`
+	Message   string            `json:"message"`
+	Operation string            `json:"operation,omitempty"`
+	KeyID     string            `json:"key_id,omitempty"`
+	Tenant    string            `json:"tenant,omitempty"`
+	Client    string            `json:"client_ip,omitempty"`
+	Detail    string            `json:"detail,omitempty"` // as in the log
+	Findings  []auth.FieldError `json:"findings,omitempty"`
+	auth.SignedView
 }

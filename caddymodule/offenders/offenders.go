@@ -4,6 +4,7 @@ package offenders
 
 import (
 	"cmp"
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -88,7 +89,7 @@ func (s *slot) least() *Entry {
 // time, those with the most first.
 func (c *Counter) Top(at time.Time, n int) []Entry {
 	now := at.UnixNano() / int64(slotSpan)
-	sums := make(map[string]*Entry)
+	sums := make(map[string]Entry)
 	c.mu.Lock()
 	for age := int64(slots - 1); age >= 0; age-- { // the newest slot has the last reason
 		s := &c.slots[(now-age)%slots]
@@ -96,21 +97,11 @@ func (c *Counter) Top(at time.Time, n int) []Entry {
 			continue
 		}
 		for key, e := range s.entries {
-			sum := sums[key]
-			if sum == nil {
-				sum = &Entry{Key: key}
-				sums[key] = sum
-			}
-			sum.Refused += e.Refused
-			sum.Over += e.Over
-			sum.Tenant, sum.Reason = e.Tenant, e.Reason
+			sums[key] = Entry{Key: key, Tenant: e.Tenant, Refused: sums[key].Refused + e.Refused, Over: sums[key].Over + e.Over, Reason: e.Reason}
 		}
 	}
 	c.mu.Unlock()
-	list := make([]Entry, 0, len(sums))
-	for _, e := range sums {
-		list = append(list, *e)
-	}
+	list := slices.AppendSeq(make([]Entry, 0, len(sums)), maps.Values(sums))
 	slices.SortFunc(list, func(a, b Entry) int {
 		return cmp.Or(cmp.Compare(b.Refused, a.Refused), cmp.Compare(a.Key, b.Key))
 	})

@@ -4,7 +4,6 @@ import (
 	"crypto/tls"
 	"fmt"
 	"net"
-	"strings"
 	"testing"
 	"time"
 
@@ -61,10 +60,6 @@ func TestCertificatesInMetrics(t *testing.T) {
 	g.Reload(with(healthy + ending))
 	wantGauge(t, g, certificateEnd, endingEnd)
 	wantGauge(t, g, certificatesOverdue, 1)
-	out, err := g.Command("card-status", "--verbose", "--address", "unix/"+g.Path("admin.sock")).CombinedOutput()
-	if strings.Count(string(out), "should have been renewed") != 1 {
-		t.Errorf("card-status does not show which one (%v):\n%s", err, out)
-	}
 	g.Reload(with(healthy))
 	wantGauge(t, g, certificateEnd, healthyEnd)
 	wantGauge(t, g, certificatesOverdue, 0)
@@ -91,10 +86,6 @@ func TestCertificatesOnDemandAreNotOverdue(t *testing.T) {
 	served := conn.ConnectionState().PeerCertificates[0]
 	_ = conn.Close()
 	harness.Eventually(t, "the certificate has ended", func() bool { return time.Now().After(served.NotAfter.Add(time.Second)) })
-	harness.Eventually(t, "the status shows it", func() bool {
-		out, _ := g.Command("card-status", "--verbose", "--address", "unix/"+g.Path("admin.sock")).CombinedOutput()
-		return strings.Contains(string(out), "asked.example") && !strings.Contains(string(out), "should have been renewed")
-	})
 	site := g.Site
 	site.Sites = file + demand
 	g.Reload(site)

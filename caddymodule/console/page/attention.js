@@ -1,6 +1,6 @@
 // What an operator should look at, in one list above the overview.
 import { h } from "./dom.js";
-import { count, time, age } from "./words.js";
+import { count, time } from "./words.js";
 
 // degradations say what each word of the state's list is.
 const degradations = {
@@ -31,7 +31,6 @@ export function attention(status) {
 	if (status.seals?.refused) add("bad", `${count(status.seals.refused, "record")} of keys refused: something other than a gateway changed them.`);
 	if (status.keys?.locked) add("warn", keysLink(count(status.keys.locked, "key")), status.keys.locked === 1 ? " is locked after wrong signatures." : " are locked after wrong signatures.");
 	if (status.expiring?.["1d"]) add("warn", keysLink(count(status.expiring["1d"], "key")), " will expire within a day.");
-	for (const c of status.certificates || []) if (c.overdue) add("bad", `The certificate of ${c.names[0]} should have been renewed. It ${new Date(c.expires) < Date.now() ? "ended" : "ends"} `, age(c.expires), ".");
 	if (status.audit?.trouble) add("bad", `The audit record: ${status.audit.trouble}.`);
 	return h("section", { class: list.length ? "attention" : "attention calm", "aria-label": "What needs an operator" },
 		list.length ? h("ul", {}, list) : h("p", {}, status.ready ? "Nothing needs an operator." : "Nothing else needs an operator."));

@@ -43,9 +43,6 @@ function width(columns) {
 	return columns.length > 3 || columns.filter(([, kind]) => kind === "long").length > 1 ? "middle" : undefined;
 }
 
-// dotted returns a name that may be broken after its dots.
-export const dotted = (text) => text.split(".").map((part, i) => i === 0 ? part : [".", h("wbr"), part]);
-
 export const keyLink = (id) => h("a", { href: `#/keys/${encodeURIComponent(id)}` }, id);
 
 // field returns a label and its control.

@@ -1,5 +1,5 @@
 // The overview: the answer of GET /card-gateway/status.
-import { h, facts, table, panel, keyLink, state, dotted } from "./dom.js";
+import { h, facts, table, panel, keyLink, state } from "./dom.js";
 import { number, count, bytes, age, both } from "./words.js";
 import { attention } from "./attention.js";
 
@@ -19,8 +19,7 @@ export function overview(status, first) {
 			h("div", {},
 				store(status.store, status),
 				nodes(status),
-				issuers(traffic, first),
-				certificates(status))),
+				issuers(traffic, first))),
 	];
 }
 
@@ -100,17 +99,4 @@ export function offenders(list) {
 	return panel("Keys refused most", table({ caption: "Refusals of the last five minutes", none: "No key was refused in the last five minutes.",
 		columns: [["Key", "long"], ["Tenant", "long"], ["Refused", "number"], ["Last reason", "long"]],
 		rows: list.map((o) => [keyLink(o.key_id), o.tenant, number(o.refused), o.reason]) }));
-}
-
-const shown = 3; // names of a certificate
-
-function certificates(status) {
-	const names = (c) => [...c.names.slice(0, shown).map((name) => h("div", {}, dotted(name))), c.names.length > shown ? h("div", { class: "dim" }, `and ${count(c.names.length - shown, "more name")}`) : null];
-	const list = status.certificates || [], more = (status.certificate_count || 0) - list.length;
-	return panel("Certificates",
-		table({ caption: "What Caddy has loaded to serve, the first to end first", none: "No certificate is loaded: no site here has TLS.",
-			columns: [["Names", "long"], ["Ends", "long"], ["Issuer", "long"]],
-			rows: list.map((c) => [names(c), h("span", { class: c.overdue ? "bad" : undefined }, both(c.expires)), c.issuer]) }),
-		more > 0 ? h("p", { class: "dim" }, `And ${number(more)} that end later.`) : null,
-		h("p", { class: "dim" }, "Not here: certificates that Caddy asks another program for at each connection (get_certificate), and those by which the gateway shows itself to the issuer and to Redis."));
 }

@@ -1,8 +1,13 @@
 package keys
 
 import (
+	"crypto/hmac"
+	"crypto/sha256"
+	"crypto/subtle"
 	"encoding/binary"
 	"encoding/json"
+	"errors"
+	"fmt"
 	"maps"
 	"slices"
 	"strconv"
@@ -10,6 +15,107 @@ import (
 
 	"github.com/card-gateway/card-gateway/store"
 )
+
+// The seal of a record proves that a gateway with the master key wrote the record
+// as it is. With all numbers in big endian:
+//
+//	 0  u8  version of the format, 1
+//	 1  4 bytes tag of the master key
+//	 5  u64 document version
+//	13  32 bytes HMAC-SHA256 of all that follows from byte 45, of the bytes
+//	    before 13, and of every sealed field
+//	45  4 bytes for each sealed field, in their order: its check
+//
+// The HMAC alone decides. A check is the start of an HMAC of one field, and only
+// serves to name the field that somebody has changed.
+const (
+	recordSealVersion = 1
+	recordSealHeader  = sealedHeaderSize + 8
+	recordSealChecks  = recordSealHeader + sha256.Size
+	fieldCheckSize    = 4
+)
+
+// recordSealUse is the use of the keys that seal records.
+const recordSealUse = "card-gateway authority v1"
+
+// The first byte of what is authenticated, so that no check is an HMAC of a record.
+const (
+	recordMAC = 0
+	fieldMAC  = 1
+)
+
+// recordSeal returns the seal of a record under the first master key, with a
+// document version.
+func (k *Keyring) recordSeal(r *store.Record, version uint64) []byte {
+	key := &k.keys[0]
+	seal := make([]byte, recordSealChecks+fieldCheckSize*len(sealedFields))
+	seal[0] = recordSealVersion
+	copy(seal[1:], key.tag[:])
+	binary.BigEndian.PutUint64(seal[sealedHeaderSize:], version)
+	for i := range sealedFields {
+		copy(seal[recordSealChecks+i*fieldCheckSize:], key.fieldCheck(&sealedFields[i], r))
+	}
+	copy(seal[recordSealHeader:], key.authenticate(seal, r))
+	return seal
+}
+
+// checkRecordSeal returns nil if a gateway has written a sealed record as it is, and
+// otherwise the first field that is not as it was written, and the reason.
+func (k *Keyring) checkRecordSeal(r *store.Record) (field string, err error) {
+	seal := r.Seal
+	switch {
+	case seal[0] != recordSealVersion:
+		return fieldSeal, fmt.Errorf("it is in version %d of the format, this gateway knows version %d", seal[0], recordSealVersion)
+	case len(seal) != recordSealChecks+fieldCheckSize*len(sealedFields):
+		return fieldSeal, fmt.Errorf("it is %d bytes long", len(seal))
+	}
+	index := k.masterKeyOf(seal)
+	if index == len(k.keys) {
+		return fieldSeal, ErrMasterKey
+	}
+	key := &k.keys[index]
+	if subtle.ConstantTimeCompare(seal[recordSealHeader:recordSealChecks], key.authenticate(seal, r)) == 1 {
+		return "", nil
+	}
+	for i := range sealedFields {
+		check := seal[recordSealChecks+i*fieldCheckSize:][:fieldCheckSize]
+		if subtle.ConstantTimeCompare(check, key.fieldCheck(&sealedFields[i], r)) != 1 {
+			return sealedFields[i].name, errChanged
+		}
+	}
+	return fieldSeal, errChanged
+}
+
+// fieldSeal is the name of the seal among the fields of a record.
+const fieldSeal = "seal"
+
+var errChanged = errors.New("no gateway has written this value")
+
+// documentVersion returns the document version in a seal, and 0 for what is no
+// seal. It proves nothing.
+func documentVersion(seal []byte) uint64 {
+	if len(seal) < recordSealChecks {
+		return 0
+	}
+	return binary.BigEndian.Uint64(seal[sealedHeaderSize:])
+}
+
+// authenticate returns the HMAC of a record and of its seal but the HMAC in it.
+func (k *masterKey) authenticate(seal []byte, r *store.Record) []byte {
+	mac := hmac.New(sha256.New, k.recordKey)
+	text := append(make([]byte, 0, 1024), recordMAC)
+	text = append(text, seal[:recordSealHeader]...)
+	text = append(text, seal[recordSealChecks:]...)
+	mac.Write(appendSealed(text, r))
+	return mac.Sum(nil)
+}
+
+// fieldCheck returns the check of a field.
+func (k *masterKey) fieldCheck(f *sealedField, r *store.Record) []byte {
+	mac := hmac.New(sha256.New, k.recordKey)
+	mac.Write(f.append([]byte{fieldMAC}, r))
+	return mac.Sum(nil)[:fieldCheckSize]
+}
 
 // A sealedField is a field of a record that its seal covers. The value is
 // appended to text in a form that cannot be read two ways, and that is the same

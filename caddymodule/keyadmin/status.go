@@ -14,18 +14,14 @@ import (
 
 	"github.com/caddyserver/caddy/v2"
 	caddycmd "github.com/caddyserver/caddy/v2/cmd"
-	"github.com/dustin/go-humanize"
 	"github.com/spf13/cobra"
 
 	"github.com/card-gateway/card-gateway/caddymodule/cli"
 	"github.com/card-gateway/card-gateway/keys"
 )
 
-// exitNoAnswer is the exit status when no gateway answers.
-const exitNoAnswer = 2
-
-// exitMisused is the exit status for a command line that is wrong.
-const exitMisused = 3
+// The exit statuses when no gateway answers, and for a command line that is wrong.
+const exitNoAnswer, exitMisused = 2, 3
 
 var errNotReady = errors.New("the gateway is not ready")
 
@@ -46,18 +42,18 @@ also if another gateway answers.
 
 The admin endpoint is found as by card-keys.`,
 		CobraFunc: func(cmd *cobra.Command) {
-			addAdminFlags(cmd)
+			AddAdminFlags(cmd)
 			cmd.Flags().BoolP("verbose", "v", false, "also show store, keys, master keys, policy, loads and the keys with the most refusals")
 			cmd.Flags().Bool("live", false, "succeed if the gateway answers, ready or not")
 			cmd.Flags().String("wait", "0s", "ask again for this long, as in 30s")
 			cmd.Flags().Int("process", 0, "ask only while the process with this id runs")
 			cmd.Args = func(cmd *cobra.Command, args []string) error {
 				if err := cobra.NoArgs(cmd, args); err != nil {
-					return misused(cmd, err)
+					return usageError(cmd, err)
 				}
 				return nil
 			}
-			cmd.SetFlagErrorFunc(misused)
+			cmd.SetFlagErrorFunc(usageError)
 			cmd.Example = `  card-status
   card-status --verbose --address unix//run/card-gateway/admin.sock
   card-status --live --wait 30s`
@@ -72,16 +68,16 @@ const statusEvery = 200 * time.Millisecond
 func runStatus(cmd *cobra.Command, _ []string) error {
 	wait, err := caddy.ParseDuration(cli.Flag(cmd, "wait"))
 	if err != nil || wait < 0 {
-		return misused(cmd, errors.New("--wait: want a duration such as 30s"))
+		return usageError(cmd, errors.New("--wait: want a duration such as 30s"))
 	}
-	live := cli.Flag(cmd, "live") == "true"
+	live := isSet(cmd, "live")
 	process, _ := cmd.Flags().GetInt("process")
 	path := "/card-gateway/status"
-	if cli.Flag(cmd, "verbose") != "true" {
+	if !isSet(cmd, "verbose") {
 		path += "?keys=no"
 	}
 	answer, raw, err := askStatus(cmd, path, process)
-	for asked := time.Duration(0); asked < wait && (err != nil || !live && !answer.Ready) && runs(process); asked += statusEvery {
+	for asked := time.Duration(0); asked < wait && (err != nil || !live && !answer.Ready) && processRuns(process); asked += statusEvery {
 		time.Sleep(statusEvery)
 		answer, raw, err = askStatus(cmd, path, process)
 	}
@@ -89,11 +85,7 @@ func runStatus(cmd *cobra.Command, _ []string) error {
 		fmt.Fprintln(cmd.ErrOrStderr(), "no answer:", err)
 		return exit(cmd, exitNoAnswer)
 	}
-	if asJSON(cmd) {
-		err = printJSON(cmd, raw)
-	} else {
-		err = printStatus(cmd, &answer)
-	}
+	err = printAnswer(cmd, raw, func(out io.Writer) error { return printStatus(cmd, out, &answer) })
 	if err == nil && !live && !answer.Ready {
 		cmd.SilenceErrors = true // it is printed already
 		err = errNotReady        // exit status 1
@@ -105,15 +97,15 @@ func runStatus(cmd *cobra.Command, _ []string) error {
 // should be of.
 func askStatus(cmd *cobra.Command, path string, process int) (answer gatewayStatus, raw json.RawMessage, err error) {
 	raw, err = callAdmin(cmd, adminRequest{method: http.MethodGet, path: path}, &answer)
-	if err == nil && !runs(process) {
+	if err == nil && !processRuns(process) {
 		err = fmt.Errorf("process %d has ended, and another one answers", process)
 	}
 	return answer, raw, err
 }
 
-// misused prints what is wrong with the command line. No script takes its exit status
+// usageError prints what is wrong with the command line. No script takes its exit status
 // for a state of the gateway.
-func misused(cmd *cobra.Command, err error) error {
+func usageError(cmd *cobra.Command, err error) error {
 	fmt.Fprintln(cmd.ErrOrStderr(), "Error:", err)
 	return exit(cmd, exitMisused)
 }
@@ -124,8 +116,8 @@ func exit(cmd *cobra.Command, status int) error {
 	return caddycmd.WrapCommandFuncForCobra(func(caddycmd.Flags) (int, error) { return status, nil })(cmd, nil)
 }
 
-// runs reports whether a process has not ended. Of process 0 nothing is known.
-func runs(id int) bool {
+// processRuns reports whether a process has not ended. Of process 0 nothing is known.
+func processRuns(id int) bool {
 	if id == 0 {
 		return true
 	}
@@ -133,8 +125,7 @@ func runs(id int) bool {
 	return err == nil && !errors.Is(process.Signal(syscall.Signal(0)), os.ErrProcessDone)
 }
 
-func printStatus(cmd *cobra.Command, s *gatewayStatus) error {
-	out := cmd.OutOrStdout()
+func printStatus(cmd *cobra.Command, out io.Writer, s *gatewayStatus) error {
 	line := "ready"
 	if !s.Ready {
 		line = "not ready: " + s.Reason
@@ -143,7 +134,7 @@ func printStatus(cmd *cobra.Command, s *gatewayStatus) error {
 		line += "; degraded: " + strings.Join(s.Degraded, ", ")
 	}
 	fmt.Fprintln(out, line)
-	if cli.Flag(cmd, "verbose") != "true" {
+	if !isSet(cmd, "verbose") {
 		return nil
 	}
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
@@ -163,7 +154,6 @@ func printStatus(cmd *cobra.Command, s *gatewayStatus) error {
 	if s.Loads.RefusedAt != nil {
 		row("load refused", "%s: %s", timeOr(s.Loads.RefusedAt, ""), s.Loads.Refusal)
 	}
-	certificateRows(s, row)
 	if s.Audit != nil {
 		row("audit", "%s, line %d %s", s.Audit.Path, s.Audit.Seq, s.Audit.Trouble)
 	}
@@ -193,20 +183,6 @@ func keyRows(s *gatewayStatus, row func(name, format string, args ...any)) {
 	row("records", "%d sealed, %d without a seal, %d refused", s.Seals[keys.SealSealed], s.Seals[keys.SealUnsealed], s.Seals[keys.SealRefused])
 }
 
-// certificateRows shows the certificates, the first to end first.
-func certificateRows(s *gatewayStatus, row func(name, format string, args ...any)) {
-	for _, c := range s.Certificates {
-		late := ""
-		if c.Overdue {
-			late = ", should have been renewed"
-		}
-		row("certificate", "%s until %s (%s), by %s%s", strings.Join(c.Names, " "), timeOr(&c.Expires, ""), humanize.Time(c.Expires), c.Issuer, late)
-	}
-	if more := s.CertificateCount - len(s.Certificates); more > 0 {
-		row("", "and %d that end later", more)
-	}
-}
-
 // printOffenders shows the keys with the most refusals.
 func printOffenders(out io.Writer, s *gatewayStatus) error {
 	if len(s.Offenders) == 0 {
@@ -220,4 +196,77 @@ func printOffenders(out io.Writer, s *gatewayStatus) error {
 		fmt.Fprintf(w, "%d\t%s\t%s\t%s\n", o.Refused, o.Reason, o.Tenant, o.Key)
 	}
 	return w.Flush()
+}
+
+func init() {
+	caddycmd.RegisterCommand(caddycmd.Command{
+		Name:  "card-node",
+		Usage: "drain|undrain|log-level",
+		Short: "Takes a running Card Gateway out of service, or logs each request for a time",
+		Long: `Changes one running gateway, over its admin endpoint, until its process ends.
+The admin endpoint is found as by card-keys.`,
+		CobraFunc: func(cmd *cobra.Command) {
+			cmd.Args, cmd.RunE = cobra.ArbitraryArgs, refuseUnknown
+			AddAdminFlags(cmd)
+			level := &cobra.Command{
+				Use: "log-level debug|info", Args: cli.Wants("debug or info"),
+				Short: "Logs a line for each request for a time, or ends that",
+				Long: `With debug, the log has a line for each accepted request and for each refusal,
+also in a flood, until the time of --for is over. With info that ends at once.`,
+				Example: "  card-node log-level debug --for 15m",
+			}
+			level.Flags().String("for", "15m", "how long debug holds, at most 24h")
+			level.RunE = func(cmd *cobra.Command, args []string) error {
+				return changeNode(cmd, "/card-gateway/log-level", map[string]any{"level": args[0], "for": cli.Flag(cmd, "for")})
+			}
+			cmd.AddCommand(drainCommand(), &cobra.Command{
+				Use: "undrain", Args: cobra.NoArgs, Short: "Ends drain",
+				RunE: func(cmd *cobra.Command, _ []string) error { return changeNode(cmd, "/card-gateway/undrain", nil) },
+			}, level)
+		},
+	})
+}
+
+func drainCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use: "drain", Args: cobra.NoArgs, Short: "Makes /readyz answer 503 at once; requests are served",
+		Long: `Makes /readyz answer 503 at once, so that the load balancer takes the gateway out.
+Requests are served. It holds until undrain, or until the process ends.
+
+A drained gateway counts as forgotten, which is a warning: at once, or with --for
+when that time is over.`,
+		Example: "  card-node drain --for 30m",
+	}
+	cmd.Flags().String("for", "", "how long the work takes, at most 24h")
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		var body map[string]any
+		if span := cli.Flag(cmd, "for"); span != "" {
+			body = map[string]any{"for": span}
+		}
+		return changeNode(cmd, "/card-gateway/drain", body)
+	}
+	return cmd
+}
+
+func changeNode(cmd *cobra.Command, path string, body map[string]any) error {
+	return showAnswer(cmd, post(path, body), func(node Node) error {
+		_, err := fmt.Fprintln(cmd.OutOrStdout(), node)
+		return err
+	})
+}
+
+// String describes the state in a line.
+func (n Node) String() string {
+	text := "in service"
+	if n.Drained {
+		text = "drained"
+		if n.DrainedUntil != nil {
+			text += " until " + timeOr(n.DrainedUntil, "")
+		}
+		text += ": /readyz answers 503, requests are served"
+	}
+	if n.DebugUntil != nil {
+		text += "; logs each request until " + timeOr(n.DebugUntil, "")
+	}
+	return text
 }

@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"errors"
 	"fmt"
-	"net/http"
 	"os"
 	"slices"
 	"strings"
@@ -12,7 +11,6 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
 
-	"github.com/card-gateway/card-gateway/caddymodule/cli"
 	"github.com/card-gateway/card-gateway/keys"
 )
 
@@ -66,7 +64,7 @@ func sealByCommand(cmd *cobra.Command, ids []string) error {
 			fmt.Fprintln(out)
 		}
 	}
-	if cli.Flag(cmd, "dry-run") == "true" {
+	if isSet(cmd, "dry-run") {
 		fmt.Fprintf(out, "would seal %d keys\n", len(chosen))
 		return nil
 	}
@@ -75,25 +73,18 @@ func sealByCommand(cmd *cobra.Command, ids []string) error {
 			return err
 		}
 	}
-	if _, err := askAdmin(cmd, adminRequest{method: http.MethodPost, path: "/card-gateway/keys/seal"}); err != nil {
+	if _, err := callAdmin(cmd, post("/card-gateway/keys/seal", nil), new(any)); err != nil {
 		return err
 	}
 	for i, v := range chosen {
-		if err := sealOne(cmd, &v); err != nil {
+		var changed keys.Changed
+		if _, err := callAdmin(cmd, post(keyPath(v.ID, "/seal"), map[string]any{"digest": v.Seal.Digest}), &changed); err != nil {
 			return fmt.Errorf("key %s is not sealed, after %d that are: %w; you can run the command again", v.ID, i, err)
 		}
+		warnUnreplicated(cmd, changed.Replicated)
 	}
 	fmt.Fprintf(out, "sealed %d keys\n", len(chosen))
 	return leftUnsealed(cmd)
-}
-
-func sealOne(cmd *cobra.Command, v *keys.View) error {
-	var changed keys.Changed
-	_, err := callAdmin(cmd, adminRequest{method: http.MethodPost, path: keyPath(v.ID, "/seal"), body: map[string]any{"digest": v.Seal.Digest}}, &changed)
-	if err == nil {
-		warnUnreplicated(cmd, changed.Replicated)
-	}
-	return err
 }
 
 // chooseUnsealed returns the keys to be sealed: those of the ids, or without ids
@@ -120,7 +111,7 @@ func chooseUnsealed(views []keys.View, ids []string) ([]keys.View, error) {
 // approve returns nil if whoever runs the command approves what was printed, and
 // otherwise an error that wraps declined.
 func approve(cmd *cobra.Command, question string, declined error) error {
-	if cli.Flag(cmd, "yes") == "true" {
+	if isSet(cmd, "yes") {
 		return nil
 	}
 	in := cmd.InOrStdin()
