@@ -1,9 +1,16 @@
+// Package assertion makes the signed statement about one request that an issuer
+// can verify by itself: a compact JWS (RFC 7515) with the claims of a JWT (RFC
+// 7519). It binds the caller to the method, the target and the body of the
+// request as it is forwarded. The package uses no clock and no random numbers.
+//
+// docs/upstream.md describes the claims for those who verify them.
 package assertion
 
 import (
 	"crypto/sha256"
 	"encoding/base64"
 	"errors"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -133,4 +140,25 @@ func appendClaim(b []byte, name, text string) []byte {
 		}
 	}
 	return append(b, '"')
+}
+
+// JWKSet returns the JWK set (RFC 7517) of the public keys, without duplicates
+// and sorted by their ids. Keys of HS256 are secret and never in it.
+func JWKSet(keys []*Key) []byte {
+	var public []*Key
+	for _, k := range keys {
+		if k.algorithm == EdDSA {
+			public = append(public, k)
+		}
+	}
+	slices.SortFunc(public, func(a, b *Key) int { return strings.Compare(a.id, b.id) })
+	public = slices.CompactFunc(public, func(a, b *Key) bool { return a.id == b.id })
+	set := []byte(`{"keys":[`)
+	for i, k := range public {
+		if i > 0 {
+			set = append(set, ',')
+		}
+		set = append(set, `{"kty":"OKP","crv":"Ed25519","alg":"EdDSA","use":"sig","kid":"`+k.id+`","x":"`+k.x()+`"}`...)
+	}
+	return append(set, "]}\n"...)
 }

@@ -1,10 +1,16 @@
 package file
 
 import (
+	"crypto/rand"
 	"errors"
 	"fmt"
+	"io"
+	"os"
 	"path/filepath"
+	"strings"
 	"time"
+
+	"github.com/gofrs/flock"
 )
 
 var errNoRuntimeDir = errors.New("there is no runtime directory: a journal that lost its end, or a store that was put back from an older copy, will not be noticed; set runtime_dir to a directory that outlives the process, such as one in /run")
@@ -110,4 +116,148 @@ func (s *Store) behind(st *state, r *replayed) (why string, err error) {
 		}
 	}
 	return why, nil
+}
+
+// held are the locks of a directory that a store uses.
+type held []*flock.Flock
+
+const lockName = "lock"
+
+// holdDirectory locks the directory for this process, or returns an error that
+// names the directory. It takes two locks. One is on the directory itself:
+// removing that removes the state too. The other is on the lock file in it,
+// which earlier versions lock.
+func holdDirectory(dir string) (held, error) {
+	var all held
+	for _, lock := range []*flock.Flock{
+		flock.New(dir, flock.SetFlag(os.O_RDONLY)),
+		flock.New(filepath.Join(dir, lockName), flock.SetPermissions(0o600)),
+	} {
+		locked, err := lock.TryLock()
+		switch {
+		case err != nil:
+			err = fmt.Errorf("locking directory %s: %w", dir, err)
+		case !locked:
+			err = fmt.Errorf("directory %s is used by another process: stop that one, or give this one a directory of its own", dir)
+		}
+		if err != nil {
+			return nil, errors.Join(err, all.release())
+		}
+		all = append(all, lock)
+	}
+	return all, nil
+}
+
+// release unlocks the directory.
+func (h held) release() (err error) {
+	for _, lock := range h {
+		err = errors.Join(err, lock.Close())
+	}
+	return err
+}
+
+// hold takes the directory for this process alone, and every copy of it.
+func (s *Store) hold() (held, error) {
+	lock, err := holdDirectory(s.dir)
+	if err != nil {
+		return nil, err
+	}
+	if s.identity, s.identityKnown, err = identify(s.dir, s.opt.sync); err != nil || s.opt.RuntimeDir == "" {
+		if err != nil {
+			err = errors.Join(err, lock.release())
+		}
+		return lock, err
+	}
+	of, err := holdIdentity(s.opt.RuntimeDir, s.identity, s.dir)
+	if err != nil {
+		return nil, errors.Join(err, lock.release())
+	}
+	return append(lock, of), nil
+}
+
+// The identity of a store is a random name in a file of its directory. Copies of the
+// directory have the same, so that what happened to one is known to all.
+const (
+	identityName   = "identity"
+	identityLength = 26 // of rand.Text
+)
+
+// identify returns the identity of the store in the directory. It makes one if there
+// is none, and known is false then.
+func identify(dir string, sync func(*os.File) error) (id string, known bool, err error) {
+	path := filepath.Join(dir, identityName)
+	b, err := readOwn(path)
+	id = strings.TrimSpace(string(b))
+	switch {
+	case err == nil && len(id) == identityLength && !strings.ContainsFunc(id, notBase32):
+		return id, true, nil
+	case err != nil && !errors.Is(err, os.ErrNotExist):
+		return "", false, fmt.Errorf("reading the identity of the store: %w", err)
+	}
+	id = rand.Text()
+	if err := replaceFile(path, []byte(id+"\n"), sync); err != nil {
+		return "", false, fmt.Errorf("writing the identity of the store: %w", err)
+	}
+	return id, false, nil
+}
+
+func notBase32(r rune) bool { return (r < 'A' || r > 'Z') && (r < '2' || r > '7') }
+
+// holdIdentity locks the identity for this process. Two processes on copies of one
+// directory would each accept what the other has accepted.
+func holdIdentity(runtimeDir, id, dir string) (*flock.Flock, error) {
+	if err := os.MkdirAll(runtimeDir, 0o700); err != nil {
+		return nil, fmt.Errorf("making the runtime directory, for the high-water mark of the journal: %w", err)
+	}
+	lock := flock.New(filepath.Join(runtimeDir, markPrefix+id+".lock"), flock.SetPermissions(0o600))
+	locked, err := lock.TryLock()
+	switch {
+	case err != nil:
+		return nil, fmt.Errorf("locking the identity of the store, in the runtime directory: %w", err)
+	case !locked:
+		return nil, errors.Join(fmt.Errorf("%s is a copy of a store that another process uses, so that both would accept the same requests: stop that process first", dir), lock.Close())
+	}
+	return lock, nil
+}
+
+// writableByOthers returns an error, with the command that helps, if the mode
+// lets users write who are neither the owner nor in the group. The group may
+// write: orchestrators give a volume to a group.
+func writableByOthers(path string, mode os.FileMode) error {
+	if mode.Perm()&0o002 == 0 {
+		return nil
+	}
+	return fmt.Errorf("%s can be written by everybody (mode %04o), who could then make keys or forget nonces: chmod o-w %s", path, mode.Perm(), path)
+}
+
+// checkDirectory returns an error if others may write into the directory. It
+// returns nil if the directory is missing.
+func checkDirectory(path string) error {
+	info, err := os.Stat(path)
+	switch {
+	case errors.Is(err, os.ErrNotExist):
+		return nil
+	case err != nil:
+		return fmt.Errorf("the store's directory: %w", err)
+	default:
+		return writableByOthers(path, info.Mode())
+	}
+}
+
+// readOwn returns the content of a file. It fails if others may write the file,
+// and returns os.ErrNotExist if it is missing.
+func readOwn(path string) ([]byte, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err == nil {
+		err = writableByOthers(path, info.Mode())
+	}
+	if err != nil {
+		return nil, err
+	}
+	return io.ReadAll(f)
 }

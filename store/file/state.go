@@ -1,9 +1,15 @@
 package file
 
 import (
+	"fmt"
 	"hash/maphash"
 	"sync"
 	"sync/atomic"
+	"time"
+
+	"github.com/card-gateway/card-gateway/auth"
+	"github.com/card-gateway/card-gateway/ratelimit"
+	"github.com/card-gateway/card-gateway/store"
 )
 
 // A state is all state of the store, in memory. Locks are taken in this order:
@@ -146,4 +152,206 @@ func (st *state) makeRoom(k *keyState, now int64) bool {
 	}
 	st.eachKey(func(k *keyState) { st.sweepKey(k, now) })
 	return true
+}
+
+// A keyState is the state of one key.
+type keyState struct {
+	id     string
+	stored atomic.Pointer[storedRecord] // nil: there is no record; written under mu
+
+	mu       sync.Mutex
+	failures int
+	nonces   nonces
+	buckets  []bucket
+	used     []secretUse
+	// carried is the oldest segment of the journal that may hold a part of
+	// the state but the nonces; 0: there is none.
+	carried   uint64
+	lastSweep int64 // Unix seconds of the last sweep for want of room
+}
+
+// A storedRecord is a record and its text in the key file. It never changes.
+type storedRecord struct {
+	record *store.Record
+	line   []byte // without the seal
+	seal   []byte // the named value that holds it; nil: there is none
+}
+
+// A secretUse is the last minute in which a secret verified a request.
+type secretUse struct {
+	version int
+	minute  int64 // Unix seconds
+}
+
+// dropBuckets drops the levels of buckets that are empty at now, in
+// microseconds of the steady clock.
+func (k *keyState) dropBuckets(now int64) {
+	kept := k.buckets[:0]
+	for _, b := range k.buckets {
+		if !b.drained(now) {
+			kept = append(kept, b)
+		}
+	}
+	clear(k.buckets[len(kept):])
+	k.buckets = kept
+}
+
+// forgetAll drops everything but the nonces.
+func (k *keyState) forgetAll() {
+	k.failures, k.buckets, k.used = 0, nil, nil
+}
+
+// bucket returns the index of a bucket, or -1.
+func (k *keyState) bucket(name string) int {
+	for i := range k.buckets {
+		if k.buckets[i].name == name {
+			return i
+		}
+	}
+	return -1
+}
+
+func (k *keyState) setBucket(b bucket) {
+	if i := k.bucket(b.name); i >= 0 {
+		k.buckets[i] = b
+	} else {
+		k.buckets = append(k.buckets, b)
+	}
+}
+
+// use records that a secret verified a request. It keeps at most maxUses
+// secrets, and forgets the one that was used longest ago.
+func (k *keyState) use(version int, now int64) {
+	if version == 0 {
+		return
+	}
+	minute := now - now%60
+	for i := range k.used {
+		if k.used[i].version == version {
+			k.used[i].minute = minute
+			return
+		}
+	}
+	if len(k.used) >= maxUses {
+		oldest := 0
+		for i := range k.used {
+			if k.used[i].minute < k.used[oldest].minute {
+				oldest = i
+			}
+		}
+		k.used[oldest] = secretUse{version, minute}
+		return
+	}
+	k.used = append(k.used, secretUse{version, minute})
+}
+
+// maxUses is more than the number of live secrets that a key can have.
+const maxUses = 4
+
+// view returns a copy of the record with the state beside it, or nil when
+// there is none.
+func (k *keyState) view() *store.Record {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	s := k.stored.Load()
+	if s == nil {
+		return nil
+	}
+	r := s.record.Clone()
+	r.Failures = k.failures
+	if len(k.used) > 0 {
+		r.LastUsed = make(map[int]time.Time, len(k.used))
+		for _, u := range k.used {
+			r.LastUsed[u.version] = time.Unix(u.minute, 0).UTC()
+		}
+	}
+	return r
+}
+
+// withLock returns a copy of the record with the lock in it.
+func withLock(r *store.Record, lock *auth.Lock, revision string) (*storedRecord, error) {
+	r = r.Clone()
+	r.Lock, r.Revision = lock, revision
+	return newStored(r)
+}
+
+// A steadyClock is the clock by which limits drain: the wall clock at the start
+// of the store, plus the monotonic time since then. So when the wall clock
+// jumps, a bucket neither stops draining nor drains at once.
+//
+// Nonces and timestamps use the wall clock, because the timestamps of requests
+// are compared with it.
+type steadyClock struct {
+	start   time.Time
+	nanos   int64                         // start in Unix nanoseconds
+	elapsed func(time.Time) time.Duration // nil: by the readings of the monotonic clock
+}
+
+func newSteadyClock(opt *Options) steadyClock {
+	start := opt.Clock()
+	return steadyClock{start: start, nanos: start.UnixNano(), elapsed: opt.elapsed}
+}
+
+// at returns the time of this clock at a moment, in microseconds.
+func (c *steadyClock) at(now time.Time) int64 {
+	if c.elapsed != nil {
+		return (c.nanos + int64(c.elapsed(now))) / 1000
+	}
+	return (c.nanos + int64(now.Sub(c.start))) / 1000
+}
+
+// behind returns by how many microseconds this clock is behind the wall clock.
+// Levels in memory are in the time of this clock. In the journal and in verdicts
+// they are in the time of the wall clock.
+func (c *steadyClock) behind(now time.Time) int64 { return now.UnixMicro() - c.at(now) }
+
+// bound limits how far the time of the level is ahead of now, in microseconds:
+// at most as long as the whole burst takes to drain.
+func bound(l *ratelimit.Level, ch *ratelimit.Charge, now int64) {
+	if l.At > now {
+		l.At = min(l.At, now+ch.Capacity/ch.Drain)
+	}
+}
+
+// forget records that nonces with timestamps up to stamp were dropped.
+func (st *state) forget(stamp uint32) {
+	for {
+		old := st.forgotten.Load()
+		if stamp == 0 || int64(stamp) <= old || st.forgotten.CompareAndSwap(old, int64(stamp)) {
+			return
+		}
+	}
+}
+
+// mayBeLost reports whether the request may repeat one whose nonce was lost or
+// dropped, and the replay floor of the contract, if so.
+func (st *state) mayBeLost(c *store.Claim) (floor time.Time, lost bool) {
+	until := st.forgotten.Load() * 1e9
+	if raised := st.floor.Load(); raised != 0 {
+		until = max(until, raised+int64(c.ReplayFloorAhead))
+	}
+	if c.Timestamp*1e9 > until {
+		return floor, false
+	}
+	return time.Unix(0, until), true
+}
+
+// clockWasAhead returns an error while no request that is stamped now can be
+// accepted. This happens when the clock was ahead and has gone back: nonces with
+// timestamps later than now were lost or dropped.
+func (st *state) clockWasAhead() error {
+	until := time.Unix(0, max(st.floor.Load(), st.forgotten.Load()*1e9))
+	if !until.After(st.opt.Clock()) {
+		return nil
+	}
+	return fmt.Errorf("%w: the clock was ahead, requests stamped up to %s are refused; wait, or, if that was a mistake, stop the gateway and move the directory %s away",
+		store.ErrUnavailable, until.UTC().Format(time.RFC3339), journalDir)
+}
+
+// raiseFloor records that nonces may have been lost up to the floor, a moment in
+// nanoseconds of Unix time.
+func (st *state) raiseFloor(floor int64) {
+	if floor > st.floor.Load() {
+		st.floor.Store(floor)
+	}
 }

@@ -3,8 +3,12 @@ package redis
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"math"
 	"slices"
+	"strings"
+	"sync/atomic"
+	"time"
 )
 
 // A view is the known state of the servers. It is replaced, never changed.
@@ -94,4 +98,160 @@ func (v *view) conclude(usable []serverInfo, problems []error) error {
 func (v *view) servesWithout(err error) bool {
 	var unfit *UnfitError
 	return v.known != "" && v.partial && !v.making && !errors.As(err, &unfit) && v.emptied != math.MaxUint64
+}
+
+// memory is what this gateway has found out about the servers since it started.
+type memory struct {
+	identities  map[string]bool
+	last        string // identity of the master; used without a cluster
+	slots       map[string]*slotSet
+	sighted     map[string]sighting
+	counted     map[string]int64  // by run, keys evicted as of the last check
+	evicted     map[string]int64  // the same, when the floor was last raised for it
+	replay      map[string]string // by identity, the result of checkReplay
+	replayAsked time.Time
+	emptied     bool // the store, or a part of it, was emptied, and no floor was raised since
+	clocks      clocks
+}
+
+// remember notes that the other gateways know the result of the check.
+func (m *memory) remember(masters []serverInfo) {
+	if m.identities == nil {
+		m.identities, m.slots = make(map[string]bool), make(map[string]*slotSet)
+	}
+	for i := range masters {
+		m.last = masters[i].identity
+		m.identities[m.last], m.slots[m.last] = true, masters[i].slots
+		delete(m.clocks.setBack, masters[i].run)
+	}
+	maps.Copy(m.evicted, m.counted)
+}
+
+// exposed returns the slots in which a master may lack nonces: all except those
+// that another master serves and served before.
+func (m *memory) exposed(masters []serverInfo, master int) *slotSet {
+	left := allSlots()
+	for i := range masters {
+		if before := m.slots[masters[i].identity]; i != master && before != nil {
+			left = left.without(masters[i].slots, before)
+		}
+	}
+	return left
+}
+
+// evictedMore reports whether the server has evicted anything that the other
+// gateways do not know of.
+func (m *memory) evictedMore(i *serverInfo) bool {
+	if m.evicted == nil {
+		m.counted, m.evicted = make(map[string]int64), make(map[string]int64)
+	}
+	m.counted[i.run] = i.evicted
+	if _, known := m.evicted[i.run]; !known {
+		m.evicted[i.run] = i.evicted
+	}
+	return i.evicted > m.evicted[i.run]
+}
+
+// A sighting is when a server was first seen.
+type sighting struct {
+	at    int64 // by its own clock, microseconds
+	local time.Time
+}
+
+// sight notes when the servers that are new to this gateway were first seen.
+func (m *memory) sight(masters []serverInfo) {
+	if m.sighted == nil {
+		m.sighted = make(map[string]sighting)
+	}
+	for i := range masters {
+		if _, found := m.sighted[masters[i].identity]; !found {
+			m.sighted[masters[i].identity] = sighting{masters[i].now.UnixMicro(), time.Now()}
+		}
+	}
+}
+
+// replaced reports whether the server continues the history of one that this
+// gateway has used.
+func (m *memory) replaced(i *serverInfo) bool {
+	for identity := range m.identities {
+		if _, replication, _ := strings.Cut(identity, "."); strings.HasPrefix(i.replication2, replication) {
+			return true
+		}
+	}
+	return false
+}
+
+// acceptances holds when this gateway last accepted a request, for each range of
+// slots, in microseconds of the server's clock. Without a cluster only the first
+// range is used. What was accepted on other masters does not matter when a master is
+// lost, and goes on meanwhile.
+type acceptances [slotRanges]atomic.Int64
+
+// note notes an acceptance in a range.
+func (a *acceptances) note(at int, now int64) {
+	for {
+		last := a[at].Load()
+		if now <= last || a[at].CompareAndSwap(last, now) {
+			return
+		}
+	}
+}
+
+// latest returns the last acceptance in all ranges that have a slot of the set, or
+// 0 if there was none.
+func (a *acceptances) latest(of *slotSet) (last int64) {
+	for i := range a {
+		if of.hasOf(i) {
+			last = max(last, a[i].Load())
+		}
+	}
+	return last
+}
+
+// If a server's clock was ahead, nonces have expired too early. This is noticed
+// when the clock goes back. A clock that cannot be set shows whose clock it was:
+// the time since this process began. So a gateway whose own clock is wrong refuses
+// alone, and does not raise the floor for all.
+
+// clockReading is a lower bound of how far a server's clock is ahead of the time
+// since this process began.
+type clockReading struct {
+	ahead time.Duration // since 1970
+	at    time.Duration // since this process began
+}
+
+// A clock may fall back by one part in maxDrift of the passed time without having
+// been set; NTP slows a clock down by at most 0.05 %.
+const maxDrift = 100
+
+// clocks are the servers' clocks as a gateway has read them.
+type clocks struct {
+	readings map[string]clockReading // by run
+	setBack  map[string]bool         // by run: its clock was set back, and the other gateways do not know yet
+}
+
+// read notes the servers whose clocks were set back by more than maxSkew since the
+// last reading.
+func (c *clocks) read(masters []serverInfo) {
+	if c.readings == nil {
+		c.readings, c.setBack = make(map[string]clockReading), make(map[string]bool)
+	}
+	for i := range masters {
+		server := &masters[i]
+		if server.now.IsZero() {
+			continue
+		}
+		clock := time.Duration(server.now.UnixNano())
+		before, found := c.readings[server.run]
+		least := before.ahead - (server.answered-before.at)/maxDrift
+		if found && clock-server.asked < least-maxSkew { // however long the answer was on its way
+			c.setBack[server.run] = true
+			found = false
+		}
+		now := clockReading{clock - server.answered, server.answered}
+		if found {
+			now.ahead = max(now.ahead, least)
+		}
+		c.readings[server.run] = now
+	}
 }
