@@ -7,7 +7,7 @@
 //   - app, config: the app and its options
 //   - rules: the defaults of the options: window, lock_after, limits, the shares
 //     of body_budget
-//   - state, stores, store_redis, store_log, upkeep, telemetry: what outlives a
+//   - state, stores, store_redis, upkeep, telemetry: what outlives a
 //     request
 //   - process: what outlives configurations
 //   - policy: which options the gateways of a store compare

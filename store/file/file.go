@@ -176,24 +176,21 @@ func (s *Store) Status(ctx context.Context) store.Status {
 	if st == nil {
 		return status
 	}
-	status.Details = map[string]any{"keys": len(*st.ids.Load()), "nonces": st.live.Load(), "max_nonces": s.opt.MaxNonces}
-	var troubles []string
+	details := &status.Details
+	keys, nonces := len(*st.ids.Load()), st.live.Load()
+	details.Keys, details.Nonces, details.MaxNonces = &keys, &nonces, s.opt.MaxNonces
 	if trouble := st.spareTrouble.Load(); trouble != nil {
-		troubles = append(troubles, "keys")
-		status.Details["no_room_for_changes"] = *trouble
+		details.Degraded = append(details.Degraded, "keys")
+		details.NoRoomForChanges = *trouble
 	}
-	if st.live.Load() > s.opt.MaxNonces/5*4 {
-		troubles = append(troubles, "nonces")
-	}
-	if len(troubles) > 0 {
-		status.Details["degraded"] = troubles
+	if nonces > s.opt.MaxNonces/5*4 {
+		details.Degraded = append(details.Degraded, "nonces")
 	}
 	if st.journal != nil {
-		segments, bytes := st.journal.extent()
-		status.Details["journal_segments"], status.Details["journal_bytes"] = segments, bytes
+		details.JournalSegments, details.JournalBytes = st.journal.extent()
 	}
 	if floor := st.floor.Load(); floor != 0 {
-		status.Details["replay_floor"] = time.Unix(0, floor).UTC()
+		details.ReplayFloor = time.Unix(0, floor).UTC()
 	}
 	return status
 }

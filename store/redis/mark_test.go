@@ -175,7 +175,7 @@ func TestMarkCannotBeWritten(t *testing.T) {
 	opt.RuntimeDir = filepath.Join(t.TempDir(), "gone")
 	s := open(t, opt)
 	expect(t, s, newClaim(newKey(t, s)), auth.Accepted)
-	if warnings := fmt.Sprint(s.Status(ctx).Details["warnings"]); !strings.Contains(warnings, "is not known after its end") {
+	if warnings := fmt.Sprint(s.Status(ctx).Details.Warnings); !strings.Contains(warnings, "is not known after its end") {
 		t.Errorf("warnings %s, want one on the runtime directory", warnings)
 	}
 }

@@ -150,8 +150,8 @@ func (s *Store) SharePolicy(p Policy) {
 }
 
 // Status returns the place of the store, the result of the last check, and what an
-// operator should change: in Details, "degraded" lists current troubles of a ready
-// store, "warnings" possible ones, and "gateways" those that the last comparison of
+// operator should change: in Details, Degraded lists current troubles of a ready
+// store, Warnings possible ones, and Gateways those that the last comparison of
 // policies found. It does no I/O.
 func (s *Store) Status(ctx context.Context) store.Status {
 	v := s.servers.view.Load()
@@ -164,27 +164,22 @@ func (s *Store) Status(ctx context.Context) store.Status {
 	if slices.ContainsFunc(found, func(i serverInfo) bool { return i.nearFull() }) {
 		troubles = append(troubles, "nonces")
 	}
-	servers := make([]map[string]any, len(found))
+	servers := make([]store.Server, len(found))
 	for i := range found {
 		info := &found[i]
-		servers[i] = map[string]any{
-			"address": info.addr, "version": info.version, "replicas": info.replicas,
-			"used_memory": info.usedMemory, "max_memory": info.maxMemory,
+		servers[i] = store.Server{
+			Address: info.addr, Version: info.version, Replicas: info.replicas,
+			UsedMemory: info.usedMemory, MaxMemory: info.maxMemory,
 		}
 	}
 	differences := *s.policies.warnings.Load()
-	status.Details = map[string]any{
-		"topology": s.opt.topology(), "servers": servers, "gateways": *s.policies.nodes.Load(),
-		"warnings": append(s.warnings(found), differences...), "degraded": troubles,
-	}
-	if len(differences) > 0 {
-		status.Details["policy_differences"] = len(differences)
+	status.Details = store.Details{
+		Topology: s.opt.topology(), Servers: servers, Gateways: *s.policies.nodes.Load(), Degraded: troubles,
+		Warnings: append(s.warnings(found), differences...), PolicyDifferences: len(differences),
+		ReplayFloor: moment(max(v.highest(), 0)),
 	}
 	if own := s.policies.own.Load(); own != nil {
-		status.Details["policy"] = own.Hash()
-	}
-	if floor := v.highest(); floor > 0 {
-		status.Details["replay_floor"] = moment(floor)
+		status.Details.Policy = own.Hash()
 	}
 	return status
 }
