@@ -227,21 +227,18 @@ func (st *state) apply(e *entry, now int64) {
 }
 
 func (st *state) takeUp(k *keyState, e *entry, now int64) {
-	slot := makeSlot(&e.nonce, e.first, e.second)
+	n := newNonce(e.first, e.second)
 	if e.second <= now {
-		st.forget(slot.stamp)
+		st.forget(n.stamp)
 		return
 	}
-	if known := k.nonces.find(&slot); known != nil {
-		if known.stamp != slot.stamp { // the older one was dead when the newer came
-			st.forget(known.stamp)
-		}
-		*known = slot
-		return
+	switch known := k.nonces[e.nonce]; {
+	case !known.known():
+		st.live.Add(1)
+	case known.stamp != n.stamp: // the older one was dead when the newer came
+		st.forget(known.stamp)
 	}
-	before := k.nonces.count
-	st.forget(k.nonces.insert(slot, clampSeconds(now)))
-	st.live.Add(int64(k.nonces.count - before))
+	k.keepNonce(e.nonce, n)
 }
 
 // relock writes a lock into the record if the key file does not hold it yet.

@@ -47,7 +47,7 @@ func (k *keyState) settle(st *state, c *store.Claim, v *store.Verdict) error {
 		v.Stale = true
 		return nil
 	}
-	if found.known != nil && found.known.death <= clampSeconds(c.Now.Unix()) {
+	if found.known.known() && found.known.dead(c.Now.Unix()) {
 		st.forget(found.known.stamp) // as if it had been dropped already
 	}
 	switch found.reason {
@@ -125,11 +125,11 @@ func (k *keyState) accept(st *state, c *store.Claim, v *store.Verdict, found *fi
 		v.Reason, v.Failures = auth.RateLimited, k.failures
 		return nil
 	}
-	if found.known == nil && !k.takeRoom(st) {
+	if !found.known.known() && !k.takeRoom(st) {
 		return store.ErrFull
 	}
 	e := entry{
-		kind: entryAccepted, now: c.Now.Unix(), first: int64(found.slot.stamp), second: int64(found.slot.death),
+		kind: entryAccepted, now: c.Now.Unix(), first: int64(found.nonce.stamp), second: int64(found.nonce.death),
 		version: int32(c.SecretVersion), nonce: c.Nonce, key: k.id,
 	}
 	if c.DryRun {
@@ -139,18 +139,12 @@ func (k *keyState) accept(st *state, c *store.Claim, v *store.Verdict, found *fi
 		e.buckets, e.ahead = after[:len(c.Charges)], behind
 	}
 	if err := k.append(st, &e); err != nil {
-		if found.known == nil {
+		if !found.known.known() {
 			st.live.Add(-1)
 		}
 		return err
 	}
-	if found.known != nil {
-		*found.known = found.slot
-	} else {
-		expected := k.nonces.count + 1
-		st.forget(k.nonces.insert(found.slot, clampSeconds(c.Now.Unix())))
-		st.live.Add(int64(k.nonces.count - expected)) // less what it dropped
-	}
+	k.keepNonce(c.Nonce, found.nonce)
 	for i := range e.buckets {
 		k.setBucket(e.buckets[i])
 	}
@@ -158,19 +152,6 @@ func (k *keyState) accept(st *state, c *store.Claim, v *store.Verdict, found *fi
 	k.use(c.SecretVersion, c.Now.Unix())
 	v.Failures = k.failures
 	return nil
-}
-
-// takeRoom counts one more nonce, and returns false if that would exceed one of
-// the caps.
-func (k *keyState) takeRoom(st *state) bool {
-	if int64(k.nonces.count) >= st.opt.MaxNoncesPerKey {
-		return false
-	}
-	if st.live.Add(1) > st.opt.MaxNonces {
-		st.live.Add(-1)
-		return false
-	}
-	return true
 }
 
 // charge decides on all buckets. It sets the verdict's states, and after to the
@@ -277,8 +258,8 @@ func (s *Store) Levels(_ context.Context, keyID string, charges []ratelimit.Char
 type finding struct {
 	reason     auth.Reason // Accepted: the buckets decide
 	retryAfter time.Duration
-	slot       nonceSlot  // of the nonce, if it is recorded
-	known      *nonceSlot // the slot that the nonce has already, dead or alive
+	nonce      nonce // as it is recorded, if it is
+	known      nonce // what is recorded of it already, dead or alive
 }
 
 // find does steps 1 to 6 of the contract for a claim.
@@ -291,23 +272,21 @@ func (k *keyState) find(st *state, c *store.Claim) (stale bool, f finding) {
 		f.reason = auth.KeyLocked
 		return false, f
 	}
-	now := clampSeconds(c.Now.Unix())
-	f.slot = makeSlot(&c.Nonce, c.Timestamp, deathOf(c))
-	f.known = k.nonces.find(&f.slot)
+	f.nonce, f.known = newNonce(c.Timestamp, deathOf(c)), k.nonces[c.Nonce]
 	rest := c.Failed & (auth.RuleBodyHash | auth.RuleSignature | auth.RuleScope)
 	switch {
 	case c.Failed.Has(auth.RuleIP):
 		f.reason = auth.IPNotAllowed
 	case c.Failed.Has(auth.RuleTimestamp) || !auth.InWindow(c.Now, c.Timestamp, c.Window):
 		f.reason = auth.TimestampOutOfWindow
-	case f.known != nil && f.known.death > now:
+	case f.known.known() && !f.known.dead(c.Now.Unix()):
 		f.reason = auth.ReplayedNonce
 	case rest != 0:
 		f.reason = rest.First()
 	default:
 		floor, lost := st.mayBeLost(c)
 		// A dead nonce with the same digest counts as dropped.
-		if f.known != nil && c.Timestamp <= int64(f.known.stamp) && floor.Unix() < int64(f.known.stamp) {
+		if f.known.known() && c.Timestamp <= int64(f.known.stamp) && floor.Unix() < int64(f.known.stamp) {
 			floor, lost = time.Unix(int64(f.known.stamp), 0), true
 		}
 		if lost {

@@ -116,44 +116,6 @@ func (st *state) eachKey(f func(*keyState)) {
 	}
 }
 
-// sweepKey drops the nonces of a key that are dead at now. It does so page by
-// page, so that no request waits long.
-func (st *state) sweepKey(k *keyState, now int64) {
-	more := true
-	for i := 0; more; i++ {
-		var gone int
-		var dropped uint32
-		k.mu.Lock()
-		gone, dropped, more = k.nonces.sweep(i, clampSeconds(now))
-		st.forget(dropped)
-		if !more {
-			k.dropBuckets(st.limits.at(st.opt.Clock()))
-		}
-		k.mu.Unlock()
-		st.live.Add(int64(-gone))
-	}
-}
-
-// makeRoom drops nonces that are dead at now, when a cap is reached, but at most
-// once a second. It reports whether it did.
-func (st *state) makeRoom(k *keyState, now int64) bool {
-	k.mu.Lock()
-	swept := k.lastSweep == now
-	k.lastSweep = now
-	k.mu.Unlock()
-	if !swept {
-		st.sweepKey(k, now)
-	}
-	if st.live.Load() < st.opt.MaxNonces {
-		return !swept
-	}
-	if st.lastSweep.Swap(now) == now {
-		return false
-	}
-	st.eachKey(func(k *keyState) { st.sweepKey(k, now) })
-	return true
-}
-
 // A keyState is the state of one key.
 type keyState struct {
 	id     string
@@ -162,8 +124,10 @@ type keyState struct {
 	mu       sync.Mutex
 	failures int
 	nonces   nonces
-	buckets  []bucket
-	used     []secretUse
+	// mostNonces is the largest number of nonces since the map was made.
+	mostNonces int
+	buckets    []bucket
+	used       []secretUse
 	// carried is the oldest segment of the journal that may hold a part of
 	// the state but the nonces; 0: there is none.
 	carried   uint64
