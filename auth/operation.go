@@ -81,34 +81,19 @@ type Table struct {
 	other      *Operation
 	// routes holds the routes by method and by number of segments, those of the
 	// prefix included. A route with a literal further left comes first.
-	routes [methodCount][][]route
+	routes [len(methods)][][]route
 }
 
-// The methods that patterns have, as indexes.
-const (
-	methodGet = iota
-	methodPost
-	methodPut
-	methodPatch
-	methodDelete
-	methodCount
-)
+// methods are those that patterns have.
+var methods = [...]string{"GET", "POST", "PUT", "PATCH", "DELETE"}
 
+// methodIndex returns the index of the method in methods, that of GET for HEAD, or
+// -1.
 func methodIndex(method string) int {
-	switch method {
-	case "GET", "HEAD":
-		return methodGet
-	case "POST":
-		return methodPost
-	case "PUT":
-		return methodPut
-	case "PATCH":
-		return methodPatch
-	case "DELETE":
-		return methodDelete
-	default:
-		return -1
+	if method == "HEAD" {
+		return 0
 	}
+	return slices.Index(methods[:], method)
 }
 
 // NewTable returns the table of the built-in operations, the given ones, and
@@ -332,11 +317,10 @@ func (d *OperationDef) check() error {
 	if !isName(d.Name, lowerLetters, lowerLetters+digits+"_") {
 		return errors.New("the name must be lower-case letters, digits and underscores, with a letter first")
 	}
-	switch d.Method {
-	case "GET", "POST", "PUT", "PATCH", "DELETE":
-	case "HEAD":
+	if d.Method == "HEAD" {
 		return errors.New("the method HEAD is matched as GET; define GET")
-	default:
+	}
+	if methodIndex(d.Method) < 0 {
 		return fmt.Errorf("unknown method %q; use GET, POST, PUT, PATCH or DELETE, in upper case", d.Method)
 	}
 	if !isPlainScope(d.Scope) {
@@ -405,39 +389,17 @@ func shapeOf(segments []segment) string {
 		if s.placeholder {
 			b.WriteString("/{}")
 		} else {
-			b.WriteString("/" + asciiLower(s.literal))
+			b.WriteString("/" + strings.ToLower(s.literal))
 		}
 	}
 	return b.String()
 }
 
-// equalFold compares without regard to the case of ASCII letters. Unlike
-// strings.EqualFold it leaves other letters alone: the Kelvin sign is no k.
-func equalFold(a, b string) bool {
-	if len(a) != len(b) {
-		return false
-	}
-	for i := 0; i < len(a); i++ {
-		if a[i] != b[i] && lowerByte(a[i]) != lowerByte(b[i]) {
-			return false
-		}
-	}
-	return true
-}
-
-func lowerByte(c byte) byte {
-	if 'A' <= c && c <= 'Z' {
-		c += 'a' - 'A'
-	}
-	return c
-}
-
-func asciiLower(s string) string {
-	b := []byte(s)
-	for i := range b {
-		b[i] = lowerByte(b[i])
-	}
-	return string(b)
+// equalFold compares a part of a path with a literal, which is ASCII, without regard
+// to case. As long as the lengths are equal, no other letter equals one of ASCII: the
+// Kelvin sign has three bytes.
+func equalFold(part, literal string) bool {
+	return len(part) == len(literal) && strings.EqualFold(part, literal)
 }
 
 // matchSegments reports whether the segments match a path without its first

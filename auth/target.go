@@ -1,6 +1,7 @@
 package auth
 
 import (
+	"strconv"
 	"strings"
 	"unicode"
 	"unicode/utf8"
@@ -20,12 +21,10 @@ type Target struct {
 // CheckMethod refuses every method but GET, HEAD, POST, PUT, PATCH and DELETE.
 // Methods are compared exactly: a lower-case one is another method.
 func CheckMethod(method string) *Refusal {
-	switch method {
-	case "GET", "HEAD", "POST", "PUT", "PATCH", "DELETE":
-		return nil
-	default:
+	if methodIndex(method) < 0 {
 		return Refuse(MethodNotAllowed, "")
 	}
+	return nil
 }
 
 // ParseTarget parses a request target as it came over the wire. It refuses a
@@ -178,22 +177,8 @@ func escapedByte(s string, i int) (byte, bool) {
 	if i+2 >= len(s) {
 		return 0, false
 	}
-	hi, ok1 := hexDigit(s[i+1])
-	lo, ok2 := hexDigit(s[i+2])
-	return hi<<4 | lo, ok1 && ok2
-}
-
-func hexDigit(c byte) (byte, bool) {
-	switch {
-	case '0' <= c && c <= '9':
-		return c - '0', true
-	case 'a' <= c && c <= 'f':
-		return c - 'a' + 10, true
-	case 'A' <= c && c <= 'F':
-		return c - 'A' + 10, true
-	default:
-		return 0, false
-	}
+	b, err := strconv.ParseUint(s[i+1:i+3], 16, 8)
+	return byte(b), err == nil
 }
 
 // checkSegments returns a fault when a server might drop or resolve a segment

@@ -167,21 +167,10 @@ func (h *head) bodiless(method string) bool {
 // announcesBody reports whether the head announces a body that is not empty.
 func (h *head) announcesBody() bool { return h.chunked || h.length > 0 }
 
-// equalFold compares without regard to the case of ASCII letters only. The word
-// must be in lower case.
+// equalFold compares with a word of ASCII letters without regard to case. As long as
+// the lengths are equal, no other letter equals one of ASCII.
 func equalFold(b []byte, word string) bool {
-	if len(b) != len(word) {
-		return false
-	}
-	for i, c := range b {
-		if 'A' <= c && c <= 'Z' {
-			c |= 0x20
-		}
-		if c != word[i] {
-			return false
-		}
-	}
-	return true
+	return len(b) == len(word) && strings.EqualFold(string(b), word)
 }
 
 // readHead reads lines until the head of the final answer is complete in the

@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"io"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -98,26 +99,13 @@ func (r *Request) appendHead(b []byte, host string) []byte {
 // ownField reports whether this package writes the header itself, or the header
 // belongs to one connection.
 func ownField(name string) bool {
-	switch len(name) {
-	case 2:
-		return strings.EqualFold(name, "TE")
-	case 4:
-		return strings.EqualFold(name, "Host")
-	case 6:
-		return strings.EqualFold(name, "Expect")
-	case 7:
-		return strings.EqualFold(name, "Trailer") || strings.EqualFold(name, "Upgrade")
-	case 10:
-		return strings.EqualFold(name, "Connection") || strings.EqualFold(name, "Keep-Alive")
-	case 14:
-		return strings.EqualFold(name, "Content-Length")
-	case 16:
-		return strings.EqualFold(name, "Proxy-Connection")
-	case 17:
-		return strings.EqualFold(name, "Transfer-Encoding")
-	default:
-		return false
-	}
+	return len(name) < len(ownFields) && slices.ContainsFunc(ownFields[len(name)], func(own string) bool { return strings.EqualFold(own, name) })
+}
+
+// ownFields holds the names by their lengths.
+var ownFields = [...][]string{
+	2: {"TE"}, 4: {"Host"}, 6: {"Expect"}, 7: {"Trailer", "Upgrade"}, 10: {"Connection", "Keep-Alive"},
+	14: {"Content-Length"}, 16: {"Proxy-Connection"}, 17: {"Transfer-Encoding"},
 }
 
 // The classes of bytes in a head (RFC 9110, sections 5.5 and 5.6.2).

@@ -188,14 +188,8 @@ func parseNumber(s string) (int64, bool) {
 	if s == "" || len(s) > 10 || s[0] == '0' {
 		return 0, false
 	}
-	var n int64
-	for i := range len(s) {
-		if s[i] < '0' || s[i] > '9' {
-			return 0, false
-		}
-		n = n*10 + int64(s[i]-'0')
-	}
-	return n, true
+	n, err := strconv.ParseUint(s, 10, 63)
+	return int64(n), err == nil
 }
 
 // check returns an error if a number of the limit is out of bounds. It also

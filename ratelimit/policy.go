@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 )
@@ -168,13 +169,8 @@ func ParseOverrides(limits map[string]json.RawMessage) (Overrides, error) {
 	if len(limits) == 0 {
 		return nil, nil
 	}
-	names := make([]string, 0, len(limits))
-	for name := range limits {
-		names = append(names, name)
-	}
-	slices.Sort(names) // so that of several mistakes the same one is always reported
 	all := make(Overrides, len(limits))
-	for _, name := range names {
+	for _, name := range slices.Sorted(maps.Keys(limits)) { // so that of several mistakes the same one is always reported
 		o, err := parseOverride(limits[name])
 		if err == nil && name == NameTotal && o.Limit.Cost != 0 {
 			err = errTotalCost

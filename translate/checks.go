@@ -1,6 +1,7 @@
 package translate
 
 import (
+	"slices"
 	"strconv"
 	"unicode"
 	"unicode/utf8"
@@ -58,16 +59,14 @@ func checkGender(v Variant, value []byte) string {
 }
 
 func checkDate(v Variant, value []byte) string {
-	if v == VariantA {
-		if !validDateTime(value) {
-			return "must be an ISO 8601 date-time of a day that exists, such as 1990-04-12T00:00:00Z"
-		}
+	switch {
+	case v == VariantA && !validDateTime(value):
+		return "must be an ISO 8601 date-time of a day that exists, such as 1990-04-12T00:00:00Z"
+	case v != VariantA && !validDate(value):
+		return "must be a date that exists, as YYYY-MM-DD"
+	default:
 		return ""
 	}
-	if !validDate(value) {
-		return "must be a date that exists, as YYYY-MM-DD"
-	}
-	return ""
 }
 
 // A checker compares a customer with the published constraints of a variant.
@@ -219,20 +218,11 @@ func all(s []byte, classes ...*class) bool { return span(s, classes...) == len(s
 // the classes.
 func span(s []byte, classes ...*class) int {
 	for i, b := range s {
-		if !inAny(b, classes) {
+		if !slices.ContainsFunc(classes, func(c *class) bool { return c.has(b) }) {
 			return i
 		}
 	}
 	return len(s)
-}
-
-func inAny(b byte, classes []*class) bool {
-	for _, c := range classes {
-		if c.has(b) {
-			return true
-		}
-	}
-	return false
 }
 
 // blank holds the one character that Unicode counts as a symbol although

@@ -11,6 +11,7 @@ package translate
 import (
 	"errors"
 	"io"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -44,15 +45,7 @@ func (v Variant) String() string {
 // ParseVariant returns the variant named "A", "B" or "C", and [None] for every
 // other text.
 func ParseVariant(s string) Variant {
-	switch s {
-	case "A":
-		return VariantA
-	case "B":
-		return VariantB
-	case "C":
-		return VariantC
-	}
-	return None
+	return Variant(max(slices.Index(variantNames[:], s), int(None)))
 }
 
 // AskedVariant returns the variant that a client asks for in a header with
@@ -88,24 +81,21 @@ const (
 	CamelCase
 )
 
+var formNames = [...]string{SnakeCase: "snake_case", CamelCase: "camelCase"}
+
 // String returns "snake_case" or "camelCase".
 func (f Form) String() string {
-	if f == CamelCase {
-		return "camelCase"
+	if int(f) >= len(formNames) {
+		f = SnakeCase
 	}
-	return "snake_case"
+	return formNames[f]
 }
 
 // ParseForm returns the form named "snake_case" or "camelCase". It returns
 // false for every other text.
 func ParseForm(s string) (Form, bool) {
-	switch s {
-	case "snake_case":
-		return SnakeCase, true
-	case "camelCase":
-		return CamelCase, true
-	}
-	return SnakeCase, false
+	i := slices.Index(formNames[:], s)
+	return Form(max(i, int(SnakeCase))), i >= 0
 }
 
 // variant returns the variant whose names and dates have the form.
