@@ -118,8 +118,14 @@ func ParseTimestamp(s string) (int64, bool) {
 	if len(s) != 10 || s[0] == '0' {
 		return 0, false
 	}
-	n, err := strconv.ParseUint(s, 10, 63)
-	return int64(n), err == nil
+	var n int64
+	for i := range len(s) {
+		if s[i] < '0' || s[i] > '9' {
+			return 0, false
+		}
+		n = n*10 + int64(s[i]-'0')
+	}
+	return n, true
 }
 
 // InWindow reports whether the timestamp, in Unix seconds, differs from now by

@@ -37,7 +37,7 @@ type Store struct {
 
 	life   sync.Mutex // guards what follows
 	closed bool
-	lock   held
+	locks  dirLocks
 	stop   chan struct{} // nil: not started
 	kept   sync.WaitGroup
 }
@@ -108,16 +108,16 @@ func (s *Store) Start(context.Context) error {
 	if err := os.MkdirAll(filepath.Join(s.dir, journalDir), 0o700); err != nil {
 		return fmt.Errorf("making the store's directory: %w", err)
 	}
-	lock, err := s.hold()
+	locks, err := s.hold()
 	if err != nil {
 		return err
 	}
 	wake := make(chan struct{}, 1)
 	st, err := s.startState(wake)
 	if err != nil {
-		return errors.Join(err, lock.release())
+		return errors.Join(err, locks.release())
 	}
-	s.lock, s.stop = lock, make(chan struct{})
+	s.locks, s.stop = locks, make(chan struct{})
 	s.state.Store(st)
 	if !s.opt.noKeeper {
 		s.kept.Go(func() { st.keepUp(wake, s.stop) })
@@ -149,7 +149,7 @@ func (s *Store) Close() error {
 		err = st.writeKeyFile(change{})
 	}
 	st.dropSpare()
-	return errors.Join(err, st.journal.close(), s.lock.release())
+	return errors.Join(err, st.journal.close(), s.locks.release())
 }
 
 // Ready implements store.Backend.
@@ -177,8 +177,8 @@ func (s *Store) Status(ctx context.Context) store.Status {
 		return status
 	}
 	details := &status.Details
-	keys, nonces := len(*st.ids.Load()), st.live.Load()
-	details.Keys, details.Nonces, details.MaxNonces = &keys, &nonces, s.opt.MaxNonces
+	nonces := st.live.Load()
+	details.Keys, details.Nonces, details.MaxNonces = new(len(*st.ids.Load())), &nonces, s.opt.MaxNonces
 	if trouble := st.spareTrouble.Load(); trouble != nil {
 		details.Degraded = append(details.Degraded, "keys")
 		details.NoRoomForChanges = *trouble

@@ -28,7 +28,7 @@ type journal struct {
 	current  *segment // nil: closed
 	spare    *segment // made in advance; nil: the keeper is at it
 	sealed   []*segment
-	mark     *mark  // nil: there is none
+	mark     mark   // of no files: there is none
 	seq      uint64 // of the next entry
 	nextID   uint64
 	size     int // of the next segment
@@ -189,7 +189,7 @@ func (j *journal) close() error {
 		current.end(j.seq, endClosed)
 	}
 	err := j.mark.close()
-	j.mark = nil
+	j.mark = mark{}
 	j.mu.Unlock()
 	if spare != nil {
 		_ = spare.discard()

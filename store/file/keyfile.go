@@ -195,12 +195,10 @@ func appendKeyFile(b []byte, meta map[string][]byte, keys iter.Seq[*storedRecord
 
 // replaceFile replaces the content of the file. Even after a crash, either the
 // old or the new file is on the disk, complete. It first writes the new file
-// under another name. A file or link of that name, left by a crash or planted,
-// is removed and never followed.
+// under another name.
 func replaceFile(path string, content []byte, sync func(*os.File) error) error {
 	next := path + ".new"
-	_ = os.Remove(next)
-	f, err := os.OpenFile(next, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	f, err := createAnew(next)
 	if err != nil {
 		return err
 	}
@@ -219,6 +217,13 @@ func replaceFile(path string, content []byte, sync func(*os.File) error) error {
 		return err
 	}
 	return syncDir(filepath.Dir(path), sync)
+}
+
+// createAnew makes a file. A file or link of that name, left by a crash or planted,
+// is removed and never followed.
+func createAnew(path string) (*os.File, error) {
+	_ = os.Remove(path)
+	return os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 }
 
 // syncDir writes the directory through to the disk, so that a rename in it
@@ -324,24 +329,19 @@ func (st *state) prepareSpare() {
 	if fullDisk(err) {
 		err = st.makeSpare(length + spareLeast)
 	}
-	if before := st.spareTrouble.Swap(errorText(err)); err != nil && before == nil {
+	var trouble *string
+	if err != nil {
+		trouble = new(err.Error())
+	}
+	if before := st.spareTrouble.Swap(trouble); err != nil && before == nil {
 		st.opt.OnProblem(fmt.Errorf("there is no room on the disk for changes of keys: %w", err))
 	}
-}
-
-func errorText(err error) *string {
-	if err == nil {
-		return nil
-	}
-	text := err.Error()
-	return &text
 }
 
 // makeSpare makes the file and allocates its blocks.
 func (st *state) makeSpare(size int) error {
 	path := st.path + spareSuffix
-	_ = os.Remove(path) // left by a crash, or planted
-	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	f, err := createAnew(path)
 	if err != nil {
 		return err
 	}

@@ -118,61 +118,75 @@ func (s *Store) behind(st *state, r *replayed) (why string, err error) {
 	return why, nil
 }
 
-// held are the locks of a directory that a store uses.
-type held []*flock.Flock
+// dirLocks are the locks of a directory that a store uses.
+type dirLocks []*flock.Flock
 
 const lockName = "lock"
 
-// holdDirectory locks the directory for this process, or returns an error that
-// names the directory. It takes two locks. One is on the directory itself:
-// removing that removes the state too. The other is on the lock file in it,
-// which earlier versions lock.
-func holdDirectory(dir string) (held, error) {
-	var all held
-	for _, lock := range []*flock.Flock{
-		flock.New(dir, flock.SetFlag(os.O_RDONLY)),
-		flock.New(filepath.Join(dir, lockName), flock.SetPermissions(0o600)),
-	} {
-		locked, err := lock.TryLock()
-		switch {
-		case err != nil:
-			err = fmt.Errorf("locking directory %s: %w", dir, err)
-		case !locked:
-			err = fmt.Errorf("directory %s is used by another process: stop that one, or give this one a directory of its own", dir)
-		}
-		if err != nil {
-			return nil, errors.Join(err, all.release())
-		}
-		all = append(all, lock)
+// add takes a lock. doing is what an error begins with, and taken is the error if
+// another process has it.
+func (l *dirLocks) add(lock *flock.Flock, doing, taken string) error {
+	locked, err := lock.TryLock()
+	switch {
+	case err != nil:
+		return fmt.Errorf("%s: %w", doing, err)
+	case !locked:
+		return errors.Join(errors.New(taken), lock.Close())
 	}
-	return all, nil
+	*l = append(*l, lock)
+	return nil
 }
 
 // release unlocks the directory.
-func (h held) release() (err error) {
-	for _, lock := range h {
+func (l dirLocks) release() (err error) {
+	for _, lock := range l {
 		err = errors.Join(err, lock.Close())
 	}
 	return err
 }
 
-// hold takes the directory for this process alone, and every copy of it.
-func (s *Store) hold() (held, error) {
-	lock, err := holdDirectory(s.dir)
-	if err != nil {
-		return nil, err
+// hold takes the directory for this process alone, and every copy of it. Without a
+// runtime directory it does not notice copies.
+func (s *Store) hold() (locks dirLocks, err error) {
+	err = s.holdDirectory(&locks)
+	if err == nil {
+		s.identity, s.identityKnown, err = identify(s.dir, s.opt.sync)
 	}
-	if s.identity, s.identityKnown, err = identify(s.dir, s.opt.sync); err != nil || s.opt.RuntimeDir == "" {
+	if err == nil && s.opt.RuntimeDir != "" {
+		err = s.holdIdentity(&locks)
+	}
+	if err != nil {
+		return nil, errors.Join(err, locks.release())
+	}
+	return locks, nil
+}
+
+// holdDirectory takes two locks. One is on the directory itself: removing that
+// removes the state too. The other is on the lock file in it, which earlier versions
+// lock.
+func (s *Store) holdDirectory(locks *dirLocks) error {
+	for _, lock := range []*flock.Flock{
+		flock.New(s.dir, flock.SetFlag(os.O_RDONLY)),
+		flock.New(filepath.Join(s.dir, lockName), flock.SetPermissions(0o600)),
+	} {
+		err := locks.add(lock, "locking directory "+s.dir,
+			fmt.Sprintf("directory %s is used by another process: stop that one, or give this one a directory of its own", s.dir))
 		if err != nil {
-			err = errors.Join(err, lock.release())
+			return err
 		}
-		return lock, err
 	}
-	of, err := holdIdentity(s.opt.RuntimeDir, s.identity, s.dir)
-	if err != nil {
-		return nil, errors.Join(err, lock.release())
+	return nil
+}
+
+// holdIdentity locks the identity for this process. Two processes on copies of one
+// directory would each accept what the other has accepted.
+func (s *Store) holdIdentity(locks *dirLocks) error {
+	if err := os.MkdirAll(s.opt.RuntimeDir, 0o700); err != nil {
+		return fmt.Errorf("making the runtime directory, for the high-water mark of the journal: %w", err)
 	}
-	return append(lock, of), nil
+	lock := flock.New(filepath.Join(s.opt.RuntimeDir, markPrefix+s.identity+".lock"), flock.SetPermissions(0o600))
+	return locks.add(lock, "locking the identity of the store, in the runtime directory",
+		fmt.Sprintf("%s is a copy of a store that another process uses, so that both would accept the same requests: stop that process first", s.dir))
 }
 
 // The identity of a store is a random name in a file of its directory. Copies of the
@@ -202,23 +216,6 @@ func identify(dir string, sync func(*os.File) error) (id string, known bool, err
 }
 
 func notBase32(r rune) bool { return (r < 'A' || r > 'Z') && (r < '2' || r > '7') }
-
-// holdIdentity locks the identity for this process. Two processes on copies of one
-// directory would each accept what the other has accepted.
-func holdIdentity(runtimeDir, id, dir string) (*flock.Flock, error) {
-	if err := os.MkdirAll(runtimeDir, 0o700); err != nil {
-		return nil, fmt.Errorf("making the runtime directory, for the high-water mark of the journal: %w", err)
-	}
-	lock := flock.New(filepath.Join(runtimeDir, markPrefix+id+".lock"), flock.SetPermissions(0o600))
-	locked, err := lock.TryLock()
-	switch {
-	case err != nil:
-		return nil, fmt.Errorf("locking the identity of the store, in the runtime directory: %w", err)
-	case !locked:
-		return nil, errors.Join(fmt.Errorf("%s is a copy of a store that another process uses, so that both would accept the same requests: stop that process first", dir), lock.Close())
-	}
-	return lock, nil
-}
 
 // writableByOthers returns an error, with the command that helps, if the mode
 // lets users write who are neither the owner nor in the group. The group may

@@ -1,8 +1,11 @@
 package file
 
 import (
+	"cmp"
 	"fmt"
 	"hash/maphash"
+	"maps"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -105,10 +108,7 @@ func (st *state) eachKey(f func(*keyState)) {
 	for i := range st.shards {
 		sh := &st.shards[i]
 		sh.mu.RLock()
-		keys = keys[:0]
-		for _, k := range sh.keys {
-			keys = append(keys, k)
-		}
+		keys = slices.AppendSeq(keys[:0], maps.Values(sh.keys))
 		sh.mu.RUnlock()
 		for _, k := range keys {
 			f(k)
@@ -150,14 +150,7 @@ type secretUse struct {
 // dropBuckets drops the levels of buckets that are empty at now, in
 // microseconds of the steady clock.
 func (k *keyState) dropBuckets(now int64) {
-	kept := k.buckets[:0]
-	for _, b := range k.buckets {
-		if !b.drained(now) {
-			kept = append(kept, b)
-		}
-	}
-	clear(k.buckets[len(kept):])
-	k.buckets = kept
+	k.buckets = slices.DeleteFunc(k.buckets, func(b bucket) bool { return b.drained(now) })
 }
 
 // forgetAll drops everything but the nonces.
@@ -189,24 +182,16 @@ func (k *keyState) use(version int, now int64) {
 	if version == 0 {
 		return
 	}
-	minute := now - now%60
-	for i := range k.used {
-		if k.used[i].version == version {
-			k.used[i].minute = minute
-			return
-		}
+	use := secretUse{version, now - now%60}
+	switch i := slices.IndexFunc(k.used, func(u secretUse) bool { return u.version == version }); {
+	case i >= 0:
+		k.used[i] = use
+	case len(k.used) < maxUses:
+		k.used = append(k.used, use)
+	default:
+		oldest := slices.MinFunc(k.used, func(a, b secretUse) int { return cmp.Compare(a.minute, b.minute) })
+		k.used[slices.Index(k.used, oldest)] = use
 	}
-	if len(k.used) >= maxUses {
-		oldest := 0
-		for i := range k.used {
-			if k.used[i].minute < k.used[oldest].minute {
-				oldest = i
-			}
-		}
-		k.used[oldest] = secretUse{version, minute}
-		return
-	}
-	k.used = append(k.used, secretUse{version, minute})
 }
 
 // maxUses is more than the number of live secrets that a key can have.
