@@ -38,7 +38,7 @@
 //
 // # Files
 //
-//   - forward, health: which issuer gets a request, and when is one out?
+//   - forward: which issuer gets a request, and when is one out?
 //   - issuer, now_*: which idle connection is used again?
 //   - exchange, request: is a request sent, and when to another connection?
 //   - head, answer: what is a valid answer, and is its connection kept?

@@ -2,6 +2,7 @@ package forward
 
 import (
 	"bytes"
+	"cmp"
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
@@ -96,30 +97,22 @@ const maxIssuers = 64
 
 // withDefaults returns a copy with the defaults filled in.
 func (o Options) withDefaults() Options {
-	defaultTo(&o.DialTimeout, 3*time.Second)
-	defaultTo(&o.AnswerTimeout, 30*time.Second)
-	defaultTo(&o.StallTimeout, time.Minute)
-	defaultTo(&o.IdleTimeout, 45*time.Second)
-	defaultTo(&o.FailFor, 10*time.Second)
-	if o.FailAfter == 0 {
-		o.FailAfter = 3
-	}
+	o.DialTimeout = cmp.Or(o.DialTimeout, 3*time.Second)
+	o.AnswerTimeout = cmp.Or(o.AnswerTimeout, 30*time.Second)
+	o.StallTimeout = cmp.Or(o.StallTimeout, time.Minute)
+	o.IdleTimeout = cmp.Or(o.IdleTimeout, 45*time.Second)
+	o.FailFor = cmp.Or(o.FailFor, 10*time.Second)
+	o.FailAfter = cmp.Or(o.FailAfter, 3)
 	if o.Now == nil {
 		o.Now = time.Now
 	}
 	if o.Check != nil {
 		check := *o.Check
-		defaultTo(&check.Every, 5*time.Second)
-		defaultTo(&check.Timeout, 3*time.Second)
+		check.Every = cmp.Or(check.Every, 5*time.Second)
+		check.Timeout = cmp.Or(check.Timeout, 3*time.Second)
 		o.Check = &check
 	}
 	return o
-}
-
-func defaultTo(d *time.Duration, value time.Duration) {
-	if *d == 0 {
-		*d = value
-	}
 }
 
 // validate returns why the options cannot be used. It is called after

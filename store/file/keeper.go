@@ -120,7 +120,7 @@ func (k *keyState) carry(st *state, now int64) error {
 	k.dropBuckets(st.limits.at(clock))
 	e := entry{
 		kind: entryState, now: now, key: k.id, failures: int64(k.failures),
-		extra: string(appendUses(nil, k.used)), buckets: k.buckets, ahead: st.limits.behind(clock),
+		extra: string(appendUses(nil, k.used)), buckets: k.buckets, ahead: st.limits.lag(clock),
 	}
 	segment, err := st.journal.append(&e)
 	if err == nil {

@@ -177,11 +177,11 @@ func (j *journal) loseMark(cause error) {
 	j.mark = mark{}
 }
 
-// behind returns the reason why the mark at the path does not fit the journal
+// markFault returns the reason why the mark at the path does not fit the journal
 // that was read, or "" if it fits. A mark that is one entry behind fits, because
 // a process can be killed after it wrote an entry and before it set the mark. What
 // the mark says of the floor holds in any case.
-func (st *state) behind(r *replayed, path string) (why string, err error) {
+func (st *state) markFault(r *replayed, path string) (why string, err error) {
 	m, found, err := readMark(path)
 	if err != nil {
 		return "", err

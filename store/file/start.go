@@ -75,7 +75,7 @@ func (s *Store) markPaths() []string {
 
 // lost returns the reason why nonces may have been lost before this start, or "".
 func (s *Store) lost(st *state, r *replayed, hasKeys bool) (why string, err error) {
-	why, err = s.behind(st, r)
+	why, err = s.markFault(st, r)
 	boot := s.opt.boot
 	switch {
 	case err != nil:
@@ -96,9 +96,9 @@ func (s *Store) lost(st *state, r *replayed, hasKeys bool) (why string, err erro
 	}
 }
 
-// behind returns the reason why a mark of the store does not fit its journal, or "".
+// markFault returns the reason why a mark of the store does not fit its journal, or "".
 // A store that has just got its identity has no mark by it.
-func (s *Store) behind(st *state, r *replayed) (why string, err error) {
+func (s *Store) markFault(st *state, r *replayed) (why string, err error) {
 	if s.opt.RuntimeDir == "" {
 		return "", nil
 	}
@@ -107,7 +107,7 @@ func (s *Store) behind(st *state, r *replayed) (why string, err error) {
 		paths = paths[:1]
 	}
 	for _, path := range paths {
-		reason, err := st.behind(r, path)
+		reason, err := st.markFault(r, path)
 		if err != nil {
 			return "", err
 		}

@@ -249,10 +249,10 @@ func (c *steadyClock) at(now time.Time) int64 {
 	return (c.nanos + int64(now.Sub(c.start))) / 1000
 }
 
-// behind returns by how many microseconds this clock is behind the wall clock.
+// lag returns by how many microseconds this clock is behind the wall clock.
 // Levels in memory are in the time of this clock. In the journal and in verdicts
 // they are in the time of the wall clock.
-func (c *steadyClock) behind(now time.Time) int64 { return now.UnixMicro() - c.at(now) }
+func (c *steadyClock) lag(now time.Time) int64 { return now.UnixMicro() - c.at(now) }
 
 // bound limits how far the time of the level is ahead of now, in microseconds:
 // at most as long as the whole burst takes to drain.
