@@ -43,10 +43,10 @@ func (s *servers) adoption(masters []serverInfo) adoption {
 	var a adoption
 	for i := range masters {
 		m := &masters[i]
-		one := adopted{identity: m.identity, from: m.from, seen: s.memory.sighted[m.identity].at, raise: s.memory.evictedMore(m) || s.memory.clocks.setBack[m.run]}
-		one.isNew = !s.memory.identities[m.identity] || s.cluster == nil && s.memory.last != m.identity
-		one.slots = s.memory.exposed(masters, i)
-		if one.isNew && m.from == "" && len(s.memory.identities) > 0 {
+		one := adopted{identity: m.identity, from: m.from, seen: s.observations.sighted[m.identity].at, raise: s.observations.evictedMore(m) || s.observations.clocks.setBack[m.run]}
+		one.isNew = !s.observations.knows(m.identity) || s.cluster == nil && s.observations.last != m.identity
+		one.slots = s.observations.exposed(masters, i)
+		if one.isNew && m.from == "" && len(s.observations.slots) > 0 {
 			one.least = s.accepts.latest(one.slots)
 		}
 		a.servers = append(a.servers, one)
@@ -118,10 +118,7 @@ func (s *servers) adopt(ctx context.Context, m mode, a adoption, next *view) err
 func (s *servers) readFloor(ctx context.Context, next *view) (bool, error) {
 	values, err := s.client.HMGet(ctx, s.names.shared(), "epoch", "floor", "fences", "making").Result()
 	if err != nil {
-		if unfit := refusal("", err); unfit != nil {
-			return false, unfit
-		}
-		return false, unavailable("checking the store", err)
+		return false, unusable("", "checking the store", err)
 	}
 	if len(values) != 4 || next.epoch == "" || values[0] != any(next.epoch) {
 		return false, nil
@@ -141,35 +138,22 @@ func (s *servers) runAdopt(ctx context.Context, epoch string, a adoption, next *
 	args := append([]any{epoch}, a.args(next)...)
 	reply, err := s.runOn(ctx, s.client, call{script: adoptScript, keys: []string{s.names.shared()}, args: args})
 	if err != nil {
-		if unfit := refusal("", err); unfit != nil {
-			return false, unfit
-		}
-		return false, unavailable("checking the store", err)
+		return false, unusable("", "checking the store", err)
 	}
 	if len(reply) == 0 {
 		next.making = false
 		return false, nil
 	}
-	if next.epoch, err = text(reply, 0); err != nil {
-		return false, err
-	}
-	floor, err := text(reply, 1)
+	values, err := texts(reply, 4)
 	if err != nil {
 		return false, err
 	}
-	fenced, err := text(reply, 2)
+	next.epoch = values[0]
+	found, fences, err := s.parseFloors(values[1], values[2])
 	if err != nil {
 		return false, err
 	}
-	making, err := text(reply, 3)
-	if err != nil {
-		return false, err
-	}
-	found, fences, err := s.parseFloors(floor, fenced)
-	if err != nil {
-		return false, err
-	}
-	next.floor, next.fences, next.making = max(next.floor, found), fences, making != ""
+	next.floor, next.fences, next.making = max(next.floor, found), fences, values[3] != ""
 	return true, nil
 }
 
@@ -355,11 +339,11 @@ var errHandOver = fmt.Errorf("%w: another server of redis has taken over; whethe
 // if their hand-over is proved. waiting is true if there are others that still
 // wait for the proof.
 func (s *servers) settled(ctx context.Context, masters []serverInfo) (usable []serverInfo, waiting bool) {
-	s.memory.sight(masters)
+	s.observations.sight(masters)
 	for _, m := range masters {
-		if !s.memory.identities[m.identity] && s.memory.replaced(&m) {
+		if !s.observations.knows(m.identity) && s.observations.replaced(&m) {
 			m.from = s.predecessor(ctx, &m)
-			if m.from == "" && time.Since(s.memory.sighted[m.identity].local) < handOverWait {
+			if m.from == "" && time.Since(s.observations.sighted[m.identity].local) < handOverWait {
 				waiting = true
 				continue
 			}
@@ -382,7 +366,7 @@ func (s *servers) predecessor(ctx context.Context, promoted *serverInfo) (identi
 		was := identityOf(i.run, i.replication2)
 		mu.Lock()
 		defer mu.Unlock()
-		if s.memory.identities[was] {
+		if s.observations.knows(was) {
 			identity = was
 		}
 		return nil

@@ -31,7 +31,7 @@ func TestForgetfulServer(t *testing.T) {
 	r := newKey(t, s)
 	p.do(t, "acl", "setuser", "default", "-hset")
 	s.servers.checking.Lock()
-	s.servers.memory.replayAsked = time.Time{} // a minute has passed
+	s.servers.observations.replayAsked = time.Time{} // a minute has passed
 	err = s.servers.checkLocked(ctx, onlyObserve)
 	s.servers.checking.Unlock()
 	if err != nil {

@@ -46,15 +46,23 @@ func (b *breaker) run(send func() error) error {
 // affect the others.
 type breakers struct {
 	log *slog.Logger
-	all sync.Map // of server address to *breaker
+	all perServer[*breaker]
 }
 
 func (b *breakers) at(server string) *breaker {
-	if found, ok := b.all.Load(server); ok {
-		return found.(*breaker)
+	return b.all.at(server, func() *breaker { return b.newBreaker(server) })
+}
+
+// A perServer holds a value for each server, by its address.
+type perServer[T any] struct{ all sync.Map }
+
+// at returns the value of the server. It is made when it is first needed.
+func (p *perServer[T]) at(server string, make func() T) T {
+	found, ok := p.all.Load(server)
+	if !ok {
+		found, _ = p.all.LoadOrStore(server, make())
 	}
-	found, _ := b.all.LoadOrStore(server, b.newBreaker(server))
-	return found.(*breaker)
+	return found.(T)
 }
 
 func (b *breakers) newBreaker(server string) *breaker {
@@ -197,7 +205,7 @@ type queues struct {
 	size     int           // calls to one server at once
 	patience time.Duration // how long one call may wait
 	observe  func(QueueEvent)
-	all      sync.Map // of server address to *queue
+	all      perServer[*queue]
 }
 
 type queue struct {
@@ -207,11 +215,7 @@ type queue struct {
 }
 
 func (q *queues) at(server string) *queue {
-	if found, ok := q.all.Load(server); ok {
-		return found.(*queue)
-	}
-	found, _ := q.all.LoadOrStore(server, &queue{queues: q, turns: semaphore.NewWeighted(int64(q.size))})
-	return found.(*queue)
+	return q.all.at(server, func() *queue { return &queue{queues: q, turns: semaphore.NewWeighted(int64(q.size))} })
 }
 
 // enter waits for a turn. A caller that gets nil must leave.

@@ -170,10 +170,8 @@ func (c *caller) value(ctx context.Context, key, do, value string) (stored []byt
 }
 
 func sleep(ctx context.Context, d time.Duration) error {
-	t := time.NewTimer(d)
-	defer t.Stop()
 	select {
-	case <-t.C:
+	case <-time.After(d):
 		return nil
 	case <-ctx.Done():
 		return ctx.Err()
@@ -285,6 +283,14 @@ func unavailable(doing string, err error) error {
 		return err
 	}
 	return fmt.Errorf("%w: %s: %w", store.ErrUnavailable, doing, err)
+}
+
+// unusable returns the [UnfitError] of [refusal], or what unavailable returns.
+func unusable(addr, doing string, err error) error {
+	if unfit := refusal(addr, err); unfit != nil {
+		return unfit
+	}
+	return unavailable(doing, err)
 }
 
 // refusal returns an UnfitError if the error means that the server refuses the

@@ -1,6 +1,7 @@
 package redis
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
@@ -115,9 +116,9 @@ func (o *Options) single(all *redis.UniversalOptions) (network string, err error
 	if c.Password != "" && o.Password != "" {
 		return "", errors.New("redis: there is a password in the URL and another one beside it")
 	}
-	setDefault(&c.Username, o.Username)
-	setDefault(&c.Password, o.Password)
-	setDefault(&c.DB, o.DB)
+	c.Username = cmp.Or(c.Username, o.Username)
+	c.Password = cmp.Or(c.Password, o.Password)
+	c.DB = cmp.Or(c.DB, o.DB)
 	all.Addrs, all.Username, all.Password, all.DB = []string{c.Addr}, c.Username, c.Password, c.DB
 	withTLS := *o
 	withTLS.TLS = c.TLSConfig != nil
@@ -125,7 +126,7 @@ func (o *Options) single(all *redis.UniversalOptions) (network string, err error
 		return "", err
 	}
 	if all.TLSConfig != nil {
-		setDefault(&all.TLSConfig.ServerName, c.TLSConfig.ServerName)
+		all.TLSConfig.ServerName = cmp.Or(all.TLSConfig.ServerName, c.TLSConfig.ServerName)
 	}
 	return c.Network, nil
 }
@@ -181,6 +182,7 @@ func (o *Options) node(addr string) *redis.Client {
 // meanwhile, the connection is like one that was open all the time: every
 // settle checks which server answers it.
 type lastMaster struct {
+	dialHook
 	dial    dialer
 	timeout time.Duration
 	addr    atomic.Pointer[string] // nil before the first dial
@@ -191,8 +193,7 @@ func (m *lastMaster) DialHook(next redis.DialHook) redis.DialHook {
 	return func(ctx context.Context, network, addr string) (net.Conn, error) {
 		c, err := next(ctx, network, addr)
 		if err == nil {
-			named := c.RemoteAddr().String()
-			m.addr.Store(&named)
+			m.addr.Store(new(c.RemoteAddr().String()))
 			return c, nil
 		}
 		last := m.addr.Load()
@@ -210,14 +211,6 @@ func (m *lastMaster) DialHook(next redis.DialHook) redis.DialHook {
 	}
 }
 
-// ProcessHook implements [redis.Hook].
-func (*lastMaster) ProcessHook(next redis.ProcessHook) redis.ProcessHook { return next }
-
-// ProcessPipelineHook implements [redis.Hook].
-func (*lastMaster) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
-	return next
-}
-
 // A network makes the connections of a client, as a hook of go-redis. It changes
 // the pool of go-redis in three ways:
 //
@@ -230,10 +223,14 @@ func (*lastMaster) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Pro
 //   - A failed dial is an error of that call alone. After some of them the pool
 //     would stop dialing, for up to a second at a time.
 type network struct {
-	timeout time.Duration // of one read or write
-	begun   time.Time     // moments are durations since then
-	all     sync.Map      // of address to *peer
+	dialHook
+	timeout time.Duration    // of one read or write
+	begun   time.Time        // moments are durations since then
+	peers   perServer[*peer] // by address
 }
+
+// A dialHook is the part of a hook that leaves commands as they are.
+type dialHook struct{}
 
 // A peer is what the connections of one pool share.
 type peer struct {
@@ -254,11 +251,7 @@ func (n *network) now() int64 { return int64(time.Since(n.begun)) }
 // DialHook implements [redis.Hook].
 func (n *network) DialHook(next redis.DialHook) redis.DialHook {
 	return func(ctx context.Context, network, addr string) (net.Conn, error) {
-		found, ok := n.all.Load(addr)
-		if !ok {
-			found, _ = n.all.LoadOrStore(addr, &peer{network: n})
-		}
-		c := &conn{peer: found.(*peer)}
+		c := &conn{peer: n.peers.at(addr, func() *peer { return &peer{network: n} })}
 		var err error
 		if c.Conn, err = next(ctx, network, addr); err != nil {
 			c.undialed = fmt.Errorf("dialing: %w", err) // go-redis unwraps it once
@@ -270,10 +263,10 @@ func (n *network) DialHook(next redis.DialHook) redis.DialHook {
 }
 
 // ProcessHook implements [redis.Hook].
-func (*network) ProcessHook(next redis.ProcessHook) redis.ProcessHook { return next }
+func (dialHook) ProcessHook(next redis.ProcessHook) redis.ProcessHook { return next }
 
 // ProcessPipelineHook implements [redis.Hook].
-func (*network) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+func (dialHook) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
 	return next
 }
 
@@ -323,17 +316,12 @@ func (c *conn) failed(err error) {
 	if errors.Is(err, net.ErrClosed) || errors.Is(err, os.ErrDeadlineExceeded) && time.Duration(c.peer.now()-sent) < c.peer.timeout/2 {
 		return
 	}
-	for {
-		known := c.peer.suspect.Load()
-		if sent <= known || c.peer.suspect.CompareAndSwap(known, sent) {
-			return
-		}
-	}
+	raise(&c.peer.suspect, sent)
 }
 
 // distrust makes all connections suspect that were made until now.
 func (n *network) distrust() {
-	n.all.Range(func(_, p any) bool {
+	n.peers.all.Range(func(_, p any) bool {
 		p.(*peer).suspect.Store(n.now())
 		return true
 	})

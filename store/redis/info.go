@@ -177,10 +177,7 @@ func readInfo(ctx context.Context, node *redis.Client) (serverInfo, error) {
 	asked := uptime()
 	reply, err := node.Info(ctx).Result()
 	if err != nil {
-		if unfit := refusal(addr, err); unfit != nil {
-			return serverInfo{}, unfit
-		}
-		return serverInfo{}, unavailable("checking "+addr, err)
+		return serverInfo{}, unusable(addr, "checking "+addr, err)
 	}
 	i, err := parseInfo(addr, reply)
 	i.asked, i.answered = asked, uptime()
@@ -276,16 +273,16 @@ const replayPause = time.Minute
 // checkReplay notes at each master what it would lose at its next restart. It
 // asks once a minute, and at once for a new master.
 func (s *servers) checkReplay(ctx context.Context, masters []serverInfo) {
-	due := time.Since(s.memory.replayAsked) >= replayPause
+	due := time.Since(s.observations.replayAsked) >= replayPause
 	for i := range masters {
-		_, asked := s.memory.replay[masters[i].identity]
+		_, asked := s.observations.replay[masters[i].identity]
 		due = due || !asked
 	}
 	if due {
 		s.askReplay(ctx, masters)
 	}
 	for i := range masters {
-		masters[i].forgets = s.memory.replay[masters[i].identity]
+		masters[i].forgets = s.observations.replay[masters[i].identity]
 	}
 }
 
@@ -316,12 +313,12 @@ func (s *servers) askReplay(ctx context.Context, masters []serverInfo) {
 		if !m.persistent {
 			problem = "" // there is no file to replay
 		}
-		if problem != "" && s.memory.replay[m.identity] != problem {
+		if problem != "" && s.observations.replay[m.identity] != problem {
 			s.log.Error("redis may lose data at its next restart", "server", m.addr, "problem", problem)
 		}
 		found[m.identity] = problem
 	}
-	s.memory.replay, s.memory.replayAsked = found, time.Now()
+	s.observations.replay, s.observations.replayAsked = found, time.Now()
 }
 
 // replayProblem returns why a restart would lose the writes of scripts, or "".

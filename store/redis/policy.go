@@ -82,15 +82,13 @@ func (p *policyExchange) watch(ctx context.Context, timeout time.Duration) {
 			pause = policyRetry // servers reports that redis is out of reach
 		}
 		cancel()
-		timer := time.NewTimer(pause)
 		select {
-		case <-timer.C:
+		case <-time.After(pause):
 		case <-p.changed:
 		case <-ctx.Done():
 			p.leave(timeout)
 			return
 		}
-		timer.Stop()
 	}
 }
 

@@ -36,15 +36,13 @@ func (s *Store) Get(ctx context.Context, id string) (*store.Record, error) {
 		revision, err := text(reply, 1)
 		return nil, errors.Join(&store.DamagedError{ID: id, Field: store.DamagedDocument, Revision: revision, Cause: tooLarge(bytes)}, err)
 	}
-	hash := make(map[string]string, len(reply)/2)
-	for i := 0; i+1 < len(reply); i += 2 {
-		field, err := text(reply, i)
-		if err != nil {
-			return nil, err
-		}
-		if hash[field], err = text(reply, i+1); err != nil {
-			return nil, err
-		}
+	values, err := texts(reply, len(reply))
+	if err != nil {
+		return nil, err
+	}
+	hash := make(map[string]string, len(values)/2)
+	for i := 1; i < len(values); i += 2 {
+		hash[values[i-1]] = values[i]
 	}
 	return readRecord(id, hash)
 }
@@ -101,13 +99,7 @@ func (s *Store) listed(ctx context.Context, cursor string, n int) ([]string, err
 	if err != nil {
 		return nil, err
 	}
-	ids := make([]string, len(reply))
-	for i := range reply {
-		if ids[i], err = text(reply, i); err != nil {
-			return nil, err
-		}
-	}
-	return ids, nil
+	return texts(reply, len(reply))
 }
 
 // readTogether returns a function for each key that returns its record. It reads
@@ -204,8 +196,8 @@ func readLock(text string) (*auth.Lock, error) {
 	if text == "" {
 		return nil, nil
 	}
-	n := fields{rest: text}
-	lock := &auth.Lock{At: moment(n.next()), Until: moment(n.next()), Failures: int(n.next())}
+	n := parseNumbers(text, 3)
+	lock := &auth.Lock{At: moment(n.signed()), Until: moment(n.signed()), Failures: int(n.signed())}
 	if n.err == nil && !(showable(lock.At) && showable(lock.Until) && lock.Failures >= 0) {
 		n.err = errNoNumber
 	}
@@ -293,21 +285,17 @@ func (s *Store) Delete(ctx context.Context, id, revision string) (store.Durabili
 }
 
 func changeError(id, outcome string, err error) error {
-	switch {
-	case err != nil:
+	if err != nil || outcome == "ok" {
 		return err
-	case outcome == "ok":
-		return nil
-	case outcome == "exists":
-		return fmt.Errorf("key %q: %w", id, store.ErrExists)
-	case outcome == "conflict":
-		return fmt.Errorf("key %q: %w", id, store.ErrConflict)
-	case outcome == "none":
-		return fmt.Errorf("key %q: %w", id, store.ErrNotFound)
-	default:
-		return fmt.Errorf("%w: redis answered %q", store.ErrUnavailable, outcome)
 	}
+	if cause := changeErrors[outcome]; cause != nil {
+		return fmt.Errorf("key %q: %w", id, cause)
+	}
+	return fmt.Errorf("%w: redis answered %q", store.ErrUnavailable, outcome)
 }
+
+// changeErrors holds the errors of the outcomes of put.lua and delete.lua.
+var changeErrors = map[string]error{"exists": store.ErrExists, "conflict": store.ErrConflict, "none": store.ErrNotFound}
 
 func (s *Store) reindex(ctx context.Context, how, id string) error {
 	_, err := s.run(ctx, "listing the key", call{script: indexScript, keys: []string{s.names.index()}, args: []any{how, id}})

@@ -13,7 +13,7 @@
 //   - wire, slots: values and their text forms, names and bounds
 //   - options, client, replies, breaker, call: one command to one server, at most once
 //   - info: what a server reports, and which servers are refused
-//   - view, mark: what is known of the servers
+//   - view: what is known of the servers
 //   - servers, agree: how that is found out and shared with the other gateways
 //   - settle, verdict: a request
 //   - records, policy, redis: keys, and what operators see
@@ -210,7 +210,7 @@ func (s *Store) warnings(found []serverInfo) []string {
 	if s.opt.RuntimeDir == "" && s.opt.topology() != topologySingle {
 		warn("there is no runtime directory: after a network cut and the end of this process, it is not known what it accepted on a master that was replaced")
 	}
-	if problem := *s.servers.mark.problem.Load(); problem != "" {
+	if problem := *s.servers.lastRun.problem.Load(); problem != "" {
 		warn("%s", problem)
 	}
 	return list

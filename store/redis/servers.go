@@ -35,21 +35,21 @@ type servers struct {
 	view    atomic.Pointer[view]         // the current state
 	masters atomic.Pointer[[]serverInfo] // as of the last check
 
-	shared   singleflight.Group // the check that requests wait for
-	checking sync.Mutex         // held during a check
-	memory   memory             // guarded by checking
-	mark     *mark
-	accepts  acceptances
-	waiting  atomic.Bool   // a promoted server is not used yet
-	unfenced atomic.Uint64 // what requests have seen emptied since the last check began, as in the view
-	lost     atomic.Bool   // the store was emptied since New: a missing key may have been lost
+	shared       singleflight.Group // the check that requests wait for
+	checking     sync.Mutex         // held during a check
+	observations observations       // guarded by checking
+	lastRun      *lastRun
+	accepts      acceptances
+	waiting      atomic.Bool   // a promoted server is not used yet
+	unfenced     atomic.Uint64 // what requests have seen emptied since the last check began, as in the view
+	lost         atomic.Bool   // the store was emptied since New: a missing key may have been lost
 
 	life context.Context // ends with end
 	end  context.CancelFunc
 }
 
 func newServers(c *caller, opt *Options) *servers {
-	s := &servers{caller: c, names: names{prefix: opt.Prefix}, log: opt.Logger, timeout: opt.ChangeTimeout, connect: opt.node, network: opt.network, now: time.Now, mark: newMark(opt)}
+	s := &servers{caller: c, names: names{prefix: opt.Prefix}, log: opt.Logger, timeout: opt.ChangeTimeout, connect: opt.node, network: opt.network, now: time.Now, lastRun: newLastRun(opt)}
 	s.life, s.end = context.WithCancel(context.Background())
 	s.view.Store(&view{problem: errNotChecked})
 	s.masters.Store(new([]serverInfo))
@@ -83,7 +83,7 @@ func (s *servers) ready() error {
 // accepted notes that a request of the key was accepted, at a moment of the server's
 // clock in microseconds.
 func (s *servers) accepted(id string, now int64) {
-	s.mark.accepted(now)
+	s.lastRun.accepted(now)
 	at := 0
 	if s.cluster != nil {
 		at = slotRange(id)
@@ -91,15 +91,15 @@ func (s *servers) accepted(id string, now int64) {
 	s.accepts.note(at, now)
 }
 
-// recall reads the mark of the process before into the memory of this one.
+// recall reads the note of the process before into the observations of this one.
 func (s *servers) recall() error {
-	found := s.mark.read()
+	found := s.lastRun.read()
 	for identity, text := range found.Servers {
 		served, err := parseSlots(text)
 		if err != nil {
-			return fmt.Errorf("%s: %w", s.mark.path, err)
+			return fmt.Errorf("%s: %w", s.lastRun.path, err)
 		}
-		s.memory.remember([]serverInfo{{identity: identity, slots: served}})
+		s.observations.remember([]serverInfo{{identity: identity, slots: served}})
 	}
 	for i := range s.accepts {
 		s.accepts.note(i, found.Accepted)
@@ -121,7 +121,7 @@ func (s *servers) check(ctx context.Context, m mode) error {
 
 func (s *servers) checkLocked(ctx context.Context, m mode) error {
 	unfenced := s.unfenced.Swap(0)
-	s.memory.emptied = s.memory.emptied || unfenced != 0
+	s.observations.emptied = s.observations.emptied || unfenced != 0
 	before := s.view.Load()
 	next := &view{known: before.known, floor: before.floor, fences: before.fences, epoch: before.epoch, making: before.making, emptied: before.emptied | unfenced, partial: s.cluster != nil}
 	err := s.examine(ctx, m, next)
@@ -131,7 +131,7 @@ func (s *servers) checkLocked(ctx context.Context, m mode) error {
 	if next.emptied != 0 || errors.Is(err, errEmptied) || before.epoch != "" && next.epoch != before.epoch {
 		s.lost.Store(true)
 	}
-	s.memory.emptied = s.memory.emptied || next.emptied != 0 || errors.Is(err, errEmptied)
+	s.observations.emptied = s.observations.emptied || next.emptied != 0 || errors.Is(err, errEmptied)
 	if err != nil && ctx.Err() != nil && errors.Is(err, context.Canceled) {
 		return err // the store is closing; the view stays
 	}
@@ -157,7 +157,7 @@ func (s *servers) examine(ctx context.Context, m mode, next *view) error {
 	}
 	s.checkReplay(ctx, masters)
 	s.masters.Store(&masters)
-	s.memory.clocks.read(masters)
+	s.observations.clocks.read(masters)
 	var right []serverInfo
 	var problems []error
 	for i := range masters {
@@ -189,8 +189,8 @@ func (s *servers) agree(ctx context.Context, m mode, usable []serverInfo, next *
 	} else if err != nil {
 		return err
 	}
-	s.memory.remember(usable)
-	s.mark.used(usable)
+	s.observations.remember(usable)
+	s.lastRun.used(usable)
 	next.known = joinIdentities(usable)
 	if err := s.checkEpochs(ctx, m, next); err != nil {
 		return err
@@ -201,12 +201,12 @@ func (s *servers) agree(ctx context.Context, m mode, usable []serverInfo, next *
 // fenceRestored raises the floor if the content of an emptied store is back: an
 // old copy may have been restored, together with the mark of a store in use.
 func (s *servers) fenceRestored(ctx context.Context, next *view) error {
-	if s.memory.emptied {
+	if s.observations.emptied {
 		if _, err := s.runAdopt(ctx, "", adoption{raise: true}, next); err != nil {
 			return err
 		}
 	}
-	s.memory.emptied, next.emptied = false, 0
+	s.observations.emptied, next.emptied = false, 0
 	return nil
 }
 

@@ -134,7 +134,7 @@ type attempt struct {
 // to read and convert a list of them than to run most commands. Every number is
 // below 2^53, so that none is rounded.
 var (
-	settleTexts = []textArgument{
+	settleTexts = []argument[any]{
 		{"revision", func(a *attempt) any { return a.Revision }},
 		{"next_revision", func(a *attempt) any { return a.NextRevision }},
 		{"servers", func(a *attempt) any { return a.seen.known }},
@@ -142,7 +142,7 @@ var (
 		{"version", func(a *attempt) any { return decimal(int64(a.SecretVersion)) }},
 		{"minute", func(a *attempt) any { return decimal(a.Now.Unix() / 60) }},
 	}
-	settleNumbers = []numberArgument{
+	settleNumbers = []argument[int64]{
 		{"floor", func(a *attempt) int64 { return a.seen.floorOf(a.KeyID) }},           // us
 		{"ahead", func(a *attempt) int64 { return a.ReplayFloorAhead.Microseconds() }}, // us
 		{"claim_now", func(a *attempt) int64 { return a.Now.UnixMicro() }},             // us
@@ -156,7 +156,7 @@ var (
 		{"lock_until", (*attempt).lockUntil}, // us
 		{"max_nonces", func(a *attempt) int64 { return int64(a.maxNonces) }},
 	}
-	settleFlags = []flagArgument{
+	settleFlags = []argument[bool]{ // bits of the last packed number
 		{"dry_run", func(a *attempt) bool { return a.DryRun }},
 		{"limits_dry_run", func(a *attempt) bool { return a.LimitsDryRun }},
 		{"look", func(a *attempt) bool { return a.look }},
@@ -164,21 +164,10 @@ var (
 	}
 )
 
-type (
-	textArgument struct {
-		name  string // of the variable
-		value func(a *attempt) any
-	}
-	numberArgument struct {
-		name  string
-		value func(a *attempt) int64
-	}
-	// A flagArgument is a bit of the last packed number.
-	flagArgument struct {
-		name  string
-		value func(a *attempt) bool
-	}
-)
+type argument[T any] struct {
+	name  string // of the variable
+	value func(a *attempt) T
+}
 
 // settleRules are the rules that settle.lua decides or gets as failed.
 var settleRules = []auth.Rules{
@@ -336,16 +325,16 @@ func (s *Store) Levels(ctx context.Context, keyID string, charges []ratelimit.Ch
 	if err != nil {
 		return nil, err
 	}
-	moment := fields{rest: at}
-	micros := moment.bounded()
+	moment := parseNumbers(at, 1)
+	micros := moment.next()
 	states := make([]ratelimit.State, len(charges))
 	for i := range charges {
 		stored, err := text(reply, i+1)
 		if err != nil {
 			return nil, err
 		}
-		n := fields{rest: stored}
-		level := ratelimit.Level{Used: n.bounded(), At: n.bounded(), Unit: n.bounded()}
+		n := parseNumbers(stored, 3)
+		level := ratelimit.Level{Used: n.next(), At: n.next(), Unit: n.next()}
 		if n.err != nil {
 			return nil, n.err
 		}

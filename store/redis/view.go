@@ -1,12 +1,19 @@
 package redis
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"log/slog"
 	"maps"
 	"math"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 )
@@ -100,11 +107,10 @@ func (v *view) servesWithout(err error) bool {
 	return v.known != "" && v.partial && !v.making && !errors.As(err, &unfit) && v.emptied != math.MaxUint64
 }
 
-// memory is what this gateway has found out about the servers since it started.
-type memory struct {
-	identities  map[string]bool
-	last        string // identity of the master; used without a cluster
-	slots       map[string]*slotSet
+// observations are what this gateway has found out about the servers since it started.
+type observations struct {
+	slots       map[string]*slotSet // of the servers that were used, by identity
+	last        string              // identity of the master; used without a cluster
 	sighted     map[string]sighting
 	counted     map[string]int64  // by run, keys evicted as of the last check
 	evicted     map[string]int64  // the same, when the floor was last raised for it
@@ -115,21 +121,27 @@ type memory struct {
 }
 
 // remember notes that the other gateways know the result of the check.
-func (m *memory) remember(masters []serverInfo) {
-	if m.identities == nil {
-		m.identities, m.slots = make(map[string]bool), make(map[string]*slotSet)
+func (m *observations) remember(masters []serverInfo) {
+	if m.slots == nil {
+		m.slots = make(map[string]*slotSet)
 	}
 	for i := range masters {
 		m.last = masters[i].identity
-		m.identities[m.last], m.slots[m.last] = true, masters[i].slots
+		m.slots[m.last] = masters[i].slots
 		delete(m.clocks.setBack, masters[i].run)
 	}
 	maps.Copy(m.evicted, m.counted)
 }
 
+// knows reports whether this gateway has used the server.
+func (m *observations) knows(identity string) bool {
+	_, found := m.slots[identity]
+	return found
+}
+
 // exposed returns the slots in which a master may lack nonces: all except those
 // that another master serves and served before.
-func (m *memory) exposed(masters []serverInfo, master int) *slotSet {
+func (m *observations) exposed(masters []serverInfo, master int) *slotSet {
 	left := allSlots()
 	for i := range masters {
 		if before := m.slots[masters[i].identity]; i != master && before != nil {
@@ -141,7 +153,7 @@ func (m *memory) exposed(masters []serverInfo, master int) *slotSet {
 
 // evictedMore reports whether the server has evicted anything that the other
 // gateways do not know of.
-func (m *memory) evictedMore(i *serverInfo) bool {
+func (m *observations) evictedMore(i *serverInfo) bool {
 	if m.evicted == nil {
 		m.counted, m.evicted = make(map[string]int64), make(map[string]int64)
 	}
@@ -159,7 +171,7 @@ type sighting struct {
 }
 
 // sight notes when the servers that are new to this gateway were first seen.
-func (m *memory) sight(masters []serverInfo) {
+func (m *observations) sight(masters []serverInfo) {
 	if m.sighted == nil {
 		m.sighted = make(map[string]sighting)
 	}
@@ -172,8 +184,8 @@ func (m *memory) sight(masters []serverInfo) {
 
 // replaced reports whether the server continues the history of one that this
 // gateway has used.
-func (m *memory) replaced(i *serverInfo) bool {
-	for identity := range m.identities {
+func (m *observations) replaced(i *serverInfo) bool {
+	for identity := range m.slots {
 		if _, replication, _ := strings.Cut(identity, "."); strings.HasPrefix(i.replication2, replication) {
 			return true
 		}
@@ -189,9 +201,14 @@ type acceptances [slotRanges]atomic.Int64
 
 // note notes an acceptance in a range.
 func (a *acceptances) note(at int, now int64) {
+	raise(&a[at], now)
+}
+
+// raise sets a number to the value, unless it is larger already.
+func raise(n *atomic.Int64, to int64) {
 	for {
-		last := a[at].Load()
-		if now <= last || a[at].CompareAndSwap(last, now) {
+		known := n.Load()
+		if to <= known || n.CompareAndSwap(known, to) {
 			return
 		}
 	}
@@ -253,5 +270,126 @@ func (c *clocks) read(masters []serverInfo) {
 			now.ahead = max(now.ahead, least)
 		}
 		c.readings[server.run] = now
+	}
+}
+
+// A lastRun keeps what a gateway must know after its process has ended: which servers
+// it has used, and until when it has accepted requests on them. It is a small
+// file in the runtime directory. The servers cannot keep it: if a gateway was cut
+// off together with an old master, it could write only there, and that write is
+// lost with the nonces.
+//
+// One process uses the file of a lastRun. The file holds a moment a little in the future, so that
+// it is written a few times a second and not with every request.
+type lastRun struct {
+	path string // empty: there is no runtime directory
+	log  *slog.Logger
+
+	until   atomic.Int64 // as in the file
+	problem atomic.Pointer[string]
+
+	mu   sync.Mutex // guards what follows
+	note runNote
+}
+
+// runNote is the content of the file.
+type runNote struct {
+	Accepted int64             `json:"accepted"` // no later acceptance was made; server's clock, microseconds
+	Servers  map[string]string `json:"servers"`  // their slots by their identities
+}
+
+// noteAhead is how far the moment in the file is after an acceptance.
+const noteAhead = 250 * time.Millisecond
+
+func newLastRun(opt *Options) *lastRun {
+	m := &lastRun{log: opt.Logger}
+	m.problem.Store(new(string))
+	if opt.RuntimeDir != "" {
+		sum := sha256.Sum256([]byte(opt.place() + " " + opt.Prefix))
+		m.path = filepath.Join(opt.RuntimeDir, "card-gateway-redis-"+hex.EncodeToString(sum[:8])+".mark")
+	}
+	return m
+}
+
+// read returns the content of the file from the process before. A missing or
+// damaged file counts as if there had been no process before.
+func (m *lastRun) read() runNote {
+	var found runNote
+	if m.path == "" {
+		return found
+	}
+	text, err := os.ReadFile(m.path)
+	if errors.Is(err, os.ErrNotExist) {
+		return found
+	}
+	if err == nil {
+		err = json.Unmarshal(text, &found)
+	}
+	if err == nil && found.Accepted > time.Now().Add(maxFloorAhead).UnixMicro() {
+		err = fmt.Errorf("%s has the moment %d (microseconds), which no gateway writes", m.path, found.Accepted)
+	}
+	if err != nil {
+		m.report(fmt.Errorf("reading what this gateway has accepted on redis: %w", err))
+		return runNote{}
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.note = found
+	m.until.Store(found.Accepted)
+	return found
+}
+
+// accepted notes an acceptance at now, in microseconds. If now is after the moment
+// in the file, it writes the file before the request is answered.
+func (m *lastRun) accepted(now int64) {
+	if now <= m.until.Load() || m.path == "" {
+		return
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if now > m.until.Load() {
+		m.note.Accepted = now + noteAhead.Microseconds()
+		m.writeLocked()
+		m.until.Store(m.note.Accepted)
+	}
+}
+
+// used writes the servers that are used from now on.
+func (m *lastRun) used(masters []serverInfo) {
+	if m.path == "" {
+		return
+	}
+	served := make(map[string]string, len(masters))
+	for i := range masters {
+		served[masters[i].identity] = masters[i].slots.String()
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if !maps.Equal(m.note.Servers, served) {
+		m.note.Servers = served
+		m.writeLocked()
+	}
+}
+
+// writeLocked replaces the file as a whole.
+func (m *lastRun) writeLocked() {
+	text, err := json.Marshal(m.note)
+	if err == nil {
+		err = os.WriteFile(m.path+".new", text, 0o600)
+	}
+	if err == nil {
+		err = os.Rename(m.path+".new", m.path)
+	}
+	m.report(err)
+}
+
+// report notes the current problem of the file; nil clears it.
+func (m *lastRun) report(err error) {
+	text := ""
+	if err != nil {
+		text = fmt.Sprintf("what this gateway accepts is not known after its end: %v", err)
+	}
+	if before := m.problem.Swap(&text); *before != text && text != "" {
+		m.log.Error("the runtime directory cannot be used", "problem", text)
 	}
 }

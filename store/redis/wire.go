@@ -52,29 +52,15 @@ func text(reply []any, i int) (string, error) {
 	return "", fmt.Errorf("%w: a reply of redis lacks text at place %d", store.ErrUnavailable, i)
 }
 
-// fields reads whole numbers separated by spaces.
-type fields struct {
-	rest string
-	err  error
-}
-
-func (f *fields) next() int64 {
-	word, rest, _ := strings.Cut(f.rest, " ")
-	f.rest = rest
-	n, err := strconv.ParseInt(word, 10, 64)
-	if err != nil && f.err == nil {
-		f.err = fmt.Errorf("%w: a reply of redis holds %q instead of a number", store.ErrUnavailable, word)
+// texts returns the first n elements of a reply as text.
+func texts(reply []any, n int) (all []string, err error) {
+	all = make([]string, n)
+	for i := range all {
+		if all[i], err = text(reply, i); err != nil {
+			return nil, err
+		}
 	}
-	return n
-}
-
-// bounded reads a number from 0 to maxNumber.
-func (f *fields) bounded() int64 {
-	n := f.next()
-	if (n < 0 || n >= maxNumber) && f.err == nil {
-		f.err = fmt.Errorf("%w: a reply of redis holds the number %d", store.ErrUnavailable, n)
-	}
-	return n
+	return all, nil
 }
 
 // maxNumber bounds the numbers of the scripts: a double has all whole numbers below.
@@ -84,6 +70,20 @@ const maxNumber = 1 << 53
 type numbers struct {
 	rest []any
 	err  error
+}
+
+// parseNumbers returns the first whole numbers of a text, at most most, which are
+// separated by spaces.
+func parseNumbers(text string, most int) (n numbers) {
+	words := strings.SplitN(text, " ", most+1)
+	for _, word := range words[:min(most, len(words))] {
+		i, err := strconv.ParseInt(word, 10, 64)
+		if err != nil {
+			return numbers{err: fmt.Errorf("%w: a reply of redis holds %q instead of a number", store.ErrUnavailable, word)}
+		}
+		n.rest = append(n.rest, i)
+	}
+	return n
 }
 
 func (n *numbers) next() int64 {

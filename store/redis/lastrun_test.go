@@ -148,7 +148,7 @@ func TestMark(t *testing.T) {
 	r := newKey(t, s)
 	for range 50 {
 		expect(t, s, newClaim(r), auth.Accepted)
-		if last, kept := s.servers.accepts.latest(allSlots()), newMark(&s.opt).read().Accepted; kept < last || kept > last+markAhead.Microseconds() {
+		if last, kept := s.servers.accepts.latest(allSlots()), newLastRun(&s.opt).read().Accepted; kept < last || kept > last+noteAhead.Microseconds() {
 			t.Fatalf("accepted at %d, the file has %d", last, kept)
 		}
 	}
