@@ -1,9 +1,11 @@
 package auth
 
 import (
+	"crypto/sha256"
 	"net/http"
 	"strconv"
 	"strings"
+	"time"
 )
 
 // The five headers that every signed request carries, in the canonical form
@@ -107,4 +109,81 @@ func describeByte(nonce string) string {
 		}
 	}
 	return "none"
+}
+
+// ParseTimestamp returns a timestamp in Unix seconds. The text must be ten
+// decimal digits without a leading zero, so every moment from 2001 to 2286 has
+// one spelling. For any other text it returns false.
+func ParseTimestamp(s string) (int64, bool) {
+	if len(s) != 10 || s[0] == '0' {
+		return 0, false
+	}
+	var n int64
+	for i := range len(s) {
+		if s[i] < '0' || s[i] > '9' {
+			return 0, false
+		}
+		n = n*10 + int64(s[i]-'0')
+	}
+	return n, true
+}
+
+// InWindow reports whether the timestamp, in Unix seconds, differs from now by
+// at most the window. Whole seconds are compared: a difference of exactly the
+// window is inside. The timestamp 0, of a malformed header, is always outside.
+func InWindow(now time.Time, timestamp int64, window time.Duration) bool {
+	if timestamp <= 0 {
+		return false
+	}
+	d := now.Unix() - timestamp
+	if d < 0 {
+		d = -d
+	}
+	return d <= int64(window/time.Second)
+}
+
+// NonceDigest returns the first 16 bytes of the nonce's SHA-256. A store keeps
+// this digest instead of the nonce: its size is fixed, and it cannot be sent
+// again as a nonce.
+func NonceDigest(nonce string) [16]byte {
+	sum := sha256.Sum256([]byte(nonce))
+	return [16]byte(sum[:16])
+}
+
+// NonceLifetime returns how long the nonce of a request that is accepted at now
+// must be remembered: until its timestamp (Unix seconds) can no longer pass the
+// window, but at least the length of the window, plus ten seconds of margin.
+func NonceLifetime(now time.Time, timestamp int64, window time.Duration) time.Duration {
+	valid := time.Unix(timestamp, 0).Add(window + time.Second).Sub(now)
+	return max(window, valid) + 10*time.Second
+}
+
+// ValidNonce reports whether s is allowed as X-Nonce: 1 to 256 visible ASCII
+// characters.
+func ValidNonce(s string) bool {
+	if s == "" || len(s) > maxNonce {
+		return false
+	}
+	for i := 0; i < len(s); i++ {
+		if s[i] < 0x21 || s[i] > 0x7e {
+			return false
+		}
+	}
+	return true
+}
+
+// maxNonce is the largest length of X-Nonce in bytes.
+const maxNonce = 256
+
+// The characters that names may contain.
+const (
+	lowerLetters = "abcdefghijklmnopqrstuvwxyz"
+	letters      = lowerLetters + "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
+	digits       = "0123456789"
+)
+
+// isName reports whether s is one of the characters in first, followed by any
+// number of those in rest.
+func isName(s, first, rest string) bool {
+	return s != "" && strings.IndexByte(first, s[0]) >= 0 && strings.Trim(s[1:], rest) == ""
 }

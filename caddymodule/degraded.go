@@ -3,7 +3,6 @@ package caddymodule
 import (
 	"context"
 	"slices"
-	"time"
 
 	"go.uber.org/zap"
 
@@ -13,18 +12,13 @@ import (
 // degraded returns the current troubles, in the order of degradations, and sets
 // the gauge. It does no I/O.
 func (s *state) degraded(ctx context.Context) []string {
-	found := make(map[string]bool)
 	details := s.backend.Status(ctx).Details
-	if reported, ok := details["degraded"].([]string); ok {
-		for _, what := range reported {
-			if !slices.Contains(degradations, what) {
-				what = "store"
-			}
-			found[what] = true
+	found := map[string]bool{"policy": details.PolicyDifferences > 0}
+	for _, what := range details.Degraded {
+		if !slices.Contains(degradations, what) {
+			what = "store"
 		}
-	}
-	if differences, ok := details["policy_differences"].(int); ok && differences > 0 {
-		found["policy"] = true
+		found[what] = true
 	}
 	found["admin"] = process.adminLost.Load()
 	found["audit"] = found["audit"] || s.audit.lagging()
@@ -45,12 +39,11 @@ func (s *state) degraded(ctx context.Context) []string {
 
 // reportFloor sets the gauge of the replay floor.
 func (s *state) reportFloor(ctx context.Context) {
-	floor, found := s.backend.Status(ctx).Details["replay_floor"].(time.Time)
-	if !found {
-		replayFloor.Set(0)
-		return
+	seconds := 0.0
+	if floor := s.backend.Status(ctx).Details.ReplayFloor; !floor.IsZero() {
+		seconds = float64(floor.UnixMilli()) / 1000
 	}
-	replayFloor.Set(float64(floor.UnixMilli()) / 1000)
+	replayFloor.Set(seconds)
 }
 
 // reportDegraded logs the troubles that have begun or ended since the last call.

@@ -18,7 +18,7 @@ import (
 type reportingBackend struct {
 	store.Backend
 	notReady error
-	details  map[string]any
+	details  store.Details
 }
 
 func (b *reportingBackend) Ready(context.Context) error { return b.notReady }
@@ -37,7 +37,7 @@ func TestReadyAndDegraded(t *testing.T) {
 	for _, tt := range []struct {
 		name     string
 		notReady error
-		details  map[string]any
+		details  store.Details
 		draining any
 		status   int
 		body     string
@@ -46,11 +46,11 @@ func TestReadyAndDegraded(t *testing.T) {
 		{name: "store down", notReady: errors.New("no answer"), status: 503, body: `{"status":"not ready","reason":"no answer"}`},
 		{name: "draining", draining: true, status: 503, body: `{"status":"not ready","reason":"the gateway is shutting down"}`},
 		{name: "not draining", draining: false, status: 200, body: `{"status":"ready"}`},
-		{name: "keys", details: map[string]any{"degraded": []string{"keys"}}, status: 200, body: `{"status":"ready","degraded":["keys"]}`},
-		{name: "not ours", details: map[string]any{"degraded": []string{"moon", "tide"}}, status: 200, body: `{"status":"ready","degraded":["store"]}`},
-		{name: "policy", details: map[string]any{"policy_differences": 2}, status: 200, body: `{"status":"ready","degraded":["policy"]}`},
+		{name: "keys", details: store.Details{Degraded: []string{"keys"}}, status: 200, body: `{"status":"ready","degraded":["keys"]}`},
+		{name: "not ours", details: store.Details{Degraded: []string{"moon", "tide"}}, status: 200, body: `{"status":"ready","degraded":["store"]}`},
+		{name: "policy", details: store.Details{PolicyDifferences: 2}, status: 200, body: `{"status":"ready","degraded":["policy"]}`},
 		{
-			name: "down, and degraded", notReady: errors.New("no answer"), details: map[string]any{"degraded": []string{"keys"}},
+			name: "down, and degraded", notReady: errors.New("no answer"), details: store.Details{Degraded: []string{"keys"}},
 			status: 503, body: `{"status":"not ready","reason":"no answer"}`,
 		},
 	} {

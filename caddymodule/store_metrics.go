@@ -37,31 +37,29 @@ func countQueue(event redis.QueueEvent) {
 	}
 }
 
-// Calls of the store and their results, closed sets.
+// Calls of the store, by index, and their results: closed sets.
+const (
+	callSettle = iota
+	callGet
+	callPut
+	callDelete
+	callList
+	callMeta
+)
+
 var (
-	storeCalls   = []string{"settle", "get", "put", "delete", "list", "meta"}
-	storeResults = []string{"ok", "error"}
+	storeCalls   = [...]string{"settle", "get", "put", "delete", "list", "meta"}
+	storeResults = [...]string{"ok", "error"}
 )
 
 // storeCall observes one kind of call.
 type storeCall struct{ ok, failed prometheus.Observer }
 
-func newStoreCalls() map[string]*storeCall {
-	calls := make(map[string]*storeCall, len(storeCalls))
-	for _, call := range storeCalls {
-		calls[call] = &storeCall{
-			ok:     storeSeconds.WithLabelValues(call, storeResults[0]),
-			failed: storeSeconds.WithLabelValues(call, storeResults[1]),
-		}
-	}
-	return calls
-}
-
 // done observes the time since start. An answer such as "no such key" counts as
 // ok, not as an error of the store.
-func (c *storeCall) done(start time.Time, err error) {
+func (c *storeCall) done(start time.Time, err *error) {
 	observer := c.ok
-	if err != nil && !errors.Is(err, store.ErrNotFound) && !errors.Is(err, store.ErrConflict) && !errors.Is(err, store.ErrExists) {
+	if *err != nil && !errors.Is(*err, store.ErrNotFound) && !errors.Is(*err, store.ErrConflict) && !errors.Is(*err, store.ErrExists) {
 		observer = c.failed
 	}
 	observer.Observe(time.Since(start).Seconds())
@@ -70,17 +68,16 @@ func (c *storeCall) done(start time.Time, err error) {
 // measuredBackend measures the calls of a backend.
 type measuredBackend struct {
 	store.Backend
-	settle, get, put, del, list, meta *storeCall
+	calls [len(storeCalls)]storeCall
 }
 
 // measured returns the backend, with its calls measured.
 func measured(backend store.Backend) store.Backend {
-	calls := newStoreCalls()
-	return &measuredBackend{
-		Backend: backend,
-		settle:  calls["settle"], get: calls["get"], put: calls["put"],
-		del: calls["delete"], list: calls["list"], meta: calls["meta"],
+	b := &measuredBackend{Backend: backend}
+	for i, name := range storeCalls {
+		b.calls[i] = storeCall{storeSeconds.WithLabelValues(name, storeResults[0]), storeSeconds.WithLabelValues(name, storeResults[1])}
 	}
+	return b
 }
 
 // Local reports whether the backend answers from memory; see store.LocalBackend.
@@ -89,58 +86,42 @@ func (b *measuredBackend) Local() bool {
 	return ok && local.Local()
 }
 
-func (b *measuredBackend) Settle(ctx context.Context, c *store.Claim) (store.Verdict, error) {
-	start := time.Now()
-	verdict, err := b.Backend.Settle(ctx, c)
-	b.settle.done(start, err)
-	return verdict, err
+func (b *measuredBackend) Settle(ctx context.Context, c *store.Claim) (v store.Verdict, err error) {
+	defer b.calls[callSettle].done(time.Now(), &err)
+	return b.Backend.Settle(ctx, c)
 }
 
-func (b *measuredBackend) Get(ctx context.Context, id string) (*store.Record, error) {
-	start := time.Now()
-	record, err := b.Backend.Get(ctx, id)
-	b.get.done(start, err)
-	return record, err
+func (b *measuredBackend) Get(ctx context.Context, id string) (r *store.Record, err error) {
+	defer b.calls[callGet].done(time.Now(), &err)
+	return b.Backend.Get(ctx, id)
 }
 
-func (b *measuredBackend) Put(ctx context.Context, r *store.Record, opt store.PutOptions) (store.Durability, error) {
-	start := time.Now()
-	durability, err := b.Backend.Put(ctx, r, opt)
-	b.put.done(start, err)
-	return durability, err
+func (b *measuredBackend) Put(ctx context.Context, r *store.Record, opt store.PutOptions) (d store.Durability, err error) {
+	defer b.calls[callPut].done(time.Now(), &err)
+	return b.Backend.Put(ctx, r, opt)
 }
 
-func (b *measuredBackend) Delete(ctx context.Context, id, revision string) (store.Durability, error) {
-	start := time.Now()
-	durability, err := b.Backend.Delete(ctx, id, revision)
-	b.del.done(start, err)
-	return durability, err
+func (b *measuredBackend) Delete(ctx context.Context, id, revision string) (d store.Durability, err error) {
+	defer b.calls[callDelete].done(time.Now(), &err)
+	return b.Backend.Delete(ctx, id, revision)
 }
 
-func (b *measuredBackend) List(ctx context.Context, cursor string, limit int) (store.Page, error) {
-	start := time.Now()
-	page, err := b.Backend.List(ctx, cursor, limit)
-	b.list.done(start, err)
-	return page, err
+func (b *measuredBackend) List(ctx context.Context, cursor string, limit int) (p store.Page, err error) {
+	defer b.calls[callList].done(time.Now(), &err)
+	return b.Backend.List(ctx, cursor, limit)
 }
 
-func (b *measuredBackend) Meta(ctx context.Context, name string) ([]byte, error) {
-	start := time.Now()
-	value, err := b.Backend.Meta(ctx, name)
-	b.meta.done(start, err)
-	return value, err
+func (b *measuredBackend) Meta(ctx context.Context, name string) (value []byte, err error) {
+	defer b.calls[callMeta].done(time.Now(), &err)
+	return b.Backend.Meta(ctx, name)
 }
 
-func (b *measuredBackend) PutMeta(ctx context.Context, name string, value []byte) ([]byte, error) {
-	start := time.Now()
-	stored, err := b.Backend.PutMeta(ctx, name, value)
-	b.meta.done(start, err)
-	return stored, err
+func (b *measuredBackend) PutMeta(ctx context.Context, name string, value []byte) (stored []byte, err error) {
+	defer b.calls[callMeta].done(time.Now(), &err)
+	return b.Backend.PutMeta(ctx, name, value)
 }
 
-func (b *measuredBackend) DeleteMeta(ctx context.Context, name string, value []byte) error {
-	start := time.Now()
-	err := b.Backend.DeleteMeta(ctx, name, value)
-	b.meta.done(start, err)
-	return err
+func (b *measuredBackend) DeleteMeta(ctx context.Context, name string, value []byte) (err error) {
+	defer b.calls[callMeta].done(time.Now(), &err)
+	return b.Backend.DeleteMeta(ctx, name, value)
 }

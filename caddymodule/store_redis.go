@@ -181,5 +181,4 @@ var (
 	_ caddy.Provisioner     = (*RedisStore)(nil)
 	_ caddyfile.Unmarshaler = (*RedisStore)(nil)
 	_ storeModule           = (*RedisStore)(nil)
-	_ windowBound           = (*RedisStore)(nil)
 )

@@ -1,12 +1,17 @@
 package caddymodule
 
 import (
+	"context"
 	"fmt"
+	"log/slog"
+	"math"
 	"path/filepath"
 	"sync/atomic"
 	"time"
 
 	"github.com/caddyserver/caddy/v2"
+	"go.uber.org/zap"
+	"go.uber.org/zap/exp/zapslog"
 
 	"github.com/card-gateway/card-gateway/keys"
 	"github.com/card-gateway/card-gateway/store"
@@ -29,10 +34,7 @@ type storeModule interface {
 	// open returns the backend, without a lock or a connection. Files that must be
 	// apart from its place are in runtimeDir, unless that is empty.
 	open(runtimeDir string) (store.Backend, error)
-}
-
-// windowBound is a storeModule that supports no longer window than maxWindow.
-type windowBound interface {
+	// maxWindow returns the longest window that the backend supports.
 	maxWindow() time.Duration
 }
 
@@ -66,8 +68,8 @@ func (p *pooledStore) Destruct() error {
 // takeStore takes the module's store from the pool, or opens it. To release it,
 // delete its place from the pool.
 func takeStore(module storeModule, window time.Duration, runtimeDir string) (*pooledStore, error) {
-	if bound, ok := module.(windowBound); ok && window > bound.maxWindow() {
-		return nil, fmt.Errorf("window is %s; with this store it must be at most %s", window, bound.maxWindow())
+	if longest := module.maxWindow(); window > longest {
+		return nil, fmt.Errorf("window is %s; with this store it must be at most %s", window, longest)
 	}
 	dir := file.DefaultRuntimeDir()
 	if runtimeDir != "" {
@@ -130,6 +132,42 @@ func (s *FileStore) Provision(caddy.Context) error {
 
 func (s *FileStore) place() string { return "file:" + s.Dir }
 
+func (s *FileStore) maxWindow() time.Duration { return math.MaxInt64 }
+
 func (s *FileStore) open(runtimeDir string) (store.Backend, error) {
 	return file.Open(s.Dir, file.Options{OnProblem: logStoreProblem, RuntimeDir: runtimeDir})
 }
+
+// storeLogger returns the logger for stores. A store outlives the configuration
+// that opened it, so this is the logger of the current configuration.
+func storeLogger() *zap.Logger { return caddy.Log().Named("card_gateway.store") }
+
+// logStoreProblem logs a problem that the embedded store reports.
+func logStoreProblem(err error) {
+	storeLogger().Warn(err.Error())
+}
+
+// storeSlog is the same for a store that logs by slog: each record goes to the
+// logger of the current configuration.
+type storeSlog struct{}
+
+func (storeSlog) current() slog.Handler {
+	return zapslog.NewHandler(storeLogger().Core(), zapslog.WithName("card_gateway.store"), zapslog.AddStacktraceAt(slog.LevelError+1))
+}
+
+// Enabled is part of slog.Handler.
+func (h storeSlog) Enabled(ctx context.Context, level slog.Level) bool {
+	return h.current().Enabled(ctx, level)
+}
+
+// Handle is part of slog.Handler.
+func (h storeSlog) Handle(ctx context.Context, record slog.Record) error {
+	return h.current().Handle(ctx, record)
+}
+
+// WithAttrs is part of slog.Handler. The returned handler keeps the logger of
+// this moment; stores do not use it, but add their attributes to each record.
+func (h storeSlog) WithAttrs(attrs []slog.Attr) slog.Handler { return h.current().WithAttrs(attrs) }
+
+// WithGroup is part of slog.Handler; see WithAttrs.
+func (h storeSlog) WithGroup(name string) slog.Handler { return h.current().WithGroup(name) }

@@ -38,11 +38,9 @@
 //
 // # Files
 //
-//   - forward, choose, health, check: which issuer gets a request, and when is
-//     one out?
-//   - issuer, conn, now: which idle connection is used again?
-//   - exchange, request, upload, input: is a request sent, and when to another
-//     connection?
+//   - forward: which issuer gets a request, and when is one out?
+//   - issuer, now_*: which idle connection is used again?
+//   - exchange, request: is a request sent, and when to another connection?
 //   - head, answer: what is a valid answer, and is its connection kept?
-//   - error, kind, options, tls: errors and options
+//   - error, options: errors, options and TLS
 package forward

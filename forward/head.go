@@ -3,7 +3,9 @@ package forward
 import (
 	"bytes"
 	"net/http"
+	"net/textproto"
 	"strconv"
+	"strings"
 )
 
 const maxHeaderLines = 256
@@ -165,21 +167,10 @@ func (h *head) bodiless(method string) bool {
 // announcesBody reports whether the head announces a body that is not empty.
 func (h *head) announcesBody() bool { return h.chunked || h.length > 0 }
 
-// equalFold compares without regard to the case of ASCII letters only. The word
-// must be in lower case.
+// equalFold compares with a word of ASCII letters without regard to case. As long as
+// the lengths are equal, no other letter equals one of ASCII.
 func equalFold(b []byte, word string) bool {
-	if len(b) != len(word) {
-		return false
-	}
-	for i, c := range b {
-		if 'A' <= c && c <= 'Z' {
-			c |= 0x20
-		}
-		if c != word[i] {
-			return false
-		}
-	}
-	return true
+	return len(b) == len(word) && strings.EqualFold(string(b), word)
 }
 
 // readHead reads lines until the head of the final answer is complete in the
@@ -227,4 +218,70 @@ func readHead(in *input, begun func()) (h head, fault string, err error) {
 			return h, "", err
 		}
 	}
+}
+
+// fields returns the header lines of a checked head, given its bytes. It leaves
+// out those that belong to one connection, the ones that Connection names among
+// them (RFC 9110, section 7.6.1), and the Content-Length of an answer that cannot
+// have a body (section 8.6). The length is written anew: some readers refuse
+// leading zeros.
+func (h *head) fields(b []byte) []Field {
+	fields := make([]Field, 0, h.lines+1)
+	_, text, _ := strings.Cut(string(b), "\r\n")
+	for text != "\r\n" {
+		var line string
+		line, text, _ = strings.Cut(text, "\r\n")
+		name, value, _ := strings.Cut(line, ":")
+		name = textproto.CanonicalMIMEHeaderKey(name)
+		if hopByHop(name) || h.named != "" && h.names(name) || name == "Content-Length" && h.status == http.StatusNoContent {
+			continue
+		}
+		value = strings.Trim(value, " \t")
+		if name == "Content-Length" {
+			value = strconv.FormatInt(h.length, 10)
+		}
+		fields = append(fields, Field{Name: name, Value: value})
+	}
+	return withCacheControl(fields)
+}
+
+// hopByHop reports whether the header belongs to one connection, or tells how to
+// make the next one to this server (RFC 7838): the client's next one is to another.
+func hopByHop(name string) bool {
+	switch name {
+	case "Alt-Svc", "Connection", "Keep-Alive", "Te", "Trailer", "Transfer-Encoding", "Upgrade":
+		return true
+	default:
+		return strings.HasPrefix(name, "Proxy-")
+	}
+}
+
+// names reports whether Connection names the header.
+func (h *head) names(name string) bool {
+	for named := range strings.SplitSeq(h.named, ",") {
+		if textproto.CanonicalMIMEHeaderKey(strings.Trim(named, " \t")) == name {
+			return true
+		}
+	}
+	return false
+}
+
+// withCacheControl adds what an answer with Pragma: no-cache alone means, as
+// net/http does (RFC 9111, section 5.4).
+func withCacheControl(fields []Field) []Field {
+	pragma := ""
+	for i := range fields {
+		switch f := &fields[i]; f.Name {
+		case "Cache-Control":
+			return fields
+		case "Pragma":
+			if pragma == "" {
+				pragma = f.Value
+			}
+		}
+	}
+	if pragma == "no-cache" {
+		fields = append(fields, Field{Name: "Cache-Control", Value: pragma})
+	}
+	return fields
 }

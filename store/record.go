@@ -2,6 +2,7 @@ package store
 
 import (
 	"encoding/json"
+	"maps"
 	"slices"
 	"time"
 
@@ -88,15 +89,9 @@ func (r *Record) Clone() *Record {
 		}
 	}
 	if r.Lock != nil {
-		l := *r.Lock
-		c.Lock = &l
+		c.Lock = new(*r.Lock)
 	}
-	if r.LastUsed != nil {
-		c.LastUsed = make(map[int]time.Time, len(r.LastUsed))
-		for k, v := range r.LastUsed {
-			c.LastUsed[k] = v
-		}
-	}
+	c.LastUsed = maps.Clone(r.LastUsed)
 	return &c
 }
 

@@ -10,6 +10,8 @@ package store
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"time"
 
 	"github.com/card-gateway/card-gateway/auth"
@@ -202,9 +204,88 @@ type Durability struct {
 
 // Status describes a backend for an operator.
 type Status struct {
-	Backend string         `json:"backend"`           // "file" or "redis"
-	Place   string         `json:"place"`             // directory or addresses, without credentials
-	Ready   bool           `json:"ready"`             //
-	Problem string         `json:"problem,omitempty"` // why it is not ready
-	Details map[string]any `json:"details,omitempty"`
+	Backend string  `json:"backend"`           // "file" or "redis"
+	Place   string  `json:"place"`             // directory or addresses, without credentials
+	Ready   bool    `json:"ready"`             //
+	Problem string  `json:"problem,omitempty"` // why it is not ready
+	Details Details `json:"details,omitzero"`
 }
+
+// Details are what a backend knows of itself. A field of the other backend is zero.
+type Details struct {
+	Degraded          []string  `json:"degraded,omitzero"`             // troubles of a ready backend
+	Gateways          []Gateway `json:"gateways,omitzero"`             // redis: those that lately wrote their policy
+	JournalBytes      int64     `json:"journal_bytes,omitempty"`       // file
+	JournalSegments   int       `json:"journal_segments,omitempty"`    // file
+	Keys              *int      `json:"keys,omitempty"`                // file
+	MaxNonces         int64     `json:"max_nonces,omitempty"`          // file
+	NoRoomForChanges  string    `json:"no_room_for_changes,omitempty"` // file: why
+	Nonces            *int64    `json:"nonces,omitempty"`              // file: live ones
+	Policy            string    `json:"policy,omitempty"`              // redis: hash of this gateway's
+	PolicyDifferences int       `json:"policy_differences,omitempty"`  // redis: between the gateways
+	ReplayFloor       time.Time `json:"replay_floor,omitzero"`         // the latest of all
+	Servers           []Server  `json:"servers,omitzero"`              // redis: the masters
+	Topology          string    `json:"topology,omitempty"`            // redis
+	Warnings          []string  `json:"warnings,omitzero"`             // redis: what an operator should change
+}
+
+// A Gateway is one of those that share a backend.
+type Gateway struct {
+	Name   string    `json:"name"`
+	Policy string    `json:"policy"` // its hash
+	Seen   time.Time `json:"seen"`
+	This   bool      `json:"this"` // the one that reports
+}
+
+// A Server is a server of a backend.
+type Server struct {
+	Address    string `json:"address"`
+	MaxMemory  int64  `json:"max_memory"` // bytes; 0: no limit
+	Replicas   int64  `json:"replicas"`
+	UsedMemory int64  `json:"used_memory"`
+	Version    string `json:"version"`
+}
+
+// Errors that every backend returns, possibly wrapped. Any other error means
+// that the backend could not answer: the request is refused with 503.
+var (
+	ErrNotFound    = errors.New("no such key")
+	ErrConflict    = errors.New("the key was changed by somebody else at the same time")
+	ErrExists      = errors.New("a key of this id exists already")
+	ErrUnavailable = errors.New("the store cannot answer")
+	// ErrFull means that a cap on live nonces is reached. A backend never drops
+	// a live nonce to make room. ErrFull wraps ErrUnavailable.
+	ErrFull = fmt.Errorf("%w: it holds as many live nonces as it may", ErrUnavailable)
+)
+
+// A DamagedError means that the record of a key cannot be read, because something
+// other than a gateway has written it. It is an [ErrUnavailable].
+type DamagedError struct {
+	ID    string // of the key
+	Field string // one of [DamagedFields]
+	// Revision of the record, with which it can be deleted; empty: it has none.
+	Revision string
+	Cause    error // without anything that the record holds
+}
+
+// The values of [DamagedError.Field].
+const (
+	DamagedDocument = "document" // the whole, or what no other value names
+	DamagedID       = "id"       // it is the record of another key
+	DamagedFailures = "failures"
+	DamagedLock     = "lock"
+	DamagedLastUsed = "last_used"
+)
+
+// DamagedFields returns the closed set of [DamagedError.Field].
+func DamagedFields() []string {
+	return []string{DamagedDocument, DamagedID, DamagedFailures, DamagedLock, DamagedLastUsed}
+}
+
+// Error returns the key, the field and the cause.
+func (e *DamagedError) Error() string {
+	return fmt.Sprintf("%v: the record of key %q is damaged: %s: %v", ErrUnavailable, e.ID, e.Field, e.Cause)
+}
+
+// Unwrap returns [ErrUnavailable].
+func (e *DamagedError) Unwrap() error { return ErrUnavailable }

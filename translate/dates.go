@@ -1,5 +1,7 @@
 package translate
 
+import "time"
+
 const (
 	dateLength = len("2006-01-02")
 	// midnight completes a calendar day to a date-time of that day.
@@ -116,14 +118,5 @@ func number(s []byte) int {
 
 // daysIn returns the number of days of the month.
 func daysIn(year, month int) int {
-	switch month {
-	case 2:
-		if year%4 == 0 && (year%100 != 0 || year%400 == 0) {
-			return 29
-		}
-		return 28
-	case 4, 6, 9, 11:
-		return 30
-	}
-	return 31
+	return time.Date(year, time.Month(month)+1, 0, 0, 0, 0, 0, time.UTC).Day()
 }

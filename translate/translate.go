@@ -8,7 +8,17 @@
 // The package is pure: no HTTP, no clock, no state between calls.
 package translate
 
-import "time"
+import (
+	"errors"
+	"io"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/go-json-experiment/json/jsontext"
+)
 
 // A Variant is one of the published forms of a customer: the published
 // interface, Resources and their fields. The zero value means "unknown".
@@ -35,15 +45,7 @@ func (v Variant) String() string {
 // ParseVariant returns the variant named "A", "B" or "C", and [None] for every
 // other text.
 func ParseVariant(s string) Variant {
-	switch s {
-	case "A":
-		return VariantA
-	case "B":
-		return VariantB
-	case "C":
-		return VariantC
-	}
-	return None
+	return Variant(max(slices.Index(variantNames[:], s), int(None)))
 }
 
 // AskedVariant returns the variant that a client asks for in a header with
@@ -79,24 +81,21 @@ const (
 	CamelCase
 )
 
+var formNames = [...]string{SnakeCase: "snake_case", CamelCase: "camelCase"}
+
 // String returns "snake_case" or "camelCase".
 func (f Form) String() string {
-	if f == CamelCase {
-		return "camelCase"
+	if int(f) >= len(formNames) {
+		f = SnakeCase
 	}
-	return "snake_case"
+	return formNames[f]
 }
 
 // ParseForm returns the form named "snake_case" or "camelCase". It returns
 // false for every other text.
 func ParseForm(s string) (Form, bool) {
-	switch s {
-	case "snake_case":
-		return SnakeCase, true
-	case "camelCase":
-		return CamelCase, true
-	}
-	return SnakeCase, false
+	i := slices.Index(formNames[:], s)
+	return Form(max(i, int(SnakeCase))), i >= 0
 }
 
 // variant returns the variant whose names and dates have the form.
@@ -160,3 +159,50 @@ const (
 	// MaxResponseTokens is the largest number of them in an answer.
 	MaxResponseTokens = 1_000_000
 )
+
+// explain returns the problem that the client reads for an error of reading.
+func explain(err error) Problem {
+	var syntactic *jsontext.SyntacticError
+	var nul nulError
+	switch {
+	case errors.As(err, &nul):
+		return Problem{Field: dotted(nul.at), Message: "must not hold the character U+0000"}
+	case !errors.As(err, &syntactic):
+		return Problem{Message: "the body " + err.Error()}
+	case errors.Is(err, jsontext.ErrDuplicateName):
+		return Problem{Field: dotted(syntactic.JSONPointer), Message: "appears more than once"}
+	case errors.Is(err, io.ErrUnexpectedEOF):
+		return Problem{Message: "the body ends inside its JSON value"}
+	}
+	at := strconv.FormatInt(syntactic.ByteOffset, 10)
+	return Problem{Message: "the body is not valid JSON in UTF-8 at byte " + at}
+}
+
+// dotted returns a JSON pointer as the field of a problem, such as
+// "metadata.x.0.y".
+func dotted(p jsontext.Pointer) string {
+	var b strings.Builder
+	for name := range p.Tokens() {
+		if b.Len() > 0 {
+			b.WriteByte('.')
+		}
+		b.WriteString(name)
+	}
+	return shortened(b.String())
+}
+
+// maxShown is the largest part of a client's name, in bytes, that a problem
+// shows.
+const maxShown = 100
+
+// shortened cuts a name to maxShown bytes and marks the cut.
+func shortened(name string) string {
+	if len(name) <= maxShown {
+		return name
+	}
+	cut := maxShown
+	for !utf8.RuneStart(name[cut]) {
+		cut--
+	}
+	return name[:cut] + "…"
+}

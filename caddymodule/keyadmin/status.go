@@ -147,8 +147,8 @@ func printStatus(cmd *cobra.Command, out io.Writer, s *gatewayStatus) error {
 	}
 	keyRows(s, row)
 	row("policy", "%s", s.Policy)
-	if floor, ok := s.Store.Details["replay_floor"]; ok {
-		row("replay floor", "%v", floor)
+	if floor := s.Store.Details.ReplayFloor; !floor.IsZero() {
+		row("replay floor", "%s", floor.Format(time.RFC3339Nano))
 	}
 	row("loaded", "%s", timeOr(&s.Loads.At, "never"))
 	if s.Loads.RefusedAt != nil {

@@ -63,7 +63,7 @@ func TestReplayFloor(t *testing.T) {
 				t.Fatalf("the next start told %q, floor %d, want nothing and %d", told, b.state.Load().floor.Load(), floor)
 			}
 			b.checkFloor(kept, tt.kept)
-			if b.Status(t.Context()).Details["replay_floor"] == nil {
+			if b.Status(t.Context()).Details.ReplayFloor.IsZero() {
 				t.Error("the status does not tell the floor")
 			}
 		})

@@ -28,7 +28,7 @@ type journal struct {
 	current  *segment // nil: closed
 	spare    *segment // made in advance; nil: the keeper is at it
 	sealed   []*segment
-	mark     *mark  // nil: there is none
+	mark     mark   // of no files: there is none
 	seq      uint64 // of the next entry
 	nextID   uint64
 	size     int // of the next segment
@@ -189,7 +189,7 @@ func (j *journal) close() error {
 		current.end(j.seq, endClosed)
 	}
 	err := j.mark.close()
-	j.mark = nil
+	j.mark = mark{}
 	j.mu.Unlock()
 	if spare != nil {
 		_ = spare.discard()
@@ -200,4 +200,138 @@ func (j *journal) close() error {
 		}
 	}
 	return err
+}
+
+// prepare makes the spare segment if there is none. Appends do not wait for it.
+func (j *journal) prepare() error {
+	j.mu.Lock()
+	if j.current == nil || j.spare != nil || j.failed != nil && time.Since(j.failedAt) < retryAfter {
+		defer j.mu.Unlock()
+		return j.failed
+	}
+	id, size := j.nextID, j.size
+	j.nextID++
+	j.mu.Unlock()
+
+	s, err := newSegment(j.dir, id, size)
+
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if err != nil {
+		return j.failLocked(err)
+	}
+	if j.current == nil || j.spare != nil || id < j.current.id { // closed, or an append made one itself
+		j.failed = nil
+		return s.discard()
+	}
+	j.spare, j.failed = s, nil
+	return nil
+}
+
+// prepareLocked makes the spare segment while appends wait.
+func (j *journal) prepareLocked() error {
+	s, err := newSegment(j.dir, j.nextID, j.size)
+	if err != nil {
+		return j.failLocked(err)
+	}
+	if j.spare != nil {
+		_ = j.spare.discard()
+	}
+	j.nextID++
+	j.spare, j.failed = s, nil
+	return nil
+}
+
+func (j *journal) failLocked(cause error) error {
+	if j.failed == nil {
+		j.problem(fmt.Errorf("the journal cannot be written, requests are refused once it is full: %w", cause))
+	}
+	if j.failed = cause; !errors.Is(cause, store.ErrUnavailable) {
+		j.failed = fmt.Errorf("%w: the journal cannot be written: %w", store.ErrUnavailable, cause)
+	}
+	j.failedAt = time.Now()
+	return j.failed
+}
+
+// nudge wakes the keeper.
+func (j *journal) nudge() {
+	select {
+	case j.wake <- struct{}{}:
+	default:
+	}
+}
+
+// tidy frees what the sealed segments do not need, and returns those in which
+// every nonce is dead at now, the oldest first. A segment is only among them if
+// all older ones are.
+func (j *journal) tidy(now int64) (dead []*segment) {
+	j.mu.Lock()
+	sealed := j.sealed
+	j.mu.Unlock()
+	for _, s := range sealed {
+		if err := s.seal(); err != nil {
+			j.problem(fmt.Errorf("closing %s: %w", s.path, err))
+		}
+	}
+	for i, s := range sealed {
+		if s.lastDeath > now {
+			return sealed[:i]
+		}
+	}
+	return sealed
+}
+
+// stuck reports whether the oldest segment must be kept for longer than the life
+// of a nonce that is accepted at now. limit is the time up to which segments are
+// usually kept, and last the newest sealed segment.
+func (j *journal) stuck(now int64) (limit int64, last uint64, stuck bool) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if j.current == nil || len(j.sealed) == 0 {
+		return 0, 0, false
+	}
+	longest := max(j.current.longest, carriedSeconds)
+	for _, s := range j.sealed {
+		longest = max(longest, s.longest)
+	}
+	limit = now + longest
+	return limit, j.sealed[len(j.sealed)-1].id, j.sealed[0].lastDeath > limit
+}
+
+// shorten limits the time until which the segments up to last are kept.
+func (j *journal) shorten(limit int64, last uint64) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	for _, s := range j.sealed {
+		if s.id <= last {
+			s.lastDeath, s.shortened = min(s.lastDeath, limit), true
+		}
+	}
+}
+
+// firstAfter returns the sequence number of the first entry after the n oldest
+// segments.
+func (j *journal) firstAfter(n int) uint64 {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	switch {
+	case n < len(j.sealed):
+		return j.sealed[n].firstSeq
+	case j.current != nil:
+		return j.current.firstSeq
+	}
+	return j.seq
+}
+
+// drop removes the oldest segments, which tidy returned.
+func (j *journal) drop(dead []*segment) error {
+	for _, s := range dead {
+		if err := s.discard(); err != nil {
+			return err
+		}
+		j.mu.Lock()
+		j.sealed = j.sealed[1:]
+		j.mu.Unlock()
+	}
+	return nil
 }

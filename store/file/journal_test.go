@@ -165,7 +165,7 @@ func TestCaps(t *testing.T) {
 			}
 			b.clock.advance(11 * time.Second)
 			b.expect(b.claim(), auth.Accepted)
-			if got := b.Status(t.Context()).Details["nonces"]; got != int64(1) {
+			if got := *b.Status(t.Context()).Details.Nonces; got != 1 {
 				t.Errorf("%v nonces, want 1", got)
 			}
 		})
@@ -178,11 +178,11 @@ func TestNearCap(t *testing.T) {
 	for range 80 {
 		b.expect(b.claim(), auth.Accepted)
 	}
-	if got, reported := b.Status(t.Context()).Details["degraded"]; reported {
+	if got := b.Status(t.Context()).Details.Degraded; got != nil {
 		t.Errorf("80 of 100 nonces: degraded %v, want nothing", got)
 	}
 	b.expect(b.claim(), auth.Accepted)
-	if got, _ := b.Status(t.Context()).Details["degraded"].([]string); !slices.Equal(got, []string{"nonces"}) {
+	if got := b.Status(t.Context()).Details.Degraded; !slices.Equal(got, []string{"nonces"}) {
 		t.Errorf("81 of 100 nonces: degraded %v, want nonces", got)
 	}
 }

@@ -120,7 +120,7 @@ func (k *keyState) carry(st *state, now int64) error {
 	k.dropBuckets(st.limits.at(clock))
 	e := entry{
 		kind: entryState, now: now, key: k.id, failures: int64(k.failures),
-		extra: string(appendUses(nil, k.used)), buckets: k.buckets, ahead: st.limits.behind(clock),
+		extra: string(appendUses(nil, k.used)), buckets: k.buckets, ahead: st.limits.lag(clock),
 	}
 	segment, err := st.journal.append(&e)
 	if err == nil {
@@ -143,7 +143,7 @@ func (st *state) sweepAll(now int64) {
 	defer st.changes.Unlock()
 	st.eachKey(func(k *keyState) {
 		k.mu.Lock()
-		gone := k.stored.Load() == nil && k.nonces.count == 0
+		gone := k.stored.Load() == nil && len(k.nonces) == 0
 		k.mu.Unlock()
 		if gone {
 			sh := st.shard(k.id)
@@ -197,13 +197,13 @@ func (st *state) rewrite(old []*segment, now int64) (err error) {
 
 // carryNonces writes into the journal the nonces that die after a moment.
 func (k *keyState) carryNonces(st *state, now, after int64) (err error) {
-	k.nonces.each(func(s nonceSlot) {
-		if err == nil && int64(s.death) > after {
+	for digest, n := range k.nonces {
+		if err == nil && int64(n.death) > after {
 			_, err = st.journal.append(&entry{
-				kind: entryNonce, now: now, first: int64(s.stamp), second: int64(s.death),
-				nonce: s.digest(), key: k.id,
+				kind: entryNonce, now: now, first: int64(n.stamp), second: int64(n.death),
+				nonce: digest, key: k.id,
 			})
 		}
-	})
+	}
 	return err
 }

@@ -14,6 +14,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"syscall"
 
 	"github.com/card-gateway/card-gateway/store"
 )
@@ -194,12 +195,10 @@ func appendKeyFile(b []byte, meta map[string][]byte, keys iter.Seq[*storedRecord
 
 // replaceFile replaces the content of the file. Even after a crash, either the
 // old or the new file is on the disk, complete. It first writes the new file
-// under another name. A file or link of that name, left by a crash or planted,
-// is removed and never followed.
+// under another name.
 func replaceFile(path string, content []byte, sync func(*os.File) error) error {
 	next := path + ".new"
-	_ = os.Remove(next)
-	f, err := os.OpenFile(next, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	f, err := createAnew(next)
 	if err != nil {
 		return err
 	}
@@ -220,6 +219,13 @@ func replaceFile(path string, content []byte, sync func(*os.File) error) error {
 	return syncDir(filepath.Dir(path), sync)
 }
 
+// createAnew makes a file. A file or link of that name, left by a crash or planted,
+// is removed and never followed.
+func createAnew(path string) (*os.File, error) {
+	_ = os.Remove(path)
+	return os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+}
+
 // syncDir writes the directory through to the disk, so that a rename in it
 // survives a crash.
 func syncDir(dir string, sync func(*os.File) error) error {
@@ -229,4 +235,173 @@ func syncDir(dir string, sync func(*os.File) error) error {
 	}
 	defer d.Close()
 	return sync(d)
+}
+
+// A change is the difference between the state and the key file that is about to
+// be written: the record of one key (nil: the key is deleted), or the named
+// values. The zero value is no difference.
+type change struct {
+	id     string
+	stored *storedRecord
+	meta   map[string][]byte
+}
+
+// writeKeyFile writes the key file from the state, with the change. The caller
+// must hold st.changes. Locks that were only in the journal and in memory are
+// then in the key file, too.
+func (st *state) writeKeyFile(c change) error {
+	unfolded := st.unfolded.Swap(false)
+	if c.meta == nil {
+		c.meta = *st.meta.Load()
+	}
+	b, err := appendKeyFile(st.document[:0], c.meta, st.records(c))
+	if err == nil {
+		st.document = b
+		if err = replaceFile(st.path, b, st.opt.sync); fullDisk(err) {
+			err = st.replaceFromSpare(b)
+			st.prepareSpare() // of the room that the old file has left
+		}
+	}
+	if err != nil {
+		if unfolded {
+			st.unfolded.Store(true)
+		}
+		return fmt.Errorf("%w: writing the key file: %w", store.ErrUnavailable, err)
+	}
+	return nil
+}
+
+// records yields the records of all keys in the order of their ids.
+func (st *state) records(c change) iter.Seq[*storedRecord] {
+	return func(yield func(*storedRecord) bool) {
+		pending := c.stored != nil
+		for _, id := range *st.ids.Load() {
+			if pending && c.id <= id {
+				pending = false
+				if !yield(c.stored) {
+					return
+				}
+			}
+			if id == c.id {
+				continue
+			}
+			if !yield(st.key(id).stored.Load()) {
+				return
+			}
+		}
+		if pending {
+			yield(c.stored)
+		}
+	}
+}
+
+// A keySpare is room on the disk for the next key file, so that keys can be
+// changed while the disk is full. The guard of st.changes guards it.
+type keySpare struct {
+	f    *os.File // nil: there is no room
+	size int
+}
+
+const (
+	spareSuffix = ".spare"
+	spareMargin = 64 << 10 // bytes by which a key file may grow
+	spareLeast  = 4 << 10  // the margin when the disk is almost full
+)
+
+// fullDisk reports whether an error means that there is no room.
+func fullDisk(err error) bool {
+	return errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT)
+}
+
+// prepareSpare makes room for the next key file if there is less than it needs.
+// The caller must hold st.changes. Until the room is made, Status reports that
+// changes of keys are in danger.
+func (st *state) prepareSpare() {
+	length := len(st.document)
+	if info, err := os.Stat(st.path); err == nil { // of another process, or not written yet
+		length = max(length, int(info.Size()))
+	}
+	if st.closed || st.spare.f != nil && st.spare.size >= length+spareLeast {
+		return
+	}
+	st.dropSpare()
+	err := st.makeSpare(length + spareMargin)
+	if fullDisk(err) {
+		err = st.makeSpare(length + spareLeast)
+	}
+	var trouble *string
+	if err != nil {
+		trouble = new(err.Error())
+	}
+	if before := st.spareTrouble.Swap(trouble); err != nil && before == nil {
+		st.opt.OnProblem(fmt.Errorf("there is no room on the disk for changes of keys: %w", err))
+	}
+}
+
+// makeSpare makes the file and allocates its blocks.
+func (st *state) makeSpare(size int) error {
+	path := st.path + spareSuffix
+	f, err := createAnew(path)
+	if err != nil {
+		return err
+	}
+	if err = reserve(f, size); err == nil {
+		err = st.opt.sync(f)
+	}
+	if err != nil {
+		_ = f.Close()
+		_ = os.Remove(path)
+		return err
+	}
+	st.spare = keySpare{f, size}
+	return nil
+}
+
+func (st *state) dropSpare() {
+	if st.spare.f != nil {
+		_ = st.spare.f.Close()
+		_ = os.Remove(st.path + spareSuffix)
+	}
+	st.spare = keySpare{}
+}
+
+// replaceFromSpare replaces the key file by the spare with the content. Nothing is
+// allocated for it.
+func (st *state) replaceFromSpare(content []byte) error {
+	s := st.spare
+	if s.f == nil || s.size < len(content) {
+		return fmt.Errorf("%w: the room for it is used up", store.ErrUnavailable)
+	}
+	st.spare = keySpare{}
+	defer func() { _ = s.f.Close() }()
+	path := st.path + spareSuffix
+	if _, err := s.f.WriteAt(content, 0); err != nil {
+		return err
+	}
+	if err := s.f.Truncate(int64(len(content))); err != nil {
+		return err
+	}
+	if err := st.opt.sync(s.f); err != nil {
+		return err
+	}
+	if err := sameFile(s.f, path); err != nil {
+		return err
+	}
+	if err := os.Rename(path, st.path); err != nil {
+		return err
+	}
+	return syncDir(filepath.Dir(st.path), st.opt.sync)
+}
+
+// sameFile checks that nobody has put another file in the place of an open one.
+func sameFile(f *os.File, path string) error {
+	own, err := f.Stat()
+	if err != nil {
+		return err
+	}
+	found, err := os.Lstat(path)
+	if err == nil && !os.SameFile(own, found) {
+		err = fmt.Errorf("%s is not the file that the gateway made", path)
+	}
+	return err
 }

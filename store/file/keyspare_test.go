@@ -43,7 +43,7 @@ func TestChangesOnAFullDisk(t *testing.T) {
 		return err
 	}
 	degraded := func() bool {
-		list, _ := b.Status(t.Context()).Details["degraded"].([]string)
+		list := b.Status(t.Context()).Details.Degraded
 		return slices.Contains(list, "keys")
 	}
 

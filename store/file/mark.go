@@ -31,7 +31,7 @@ func (p position) sum() uint32   { return uint32(p >> 32) }
 // There are two small mapped files: one is found by the directory, the other by the
 // store's identity, which a copy of the directory has too. Each holds the magic, the
 // position, and the fields forgotten and floor of a segment's header, 8 bytes each in
-// little endian; the magic is written last. A nil mark does nothing.
+// little endian; the magic is written last. A mark without files does nothing.
 type mark struct {
 	paths []string
 	data  [][]byte
@@ -98,8 +98,8 @@ func readMark(path string) (m marked, found bool, err error) {
 }
 
 // newMark makes a new mark, in place of an earlier one.
-func newMark(paths []string, is marked) (*mark, error) {
-	m := &mark{paths: paths}
+func newMark(paths []string, is marked) (mark, error) {
+	m := mark{paths: paths}
 	dir := filepath.Dir(paths[0])
 	err := os.MkdirAll(dir, 0o700)
 	if err == nil {
@@ -114,7 +114,7 @@ func newMark(paths []string, is marked) (*mark, error) {
 		}
 	}
 	if err != nil {
-		return nil, errors.Join(fmt.Errorf("making the high-water mark of the journal, in the runtime directory: %w", err), m.close())
+		return mark{}, errors.Join(fmt.Errorf("making the high-water mark of the journal, in the runtime directory: %w", err), m.close())
 	}
 	m.set(is.position)
 	m.setHorizon(is.forgotten, is.floor)
@@ -143,9 +143,6 @@ func (m *mark) open(path string) error {
 // set writes the position, at once: half of one would be another. A store to memory is
 // enough: the kernel keeps all stores of a killed process, in their order.
 func (m *mark) set(p position) {
-	if m == nil {
-		return
-	}
 	for _, data := range m.data {
 		storeWord(data[8:], uint64(p))
 	}
@@ -153,9 +150,6 @@ func (m *mark) set(p position) {
 
 // setHorizon writes what must not be put back with the journal.
 func (m *mark) setHorizon(forgotten, floor int64) {
-	if m == nil {
-		return
-	}
 	for _, data := range m.data {
 		storeWord(data[16:], uint64(forgotten))
 		storeWord(data[24:], uint64(floor))
@@ -164,9 +158,6 @@ func (m *mark) setHorizon(forgotten, floor int64) {
 
 // close ends the mark; the files stay.
 func (m *mark) close() (err error) {
-	if m == nil {
-		return nil
-	}
 	for _, data := range m.data {
 		err = errors.Join(err, unmap(data))
 	}
@@ -183,14 +174,14 @@ func (j *journal) loseMark(cause error) {
 		_ = os.Remove(path)
 	}
 	_ = j.mark.close()
-	j.mark = nil
+	j.mark = mark{}
 }
 
-// behind returns the reason why the mark at the path does not fit the journal
+// markFault returns the reason why the mark at the path does not fit the journal
 // that was read, or "" if it fits. A mark that is one entry behind fits, because
 // a process can be killed after it wrote an entry and before it set the mark. What
 // the mark says of the floor holds in any case.
-func (st *state) behind(r *replayed, path string) (why string, err error) {
+func (st *state) markFault(r *replayed, path string) (why string, err error) {
 	m, found, err := readMark(path)
 	if err != nil {
 		return "", err

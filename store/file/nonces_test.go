@@ -2,31 +2,31 @@ package file
 
 import (
 	"testing"
+	"time"
 
 	"pgregory.net/rapid"
 )
 
-// TestNonces compares the table with a map over random histories. They have
-// enough nonces that pages split, and enough dead ones that pages shrink.
+// TestNonces compares the nonces of a key with a model over random histories. They
+// have enough nonces that the map grows, and enough dead ones that it is made anew.
 func TestNonces(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		type life struct{ stamp, death int64 }
-		var table nonces
-		want := map[[16]byte]life{}
-		now, serial, forgotten := int64(1000), uint64(0), int64(0)
-		slotOf := func(n uint64, stamp, death int64) ([16]byte, nonceSlot) {
-			digest := [16]byte{byte(n), byte(n >> 8), byte(n >> 16), byte(n >> 24), 8: byte(n * 31)}
-			return digest, makeSlot(&digest, stamp, death)
+		now, serial := int64(1000), uint64(0)
+		opt := Options{Clock: func() time.Time { return time.Unix(now, 0) }}
+		st := newState(opt.withDefaults(), "")
+		k := st.makeKey("key")
+		want := map[[16]byte]nonce{}
+		digestOf := func(n uint64) [16]byte {
+			return [16]byte{byte(n), byte(n >> 8), byte(n >> 16), byte(n >> 24), 8: byte(n * 31)}
 		}
 		check := func(n uint64) {
-			digest, slot := slotOf(n, 0, 1)
-			got, ok := table.find(&slot), want[digest]
-			switch {
-			case got == nil && ok.death > now:
+			digest := digestOf(n)
+			switch got, ok := k.nonces[digest], want[digest]; {
+			case !got.known() && int64(ok.death) > now:
 				t.Fatalf("nonce %d is missing, it lives until %d and now is %d", n, ok.death, now)
-			case got == nil && ok.stamp > forgotten:
-				t.Fatalf("nonce %d of stamp %d was dropped, and only %d was told", n, ok.stamp, forgotten)
-			case got != nil && (int64(got.death) != ok.death || int64(got.stamp) != ok.stamp || got.digest() != digest):
+			case !got.known() && int64(ok.stamp) > st.forgotten.Load():
+				t.Fatalf("nonce %d of stamp %d was dropped, and only %d is forgotten", n, ok.stamp, st.forgotten.Load())
+			case got.known() && got != ok:
 				t.Fatalf("found %+v, want %+v", got, ok)
 			}
 		}
@@ -34,19 +34,19 @@ func TestNonces(t *testing.T) {
 			"insert": func(t *rapid.T) {
 				for range rapid.IntRange(1, 3000).Draw(t, "how many") {
 					serial++
-					stamp := now + int64(serial%600) - 300
-					death := now + 10 + int64(serial*7%600)
-					digest, slot := slotOf(serial, stamp, death)
-					forgotten = max(forgotten, int64(table.insert(slot, uint32(now))))
-					want[digest] = life{stamp, death}
+					n := newNonce(now+int64(serial%600)-300, now+10+int64(serial*7%600))
+					st.live.Add(1)
+					k.keepNonce(digestOf(serial), n)
+					want[digestOf(serial)] = n
 				}
 			},
 			"wait": func(t *rapid.T) { now += rapid.Int64Range(0, 400).Draw(t, "for") },
-			"sweep": func(*rapid.T) {
-				for i, more := 0, true; more; i++ {
-					var dropped uint32
-					_, dropped, more = table.sweep(i, uint32(now))
-					forgotten = max(forgotten, int64(dropped))
+			"sweep": func(t *rapid.T) {
+				st.sweepKey(k, now)
+				for digest, n := range k.nonces {
+					if n.dead(now) {
+						t.Fatalf("%x died at %d and is kept at %d", digest, n.death, now)
+					}
 				}
 			},
 			"": func(t *rapid.T) {
@@ -55,10 +55,8 @@ func TestNonces(t *testing.T) {
 				for n := rapid.Uint64Range(1, step).Draw(t, "from"); n <= serial; n += step {
 					check(n)
 				}
-				count := 0
-				table.each(func(nonceSlot) { count++ })
-				if count != table.count {
-					t.Fatalf("%d nonces, the count says %d", count, table.count)
+				if live := st.live.Load(); live != int64(len(k.nonces)) {
+					t.Fatalf("%d nonces, the count says %d", len(k.nonces), live)
 				}
 			},
 		})
@@ -67,15 +65,23 @@ func TestNonces(t *testing.T) {
 
 // TestNoncesGiveBack: the memory of dead nonces is released.
 func TestNoncesGiveBack(t *testing.T) {
-	var table nonces
-	for n := range uint64(100_000) {
-		digest := [16]byte{byte(n), byte(n >> 8), byte(n >> 16)}
-		table.insert(makeSlot(&digest, 1, 100), 1)
+	const many = 100_000
+	opt := Options{}
+	st := newState(opt.withDefaults(), "")
+	k := st.makeKey("key")
+	before := heap()
+	for n := range uint64(many) {
+		death := int64(100)
+		if n%16 == 0 {
+			death = 200
+		}
+		k.keepNonce([16]byte{byte(n), byte(n >> 8), byte(n >> 16)}, newNonce(1, death))
 	}
-	for i, more := 0, true; more; i++ {
-		_, _, more = table.sweep(i, 100)
+	st.sweepKey(k, 100)
+	if left := heap() - before; len(k.nonces) != many/16 || left > many*24/4 {
+		t.Errorf("%d nonces are left, and %d bytes", len(k.nonces), left)
 	}
-	if table.count != 0 || table.directory != nil {
-		t.Fatalf("%d nonces and %d pages are left", table.count, len(table.directory))
+	if st.sweepKey(k, 200); k.nonces != nil {
+		t.Errorf("%d nonces are left", len(k.nonces))
 	}
 }

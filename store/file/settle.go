@@ -47,7 +47,7 @@ func (k *keyState) settle(st *state, c *store.Claim, v *store.Verdict) error {
 		v.Stale = true
 		return nil
 	}
-	if found.known != nil && found.known.death <= clampSeconds(c.Now.Unix()) {
+	if found.known.known() && found.known.dead(c.Now.Unix()) {
 		st.forget(found.known.stamp) // as if it had been dropped already
 	}
 	switch found.reason {
@@ -125,11 +125,11 @@ func (k *keyState) accept(st *state, c *store.Claim, v *store.Verdict, found *fi
 		v.Reason, v.Failures = auth.RateLimited, k.failures
 		return nil
 	}
-	if found.known == nil && !k.takeRoom(st) {
+	if !found.known.known() && !k.takeRoom(st) {
 		return store.ErrFull
 	}
 	e := entry{
-		kind: entryAccepted, now: c.Now.Unix(), first: int64(found.slot.stamp), second: int64(found.slot.death),
+		kind: entryAccepted, now: c.Now.Unix(), first: int64(found.nonce.stamp), second: int64(found.nonce.death),
 		version: int32(c.SecretVersion), nonce: c.Nonce, key: k.id,
 	}
 	if c.DryRun {
@@ -139,18 +139,12 @@ func (k *keyState) accept(st *state, c *store.Claim, v *store.Verdict, found *fi
 		e.buckets, e.ahead = after[:len(c.Charges)], behind
 	}
 	if err := k.append(st, &e); err != nil {
-		if found.known == nil {
+		if !found.known.known() {
 			st.live.Add(-1)
 		}
 		return err
 	}
-	if found.known != nil {
-		*found.known = found.slot
-	} else {
-		expected := k.nonces.count + 1
-		st.forget(k.nonces.insert(found.slot, clampSeconds(c.Now.Unix())))
-		st.live.Add(int64(k.nonces.count - expected)) // less what it dropped
-	}
+	k.keepNonce(c.Nonce, found.nonce)
 	for i := range e.buckets {
 		k.setBucket(e.buckets[i])
 	}
@@ -158,19 +152,6 @@ func (k *keyState) accept(st *state, c *store.Claim, v *store.Verdict, found *fi
 	k.use(c.SecretVersion, c.Now.Unix())
 	v.Failures = k.failures
 	return nil
-}
-
-// takeRoom counts one more nonce, and returns false if that would exceed one of
-// the caps.
-func (k *keyState) takeRoom(st *state) bool {
-	if int64(k.nonces.count) >= st.opt.MaxNoncesPerKey {
-		return false
-	}
-	if st.live.Add(1) > st.opt.MaxNonces {
-		st.live.Add(-1)
-		return false
-	}
-	return true
 }
 
 // charge decides on all buckets. It sets the verdict's states, and after to the
@@ -213,3 +194,107 @@ func (k *keyState) append(st *state, e *entry) error {
 	}
 	return err
 }
+
+// Look implements store.Backend.
+func (s *Store) Look(_ context.Context, c *store.Claim) (v store.Verdict, err error) {
+	st := s.state.Load()
+	if st == nil || st.journal == nil {
+		return v, errNotStarted
+	}
+	k := st.key(c.KeyID)
+	if k == nil {
+		return store.Verdict{Stale: true}, nil
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	var found finding
+	if v.Stale, found = k.find(st, c); v.Stale {
+		return v, nil
+	}
+	v.Reason, v.Failures, v.RetryAfter = found.reason, k.failures, found.retryAfter
+	if v.Reason == auth.Accepted {
+		var after [ratelimit.MaxCharges]bucket
+		if len(c.Charges) > len(after) {
+			return v, errCharges
+		}
+		var charged store.Verdict
+		k.charge(st, c, &charged, &after)
+		if charged.OverLimit && !c.LimitsDryRun || c.BodyDropped {
+			v.Reason = auth.RateLimited
+		}
+	}
+	return v, nil
+}
+
+// Levels implements store.Backend.
+func (s *Store) Levels(_ context.Context, keyID string, charges []ratelimit.Charge, now time.Time) ([]ratelimit.State, error) {
+	st := s.state.Load()
+	if st == nil || st.journal == nil {
+		return nil, errNotStarted
+	}
+	levels := make([]ratelimit.Level, len(charges))
+	steady := st.limits.at(now)
+	if k := st.key(keyID); k != nil {
+		k.mu.Lock()
+		for i := range charges {
+			if j := k.bucket(charges[i].Bucket); j >= 0 {
+				levels[i] = k.buckets[j].level
+				bound(&levels[i], &charges[i], steady)
+			}
+		}
+		k.mu.Unlock()
+	}
+	wall := now.UnixMicro()
+	states := make([]ratelimit.State, len(charges))
+	for i, level := range levels {
+		level.At += wall - steady
+		charges[i].Describe(&states[i], level, wall, true)
+	}
+	return states, nil
+}
+
+// A finding is the result of steps 2 to 6 of the contract, before anything is
+// written.
+type finding struct {
+	reason     auth.Reason // Accepted: the buckets decide
+	retryAfter time.Duration
+	nonce      nonce // as it is recorded, if it is
+	known      nonce // what is recorded of it already, dead or alive
+}
+
+// find does steps 1 to 6 of the contract for a claim.
+func (k *keyState) find(st *state, c *store.Claim) (stale bool, f finding) {
+	stored := k.stored.Load()
+	if stored == nil || stored.record.Revision != c.Revision {
+		return true, f
+	}
+	if k.failures >= c.LockAfter {
+		f.reason = auth.KeyLocked
+		return false, f
+	}
+	f.nonce, f.known = newNonce(c.Timestamp, deathOf(c)), k.nonces[c.Nonce]
+	rest := c.Failed & (auth.RuleBodyHash | auth.RuleSignature | auth.RuleScope)
+	switch {
+	case c.Failed.Has(auth.RuleIP):
+		f.reason = auth.IPNotAllowed
+	case c.Failed.Has(auth.RuleTimestamp) || !auth.InWindow(c.Now, c.Timestamp, c.Window):
+		f.reason = auth.TimestampOutOfWindow
+	case f.known.known() && !f.known.dead(c.Now.Unix()):
+		f.reason = auth.ReplayedNonce
+	case rest != 0:
+		f.reason = rest.First()
+	default:
+		floor, lost := st.mayBeLost(c)
+		// A dead nonce with the same digest counts as dropped.
+		if f.known.known() && c.Timestamp <= int64(f.known.stamp) && floor.Unix() < int64(f.known.stamp) {
+			floor, lost = time.Unix(int64(f.known.stamp), 0), true
+		}
+		if lost {
+			f.reason, f.retryAfter = auth.ReplayFloor, c.UntilAfter(floor)
+		}
+	}
+	return false, f
+}
+
+// Local returns true: reading methods answer from memory.
+func (s *Store) Local() bool { return true }

@@ -137,13 +137,12 @@ func TestNonceMemory(t *testing.T) {
 	}
 	for _, keys := range []int{1, 1000} {
 		t.Run(fmt.Sprintf("%d keys", keys), func(t *testing.T) {
-			tables := make([]nonces, keys)
+			tables := make([]keyState, keys)
 			before := heap()
 			var c store.Claim
 			for i := range uint64(million) {
 				fresh(&c, i)
-				slot := makeSlot(&c.Nonce, c.Timestamp, c.Timestamp+311)
-				tables[i%uint64(keys)].insert(slot, 0)
+				tables[i%uint64(keys)].keepNonce(c.Nonce, newNonce(c.Timestamp, c.Timestamp+311))
 			}
 			used := float64(heap()-before) / million
 			runtime.KeepAlive(tables)

@@ -1,10 +1,16 @@
 package file
 
 import (
+	"crypto/rand"
 	"errors"
 	"fmt"
+	"io"
+	"os"
 	"path/filepath"
+	"strings"
 	"time"
+
+	"github.com/gofrs/flock"
 )
 
 var errNoRuntimeDir = errors.New("there is no runtime directory: a journal that lost its end, or a store that was put back from an older copy, will not be noticed; set runtime_dir to a directory that outlives the process, such as one in /run")
@@ -69,7 +75,7 @@ func (s *Store) markPaths() []string {
 
 // lost returns the reason why nonces may have been lost before this start, or "".
 func (s *Store) lost(st *state, r *replayed, hasKeys bool) (why string, err error) {
-	why, err = s.behind(st, r)
+	why, err = s.markFault(st, r)
 	boot := s.opt.boot
 	switch {
 	case err != nil:
@@ -90,9 +96,9 @@ func (s *Store) lost(st *state, r *replayed, hasKeys bool) (why string, err erro
 	}
 }
 
-// behind returns the reason why a mark of the store does not fit its journal, or "".
+// markFault returns the reason why a mark of the store does not fit its journal, or "".
 // A store that has just got its identity has no mark by it.
-func (s *Store) behind(st *state, r *replayed) (why string, err error) {
+func (s *Store) markFault(st *state, r *replayed) (why string, err error) {
 	if s.opt.RuntimeDir == "" {
 		return "", nil
 	}
@@ -101,7 +107,7 @@ func (s *Store) behind(st *state, r *replayed) (why string, err error) {
 		paths = paths[:1]
 	}
 	for _, path := range paths {
-		reason, err := st.behind(r, path)
+		reason, err := st.markFault(r, path)
 		if err != nil {
 			return "", err
 		}
@@ -110,4 +116,145 @@ func (s *Store) behind(st *state, r *replayed) (why string, err error) {
 		}
 	}
 	return why, nil
+}
+
+// dirLocks are the locks of a directory that a store uses.
+type dirLocks []*flock.Flock
+
+const lockName = "lock"
+
+// add takes a lock. doing is what an error begins with, and taken is the error if
+// another process has it.
+func (l *dirLocks) add(lock *flock.Flock, doing, taken string) error {
+	locked, err := lock.TryLock()
+	switch {
+	case err != nil:
+		return fmt.Errorf("%s: %w", doing, err)
+	case !locked:
+		return errors.Join(errors.New(taken), lock.Close())
+	}
+	*l = append(*l, lock)
+	return nil
+}
+
+// release unlocks the directory.
+func (l dirLocks) release() (err error) {
+	for _, lock := range l {
+		err = errors.Join(err, lock.Close())
+	}
+	return err
+}
+
+// hold takes the directory for this process alone, and every copy of it. Without a
+// runtime directory it does not notice copies.
+func (s *Store) hold() (locks dirLocks, err error) {
+	err = s.holdDirectory(&locks)
+	if err == nil {
+		s.identity, s.identityKnown, err = identify(s.dir, s.opt.sync)
+	}
+	if err == nil && s.opt.RuntimeDir != "" {
+		err = s.holdIdentity(&locks)
+	}
+	if err != nil {
+		return nil, errors.Join(err, locks.release())
+	}
+	return locks, nil
+}
+
+// holdDirectory takes two locks. One is on the directory itself: removing that
+// removes the state too. The other is on the lock file in it, which earlier versions
+// lock.
+func (s *Store) holdDirectory(locks *dirLocks) error {
+	for _, lock := range []*flock.Flock{
+		flock.New(s.dir, flock.SetFlag(os.O_RDONLY)),
+		flock.New(filepath.Join(s.dir, lockName), flock.SetPermissions(0o600)),
+	} {
+		err := locks.add(lock, "locking directory "+s.dir,
+			fmt.Sprintf("directory %s is used by another process: stop that one, or give this one a directory of its own", s.dir))
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// holdIdentity locks the identity for this process. Two processes on copies of one
+// directory would each accept what the other has accepted.
+func (s *Store) holdIdentity(locks *dirLocks) error {
+	if err := os.MkdirAll(s.opt.RuntimeDir, 0o700); err != nil {
+		return fmt.Errorf("making the runtime directory, for the high-water mark of the journal: %w", err)
+	}
+	lock := flock.New(filepath.Join(s.opt.RuntimeDir, markPrefix+s.identity+".lock"), flock.SetPermissions(0o600))
+	return locks.add(lock, "locking the identity of the store, in the runtime directory",
+		fmt.Sprintf("%s is a copy of a store that another process uses, so that both would accept the same requests: stop that process first", s.dir))
+}
+
+// The identity of a store is a random name in a file of its directory. Copies of the
+// directory have the same, so that what happened to one is known to all.
+const (
+	identityName   = "identity"
+	identityLength = 26 // of rand.Text
+)
+
+// identify returns the identity of the store in the directory. It makes one if there
+// is none, and known is false then.
+func identify(dir string, sync func(*os.File) error) (id string, known bool, err error) {
+	path := filepath.Join(dir, identityName)
+	b, err := readOwn(path)
+	id = strings.TrimSpace(string(b))
+	switch {
+	case err == nil && len(id) == identityLength && !strings.ContainsFunc(id, notBase32):
+		return id, true, nil
+	case err != nil && !errors.Is(err, os.ErrNotExist):
+		return "", false, fmt.Errorf("reading the identity of the store: %w", err)
+	}
+	id = rand.Text()
+	if err := replaceFile(path, []byte(id+"\n"), sync); err != nil {
+		return "", false, fmt.Errorf("writing the identity of the store: %w", err)
+	}
+	return id, false, nil
+}
+
+func notBase32(r rune) bool { return (r < 'A' || r > 'Z') && (r < '2' || r > '7') }
+
+// writableByOthers returns an error, with the command that helps, if the mode
+// lets users write who are neither the owner nor in the group. The group may
+// write: orchestrators give a volume to a group.
+func writableByOthers(path string, mode os.FileMode) error {
+	if mode.Perm()&0o002 == 0 {
+		return nil
+	}
+	return fmt.Errorf("%s can be written by everybody (mode %04o), who could then make keys or forget nonces: chmod o-w %s", path, mode.Perm(), path)
+}
+
+// checkDirectory returns an error if others may write into the directory. It
+// returns nil if the directory is missing.
+func checkDirectory(path string) error {
+	info, err := os.Stat(path)
+	switch {
+	case errors.Is(err, os.ErrNotExist):
+		return nil
+	case err != nil:
+		return fmt.Errorf("the store's directory: %w", err)
+	default:
+		return writableByOthers(path, info.Mode())
+	}
+}
+
+// readOwn returns the content of a file. It fails if others may write the file,
+// and returns os.ErrNotExist if it is missing.
+func readOwn(path string) ([]byte, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err == nil {
+		err = writableByOthers(path, info.Mode())
+	}
+	if err != nil {
+		return nil, err
+	}
+	return io.ReadAll(f)
 }

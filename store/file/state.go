@@ -1,9 +1,18 @@
 package file
 
 import (
+	"cmp"
+	"fmt"
 	"hash/maphash"
+	"maps"
+	"slices"
 	"sync"
 	"sync/atomic"
+	"time"
+
+	"github.com/card-gateway/card-gateway/auth"
+	"github.com/card-gateway/card-gateway/ratelimit"
+	"github.com/card-gateway/card-gateway/store"
 )
 
 // A state is all state of the store, in memory. Locks are taken in this order:
@@ -99,10 +108,7 @@ func (st *state) eachKey(f func(*keyState)) {
 	for i := range st.shards {
 		sh := &st.shards[i]
 		sh.mu.RLock()
-		keys = keys[:0]
-		for _, k := range sh.keys {
-			keys = append(keys, k)
-		}
+		keys = slices.AppendSeq(keys[:0], maps.Values(sh.keys))
 		sh.mu.RUnlock()
 		for _, k := range keys {
 			f(k)
@@ -110,40 +116,191 @@ func (st *state) eachKey(f func(*keyState)) {
 	}
 }
 
-// sweepKey drops the nonces of a key that are dead at now. It does so page by
-// page, so that no request waits long.
-func (st *state) sweepKey(k *keyState, now int64) {
-	more := true
-	for i := 0; more; i++ {
-		var gone int
-		var dropped uint32
-		k.mu.Lock()
-		gone, dropped, more = k.nonces.sweep(i, clampSeconds(now))
-		st.forget(dropped)
-		if !more {
-			k.dropBuckets(st.limits.at(st.opt.Clock()))
+// A keyState is the state of one key.
+type keyState struct {
+	id     string
+	stored atomic.Pointer[storedRecord] // nil: there is no record; written under mu
+
+	mu       sync.Mutex
+	failures int
+	nonces   nonces
+	// mostNonces is the largest number of nonces since the map was made.
+	mostNonces int
+	buckets    []bucket
+	used       []secretUse
+	// carried is the oldest segment of the journal that may hold a part of
+	// the state but the nonces; 0: there is none.
+	carried   uint64
+	lastSweep int64 // Unix seconds of the last sweep for want of room
+}
+
+// A storedRecord is a record and its text in the key file. It never changes.
+type storedRecord struct {
+	record *store.Record
+	line   []byte // without the seal
+	seal   []byte // the named value that holds it; nil: there is none
+}
+
+// A secretUse is the last minute in which a secret verified a request.
+type secretUse struct {
+	version int
+	minute  int64 // Unix seconds
+}
+
+// dropBuckets drops the levels of buckets that are empty at now, in
+// microseconds of the steady clock.
+func (k *keyState) dropBuckets(now int64) {
+	k.buckets = slices.DeleteFunc(k.buckets, func(b bucket) bool { return b.drained(now) })
+}
+
+// forgetAll drops everything but the nonces.
+func (k *keyState) forgetAll() {
+	k.failures, k.buckets, k.used = 0, nil, nil
+}
+
+// bucket returns the index of a bucket, or -1.
+func (k *keyState) bucket(name string) int {
+	for i := range k.buckets {
+		if k.buckets[i].name == name {
+			return i
 		}
-		k.mu.Unlock()
-		st.live.Add(int64(-gone))
+	}
+	return -1
+}
+
+func (k *keyState) setBucket(b bucket) {
+	if i := k.bucket(b.name); i >= 0 {
+		k.buckets[i] = b
+	} else {
+		k.buckets = append(k.buckets, b)
 	}
 }
 
-// makeRoom drops nonces that are dead at now, when a cap is reached, but at most
-// once a second. It reports whether it did.
-func (st *state) makeRoom(k *keyState, now int64) bool {
+// use records that a secret verified a request. It keeps at most maxUses
+// secrets, and forgets the one that was used longest ago.
+func (k *keyState) use(version int, now int64) {
+	if version == 0 {
+		return
+	}
+	use := secretUse{version, now - now%60}
+	switch i := slices.IndexFunc(k.used, func(u secretUse) bool { return u.version == version }); {
+	case i >= 0:
+		k.used[i] = use
+	case len(k.used) < maxUses:
+		k.used = append(k.used, use)
+	default:
+		oldest := slices.MinFunc(k.used, func(a, b secretUse) int { return cmp.Compare(a.minute, b.minute) })
+		k.used[slices.Index(k.used, oldest)] = use
+	}
+}
+
+// maxUses is more than the number of live secrets that a key can have.
+const maxUses = 4
+
+// view returns a copy of the record with the state beside it, or nil when
+// there is none.
+func (k *keyState) view() *store.Record {
 	k.mu.Lock()
-	swept := k.lastSweep == now
-	k.lastSweep = now
-	k.mu.Unlock()
-	if !swept {
-		st.sweepKey(k, now)
+	defer k.mu.Unlock()
+	s := k.stored.Load()
+	if s == nil {
+		return nil
 	}
-	if st.live.Load() < st.opt.MaxNonces {
-		return !swept
+	r := s.record.Clone()
+	r.Failures = k.failures
+	if len(k.used) > 0 {
+		r.LastUsed = make(map[int]time.Time, len(k.used))
+		for _, u := range k.used {
+			r.LastUsed[u.version] = time.Unix(u.minute, 0).UTC()
+		}
 	}
-	if st.lastSweep.Swap(now) == now {
-		return false
+	return r
+}
+
+// withLock returns a copy of the record with the lock in it.
+func withLock(r *store.Record, lock *auth.Lock, revision string) (*storedRecord, error) {
+	r = r.Clone()
+	r.Lock, r.Revision = lock, revision
+	return newStored(r)
+}
+
+// A steadyClock is the clock by which limits drain: the wall clock at the start
+// of the store, plus the monotonic time since then. So when the wall clock
+// jumps, a bucket neither stops draining nor drains at once.
+//
+// Nonces and timestamps use the wall clock, because the timestamps of requests
+// are compared with it.
+type steadyClock struct {
+	start   time.Time
+	nanos   int64                         // start in Unix nanoseconds
+	elapsed func(time.Time) time.Duration // nil: by the readings of the monotonic clock
+}
+
+func newSteadyClock(opt *Options) steadyClock {
+	start := opt.Clock()
+	return steadyClock{start: start, nanos: start.UnixNano(), elapsed: opt.elapsed}
+}
+
+// at returns the time of this clock at a moment, in microseconds.
+func (c *steadyClock) at(now time.Time) int64 {
+	if c.elapsed != nil {
+		return (c.nanos + int64(c.elapsed(now))) / 1000
 	}
-	st.eachKey(func(k *keyState) { st.sweepKey(k, now) })
-	return true
+	return (c.nanos + int64(now.Sub(c.start))) / 1000
+}
+
+// lag returns by how many microseconds this clock is behind the wall clock.
+// Levels in memory are in the time of this clock. In the journal and in verdicts
+// they are in the time of the wall clock.
+func (c *steadyClock) lag(now time.Time) int64 { return now.UnixMicro() - c.at(now) }
+
+// bound limits how far the time of the level is ahead of now, in microseconds:
+// at most as long as the whole burst takes to drain.
+func bound(l *ratelimit.Level, ch *ratelimit.Charge, now int64) {
+	if l.At > now {
+		l.At = min(l.At, now+ch.Capacity/ch.Drain)
+	}
+}
+
+// forget records that nonces with timestamps up to stamp were dropped.
+func (st *state) forget(stamp uint32) {
+	for {
+		old := st.forgotten.Load()
+		if stamp == 0 || int64(stamp) <= old || st.forgotten.CompareAndSwap(old, int64(stamp)) {
+			return
+		}
+	}
+}
+
+// mayBeLost reports whether the request may repeat one whose nonce was lost or
+// dropped, and the replay floor of the contract, if so.
+func (st *state) mayBeLost(c *store.Claim) (floor time.Time, lost bool) {
+	until := st.forgotten.Load() * 1e9
+	if raised := st.floor.Load(); raised != 0 {
+		until = max(until, raised+int64(c.ReplayFloorAhead))
+	}
+	if c.Timestamp*1e9 > until {
+		return floor, false
+	}
+	return time.Unix(0, until), true
+}
+
+// clockWasAhead returns an error while no request that is stamped now can be
+// accepted. This happens when the clock was ahead and has gone back: nonces with
+// timestamps later than now were lost or dropped.
+func (st *state) clockWasAhead() error {
+	until := time.Unix(0, max(st.floor.Load(), st.forgotten.Load()*1e9))
+	if !until.After(st.opt.Clock()) {
+		return nil
+	}
+	return fmt.Errorf("%w: the clock was ahead, requests stamped up to %s are refused; wait, or, if that was a mistake, stop the gateway and move the directory %s away",
+		store.ErrUnavailable, until.UTC().Format(time.RFC3339), journalDir)
+}
+
+// raiseFloor records that nonces may have been lost up to the floor, a moment in
+// nanoseconds of Unix time.
+func (st *state) raiseFloor(floor int64) {
+	if floor > st.floor.Load() {
+		st.floor.Store(floor)
+	}
 }

@@ -31,19 +31,19 @@ func TestForgetfulServer(t *testing.T) {
 	r := newKey(t, s)
 	p.do(t, "acl", "setuser", "default", "-hset")
 	s.servers.checking.Lock()
-	s.servers.memory.replayAsked = time.Time{} // a minute has passed
+	s.servers.observations.replayAsked = time.Time{} // a minute has passed
 	err = s.servers.checkLocked(ctx, onlyObserve)
 	s.servers.checking.Unlock()
 	if err != nil {
 		t.Fatal(err)
 	}
-	warnings := fmt.Sprint(s.Status(ctx).Details["warnings"])
+	warnings := fmt.Sprint(s.Status(ctx).Details.Warnings)
 	if !strings.Contains(warnings, "may not run hset") {
 		t.Errorf("warnings %s, want one on hset", warnings)
 	}
 	expect(t, s, newClaim(r), auth.Accepted)
 	p.do(t, "acl", "setuser", "gateway", "-acl|dryrun")
-	if s := open(t, opt); !strings.Contains(fmt.Sprint(s.Status(ctx).Details["warnings"]), replayUnknown) {
-		t.Errorf("warnings %v, want %q", s.Status(ctx).Details["warnings"], replayUnknown)
+	if s := open(t, opt); !strings.Contains(fmt.Sprint(s.Status(ctx).Details.Warnings), replayUnknown) {
+		t.Errorf("warnings %v, want %q", s.Status(ctx).Details.Warnings, replayUnknown)
 	}
 }

@@ -5,10 +5,12 @@ import (
 	"errors"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/redis/go-redis/v9"
 	"github.com/sony/gobreaker/v2"
+	"golang.org/x/sync/semaphore"
 )
 
 const (
@@ -44,15 +46,23 @@ func (b *breaker) run(send func() error) error {
 // affect the others.
 type breakers struct {
 	log *slog.Logger
-	all sync.Map // of server address to *breaker
+	all perServer[*breaker]
 }
 
 func (b *breakers) at(server string) *breaker {
-	if found, ok := b.all.Load(server); ok {
-		return found.(*breaker)
+	return b.all.at(server, func() *breaker { return b.newBreaker(server) })
+}
+
+// A perServer holds a value for each server, by its address.
+type perServer[T any] struct{ all sync.Map }
+
+// at returns the value of the server. It is made when it is first needed.
+func (p *perServer[T]) at(server string, make func() T) T {
+	found, ok := p.all.Load(server)
+	if !ok {
+		found, _ = p.all.LoadOrStore(server, make())
 	}
-	found, _ := b.all.LoadOrStore(server, b.newBreaker(server))
-	return found.(*breaker)
+	return found.(T)
 }
 
 func (b *breakers) newBreaker(server string) *breaker {
@@ -167,3 +177,66 @@ func (n *news) writeLocked() {
 		n.log.Warn("redis answers again", "server", n.server)
 	}
 }
+
+// A QueueEvent is an event of a call that did not get a connection at once,
+// because all connections of the pool were in use.
+type QueueEvent int
+
+// The events. A call waits from QueueWaits to QueueLeft or QueueLate; one that
+// meets QueueFull never waited.
+const (
+	QueueWaits QueueEvent = iota // it begins to wait
+	QueueLeft                    // it has got its turn
+	QueueLate                    // it got no turn in time
+	QueueFull                    // too many waited already
+)
+
+// queuePerConnection is how many calls may wait for each connection of a pool.
+// A healthy server needs about 2 ms for them.
+const queuePerConnection = 64
+
+var (
+	errQueueFull = errors.New("too many calls wait for a connection")
+	errQueueLate = errors.New("no connection became free in time")
+)
+
+// queues holds a queue per server, in the order of arrival.
+type queues struct {
+	size     int           // calls to one server at once
+	patience time.Duration // how long one call may wait
+	observe  func(QueueEvent)
+	all      perServer[*queue]
+}
+
+type queue struct {
+	*queues
+	turns   *semaphore.Weighted
+	waiting atomic.Int64
+}
+
+func (q *queues) at(server string) *queue {
+	return q.all.at(server, func() *queue { return &queue{queues: q, turns: semaphore.NewWeighted(int64(q.size))} })
+}
+
+// enter waits for a turn. A caller that gets nil must leave.
+func (q *queue) enter(ctx context.Context) error {
+	if q.turns.TryAcquire(1) {
+		return nil
+	}
+	defer q.waiting.Add(-1)
+	if q.waiting.Add(1) > int64(q.size*queuePerConnection) {
+		q.observe(QueueFull)
+		return errQueueFull
+	}
+	q.observe(QueueWaits)
+	ctx, cancel := context.WithTimeoutCause(ctx, q.patience, errQueueLate)
+	defer cancel()
+	if q.turns.Acquire(ctx, 1) != nil {
+		q.observe(QueueLate)
+		return context.Cause(ctx)
+	}
+	q.observe(QueueLeft)
+	return nil
+}
+
+func (q *queue) leave() { q.turns.Release(1) }

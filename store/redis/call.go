@@ -2,9 +2,13 @@ package redis
 
 import (
 	"context"
+	"crypto/sha1"
+	_ "embed"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"strconv"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -166,10 +170,8 @@ func (c *caller) value(ctx context.Context, key, do, value string) (stored []byt
 }
 
 func sleep(ctx context.Context, d time.Duration) error {
-	t := time.NewTimer(d)
-	defer t.Stop()
 	select {
-	case <-t.C:
+	case <-time.After(d):
 		return nil
 	case <-ctx.Done():
 		return ctx.Err()
@@ -198,3 +200,126 @@ func (c *caller) serverOf(ctx context.Context, key string) (string, error) {
 	}
 	return node.Options().Addr, nil
 }
+
+// A script is a Lua script with the digest by which Redis knows it.
+type script struct{ source, sha string }
+
+func newScript(source string) *script {
+	sum := sha1.Sum([]byte(source))
+	return &script{source: source, sha: hex.EncodeToString(sum[:])}
+}
+
+// Each file is appended to server.lua and may use its functions.
+var (
+	//go:embed server.lua
+	serverLua string
+	//go:embed settle.lua
+	settleLua string
+	//go:embed levels.lua
+	levelsLua string
+	//go:embed get.lua
+	getLua string
+	//go:embed put.lua
+	putLua string
+	//go:embed delete.lua
+	deleteLua string
+	//go:embed index.lua
+	indexLua string
+	//go:embed meta.lua
+	metaLua string
+	//go:embed adopt.lua
+	adoptLua string
+
+	levelsScript = newScript(serverLua + levelsLua)
+	getScript    = newScript(getLua)
+	putScript    = newScript(serverLua + putLua)
+	deleteScript = newScript(serverLua + deleteLua)
+	indexScript  = newScript(indexLua)
+	metaScript   = newScript(metaLua)
+	adoptScript  = newScript(serverLua + adoptLua)
+)
+
+// An UnfitError says that a server was reached and cannot be used.
+type UnfitError struct {
+	Server  string // its address; empty if it is not known
+	Problem string // the problem and its remedy
+	Cause   error  // the error of the server, if there was one
+}
+
+// Error names the server and the problem.
+func (e *UnfitError) Error() string {
+	s := "redis"
+	if e.Server != "" {
+		s += " at " + e.Server
+	}
+	s += ": " + e.Problem
+	if e.Cause != nil {
+		s += ": " + e.Cause.Error()
+	}
+	return s
+}
+
+// Unwrap returns the cause and [store.ErrUnavailable]: while the gateway runs, an
+// unfit server is one that cannot answer.
+func (e *UnfitError) Unwrap() []error {
+	if e.Cause == nil {
+		return []error{store.ErrUnavailable}
+	}
+	return []error{store.ErrUnavailable, e.Cause}
+}
+
+var (
+	errNotChecked = fmt.Errorf("%w: redis was not reached yet", store.ErrUnavailable)
+	errBeingMade  = fmt.Errorf("%w: redis is new, and is put into use when all its masters have answered", store.ErrUnavailable)
+	errEmptied    = fmt.Errorf("%w: redis was emptied; create or import the keys again", store.ErrUnavailable)
+	errLost       = fmt.Errorf("%w: the key is missing, and redis was emptied since this gateway started; import the key again, or restart the gateway when all keys are there", store.ErrUnavailable)
+)
+
+var errClosed = fmt.Errorf("%w: it was closed", store.ErrUnavailable)
+
+// unavailable returns an error that wraps err and [store.ErrUnavailable].
+func unavailable(doing string, err error) error {
+	if errors.Is(err, store.ErrUnavailable) {
+		return err
+	}
+	return fmt.Errorf("%w: %s: %w", store.ErrUnavailable, doing, err)
+}
+
+// unusable returns the [UnfitError] of [refusal], or what unavailable returns.
+func unusable(addr, doing string, err error) error {
+	if unfit := refusal(addr, err); unfit != nil {
+		return unfit
+	}
+	return unavailable(doing, err)
+}
+
+// refusal returns an UnfitError if the error means that the server refuses the
+// gateway's user, else nil.
+func refusal(addr string, err error) error {
+	for _, prefix := range []string{"NOAUTH", "WRONGPASS", "NOPERM"} {
+		if redis.HasErrorPrefix(err, prefix) {
+			return &UnfitError{Server: addr, Problem: "it refuses the user; check username, password and its ACL rule", Cause: err}
+		}
+	}
+	if err != nil && strings.Contains(err.Error(), "user executing the script can't") {
+		return &UnfitError{Server: addr, Problem: "it refuses the user a command of a script; check its ACL rule", Cause: err}
+	}
+	return nil
+}
+
+// isMoving reports whether Redis refused the script, before it wrote anything,
+// because its slot is being moved to another node.
+func isMoving(err error) bool {
+	return redis.HasErrorPrefix(err, "TRYAGAIN") ||
+		err != nil && strings.Contains(err.Error(), "non local key")
+}
+
+// isUnloaded reports whether Redis does not know the script.
+func isUnloaded(err error) bool { return redis.HasErrorPrefix(err, "NOSCRIPT") }
+
+func movedElsewhere(err error) bool {
+	return redis.HasErrorPrefix(err, "MOVED") || redis.HasErrorPrefix(err, "ASK")
+}
+
+// isFull reports whether Redis refused to write because its memory is full.
+func isFull(err error) bool { return redis.HasErrorPrefix(err, "OOM") }

@@ -1,6 +1,7 @@
 package redis
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
@@ -10,6 +11,8 @@ import (
 	"os"
 	"strings"
 	"sync"
+	"sync/atomic"
+	"syscall"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -113,9 +116,9 @@ func (o *Options) single(all *redis.UniversalOptions) (network string, err error
 	if c.Password != "" && o.Password != "" {
 		return "", errors.New("redis: there is a password in the URL and another one beside it")
 	}
-	setDefault(&c.Username, o.Username)
-	setDefault(&c.Password, o.Password)
-	setDefault(&c.DB, o.DB)
+	c.Username = cmp.Or(c.Username, o.Username)
+	c.Password = cmp.Or(c.Password, o.Password)
+	c.DB = cmp.Or(c.DB, o.DB)
 	all.Addrs, all.Username, all.Password, all.DB = []string{c.Addr}, c.Username, c.Password, c.DB
 	withTLS := *o
 	withTLS.TLS = c.TLSConfig != nil
@@ -123,7 +126,7 @@ func (o *Options) single(all *redis.UniversalOptions) (network string, err error
 		return "", err
 	}
 	if all.TLSConfig != nil {
-		setDefault(&all.TLSConfig.ServerName, c.TLSConfig.ServerName)
+		all.TLSConfig.ServerName = cmp.Or(all.TLSConfig.ServerName, c.TLSConfig.ServerName)
 	}
 	return c.Network, nil
 }
@@ -171,4 +174,191 @@ func (o *Options) node(addr string) *redis.Client {
 	all, _, _ := o.settings() // newClient has checked them
 	all.Addrs = []string{addr}
 	return hooked(redis.NewClient(all.Simple()), newNetwork(o.IOTimeout))
+}
+
+// A lastMaster is a hook for the client of a Sentinel set. go-redis asks the
+// sentinels at every dial. While none answers, the hook dials the master that they
+// named last, because that one may work. If they have named another one
+// meanwhile, the connection is like one that was open all the time: every
+// settle checks which server answers it.
+type lastMaster struct {
+	dialHook
+	dial    dialer
+	timeout time.Duration
+	addr    atomic.Pointer[string] // nil before the first dial
+}
+
+// DialHook implements [redis.Hook].
+func (m *lastMaster) DialHook(next redis.DialHook) redis.DialHook {
+	return func(ctx context.Context, network, addr string) (net.Conn, error) {
+		c, err := next(ctx, network, addr)
+		if err == nil {
+			m.addr.Store(new(c.RemoteAddr().String()))
+			return c, nil
+		}
+		last := m.addr.Load()
+		var op *net.OpError
+		if last == nil || errors.As(err, &op) && op.Addr != nil && op.Addr.String() == *last {
+			return nil, err // it is the master that does not answer
+		}
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), m.timeout) // the sentinels have used up the time
+		defer cancel()
+		c, direct := m.dial(ctx, "tcp", *last)
+		if direct != nil {
+			return nil, err
+		}
+		return c, nil
+	}
+}
+
+// A network makes the connections of a client, as a hook of go-redis. It changes
+// the pool of go-redis in three ways:
+//
+//   - When a connection fails, idle ones that have received nothing since its last
+//     command was sent are not used again, because a network that has forgotten
+//     one has forgotten most. So the time of recovery does not grow with the pool.
+//     Nor is any that was made before the server was found to be a replica.
+//   - A reply that has arrived counts, even if this process got no CPU before
+//     the deadline had passed.
+//   - A failed dial is an error of that call alone. After some of them the pool
+//     would stop dialing, for up to a second at a time.
+type network struct {
+	dialHook
+	timeout time.Duration    // of one read or write
+	begun   time.Time        // moments are durations since then
+	peers   perServer[*peer] // by address
+}
+
+// A dialHook is the part of a hook that leaves commands as they are.
+type dialHook struct{}
+
+// A peer is what the connections of one pool share.
+type peer struct {
+	*network
+	suspect atomic.Int64 // moment; connections that have received nothing since are suspect
+}
+
+func newNetwork(timeout time.Duration) *network {
+	return &network{timeout: timeout, begun: time.Now()}
+}
+
+// deadlineSlack is added to the timeouts of go-redis, because it measures them by
+// a clock that may be late. The connections set the exact deadlines.
+const deadlineSlack = time.Second
+
+func (n *network) now() int64 { return int64(time.Since(n.begun)) }
+
+// DialHook implements [redis.Hook].
+func (n *network) DialHook(next redis.DialHook) redis.DialHook {
+	return func(ctx context.Context, network, addr string) (net.Conn, error) {
+		c := &conn{peer: n.peers.at(addr, func() *peer { return &peer{network: n} })}
+		var err error
+		if c.Conn, err = next(ctx, network, addr); err != nil {
+			c.undialed = fmt.Errorf("dialing: %w", err) // go-redis unwraps it once
+			c.Conn, _ = net.Pipe()                      // for its other methods
+		}
+		c.heard.Store(n.now())
+		return c, nil
+	}
+}
+
+// ProcessHook implements [redis.Hook].
+func (dialHook) ProcessHook(next redis.ProcessHook) redis.ProcessHook { return next }
+
+// ProcessPipelineHook implements [redis.Hook].
+func (dialHook) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return next
+}
+
+// A conn is a connection that notes when it last received data.
+type conn struct {
+	net.Conn
+	peer        *peer
+	undialed    error        // why the dial failed; every use returns it
+	sent, heard atomic.Int64 // moments
+}
+
+func (c *conn) Write(b []byte) (int, error) {
+	if c.undialed != nil {
+		return 0, c.undialed
+	}
+	c.sent.Store(c.peer.now())
+	n, err := c.Conn.Write(b)
+	if err != nil {
+		c.failed(err)
+	}
+	return n, err
+}
+
+func (c *conn) Read(b []byte) (int, error) {
+	if c.undialed != nil {
+		return 0, c.undialed
+	}
+	n, err := c.Conn.Read(b)
+	if n == 0 && errors.Is(err, os.ErrDeadlineExceeded) {
+		// The deadline has passed, but perhaps this goroutine could not run before.
+		_ = c.Conn.SetReadDeadline(time.Now().Add(time.Millisecond))
+		n, err = c.Conn.Read(b)
+	}
+	if n > 0 {
+		c.heard.Store(c.peer.now())
+	}
+	if err != nil {
+		c.failed(err)
+	}
+	return n, err
+}
+
+// failed makes those connections suspect that have received nothing since this one
+// was written to. It does nothing if the call had no time left to wait.
+func (c *conn) failed(err error) {
+	sent := c.sent.Load()
+	if errors.Is(err, net.ErrClosed) || errors.Is(err, os.ErrDeadlineExceeded) && time.Duration(c.peer.now()-sent) < c.peer.timeout/2 {
+		return
+	}
+	raise(&c.peer.suspect, sent)
+}
+
+// distrust makes all connections suspect that were made until now.
+func (n *network) distrust() {
+	n.peers.all.Range(func(_, p any) bool {
+		p.(*peer).suspect.Store(n.now())
+		return true
+	})
+}
+
+var errSuspect = errors.New("the connection is suspect")
+
+// SyscallConn is called by go-redis to find out whether the server has closed an
+// idle connection. A suspect connection returns an error, so go-redis closes it.
+func (c *conn) SyscallConn() (syscall.RawConn, error) {
+	switch {
+	case c.undialed != nil:
+		return nil, c.undialed
+	case c.heard.Load() <= c.peer.suspect.Load():
+		return nil, errSuspect
+	}
+	return c.Conn.(syscall.Conn).SyscallConn()
+}
+
+func (c *conn) SetReadDeadline(t time.Time) error {
+	if c.undialed != nil {
+		return c.undialed
+	}
+	return c.Conn.SetReadDeadline(c.bounded(t))
+}
+
+func (c *conn) SetWriteDeadline(t time.Time) error {
+	if c.undialed != nil {
+		return c.undialed
+	}
+	return c.Conn.SetWriteDeadline(c.bounded(t))
+}
+
+// bounded returns the deadline, or the end of the timeout if that is earlier.
+func (c *conn) bounded(t time.Time) time.Time {
+	if end := time.Now().Add(c.peer.timeout); end.Before(t) {
+		return end
+	}
+	return t
 }

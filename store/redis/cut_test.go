@@ -53,7 +53,7 @@ func TestWarningWithoutMinReplicas(t *testing.T) {
 	for config, want := range map[string]bool{"": true, "--min-replicas-to-write 1": false} {
 		master, _ := masterAndReplica(t, strings.Fields(config)...)
 		s := open(t, Options{URL: master.url()})
-		if got := strings.Contains(fmt.Sprint(s.Status(ctx).Details["warnings"]), warning); got != want {
+		if got := strings.Contains(fmt.Sprint(s.Status(ctx).Details.Warnings), warning); got != want {
 			t.Errorf("%q: warned %v, want %v", config, got, want)
 		}
 	}
@@ -70,7 +70,7 @@ func TestWarningOfShortFloor(t *testing.T) {
 		c := newClaim(r)
 		c.ReplayFloorAhead = ahead
 		expect(t, s, c, auth.Accepted)
-		if got := strings.Contains(fmt.Sprint(s.Status(ctx).Details["warnings"]), "replay_floor_ahead is"); got != want {
+		if got := strings.Contains(fmt.Sprint(s.Status(ctx).Details.Warnings), "replay_floor_ahead is"); got != want {
 			t.Errorf("%v: warned %v, want %v", ahead, got, want)
 		}
 	}

@@ -155,8 +155,8 @@ func keepsData(t *testing.T, servers []*process, opt Options) {
 	lock := newClaim(locked)
 	lock.LockAfter = 0
 	expect(t, s, lock, auth.KeyLocked)
-	if status := s.Status(ctx); len(status.Details["warnings"].([]string)) != 0 {
-		t.Errorf("warnings %q, want none", status.Details["warnings"])
+	if status := s.Status(ctx); len(status.Details.Warnings) != 0 {
+		t.Errorf("warnings %q, want none", status.Details.Warnings)
 	}
 	if err := s.Close(); err != nil {
 		t.Fatal(err)

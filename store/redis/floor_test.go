@@ -14,9 +14,9 @@ func setClockBack(t testing.TB, s *Store) {
 	t.Helper()
 	s.servers.checking.Lock()
 	defer s.servers.checking.Unlock()
-	for run, c := range s.servers.memory.clocks.readings {
+	for run, c := range s.servers.observations.clocks.readings {
 		c.ahead += 400 * time.Second
-		s.servers.memory.clocks.readings[run] = c
+		s.servers.observations.clocks.readings[run] = c
 	}
 	if err := s.servers.checkLocked(ctx, onlyObserve); err != nil {
 		t.Fatal(err)
@@ -83,7 +83,7 @@ func TestLeastFloor(t *testing.T) {
 			t.Fatal(err)
 		}
 		for _, id := range tt.seen {
-			s.servers.memory.remember([]serverInfo{{identity: id, slots: slotsOf(id)}})
+			s.servers.observations.remember([]serverInfo{{identity: id, slots: slotsOf(id)}})
 		}
 		for i := range 3000 { // on all masters
 			s.servers.accepted(fmt.Sprint(i), 7)
@@ -129,7 +129,7 @@ func TestLastAcceptanceBySlots(t *testing.T) {
 			}
 		}
 	}
-	s.servers.memory.remember([]serverInfo{{identity: "a", slots: lower}, {identity: "b", slots: upper}})
+	s.servers.observations.remember([]serverInfo{{identity: "a", slots: lower}, {identity: "b", slots: upper}})
 	s.servers.accepted(keyOf(lower), 5)
 	s.servers.accepted(keyOf(upper), 9)
 	promoted := serverInfo{identity: "x", slots: lower}

@@ -8,6 +8,7 @@ import (
 	"net"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -176,10 +177,7 @@ func readInfo(ctx context.Context, node *redis.Client) (serverInfo, error) {
 	asked := uptime()
 	reply, err := node.Info(ctx).Result()
 	if err != nil {
-		if unfit := refusal(addr, err); unfit != nil {
-			return serverInfo{}, unfit
-		}
-		return serverInfo{}, unavailable("checking "+addr, err)
+		return serverInfo{}, unusable(addr, "checking "+addr, err)
 	}
 	i, err := parseInfo(addr, reply)
 	i.asked, i.answered = asked, uptime()
@@ -195,3 +193,156 @@ func readInfo(ctx context.Context, node *redis.Client) (serverInfo, error) {
 var processBegan = time.Now()
 
 func uptime() time.Duration { return time.Since(processBegan) }
+
+// Redis asks at each command of a script whether the user may run it. A right that
+// was taken away stops requests in the middle, while everything else looks well. So
+// every check asks for all of them, by dry runs that execute nothing.
+
+// scriptCommands are the commands of the scripts that name a key, with the arguments
+// after it.
+var scriptCommands = [][]any{
+	{"hmget", "f"}, {"hget", "f"}, {"hset", "f", "v"}, {"hsetnx", "f", "v"}, {"hdel", "f"}, {"hlen"}, {"hexists", "f"},
+	{"hgetall"}, {"hincrby", "f", "1"}, {"get"}, {"set", "v"}, {"del"}, {"persist"}, {"pexpire", "1"},
+	{"zadd", "0", "m"}, {"zrem", "m"}, {"zrangebylex", "-", "+"},
+}
+
+// otherCommands are the others of the scripts, and those that run them.
+var otherCommands = [][]any{{"info"}, {"time"}, {"evalsha", "sha", "0"}, {"eval", "", "0"}}
+
+// lacks returns the command that the gateway's user may not run on the node, or ""
+// if it may run all of them, or may not ask.
+func (s *servers) lacks(ctx context.Context, node *redis.Client, served *slotSet) string {
+	user, key := node.Options().Username, s.names.missing(served)
+	if user == "" {
+		user = "default"
+	}
+	if key == "" {
+		return ""
+	}
+	lacking, _ := refused(ctx, node, user, append(onKey(key, scriptCommands), otherCommands...))
+	return lacking
+}
+
+// onKey returns the commands with the key after their name.
+func onKey(key string, commands [][]any) [][]any {
+	all := make([][]any, len(commands))
+	for i, command := range commands {
+		all[i] = append([]any{command[0], key}, command[1:]...)
+	}
+	return all
+}
+
+// refused returns the name of the first command that the user may not run on the
+// node, or "".
+func refused(ctx context.Context, node *redis.Client, user string, commands [][]any) (string, error) {
+	pipe := node.Pipeline()
+	answers := make([]*redis.Cmd, len(commands))
+	for i, command := range commands {
+		answers[i] = pipe.Do(ctx, append([]any{"acl", "dryrun", user}, command...)...)
+	}
+	_, _ = pipe.Exec(ctx) // each command holds its error
+	for i, answer := range answers {
+		if text, err := answer.Text(); err != nil {
+			return "", err
+		} else if text != "OK" {
+			return fmt.Sprint(commands[i][0]), nil
+		}
+	}
+	return "", nil
+}
+
+// Redis replays its append-only file as the user default. In that file, a script
+// that wrote more than one key is a transaction. If default may not run one of its
+// commands, Redis drops the whole transaction without failing: nonces, locks,
+// limits and the epoch are lost after the restart. So the gateway asks for the
+// rights of default, by a dry run that executes nothing.
+
+// replayedCommands are the writing commands of the scripts, in the form of the
+// append-only file.
+var replayedCommands = [][]any{
+	{"hset", "f", "v"}, {"hsetnx", "f", "v"}, {"hincrby", "f", "1"}, {"hdel", "f"},
+	{"pexpireat", "1"}, {"persist"}, {"del"}, {"set", "v"}, {"zadd", "0", "m"}, {"zrem", "m"},
+}
+
+// replayUnknown is the problem of a server that refuses the dry run.
+const replayUnknown = "the gateway's user may not ask whether the append-only file can be replayed; give it +acl|dryrun"
+
+// replayPause is the time between two checks of the rights of default.
+const replayPause = time.Minute
+
+// checkReplay notes at each master what it would lose at its next restart. It
+// asks once a minute, and at once for a new master.
+func (s *servers) checkReplay(ctx context.Context, masters []serverInfo) {
+	due := time.Since(s.observations.replayAsked) >= replayPause
+	for i := range masters {
+		_, asked := s.observations.replay[masters[i].identity]
+		due = due || !asked
+	}
+	if due {
+		s.askReplay(ctx, masters)
+	}
+	for i := range masters {
+		masters[i].forgets = s.observations.replay[masters[i].identity]
+	}
+}
+
+func (s *servers) askReplay(ctx context.Context, masters []serverInfo) {
+	answers := make(map[string]string, len(masters)) // by address
+	var mu sync.Mutex
+	ask := func(ctx context.Context, node *redis.Client) error {
+		problem, err := replayProblem(ctx, node, s.names.shared())
+		if err == nil {
+			mu.Lock()
+			defer mu.Unlock()
+			answers[node.Options().Addr] = problem
+		}
+		return nil // the next check asks again
+	}
+	if s.cluster != nil {
+		_ = s.cluster.ForEachMaster(ctx, ask)
+	} else {
+		_ = ask(ctx, s.client.(*redis.Client))
+	}
+	found := make(map[string]string, len(masters))
+	for i := range masters {
+		m := &masters[i]
+		problem, answered := answers[m.addr]
+		if !answered {
+			continue
+		}
+		if !m.persistent {
+			problem = "" // there is no file to replay
+		}
+		if problem != "" && s.observations.replay[m.identity] != problem {
+			s.log.Error("redis may lose data at its next restart", "server", m.addr, "problem", problem)
+		}
+		found[m.identity] = problem
+	}
+	s.observations.replay, s.observations.replayAsked = found, time.Now()
+}
+
+// replayProblem returns why a restart would lose the writes of scripts, or "".
+func replayProblem(ctx context.Context, node *redis.Client, key string) (string, error) {
+	command, err := refused(ctx, node, "default", onKey(key, replayedCommands))
+	switch {
+	case redis.HasErrorPrefix(err, "NOPERM"):
+		return replayUnknown, nil
+	case err != nil || command == "":
+		return "", err
+	default:
+		return fmt.Sprintf("a restart loses nonces, locks and limits: Redis replays the append-only file as the user default, who may not run %s; "+
+			"run ACL SETUSER default ~* &* +@all, and write in redis.conf: user default off ~* &* +@all", command), nil
+	}
+}
+
+// refuseForgetful returns an [UnfitError] if a master would lose data at its next
+// restart. It is called only at a start: a running gateway continues, because the
+// data is not lost before that.
+func (s *servers) refuseForgetful() error {
+	for _, m := range *s.masters.Load() {
+		if m.forgets != "" && m.forgets != replayUnknown {
+			return &UnfitError{Server: m.addr, Problem: m.forgets}
+		}
+	}
+	return nil
+}

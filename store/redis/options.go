@@ -1,6 +1,7 @@
 package redis
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -95,25 +96,18 @@ func (o Options) withDefaults() (Options, error) {
 		return o, fmt.Errorf("redis: %w", err)
 	}
 	o.ClusterAddrs, o.SentinelAddrs = slices.Clone(o.ClusterAddrs), slices.Clone(o.SentinelAddrs)
-	setDefault(&o.Prefix, "cg:")
-	setDefault(&o.SettleTimeout, 200*time.Millisecond)
-	setDefault(&o.ChangeTimeout, 2*time.Second)
-	setDefault(&o.IOTimeout, 100*time.Millisecond)
-	setDefault(&o.PoolSize, max(32, 10*runtime.GOMAXPROCS(0)))
-	setDefault(&o.MaxNoncesPerKey, defaultMaxNonces)
-	setDefault(&o.Logger, slog.New(slog.DiscardHandler))
+	o.Prefix = cmp.Or(o.Prefix, "cg:")
+	o.SettleTimeout = cmp.Or(o.SettleTimeout, 200*time.Millisecond)
+	o.ChangeTimeout = cmp.Or(o.ChangeTimeout, 2*time.Second)
+	o.IOTimeout = cmp.Or(o.IOTimeout, 100*time.Millisecond)
+	o.PoolSize = cmp.Or(o.PoolSize, max(32, 10*runtime.GOMAXPROCS(0)))
+	o.MaxNoncesPerKey = cmp.Or(o.MaxNoncesPerKey, defaultMaxNonces)
+	o.Logger = cmp.Or(o.Logger, slog.New(slog.DiscardHandler))
 	o.network = newNetwork(o.IOTimeout)
 	if o.Queue == nil {
 		o.Queue = func(QueueEvent) {}
 	}
 	return o, nil
-}
-
-func setDefault[T comparable](field *T, value T) {
-	var zero T
-	if *field == zero {
-		*field = value
-	}
 }
 
 func (o *Options) check() error {

@@ -63,10 +63,10 @@ func TestPlaceShowsNoCredentials(t *testing.T) {
 func TestStatus(t *testing.T) {
 	s := open(t, single(t))
 	status := s.Status(ctx)
-	if status.Backend != "redis" || !status.Ready || status.Problem != "" || status.Details["topology"] != "single" {
+	if status.Backend != "redis" || !status.Ready || status.Problem != "" || status.Details.Topology != "single" {
 		t.Errorf("%+v", status)
 	}
-	if warnings := status.Details["warnings"].([]string); len(warnings) != 2 {
+	if warnings := status.Details.Warnings; len(warnings) != 2 {
 		t.Errorf("warnings %q; want one on persistence and one on memory", warnings)
 	}
 }

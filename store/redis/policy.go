@@ -13,6 +13,8 @@ import (
 	"strings"
 	"sync/atomic"
 	"time"
+
+	"github.com/card-gateway/card-gateway/store"
 )
 
 // A Policy holds the options that should be the same on all gateways of a store,
@@ -50,7 +52,7 @@ type policyExchange struct {
 	own      atomic.Pointer[Policy] // nil until SharePolicy
 	changed  chan struct{}
 	warnings atomic.Pointer[[]string]
-	nodes    atomic.Pointer[[]map[string]any] // gateways that wrote their policy lately
+	nodes    atomic.Pointer[[]store.Gateway] // gateways that wrote their policy lately
 }
 
 // nodePolicy is the policy that one gateway writes.
@@ -67,7 +69,7 @@ func newPolicyExchange(c *caller, opt *Options) *policyExchange {
 	}
 	p := &policyExchange{caller: c, key: names{prefix: opt.Prefix}.nodePolicies(), node: host + "/" + randomHex(8), log: opt.Logger, clock: time.Now, changed: make(chan struct{}, 1)}
 	p.warnings.Store(new([]string))
-	p.nodes.Store(&[]map[string]any{})
+	p.nodes.Store(&[]store.Gateway{})
 	return p
 }
 
@@ -80,15 +82,13 @@ func (p *policyExchange) watch(ctx context.Context, timeout time.Duration) {
 			pause = policyRetry // servers reports that redis is out of reach
 		}
 		cancel()
-		timer := time.NewTimer(pause)
 		select {
-		case <-timer.C:
+		case <-time.After(pause):
 		case <-p.changed:
 		case <-ctx.Done():
 			p.leave(timeout)
 			return
 		}
-		timer.Stop()
 	}
 }
 
@@ -122,14 +122,14 @@ func (p *policyExchange) exchange(ctx context.Context) error {
 		return unavailable("comparing policies", err)
 	}
 	var warnings, old []string
-	var nodes []map[string]any
+	nodes := []store.Gateway{}
 	for _, node := range slices.Sorted(maps.Keys(all.Val())) {
 		var other nodePolicy
 		if err := json.Unmarshal([]byte(all.Val()[node]), &other); err != nil || now.Sub(time.Unix(other.At, 0)) > policyLife {
 			old = append(old, node)
 			continue
 		}
-		nodes = append(nodes, map[string]any{"name": node, "policy": other.Hash, "seen": time.Unix(other.At, 0).UTC(), "this": node == p.node})
+		nodes = append(nodes, store.Gateway{Name: node, Policy: other.Hash, Seen: time.Unix(other.At, 0).UTC(), This: node == p.node})
 		warnings = append(warnings, differences(node, other.Values, *own)...)
 	}
 	p.nodes.Store(&nodes)

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-func warningsOf(s *Store) string { return fmt.Sprint(s.Status(ctx).Details["warnings"]) }
+func warningsOf(s *Store) string { return fmt.Sprint(s.Status(ctx).Details.Warnings) }
 
 // exchange does the next round of the watch.
 func exchange(t testing.TB, stores ...*Store) {

@@ -11,8 +11,8 @@ import (
 	"github.com/card-gateway/card-gateway/store"
 )
 
-// degraded returns the list "degraded" of Status.
-func degraded(s *Store) []string { return s.Status(ctx).Details["degraded"].([]string) }
+// degraded returns the troubles of Status.
+func degraded(s *Store) []string { return s.Status(ctx).Details.Degraded }
 
 // Ready returns nil exactly if the next correct request would be accepted, for
 // every cause that makes a server refuse writes.

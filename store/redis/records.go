@@ -2,12 +2,16 @@ package redis
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"strconv"
+	"strings"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/card-gateway/card-gateway/auth"
 	"github.com/card-gateway/card-gateway/store"
 )
 
@@ -32,15 +36,13 @@ func (s *Store) Get(ctx context.Context, id string) (*store.Record, error) {
 		revision, err := text(reply, 1)
 		return nil, errors.Join(&store.DamagedError{ID: id, Field: store.DamagedDocument, Revision: revision, Cause: tooLarge(bytes)}, err)
 	}
-	hash := make(map[string]string, len(reply)/2)
-	for i := 0; i+1 < len(reply); i += 2 {
-		field, err := text(reply, i)
-		if err != nil {
-			return nil, err
-		}
-		if hash[field], err = text(reply, i+1); err != nil {
-			return nil, err
-		}
+	values, err := texts(reply, len(reply))
+	if err != nil {
+		return nil, err
+	}
+	hash := make(map[string]string, len(values)/2)
+	for i := 1; i < len(values); i += 2 {
+		hash[values[i-1]] = values[i]
 	}
 	return readRecord(id, hash)
 }
@@ -97,13 +99,7 @@ func (s *Store) listed(ctx context.Context, cursor string, n int) ([]string, err
 	if err != nil {
 		return nil, err
 	}
-	ids := make([]string, len(reply))
-	for i := range reply {
-		if ids[i], err = text(reply, i); err != nil {
-			return nil, err
-		}
-	}
-	return ids, nil
+	return texts(reply, len(reply))
 }
 
 // readTogether returns a function for each key that returns its record. It reads
@@ -133,4 +129,270 @@ func (s *Store) readTogether(ctx context.Context, ids []string) []func() (*store
 		}
 	}
 	return reads
+}
+
+// maxRecordBytes bounds the hash of a key that is read. The largest that a gateway
+// writes has less than 2 MiB; a reply may have maxReplyBytes.
+const maxRecordBytes = 8 << 20
+
+var errOtherType = errors.New("redis has a value of another type in its place")
+
+func tooLarge(bytes int64) error {
+	return fmt.Errorf("it has more than %d bytes, at most %d are read", bytes, maxRecordBytes)
+}
+
+// isOtherType reports whether Redis has something else than the command expects.
+func isOtherType(err error) bool { return redis.HasErrorPrefix(err, "WRONGTYPE") }
+
+// readRecord makes a record from the fields of its hash, or returns a
+// [store.DamagedError].
+func readRecord(id string, hash map[string]string) (*store.Record, error) {
+	damaged := func(field string, cause error) (*store.Record, error) {
+		return nil, &store.DamagedError{ID: id, Field: field, Revision: hash["rev"], Cause: cause}
+	}
+	r := new(store.Record)
+	if err := json.Unmarshal([]byte(hash["doc"]), r); err != nil {
+		return damaged(store.DamagedDocument, documentError(err))
+	}
+	if r.ID != id {
+		return damaged(store.DamagedID, errors.New("it is the record of another key"))
+	}
+	r.Revision = hash["rev"]
+	var err error
+	if r.Failures, err = strconv.Atoi("0" + hash["fails"]); err != nil {
+		return damaged(store.DamagedFailures, errNoNumber)
+	}
+	if r.Lock, err = readLock(hash["lock"]); err != nil {
+		return damaged(store.DamagedLock, errNoNumber)
+	}
+	if r.Lock != nil && r.Lock.At.After(r.UpdatedAt) {
+		r.UpdatedAt = r.Lock.At
+	}
+	if r.LastUsed, err = readLastUsed(hash); err != nil {
+		return damaged(store.DamagedLastUsed, errNoNumber)
+	}
+	return r, nil
+}
+
+var errNoNumber = errors.New("it is not a whole number in range")
+
+// documentError returns what is wrong with a document, without anything that is in
+// it: a text of encoding/json may have a part of a secret.
+func documentError(err error) error {
+	var syntax *json.SyntaxError
+	var kind *json.UnmarshalTypeError
+	switch {
+	case errors.As(err, &syntax):
+		return fmt.Errorf("it is not JSON from byte %d on", syntax.Offset)
+	case errors.As(err, &kind):
+		return fmt.Errorf("it has a value of the wrong type before byte %d", kind.Offset)
+	default:
+		return errors.New("it has a value of the wrong form")
+	}
+}
+
+// readLock reads what Put and settle.lua write; nil for the empty text.
+func readLock(text string) (*auth.Lock, error) {
+	if text == "" {
+		return nil, nil
+	}
+	n := parseNumbers(text, 3)
+	lock := &auth.Lock{At: moment(n.signed()), Until: moment(n.signed()), Failures: int(n.signed())}
+	if n.err == nil && !(showable(lock.At) && showable(lock.Until) && lock.Failures >= 0) {
+		n.err = errNoNumber
+	}
+	return lock, n.err
+}
+
+// showable reports whether JSON can show the time. One time that it cannot would
+// spoil the list of all keys.
+func showable(t time.Time) bool { return t.Year() >= 1 && t.Year() <= 9999 }
+
+// readLastUsed returns when each secret was last used, by version; nil when none was.
+func readLastUsed(hash map[string]string) (map[int]time.Time, error) {
+	var used map[int]time.Time
+	for field, value := range hash {
+		version, found := strings.CutPrefix(field, "last:")
+		if !found {
+			continue
+		}
+		v, err1 := strconv.Atoi(version)
+		minute, err2 := strconv.ParseInt(value, 10, 32)
+		if err := errors.Join(err1, err2); err != nil {
+			return nil, err
+		}
+		if minute < 0 {
+			return nil, errNoNumber
+		}
+		if used == nil {
+			used = make(map[int]time.Time, 2)
+		}
+		used[v] = time.Unix(minute*60, 0).UTC()
+	}
+	return used, nil
+}
+
+// Put writes the record if the stored revision is the expected one. It adds the
+// id to the index first, so that every stored record is listed. List skips an id
+// in the index without a record. If the store was emptied, Put makes it new, with
+// the replay floor at this moment.
+func (s *Store) Put(ctx context.Context, r *store.Record, opt store.PutOptions) (store.Durability, error) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.opt.ChangeTimeout)
+	defer cancel()
+	bare := *r
+	bare.Lock = nil
+	doc, err := json.Marshal(&bare)
+	if err != nil {
+		return store.Durability{}, fmt.Errorf("encoding the record of key %q: %w", r.ID, err)
+	}
+	lock := ""
+	if r.Lock != nil {
+		lock = fmt.Sprintf("%d %d %d", micros(r.Lock.At), micros(r.Lock.Until), r.Lock.Failures)
+	}
+	if err := s.initialise(ctx, r.ID); err != nil {
+		return store.Durability{}, err
+	}
+	if err := s.reindex(ctx, "add", r.ID); err != nil {
+		return store.Durability{}, err
+	}
+	outcome, durability, err := s.change(ctx, call{
+		script: putScript,
+		keys:   []string{s.names.record(r.ID)},
+		args:   []any{opt.Expect, r.Revision, doc, lock, bit(opt.ClearFailures), decimal(s.servers.view.Load().floorOf(r.ID)), bit(opt.Restore)},
+	})
+	return durability, changeError(r.ID, outcome, err)
+}
+
+// Delete deletes the record, its count and its buckets. Its nonces stay.
+func (s *Store) Delete(ctx context.Context, id, revision string) (store.Durability, error) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.opt.ChangeTimeout)
+	defer cancel()
+	outcome, durability, err := s.change(ctx, call{
+		script: deleteScript,
+		keys:   []string{s.names.record(id), s.names.buckets(id)},
+		args:   []any{revision, decimal(spanMillis), decimal(MaxWindow.Milliseconds())},
+	})
+	if err := changeError(id, outcome, err); err != nil {
+		return store.Durability{}, err
+	}
+	if err := s.reindex(ctx, "remove", id); err != nil {
+		return durability, err
+	}
+	if _, err := s.Get(ctx, id); err == nil { // it was made again meanwhile
+		return durability, s.reindex(ctx, "add", id)
+	}
+	return durability, nil
+}
+
+func changeError(id, outcome string, err error) error {
+	if err != nil || outcome == "ok" {
+		return err
+	}
+	if cause := changeErrors[outcome]; cause != nil {
+		return fmt.Errorf("key %q: %w", id, cause)
+	}
+	return fmt.Errorf("%w: redis answered %q", store.ErrUnavailable, outcome)
+}
+
+// changeErrors holds the errors of the outcomes of put.lua and delete.lua.
+var changeErrors = map[string]error{"exists": store.ErrExists, "conflict": store.ErrConflict, "none": store.ErrNotFound}
+
+func (s *Store) reindex(ctx context.Context, how, id string) error {
+	_, err := s.run(ctx, "listing the key", call{script: indexScript, keys: []string{s.names.index()}, args: []any{how, id}})
+	return err
+}
+
+// change runs a script that changes a key. Then, on the same connection, it waits
+// for a replica to have the change, if there is one. It is not repeated if the
+// answer is lost, because the change may have been made.
+func (s *Store) change(ctx context.Context, c call) (outcome string, d store.Durability, err error) {
+	for pause := firstPause; ; pause *= 2 {
+		outcome, d, err = s.tryChange(ctx, c)
+		if err == nil || !movedElsewhere(err) || s.cluster == nil {
+			break
+		}
+		s.cluster.ReloadState(ctx)
+		if sleep(ctx, pause) != nil {
+			break
+		}
+	}
+	if err != nil {
+		return "", store.Durability{}, unavailable("changing a key", err)
+	}
+	return outcome, d, nil
+}
+
+func (s *Store) tryChange(ctx context.Context, c call) (string, store.Durability, error) {
+	var none store.Durability
+	node, _ := s.client.(*redis.Client)
+	if s.cluster != nil {
+		var err error
+		if node, err = s.cluster.MasterForKey(ctx, c.keys[0]); err != nil {
+			return "", none, err
+		}
+	}
+	conn := node.Conn()
+	defer conn.Close()
+	reply, err := s.runOn(ctx, conn, c)
+	if err != nil {
+		return "", none, err
+	}
+	outcome, err := text(reply, 0)
+	if err != nil || outcome != "ok" {
+		return outcome, none, err
+	}
+	replicas, err := text(reply, 1)
+	if err != nil || replicas == "0" && len(s.opt.SentinelAddrs) == 0 {
+		return outcome, none, err
+	}
+	acknowledged := false
+	if replicas != "0" {
+		n, err := conn.Wait(ctx, 1, waitForReplica).Result()
+		acknowledged = err == nil && n >= 1
+	}
+	return outcome, store.Durability{Replicated: &acknowledged}, nil
+}
+
+// waitForReplica is shorter than the read timeout of a connection.
+const waitForReplica = 80 * time.Millisecond
+
+// Meta returns a small named value.
+func (s *Store) Meta(ctx context.Context, name string) ([]byte, error) {
+	ctx, cancel := context.WithTimeout(ctx, s.opt.SettleTimeout)
+	defer cancel()
+	value, found, err := s.value(ctx, s.names.meta(name), "get", "")
+	if err != nil {
+		return nil, err
+	}
+	if found {
+		return value, nil
+	}
+	if there, err := s.servers.initialised(ctx, name); err != nil {
+		return nil, err
+	} else if !there {
+		return nil, errEmptied
+	}
+	return nil, fmt.Errorf("value %q: %w", name, store.ErrNotFound)
+}
+
+// PutMeta writes a small named value if there is none.
+func (s *Store) PutMeta(ctx context.Context, name string, value []byte) ([]byte, error) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.opt.ChangeTimeout)
+	defer cancel()
+	if err := s.initialise(ctx, name); err != nil {
+		return nil, err
+	}
+	stored, found, err := s.value(ctx, s.names.meta(name), "put", string(value))
+	if err == nil && !found {
+		err = fmt.Errorf("%w: redis did not keep the value %q", store.ErrUnavailable, name)
+	}
+	return stored, err
+}
+
+// DeleteMeta removes a named value if it still is the given one.
+func (s *Store) DeleteMeta(ctx context.Context, name string, value []byte) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.opt.ChangeTimeout)
+	defer cancel()
+	_, _, err := s.value(ctx, s.names.meta(name), "delete", string(value))
+	return err
 }

@@ -8,16 +8,15 @@
 // servers: the epoch, the replay floor and the fences. docs/redis.md describes
 // what is promised through a failover.
 //
-// The files use each other in one direction. From the ground up:
+// The files, from the ground up:
 //
-//   - bounds, wire, errors, slots, fences, names: values, and their text forms
-//   - options, network, lastmaster, client, queue, breaker, scripts, call: one command to one server
+//   - wire, slots: values and their text forms, names and bounds
+//   - options, client, replies, breaker, call: one command to one server, at most once
 //   - info: what a server reports, and which servers are refused
-//   - clocks, mark, acceptances, memory, view: what is known of the servers
-//   - servers, masters, handover, aof, agree, epoch, check, initialise: how that
-//     is found out and shared with the other gateways
-//   - windows, arguments, settle, levels: a request
-//   - records, change, meta, policy, status: keys, and what operators see
+//   - view: what is known of the servers
+//   - servers, agree: how that is found out and shared with the other gateways
+//   - settle, verdict: a request
+//   - records, policy, redis: keys, and what operators see
 package redis
 
 import (
@@ -25,8 +24,10 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/card-gateway/card-gateway/store"
 )
@@ -146,4 +147,71 @@ func (s *Store) SharePolicy(p Policy) {
 	case s.policies.changed <- struct{}{}:
 	default: // it is known already that there is news
 	}
+}
+
+// Status returns the place of the store, the result of the last check, and what an
+// operator should change: in Details, Degraded lists current troubles of a ready
+// store, Warnings possible ones, and Gateways those that the last comparison of
+// policies found. It does no I/O.
+func (s *Store) Status(ctx context.Context) store.Status {
+	v := s.servers.view.Load()
+	status := store.Status{Backend: "redis", Place: s.opt.place(), Ready: true}
+	if err := s.Ready(ctx); err != nil {
+		status.Ready, status.Problem = false, err.Error()
+	}
+	found := *s.servers.masters.Load()
+	troubles := append([]string{}, v.degraded...)
+	if slices.ContainsFunc(found, func(i serverInfo) bool { return i.nearFull() }) {
+		troubles = append(troubles, "nonces")
+	}
+	servers := make([]store.Server, len(found))
+	for i := range found {
+		info := &found[i]
+		servers[i] = store.Server{
+			Address: info.addr, Version: info.version, Replicas: info.replicas,
+			UsedMemory: info.usedMemory, MaxMemory: info.maxMemory,
+		}
+	}
+	differences := *s.policies.warnings.Load()
+	status.Details = store.Details{
+		Topology: s.opt.topology(), Servers: servers, Gateways: *s.policies.nodes.Load(), Degraded: troubles,
+		Warnings: append(s.warnings(found), differences...), PolicyDifferences: len(differences),
+		ReplayFloor: moment(max(v.highest(), 0)),
+	}
+	if own := s.policies.own.Load(); own != nil {
+		status.Details.Policy = own.Hash()
+	}
+	return status
+}
+
+// warnings lists what an operator should change, without differences between
+// gateways.
+func (s *Store) warnings(found []serverInfo) []string {
+	list := []string{}
+	warn := func(format string, args ...any) { list = append(list, fmt.Sprintf(format, args...)) }
+	for i := range found {
+		info := &found[i]
+		if !info.persistent {
+			warn("%s keeps no append-only file: a restart loses keys, nonces and locks (set appendonly yes)", info.addr)
+		}
+		if !info.guarded && (info.replicas > 0 || s.opt.topology() == topologySentinel) {
+			warn("%s goes on without its replicas: after a network cut, two masters may accept the same request (set min-replicas-to-write 1 and min-replicas-max-lag 3)", info.addr)
+		}
+		if ahead := time.Duration(s.ahead.Load()); info.replicas > 0 && 0 < ahead && ahead < maxLag+time.Second {
+			warn("replay_floor_ahead is %v: set it to at least %v where masters have replicas, which is how long one that is cut off may go on", ahead, maxLag+time.Second)
+		}
+		if info.forgets != "" {
+			warn("%s: %s", info.addr, info.forgets)
+		}
+		if info.maxMemory == 0 {
+			warn("%s has no maxmemory: nonces are bounded by the machine's memory alone", info.addr)
+		}
+	}
+	if s.opt.RuntimeDir == "" && s.opt.topology() != topologySingle {
+		warn("there is no runtime directory: after a network cut and the end of this process, it is not known what it accepted on a master that was replaced")
+	}
+	if problem := *s.servers.lastRun.problem.Load(); problem != "" {
+		warn("%s", problem)
+	}
+	return list
 }

@@ -14,7 +14,7 @@ import (
 // in lists until the stack is full.
 type guarded struct {
 	net.Conn
-	replies replies
+	replies replyStream
 	bad     error // what was wrong with the replies; every later Read returns it
 }
 
@@ -59,13 +59,13 @@ const (
 // The first bytes of values, by what follows their line. RESP3 has also attributes
 // and values of unknown length; Redis sends neither to the gateway.
 const (
-	scalars = "+-:_#,(" // nothing
-	texts   = "$=!"     // the announced bytes
-	lists   = "*~>%"    // the announced values; % is a map, with two for each pair
+	scalarKinds = "+-:_#,(" // nothing
+	textKinds   = "$=!"     // the announced bytes
+	listKinds   = "*~>%"    // the announced values; % is a map, with two for each pair
 )
 
-// replies are the state of a stream of replies in the protocol of Redis.
-type replies struct {
+// A replyStream is the state of a stream of replies in the protocol of Redis.
+type replyStream struct {
 	line          []byte // the beginning of a line whose end has not arrived
 	text          int    // bytes that have not arrived of a text and the line end after it
 	open          []int  // values that have not arrived of each open list, the outermost first
@@ -74,7 +74,7 @@ type replies struct {
 
 // check reads the bytes that come next. After an error nothing can be said about
 // later ones.
-func (r *replies) check(b []byte) error {
+func (r *replyStream) check(b []byte) error {
 	for len(b) > 0 {
 		n := min(r.text, len(b))
 		if n > 0 {
@@ -95,7 +95,7 @@ func (r *replies) check(b []byte) error {
 const lineEnd = "\r\n"
 
 // readLine returns how many of the bytes belong to the line that begins or has begun.
-func (r *replies) readLine(b []byte) (int, error) {
+func (r *replyStream) readLine(b []byte) (int, error) {
 	n := bytes.IndexByte(b, '\n') + 1
 	whole := n > 0
 	if !whole {
@@ -103,7 +103,7 @@ func (r *replies) readLine(b []byte) (int, error) {
 	}
 	r.line = append(r.line, b[:n]...)
 	switch {
-	case strings.IndexByte(scalars+texts+lists, r.line[0]) < 0:
+	case strings.IndexByte(scalarKinds+textKinds+listKinds, r.line[0]) < 0:
 		return 0, fmt.Errorf("redis has sent %.40q, which is not its protocol; is another server at this address, or one that wants TLS?", r.line)
 	case len(r.line) > maxReplyLine:
 		return 0, fmt.Errorf("redis has sent a line of more than %d bytes", maxReplyLine)
@@ -116,7 +116,7 @@ func (r *replies) readLine(b []byte) (int, error) {
 }
 
 // begin reads the line that a value begins with.
-func (r *replies) begin() error {
+func (r *replyStream) begin() error {
 	head, ok := bytes.CutSuffix(r.line, []byte(lineEnd))
 	if !ok {
 		return fmt.Errorf("redis has sent the line %.40q without a carriage return", r.line)
@@ -126,7 +126,7 @@ func (r *replies) begin() error {
 	}
 	r.bytes += len(r.line)
 	kind := head[0]
-	if strings.IndexByte(scalars, kind) >= 0 || string(head) == "$-1" || string(head) == "*-1" {
+	if strings.IndexByte(scalarKinds, kind) >= 0 || string(head) == "$-1" || string(head) == "*-1" {
 		r.complete()
 		return r.bounded()
 	}
@@ -134,7 +134,7 @@ func (r *replies) begin() error {
 	switch {
 	case err != nil:
 		return fmt.Errorf("redis has announced the length %.40q", head)
-	case strings.IndexByte(texts, kind) >= 0:
+	case strings.IndexByte(textKinds, kind) >= 0:
 		r.text = int(n) + len(lineEnd)
 		r.bytes += int(n)
 	case n == 0:
@@ -150,7 +150,7 @@ func (r *replies) begin() error {
 }
 
 // complete notes that a value has arrived, and with it the lists that it completes.
-func (r *replies) complete() {
+func (r *replyStream) complete() {
 	for i := len(r.open) - 1; i >= 0; i-- {
 		if r.open[i]--; r.open[i] > 0 {
 			return
@@ -159,7 +159,7 @@ func (r *replies) complete() {
 	}
 }
 
-func (r *replies) bounded() error {
+func (r *replyStream) bounded() error {
 	if r.bytes > maxReplyBytes || r.values > maxReplyValues || len(r.open) > maxReplyDepth {
 		return fmt.Errorf("redis has announced a reply of at least %d bytes with %d values, %d lists deep; at most %d, %d and %d are read",
 			r.bytes, r.values, len(r.open), maxReplyBytes, maxReplyValues, maxReplyDepth)

@@ -115,7 +115,7 @@ func TestEveryConnectionIsGuarded(t *testing.T) {
 // bound, at any place in it, does not.
 func TestRepliesInPieces(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		var r replies
+		var r replyStream
 		for range rapid.IntRange(1, 5).Draw(t, "replies") {
 			if err := inPieces(t, &r, drawReply(t, 6, "")); err != nil {
 				t.Fatal(err)
@@ -141,20 +141,20 @@ func TestRepliesInPieces(t *testing.T) {
 // drawReply draws a reply with lists of the depth at most. If bad is not empty, the
 // reply ends with it.
 func drawReply(t *rapid.T, depth int, bad string) string {
-	kinds := scalars + texts + lists
+	kinds := scalarKinds + textKinds + listKinds
 	if depth == 0 {
-		kinds = scalars + texts
+		kinds = scalarKinds + textKinds
 	}
 	kind := rapid.SampledFrom([]byte(kinds)).Draw(t, "kind")
-	if strings.IndexByte(lists, kind) < 0 && bad != "" {
+	if strings.IndexByte(listKinds, kind) < 0 && bad != "" {
 		return bad
 	}
 	switch {
 	case rapid.IntRange(0, 9).Draw(t, "null") == 0 && bad == "":
 		return rapid.SampledFrom([]string{"$-1\r\n", "*-1\r\n", "_\r\n"}).Draw(t, "nil")
-	case strings.IndexByte(scalars, kind) >= 0:
+	case strings.IndexByte(scalarKinds, kind) >= 0:
 		return string(kind) + rapid.StringMatching(`[^\r\n]{0,9}`).Draw(t, "line") + "\r\n"
-	case strings.IndexByte(texts, kind) >= 0:
+	case strings.IndexByte(textKinds, kind) >= 0:
 		text := rapid.String().Draw(t, "text") + rapid.SampledFrom([]string{"", "\r\n*2147483647\r\n", "\n"}).Draw(t, "more")
 		return fmt.Sprintf("%c%d\r\n%s\r\n", kind, len(text), text)
 	}
@@ -175,7 +175,7 @@ func drawReply(t *rapid.T, depth int, bad string) string {
 	return reply
 }
 
-func inPieces(t *rapid.T, r *replies, reply string) error {
+func inPieces(t *rapid.T, r *replyStream, reply string) error {
 	for len(reply) > 0 {
 		n := rapid.IntRange(1, len(reply)).Draw(t, "piece")
 		if err := r.check([]byte(reply[:n])); err != nil {

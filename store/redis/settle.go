@@ -2,7 +2,11 @@ package redis
 
 import (
 	"context"
+	"encoding/binary"
 	"fmt"
+	"math"
+	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/card-gateway/card-gateway/auth"
@@ -113,4 +117,228 @@ func (s *Store) verdict(a *attempt, outcome string, n numbers) (store.Verdict, e
 		s.servers.accepted(a.KeyID, now)
 	}
 	return v, nil
+}
+
+// An attempt is one call of settle.lua.
+type attempt struct {
+	*store.Claim
+	seen       *view
+	failed     auth.Rules
+	lifeWindow time.Duration // that the nonce lives for; at least Window
+	maxNonces  int
+	look       bool // write nothing
+}
+
+// The arguments of settle.lua are local variables there. Texts have an element
+// of ARGV each. All numbers are packed into one, as doubles: Redis takes longer
+// to read and convert a list of them than to run most commands. Every number is
+// below 2^53, so that none is rounded.
+var (
+	settleTexts = []argument[any]{
+		{"revision", func(a *attempt) any { return a.Revision }},
+		{"next_revision", func(a *attempt) any { return a.NextRevision }},
+		{"servers", func(a *attempt) any { return a.seen.known }},
+		{"digest", func(a *attempt) any { return a.Nonce[:] }},
+		{"version", func(a *attempt) any { return decimal(int64(a.SecretVersion)) }},
+		{"minute", func(a *attempt) any { return decimal(a.Now.Unix() / 60) }},
+	}
+	settleNumbers = []argument[int64]{
+		{"floor", func(a *attempt) int64 { return a.seen.floorOf(a.KeyID) }},           // us
+		{"ahead", func(a *attempt) int64 { return a.ReplayFloorAhead.Microseconds() }}, // us
+		{"claim_now", func(a *attempt) int64 { return a.Now.UnixMicro() }},             // us
+		{"timestamp", func(a *attempt) int64 { return a.Timestamp }},                   // s
+		{"window", func(a *attempt) int64 { return a.Window.Milliseconds() }},
+		{"life_window", func(a *attempt) int64 { return a.lifeWindow.Milliseconds() }},
+		{"life", (*attempt).life},                                     // ms
+		{"failed", func(a *attempt) int64 { return int64(a.failed) }}, // a set of rules
+		{"counts", (*attempt).counts},                                 // a set of rules
+		{"lock_after", func(a *attempt) int64 { return int64(a.LockAfter) }},
+		{"lock_until", (*attempt).lockUntil}, // us
+		{"max_nonces", func(a *attempt) int64 { return int64(a.maxNonces) }},
+	}
+	settleFlags = []argument[bool]{ // bits of the last packed number
+		{"dry_run", func(a *attempt) bool { return a.DryRun }},
+		{"limits_dry_run", func(a *attempt) bool { return a.LimitsDryRun }},
+		{"look", func(a *attempt) bool { return a.look }},
+		{"body_dropped", func(a *attempt) bool { return a.BodyDropped }},
+	}
+)
+
+type argument[T any] struct {
+	name  string // of the variable
+	value func(a *attempt) T
+}
+
+// settleRules are the rules that settle.lua decides or gets as failed.
+var settleRules = []auth.Rules{
+	auth.RuleIP, auth.RuleTimestamp, auth.RuleNonce, auth.RuleBodyHash, auth.RuleSignature, auth.RuleScope,
+}
+
+// settlePrologue is the part of settle.lua that names its constants and
+// arguments.
+func settlePrologue() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "local SPAN, REACH, SKEW, LAG = %d, %d, %d, %d -- ms, spans, us, s\n", spanMillis, spanReach, maxSkew.Microseconds(), int(maxLag.Seconds()))
+	fmt.Fprintf(&b, "local LINGER, LONGEST = %d, %d -- ms\n", windowLinger.Milliseconds(), MaxWindow.Milliseconds())
+	fmt.Fprintf(&b, "local ACCEPTED, LIMITED, LOCKED, REPLAY_FLOOR = '%s', '%s', '%s', '%s'\n", auth.Accepted, auth.RateLimited, auth.KeyLocked, auth.ReplayFloor)
+	fmt.Fprintf(&b, "local NONCE_RULE = %d\n", auth.RuleNonce)
+	b.WriteString("local REASONS = '")
+	for _, rule := range settleRules {
+		fmt.Fprintf(&b, " %d=%s", rule, rule.First())
+	}
+	b.WriteString("'\n")
+	b.WriteString("local tag = ARGV[1]\n")
+	names := make([]string, len(settleNumbers))
+	for i, a := range settleNumbers {
+		names[i] = a.name
+	}
+	fmt.Fprintf(&b, "local %s, flags = struct.unpack('<%s', ARGV[2])\n", strings.Join(names, ", "), strings.Repeat("d", len(names)+1))
+	for i, a := range settleFlags {
+		fmt.Fprintf(&b, "local %s = flags %% %d >= %d\n", a.name, 2<<i, 1<<i)
+	}
+	for i, a := range settleTexts {
+		fmt.Fprintf(&b, "local %s = ARGV[%d]\n", a.name, i+3)
+	}
+	fmt.Fprintf(&b, "local FIRST_CHARGE = %d\n", len(settleTexts)+3)
+	return b.String()
+}
+
+func (a *attempt) args() []any {
+	packed := make([]byte, 0, 8*(len(settleNumbers)+1))
+	for i := range settleNumbers {
+		packed = appendDouble(packed, settleNumbers[i].value(a))
+	}
+	var flags int64
+	for i := range settleFlags {
+		if settleFlags[i].value(a) {
+			flags |= 1 << i
+		}
+	}
+	args := make([]any, 0, 1+len(settleTexts)+2*len(a.Charges))
+	args = append(args, appendDouble(packed, flags))
+	for i := range settleTexts {
+		args = append(args, settleTexts[i].value(a))
+	}
+	for i := range a.Charges {
+		ch := &a.Charges[i]
+		args = append(args, "b:"+ch.Bucket, packDoubles(ch.Unit, ch.Drain, ch.Capacity, ch.Cost))
+	}
+	return args
+}
+
+func packDoubles(all ...int64) []byte {
+	packed := make([]byte, 0, 8*len(all))
+	for _, n := range all {
+		packed = appendDouble(packed, n)
+	}
+	return packed
+}
+
+func appendDouble(b []byte, n int64) []byte {
+	return binary.LittleEndian.AppendUint64(b, math.Float64bits(float64(n)))
+}
+
+// life is how long the nonce lives from now on, in milliseconds, rounded up.
+func (a *attempt) life() int64 {
+	life := auth.NonceLifetime(a.Now, a.Timestamp, a.lifeWindow)
+	return int64((life + time.Millisecond - 1) / time.Millisecond)
+}
+
+// lockUntil is when a lock that this request causes ends, in microseconds; 0
+// is never.
+func (a *attempt) lockUntil() int64 {
+	if a.LockDuration <= 0 {
+		return 0
+	}
+	return a.Now.Add(a.LockDuration).UnixMicro()
+}
+
+// counts is the set of the rules that count if they refuse the request.
+func (a *attempt) counts() int64 {
+	var set auth.Rules
+	for _, rule := range settleRules {
+		if !a.DryRun && auth.Counts(rule.First(), a.failed, a.LockCounts) {
+			set |= rule
+		}
+	}
+	return int64(set)
+}
+
+// settleScript has the names of its arguments from the list above.
+var settleScript = newScript(serverLua + settlePrologue() + settleLua)
+
+// Gateways with different windows may share a key: while a new window is rolled
+// out from node to node, or by mistake. A nonce must outlive the widest window in
+// which its request could arrive again. So settle.lua notes at each key the widest
+// window in use. If the nonce of a claim would live for less, the script answers
+// with that window, and the claim is tried again. Nonces that were recorded before
+// the window became wider may have expired already. So requests older than the
+// narrower window are refused.
+
+// windows is the widest window of other gateways, as settle.lua has reported it.
+type windows struct{ wider atomic.Pointer[widerWindow] }
+
+type widerWindow struct {
+	window time.Duration
+	until  time.Time // after this the gateway's own window is tried again
+}
+
+// atLeast returns the window that the nonce of the claim must live for.
+func (w *windows) atLeast(c *store.Claim) time.Duration {
+	if other := w.wider.Load(); other != nil && other.window > c.Window && c.Now.Before(other.until) {
+		return other.window
+	}
+	return c.Window
+}
+
+// learn takes over the window that settle.lua answered with, in milliseconds.
+// It must be wider than the one tried.
+func (w *windows) learn(c *store.Claim, tried time.Duration, n numbers) error {
+	window := time.Duration(n.next()) * time.Millisecond
+	if n.err != nil {
+		return n.err
+	}
+	if window <= tried || window > MaxWindow {
+		return fmt.Errorf("%w: redis asks for a window of %v beside one of %v", store.ErrUnavailable, window, tried)
+	}
+	if w.atLeast(c) < window { // else another key has asked for more meanwhile
+		w.wider.Store(&widerWindow{window: window, until: c.Now.Add(windowLinger)})
+	}
+	return nil
+}
+
+// Levels reads the buckets on the master of the key's slot. The moment is the
+// server's, as that of Settle is.
+func (s *Store) Levels(ctx context.Context, keyID string, charges []ratelimit.Charge, now time.Time) ([]ratelimit.State, error) {
+	ctx, cancel := context.WithTimeout(ctx, s.opt.SettleTimeout)
+	defer cancel()
+	args := make([]any, 0, 1+len(charges))
+	args = append(args, decimal(now.UnixMicro()))
+	for i := range charges {
+		args = append(args, charges[i].Bucket)
+	}
+	reply, err := s.run(ctx, "reading limits", call{script: s.levels, keys: []string{s.names.buckets(keyID)}, args: args})
+	if err != nil {
+		return nil, err
+	}
+	at, err := text(reply, 0)
+	if err != nil {
+		return nil, err
+	}
+	moment := parseNumbers(at, 1)
+	micros := moment.next()
+	states := make([]ratelimit.State, len(charges))
+	for i := range charges {
+		stored, err := text(reply, i+1)
+		if err != nil {
+			return nil, err
+		}
+		n := parseNumbers(stored, 3)
+		level := ratelimit.Level{Used: n.next(), At: n.next(), Unit: n.next()}
+		if n.err != nil {
+			return nil, n.err
+		}
+		charges[i].Describe(&states[i], level, micros, true)
+	}
+	return states, moment.err
 }

@@ -1,6 +1,7 @@
 package redis
 
 import (
+	"cmp"
 	"context"
 	"strings"
 	"sync"
@@ -16,9 +17,9 @@ var ctx = context.Background()
 // patient returns the options with timeouts that are long enough for a busy
 // machine, unless the test has set its own. Those of the gateway are short.
 func patient(opt Options) Options {
-	setDefault(&opt.IOTimeout, 2*time.Second)
-	setDefault(&opt.SettleTimeout, 4*time.Second)
-	setDefault(&opt.ChangeTimeout, 8*time.Second)
+	opt.IOTimeout = cmp.Or(opt.IOTimeout, 2*time.Second)
+	opt.SettleTimeout = cmp.Or(opt.SettleTimeout, 4*time.Second)
+	opt.ChangeTimeout = cmp.Or(opt.ChangeTimeout, 8*time.Second)
 	return opt
 }
 

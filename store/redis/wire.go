@@ -52,29 +52,15 @@ func text(reply []any, i int) (string, error) {
 	return "", fmt.Errorf("%w: a reply of redis lacks text at place %d", store.ErrUnavailable, i)
 }
 
-// fields reads whole numbers separated by spaces.
-type fields struct {
-	rest string
-	err  error
-}
-
-func (f *fields) next() int64 {
-	word, rest, _ := strings.Cut(f.rest, " ")
-	f.rest = rest
-	n, err := strconv.ParseInt(word, 10, 64)
-	if err != nil && f.err == nil {
-		f.err = fmt.Errorf("%w: a reply of redis holds %q instead of a number", store.ErrUnavailable, word)
+// texts returns the first n elements of a reply as text.
+func texts(reply []any, n int) (all []string, err error) {
+	all = make([]string, n)
+	for i := range all {
+		if all[i], err = text(reply, i); err != nil {
+			return nil, err
+		}
 	}
-	return n
-}
-
-// bounded reads a number from 0 to maxNumber.
-func (f *fields) bounded() int64 {
-	n := f.next()
-	if (n < 0 || n >= maxNumber) && f.err == nil {
-		f.err = fmt.Errorf("%w: a reply of redis holds the number %d", store.ErrUnavailable, n)
-	}
-	return n
+	return all, nil
 }
 
 // maxNumber bounds the numbers of the scripts: a double has all whole numbers below.
@@ -84,6 +70,20 @@ const maxNumber = 1 << 53
 type numbers struct {
 	rest []any
 	err  error
+}
+
+// parseNumbers returns the first whole numbers of a text, at most most, which are
+// separated by spaces.
+func parseNumbers(text string, most int) (n numbers) {
+	words := strings.SplitN(text, " ", most+1)
+	for _, word := range words[:min(most, len(words))] {
+		i, err := strconv.ParseInt(word, 10, 64)
+		if err != nil {
+			return numbers{err: fmt.Errorf("%w: a reply of redis holds %q instead of a number", store.ErrUnavailable, word)}
+		}
+		n.rest = append(n.rest, i)
+	}
+	return n
 }
 
 func (n *numbers) next() int64 {
@@ -123,4 +123,88 @@ func (n *numbers) end() error {
 		n.err = fmt.Errorf("%w: a reply of redis has %d values too many", store.ErrUnavailable, len(n.rest))
 	}
 	return n.err
+}
+
+const (
+	spanMillis = 128_000 // of one nonce hash
+	maxSkew    = 5 * time.Second
+	// maxLag is how long a master with replicas is used while none of them
+	// answers. After that it may be cut off, and another master may have replaced
+	// it.
+	maxLag = 3 * time.Second
+	// MaxWindow is the longest Claim.Window: settle.lua searches nonces as far
+	// ahead as they can live with this window.
+	MaxWindow = time.Hour
+	// longestLife of a nonce, that of a request stamped a whole window ahead.
+	longestLife = 2*MaxWindow + 11*time.Second
+	// spanReach is the number of spans after the current one in which a nonce can
+	// still live.
+	spanReach = int64(longestLife/time.Millisecond)/spanMillis + 2
+)
+
+// maxFloorAhead is how far a floor may be ahead of this gateway's clock. Gateways
+// raise floors to the time of servers whose clock is right, so maxSkew would do; what
+// is damaged is further away than a month.
+const maxFloorAhead = 30 * 24 * time.Hour
+
+// windowLinger is how long a wider window counts as in use after the last request
+// that was accepted with it.
+const windowLinger = 10 * time.Minute
+
+// names builds the names of the Redis keys.
+//
+//	cg:{ID}:k       hash: record, revision, lock, failure count
+//	cg:{ID}:b       hash: levels of the rate limits
+//	cg:{ID}:n13281  hash: nonces that expire in the same span of time
+//	cg:m:NAME       small named value
+//	cg:index        sorted set of all ids
+//	cg:servers      hash: epoch, whether its copies are being made, floors, servers seen
+//	cg:policies     hash: the policy of each gateway
+//	cg:{N}:w        never written
+//	cg:{N}:e        on a cluster: the epoch again, once per range of slots
+type names struct{ prefix string }
+
+func (n names) record(id string) string { return n.prefix + "{" + id + "}:k" }
+
+func (n names) buckets(id string) string { return n.prefix + "{" + id + "}:b" }
+
+func (n names) meta(name string) string { return n.prefix + "m:" + name }
+
+func (n names) index() string { return n.prefix + "index" }
+
+func (n names) shared() string { return n.prefix + "servers" }
+
+func (n names) nodePolicies() string { return n.prefix + "policies" }
+
+func (n names) nonces(id string, span int64) string {
+	b := make([]byte, 0, len(n.prefix)+len(id)+20)
+	b = append(b, n.prefix...)
+	b = append(b, '{')
+	b = append(b, id...)
+	b = append(b, "}:n"...)
+	return string(strconv.AppendInt(b, span, 10))
+}
+
+// epochs returns the names of the epoch keys, the i-th in the i-th of
+// slotRanges equal ranges of slots.
+func (n names) epochs() []string {
+	all := make([]string, slotRanges)
+	for found, i := 0, 0; found < slotRanges; i++ {
+		tag := strconv.Itoa(i)
+		if r := slotRange(tag); all[r] == "" {
+			all[r] = n.prefix + "{" + tag + "}:e"
+			found++
+		}
+	}
+	return all
+}
+
+// missing returns a name in one of the slots that is never written, or "".
+func (n names) missing(served *slotSet) string {
+	for i := range slots { // far more than are needed
+		if tag := strconv.Itoa(i); served.has(slot(tag)) {
+			return n.prefix + "{" + tag + "}:w"
+		}
+	}
+	return ""
 }

@@ -28,7 +28,7 @@ func TestFill(t *testing.T) {
 		t.Fatal(err)
 	}
 	status := s.Status(t.Context())
-	if got := status.Details["nonces"]; got != int64(1000) {
+	if got := *status.Details.Nonces; got != 1000 {
 		text, _ := json.Marshal(status)
 		t.Errorf("%v nonces are live: %s", got, text)
 	}

@@ -148,7 +148,7 @@ func TestMark(t *testing.T) {
 	r := newKey(t, s)
 	for range 50 {
 		expect(t, s, newClaim(r), auth.Accepted)
-		if last, kept := s.servers.accepts.latest(allSlots()), newMark(&s.opt).read().Accepted; kept < last || kept > last+markAhead.Microseconds() {
+		if last, kept := s.servers.accepts.latest(allSlots()), newLastRun(&s.opt).read().Accepted; kept < last || kept > last+noteAhead.Microseconds() {
 			t.Fatalf("accepted at %d, the file has %d", last, kept)
 		}
 	}
@@ -175,7 +175,7 @@ func TestMarkCannotBeWritten(t *testing.T) {
 	opt.RuntimeDir = filepath.Join(t.TempDir(), "gone")
 	s := open(t, opt)
 	expect(t, s, newClaim(newKey(t, s)), auth.Accepted)
-	if warnings := fmt.Sprint(s.Status(ctx).Details["warnings"]); !strings.Contains(warnings, "is not known after its end") {
+	if warnings := fmt.Sprint(s.Status(ctx).Details.Warnings); !strings.Contains(warnings, "is not known after its end") {
 		t.Errorf("warnings %s, want one on the runtime directory", warnings)
 	}
 }
