@@ -71,7 +71,7 @@ func TestDocumentedACL(t *testing.T) {
 					t.Errorf("%s: %v", call, err)
 				}
 			}
-			if err := s.servers.check(ctx, onlyObserve); err != nil {
+			if err := s.servers.check(ctx, mayBegin); err != nil {
 				t.Errorf("a second look: %v", err)
 			}
 		})

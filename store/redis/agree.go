@@ -101,7 +101,7 @@ func (s *servers) adopt(ctx context.Context, m mode, a adoption, next *view) err
 		proposed := randomHex(8)
 		_, err = s.runAdopt(ctx, proposed, a, next)
 		next.created = next.epoch == proposed
-	case !found && m == mayCreate:
+	case !found && m == mayReplace:
 		a.raise = true
 		_, err = s.runAdopt(ctx, randomHex(8), a, next)
 	case !found:
@@ -185,7 +185,7 @@ func (s *servers) parseFloors(floor, fenced string) (int64, fences, error) {
 // making copies. So an emptied node has lost nothing then.
 
 // checkEpochs reads the copies on a cluster. It makes missing copies in a new
-// store, and in mode mayCreate also in an emptied one.
+// store, and in mode mayReplace also in an emptied one.
 func (s *servers) checkEpochs(ctx context.Context, m mode, next *view) error {
 	if s.cluster == nil {
 		return nil
@@ -195,16 +195,16 @@ func (s *servers) checkEpochs(ctx context.Context, m mode, next *view) error {
 			return err
 		}
 	}
-	firstSeen := m == onlyObserve && s.view.Load().epoch == ""
+	firstSeen := m == mayBegin && s.view.Load().epoch == ""
 	missing, err := s.missingEpochs(ctx, next)
 	if err != nil || len(missing) == 0 {
 		return err
 	}
 	// Versions that did not note it have an epoch without any copy in a new store.
-	if m != mayCreate && !(firstSeen && len(missing) == slotRanges) {
+	if m != mayReplace && !(firstSeen && len(missing) == slotRanges) {
 		return errEmptied
 	}
-	if m == mayCreate {
+	if m == mayReplace {
 		s.lost.Store(s.lost.Load() || s.view.Load().epoch != "")
 		if _, err := s.runAdopt(ctx, "", adoption{raise: true}, next); err != nil {
 			return err

@@ -32,7 +32,7 @@ func TestForgetfulServer(t *testing.T) {
 	p.do(t, "acl", "setuser", "default", "-hset")
 	s.servers.checking.Lock()
 	s.servers.observations.replayAsked = time.Time{} // a minute has passed
-	err = s.servers.checkLocked(ctx, onlyObserve)
+	err = s.servers.checkLocked(ctx, mayBegin)
 	s.servers.checking.Unlock()
 	if err != nil {
 		t.Fatal(err)

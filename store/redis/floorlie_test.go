@@ -30,7 +30,7 @@ func TestFloorThatNoGatewayWrites(t *testing.T) {
 			}
 			for range 2 {
 				var unfit *UnfitError
-				if err := s.servers.check(ctx, onlyObserve); !errors.As(err, &unfit) || !strings.Contains(err.Error(), s.names.shared()) {
+				if err := s.servers.check(ctx, mayBegin); !errors.As(err, &unfit) || !strings.Contains(err.Error(), s.names.shared()) {
 					t.Errorf("%v, want an UnfitError with the name of the key", err)
 				}
 				if _, err := s.Settle(ctx, newClaim(r)); !errors.Is(err, store.ErrUnavailable) {
@@ -40,7 +40,7 @@ func TestFloorThatNoGatewayWrites(t *testing.T) {
 			if err := s.client.HDel(ctx, s.names.shared(), "floor", "fences").Err(); err != nil {
 				t.Fatal(err)
 			}
-			if err := s.servers.check(ctx, onlyObserve); err != nil {
+			if err := s.servers.check(ctx, mayBegin); err != nil {
 				t.Errorf("after it is gone: %v", err)
 			}
 			expect(t, s, newClaim(r), auth.Accepted)

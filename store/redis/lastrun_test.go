@@ -50,7 +50,7 @@ func TestAddressMoves(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer s.Close()
-	if err := s.servers.check(ctx, onlyObserve); err != nil { // nobody else looks
+	if err := s.servers.check(ctx, mayBegin); err != nil { // nobody else looks
 		t.Fatal(err)
 	}
 	r := newRecord()
@@ -67,14 +67,14 @@ func TestAddressMoves(t *testing.T) {
 	master.do(t, "replicaof", "127.0.0.1", fmt.Sprint(replica.port))
 	way.to.Store(replica)
 	const demoted = "it is a replica"
-	if err := s.servers.check(ctx, onlyObserve); err == nil || !strings.Contains(err.Error(), demoted) {
+	if err := s.servers.check(ctx, mayBegin); err == nil || !strings.Contains(err.Error(), demoted) {
 		t.Fatalf("the first look: %v", err)
 	}
-	if err := s.servers.check(ctx, onlyObserve); err != nil && strings.Contains(err.Error(), demoted) {
+	if err := s.servers.check(ctx, mayBegin); err != nil && strings.Contains(err.Error(), demoted) {
 		t.Fatalf("the second look goes to the old master: %v", err)
 	}
 	eventually(t, 20*time.Second, "the new master is used", func() bool {
-		_ = s.servers.check(ctx, onlyObserve)
+		_ = s.servers.check(ctx, mayBegin)
 		v, err := s.Settle(ctx, ahead(newClaim(r), 20))
 		return err == nil && v.Reason == auth.Accepted
 	})

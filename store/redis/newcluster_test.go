@@ -69,7 +69,7 @@ func TestNewClusterWithoutOneMaster(t *testing.T) {
 	s := open(t, opt)
 	r := newRecord()
 	for range 2 {
-		if err := s.servers.check(ctx, onlyObserve); !errors.Is(err, errBeingMade) || !errors.Is(s.Ready(ctx), errBeingMade) {
+		if err := s.servers.check(ctx, mayBegin); !errors.Is(err, errBeingMade) || !errors.Is(s.Ready(ctx), errBeingMade) {
 			t.Fatalf("%v, want that the store is being made", err)
 		}
 		calls := otherCalls(s, r)
@@ -156,7 +156,7 @@ func TestFoundOfTheEpoch(t *testing.T) {
 		defer s.Close()
 		f := drawStore(t)
 		f.write(t, s)
-		if err := s.servers.check(ctx, onlyObserve); err != nil {
+		if err := s.servers.check(ctx, mayBegin); err != nil {
 			t.Fatal(err)
 		}
 		want, emptied := f.becomes()
@@ -198,7 +198,7 @@ func TestEmptiedWhileNoted(t *testing.T) {
 	for _, name := range nodes[emptied].client.Keys(ctx, opt.Prefix+"*").Val() {
 		nodes[emptied].do(t, "del", name)
 	}
-	if err := s.servers.check(ctx, onlyObserve); err != nil {
+	if err := s.servers.check(ctx, mayBegin); err != nil {
 		t.Fatal(err)
 	}
 	wantMade(t, s)

@@ -87,7 +87,7 @@ func (s *Store) Start(ctx context.Context) error {
 	if err := s.servers.recall(); err != nil {
 		s.log.Error("what this gateway accepted before it ended is not known", "error", err)
 	}
-	if err := s.servers.check(ctx, onlyObserve); err != nil {
+	if err := s.servers.check(ctx, mayBegin); err != nil {
 		var unfit *UnfitError
 		if errors.As(err, &unfit) {
 			return err

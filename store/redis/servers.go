@@ -60,12 +60,12 @@ func newServers(c *caller, opt *Options) *servers {
 type mode int
 
 const (
-	// onlyObserve makes the epoch of a store that this gateway has never seen in
+	// mayBegin makes the epoch of a store that this gateway has never seen in
 	// use. A store that was in use before was emptied: an operator must act.
-	onlyObserve mode = iota
-	// mayCreate also makes a new epoch for an emptied store, because an operator
+	mayBegin mode = iota
+	// mayReplace also makes a new epoch for an emptied store, because an operator
 	// writes keys.
-	mayCreate
+	mayReplace
 )
 
 // ready returns nil if the servers were fit at the last check, which is at most
@@ -255,7 +255,7 @@ func (s *servers) checkAgain(ctx context.Context, seen *view) error {
 	done := s.shared.DoChan("", func() (any, error) {
 		ctx, cancel := context.WithTimeout(s.life, s.timeout)
 		defer cancel()
-		return nil, s.check(ctx, onlyObserve)
+		return nil, s.check(ctx, mayBegin)
 	})
 	select {
 	case result := <-done:
@@ -276,7 +276,7 @@ func (s *servers) watch() {
 			return
 		}
 		ctx, cancel := context.WithTimeout(s.life, s.timeout)
-		_ = s.check(ctx, onlyObserve) // the view holds the problem
+		_ = s.check(ctx, mayBegin) // the view holds the problem
 		cancel()
 	}
 }
@@ -394,7 +394,7 @@ func (s *servers) initialised(ctx context.Context, name string) (bool, error) {
 	if known != "" && (epoch == "" || epoch == known) {
 		return epoch != "", nil
 	}
-	if err := s.check(ctx, onlyObserve); err != nil {
+	if err := s.check(ctx, mayBegin); err != nil {
 		return false, err
 	}
 	epoch, err = s.epochAt(ctx, name)
@@ -410,5 +410,5 @@ func (s *servers) initialise(ctx context.Context, name string) error {
 	if there && s.view.Load().epoch != "" {
 		return nil
 	}
-	return s.check(ctx, mayCreate)
+	return s.check(ctx, mayReplace)
 }

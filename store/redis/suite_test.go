@@ -87,7 +87,7 @@ func suite(options func(t testing.TB) Options) storetest.Factory {
 			s := setup.Backend.(*Store)
 			err := s.client.HSet(ctx, s.servers.names.shared(), "floor", to.UnixMicro()).Err()
 			if err == nil {
-				err = s.servers.check(ctx, onlyObserve) // reads it as a floor of another gateway
+				err = s.servers.check(ctx, mayBegin) // reads it as a floor of another gateway
 			}
 			if err != nil {
 				t.Fatal(err)
