@@ -8,7 +8,6 @@ import (
 
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
-	"github.com/caddyserver/caddy/v2/modules/caddyhttp/fileserver"
 )
 
 // A Step is a handler in the routes of a server. Caddy loads the handlers one by
@@ -158,11 +157,10 @@ func (s *Step) answers() bool {
 		status := string(answer.StatusCode)
 		return status != "103" && !strings.Contains(status, "{") // Caddy goes on after early hints
 	case "file_server":
-		files, ok := s.Loaded.(*fileserver.FileServer)
-		if !ok {
-			files = new(fileserver.FileServer)
-			s.read(files)
+		var files struct {
+			PassThru bool `json:"pass_thru"`
 		}
+		_ = json.Unmarshal([]byte(s.text()), &files)
 		return !files.PassThru
 	default:
 		return false

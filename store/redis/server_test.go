@@ -100,28 +100,10 @@ func own(t testing.TB, tcp bool, config ...string) *process {
 
 func (p *process) start(t testing.TB) {
 	t.Helper()
-	p.cmd = exec.Command("redis-server", p.config...)
-	out, err := os.Create(filepath.Join(p.dir, "out"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer out.Close()
-	p.cmd.Stdout, p.cmd.Stderr = out, out
-	p.cmd.Env = append(os.Environ(), p.env...)
-	if err := p.cmd.Start(); err != nil {
-		t.Fatalf("starting redis-server (package redis-server of the distribution): %v", err)
-	}
 	if p.client == nil {
 		p.client = redis.NewClient(p.options())
 	}
-	deadline := time.Now().Add(busy * 10 * time.Second)
-	for p.client.Ping(context.Background()).Err() != nil {
-		if time.Now().After(deadline) {
-			text, _ := os.ReadFile(out.Name())
-			t.Fatalf("redis-server does not answer:\n%s", text)
-		}
-		time.Sleep(5 * time.Millisecond)
-	}
+	p.cmd = harness.RedisProcess{Dir: p.dir, Config: p.config, Env: p.env}.Run(t, p.client)
 }
 
 func (p *process) options() *redis.Options {

@@ -85,28 +85,42 @@ func (r *RedisServer) URL() string { return "unix://" + r.Addr }
 // Start runs the process until it answers.
 func (r *RedisServer) Start() {
 	r.t.Helper()
-	r.cmd = exec.Command("redis-server", r.config...)
-	out, err := os.Create(filepath.Join(r.Dir, "out"))
-	if err != nil {
-		r.t.Fatal(err)
-	}
-	defer out.Close()
-	r.cmd.Stdout, r.cmd.Stderr = out, out
-	r.cmd.Env = append(os.Environ(), r.Env...)
-	if err := r.cmd.Start(); err != nil {
-		r.t.Fatalf("starting redis-server (make install-test-tools installs it): %v", err)
-	}
-	r.pid.Store(int64(r.cmd.Process.Pid))
 	network := "tcp"
 	if filepath.IsAbs(r.Addr) {
 		network = "unix"
 	}
 	r.client = redis.NewClient(&redis.Options{Network: network, Addr: r.Addr, DisableIdentity: true})
-	for deadline := time.Now().Add(Patience); r.client.Ping(context.Background()).Err() != nil; time.Sleep(5 * time.Millisecond) {
+	r.cmd = RedisProcess{Dir: r.Dir, Config: r.config, Env: r.Env}.Run(r.t, r.client)
+	r.pid.Store(int64(r.cmd.Process.Pid))
+}
+
+// A RedisProcess is how a redis-server is started. All tests start theirs by it.
+type RedisProcess struct {
+	Dir    string   // for what it prints
+	Config []string // its arguments
+	Env    []string // besides the test's own
+}
+
+// Run starts the process, and waits until it answers the client.
+func (p RedisProcess) Run(t testing.TB, client *redis.Client) *exec.Cmd {
+	t.Helper()
+	cmd := exec.Command("redis-server", p.Config...)
+	out, err := os.Create(filepath.Join(p.Dir, "out"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer out.Close()
+	cmd.Stdout, cmd.Stderr = out, out
+	cmd.Env = append(os.Environ(), p.Env...)
+	if err := cmd.Start(); err != nil {
+		t.Fatalf("starting redis-server (make install-test-tools installs it): %v", err)
+	}
+	for deadline := time.Now().Add(Patience); client.Ping(context.Background()).Err() != nil; time.Sleep(5 * time.Millisecond) {
 		if text, _ := os.ReadFile(out.Name()); time.Now().After(deadline) {
-			r.t.Fatalf("redis-server does not answer:\n%s", text)
+			t.Fatalf("redis-server does not answer:\n%s", text)
 		}
 	}
+	return cmd
 }
 
 // Kill ends the process at once.
