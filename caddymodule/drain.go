@@ -33,9 +33,8 @@ const (
 type drain struct {
 	operator atomic.Pointer[time.Time] // until when an operator drains, zero if nobody said; nil: it is in service
 
-	leaving  atomic.Pointer[state] // of the configuration that clients are moved away from; nil: none
-	arrivals atomic.Bool           // a request of theirs since the last pause began
-	steered  bool                  // whether the next configuration takes all new connections
+	arrivals atomic.Bool // a request to a configuration that is left, since the last pause began
+	steered  *state      // the configuration whose successor takes all new connections; nil: none
 }
 
 var errDrained = errors.New("an operator has taken this gateway out of service (card-node drain)")
@@ -53,7 +52,7 @@ func (d *drain) forgotten() bool {
 // sendsAway notes a request to a configuration, and reports whether its answer must
 // have Connection: close. Only HTTP/1 needs it.
 func (d *drain) sendsAway(from *state, r *http.Request) bool {
-	if d.leaving.Load() != from {
+	if !from.left.Load() {
 		return false
 	}
 	d.arrivals.Store(true)
@@ -74,21 +73,21 @@ func (d *drain) wait(sleep func(time.Duration)) {
 // time the next configuration already serves, unless the process ends: then leave
 // does not wait, because shutdown_delay is the time for that.
 func (d *drain) leave(from *state) {
-	d.leaving.Store(from)
+	from.left.Store(true) // for good: its servers may still answer after its end
 	if caddy.Exiting() {
 		return
 	}
 	steer(preferNewest)
-	d.steered = true
+	d.steered = from
 	d.wait(time.Sleep)
 }
 
 // end undoes the changes of leave to the sockets of the next configuration. At that
 // time the servers of the one that was left no longer listen.
 func (d *drain) end(left *state) {
-	if d.leaving.CompareAndSwap(left, nil) && d.steered {
+	if d.steered == left {
 		steer(leaveToKernel)
-		d.steered = false
+		d.steered = nil
 	}
 }
 

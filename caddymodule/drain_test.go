@@ -20,9 +20,13 @@ func TestDrainedAnswers(t *testing.T) {
 	if got := connection(1); got != "" {
 		t.Errorf("Connection is %q before the end", got)
 	}
-	g.auth.site.state.process.drain.leaving.Store(g.auth.site.state)
+	g.auth.site.state.left.Store(true)
 	if got := connection(1); got != "close" {
 		t.Errorf("Connection is %q while the configuration is drained", got)
+	}
+	g.auth.site.state.process.drain.end(g.auth.site.state) // its servers still answer what is in flight
+	if got := connection(1); got != "close" {
+		t.Errorf("Connection is %q after the configuration has ended", got)
 	}
 	if got := connection(2); got != "" {
 		t.Errorf("Connection is %q over HTTP/2", got)
@@ -43,7 +47,7 @@ func TestDrainEnds(t *testing.T) {
 	} {
 		d := new(drain)
 		from := new(state)
-		d.leaving.Store(from)
+		from.left.Store(true)
 		pauses := 0
 		d.wait(func(time.Duration) {
 			if pauses++; pauses <= tt.requests {

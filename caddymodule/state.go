@@ -23,6 +23,7 @@ type state struct {
 	bodies       *held.Memory // of requests
 	answerMemory *held.Memory // of answers that are held for translation
 	process      *processState
+	left         atomic.Bool // clients are moved away from this configuration; see drain
 
 	starting sync.Mutex
 	started  atomic.Bool
