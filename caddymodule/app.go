@@ -202,9 +202,6 @@ func (a *App) Stop() error {
 // request uses it.
 func (a *App) Cleanup() error {
 	a.reportRefusal()
-	if a.state != nil {
-		process.drain.end(a.state)
-	}
 	if a.poolKey == "" {
 		return nil
 	}

@@ -34,7 +34,7 @@ type drain struct {
 	operator atomic.Pointer[time.Time] // until when an operator drains, zero if nobody said; nil: it is in service
 
 	arrivals atomic.Bool // a request to a configuration that is left, since the last pause began
-	steered  *state      // the configuration whose successor takes all new connections; nil: none
+	steered  bool        // whether the newest configuration takes all new connections
 }
 
 var errDrained = errors.New("an operator has taken this gateway out of service (card-node drain)")
@@ -78,16 +78,17 @@ func (d *drain) leave(from *state) {
 		return
 	}
 	steer(preferNewest)
-	d.steered = from
+	d.steered = true
 	d.wait(time.Sleep)
 }
 
-// end undoes the changes of leave to the sockets of the next configuration. At that
-// time the servers of the one that was left no longer listen.
-func (d *drain) end(left *state) {
-	if d.steered == left {
+// begin undoes the changes of leave to the sockets, before another configuration opens
+// its own. Until then they hold: the servers that are left close their sockets some
+// time after Caddy has cleaned their configuration up.
+func (d *drain) begin() {
+	if d.steered {
 		steer(leaveToKernel)
-		d.steered = nil
+		d.steered = false
 	}
 }
 
@@ -103,6 +104,7 @@ func (l leaver) Handle(context.Context, caddy.Event) error {
 // drainBefore subscribes the drain to the event that the configuration stops.
 func drainBefore(ctx caddy.Context, from *state) error {
 	listenPlainTCP()
+	process.drain.begin()
 	module, err := ctx.App("events")
 	if err != nil {
 		return err
