@@ -45,7 +45,7 @@ func refuse(w http.ResponseWriter, r *http.Request, refusal *auth.Refusal) error
 func (i *requestInfo) writeRefusal(w http.ResponseWriter, refusal *auth.Refusal) {
 	page := ""
 	if i != nil {
-		i.refusal, page = refusal, i.telemetry.docsURL
+		i.refusal, page = refusal, i.reporter.docsURL
 	}
 	status, body := refusal.Reason.Status(), refusalBody(refusal, page)
 	h := w.Header()

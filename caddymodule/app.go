@@ -10,6 +10,7 @@ import (
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 
+	"github.com/card-gateway/card-gateway/auth"
 	"github.com/card-gateway/card-gateway/caddymodule/auditfile"
 	"github.com/card-gateway/card-gateway/caddymodule/keyadmin"
 	"github.com/card-gateway/card-gateway/keys"
@@ -102,7 +103,7 @@ func (a *App) provision(ctx caddy.Context) (err error) {
 		return fmt.Errorf("store: %w", err)
 	}
 	a.state = newState(pooled, ring, a.rules, a.telemetry)
-	if err := drainBefore(ctx, a.state); err != nil {
+	if err := drainBefore(ctx, &a.state.left); err != nil {
 		return err
 	}
 	return a.state.testMasterKey(ctx)
@@ -181,7 +182,7 @@ func (a *App) Start() error {
 		return fmt.Errorf("card_gateway: %w", err)
 	}
 	takeStandardLog()
-	process.bodies.Store(a.state.bodies)
+	shownBodies.Store(a.state.bodies)
 	a.state.sharePolicy(a.rules)
 	dryRunGauge.Set(float64(a.dryRuns))
 	a.upkeep = upkeep{state: a.state, telemetry: a.telemetry, served: a.certs(), admin: a.admin}
@@ -205,7 +206,7 @@ func (a *App) Cleanup() error {
 	if a.poolKey == "" {
 		return nil
 	}
-	_, err := process.stores.Delete(a.poolKey)
+	_, err := storePool.Delete(a.poolKey)
 	return err
 }
 
@@ -216,24 +217,20 @@ var (
 	_ caddy.CleanerUpper = (*App)(nil)
 )
 
-var errNoApp = errors.New("there is no global option card_gateway; it says where the keys are and what is allowed")
+// Join notes a handler with its options, and checks the routes of its server.
+func (a *App) Join(handler string, options any, server *caddyhttp.Server) error {
+	a.loaded.add(handler, options)
+	return a.order.server(server)
+}
 
-// appOf returns the app that a handler belongs to, if the routes around the
-// handler can be meant. The options are those of the handler, as they were given,
-// for the audit record.
+// Unjudged returns what answers requests that no card_auth has judged.
+func (a *App) Unjudged() unjudged {
+	return unjudged{&a.telemetry.reporter, a.rules.table.ByName(auth.OtherOperation)}
+}
+
+// appOf is joinApp for handlers that need more of the app.
 func appOf(ctx caddy.Context, handler string, options any) (*App, error) {
-	module, err := ctx.AppIfConfigured("card_gateway")
-	switch {
-	case errors.Is(err, caddy.ErrNotConfigured):
-		return nil, fmt.Errorf("%s: %w", handler, errNoApp)
-	case err != nil:
-		return nil, fmt.Errorf("%s: %w", handler, err)
-	}
-	app, ok := module.(*App)
-	if !ok {
-		return nil, fmt.Errorf("%s: the app card_gateway is a %T", handler, module)
-	}
-	app.loaded.add(handler, options)
-	server, _ := ctx.Value(caddyhttp.ServerCtxKey).(*caddyhttp.Server)
-	return app, app.order.server(server)
+	joined, err := joinApp(ctx, handler, options)
+	app, _ := joined.(*App)
+	return app, err
 }

@@ -15,6 +15,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
 
@@ -116,14 +117,20 @@ type auditLog struct {
 	file *auditfile.File // nil: the logger alone
 }
 
-// auditCounts are the numbers of the lines of the audit log.
-type auditCounts struct {
+// auditCounts are the numbers of the lines that this process has written to the log.
+var auditCounts struct {
 	lines   atomic.Uint64
 	refused atomic.Uint64 // lines that an output refused at once
 
 	mu       sync.Mutex
 	reported atomic.Uint64 // lost lines that a later line has reported
 }
+
+// logDropped counts the lines that were lost.
+var logDropped = prometheus.NewCounterFunc(prometheus.CounterOpts{
+	Name: "card_gateway_log_dropped_total",
+	Help: "Log lines that were lost: the queue of card_queue was full, or its output or that of the audit log failed.",
+}, func() float64 { return float64(logqueue.Dropped() + auditCounts.refused.Load()) })
 
 func newAuditLog(log *zap.Logger) *auditLog {
 	return &auditLog{log: log.WithOptions(zap.ErrorOutput(refusedLines{}))}
@@ -160,7 +167,7 @@ func (a *auditLog) settle(ctx context.Context) {
 type refusedLines struct{}
 
 func (refusedLines) Write(p []byte) (int, error) {
-	process.audit.refused.Add(1)
+	auditCounts.refused.Add(1)
 	return len(p), nil
 }
 
@@ -168,17 +175,17 @@ func (refusedLines) Sync() error { return nil }
 
 // number returns the fields run and seq of the next line.
 func (*auditLog) number() []zap.Field {
-	return []zap.Field{zap.String("run", logqueue.Run), zap.Uint64("seq", process.audit.lines.Add(1))}
+	return []zap.Field{zap.String("run", logqueue.Run), zap.Uint64("seq", auditCounts.lines.Add(1))}
 }
 
-func auditLost() uint64 { return process.audit.refused.Load() + logqueue.AuditLost() }
+func auditLost() uint64 { return auditCounts.refused.Load() + logqueue.AuditLost() }
 
 // lagging reports whether lines wait, or were lost and none was written since.
 func (a *auditLog) lagging() bool {
 	if a.file != nil {
 		return a.file.LinesWait()
 	}
-	return auditLost() != process.audit.reported.Load()
+	return auditLost() != auditCounts.reported.Load()
 }
 
 const auditPatience = time.Second
@@ -201,10 +208,10 @@ func (a *auditLog) checkLogger(ctx context.Context) error {
 	if !a.lagging() {
 		return nil
 	}
-	process.audit.mu.Lock()
-	defer process.audit.mu.Unlock()
+	auditCounts.mu.Lock()
+	defer auditCounts.mu.Unlock()
 	lost := auditLost()
-	missing := lost - process.audit.reported.Load()
+	missing := lost - auditCounts.reported.Load()
 	if missing == 0 {
 		return nil
 	}
@@ -215,7 +222,7 @@ func (a *auditLog) checkLogger(ctx context.Context) error {
 	if auditLost() != lost {
 		return fmt.Errorf("%w: lines of the audit log cannot be written, so no key may be changed", store.ErrUnavailable)
 	}
-	process.audit.reported.Store(lost)
+	auditCounts.reported.Store(lost)
 	return nil
 }
 
@@ -318,13 +325,19 @@ func (a *auditLog) state() *auditfile.State {
 	return &s
 }
 
+// loadedBefore is the configuration that runs, or ran last.
+var loadedBefore struct {
+	sync.Mutex
+	fields map[string]json.RawMessage
+}
+
 // configured writes that a configuration runs, and what it changed.
 func (a *auditLog) configured(c *configuration) {
 	now := c.fields()
-	process.loaded.Lock()
-	before := process.loaded.fields
-	process.loaded.fields = now
-	process.loaded.Unlock()
+	loadedBefore.Lock()
+	before := loadedBefore.fields
+	loadedBefore.fields = now
+	loadedBefore.Unlock()
 	all, _ := json.Marshal(now) // maps are sorted
 	sum := sha256.Sum256(all)
 	fields := []zap.Field{

@@ -38,7 +38,7 @@ func TestAuditChange(t *testing.T) {
 			var out bytes.Buffer
 			encoder := zapcore.NewJSONEncoder(zapcore.EncoderConfig{MessageKey: "msg", LevelKey: "level", EncodeLevel: zapcore.LowercaseLevelEncoder})
 			newAuditLog(zap.New(zapcore.NewCore(encoder, zapcore.AddSync(&out), zap.InfoLevel))).write(test.change)
-			number := fmt.Sprintf(`,"run":%q,"seq":%d}`, logqueue.Run, process.audit.lines.Load())
+			number := fmt.Sprintf(`,"run":%q,"seq":%d}`, logqueue.Run, auditCounts.lines.Load())
 			if got := strings.TrimSpace(out.String()); got != strings.TrimSuffix(test.want, "}")+number {
 				t.Errorf("got\n%s\nwant\n%s", got, test.want)
 			}

@@ -367,7 +367,7 @@ func (*Open) CaddyModule() caddy.ModuleInfo {
 
 // Provision checks the routes around the handler.
 func (h *Open) Provision(ctx caddy.Context) error {
-	_, err := appOf(ctx, "card_open", h)
+	_, err := joinApp(ctx, "card_open", h)
 	return err
 }
 

@@ -1,7 +1,6 @@
 package caddymodule
 
 import (
-	"errors"
 	"net"
 	"net/http"
 	"net/netip"
@@ -10,7 +9,6 @@ import (
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 
 	"github.com/card-gateway/card-gateway/auth"
-	"github.com/card-gateway/card-gateway/caddymodule/peek"
 )
 
 // clientAddress returns the address of the client as Caddy chose it, by the
@@ -92,22 +90,4 @@ func peerAddress(r *http.Request) netip.Addr {
 		return netip.Addr{}
 	}
 	return peer.Addr().WithZone("").Unmap()
-}
-
-// checkTrustedProxies refuses a server with trusted_proxies and without
-// trusted_proxies_strict. There Caddy takes the left-most address of
-// X-Forwarded-For. A load balancer only appends to that header, so a client
-// could choose the address that whitelists check.
-func checkTrustedProxies(server *caddyhttp.Server) error {
-	if server == nil || server.TrustedProxiesStrict > 0 {
-		return nil
-	}
-	switch trusts, _, known := peek.TrustedProxies(server); {
-	case !known:
-		return errors.New("card_auth: this version of Caddy hides whether there are trusted proxies; add the line trusted_proxies_strict to the servers block, and build the gateway with the version of Caddy that its go.mod names")
-	case trusts:
-		return errors.New("card_auth: trusted_proxies is set without trusted_proxies_strict, so that clients could choose the address that IP whitelists see; add the line trusted_proxies_strict to the servers block")
-	default:
-		return nil
-	}
 }

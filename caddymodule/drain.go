@@ -49,10 +49,10 @@ func (d *drain) forgotten() bool {
 	return until != nil && !time.Now().Before(*until)
 }
 
-// sendsAway notes a request to a configuration, and reports whether its answer must
+// sendsAway notes a request to a configuration, which may be left, and reports whether its answer must
 // have Connection: close. Only HTTP/1 needs it.
-func (d *drain) sendsAway(from *state, r *http.Request) bool {
-	if !from.left.Load() {
+func (d *drain) sendsAway(left *atomic.Bool, r *http.Request) bool {
+	if !left.Load() {
 		return false
 	}
 	d.arrivals.Store(true)
@@ -72,8 +72,8 @@ func (d *drain) wait(sleep func(time.Duration)) {
 // leave moves clients away from a configuration that Caddy is about to stop. At that
 // time the next configuration already serves, unless the process ends: then leave
 // does not wait, because shutdown_delay is the time for that.
-func (d *drain) leave(from *state) {
-	from.left.Store(true) // for good: its servers may still answer after its end
+func (d *drain) leave(left *atomic.Bool) {
+	left.Store(true) // for good: its servers may still answer after its end
 	if caddy.Exiting() {
 		return
 	}
@@ -93,16 +93,17 @@ func (d *drain) begin() {
 }
 
 // leaver is a caddyevents.Handler for the event that its configuration stops.
-type leaver struct{ from *state }
+type leaver struct{ left *atomic.Bool }
 
 // Handle drains the configuration.
 func (l leaver) Handle(context.Context, caddy.Event) error {
-	process.drain.leave(l.from)
+	process.drain.leave(l.left)
 	return nil
 }
 
-// drainBefore subscribes the drain to the event that the configuration stops.
-func drainBefore(ctx caddy.Context, from *state) error {
+// drainBefore subscribes the drain to the event that the configuration stops. left is
+// set from then on.
+func drainBefore(ctx caddy.Context, left *atomic.Bool) error {
 	listenPlainTCP()
 	process.drain.begin()
 	module, err := ctx.App("events")
@@ -110,7 +111,7 @@ func drainBefore(ctx caddy.Context, from *state) error {
 		return err
 	}
 	if events, ok := module.(*caddyevents.App); ok {
-		return events.On("stopping", leaver{from})
+		return events.On("stopping", leaver{left})
 	}
 	return nil
 }

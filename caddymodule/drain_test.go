@@ -3,6 +3,7 @@ package caddymodule
 import (
 	"net/http"
 	"net/http/httptest"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -42,12 +43,12 @@ func TestDrainEnds(t *testing.T) {
 		{0, drainQuiet}, {1, 1 + drainQuiet}, {50, 50 + drainQuiet}, {drainFor, drainFor}, {2 * drainFor, drainFor},
 	} {
 		d := new(drain)
-		from := new(state)
-		from.left.Store(true)
+		left := new(atomic.Bool)
+		left.Store(true)
 		pauses := 0
 		d.wait(func(time.Duration) {
 			if pauses++; pauses <= tt.requests {
-				d.sendsAway(from, &http.Request{ProtoMajor: 1})
+				d.sendsAway(left, &http.Request{ProtoMajor: 1})
 			}
 		})
 		if pauses != tt.want {

@@ -1,13 +1,8 @@
 package caddymodule
 
 import (
-	"hash/maphash"
 	"net/http"
-	"net/netip"
-	"sync"
 	"time"
-
-	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/card-gateway/card-gateway/auth"
 	"github.com/card-gateway/card-gateway/caddymodule/cardlog"
@@ -15,7 +10,6 @@ import (
 	"github.com/card-gateway/card-gateway/explain"
 	"github.com/card-gateway/card-gateway/held"
 	"github.com/card-gateway/card-gateway/keys"
-	"github.com/card-gateway/card-gateway/ratelimit"
 )
 
 // refuse answers a refused request and logs it. An answer that says what was wrong
@@ -168,113 +162,4 @@ func (p *passage) remember(refusal *auth.Refusal, now time.Time) {
 		entry.StringToSign = cardlog.MaskLines(entry.StringToSign)
 	}
 	p.site.state.process.refusals.add(entry)
-}
-
-// explanationsTotal counts refusals that could be explained.
-var explanationsTotal = prometheus.NewCounterVec(prometheus.CounterOpts{
-	Name: "card_gateway_explanations_total",
-	Help: "Refusals that the gateway could explain, by result: given, or skipped because the key, the address or the process had its share.",
-}, []string{"result"})
-
-// The label's closed set.
-var explanationResults = []string{"given", "skipped"}
-
-var explanationsGiven, explanationsSkipped = explanationsTotal.WithLabelValues(explanationResults[0]), explanationsTotal.WithLabelValues(explanationResults[1])
-
-// explanationShares divides what explaining refusals may cost, so that nobody
-// buys time of the processor with wrong signatures: one a second for a key,
-// five for an address and 20 for the process. It is safe for use by many
-// goroutines.
-type explanationShares struct {
-	keys, addresses, process *shareTable
-}
-
-func newExplanationShares() *explanationShares {
-	aSecond := func(n int64) ratelimit.Limit { return ratelimit.Limit{Count: n, Period: time.Second, Burst: n} }
-	return &explanationShares{newShareTable(aSecond(1), 4096), newShareTable(aSecond(5), 4096), newShareTable(aSecond(20), 1)}
-}
-
-// take reports whether a refusal may be explained at now, and charges it.
-func (e *explanationShares) take(key string, address netip.Prefix, now time.Time) bool {
-	ok := e.keys.take(maphash.String(shareSeed, key), now) && e.addresses.take(maphash.Comparable(shareSeed, address), now) && e.process.take(0, now)
-	if ok {
-		explanationsGiven.Inc()
-	} else {
-		explanationsSkipped.Inc()
-	}
-	return ok
-}
-
-// A shareTable has a limit for each name. Its size is fixed: names that fall into
-// one slot share it.
-type shareTable struct {
-	charge ratelimit.Charge
-
-	mu     sync.Mutex
-	levels []ratelimit.Level
-}
-
-// shareSeed keeps callers from choosing names that fall into one slot.
-var shareSeed = maphash.MakeSeed()
-
-func newShareTable(limit ratelimit.Limit, slots int) *shareTable {
-	return &shareTable{charge: ratelimit.NewCharge("", limit, 1), levels: make([]ratelimit.Level, slots)}
-}
-
-// take charges one use to the name that has the hash, and reports whether it had
-// one left.
-func (t *shareTable) take(name uint64, now time.Time) bool {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	slot := &t.levels[name%uint64(len(t.levels))]
-	next, ok := t.charge.Decide(*slot, now.UnixMicro())
-	*slot = next
-	return ok
-}
-
-// rememberedRefusals is how many refusals the process remembers. Each has at
-// most the 8 KiB of a target and some hundred bytes.
-const rememberedRefusals = 512
-
-// refusalMemory is a ring of the last refusals that were explained. It holds no
-// secret, no signature and no body, and is lost with the process.
-type refusalMemory struct {
-	mu   sync.Mutex
-	ring [rememberedRefusals]keyadmin.Refusal
-	next int
-}
-
-func (m *refusalMemory) add(entry keyadmin.Refusal) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.ring[m.next] = entry
-	m.next = (m.next + 1) % len(m.ring)
-}
-
-// list returns the newest refusals of a key, at most n, the newest first; of all
-// keys and of none for the empty id.
-func (m *refusalMemory) list(key string, n int) []keyadmin.Refusal {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	found := []keyadmin.Refusal{}
-	for i := range m.ring {
-		e := &m.ring[(m.next-1-i+2*len(m.ring))%len(m.ring)]
-		if !e.At.IsZero() && (key == "" || e.KeyID == key) && len(found) < n {
-			found = append(found, *e)
-		}
-	}
-	return found
-}
-
-// find returns the newest refusal with the request id.
-func (m *refusalMemory) find(requestID string) (entry keyadmin.Refusal, found bool) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	for i := range m.ring {
-		e := &m.ring[(m.next-1-i+2*len(m.ring))%len(m.ring)]
-		if e.RequestID == requestID && requestID != "" {
-			return *e, true
-		}
-	}
-	return keyadmin.Refusal{}, false
 }

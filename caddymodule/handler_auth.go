@@ -2,6 +2,7 @@ package caddymodule
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"net/http/httptrace"
@@ -15,6 +16,7 @@ import (
 	"github.com/card-gateway/card-gateway/assertion"
 	"github.com/card-gateway/card-gateway/auth"
 	"github.com/card-gateway/card-gateway/caddymodule/cardlog"
+	"github.com/card-gateway/card-gateway/caddymodule/peek"
 	"github.com/card-gateway/card-gateway/gate"
 	"github.com/card-gateway/card-gateway/headers"
 )
@@ -146,8 +148,8 @@ func (h *Auth) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddyhttp.
 	p := &passage{site: site, limits: limitsFrom(r.Context())}
 	p.info.answerMemory = site.state.answerMemory
 	info := &p.info
-	r = info.begin(site.telemetry, r, site.server)
-	info.closes = site.state.process.drain.sendsAway(site.state, r) || info.closes
+	r = info.begin(&site.telemetry.reporter, r, site.server)
+	info.closes = site.state.process.drain.sendsAway(&site.state.left, r) || info.closes
 	p.w, p.r = *newResponseWriter(w, info), r
 	defer func() {
 		panicked := recover()
@@ -281,4 +283,22 @@ func sendOnce(r *http.Request) (*http.Request, context.CancelFunc) {
 		},
 	})
 	return r.WithContext(ctx), func() { cancel(nil) }
+}
+
+// checkTrustedProxies refuses a server with trusted_proxies and without
+// trusted_proxies_strict. There Caddy takes the left-most address of
+// X-Forwarded-For. A load balancer only appends to that header, so a client
+// could choose the address that whitelists check.
+func checkTrustedProxies(server *caddyhttp.Server) error {
+	if server == nil || server.TrustedProxiesStrict > 0 {
+		return nil
+	}
+	switch trusts, _, known := peek.TrustedProxies(server); {
+	case !known:
+		return errors.New("card_auth: this version of Caddy hides whether there are trusted proxies; add the line trusted_proxies_strict to the servers block, and build the gateway with the version of Caddy that its go.mod names")
+	case trusts:
+		return errors.New("card_auth: trusted_proxies is set without trusted_proxies_strict, so that clients could choose the address that IP whitelists see; add the line trusted_proxies_strict to the servers block")
+	default:
+		return nil
+	}
 }

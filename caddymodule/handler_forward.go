@@ -209,6 +209,10 @@ func forwardRefusal(err error) *auth.Refusal {
 // Interface guard
 var _ caddy.CleanerUpper = (*Forward)(nil)
 
+// forwarderPool has the forwarders that a configuration uses, by their places. Each is
+// closed when none uses it any more.
+var forwarderPool = caddy.NewUsagePool()
+
 // pooledForwarder is a forwarder in the pool.
 type pooledForwarder struct{ *forward.Forwarder }
 
@@ -221,11 +225,11 @@ func (p pooledForwarder) Destruct() error {
 // Provision takes the forwarder from the pool, or makes it.
 func (h *Forward) Provision(ctx caddy.Context) error {
 	h.log = ctx.Logger()
-	app, err := appOf(ctx, "card_forward", h)
+	app, err := joinApp(ctx, "card_forward", h)
 	if err != nil {
 		return err
 	}
-	h.unjudged = newUnjudged(app)
+	h.unjudged = app.Unjudged()
 	if err := h.provision(); err != nil {
 		return fmt.Errorf("card_forward: %w", err)
 	}
@@ -250,7 +254,7 @@ func (h *Forward) provision() error {
 	if err != nil {
 		return err
 	}
-	pooled, _, err := process.forwarders.LoadOrNew(key, func() (caddy.Destructor, error) {
+	pooled, _, err := forwarderPool.LoadOrNew(key, func() (caddy.Destructor, error) {
 		f, err := forward.New(options)
 		return pooledForwarder{f}, err
 	})
@@ -269,7 +273,7 @@ func (h *Forward) Cleanup() error {
 	if h.poolKey == "" {
 		return nil
 	}
-	_, err := process.forwarders.Delete(h.poolKey)
+	_, err := forwarderPool.Delete(h.poolKey)
 	return err
 }
 
@@ -647,8 +651,10 @@ func (l *sampledLog) current() *zap.Logger {
 	return l.sampling
 }
 
+var issuerLog sampledLog
+
 // logIssuerProblem logs a problem of an issuer, with the gateway's own text.
 func logIssuerProblem(e *forward.Error) {
-	process.issuerLog.current().Warn("issuer: "+e.Kind.String(), zap.String("kind", e.Kind.String()),
+	issuerLog.current().Warn("issuer: "+e.Kind.String(), zap.String("kind", e.Kind.String()),
 		zap.String("issuer", e.Issuer), zap.String("detail", e.Text))
 }

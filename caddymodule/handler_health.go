@@ -63,7 +63,7 @@ func (h *Health) ServeHTTP(w http.ResponseWriter, r *http.Request, _ caddyhttp.H
 	if h.Check == "ready" {
 		status, body = h.ready(r)
 	}
-	if closesAfter(r) || h.state.process.drain.sendsAway(h.state, r) {
+	if closesAfter(r) || h.state.process.drain.sendsAway(&h.state.left, r) {
 		w.Header().Set("Connection", "close")
 	}
 	w.Header().Set("Content-Type", "application/json")

@@ -36,7 +36,7 @@ func (h *JWKS) Provision(ctx caddy.Context) error {
 	if err != nil {
 		return err
 	}
-	h.published, h.unjudged = &app.published, newUnjudged(app)
+	h.published, h.unjudged = &app.published, app.Unjudged()
 	return nil
 }
 

@@ -34,7 +34,7 @@ func (*RateLimit) CaddyModule() caddy.ModuleInfo {
 // Provision finds the log.
 func (h *RateLimit) Provision(ctx caddy.Context) error {
 	h.log = ctx.Logger()
-	_, err := appOf(ctx, "card_rate_limit", &h.RateLimitOptions)
+	_, err := joinApp(ctx, "card_rate_limit", &h.RateLimitOptions)
 	return err
 }
 

@@ -3,13 +3,11 @@ package caddymodule
 import (
 	"fmt"
 	"net/http"
-	"time"
 
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 
 	"github.com/card-gateway/card-gateway/auth"
-	"github.com/card-gateway/card-gateway/held"
 )
 
 // Refuse is the handler card_refuse. It refuses every request for one reason,
@@ -34,11 +32,11 @@ func (*Refuse) CaddyModule() caddy.ModuleInfo {
 
 // Provision finds the app.
 func (h *Refuse) Provision(ctx caddy.Context) error {
-	app, err := appOf(ctx, "card_refuse", h)
+	app, err := joinApp(ctx, "card_refuse", h)
 	if err != nil {
 		return err
 	}
-	h.unjudged = newUnjudged(app)
+	h.unjudged = app.Unjudged()
 	h.reason, err = refusable(h.Reason)
 	return err
 }
@@ -60,34 +58,4 @@ func (h *Refuse) ServeHTTP(w http.ResponseWriter, r *http.Request, _ caddyhttp.H
 		refusal.Details = whereOperationsLie
 	}
 	return h.unjudged.refuse(w, r, refusal)
-}
-
-// unjudged answers requests that no card_auth has judged. It counts them under
-// the operation other.
-type unjudged struct {
-	telemetry *telemetry
-	other     *auth.Operation
-}
-
-func newUnjudged(app *App) unjudged {
-	return unjudged{app.telemetry, app.rules.table.ByName(auth.OtherOperation)}
-}
-
-// refuse answers with a refusal.
-func (u *unjudged) refuse(w http.ResponseWriter, r *http.Request, refusal *auth.Refusal) error {
-	held.DiscardRest(w, r)
-	start, info := time.Now(), new(requestInfo)
-	r = info.begin(u.telemetry, r, nil)
-	info.Client, _ = clientAddress(r)
-	err := refuse(newResponseWriter(w, info), r, refusal)
-	info.overhead = time.Since(start)
-	info.count(u.other)
-	traceOutcome(info)
-	return err
-}
-
-// misplaced answers for a handler that needs a card_auth before it.
-func (u *unjudged) misplaced(w http.ResponseWriter, r *http.Request, handler string) error {
-	u.telemetry.log.Error(handler + " runs where card_auth has not run before; put card_auth in front of it")
-	return u.refuse(w, r, auth.Refuse(auth.InternalError, handler+" without card_auth"))
 }

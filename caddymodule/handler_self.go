@@ -60,7 +60,7 @@ func (h *Self) Provision(ctx caddy.Context) error {
 	if h.Overlap == 0 {
 		h.Overlap = caddy.Duration(keys.DefaultOverlap)
 	}
-	h.unjudged = newUnjudged(app)
+	h.unjudged = app.Unjudged()
 	h.answers = selfAnswers{rules: app.rules, state: app.state, rotates: h.Rotate, overlap: time.Duration(h.Overlap)}
 	return nil
 }

@@ -47,11 +47,11 @@ func (Translate) CaddyModule() caddy.ModuleInfo {
 
 // Provision sets the default.
 func (h *Translate) Provision(ctx caddy.Context) error {
-	app, err := appOf(ctx, "card_translate", h)
+	app, err := joinApp(ctx, "card_translate", h)
 	if err != nil {
 		return err
 	}
-	h.unjudged = newUnjudged(app)
+	h.unjudged = app.Unjudged()
 	if h.Upstream == "" {
 		h.Upstream = translate.SnakeCase.String()
 	}
@@ -294,9 +294,6 @@ func typeFault(r *http.Request) []auth.FieldError {
 // jsonRequest reports whether the body is JSON in UTF-8 without an encoding,
 // or there is no body.
 func jsonRequest(r *http.Request) bool { return typeFault(r) == nil }
-
-// maxAnswer bounds the bytes of an answer that is held to be translated.
-const maxAnswer = 8 << 20
 
 // Reasons why an answer cannot be translated, besides errors in its text.
 var (

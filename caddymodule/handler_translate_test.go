@@ -54,7 +54,7 @@ func (c translateCall) do(t *testing.T, answer issuerFunc) *httptest.ResponseRec
 		r.Header.Set("Content-Type", "application/json")
 	}
 	info := &requestInfo{
-		telemetry: &telemetry{refused: zap.NewNop()}, RequestID: "req-1", body: heldText(c.body),
+		reporter: &reporter{refused: zap.NewNop()}, RequestID: "req-1", body: heldText(c.body),
 		Operation: &auth.Operation{Name: c.operation}, Key: &auth.Key{CustomerVariant: c.keyVariant}, answerMemory: c.answerMemory,
 	}
 	r = withInfo(r, info)

@@ -3,14 +3,15 @@ package caddymodule
 import (
 	"errors"
 	"fmt"
+	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/card-gateway/card-gateway/auth"
-	"github.com/card-gateway/card-gateway/caddymodule/logqueue"
 	"github.com/card-gateway/card-gateway/caddymodule/version"
 	"github.com/card-gateway/card-gateway/gate"
+	"github.com/card-gateway/card-gateway/held"
 	"github.com/card-gateway/card-gateway/keys"
 )
 
@@ -89,15 +90,15 @@ type operationMetrics struct {
 	upstream    upstreamMetrics // zero where no issuer is asked
 }
 
-// newMetrics registers the collectors and initialises every combination of
+// newMetrics registers the collectors and others, and initialises every combination of
 // labels that can occur.
-func newMetrics(registry *prometheus.Registry, table *auth.Table) (*metrics, error) {
-	for _, collector := range []prometheus.Collector{
+func newMetrics(registry *prometheus.Registry, table *auth.Table, others ...prometheus.Collector) (*metrics, error) {
+	for _, collector := range append([]prometheus.Collector{
 		requestsTotal, overheadSeconds, storeSeconds, storeUp, limitDecisions, translationsTotal,
 		clockSkewSeconds, keyLocksTotal, keysByStatus, keysExpiring, keySeals, forgedRecordsTotal, buildInfo, bodyBytes, bodyBytesLimit, storeQueue,
 		upstreamSeconds, upstreamResponses, upstreamConnections,
-		degradedGauge, dryRunGauge, replayFloor, certificateEnd, certificatesOverdue, logDropped, explanationsTotal, signedAnswers,
-	} {
+		degradedGauge, dryRunGauge, replayFloor, certificateEnd, certificatesOverdue, explanationsTotal, signedAnswers,
+	}, others...) {
 		if err := registry.Register(collector); err != nil && !errors.As(err, new(prometheus.AlreadyRegisteredError)) {
 			return nil, fmt.Errorf("registering: %w", err)
 		}
@@ -174,17 +175,19 @@ var (
 	}, []string{"within"})
 )
 
-// The memory for bodies of the configuration that started last.
+// shownBodies is the memory for bodies of the configuration that started last.
+var shownBodies atomic.Pointer[held.Memory]
+
 var (
 	bodyBytes = prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "card_gateway_body_bytes",
 		Help: "Bytes of memory that request bodies hold.",
-	}, func() float64 { return float64(process.bodies.Load().Used()) })
+	}, func() float64 { return float64(shownBodies.Load().Used()) })
 
 	bodyBytesLimit = prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "card_gateway_body_bytes_limit",
 		Help: "Bytes of memory that request bodies may hold: body_budget.",
-	}, func() float64 { return float64(process.bodies.Load().Limit()) })
+	}, func() float64 { return float64(shownBodies.Load().Limit()) })
 )
 
 // The handlers in dry run, of the configuration that started last.
@@ -240,12 +243,8 @@ var degradedGauge = prometheus.NewGaugeVec(prometheus.GaugeOpts{
 	Help: "1 while something is in trouble that does not keep requests from being settled, else 0.",
 }, []string{"what"})
 
-var logDropped = prometheus.NewCounterFunc(prometheus.CounterOpts{
-	Name: "card_gateway_log_dropped_total",
-	Help: "Log lines that were lost: the queue of card_queue was full, or its output or that of the audit log failed.",
-}, func() float64 { return float64(logqueue.Dropped() + process.audit.refused.Load()) })
-
 func init() {
+	shownBodies.Store(new(held.Memory))
 	b := version.Current()
 	buildInfo.WithLabelValues(b.Version, b.Commit, b.Caddy, b.Go).Set(1)
 	for _, what := range degradations {
@@ -382,3 +381,23 @@ func (m *upstreamMetrics) observe(answer *upstreamAnswer, refusal *auth.Refusal,
 	m.seconds.ObserveWithExemplar(answer.took.Seconds(), exemplar)
 	m.responses[class].Inc()
 }
+
+// wouldRefuse holds the outcomes of a dry run by reason.
+var wouldRefuse = func() []string {
+	names := make([]string, len(auth.Reasons()))
+	for _, reason := range auth.Reasons() {
+		names[reason] = "would_refuse_" + reason.String()
+	}
+	return names
+}()
+
+// explanationsTotal counts refusals that could be explained.
+var explanationsTotal = prometheus.NewCounterVec(prometheus.CounterOpts{
+	Name: "card_gateway_explanations_total",
+	Help: "Refusals that the gateway could explain, by result: given, or skipped because the key, the address or the process had its share.",
+}, []string{"result"})
+
+// The label's closed set.
+var explanationResults = []string{"given", "skipped"}
+
+var explanationsGiven, explanationsSkipped = explanationsTotal.WithLabelValues(explanationResults[0]), explanationsTotal.WithLabelValues(explanationResults[1])

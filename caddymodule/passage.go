@@ -133,9 +133,7 @@ func (p *passage) signAnswer() {
 	if !p.site.rules.signResponses || secret == nil { // a dry run
 		return
 	}
-	p.w.signs = signedAnswer{
-		secret: secret, nonce: p.decision.Request.Credentials.Nonce, method: p.r.Method, memory: p.info.reserve(p.info.answerMemory),
-	}
+	p.w.signWith(secret, p.decision.Request.Credentials.Nonce, p.r.Method)
 }
 
 func (p *passage) countLimits(v *store.Verdict, states []ratelimit.State) {
@@ -325,12 +323,3 @@ func (p *passage) assert() *auth.Refusal {
 	}
 	return nil
 }
-
-// wouldRefuse holds the outcomes of a dry run by reason.
-var wouldRefuse = func() []string {
-	names := make([]string, len(auth.Reasons()))
-	for _, reason := range auth.Reasons() {
-		names[reason] = "would_refuse_" + reason.String()
-	}
-	return names
-}()

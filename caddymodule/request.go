@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
+	"go.opentelemetry.io/otel/attribute"
 	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
 
@@ -23,7 +24,7 @@ import (
 // puts it into the request's context; later handlers read it. It belongs to
 // the goroutine that serves the request.
 type requestInfo struct {
-	telemetry    *telemetry
+	reporter     *reporter
 	answerMemory *held.Memory // for answers that are held
 	RequestID    string
 	Target       auth.Target
@@ -90,8 +91,8 @@ func infoFrom(ctx context.Context) *requestInfo {
 // begin sets the fields that every request has. It returns the request with the
 // info in its context and in its access log line, if the server writes one or is
 // not known (nil).
-func (i *requestInfo) begin(t *telemetry, r *http.Request, server *caddyhttp.Server) *http.Request {
-	i.telemetry = t
+func (i *requestInfo) begin(to *reporter, r *http.Request, server *caddyhttp.Server) *http.Request {
+	i.reporter = to
 	i.spans.begin(r.Context())
 	i.RequestID = requestID(r.Header)
 	i.closes = closesAfter(r)
@@ -143,7 +144,7 @@ func (i *requestInfo) notForwarded(status int) bool {
 // only when the line is written.
 func (i *requestInfo) MarshalLogObject(enc zapcore.ObjectEncoder) error {
 	if !cardlog.Redacts(enc) {
-		i.telemetry.warnUnredacted()
+		i.reporter.warnUnredacted()
 	}
 	enc.AddString("request_id", i.RequestID)
 	enc.AddString("outcome", i.outcome())
@@ -260,7 +261,7 @@ func (i *requestInfo) count(other *auth.Operation) {
 	if operation == nil {
 		operation = other
 	}
-	o := &i.telemetry.metrics.operations[operation.Index]
+	o := &i.reporter.metrics.operations[operation.Index]
 	switch {
 	case i.refusal != nil:
 		o.refused[i.refusal.Reason].Inc()
@@ -289,9 +290,9 @@ func (i *requestInfo) logRefusal(refusal *auth.Refusal) {
 	if refusal.Reason.Status() >= http.StatusInternalServerError {
 		level = zapcore.ErrorLevel
 	}
-	log := i.telemetry.refused
+	log := i.reporter.refused
 	if logsEachRequest() {
-		log = i.telemetry.log.Named("refusals") // not sampled
+		log = i.reporter.log.Named("refusals") // not sampled
 	}
 	if line := log.Check(level, "request refused: "+refusal.Reason.String()); line != nil {
 		line.Write(zap.String("reason", refusal.Reason.String()), zap.Inline(refusalFacts{i, refusal}))
@@ -338,4 +339,20 @@ func causeText(refusal *auth.Refusal) string {
 		return refusal.Cause.Error()
 	}
 	return cardlog.Failure(refusal.Cause)
+}
+
+// traceOutcome adds the outcome of the request to its span, and masks card
+// numbers in the other attributes. It costs nothing without a span.
+func traceOutcome(info *requestInfo) {
+	span := info.spans.request
+	if span == nil {
+		return
+	}
+	span.SetAttributes(
+		attribute.String("card_gateway.outcome", info.outcome()),
+		attribute.String("card_gateway.request_id", info.RequestID),
+		attribute.Float64("card_gateway.overhead_seconds", info.overhead.Seconds()),
+	)
+	info.fields(func(name, value string) { span.SetAttributes(attribute.String("card_gateway."+name, value)) })
+	maskSpan(span)
 }

@@ -38,6 +38,20 @@ func newResponseWriter(w http.ResponseWriter, info *requestInfo) *responseWriter
 	}
 }
 
+// signWith makes the answer a signed one, to a request of the method and with the nonce
+// that the secret has verified.
+func (w *responseWriter) signWith(secret *auth.Secret, nonce, method string) {
+	w.signs = signedAnswer{secret: secret, nonce: nonce, method: method, memory: w.info.reserve(w.info.answerMemory)}
+}
+
+// announce notes the whole body of an answer, which a handler is about to write at
+// once: it need not be held again to be signed.
+func (w *responseWriter) announce(body []byte) {
+	if len(body) <= maxAnswer {
+		w.signs.whole = body
+	}
+}
+
 // Header returns the headers of the answer until its head is sent; after that, a
 // map that is never sent.
 func (w *responseWriter) Header() http.Header {

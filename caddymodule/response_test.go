@@ -85,7 +85,7 @@ func TestResponseWriterReplacesOddStatuses(t *testing.T) {
 	telemetry := telemetryForTest(t, zap.NewNop())
 	for _, status := range []int{-1, 0, 1, 99, 101, 600, 999, 1000} {
 		rec := httptest.NewRecorder()
-		info := &requestInfo{RequestID: "id-1", telemetry: telemetry}
+		info := &requestInfo{RequestID: "id-1", reporter: &telemetry.reporter}
 		w := newResponseWriter(rec, info)
 		w.Header().Set("Set-Cookie", "a=b")
 		w.Header().Set("Server", "Caddy")

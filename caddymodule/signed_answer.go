@@ -123,3 +123,14 @@ func (a *signedAnswer) drop() {
 
 // isHeld reports whether the answer has begun and nothing of it was sent.
 func (a *signedAnswer) isHeld() bool { return a != nil && a.body != nil }
+
+// maxAnswer bounds the bytes of an answer that is held to be translated or signed.
+const maxAnswer = 8 << 20
+
+// keepAnswer adds a part of an answer to what is held of it.
+func keepAnswer(body *held.Body, p []byte) error {
+	if body.Size()+int64(len(p)) > maxAnswer {
+		return errAnswerTooLarge
+	}
+	return body.Write(p)
+}

@@ -22,6 +22,10 @@ func init() {
 	caddy.RegisterModule(new(FileStore))
 }
 
+// pool has the stores that a configuration uses, by their places. Each is closed when
+// none uses it any more.
+var storePool = caddy.NewUsagePool()
+
 // closeAfter is how long a backend that no configuration uses any more waits
 // for the requests in flight.
 const closeAfter = time.Minute
@@ -78,7 +82,7 @@ func takeStore(module storeModule, window time.Duration, runtimeDir string) (*po
 			return nil, err
 		}
 	}
-	value, _, err := process.stores.LoadOrNew(module.place(), func() (caddy.Destructor, error) {
+	value, _, err := storePool.LoadOrNew(module.place(), func() (caddy.Destructor, error) {
 		backend, err := module.open(dir)
 		if err != nil {
 			return nil, err

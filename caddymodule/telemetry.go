@@ -3,7 +3,6 @@ package caddymodule
 import (
 	"context"
 	"log"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -18,24 +17,14 @@ import (
 	"github.com/card-gateway/card-gateway/keys"
 )
 
-// A flood of junk must not become a flood of logs: of each reason, the first
-// lines of every second are written, then one in many.
-const (
-	refusalsPerSecond = 20
-	refusalsThen      = 1000
-)
-
 // telemetry is what one configuration reports to operators: logs, events and
 // metrics.
 type telemetry struct {
-	log      *zap.Logger
-	refused  *zap.Logger
+	reporter
 	forged   *zap.Logger
 	unsealed atomic.Int64 // keys without a seal, as reported last
 	audit    *auditLog
-	degraded atomic.Pointer[[]string] // what was reported last
-	metrics  *metrics
-	docsURL  string
+	degraded atomic.Pointer[[]string]                // what was reported last
 	emit     func(event string, data map[string]any) // nil: nobody hears events
 }
 
@@ -43,18 +32,11 @@ type telemetry struct {
 // registry.
 func newTelemetry(log *zap.Logger, registry *prometheus.Registry, table *auth.Table) (*telemetry, error) {
 	takeStandardLog()
-	t := &telemetry{log: log, audit: newAuditLog(log.Named("audit")), refused: refusalLogger(log), forged: forgedLogger(log)}
-	var err error
-	if t.metrics, err = newMetrics(registry, table); err != nil {
+	counters, err := newMetrics(registry, table, logDropped)
+	if err != nil {
 		return nil, err
 	}
-	return t, nil
-}
-
-func refusalLogger(log *zap.Logger) *zap.Logger {
-	return log.Named("refusals").WithOptions(zap.WrapCore(func(core zapcore.Core) zapcore.Core {
-		return zapcore.NewSamplerWithOptions(core, time.Second, refusalsPerSecond, refusalsThen)
-	}))
+	return &telemetry{reporter: newReporter(log, counters), audit: newAuditLog(log.Named("audit")), forged: forgedLogger(log)}, nil
 }
 
 // forgedPerMinute is how often the log says in a minute that the record of one key
@@ -76,16 +58,6 @@ func takeStandardLog() {
 	log.SetFlags(0)
 	log.SetPrefix("")
 	log.SetOutput(cardlog.StandardLog{Logger: func() *zap.Logger { return caddy.Log().Named("net") }})
-}
-
-var unredactedOnce sync.Once
-
-// warnUnredacted warns, once in the life of the process, that an access log is
-// written without the format card.
-func (t *telemetry) warnUnredacted() {
-	unredactedOnce.Do(func() {
-		go t.log.Warn("an access log is written without `format card`: it shows key ids, signatures, nonces and query values; set `format card` in each log block that receives http.log.access or http.log.error")
-	})
 }
 
 // keyChanged receives every change of a key, by an operator or by a request. It

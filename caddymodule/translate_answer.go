@@ -95,14 +95,6 @@ func (w *answerWriter) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// keepAnswer adds a part of an answer to what is held of it.
-func keepAnswer(body *held.Body, p []byte) error {
-	if body.Size()+int64(len(p)) > maxAnswer {
-		return errAnswerTooLarge
-	}
-	return body.Write(p)
-}
-
 // FlushError sends the part that has arrived, unless the answer is held back.
 func (w *answerWriter) FlushError() error {
 	if w.body != nil {
@@ -219,8 +211,8 @@ func (w *answerWriter) send(body []byte) error {
 	dropValidators(h)
 	h.Del("Content-Encoding")
 	h.Set("Content-Length", strconv.Itoa(len(body)))
-	if signer, ok := w.ResponseWriter.(*responseWriter); ok && len(body) <= maxAnswer {
-		signer.signs.whole = body // it need not be held again to be signed
+	if out, ok := w.ResponseWriter.(*responseWriter); ok {
+		out.announce(body)
 	}
 	w.ResponseWriter.WriteHeader(w.status)
 	if _, err := w.ResponseWriter.Write(body); err != nil {

@@ -28,7 +28,7 @@ func TestHandlersWithoutAuth(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		h := handler(unjudged{telemetry, table.ByName(auth.OtherOperation)})
+		h := handler(unjudged{&telemetry.reporter, table.ByName(auth.OtherOperation)})
 		requests := []string{"GET /gateway/v1/key", "POST /gateway/v1/echo", "POST /gateway/v1/key/rotate", "GET /api/v1/Customers"}
 		counter := requestsTotal.WithLabelValues(auth.OtherOperation, auth.InternalError.String())
 		before := testutil.ToFloat64(counter)
