@@ -13,8 +13,9 @@ import (
 	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
 
-	"github.com/card-gateway/card-gateway/caddymodule/keyadmin"
+	"github.com/card-gateway/card-gateway/adminapi"
 	"github.com/card-gateway/card-gateway/caddymodule/offenders"
+	"github.com/card-gateway/card-gateway/caddymodule/peek"
 	"github.com/card-gateway/card-gateway/caddymodule/version"
 	"github.com/card-gateway/card-gateway/held"
 )
@@ -62,7 +63,7 @@ func newProcess() *processState {
 // A loadMemory remembers the last loads of configurations.
 type loadMemory struct {
 	mu    sync.Mutex
-	view  keyadmin.Loads
+	view  adminapi.Loads
 	cause error // of the last refusal
 }
 
@@ -84,7 +85,7 @@ func (m *loadMemory) refused(at time.Time, cause error) bool {
 	return true
 }
 
-func (m *loadMemory) last() keyadmin.Loads {
+func (m *loadMemory) last() adminapi.Loads {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.view
@@ -128,7 +129,7 @@ func (w loadWatcher) Handle(context.Context, caddy.Event) error {
 // into its own. There, a configuration that was not even started may just have been
 // validated, which leaves no trace.
 func (a *App) reportRefusal() {
-	if a.ended == nil || !keyadmin.IsRefusal(a.ended()) {
+	if a.ended == nil || !peek.LoadRefused(a.ended()) {
 		return
 	}
 	cause := a.ended()
@@ -136,7 +137,7 @@ func (a *App) reportRefusal() {
 	switch running, ok := running.(*App); {
 	case ok:
 		running.LoadRefused(cause)
-	case keyadmin.StartFailed(cause):
+	case peek.StartFailed(cause):
 		a.LoadRefused(cause)
 		a.telemetry.audit.settle(context.Background()) // the process ends
 	}
@@ -149,9 +150,9 @@ func logsEachRequest() bool {
 }
 
 // nodeView returns what operators have changed of this process.
-func nodeView() keyadmin.Node {
+func nodeView() adminapi.Node {
 	until := process.drain.operator.Load()
-	s := keyadmin.Node{Drained: until != nil}
+	s := adminapi.Node{Drained: until != nil}
 	if s.Drained && !until.IsZero() {
 		s.DrainedUntil = new(until.UTC())
 	}
