@@ -11,6 +11,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	dto "github.com/prometheus/client_model/go"
 
+	"github.com/card-gateway/card-gateway/adminapi"
 	"github.com/card-gateway/card-gateway/caddymodule/keyadmin"
 	"github.com/card-gateway/card-gateway/store"
 )
@@ -29,17 +30,14 @@ func (a *App) Admin() *keyadmin.Gateway {
 }
 
 // report returns the state of the gateway.
-func (a *App) report(ctx context.Context) keyadmin.State {
+func (a *App) report(ctx context.Context) adminapi.State {
 	ctx, cancel := context.WithTimeout(ctx, readyTimeout)
 	defer cancel()
 	bodies := a.state.bodies
-	s := keyadmin.State{
+	s := adminapi.State{
 		Ready: true, Node: nodeView(), Degraded: a.state.degraded(ctx), Policy: a.rules.policy().Hash(), Loads: process.loads.last(),
 		Traffic: traffic(), Offenders: process.offenders.Top(time.Now(), 10), Audit: a.telemetry.audit.state(),
-		Bodies: keyadmin.BodyMemory{Bytes: bodies.Used(), Limit: bodies.Limit(), Holders: []keyadmin.BodyHolder{}},
-	}
-	for _, holder := range bodies.Largest(10) {
-		s.Bodies.Holders = append(s.Bodies.Holders, keyadmin.BodyHolder(holder))
+		Bodies: adminapi.BodyMemory{Bytes: bodies.Used(), Limit: bodies.Limit(), Holders: bodies.Largest(10)},
 	}
 	err := a.state.ready(ctx)
 	if err == nil && s.Drained {
@@ -62,7 +60,7 @@ func (a *App) LoadRefused(err error) {
 }
 
 // keyLimits returns the buckets of a key as they are now.
-func (a *App) keyLimits(ctx context.Context, keyID string) ([]keyadmin.Limit, error) {
+func (a *App) keyLimits(ctx context.Context, keyID string) ([]adminapi.Limit, error) {
 	key, err := a.state.keys.Fresh(ctx, keyID)
 	if err != nil {
 		return nil, err
@@ -105,9 +103,9 @@ func (a *App) sourceStore(option json.RawMessage) (store.Backend, error) {
 }
 
 // traffic returns what the process counted, from its own metrics.
-func traffic() keyadmin.Traffic {
+func traffic() adminapi.Traffic {
 	decision := func(name string) map[string]uint64 { return sums(limitDecisions, "operation", "decision", name) }
-	return keyadmin.Traffic{
+	return adminapi.Traffic{
 		Since:         process.began,
 		Outcomes:      sums(requestsTotal, "outcome"),
 		Upstream:      sums(upstreamResponses, "class"),

@@ -19,11 +19,12 @@ import (
 	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
 
+	"github.com/card-gateway/card-gateway/adminapi"
 	"github.com/card-gateway/card-gateway/auth"
 	"github.com/card-gateway/card-gateway/caddymodule/auditfile"
 	"github.com/card-gateway/card-gateway/caddymodule/cardlog"
-	"github.com/card-gateway/card-gateway/caddymodule/keyadmin"
 	"github.com/card-gateway/card-gateway/caddymodule/logqueue"
+	"github.com/card-gateway/card-gateway/caddymodule/peek"
 	"github.com/card-gateway/card-gateway/keys"
 	"github.com/card-gateway/card-gateway/store"
 )
@@ -40,7 +41,7 @@ func (a *auditLog) write(c keys.Change) {
 	fields = append(fields, zap.String("action", c.Action), zap.String("key_id", shortened(c.KeyID)), zap.String("tenant", shortened(c.Tenant)))
 	if c.Err != nil {
 		level, result = zapcore.WarnLevel, "failed"
-		if status := keyadmin.Status(c.Err); c.Refused() || status < http.StatusInternalServerError {
+		if status := adminapi.StatusOf(c.Err); c.Refused() || status < http.StatusInternalServerError {
 			result = "refused"
 			fields = append(fields, zap.Int("status", status))
 		}
@@ -357,7 +358,7 @@ const loader = "admin endpoint"
 // order and failed to start.
 func (a *auditLog) refusedLoad(err error) {
 	result := "refused"
-	if keyadmin.StartFailed(err) {
+	if peek.StartFailed(err) {
 		result = "failed"
 	}
 	a.line(zapcore.WarnLevel, "configuration load", []zap.Field{

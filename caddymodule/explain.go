@@ -4,9 +4,9 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/card-gateway/card-gateway/adminapi"
 	"github.com/card-gateway/card-gateway/auth"
 	"github.com/card-gateway/card-gateway/caddymodule/cardlog"
-	"github.com/card-gateway/card-gateway/caddymodule/keyadmin"
 	"github.com/card-gateway/card-gateway/explain"
 	"github.com/card-gateway/card-gateway/held"
 	"github.com/card-gateway/card-gateway/keys"
@@ -147,7 +147,7 @@ func (p *passage) auditShown() {
 // remember keeps what the log says of the refusal, for whoever has its request
 // id.
 func (p *passage) remember(refusal *auth.Refusal, now time.Time) {
-	entry := keyadmin.Refusal{
+	entry := adminapi.Refusal{
 		RequestID: p.info.RequestID, At: now.UTC().Truncate(time.Millisecond), Status: refusal.Reason.Status(),
 		Reason: refusal.Reason.String(), Message: refusal.Text(), Client: p.info.Client, Detail: refusal.Log, Findings: refusal.Details,
 	}

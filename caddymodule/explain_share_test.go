@@ -11,7 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 	"pgregory.net/rapid"
 
-	"github.com/card-gateway/card-gateway/caddymodule/keyadmin"
+	"github.com/card-gateway/card-gateway/adminapi"
 	"github.com/card-gateway/card-gateway/ratelimit"
 	"github.com/card-gateway/card-gateway/sign"
 	"github.com/card-gateway/card-gateway/store"
@@ -111,9 +111,9 @@ func TestRefusalMemory(t *testing.T) {
 		t.Error("an empty memory knows the id that is none")
 	}
 	for i := range rememberedRefusals + 10 {
-		m.add(keyadmin.Refusal{RequestID: fmt.Sprint(i)})
+		m.add(adminapi.Refusal{RequestID: fmt.Sprint(i)})
 	}
-	m.add(keyadmin.Refusal{RequestID: "20", Detail: "newer"})
+	m.add(adminapi.Refusal{RequestID: "20", Detail: "newer"})
 	for id, want := range map[string]bool{"5": false, "10": false, "11": true, fmt.Sprint(rememberedRefusals + 9): true, "x": false} {
 		if _, found := m.find(id); found != want {
 			t.Errorf("%s is found: %t", id, found)

@@ -6,7 +6,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/card-gateway/card-gateway/caddymodule/keyadmin"
+	"github.com/card-gateway/card-gateway/adminapi"
 	"github.com/card-gateway/card-gateway/ratelimit"
 )
 
@@ -69,11 +69,11 @@ const rememberedRefusals = 512
 // secret, no signature and no body, and is lost with the process.
 type refusalMemory struct {
 	mu   sync.Mutex
-	ring [rememberedRefusals]keyadmin.Refusal
+	ring [rememberedRefusals]adminapi.Refusal
 	next int
 }
 
-func (m *refusalMemory) add(entry keyadmin.Refusal) {
+func (m *refusalMemory) add(entry adminapi.Refusal) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.ring[m.next] = entry
@@ -82,10 +82,10 @@ func (m *refusalMemory) add(entry keyadmin.Refusal) {
 
 // list returns the newest refusals of a key, at most n, the newest first; of all
 // keys and of none for the empty id.
-func (m *refusalMemory) list(key string, n int) []keyadmin.Refusal {
+func (m *refusalMemory) list(key string, n int) []adminapi.Refusal {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	found := []keyadmin.Refusal{}
+	found := []adminapi.Refusal{}
 	for i := range m.ring {
 		e := &m.ring[(m.next-1-i+2*len(m.ring))%len(m.ring)]
 		if !e.At.IsZero() && (key == "" || e.KeyID == key) && len(found) < n {
@@ -96,7 +96,7 @@ func (m *refusalMemory) list(key string, n int) []keyadmin.Refusal {
 }
 
 // find returns the newest refusal with the request id.
-func (m *refusalMemory) find(requestID string) (entry keyadmin.Refusal, found bool) {
+func (m *refusalMemory) find(requestID string) (entry adminapi.Refusal, found bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for i := range m.ring {
@@ -105,5 +105,5 @@ func (m *refusalMemory) find(requestID string) (entry keyadmin.Refusal, found bo
 			return *e, true
 		}
 	}
-	return keyadmin.Refusal{}, false
+	return adminapi.Refusal{}, false
 }

@@ -14,8 +14,8 @@ import (
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 
+	"github.com/card-gateway/card-gateway/adminapi"
 	"github.com/card-gateway/card-gateway/auth"
-	"github.com/card-gateway/card-gateway/caddymodule/keyadmin"
 	"github.com/card-gateway/card-gateway/gate"
 	"github.com/card-gateway/card-gateway/keys"
 	"github.com/card-gateway/card-gateway/ratelimit"
@@ -193,7 +193,7 @@ type keyView struct {
 	ExpiresAt       *time.Time      `json:"expires_at"`       // null: never
 	DebugUntil      *time.Time      `json:"debug_until"`      // null: not set
 	Operations      []operationView `json:"operations"`       // that the key may call
-	Total           *keyadmin.Limit `json:"total"`            // all operations together; null: not limited
+	Total           *adminapi.Limit `json:"total"`            // all operations together; null: not limited
 	Secrets         []secretView    `json:"secrets"`          // live ones, the newest first
 }
 
@@ -204,7 +204,7 @@ type operationView struct {
 	Name   string         `json:"name"`
 	Routes []string       `json:"routes"` // "GET /api/v1/cards/{cardId}"; none: what no operation names
 	Scope  *string        `json:"scope"`  // null: none is needed
-	Limit  keyadmin.Limit `json:"limit"`
+	Limit  adminapi.Limit `json:"limit"`
 }
 
 // A secretView is a live secret.
@@ -259,7 +259,7 @@ func (a *selfAnswers) describeLimits(ctx context.Context, key *auth.Key, now tim
 }
 
 // viewOperation returns the routes of the operation that need the scope.
-func viewOperation(operation *auth.Operation, scope string, limit keyadmin.Limit) operationView {
+func viewOperation(operation *auth.Operation, scope string, limit adminapi.Limit) operationView {
 	view := operationView{Name: operation.Name, Routes: []string{}, Limit: limit}
 	if !operation.Own {
 		view.Scope = &scope
@@ -282,7 +282,7 @@ type requestView struct {
 	BodyHash      string           `json:"body_hash"`
 	ClientIP      string           `json:"client_ip"`
 	ClockSkew     float64          `json:"clock_skew_seconds"` // the gateway's clock minus X-Timestamp
-	Limits        []keyadmin.Limit `json:"limits"`             // the buckets that it was charged to
+	Limits        []adminapi.Limit `json:"limits"`             // the buckets that it was charged to
 }
 
 // describeRequest returns the request as it was judged.
@@ -293,7 +293,7 @@ func describeRequest(r *http.Request, info *requestInfo) *requestView {
 		Operation: info.Operation.Name, KeyID: info.Key.ID, SecretVersion: own.secret,
 		StringToSign: string(auth.AppendStringToSign(nil, own.Method, own.Target, c.Timestamp, c.Nonce, c.BodyHash)),
 		BodyBytes:    r.ContentLength, BodyHash: c.BodyHash,
-		ClientIP: info.Client, ClockSkew: info.skew.Seconds(), Limits: []keyadmin.Limit{},
+		ClientIP: info.Client, ClockSkew: info.skew.Seconds(), Limits: []adminapi.Limit{},
 	}
 	for i := range own.limits {
 		view.Limits = append(view.Limits, viewLimit(&own.limits[i], ""))
@@ -365,18 +365,18 @@ func (b *keyBuckets) drop(name string) {
 }
 
 // levels returns what is left of each bucket at now. It charges nothing.
-func (b *keyBuckets) levels(ctx context.Context, backend store.Backend, now time.Time) ([]keyadmin.Limit, error) {
+func (b *keyBuckets) levels(ctx context.Context, backend store.Backend, now time.Time) ([]adminapi.Limit, error) {
 	states, err := backend.Levels(ctx, b.key, b.charges, now)
 	if err != nil {
 		return nil, err
 	}
-	limits := make([]keyadmin.Limit, len(states))
+	limits := make([]adminapi.Limit, len(states))
 	for i := range states {
 		limits[i] = viewLimit(&states[i], b.rates[i])
 	}
 	return limits, nil
 }
 
-func viewLimit(s *ratelimit.State, rate string) keyadmin.Limit {
-	return keyadmin.Limit{Bucket: s.Bucket, Rate: rate, Limit: s.Limit, Remaining: s.Remaining, Reset: s.Reset}
+func viewLimit(s *ratelimit.State, rate string) adminapi.Limit {
+	return adminapi.Limit{Bucket: s.Bucket, Rate: rate, Limit: s.Limit, Remaining: s.Remaining, Reset: s.Reset}
 }

@@ -9,7 +9,7 @@ import (
 	"github.com/caddyserver/caddy/v2/modules/caddyevents"
 	"go.uber.org/zap"
 
-	"github.com/card-gateway/card-gateway/caddymodule/keyadmin"
+	"github.com/card-gateway/card-gateway/caddymodule/peek"
 	"github.com/card-gateway/card-gateway/caddymodule/version"
 )
 
@@ -45,7 +45,7 @@ func (w loadWatcher) Handle(context.Context, caddy.Event) error {
 // into its own. There, a configuration that was not even started may just have been
 // validated, which leaves no trace.
 func (a *App) reportRefusal() {
-	if a.ended == nil || !keyadmin.IsRefusal(a.ended()) {
+	if a.ended == nil || !peek.LoadRefused(a.ended()) {
 		return
 	}
 	cause := a.ended()
@@ -53,7 +53,7 @@ func (a *App) reportRefusal() {
 	switch running, ok := running.(*App); {
 	case ok:
 		running.LoadRefused(cause)
-	case keyadmin.StartFailed(cause):
+	case peek.StartFailed(cause):
 		a.LoadRefused(cause)
 		a.telemetry.audit.settle(context.Background()) // the process ends
 	}

@@ -8,7 +8,7 @@ import (
 	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
 
-	"github.com/card-gateway/card-gateway/caddymodule/keyadmin"
+	"github.com/card-gateway/card-gateway/adminapi"
 	"github.com/card-gateway/card-gateway/caddymodule/offenders"
 )
 
@@ -43,7 +43,7 @@ func newProcess() *processState {
 // A loadMemory remembers the last loads of configurations.
 type loadMemory struct {
 	mu    sync.Mutex
-	view  keyadmin.Loads
+	view  adminapi.Loads
 	cause error // of the last refusal
 }
 
@@ -65,7 +65,7 @@ func (m *loadMemory) refused(at time.Time, cause error) bool {
 	return true
 }
 
-func (m *loadMemory) last() keyadmin.Loads {
+func (m *loadMemory) last() adminapi.Loads {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.view
@@ -84,9 +84,9 @@ func logsEachRequest() bool {
 }
 
 // nodeView returns what operators have changed of this process.
-func nodeView() keyadmin.Node {
+func nodeView() adminapi.Node {
 	until := process.drain.operator.Load()
-	s := keyadmin.Node{Drained: until != nil}
+	s := adminapi.Node{Drained: until != nil}
 	if s.Drained && !until.IsZero() {
 		s.DrainedUntil = new(until.UTC())
 	}

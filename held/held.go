@@ -59,8 +59,8 @@ func (m *Memory) Limit() int64 { return m.limit }
 
 // A KeyHolder is how much memory the requests of a key hold.
 type KeyHolder struct {
-	Key   string
-	Bytes int64
+	Key   string `json:"key"`
+	Bytes int64  `json:"bytes"`
 }
 
 // Holder returns the holder of a client's address. A client with an IPv6

@@ -4,8 +4,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/card-gateway/card-gateway/adminapi"
 	"github.com/card-gateway/card-gateway/caddymodule/cardlog"
-	"github.com/card-gateway/card-gateway/caddymodule/keyadmin"
 )
 
 // The gateway remembers card numbers masked. What was captured is compared with
@@ -18,7 +18,7 @@ func TestMaskedStringsAreCompared(t *testing.T) {
 		strings.Replace(sent, "GET", "PUT", 1): true,
 		strings.Replace(sent, "n-0001", "n-0002", 1): true,
 	} {
-		r := &report{capture: new(capture), right: sent, refusal: new(keyadmin.Refusal)}
+		r := &report{capture: new(capture), right: sent, refusal: new(adminapi.Refusal)}
 		r.refusal.StringToSign = cardlog.MaskLines(arrived)
 		r.compareArrived()
 		if found := len(r.found) > 0; found != want || found && strings.Contains(r.right+r.wrong, "4111") {

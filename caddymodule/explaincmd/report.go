@@ -11,9 +11,9 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/card-gateway/card-gateway/adminapi"
 	"github.com/card-gateway/card-gateway/auth"
 	"github.com/card-gateway/card-gateway/caddymodule/cardlog"
-	"github.com/card-gateway/card-gateway/caddymodule/keyadmin"
 	"github.com/card-gateway/card-gateway/explain"
 )
 
@@ -23,7 +23,7 @@ type report struct {
 	capture *capture // nil: only what the gateway remembers is known
 	secret  string   // "": not known
 	signed  *string  // what the client has signed, if it is known
-	refusal *keyadmin.Refusal
+	refusal *adminapi.Refusal
 	json    bool
 
 	found []auth.FieldError
@@ -77,7 +77,7 @@ func (r *report) printJSON() error {
 		Signed       string            `json:"signed,omitempty"`
 		Findings     []auth.FieldError `json:"findings"`
 		Notes        []string          `json:"notes,omitempty"`
-		Gateway      *keyadmin.Refusal `json:"gateway,omitempty"`
+		Gateway      *adminapi.Refusal `json:"gateway,omitempty"`
 	}{r.right, r.wrong, r.found, r.notes, r.refusal})
 }
 

@@ -16,7 +16,9 @@ import (
 	"github.com/caddyserver/caddy/v2"
 	"golang.org/x/time/rate"
 
+	"github.com/card-gateway/card-gateway/adminapi"
 	"github.com/card-gateway/card-gateway/caddymodule/logqueue"
+	"github.com/card-gateway/card-gateway/caddymodule/peek"
 	"github.com/card-gateway/card-gateway/keys"
 	"github.com/card-gateway/card-gateway/store"
 )
@@ -83,7 +85,7 @@ func (a *AdminAPI) Provision(ctx caddy.Context) error {
 	logqueue.Open()
 	context.AfterFunc(ctx.Context, func() {
 		cause := context.Cause(ctx.Context)
-		if !IsRefusal(cause) {
+		if !peek.LoadRefused(cause) {
 			return
 		}
 		if gateway, err := a.gateway(); err == nil {
@@ -91,18 +93,6 @@ func (a *AdminAPI) Provision(ctx caddy.Context) error {
 		}
 	})
 	return nil
-}
-
-// IsRefusal tells the end of a configuration that Caddy refused from the end of
-// one that another has replaced, and from none.
-func IsRefusal(cause error) bool {
-	return cause != nil && strings.HasPrefix(cause.Error(), "configuration error: ") || StartFailed(cause)
-}
-
-// StartFailed reports whether a configuration ended because it was in order and
-// could not be started.
-func StartFailed(cause error) bool {
-	return cause != nil && strings.HasPrefix(cause.Error(), "configuration start error: ")
 }
 
 // A route of the admin API.
@@ -163,7 +153,7 @@ func (a *AdminAPI) handler(route *route) caddy.AdminHandler {
 		c.who, err = a.door.authenticate(r, gateway.Tokens)
 		c.by = keys.By{Actor: c.who.Name, Claimed: claimedActor(r), Revision: strings.Trim(strings.TrimSpace(r.Header.Get("If-Match")), `"`)}
 		if err != nil {
-			return c.auditIntruder(err)
+			return adminError(c.auditIntruder(err))
 		}
 		answer, err := route.call(c)
 		if err != nil {
@@ -180,38 +170,10 @@ func (a *AdminAPI) handler(route *route) caddy.AdminHandler {
 	})
 }
 
-// adminError adds the status to an error of the key service. The text is for
-// operators and holds no secret.
+// adminError adds the status to an error of a call. The text is for operators and
+// holds no secret.
 func adminError(err error) error {
-	if answered, ok := errors.AsType[caddy.APIError](err); ok {
-		return answered
-	}
-	return caddy.APIError{HTTPStatus: Status(err), Err: err}
-}
-
-// Status returns the status with which the admin API answers an error.
-func Status(err error) int {
-	if answered, ok := errors.AsType[caddy.APIError](err); ok {
-		return answered.HTTPStatus
-	}
-	status := http.StatusServiceUnavailable
-	var invalid *keys.InvalidError
-	switch {
-	case errors.As(err, &invalid):
-		status = http.StatusUnprocessableEntity
-	case errors.Is(err, keys.ErrMalformed):
-		status = http.StatusBadRequest
-	case errors.Is(err, store.ErrNotFound):
-		status = http.StatusNotFound
-	case errors.Is(err, store.ErrExists), errors.Is(err, store.ErrConflict), errors.Is(err, keys.ErrSecretInUse),
-		errors.Is(err, keys.ErrForged), errors.Is(err, keys.ErrNotAsApproved):
-		status = http.StatusConflict
-	case errors.Is(err, keys.ErrRevision):
-		status = http.StatusPreconditionFailed
-	case errors.Is(err, keys.ErrMasterKey), errors.Is(err, keys.ErrDamaged):
-		status = http.StatusInternalServerError
-	}
-	return status
+	return caddy.APIError{HTTPStatus: adminapi.StatusOf(err), Err: err}
 }
 
 var (
@@ -225,7 +187,7 @@ type Gateway struct {
 	// Tokens open the admin API; nil: none does.
 	Tokens *Tokens
 	// State returns the state of the gateway.
-	State func(context.Context) State
+	State func(context.Context) adminapi.State
 	// AuditCall writes a line of the audit record for a call that never reached the
 	// service of the keys.
 	AuditCall func(keys.Change)
@@ -241,19 +203,18 @@ type Gateway struct {
 	// zero time ends it.
 	LogEachRequest func(until time.Time)
 	// Refusal returns what is remembered of the refusal with the request id.
-	Refusal func(requestID string) (Refusal, bool)
+	Refusal func(requestID string) (adminapi.Refusal, bool)
 	// Refusals returns the newest remembered refusals of a key, at most limit, the
 	// newest first; of all keys and of none for the empty id.
-	Refusals func(keyID string, limit int) []Refusal
+	Refusals func(keyID string, limit int) []adminapi.Refusal
 	// KeyLimits returns the buckets of a key as they are now, and
 	// [store.ErrNotFound] for a key that does not exist.
-	KeyLimits func(ctx context.Context, keyID string) ([]Limit, error)
+	KeyLimits func(ctx context.Context, keyID string) ([]adminapi.Limit, error)
 	// JWKSet returns the public keys of assertions, as JSON.
 	JWKSet func() []byte
 }
 
 const (
-	actorHeader   = "X-Card-Gateway-Actor"
 	maxActor      = 128
 	maxAdminBody  = 256 << 10
 	defaultListed = 100
@@ -268,14 +229,14 @@ type adminCall struct {
 	id      string // of the key in the path
 	action  string // as in the audit record
 	status  int    // of the answer, if there is no error
-	who     caller
+	who     adminapi.Caller
 	by      keys.By
 }
 
 // claimedActor returns who the caller claims to be: the header X-Card-Gateway-Actor, at
 // most maxActor bytes of it.
 func claimedActor(r *http.Request) string {
-	text := r.Header.Get(actorHeader)
+	text := r.Header.Get(adminapi.ActorHeader)
 	return strings.ToValidUTF8(text[:min(len(text), maxActor)], "")
 }
 
@@ -284,10 +245,10 @@ func claimedActor(r *http.Request) string {
 func (c *adminCall) body() ([]byte, error) {
 	doc, err := io.ReadAll(c.r.Body)
 	if tooLarge, ok := errors.AsType[*http.MaxBytesError](err); ok {
-		return nil, earlyError{caddy.APIError{HTTPStatus: http.StatusRequestEntityTooLarge, Err: err, Message: fmt.Sprintf("the request body is over %d bytes", tooLarge.Limit)}}
+		return nil, earlyError{adminapi.Error{Status: http.StatusRequestEntityTooLarge, Err: fmt.Errorf("the request body is over %d bytes", tooLarge.Limit)}}
 	}
 	if err != nil {
-		return nil, earlyError{caddy.APIError{HTTPStatus: http.StatusBadRequest, Err: fmt.Errorf("reading the request body: %w", err)}}
+		return nil, earlyError{adminapi.Error{Status: http.StatusBadRequest, Err: fmt.Errorf("reading the request body: %w", err)}}
 	}
 	return doc, nil
 }

@@ -13,8 +13,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/card-gateway/card-gateway/adminapi"
 	"github.com/card-gateway/card-gateway/caddymodule/version"
 
+	"github.com/card-gateway/card-gateway/held"
 	"github.com/card-gateway/card-gateway/keys"
 
 	"github.com/caddyserver/caddy/v2"
@@ -36,18 +38,18 @@ func newAdminServer(t testing.TB) *adminServer {
 	t.Helper()
 	service, changes := keysForTest(t)
 	s := &adminServer{t: t, keys: service, changes: changes}
-	gateway := gatewayForTest(service, changes, &State{Ready: true})
+	gateway := gatewayForTest(service, changes, &adminapi.State{Ready: true})
 	s.Server = httptest.NewServer(adminMux(func() (*Gateway, error) { return gateway, nil }))
 	t.Cleanup(s.Close)
 	return s
 }
 
 // gatewayForTest returns a gateway with only a key service.
-func gatewayForTest(service *keys.Service, changes *[]keys.Change, state *State) *Gateway {
-	state.Bodies = BodyMemory{Bytes: 7, Limit: 9, Holders: []BodyHolder{{Key: "ck_test_a", Bytes: 7}}}
+func gatewayForTest(service *keys.Service, changes *[]keys.Change, state *adminapi.State) *Gateway {
+	state.Bodies = adminapi.BodyMemory{Bytes: 7, Limit: 9, Holders: []held.KeyHolder{{Key: "ck_test_a", Bytes: 7}}}
 	return &Gateway{
 		Keys: service, Tokens: tokensForTest,
-		State:       func(context.Context) State { return *state },
+		State:       func(context.Context) adminapi.State { return *state },
 		AuditCall:   func(c keys.Change) { *changes = append(*changes, c) },
 		LoadRefused: func(error) {},
 		OpenStore:   func(json.RawMessage) (store.Backend, error) { return nil, errors.New("no such store") },
@@ -63,13 +65,13 @@ func gatewayForTest(service *keys.Service, changes *[]keys.Change, state *State)
 				state.DebugUntil = &until
 			}
 		},
-		Refusal:  func(id string) (Refusal, bool) { return Refusal{RequestID: id, Detail: "remembered"}, id == "r-1" },
-		Refusals: func(id string, limit int) []Refusal { return []Refusal{{RequestID: "r-1", KeyID: id, Status: limit}} },
-		KeyLimits: func(_ context.Context, id string) ([]Limit, error) {
+		Refusal:  func(id string) (adminapi.Refusal, bool) { return adminapi.Refusal{RequestID: id, Detail: "remembered"}, id == "r-1" },
+		Refusals: func(id string, limit int) []adminapi.Refusal { return []adminapi.Refusal{{RequestID: "r-1", KeyID: id, Status: limit}} },
+		KeyLimits: func(_ context.Context, id string) ([]adminapi.Limit, error) {
 			if id == "ck_none" {
 				return nil, store.ErrNotFound
 			}
-			return []Limit{{Bucket: "total", Rate: "60/1m", Limit: 60, Remaining: 12, Reset: 1}}, nil
+			return []adminapi.Limit{{Bucket: "total", Rate: "60/1m", Limit: 60, Remaining: 12, Reset: 1}}, nil
 		},
 		JWKSet: func() []byte { return []byte("{\"keys\":[]}\n") },
 	}
@@ -169,13 +171,13 @@ func (s *adminServer) create() string {
 
 // What a gateway remembers of a refusal is shown by its request id.
 func TestAdminShowsRefusals(t *testing.T) {
-	c := &adminCall{gateway: gatewayForTest(nil, nil, new(State)), id: "r-1"}
-	if answer, err := showRefusal(c); err != nil || answer.(Refusal).Detail != "remembered" {
+	c := &adminCall{gateway: gatewayForTest(nil, nil, new(adminapi.State)), id: "r-1"}
+	if answer, err := showRefusal(c); err != nil || answer.(adminapi.Refusal).Detail != "remembered" {
 		t.Errorf("%+v, %v", answer, err)
 	}
 	c.id = "r-2"
-	var answered caddy.APIError
-	if _, err := showRefusal(c); !errors.As(err, &answered) || answered.HTTPStatus != http.StatusNotFound {
+	var answered adminapi.Error
+	if _, err := showRefusal(c); !errors.As(err, &answered) || answered.Status != http.StatusNotFound {
 		t.Errorf("another id: %v", err)
 	}
 }
@@ -301,8 +303,8 @@ func TestAdminIfMatch(t *testing.T) {
 func TestAdminNamesTheActor(t *testing.T) {
 	s := newAdminServer(t)
 	path := "/card-gateway/keys/" + s.create()
-	s.call("POST", path+"/disable", "", actorHeader, "gateway")
-	s.call("POST", path+"/enable", "", actorHeader, strings.Repeat("a", maxActor+1))
+	s.call("POST", path+"/disable", "", adminapi.ActorHeader, "gateway")
+	s.call("POST", path+"/enable", "", adminapi.ActorHeader, strings.Repeat("a", maxActor+1))
 	var said []string
 	for _, c := range *s.changes {
 		said = append(said, c.Actor+"/"+c.Claimed)
@@ -344,7 +346,7 @@ func TestAdminAuditsRefusedChanges(t *testing.T) {
 			t.Errorf("%s %s %.40s: %d with %d lines, want %d with one", test.method, test.path, test.body, status, len(lines), test.status)
 			continue
 		}
-		if c := lines[0]; c.Actor != test.actor || c.Action != test.action || Status(c.Err) != test.status || c.Fields != nil {
+		if c := lines[0]; c.Actor != test.actor || c.Action != test.action || adminapi.StatusOf(c.Err) != test.status || c.Fields != nil {
 			t.Errorf("%s %s %.40s: audited as %+v", test.method, test.path, test.body, c)
 		}
 	}

@@ -3,6 +3,7 @@ package keyadmin
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
 	"slices"
@@ -11,6 +12,7 @@ import (
 
 	"github.com/caddyserver/caddy/v2"
 
+	"github.com/card-gateway/card-gateway/adminapi"
 	"github.com/card-gateway/card-gateway/caddymodule/version"
 	"github.com/card-gateway/card-gateway/keys"
 )
@@ -23,12 +25,6 @@ func createKey(c *adminCall, req keys.CreateRequest) (any, error) {
 func importKey(c *adminCall, req keys.ImportRequest) (any, error) {
 	c.status = http.StatusCreated
 	return c.keys.Import(c, req, c.by)
-}
-
-// keyPage is one page of a listing.
-type keyPage struct {
-	Keys []keys.View `json:"keys"`
-	Next string      `json:"next,omitempty"` // the cursor of the next page; absent at the end
 }
 
 func listKeys(c *adminCall) (any, error) {
@@ -46,7 +42,7 @@ func listKeys(c *adminCall) (any, error) {
 		}
 	}
 	views, next, err := c.keys.List(c, q)
-	return keyPage{Keys: views, Next: next}, err
+	return adminapi.KeyPage{Keys: views, Next: next}, err
 }
 
 func showKey(c *adminCall) (any, error) { return c.keys.Show(c, c.id) }
@@ -67,10 +63,7 @@ func changeKey(do func(*keys.Service, context.Context, string, keys.By) (keys.Ch
 }
 
 func rotateKey(c *adminCall) (any, error) {
-	var req struct {
-		Overlap *string `json:"overlap"`
-		Forget  bool    `json:"forget"`
-	}
+	var req adminapi.RotateRequest
 	if err := c.decodeAny(&req); err != nil {
 		return nil, err
 	}
@@ -92,33 +85,13 @@ func beginSealing(c *adminCall) (any, error) {
 	return map[string]bool{"sealing": true}, nil
 }
 
-// sealRequest is the body of a seal.
-type sealRequest struct {
-	Digest string `json:"digest"`
-}
-
-func sealKey(c *adminCall, req sealRequest) (any, error) {
+func sealKey(c *adminCall, req adminapi.SealRequest) (any, error) {
 	return c.keys.Seal(c, c.id, req.Digest, c.by)
-}
-
-// deletion is the answer to DELETE.
-type deletion struct {
-	ID         string `json:"id"`
-	Deleted    bool   `json:"deleted"`
-	Replicated *bool  `json:"replicated,omitempty"`
 }
 
 func deleteKey(c *adminCall) (any, error) {
 	d, err := c.keys.Delete(c, c.id, c.by)
-	return deletion{ID: c.id, Deleted: true, Replicated: d.Replicated}, err
-}
-
-// gatewayStatus is the answer of GET /card-gateway/status.
-type gatewayStatus struct {
-	version.Build
-	keys.Status
-	State
-	Caller caller `json:"caller"`
+	return adminapi.Deletion{ID: c.id, Deleted: true, Replicated: d.Replicated}, err
 }
 
 // showStatus answers with the state of everything; with ?keys=no the keys are not
@@ -130,13 +103,13 @@ func showStatus(c *adminCall) (any, error) {
 	} else {
 		status = c.keys.Status(c)
 	}
-	return gatewayStatus{Build: version.Current(), Status: status, State: c.gateway.State(c), Caller: c.who}, nil
+	return adminapi.Status{Build: adminapi.Build(version.Current()), Status: status, State: c.gateway.State(c), Caller: c.who}, nil
 }
 
 // showLimits answers with the buckets of a key.
 func showLimits(c *adminCall) (any, error) {
 	limits, err := c.gateway.KeyLimits(c, c.id)
-	return map[string][]Limit{"limits": limits}, err
+	return map[string][]adminapi.Limit{"limits": limits}, err
 }
 
 const (
@@ -153,13 +126,13 @@ func listRefusals(c *adminCall) (any, error) {
 			return nil, &keys.InvalidError{Field: "limit", Reason: fmt.Sprintf("want 1 to %d", maxRefusals)}
 		}
 	}
-	return map[string][]Refusal{"refusals": c.gateway.Refusals(query.Get("key"), limit)}, nil
+	return map[string][]adminapi.Refusal{"refusals": c.gateway.Refusals(query.Get("key"), limit)}, nil
 }
 
 func showRefusal(c *adminCall) (any, error) {
 	refusal, found := c.gateway.Refusal(c.id)
 	if !found {
-		return nil, caddy.APIError{HTTPStatus: http.StatusNotFound, Message: "this gateway remembers no refusal with this request id: it keeps the last 512 that it explained, one a second for each key, until it stops"}
+		return nil, adminapi.Error{Status: http.StatusNotFound, Err: errors.New("this gateway remembers no refusal with this request id: it keeps the last 512 that it explained, one a second for each key, until it stops")}
 	}
 	return refusal, nil
 }
@@ -167,9 +140,7 @@ func showRefusal(c *adminCall) (any, error) {
 func showJWKSet(c *adminCall) (any, error) { return json.RawMessage(c.gateway.JWKSet()), nil }
 
 func drain(c *adminCall) (any, error) {
-	var req struct {
-		For string `json:"for"` // how long the work takes
-	}
+	var req adminapi.DrainRequest
 	if err := c.decodeAny(&req); err != nil {
 		return nil, err
 	}
@@ -208,13 +179,7 @@ func nodeSpan(text string, unset time.Duration) (time.Duration, error) {
 	return span, nil
 }
 
-// logLevelRequest is the body of a change of the log's level.
-type logLevelRequest struct {
-	Level string `json:"level"` // debug or info
-	For   string `json:"for"`   // how long debug holds
-}
-
-func logLevel(c *adminCall, req logLevelRequest) (any, error) {
+func logLevel(c *adminCall, req adminapi.LogLevelRequest) (any, error) {
 	span, err := nodeSpan(req.For, defaultDebug)
 	if err != nil {
 		return nil, err

@@ -19,6 +19,7 @@ import (
 	caddycmd "github.com/caddyserver/caddy/v2/cmd"
 	"github.com/spf13/cobra"
 
+	"github.com/card-gateway/card-gateway/adminapi"
 	"github.com/card-gateway/card-gateway/caddymodule/cli"
 	"github.com/card-gateway/card-gateway/caddymodule/secret"
 )
@@ -54,12 +55,12 @@ func actor(cmd *cobra.Command) string {
 // An adminRequest is one call to the admin API.
 type adminRequest struct {
 	method, path string
-	body         map[string]any // nil: none
-	revision     string         // that the key must have; empty: that of the flag --revision, if any
+	body         any    // nil: none
+	revision     string // that the key must have; empty: that of the flag --revision, if any
 }
 
 // post returns a POST; a nil body is none.
-func post(path string, body map[string]any) adminRequest {
+func post(path string, body any) adminRequest {
 	return adminRequest{method: http.MethodPost, path: path, body: body}
 }
 
@@ -84,7 +85,7 @@ func callAdmin(cmd *cobra.Command, req adminRequest, into any) (json.RawMessage,
 	if err := checkAddress(address); err != nil {
 		return nil, err
 	}
-	headers := http.Header{actorHeader: {actor(cmd)}}
+	headers := http.Header{adminapi.ActorHeader: {actor(cmd)}}
 	if err := addToken(cmd, headers); err != nil {
 		return nil, err
 	}
@@ -191,8 +192,8 @@ func noAnswerHint(address, text string) string {
 
 // AskRefusal asks the gateway, over its admin endpoint, what it remembers of
 // the refusal with the request id.
-func AskRefusal(cmd *cobra.Command, requestID string) (*Refusal, error) {
-	refusal := new(Refusal)
+func AskRefusal(cmd *cobra.Command, requestID string) (*adminapi.Refusal, error) {
+	refusal := new(adminapi.Refusal)
 	_, err := callAdmin(cmd, adminRequest{method: http.MethodGet, path: "/card-gateway/refusals/" + url.PathEscape(requestID)}, refusal)
 	return refusal, err
 }

@@ -16,6 +16,7 @@ import (
 	caddycmd "github.com/caddyserver/caddy/v2/cmd"
 	"github.com/spf13/cobra"
 
+	"github.com/card-gateway/card-gateway/adminapi"
 	"github.com/card-gateway/card-gateway/caddymodule/cli"
 	"github.com/card-gateway/card-gateway/keys"
 )
@@ -179,7 +180,7 @@ func disableTenant(cmd *cobra.Command) error {
 	if !slices.ContainsFunc(all, func(v keys.View) bool { return v.Status != keys.StatusUnreadable }) {
 		return fmt.Errorf("no key has the tenant %q", cli.Flag(cmd, "tenant"))
 	}
-	return printAnswer(cmd, keyPage{Keys: done}, func(out io.Writer) error {
+	return printAnswer(cmd, adminapi.KeyPage{Keys: done}, func(out io.Writer) error {
 		line := fmt.Sprintf("disabled %d keys", len(done))
 		disabled := slices.DeleteFunc(all, func(v keys.View) bool { return !v.Disabled })
 		if before := len(disabled) - len(done); before > 0 {
@@ -207,7 +208,7 @@ does not lock the key. --forget drops these secrets.`,
 	cmd.Flags().String("overlap", "24h", "how long the old secret lives: 0 to 90d")
 	cmd.Flags().Bool("forget", false, "keep no retired secret of the key")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		how := map[string]any{"overlap": cli.Flag(cmd, "overlap"), "forget": isSet(cmd, "forget")}
+		how := adminapi.RotateRequest{Overlap: new(cli.Flag(cmd, "overlap")), Forget: isSet(cmd, "forget")}
 		return changeByCommand(cmd, post(keyPath(args[0], "/rotate"), how))
 	}
 	return cmd
@@ -232,7 +233,7 @@ func deleteCommand() *cobra.Command {
 		if !isSet(cmd, "yes") {
 			return fmt.Errorf("deleting %s cannot be undone: add --yes to delete it, or use `card-keys disable`", args[0])
 		}
-		return showAnswer(cmd, adminRequest{method: http.MethodDelete, path: keyPath(args[0], "")}, func(gone deletion) error {
+		return showAnswer(cmd, adminRequest{method: http.MethodDelete, path: keyPath(args[0], "")}, func(gone adminapi.Deletion) error {
 			fmt.Fprintf(cmd.OutOrStdout(), "deleted %s\n", gone.ID)
 			warnUnreplicated(cmd, gone.Replicated)
 			return nil
@@ -271,7 +272,7 @@ func listCommand() *cobra.Command {
 			views = unusedSince(views, time.Now().Add(-unused))
 			views = views[:min(cmp.Or(limit, len(views)), len(views))]
 		}
-		return printAnswer(cmd, keyPage{Keys: views}, func(io.Writer) error { return printKeys(cmd, views) })
+		return printAnswer(cmd, adminapi.KeyPage{Keys: views}, func(io.Writer) error { return printKeys(cmd, views) })
 	}
 	return cmd
 }
@@ -296,7 +297,7 @@ func listAll(cmd *cobra.Command, limit int) ([]keys.View, error) {
 		}
 	}
 	for {
-		var answer keyPage
+		var answer adminapi.KeyPage
 		if _, err := callAdmin(cmd, adminRequest{method: http.MethodGet, path: "/card-gateway/keys?" + query.Encode()}, &answer); err != nil {
 			return nil, err
 		}

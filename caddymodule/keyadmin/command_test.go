@@ -12,6 +12,7 @@ import (
 
 	"github.com/rogpeppe/go-internal/testscript"
 
+	"github.com/card-gateway/card-gateway/adminapi"
 	"github.com/card-gateway/card-gateway/caddymodule/auditfile"
 	"github.com/card-gateway/card-gateway/caddymodule/offenders"
 	"github.com/card-gateway/card-gateway/keys"
@@ -26,23 +27,23 @@ func TestMain(m *testing.M) { scripts.Main(m) }
 func TestScripts(t *testing.T) {
 	scripts.Run(t, func(env *testscript.Env) error {
 		service, changes := keysForTest(env.T().(testing.TB))
-		serve := func(state State) *httptest.Server {
+		serve := func(state adminapi.State) *httptest.Server {
 			gateway := gatewayForTest(service, changes, &state)
 			return httptest.NewServer(adminMux(func() (*Gateway, error) { return gateway, nil }))
 		}
-		admin := serve(State{Ready: true})
+		admin := serve(adminapi.State{Ready: true})
 		env.Defer(admin.Close)
 		env.Setenv("ADMIN", strings.TrimPrefix(admin.URL, "http://"))
 		refusedAt := time.Unix(1_800_000_000, 0).UTC()
-		unready := serve(State{
-			Reason: "the store is down", Degraded: []string{"policy"}, Policy: "abc", Loads: Loads{At: refusedAt, RefusedAt: &refusedAt, Refusal: "no master key"},
+		unready := serve(adminapi.State{
+			Reason: "the store is down", Degraded: []string{"policy"}, Policy: "abc", Loads: adminapi.Loads{At: refusedAt, RefusedAt: &refusedAt, Refusal: "no master key"},
 			Offenders: []offenders.Entry{{Key: "ck_live_x", Tenant: "acme", Refused: 7, Reason: "rate_limited"}},
 			Audit:     &auditfile.State{Path: "/var/log/audit.log", Seq: 41},
 		})
 		env.Defer(unready.Close)
 		env.Setenv("UNREADY", strings.TrimPrefix(unready.URL, "http://"))
 		service = uncountable(env.T().(testing.TB))
-		uncounted := serve(State{Reason: "the store is down"})
+		uncounted := serve(adminapi.State{Reason: "the store is down"})
 		env.Defer(uncounted.Close)
 		env.Setenv("UNCOUNTED", strings.TrimPrefix(uncounted.URL, "http://"))
 		env.Setenv("CARD_GATEWAY_TOKEN_FILE", filepath.Join(env.WorkDir, "the.token"))

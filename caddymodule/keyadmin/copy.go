@@ -13,6 +13,7 @@ import (
 	caddycmd "github.com/caddyserver/caddy/v2/cmd"
 	"github.com/spf13/cobra"
 
+	"github.com/card-gateway/card-gateway/adminapi"
 	"github.com/card-gateway/card-gateway/caddymodule/cli"
 	"github.com/card-gateway/card-gateway/caddymodule/secret"
 	"github.com/card-gateway/card-gateway/keys"
@@ -20,17 +21,9 @@ import (
 	"github.com/card-gateway/card-gateway/store/file"
 )
 
-// copyRequest is the body of a copy: exactly one of its fields.
-type copyRequest struct {
-	// Dir is the directory of an embedded store, a path on the gateway's machine.
-	Dir string `json:"dir"`
-	// Store is the option store of another configuration, in JSON.
-	Store json.RawMessage `json:"store"`
-}
-
 // copyKeys copies the keys of another store, such as when a gateway moves to
 // Redis. No gateway may use the other store meanwhile.
-func copyKeys(c *adminCall, req copyRequest) (any, error) {
+func copyKeys(c *adminCall, req adminapi.CopyRequest) (any, error) {
 	from, err := c.openSource(&req)
 	if err != nil {
 		return nil, earlyError{err}
@@ -48,7 +41,7 @@ func copyKeys(c *adminCall, req copyRequest) (any, error) {
 
 // openSource opens and starts the store to copy from. An embedded store without
 // keys is refused before the start, which would make it.
-func (c *adminCall) openSource(req *copyRequest) (store.Backend, error) {
+func (c *adminCall) openSource(req *adminapi.CopyRequest) (store.Backend, error) {
 	var from store.Backend
 	var err error
 	field := "dir"
@@ -138,16 +131,17 @@ you can run the copy again. It fails if a key was skipped for another reason.`,
 
 // copySource returns the body of the call: the directory, or the option store of
 // the configuration.
-func copySource(from string, args []string) (map[string]any, error) {
+func copySource(from string, args []string) (source adminapi.CopyRequest, err error) {
 	if (from == "") == (len(args) == 0) {
-		return nil, errors.New("want the DIRECTORY of an embedded store, or --from and a configuration")
+		return source, errors.New("want the DIRECTORY of an embedded store, or --from and a configuration")
 	}
 	if from == "" {
 		dir, err := filepath.Abs(args[0])
 		if err != nil {
-			return nil, fmt.Errorf("directory %s: %w", args[0], err)
+			return source, fmt.Errorf("directory %s: %w", args[0], err)
 		}
-		return map[string]any{"dir": dir}, nil
+		source.Dir = dir
+		return source, nil
 	}
 	adapter := "caddyfile"
 	if filepath.Ext(from) == ".json" {
@@ -155,7 +149,7 @@ func copySource(from string, args []string) (map[string]any, error) {
 	}
 	text, _, _, err := caddycmd.LoadConfig(from, adapter)
 	if err != nil {
-		return nil, fmt.Errorf("reading %s: %w", from, err)
+		return source, fmt.Errorf("reading %s: %w", from, err)
 	}
 	var config struct {
 		Apps struct {
@@ -163,27 +157,21 @@ func copySource(from string, args []string) (map[string]any, error) {
 		}
 	}
 	if err := json.Unmarshal(text, &config); err != nil {
-		return nil, fmt.Errorf("reading %s: %w", from, err)
+		return source, fmt.Errorf("reading %s: %w", from, err)
 	}
 	if config.Apps.Gateway.Store == nil {
-		return nil, fmt.Errorf("%s names no store in its block card_gateway", from)
+		return source, fmt.Errorf("%s names no store in its block card_gateway", from)
 	}
-	return map[string]any{"store": config.Apps.Gateway.Store}, nil
+	source.Store = config.Apps.Gateway.Store
+	return source, nil
 }
 
 var errNotAllCopied = errors.New("not all keys were copied; the skipped ones are listed above")
 
-// restoreRequest is the body of a restore: where the backup is, as for a copy, and the
-// digest of the record that is approved.
-type restoreRequest struct {
-	copyRequest
-	Digest string `json:"digest"`
-}
-
 // restoreKey puts the record of a key back from a backup. Without a digest it changes
 // nothing, and answers with the record in the backup and the digest to approve.
-func restoreKey(c *adminCall, req restoreRequest) (any, error) {
-	from, err := c.openSource(&req.copyRequest)
+func restoreKey(c *adminCall, req adminapi.RestoreRequest) (any, error) {
+	from, err := c.openSource(&req.CopyRequest)
 	if err != nil {
 		return nil, earlyError{err}
 	}
@@ -218,11 +206,11 @@ the backup does not know.`,
 	cmd.Flags().Bool("dry-run", false, "only print the record in the backup")
 	cmd.Flags().Bool("yes", false, "approve what is printed")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		body, err := copySource(cli.Flag(cmd, "from"), args[1:])
+		from, err := copySource(cli.Flag(cmd, "from"), args[1:])
 		if err != nil {
 			return err
 		}
-		return restoreByCommand(cmd, keyPath(args[0], "/restore"), body)
+		return restoreByCommand(cmd, keyPath(args[0], "/restore"), adminapi.RestoreRequest{CopyRequest: from})
 	}
 	return cmd
 }
@@ -231,14 +219,13 @@ var errNotRestored = errors.New("nothing was restored")
 
 // restoreByCommand shows the record in the backup, asks, and sends the request again
 // with the digest of what was shown.
-func restoreByCommand(cmd *cobra.Command, path string, body map[string]any) error {
+func restoreByCommand(cmd *cobra.Command, path string, body adminapi.RestoreRequest) error {
 	dry, yes := isSet(cmd, "dry-run"), isSet(cmd, "yes")
 	if asJSON(cmd) && !dry && !yes {
 		return fmt.Errorf("%w: with --json nothing is printed to approve; use --dry-run first, then --yes", errNotRestored)
 	}
-	req := post(path, body)
 	var view keys.View
-	raw, err := callAdmin(cmd, req, &view)
+	raw, err := callAdmin(cmd, post(path, body), &view)
 	if err != nil {
 		return err
 	}
@@ -260,8 +247,8 @@ func restoreByCommand(cmd *cobra.Command, path string, body map[string]any) erro
 	if err := approve(cmd, "Put this record back, without any change that was made since? Type yes: ", errNotRestored); err != nil {
 		return err
 	}
-	body["digest"] = view.Seal.Digest
-	return changeByCommand(cmd, req)
+	body.Digest = view.Seal.Digest
+	return changeByCommand(cmd, post(path, body))
 }
 
 func drillCommand() *cobra.Command {

@@ -12,34 +12,27 @@ import (
 	"regexp"
 	"strings"
 
-	"github.com/caddyserver/caddy/v2"
-
+	"github.com/card-gateway/card-gateway/adminapi"
 	"github.com/card-gateway/card-gateway/keys"
 )
-
-// A caller is who makes a call of the admin API, as it was authenticated.
-type caller struct {
-	Name string `json:"name"` // of its token, else unix: and the path of the socket
-	Role Role   `json:"role"` // keys: it may change keys here
-}
 
 // The two doors of the admin API: a unix socket, where the file system decides
 // who may connect, and a token over loopback or TLS. Which one it is follows from
 // the connection, not from the configuration: after a refused load, Caddy's admin
 // endpoint listens where the refused configuration wanted it.
 var (
-	errNoToken = caddy.APIError{HTTPStatus: http.StatusForbidden, Err: errors.New(
+	errNoToken = adminapi.Error{Status: http.StatusForbidden, Err: errors.New(
 		"every user of this machine can connect to an admin endpoint on TCP, so the key API wants a token there: " +
 			"write `admin_token file PATH` into the block card_gateway and name a file with the token by --token-file, " +
 			"or bind the endpoint to a unix socket, as in `admin unix//run/card-gateway/admin.sock|0660`")}
-	errOpenNetwork = caddy.APIError{HTTPStatus: http.StatusForbidden, Err: errors.New(
+	errOpenNetwork = adminapi.Error{Status: http.StatusForbidden, Err: errors.New(
 		"the key API answers on a unix socket, on loopback and over TLS only: a token must not cross a network unencrypted")}
-	errTokenOnSite = caddy.APIError{HTTPStatus: http.StatusUnauthorized, Err: errors.New(
+	errTokenOnSite = adminapi.Error{Status: http.StatusUnauthorized, Err: errors.New(
 		"the console wants a token of the option admin_token")}
-	errReadOnly = caddy.APIError{HTTPStatus: http.StatusForbidden, Err: errors.New(
+	errReadOnly = adminapi.Error{Status: http.StatusForbidden, Err: errors.New(
 		"this console only reads: make changes by card-keys, or write `changes` into the block card_console")}
-	errWrongToken = caddy.APIError{HTTPStatus: http.StatusUnauthorized, Err: errors.New("admin_token has no such token")}
-	errViewer     = caddy.APIError{HTTPStatus: http.StatusForbidden, Err: errors.New("the role viewer may only read; this needs a token of the role keys")}
+	errWrongToken = adminapi.Error{Status: http.StatusUnauthorized, Err: errors.New("admin_token has no such token")}
+	errViewer     = adminapi.Error{Status: http.StatusForbidden, Err: errors.New("the role viewer may only read; this needs a token of the role keys")}
 )
 
 // A door is where calls arrive. The zero value is Caddy's admin endpoint.
@@ -50,41 +43,41 @@ type door struct {
 
 // authenticate returns the caller of a request, with the role that it has at this
 // door. The error is one of the above.
-func (d door) authenticate(r *http.Request, tokens *Tokens) (caller, error) {
+func (d door) authenticate(r *http.Request, tokens *Tokens) (adminapi.Caller, error) {
 	who, err := d.identify(r, tokens)
 	if err != nil {
 		return who, err
 	}
 	refusal := errViewer
 	if d.readOnly {
-		who.Role, refusal = RoleViewer, errReadOnly
+		who.Role, refusal = adminapi.RoleViewer, errReadOnly
 	}
-	if who.Role != RoleKeys && r.Method != http.MethodGet && r.Method != http.MethodHead {
+	if who.Role != adminapi.RoleKeys && r.Method != http.MethodGet && r.Method != http.MethodHead {
 		return who, refusal
 	}
 	return who, nil
 }
 
-func (d door) identify(r *http.Request, tokens *Tokens) (caller, error) {
+func (d door) identify(r *http.Request, tokens *Tokens) (adminapi.Caller, error) {
 	if !Private(r) {
-		return caller{}, errOpenNetwork
+		return adminapi.Caller{}, errOpenNetwork
 	}
 	if given := r.Header.Get("Authorization"); given != "" {
 		text, _ := strings.CutPrefix(given, "Bearer ")
 		found, ok := tokens.find(text)
 		if !ok {
-			return caller{}, errWrongToken
+			return adminapi.Caller{}, errWrongToken
 		}
-		return caller{found.name, found.role}, nil
+		return adminapi.Caller{Name: found.name, Role: found.role}, nil
 	}
 	socket, isUnix := localAddr(r).(*net.UnixAddr)
 	switch {
 	case d.site:
-		return caller{}, errTokenOnSite
+		return adminapi.Caller{}, errTokenOnSite
 	case !isUnix:
-		return caller{}, errNoToken
+		return adminapi.Caller{}, errNoToken
 	}
-	return caller{"unix:" + socket.Name, RoleKeys}, nil
+	return adminapi.Caller{Name: "unix:" + socket.Name, Role: adminapi.RoleKeys}, nil
 }
 
 // Private reports whether a token can be sent on the connection of a request and
@@ -108,21 +101,12 @@ func localAddr(r *http.Request) net.Addr {
 	return local
 }
 
-// A Role is what a caller of the admin API may do.
-type Role string
-
-// The roles of a token.
-const (
-	RoleViewer Role = "viewer" // read
-	RoleKeys   Role = "keys"   // read, and change keys and the running gateway
-)
-
 // Tokens are the tokens that open the admin API, by their hashes.
 type Tokens struct{ list []token }
 
 type token struct {
 	name string
-	role Role
+	role adminapi.Role
 	hash [sha256.Size]byte
 }
 
@@ -180,11 +164,11 @@ func (t *Tokens) add(words []string) error {
 	if len(words) != 3 {
 		return errors.New("want a name, the role viewer or keys, and a token")
 	}
-	added := token{name: words[0], role: Role(words[1]), hash: sha256.Sum256([]byte(words[2]))}
+	added := token{name: words[0], role: adminapi.Role(words[1]), hash: sha256.Sum256([]byte(words[2]))}
 	switch {
 	case !tokenName.MatchString(added.name) || added.name == keys.GatewayActor || added.name == "nobody" || strings.HasPrefix(added.name, "ck_"):
 		return fmt.Errorf("%q cannot be a name: want 1 to 64 letters, digits and . _ -, not %s, and not the id of a key", added.name, keys.GatewayActor)
-	case added.role != RoleViewer && added.role != RoleKeys:
+	case added.role != adminapi.RoleViewer && added.role != adminapi.RoleKeys:
 		return fmt.Errorf("there is no role %q; want viewer or keys", added.role)
 	case len(words[2]) < minToken:
 		return fmt.Errorf("the token of %s has fewer than %d characters and can be guessed; make one with `openssl rand -hex 32`", added.name, minToken)

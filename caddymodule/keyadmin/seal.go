@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
 
+	"github.com/card-gateway/card-gateway/adminapi"
 	"github.com/card-gateway/card-gateway/keys"
 )
 
@@ -52,7 +53,7 @@ func sealByCommand(cmd *cobra.Command, ids []string) error {
 	}
 	out := cmd.OutOrStdout()
 	if asJSON(cmd) {
-		if err := printJSON(cmd, keyPage{Keys: chosen}); err != nil {
+		if err := printJSON(cmd, adminapi.KeyPage{Keys: chosen}); err != nil {
 			return err
 		}
 		out = cmd.ErrOrStderr()
@@ -78,7 +79,7 @@ func sealByCommand(cmd *cobra.Command, ids []string) error {
 	}
 	for i, v := range chosen {
 		var changed keys.Changed
-		if _, err := callAdmin(cmd, post(keyPath(v.ID, "/seal"), map[string]any{"digest": v.Seal.Digest}), &changed); err != nil {
+		if _, err := callAdmin(cmd, post(keyPath(v.ID, "/seal"), adminapi.SealRequest{Digest: v.Seal.Digest}), &changed); err != nil {
 			return fmt.Errorf("key %s is not sealed, after %d that are: %w; you can run the command again", v.ID, i, err)
 		}
 		warnUnreplicated(cmd, changed.Replicated)

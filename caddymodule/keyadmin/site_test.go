@@ -8,6 +8,8 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
+
+	"github.com/card-gateway/card-gateway/adminapi"
 )
 
 // askSite makes a call of the admin API on a site that listens at the address.
@@ -29,7 +31,7 @@ func askSite(t *testing.T, site http.Handler, local net.Addr, call ...string) (i
 // Who may do what on a site follows from the token, the option and the connection.
 func TestSite(t *testing.T) {
 	service, changes := keysForTest(t)
-	gateway := gatewayForTest(service, changes, &State{Ready: true})
+	gateway := gatewayForTest(service, changes, &adminapi.State{Ready: true})
 	reads, changing := Site(gateway, SiteOptions{}), Site(gateway, SiteOptions{Changes: true})
 	loop := &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: 1}
 	open := &net.TCPAddr{IP: net.IPv4(192, 0, 2, 1), Port: 1}

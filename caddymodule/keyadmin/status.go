@@ -16,6 +16,7 @@ import (
 	caddycmd "github.com/caddyserver/caddy/v2/cmd"
 	"github.com/spf13/cobra"
 
+	"github.com/card-gateway/card-gateway/adminapi"
 	"github.com/card-gateway/card-gateway/caddymodule/cli"
 	"github.com/card-gateway/card-gateway/keys"
 )
@@ -95,7 +96,7 @@ func runStatus(cmd *cobra.Command, _ []string) error {
 
 // askStatus asks once. An answer does not count once the process has ended that it
 // should be of.
-func askStatus(cmd *cobra.Command, path string, process int) (answer gatewayStatus, raw json.RawMessage, err error) {
+func askStatus(cmd *cobra.Command, path string, process int) (answer adminapi.Status, raw json.RawMessage, err error) {
 	raw, err = callAdmin(cmd, adminRequest{method: http.MethodGet, path: path}, &answer)
 	if err == nil && !processRuns(process) {
 		err = fmt.Errorf("process %d has ended, and another one answers", process)
@@ -125,7 +126,7 @@ func processRuns(id int) bool {
 	return err == nil && !errors.Is(process.Signal(syscall.Signal(0)), os.ErrProcessDone)
 }
 
-func printStatus(cmd *cobra.Command, out io.Writer, s *gatewayStatus) error {
+func printStatus(cmd *cobra.Command, out io.Writer, s *adminapi.Status) error {
 	line := "ready"
 	if !s.Ready {
 		line = "not ready: " + s.Reason
@@ -140,7 +141,7 @@ func printStatus(cmd *cobra.Command, out io.Writer, s *gatewayStatus) error {
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	row := func(name, format string, args ...any) { fmt.Fprintf(w, name+"\t"+format+"\n", args...) }
 	row("version", "%s (%s), Caddy %s, %s", s.Version, s.Commit, s.Caddy, s.Go)
-	row("node", "%s", s.Node)
+	row("node", "%s", nodeText(&s.Node))
 	row("store", "%s %s", s.Store.Backend, s.Store.Place)
 	if s.Store.Problem != "" {
 		row("", "%s", s.Store.Problem)
@@ -166,7 +167,7 @@ func printStatus(cmd *cobra.Command, out io.Writer, s *gatewayStatus) error {
 // keyRows shows how many keys there are, and what seals them. Of keys that could
 // not be counted it shows no number: an operator removes a master key that seals
 // none.
-func keyRows(s *gatewayStatus, row func(name, format string, args ...any)) {
+func keyRows(s *adminapi.Status, row func(name, format string, args ...any)) {
 	if s.Problem != "" {
 		row("keys", "not counted: %s", s.Problem)
 		return
@@ -184,7 +185,7 @@ func keyRows(s *gatewayStatus, row func(name, format string, args ...any)) {
 }
 
 // printOffenders shows the keys with the most refusals.
-func printOffenders(out io.Writer, s *gatewayStatus) error {
+func printOffenders(out io.Writer, s *adminapi.Status) error {
 	if len(s.Offenders) == 0 {
 		fmt.Fprintln(out, "\nno key was refused in the last five minutes")
 		return nil
@@ -217,7 +218,7 @@ also in a flood, until the time of --for is over. With info that ends at once.`,
 			}
 			level.Flags().String("for", "15m", "how long debug holds, at most 24h")
 			level.RunE = func(cmd *cobra.Command, args []string) error {
-				return changeNode(cmd, "/card-gateway/log-level", map[string]any{"level": args[0], "for": cli.Flag(cmd, "for")})
+				return changeNode(cmd, "/card-gateway/log-level", adminapi.LogLevelRequest{Level: args[0], For: cli.Flag(cmd, "for")})
 			}
 			cmd.AddCommand(drainCommand(), &cobra.Command{
 				Use: "undrain", Args: cobra.NoArgs, Short: "Ends drain",
@@ -239,24 +240,20 @@ when that time is over.`,
 	}
 	cmd.Flags().String("for", "", "how long the work takes, at most 24h")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		var body map[string]any
-		if span := cli.Flag(cmd, "for"); span != "" {
-			body = map[string]any{"for": span}
-		}
-		return changeNode(cmd, "/card-gateway/drain", body)
+		return changeNode(cmd, "/card-gateway/drain", adminapi.DrainRequest{For: cli.Flag(cmd, "for")})
 	}
 	return cmd
 }
 
-func changeNode(cmd *cobra.Command, path string, body map[string]any) error {
-	return showAnswer(cmd, post(path, body), func(node Node) error {
-		_, err := fmt.Fprintln(cmd.OutOrStdout(), node)
+func changeNode(cmd *cobra.Command, path string, body any) error {
+	return showAnswer(cmd, post(path, body), func(node adminapi.Node) error {
+		_, err := fmt.Fprintln(cmd.OutOrStdout(), nodeText(&node))
 		return err
 	})
 }
 
-// String describes the state in a line.
-func (n Node) String() string {
+// nodeText describes the state of a node in a line.
+func nodeText(n *adminapi.Node) string {
 	text := "in service"
 	if n.Drained {
 		text = "drained"

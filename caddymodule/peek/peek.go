@@ -1,5 +1,5 @@
-// Package peek reads what Caddy keeps to itself: private fields, and listeners that
-// wrap each other. Each function names what is read, with which version of Caddy that
+// Package peek reads what Caddy keeps to itself: private fields, listeners that wrap
+// each other, and what the text of an error says. Each function names what is read, with which version of Caddy that
 // was checked, and what happens where the field is gone; a test fails then.
 package peek
 
@@ -7,6 +7,7 @@ import (
 	"net"
 	"net/netip"
 	"reflect"
+	"strings"
 	"syscall"
 
 	"github.com/caddyserver/caddy/v2"
@@ -83,4 +84,20 @@ func Socket(l net.Listener) syscall.RawConn {
 		l, _ = inner.Interface().(net.Listener)
 	}
 	return nil
+}
+
+// LoadRefused tells the end of a configuration that Caddy refused, or could not start,
+// from the end of one that another has replaced, and from none. The cause is that of
+// the end of its context.
+//
+// It reads the texts that caddy.run and caddy.provisionContext put before the cause
+// (2.11.9).
+func LoadRefused(cause error) bool {
+	return cause != nil && strings.HasPrefix(cause.Error(), "configuration error: ") || StartFailed(cause)
+}
+
+// StartFailed reports whether a configuration ended because it was in order and
+// could not be started.
+func StartFailed(cause error) bool {
+	return cause != nil && strings.HasPrefix(cause.Error(), "configuration start error: ")
 }

@@ -8,6 +8,8 @@ import (
 
 	"github.com/caddyserver/caddy/v2"
 	"go.uber.org/zap/zapcore"
+
+	"github.com/card-gateway/card-gateway/adminapi"
 )
 
 // Set by version.sh at link time, with -X. Empty in a plain `go build`.
@@ -16,14 +18,8 @@ var (
 	commit  string
 )
 
-// A Build describes the running binary. A part is "unknown" if the binary does
-// not contain it.
-type Build struct {
-	Version string `json:"version"` // of the gateway, such as v0.1.0
-	Commit  string `json:"commit"`  // of the gateway; "+dirty" at the end: with changes
-	Caddy   string `json:"caddy"`   // such as v2.11.9
-	Go      string `json:"go"`      // such as go1.27.3
-}
+// A Build describes the running binary, as the admin API does.
+type Build adminapi.Build
 
 // modulePath is the path under which the gateway is built into a binary.
 const modulePath = "github.com/card-gateway/card-gateway"

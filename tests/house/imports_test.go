@@ -114,7 +114,11 @@ var importRules = []importRule{
 		reason: "what the commands share knows none of them",
 	},
 	{
-		dir: "caddymodule/version", others: []string{"github.com/caddyserver/caddy/v2", "go.uber.org/zap/…/"},
+		dir: "adminapi", ours: []string{"auth", "caddymodule/auditfile", "caddymodule/offenders", "held", "keys", "store"},
+		reason: "a gateway and its clients share the values of the admin API; who answers with them and who prints them is not its business",
+	},
+	{
+		dir: "caddymodule/version", ours: []string{"adminapi"}, others: []string{"github.com/caddyserver/caddy/v2", "go.uber.org/zap/…/"},
 		reason: "what the binary is does not depend on what it does",
 	},
 	{
@@ -142,7 +146,7 @@ var importRules = []importRule{
 		reason: "the log format masks whatever it is given; it knows no request, no key and no app",
 	},
 	{
-		dir: "caddymodule/keyadmin", ours: []string{"auth", "caddymodule/auditfile", "caddymodule/cli", "caddymodule/logqueue", "caddymodule/offenders", "caddymodule/secret", "caddymodule/version", "keys", "store", "store/file"}, others: []string{"…/"},
+		dir: "caddymodule/keyadmin", ours: []string{"adminapi", "caddymodule/auditfile", "caddymodule/cli", "caddymodule/logqueue", "caddymodule/peek", "caddymodule/secret", "caddymodule/version", "keys", "store", "store/file"}, others: []string{"…/"},
 		reason: "the admin API is the only way to a running gateway, and card-keys a client of it like any other; neither reaches into handlers",
 	},
 	{
@@ -158,13 +162,13 @@ var importRules = []importRule{
 		reason: "card-unit runs the commands of the gateway as they are; it knows none of them",
 	},
 	{
-		dir: "caddymodule/explaincmd", ours: []string{"auth", "caddymodule/cardlog", "caddymodule/cli", "caddymodule/keyadmin", "explain"}, others: []string{"…/"},
+		dir: "caddymodule/explaincmd", ours: []string{"adminapi", "auth", "caddymodule/cardlog", "caddymodule/cli", "caddymodule/keyadmin", "explain"}, others: []string{"…/"},
 		reason: "card-explain judges a request by the rules alone; only what a gateway remembers comes from the admin API, as for card-keys",
 	},
 	{
 		dir: "caddymodule",
 		ours: []string{
-			"assertion", "auth", "caddymodule/auditfile", "caddymodule/cardlog", "caddymodule/console", "caddymodule/explaincmd", "caddymodule/keyadmin", "caddymodule/logqueue", "caddymodule/offenders", "caddymodule/peek", "caddymodule/routes", "caddymodule/secret", "caddymodule/signcmd", "caddymodule/unitcmd", "caddymodule/version",
+			"adminapi", "assertion", "auth", "caddymodule/auditfile", "caddymodule/cardlog", "caddymodule/console", "caddymodule/explaincmd", "caddymodule/keyadmin", "caddymodule/logqueue", "caddymodule/offenders", "caddymodule/peek", "caddymodule/routes", "caddymodule/secret", "caddymodule/signcmd", "caddymodule/unitcmd", "caddymodule/version",
 			"explain", "forward", "gate", "headers", "held", "keys", "ratelimit", "store", "store/file", "store/redis", "translate",
 		},
 		others: []string{"…/"},

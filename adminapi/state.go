@@ -1,4 +1,4 @@
-package keyadmin
+package adminapi
 
 import (
 	"time"
@@ -6,6 +6,7 @@ import (
 	"github.com/card-gateway/card-gateway/auth"
 	"github.com/card-gateway/card-gateway/caddymodule/auditfile"
 	"github.com/card-gateway/card-gateway/caddymodule/offenders"
+	"github.com/card-gateway/card-gateway/held"
 )
 
 // A State is what a running gateway reports of itself beside its store and keys.
@@ -30,15 +31,9 @@ type State struct {
 // BodyMemory is the memory that request bodies hold, in bytes, and the keys that
 // hold most of it.
 type BodyMemory struct {
-	Bytes   int64        `json:"bytes"`
-	Limit   int64        `json:"limit"`
-	Holders []BodyHolder `json:"holders"` // at most ten, the largest first
-}
-
-// A BodyHolder is a key whose requests hold memory for their bodies.
-type BodyHolder struct {
-	Key   string `json:"key"`
-	Bytes int64  `json:"bytes"`
+	Bytes   int64            `json:"bytes"`
+	Limit   int64            `json:"limit"`
+	Holders []held.KeyHolder `json:"holders"` // at most ten, the largest first
 }
 
 // Traffic is what the process counted since its start. Maps have no zeros.

@@ -1,0 +1,138 @@
+// Package adminapi has the values that the admin API of a gateway answers with and
+// takes, for the gateway and for its clients. What it says of a key is a value of
+// package keys.
+//
+// Begin with [Status], the answer that has most of the others in it. The routes and
+// who may call them are listed in package keyadmin.
+package adminapi
+
+import (
+	"encoding/json"
+	"errors"
+	"net/http"
+
+	"github.com/card-gateway/card-gateway/keys"
+	"github.com/card-gateway/card-gateway/store"
+)
+
+// ActorHeader is the header in which a client says for whom it makes a call.
+const ActorHeader = "X-Card-Gateway-Actor"
+
+// A Status is the answer to GET /card-gateway/status.
+type Status struct {
+	Build
+	keys.Status
+	State
+	Caller Caller `json:"caller"`
+}
+
+// A Build describes the running binary. A part is "unknown" if the binary does
+// not contain it.
+type Build struct {
+	Version string `json:"version"` // of the gateway, such as v0.1.0
+	Commit  string `json:"commit"`  // of the gateway; "+dirty" at the end: with changes
+	Caddy   string `json:"caddy"`   // such as v2.11.9
+	Go      string `json:"go"`      // such as go1.27.3
+}
+
+// A Caller is who makes a call, as it was authenticated.
+type Caller struct {
+	Name string `json:"name"` // of its token, else unix: and the path of the socket
+	Role Role   `json:"role"` // keys: it may change keys here
+}
+
+// A Role is what a caller may do.
+type Role string
+
+// The roles of a caller.
+const (
+	RoleViewer Role = "viewer" // read
+	RoleKeys   Role = "keys"   // read, and change keys and the running gateway
+)
+
+// A KeyPage is one page of a listing of keys.
+type KeyPage struct {
+	Keys []keys.View `json:"keys"`
+	Next string      `json:"next,omitempty"` // the cursor of the next page; absent at the end
+}
+
+// A Deletion is the answer to the deletion of a key.
+type Deletion struct {
+	ID         string `json:"id"`
+	Deleted    bool   `json:"deleted"`
+	Replicated *bool  `json:"replicated,omitempty"`
+}
+
+// A RotateRequest is the body of a rotation.
+type RotateRequest struct {
+	Overlap *string `json:"overlap,omitempty"` // a duration; nil: [keys.DefaultOverlap]
+	Forget  bool    `json:"forget"`
+}
+
+// A SealRequest is the body of a seal.
+type SealRequest struct {
+	Digest string `json:"digest"`
+}
+
+// A CopyRequest is the body of a copy: exactly one of its fields.
+type CopyRequest struct {
+	// Dir is the directory of an embedded store, a path on the gateway's machine.
+	Dir string `json:"dir,omitempty"`
+	// Store is the option store of another configuration, in JSON.
+	Store json.RawMessage `json:"store,omitempty"`
+}
+
+// A RestoreRequest is the body of a restore: where the backup is, as for a copy, and the
+// digest of the record that is approved; without one, nothing is changed.
+type RestoreRequest struct {
+	CopyRequest
+	Digest string `json:"digest,omitempty"`
+}
+
+// A DrainRequest is the body of a drain.
+type DrainRequest struct {
+	For string `json:"for,omitempty"` // how long the work takes
+}
+
+// A LogLevelRequest is the body of a change of the log's level.
+type LogLevelRequest struct {
+	Level string `json:"level"`         // debug or info
+	For   string `json:"for,omitempty"` // how long debug holds
+}
+
+// An Error is an error that is answered with a status.
+type Error struct {
+	Status int
+	Err    error
+}
+
+// Error returns the text of the cause.
+func (e Error) Error() string { return e.Err.Error() }
+
+// Unwrap returns the cause.
+func (e Error) Unwrap() error { return e.Err }
+
+// StatusOf returns the status with which the admin API answers an error.
+func StatusOf(err error) int {
+	if answered, ok := errors.AsType[Error](err); ok {
+		return answered.Status
+	}
+	status := http.StatusServiceUnavailable
+	var invalid *keys.InvalidError
+	switch {
+	case errors.As(err, &invalid):
+		status = http.StatusUnprocessableEntity
+	case errors.Is(err, keys.ErrMalformed):
+		status = http.StatusBadRequest
+	case errors.Is(err, store.ErrNotFound):
+		status = http.StatusNotFound
+	case errors.Is(err, store.ErrExists), errors.Is(err, store.ErrConflict), errors.Is(err, keys.ErrSecretInUse),
+		errors.Is(err, keys.ErrForged), errors.Is(err, keys.ErrNotAsApproved):
+		status = http.StatusConflict
+	case errors.Is(err, keys.ErrRevision):
+		status = http.StatusPreconditionFailed
+	case errors.Is(err, keys.ErrMasterKey), errors.Is(err, keys.ErrDamaged):
+		status = http.StatusInternalServerError
+	}
+	return status
+}
