@@ -7,6 +7,7 @@ import (
 	"github.com/card-gateway/card-gateway/caddymodule/auditfile"
 	"github.com/card-gateway/card-gateway/caddymodule/offenders"
 	"github.com/card-gateway/card-gateway/held"
+	"github.com/card-gateway/card-gateway/ratelimit"
 )
 
 // A State is what a running gateway reports of itself beside its store and keys.
@@ -56,6 +57,11 @@ type Limit struct {
 	Limit     int64  `json:"limit"`          // capacity
 	Remaining int64  `json:"remaining"`
 	Reset     int64  `json:"reset"` // Unix seconds when the bucket is full again
+}
+
+// NewLimit returns the view of a bucket, whose rate may be empty.
+func NewLimit(s *ratelimit.State, rate string) Limit {
+	return Limit{Bucket: s.Bucket, Rate: rate, Limit: s.Limit, Remaining: s.Remaining, Reset: s.Reset}
 }
 
 // Loads are the last loads of configurations in this process.

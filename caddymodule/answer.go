@@ -4,9 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"net/http"
-	"net/url"
 	"strconv"
 	"strings"
 
@@ -116,18 +114,6 @@ func detail(finding, message string) []auth.FieldError {
 // whereOperationsLie is error.details where a request has missed the gateway's
 // paths.
 var whereOperationsLie = detail("base_path", "The card API lies under /api/v1/; send the path with this base")
-
-// checkDocsURL refuses an address that an anchor cannot follow.
-func checkDocsURL(address string) error {
-	if address == "" {
-		return nil
-	}
-	u, err := url.Parse(address)
-	if err != nil || u.Scheme != "https" && u.Scheme != "http" || u.Host == "" || strings.Contains(address, "#") {
-		return fmt.Errorf("docs_url %q: want the address of a page, without #: https://docs.example.com/errors", address)
-	}
-	return nil
-}
 
 // docURL returns error.doc_url of a refusal: the page with the anchor of its
 // message, for the published ones of 401, or of its code; "" without a page.

@@ -28,11 +28,6 @@ func init() {
 type App struct {
 	Config
 
-	// The address of a page with an anchor for each message and code, such as
-	// docs/errors.md of the gateway: every refusal then carries error.doc_url.
-	// Default: none.
-	DocsURL string `json:"docs_url,omitempty"`
-
 	rules     *rules
 	state     *state
 	telemetry *telemetry
@@ -88,9 +83,6 @@ func (a *App) provision(ctx caddy.Context) (err error) {
 	a.admin = adminSocketOf(ctx)
 	a.servers = func() error { return a.order.allServers(ctx) }
 	a.certs = func() *certificates { return certificatesOf(ctx, a.telemetry.log) }
-	if err := checkDocsURL(a.DocsURL); err != nil {
-		return err
-	}
 	a.telemetry.docsURL = a.DocsURL
 	if a.telemetry.emit, err = eventEmitter(ctx); err != nil {
 		return err

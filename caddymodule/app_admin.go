@@ -12,7 +12,10 @@ import (
 	dto "github.com/prometheus/client_model/go"
 
 	"github.com/card-gateway/card-gateway/adminapi"
+	"github.com/card-gateway/card-gateway/auth"
 	"github.com/card-gateway/card-gateway/caddymodule/keyadmin"
+	"github.com/card-gateway/card-gateway/gate"
+	"github.com/card-gateway/card-gateway/keys"
 	"github.com/card-gateway/card-gateway/store"
 )
 
@@ -65,10 +68,24 @@ func (a *App) keyLimits(ctx context.Context, keyID string) ([]adminapi.Limit, er
 	if err != nil {
 		return nil, err
 	}
-	now := time.Now()
-	buckets := a.rules.bucketsOf(key, now)
-	return buckets.levels(ctx, a.state.backend, now)
+	_, limits, err := a.Levels(ctx, key, time.Now())
+	return limits, err
 }
+
+// Levels returns what is left at now of the buckets that the requests of a key are
+// charged to. It charges nothing.
+func (a *App) Levels(ctx context.Context, key *auth.Key, now time.Time) (gate.Buckets, []adminapi.Limit, error) {
+	buckets := gate.BucketsOf(a.rules.table, a.rules.limits, key, now)
+	states, err := buckets.Levels(ctx, a.state.backend, now)
+	limits := make([]adminapi.Limit, len(states))
+	for i := range states {
+		limits[i] = adminapi.NewLimit(&states[i], buckets.Rates[i])
+	}
+	return buckets, limits, err
+}
+
+// Keys returns the keys in the store.
+func (a *App) Keys() *keys.Service { return a.state.keys }
 
 // sourceStore returns the backend of an option store, in JSON, for the admin API to
 // copy from.

@@ -1,6 +1,7 @@
 package caddymodule
 
 import (
+	"fmt"
 	"slices"
 	"strconv"
 	"strings"
@@ -397,4 +398,11 @@ func headerOptions(rule *headers.Rule) []option {
 			return nil
 		}},
 	}
+}
+
+// at returns a function that puts the file and line of the current token in front
+// of a later error.
+func at(d *caddyfile.Dispenser) func(error) error {
+	file, line := d.File(), d.Line()
+	return func(err error) error { return fmt.Errorf("%s:%d: %w", file, line, err) }
 }

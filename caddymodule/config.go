@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net/url"
 	"slices"
 	"strings"
 	"time"
@@ -110,6 +111,11 @@ type Config struct {
 	// X-Response-Signature. They are held in answer_budget until they are complete;
 	// one that cannot be held is streamed unsigned. Default: false.
 	SignResponses bool `json:"sign_responses,omitempty"`
+
+	// The address of a page with an anchor for each message and code, such as
+	// docs/errors.md of the gateway: every refusal then carries error.doc_url.
+	// Default: none.
+	DocsURL string `json:"docs_url,omitempty"`
 }
 
 // Limit is a rate limit, written as text: `60/1m burst 10 cost 5`.
@@ -209,6 +215,9 @@ func newRules(c *Config) (*rules, error) {
 	}
 	if c.Seal != "" && !r.sealRequired {
 		return nil, fmt.Errorf("seal: want %s, or leave it out", sealRequired)
+	}
+	if err := checkDocsURL(c.DocsURL); err != nil {
+		return nil, err
 	}
 	var err error
 	r.operations = operationDefs(c.Operations)
@@ -368,4 +377,16 @@ func parseLockCounts(names []string) (auth.Rules, error) {
 		}
 	}
 	return rules, nil
+}
+
+// checkDocsURL refuses an address that an anchor cannot follow.
+func checkDocsURL(address string) error {
+	if address == "" {
+		return nil
+	}
+	u, err := url.Parse(address)
+	if err != nil || u.Scheme != "https" && u.Scheme != "http" || u.Host == "" || strings.Contains(address, "#") {
+		return fmt.Errorf("docs_url %q: want the address of a page, without #: https://docs.example.com/errors", address)
+	}
+	return nil
 }

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"slices"
 	"strconv"
 	"time"
 
@@ -18,7 +17,6 @@ import (
 	"github.com/card-gateway/card-gateway/auth"
 	"github.com/card-gateway/card-gateway/gate"
 	"github.com/card-gateway/card-gateway/keys"
-	"github.com/card-gateway/card-gateway/ratelimit"
 	"github.com/card-gateway/card-gateway/store"
 )
 
@@ -53,15 +51,19 @@ func (*Self) CaddyModule() caddy.ModuleInfo {
 
 // Provision finds the app and sets the default.
 func (h *Self) Provision(ctx caddy.Context) error {
-	app, err := appOf(ctx, "card_self", h)
+	joined, err := joinApp(ctx, "card_self", h)
 	if err != nil {
 		return err
+	}
+	app, ok := joined.(selfApp)
+	if !ok {
+		return fmt.Errorf("card_self: the app card_gateway is a %T", joined)
 	}
 	if h.Overlap == 0 {
 		h.Overlap = caddy.Duration(keys.DefaultOverlap)
 	}
 	h.unjudged = app.Unjudged()
-	h.answers = selfAnswers{rules: app.rules, state: app.state, rotates: h.Rotate, overlap: time.Duration(h.Overlap)}
+	h.answers = selfAnswers{app: app, rotates: h.Rotate, overlap: time.Duration(h.Overlap)}
 	return nil
 }
 
@@ -149,10 +151,19 @@ func rotationMessage(err error) string {
 // Interface guard
 var _ caddy.Validator = (*Self)(nil)
 
+// A selfApp is the app, as card_self needs it.
+type selfApp interface {
+	app
+	// Keys returns the keys in the store.
+	Keys() *keys.Service
+	// Levels returns what is left at now of the buckets that the requests of a key are
+	// charged to. It charges nothing.
+	Levels(ctx context.Context, key *auth.Key, now time.Time) (gate.Buckets, []adminapi.Limit, error)
+}
+
 // selfAnswers makes what card_self answers.
 type selfAnswers struct {
-	rules   *rules
-	state   *state
+	app     selfApp
 	rotates bool          // the holder of a key may rotate its secret
 	overlap time.Duration // of the replaced secret
 }
@@ -217,7 +228,7 @@ type secretView struct {
 
 // describeKey returns the key of the request as it is stored now.
 func (a *selfAnswers) describeKey(ctx context.Context, info *requestInfo) (*keyView, error) {
-	stored, err := a.state.keys.Show(ctx, info.Key.ID)
+	stored, err := a.app.Keys().Show(ctx, info.Key.ID)
 	if err != nil {
 		return nil, err
 	}
@@ -237,22 +248,21 @@ func (a *selfAnswers) describeKey(ctx context.Context, info *requestInfo) (*keyV
 // describeLimits adds the operations that the key may call, with what is left of
 // their buckets at now.
 func (a *selfAnswers) describeLimits(ctx context.Context, key *auth.Key, now time.Time, view *keyView) error {
-	buckets := a.rules.bucketsOf(key, now)
-	if !a.rotates {
-		buckets.drop(auth.RotateOperation)
-	}
-	limits, err := buckets.levels(ctx, a.state.backend, now)
+	buckets, limits, err := a.app.Levels(ctx, key, now)
 	if err != nil {
 		return err
 	}
-	for i, operation := range buckets.operations {
+	for i, operation := range buckets.Operations {
+		if operation.Name == auth.RotateOperation && !a.rotates {
+			continue
+		}
 		for _, scope := range operation.Scopes {
 			if key.Scopes.Has(scope) {
 				view.Operations = append(view.Operations, viewOperation(operation, scope, limits[i]))
 			}
 		}
 	}
-	if len(limits) > len(buckets.operations) {
+	if len(limits) > len(buckets.Operations) {
 		view.Total = &limits[len(limits)-1]
 	}
 	return nil
@@ -296,7 +306,7 @@ func describeRequest(r *http.Request, info *requestInfo) *requestView {
 		ClientIP: info.Client, ClockSkew: info.skew.Seconds(), Limits: []adminapi.Limit{},
 	}
 	for i := range own.limits {
-		view.Limits = append(view.Limits, viewLimit(&own.limits[i], ""))
+		view.Limits = append(view.Limits, adminapi.NewLimit(&own.limits[i], ""))
 	}
 	return view
 }
@@ -319,64 +329,9 @@ func (a *selfAnswers) rotate(r *http.Request, info *requestInfo) (*rotationView,
 		return nil, &auth.Refusal{Reason: auth.InvalidBody, Message: "A rotation takes no body", Log: "a rotation with a body"}
 	}
 	// A client that leaves does not stop a change half-way.
-	changed, err := a.state.keys.RotateByHolder(context.WithoutCancel(r.Context()), info.Key.ID, info.own.secret, a.overlap)
+	changed, err := a.app.Keys().RotateByHolder(context.WithoutCancel(r.Context()), info.Key.ID, info.own.secret, a.overlap)
 	if err != nil {
 		return nil, err
 	}
 	return &rotationView{Secret: changed.Secret, Secrets: changed.Secrets}, nil
-}
-
-// keyBuckets are the buckets that the requests of a key are charged to: one for
-// each operation that it may call, and last the one for all of them, if there is
-// a limit on that.
-type keyBuckets struct {
-	key        string
-	operations []*auth.Operation
-	charges    []ratelimit.Charge
-	rates      []string
-}
-
-// bucketsOf returns the buckets of a key, with the limits that hold at now.
-func (r *rules) bucketsOf(key *auth.Key, now time.Time) (b keyBuckets) {
-	b.key = key.ID
-	for _, operation := range r.table.Operations() {
-		if slices.ContainsFunc(operation.Scopes, key.Scopes.Has) {
-			b.operations = append(b.operations, operation)
-			b.add(operation.Name, r.limits.Limit(operation.Name, key.Limits, now))
-		}
-	}
-	if total, limited := r.limits.TotalLimit(key.Limits, now); limited {
-		b.add(ratelimit.NameTotal, total)
-	}
-	return b
-}
-
-func (b *keyBuckets) add(bucket string, limit ratelimit.Limit) {
-	b.charges = append(b.charges, ratelimit.NewCharge(bucket, limit, limit.Cost))
-	b.rates = append(b.rates, limit.String())
-}
-
-// drop removes an operation.
-func (b *keyBuckets) drop(name string) {
-	at := slices.IndexFunc(b.operations, func(o *auth.Operation) bool { return o.Name == name })
-	if at >= 0 {
-		b.operations, b.charges, b.rates = slices.Delete(b.operations, at, at+1), slices.Delete(b.charges, at, at+1), slices.Delete(b.rates, at, at+1)
-	}
-}
-
-// levels returns what is left of each bucket at now. It charges nothing.
-func (b *keyBuckets) levels(ctx context.Context, backend store.Backend, now time.Time) ([]adminapi.Limit, error) {
-	states, err := backend.Levels(ctx, b.key, b.charges, now)
-	if err != nil {
-		return nil, err
-	}
-	limits := make([]adminapi.Limit, len(states))
-	for i := range states {
-		limits[i] = viewLimit(&states[i], b.rates[i])
-	}
-	return limits, nil
-}
-
-func viewLimit(s *ratelimit.State, rate string) adminapi.Limit {
-	return adminapi.Limit{Bucket: s.Bucket, Rate: rate, Limit: s.Limit, Remaining: s.Remaining, Reset: s.Reset}
 }

@@ -7,14 +7,6 @@ import (
 	"github.com/card-gateway/card-gateway/store/redis"
 )
 
-// sharePolicy gives the rules to a store that compares those of all its
-// gateways.
-func (s *state) sharePolicy(r *rules) {
-	if sharer, ok := s.pooled.backend.(interface{ SharePolicy(redis.Policy) }); ok {
-		sharer.SharePolicy(r.policy())
-	}
-}
-
 // policy returns the options that must be the same on all gateways of a store,
 // with their names in the configuration and with defaults.
 func (r *rules) policy() redis.Policy {

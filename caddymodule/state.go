@@ -11,6 +11,7 @@ import (
 	"github.com/card-gateway/card-gateway/held"
 	"github.com/card-gateway/card-gateway/keys"
 	"github.com/card-gateway/card-gateway/store"
+	"github.com/card-gateway/card-gateway/store/redis"
 )
 
 // state is what outlives a request: the store, the keys in it, and the memory
@@ -108,3 +109,11 @@ func (s *state) ready(ctx context.Context) error {
 
 // readyTimeout bounds how long a readiness check waits for the store.
 const readyTimeout = time.Second
+
+// sharePolicy gives the rules to a store that compares those of all its
+// gateways.
+func (s *state) sharePolicy(r *rules) {
+	if sharer, ok := s.pooled.backend.(interface{ SharePolicy(redis.Policy) }); ok {
+		sharer.SharePolicy(r.policy())
+	}
+}

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/caddyserver/caddy/v2"
+	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
 	"go.uber.org/zap"
 	"go.uber.org/zap/exp/zapslog"
 
@@ -175,3 +176,17 @@ func (h storeSlog) WithAttrs(attrs []slog.Attr) slog.Handler { return h.current(
 
 // WithGroup is part of slog.Handler; see WithAttrs.
 func (h storeSlog) WithGroup(name string) slog.Handler { return h.current().WithGroup(name) }
+
+// UnmarshalCaddyfile reads `file [<directory>]`.
+func (s *FileStore) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
+	d.Next()
+	if d.NextArg() {
+		s.Dir = d.Val()
+	}
+	return noMore(d)
+}
+
+// Interface guards
+var (
+	_ caddyfile.Unmarshaler = (*FileStore)(nil)
+)

@@ -114,7 +114,7 @@ var importRules = []importRule{
 		reason: "what the commands share knows none of them",
 	},
 	{
-		dir: "adminapi", ours: []string{"auth", "caddymodule/auditfile", "caddymodule/offenders", "held", "keys", "store"},
+		dir: "adminapi", ours: []string{"ratelimit", "auth", "caddymodule/auditfile", "caddymodule/offenders", "held", "keys", "store"},
 		reason: "a gateway and its clients share the values of the admin API; who answers with them and who prints them is not its business",
 	},
 	{
