@@ -10,7 +10,7 @@ import (
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 
-	"github.com/card-gateway/card-gateway/caddymodule/auditfile"
+	"github.com/card-gateway/card-gateway/auditfile"
 	"github.com/card-gateway/card-gateway/caddymodule/keyadmin"
 	"github.com/card-gateway/card-gateway/keys"
 )

@@ -10,8 +10,8 @@ import (
 	"github.com/caddyserver/caddy/v2/caddyconfig/httpcaddyfile"
 
 	"github.com/card-gateway/card-gateway/auth"
-	"github.com/card-gateway/card-gateway/caddymodule/secret"
 	"github.com/card-gateway/card-gateway/ratelimit"
+	"github.com/card-gateway/card-gateway/secret"
 )
 
 // parseGlobalOption reads the global option card_gateway:

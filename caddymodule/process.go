@@ -14,10 +14,10 @@ import (
 	"go.uber.org/zap/zapcore"
 
 	"github.com/card-gateway/card-gateway/adminapi"
-	"github.com/card-gateway/card-gateway/caddymodule/offenders"
 	"github.com/card-gateway/card-gateway/caddymodule/peek"
 	"github.com/card-gateway/card-gateway/caddymodule/version"
 	"github.com/card-gateway/card-gateway/held"
+	"github.com/card-gateway/card-gateway/offenders"
 )
 
 // A processState is what outlives configurations. It begins and ends with the
