@@ -3,10 +3,10 @@ package adminapi
 import (
 	"time"
 
+	"github.com/card-gateway/card-gateway/auditfile"
 	"github.com/card-gateway/card-gateway/auth"
-	"github.com/card-gateway/card-gateway/caddymodule/auditfile"
-	"github.com/card-gateway/card-gateway/caddymodule/offenders"
 	"github.com/card-gateway/card-gateway/held"
+	"github.com/card-gateway/card-gateway/offenders"
 	"github.com/card-gateway/card-gateway/ratelimit"
 )
 

@@ -10,8 +10,8 @@ import (
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 
+	"github.com/card-gateway/card-gateway/auditfile"
 	"github.com/card-gateway/card-gateway/auth"
-	"github.com/card-gateway/card-gateway/caddymodule/auditfile"
 	"github.com/card-gateway/card-gateway/caddymodule/keyadmin"
 	"github.com/card-gateway/card-gateway/keys"
 )

@@ -8,7 +8,7 @@ import (
 	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
 
 	"github.com/card-gateway/card-gateway/assertion"
-	"github.com/card-gateway/card-gateway/caddymodule/secret"
+	"github.com/card-gateway/card-gateway/secret"
 )
 
 // AssertOptions let the issuer verify by itself who sent a request, and that

@@ -20,8 +20,8 @@ import (
 	"go.uber.org/zap/zapcore"
 
 	"github.com/card-gateway/card-gateway/adminapi"
+	"github.com/card-gateway/card-gateway/auditfile"
 	"github.com/card-gateway/card-gateway/auth"
-	"github.com/card-gateway/card-gateway/caddymodule/auditfile"
 	"github.com/card-gateway/card-gateway/caddymodule/cardlog"
 	"github.com/card-gateway/card-gateway/caddymodule/logqueue"
 	"github.com/card-gateway/card-gateway/caddymodule/peek"

@@ -13,8 +13,8 @@ import (
 	"github.com/dustin/go-humanize"
 
 	"github.com/card-gateway/card-gateway/caddymodule/routes"
-	"github.com/card-gateway/card-gateway/caddymodule/secret"
 	"github.com/card-gateway/card-gateway/headers"
+	"github.com/card-gateway/card-gateway/secret"
 )
 
 func init() {

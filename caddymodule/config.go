@@ -12,9 +12,9 @@ import (
 	"github.com/caddyserver/caddy/v2"
 
 	"github.com/card-gateway/card-gateway/auth"
-	"github.com/card-gateway/card-gateway/caddymodule/secret"
 	"github.com/card-gateway/card-gateway/held"
 	"github.com/card-gateway/card-gateway/ratelimit"
+	"github.com/card-gateway/card-gateway/secret"
 )
 
 // Config are the options of the app card_gateway.

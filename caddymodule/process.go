@@ -9,7 +9,7 @@ import (
 	"go.uber.org/zap/zapcore"
 
 	"github.com/card-gateway/card-gateway/adminapi"
-	"github.com/card-gateway/card-gateway/caddymodule/offenders"
+	"github.com/card-gateway/card-gateway/offenders"
 )
 
 // A processState is what outlives configurations, besides what lives in pools, is

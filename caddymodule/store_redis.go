@@ -12,7 +12,7 @@ import (
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
 
-	"github.com/card-gateway/card-gateway/caddymodule/secret"
+	"github.com/card-gateway/card-gateway/secret"
 	"github.com/card-gateway/card-gateway/store"
 	"github.com/card-gateway/card-gateway/store/redis"
 )

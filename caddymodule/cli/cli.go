@@ -11,7 +11,7 @@ import (
 	caddycmd "github.com/caddyserver/caddy/v2/cmd"
 	"github.com/spf13/cobra"
 
-	"github.com/card-gateway/card-gateway/caddymodule/secret"
+	"github.com/card-gateway/card-gateway/secret"
 )
 
 // Wants accepts exactly the named arguments. Its error names them; cobra's own

@@ -65,8 +65,12 @@ func gatewayForTest(service *keys.Service, changes *[]keys.Change, state *admina
 				state.DebugUntil = &until
 			}
 		},
-		Refusal:  func(id string) (adminapi.Refusal, bool) { return adminapi.Refusal{RequestID: id, Detail: "remembered"}, id == "r-1" },
-		Refusals: func(id string, limit int) []adminapi.Refusal { return []adminapi.Refusal{{RequestID: "r-1", KeyID: id, Status: limit}} },
+		Refusal: func(id string) (adminapi.Refusal, bool) {
+			return adminapi.Refusal{RequestID: id, Detail: "remembered"}, id == "r-1"
+		},
+		Refusals: func(id string, limit int) []adminapi.Refusal {
+			return []adminapi.Refusal{{RequestID: "r-1", KeyID: id, Status: limit}}
+		},
 		KeyLimits: func(_ context.Context, id string) ([]adminapi.Limit, error) {
 			if id == "ck_none" {
 				return nil, store.ErrNotFound

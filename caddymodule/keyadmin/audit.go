@@ -7,7 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/card-gateway/card-gateway/caddymodule/auditfile"
+	"github.com/card-gateway/card-gateway/auditfile"
 )
 
 // errBroken means that the output names the fault.

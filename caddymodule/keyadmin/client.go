@@ -21,7 +21,7 @@ import (
 
 	"github.com/card-gateway/card-gateway/adminapi"
 	"github.com/card-gateway/card-gateway/caddymodule/cli"
-	"github.com/card-gateway/card-gateway/caddymodule/secret"
+	"github.com/card-gateway/card-gateway/secret"
 )
 
 // AddAdminFlags adds the flags that say where a command finds the admin endpoint, and

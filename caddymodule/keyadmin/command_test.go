@@ -13,9 +13,9 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 
 	"github.com/card-gateway/card-gateway/adminapi"
-	"github.com/card-gateway/card-gateway/caddymodule/auditfile"
-	"github.com/card-gateway/card-gateway/caddymodule/offenders"
+	"github.com/card-gateway/card-gateway/auditfile"
 	"github.com/card-gateway/card-gateway/keys"
+	"github.com/card-gateway/card-gateway/offenders"
 	"github.com/card-gateway/card-gateway/store"
 	"github.com/card-gateway/card-gateway/store/file"
 	"github.com/card-gateway/card-gateway/tests/scripts"

@@ -15,8 +15,8 @@ import (
 
 	"github.com/card-gateway/card-gateway/adminapi"
 	"github.com/card-gateway/card-gateway/caddymodule/cli"
-	"github.com/card-gateway/card-gateway/caddymodule/secret"
 	"github.com/card-gateway/card-gateway/keys"
+	"github.com/card-gateway/card-gateway/secret"
 	"github.com/card-gateway/card-gateway/store"
 	"github.com/card-gateway/card-gateway/store/file"
 )

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/card-gateway/card-gateway/caddymodule/cli"
-	"github.com/card-gateway/card-gateway/caddymodule/secret"
+	"github.com/card-gateway/card-gateway/secret"
 
 	"github.com/caddyserver/caddy/v2"
 	"github.com/spf13/cobra"

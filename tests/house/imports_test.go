@@ -106,15 +106,15 @@ var importRules = []importRule{
 		reason: "the sandbox talks to the gateway over HTTP only, as an issuer would",
 	},
 	{
-		dir:    "caddymodule/secret",
+		dir:    "secret",
 		reason: "where a secret is found is one question with one answer; who asks does not matter",
 	},
 	{
-		dir: "caddymodule/cli", ours: []string{"caddymodule/secret"}, others: []string{"github.com/caddyserver/caddy/v2/cmd", "github.com/spf13/cobra"},
+		dir: "caddymodule/cli", ours: []string{"secret"}, others: []string{"github.com/caddyserver/caddy/v2/cmd", "github.com/spf13/cobra"},
 		reason: "what the commands share knows none of them",
 	},
 	{
-		dir: "adminapi", ours: []string{"ratelimit", "auth", "caddymodule/auditfile", "caddymodule/offenders", "held", "keys", "store"},
+		dir: "adminapi", ours: []string{"auditfile", "auth", "held", "keys", "offenders", "ratelimit", "store"},
 		reason: "a gateway and its clients share the values of the admin API; who answers with them and who prints them is not its business",
 	},
 	{
@@ -122,11 +122,11 @@ var importRules = []importRule{
 		reason: "what the binary is does not depend on what it does",
 	},
 	{
-		dir: "caddymodule/auditfile", others: []string{"github.com/gofrs/flock", "golang.org/x/sys/unix"},
+		dir: "auditfile", others: []string{"github.com/gofrs/flock", "golang.org/x/sys/unix"},
 		reason: "the chain of the audit record holds whatever it is given; it knows no key and no server",
 	},
 	{
-		dir:    "caddymodule/offenders",
+		dir:    "offenders",
 		reason: "counting in bounded memory is arithmetic with the time as an argument",
 	},
 	{
@@ -146,7 +146,7 @@ var importRules = []importRule{
 		reason: "the log format masks whatever it is given; it knows no request, no key and no app",
 	},
 	{
-		dir: "caddymodule/keyadmin", ours: []string{"adminapi", "caddymodule/auditfile", "caddymodule/cli", "caddymodule/logqueue", "caddymodule/peek", "caddymodule/secret", "caddymodule/version", "keys", "store", "store/file"}, others: []string{"…/"},
+		dir: "caddymodule/keyadmin", ours: []string{"adminapi", "auditfile", "caddymodule/cli", "caddymodule/logqueue", "caddymodule/peek", "caddymodule/version", "keys", "secret", "store", "store/file"}, others: []string{"…/"},
 		reason: "the admin API is the only way to a running gateway, and card-keys a client of it like any other; neither reaches into handlers",
 	},
 	{
@@ -168,8 +168,8 @@ var importRules = []importRule{
 	{
 		dir: "caddymodule",
 		ours: []string{
-			"adminapi", "assertion", "auth", "caddymodule/auditfile", "caddymodule/cardlog", "caddymodule/console", "caddymodule/explaincmd", "caddymodule/keyadmin", "caddymodule/logqueue", "caddymodule/offenders", "caddymodule/peek", "caddymodule/routes", "caddymodule/secret", "caddymodule/signcmd", "caddymodule/unitcmd", "caddymodule/version",
-			"explain", "forward", "gate", "headers", "held", "keys", "ratelimit", "store", "store/file", "store/redis", "translate",
+			"adminapi", "assertion", "auditfile", "auth", "explain", "forward", "gate", "headers", "held", "keys", "offenders", "ratelimit", "secret", "store", "store/file", "store/redis", "translate",
+			"caddymodule/cardlog", "caddymodule/console", "caddymodule/explaincmd", "caddymodule/keyadmin", "caddymodule/logqueue", "caddymodule/peek", "caddymodule/routes", "caddymodule/signcmd", "caddymodule/unitcmd", "caddymodule/version",
 		},
 		others: []string{"…/"},
 		reason: "the sandbox must never be part of a production build",
@@ -330,7 +330,7 @@ func TestProductionHasNoSandbox(t *testing.T) {
 // and log lines belong in one package.
 func TestPrometheusAndZapStayInTheCaddyModule(t *testing.T) {
 	t.Parallel()
-	for _, dir := range []string{"assertion", "auth", "explain", "forward", "keys", "ratelimit", "sign", "translate", "store", "store/file", "store/redis"} {
+	for _, dir := range []string{"adminapi", "assertion", "auditfile", "auth", "explain", "forward", "keys", "offenders", "ratelimit", "secret", "sign", "translate", "store", "store/file", "store/redis"} {
 		for _, p := range goList(t, "-deps", "./"+dir) {
 			for _, library := range []string{"github.com/prometheus/", "go.uber.org/zap", "github.com/caddyserver/"} {
 				if strings.HasPrefix(p.ImportPath, library) {
@@ -344,7 +344,7 @@ func TestPrometheusAndZapStayInTheCaddyModule(t *testing.T) {
 // TestPureAndClientCodeIsStandardLibrary also checks indirect imports.
 func TestPureAndClientCodeIsStandardLibrary(t *testing.T) {
 	t.Parallel()
-	for _, dir := range []string{"assertion", "auth", "explain", "forward", "ratelimit", "sign"} {
+	for _, dir := range []string{"assertion", "auth", "explain", "forward", "offenders", "ratelimit", "secret", "sign"} {
 		for _, p := range goList(t, "-deps", "./"+dir) {
 			if _, ours := below(p.ImportPath); !ours && !p.Standard {
 				t.Errorf("package %s depends on %s: it is the standard library alone, so that its decisions can be read to the end", dir, p.ImportPath)
