@@ -15,7 +15,6 @@ import (
 	"go.opentelemetry.io/otel/trace"
 	"go.uber.org/zap"
 
-	"github.com/card-gateway/card-gateway/forward"
 	"github.com/card-gateway/card-gateway/sign"
 	"github.com/card-gateway/card-gateway/store"
 )
@@ -113,16 +112,15 @@ func testChainAllocations(ctx context.Context, t *testing.T) {
 	}
 	g := newGate(t)
 	body := strings.Repeat("x", 1021) + "END"
-	forwarder, err := forward.New(forward.Options{Issuers: []forward.Issuer{{Address: quickIssuer(t, "END")}}})
-	if err != nil {
+	last := &Forward{Issuers: []string{quickIssuer(t, "END")}}
+	if err := last.Open(); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(forwarder.Close)
+	t.Cleanup(func() { _ = last.Cleanup() })
 	g.auth.walk.Do(func() { // nothing but card_forward sends
 		g.auth.site.downstream = downstream{}
 		g.auth.site.gate = g.auth.site.newGate()
 	})
-	last := &Forward{forwarder: forwarder, log: zap.NewNop()}
 	chain := caddyhttp.HandlerFunc(func(w http.ResponseWriter, r *http.Request) error { return last.ServeHTTP(w, r, nil) })
 	for _, h := range []caddyhttp.MiddlewareHandler{new(Translate), g.auth, &RateLimit{log: zap.NewNop()}} {
 		next := chain

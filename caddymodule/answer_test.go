@@ -35,7 +35,7 @@ func TestAnswerMemory(t *testing.T) {
 	}{"room": {16 << 20, http.StatusOK}, "none": {1 << 20, http.StatusServiceUnavailable}} {
 		m := held.NewMemory("answer_budget", c.limit, answerShare, answerShareAddress)
 		record := `{"first_name":"` + strings.Repeat("a", 600<<10) + `"}`
-		info := &requestInfo{reporter: &reporter{refused: zap.NewNop()}, Key: &auth.Key{ID: "k1"}, Operation: &auth.Operation{Name: "get_customer"}}
+		info := &requestInfo{reporter: new(newReporter(zap.NewNop(), nil)), Key: &auth.Key{ID: "k1"}, Operation: &auth.Operation{Name: "get_customer"}}
 		r := withInfo(httptest.NewRequest(http.MethodGet, "/", nil), info)
 		w := httptest.NewRecorder()
 		answer := newAnswerWriter(w, r, info, translate.ResponseOptions{Variant: translate.VariantC})

@@ -217,7 +217,7 @@ func (a *App) Join(handler string, options any, server *caddyhttp.Server) error 
 
 // Unjudged returns what answers requests that no card_auth has judged.
 func (a *App) Unjudged() unjudged {
-	return unjudged{&a.telemetry.reporter, a.rules.table.ByName(auth.OtherOperation)}
+	return newUnjudged(&a.telemetry.reporter, a.rules.table.ByName(auth.OtherOperation))
 }
 
 // appOf is joinApp for handlers that need more of the app.

@@ -91,3 +91,17 @@ func peerAddress(r *http.Request) netip.Addr {
 	}
 	return peer.Addr().WithZone("").Unmap()
 }
+
+// tellClient writes the client's address, as Caddy chose it, into
+// X-Forwarded-For, if a trusted proxy sent the request. The terminal handler
+// appends the proxy's address. The values of client and proxies were removed
+// before, unless pass_header names the header.
+func tellClient(r *http.Request) {
+	const name = "X-Forwarded-For"
+	if _, passed := r.Header[name]; passed || !fromProxy(r) {
+		return
+	}
+	if text, addr := clientAddress(r); addr.IsValid() {
+		r.Header[name] = []string{text}
+	}
+}

@@ -99,9 +99,9 @@ func TestClientIsTold(t *testing.T) {
 		{"10.0.0.4", true, ""},
 		{"10.0.0.4", false, ""},
 	} {
-		p := &passage{r: behindProxy(c.chosen, c.trusted)}
-		p.tellClient()
-		if got := p.r.Header.Get("X-Forwarded-For"); got != c.want {
+		r := behindProxy(c.chosen, c.trusted)
+		tellClient(r)
+		if got := r.Header.Get("X-Forwarded-For"); got != c.want {
 			t.Errorf("%s is told as %q, want %q", c.chosen, got, c.want)
 		}
 	}

@@ -34,6 +34,12 @@ func TestErrorsPageHasAnAnchorForEachRefusal(t *testing.T) {
 	}
 }
 
+func TestNoPageNoDocURL(t *testing.T) {
+	if got := docURL("", &auth.Refusal{Reason: auth.SignatureMismatch}); got != "" {
+		t.Errorf("without docs_url: %q", got)
+	}
+}
+
 func TestDocsURLIsAPage(t *testing.T) {
 	for address, ok := range map[string]bool{
 		"": true, "https://docs.example.com/errors": true, "http://localhost:8080/": true,
@@ -42,8 +48,5 @@ func TestDocsURLIsAPage(t *testing.T) {
 		if err := checkDocsURL(address); (err == nil) != ok {
 			t.Errorf("%q: %v", address, err)
 		}
-	}
-	if got := docURL("", &auth.Refusal{Reason: auth.SignatureMismatch}); got != "" {
-		t.Errorf("without docs_url: %q", got)
 	}
 }

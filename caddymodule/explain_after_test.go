@@ -14,12 +14,12 @@ import (
 // sentWriter notes how many refusals were remembered when the answer was sent.
 type sentWriter struct {
 	*httptest.ResponseRecorder
-	memory     *refusalMemory
+	memory     *processState
 	remembered int
 }
 
 func (w *sentWriter) FlushError() error {
-	w.remembered = w.memory.next
+	w.remembered = len(w.memory.refusals.list("", 10))
 	return nil
 }
 
@@ -38,13 +38,13 @@ func TestExplainingComesAfterTheAnswer(t *testing.T) {
 				t.Fatal(err)
 			}
 			change(r)
-			w := &sentWriter{httptest.NewRecorder(), &state.process.refusals, -1}
+			w := &sentWriter{httptest.NewRecorder(), state.process, -1}
 			g.serve(w, r, "192.0.2.1")
 			if w.Code == http.StatusNoContent {
 				continue
 			}
-			if state.process.refusals.next != 1 {
-				t.Errorf("%s: %d refusals are explained and remembered, want 1", name, state.process.refusals.next)
+			if n := len(state.process.refusals.list("", 10)); n != 1 {
+				t.Errorf("%s: %d refusals are explained and remembered, want 1", name, n)
 			}
 			shown := strings.Contains(w.Body.String(), "string_to_sign")
 			if shown != (by == debugged) || (w.remembered == 0) == shown {

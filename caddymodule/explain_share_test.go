@@ -69,7 +69,7 @@ func TestExplanationsAreShared(t *testing.T) {
 		"everybody":   {key, address, 20},
 	} {
 		given, skipped := testutil.ToFloat64(explanationsGiven), testutil.ToFloat64(explanationsSkipped)
-		e := newExplanationShares()
+		e := newExplanationShares(explanationsPerSecond)
 		if got := count(e, c.key, c.address); got > c.want || got < c.want-1 { // two names may share a slot
 			t.Errorf("%s: %d, want %d", name, got, c.want)
 		}
@@ -89,6 +89,7 @@ func TestUnknownKeysTakeNoShares(t *testing.T) {
 	for generic, want := range map[bool]float64{false: 0, true: 1} {
 		g := newGate(t)
 		g.auth.GenericMessages = generic
+		g.auth.site.state.process.explanations = newExplanationShares(1)
 		before := testutil.ToFloat64(explanationsGiven)
 		if got := g.get(stranger, "192.0.2.1", broken["nothing"]); got.Code != http.StatusUnauthorized {
 			t.Fatal(got.Code)
@@ -96,7 +97,7 @@ func TestUnknownKeysTakeNoShares(t *testing.T) {
 		if got := testutil.ToFloat64(explanationsGiven) - before; got != want {
 			t.Errorf("generic %t: %g explanations, want %g", generic, got, want)
 		}
-		if used := g.auth.site.state.process.explanations.process.levels[0].Used; used != 0 {
+		if !g.auth.site.state.process.explanations.take("a key", netip.Prefix{}, time.Now()) {
 			t.Errorf("generic %t: a stranger has used up a share of the keys", generic)
 		}
 	}
@@ -124,6 +125,13 @@ func TestRefusalMemory(t *testing.T) {
 	}
 }
 
+// noExplanations returns shares that are used up for a day.
+func noExplanations() *explanationShares {
+	e := newExplanationShares(1)
+	e.take("", netip.Prefix{}, time.Now().Add(24*time.Hour))
+	return e
+}
+
 // What is explained is decided and counted as ever: the answers to a live key
 // and the failures are the same with all shares and with none.
 func TestExplainingChangesNothing(t *testing.T) {
@@ -133,7 +141,7 @@ func TestExplainingChangesNothing(t *testing.T) {
 		for i := range answers {
 			g := newGate(t)
 			if i == 1 {
-				g.auth.site.state.process.explanations.process.charge.Capacity = 0
+				g.auth.site.state.process.explanations = noExplanations()
 			}
 			by := g.signer(store.Fields{})
 			got := g.get(by, "192.0.2.1", func(r *http.Request) { change(r); r.Header.Set("X-Request-Id", "r-1") })
@@ -155,16 +163,18 @@ func BenchmarkExplaining(b *testing.B) {
 	for _, c := range []struct {
 		name   string
 		change string
-		shares int64 // 0: none
+		shared bool
 	}{
-		{"accepted/never", "nothing", 0},
-		{"accepted/shared", "nothing", 1},
-		{"wrong/never", "the signature", 0},
-		{"wrong/shared", "the signature", 1},
+		{"accepted/never", "nothing", false},
+		{"accepted/shared", "nothing", true},
+		{"wrong/never", "the signature", false},
+		{"wrong/shared", "the signature", true},
 	} {
 		b.Run(c.name, func(b *testing.B) {
 			g := newGate(b)
-			g.auth.site.state.process.explanations.process.charge.Capacity *= c.shares
+			if !c.shared {
+				g.auth.site.state.process.explanations = noExplanations()
+			}
 			g.auth.site.rules.lockAfter = 1 << 30
 			var callers []*sign.Signer
 			for range 20 { // one key alone would be explained once a second

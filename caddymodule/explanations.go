@@ -10,17 +10,20 @@ import (
 	"github.com/card-gateway/card-gateway/ratelimit"
 )
 
+// explanationsPerSecond is how many refusals the process explains in a second.
+const explanationsPerSecond = 20
+
 // explanationShares divides what explaining refusals may cost, so that nobody
 // buys time of the processor with wrong signatures: one a second for a key,
-// five for an address and 20 for the process. It is safe for use by many
+// five for an address and a number for the process. It is safe for use by many
 // goroutines.
 type explanationShares struct {
 	keys, addresses, process *shareTable
 }
 
-func newExplanationShares() *explanationShares {
+func newExplanationShares(aSecondInAll int64) *explanationShares {
 	aSecond := func(n int64) ratelimit.Limit { return ratelimit.Limit{Count: n, Period: time.Second, Burst: n} }
-	return &explanationShares{newShareTable(aSecond(1), 4096), newShareTable(aSecond(5), 4096), newShareTable(aSecond(20), 1)}
+	return &explanationShares{newShareTable(aSecond(1), 4096), newShareTable(aSecond(5), 4096), newShareTable(aSecond(aSecondInAll), 1)}
 }
 
 // take reports whether a refusal may be explained at now, and charges it.

@@ -83,7 +83,6 @@ type Forward struct {
 	// passes, or only some of those.
 	headers.Rule
 
-	log       *zap.Logger
 	unjudged  unjudged
 	poolKey   string // of the forwarder in the pool; empty until it is taken
 	forwarder *forward.Forwarder
@@ -222,21 +221,22 @@ func (p pooledForwarder) Destruct() error {
 	return nil
 }
 
-// Provision takes the forwarder from the pool, or makes it.
+// Provision joins the app, and opens the forwarder.
 func (h *Forward) Provision(ctx caddy.Context) error {
-	h.log = ctx.Logger()
 	app, err := joinApp(ctx, "card_forward", h)
 	if err != nil {
 		return err
 	}
 	h.unjudged = app.Unjudged()
-	if err := h.provision(); err != nil {
+	if err := h.Open(); err != nil {
 		return fmt.Errorf("card_forward: %w", err)
 	}
 	return nil
 }
 
-func (h *Forward) provision() error {
+// Open takes the forwarder of the options from the pool, or makes it. Cleanup gives it
+// back.
+func (h *Forward) Open() error {
 	if err := h.Rule.Prepare(); err != nil {
 		return err
 	}

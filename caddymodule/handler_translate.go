@@ -297,8 +297,7 @@ func jsonRequest(r *http.Request) bool { return typeFault(r) == nil }
 
 // Reasons why an answer cannot be translated, besides errors in its text.
 var (
-	errAnswerTooLarge = cardlog.PlainError("the answer is larger than the " + strconv.Itoa(maxAnswer) + " bytes that are translated")
-	errAnswerCutOff   = cardlog.PlainError("the upstream closed the connection in the middle of the answer")
-	errAnswerEncoded  = cardlog.PlainError("the answer has a content encoding other than gzip, although identity was asked for")
-	errAnswerPartial  = cardlog.PlainError("the answer holds a part of the document only")
+	errAnswerCutOff  = cardlog.PlainError("the upstream closed the connection in the middle of the answer")
+	errAnswerEncoded = cardlog.PlainError("the answer has a content encoding other than gzip, although identity was asked for")
+	errAnswerPartial = cardlog.PlainError("the answer holds a part of the document only")
 )

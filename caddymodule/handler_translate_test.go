@@ -54,7 +54,7 @@ func (c translateCall) do(t *testing.T, answer issuerFunc) *httptest.ResponseRec
 		r.Header.Set("Content-Type", "application/json")
 	}
 	info := &requestInfo{
-		reporter: &reporter{refused: zap.NewNop()}, RequestID: "req-1", body: heldText(c.body),
+		reporter: new(newReporter(zap.NewNop(), nil)), RequestID: "req-1", body: heldText(c.body),
 		Operation: &auth.Operation{Name: c.operation}, Key: &auth.Key{CustomerVariant: c.keyVariant}, answerMemory: c.answerMemory,
 	}
 	r = withInfo(r, info)
@@ -198,7 +198,12 @@ func TestProblems(t *testing.T) {
 		t.Error("reached the upstream")
 		return nil
 	})
-	var answer errorBody
+	var answer struct {
+		Error struct {
+			Code    string
+			Details []auth.FieldError
+		}
+	}
 	if err := json.Unmarshal(w.Body.Bytes(), &answer); err != nil || w.Code != http.StatusUnprocessableEntity {
 		t.Fatalf("%d %s: %v", w.Code, w.Body, err)
 	}

@@ -243,27 +243,13 @@ func (p *passage) generic(refusal *auth.Refusal) *auth.Refusal {
 // genericMessage is the one text of generic_messages.
 const genericMessage = "Authentication failed"
 
-// tellClient writes the client's address, as Caddy chose it, into
-// X-Forwarded-For, if a trusted proxy sent the request. The terminal handler
-// appends the proxy's address. The values of client and proxies were removed
-// before, unless pass_header names the header.
-func (p *passage) tellClient() {
-	const name = "X-Forwarded-For"
-	if _, passed := p.r.Header[name]; passed || !fromProxy(p.r) {
-		return
-	}
-	if text, addr := clientAddress(p.r); addr.IsValid() {
-		p.r.Header[name] = []string{text}
-	}
-}
-
 // prepareUpstream changes the request into the one that the upstream gets: the held
 // body, the request id, the identity headers, and the target of sensitive
 // details in one spelling.
 func (p *passage) prepareUpstream() {
 	p.info.body.ForwardTo(p.r)
 	p.sent.Set(p.r.Header, headers.RequestID, p.info.RequestID)
-	p.tellClient()
+	tellClient(p.r)
 	if p.identified() {
 		p.setIdentity(p.r.Header)
 	}

@@ -36,7 +36,7 @@ var process = newProcess()
 func newProcess() *processState {
 	return &processState{
 		began:        time.Now().UTC().Truncate(time.Second),
-		explanations: newExplanationShares(), strangers: newExplanationShares(),
+		explanations: newExplanationShares(explanationsPerSecond), strangers: newExplanationShares(explanationsPerSecond),
 	}
 }
 

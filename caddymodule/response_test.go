@@ -82,10 +82,10 @@ func TestResponseWriterSendsOneAnswer(t *testing.T) {
 // A status that is not valid becomes a refusal of the gateway, with any body after
 // it.
 func TestResponseWriterReplacesOddStatuses(t *testing.T) {
-	telemetry := telemetryForTest(t, zap.NewNop())
+	to := newReporter(zap.NewNop(), nil)
 	for _, status := range []int{-1, 0, 1, 99, 101, 600, 999, 1000} {
 		rec := httptest.NewRecorder()
-		info := &requestInfo{RequestID: "id-1", reporter: &telemetry.reporter}
+		info := &requestInfo{RequestID: "id-1", reporter: &to}
 		w := newResponseWriter(rec, info)
 		w.Header().Set("Set-Cookie", "a=b")
 		w.Header().Set("Server", "Caddy")

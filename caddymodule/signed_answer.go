@@ -11,6 +11,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/card-gateway/card-gateway/auth"
+	"github.com/card-gateway/card-gateway/caddymodule/cardlog"
 	"github.com/card-gateway/card-gateway/held"
 )
 
@@ -126,6 +127,9 @@ func (a *signedAnswer) isHeld() bool { return a != nil && a.body != nil }
 
 // maxAnswer bounds the bytes of an answer that is held to be translated or signed.
 const maxAnswer = 8 << 20
+
+// errAnswerTooLarge is why an answer cannot be held.
+var errAnswerTooLarge = cardlog.PlainError("the answer is larger than the " + strconv.Itoa(maxAnswer) + " bytes that are translated")
 
 // keepAnswer adds a part of an answer to what is held of it.
 func keepAnswer(body *held.Body, p []byte) error {

@@ -102,7 +102,7 @@ func TestEarlyHints(t *testing.T) {
 	}
 	record := func(status int) { hints = append(hints, status) }
 	h := &Translate{Upstream: "snake_case"}
-	info := &requestInfo{reporter: &reporter{refused: zap.NewNop()}, Operation: &auth.Operation{Name: "get_customer"}, Key: &auth.Key{CustomerVariant: "C"}}
+	info := &requestInfo{reporter: new(newReporter(zap.NewNop(), nil)), Operation: &auth.Operation{Name: "get_customer"}, Key: &auth.Key{CustomerVariant: "C"}}
 	w := &statusWriter{ResponseRecorder: httptest.NewRecorder(), status: record}
 	r := withInfo(httptest.NewRequest(http.MethodGet, "/api/v1/Customers/1", nil), info)
 	if err := h.ServeHTTP(w, r, caddyhttp.HandlerFunc(answer)); err != nil {

@@ -59,7 +59,7 @@ func (h *acceptedForTest) ServeHTTP(w http.ResponseWriter, r *http.Request, next
 		return err
 	}
 	info := &requestInfo{
-		reporter: &reporter{refused: zap.NewNop()}, RequestID: "req-1", body: heldText(string(body)),
+		reporter: new(newReporter(zap.NewNop(), nil)), RequestID: "req-1", body: heldText(string(body)),
 		Operation: &auth.Operation{Name: r.Header.Get("Operation")}, Key: &auth.Key{CustomerVariant: r.Header.Get("Variant")},
 	}
 	r = withInfo(r, info)

@@ -19,6 +19,8 @@ type unjudged struct {
 	other    *auth.Operation
 }
 
+func newUnjudged(to *reporter, other *auth.Operation) unjudged { return unjudged{to, other} }
+
 // refuse answers with a refusal.
 func (u *unjudged) refuse(w http.ResponseWriter, r *http.Request, refusal *auth.Refusal) error {
 	held.DiscardRest(w, r)
