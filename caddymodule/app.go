@@ -11,7 +11,7 @@ import (
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 
 	"github.com/card-gateway/card-gateway/auditfile"
-	"github.com/card-gateway/card-gateway/caddymodule/keyadmin"
+	"github.com/card-gateway/card-gateway/caddymodule/admin"
 	"github.com/card-gateway/card-gateway/keys"
 )
 
@@ -35,8 +35,8 @@ type App struct {
 	rules     *rules
 	state     *state
 	telemetry *telemetry
-	tokens    *keyadmin.Tokens // of the admin API
-	loaded    configuration    // as it was given
+	tokens    *admin.Tokens // of the admin API
+	loaded    configuration // as it was given
 
 	dryRuns   int           // handlers in dry run
 	published publishedKeys // of assert
@@ -150,7 +150,7 @@ func (a *App) readAdminTokens() (err error) {
 	if a.AdminToken.File == "" || a.AdminToken.Env != "" {
 		return errors.New("admin_token: the tokens are lines of a file; write admin_token file PATH")
 	}
-	if a.tokens, err = keyadmin.ReadTokens(a.AdminToken.File); err != nil {
+	if a.tokens, err = admin.ReadTokens(a.AdminToken.File); err != nil {
 		return fmt.Errorf("admin_token: %w", err)
 	}
 	return nil
