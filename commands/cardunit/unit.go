@@ -70,6 +70,7 @@ func run(cmd *cobra.Command, args []string) error {
 type unit struct {
 	user        string
 	environment []string // NAME=VALUE; later ones win
+	fromFiles   []string // of EnvironmentFile; they win over all others, whatever the order
 	credentials []credential
 	specifiers  *strings.Replacer // of systemd, for their values
 }
@@ -131,10 +132,11 @@ func readUnit(path, secrets string) (*unit, error) {
 			return nil, fmt.Errorf("%w (%s)", err, file)
 		}
 	}
+	u.environment = append(u.environment, u.fromFiles...)
 	return u, nil
 }
 
-// set takes a setting over. Of two for one variable the later one wins.
+// set takes a setting over. Of two of a kind for one variable the later one wins.
 func (u *unit) set(name, value string) (err error) {
 	if kind, ok := strings.CutSuffix(name, "Directory"); ok {
 		name, value = "Environment", strings.ToUpper(kind)+"_DIRECTORY="+roots[kind]+"/"+value
@@ -154,7 +156,7 @@ func (u *unit) set(name, value string) (err error) {
 		if !strings.HasPrefix(value, "-") || !errors.Is(readErr, os.ErrNotExist) {
 			err = readErr
 		}
-		words = unquoted(string(text), variable, variable)
+		u.fromFiles = append(u.fromFiles, unquoted(string(text), variable, variable)...)
 	case "LoadCredential":
 		id, path, _ := strings.Cut(value, ":")
 		u.credentials = append(u.credentials, credential{id, path})
