@@ -1,5 +1,8 @@
 // Package cardexplain is the command card-explain: it finds the mistake in the
 // signature of a captured request.
+//
+// Begin with runExplain in command.go. capture and curl read the request in its forms,
+// report finds the mistake and prints it.
 package cardexplain
 
 import (

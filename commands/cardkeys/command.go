@@ -88,7 +88,7 @@ One line end after it is dropped.`,
 		if err != nil {
 			return err
 		}
-		secret, err := cli.Secret(cmd, secretTyped)
+		secret, err := cli.Secret(cmd, secretFromInput)
 		if err != nil {
 			return err
 		}

@@ -104,9 +104,9 @@ func limitFlags(flags []string) (map[string]any, error) {
 	return limits, nil
 }
 
-// secretTyped returns the secret from standard input, which a terminal does not show
+// secretFromInput returns the secret from standard input, which a terminal does not show
 // while it is typed, and the name of its source.
-func secretTyped(cmd *cobra.Command) (text, source string, err error) {
+func secretFromInput(cmd *cobra.Command) (text, source string, err error) {
 	in := cmd.InOrStdin()
 	if f, isFile := in.(*os.File); isFile && term.IsTerminal(int(f.Fd())) {
 		fmt.Fprint(cmd.ErrOrStderr(), "Secret (not shown): ")

@@ -1,5 +1,7 @@
 // Package cardsign is the command card-sign: it signs one request and sends it,
 // or prints it for curl.
+//
+// Begin with runSign in command.go; call.go makes the request of the command line.
 package cardsign
 
 import (

@@ -1,6 +1,6 @@
 // Package cardstatus is the commands card-status and card-node: they show the state of
 // a running gateway, and take it out of service or make it log more, over its admin
-// API.
+// API. Begin with runStatus and changeNode.
 package cardstatus
 
 import (

@@ -22,8 +22,8 @@ import (
 	"github.com/card-gateway/card-gateway/secret"
 )
 
-// AddAdminFlags adds the flags that say where a command finds the admin endpoint, and
-// those of every card-keys command.
+// AddAdminFlags adds the flags of a client of the admin API: where it finds the
+// endpoint, who it is, and --json.
 func AddAdminFlags(cmd *cobra.Command) {
 	f := cmd.PersistentFlags()
 	f.String("address", "", "admin endpoint, such as localhost:2019 or unix//run/caddy/admin.sock")
