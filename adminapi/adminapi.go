@@ -3,7 +3,8 @@
 // package keys.
 //
 // Begin with [Status], the answer that has most of the others in it. The routes and
-// who may call them are listed in package keyadmin.
+// who may call them are listed in package
+// caddymodule/admin.
 package adminapi
 
 import (

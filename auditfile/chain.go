@@ -7,6 +7,8 @@
 // line that is missing or was changed breaks the chain, and [Verify] finds it.
 // The chain holds no key: whoever can write the file can forge all of it from
 // some line on. To notice that, keep a copy of the last hash elsewhere.
+//
+// Begin with chain.go, which has the form of a line; file.go writes, verify.go checks.
 package auditfile
 
 import (

@@ -12,7 +12,7 @@ import (
 
 	"github.com/card-gateway/card-gateway/auditfile"
 	"github.com/card-gateway/card-gateway/auth"
-	"github.com/card-gateway/card-gateway/caddymodule/keyadmin"
+	"github.com/card-gateway/card-gateway/caddymodule/admin"
 	"github.com/card-gateway/card-gateway/keys"
 )
 
@@ -31,8 +31,8 @@ type App struct {
 	rules     *rules
 	state     *state
 	telemetry *telemetry
-	tokens    *keyadmin.Tokens // of the admin API
-	loaded    configuration    // as it was given
+	tokens    *admin.Tokens // of the admin API
+	loaded    configuration // as it was given
 
 	dryRuns   int           // handlers in dry run
 	published publishedKeys // of assert
@@ -143,7 +143,7 @@ func (a *App) readAdminTokens() (err error) {
 	if a.AdminToken.File == "" || a.AdminToken.Env != "" {
 		return errors.New("admin_token: the tokens are lines of a file; write admin_token file PATH")
 	}
-	if a.tokens, err = keyadmin.ReadTokens(a.AdminToken.File); err != nil {
+	if a.tokens, err = admin.ReadTokens(a.AdminToken.File); err != nil {
 		return fmt.Errorf("admin_token: %w", err)
 	}
 	return nil

@@ -13,7 +13,7 @@ import (
 
 	"github.com/card-gateway/card-gateway/adminapi"
 	"github.com/card-gateway/card-gateway/auth"
-	"github.com/card-gateway/card-gateway/caddymodule/keyadmin"
+	"github.com/card-gateway/card-gateway/caddymodule/admin"
 	"github.com/card-gateway/card-gateway/gate"
 	"github.com/card-gateway/card-gateway/keys"
 	"github.com/card-gateway/card-gateway/store"
@@ -21,11 +21,11 @@ import (
 
 // Admin returns the gateway as the admin API uses it; nil before the app is
 // provisioned.
-func (a *App) Admin() *keyadmin.Gateway {
+func (a *App) Admin() *admin.Gateway {
 	if a.state == nil {
 		return nil
 	}
-	return &keyadmin.Gateway{
+	return &admin.Gateway{
 		Keys: a.state.keys, Tokens: a.tokens, State: a.report, AuditCall: a.telemetry.audit.write, LoadRefused: a.LoadRefused,
 		OpenStore: a.sourceStore, Drain: process.drain.operator.Store, LogEachRequest: logEachRequest,
 		Refusal: process.refusals.find, Refusals: process.refusals.list, KeyLimits: a.keyLimits, JWKSet: a.published.set,

@@ -1,6 +1,6 @@
 // Package caddymodule registers the Caddy modules of the gateway: the app
 // card_gateway, its HTTP handlers and its stores. The packages below it register
-// the admin API, the commands, the log format and the log output.
+// the admin API, the log format and the log output.
 //
 // Begin with handler_auth, which every request enters, and passage, which decides
 // about it. The files, by their subjects:
@@ -23,9 +23,3 @@
 //   - upkeep, certificates, admin_socket*: background work
 //   - app_admin: what the admin API and the console show
 package caddymodule
-
-import (
-	_ "github.com/card-gateway/card-gateway/caddymodule/explaincmd" // registers card-explain
-	_ "github.com/card-gateway/card-gateway/caddymodule/signcmd"    // registers card-sign
-	_ "github.com/card-gateway/card-gateway/caddymodule/unitcmd"    // registers card-unit
-)

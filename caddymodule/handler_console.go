@@ -9,8 +9,8 @@ import (
 	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 
+	"github.com/card-gateway/card-gateway/caddymodule/admin"
 	"github.com/card-gateway/card-gateway/caddymodule/console"
-	"github.com/card-gateway/card-gateway/caddymodule/keyadmin"
 )
 
 // Console is the handler card_console. It serves the console for operators below
@@ -41,7 +41,7 @@ func (h *Console) Provision(ctx caddy.Context) error {
 	if app.tokens == nil {
 		return errors.New("card_console: it opens only to a token, and there is none: write `admin_token file PATH` into the block card_gateway")
 	}
-	h.handler = console.Handler(app.Admin(), keyadmin.SiteOptions{Changes: h.Changes})
+	h.handler = console.Handler(app.Admin(), admin.SiteOptions{Changes: h.Changes})
 	return nil
 }
 

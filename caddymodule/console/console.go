@@ -11,7 +11,7 @@ import (
 
 	"github.com/caddyserver/caddy/v2"
 
-	"github.com/card-gateway/card-gateway/caddymodule/keyadmin"
+	"github.com/card-gateway/card-gateway/caddymodule/admin"
 )
 
 // Root is the path below which everything of the console is.
@@ -37,10 +37,10 @@ const policy = "default-src 'none'; script-src 'self'; style-src 'self'; connect
 
 // Handler returns the console for a site: the page, and the calls of the admin API
 // that it makes. Paths that are not below [Root] are answered 404.
-func Handler(gateway *keyadmin.Gateway, options keyadmin.SiteOptions) http.Handler {
+func Handler(gateway *admin.Gateway, options admin.SiteOptions) http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) { serveFile(w, r, signInNeeded) })
-	mux.Handle("/", keyadmin.Site(gateway, options))
+	mux.Handle("/", admin.Site(gateway, options))
 	return mux
 }
 
@@ -62,7 +62,7 @@ ssh -N -L PORT:127.0.0.1:PORT HOST`
 // themselves. Where a token would cross a network unencrypted there is no page
 // either: a browser sends what is typed into it before it can be refused.
 func serveFile(w http.ResponseWriter, r *http.Request, signIn string) {
-	if !keyadmin.Private(r) {
+	if !admin.Private(r) {
 		http.Error(w, openNetwork, http.StatusForbidden)
 		return
 	}
@@ -108,7 +108,7 @@ func (AdminPage) CaddyModule() caddy.ModuleInfo {
 func (AdminPage) Routes() []caddy.AdminRoute {
 	serve := func(w http.ResponseWriter, r *http.Request) error {
 		signIn := signInNeeded
-		if keyadmin.OverSocket(r) {
+		if admin.OverSocket(r) {
 			signIn = signInNotNeeded
 		}
 		serveFile(w, r, signIn)

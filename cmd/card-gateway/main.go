@@ -9,6 +9,7 @@ import (
 	_ "github.com/caddyserver/caddy/v2/modules/standard"
 
 	_ "github.com/card-gateway/card-gateway/caddymodule"
+	_ "github.com/card-gateway/card-gateway/commands"
 	_ "github.com/card-gateway/card-gateway/sandbox"
 )
 

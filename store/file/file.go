@@ -63,6 +63,14 @@ func Open(dir string, opt Options) (*Store, error) {
 	return s, nil
 }
 
+// OpenExisting is [Open] for a directory that must exist, with default options.
+func OpenExisting(dir string) (*Store, error) {
+	if _, err := os.Stat(dir); errors.Is(err, os.ErrNotExist) {
+		return nil, errors.New("no such directory")
+	}
+	return Open(dir, Options{})
+}
+
 // readState returns the state from the key file; found is false when there is no
 // key file. It fails if others may write into the directory.
 func (s *Store) readState() (st *state, found bool, err error) {

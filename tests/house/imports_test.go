@@ -110,10 +110,6 @@ var importRules = []importRule{
 		reason: "where a secret is found is one question with one answer; who asks does not matter",
 	},
 	{
-		dir: "caddymodule/cli", ours: []string{"secret"}, others: []string{"github.com/caddyserver/caddy/v2/cmd", "github.com/spf13/cobra"},
-		reason: "what the commands share knows none of them",
-	},
-	{
 		dir: "adminapi", ours: []string{"auditfile", "auth", "held", "keys", "offenders", "ratelimit", "store"},
 		reason: "a gateway and its clients share the values of the admin API; who answers with them and who prints them is not its business",
 	},
@@ -146,40 +142,57 @@ var importRules = []importRule{
 		reason: "the log format masks whatever it is given; it knows no request, no key and no app",
 	},
 	{
-		dir: "caddymodule/keyadmin", ours: []string{"adminapi", "auditfile", "caddymodule/cli", "caddymodule/logqueue", "caddymodule/peek", "caddymodule/version", "keys", "secret", "store", "store/file"}, others: []string{"…/"},
-		reason: "the admin API is the only way to a running gateway, and card-keys a client of it like any other; neither reaches into handlers",
+		dir: "caddymodule/admin", ours: []string{"adminapi", "caddymodule/logqueue", "caddymodule/peek", "caddymodule/version", "keys", "store", "store/file"},
+		others: []string{"github.com/caddyserver/caddy/v2", "golang.org/x/time/rate"},
+		reason: "the admin API is the only way to a running gateway; it reaches into no handler, and knows no client",
 	},
 	{
-		dir: "caddymodule/console", ours: []string{"caddymodule/keyadmin"}, others: []string{"github.com/caddyserver/caddy/v2"},
+		dir: "caddymodule/console", ours: []string{"caddymodule/admin"}, others: []string{"github.com/caddyserver/caddy/v2"},
 		reason: "the console shows what the admin API answers, and knows nothing else",
-	},
-	{
-		dir: "caddymodule/signcmd", ours: []string{"auth", "caddymodule/cli", "sign"}, others: []string{"…/"},
-		reason: "card-sign signs as any client would: it needs no gateway and no store",
-	},
-	{
-		dir: "caddymodule/unitcmd", ours: []string{"caddymodule/cli"}, others: []string{"…/"},
-		reason: "card-unit runs the commands of the gateway as they are; it knows none of them",
-	},
-	{
-		dir: "caddymodule/explaincmd", ours: []string{"adminapi", "auth", "caddymodule/cardlog", "caddymodule/cli", "caddymodule/keyadmin", "explain"}, others: []string{"…/"},
-		reason: "card-explain judges a request by the rules alone; only what a gateway remembers comes from the admin API, as for card-keys",
 	},
 	{
 		dir: "caddymodule",
 		ours: []string{
 			"adminapi", "assertion", "auditfile", "auth", "explain", "forward", "gate", "headers", "held", "keys", "offenders", "ratelimit", "secret", "store", "store/file", "store/redis", "translate",
-			"caddymodule/cardlog", "caddymodule/console", "caddymodule/explaincmd", "caddymodule/keyadmin", "caddymodule/logqueue", "caddymodule/peek", "caddymodule/routes", "caddymodule/signcmd", "caddymodule/unitcmd", "caddymodule/version",
+			"caddymodule/admin", "caddymodule/cardlog", "caddymodule/console", "caddymodule/logqueue", "caddymodule/peek", "caddymodule/routes", "caddymodule/version",
 		},
 		others: []string{"…/"},
 		reason: "the sandbox must never be part of a production build",
 	},
 	{
-		dir: ".", ours: []string{"caddymodule"},
-		reason: "xcaddy builds what the root imports: the gateway, and never the sandbox",
+		dir: "commands/cli", ours: []string{"adminapi", "secret"}, others: []string{"github.com/caddyserver/caddy/v2/…/", "github.com/spf13/cobra"},
+		reason: "what the commands share knows none of them, and a gateway only through the admin API",
 	},
 	{
-		dir: "cmd/card-gateway", ours: []string{"caddymodule", "sandbox"}, others: []string{"github.com/caddyserver/caddy/v2/…/"},
+		dir: "commands/cardkeys", ours: []string{"adminapi", "auditfile", "commands/cli", "keys", "secret", "store/file"}, others: []string{"github.com/caddyserver/caddy/v2/…/", "github.com/spf13/cobra", "golang.org/x/term"},
+		reason: "card-keys is a client of the admin API like any other: it shares its values with the gateway, and no code",
+	},
+	{
+		dir: "commands/cardstatus", ours: []string{"adminapi", "commands/cli", "keys"}, others: []string{"github.com/caddyserver/caddy/v2/…/", "github.com/spf13/cobra"},
+		reason: "card-status and card-node are clients of the admin API like any other: they share its values with the gateway, and no code",
+	},
+	{
+		dir: "commands/cardexplain", ours: []string{"adminapi", "auth", "caddymodule/cardlog", "commands/cli", "explain"}, others: []string{"github.com/caddyserver/caddy/v2/cmd", "github.com/spf13/cobra"},
+		reason: "card-explain judges a request by the rules alone; only what a gateway remembers comes from the admin API, as for card-keys",
+	},
+	{
+		dir: "commands/cardsign", ours: []string{"auth", "commands/cli", "sign"}, others: []string{"github.com/caddyserver/caddy/v2/cmd", "github.com/spf13/cobra"},
+		reason: "card-sign signs as any client would: it needs no gateway and no store",
+	},
+	{
+		dir: "commands/cardunit", ours: []string{"commands/cli"}, others: []string{"github.com/caddyserver/caddy/v2/cmd", "github.com/spf13/cobra"},
+		reason: "card-unit runs the commands of the gateway as they are; it knows none of them",
+	},
+	{
+		dir: "commands", ours: []string{"commands/cardexplain", "commands/cardkeys", "commands/cardsign", "commands/cardstatus", "commands/cardunit"},
+		reason: "it names the commands and does nothing itself",
+	},
+	{
+		dir: ".", ours: []string{"caddymodule", "commands"},
+		reason: "xcaddy builds what the root imports: the gateway and its commands, and never the sandbox",
+	},
+	{
+		dir: "cmd/card-gateway", ours: []string{"caddymodule", "commands", "sandbox"}, others: []string{"github.com/caddyserver/caddy/v2/…/"},
 		reason: "main puts the parts together and does nothing itself",
 	},
 	{
@@ -197,6 +210,10 @@ var importRules = []importRule{
 	{
 		dir: "tests/scripts", others: []string{"github.com/caddyserver/caddy/v2/cmd", "github.com/rogpeppe/go-internal/testscript"},
 		reason: "what runs the scripts of any command knows none of them",
+	},
+	{
+		dir: "tests/adminserver", ours: []string{"keys", "store/file"}, others: []string{"github.com/caddyserver/caddy/v2"},
+		reason: "the tests of the admin API use it as those of its clients do, so it can know neither",
 	},
 	{
 		dir:    "tests/…/",

@@ -43,7 +43,7 @@ var notForClients = map[string]string{
 func TestHeadersAreDocumented(t *testing.T) {
 	known := documented(load(t))
 	found := make(map[string]bool)
-	for _, dir := range []string{"auth", "caddymodule", "forward", "gate", "headers", "held", "ratelimit", "sandbox", "translate"} {
+	for _, dir := range []string{"adminapi", "auth", "caddymodule", "commands", "forward", "gate", "headers", "held", "ratelimit", "sandbox", "translate"} {
 		err := filepath.WalkDir(filepath.Join("../..", dir), func(path string, entry fs.DirEntry, err error) error {
 			if err != nil || entry.IsDir() || !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go") {
 				return err

@@ -1,0 +1,203 @@
+package admin
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/caddyserver/caddy/v2"
+
+	"github.com/card-gateway/card-gateway/adminapi"
+	"github.com/card-gateway/card-gateway/caddymodule/version"
+	"github.com/card-gateway/card-gateway/keys"
+)
+
+func createKey(c *adminCall, req keys.CreateRequest) (any, error) {
+	c.status = http.StatusCreated
+	return c.keys.Create(c, req, c.by)
+}
+
+func importKey(c *adminCall, req keys.ImportRequest) (any, error) {
+	c.status = http.StatusCreated
+	return c.keys.Import(c, req, c.by)
+}
+
+func listKeys(c *adminCall) (any, error) {
+	query := c.r.URL.Query()
+	q := keys.ListQuery{Tenant: query.Get("tenant"), Status: query.Get("status"), Search: query.Get("search"), Cursor: query.Get("cursor"), Limit: defaultListed}
+	if text := query.Get("limit"); text != "" {
+		var err error
+		if q.Limit, err = strconv.Atoi(text); err != nil {
+			return nil, &keys.InvalidError{Field: "limit", Reason: "want a whole number"}
+		}
+	}
+	for name := range query {
+		if !slices.Contains([]string{"tenant", "status", "search", "cursor", "limit"}, name) {
+			return nil, &keys.InvalidError{Field: name, Reason: "unknown query parameter; there are tenant, status, search, cursor and limit"}
+		}
+	}
+	views, next, err := c.keys.List(c, q)
+	return adminapi.KeyPage{Keys: views, Next: next}, err
+}
+
+func showKey(c *adminCall) (any, error) { return c.keys.Show(c, c.id) }
+
+func updateKey(c *adminCall) (any, error) {
+	patch, err := c.body()
+	if err != nil {
+		return nil, err
+	}
+	return c.keys.Update(c, c.id, patch, c.by)
+}
+
+// changeKey returns the call for a change that needs only the key's id.
+func changeKey(do func(*keys.Service, context.Context, string, keys.By) (keys.Changed, error)) func(*adminCall) (any, error) {
+	return func(c *adminCall) (any, error) {
+		return do(c.keys, c, c.id, c.by)
+	}
+}
+
+func rotateKey(c *adminCall) (any, error) {
+	var req adminapi.RotateRequest
+	if err := c.decodeAny(&req); err != nil {
+		return nil, err
+	}
+	how := keys.Rotation{Overlap: keys.DefaultOverlap, Forget: req.Forget}
+	if req.Overlap != nil {
+		var err error
+		if how.Overlap, err = caddy.ParseDuration(*req.Overlap); err != nil {
+			return nil, earlyError{&keys.InvalidError{Field: "overlap", Reason: `want a duration such as "24h", "7d" or "0"`}}
+		}
+	}
+	return c.keys.Rotate(c, c.id, how, c.by)
+}
+
+func beginSealing(c *adminCall) (any, error) {
+	if err := c.keys.BeginSealing(c); err != nil {
+		return nil, earlyError{err}
+	}
+	c.audit(nil)
+	return map[string]bool{"sealing": true}, nil
+}
+
+func sealKey(c *adminCall, req adminapi.SealRequest) (any, error) {
+	return c.keys.Seal(c, c.id, req.Digest, c.by)
+}
+
+func deleteKey(c *adminCall) (any, error) {
+	d, err := c.keys.Delete(c, c.id, c.by)
+	return adminapi.Deletion{ID: c.id, Deleted: true, Replicated: d.Replicated}, err
+}
+
+// showStatus answers with the state of everything; with ?keys=no the keys are not
+// counted, which takes a read of all of them.
+func showStatus(c *adminCall) (any, error) {
+	status := keys.Status{}
+	if c.r.URL.Query().Get("keys") == "no" {
+		status.Store = c.keys.StoreStatus(c)
+	} else {
+		status = c.keys.Status(c)
+	}
+	return adminapi.Status{Build: adminapi.Build(version.Current()), Status: status, State: c.gateway.State(c), Caller: c.who}, nil
+}
+
+// showLimits answers with the buckets of a key.
+func showLimits(c *adminCall) (any, error) {
+	limits, err := c.gateway.KeyLimits(c, c.id)
+	return map[string][]adminapi.Limit{"limits": limits}, err
+}
+
+const (
+	defaultRefusals = 20
+	maxRefusals     = 100
+)
+
+// listRefusals answers with the last remembered refusals, the newest first.
+func listRefusals(c *adminCall) (any, error) {
+	query, limit := c.r.URL.Query(), defaultRefusals
+	if text := query.Get("limit"); text != "" {
+		var err error
+		if limit, err = strconv.Atoi(text); err != nil || limit < 1 || limit > maxRefusals {
+			return nil, &keys.InvalidError{Field: "limit", Reason: fmt.Sprintf("want 1 to %d", maxRefusals)}
+		}
+	}
+	return map[string][]adminapi.Refusal{"refusals": c.gateway.Refusals(query.Get("key"), limit)}, nil
+}
+
+func showRefusal(c *adminCall) (any, error) {
+	refusal, found := c.gateway.Refusal(c.id)
+	if !found {
+		return nil, adminapi.Error{Status: http.StatusNotFound, Err: errors.New("this gateway remembers no refusal with this request id: it keeps the last 512 that it explained, one a second for each key, until it stops")}
+	}
+	return refusal, nil
+}
+
+func showJWKSet(c *adminCall) (any, error) { return json.RawMessage(c.gateway.JWKSet()), nil }
+
+func drain(c *adminCall) (any, error) {
+	var req adminapi.DrainRequest
+	if err := c.decodeAny(&req); err != nil {
+		return nil, err
+	}
+	span, err := nodeSpan(req.For, 0)
+	if err != nil {
+		return nil, err
+	}
+	var until time.Time
+	if span > 0 {
+		until = time.Now().Add(span)
+	}
+	c.gateway.Drain(&until)
+	return c.nodeChanged(c.action)
+}
+
+func undrain(c *adminCall) (any, error) {
+	c.gateway.Drain(nil)
+	return c.nodeChanged(c.action)
+}
+
+const (
+	defaultDebug = 15 * time.Minute
+	maxNodeSpan  = 24 * time.Hour
+)
+
+// nodeSpan reads how long a change of the node is meant to last; unset is that of no
+// text.
+func nodeSpan(text string, unset time.Duration) (time.Duration, error) {
+	if text == "" {
+		return unset, nil
+	}
+	span, err := caddy.ParseDuration(text)
+	if err != nil || span <= 0 || span > maxNodeSpan {
+		return 0, earlyError{&keys.InvalidError{Field: "for", Reason: `want a duration such as "15m", at most 24h`}}
+	}
+	return span, nil
+}
+
+func logLevel(c *adminCall, req adminapi.LogLevelRequest) (any, error) {
+	span, err := nodeSpan(req.For, defaultDebug)
+	if err != nil {
+		return nil, err
+	}
+	switch req.Level {
+	case "debug":
+		c.gateway.LogEachRequest(time.Now().Add(span))
+	case "info":
+		c.gateway.LogEachRequest(time.Time{})
+	default:
+		return nil, earlyError{&keys.InvalidError{Field: "level", Reason: "want debug or info"}}
+	}
+	return c.nodeChanged("log " + req.Level)
+}
+
+// nodeChanged writes the line of the audit record, and answers with the state.
+func (c *adminCall) nodeChanged(action string) (any, error) {
+	c.action = action
+	c.audit(nil)
+	return c.gateway.State(c).Node, nil
+}

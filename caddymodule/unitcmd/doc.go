@@ -1,3 +1,0 @@
-// Package unitcmd is the command card-unit: it runs a command of the gateway as
-// the systemd unit runs the gateway.
-package unitcmd

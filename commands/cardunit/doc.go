@@ -1,0 +1,3 @@
+// Package cardunit is the command card-unit: it runs a command of the gateway as
+// the systemd unit runs the gateway.
+package cardunit
