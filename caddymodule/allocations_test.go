@@ -15,6 +15,8 @@ import (
 	"go.opentelemetry.io/otel/trace"
 	"go.uber.org/zap"
 
+	"github.com/card-gateway/card-gateway/caddymodule/issuer"
+	"github.com/card-gateway/card-gateway/caddymodule/translating"
 	"github.com/card-gateway/card-gateway/sign"
 	"github.com/card-gateway/card-gateway/store"
 )
@@ -112,7 +114,7 @@ func testChainAllocations(ctx context.Context, t *testing.T) {
 	}
 	g := newGate(t)
 	body := strings.Repeat("x", 1021) + "END"
-	last := &Forward{Issuers: []string{quickIssuer(t, "END")}}
+	last := &issuer.Forward{Issuers: []string{quickIssuer(t, "END")}}
 	if err := last.Open(); err != nil {
 		t.Fatal(err)
 	}
@@ -122,7 +124,7 @@ func testChainAllocations(ctx context.Context, t *testing.T) {
 		g.auth.site.gate = g.auth.site.newGate()
 	})
 	chain := caddyhttp.HandlerFunc(func(w http.ResponseWriter, r *http.Request) error { return last.ServeHTTP(w, r, nil) })
-	for _, h := range []caddyhttp.MiddlewareHandler{new(Translate), g.auth, &RateLimit{log: zap.NewNop()}} {
+	for _, h := range []caddyhttp.MiddlewareHandler{new(translating.Translate), g.auth, &RateLimit{log: zap.NewNop()}} {
 		next := chain
 		chain = func(w http.ResponseWriter, r *http.Request) error { return h.ServeHTTP(w, r, next) }
 	}

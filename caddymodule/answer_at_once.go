@@ -2,7 +2,9 @@
 
 package caddymodule
 
-import "net/http"
+import (
+	"net/http"
+)
 
 // answerAtOnce makes net/http send a refusal before the request's body has
 // arrived. Otherwise net/http would wait for a body below closesFrom bytes; with

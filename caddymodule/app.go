@@ -6,19 +6,26 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
+	"time"
 
 	"github.com/caddyserver/caddy/v2"
+	"github.com/caddyserver/caddy/v2/modules/caddyevents"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
+	"go.uber.org/zap"
 
 	"github.com/card-gateway/card-gateway/auditfile"
 	"github.com/card-gateway/card-gateway/auth"
 	"github.com/card-gateway/card-gateway/caddymodule/admin"
+	"github.com/card-gateway/card-gateway/caddymodule/audit"
+	"github.com/card-gateway/card-gateway/caddymodule/meter"
+	"github.com/card-gateway/card-gateway/caddymodule/node"
+	"github.com/card-gateway/card-gateway/caddymodule/peek"
+	"github.com/card-gateway/card-gateway/caddymodule/request"
+	"github.com/card-gateway/card-gateway/caddymodule/settings"
+	"github.com/card-gateway/card-gateway/caddymodule/stores"
+	"github.com/card-gateway/card-gateway/caddymodule/version"
 	"github.com/card-gateway/card-gateway/keys"
 )
-
-func init() {
-	caddy.RegisterModule(new(App))
-}
 
 // App is the app card_gateway: the part of the gateway that all its handlers
 // share. The global option card_gateway configures it.
@@ -26,24 +33,24 @@ func init() {
 // It has no state that a reload would lose: the store stays open if the next
 // configuration uses the same place.
 type App struct {
-	Config
+	settings.Config
 
-	rules     *rules
+	settings  *settings.Settings
 	state     *state
 	telemetry *telemetry
-	tokens    *admin.Tokens // of the admin API
-	loaded    configuration // as it was given
+	tokens    *admin.Tokens       // of the admin API
+	loaded    audit.Configuration // as it was given
 
 	dryRuns   int           // handlers in dry run
 	published publishedKeys // of assert
 
 	upkeep  upkeep
 	order   orderCheck
-	ended   func() error         // why Caddy has ended this configuration; nil: it has not
-	servers func() error         // checks those without a handler of ours
-	certs   func() *certificates // those of the configuration
-	admin   string               // path of the admin socket; empty: there is none
-	poolKey string               // of the store in the pool; empty until it is taken
+	ended   func() error              // why Caddy has ended this configuration; nil: it has not
+	servers func() error              // checks those without a handler of ours
+	certs   func() *node.Certificates // those of the configuration
+	admin   string                    // path of the admin socket; empty: there is none
+	poolKey string                    // of the store in the pool; empty until it is taken
 }
 
 // CaddyModule returns the Caddy module information.
@@ -62,8 +69,8 @@ func (a *App) Provision(ctx caddy.Context) error {
 }
 
 func (a *App) provision(ctx caddy.Context) (err error) {
-	a.loaded.add("card_gateway", &a.Config)
-	if a.rules, err = newRules(&a.Config); err != nil {
+	a.loaded.Add("card_gateway", &a.Config)
+	if a.settings, err = settings.New(&a.Config); err != nil {
 		return err
 	}
 	ring, err := a.readMasterKey()
@@ -73,17 +80,17 @@ func (a *App) provision(ctx caddy.Context) (err error) {
 	if err := a.readAdminTokens(); err != nil {
 		return err
 	}
-	if a.telemetry, err = newTelemetry(ctx.Logger(), ctx.GetMetricsRegistry(), a.rules.table); err != nil {
+	if a.telemetry, err = newTelemetry(ctx.Logger(), ctx.GetMetricsRegistry(), a.settings.Table); err != nil {
 		return fmt.Errorf("registering metrics: %w", err)
 	}
 	if err := a.findAuditFile(); err != nil {
 		return err
 	}
-	a.order = orderCheck{rateLimits: len(a.Limits) > 0, log: a.telemetry.log}
-	a.admin = adminSocketOf(ctx)
+	a.order = orderCheck{rateLimits: len(a.Limits) > 0, log: a.telemetry.Log}
+	a.admin = node.AdminSocketOf(ctx)
 	a.servers = func() error { return a.order.allServers(ctx) }
-	a.certs = func() *certificates { return certificatesOf(ctx, a.telemetry.log) }
-	a.telemetry.docsURL = a.DocsURL
+	a.certs = func() *node.Certificates { return node.CertificatesOf(ctx, a.telemetry.Log) }
+	a.telemetry.DocsURL = a.DocsURL
 	if a.telemetry.emit, err = eventEmitter(ctx); err != nil {
 		return err
 	}
@@ -94,15 +101,15 @@ func (a *App) provision(ctx caddy.Context) (err error) {
 	if err != nil {
 		return fmt.Errorf("store: %w", err)
 	}
-	a.state = newState(pooled, ring, a.rules, a.telemetry)
-	if err := drainBefore(ctx, &a.state.left); err != nil {
+	a.state = newState(pooled, ring, a.settings, a.telemetry)
+	if err := node.DrainBefore(ctx, &a.state.left); err != nil {
 		return err
 	}
 	return a.state.testMasterKey(ctx)
 }
 
 // openStore takes the configured store.
-func (a *App) openStore(ctx caddy.Context) (*pooledStore, error) {
+func (a *App) openStore(ctx caddy.Context) (*stores.Pooled, error) {
 	if a.StoreRaw == nil {
 		a.StoreRaw = json.RawMessage(`{"module":"file"}`)
 	}
@@ -110,13 +117,13 @@ func (a *App) openStore(ctx caddy.Context) (*pooledStore, error) {
 	if err != nil {
 		return nil, err
 	}
-	chosen, ok := module.(storeModule)
+	chosen, ok := module.(stores.Module)
 	if !ok {
 		return nil, fmt.Errorf("%T is not a store", module)
 	}
-	taken, err := takeStore(chosen, a.rules.window, a.RuntimeDir)
+	taken, err := stores.Take(chosen, a.settings.Window, a.RuntimeDir)
 	if err == nil {
-		a.poolKey = chosen.place()
+		a.poolKey = chosen.Place()
 	}
 	return taken, err
 }
@@ -154,9 +161,9 @@ func (a *App) findAuditFile() error {
 	if a.Config.Audit == nil {
 		return nil
 	}
-	path, err := absolute("audit", a.Config.Audit.File)
+	path, err := stores.Absolute("audit", a.Config.Audit.File)
 	if err == nil {
-		a.telemetry.audit.file = auditfile.At(filepath.Clean(path))
+		a.telemetry.audit.File = auditfile.At(filepath.Clean(path))
 	}
 	return err
 }
@@ -170,13 +177,13 @@ func (a *App) Start() error {
 	if err := a.state.ensureStarted(context.Background()); err != nil {
 		return fmt.Errorf("card_gateway: %w", err)
 	}
-	if err := a.telemetry.audit.begin(); err != nil {
+	if err := a.telemetry.audit.Begin(); err != nil {
 		return fmt.Errorf("card_gateway: %w", err)
 	}
 	takeStandardLog()
-	shownBodies.Store(a.state.bodies)
-	a.state.sharePolicy(a.rules)
-	dryRunGauge.Set(float64(a.dryRuns))
+	meter.ShownBodies.Store(a.state.bodies)
+	a.state.sharePolicy(a.settings)
+	meter.DryRunGauge.Set(float64(a.dryRuns))
 	a.upkeep = upkeep{state: a.state, telemetry: a.telemetry, served: a.certs(), admin: a.admin}
 	a.upkeep.start()
 	return nil
@@ -187,7 +194,7 @@ func (a *App) Stop() error {
 	if a.upkeep.stop() {
 		a.state.keys.Stop()
 	}
-	a.telemetry.audit.settle(context.Background())
+	a.telemetry.audit.Settle(context.Background())
 	return nil
 }
 
@@ -198,7 +205,7 @@ func (a *App) Cleanup() error {
 	if a.poolKey == "" {
 		return nil
 	}
-	_, err := storePool.Delete(a.poolKey)
+	err := stores.Release(a.poolKey)
 	return err
 }
 
@@ -211,18 +218,64 @@ var (
 
 // Join notes a handler with its options, and checks the routes of its server.
 func (a *App) Join(handler string, options any, server *caddyhttp.Server) error {
-	a.loaded.add(handler, options)
+	a.loaded.Add(handler, options)
 	return a.order.server(server)
 }
 
 // Unjudged returns what answers requests that no card_auth has judged.
-func (a *App) Unjudged() unjudged {
-	return newUnjudged(&a.telemetry.reporter, a.rules.table.ByName(auth.OtherOperation))
+func (a *App) Unjudged() request.Unjudged {
+	return request.NewUnjudged(&a.telemetry.Reporter, a.settings.Table.ByName(auth.OtherOperation))
 }
 
-// appOf is joinApp for handlers that need more of the app.
+// appOf is request.Join for handlers that need more of the app.
 func appOf(ctx caddy.Context, handler string, options any) (*App, error) {
-	joined, err := joinApp(ctx, handler, options)
+	joined, err := request.Join(ctx, handler, options)
 	app, _ := joined.(*App)
 	return app, err
+}
+
+// watchLoad makes the app learn what becomes of its configuration: Caddy's event
+// "started" means that all apps run and listen, and a cause that the configuration
+// has ended.
+func (a *App) watchLoad(ctx caddy.Context) error {
+	a.ended = func() error { return context.Cause(ctx) }
+	module, err := ctx.App("events")
+	if err != nil {
+		return err
+	}
+	events, ok := module.(*caddyevents.App)
+	if !ok {
+		return fmt.Errorf("the app events is a %T", module)
+	}
+	return events.On("started", loadWatcher{a})
+}
+
+type loadWatcher struct{ app *App }
+
+// Handle receives the event "started".
+func (w loadWatcher) Handle(context.Context, caddy.Event) error {
+	a := w.app
+	a.telemetry.Log.Info("the gateway runs", zap.Inline(version.Current()))
+	node.Process.Loads.Made(time.Now())
+	a.telemetry.audit.Configured(&a.loaded)
+	return nil
+}
+
+// reportRefusal writes a line of the audit record if Caddy has refused the
+// configuration: into the record of the gateway that goes on, or at the first start
+// into its own. There, a configuration that was not even started may just have been
+// validated, which leaves no trace.
+func (a *App) reportRefusal() {
+	if a.ended == nil || !peek.LoadRefused(a.ended()) {
+		return
+	}
+	cause := a.ended()
+	running, _ := caddy.ActiveContext().AppIfConfigured("card_gateway")
+	switch running, ok := running.(*App); {
+	case ok:
+		running.LoadRefused(cause)
+	case peek.StartFailed(cause):
+		a.LoadRefused(cause)
+		a.telemetry.audit.Settle(context.Background()) // the process ends
+	}
 }

@@ -14,6 +14,9 @@ import (
 	"github.com/card-gateway/card-gateway/adminapi"
 	"github.com/card-gateway/card-gateway/auth"
 	"github.com/card-gateway/card-gateway/caddymodule/admin"
+	"github.com/card-gateway/card-gateway/caddymodule/meter"
+	"github.com/card-gateway/card-gateway/caddymodule/node"
+	"github.com/card-gateway/card-gateway/caddymodule/stores"
 	"github.com/card-gateway/card-gateway/gate"
 	"github.com/card-gateway/card-gateway/keys"
 	"github.com/card-gateway/card-gateway/store"
@@ -26,9 +29,9 @@ func (a *App) Admin() *admin.Gateway {
 		return nil
 	}
 	return &admin.Gateway{
-		Keys: a.state.keys, Tokens: a.tokens, State: a.report, AuditCall: a.telemetry.audit.write, LoadRefused: a.LoadRefused,
-		OpenStore: a.sourceStore, Drain: process.drain.operator.Store, LogEachRequest: logEachRequest,
-		Refusal: process.refusals.find, Refusals: process.refusals.list, KeyLimits: a.keyLimits, JWKSet: a.published.set,
+		Keys: a.state.keys, Tokens: a.tokens, State: a.report, AuditCall: a.telemetry.audit.Write, LoadRefused: a.LoadRefused,
+		OpenStore: a.sourceStore, Drain: node.Process.Drain.Operator.Store, LogEachRequest: node.LogEachRequest,
+		Refusal: node.Process.Refusals.Find, Refusals: node.Process.Refusals.List, KeyLimits: a.keyLimits, JWKSet: a.published.set,
 	}
 }
 
@@ -38,13 +41,13 @@ func (a *App) report(ctx context.Context) adminapi.State {
 	defer cancel()
 	bodies := a.state.bodies
 	s := adminapi.State{
-		Ready: true, Node: nodeView(), Degraded: a.state.degraded(ctx), Policy: a.rules.policy().Hash(), Loads: process.loads.last(),
-		Traffic: traffic(), Offenders: process.offenders.Top(time.Now(), 10), Audit: a.telemetry.audit.state(),
+		Ready: true, Node: node.NodeView(), Degraded: a.state.degraded(ctx), Policy: a.settings.Policy().Hash(), Loads: node.Process.Loads.Last(),
+		Traffic: traffic(), Offenders: node.Process.Offenders.Top(time.Now(), 10), Audit: a.telemetry.audit.State(),
 		Bodies: adminapi.BodyMemory{Bytes: bodies.Used(), Limit: bodies.Limit(), Holders: bodies.Largest(10)},
 	}
 	err := a.state.ready(ctx)
 	if err == nil && s.Drained {
-		err = errDrained
+		err = node.ErrDrained
 	}
 	if err != nil {
 		s.Ready, s.Reason = false, err.Error()
@@ -55,11 +58,11 @@ func (a *App) report(ctx context.Context) adminapi.State {
 // LoadRefused writes a line of the audit record for a configuration that was not
 // loaded, once for each.
 func (a *App) LoadRefused(err error) {
-	if !process.loads.refused(time.Now(), err) {
+	if !node.Process.Loads.Refused(time.Now(), err) {
 		return
 	}
-	dryRunGauge.Set(float64(a.dryRuns)) // the refused one may have started
-	a.telemetry.audit.refusedLoad(err)
+	meter.DryRunGauge.Set(float64(a.dryRuns)) // the refused one may have started
+	a.telemetry.audit.RefusedLoad(err)
 }
 
 // keyLimits returns the buckets of a key as they are now.
@@ -75,7 +78,7 @@ func (a *App) keyLimits(ctx context.Context, keyID string) ([]adminapi.Limit, er
 // Levels returns what is left at now of the buckets that the requests of a key are
 // charged to. It charges nothing.
 func (a *App) Levels(ctx context.Context, key *auth.Key, now time.Time) (gate.Buckets, []adminapi.Limit, error) {
-	buckets := gate.BucketsOf(a.rules.table, a.rules.limits, key, now)
+	buckets := gate.BucketsOf(a.settings.Table, a.settings.Limits, key, now)
 	states, err := buckets.Levels(ctx, a.state.backend, now)
 	limits := make([]adminapi.Limit, len(states))
 	for i := range states {
@@ -109,26 +112,26 @@ func (a *App) sourceStore(option json.RawMessage) (store.Backend, error) {
 	if err != nil {
 		return nil, err
 	}
-	chosen, ok := module.(storeModule)
+	chosen, ok := module.(stores.Module)
 	switch {
 	case !ok:
 		return nil, fmt.Errorf("%T is not a store", module)
-	case chosen.place() == a.poolKey:
+	case chosen.Place() == a.poolKey:
 		return nil, errors.New("this is the store of the running gateway itself")
 	}
-	return chosen.open("")
+	return chosen.Open("")
 }
 
 // traffic returns what the process counted, from its own metrics.
 func traffic() adminapi.Traffic {
-	decision := func(name string) map[string]uint64 { return sums(limitDecisions, "operation", "decision", name) }
+	decision := func(name string) map[string]uint64 { return sums(meter.LimitDecisions, "operation", "decision", name) }
 	return adminapi.Traffic{
-		Since:         process.began,
-		Outcomes:      sums(requestsTotal, "outcome"),
-		Upstream:      sums(upstreamResponses, "class"),
-		Connections:   sums(upstreamConnections, "issuer"),
-		LimitsNear:    decision(limitDecisionNames[limitNear]),
-		LimitsRefused: decision(limitDecisionNames[limitRefused]),
+		Since:         node.Process.Began,
+		Outcomes:      sums(meter.RequestsTotal, "outcome"),
+		Upstream:      sums(meter.UpstreamResponses, "class"),
+		Connections:   sums(meter.UpstreamConnections, "issuer"),
+		LimitsNear:    decision(meter.LimitDecisionNames[meter.LimitNear]),
+		LimitsRefused: decision(meter.LimitDecisionNames[meter.LimitRefused]),
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
 
 	"github.com/card-gateway/card-gateway/assertion"
+	"github.com/card-gateway/card-gateway/caddymodule/directive"
 	"github.com/card-gateway/card-gateway/secret"
 )
 
@@ -90,15 +91,15 @@ func (p *publishedKeys) set() []byte {
 
 // readAssert reads the block assert of card_auth.
 func (h *Auth) readAssert(d *caddyfile.Dispenser) error {
-	if err := noMore(d); err != nil {
+	if err := directive.NoMore(d); err != nil {
 		return err
 	}
-	where := at(d)
+	where := directive.At(d)
 	o := new(AssertOptions)
 	h.Assert = o
-	err := readBlock(d, "assert", []option{
-		{name: "algorithm", read: func(d *caddyfile.Dispenser) (err error) {
-			if o.Algorithm, err = oneArg(d, "EdDSA or HS256"); err != nil {
+	err := directive.Block(d, "assert", []directive.Option{
+		{Name: "algorithm", Read: func(d *caddyfile.Dispenser) (err error) {
+			if o.Algorithm, err = directive.OneArg(d, "EdDSA or HS256"); err != nil {
 				return err
 			}
 			if _, err := assertion.ParseAlgorithm(o.Algorithm); err != nil {
@@ -106,14 +107,14 @@ func (h *Auth) readAssert(d *caddyfile.Dispenser) error {
 			}
 			return nil
 		}},
-		{name: "key", instead: "several keys are several lines of one file or variable", read: func(d *caddyfile.Dispenser) (err error) {
-			if o.Key, err = parseSecretRef(d); err != nil {
+		{Name: "key", Instead: "several keys are several lines of one file or variable", Read: func(d *caddyfile.Dispenser) (err error) {
+			if o.Key, err = directive.Secret(d); err != nil {
 				return err
 			}
-			return noMore(d)
+			return directive.NoMore(d)
 		}},
-		textOption("issuer", "a name", &o.Issuer),
-		textOption("audience", "the name of the issuer's service", &o.Audience),
+		directive.Text("issuer", "a name", &o.Issuer),
+		directive.Text("audience", "the name of the issuer's service", &o.Audience),
 	})
 	switch {
 	case err != nil:

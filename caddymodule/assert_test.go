@@ -11,6 +11,9 @@ import (
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp/requestbody"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp/reverseproxy"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp/rewrite"
+
+	"github.com/card-gateway/card-gateway/caddymodule/issuer"
+	"github.com/card-gateway/card-gateway/caddymodule/translating"
 )
 
 // A configuration with a key that cannot be used is refused, with the place and
@@ -82,13 +85,13 @@ func TestUnasserted(t *testing.T) {
 		behind []caddyhttp.MiddlewareHandler
 		want   string
 	}{
-		"card_forward":                {[]caddyhttp.MiddlewareHandler{new(Translate), new(encode.Encode), new(Forward)}, ""},
-		"card_forward after rewrite":  {[]caddyhttp.MiddlewareHandler{new(rewrite.Rewrite), new(Forward)}, ""},
-		"reverse_proxy":               {[]caddyhttp.MiddlewareHandler{new(Translate), new(encode.Encode), proxy}, ""},
+		"card_forward":                {[]caddyhttp.MiddlewareHandler{new(translating.Translate), new(encode.Encode), new(issuer.Forward)}, ""},
+		"card_forward after rewrite":  {[]caddyhttp.MiddlewareHandler{new(rewrite.Rewrite), new(issuer.Forward)}, ""},
+		"reverse_proxy":               {[]caddyhttp.MiddlewareHandler{new(translating.Translate), new(encode.Encode), proxy}, ""},
 		"reverse_proxy after rewrite": {[]caddyhttp.MiddlewareHandler{new(rewrite.Rewrite), proxy}, "rewrite between"},
 		"reverse_proxy after a body":  {[]caddyhttp.MiddlewareHandler{new(requestbody.RequestBody), proxy}, "request_body between"},
 		"reverse_proxy that rewrites": {[]caddyhttp.MiddlewareHandler{&reverseproxy.Handler{Rewrite: new(rewrite.Rewrite)}}, "rewrites what it sends"},
-		"one that nobody knows":       {[]caddyhttp.MiddlewareHandler{issuerSees{}, new(Forward)}, "may send requests"},
+		"one that nobody knows":       {[]caddyhttp.MiddlewareHandler{issuerSees{}, new(issuer.Forward)}, "may send requests"},
 	} {
 		h := new(Auth)
 		server := &caddyhttp.Server{Routes: caddyhttp.RouteList{{Handlers: append([]caddyhttp.MiddlewareHandler{h}, c.behind...)}}}

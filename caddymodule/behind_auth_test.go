@@ -11,6 +11,10 @@ import (
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp/reverseproxy"
 
 	"github.com/card-gateway/card-gateway/auth"
+	"github.com/card-gateway/card-gateway/caddymodule/issuer"
+	"github.com/card-gateway/card-gateway/caddymodule/self"
+	"github.com/card-gateway/card-gateway/caddymodule/settings"
+	"github.com/card-gateway/card-gateway/caddymodule/translating"
 	"github.com/card-gateway/card-gateway/headers"
 )
 
@@ -40,7 +44,7 @@ func TestForwardsHost(t *testing.T) {
 // card_auth prevents that net/http sends a request twice if a handler behind it
 // might use net/http, and only then.
 func TestMayRepeat(t *testing.T) {
-	named := &Forward{Rule: headers.Rule{PassHeader: []string{"Forwarded"}}}
+	named := &issuer.Forward{Rule: headers.Rule{PassHeader: []string{"Forwarded"}}}
 	if err := named.Prepare(); err != nil {
 		t.Fatal(err)
 	}
@@ -48,8 +52,8 @@ func TestMayRepeat(t *testing.T) {
 		behind []caddyhttp.MiddlewareHandler
 		want   bool
 	}{
-		"card_forward alone":     {[]caddyhttp.MiddlewareHandler{new(Translate), new(encode.Encode), named}, false},
-		"reverse_proxy alone":    {[]caddyhttp.MiddlewareHandler{new(Translate), &reverseproxy.Handler{Transport: &reverseproxy.HTTPTransport{TLS: new(reverseproxy.TLSConfig)}}}, true},
+		"card_forward alone":     {[]caddyhttp.MiddlewareHandler{new(translating.Translate), new(encode.Encode), named}, false},
+		"reverse_proxy alone":    {[]caddyhttp.MiddlewareHandler{new(translating.Translate), &reverseproxy.Handler{Transport: &reverseproxy.HTTPTransport{TLS: new(reverseproxy.TLSConfig)}}}, true},
 		"both":                   {[]caddyhttp.MiddlewareHandler{named, &reverseproxy.Handler{Transport: &reverseproxy.HTTPTransport{TLS: new(reverseproxy.TLSConfig)}}}, true},
 		"one that nobody knows":  {[]caddyhttp.MiddlewareHandler{issuerSees{}, named}, true},
 		"nothing that we know":   {[]caddyhttp.MiddlewareHandler{issuerSees{}}, true},
@@ -77,24 +81,24 @@ func TestOwnOperationsNeedASelfAlone(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	inside := &caddyhttp.Subroute{Routes: caddyhttp.RouteList{{Handlers: []caddyhttp.MiddlewareHandler{new(Self)}}}}
+	inside := &caddyhttp.Subroute{Routes: caddyhttp.RouteList{{Handlers: []caddyhttp.MiddlewareHandler{new(self.Self)}}}}
 	for name, c := range map[string]struct {
 		behind []caddyhttp.MiddlewareHandler
 		want   bool
 	}{
-		"alone":                   {[]caddyhttp.MiddlewareHandler{new(Self)}, true},
+		"alone":                   {[]caddyhttp.MiddlewareHandler{new(self.Self)}, true},
 		"in a handle block":       {[]caddyhttp.MiddlewareHandler{new(caddyheaders.Handler), new(encode.Encode), inside}, true},
 		"none":                    {nil, false},
-		"no self":                 {[]caddyhttp.MiddlewareHandler{new(Forward)}, false},
-		"beside a card_forward":   {[]caddyhttp.MiddlewareHandler{new(Self), new(Forward)}, false},
-		"behind a card_forward":   {[]caddyhttp.MiddlewareHandler{new(Forward), inside}, false},
+		"no self":                 {[]caddyhttp.MiddlewareHandler{new(issuer.Forward)}, false},
+		"beside a card_forward":   {[]caddyhttp.MiddlewareHandler{new(self.Self), new(issuer.Forward)}, false},
+		"behind a card_forward":   {[]caddyhttp.MiddlewareHandler{new(issuer.Forward), inside}, false},
 		"beside a reverse_proxy":  {[]caddyhttp.MiddlewareHandler{inside, new(reverseproxy.Handler)}, false},
-		"beside an unknown one":   {[]caddyhttp.MiddlewareHandler{issuerSees{}, new(Self)}, false},
-		"beside a card_translate": {[]caddyhttp.MiddlewareHandler{new(Translate), new(Self)}, true},
+		"beside an unknown one":   {[]caddyhttp.MiddlewareHandler{issuerSees{}, new(self.Self)}, false},
+		"beside a card_translate": {[]caddyhttp.MiddlewareHandler{new(translating.Translate), new(self.Self)}, true},
 	} {
 		h := new(Auth)
 		server := &caddyhttp.Server{Routes: caddyhttp.RouteList{{Handlers: append([]caddyhttp.MiddlewareHandler{h}, c.behind...)}}}
-		s := site{rules: &rules{table: table}, other: table.ByName(auth.OtherOperation), downstream: downstreamOf(server, h)}
+		s := site{settings: &settings.Settings{Table: table}, other: table.ByName(auth.OtherOperation), downstream: downstreamOf(server, h)}
 		for _, own := range []string{"GET /gateway/v1/key", "POST /gateway/v1/echo", "POST /gateway/v1/key/rotate"} {
 			method, path, _ := strings.Cut(own, " ")
 			operation, scope, refusal := s.operation(method, path)

@@ -16,8 +16,13 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/card-gateway/card-gateway/caddymodule/cardlog"
+	"github.com/card-gateway/card-gateway/caddymodule/directive"
+	"github.com/card-gateway/card-gateway/caddymodule/issuer"
 	"github.com/card-gateway/card-gateway/caddymodule/peek"
+	"github.com/card-gateway/card-gateway/caddymodule/request"
 	"github.com/card-gateway/card-gateway/caddymodule/routes"
+	"github.com/card-gateway/card-gateway/caddymodule/self"
+	"github.com/card-gateway/card-gateway/caddymodule/translating"
 	"github.com/card-gateway/card-gateway/headers"
 )
 
@@ -115,8 +120,6 @@ func (c *serverCheck) run(server *caddyhttp.Server) error {
 
 // wrapHint is for named routes, of which Caddy keeps one directive.
 const wrapHint = " (of a named route, &(name), Caddy keeps only the first directive: write route { } around several)"
-
-const errLimitsLate = cardlog.PlainError("card_rate_limit comes after card_auth; in a route of your own write card_rate_limit first")
 
 // refuse adds a mistake, once.
 func (c *serverCheck) refuse(text string) {
@@ -271,11 +274,11 @@ func downstreamOf(server *caddyhttp.Server, from caddyhttp.MiddlewareHandler) do
 	handlers := routes.Behind(server, from)
 	for _, handler := range handlers {
 		switch next := handler.(type) {
-		case *Translate:
+		case *translating.Translate:
 			b.translates = true
-		case *Self:
+		case *self.Self:
 			b.self = true
-		case *Forward:
+		case *issuer.Forward:
 			sends = true
 			b.headerRules = append(b.headerRules, &next.Rule)
 		case *reverseproxy.Handler:
@@ -302,7 +305,7 @@ func unasserted(handlers []caddyhttp.MiddlewareHandler) string {
 	for _, handler := range handlers {
 		name := routes.Name(handler)
 		switch next := handler.(type) {
-		case *Forward:
+		case *issuer.Forward:
 		case *reverseproxy.Handler:
 			if next.Rewrite != nil {
 				return "assert: the reverse_proxy behind card_auth rewrites what it sends, so that an assertion would lie; use card_forward"
@@ -367,7 +370,7 @@ func (*Open) CaddyModule() caddy.ModuleInfo {
 
 // Provision checks the routes around the handler.
 func (h *Open) Provision(ctx caddy.Context) error {
-	_, err := joinApp(ctx, "card_open", h)
+	_, err := request.Join(ctx, "card_open", h)
 	return err
 }
 
@@ -377,5 +380,5 @@ func (*Open) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddyhttp.Ha
 
 // UnmarshalCaddyfile reads `card_open`.
 func (h *Open) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
-	return readHandler(d, "card_open", nil)
+	return directive.Handler(d, "card_open", nil)
 }

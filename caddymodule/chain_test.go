@@ -18,10 +18,10 @@ import (
 	"github.com/card-gateway/card-gateway/store"
 )
 
+func init() { caddy.RegisterModule(issuerSees{}) }
+
 // issuerSees is the handler behind the gateway in these tests.
 type issuerSees struct{}
-
-func init() { caddy.RegisterModule(issuerSees{}) }
 
 func (issuerSees) CaddyModule() caddy.ModuleInfo {
 	return caddy.ModuleInfo{ID: "http.handlers.issuer_sees", New: func() caddy.Module { return new(issuerSees) }}

@@ -7,6 +7,8 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/card-gateway/card-gateway/caddymodule/logqueue"
+	"github.com/card-gateway/card-gateway/caddymodule/meter"
+	"github.com/card-gateway/card-gateway/caddymodule/node"
 )
 
 // degraded returns the current troubles, in the order of degradations, and sets
@@ -15,24 +17,24 @@ func (s *state) degraded(ctx context.Context) []string {
 	details := s.backend.Status(ctx).Details
 	found := map[string]bool{"policy": details.PolicyDifferences > 0}
 	for _, what := range details.Degraded {
-		if !slices.Contains(degradations, what) {
+		if !slices.Contains(meter.Degradations, what) {
 			what = "store"
 		}
 		found[what] = true
 	}
-	found["admin"] = process.adminLost.Load()
-	found["audit"] = found["audit"] || s.audit.lagging()
-	found["config"] = process.loads.lastRefused()
-	found["drained"] = process.drain.forgotten()
+	found["admin"] = node.Process.AdminLost.Load()
+	found["audit"] = found["audit"] || s.audit.Lagging()
+	found["config"] = node.Process.Loads.LastRefused()
+	found["drained"] = node.Process.Drain.Forgotten()
 	found["log"] = found["log"] || logqueue.Trouble()
 	var list []string
-	for _, what := range degradations {
+	for _, what := range meter.Degradations {
 		value := 0.0
 		if found[what] {
 			value = 1
 			list = append(list, what)
 		}
-		degradedGauge.WithLabelValues(what).Set(value)
+		meter.DegradedGauge.WithLabelValues(what).Set(value)
 	}
 	return list
 }
@@ -43,7 +45,7 @@ func (s *state) reportFloor(ctx context.Context) {
 	if floor := s.backend.Status(ctx).Details.ReplayFloor; !floor.IsZero() {
 		seconds = float64(floor.UnixMilli()) / 1000
 	}
-	replayFloor.Set(seconds)
+	meter.ReplayFloor.Set(seconds)
 }
 
 // reportDegraded logs the troubles that have begun or ended since the last call.
@@ -54,12 +56,12 @@ func (t *telemetry) reportDegraded(now []string) {
 	}
 	for _, what := range now {
 		if !slices.Contains(before, what) {
-			t.log.Warn("the gateway is degraded: requests are settled, but something needs an operator", zap.String("what", what))
+			t.Log.Warn("the gateway is degraded: requests are settled, but something needs an operator", zap.String("what", what))
 		}
 	}
 	for _, what := range before {
 		if !slices.Contains(now, what) {
-			t.log.Info("the gateway is no longer degraded", zap.String("what", what))
+			t.Log.Info("the gateway is no longer degraded", zap.String("what", what))
 		}
 	}
 }

@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/card-gateway/card-gateway/caddymodule/meter"
 )
 
 // The console has a sentence for each trouble that the gateway reports, and for no
@@ -21,7 +23,7 @@ func TestConsoleExplainsDegradations(t *testing.T) {
 	for _, m := range regexp.MustCompile(`(?m)^\t(\w+): "[A-Z].*\."`).FindAllStringSubmatch(block, -1) {
 		found = append(found, m[1])
 	}
-	if !slices.Equal(found, degradations) {
-		t.Errorf("the console explains %v, the gateway reports %v", found, degradations)
+	if !slices.Equal(found, meter.Degradations) {
+		t.Errorf("the console explains %v, the gateway reports %v", found, meter.Degradations)
 	}
 }

@@ -26,22 +26,22 @@ func (p *passage) refuse(refusal *auth.Refusal) error {
 	if !p.decision.Body.Read {
 		held.DiscardRest(&p.w, p.r)
 	}
-	p.info.writeRefusal(&p.w, refusal)
-	p.w.complete()
+	p.info.WriteRefusal(&p.w, refusal)
+	p.w.Complete()
 	if may && !refusal.Shown {
 		_ = p.w.FlushError() // on failure the client is gone
 		p.account(refusal, now)
 	}
-	p.info.logRefusal(refusal)
+	p.info.LogRefusal(refusal)
 	return nil
 }
 
 // reportDryRun explains and logs why a request would have been refused.
 func (p *passage) reportDryRun() {
-	if now := time.Now(); p.mayExplain(p.info.dryRun.Reason, now) {
-		p.account(p.info.dryRun, now)
+	if now := time.Now(); p.mayExplain(p.info.DryRun.Reason, now) {
+		p.account(p.info.DryRun, now)
 	}
-	p.info.logRefusal(p.info.dryRun)
+	p.info.LogRefusal(p.info.DryRun)
 }
 
 // account finds out what was wrong, for the log, for the memory of refusals and for
@@ -56,23 +56,23 @@ func (p *passage) account(refusal *auth.Refusal, now time.Time) {
 // generic_messages an unknown key costs the same as a known one: the next answer
 // on the connection waits for it.
 func (p *passage) mayExplain(reason auth.Reason, now time.Time) bool {
-	shares := p.site.state.process.explanations
+	shares := p.site.state.process.Explanations
 	switch {
 	case reason.Status() >= http.StatusInternalServerError || reason == auth.ClientGone:
 		return false
 	case reason == auth.UnknownKey && !p.site.GenericMessages:
 		return false
 	case reason == auth.UnknownKey:
-		shares = p.site.state.process.strangers
+		shares = p.site.state.process.Strangers
 	}
-	return shares.take(p.decision.Request.Credentials.KeyID, held.Holder(p.info.address), now)
+	return shares.Take(p.decision.Request.Credentials.KeyID, held.Holder(p.info.Address), now)
 }
 
 // explainRules adds to a refusal by one of the rules 7 to 10 what was wrong, and
 // returns the request as it arrived; nil for another refusal.
 func (p *passage) explainRules(refusal *auth.Refusal, now time.Time) *auth.SignedView {
 	c := explain.Case{
-		Request: p.decision.Request, Host: p.r.Host, Key: p.info.Key, Failed: p.decision.Failed(), Now: now, Window: p.site.rules.window,
+		Request: p.decision.Request, Host: p.r.Host, Key: p.info.Key, Failed: p.decision.Failed(), Now: now, Window: p.site.settings.Window,
 	}
 	switch refusal.Reason {
 	case auth.TimestampOutOfWindow:
@@ -103,10 +103,10 @@ func (p *passage) explainRules(refusal *auth.Refusal, now time.Time) *auth.Signe
 
 // heldBytes returns a body that is held and small, else nil.
 func (p *passage) heldBytes() []byte {
-	if p.info.body == nil || p.decision.Body.Size > explain.MaxBody {
+	if p.info.Body == nil || p.decision.Body.Size > explain.MaxBody {
 		return nil
 	}
-	return p.info.body.OnePiece()
+	return p.info.Body.OnePiece()
 }
 
 // shows reports whether the answer says what was wrong: for a test key, and for
@@ -140,7 +140,7 @@ func (p *passage) auditShown() {
 		key = p.claimedKey()
 	}
 	if key != nil && keys.ModeOf(key.ID) != keys.Test {
-		p.site.telemetry.audit.explained(key, p.info.RequestID)
+		p.site.telemetry.audit.Explained(key, p.info.RequestID)
 	}
 }
 
@@ -161,5 +161,5 @@ func (p *passage) remember(refusal *auth.Refusal, now time.Time) {
 		entry.SignedView = *refusal.Signed
 		entry.StringToSign = cardlog.MaskLines(entry.StringToSign)
 	}
-	p.site.state.process.refusals.add(entry)
+	p.site.state.process.Refusals.Add(entry)
 }

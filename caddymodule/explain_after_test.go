@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/card-gateway/card-gateway/caddymodule/node"
 	"github.com/card-gateway/card-gateway/sign"
 	"github.com/card-gateway/card-gateway/store"
 )
@@ -14,12 +15,12 @@ import (
 // sentWriter notes how many refusals were remembered when the answer was sent.
 type sentWriter struct {
 	*httptest.ResponseRecorder
-	memory     *processState
+	memory     *node.State
 	remembered int
 }
 
 func (w *sentWriter) FlushError() error {
-	w.remembered = len(w.memory.refusals.list("", 10))
+	w.remembered = len(w.memory.Refusals.List("", 10))
 	return nil
 }
 
@@ -32,7 +33,7 @@ func TestExplainingComesAfterTheAnswer(t *testing.T) {
 	for name, change := range broken {
 		for _, by := range []*sign.Signer{live, debugged} {
 			state := g.auth.site.state
-			state.process = newProcess()
+			state.process = node.New()
 			r := httptest.NewRequest(http.MethodGet, "/api/v1/cards/c1", nil)
 			if err := by.Sign(r, nil); err != nil {
 				t.Fatal(err)
@@ -43,7 +44,7 @@ func TestExplainingComesAfterTheAnswer(t *testing.T) {
 			if w.Code == http.StatusNoContent {
 				continue
 			}
-			if n := len(state.process.refusals.list("", 10)); n != 1 {
+			if n := len(state.process.Refusals.List("", 10)); n != 1 {
 				t.Errorf("%s: %d refusals are explained and remembered, want 1", name, n)
 			}
 			shown := strings.Contains(w.Body.String(), "string_to_sign")
@@ -67,7 +68,7 @@ func TestRefusalsAreRememberedMasked(t *testing.T) {
 		r.URL.RawQuery = "pan=" + number
 		r.Header.Set("X-Request-Id", "r-1")
 	})
-	entry, found := g.auth.site.state.process.refusals.find("r-1")
+	entry, found := g.auth.site.state.process.Refusals.Find("r-1")
 	if !found || strings.Contains(entry.StringToSign, number) || strings.Count(entry.StringToSign, "\n") != 4 || !strings.HasPrefix(entry.StringToSign, "GET\n/api/v1/cards/***?pan=***\n") {
 		t.Errorf("%t: %q", found, entry.StringToSign)
 	}

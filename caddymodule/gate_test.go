@@ -13,7 +13,9 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"go.uber.org/zap"
 
-	"github.com/card-gateway/card-gateway/held"
+	"github.com/card-gateway/card-gateway/caddymodule/node"
+	"github.com/card-gateway/card-gateway/caddymodule/settings"
+	"github.com/card-gateway/card-gateway/caddymodule/stores"
 	"github.com/card-gateway/card-gateway/keys"
 	"github.com/card-gateway/card-gateway/sign"
 	"github.com/card-gateway/card-gateway/store"
@@ -40,22 +42,22 @@ func newGateWith(t testing.TB, log *zap.Logger) *testedGate {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = backend.Close() })
-	rules, err := newRules(&Config{})
+	rules, err := settings.New(&settings.Config{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	telemetry := telemetryForTest(t, log)
-	state := newState(&pooledStore{backend: backend}, ringForTest(t), rules, telemetry)
+	state := newState(&stores.Pooled{Backend: backend}, ringForTest(t), rules, telemetry)
 	t.Cleanup(state.keys.Stop)
 	if err := state.ensureStarted(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	h := &Auth{AuthOptions: AuthOptions{MaxBody: 1 << 20, BodyTimeout: caddy.Duration(time.Minute)}}
 	h.site = site{
-		AuthOptions: &h.AuthOptions, rules: rules, state: state, telemetry: telemetry, other: rules.table.ByName("other"),
+		AuthOptions: &h.AuthOptions, settings: rules, state: state, telemetry: telemetry, other: rules.Table.ByName("other"),
 	}
 	// Those of the process are used up by other tests.
-	state.process = newProcess()
+	state.process = node.New()
 	return &testedGate{t: t, auth: h, keys: state.keys}
 }
 
@@ -129,11 +131,11 @@ func TestEarlyDataPassesNoWhitelist(t *testing.T) {
 // operations.
 func telemetryForTest(t testing.TB, log *zap.Logger) *telemetry {
 	t.Helper()
-	rules, err := newRules(&Config{})
+	rules, err := settings.New(&settings.Config{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	telemetry, err := newTelemetry(log, prometheus.NewPedanticRegistry(), rules.table)
+	telemetry, err := newTelemetry(log, prometheus.NewPedanticRegistry(), rules.Table)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -147,11 +149,4 @@ func ringForTest(t testing.TB) *keys.Keyring {
 		t.Fatal(err)
 	}
 	return ring
-}
-
-// heldText returns a body as card_auth leaves it for later handlers.
-func heldText(text string) *held.Body {
-	body := held.NewBody(held.Reservation{})
-	_ = body.Write([]byte(text))
-	return body
 }

@@ -7,6 +7,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"github.com/card-gateway/card-gateway/auth"
+	"github.com/card-gateway/card-gateway/caddymodule/meter"
 	"github.com/card-gateway/card-gateway/gate"
 	"github.com/card-gateway/card-gateway/store"
 )
@@ -26,12 +27,12 @@ func TestGoneIsNoFailureOfTheStore(t *testing.T) {
 
 	state := &state{backend: unreachable{}}
 	state.started.Store(true)
-	storeUp.Set(1)
-	if err := state.ready(ctx); err == nil || testutil.ToFloat64(storeUp) != 1 {
-		t.Errorf("a question that was taken back: %v, gauge %v", err, testutil.ToFloat64(storeUp))
+	meter.StoreUp.Set(1)
+	if err := state.ready(ctx); err == nil || testutil.ToFloat64(meter.StoreUp) != 1 {
+		t.Errorf("a question that was taken back: %v, gauge %v", err, testutil.ToFloat64(meter.StoreUp))
 	}
-	if err := state.ready(t.Context()); err == nil || testutil.ToFloat64(storeUp) != 0 {
-		t.Errorf("a store out of reach: %v, gauge %v", err, testutil.ToFloat64(storeUp))
+	if err := state.ready(t.Context()); err == nil || testutil.ToFloat64(meter.StoreUp) != 0 {
+		t.Errorf("a store out of reach: %v, gauge %v", err, testutil.ToFloat64(meter.StoreUp))
 	}
 }
 

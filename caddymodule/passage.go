@@ -14,6 +14,9 @@ import (
 
 	"github.com/card-gateway/card-gateway/assertion"
 	"github.com/card-gateway/card-gateway/auth"
+	"github.com/card-gateway/card-gateway/caddymodule/meter"
+	"github.com/card-gateway/card-gateway/caddymodule/request"
+	"github.com/card-gateway/card-gateway/caddymodule/translating"
 	"github.com/card-gateway/card-gateway/gate"
 	"github.com/card-gateway/card-gateway/headers"
 	"github.com/card-gateway/card-gateway/keys"
@@ -23,11 +26,11 @@ import (
 
 // A passage is the state of one request in card_auth.
 type passage struct {
-	info   requestInfo
+	info   request.Info
 	site   *site
-	w      responseWriter
+	w      request.Writer
 	r      *http.Request
-	limits *RateLimitOptions
+	limits *request.RateLimitOptions
 	sent   headers.Values // to the upstream
 
 	arrival  gate.Arrival
@@ -36,19 +39,19 @@ type passage struct {
 
 // note logs and counts a refusal that can no longer be sent to the client.
 func (p *passage) note(refusal *auth.Refusal) {
-	p.info.refusal = refusal
-	p.info.logRefusal(refusal)
+	p.info.Refusal = refusal
+	p.info.LogRefusal(refusal)
 }
 
 // decide lets the gate decide, and reports what it has found out.
 func (p *passage) decide() {
-	p.arrival = gate.Arrival{Writer: &p.w, Request: p.r, Fault: checkForwarded(p.site.server, p.r), Store: p}
+	p.arrival = gate.Arrival{Writer: &p.w, Request: p.r, Fault: request.CheckForwarded(p.site.server, p.r), Store: p}
 	p.arrival.Method, p.arrival.Target = originalTarget(p.r)
-	p.info.Client, p.info.address = clientAddress(p.r)
+	p.info.Client, p.info.Address = request.ClientAddress(p.r)
 	if p.r.TLS != nil && !p.r.TLS.HandshakeComplete {
-		p.info.address = netip.Addr{} // early data over QUIC: its sender can forge the address
+		p.info.Address = netip.Addr{} // early data over QUIC: its sender can forge the address
 	}
-	p.arrival.Client = p.info.address
+	p.arrival.Client = p.info.Address
 	if p.limits != nil {
 		p.arrival.Limited, p.arrival.LimitsDryRun = true, p.limits.DryRun
 	}
@@ -59,9 +62,9 @@ func (p *passage) decide() {
 // takeOver puts what the gate has found out where logs and later handlers look for it.
 func (p *passage) takeOver() {
 	d := &p.decision
-	p.info.Target, p.info.Operation, p.info.Key, p.info.skew = d.Target, d.Operation, d.Key, d.Skew
-	p.info.body, p.info.dryRun = d.Body.Held, d.DryRun
-	p.info.aside = p.site.Rule.Clean(p.r.Header)
+	p.info.Target, p.info.Operation, p.info.Key, p.info.Skew = d.Target, d.Operation, d.Key, d.Skew
+	p.info.Body, p.info.DryRun = d.Body.Held, d.DryRun
+	p.info.Aside = p.site.Rule.Clean(p.r.Header)
 	if d.Settled {
 		p.report(&d.Verdict)
 	}
@@ -78,16 +81,16 @@ func originalTarget(r *http.Request) (method, target string) {
 
 // Settle is part of gate.Settler: the call of the store within a span.
 func (p *passage) Settle(ctx context.Context, claim *store.Claim) (store.Verdict, error) {
-	span := p.info.spans.startSettle(p.site.state.pooled.name)
-	defer span.end()
+	span := p.info.Spans.StartSettle(p.site.state.pooled.Name)
+	defer span.End()
 	verdict, err := p.site.state.backend.Settle(ctx, claim)
 	switch {
 	case err != nil:
-		span.outcome(auth.StoreUnavailable)
+		span.Outcome(auth.StoreUnavailable)
 	case verdict.Stale:
-		span.set("card_gateway.outcome", "stale")
+		span.Set("card_gateway.outcome", "stale")
 	default:
-		span.outcome(verdict.Reason)
+		span.Outcome(verdict.Reason)
 	}
 	return verdict, err
 }
@@ -101,10 +104,10 @@ func (p *passage) Look(ctx context.Context, claim *store.Claim) (store.Verdict, 
 // contains.
 func (p *passage) report(v *store.Verdict) {
 	d := &p.decision
-	p.info.failures = v.Failures
+	p.info.Failures = v.Failures
 	// The age of a request that is sent again says nothing about a clock.
 	if d.Judgement.SecretVersion > 0 && d.Request.Credentials.Unix > 0 && v.Reason != auth.ReplayedNonce {
-		observeSkew(p.info.skew)
+		meter.ObserveSkew(p.info.Skew)
 	}
 	if v.Locked {
 		p.site.state.renewLockRevision()
@@ -117,11 +120,11 @@ func (p *passage) report(v *store.Verdict) {
 		p.signAnswer()
 		states := d.States()
 		if len(states) > 0 {
-			p.w.setLimits(p.limits, d.Claim.Charges, states)
+			p.w.SetLimits(p.limits, d.Claim.Charges, states)
 			p.countLimits(v, states)
 		}
 		if v.Reason == auth.Accepted && d.Operation.Own {
-			p.info.own = &ownRequest{Request: &d.Request, secret: d.Judgement.SecretVersion, limits: slices.Clone(states)}
+			p.info.Own = &request.OwnRequest{Request: &d.Request, Secret: d.Judgement.SecretVersion, Limits: slices.Clone(states)}
 		}
 	}
 }
@@ -130,34 +133,34 @@ func (p *passage) report(v *store.Verdict) {
 // request has passed rules 1 to 10.
 func (p *passage) signAnswer() {
 	secret := p.decision.Secret()
-	if !p.site.rules.signResponses || secret == nil { // a dry run
+	if !p.site.settings.SignResponses || secret == nil { // a dry run
 		return
 	}
-	p.w.signWith(secret, p.decision.Request.Credentials.Nonce, p.r.Method)
+	p.w.SignWith(secret, p.decision.Request.Credentials.Nonce, p.r.Method)
 }
 
 func (p *passage) countLimits(v *store.Verdict, states []ratelimit.State) {
-	decision := limitAllowed
+	decision := meter.LimitAllowed
 	switch {
 	case v.Reason == auth.RateLimited:
-		decision = limitRefused
+		decision = meter.LimitRefused
 	case v.OverLimit:
-		decision = limitWouldRefuse
+		decision = meter.LimitWouldRefuse
 	default:
 		for i := range states {
 			if states[i].Remaining*5 < states[i].Limit {
-				decision = limitNear
+				decision = meter.LimitNear
 			}
 		}
 	}
-	p.site.telemetry.metrics.operations[p.info.Operation.Index].limits[decision].Inc()
+	p.site.telemetry.Metrics.Operations[p.info.Operation.Index].Limits[decision].Inc()
 }
 
 // reportLock counts and logs the lock that this request has caused.
 func (p *passage) reportLock() {
 	t := p.site.telemetry
-	keyLocksTotal.Inc()
-	t.log.Warn("an API key was locked by consecutive authentication failures; it answers 401 until it is unlocked (card-keys unlock)",
+	meter.KeyLocksTotal.Inc()
+	t.Log.Warn("an API key was locked by consecutive authentication failures; it answers 401 until it is unlocked (card-keys unlock)",
 		zap.String("key_id", p.info.Key.ID), zap.String("tenant", p.info.Key.Tenant),
 		zap.Int("failures", p.decision.Claim.LockAfter), zap.String("client_ip", p.info.Client))
 	t.keyChanged(keys.Change{
@@ -178,7 +181,7 @@ func (p *passage) answer(next caddyhttp.Handler, r *http.Request) (err error) {
 		if reason == nil {
 			return
 		}
-		if reason != http.ErrAbortHandler || !p.w.signs.isHeld() || p.r.Context().Err() != nil {
+		if reason != http.ErrAbortHandler || !p.w.IsHeld() || p.r.Context().Err() != nil {
 			panic(reason)
 		}
 		err = auth.Refuse(auth.UpstreamError, cutOff)
@@ -186,7 +189,7 @@ func (p *passage) answer(next caddyhttp.Handler, r *http.Request) (err error) {
 	if p.mayBeTranslated() {
 		return next.ServeHTTP(&p.w, r)
 	}
-	return p.info.handOn(next, &p.w, r)
+	return p.info.HandOn(next, &p.w, r)
 }
 
 // finish turns the error of a later handler into an answer, unless an answer
@@ -195,23 +198,23 @@ func (p *passage) answer(next caddyhttp.Handler, r *http.Request) (err error) {
 func (p *passage) finish(r *http.Request, err error) error {
 	switch {
 	case err != nil:
-	case p.w.status == 0:
-		return refuse(&p.w, p.r, auth.Refuse(auth.UpstreamError, "no handler behind card_auth has answered"))
-	case p.w.status == auth.ClientGone.Status() && p.r.Context().Err() != nil:
+	case p.w.Status == 0:
+		return request.Refuse(&p.w, p.r, auth.Refuse(auth.UpstreamError, "no handler behind card_auth has answered"))
+	case p.w.Status == auth.ClientGone.Status() && p.r.Context().Err() != nil:
 		p.note(auth.Refuse(auth.ClientGone, "")) // reported by the reverse proxy
 		return nil
 	default:
 		return nil
 	}
-	refusal := refusalOf(err)
+	refusal := request.RefusalOf(err)
 	if cause := context.Cause(r.Context()); errors.Is(cause, errSentOnce) {
 		refusal = &auth.Refusal{Reason: auth.UpstreamError, Cause: cause}
 	}
-	if p.w.status != 0 && !p.w.takeBack() {
+	if p.w.Status != 0 && !p.w.TakeBack() {
 		p.note(refusal)
 		return err
 	}
-	return refuse(&p.w, p.r, refusal)
+	return request.Refuse(&p.w, p.r, refusal)
 }
 
 // cutOff says that an issuer's answer is not whole.
@@ -221,10 +224,10 @@ const cutOff = "the answer broke off half-way"
 // answer breaks off half-way, so that the client notices.
 func (p *passage) broken(panicked any) {
 	switch {
-	case p.info.refusal != nil:
+	case p.info.Refusal != nil:
 	case panicked != http.ErrAbortHandler:
 		p.note(auth.Refuse(auth.InternalError, "a handler has panicked"))
-	case p.w.failed || p.r.Context().Err() != nil:
+	case p.w.Failed || p.r.Context().Err() != nil:
 		p.note(auth.Refuse(auth.ClientGone, "while the answer was sent"))
 	default:
 		p.note(auth.Refuse(auth.UpstreamError, cutOff))
@@ -247,9 +250,9 @@ const genericMessage = "Authentication failed"
 // body, the request id, the identity headers, and the target of sensitive
 // details in one spelling.
 func (p *passage) prepareUpstream() {
-	p.info.body.ForwardTo(p.r)
+	p.info.Body.ForwardTo(p.r)
 	p.sent.Set(p.r.Header, headers.RequestID, p.info.RequestID)
-	tellClient(p.r)
+	request.TellClient(p.r)
 	if p.identified() {
 		p.setIdentity(p.r.Header)
 	}
@@ -269,13 +272,13 @@ func (p *passage) prepareUpstream() {
 // mayBeTranslated reports whether a card_translate may change the request, or
 // refuse it, before the issuer is asked.
 func (p *passage) mayBeTranslated() bool {
-	return p.site.downstream.translates && (translatedOperation(p.info.Operation.Name) || len(p.r.Header[headers.Shape]) > 0)
+	return p.site.downstream.translates && (translating.TranslatedOperation(p.info.Operation.Name) || len(p.r.Header[headers.Shape]) > 0)
 }
 
 // identified reports whether the sender of the request is proved. In a dry run
 // requests pass whose sender is not.
 func (p *passage) identified() bool {
-	return p.info.dryRun == nil || p.info.dryRun.Reason == auth.RateLimited
+	return p.info.DryRun == nil || p.info.DryRun.Reason == auth.RateLimited
 }
 
 // setIdentity sets the headers that name the caller and the operation.
@@ -300,12 +303,12 @@ func (p *passage) assert() *auth.Refusal {
 		return auth.Refuse(auth.InternalError, why)
 	}
 	key := p.info.Key
-	p.info.asserting = asserting{signer: site.signer, claims: assertion.Claims{
+	p.info.Asserting = request.Asserting{Signer: site.signer, Claims: assertion.Claims{
 		RequestID: p.info.RequestID, KeyID: key.ID, Nonce: p.decision.Request.Credentials.Nonce, Tenant: key.Tenant,
 		Scopes: key.Scopes.String(), Operation: p.info.Operation.Name, Digest: p.decision.Body.Sum,
 	}}
 	if site.downstream.proxies {
-		p.info.asserting.put(p.r)
+		p.info.Asserting.Put(p.r)
 	}
 	return nil
 }

@@ -6,6 +6,8 @@ import (
 
 	"github.com/caddyserver/caddy/v2"
 
+	"github.com/card-gateway/card-gateway/caddymodule/settings"
+	"github.com/card-gateway/card-gateway/caddymodule/stores"
 	"github.com/card-gateway/card-gateway/ratelimit"
 	"github.com/card-gateway/card-gateway/store"
 	"github.com/card-gateway/card-gateway/store/redis"
@@ -22,14 +24,14 @@ func (b *sharingBackend) SharePolicy(p redis.Policy) { b.shared = append(b.share
 // Every option that must be the same on all gateways is in the policy, and the
 // same configuration in other words is the same policy.
 func TestPolicyHoldsWhatMustBeAlike(t *testing.T) {
-	policyOf := func(c *Config) redis.Policy {
+	policyOf := func(c *settings.Config) redis.Policy {
 		t.Helper()
-		r, err := newRules(c)
+		r, err := settings.New(c)
 		if err != nil {
 			t.Fatal(err)
 		}
 		backend := new(sharingBackend)
-		(&state{pooled: &pooledStore{backend: backend}}).sharePolicy(r)
+		(&state{pooled: &stores.Pooled{Backend: backend}}).sharePolicy(r)
 		if len(backend.shared) != 1 {
 			t.Fatalf("the policy was shared %d times", len(backend.shared))
 		}
@@ -49,8 +51,8 @@ func TestPolicyHoldsWhatMustBeAlike(t *testing.T) {
 		return names
 	}
 	second := caddy.Duration(time.Second)
-	plain := policyOf(new(Config))
-	for name, app := range map[string]*Config{
+	plain := policyOf(new(settings.Config))
+	for name, app := range map[string]*settings.Config{
 		"window":               {Window: caddy.Duration(time.Minute)},
 		"replay_floor_ahead":   {ReplayFloorAhead: &second},
 		"lock_after":           {LockAfter: 7},
@@ -59,20 +61,20 @@ func TestPolicyHoldsWhatMustBeAlike(t *testing.T) {
 		"limit default":        {Limits: limits("default")},
 		"limit total":          {Limits: limits("total")},
 		"limit get_card":       {Limits: limits("get_card")},
-		"operation freeze_x":   {Operations: []OperationConfig{{Name: "freeze_x", Method: "POST", Path: "/api/v1/x/{id}", Scope: "cards:write"}}},
-		"operation issue_card": {Operations: []OperationConfig{{Name: "issue_card", Method: "POST", Path: "/api/v1/x", Scope: "cards:write"}}},
+		"operation freeze_x":   {Operations: []settings.OperationConfig{{Name: "freeze_x", Method: "POST", Path: "/api/v1/x/{id}", Scope: "cards:write"}}},
+		"operation issue_card": {Operations: []settings.OperationConfig{{Name: "issue_card", Method: "POST", Path: "/api/v1/x", Scope: "cards:write"}}},
 	} {
 		if got := differ(plain, policyOf(app)); len(got) != 1 || got[0] != name {
 			t.Errorf("%s: the policies differ in %q", name, got)
 		}
 	}
-	same := &Config{Window: caddy.Duration(5 * time.Minute), LockAfter: 50, BodyBudget: 1 << 30}
+	same := &settings.Config{Window: caddy.Duration(5 * time.Minute), LockAfter: 50, BodyBudget: 1 << 30}
 	if got := differ(plain, policyOf(same)); got != nil {
 		t.Errorf("the defaults written out differ in %q", got)
 	}
 }
 
 // limits returns a limit of seven a minute by its name.
-func limits(name string) map[string]Limit {
-	return map[string]Limit{name: {ratelimit.Limit{Count: 7, Period: time.Minute, Burst: 7}}}
+func limits(name string) map[string]settings.Limit {
+	return map[string]settings.Limit{name: {Limit: ratelimit.Limit{Count: 7, Period: time.Minute, Burst: 7}}}
 }

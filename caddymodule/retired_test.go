@@ -21,7 +21,7 @@ func rotated(t *testing.T) (g *testedGate, old, fresh *sign.Signer, log *observe
 	t.Helper()
 	g = newGate(t)
 	core, log := observer.New(zapcore.DebugLevel)
-	g.auth.site.telemetry.refused = zap.New(core)
+	g.auth.site.telemetry.Refused = zap.New(core)
 	old = g.signer(store.Fields{})
 	changed, err := g.keys.Rotate(t.Context(), old.KeyID, keys.Rotation{}, keys.By{Actor: "test"})
 	if err != nil {
@@ -56,7 +56,7 @@ func TestRetiredSecretDoesNotLock(t *testing.T) {
 	if n := g.failures(old.KeyID); wrong.Code != http.StatusUnauthorized || n != 1 {
 		t.Fatalf("a stranger: %d, %d failures", wrong.Code, n)
 	}
-	for range g.auth.site.rules.lockAfter + 2 {
+	for range g.auth.site.settings.LockAfter + 2 {
 		w := g.get(old, "192.0.2.1", broken["nothing"])
 		if w.Code != wrong.Code || w.Body.String() != wrong.Body.String() {
 			t.Fatalf("%d %s, a stranger gets %d %s", w.Code, w.Body, wrong.Code, wrong.Body)
@@ -103,7 +103,7 @@ func TestRetiredSecretCountsWhatALiveOneCounts(t *testing.T) {
 // request locks the key, even if it is signed with a retired secret.
 func TestRetiredSecretMeetsTheLock(t *testing.T) {
 	g, old, fresh, _ := rotated(t)
-	for range g.auth.site.rules.lockAfter {
+	for range g.auth.site.settings.LockAfter {
 		g.get(old, "192.0.2.1", broken["the signature"])
 	}
 	for _, c := range []struct {

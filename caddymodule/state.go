@@ -8,6 +8,11 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/card-gateway/card-gateway/caddymodule/audit"
+	"github.com/card-gateway/card-gateway/caddymodule/meter"
+	"github.com/card-gateway/card-gateway/caddymodule/node"
+	"github.com/card-gateway/card-gateway/caddymodule/settings"
+	"github.com/card-gateway/card-gateway/caddymodule/stores"
 	"github.com/card-gateway/card-gateway/held"
 	"github.com/card-gateway/card-gateway/keys"
 	"github.com/card-gateway/card-gateway/store"
@@ -19,11 +24,11 @@ import (
 type state struct {
 	backend      store.Backend // measured and audited
 	keys         *keys.Service
-	audit        *auditLog
-	pooled       *pooledStore
+	audit        *audit.Log
+	pooled       *stores.Pooled
 	bodies       *held.Memory // of requests
 	answerMemory *held.Memory // of answers that are held for translation
-	process      *processState
+	process      *node.State
 	left         atomic.Bool // clients are moved away from this configuration; see drain
 
 	starting sync.Mutex
@@ -33,14 +38,14 @@ type state struct {
 
 // newState returns the state in a store, for the rules of a configuration.
 // Changes of keys are reported to the telemetry.
-func newState(pooled *pooledStore, ring *keys.Keyring, r *rules, t *telemetry) *state {
-	s := &state{backend: &auditedBackend{measured(pooled.backend), t.audit}, audit: t.audit, pooled: pooled, process: process}
-	s.bodies = held.NewMemory("body_budget", r.bodyBudget, r.bodyShare, r.bodyShareAddress)
-	s.answerMemory = held.NewMemory("answer_budget", r.answerBudget, answerShare, answerShareAddress)
+func newState(pooled *stores.Pooled, ring *keys.Keyring, r *settings.Settings, t *telemetry) *state {
+	s := &state{backend: t.audit.Guard(meter.Store(pooled.Backend)), audit: t.audit, pooled: pooled, process: node.Process}
+	s.bodies = held.NewMemory("body_budget", r.BodyBudget, r.BodyShare, r.BodyShareAddress)
+	s.answerMemory = held.NewMemory("answer_budget", r.AnswerBudget, settings.AnswerShare, settings.AnswerShareAddress)
 	s.renewLockRevision()
 	s.keys = keys.New(s.backend, ring, keys.Options{
-		CheckLimits: r.checkLimits, CheckScopes: r.checkScopes, OnChange: t.keyChanged, ReplayFloorAhead: r.floorAhead,
-		SealRequired: r.sealRequired, Versions: pooled.versions, OnForged: t.recordForged,
+		CheckLimits: r.CheckLimits, CheckScopes: r.CheckScopes, OnChange: t.keyChanged, ReplayFloorAhead: r.FloorAhead,
+		SealRequired: r.SealRequired, Versions: pooled.Versions, OnForged: t.recordForged,
 	})
 	return s
 }
@@ -100,10 +105,10 @@ func (s *state) ready(ctx context.Context) error {
 	case errors.Is(ctx.Err(), context.Canceled):
 		return ctx.Err()
 	case err != nil:
-		storeUp.Set(0)
+		meter.StoreUp.Set(0)
 		return err
 	}
-	storeUp.Set(1)
+	meter.StoreUp.Set(1)
 	return nil
 }
 
@@ -112,8 +117,8 @@ const readyTimeout = time.Second
 
 // sharePolicy gives the rules to a store that compares those of all its
 // gateways.
-func (s *state) sharePolicy(r *rules) {
-	if sharer, ok := s.pooled.backend.(interface{ SharePolicy(redis.Policy) }); ok {
-		sharer.SharePolicy(r.policy())
+func (s *state) sharePolicy(r *settings.Settings) {
+	if sharer, ok := s.pooled.Backend.(interface{ SharePolicy(redis.Policy) }); ok {
+		sharer.SharePolicy(r.Policy())
 	}
 }

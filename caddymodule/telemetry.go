@@ -13,17 +13,20 @@ import (
 	"go.uber.org/zap/zapcore"
 
 	"github.com/card-gateway/card-gateway/auth"
+	"github.com/card-gateway/card-gateway/caddymodule/audit"
 	"github.com/card-gateway/card-gateway/caddymodule/cardlog"
+	"github.com/card-gateway/card-gateway/caddymodule/meter"
+	"github.com/card-gateway/card-gateway/caddymodule/request"
 	"github.com/card-gateway/card-gateway/keys"
 )
 
 // telemetry is what one configuration reports to operators: logs, events and
 // metrics.
 type telemetry struct {
-	reporter
+	request.Reporter
 	forged   *zap.Logger
 	unsealed atomic.Int64 // keys without a seal, as reported last
-	audit    *auditLog
+	audit    *audit.Log
 	degraded atomic.Pointer[[]string]                // what was reported last
 	emit     func(event string, data map[string]any) // nil: nobody hears events
 }
@@ -32,11 +35,11 @@ type telemetry struct {
 // registry.
 func newTelemetry(log *zap.Logger, registry *prometheus.Registry, table *auth.Table) (*telemetry, error) {
 	takeStandardLog()
-	counters, err := newMetrics(registry, table, logDropped)
+	counters, err := meter.New(registry, table, audit.LogDropped)
 	if err != nil {
 		return nil, err
 	}
-	return &telemetry{reporter: newReporter(log, counters), audit: newAuditLog(log.Named("audit")), forged: forgedLogger(log)}, nil
+	return &telemetry{Reporter: request.NewReporter(log, counters), audit: audit.NewLog(log.Named("audit")), forged: forgedLogger(log)}, nil
 }
 
 // forgedPerMinute is how often the log says in a minute that the record of one key
@@ -63,9 +66,9 @@ func takeStandardLog() {
 // keyChanged receives every change of a key, by an operator or by a request. It
 // writes a line to the audit log, and emits an event if the change was made.
 func (t *telemetry) keyChanged(c keys.Change) {
-	t.audit.write(c)
+	t.audit.Write(c)
 	if c.Actor != keys.GatewayActor { // no request waits for the disk
-		t.audit.settle(context.Background())
+		t.audit.Settle(context.Background())
 	}
 	if name, known := keyEvents[c.Action]; known && c.Err == nil && t.emit != nil {
 		t.emit(name, map[string]any{"key_id": c.KeyID, "tenant": c.Tenant, "actor": c.Actor, "claimed": c.Claimed})
@@ -104,7 +107,7 @@ func eventEmitter(ctx caddy.Context) (func(string, map[string]any), error) {
 // recordForged logs and counts a record that was refused because something other
 // than a gateway has changed it.
 func (t *telemetry) recordForged(e *keys.ForgedError) {
-	forgedRecordsTotal.WithLabelValues(e.Field).Inc()
+	meter.ForgedRecordsTotal.WithLabelValues(e.Field).Inc()
 	// The sampler compares messages, so the key is part of it.
 	t.forged.Error("the record of key "+e.KeyID+" was changed by something other than a gateway; its requests are answered with 503",
 		zap.String("key_id", e.KeyID), zap.String("field", e.Field), zap.String("problem", e.Reason()))
@@ -113,7 +116,7 @@ func (t *telemetry) recordForged(e *keys.ForgedError) {
 // reportUnsealed warns when the number of keys without a seal has changed.
 func (t *telemetry) reportUnsealed(n int) {
 	if t.unsealed.Swap(int64(n)) != int64(n) && n > 0 {
-		t.log.Warn("records of keys have no seal, so whoever can write to the store can grant them anything; check and seal them by `card-keys seal`, then set `seal required`",
+		t.Log.Warn("records of keys have no seal, so whoever can write to the store can grant them anything; check and seal them by `card-keys seal`, then set `seal required`",
 			zap.Int("keys", n))
 	}
 }

@@ -6,6 +6,9 @@ import (
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/trace"
 	"go.opentelemetry.io/otel/trace/noop"
+
+	"github.com/card-gateway/card-gateway/caddymodule/meter"
+	"github.com/card-gateway/card-gateway/caddymodule/request"
 )
 
 // notedSpan keeps its attributes, as the spans of a collector do.
@@ -38,9 +41,9 @@ func TestSpanHoldsNoCardNumber(t *testing.T) {
 	span.SetAttributes(
 		attribute.String("url.path", "/api/v1/cards/4111_1111_1111_1111"), attribute.String("user_agent.original", "4111 1111 1111 1111"),
 		attribute.String("server.address", "api.example"), attribute.Int64("http.request.body.size", 4111111111111111))
-	info := &requestInfo{RequestID: "r1"}
-	info.spans.begin(trace.ContextWithSpan(t.Context(), span))
-	traceOutcome(info)
+	info := &request.Info{RequestID: "r1"}
+	info.Spans.Begin(trace.ContextWithSpan(t.Context(), span))
+	request.TraceOutcome(info)
 	for key, want := range map[attribute.Key]string{
 		"url.path": "/api/v1/cards/***", "user_agent.original": "***", "server.address": "api.example", "card_gateway.request_id": "r1",
 	} {
@@ -74,9 +77,9 @@ func TestExemplarHoldsNoCardNumber(t *testing.T) {
 			t.Fatal(err)
 		}
 		span := &contextSpan{of: trace.NewSpanContext(trace.SpanContextConfig{TraceID: traced, SpanID: trace.SpanID{1}, TraceFlags: trace.FlagsSampled})}
-		var s spans
-		s.begin(trace.ContextWithSpan(t.Context(), span))
-		if got := s.exemplar(); (got != nil) != want {
+		var s meter.Spans
+		s.Begin(trace.ContextWithSpan(t.Context(), span))
+		if got := s.Exemplar(); (got != nil) != want {
 			t.Errorf("the exemplar of the trace %s is %v", id, got)
 		}
 	}

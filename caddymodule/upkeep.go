@@ -7,6 +7,8 @@ import (
 
 	"go.uber.org/zap"
 
+	"github.com/card-gateway/card-gateway/caddymodule/meter"
+	"github.com/card-gateway/card-gateway/caddymodule/node"
 	"github.com/card-gateway/card-gateway/keys"
 )
 
@@ -23,8 +25,8 @@ const idsEvery = time.Second
 type upkeep struct {
 	state     *state
 	telemetry *telemetry
-	served    *certificates // nil: nothing uses TLS
-	admin     string        // path of the admin socket; empty: there is none
+	served    *node.Certificates // nil: nothing uses TLS
+	admin     string             // path of the admin socket; empty: there is none
 	running   sync.WaitGroup
 	cancel    context.CancelFunc // nil before the start
 }
@@ -89,12 +91,12 @@ func (u *upkeep) probe(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, readyTimeout)
 	defer cancel()
 	if err := u.state.ready(ctx); err != nil && ctx.Err() == nil {
-		u.telemetry.log.Warn("the store cannot settle requests; they are answered with 503", zap.Error(err))
+		u.telemetry.Log.Warn("the store cannot settle requests; they are answered with 503", zap.Error(err))
 	}
-	_ = u.state.audit.check(ctx) // degraded reports lost lines
+	_ = u.state.audit.Check(ctx) // degraded reports lost lines
 	u.state.reportFloor(ctx)
-	u.served.report(time.Now())
-	checkAdminSocket(ctx, u.admin, u.telemetry.log)
+	u.served.Report(time.Now())
+	node.CheckAdminSocket(ctx, u.admin, u.telemetry.Log)
 	u.telemetry.reportDegraded(u.state.degraded(ctx))
 }
 
@@ -108,13 +110,13 @@ func (u *upkeep) takeCensus(ctx context.Context) {
 		return
 	}
 	for status, n := range census.Keys {
-		keysByStatus.WithLabelValues(status).Set(float64(n))
+		meter.KeysByStatus.WithLabelValues(status).Set(float64(n))
 	}
 	for state, n := range census.Seals {
-		keySeals.WithLabelValues(state).Set(float64(n))
+		meter.KeySeals.WithLabelValues(state).Set(float64(n))
 	}
 	u.telemetry.reportUnsealed(census.Seals[keys.SealUnsealed])
 	for within, n := range census.Expiring {
-		keysExpiring.WithLabelValues(within).Set(float64(n))
+		meter.KeysExpiring.WithLabelValues(within).Set(float64(n))
 	}
 }

@@ -1,0 +1,418 @@
+// Package meter counts and traces what the gateway does. All labels of metrics and
+// attributes of spans are from closed sets.
+//
+// Begin with [New], which registers the metrics. The spans of a request are in spans,
+// the calls of the store in store.
+package meter
+
+import (
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/card-gateway/card-gateway/auth"
+	"github.com/card-gateway/card-gateway/caddymodule/version"
+	"github.com/card-gateway/card-gateway/gate"
+	"github.com/card-gateway/card-gateway/held"
+	"github.com/card-gateway/card-gateway/keys"
+)
+
+// The collectors live as long as the process. In Caddy each configuration has
+// its own registry, so they are registered again in each, and keep their
+// values. All labels are from closed sets.
+var (
+	RequestsTotal = prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "card_gateway_requests_total",
+		Help: "Requests by operation and outcome: accepted, or the reason of the refusal.",
+	}, []string{"operation", "outcome"})
+
+	overheadSeconds = newHistogramVec(prometheus.HistogramOpts{
+		Name:    "card_gateway_overhead_seconds",
+		Help:    "Time that a request spent in the gateway; waiting for the client's body and for the upstream is left out.",
+		Buckets: []float64{.000025, .00005, .0001, .00025, .0005, .001, .0025, .005, .01, .025, .05, .1, .25, 1},
+	}, []string{"operation"})
+
+	LimitDecisions = prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "card_gateway_rate_limit_decisions_total",
+		Help: "Decisions on rate limits by operation; near means that under a fifth of the tightest bucket is left.",
+	}, []string{"operation", "decision"})
+
+	TranslationsTotal = prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "card_gateway_translations_total",
+		Help: "Customer bodies by variant, direction and result of the translation.",
+	}, []string{"variant", "direction", "result"})
+
+	clockSkewSeconds = prometheus.NewHistogram(withNative(prometheus.HistogramOpts{
+		Name:    "card_gateway_clock_skew_seconds",
+		Help:    "The server's clock minus X-Timestamp of correctly signed requests.",
+		Buckets: []float64{-600, -300, -120, -60, -30, -10, -5, -2, 0, 2, 5, 10, 30, 60, 120, 300, 600},
+	}, nativeFromSkew))
+
+	ForgedRecordsTotal = prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "card_gateway_forged_records_total",
+		Help: "Readings of a key's record that was refused because something other than a gateway changed it, by field.",
+	}, []string{"field"})
+
+	KeyLocksTotal = prometheus.NewCounter(prometheus.CounterOpts{
+		Name: "card_gateway_key_locks_total",
+		Help: "Keys locked by consecutive authentication failures.",
+	})
+)
+
+// Decisions on rate limits, a closed set.
+const (
+	LimitAllowed = iota
+	LimitNear
+	LimitRefused
+	LimitWouldRefuse
+	limitDecisionCount
+)
+
+var LimitDecisionNames = [limitDecisionCount]string{"allowed", "near", "refused", "would_refuse"}
+
+// Closed sets of the translation's labels.
+var (
+	translationVariants   = []string{"A", "B", "C", "none"}
+	translationDirections = []string{"request", "answer"}
+	translationResults    = []string{"ok", "invalid", "failed", "unchanged"}
+)
+
+// Metrics holds the collectors' metrics of each operation of one configuration,
+// so that a request needs no look-up by labels.
+type Metrics struct {
+	Operations []operationMetrics // by Operation.Index
+}
+
+type operationMetrics struct {
+	Accepted    prometheus.Counter
+	Refused     []prometheus.Counter // by reason
+	WouldRefuse []prometheus.Counter // by reason
+	Overhead    prometheus.ExemplarObserver
+	Limits      [limitDecisionCount]prometheus.Counter
+	Upstream    upstreamMetrics // zero where no issuer is asked
+}
+
+// New registers the collectors and others, and initialises every combination of
+// labels that can occur.
+func New(registry *prometheus.Registry, table *auth.Table, others ...prometheus.Collector) (*Metrics, error) {
+	for _, collector := range append([]prometheus.Collector{
+		RequestsTotal, overheadSeconds, storeSeconds, StoreUp, LimitDecisions, TranslationsTotal,
+		clockSkewSeconds, KeyLocksTotal, KeysByStatus, KeysExpiring, KeySeals, ForgedRecordsTotal, buildInfo, bodyBytes, bodyBytesLimit, storeQueue,
+		upstreamSeconds, UpstreamResponses, UpstreamConnections,
+		DegradedGauge, DryRunGauge, ReplayFloor, CertificateEnd, CertificatesOverdue, explanationsTotal, signedAnswers,
+	}, others...) {
+		if err := registry.Register(collector); err != nil && !errors.As(err, new(prometheus.AlreadyRegisteredError)) {
+			return nil, fmt.Errorf("registering: %w", err)
+		}
+	}
+	m := new(Metrics)
+	for _, operation := range table.Operations() {
+		o := newOperationMetrics(operation.Name)
+		if !operation.Own {
+			o.Upstream = newUpstreamMetrics(operation.Name)
+		}
+		m.Operations = append(m.Operations, o)
+	}
+	for _, field := range keys.ForgedFields() {
+		ForgedRecordsTotal.WithLabelValues(field)
+	}
+	for _, variant := range translationVariants {
+		for _, direction := range translationDirections {
+			for _, result := range translationResults {
+				TranslationsTotal.WithLabelValues(variant, direction, result)
+			}
+		}
+	}
+	return m, nil
+}
+
+func newOperationMetrics(name string) operationMetrics {
+	o := operationMetrics{Overhead: overheadSeconds.WithLabelValues(name).(prometheus.ExemplarObserver)}
+	for _, reason := range auth.Reasons() {
+		counter := RequestsTotal.WithLabelValues(name, reason.String())
+		if reason == auth.Accepted {
+			o.Accepted = counter
+		}
+		o.Refused = append(o.Refused, counter)
+		if gate.DryRunPasses(reason) {
+			counter = RequestsTotal.WithLabelValues(name, WouldRefuse[reason])
+		}
+		o.WouldRefuse = append(o.WouldRefuse, counter)
+	}
+	for decision, label := range LimitDecisionNames {
+		o.Limits[decision] = LimitDecisions.WithLabelValues(name, label)
+	}
+	return o
+}
+
+func ObserveSkew(skew time.Duration) { clockSkewSeconds.Observe(skew.Seconds()) }
+
+// ObserveTranslation counts a translation. The labels are members of the
+// closed sets above.
+func ObserveTranslation(variant, direction, result string) {
+	TranslationsTotal.WithLabelValues(variant, direction, result).Inc()
+}
+
+// The gauges of the store and the keys. Like all collectors they live as long as
+// the process.
+var (
+	StoreUp = prometheus.NewGauge(prometheus.GaugeOpts{
+		Name: "card_gateway_store_up",
+		Help: "1 while the store can settle requests, else 0.",
+	})
+
+	KeysByStatus = prometheus.NewGaugeVec(prometheus.GaugeOpts{
+		Name: "card_gateway_keys",
+		Help: "Keys in the store by status; refreshed in the background, the same on every node.",
+	}, []string{"status"})
+
+	KeySeals = prometheus.NewGaugeVec(prometheus.GaugeOpts{
+		Name: "card_gateway_key_seals",
+		Help: "Keys in the store by the state of the seal of their record; refreshed in the background.",
+	}, []string{"state"})
+
+	KeysExpiring = prometheus.NewGaugeVec(prometheus.GaugeOpts{
+		Name: "card_gateway_keys_expiring",
+		Help: "Active keys that expire within the time; refreshed in the background.",
+	}, []string{"within"})
+)
+
+// ShownBodies is the memory for bodies of the configuration that started last.
+var ShownBodies atomic.Pointer[held.Memory]
+
+var (
+	bodyBytes = prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "card_gateway_body_bytes",
+		Help: "Bytes of memory that request bodies hold.",
+	}, func() float64 { return float64(ShownBodies.Load().Used()) })
+
+	bodyBytesLimit = prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "card_gateway_body_bytes_limit",
+		Help: "Bytes of memory that request bodies may hold: body_budget.",
+	}, func() float64 { return float64(ShownBodies.Load().Limit()) })
+)
+
+// The handlers in dry run, of the configuration that started last.
+var DryRunGauge = prometheus.NewGauge(prometheus.GaugeOpts{
+	Name: "card_gateway_dry_run",
+	Help: "Number of card_auth handlers in dry run, which let requests pass that break the rules.",
+})
+
+// The certificates that Caddy has loaded to serve, but for those obtained on demand.
+// Without one there are no series: 0 would be the year 1970, or a promise.
+var (
+	CertificateEnd = prometheus.NewGaugeVec(prometheus.GaugeOpts{
+		Name: "card_gateway_certificate_end_seconds",
+		Help: "Unix time at which the first of the loaded certificates ends; no series if none is loaded.",
+	}, nil)
+
+	CertificatesOverdue = prometheus.NewGaugeVec(prometheus.GaugeOpts{
+		Name: "card_gateway_certificates_overdue",
+		Help: "Loaded certificates that should have been renewed: less than a fifth of their life is left, and less than 14 days; no series if none is loaded.",
+	}, nil)
+)
+
+// The highest replay floor that the store reports.
+var ReplayFloor = prometheus.NewGauge(prometheus.GaugeOpts{
+	Name: "card_gateway_replay_floor_seconds",
+	Help: "Requests stamped before this Unix time are refused, because their nonces may have been lost; 0 without a floor.",
+})
+
+// buildInfo is 1 for the running binary.
+var buildInfo = prometheus.NewGaugeVec(prometheus.GaugeOpts{
+	Name: "card_gateway_build_info",
+	Help: "1, with the versions of the running binary as labels.",
+}, []string{"version", "commit", "caddy", "go"})
+
+// Degradations are the troubles in which requests are still settled, a closed
+// set:
+//
+//   - admin: another process has taken the admin socket, or it was removed
+//   - audit: lines of the audit log were lost and none can be written, so
+//     changes of keys are refused
+//   - config: the last configuration was refused, and the one before it runs
+//   - drained: an operator took the node out of service, and the time that was
+//     named for it is over
+//   - keys: the store settles but refuses changes of keys
+//   - log: an output of a log hangs, or lines were dropped
+//   - nonces: the store has used more than four fifths of the room for them
+//   - policy: another gateway on the store has other rules
+//   - store: something else that the store reports of itself
+var Degradations = []string{"admin", "audit", "config", "drained", "keys", "log", "nonces", "policy", "store"}
+
+var DegradedGauge = prometheus.NewGaugeVec(prometheus.GaugeOpts{
+	Name: "card_gateway_degraded",
+	Help: "1 while something is in trouble that does not keep requests from being settled, else 0.",
+}, []string{"what"})
+
+func init() {
+	ShownBodies.Store(new(held.Memory))
+	b := version.Current()
+	buildInfo.WithLabelValues(b.Version, b.Commit, b.Caddy, b.Go).Set(1)
+	for _, what := range Degradations {
+		DegradedGauge.WithLabelValues(what)
+	}
+}
+
+// A native histogram needs no bounds: a bucket is at most a tenth wider than its
+// lower bound. That is eight buckets for each doubling, so 200 of them hold all
+// times from a microsecond to half a minute. Should more be needed, as by a clock
+// that is off by years, the histogram begins anew, at most once an hour, and has
+// coarser buckets until then.
+const (
+	nativeFactor  = 1.1
+	nativeBuckets = 200
+	nativeReset   = time.Hour
+	// From here on, values are in buckets; smaller ones are zero.
+	nativeFromTime = time.Microsecond
+	// X-Timestamp has whole seconds.
+	nativeFromSkew = 500 * time.Millisecond
+)
+
+// newHistogramVec returns a histogram by labels that has a native one beside its
+// classic buckets. Only a scrape in protobuf shows the native one.
+func newHistogramVec(opts prometheus.HistogramOpts, labels []string) *prometheus.HistogramVec {
+	return prometheus.NewHistogramVec(withNative(opts, nativeFromTime), labels)
+}
+
+// withNative returns the options with a native histogram, whose zero bucket ends
+// at from.
+func withNative(opts prometheus.HistogramOpts, from time.Duration) prometheus.HistogramOpts {
+	opts.NativeHistogramBucketFactor = nativeFactor
+	opts.NativeHistogramMaxBucketNumber = nativeBuckets
+	opts.NativeHistogramMinResetDuration = nativeReset
+	opts.NativeHistogramZeroThreshold = from.Seconds()
+	return opts
+}
+
+// The metrics of the upstream. card_auth measures them, for every handler behind
+// it.
+var (
+	upstreamSeconds = newHistogramVec(prometheus.HistogramOpts{
+		Name:    "card_gateway_upstream_seconds",
+		Help:    "Time from a request's handing over to the upstream to the head of its answer, or to its failure.",
+		Buckets: []float64{.0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30},
+	}, []string{"operation"})
+
+	UpstreamResponses = prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "card_gateway_upstream_responses_total",
+		Help: "What the upstream answered, by operation and class of the status; error and timeout: it gave no usable answer.",
+	}, []string{"operation", "class"})
+
+	UpstreamConnections = prometheus.NewGaugeVec(prometheus.GaugeOpts{
+		Name: "card_gateway_upstream_connections",
+		Help: "Open connections of card_forward by issuer.",
+	}, []string{"issuer"})
+)
+
+// Classes of what the upstream answered, a closed set.
+const (
+	ClassNone = iota - 1 // the request was not sent, or the client left before
+	class2xx
+	class3xx
+	class4xx
+	class5xx
+	classError
+	classTimeout
+	classCount
+)
+
+var UpstreamClasses = [classCount]string{"2xx", "3xx", "4xx", "5xx", "error", "timeout"}
+
+// An IssuerAnswer is the time when the request was handed to the upstream, and
+// the result.
+type IssuerAnswer struct {
+	Asked  time.Time // zero: it was not
+	Status int       // of the final answer; 0: none has arrived
+	took   time.Duration
+}
+
+// NoteStatus notes the final status of the upstream's answer. One above 599 is no answer:
+// the request ends with a refusal.
+func (u *IssuerAnswer) NoteStatus(status int) {
+	if u.Status == 0 && status <= 599 && !u.Asked.IsZero() {
+		u.Status, u.took = status, time.Since(u.Asked)
+	}
+}
+
+// Class returns the class of the answer, given the refusal with which the
+// request ended, if any.
+func (u *IssuerAnswer) Class(refusal *auth.Refusal) int {
+	switch {
+	case u.Asked.IsZero():
+		return ClassNone
+	case u.Status > 0:
+		return u.Status/100 - 2
+	case refusal == nil:
+		return ClassNone
+	}
+	switch refusal.Reason {
+	case auth.UpstreamError:
+		return classError
+	case auth.UpstreamTimeout:
+		return classTimeout
+	default:
+		return ClassNone
+	}
+}
+
+// upstreamMetrics are the metrics of one operation.
+type upstreamMetrics struct {
+	seconds   prometheus.ExemplarObserver
+	responses [classCount]prometheus.Counter
+}
+
+func newUpstreamMetrics(operation string) upstreamMetrics {
+	m := upstreamMetrics{seconds: upstreamSeconds.WithLabelValues(operation).(prometheus.ExemplarObserver)}
+	for class, label := range UpstreamClasses {
+		m.responses[class] = UpstreamResponses.WithLabelValues(operation, label)
+	}
+	return m
+}
+
+// Observe counts the answer to a request that ended with the refusal, if any. The
+// exemplar may be nil.
+func (m *upstreamMetrics) Observe(answer *IssuerAnswer, refusal *auth.Refusal, exemplar prometheus.Labels) {
+	class := answer.Class(refusal)
+	if class == ClassNone {
+		return
+	}
+	if answer.Status == 0 {
+		answer.took = time.Since(answer.Asked)
+	}
+	m.seconds.ObserveWithExemplar(answer.took.Seconds(), exemplar)
+	m.responses[class].Inc()
+}
+
+// WouldRefuse holds the outcomes of a dry run by reason.
+var WouldRefuse = func() []string {
+	names := make([]string, len(auth.Reasons()))
+	for _, reason := range auth.Reasons() {
+		names[reason] = "would_refuse_" + reason.String()
+	}
+	return names
+}()
+
+// explanationsTotal counts refusals that could be explained.
+var explanationsTotal = prometheus.NewCounterVec(prometheus.CounterOpts{
+	Name: "card_gateway_explanations_total",
+	Help: "Refusals that the gateway could explain, by result: given, or skipped because the key, the address or the process had its share.",
+}, []string{"result"})
+
+// The label's closed set.
+var explanationResults = []string{"given", "skipped"}
+
+var ExplanationsGiven, ExplanationsSkipped = explanationsTotal.WithLabelValues(explanationResults[0]), explanationsTotal.WithLabelValues(explanationResults[1])
+
+var signedAnswers = prometheus.NewCounterVec(prometheus.CounterOpts{
+	Name: "card_gateway_signed_answers_total",
+	Help: "Answers to be signed: signed, or streamed without a signature because they could not be held.",
+}, []string{"result"})
+
+var (
+	AnswersSigned   = signedAnswers.WithLabelValues("signed")
+	AnswersUnsigned = signedAnswers.WithLabelValues("unsigned")
+)

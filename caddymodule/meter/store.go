@@ -1,0 +1,127 @@
+package meter
+
+import (
+	"context"
+	"errors"
+	"sync/atomic"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/card-gateway/card-gateway/store"
+	"github.com/card-gateway/card-gateway/store/redis"
+)
+
+var storeSeconds = newHistogramVec(prometheus.HistogramOpts{
+	Name:    "card_gateway_store_seconds",
+	Help:    "Time that calls of the store took, by call and result.",
+	Buckets: []float64{.000001, .0000025, .000005, .00001, .000025, .0001, .00025, .0005, .001, .0025, .005, .01, .025, .05, .1, .25, 1},
+}, []string{"call", "result"})
+
+// storeQueued is the number of calls to Redis that wait for a connection, over
+// all stores in use.
+var (
+	storeQueued atomic.Int64
+	storeQueue  = prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "card_gateway_store_queue",
+		Help: "Calls to Redis that wait for a connection.",
+	}, func() float64 { return float64(storeQueued.Load()) })
+)
+
+func CountQueue(event redis.QueueEvent) {
+	switch event {
+	case redis.QueueWaits:
+		storeQueued.Add(1)
+	case redis.QueueLeft, redis.QueueLate:
+		storeQueued.Add(-1)
+	}
+}
+
+// Calls of the store, by index, and their results: closed sets.
+const (
+	callSettle = iota
+	callGet
+	callPut
+	callDelete
+	callList
+	callMeta
+)
+
+var (
+	storeCalls   = [...]string{"settle", "get", "put", "delete", "list", "meta"}
+	storeResults = [...]string{"ok", "error"}
+)
+
+// storeCall observes one kind of call.
+type storeCall struct{ ok, failed prometheus.Observer }
+
+// done observes the time since start. An answer such as "no such key" counts as
+// ok, not as an error of the store.
+func (c *storeCall) done(start time.Time, err *error) {
+	observer := c.ok
+	if *err != nil && !errors.Is(*err, store.ErrNotFound) && !errors.Is(*err, store.ErrConflict) && !errors.Is(*err, store.ErrExists) {
+		observer = c.failed
+	}
+	observer.Observe(time.Since(start).Seconds())
+}
+
+// measuredBackend measures the calls of a backend.
+type measuredBackend struct {
+	store.Backend
+	calls [len(storeCalls)]storeCall
+}
+
+// Store returns the backend, with its calls measured.
+func Store(backend store.Backend) store.Backend {
+	b := &measuredBackend{Backend: backend}
+	for i, name := range storeCalls {
+		b.calls[i] = storeCall{storeSeconds.WithLabelValues(name, storeResults[0]), storeSeconds.WithLabelValues(name, storeResults[1])}
+	}
+	return b
+}
+
+// Local reports whether the backend answers from memory; see store.LocalBackend.
+func (b *measuredBackend) Local() bool {
+	local, ok := b.Backend.(store.LocalBackend)
+	return ok && local.Local()
+}
+
+func (b *measuredBackend) Settle(ctx context.Context, c *store.Claim) (v store.Verdict, err error) {
+	defer b.calls[callSettle].done(time.Now(), &err)
+	return b.Backend.Settle(ctx, c)
+}
+
+func (b *measuredBackend) Get(ctx context.Context, id string) (r *store.Record, err error) {
+	defer b.calls[callGet].done(time.Now(), &err)
+	return b.Backend.Get(ctx, id)
+}
+
+func (b *measuredBackend) Put(ctx context.Context, r *store.Record, opt store.PutOptions) (d store.Durability, err error) {
+	defer b.calls[callPut].done(time.Now(), &err)
+	return b.Backend.Put(ctx, r, opt)
+}
+
+func (b *measuredBackend) Delete(ctx context.Context, id, revision string) (d store.Durability, err error) {
+	defer b.calls[callDelete].done(time.Now(), &err)
+	return b.Backend.Delete(ctx, id, revision)
+}
+
+func (b *measuredBackend) List(ctx context.Context, cursor string, limit int) (p store.Page, err error) {
+	defer b.calls[callList].done(time.Now(), &err)
+	return b.Backend.List(ctx, cursor, limit)
+}
+
+func (b *measuredBackend) Meta(ctx context.Context, name string) (value []byte, err error) {
+	defer b.calls[callMeta].done(time.Now(), &err)
+	return b.Backend.Meta(ctx, name)
+}
+
+func (b *measuredBackend) PutMeta(ctx context.Context, name string, value []byte) (stored []byte, err error) {
+	defer b.calls[callMeta].done(time.Now(), &err)
+	return b.Backend.PutMeta(ctx, name, value)
+}
+
+func (b *measuredBackend) DeleteMeta(ctx context.Context, name string, value []byte) (err error) {
+	defer b.calls[callMeta].done(time.Now(), &err)
+	return b.Backend.DeleteMeta(ctx, name, value)
+}

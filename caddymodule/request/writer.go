@@ -1,0 +1,240 @@
+package request
+
+import (
+	"io"
+	"maps"
+	"net/http"
+	"strconv"
+	"time"
+
+	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
+
+	"github.com/card-gateway/card-gateway/auth"
+	"github.com/card-gateway/card-gateway/headers"
+	"github.com/card-gateway/card-gateway/ratelimit"
+)
+
+// Writer is between the client and the handler that answers. It sets the
+// gateway's own headers at the moment when the answer is sent. It drops trailers
+// and informational answers (1xx), which could contradict the gateway's headers.
+type Writer struct {
+	caddyhttp.ResponseWriterWrapper
+	info     *Info
+	limits   []rateHeader
+	own      headers.Values
+	signs    signedAnswer // without a secret the answer is not signed
+	Status   int          // of the answer; 0 until its head is sent, or the answer is held
+	late     http.Header  // headers set after the head, such as trailers; never sent
+	replaced bool         // the answer is a refusal; what the handler writes is dropped
+	Failed   bool         // writing to the client has failed
+}
+
+type rateHeader struct{ name, value string }
+
+// NewWriter returns a writer of the answer to the request that the info is of.
+func NewWriter(w http.ResponseWriter, info *Info) *Writer {
+	return &Writer{
+		ResponseWriterWrapper: caddyhttp.ResponseWriterWrapper{ResponseWriter: w},
+		info:                  info,
+	}
+}
+
+// SignWith makes the answer a signed one, to a request of the method and with the nonce
+// that the secret has verified.
+func (w *Writer) SignWith(secret *auth.Secret, nonce, method string) {
+	w.signs = signedAnswer{secret: secret, nonce: nonce, method: method, memory: w.info.Reserve(w.info.AnswerMemory)}
+}
+
+// Announce notes the whole body of an answer, which a handler is about to write at
+// once: it need not be held again to be signed.
+func (w *Writer) Announce(body []byte) {
+	if len(body) <= MaxAnswer {
+		w.signs.whole = body
+	}
+}
+
+// Header returns the headers of the answer until its head is sent; after that, a
+// map that is never sent.
+func (w *Writer) Header() http.Header {
+	if w.Status == 0 {
+		return w.ResponseWriterWrapper.Header()
+	}
+	if w.late == nil {
+		w.late = make(http.Header)
+	}
+	return w.late
+}
+
+// WriteHeader sends the head of the answer. It drops informational answers. A
+// status that is not valid becomes a refusal: net/http panics below 100, no
+// status above 599 is defined, and 101 would change the protocol.
+func (w *Writer) WriteHeader(status int) {
+	switch {
+	case w.Status != 0:
+	case status < 100 || status > 599 || status == http.StatusSwitchingProtocols:
+		w.replace(auth.Refuse(auth.UpstreamError, "the answer has the status "+strconv.Itoa(status)))
+	case status >= 200:
+		h := w.Header()
+		w.Status = status
+		if w.info.Refusal == nil {
+			w.info.NoteStatus(status)
+		}
+		if !w.signs.holds(h, status) {
+			w.sendHead()
+		}
+	}
+}
+
+// sendHead sends the head of the answer.
+func (w *Writer) sendHead() {
+	h := w.ResponseWriterWrapper.Header()
+	w.finish(h)
+	if w.signs.secret != nil && w.signs.whole != nil {
+		w.signs.sign(h, w.info.RequestID, time.Now())
+	}
+	w.ResponseWriterWrapper.WriteHeader(w.Status)
+}
+
+// Complete signs and sends the answer if it was held. The handlers have ended.
+func (w *Writer) Complete() {
+	if !w.IsHeld() {
+		return
+	}
+	w.finish(w.ResponseWriterWrapper.Header())
+	w.signs.sign(w.ResponseWriterWrapper.Header(), w.info.RequestID, time.Now())
+	w.ResponseWriterWrapper.WriteHeader(w.Status)
+	w.Failed = w.signs.pour(w.ResponseWriterWrapper) != nil || w.Failed
+}
+
+// stream sends what was held of an answer that cannot be held whole.
+func (w *Writer) stream() {
+	w.sendHead()
+	w.Failed = w.signs.pour(w.ResponseWriterWrapper) != nil || w.Failed
+}
+
+// TakeBack forgets an answer of which nothing was sent. It reports whether there
+// was one, so that another can be given.
+func (w *Writer) TakeBack() bool {
+	if !w.IsHeld() {
+		return false
+	}
+	w.Drop()
+	w.Status, w.replaced = 0, false
+	w.forgetHead()
+	return true
+}
+
+// IsHeld reports whether the answer has begun and nothing of it was sent.
+func (w *Writer) IsHeld() bool { return w.signs.isHeld() }
+
+// Drop forgets what is held of the answer.
+func (w *Writer) Drop() { w.signs.drop() }
+
+// forgetHead removes the headers that a handler has set.
+func (w *Writer) forgetHead() {
+	maps.DeleteFunc(w.Header(), func(name string, _ []string) bool { return !headers.StaysInHead(name) })
+}
+
+// replace sends a refusal in place of the answer that a handler has begun.
+func (w *Writer) replace(refusal *auth.Refusal) {
+	w.forgetHead()
+	w.info.WriteRefusal(w, refusal)
+	w.info.LogRefusal(refusal)
+	w.replaced = true
+}
+
+// begin sends the head if the handler has not done so before the body.
+func (w *Writer) begin() {
+	if w.Status == 0 {
+		w.WriteHeader(http.StatusOK)
+	}
+}
+
+// Write sends a part of the body.
+func (w *Writer) Write(p []byte) (int, error) {
+	w.begin()
+	if w.replaced {
+		return len(p), nil
+	}
+	if w.IsHeld() {
+		if w.signs.write(p) {
+			return len(p), nil
+		}
+		w.stream()
+	}
+	n, err := w.ResponseWriterWrapper.Write(p)
+	w.Failed = w.Failed || err != nil
+	return n, err
+}
+
+// ReadFrom sends a part of the body.
+func (w *Writer) ReadFrom(r io.Reader) (int64, error) {
+	w.begin()
+	if w.replaced {
+		return io.Copy(io.Discard, r)
+	}
+	if w.IsHeld() {
+		return io.Copy(struct{ io.Writer }{w}, r)
+	}
+	return w.ResponseWriterWrapper.ReadFrom(r)
+}
+
+// FlushError sends what was written so far, the head at least, unless the answer is
+// held.
+func (w *Writer) FlushError() error {
+	w.begin()
+	if w.IsHeld() {
+		return nil
+	}
+	return http.NewResponseController(w.ResponseWriter).Flush()
+}
+
+func (w *Writer) finish(h http.Header) {
+	headers.DropOwn(h)
+	if _, typed := h[headers.ContentType]; !typed {
+		h[headers.ContentType] = nil // else net/http guesses it from the bytes, as text/html too
+	}
+	w.own.Set(h, headers.RequestID, w.info.RequestID)
+	if w.info.notForwarded(w.Status) {
+		w.own.Set(h, headers.Forwarded, "no")
+	}
+	if w.info.Closes {
+		w.own.Set(h, "Connection", "close")
+	}
+	for _, limit := range w.limits {
+		w.own.Set(h, limit.name, limit.value)
+	}
+	switch {
+	case w.info.Refusal != nil: // it has set its own Cache-Control
+	case w.info.Operation != nil && w.info.Operation.Name == auth.SensitiveOperation:
+		maps.DeleteFunc(h, func(name string, _ []string) bool { return headers.SpeaksOfCaching(name) })
+		w.own.Set(h, "Cache-Control", "private, no-store")
+	case len(h["Cache-Control"]) == 0 || h["Cache-Control"][0] == "":
+		w.own.Set(h, "Cache-Control", "private, no-store")
+	}
+}
+
+// SetLimits prepares the headers of the request's tightest bucket and, with the
+// option ietf_headers, those of all its buckets.
+func (w *Writer) SetLimits(limiter *RateLimitOptions, charges []ratelimit.Charge, states []ratelimit.State) {
+	shown := ratelimit.Tightest(states)
+	if shown < 0 {
+		return
+	}
+	state := &states[shown]
+	var room [3 * len("-9223372036854775808")]byte
+	text := strconv.AppendInt(room[:0], state.Limit, 10)
+	limit := len(text)
+	text = strconv.AppendInt(text, state.Remaining, 10)
+	remaining := len(text)
+	all := string(strconv.AppendInt(text, state.Reset, 10)) // in one piece of memory
+	w.limits = append(w.limits,
+		rateHeader{"X-Ratelimit-Limit", all[:limit]},
+		rateHeader{"X-Ratelimit-Remaining", all[limit:remaining]},
+		rateHeader{"X-Ratelimit-Reset", all[remaining:]})
+	if limiter.IETFHeaders {
+		w.limits = append(w.limits,
+			rateHeader{"Ratelimit", string(ratelimit.AppendRateLimit(nil, states))},
+			rateHeader{"Ratelimit-Policy", string(ratelimit.AppendRateLimitPolicy(nil, charges))})
+	}
+}

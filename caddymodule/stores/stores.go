@@ -1,0 +1,201 @@
+// Package stores opens the backends of the gateway, and keeps them over reloads.
+//
+// Begin with [Take]. [FileStore] and [RedisStore] are the modules that a configuration
+// names.
+package stores
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"math"
+	"path/filepath"
+	"sync/atomic"
+	"time"
+
+	"github.com/caddyserver/caddy/v2"
+	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
+	"go.uber.org/zap"
+	"go.uber.org/zap/exp/zapslog"
+
+	"github.com/card-gateway/card-gateway/caddymodule/directive"
+	"github.com/card-gateway/card-gateway/keys"
+	"github.com/card-gateway/card-gateway/store"
+	"github.com/card-gateway/card-gateway/store/file"
+)
+
+// pool has the stores that a configuration uses, by their places. Each is closed when
+// none uses it any more.
+var pool = caddy.NewUsagePool()
+
+// closeAfter is how long a backend that no configuration uses any more waits
+// for the requests in flight.
+const closeAfter = time.Minute
+
+// Module is a module of the namespace card_gateway.stores.
+type Module interface {
+	caddy.Module
+	// Place names the state: two configurations with the same place share it.
+	Place() string
+	// Open returns the backend, without a lock or a connection. Files that must be
+	// apart from its place are in runtimeDir, unless that is empty.
+	Open(runtimeDir string) (store.Backend, error)
+	// maxWindow returns the longest window that the backend supports.
+	maxWindow() time.Duration
+}
+
+// Pooled is a backend with the number of requests that use it, and what the
+// process has seen of its keys.
+type Pooled struct {
+	Name     string // of its module: `file` or `redis`
+	Backend  store.Backend
+	Versions *keys.VersionMemory
+	requests atomic.Int64
+}
+
+func (p *Pooled) Acquire() { p.requests.Add(1) }
+
+func (p *Pooled) Release() { p.requests.Add(-1) }
+
+// Destruct closes the backend once no request uses it. Caddy calls it while
+// requests of the old configuration may still be in flight.
+func (p *Pooled) Destruct() error {
+	if p.requests.Load() == 0 {
+		return p.Backend.Close()
+	}
+	go func() {
+		for deadline := time.Now().Add(closeAfter); p.requests.Load() > 0 && time.Now().Before(deadline); {
+			time.Sleep(50 * time.Millisecond)
+		}
+		_ = p.Backend.Close()
+	}()
+	return nil
+}
+
+// Take takes the module's store from the pool, or opens it. Release gives it
+// back.
+func Take(module Module, window time.Duration, runtimeDir string) (*Pooled, error) {
+	if longest := module.maxWindow(); window > longest {
+		return nil, fmt.Errorf("window is %s; with this store it must be at most %s", window, longest)
+	}
+	dir := file.DefaultRuntimeDir()
+	if runtimeDir != "" {
+		var err error
+		if dir, err = Absolute("runtime_dir", runtimeDir); err != nil {
+			return nil, err
+		}
+	}
+	value, _, err := pool.LoadOrNew(module.Place(), func() (caddy.Destructor, error) {
+		backend, err := module.Open(dir)
+		if err != nil {
+			return nil, err
+		}
+		return &Pooled{Name: module.CaddyModule().ID.Name(), Backend: backend, Versions: keys.NewVersionMemory()}, nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	return value.(*Pooled), nil
+}
+
+// Release gives back a store that Take has returned, by its place. The store is closed
+// when nothing uses it any more.
+func Release(place string) error {
+	_, err := pool.Delete(place)
+	return err
+}
+
+// Absolute expands the placeholders of a path.
+func Absolute(name, path string) (string, error) {
+	expanded, err := caddy.NewReplacer().ReplaceOrErr(path, true, true)
+	if err != nil {
+		return "", fmt.Errorf("%s %s: %w", name, path, err)
+	}
+	if expanded, err = filepath.Abs(expanded); err != nil {
+		return "", fmt.Errorf("%s %s: %w", name, path, err)
+	}
+	return expanded, nil
+}
+
+// FileStore keeps the state of one node in a directory: keys in a file,
+// everything else in memory with a journal beside it. One process can use a
+// directory at a time.
+type FileStore struct {
+	// The directory; placeholders are expanded.
+	// Default: card-gateway in Caddy's data directory.
+	Dir string `json:"dir,omitempty"`
+}
+
+// CaddyModule returns the Caddy module information.
+func (*FileStore) CaddyModule() caddy.ModuleInfo {
+	return caddy.ModuleInfo{ID: "card_gateway.stores.file", New: func() caddy.Module { return new(FileStore) }}
+}
+
+// Provision resolves the directory.
+func (s *FileStore) Provision(caddy.Context) error {
+	if s.Dir == "" {
+		s.Dir = filepath.Join(caddy.AppDataDir(), "card-gateway")
+	}
+	dir, err := Absolute("directory", s.Dir)
+	if err != nil {
+		return err
+	}
+	s.Dir = dir
+	return nil
+}
+
+func (s *FileStore) Place() string { return "file:" + s.Dir }
+
+func (s *FileStore) maxWindow() time.Duration { return math.MaxInt64 }
+
+func (s *FileStore) Open(runtimeDir string) (store.Backend, error) {
+	return file.Open(s.Dir, file.Options{OnProblem: logStoreProblem, RuntimeDir: runtimeDir})
+}
+
+// storeLogger returns the logger for stores. A store outlives the configuration
+// that opened it, so this is the logger of the current configuration.
+func storeLogger() *zap.Logger { return caddy.Log().Named("card_gateway.store") }
+
+// logStoreProblem logs a problem that the embedded store reports.
+func logStoreProblem(err error) {
+	storeLogger().Warn(err.Error())
+}
+
+// storeSlog is the same for a store that logs by slog: each record goes to the
+// logger of the current configuration.
+type storeSlog struct{}
+
+func (storeSlog) current() slog.Handler {
+	return zapslog.NewHandler(storeLogger().Core(), zapslog.WithName("card_gateway.store"), zapslog.AddStacktraceAt(slog.LevelError+1))
+}
+
+// Enabled is part of slog.Handler.
+func (h storeSlog) Enabled(ctx context.Context, level slog.Level) bool {
+	return h.current().Enabled(ctx, level)
+}
+
+// Handle is part of slog.Handler.
+func (h storeSlog) Handle(ctx context.Context, record slog.Record) error {
+	return h.current().Handle(ctx, record)
+}
+
+// WithAttrs is part of slog.Handler. The returned handler keeps the logger of
+// this moment; stores do not use it, but add their attributes to each record.
+func (h storeSlog) WithAttrs(attrs []slog.Attr) slog.Handler { return h.current().WithAttrs(attrs) }
+
+// WithGroup is part of slog.Handler; see WithAttrs.
+func (h storeSlog) WithGroup(name string) slog.Handler { return h.current().WithGroup(name) }
+
+// UnmarshalCaddyfile reads `file [<directory>]`.
+func (s *FileStore) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
+	d.Next()
+	if d.NextArg() {
+		s.Dir = d.Val()
+	}
+	return directive.NoMore(d)
+}
+
+// Interface guards
+var (
+	_ caddyfile.Unmarshaler = (*FileStore)(nil)
+)
