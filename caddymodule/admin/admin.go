@@ -355,11 +355,9 @@ func Site(gateway *Gateway, options SiteOptions) http.Handler {
 
 // writeError answers an error as Caddy's admin endpoint does.
 func writeError(w http.ResponseWriter, err error) {
-	answer := caddy.APIError{HTTPStatus: http.StatusInternalServerError, Err: err}
+	answer := caddy.APIError{HTTPStatus: http.StatusInternalServerError}
 	_ = errors.As(err, &answer)
-	if answer.Message == "" && answer.Err != nil {
-		answer.Message = answer.Err.Error()
-	}
+	answer.Message = err.Error()
 	header := w.Header()
 	header.Set("Content-Type", "application/json")
 	header.Set("Cache-Control", "no-store")

@@ -6,10 +6,7 @@
 package cardexplain
 
 import (
-	"errors"
 	"fmt"
-	"io"
-	"net/http"
 	"net/url"
 	"os"
 
@@ -64,19 +61,19 @@ func explainCommand(cmd *cobra.Command) {
 }
 
 func runExplain(cmd *cobra.Command, args []string) error {
-	r := report{cmd: cmd, json: cli.AsJSON(cmd)}
+	r := report{cmd: cmd, json: cli.IsSet(cmd, "json")}
 	var err error
 	id := cli.Flag(cmd, "request-id")
 	if id != "" {
 		r.refusal = new(adminapi.Refusal)
-		if _, err = cli.Call(cmd, cli.Request{Method: http.MethodGet, Path: "/card-gateway/refusals/" + url.PathEscape(id)}, r.refusal); err != nil {
+		if _, err = cli.Call(cmd, cli.Request{Path: "/card-gateway/refusals/" + url.PathEscape(id)}, r.refusal); err != nil {
 			return err
 		}
 	}
 	if id == "" || len(args) > 0 {
-		text, err := readInput(cmd, args)
+		text, err := cli.ReadInput(cmd, append(args, "-")[0], maxInput)
 		if err != nil {
-			return err
+			return fmt.Errorf("reading the request: %w", err)
 		}
 		if r.capture, err = readCapture(cmd, text); err != nil {
 			return err
@@ -103,23 +100,3 @@ const exitMistaken = 2
 
 // maxInput is the largest captured request or HAR file, in bytes.
 const maxInput = 64 << 20
-
-func readInput(cmd *cobra.Command, args []string) ([]byte, error) {
-	from := cmd.InOrStdin()
-	if len(args) > 0 && args[0] != "-" {
-		f, err := os.Open(args[0])
-		if err != nil {
-			return nil, fmt.Errorf("reading the request: %w", err)
-		}
-		defer f.Close()
-		from = f
-	}
-	text, err := io.ReadAll(io.LimitReader(from, maxInput+1))
-	switch {
-	case err != nil:
-		return nil, fmt.Errorf("reading the request: %w", err)
-	case len(text) > maxInput:
-		return nil, errors.New("reading the request: it is larger than 64 MiB")
-	}
-	return text, nil
-}

@@ -8,6 +8,7 @@ package cardkeys
 
 import (
 	"cmp"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -174,11 +175,10 @@ func disableTenant(cmd *cobra.Command) error {
 			break
 		}
 		for _, v := range left {
-			var changed keys.Changed
-			if _, err := cli.Call(cmd, cli.Post(keyPath(v.ID, "/disable"), nil), &changed); err != nil {
+			changed, _, err := change(cmd, cli.Post(keyPath(v.ID, "/disable"), nil))
+			if err != nil {
 				return fmt.Errorf("key %s is not disabled, after %d that are: %w; you can run the command again", v.ID, len(done), err)
 			}
-			warnUnreplicated(cmd, changed.Replicated)
 			done = append(done, changed.View)
 		}
 	}
@@ -222,13 +222,30 @@ does not lock the key. --forget drops these secrets.`,
 
 func keyPath(id, rest string) string { return "/card-gateway/keys/" + url.PathEscape(id) + rest }
 
+// change makes a call that changes a key, and warns of a change that could be lost.
+func change(cmd *cobra.Command, req cli.Request) (changed keys.Changed, raw json.RawMessage, err error) {
+	if raw, err = cli.Call(cmd, req, &changed); err == nil {
+		warnUnreplicated(cmd, changed.Replicated)
+	}
+	return changed, raw, err
+}
+
+// changeByCommand changes a key and shows it, with its new secret if it got one.
 func changeByCommand(cmd *cobra.Command, req cli.Request) error {
-	var changed keys.Changed
-	raw, err := cli.Call(cmd, req, &changed)
+	changed, raw, err := change(cmd, req)
 	if err != nil {
 		return err
 	}
-	return printChanged(cmd, raw, changed)
+	if changed.Status == keys.StatusExpired {
+		fmt.Fprintln(cmd.ErrOrStderr(), "warning: the key has expired, and its requests are refused; see --expires-at of card-keys update")
+	}
+	return cli.PrintAnswer(cmd, raw, func(io.Writer) error {
+		err := printKey(cmd, changed.View, changed.Secret)
+		if err == nil && changed.Secret != "" {
+			fmt.Fprintln(cmd.ErrOrStderr(), "\nThe secret is shown this once and cannot be shown again: hand it to the client now.")
+		}
+		return err
+	})
 }
 
 func deleteCommand() *cobra.Command {
@@ -306,7 +323,7 @@ func listAll(cmd *cobra.Command, limit int) ([]keys.View, error) {
 	}
 	for {
 		var answer adminapi.KeyPage
-		if _, err := cli.Call(cmd, cli.Request{Method: http.MethodGet, Path: "/card-gateway/keys?" + query.Encode()}, &answer); err != nil {
+		if _, err := cli.Call(cmd, cli.Request{Path: "/card-gateway/keys?" + query.Encode()}, &answer); err != nil {
 			return nil, err
 		}
 		views = append(views, answer.Keys...)
@@ -325,7 +342,7 @@ func showCommand() *cobra.Command {
 		Use: "show ID", Args: cli.Wants("ID"),
 		Short: "Shows everything about a key except its secrets",
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return cli.Show(cmd, cli.Request{Method: http.MethodGet, Path: keyPath(args[0], "")}, func(v keys.View) error { return printKey(cmd, v, "") })
+			return cli.Show(cmd, cli.Request{Path: keyPath(args[0], "")}, func(v keys.View) error { return printKey(cmd, v, "") })
 		},
 	}
 }

@@ -137,7 +137,7 @@ var errNotRestored = errors.New("nothing was restored")
 // with the digest of what was shown.
 func restoreByCommand(cmd *cobra.Command, path string, body adminapi.RestoreRequest) error {
 	dry, yes := cli.IsSet(cmd, "dry-run"), cli.IsSet(cmd, "yes")
-	if cli.AsJSON(cmd) && !dry && !yes {
+	if cli.IsSet(cmd, "json") && !dry && !yes {
 		return fmt.Errorf("%w: with --json nothing is printed to approve; use --dry-run first, then --yes", errNotRestored)
 	}
 	var view keys.View
@@ -146,7 +146,7 @@ func restoreByCommand(cmd *cobra.Command, path string, body adminapi.RestoreRequ
 		return err
 	}
 	switch {
-	case !cli.AsJSON(cmd):
+	case !cli.IsSet(cmd, "json"):
 		err = printKey(cmd, view, "")
 	case dry:
 		err = cli.PrintJSON(cmd, raw)

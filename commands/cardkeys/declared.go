@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"os"
 	"slices"
 	"time"
 
@@ -68,13 +67,12 @@ func declareAll(views []keys.View) declaration {
 	return d
 }
 
-// readDeclaration reads a file strictly.
-func readDeclaration(r io.Reader) (declaration, error) {
-	text, err := io.ReadAll(io.LimitReader(r, maxDeclared))
+// readDeclaration reads a file strictly, or standard input for -.
+func readDeclaration(cmd *cobra.Command, path string) (d declaration, err error) {
+	text, err := cli.ReadInput(cmd, path, maxDeclared)
 	if err != nil {
-		return declaration{}, err
+		return d, err
 	}
-	var d declaration
 	dec := json.NewDecoder(bytes.NewReader(text))
 	dec.DisallowUnknownFields()
 	if err := dec.Decode(&d); err != nil {
@@ -197,26 +195,13 @@ not in the file stay as they are. - reads standard input.`,
 	}
 	cmd.Flags().Bool("dry-run", false, "only print what would be changed")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		declared, err := openDeclaration(cmd, args[0])
+		declared, err := readDeclaration(cmd, args[0])
 		if err != nil {
 			return fmt.Errorf("reading %s: %w", args[0], err)
 		}
 		return apply(cmd, &declared)
 	}
 	return cmd
-}
-
-func openDeclaration(cmd *cobra.Command, path string) (declaration, error) {
-	from := cmd.InOrStdin()
-	if path != "-" {
-		f, err := os.Open(path)
-		if err != nil {
-			return declaration{}, err
-		}
-		defer f.Close()
-		from = f
-	}
-	return readDeclaration(from)
 }
 
 // applyResult is what apply did, or would do, to a key.
@@ -272,12 +257,9 @@ func applyOne(cmd *cobra.Command, want *declaredKey, have *keys.View) (result ap
 	if cli.IsSet(cmd, "dry-run") {
 		return result, true
 	}
-	var changed keys.Changed
-	if _, err := cli.Call(cmd, cli.Request{Method: http.MethodPatch, Path: keyPath(want.ID, ""), Body: patch, Revision: have.Revision}, &changed); err != nil {
+	if _, _, err := change(cmd, cli.Request{Method: http.MethodPatch, Path: keyPath(want.ID, ""), Body: patch, Revision: have.Revision}); err != nil {
 		result.Error = err.Error()
-		return result, true
 	}
-	warnUnreplicated(cmd, changed.Replicated)
 	return result, true
 }
 

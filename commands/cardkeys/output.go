@@ -18,24 +18,6 @@ import (
 	"github.com/card-gateway/card-gateway/keys"
 )
 
-// printChanged shows a key after a change, with its new secret if it got one.
-func printChanged(cmd *cobra.Command, raw json.RawMessage, changed keys.Changed) error {
-	warnUnreplicated(cmd, changed.Replicated)
-	if changed.Status == keys.StatusExpired {
-		fmt.Fprintln(cmd.ErrOrStderr(), "warning: the key has expired, and its requests are refused; see --expires-at of card-keys update")
-	}
-	if cli.AsJSON(cmd) {
-		return cli.PrintJSON(cmd, raw)
-	}
-	if err := printKey(cmd, changed.View, changed.Secret); err != nil {
-		return err
-	}
-	if changed.Secret != "" {
-		fmt.Fprintln(cmd.ErrOrStderr(), "\nThe secret is shown this once and cannot be shown again: hand it to the client now.")
-	}
-	return nil
-}
-
 func warnUnreplicated(cmd *cobra.Command, replicated *bool) {
 	if replicated != nil && !*replicated {
 		fmt.Fprintln(cmd.ErrOrStderr(), "warning: no replica of the store has acknowledged the change yet; a failover now could lose it")

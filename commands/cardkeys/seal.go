@@ -53,7 +53,7 @@ func sealByCommand(cmd *cobra.Command, ids []string) error {
 		return err
 	}
 	out := cmd.OutOrStdout()
-	if cli.AsJSON(cmd) {
+	if cli.IsSet(cmd, "json") {
 		if err := cli.PrintJSON(cmd, adminapi.KeyPage{Keys: chosen}); err != nil {
 			return err
 		}
@@ -79,11 +79,9 @@ func sealByCommand(cmd *cobra.Command, ids []string) error {
 		return err
 	}
 	for i, v := range chosen {
-		var changed keys.Changed
-		if _, err := cli.Call(cmd, cli.Post(keyPath(v.ID, "/seal"), adminapi.SealRequest{Digest: v.Seal.Digest}), &changed); err != nil {
+		if _, _, err := change(cmd, cli.Post(keyPath(v.ID, "/seal"), adminapi.SealRequest{Digest: v.Seal.Digest})); err != nil {
 			return fmt.Errorf("key %s is not sealed, after %d that are: %w; you can run the command again", v.ID, i, err)
 		}
-		warnUnreplicated(cmd, changed.Replicated)
 	}
 	fmt.Fprintf(out, "sealed %d keys\n", len(chosen))
 	return leftUnsealed(cmd)

@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net/http"
 	"os"
 	"strings"
 	"syscall"
@@ -98,7 +97,7 @@ func runStatus(cmd *cobra.Command, _ []string) error {
 // askStatus asks once. An answer does not count once the process has ended that it
 // should be of.
 func askStatus(cmd *cobra.Command, path string, process int) (answer adminapi.Status, raw json.RawMessage, err error) {
-	raw, err = cli.Call(cmd, cli.Request{Method: http.MethodGet, Path: path}, &answer)
+	raw, err = cli.Call(cmd, cli.Request{Path: path}, &answer)
 	if err == nil && !processRuns(process) {
 		err = fmt.Errorf("process %d has ended, and another one answers", process)
 	}

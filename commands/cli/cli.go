@@ -39,9 +39,6 @@ func Flag(cmd *cobra.Command, name string) string {
 // IsSet reports whether a flag without a value was given.
 func IsSet(cmd *cobra.Command, name string) bool { return Flag(cmd, name) == "true" }
 
-// AsJSON reports whether the answer is to be printed as JSON.
-func AsJSON(cmd *cobra.Command) bool { return IsSet(cmd, "json") }
-
 // RefuseUnknown makes a mistyped subcommand fail; cobra would print the help
 // and succeed.
 func RefuseUnknown(cmd *cobra.Command, args []string) error {
@@ -76,6 +73,25 @@ func SigningSecret(*cobra.Command) (text, source string, err error) {
 	return os.Getenv("CARD_SECRET"), "CARD_SECRET", nil
 }
 
+// ReadInput returns a file, or standard input for the path -. It fails if there are
+// more than most bytes.
+func ReadInput(cmd *cobra.Command, path string, most int64) ([]byte, error) {
+	from := cmd.InOrStdin()
+	if path != "-" {
+		f, err := os.Open(path)
+		if err != nil {
+			return nil, err
+		}
+		defer f.Close()
+		from = f
+	}
+	text, err := io.ReadAll(io.LimitReader(from, most+1))
+	if err == nil && int64(len(text)) > most {
+		err = fmt.Errorf("it is larger than %d MiB", most>>20)
+	}
+	return text, err
+}
+
 // PrintJSON prints a value as JSON for a reader.
 func PrintJSON(cmd *cobra.Command, value any) error {
 	enc := json.NewEncoder(cmd.OutOrStdout())
@@ -86,7 +102,7 @@ func PrintJSON(cmd *cobra.Command, value any) error {
 
 // PrintAnswer prints a value: as JSON with --json, else by text.
 func PrintAnswer(cmd *cobra.Command, value any, text func(out io.Writer) error) error {
-	if AsJSON(cmd) {
+	if IsSet(cmd, "json") {
 		return PrintJSON(cmd, value)
 	}
 	return text(cmd.OutOrStdout())

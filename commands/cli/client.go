@@ -47,7 +47,7 @@ func actor(cmd *cobra.Command) string {
 
 // A Request is one call to the admin API.
 type Request struct {
-	Method, Path string
+	Method, Path string // no method: GET
 	Body         any    // nil: none
 	Revision     string // that the key must have; empty: that of the flag --revision, if any
 }
