@@ -79,8 +79,16 @@ var importRules = []importRule{
 		reason: "keys are kept in any backend, so this knows only the contract; who asks for a change is not its business",
 	},
 	{
-		dir: "store/file", ours: []string{"auth", "ratelimit", "store"},
-		others: []string{"golang.org/x/sys/unix", "github.com/gofrs/flock"},
+		dir: "store/file/platform", others: []string{"golang.org/x/sys/unix"},
+		reason: "what the operating system offers does not depend on what is stored",
+	},
+	{
+		dir: "store/file/journal", ours: []string{"ratelimit", "store", "store/file/platform"},
+		reason: "the journal carries entries and knows no keys; what an entry means is decided by the store that writes it",
+	},
+	{
+		dir: "store/file", ours: []string{"auth", "ratelimit", "store", "store/file/journal", "store/file/platform"},
+		others: []string{"github.com/gofrs/flock"},
 		reason: "a backend knows the contract and nothing above it",
 	},
 	{
