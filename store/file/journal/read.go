@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"slices"
 )
 
 // Contents is the result of reading a journal at a start.
@@ -33,12 +32,16 @@ type Contents struct {
 // damaged parts and lists them in the result. An error means that the journal must
 // not be used.
 func Read(dir string, apply func(*Entry)) (*Contents, error) {
-	ids, err := segmentIDs(dir)
-	if err != nil {
-		return nil, err
+	files, err := os.ReadDir(dir) // sorted, so by their ids
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
+		return nil, fmt.Errorf("reading the journal: %w", err)
 	}
 	c := &Contents{dir: dir, apply: apply, seq: 1, nextID: 1, position: positionAt(1, 0)}
-	for _, id := range ids {
+	for _, f := range files {
+		id, ok := segmentID(f.Name())
+		if !ok {
+			continue
+		}
 		c.nextID = id + 1
 		if err := c.readSegment(id); err != nil {
 			return nil, fmt.Errorf("reading the journal: %w", err)
@@ -76,20 +79,6 @@ func (c *Contents) Continue(opt Options, now int64) (*Journal, error) {
 		return nil, errors.Join(err, j.Close())
 	}
 	return j, nil
-}
-
-func segmentIDs(dir string) (ids []uint64, err error) {
-	files, err := os.ReadDir(dir)
-	if err != nil && !errors.Is(err, os.ErrNotExist) {
-		return nil, fmt.Errorf("reading the journal: %w", err)
-	}
-	for _, f := range files {
-		if id, ok := segmentID(f.Name()); ok {
-			ids = append(ids, id)
-		}
-	}
-	slices.Sort(ids)
-	return ids, nil
 }
 
 func (c *Contents) readSegment(id uint64) error {
