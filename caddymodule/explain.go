@@ -14,7 +14,7 @@ import (
 	"github.com/card-gateway/card-gateway/caddymodule/keyadmin"
 	"github.com/card-gateway/card-gateway/explain"
 	"github.com/card-gateway/card-gateway/held"
-	"github.com/card-gateway/card-gateway/keys"
+	"github.com/card-gateway/card-gateway/keys/keyid"
 	"github.com/card-gateway/card-gateway/ratelimit"
 )
 
@@ -125,7 +125,7 @@ func (p *passage) shows(reason auth.Reason, now time.Time) bool {
 	if reason == auth.MissingHeaders {
 		key = p.claimedKey()
 	}
-	return key != nil && (keys.ModeOf(key.ID) == keys.Test || now.Before(key.DebugUntil))
+	return key != nil && (keyid.ModeOf(key.ID) == keyid.Test || now.Before(key.DebugUntil))
 }
 
 // claimedKey returns the key that a request without all five headers names.
@@ -145,7 +145,7 @@ func (p *passage) auditShown() {
 	if key == nil {
 		key = p.claimedKey()
 	}
-	if key != nil && keys.ModeOf(key.ID) != keys.Test {
+	if key != nil && keyid.ModeOf(key.ID) != keyid.Test {
 		p.site.telemetry.audit.explained(key, p.info.RequestID)
 	}
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/card-gateway/card-gateway/held"
 	"github.com/card-gateway/card-gateway/keys"
+	"github.com/card-gateway/card-gateway/keys/keyring"
 	"github.com/card-gateway/card-gateway/store"
 )
 
@@ -32,7 +33,7 @@ type state struct {
 
 // newState returns the state in a store, for the rules of a configuration.
 // Changes of keys are reported to the telemetry.
-func newState(pooled *pooledStore, ring *keys.Keyring, r *rules, t *telemetry) *state {
+func newState(pooled *pooledStore, ring *keyring.Ring, r *rules, t *telemetry) *state {
 	s := &state{backend: &auditedBackend{measured(pooled.backend), t.audit}, audit: t.audit, pooled: pooled, process: process}
 	s.bodies = held.NewMemory("body_budget", r.bodyBudget, r.bodyShare, r.bodyShareAddress)
 	s.answerMemory = held.NewMemory("answer_budget", r.answerBudget, answerShare, answerShareAddress)
@@ -58,7 +59,7 @@ func (s *state) ensureStarted(ctx context.Context) error {
 	if err := s.backend.Start(ctx); err != nil {
 		return err
 	}
-	if err := s.keys.Start(ctx); errors.Is(err, keys.ErrMasterKey) || errors.Is(err, keys.ErrDamaged) {
+	if err := s.keys.Start(ctx); errors.Is(err, keyring.ErrMasterKey) || errors.Is(err, keyring.ErrDamaged) {
 		return err
 	}
 	s.started.Store(true)

@@ -12,6 +12,7 @@ import (
 
 	"github.com/card-gateway/card-gateway/auth"
 	"github.com/card-gateway/card-gateway/keys"
+	"github.com/card-gateway/card-gateway/keys/fields"
 	"github.com/card-gateway/card-gateway/store"
 )
 
@@ -60,7 +61,7 @@ func TestFieldsAreChecked(t *testing.T) {
 		req := keys.CreateRequest{Fields: acme()}
 		test.change(&req)
 		_, err := w.Create(t.Context(), req, by)
-		var bad *keys.InvalidError
+		var bad *fields.InvalidError
 		switch {
 		case test.want == "" && err != nil:
 			t.Errorf("%d: %v", i, err)
@@ -335,7 +336,7 @@ func TestList(t *testing.T) {
 		}
 	}
 	for _, q := range []keys.ListQuery{{Limit: 0}, {Limit: 501}, {Limit: 1, Status: "gone"}} {
-		var bad *keys.InvalidError
+		var bad *fields.InvalidError
 		if _, _, err := w.List(t.Context(), q); !errors.As(err, &bad) {
 			t.Errorf("%+v: %v", q, err)
 		}

@@ -18,6 +18,8 @@ import (
 
 	"github.com/card-gateway/card-gateway/caddymodule/logqueue"
 	"github.com/card-gateway/card-gateway/keys"
+	"github.com/card-gateway/card-gateway/keys/fields"
+	"github.com/card-gateway/card-gateway/keys/keyring"
 	"github.com/card-gateway/card-gateway/store"
 )
 
@@ -195,11 +197,11 @@ func Status(err error) int {
 		return answered.HTTPStatus
 	}
 	status := http.StatusServiceUnavailable
-	var invalid *keys.InvalidError
+	var invalid *fields.InvalidError
 	switch {
 	case errors.As(err, &invalid):
 		status = http.StatusUnprocessableEntity
-	case errors.Is(err, keys.ErrMalformed):
+	case errors.Is(err, fields.ErrMalformed):
 		status = http.StatusBadRequest
 	case errors.Is(err, store.ErrNotFound):
 		status = http.StatusNotFound
@@ -208,7 +210,7 @@ func Status(err error) int {
 		status = http.StatusConflict
 	case errors.Is(err, keys.ErrRevision):
 		status = http.StatusPreconditionFailed
-	case errors.Is(err, keys.ErrMasterKey), errors.Is(err, keys.ErrDamaged):
+	case errors.Is(err, keyring.ErrMasterKey), errors.Is(err, keyring.ErrDamaged):
 		status = http.StatusInternalServerError
 	}
 	return status
@@ -300,7 +302,7 @@ func withBody[T any](do func(*adminCall, T) (any, error)) func(*adminCall) (any,
 		if err != nil {
 			return nil, err
 		}
-		if err := keys.Decode(doc, &req); err != nil {
+		if err := fields.Decode(doc, &req); err != nil {
 			return nil, earlyError{err}
 		}
 		return do(c, req)
@@ -313,7 +315,7 @@ func (c *adminCall) decodeAny(into any) error {
 	if err != nil || len(doc) == 0 {
 		return err
 	}
-	if err := keys.Decode(doc, into); err != nil {
+	if err := fields.Decode(doc, into); err != nil {
 		return earlyError{err}
 	}
 	return nil

@@ -20,6 +20,7 @@ import (
 	"github.com/caddyserver/caddy/v2"
 	"golang.org/x/time/rate"
 
+	"github.com/card-gateway/card-gateway/keys/keyring"
 	"github.com/card-gateway/card-gateway/store"
 	"github.com/card-gateway/card-gateway/store/file"
 )
@@ -99,9 +100,9 @@ func adminMux(gateway func() (*Gateway, error)) http.Handler {
 	return mux
 }
 
-func ringForTest(t testing.TB) *keys.Keyring {
+func ringForTest(t testing.TB) *keyring.Ring {
 	t.Helper()
-	ring, err := keys.ParseKeyring("AQIDBAUGBwgJCgsMDQ4PEBESExQVFhcYGRobHB0eHyA=")
+	ring, err := keyring.Parse("AQIDBAUGBwgJCgsMDQ4PEBESExQVFhcYGRobHB0eHyA=")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -395,7 +396,7 @@ func TestAdminWithoutGateway(t *testing.T) {
 func TestAdminErrorsOfTheStore(t *testing.T) {
 	for err, want := range map[error]int{
 		store.ErrUnavailable: 503, errors.New("dial tcp: refused"): 503, store.ErrConflict: 409,
-		fmt.Errorf("key x: %w", keys.ErrDamaged): 500, keys.ErrMasterKey: 500,
+		fmt.Errorf("key x: %w", keyring.ErrDamaged): 500, keyring.ErrMasterKey: 500,
 	} {
 		var answer caddy.APIError
 		if !errors.As(adminError(err), &answer) || answer.HTTPStatus != want {

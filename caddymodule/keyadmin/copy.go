@@ -16,6 +16,8 @@ import (
 	"github.com/card-gateway/card-gateway/caddymodule/cli"
 	"github.com/card-gateway/card-gateway/caddymodule/secret"
 	"github.com/card-gateway/card-gateway/keys"
+	"github.com/card-gateway/card-gateway/keys/fields"
+	"github.com/card-gateway/card-gateway/keys/keyring"
 	"github.com/card-gateway/card-gateway/store"
 	"github.com/card-gateway/card-gateway/store/file"
 )
@@ -37,7 +39,7 @@ func copyKeys(c *adminCall, req copyRequest) (any, error) {
 	}
 	defer func() { _ = from.Close() }()
 	if page, err := from.List(c, "", 1); err == nil && len(page.Records) == 0 && len(page.Damaged) == 0 && page.Next == "" {
-		return nil, earlyError{&keys.InvalidError{Reason: "the other store: " + errNoKeys.Error()}}
+		return nil, earlyError{&fields.InvalidError{Reason: "the other store: " + errNoKeys.Error()}}
 	}
 	done, err := c.keys.Copy(c, from, c.by)
 	if err != nil {
@@ -54,12 +56,12 @@ func (c *adminCall) openSource(req *copyRequest) (store.Backend, error) {
 	field := "dir"
 	switch {
 	case (req.Dir == "") == (req.Store == nil):
-		return nil, &keys.InvalidError{Reason: "give either dir or store"}
+		return nil, &fields.InvalidError{Reason: "give either dir or store"}
 	case req.Store != nil:
 		field = "store"
 		from, err = c.gateway.OpenStore(req.Store)
 	case !filepath.IsAbs(req.Dir):
-		return nil, &keys.InvalidError{Field: "dir", Reason: "want the absolute path of the directory of an embedded store"}
+		return nil, &fields.InvalidError{Field: "dir", Reason: "want the absolute path of the directory of an embedded store"}
 	default:
 		from, err = openEmbedded(req.Dir)
 	}
@@ -70,7 +72,7 @@ func (c *adminCall) openSource(req *copyRequest) (store.Backend, error) {
 		}
 	}
 	if err != nil {
-		return nil, &keys.InvalidError{Field: field, Reason: err.Error()}
+		return nil, &fields.InvalidError{Field: field, Reason: err.Error()}
 	}
 	return from, nil
 }
@@ -285,7 +287,7 @@ none.`,
 		if err != nil {
 			return fmt.Errorf("reading the master key: %w", err)
 		}
-		ring, err := keys.ParseKeyring(text)
+		ring, err := keyring.Parse(text)
 		if err != nil {
 			return err
 		}
@@ -294,7 +296,7 @@ none.`,
 	return cmd
 }
 
-func drill(cmd *cobra.Command, dir string, ring *keys.Keyring) error {
+func drill(cmd *cobra.Command, dir string, ring *keyring.Ring) error {
 	backend, err := openEmbedded(dir)
 	if err != nil {
 		return fmt.Errorf("opening the store: %w", err)

@@ -74,8 +74,20 @@ var importRules = []importRule{
 		reason: "the contract must not know its backends, or they could not be told apart from it",
 	},
 	{
-		dir: "keys", ours: []string{"auth", "ratelimit", "store"},
-		others: []string{"github.com/go-json-experiment/json/…/", "golang.org/x/sync/singleflight", "golang.org/x/time/rate"},
+		dir:    "keys/keyid",
+		reason: "what an id is follows from its text and the id key alone",
+	},
+	{
+		dir: "keys/keyring", ours: []string{"store"},
+		reason: "what is sealed follows from the master keys and the record alone; who may change a key is not its business",
+	},
+	{
+		dir: "keys/fields", ours: []string{"auth", "ratelimit", "store"}, others: []string{"github.com/go-json-experiment/json/…/"},
+		reason: "which fields a key may have is decided by pure code, with the time as an argument",
+	},
+	{
+		dir: "keys", ours: []string{"auth", "keys/fields", "keys/keyid", "keys/keyring", "ratelimit", "store"},
+		others: []string{"golang.org/x/sync/singleflight", "golang.org/x/time/rate"},
 		reason: "keys are kept in any backend, so this knows only the contract; who asks for a change is not its business",
 	},
 	{
@@ -150,7 +162,7 @@ var importRules = []importRule{
 		reason: "the log format masks whatever it is given; it knows no request, no key and no app",
 	},
 	{
-		dir: "caddymodule/keyadmin", ours: []string{"auth", "caddymodule/auditfile", "caddymodule/cli", "caddymodule/logqueue", "caddymodule/offenders", "caddymodule/secret", "caddymodule/version", "keys", "store", "store/file"}, others: []string{"…/"},
+		dir: "caddymodule/keyadmin", ours: []string{"auth", "caddymodule/auditfile", "caddymodule/cli", "caddymodule/logqueue", "caddymodule/offenders", "caddymodule/secret", "caddymodule/version", "keys", "keys/fields", "keys/keyring", "store", "store/file"}, others: []string{"…/"},
 		reason: "the admin API is the only way to a running gateway, and card-keys a client of it like any other; neither reaches into handlers",
 	},
 	{
@@ -173,7 +185,7 @@ var importRules = []importRule{
 		dir: "caddymodule",
 		ours: []string{
 			"assertion", "auth", "caddymodule/auditfile", "caddymodule/cardlog", "caddymodule/console", "caddymodule/explaincmd", "caddymodule/keyadmin", "caddymodule/logqueue", "caddymodule/offenders", "caddymodule/peek", "caddymodule/routes", "caddymodule/secret", "caddymodule/signcmd", "caddymodule/unitcmd", "caddymodule/version",
-			"explain", "forward", "gate", "headers", "held", "keys", "ratelimit", "store", "store/file", "store/redis", "translate",
+			"explain", "forward", "gate", "headers", "held", "keys", "keys/keyid", "keys/keyring", "ratelimit", "store", "store/file", "store/redis", "translate",
 		},
 		others: []string{"…/"},
 		reason: "the sandbox must never be part of a production build",
