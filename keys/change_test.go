@@ -48,6 +48,7 @@ func TestFieldsAreChecked(t *testing.T) {
 		{func(r *keys.CreateRequest) { r.Scopes = []string{} }, "scopes: at least one"},
 		{func(r *keys.CreateRequest) { r.Scopes = []string{"Cards Read"} }, "scopes: "},
 		{func(r *keys.CreateRequest) { r.Scopes = []string{"card:read"} }, "scopes: no scope is named"},
+		{func(r *keys.CreateRequest) { r.Scopes = slices.Repeat([]string{"cards:read"}, 257) }, "scopes, allowed_ips and limits hold at most 256 entries each"},
 		{func(r *keys.CreateRequest) { r.AllowedIPs = []string{} }, "allowed_ips: an empty list"},
 		{func(r *keys.CreateRequest) { r.AllowedIPs = []string{"10.0.0.0/8", "2001:db8::/48"} }, ""},
 		{func(r *keys.CreateRequest) { r.AllowedIPs = []string{"10.0.0.0/33"} }, "allowed_ips: "},

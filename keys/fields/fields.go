@@ -72,7 +72,7 @@ func Check(f *store.Fields, bounds Bounds) error {
 		return err
 	}
 	if len(f.Scopes) > maxListEntries || len(f.AllowedIPs) > maxListEntries || len(f.Limits) > maxListEntries {
-		return Invalid("", "scopes, allowed_ips and limits hold at most %d entries eachRecord", maxListEntries)
+		return Invalid("", "scopes, allowed_ips and limits hold at most %d entries each", maxListEntries)
 	}
 	for _, checked := range []struct {
 		field string
