@@ -2,7 +2,8 @@
 //
 // [Key.Mint] makes an id with a keyed checksum, and [Key.Check] recognises it, so that
 // an invented id can be refused without reading the store. Imported ids have no
-// checksum; [Valid] says which there may be.
+// checksum; [Valid] reports which a key may have. The fingerprints of secrets are made
+// with the same [Key].
 package keyid
 
 import (

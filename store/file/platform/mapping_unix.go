@@ -2,8 +2,8 @@
 
 // Package platform is what the embedded store needs of the operating system: room on
 // the disk that is reserved, mapped files, the run of the machine, and the right to
-// write into a directory. [Map] is the place to begin. Each function has one form for
-// Linux, one for other Unix-like systems and one, which fails, for the rest.
+// write into a directory. Begin with [Map]. On a system that is not Unix-like the
+// functions fail or return nothing.
 package platform
 
 import (
