@@ -13,6 +13,8 @@ import (
 	"net/http"
 
 	"github.com/card-gateway/card-gateway/keys"
+	"github.com/card-gateway/card-gateway/keys/fields"
+	"github.com/card-gateway/card-gateway/keys/keyring"
 	"github.com/card-gateway/card-gateway/store"
 )
 
@@ -119,11 +121,11 @@ func StatusOf(err error) int {
 		return answered.Status
 	}
 	status := http.StatusServiceUnavailable
-	var invalid *keys.InvalidError
+	var invalid *fields.InvalidError
 	switch {
 	case errors.As(err, &invalid):
 		status = http.StatusUnprocessableEntity
-	case errors.Is(err, keys.ErrMalformed):
+	case errors.Is(err, fields.ErrMalformed):
 		status = http.StatusBadRequest
 	case errors.Is(err, store.ErrNotFound):
 		status = http.StatusNotFound
@@ -132,7 +134,7 @@ func StatusOf(err error) int {
 		status = http.StatusConflict
 	case errors.Is(err, keys.ErrRevision):
 		status = http.StatusPreconditionFailed
-	case errors.Is(err, keys.ErrMasterKey), errors.Is(err, keys.ErrDamaged):
+	case errors.Is(err, keyring.ErrMasterKey), errors.Is(err, keyring.ErrDamaged):
 		status = http.StatusInternalServerError
 	}
 	return status

@@ -24,7 +24,7 @@ import (
 	"github.com/card-gateway/card-gateway/caddymodule/settings"
 	"github.com/card-gateway/card-gateway/caddymodule/stores"
 	"github.com/card-gateway/card-gateway/caddymodule/version"
-	"github.com/card-gateway/card-gateway/keys"
+	"github.com/card-gateway/card-gateway/keys/keyring"
 )
 
 // App is the app card_gateway: the part of the gateway that all its handlers
@@ -128,7 +128,7 @@ func (a *App) openStore(ctx caddy.Context) (*stores.Pooled, error) {
 	return taken, err
 }
 
-func (a *App) readMasterKey() (*keys.Keyring, error) {
+func (a *App) readMasterKey() (*keyring.Ring, error) {
 	if a.MasterKey == nil {
 		return nil, errors.New("no master_key is configured; make one with `openssl rand -base64 32` and name it: master_key file PATH, or master_key env NAME")
 	}
@@ -136,7 +136,7 @@ func (a *App) readMasterKey() (*keys.Keyring, error) {
 	if err != nil {
 		return nil, fmt.Errorf("reading master_key: %w", err)
 	}
-	ring, err := keys.ParseKeyring(text)
+	ring, err := keyring.Parse(text)
 	if err != nil {
 		return nil, fmt.Errorf("master_key from %s: %w", a.MasterKey, err)
 	}

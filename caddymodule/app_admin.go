@@ -41,7 +41,7 @@ func (a *App) report(ctx context.Context) adminapi.State {
 	defer cancel()
 	bodies := a.state.bodies
 	s := adminapi.State{
-		Ready: true, Node: node.NodeView(), Degraded: a.state.degraded(ctx), Policy: a.settings.Policy().Hash(), Loads: node.Process.Loads.Last(),
+		Ready: true, Node: node.View(), Degraded: a.state.degraded(ctx), Policy: a.settings.Policy().Hash(), Loads: node.Process.Loads.Last(),
 		Traffic: traffic(), Offenders: node.Process.Offenders.Top(time.Now(), 10), Audit: a.telemetry.audit.State(),
 		Bodies: adminapi.BodyMemory{Bytes: bodies.Used(), Limit: bodies.Limit(), Holders: bodies.Largest(10)},
 	}

@@ -9,7 +9,7 @@ import (
 	"github.com/card-gateway/card-gateway/caddymodule/cardlog"
 	"github.com/card-gateway/card-gateway/explain"
 	"github.com/card-gateway/card-gateway/held"
-	"github.com/card-gateway/card-gateway/keys"
+	"github.com/card-gateway/card-gateway/keys/keyid"
 )
 
 // refuse answers a refused request and logs it. An answer that says what was wrong
@@ -119,7 +119,7 @@ func (p *passage) shows(reason auth.Reason, now time.Time) bool {
 	if reason == auth.MissingHeaders {
 		key = p.claimedKey()
 	}
-	return key != nil && (keys.ModeOf(key.ID) == keys.Test || now.Before(key.DebugUntil))
+	return key != nil && (keyid.ModeOf(key.ID) == keyid.Test || now.Before(key.DebugUntil))
 }
 
 // claimedKey returns the key that a request without all five headers names.
@@ -139,7 +139,7 @@ func (p *passage) auditShown() {
 	if key == nil {
 		key = p.claimedKey()
 	}
-	if key != nil && keys.ModeOf(key.ID) != keys.Test {
+	if key != nil && keyid.ModeOf(key.ID) != keyid.Test {
 		p.site.telemetry.audit.Explained(key, p.info.RequestID)
 	}
 }

@@ -17,6 +17,7 @@ import (
 	"github.com/card-gateway/card-gateway/caddymodule/settings"
 	"github.com/card-gateway/card-gateway/caddymodule/stores"
 	"github.com/card-gateway/card-gateway/keys"
+	"github.com/card-gateway/card-gateway/keys/keyring"
 	"github.com/card-gateway/card-gateway/sign"
 	"github.com/card-gateway/card-gateway/store"
 	"github.com/card-gateway/card-gateway/store/file"
@@ -142,9 +143,9 @@ func telemetryForTest(t testing.TB, log *zap.Logger) *telemetry {
 	return telemetry
 }
 
-func ringForTest(t testing.TB) *keys.Keyring {
+func ringForTest(t testing.TB) *keyring.Ring {
 	t.Helper()
-	ring, err := keys.ParseKeyring("AQIDBAUGBwgJCgsMDQ4PEBESExQVFhcYGRobHB0eHyA=")
+	ring, err := keyring.Parse("AQIDBAUGBwgJCgsMDQ4PEBESExQVFhcYGRobHB0eHyA=")
 	if err != nil {
 		t.Fatal(err)
 	}

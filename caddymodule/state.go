@@ -15,6 +15,7 @@ import (
 	"github.com/card-gateway/card-gateway/caddymodule/stores"
 	"github.com/card-gateway/card-gateway/held"
 	"github.com/card-gateway/card-gateway/keys"
+	"github.com/card-gateway/card-gateway/keys/keyring"
 	"github.com/card-gateway/card-gateway/store"
 	"github.com/card-gateway/card-gateway/store/redis"
 )
@@ -38,7 +39,7 @@ type state struct {
 
 // newState returns the state in a store, for the rules of a configuration.
 // Changes of keys are reported to the telemetry.
-func newState(pooled *stores.Pooled, ring *keys.Keyring, r *settings.Settings, t *telemetry) *state {
+func newState(pooled *stores.Pooled, ring *keyring.Ring, r *settings.Settings, t *telemetry) *state {
 	s := &state{backend: t.audit.Guard(meter.Store(pooled.Backend)), audit: t.audit, pooled: pooled, process: node.Process}
 	s.bodies = held.NewMemory("body_budget", r.BodyBudget, r.BodyShare, r.BodyShareAddress)
 	s.answerMemory = held.NewMemory("answer_budget", r.AnswerBudget, settings.AnswerShare, settings.AnswerShareAddress)
@@ -64,7 +65,7 @@ func (s *state) ensureStarted(ctx context.Context) error {
 	if err := s.backend.Start(ctx); err != nil {
 		return err
 	}
-	if err := s.keys.Start(ctx); errors.Is(err, keys.ErrMasterKey) || errors.Is(err, keys.ErrDamaged) {
+	if err := s.keys.Start(ctx); errors.Is(err, keyring.ErrMasterKey) || errors.Is(err, keyring.ErrDamaged) {
 		return err
 	}
 	s.started.Store(true)

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/card-gateway/card-gateway/auth"
+	"github.com/card-gateway/card-gateway/keys/fields"
 	"github.com/card-gateway/card-gateway/store"
 )
 
@@ -32,8 +33,8 @@ type Change struct {
 // Refused reports whether the change was refused because of what was asked for,
 // so that nothing was tried.
 func (c *Change) Refused() bool {
-	var bad *InvalidError
-	return errors.As(c.Err, &bad) || errors.Is(c.Err, ErrMalformed) || errors.Is(c.Err, ErrRevision) || errors.Is(c.Err, store.ErrNotFound) ||
+	var bad *fields.InvalidError
+	return errors.As(c.Err, &bad) || errors.Is(c.Err, fields.ErrMalformed) || errors.Is(c.Err, ErrRevision) || errors.Is(c.Err, store.ErrNotFound) ||
 		errors.Is(c.Err, store.ErrExists) || errors.Is(c.Err, ErrSecretInUse) || errors.Is(c.Err, ErrForged) || errors.Is(c.Err, ErrNotAsApproved)
 }
 
@@ -60,7 +61,7 @@ type attempt struct {
 // report sends an attempt to the audit log, unless the holder of a key made it
 // and was refused: then the log of refusals has it.
 func (k *Service) report(a attempt) {
-	if isHolderError(a.err) {
+	if errors.Is(a.err, ErrNotActive) || errors.Is(a.err, ErrOldSecret) || errors.Is(a.err, ErrTwoSecrets) {
 		return
 	}
 	c := Change{

@@ -7,8 +7,12 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
+	"github.com/card-gateway/card-gateway/keys/fields"
+	"github.com/card-gateway/card-gateway/keys/keyid"
+	"github.com/card-gateway/card-gateway/keys/keyring"
 	"github.com/card-gateway/card-gateway/store"
 )
 
@@ -16,17 +20,17 @@ import (
 type CreateRequest struct {
 	store.Fields
 	// Mode is "live" or "test". Default: live.
-	Mode Mode `json:"mode,omitempty"`
+	Mode keyid.Mode `json:"mode,omitempty"`
 }
 
 // Create makes a key with a new secret, which it returns. Errors:
-// [InvalidError]. Any other error means that the store did not answer. Then a
+// [fields.InvalidError]. Any other error means that the store did not answer. Then a
 // new key may exist; nobody has its secret.
 func (k *Service) Create(ctx context.Context, req CreateRequest, by By) (Changed, error) {
-	req.Mode = cmp.Or(req.Mode, Live)
+	req.Mode = cmp.Or(req.Mode, keyid.Live)
 	ids, err := k.idKey(ctx)
-	if req.Mode != Live && req.Mode != Test {
-		err = invalid("mode", `want "live" or "test"`)
+	if req.Mode != keyid.Live && req.Mode != keyid.Test {
+		err = fields.Invalid("mode", `want "live" or "test"`)
 	}
 	if err != nil {
 		return Changed{}, k.refuse(attempt{action: "create", by: by, err: err})
@@ -61,10 +65,7 @@ func (k *Service) add(ctx context.Context, a addition, by By) (changed Changed, 
 	defer func() {
 		k.report(attempt{action: a.action, by: by, after: r, replicated: changed.Replicated, err: err})
 	}()
-	if err := k.checkFields(&r.Fields); err != nil {
-		return Changed{}, err
-	}
-	if err := k.checkDebugUntil(r.DebugUntil, time.Time{}); err != nil {
+	if err := k.checkFields(&r.Fields, time.Time{}); err != nil {
 		return Changed{}, err
 	}
 	r.Revision = NewRevision()
@@ -100,7 +101,7 @@ func (k *Service) writeNew(ctx context.Context, r *store.Record, opt store.PutOp
 		}
 	}
 	if err != nil {
-		k.releaseAll(ctx, r.Secrets, r.ID)
+		k.releaseDropped(ctx, r, &store.Record{})
 		return Changed{}, err
 	}
 	k.rememberVersion(r)
@@ -121,7 +122,7 @@ const (
 	maxImportedSecret = 1024
 )
 
-// Import makes a key of a given id and secret. Errors: [InvalidError],
+// Import makes a key of a given id and secret. Errors: [fields.InvalidError],
 // [store.ErrExists] when there is a key of this id, [ErrSecretInUse].
 func (k *Service) Import(ctx context.Context, req ImportRequest, by By) (Changed, error) {
 	if err := req.check(); err != nil {
@@ -140,17 +141,17 @@ func (k *Service) Import(ctx context.Context, req ImportRequest, by By) (Changed
 }
 
 func (r *ImportRequest) check() error {
-	if !validID(r.ID) {
-		return invalid("id", "want 1 to %d letters, digits and . _ ~ : @ + = -", maxIDLength)
+	if !keyid.Valid(r.ID) {
+		return fields.Invalid("id", "want 1 to %d letters, digits and . _ ~ : @ + = -", keyid.MaxLength)
 	}
 	if len(r.Secret) < minImportedSecret {
-		return invalid("secret", "want at least %d bytes; a shorter one can be guessed", minImportedSecret)
+		return fields.Invalid("secret", "want at least %d bytes; a shorter one can be guessed", minImportedSecret)
 	}
-	if err := checkText("secret", r.Secret, maxImportedSecret); err != nil {
+	if err := fields.CheckText("secret", r.Secret, maxImportedSecret); err != nil {
 		return err
 	}
-	if uniform([]byte(r.Secret)) {
-		return invalid("secret", "one character repeated can be guessed")
+	if strings.Count(r.Secret, r.Secret[:1]) == len(r.Secret) {
+		return fields.Invalid("secret", "one character repeated can be guessed")
 	}
 	return nil
 }
@@ -186,23 +187,25 @@ func NewRevision() string {
 func (k *Service) stamp() time.Time { return k.opt.Clock().UTC().Truncate(time.Millisecond) }
 
 // Update applies a JSON merge patch (RFC 7396) to the [store.Fields] of a key.
-// Errors: [InvalidError], [ErrMalformed], [store.ErrNotFound], [ErrRevision],
+// Errors: [fields.InvalidError], [fields.ErrMalformed], [store.ErrNotFound], [ErrRevision],
 // [store.ErrConflict] when others keep changing the key.
 func (k *Service) Update(ctx context.Context, id string, patch []byte, by By) (Changed, error) {
 	return k.change(ctx, id, by, edit{action: "update", apply: func(r *store.Record) error {
-		after, err := applyPatch(&r.Fields, patch)
-		if err != nil {
-			return err
+		after, err := fields.Patch(&r.Fields, patch)
+		if err == nil {
+			err = k.checkFields(&after, r.DebugUntil)
 		}
-		if err := k.checkFields(&after); err != nil {
-			return err
+		if err == nil {
+			r.Fields = after
 		}
-		if err := k.checkDebugUntil(after.DebugUntil, r.DebugUntil); err != nil {
-			return err
-		}
-		r.Fields = after
-		return nil
+		return err
 	}})
+}
+
+// checkFields returns an error if a key may not get the fields. debugUntil is what is
+// stored.
+func (k *Service) checkFields(f *store.Fields, debugUntil time.Time) error {
+	return fields.Check(f, fields.Bounds{Scopes: k.opt.CheckScopes, Limits: k.opt.CheckLimits, Now: k.opt.Clock(), DebugUntil: debugUntil})
 }
 
 // Disable makes every further request with the key fail. Errors as Update.
@@ -243,7 +246,7 @@ func (k *Service) change(ctx context.Context, id string, by By, e edit) (changed
 		}
 		k.report(attempt{action: e.action, id: id, by: by, before: before, after: r, replicated: changed.Replicated, err: err})
 	}()
-	if !validID(id) {
+	if !keyid.Valid(id) {
 		return Changed{}, store.ErrNotFound
 	}
 	for range changeAttempts {
@@ -288,7 +291,7 @@ func (k *Service) readFor(ctx context.Context, id string, e *edit) (*store.Recor
 	switch {
 	case err != nil:
 		return nil, err
-	case e.approved != "" && e.approved != digestOf(r):
+	case e.approved != "" && e.approved != keyring.Digest(r):
 		return nil, ErrNotAsApproved
 	case e.approved != "":
 		return r, nil
@@ -311,7 +314,7 @@ func (k *Service) Delete(ctx context.Context, id string, by By) (d store.Durabil
 	defer func() {
 		k.report(attempt{action: "delete", id: id, by: by, before: old, replicated: d.Replicated, err: err})
 	}()
-	if !validID(id) {
+	if !keyid.Valid(id) {
 		return store.Durability{}, store.ErrNotFound
 	}
 	for range changeAttempts {

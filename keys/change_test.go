@@ -12,6 +12,7 @@ import (
 
 	"github.com/card-gateway/card-gateway/auth"
 	"github.com/card-gateway/card-gateway/keys"
+	"github.com/card-gateway/card-gateway/keys/fields"
 	"github.com/card-gateway/card-gateway/store"
 )
 
@@ -47,6 +48,7 @@ func TestFieldsAreChecked(t *testing.T) {
 		{func(r *keys.CreateRequest) { r.Scopes = []string{} }, "scopes: at least one"},
 		{func(r *keys.CreateRequest) { r.Scopes = []string{"Cards Read"} }, "scopes: "},
 		{func(r *keys.CreateRequest) { r.Scopes = []string{"card:read"} }, "scopes: no scope is named"},
+		{func(r *keys.CreateRequest) { r.Scopes = slices.Repeat([]string{"cards:read"}, 257) }, "scopes, allowed_ips and limits hold at most 256 entries each"},
 		{func(r *keys.CreateRequest) { r.AllowedIPs = []string{} }, "allowed_ips: an empty list"},
 		{func(r *keys.CreateRequest) { r.AllowedIPs = []string{"10.0.0.0/8", "2001:db8::/48"} }, ""},
 		{func(r *keys.CreateRequest) { r.AllowedIPs = []string{"10.0.0.0/33"} }, "allowed_ips: "},
@@ -60,7 +62,7 @@ func TestFieldsAreChecked(t *testing.T) {
 		req := keys.CreateRequest{Fields: acme()}
 		test.change(&req)
 		_, err := w.Create(t.Context(), req, by)
-		var bad *keys.InvalidError
+		var bad *fields.InvalidError
 		switch {
 		case test.want == "" && err != nil:
 			t.Errorf("%d: %v", i, err)
@@ -335,7 +337,7 @@ func TestList(t *testing.T) {
 		}
 	}
 	for _, q := range []keys.ListQuery{{Limit: 0}, {Limit: 501}, {Limit: 1, Status: "gone"}} {
-		var bad *keys.InvalidError
+		var bad *fields.InvalidError
 		if _, _, err := w.List(t.Context(), q); !errors.As(err, &bad) {
 			t.Errorf("%+v: %v", q, err)
 		}

@@ -6,6 +6,9 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/card-gateway/card-gateway/keys/fields"
+	"github.com/card-gateway/card-gateway/keys/keyid"
+	"github.com/card-gateway/card-gateway/keys/keyring"
 	"github.com/card-gateway/card-gateway/store"
 )
 
@@ -46,7 +49,7 @@ func (k *Service) Copy(ctx context.Context, from store.Backend, by By) (Copy, er
 	}, func(r *store.Record) error {
 		err := k.copyOne(ctx, ids, r, by)
 		switch {
-		case errors.Is(err, store.ErrExists), errors.Is(err, ErrSecretInUse), errors.Is(err, ErrDamaged), errors.Is(err, ErrForged):
+		case errors.Is(err, store.ErrExists), errors.Is(err, ErrSecretInUse), errors.Is(err, keyring.ErrDamaged), errors.Is(err, ErrForged):
 			done.Skipped = append(done.Skipped, KeyProblem{ID: r.ID, Reason: err.Error(), Exists: errors.Is(err, store.ErrExists)})
 			return nil
 		case err != nil:
@@ -58,9 +61,9 @@ func (k *Service) Copy(ctx context.Context, from store.Backend, by By) (Copy, er
 	return done, errors.Join(err, k.publishIDs(ctx, ids, done.Copied...))
 }
 
-func (k *Service) copyOne(ctx context.Context, ids *IDKey, source *store.Record, by By) error {
-	if !validID(source.ID) {
-		return fmt.Errorf("the id is not valid: %w", ErrDamaged)
+func (k *Service) copyOne(ctx context.Context, ids *keyid.Key, source *store.Record, by By) error {
+	if !keyid.Valid(source.ID) {
+		return fmt.Errorf("the id is not valid: %w", keyring.ErrDamaged)
 	}
 	if err := k.verify(source); err != nil {
 		return err
@@ -74,7 +77,7 @@ func (k *Service) copyOne(ctx context.Context, ids *IDKey, source *store.Record,
 // addForeign adds a verified record of another store, with its secrets sealed for this
 // one.
 // The record is sealed if it was.
-func (k *Service) addForeign(ctx context.Context, ids *IDKey, a addition, by By) (changed Changed, err error) {
+func (k *Service) addForeign(ctx context.Context, ids *keyid.Key, a addition, by By) (changed Changed, err error) {
 	r := a.record
 	now := k.opt.Clock().UTC()
 	r.Revision, r.UpdatedAt = NewRevision(), now
@@ -94,7 +97,7 @@ func (k *Service) addForeign(ctx context.Context, ids *IDKey, a addition, by By)
 // sealAnew converts the secrets of a record of another store to the form of this
 // one: sealed under the first master key, with fingerprints of this store's id
 // key.
-func (k *Service) sealAnew(ids *IDKey, r *store.Record) error {
+func (k *Service) sealAnew(ids *keyid.Key, r *store.Record) error {
 	return k.openAll(r, func(s *store.SealedSecret, text []byte, label string) error {
 		s.Sealed, s.Fingerprint = k.ring.Seal(text, label), ids.Fingerprint(string(text))
 		return nil
@@ -109,7 +112,7 @@ type Restoring struct {
 }
 
 var (
-	errOtherStore = invalid("", "it is the record of another store, which may know of requests that this one does not: use card-keys copy")
+	errOtherStore = fields.Invalid("", "it is the record of another store, which may know of requests that this one does not: use card-keys copy")
 	errNotLost    = fmt.Errorf("%w, and its record is right: to go back to an older one, delete the key first", store.ErrExists)
 )
 
@@ -125,8 +128,8 @@ func (k *Service) Restorable(ctx context.Context, id string, from store.Backend)
 		return View{}, err
 	}
 	v := viewOf(r, k.opt.Clock())
-	v.Seal.Digest = digestOf(r)
-	if len(r.Seal) > 0 && documentVersion(r.Seal) < k.opt.Versions.highest(id) {
+	v.Seal.Digest = keyring.Digest(r)
+	if len(r.Seal) > 0 && keyring.DocumentVersion(r.Seal) < k.opt.Versions.highest(id) {
 		v.Seal.Field, v.Seal.Problem = fieldVersion, errOlder.Error()
 	}
 	return v, nil
@@ -137,7 +140,7 @@ func (k *Service) Restorable(ctx context.Context, id string, from store.Backend)
 // replay floor of the key in the same step, unless it still knows all its nonces. The failure count is
 // 0. Changes that were made after the backup, such as a lock, are lost: so whoever calls
 // Restore approves what [Service.Restorable] has shown. Errors: [ErrNotAsApproved],
-// [InvalidError] if From is not a backup of this store, [store.ErrExists] if the record
+// [fields.InvalidError] if From is not a backup of this store, [store.ErrExists] if the record
 // is right, [store.ErrNotFound] if the backup has none, [ErrForged] if that one is not as
 // a gateway has written it, and those of Copy.
 func (k *Service) Restore(ctx context.Context, id string, what Restoring, by By) (Changed, error) {
@@ -148,7 +151,7 @@ func (k *Service) Restore(ctx context.Context, id string, what Restoring, by By)
 	if err != nil {
 		return refused(err)
 	}
-	if digestOf(r) != what.Digest {
+	if keyring.Digest(r) != what.Digest {
 		return refused(ErrNotAsApproved)
 	}
 	revision, err := k.lostRevision(ctx, id)
@@ -168,8 +171,8 @@ func (k *Service) Restore(ctx context.Context, id string, what Restoring, by By)
 
 // backup returns the record of a key in a backup of this store, and the id key of this
 // store.
-func (k *Service) backup(ctx context.Context, id string, from store.Backend) (*store.Record, *IDKey, error) {
-	if !validID(id) {
+func (k *Service) backup(ctx context.Context, id string, from store.Backend) (*store.Record, *keyid.Key, error) {
+	if !keyid.Valid(id) {
 		return nil, nil, store.ErrNotFound
 	}
 	ids, err := k.idKey(ctx)
@@ -194,7 +197,7 @@ func (k *Service) backup(ctx context.Context, id string, from store.Backend) (*s
 
 // checkSameStore returns an error unless the record was written by a gateway of this
 // store: its fingerprints were made with the id key of this one.
-func (k *Service) checkSameStore(ids *IDKey, r *store.Record) error {
+func (k *Service) checkSameStore(ids *keyid.Key, r *store.Record) error {
 	return k.openAll(r.Clone(), func(s *store.SealedSecret, text []byte, _ string) error {
 		if !bytes.Equal(s.Fingerprint, ids.Fingerprint(string(text))) {
 			return errOtherStore
@@ -217,7 +220,7 @@ func (k *Service) lostRevision(ctx context.Context, id string) (string, error) {
 	switch {
 	case err == nil:
 		return "", errNotLost
-	case errors.Is(err, ErrForged) && !errors.Is(err, ErrMasterKey): // under another master key it may be right
+	case errors.Is(err, ErrForged) && !errors.Is(err, keyring.ErrMasterKey): // under another master key it may be right
 		return revision, nil
 	default:
 		return "", err
@@ -259,8 +262,8 @@ func (k *Service) drillOne(r *store.Record) error {
 	if err == nil {
 		_, err = k.open(r)
 	}
-	if errors.Is(err, ErrMasterKey) {
-		return ErrMasterKey
+	if errors.Is(err, keyring.ErrMasterKey) {
+		return keyring.ErrMasterKey
 	}
 	return err
 }

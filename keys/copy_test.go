@@ -7,6 +7,7 @@ import (
 
 	"github.com/card-gateway/card-gateway/auth"
 	"github.com/card-gateway/card-gateway/keys"
+	"github.com/card-gateway/card-gateway/keys/keyring"
 )
 
 func TestCopy(t *testing.T) {
@@ -81,7 +82,7 @@ func TestCopyNeedsTheMasterKey(t *testing.T) {
 	to.now.Store(&epoch)
 	to.Service = to.service(ring(t, masterKey(2)))
 	done, err := to.Copy(t.Context(), from.backend, by)
-	if !errors.Is(err, keys.ErrMasterKey) || len(done.Copied) != 0 {
+	if !errors.Is(err, keyring.ErrMasterKey) || len(done.Copied) != 0 {
 		t.Errorf("%+v, %v", done, err)
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/card-gateway/card-gateway/keys/keyid"
 	"github.com/card-gateway/card-gateway/store"
 )
 
@@ -60,7 +61,7 @@ func (n *foreignIDs) complete(now time.Time) bool {
 }
 
 // learn adds the ids that have no checksum of the store's own id key.
-func (n *foreignIDs) learn(own *IDKey, ids ...string) {
+func (n *foreignIDs) learn(own *keyid.Key, ids ...string) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	for _, id := range ids {
@@ -73,12 +74,12 @@ func (n *foreignIDs) learn(own *IDKey, ids ...string) {
 // admit decides whether an id may be looked up. Ids of our form with a wrong
 // checksum are invented: ErrNotFound. Others that are not known share a budget:
 // ErrLookupBudget.
-func (k *Service) admit(own *IDKey, id string) error {
+func (k *Service) admit(own *keyid.Key, id string) error {
 	if own.Check(id) || k.foreign.has(id) {
 		return nil
 	}
 	now := k.opt.Clock()
-	if _, _, ours := splitID(id); ours && k.foreign.complete(now) {
+	if keyid.WellFormed(id) && k.foreign.complete(now) {
 		return store.ErrNotFound
 	}
 	if !k.lookups.AllowN(now, 1) {
@@ -126,13 +127,12 @@ func (k *Service) RefreshIDs(ctx context.Context) error {
 
 // publishIDs makes new ids known, here and on the other gateways. When it
 // returns nil, no gateway refuses one of them as invented.
-func (k *Service) publishIDs(ctx context.Context, own *IDKey, ids ...string) error {
+func (k *Service) publishIDs(ctx context.Context, own *keyid.Key, ids ...string) error {
 	if len(ids) == 0 {
 		return nil
 	}
 	refusable := slices.ContainsFunc(ids, func(id string) bool {
-		_, _, ours := splitID(id)
-		return ours && !own.Check(id) && !k.foreign.has(id)
+		return keyid.WellFormed(id) && !own.Check(id) && !k.foreign.has(id)
 	})
 	k.foreign.learn(own, ids...)
 	err := k.announceIDs(ctx)

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/card-gateway/card-gateway/keys"
+	"github.com/card-gateway/card-gateway/keys/keyid"
 	"github.com/card-gateway/card-gateway/store"
 )
 
@@ -113,7 +114,7 @@ func TestCopiedIDsAreKnown(t *testing.T) {
 }
 
 // newWorldID returns an id of our form with the checksum of no store.
-func newWorldID(t *testing.T) string { t.Helper(); return keys.NewIDKey().Mint(keys.Live) }
+func newWorldID(t *testing.T) string { t.Helper(); return keyid.NewKey().Mint(keyid.Live) }
 
 // An imported id may have the form of our ids, with the checksum of another
 // gateway. It must not be taken for an invented one.

@@ -5,12 +5,14 @@ import (
 	"errors"
 	"fmt"
 	"hash/maphash"
-	"slices"
 	"strconv"
 	"sync"
 	"time"
 
 	"github.com/card-gateway/card-gateway/auth"
+	"github.com/card-gateway/card-gateway/keys/fields"
+	"github.com/card-gateway/card-gateway/keys/keyid"
+	"github.com/card-gateway/card-gateway/keys/keyring"
 	"github.com/card-gateway/card-gateway/ratelimit"
 	"github.com/card-gateway/card-gateway/store"
 )
@@ -18,8 +20,8 @@ import (
 // Lookup returns the key of the id, from memory if possible. A key from memory
 // may be older than the last change; Settle notices that by the revision.
 //
-// Errors are [store.ErrNotFound], [ErrLookupBudget], and [ErrForged], [ErrDamaged]
-// or [ErrMasterKey] when the record cannot be used. Any other error means that the
+// Errors are [store.ErrNotFound], [ErrLookupBudget], and [ErrForged], [keyring.ErrDamaged]
+// or [keyring.ErrMasterKey] when the record cannot be used. Any other error means that the
 // backend could not answer. Only [store.ErrNotFound] means that the key does not
 // exist.
 func (k *Service) Lookup(ctx context.Context, id string) (*auth.Key, error) {
@@ -30,7 +32,7 @@ func (k *Service) Lookup(ctx context.Context, id string) (*auth.Key, error) {
 }
 
 func (k *Service) lookUp(ctx context.Context, id string) (*auth.Key, error) {
-	if !validID(id) {
+	if !keyid.Valid(id) {
 		return nil, store.ErrNotFound
 	}
 	ids, err := k.idKey(ctx)
@@ -78,7 +80,7 @@ func (k *Service) shareRead(ctx context.Context, name string, read func(context.
 // [Service.Lookup]. If the key is missing or cannot be used, Fresh forgets it.
 // The errors are those of Lookup, without [ErrLookupBudget].
 func (k *Service) Fresh(ctx context.Context, id string) (*auth.Key, error) {
-	if !validID(id) {
+	if !keyid.Valid(id) {
 		return nil, store.ErrNotFound
 	}
 	seen := k.opt.Versions.highest(id)
@@ -164,15 +166,16 @@ func (c *keyCache) drop(id string) {
 }
 
 // open makes the key for the judge from a record. If any part of the record
-// cannot be read, it returns [ErrMasterKey] or [ErrDamaged], wrapped, and no key.
+// cannot be read, it returns [keyring.ErrMasterKey] or [keyring.ErrDamaged], wrapped,
+// and no key.
 func (k *Service) open(r *store.Record) (*auth.Key, error) {
 	damaged := func(field string, err error) (*auth.Key, error) {
-		return nil, fmt.Errorf("key %s: %s: %w: %w", r.ID, field, ErrDamaged, err)
+		return nil, fmt.Errorf("key %s: %s: %w: %w", r.ID, field, keyring.ErrDamaged, err)
 	}
 	key := &auth.Key{
 		ID: r.ID, Revision: r.Revision, Tenant: r.Tenant, ExpiresAt: r.ExpiresAt, Disabled: r.Disabled,
 		Lock: r.Lock, StampedAfter: r.StampedAfter, CustomerVariant: r.CustomerVariant,
-		DebugUntil: debugUntil(r),
+		DebugUntil: fields.DebugUntil(r),
 	}
 	var err error
 	if key.Scopes, err = auth.ParseScopes(r.Scopes); err != nil {
@@ -186,40 +189,16 @@ func (k *Service) open(r *store.Record) (*auth.Key, error) {
 	if key.Limits, err = ratelimit.ParseOverrides(r.Limits); err != nil {
 		return damaged("limits", err)
 	}
-	if err := checkVariant(r.CustomerVariant); err != nil {
+	if err := fields.CheckVariant(r.CustomerVariant); err != nil {
 		return damaged("customer_variant", err)
 	}
 	if r.Revision == "" {
 		return damaged("revision", errors.New("missing"))
 	}
-	if key.Secrets, err = k.openSecrets(r); err != nil {
+	if key.Secrets, key.Retired, err = k.openSecrets(r); err != nil {
 		return nil, fmt.Errorf("key %s: %w", r.ID, err)
 	}
-	key.Retired = k.openRetired(r)
 	return key, nil
-}
-
-// openSecrets returns the secrets that have not expired, opened, the newest
-// first.
-func (k *Service) openSecrets(r *store.Record) ([]*auth.Secret, error) {
-	now := k.opt.Clock()
-	var secrets []*auth.Secret
-	for i := range r.Secrets {
-		s := &r.Secrets[i]
-		if !s.Live(now) {
-			continue
-		}
-		text, label, err := k.openSealed(r.ID, s)
-		if err != nil {
-			return nil, err
-		}
-		if label == retiredLabel(r.ID, s.Version) {
-			continue
-		}
-		secrets = append(secrets, auth.NewSecret(s.Version, string(text), s.ExpiresAt))
-	}
-	slices.SortFunc(secrets, func(a, b *auth.Secret) int { return b.Version() - a.Version() })
-	return secrets, nil
 }
 
 // secretLabel is the associated data of a sealed secret. It ties the secret to

@@ -5,6 +5,8 @@ import (
 	"testing"
 
 	"github.com/card-gateway/card-gateway/keys"
+	"github.com/card-gateway/card-gateway/keys/fields"
+	"github.com/card-gateway/card-gateway/keys/keyring"
 	"github.com/card-gateway/card-gateway/store"
 )
 
@@ -57,7 +59,7 @@ func TestRestoreRefuses(t *testing.T) {
 	}
 	other := newWorld(t)
 	foreign := other.create().ID
-	var invalid *keys.InvalidError
+	var invalid *fields.InvalidError
 	if _, err := w.Restorable(t.Context(), foreign, other.backend); !errors.As(err, &invalid) {
 		t.Errorf("another store: %v, want an InvalidError", err)
 	}
@@ -85,7 +87,7 @@ func TestRestoreWantsTheMasterKey(t *testing.T) {
 	if _, err := next.Update(t.Context(), id, []byte(`{"scopes":["cards:read"]}`), by); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := w.Restorable(t.Context(), id, backup); !errors.Is(err, keys.ErrMasterKey) {
+	if _, err := w.Restorable(t.Context(), id, backup); !errors.Is(err, keyring.ErrMasterKey) {
 		t.Errorf("%v, want ErrMasterKey", err)
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/card-gateway/card-gateway/keys"
+	"github.com/card-gateway/card-gateway/keys/keyring"
 	"github.com/card-gateway/card-gateway/store"
 )
 
@@ -27,16 +28,16 @@ func TestMasterKeyIsTested(t *testing.T) {
 	}
 	wrong := w.service(ring(t, masterKey(2)))
 	for _, err := range []error{wrong.TestMasterKey(t.Context()), wrong.Start(t.Context())} {
-		if !errors.Is(err, keys.ErrMasterKey) || strings.Contains(err.Error(), "\n") || !strings.Contains(err.Error(), "does not open this store") {
+		if !errors.Is(err, keyring.ErrMasterKey) || strings.Contains(err.Error(), "\n") || !strings.Contains(err.Error(), "does not open this store") {
 			t.Errorf("a wrong key: %v", err)
 		}
 	}
-	if _, err := wrong.Lookup(t.Context(), "ck_live_x"); !errors.Is(err, keys.ErrMasterKey) {
+	if _, err := wrong.Lookup(t.Context(), "ck_live_x"); !errors.Is(err, keyring.ErrMasterKey) {
 		t.Errorf("looking up under a wrong key: %v", err)
 	}
 	w.backend.down.Store(true)
 	for _, err := range []error{first.TestMasterKey(t.Context()), w.service(ring(t, masterKey(1))).Start(t.Context())} {
-		if !errors.Is(err, store.ErrUnavailable) || errors.Is(err, keys.ErrMasterKey) {
+		if !errors.Is(err, store.ErrUnavailable) || errors.Is(err, keyring.ErrMasterKey) {
 			t.Errorf("no backend: %v", err)
 		}
 	}
@@ -91,7 +92,7 @@ func TestMasterKeyRotation(t *testing.T) {
 	}
 	outdated := w.service(ring(t, masterKey(1)))
 	for _, err := range []error{outdated.TestMasterKey(t.Context()), outdated.Start(t.Context())} {
-		if !errors.Is(err, keys.ErrMasterKey) {
+		if !errors.Is(err, keyring.ErrMasterKey) {
 			t.Errorf("the old master key alone: %v, want ErrMasterKey", err)
 		}
 	}

@@ -2,14 +2,14 @@ package keys
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"hash/maphash"
 	"slices"
 	"sync"
 
+	"github.com/card-gateway/card-gateway/keys/fields"
+	"github.com/card-gateway/card-gateway/keys/keyring"
 	"github.com/card-gateway/card-gateway/store"
 )
 
@@ -46,14 +46,14 @@ func (k *Service) sealsNew(ctx context.Context) (bool, error) {
 
 // sealRecord puts a seal on a record that is about to be written.
 func (k *Service) sealRecord(r *store.Record) {
-	r.DebugUntil = debugUntil(r)
-	r.Seal = k.ring.recordSeal(r, k.nextVersion(r))
+	r.DebugUntil = fields.DebugUntil(r)
+	r.Seal = k.ring.SealRecord(r, k.nextVersion(r))
 }
 
 // rememberVersion remembers the document version of a record that was written.
 func (k *Service) rememberVersion(r *store.Record) {
 	if len(r.Seal) > 0 {
-		k.opt.Versions.raise(r.ID, documentVersion(r.Seal))
+		k.opt.Versions.raise(r.ID, keyring.DocumentVersion(r.Seal))
 	}
 }
 
@@ -61,7 +61,7 @@ func (k *Service) rememberVersion(r *store.Record) {
 // time in milliseconds, or one more than the version before, whichever is more. So
 // the versions also rise when a key is deleted and imported again.
 func (k *Service) nextVersion(r *store.Record) uint64 {
-	return max(documentVersion(r.Seal)+1, k.opt.Versions.highest(r.ID)+1, uint64(k.opt.Clock().UnixMilli()))
+	return max(keyring.DocumentVersion(r.Seal)+1, k.opt.Versions.highest(r.ID)+1, uint64(k.opt.Clock().UnixMilli()))
 }
 
 // Seal seals the record of a key that has no seal or that was forged. Whoever
@@ -70,22 +70,16 @@ func (k *Service) nextVersion(r *store.Record) uint64 {
 // the error is [ErrNotAsApproved]. The other errors are those of Update.
 func (k *Service) Seal(ctx context.Context, id, digest string, by By) (Changed, error) {
 	if digest == "" {
-		return Changed{}, k.refuse(attempt{action: "seal", id: id, by: by, err: invalid("digest", "want the one that the key shows")})
+		return Changed{}, k.refuse(attempt{action: "seal", id: id, by: by, err: fields.Invalid("digest", "want the one that the key shows")})
 	}
 	if err := k.BeginSealing(ctx); err != nil {
 		return Changed{}, k.refuse(attempt{action: "seal", id: id, by: by, err: err})
 	}
 	return k.change(ctx, id, by, edit{action: "seal", approved: digest, apply: func(r *store.Record) error {
 		r.Seal = nil // nothing in it is proven
-		r.DebugUntil = debugUntil(r)
+		r.DebugUntil = fields.DebugUntil(r)
 		return nil
 	}})
-}
-
-// digestOf returns a digest of everything that a seal covers.
-func digestOf(r *store.Record) string {
-	sum := sha256.Sum256(appendSealed(nil, r))
-	return hex.EncodeToString(sum[:])
 }
 
 // The values of [SealView.State].
@@ -113,12 +107,12 @@ type SealView struct {
 // sealView returns the state of a record that is admitted, or was refused by err.
 func sealView(r *store.Record, err error) SealView {
 	if forged, ok := errors.AsType[*ForgedError](err); ok {
-		return SealView{State: SealRefused, Field: forged.Field, Problem: forged.Reason(), Digest: digestOf(r)}
+		return SealView{State: SealRefused, Field: forged.Field, Problem: forged.Reason(), Digest: keyring.Digest(r)}
 	}
 	if len(r.Seal) == 0 {
-		return SealView{State: SealUnsealed, Digest: digestOf(r)}
+		return SealView{State: SealUnsealed, Digest: keyring.Digest(r)}
 	}
-	return SealView{State: SealSealed, DocumentVersion: documentVersion(r.Seal)}
+	return SealView{State: SealSealed, DocumentVersion: keyring.DocumentVersion(r.Seal)}
 }
 
 // view returns the view of a record that was just read.
@@ -163,7 +157,7 @@ func (e *ForgedError) Reason() string {
 // damagedRecord returns the error for a record that cannot be read.
 func damagedRecord(d *store.DamagedError) *ForgedError { return &ForgedError{d.ID, d.Field, d} }
 
-// Unwrap returns [ErrForged] and the cause, which may be [ErrMasterKey].
+// Unwrap returns [ErrForged] and the cause, which may be [keyring.ErrMasterKey].
 func (e *ForgedError) Unwrap() []error { return []error{ErrForged, e.cause} }
 
 // fieldVersion is the name of the document version among the fields of a record.
@@ -171,13 +165,9 @@ const fieldVersion = "document_version"
 
 // ForgedFields returns the closed set of [ForgedError.Field].
 func ForgedFields() []string {
-	names := append([]string{fieldSeal, fieldVersion}, store.DamagedFields()...)
-	for i := range sealedFields {
-		if !slices.Contains(names, sealedFields[i].name) {
-			names = append(names, sealedFields[i].name)
-		}
-	}
-	return names
+	names := slices.Concat([]string{keyring.FieldSeal, fieldVersion}, store.DamagedFields(), keyring.SealedFields())
+	slices.Sort(names)
+	return slices.Compact(names)
 }
 
 var (
@@ -192,7 +182,7 @@ func (k *Service) verify(r *store.Record) error {
 	if len(r.Seal) == 0 {
 		return nil
 	}
-	if field, err := k.ring.checkRecordSeal(r); err != nil {
+	if field, err := k.ring.CheckRecord(r); err != nil {
 		return &ForgedError{r.ID, field, err}
 	}
 	return nil
@@ -205,12 +195,12 @@ func (k *Service) admitRecord(r *store.Record) error {
 		return err
 	}
 	switch sealed := len(r.Seal) > 0; {
-	case sealed && !k.opt.Versions.raise(r.ID, documentVersion(r.Seal)):
+	case sealed && !k.opt.Versions.raise(r.ID, keyring.DocumentVersion(r.Seal)):
 		return &ForgedError{r.ID, fieldVersion, errOlder}
 	case !sealed && k.opt.SealRequired:
-		return &ForgedError{r.ID, fieldSeal, errNotSealed}
+		return &ForgedError{r.ID, keyring.FieldSeal, errNotSealed}
 	case !sealed && k.opt.Versions.highest(r.ID) > 0:
-		return &ForgedError{r.ID, fieldSeal, errUnsealed}
+		return &ForgedError{r.ID, keyring.FieldSeal, errUnsealed}
 	default:
 		return nil
 	}
@@ -323,18 +313,18 @@ func (s *VersionMemory) recordDeleted(id string, version uint64) {
 // error of the backend, reseal stops. The next start tries the remaining records.
 func (k *Service) reseal(ctx context.Context) {
 	_ = eachRecord(ctx, k.backend, func(*store.DamagedError) {}, func(r *store.Record) error {
-		if !slices.ContainsFunc(r.Secrets, k.underOlderKey) && (len(r.Seal) == 0 || k.ring.underFirstKey(r.Seal)) {
+		if !slices.ContainsFunc(r.Secrets, k.underOlderKey) && (len(r.Seal) == 0 || k.ring.Sealer(r.Seal) == 0) {
 			return nil
 		}
 		_, err := k.change(ctx, r.ID, By{Actor: GatewayActor}, edit{action: "reseal", apply: k.resealRecord})
-		if errors.Is(err, store.ErrNotFound) || errors.Is(err, ErrMasterKey) || errors.Is(err, ErrDamaged) || errors.Is(err, ErrForged) {
+		if errors.Is(err, store.ErrNotFound) || errors.Is(err, keyring.ErrMasterKey) || errors.Is(err, keyring.ErrDamaged) || errors.Is(err, ErrForged) {
 			return nil
 		}
 		return err
 	})
 }
 
-func (k *Service) underOlderKey(s store.SealedSecret) bool { return !k.ring.underFirstKey(s.Sealed) }
+func (k *Service) underOlderKey(s store.SealedSecret) bool { return k.ring.Sealer(s.Sealed) != 0 }
 
 func (k *Service) resealRecord(r *store.Record) error {
 	k.dropUnopenable(r)

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/card-gateway/card-gateway/keys"
+	"github.com/card-gateway/card-gateway/keys/fields"
+	"github.com/card-gateway/card-gateway/keys/keyring"
 	"github.com/card-gateway/card-gateway/store"
 )
 
@@ -72,7 +74,7 @@ func TestSealApproves(t *testing.T) {
 	}
 	w.tamper(id, func(r *store.Record) { r.Scopes = []string{"cards:*"} })
 	for _, digest := range []string{shown.Digest, "", "x"} {
-		var invalid *keys.InvalidError
+		var invalid *fields.InvalidError
 		if _, err := w.Seal(t.Context(), id, digest, by); !errors.Is(err, keys.ErrNotAsApproved) && !errors.As(err, &invalid) {
 			t.Errorf("approved another record by the digest %q: %v", digest, err)
 		}
@@ -320,7 +322,7 @@ func TestDrillWithAnotherMasterKey(t *testing.T) {
 		t.Fatalf("%+v, %v", drilled, err)
 	}
 	for _, failed := range drilled.Failed {
-		if failed.Reason != keys.ErrMasterKey.Error() {
+		if failed.Reason != keyring.ErrMasterKey.Error() {
 			t.Errorf("%s: %s", failed.ID, failed.Reason)
 		}
 	}

@@ -4,13 +4,17 @@ import (
 	"bytes"
 	"context"
 	"crypto/rand"
+	"encoding/base32"
 	"encoding/hex"
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/card-gateway/card-gateway/auth"
+	"github.com/card-gateway/card-gateway/keys/fields"
+	"github.com/card-gateway/card-gateway/keys/keyring"
 	"github.com/card-gateway/card-gateway/store"
 )
 
@@ -32,7 +36,7 @@ type Rotation struct {
 // ends at once. Errors as Update.
 func (k *Service) Rotate(ctx context.Context, id string, how Rotation, by By) (Changed, error) {
 	if how.Overlap < 0 || how.Overlap > MaxOverlap {
-		return Changed{}, k.refuse(attempt{action: "rotate", id: id, by: by, err: invalid("overlap", "want 0 to %d days", int(MaxOverlap.Hours()/24))})
+		return Changed{}, k.refuse(attempt{action: "rotate", id: id, by: by, err: fields.Invalid("overlap", "want 0 to %d days", int(MaxOverlap.Hours()/24))})
 	}
 	secret := NewSecretText()
 	var sealed store.SealedSecret
@@ -86,7 +90,7 @@ func (k *Service) sealSecret(ctx context.Context, id string, version int, text s
 func NewSecretText() string {
 	var b [32]byte
 	rand.Read(b[:]) // never fails
-	return lowerBase32.EncodeToString(b[:])
+	return strings.ToLower(base32.StdEncoding.WithPadding(base32.NoPadding).EncodeToString(b[:]))
 }
 
 const (
@@ -105,10 +109,6 @@ var (
 	// ErrTwoSecrets means that the secret before the newest is still live.
 	ErrTwoSecrets = errors.New("the secret before the newest has not ended yet")
 )
-
-func isHolderError(err error) bool {
-	return errors.Is(err, ErrNotActive) || errors.Is(err, ErrOldSecret) || errors.Is(err, ErrTwoSecrets)
-}
 
 // RotateByHolder is [Service.Rotate] at the wish of the key's holder, who has
 // signed with the secret of the version. The audit log names the key as the
@@ -217,27 +217,33 @@ func (k *Service) replaceSecret(r *store.Record, fresh store.SealedSecret, now, 
 	dropOutdated(r, now)
 }
 
-// openRetired opens the secrets that have ended. It leaves out those that cannot be
-// opened, because they only explain failures.
-func (k *Service) openRetired(r *store.Record) []*auth.Secret {
+// openSecrets opens the live secrets of a record, and those that have ended, the newest
+// first. It leaves out ended ones that cannot be opened, because they only explain
+// failures.
+func (k *Service) openSecrets(r *store.Record) (live, retired []*auth.Secret, err error) {
 	now := k.opt.Clock()
 	r = r.Clone()
 	dropOutdated(r, now)
-	var secrets []*auth.Secret
 	for i := range r.Secrets {
 		s := &r.Secrets[i]
-		if text, label, err := k.openSealed(r.ID, s); err == nil && (!s.Live(now) || label == retiredLabel(r.ID, s.Version)) {
-			secrets = append(secrets, auth.NewSecret(s.Version, string(text), s.ExpiresAt))
+		switch text, label, err := k.openSealed(r.ID, s); {
+		case err != nil && s.Live(now):
+			return nil, nil, err
+		case err != nil:
+		case s.Live(now) && label == secretLabel(r.ID, s.Version):
+			live = append(live, auth.NewSecret(s.Version, string(text), s.ExpiresAt))
+		default:
+			retired = append(retired, auth.NewSecret(s.Version, string(text), s.ExpiresAt))
 		}
 	}
-	return secrets
+	return live, retired, nil
 }
 
 // openSealed opens a secret of a key, live or retired, and returns the label
 // that it is sealed under.
 func (k *Service) openSealed(id string, s *store.SealedSecret) (text []byte, label string, err error) {
 	for _, label = range []string{secretLabel(id, s.Version), retiredLabel(id, s.Version)} {
-		if text, _, err = k.ring.Open(s.Sealed, label); !errors.Is(err, ErrDamaged) {
+		if text, _, err = k.ring.Open(s.Sealed, label); !errors.Is(err, keyring.ErrDamaged) {
 			break
 		}
 	}
@@ -356,19 +362,13 @@ func (k *Service) reserveAll(ctx context.Context, r *store.Record) error {
 			continue
 		}
 		if err != nil {
-			k.releaseAll(ctx, reserved, r.ID)
+			k.releaseDropped(ctx, &store.Record{ID: r.ID, Secrets: reserved}, &store.Record{})
 			return err
 		}
 		reserved = append(reserved, s)
 	}
 	r.Secrets = reserved
 	return nil
-}
-
-func (k *Service) releaseAll(ctx context.Context, secrets []store.SealedSecret, id string) {
-	for _, s := range secrets {
-		k.release(ctx, s.Fingerprint, id)
-	}
 }
 
 // releaseDropped releases the secrets that a key no longer has.

@@ -4,11 +4,13 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/card-gateway/card-gateway/keys"
+	"github.com/card-gateway/card-gateway/keys/fields"
 	"github.com/card-gateway/card-gateway/store"
 )
 
@@ -50,7 +52,7 @@ func TestRotateOverlaps(t *testing.T) {
 		t.Errorf("secrets %+v, %v", v.Secrets, err)
 	}
 	for _, overlap := range []time.Duration{-1, keys.MaxOverlap + 1} {
-		var bad *keys.InvalidError
+		var bad *fields.InvalidError
 		if _, err := w.Rotate(t.Context(), made.ID, keys.Rotation{Overlap: overlap}, by); !errors.As(err, &bad) {
 			t.Errorf("overlap %s: %v", overlap, err)
 		}
@@ -353,5 +355,13 @@ func TestEveryChangeIsReported(t *testing.T) {
 	}
 	if strings.Contains(string(doc), "sealed") || strings.Contains(string(doc), "fingerprint") {
 		t.Error("a change tells sealed bytes")
+	}
+}
+
+func TestNewSecretText(t *testing.T) {
+	form := regexp.MustCompile(`^[a-z2-7]{52}$`)
+	a, b := keys.NewSecretText(), keys.NewSecretText()
+	if !form.MatchString(a) || !form.MatchString(b) || a == b {
+		t.Errorf("made %d and %d characters", len(a), len(b))
 	}
 }

@@ -1,9 +1,11 @@
 // Package keys makes, changes and finds API keys.
 //
 // The rest of the gateway uses [Service]. It seals the secrets of the keys with
-// the master keys ([Keyring]), keeps opened keys in memory, and reports every
+// the master keys (package keyring), makes their ids (package keyid), checks their
+// fields (package fields), keeps opened keys in memory, and reports every
 // change for the audit log. A store.Backend stores the keys. Package caddymodule
-// writes the audit log and numbers its lines.
+// writes the audit log and numbers its lines. Begin with [Service.Lookup] for the way
+// of a request, and with [Service.Create] for that of a change.
 package keys
 
 import (
@@ -11,7 +13,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"hash/maphash"
 	"sync"
 	"sync/atomic"
@@ -20,6 +21,8 @@ import (
 	"golang.org/x/sync/singleflight"
 	"golang.org/x/time/rate"
 
+	"github.com/card-gateway/card-gateway/keys/keyid"
+	"github.com/card-gateway/card-gateway/keys/keyring"
 	"github.com/card-gateway/card-gateway/store"
 )
 
@@ -38,25 +41,6 @@ var (
 	// ErrSecretInUse means that an imported secret belongs to another key.
 	ErrSecretInUse = errors.New("this secret is in use under another key id")
 )
-
-// InvalidError means that a field of a request to make or change a key is wrong.
-// Its text describes the expected value.
-type InvalidError struct {
-	Field  string // as written in JSON; empty for the whole
-	Reason string // a clause that follows the field's name
-}
-
-// Error returns the field's name and what is wrong with it.
-func (e *InvalidError) Error() string {
-	if e.Field == "" {
-		return e.Reason
-	}
-	return e.Field + ": " + e.Reason
-}
-
-func invalid(field, format string, args ...any) error {
-	return &InvalidError{Field: field, Reason: fmt.Sprintf(format, args...)}
-}
 
 // Options adjust [Service]. The zero value is usable.
 type Options struct {
@@ -100,12 +84,6 @@ func (o Options) withDefaults() Options {
 		o.After = time.After
 	}
 	o.CacheSize, o.LookupRate, o.LookupBurst = cmp.Or(o.CacheSize, 100_000), cmp.Or(o.LookupRate, 1000), cmp.Or(o.LookupBurst, 2000)
-	if o.CheckLimits == nil {
-		o.CheckLimits = func(map[string]json.RawMessage) error { return nil }
-	}
-	if o.CheckScopes == nil {
-		o.CheckScopes = func([]string) error { return nil }
-	}
 	if o.Versions == nil {
 		o.Versions = NewVersionMemory()
 	}
@@ -123,11 +101,11 @@ func (o Options) withDefaults() Options {
 // once from many goroutines.
 type Service struct {
 	backend store.Backend
-	ring    *Keyring
+	ring    *keyring.Ring
 	opt     Options
 	local   bool
 
-	ids     atomic.Pointer[IDKey]
+	ids     atomic.Pointer[keyid.Key]
 	foreign *foreignIDs
 	cache   *keyCache
 	flights singleflight.Group
@@ -142,7 +120,7 @@ type Service struct {
 }
 
 // New returns the keys of a backend. It does no I/O; see [Service.Start].
-func New(backend store.Backend, ring *Keyring, opt Options) *Service {
+func New(backend store.Backend, ring *keyring.Ring, opt Options) *Service {
 	k := &Service{backend: backend, ring: ring, opt: opt.withDefaults()}
 	local, ok := backend.(store.LocalBackend)
 	k.local = ok && local.Local()
@@ -156,7 +134,7 @@ func New(backend store.Backend, ring *Keyring, opt Options) *Service {
 // Start loads the id key, or makes it if the store is new, and reads which ids
 // are in use (see [Service.RefreshIDs]). In the background it seals again, under
 // the first master key, all secrets and records that are sealed under another one. If
-// errors.Is(err, ErrMasterKey) or errors.Is(err, ErrDamaged), the gateway must
+// errors.Is(err, keyring.ErrMasterKey) or errors.Is(err, keyring.ErrDamaged), the gateway must
 // not start. Any other error means that the backend could not answer; then call
 // Start again.
 func (k *Service) Start(ctx context.Context) error {

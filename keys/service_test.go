@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"github.com/card-gateway/card-gateway/keys"
+	"github.com/card-gateway/card-gateway/keys/keyid"
+	"github.com/card-gateway/card-gateway/keys/keyring"
 	"github.com/card-gateway/card-gateway/store"
 )
 
@@ -23,11 +25,11 @@ func TestCreatedKeyIsFound(t *testing.T) {
 		Limits:          map[string]json.RawMessage{"issue_card": json.RawMessage(`"60/1m burst 10"`)},
 		CustomerVariant: "B",
 	}
-	made, err := w.Create(t.Context(), keys.CreateRequest{Fields: fields, Mode: keys.Test}, by)
+	made, err := w.Create(t.Context(), keys.CreateRequest{Fields: fields, Mode: keyid.Test}, by)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if !strings.HasPrefix(made.ID, "ck_test_") || made.Mode != keys.Test || made.Status != keys.StatusActive || len(made.Secret) < 43 {
+	if !strings.HasPrefix(made.ID, "ck_test_") || made.Mode != keyid.Test || made.Status != keys.StatusActive || len(made.Secret) < 43 {
 		t.Errorf("made %+v", made.View)
 	}
 	key := w.lookup(made.ID)
@@ -193,18 +195,18 @@ func TestDamagedRecordIsNeverAKey(t *testing.T) {
 		damage func(r, other *store.Record)
 		want   error
 	}{
-		{"secret of another key", func(r, other *store.Record) { r.Secrets[0].Sealed = other.Secrets[0].Sealed }, keys.ErrDamaged},
-		{"secret of another version", func(r, _ *store.Record) { r.Secrets[0].Version = 2 }, keys.ErrDamaged},
+		{"secret of another key", func(r, other *store.Record) { r.Secrets[0].Sealed = other.Secrets[0].Sealed }, keyring.ErrDamaged},
+		{"secret of another version", func(r, _ *store.Record) { r.Secrets[0].Version = 2 }, keyring.ErrDamaged},
 		{"bit flipped", func(r, _ *store.Record) {
 			r.Secrets[0].Sealed = slices.Clone(r.Secrets[0].Sealed)
 			r.Secrets[0].Sealed[30] ^= 1
-		}, keys.ErrDamaged},
-		{"secret lost", func(r, _ *store.Record) { r.Secrets[0].Sealed = nil }, keys.ErrDamaged},
-		{"other master key", func(r, _ *store.Record) { r.Secrets[0].Sealed = ring(t, masterKey(9)).Seal([]byte("x"), "x") }, keys.ErrMasterKey},
-		{"no scopes", func(r, _ *store.Record) { r.Scopes = []string{"not a scope"} }, keys.ErrDamaged},
-		{"empty whitelist", func(r, _ *store.Record) { r.AllowedIPs = []string{"nowhere"} }, keys.ErrDamaged},
-		{"bad limit", func(r, _ *store.Record) { r.Limits = map[string]json.RawMessage{"total": json.RawMessage(`"many"`)} }, keys.ErrDamaged},
-		{"bad variant", func(r, _ *store.Record) { r.CustomerVariant = "D" }, keys.ErrDamaged},
+		}, keyring.ErrDamaged},
+		{"secret lost", func(r, _ *store.Record) { r.Secrets[0].Sealed = nil }, keyring.ErrDamaged},
+		{"other master key", func(r, _ *store.Record) { r.Secrets[0].Sealed = ring(t, masterKey(9)).Seal([]byte("x"), "x") }, keyring.ErrMasterKey},
+		{"no scopes", func(r, _ *store.Record) { r.Scopes = []string{"not a scope"} }, keyring.ErrDamaged},
+		{"empty whitelist", func(r, _ *store.Record) { r.AllowedIPs = []string{"nowhere"} }, keyring.ErrDamaged},
+		{"bad limit", func(r, _ *store.Record) { r.Limits = map[string]json.RawMessage{"total": json.RawMessage(`"many"`)} }, keyring.ErrDamaged},
+		{"bad variant", func(r, _ *store.Record) { r.CustomerVariant = "D" }, keyring.ErrDamaged},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/card-gateway/card-gateway/keys"
+	"github.com/card-gateway/card-gateway/keys/keyring"
 	"github.com/card-gateway/card-gateway/store"
 	"github.com/card-gateway/card-gateway/store/file"
 )
@@ -55,7 +56,7 @@ func TestDataOfTheVersionBefore(t *testing.T) {
 	if err := backend.Start(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	ring, err := keys.ParseKeyring("bWFzdGVyIGtleSBvZiB0aGUgdGVzdHMsIDMyIGJ5dGU=")
+	ring, err := keyring.Parse("bWFzdGVyIGtleSBvZiB0aGUgdGVzdHMsIDMyIGJ5dGU=")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -11,6 +11,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/card-gateway/card-gateway/keys"
+	"github.com/card-gateway/card-gateway/keys/fields"
 	"github.com/card-gateway/card-gateway/store"
 )
 
@@ -19,7 +20,7 @@ import (
 func takers(w *world, id string) map[string]func(text string) (string, error) {
 	create := func(doc string) error {
 		var req keys.CreateRequest
-		if err := keys.Decode([]byte(doc), &req); err != nil {
+		if err := fields.Decode([]byte(doc), &req); err != nil {
 			return err
 		}
 		_, err := w.Create(w.t.Context(), req, by)
@@ -38,7 +39,7 @@ func takers(w *world, id string) map[string]func(text string) (string, error) {
 		}
 		takers["import "+field] = func(text string) (string, error) {
 			var req keys.ImportRequest
-			err := keys.Decode([]byte(`{"tenant":"acme","scopes":["*"],"id":"legacy","secret":"0123456789abcdef",`+fmt.Sprintf(member, text)+`}`), &req)
+			err := fields.Decode([]byte(`{"tenant":"acme","scopes":["*"],"id":"legacy","secret":"0123456789abcdef",`+fmt.Sprintf(member, text)+`}`), &req)
 			if err != nil {
 				return field, err
 			}
@@ -66,7 +67,7 @@ func TestTimesThatMeanUnsetAreRefused(t *testing.T) {
 				"0000-01-01T00:00:00Z", "1900-01-01T00:00:00Z", "1970-01-01T00:00:00Z", "1999-12-31T23:59:59.999Z",
 				"2000-01-01T00:59:59+01:00", "9999-12-31T23:30:00-01:00",
 			} {
-				var bad *keys.InvalidError
+				var bad *fields.InvalidError
 				if field, err := take(text); !errors.As(err, &bad) || !strings.HasPrefix(err.Error(), field) {
 					t.Errorf("%s: %v", text, err)
 				}

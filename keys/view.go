@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/card-gateway/card-gateway/auth"
+	"github.com/card-gateway/card-gateway/keys/fields"
+	"github.com/card-gateway/card-gateway/keys/keyid"
 	"github.com/card-gateway/card-gateway/store"
 )
 
@@ -34,7 +36,7 @@ type View struct {
 	ID              string                     `json:"id"`
 	Tenant          string                     `json:"tenant"`
 	Description     string                     `json:"description"`
-	Mode            Mode                       `json:"mode"`
+	Mode            keyid.Mode                 `json:"mode"`
 	Status          string                     `json:"status"`
 	Scopes          []string                   `json:"scopes"`
 	AllowedIPs      []string                   `json:"allowed_ips"` // null: any address
@@ -66,7 +68,7 @@ type SecretView struct {
 // viewOf returns the view of a record at now.
 func viewOf(r *store.Record, now time.Time) View {
 	v := View{
-		ID: r.ID, Tenant: r.Tenant, Description: r.Description, Mode: ModeOf(r.ID), Status: statusOf(r, now),
+		ID: r.ID, Tenant: r.Tenant, Description: r.Description, Mode: keyid.ModeOf(r.ID), Status: statusOf(r, now),
 		Scopes: r.Scopes, AllowedIPs: r.AllowedIPs, ExpiresAt: optional(r.ExpiresAt), Disabled: r.Disabled,
 		Limits: r.Limits, CustomerVariant: optional(r.CustomerVariant), DebugUntil: optional(r.DebugUntil),
 		Imported: r.Imported, Failures: r.Failures, Lock: r.Lock,
@@ -93,7 +95,7 @@ func (k *Service) damagedView(d *store.DamagedError) View {
 	forged := damagedRecord(d)
 	k.reportForged(forged)
 	return View{
-		ID: d.ID, Mode: ModeOf(d.ID), Status: StatusUnreadable, Revision: d.Revision, Scopes: []string{}, Secrets: []SecretView{},
+		ID: d.ID, Mode: keyid.ModeOf(d.ID), Status: StatusUnreadable, Revision: d.Revision, Scopes: []string{}, Secrets: []SecretView{},
 		Seal: SealView{State: SealRefused, Field: forged.Field, Problem: forged.Reason()},
 	}
 }
@@ -127,10 +129,10 @@ func optional[T comparable](v T) *T {
 // empty, although more pages follow.
 func (k *Service) List(ctx context.Context, q ListQuery) ([]View, string, error) {
 	if q.Status != "" && !slices.Contains(Statuses(), q.Status) {
-		return nil, "", invalid("status", "want one of %v", Statuses())
+		return nil, "", fields.Invalid("status", "want one of %v", Statuses())
 	}
 	if q.Limit <= 0 || q.Limit > censusPage {
-		return nil, "", invalid("limit", "want 1 to %d", censusPage)
+		return nil, "", fields.Invalid("limit", "want 1 to %d", censusPage)
 	}
 	views := make([]View, 0, min(q.Limit, 64))
 	cursor := q.Cursor
@@ -185,7 +187,7 @@ func contains(text, part string) bool {
 
 // Show returns one key, also one whose record cannot be read, or [store.ErrNotFound].
 func (k *Service) Show(ctx context.Context, id string) (View, error) {
-	if !validID(id) {
+	if !keyid.Valid(id) {
 		return View{}, store.ErrNotFound
 	}
 	r, err := k.backend.Get(ctx, id)
@@ -245,7 +247,7 @@ func (k *Service) Census(ctx context.Context) (Census, error) {
 			k.foreign.learn(own, r.ID) // also what a gateway of an earlier version has imported
 		}
 		for i := range r.Secrets {
-			sealed[k.ring.masterKeyOf(r.Secrets[i].Sealed)]++
+			sealed[k.ring.Sealer(r.Secrets[i].Sealed)]++
 		}
 		if _, err := k.authentic(ctx, r); err == nil || errors.Is(err, ErrForged) {
 			c.Seals[sealView(r, err).State]++
@@ -268,8 +270,19 @@ func (k *Service) Census(ctx context.Context) (Census, error) {
 	if err != nil {
 		return Census{}, err
 	}
-	c.SealedBy = k.ring.sealedBy(sealed)
+	c.SealedBy = k.sealedBy(sealed)
 	return c, nil
+}
+
+// sealedBy returns the counts by the indices of the master keys.
+func (k *Service) sealedBy(counts []int) (list []SealedBy) {
+	for i := range k.ring.Len() {
+		list = append(list, SealedBy{MasterKey: i + 1, Tag: k.ring.Tag(i), Secrets: counts[i]})
+	}
+	if lost := counts[k.ring.Len()]; lost > 0 {
+		list = append(list, SealedBy{Secrets: lost})
+	}
+	return list
 }
 
 // zeros returns a count of 0 for each name.

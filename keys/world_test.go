@@ -2,9 +2,11 @@ package keys_test
 
 import (
 	"context"
+	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -12,6 +14,7 @@ import (
 
 	"github.com/card-gateway/card-gateway/auth"
 	"github.com/card-gateway/card-gateway/keys"
+	"github.com/card-gateway/card-gateway/keys/keyring"
 	"github.com/card-gateway/card-gateway/store"
 	"github.com/card-gateway/card-gateway/store/file"
 )
@@ -108,6 +111,25 @@ func (w *watched) Delete(ctx context.Context, id, revision string) (store.Durabi
 	return w.Backend.Delete(ctx, id, revision)
 }
 
+// masterKey returns the line of a master key. Different seeds give different
+// keys.
+func masterKey(seed byte) string {
+	raw := make([]byte, 32)
+	for i := range raw {
+		raw[i] = seed + byte(i)
+	}
+	return base64.StdEncoding.EncodeToString(raw)
+}
+
+func ring(t testing.TB, lines ...string) *keyring.Ring {
+	t.Helper()
+	r, err := keyring.Parse(strings.Join(lines, "\n"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
 func newBackend(t testing.TB) store.Backend {
 	t.Helper()
 	backend, err := file.Open(t.TempDir(), file.Options{})
@@ -150,7 +172,7 @@ func newWorld(t testing.TB, f ...func(*keys.Options)) *world {
 
 // service returns another key service on the same backend, as another gateway
 // or the same after a restart would have.
-func (w *world) service(ring *keys.Keyring, f ...func(*keys.Options)) *keys.Service {
+func (w *world) service(ring *keyring.Ring, f ...func(*keys.Options)) *keys.Service {
 	at := make(chan time.Time)
 	close(at)
 	opt := keys.Options{Clock: w.clock, After: func(time.Duration) <-chan time.Time { return at }, OnChange: func(c keys.Change) {

@@ -23,6 +23,7 @@ import (
 	"github.com/card-gateway/card-gateway/caddymodule/logqueue"
 	"github.com/card-gateway/card-gateway/caddymodule/peek"
 	"github.com/card-gateway/card-gateway/keys"
+	"github.com/card-gateway/card-gateway/keys/fields"
 	"github.com/card-gateway/card-gateway/store"
 )
 
@@ -264,7 +265,7 @@ func withBody[T any](do func(*adminCall, T) (any, error)) func(*adminCall) (any,
 		if err != nil {
 			return nil, err
 		}
-		if err := keys.Decode(doc, &req); err != nil {
+		if err := fields.Decode(doc, &req); err != nil {
 			return nil, earlyError{err}
 		}
 		return do(c, req)
@@ -277,7 +278,7 @@ func (c *adminCall) decodeAny(into any) error {
 	if err != nil || len(doc) == 0 {
 		return err
 	}
-	if err := keys.Decode(doc, into); err != nil {
+	if err := fields.Decode(doc, into); err != nil {
 		return earlyError{err}
 	}
 	return nil

@@ -22,6 +22,7 @@ import (
 	"github.com/caddyserver/caddy/v2"
 	"golang.org/x/time/rate"
 
+	"github.com/card-gateway/card-gateway/keys/keyring"
 	"github.com/card-gateway/card-gateway/store"
 	"github.com/card-gateway/card-gateway/tests/adminserver"
 )
@@ -344,7 +345,7 @@ func TestAdminWithoutGateway(t *testing.T) {
 func TestAdminErrorsOfTheStore(t *testing.T) {
 	for err, want := range map[error]int{
 		store.ErrUnavailable: 503, errors.New("dial tcp: refused"): 503, store.ErrConflict: 409,
-		fmt.Errorf("key x: %w", keys.ErrDamaged): 500, keys.ErrMasterKey: 500,
+		fmt.Errorf("key x: %w", keyring.ErrDamaged): 500, keyring.ErrMasterKey: 500,
 	} {
 		var answer caddy.APIError
 		if !errors.As(adminError(err), &answer) || answer.HTTPStatus != want {

@@ -15,6 +15,7 @@ import (
 	"github.com/card-gateway/card-gateway/adminapi"
 	"github.com/card-gateway/card-gateway/caddymodule/version"
 	"github.com/card-gateway/card-gateway/keys"
+	"github.com/card-gateway/card-gateway/keys/fields"
 )
 
 func createKey(c *adminCall, req keys.CreateRequest) (any, error) {
@@ -33,12 +34,12 @@ func listKeys(c *adminCall) (any, error) {
 	if text := query.Get("limit"); text != "" {
 		var err error
 		if q.Limit, err = strconv.Atoi(text); err != nil {
-			return nil, &keys.InvalidError{Field: "limit", Reason: "want a whole number"}
+			return nil, &fields.InvalidError{Field: "limit", Reason: "want a whole number"}
 		}
 	}
 	for name := range query {
 		if !slices.Contains([]string{"tenant", "status", "search", "cursor", "limit"}, name) {
-			return nil, &keys.InvalidError{Field: name, Reason: "unknown query parameter; there are tenant, status, search, cursor and limit"}
+			return nil, &fields.InvalidError{Field: name, Reason: "unknown query parameter; there are tenant, status, search, cursor and limit"}
 		}
 	}
 	views, next, err := c.keys.List(c, q)
@@ -71,7 +72,7 @@ func rotateKey(c *adminCall) (any, error) {
 	if req.Overlap != nil {
 		var err error
 		if how.Overlap, err = caddy.ParseDuration(*req.Overlap); err != nil {
-			return nil, earlyError{&keys.InvalidError{Field: "overlap", Reason: `want a duration such as "24h", "7d" or "0"`}}
+			return nil, earlyError{&fields.InvalidError{Field: "overlap", Reason: `want a duration such as "24h", "7d" or "0"`}}
 		}
 	}
 	return c.keys.Rotate(c, c.id, how, c.by)
@@ -123,7 +124,7 @@ func listRefusals(c *adminCall) (any, error) {
 	if text := query.Get("limit"); text != "" {
 		var err error
 		if limit, err = strconv.Atoi(text); err != nil || limit < 1 || limit > maxRefusals {
-			return nil, &keys.InvalidError{Field: "limit", Reason: fmt.Sprintf("want 1 to %d", maxRefusals)}
+			return nil, &fields.InvalidError{Field: "limit", Reason: fmt.Sprintf("want 1 to %d", maxRefusals)}
 		}
 	}
 	return map[string][]adminapi.Refusal{"refusals": c.gateway.Refusals(query.Get("key"), limit)}, nil
@@ -174,7 +175,7 @@ func nodeSpan(text string, unset time.Duration) (time.Duration, error) {
 	}
 	span, err := caddy.ParseDuration(text)
 	if err != nil || span <= 0 || span > maxNodeSpan {
-		return 0, earlyError{&keys.InvalidError{Field: "for", Reason: `want a duration such as "15m", at most 24h`}}
+		return 0, earlyError{&fields.InvalidError{Field: "for", Reason: `want a duration such as "15m", at most 24h`}}
 	}
 	return span, nil
 }
@@ -190,7 +191,7 @@ func logLevel(c *adminCall, req adminapi.LogLevelRequest) (any, error) {
 	case "info":
 		c.gateway.LogEachRequest(time.Time{})
 	default:
-		return nil, earlyError{&keys.InvalidError{Field: "level", Reason: "want debug or info"}}
+		return nil, earlyError{&fields.InvalidError{Field: "level", Reason: "want debug or info"}}
 	}
 	return c.nodeChanged("log " + req.Level)
 }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/card-gateway/card-gateway/adminapi"
 	"github.com/card-gateway/card-gateway/keys"
+	"github.com/card-gateway/card-gateway/keys/fields"
 	"github.com/card-gateway/card-gateway/store"
 	"github.com/card-gateway/card-gateway/store/file"
 )
@@ -20,7 +21,7 @@ func copyKeys(c *adminCall, req adminapi.CopyRequest) (any, error) {
 	}
 	defer func() { _ = from.Close() }()
 	if page, err := from.List(c, "", 1); err == nil && len(page.Records) == 0 && len(page.Damaged) == 0 && page.Next == "" {
-		return nil, earlyError{&keys.InvalidError{Reason: "the other store: " + errNoKeys.Error()}}
+		return nil, earlyError{&fields.InvalidError{Reason: "the other store: " + errNoKeys.Error()}}
 	}
 	done, err := c.keys.Copy(c, from, c.by)
 	if err != nil {
@@ -37,12 +38,12 @@ func (c *adminCall) openSource(req *adminapi.CopyRequest) (store.Backend, error)
 	field := "dir"
 	switch {
 	case (req.Dir == "") == (req.Store == nil):
-		return nil, &keys.InvalidError{Reason: "give either dir or store"}
+		return nil, &fields.InvalidError{Reason: "give either dir or store"}
 	case req.Store != nil:
 		field = "store"
 		from, err = c.gateway.OpenStore(req.Store)
 	case !filepath.IsAbs(req.Dir):
-		return nil, &keys.InvalidError{Field: "dir", Reason: "want the absolute path of the directory of an embedded store"}
+		return nil, &fields.InvalidError{Field: "dir", Reason: "want the absolute path of the directory of an embedded store"}
 	default:
 		from, err = file.OpenExisting(req.Dir)
 	}
@@ -53,7 +54,7 @@ func (c *adminCall) openSource(req *adminapi.CopyRequest) (store.Backend, error)
 		}
 	}
 	if err != nil {
-		return nil, &keys.InvalidError{Field: field, Reason: err.Error()}
+		return nil, &fields.InvalidError{Field: field, Reason: err.Error()}
 	}
 	return from, nil
 }

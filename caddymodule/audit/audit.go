@@ -1,5 +1,5 @@
 // Package audit writes the audit record: every change of a key, every attempt at one,
-// each lock, and each load of a configuration.
+// each lock, and each load of a configuration of Caddy. It is of use to the app alone.
 //
 // Begin with [Log], which says where the record is kept and how a lost line is noticed.
 // Package auditfile has the chain of lines in a file.
@@ -138,6 +138,7 @@ var LogDropped = prometheus.NewCounterFunc(prometheus.CounterOpts{
 	Help: "Log lines that were lost: the queue of card_queue was full, or its output or that of the audit log failed.",
 }, func() float64 { return float64(logqueue.Dropped() + counts.refused.Load()) })
 
+// NewLog returns a record in the lines of the logger.
 func NewLog(log *zap.Logger) *Log {
 	return &Log{log: log.WithOptions(zap.ErrorOutput(refusedLines{}))}
 }

@@ -172,6 +172,7 @@ func parseSize(d *caddyfile.Dispenser) (int64, error) {
 	return SizeOf(d, text)
 }
 
+// SizeOf returns the size in bytes that a text such as 1MiB names.
 func SizeOf(d *caddyfile.Dispenser, text string) (int64, error) {
 	size, err := humanize.ParseBytes(text)
 	if err != nil || size < 1 || size > 1<<40 {

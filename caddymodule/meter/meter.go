@@ -1,5 +1,6 @@
-// Package meter counts and traces what the gateway does. All labels of metrics and
-// attributes of spans are from closed sets.
+// Package meter counts and traces what the handlers of Caddy do with requests, and is
+// of use to nothing else. All labels of metrics and attributes of spans are from closed
+// sets.
 //
 // Begin with [New], which registers the metrics. The spans of a request are in spans,
 // the calls of the store in store.
@@ -71,6 +72,7 @@ const (
 	limitDecisionCount
 )
 
+// LimitDecisionNames are the values of the label decision, by decision.
 var LimitDecisionNames = [limitDecisionCount]string{"allowed", "near", "refused", "would_refuse"}
 
 // Closed sets of the translation's labels.
@@ -148,6 +150,7 @@ func newOperationMetrics(name string) operationMetrics {
 	return o
 }
 
+// ObserveSkew observes how far the server's clock is ahead of a request's timestamp.
 func ObserveSkew(skew time.Duration) { clockSkewSeconds.Observe(skew.Seconds()) }
 
 // ObserveTranslation counts a translation. The labels are members of the
@@ -195,7 +198,7 @@ var (
 	}, func() float64 { return float64(ShownBodies.Load().Limit()) })
 )
 
-// The handlers in dry run, of the configuration that started last.
+// DryRunGauge has the number of handlers in dry run, of the configuration that started last.
 var DryRunGauge = prometheus.NewGauge(prometheus.GaugeOpts{
 	Name: "card_gateway_dry_run",
 	Help: "Number of card_auth handlers in dry run, which let requests pass that break the rules.",
@@ -215,7 +218,7 @@ var (
 	}, nil)
 )
 
-// The highest replay floor that the store reports.
+// ReplayFloor has the highest replay floor that the store reports.
 var ReplayFloor = prometheus.NewGauge(prometheus.GaugeOpts{
 	Name: "card_gateway_replay_floor_seconds",
 	Help: "Requests stamped before this Unix time are refused, because their nonces may have been lost; 0 without a floor.",
@@ -243,6 +246,7 @@ var buildInfo = prometheus.NewGaugeVec(prometheus.GaugeOpts{
 //   - store: something else that the store reports of itself
 var Degradations = []string{"admin", "audit", "config", "drained", "keys", "log", "nonces", "policy", "store"}
 
+// DegradedGauge has a value for each of Degradations.
 var DegradedGauge = prometheus.NewGaugeVec(prometheus.GaugeOpts{
 	Name: "card_gateway_degraded",
 	Help: "1 while something is in trouble that does not keep requests from being settled, else 0.",
@@ -320,6 +324,7 @@ const (
 	classCount
 )
 
+// UpstreamClasses are the values of the label class, by class.
 var UpstreamClasses = [classCount]string{"2xx", "3xx", "4xx", "5xx", "error", "timeout"}
 
 // An IssuerAnswer is the time when the request was handed to the upstream, and
@@ -405,13 +410,18 @@ var explanationsTotal = prometheus.NewCounterVec(prometheus.CounterOpts{
 // The label's closed set.
 var explanationResults = []string{"given", "skipped"}
 
-var ExplanationsGiven, ExplanationsSkipped = explanationsTotal.WithLabelValues(explanationResults[0]), explanationsTotal.WithLabelValues(explanationResults[1])
+// Refusals that were explained, and those that were not.
+var (
+	ExplanationsGiven   = explanationsTotal.WithLabelValues(explanationResults[0])
+	ExplanationsSkipped = explanationsTotal.WithLabelValues(explanationResults[1])
+)
 
 var signedAnswers = prometheus.NewCounterVec(prometheus.CounterOpts{
 	Name: "card_gateway_signed_answers_total",
 	Help: "Answers to be signed: signed, or streamed without a signature because they could not be held.",
 }, []string{"result"})
 
+// Answers to be signed that were, and those that were streamed without.
 var (
 	AnswersSigned   = signedAnswers.WithLabelValues("signed")
 	AnswersUnsigned = signedAnswers.WithLabelValues("unsigned")

@@ -28,6 +28,7 @@ var (
 	}, func() float64 { return float64(storeQueued.Load()) })
 )
 
+// CountQueue counts the calls that wait for a connection to Redis.
 func CountQueue(event redis.QueueEvent) {
 	switch event {
 	case redis.QueueWaits:

@@ -37,6 +37,7 @@ type drain struct {
 	steered  bool        // whether the newest configuration takes all new connections
 }
 
+// ErrDrained is why a gateway is not ready while an operator drains it.
 var ErrDrained = errors.New("an operator has taken this gateway out of service (card-node drain)")
 
 // ByOperator reports whether an operator has taken the gateway out of service.

@@ -22,6 +22,8 @@ type ExplanationShares struct {
 	keys, addresses, process *shareTable
 }
 
+// NewExplanationShares returns shares of which nothing is used, of aSecondInAll
+// explanations for the process.
 func NewExplanationShares(aSecondInAll int64) *ExplanationShares {
 	aSecond := func(n int64) ratelimit.Limit { return ratelimit.Limit{Count: n, Period: time.Second, Burst: n} }
 	return &ExplanationShares{newShareTable(aSecond(1), 4096), newShareTable(aSecond(5), 4096), newShareTable(aSecond(aSecondInAll), 1)}

@@ -34,6 +34,7 @@ type State struct {
 // Process is the state of this process.
 var Process = New()
 
+// New returns the state of a process that begins.
 func New() *State {
 	return &State{
 		Began:        time.Now().UTC().Truncate(time.Second),
@@ -84,8 +85,8 @@ func LogsEachRequest() bool {
 	return until != 0 && time.Now().UnixNano() < until
 }
 
-// NodeView returns what operators have changed of this process.
-func NodeView() adminapi.Node {
+// View returns what operators have changed of this process.
+func View() adminapi.Node {
 	until := Process.Drain.Operator.Load()
 	s := adminapi.Node{Drained: until != nil}
 	if s.Drained && !until.IsZero() {

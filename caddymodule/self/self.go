@@ -24,6 +24,7 @@ import (
 	"github.com/card-gateway/card-gateway/caddymodule/request"
 	"github.com/card-gateway/card-gateway/gate"
 	"github.com/card-gateway/card-gateway/keys"
+	"github.com/card-gateway/card-gateway/keys/keyid"
 	"github.com/card-gateway/card-gateway/store"
 )
 
@@ -205,7 +206,7 @@ func writeSelf(w http.ResponseWriter, info *request.Info, data any) error {
 type keyView struct {
 	ID              string          `json:"id"`
 	Tenant          string          `json:"tenant"`
-	Mode            keys.Mode       `json:"mode"`
+	Mode            keyid.Mode      `json:"mode"`
 	Scopes          []string        `json:"scopes"`
 	CustomerVariant *string         `json:"customer_variant"` // null: none
 	ExpiresAt       *time.Time      `json:"expires_at"`       // null: never

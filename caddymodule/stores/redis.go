@@ -147,6 +147,7 @@ func (s *RedisStore) connection() any {
 
 func (s *RedisStore) maxWindow() time.Duration { return redis.MaxWindow }
 
+// Open returns the backend. It connects to nothing.
 func (s *RedisStore) Open(runtimeDir string) (store.Backend, error) {
 	s.options.RuntimeDir = runtimeDir
 	return redis.New(s.options)

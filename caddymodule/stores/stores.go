@@ -53,8 +53,10 @@ type Pooled struct {
 	requests atomic.Int64
 }
 
+// Acquire notes a request that uses the backend.
 func (p *Pooled) Acquire() { p.requests.Add(1) }
 
+// Release notes its end.
 func (p *Pooled) Release() { p.requests.Add(-1) }
 
 // Destruct closes the backend once no request uses it. Caddy calls it while
@@ -144,10 +146,12 @@ func (s *FileStore) Provision(caddy.Context) error {
 	return nil
 }
 
+// Place names the directory.
 func (s *FileStore) Place() string { return "file:" + s.Dir }
 
 func (s *FileStore) maxWindow() time.Duration { return math.MaxInt64 }
 
+// Open returns the backend. It takes no lock.
 func (s *FileStore) Open(runtimeDir string) (store.Backend, error) {
 	return file.Open(s.Dir, file.Options{OnProblem: logStoreProblem, RuntimeDir: runtimeDir})
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/card-gateway/card-gateway/adminapi"
 	"github.com/card-gateway/card-gateway/commands/cli"
 	"github.com/card-gateway/card-gateway/keys"
+	"github.com/card-gateway/card-gateway/keys/keyring"
 	"github.com/card-gateway/card-gateway/secret"
 	"github.com/card-gateway/card-gateway/store/file"
 )
@@ -188,7 +189,7 @@ none.`,
 		if err != nil {
 			return fmt.Errorf("reading the master key: %w", err)
 		}
-		ring, err := keys.ParseKeyring(text)
+		ring, err := keyring.Parse(text)
 		if err != nil {
 			return err
 		}
@@ -197,7 +198,7 @@ none.`,
 	return cmd
 }
 
-func drill(cmd *cobra.Command, dir string, ring *keys.Keyring) error {
+func drill(cmd *cobra.Command, dir string, ring *keyring.Ring) error {
 	backend, err := file.OpenExisting(dir)
 	if err != nil {
 		return fmt.Errorf("opening the store: %w", err)

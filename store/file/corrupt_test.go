@@ -1,6 +1,7 @@
 package file
 
 import (
+	"bytes"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
@@ -47,7 +48,7 @@ func newKilledJournal(t *testing.T) *killedJournal {
 // journal returns the paths of the segments with entries, oldest first.
 func (k *killedJournal) journal(t *testing.T, dir string) (paths []string) {
 	for _, path := range segments(t, dir) {
-		if b := readFile(t, path); !blank(b[:8]) {
+		if b := readFile(t, path); !bytes.Equal(b[:8], make([]byte, 8)) {
 			paths = append(paths, path)
 		}
 	}

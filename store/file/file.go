@@ -1,7 +1,7 @@
 // Package file is the embedded store: one process, one directory, no server.
 //
 // The records of the keys are in keys.json. All other state is in memory and in
-// a journal: nonces, failure counts, locks, levels of rate limits and the last
+// a journal (package journal): nonces, failure counts, locks, levels of rate limits and the last
 // use of secrets. The store reads the journal at the start, so that this state
 // survives any end of the process.
 //
@@ -13,6 +13,7 @@
 package file
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -24,6 +25,8 @@ import (
 	"time"
 
 	"github.com/card-gateway/card-gateway/store"
+	"github.com/card-gateway/card-gateway/store/file/journal"
+	"github.com/card-gateway/card-gateway/store/file/platform"
 )
 
 // A Store is a store.Backend in a directory.
@@ -108,7 +111,7 @@ func (s *Store) Start(context.Context) error {
 	s.life.Lock()
 	defer s.life.Unlock()
 	if s.closed {
-		return errClosed
+		return journal.ErrClosed
 	}
 	if s.stop != nil {
 		return nil
@@ -120,15 +123,14 @@ func (s *Store) Start(context.Context) error {
 	if err != nil {
 		return err
 	}
-	wake := make(chan struct{}, 1)
-	st, err := s.startState(wake)
+	st, err := s.startState()
 	if err != nil {
 		return errors.Join(err, locks.release())
 	}
 	s.locks, s.stop = locks, make(chan struct{})
 	s.state.Store(st)
 	if !s.opt.noKeeper {
-		s.kept.Go(func() { st.keepUp(wake, s.stop) })
+		s.kept.Go(func() { st.keepUp(s.stop) })
 	}
 	return nil
 }
@@ -157,7 +159,7 @@ func (s *Store) Close() error {
 		err = st.writeKeyFile(change{})
 	}
 	st.dropSpare()
-	return errors.Join(err, st.journal.close(), s.locks.release())
+	return errors.Join(err, st.journal.Close(), s.locks.release())
 }
 
 // Ready implements store.Backend.
@@ -166,7 +168,7 @@ func (s *Store) Ready(context.Context) error {
 	if st == nil || st.journal == nil {
 		return errNotStarted
 	}
-	if err := st.journal.ready(); err != nil {
+	if err := st.journal.Ready(); err != nil {
 		return err
 	}
 	return st.clockWasAhead()
@@ -195,7 +197,7 @@ func (s *Store) Status(ctx context.Context) store.Status {
 		details.Degraded = append(details.Degraded, "nonces")
 	}
 	if st.journal != nil {
-		details.JournalSegments, details.JournalBytes = st.journal.extent()
+		details.JournalSegments, details.JournalBytes = st.journal.Extent()
 	}
 	if floor := st.floor.Load(); floor != 0 {
 		details.ReplayFloor = time.Unix(0, floor).UTC()
@@ -240,6 +242,9 @@ type Options struct {
 	sync func(*os.File) error
 	// noKeeper starts no keeper; tests set it and do its work.
 	noKeeper bool
+	// retryAfter is the time after a failure to make a segment of the journal in
+	// which nothing tries again; tests set it.
+	retryAfter time.Duration
 }
 
 func (o Options) withDefaults() Options {
@@ -258,8 +263,6 @@ func (o Options) withDefaults() Options {
 	if o.sync == nil {
 		o.sync = (*os.File).Sync
 	}
-	if o.boot == "" {
-		o.boot = currentBoot()
-	}
+	o.boot, o.retryAfter = cmp.Or(o.boot, platform.Boot()), cmp.Or(o.retryAfter, 250*time.Millisecond)
 	return o
 }

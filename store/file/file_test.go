@@ -38,7 +38,7 @@ func TestSuite(t *testing.T) {
 			RaiseFloor: func(t testing.TB, to time.Time) {
 				st := current.state.Load()
 				st.raiseFloor(to.UnixNano())
-				if err := st.drop(nil, clock.now().Unix()); err != nil { // writes the floor into the journal
+				if err := st.journal.Drop(nil, clock.now().Unix()); err != nil { // writes the floor into the journal
 					t.Fatal(err)
 				}
 			},
@@ -97,7 +97,7 @@ func copyDir(t testing.TB, dir string) string {
 // reads at its start.
 func storeFiles(t testing.TB, dir string) (names []string) {
 	t.Helper()
-	for _, pattern := range []string{keyFileName, journalDir + "/*" + segmentSuffix} {
+	for _, pattern := range []string{keyFileName, journalDir + "/*.journal"} {
 		paths, err := filepath.Glob(filepath.Join(dir, pattern))
 		if err != nil {
 			t.Fatal(err)

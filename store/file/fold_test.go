@@ -14,18 +14,19 @@ func TestLockOutlivesItsSegment(t *testing.T) {
 	b := newBench(t, Options{})
 	st := b.state.Load()
 	b.fail(2)
+	other := b.newKey()
 
 	st.keeping.Lock() // the keeper waits after it has read the locks
 	b.clock.advance(time.Hour)
-	now := b.clock.now().Unix()
 	c := b.claim()
 	c.LockAfter = 2
 	b.expect(c, auth.KeyLocked)
-	_ = st.journal.prepare()
-	st.journal.mu.Lock()
-	err := st.journal.turnLocked(now)
-	st.journal.mu.Unlock()
-	dead := st.journal.tidy(now)
+	err := st.journal.Prepare()
+	b.clock.advance(61 * time.Second)
+	b.record = other
+	b.fail(1) // in the next segment
+	now := b.clock.now().Unix()
+	dead := st.journal.Tidy(now)
 	if err == nil && len(dead) > 0 {
 		err = st.retire(dead, now)
 	}

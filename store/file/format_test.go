@@ -11,6 +11,8 @@ import (
 	"github.com/card-gateway/card-gateway/store"
 )
 
+var castagnoli = crc32.MakeTable(crc32.Castagnoli)
+
 // TestEarlierFormat: a journal of version 1, which stored neither its size nor
 // its end, is read completely, and no damage is reported.
 func TestEarlierFormat(t *testing.T) {
@@ -26,7 +28,7 @@ func TestEarlierFormat(t *testing.T) {
 			b.crash(func(dir string) {
 				path := segments(t, dir)[0]
 				seg := readFile(t, path)
-				copy(seg, segmentMagic1)
+				copy(seg, "CGJRNL\x00\x01")
 				binary.LittleEndian.PutUint64(seg[72:], uint64(crc32.Update(0, castagnoli, seg[8:72])))
 				if how == "closed" {
 					seg = seg[:segmentHead+len(bytes.TrimRight(seg[segmentHead:], "\x00"))]

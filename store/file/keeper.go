@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"slices"
 	"time"
+
+	"github.com/card-gateway/card-gateway/store/file/journal"
 )
 
 // The keeper is the one goroutine of a store. It does the work for which no
@@ -14,14 +16,14 @@ const (
 )
 
 // keepUp runs until stop is closed.
-func (st *state) keepUp(wake <-chan struct{}, stop <-chan struct{}) {
+func (st *state) keepUp(stop <-chan struct{}) {
 	tick := time.NewTicker(keepEvery)
 	defer tick.Stop()
 	for n := 0; ; {
 		select {
 		case <-stop:
 			return
-		case <-wake:
+		case <-st.journal.Wake:
 			st.keep(st.opt.Clock().Unix())
 		case <-tick.C:
 			st.retryFold.Store(true)
@@ -38,11 +40,11 @@ func (st *state) keepUp(wake <-chan struct{}, stop <-chan struct{}) {
 func (st *state) keep(now int64) {
 	st.keeping.Lock()
 	defer st.keeping.Unlock()
-	_ = st.journal.prepare() // reports problems itself
+	_ = st.journal.Prepare() // reports problems itself
 	st.fold()
 	st.keepSpare()
 	st.rescue(now)
-	dead := st.journal.tidy(now)
+	dead := st.journal.Tidy(now)
 	if len(dead) == 0 || st.unfolded.Load() {
 		return
 	}
@@ -73,8 +75,8 @@ func (st *state) fold() {
 
 // retire removes segments. Before that, it writes anew what is still needed of
 // them: the state of keys, and up to which timestamp nonces are forgotten.
-func (st *state) retire(dead []*segment, now int64) (err error) {
-	last := dead[len(dead)-1].id
+func (st *state) retire(dead []*journal.Segment, now int64) (err error) {
+	last := dead[len(dead)-1].ID
 	st.eachKey(func(k *keyState) {
 		k.mu.Lock()
 		defer k.mu.Unlock()
@@ -89,28 +91,15 @@ func (st *state) retire(dead []*segment, now int64) (err error) {
 	if err != nil || st.unfolded.Load() { // a lock has come, which only one of these may hold
 		return err
 	}
-	if slices.ContainsFunc(dead, func(s *segment) bool { return s.shortened }) {
+	if slices.ContainsFunc(dead, func(s *journal.Segment) bool { return s.Shortened }) {
 		st.eachKey(func(k *keyState) { st.sweepKey(k, now) }) // forgets exactly what is dead
 	}
 	for _, s := range dead {
-		if !s.shortened {
-			st.forget(clampSeconds(s.lastStamp))
+		if !s.Shortened {
+			st.forget(clampSeconds(s.LastStamp))
 		}
 	}
-	return st.drop(dead, now)
-}
-
-// drop removes the oldest segments. Before that, it writes into the journal that
-// they are not needed, and up to which timestamp nonces are forgotten.
-func (st *state) drop(dead []*segment, now int64) error {
-	_, err := st.journal.append(&entry{
-		kind: entryHorizon, now: now, first: st.forgotten.Load(), second: st.floor.Load(),
-		failures: int64(st.journal.firstAfter(len(dead))),
-	})
-	if err != nil {
-		return err
-	}
-	return st.journal.drop(dead)
+	return st.journal.Drop(dead, now)
 }
 
 // carry writes all of the key's state except its nonces into the journal. The
@@ -118,11 +107,11 @@ func (st *state) drop(dead []*segment, now int64) error {
 func (k *keyState) carry(st *state, now int64) error {
 	clock := st.opt.Clock()
 	k.dropBuckets(st.limits.at(clock))
-	e := entry{
-		kind: entryState, now: now, key: k.id, failures: int64(k.failures),
-		extra: string(appendUses(nil, k.used)), buckets: k.buckets, ahead: st.limits.lag(clock),
+	e := journal.Entry{
+		Kind: journal.KindState, Now: now, Key: k.id, Failures: int64(k.failures),
+		Extra: string(appendUses(nil, k.used)), Buckets: k.buckets, Ahead: st.limits.lag(clock),
 	}
-	segment, err := st.journal.append(&e)
+	segment, err := st.journal.Append(&e)
 	if err == nil {
 		k.carried = segment
 	}
@@ -159,7 +148,7 @@ func (st *state) sweepAll(now int64) {
 // Until then its segment, and all later ones, could not be removed. So rescue
 // writes such nonces anew, and the segments are kept only as long as usual.
 func (st *state) rescue(now int64) {
-	limit, last, stuck := st.journal.stuck(now)
+	limit, last, stuck := st.journal.Stuck(now)
 	if !stuck {
 		return
 	}
@@ -175,12 +164,12 @@ func (st *state) rescue(now int64) {
 		st.opt.OnProblem(fmt.Errorf("keeping the journal short after the clock went back: %w", err))
 		return
 	}
-	st.journal.shorten(limit, last)
+	st.journal.Shorten(limit, last)
 }
 
 // rewrite writes all state into new segments, so that the old segments, some of
 // which are damaged, can be removed.
-func (st *state) rewrite(old []*segment, now int64) (err error) {
+func (st *state) rewrite(old []*journal.Segment, now int64) (err error) {
 	st.eachKey(func(k *keyState) {
 		if err == nil {
 			err = k.carryNonces(st, now, now)
@@ -190,7 +179,7 @@ func (st *state) rewrite(old []*segment, now int64) (err error) {
 		}
 	})
 	if err == nil {
-		err = st.drop(old, now)
+		err = st.journal.Drop(old, now)
 	}
 	return err
 }
@@ -199,9 +188,9 @@ func (st *state) rewrite(old []*segment, now int64) (err error) {
 func (k *keyState) carryNonces(st *state, now, after int64) (err error) {
 	for digest, n := range k.nonces {
 		if err == nil && int64(n.death) > after {
-			_, err = st.journal.append(&entry{
-				kind: entryNonce, now: now, first: int64(n.stamp), second: int64(n.death),
-				nonce: digest, key: k.id,
+			_, err = st.journal.Append(&journal.Entry{
+				Kind: journal.KindNonce, Now: now, First: int64(n.stamp), Second: int64(n.death),
+				Nonce: digest, Key: k.id,
 			})
 		}
 	}

@@ -17,6 +17,7 @@ import (
 	"syscall"
 
 	"github.com/card-gateway/card-gateway/store"
+	"github.com/card-gateway/card-gateway/store/file/platform"
 )
 
 // The key file is one JSON object, written by a program and checked as a
@@ -345,7 +346,7 @@ func (st *state) makeSpare(size int) error {
 	if err != nil {
 		return err
 	}
-	if err = reserve(f, size); err == nil {
+	if err = platform.Reserve(f, size); err == nil {
 		err = st.opt.sync(f)
 	}
 	if err != nil {

@@ -9,6 +9,7 @@ import (
 	"slices"
 
 	"github.com/card-gateway/card-gateway/store"
+	"github.com/card-gateway/card-gateway/store/file/journal"
 )
 
 // defaultPage is the length of a page of List when the caller gives no limit.
@@ -21,7 +22,7 @@ func (s *Store) reading(ctx context.Context) (*state, error) {
 	}
 	st := s.state.Load()
 	if st == nil {
-		return nil, errClosed
+		return nil, journal.ErrClosed
 	}
 	return st, nil
 }
@@ -38,7 +39,7 @@ func (s *Store) changing(ctx context.Context) (*state, error) {
 	st.changes.Lock()
 	if st.closed {
 		st.changes.Unlock()
-		return nil, errClosed
+		return nil, journal.ErrClosed
 	}
 	return st, nil
 }
@@ -147,7 +148,7 @@ func (st *state) replace(next *storedRecord, opt store.PutOptions) error {
 		return store.ErrConflict
 	}
 	if opt.ClearFailures && k.failures > 0 {
-		e := entry{kind: entryCounted, now: st.opt.Clock().Unix(), key: k.id}
+		e := journal.Entry{Kind: journal.KindCounted, Now: st.opt.Clock().Unix(), Key: k.id}
 		if err := k.append(st, &e); err != nil {
 			return err
 		}

@@ -131,24 +131,24 @@ func TestKeyFileIsSynced(t *testing.T) {
 	}
 }
 
-// refuseAppends makes the journal take no more entries, as a full disk does.
-func (b *bench) refuseAppends() {
+// refuseAppends makes the journal take no more entries, as a full disk does. It fills
+// it with those of another key.
+func (b *bench) refuseAppends(other *store.Record) {
 	b.t.Helper()
 	st := b.state.Load()
 	st.keeping.Lock()
 	b.t.Cleanup(st.keeping.Unlock)
-	j := st.journal
-	if err := os.Rename(j.dir, j.dir+".away"); err != nil {
+	dir := filepath.Join(b.dir, journalDir)
+	if err := os.Rename(dir, dir+".away"); err != nil {
 		b.t.Fatal(err)
 	}
-	b.t.Cleanup(func() { _ = os.Rename(j.dir+".away", j.dir) })
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	j.current.used = len(j.current.data)
-	if j.spare != nil {
-		_ = j.spare.discard()
-		j.spare = nil
+	b.t.Cleanup(func() { _ = os.Rename(dir+".away", dir) })
+	record := b.record
+	b.record = other
+	if _, err := b.fillUp(); !errors.Is(err, store.ErrUnavailable) {
+		b.t.Fatalf("%v, want ErrUnavailable", err)
 	}
+	b.record = record
 }
 
 // TestNothingHappensWithoutTheJournal: an entry that the journal did not take
@@ -161,8 +161,8 @@ func TestNothingHappensWithoutTheJournal(t *testing.T) {
 	b.expect(first, auth.Accepted)
 	b.fail(2)
 	k := b.state.Load().key(b.record.ID)
+	b.refuseAppends(b.newKey())
 	before := b.snapshot(k)
-	b.refuseAppends()
 	for name, edit := range map[string]func(*store.Claim){
 		"accepted": func(c *store.Claim) { c.Charges, c.SecretVersion = []ratelimit.Charge{limit}, 2 },
 		"counted":  func(c *store.Claim) { c.Failed = auth.RuleSignature },

@@ -9,6 +9,7 @@ import (
 	"github.com/card-gateway/card-gateway/auth"
 	"github.com/card-gateway/card-gateway/ratelimit"
 	"github.com/card-gateway/card-gateway/store"
+	"github.com/card-gateway/card-gateway/store/file/journal"
 )
 
 var (
@@ -77,13 +78,13 @@ func (k *keyState) lock(st *state, c *store.Claim, v *store.Verdict) error {
 	}
 	before := k.stored.Load().record
 	lock := &auth.Lock{At: c.Now.UTC().Round(0), Failures: k.failures}
-	e := entry{
-		kind: entryLocked, now: c.Now.Unix(), key: k.id, failures: int64(k.failures),
-		first: lock.At.UnixNano(), extra: joinRevisions(before.Revision, c.NextRevision),
+	e := journal.Entry{
+		Kind: journal.KindLocked, Now: c.Now.Unix(), Key: k.id, Failures: int64(k.failures),
+		First: lock.At.UnixNano(), Extra: joinRevisions(before.Revision, c.NextRevision),
 	}
 	if c.LockDuration > 0 {
 		lock.Until = lock.At.Add(c.LockDuration)
-		e.second = lock.Until.UnixNano()
+		e.Second = lock.Until.UnixNano()
 	}
 	after, err := withLock(before, lock, c.NextRevision)
 	if err != nil {
@@ -94,7 +95,7 @@ func (k *keyState) lock(st *state, c *store.Claim, v *store.Verdict) error {
 	}
 	k.stored.Store(after)
 	st.unfolded.Store(true)
-	st.journal.nudge()
+	st.journal.Nudge()
 	k.failures = 0
 	v.Failures, v.Locked = 0, true
 	return nil
@@ -103,7 +104,7 @@ func (k *keyState) lock(st *state, c *store.Claim, v *store.Verdict) error {
 // refuse sets the reason and raises the count if the request counts.
 func (k *keyState) refuse(st *state, c *store.Claim, v *store.Verdict, reason auth.Reason) error {
 	if !c.DryRun && auth.Counts(reason, c.Failed, c.LockCounts) {
-		e := entry{kind: entryCounted, now: c.Now.Unix(), key: k.id, failures: int64(k.failures) + 1}
+		e := journal.Entry{Kind: journal.KindCounted, Now: c.Now.Unix(), Key: k.id, Failures: int64(k.failures) + 1}
 		if err := k.append(st, &e); err != nil {
 			return err
 		}
@@ -116,7 +117,7 @@ func (k *keyState) refuse(st *state, c *store.Claim, v *store.Verdict, reason au
 // accept charges the buckets and records the nonce, or refuses for want of
 // room in a bucket, or because the body was dropped.
 func (k *keyState) accept(st *state, c *store.Claim, v *store.Verdict, found *finding) error {
-	var after [ratelimit.MaxCharges]bucket
+	var after [ratelimit.MaxCharges]journal.Bucket
 	if len(c.Charges) > len(after) {
 		return errCharges
 	}
@@ -128,15 +129,15 @@ func (k *keyState) accept(st *state, c *store.Claim, v *store.Verdict, found *fi
 	if !found.known.known() && !k.takeRoom(st) {
 		return store.ErrFull
 	}
-	e := entry{
-		kind: entryAccepted, now: c.Now.Unix(), first: int64(found.nonce.stamp), second: int64(found.nonce.death),
-		version: int32(c.SecretVersion), nonce: c.Nonce, key: k.id,
+	e := journal.Entry{
+		Kind: journal.KindAccepted, Now: c.Now.Unix(), First: int64(found.nonce.stamp), Second: int64(found.nonce.death),
+		Version: int32(c.SecretVersion), Nonce: c.Nonce, Key: k.id,
 	}
 	if c.DryRun {
-		e.failures = int64(k.failures)
+		e.Failures = int64(k.failures)
 	}
 	if !v.OverLimit {
-		e.buckets, e.ahead = after[:len(c.Charges)], behind
+		e.Buckets, e.Ahead = after[:len(c.Charges)], behind
 	}
 	if err := k.append(st, &e); err != nil {
 		if !found.known.known() {
@@ -145,10 +146,10 @@ func (k *keyState) accept(st *state, c *store.Claim, v *store.Verdict, found *fi
 		return err
 	}
 	k.keepNonce(c.Nonce, found.nonce)
-	for i := range e.buckets {
-		k.setBucket(e.buckets[i])
+	for i := range e.Buckets {
+		k.setBucket(e.Buckets[i])
 	}
-	k.failures = int(e.failures)
+	k.failures = int(e.Failures)
 	k.use(c.SecretVersion, c.Now.Unix())
 	v.Failures = k.failures
 	return nil
@@ -157,7 +158,7 @@ func (k *keyState) accept(st *state, c *store.Claim, v *store.Verdict, found *fi
 // charge decides on all buckets. It sets the verdict's states, and after to the
 // buckets as they are if all have room. It returns by how many microseconds the
 // steady clock is behind the wall clock.
-func (k *keyState) charge(st *state, c *store.Claim, v *store.Verdict, after *[ratelimit.MaxCharges]bucket) (behind int64) {
+func (k *keyState) charge(st *state, c *store.Claim, v *store.Verdict, after *[ratelimit.MaxCharges]journal.Bucket) (behind int64) {
 	if len(c.Charges) == 0 {
 		return 0
 	}
@@ -168,15 +169,15 @@ func (k *keyState) charge(st *state, c *store.Claim, v *store.Verdict, after *[r
 	for i := range c.Charges {
 		ch := &c.Charges[i]
 		if j := k.bucket(ch.Bucket); j >= 0 {
-			bound(&k.buckets[j].level, ch, now)
-			before[i] = k.buckets[j].level
+			bound(&k.buckets[j].Level, ch, now)
+			before[i] = k.buckets[j].Level
 		}
-		after[i].name, after[i].drain = ch.Bucket, ch.Drain
-		after[i].level, fits[i] = ch.Decide(before[i], now)
+		after[i].Name, after[i].Drain = ch.Bucket, ch.Drain
+		after[i].Level, fits[i] = ch.Decide(before[i], now)
 		v.OverLimit = v.OverLimit || !fits[i]
 	}
 	for i := range c.Charges {
-		level := after[i].level
+		level := after[i].Level
 		if v.OverLimit || c.BodyDropped {
 			level = before[i]
 		}
@@ -187,8 +188,8 @@ func (k *keyState) charge(st *state, c *store.Claim, v *store.Verdict, after *[r
 }
 
 // append writes an entry of this key into the journal.
-func (k *keyState) append(st *state, e *entry) error {
-	segment, err := st.journal.append(e)
+func (k *keyState) append(st *state, e *journal.Entry) error {
+	segment, err := st.journal.Append(e)
 	if err == nil && k.carried == 0 {
 		k.carried = segment
 	}
@@ -213,7 +214,7 @@ func (s *Store) Look(_ context.Context, c *store.Claim) (v store.Verdict, err er
 	}
 	v.Reason, v.Failures, v.RetryAfter = found.reason, k.failures, found.retryAfter
 	if v.Reason == auth.Accepted {
-		var after [ratelimit.MaxCharges]bucket
+		var after [ratelimit.MaxCharges]journal.Bucket
 		if len(c.Charges) > len(after) {
 			return v, errCharges
 		}
@@ -238,7 +239,7 @@ func (s *Store) Levels(_ context.Context, keyID string, charges []ratelimit.Char
 		k.mu.Lock()
 		for i := range charges {
 			if j := k.bucket(charges[i].Bucket); j >= 0 {
-				levels[i] = k.buckets[j].level
+				levels[i] = k.buckets[j].Level
 				bound(&levels[i], &charges[i], steady)
 			}
 		}

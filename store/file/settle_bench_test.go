@@ -17,6 +17,7 @@ import (
 	"github.com/card-gateway/card-gateway/auth"
 	"github.com/card-gateway/card-gateway/ratelimit"
 	"github.com/card-gateway/card-gateway/store"
+	"github.com/card-gateway/card-gateway/store/storetest"
 )
 
 // benchKeys returns one claim for each of a number of keys. They differ only in
@@ -121,6 +122,11 @@ func BenchmarkSettle(b *testing.B) {
 			m.Sum(nil)
 		}
 	})
+}
+
+// BenchmarkReads measures Look and Levels beside Settle.
+func BenchmarkReads(b *testing.B) {
+	storetest.Bench(b, start(b, filepath.Join(b.TempDir(), "store"), Options{RuntimeDir: b.TempDir()}))
 }
 
 // TestNonceMemory: a nonce takes the memory that the documentation states,

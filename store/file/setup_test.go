@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"context"
 	"crypto/rand"
+	"crypto/sha256"
+	"encoding/hex"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -139,6 +141,18 @@ func copyStore(t testing.TB, runtimeDir, dir string) string {
 		}
 	}
 }
+
+// markPath is where the mark of a store's directory is.
+func markPath(runtimeDir, storeDir string) string {
+	sum := sha256.Sum256([]byte(storeDir))
+	return filepath.Join(runtimeDir, markPrefix+hex.EncodeToString(sum[:8])+markSuffix)
+}
+
+// The lengths of the header of a segment and of an entry without its texts.
+const (
+	segmentHead = 80
+	entryHead   = 64
+)
 
 // keep does one round of the keeper's work.
 func (b *bench) keep() {

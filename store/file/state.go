@@ -13,14 +13,15 @@ import (
 	"github.com/card-gateway/card-gateway/auth"
 	"github.com/card-gateway/card-gateway/ratelimit"
 	"github.com/card-gateway/card-gateway/store"
+	"github.com/card-gateway/card-gateway/store/file/journal"
 )
 
 // A state is all state of the store, in memory. Locks are taken in this order:
 // keeping, changes, a key's, a shard's or the journal's.
 type state struct {
 	opt     Options
-	path    string   // of the key file
-	journal *journal // nil: read-only, nothing is settled
+	path    string           // of the key file
+	journal *journal.Journal // nil: read-only, nothing is settled
 	limits  steadyClock
 
 	seed   maphash.Seed
@@ -126,7 +127,7 @@ type keyState struct {
 	nonces   nonces
 	// mostNonces is the largest number of nonces since the map was made.
 	mostNonces int
-	buckets    []bucket
+	buckets    []journal.Bucket
 	used       []secretUse
 	// carried is the oldest segment of the journal that may hold a part of
 	// the state but the nonces; 0: there is none.
@@ -150,7 +151,9 @@ type secretUse struct {
 // dropBuckets drops the levels of buckets that are empty at now, in
 // microseconds of the steady clock.
 func (k *keyState) dropBuckets(now int64) {
-	k.buckets = slices.DeleteFunc(k.buckets, func(b bucket) bool { return b.drained(now) })
+	k.buckets = slices.DeleteFunc(k.buckets, func(b journal.Bucket) bool {
+		return b.Level.Used <= 0 || b.Drain > 0 && now-b.Level.At > b.Level.Used/b.Drain
+	})
 }
 
 // forgetAll drops everything but the nonces.
@@ -161,15 +164,15 @@ func (k *keyState) forgetAll() {
 // bucket returns the index of a bucket, or -1.
 func (k *keyState) bucket(name string) int {
 	for i := range k.buckets {
-		if k.buckets[i].name == name {
+		if k.buckets[i].Name == name {
 			return i
 		}
 	}
 	return -1
 }
 
-func (k *keyState) setBucket(b bucket) {
-	if i := k.bucket(b.name); i >= 0 {
+func (k *keyState) setBucket(b journal.Bucket) {
+	if i := k.bucket(b.Name); i >= 0 {
 		k.buckets[i] = b
 	} else {
 		k.buckets = append(k.buckets, b)
@@ -260,6 +263,17 @@ func bound(l *ratelimit.Level, ch *ratelimit.Charge, now int64) {
 	if l.At > now {
 		l.At = min(l.At, now+ch.Capacity/ch.Drain)
 	}
+}
+
+// horizon returns up to when nonces are forgotten or lost.
+func (st *state) horizon() journal.Horizon {
+	return journal.Horizon{Forgotten: st.forgotten.Load(), Floor: st.floor.Load()}
+}
+
+// raiseHorizon records a horizon that was read.
+func (st *state) raiseHorizon(h journal.Horizon) {
+	st.forget(clampSeconds(h.Forgotten))
+	st.raiseFloor(h.Floor)
 }
 
 // forget records that nonces with timestamps up to stamp were dropped.

@@ -13,6 +13,7 @@ import (
 	"github.com/card-gateway/card-gateway/auth"
 	"github.com/card-gateway/card-gateway/ratelimit"
 	"github.com/card-gateway/card-gateway/store"
+	"github.com/card-gateway/card-gateway/store/storetest"
 )
 
 // The Lua form and the Go form of the limits give the same results to the bit:
@@ -246,3 +247,6 @@ func BenchmarkSettle(b *testing.B) {
 		})
 	}
 }
+
+// BenchmarkReads measures Look and Levels beside Settle.
+func BenchmarkReads(b *testing.B) { storetest.Bench(b, open(b, single(b))) }

@@ -11,6 +11,7 @@ import (
 	"github.com/caddyserver/caddy/v2"
 
 	"github.com/card-gateway/card-gateway/keys"
+	"github.com/card-gateway/card-gateway/keys/keyring"
 	"github.com/card-gateway/card-gateway/store/file"
 )
 
@@ -41,9 +42,9 @@ func Serve(t testing.TB, routes []caddy.AdminRoute) *httptest.Server {
 }
 
 // Ring returns the master key of the tests.
-func Ring(t testing.TB) *keys.Keyring {
+func Ring(t testing.TB) *keyring.Ring {
 	t.Helper()
-	ring, err := keys.ParseKeyring("AQIDBAUGBwgJCgsMDQ4PEBESExQVFhcYGRobHB0eHyA=")
+	ring, err := keyring.Parse("AQIDBAUGBwgJCgsMDQ4PEBESExQVFhcYGRobHB0eHyA=")
 	if err != nil {
 		t.Fatal(err)
 	}

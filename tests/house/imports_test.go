@@ -74,13 +74,33 @@ var importRules = []importRule{
 		reason: "the contract must not know its backends, or they could not be told apart from it",
 	},
 	{
-		dir: "keys", ours: []string{"auth", "ratelimit", "store"},
-		others: []string{"github.com/go-json-experiment/json/…/", "golang.org/x/sync/singleflight", "golang.org/x/time/rate"},
+		dir:    "keys/keyid",
+		reason: "what an id is follows from its text and the id key alone",
+	},
+	{
+		dir: "keys/keyring", ours: []string{"store"},
+		reason: "what is sealed follows from the master keys and the record alone; who may change a key is not its business",
+	},
+	{
+		dir: "keys/fields", ours: []string{"auth", "ratelimit", "store"}, others: []string{"github.com/go-json-experiment/json/…/"},
+		reason: "which fields a key may have is decided by pure code, with the time as an argument",
+	},
+	{
+		dir: "keys", ours: []string{"auth", "keys/fields", "keys/keyid", "keys/keyring", "ratelimit", "store"},
+		others: []string{"golang.org/x/sync/singleflight", "golang.org/x/time/rate"},
 		reason: "keys are kept in any backend, so this knows only the contract; who asks for a change is not its business",
 	},
 	{
-		dir: "store/file", ours: []string{"auth", "ratelimit", "store"},
-		others: []string{"golang.org/x/sys/unix", "github.com/gofrs/flock"},
+		dir: "store/file/platform", others: []string{"golang.org/x/sys/unix"},
+		reason: "what the operating system offers does not depend on what is stored",
+	},
+	{
+		dir: "store/file/journal", ours: []string{"ratelimit", "store", "store/file/platform"},
+		reason: "the journal carries entries and knows no keys; what an entry means is decided by the store that writes it",
+	},
+	{
+		dir: "store/file", ours: []string{"auth", "ratelimit", "store", "store/file/journal", "store/file/platform"},
+		others: []string{"github.com/gofrs/flock"},
 		reason: "a backend knows the contract and nothing above it",
 	},
 	{
@@ -110,7 +130,7 @@ var importRules = []importRule{
 		reason: "where a secret is found is one question with one answer; who asks does not matter",
 	},
 	{
-		dir: "adminapi", ours: []string{"auditfile", "auth", "held", "keys", "offenders", "ratelimit", "store"},
+		dir: "adminapi", ours: []string{"auditfile", "auth", "held", "keys", "keys/fields", "keys/keyring", "offenders", "ratelimit", "store"},
 		reason: "a gateway and its clients share the values of the admin API; who answers with them and who prints them is not its business",
 	},
 	{
@@ -142,7 +162,7 @@ var importRules = []importRule{
 		reason: "the log format masks whatever it is given; it knows no request, no key and no app",
 	},
 	{
-		dir: "caddymodule/admin", ours: []string{"adminapi", "caddymodule/logqueue", "caddymodule/peek", "caddymodule/version", "keys", "store", "store/file"},
+		dir: "caddymodule/admin", ours: []string{"adminapi", "caddymodule/logqueue", "caddymodule/peek", "caddymodule/version", "keys", "keys/fields", "store", "store/file"},
 		others: []string{"github.com/caddyserver/caddy/v2", "golang.org/x/time/rate"},
 		reason: "the admin API is the only way to a running gateway; it reaches into no handler, and knows no client",
 	},
@@ -151,10 +171,60 @@ var importRules = []importRule{
 		reason: "the console shows what the admin API answers, and knows nothing else",
 	},
 	{
+		dir: "caddymodule/directive", ours: []string{"headers", "secret"}, others: []string{"github.com/caddyserver/caddy/v2/…/", "github.com/dustin/go-humanize"},
+		reason: "how a line of the Caddyfile is read does not depend on the option",
+	},
+	{
+		dir: "caddymodule/meter", ours: []string{"auth", "caddymodule/cardlog", "caddymodule/version", "gate", "held", "keys", "store", "store/redis"},
+		others: []string{"github.com/prometheus/client_golang/…/", "go.opentelemetry.io/otel/…/"},
+		reason: "what counts does not know who calls it",
+	},
+	{
+		dir: "caddymodule/audit", ours: []string{"adminapi", "auditfile", "auth", "caddymodule/cardlog", "caddymodule/logqueue", "caddymodule/peek", "keys", "store"},
+		others: []string{"github.com/prometheus/client_golang/…/", "go.uber.org/zap/…/"},
+		reason: "the audit record is written for whoever changes something; it knows no handler",
+	},
+	{
+		dir: "caddymodule/node", ours: []string{"adminapi", "caddymodule/meter", "caddymodule/peek", "offenders", "ratelimit"},
+		others: []string{"github.com/caddyserver/caddy/v2/…/", "github.com/caddyserver/certmagic", "go.uber.org/zap/…/", "golang.org/x/sys/unix"},
+		reason: "what outlives a configuration knows none",
+	},
+	{
+		dir: "caddymodule/settings", ours: []string{"auth", "caddymodule/directive", "held", "ratelimit", "secret", "store/redis"},
+		others: []string{"github.com/caddyserver/caddy/v2/…/"},
+		reason: "what the options come to does not depend on who is bound by them",
+	},
+	{
+		dir: "caddymodule/stores", ours: []string{"caddymodule/directive", "caddymodule/meter", "keys", "secret", "store", "store/file", "store/redis"},
+		others: []string{"github.com/caddyserver/caddy/v2/…/", "go.uber.org/zap/…/"},
+		reason: "a backend is opened and kept for whoever asks",
+	},
+	{
+		dir: "caddymodule/request", ours: []string{"assertion", "auth", "caddymodule/cardlog", "caddymodule/meter", "caddymodule/node", "headers", "held", "ratelimit"},
+		others: []string{"github.com/caddyserver/caddy/v2/…/", "go.opentelemetry.io/otel/…/", "go.uber.org/zap/…/"},
+		reason: "what is carried knows none of the handlers that it is carried through, and no store",
+	},
+	{
+		dir: "caddymodule/issuer", ours: []string{"auth", "caddymodule/directive", "caddymodule/meter", "caddymodule/request", "forward", "headers", "held"},
+		others: []string{"github.com/caddyserver/caddy/v2/…/", "go.uber.org/zap/…/"},
+		reason: "a request that is forwarded was decided about before: it knows no key, no store and no other handler",
+	},
+	{
+		dir: "caddymodule/translating", ours: []string{"auth", "caddymodule/cardlog", "caddymodule/directive", "caddymodule/meter", "caddymodule/request", "headers", "held", "translate"},
+		others: []string{"github.com/caddyserver/caddy/v2/…/"},
+		reason: "a request that is translated was decided about before: it knows no key, no store and no other handler",
+	},
+	{
+		dir: "caddymodule/self", ours: []string{"adminapi", "auth", "caddymodule/directive", "caddymodule/request", "gate", "keys", "keys/keyid", "store"},
+		others: []string{"github.com/caddyserver/caddy/v2/…/"},
+		reason: "card_self asks the app for the keys and their limits, and knows no other handler",
+	},
+	{
 		dir: "caddymodule",
 		ours: []string{
-			"adminapi", "assertion", "auditfile", "auth", "explain", "forward", "gate", "headers", "held", "keys", "offenders", "ratelimit", "secret", "store", "store/file", "store/redis", "translate",
-			"caddymodule/admin", "caddymodule/cardlog", "caddymodule/console", "caddymodule/logqueue", "caddymodule/peek", "caddymodule/routes", "caddymodule/version",
+			"adminapi", "assertion", "auditfile", "auth", "explain", "gate", "headers", "held", "keys", "keys/keyid", "keys/keyring", "ratelimit", "secret", "store", "store/redis",
+			"caddymodule/admin", "caddymodule/audit", "caddymodule/cardlog", "caddymodule/console", "caddymodule/directive", "caddymodule/issuer", "caddymodule/logqueue", "caddymodule/meter", "caddymodule/node", "caddymodule/peek",
+			"caddymodule/request", "caddymodule/routes", "caddymodule/self", "caddymodule/settings", "caddymodule/stores", "caddymodule/translating", "caddymodule/version",
 		},
 		others: []string{"…/"},
 		reason: "the sandbox must never be part of a production build",
@@ -164,7 +234,7 @@ var importRules = []importRule{
 		reason: "what the commands share knows none of them, and a gateway only through the admin API",
 	},
 	{
-		dir: "commands/cardkeys", ours: []string{"adminapi", "auditfile", "commands/cli", "keys", "secret", "store/file"}, others: []string{"github.com/caddyserver/caddy/v2/…/", "github.com/spf13/cobra", "golang.org/x/term"},
+		dir: "commands/cardkeys", ours: []string{"adminapi", "auditfile", "commands/cli", "keys", "keys/keyring", "secret", "store/file"}, others: []string{"github.com/caddyserver/caddy/v2/…/", "github.com/spf13/cobra", "golang.org/x/term"},
 		reason: "card-keys is a client of the admin API like any other: it shares its values with the gateway, and no code",
 	},
 	{
@@ -212,7 +282,7 @@ var importRules = []importRule{
 		reason: "what runs the scripts of any command knows none of them",
 	},
 	{
-		dir: "tests/adminserver", ours: []string{"keys", "store/file"}, others: []string{"github.com/caddyserver/caddy/v2"},
+		dir: "tests/adminserver", ours: []string{"keys", "keys/keyring", "store/file"}, others: []string{"github.com/caddyserver/caddy/v2"},
 		reason: "the tests of the admin API use it as those of its clients do, so it can know neither",
 	},
 	{

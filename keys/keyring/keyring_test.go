@@ -1,4 +1,4 @@
-package keys_test
+package keyring_test
 
 import (
 	"bytes"
@@ -9,7 +9,7 @@ import (
 
 	"pgregory.net/rapid"
 
-	"github.com/card-gateway/card-gateway/keys"
+	"github.com/card-gateway/card-gateway/keys/keyring"
 )
 
 // masterKey returns the line of a master key. Different seeds give different
@@ -22,9 +22,9 @@ func masterKey(seed byte) string {
 	return base64.StdEncoding.EncodeToString(raw)
 }
 
-func ring(t testing.TB, lines ...string) *keys.Keyring {
+func ring(t testing.TB, lines ...string) *keyring.Ring {
 	t.Helper()
-	r, err := keys.ParseKeyring(strings.Join(lines, "\n"))
+	r, err := keyring.Parse(strings.Join(lines, "\n"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -56,7 +56,7 @@ func TestParseKeyring(t *testing.T) {
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
-			r, err := keys.ParseKeyring(test.text)
+			r, err := keyring.Parse(test.text)
 			switch {
 			case test.keys > 0:
 				if err != nil || r.Len() != test.keys {
@@ -80,7 +80,7 @@ func FuzzParseKeyring(f *testing.F) {
 		f.Add(seed)
 	}
 	f.Fuzz(func(t *testing.T, text string) {
-		r, err := keys.ParseKeyring(text)
+		r, err := keyring.Parse(text)
 		if (r == nil) == (err == nil) {
 			t.Fatalf("got both or neither: %v, %v", r, err)
 		}
@@ -103,12 +103,12 @@ func TestSealAndOpen(t *testing.T) {
 		if bytes.Equal(sealed, r.Seal(plain, label)) {
 			t.Fatal("sealed twice alike: the nonce is not random")
 		}
-		if _, _, err := r.Open(sealed, label+"x"); !errors.Is(err, keys.ErrDamaged) {
+		if _, _, err := r.Open(sealed, label+"x"); !errors.Is(err, keyring.ErrDamaged) {
 			t.Fatalf("opened for another label: %v", err)
 		}
 		i := rapid.IntRange(0, len(sealed)-1).Draw(t, "byte")
 		sealed[i] ^= 1 << rapid.IntRange(0, 7).Draw(t, "bit")
-		if _, _, err := r.Open(sealed, label); !errors.Is(err, keys.ErrDamaged) && !errors.Is(err, keys.ErrMasterKey) {
+		if _, _, err := r.Open(sealed, label); !errors.Is(err, keyring.ErrDamaged) && !errors.Is(err, keyring.ErrMasterKey) {
 			t.Fatalf("opened with bit %d flipped: %v", i, err)
 		}
 	})
@@ -121,10 +121,10 @@ func TestOpenUnderOtherKeys(t *testing.T) {
 	if _, index, err := rotated.Open(sealed, "label"); err != nil || index != 1 {
 		t.Errorf("after a rotation: index %d, %v; want 1", index, err)
 	}
-	if _, _, err := ring(t, masterKey(2)).Open(sealed, "label"); !errors.Is(err, keys.ErrMasterKey) {
+	if _, _, err := ring(t, masterKey(2)).Open(sealed, "label"); !errors.Is(err, keyring.ErrMasterKey) {
 		t.Errorf("under another key alone: %v; want ErrMasterKey", err)
 	}
-	if _, _, err := old.Open(rotated.Seal([]byte("text"), "label"), "label"); !errors.Is(err, keys.ErrMasterKey) {
+	if _, _, err := old.Open(rotated.Seal([]byte("text"), "label"), "label"); !errors.Is(err, keyring.ErrMasterKey) {
 		t.Errorf("the first key does not seal: %v", err)
 	}
 	for n := range len(sealed) {

@@ -1,4 +1,4 @@
-package keys_test
+package keyid_test
 
 import (
 	"bytes"
@@ -10,30 +10,54 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/card-gateway/card-gateway/keys"
+	"github.com/card-gateway/card-gateway/keys/keyid"
 )
 
 func TestMintedIDs(t *testing.T) {
-	k := keys.NewIDKey()
+	k := keyid.NewKey()
 	seen := make(map[string]bool)
-	for _, mode := range []keys.Mode{keys.Live, keys.Test} {
+	for _, mode := range []keyid.Mode{keyid.Live, keyid.Test} {
 		form := regexp.MustCompile(`^ck_` + string(mode) + `_[a-z2-7]{32}$`)
 		for range 100 {
 			id := k.Mint(mode)
-			if !form.MatchString(id) || !k.Check(id) || keys.ModeOf(id) != mode || seen[id] {
+			if !form.MatchString(id) || !k.Check(id) || keyid.ModeOf(id) != mode || seen[id] {
 				t.Fatalf("minted %s", id)
 			}
 			seen[id] = true
-			if keys.NewIDKey().Check(id) {
+			if keyid.NewKey().Check(id) {
 				t.Fatalf("another key knows %s", id)
 			}
 		}
 	}
 }
 
+// TestEveryByteOfAnIDIsRandom: each of the 16 bytes takes many values.
+func TestEveryByteOfAnIDIsRandom(t *testing.T) {
+	ids := keyid.NewKey()
+	var seen [16]map[byte]bool
+	for range 64 {
+		id := ids.Mint(keyid.Live)
+		raw, err := base32.StdEncoding.DecodeString(strings.ToUpper(id[len("ck_live_"):]))
+		if err != nil || !keyid.WellFormed(id) {
+			t.Fatal("a minted id is malformed")
+		}
+		for i := range seen {
+			if seen[i] == nil {
+				seen[i] = make(map[byte]bool)
+			}
+			seen[i][raw[i]] = true
+		}
+	}
+	for i, values := range seen {
+		if len(values) < 32 { // 64 draws give 57 values on average
+			t.Errorf("byte %d took %d values in 64 ids", i, len(values))
+		}
+	}
+}
+
 func TestCheckTakesOneSpelling(t *testing.T) {
-	k := keys.IDKey{1, 2, 3}
-	id := k.Mint(keys.Live)
+	k := keyid.Key{1, 2, 3}
+	id := k.Mint(keyid.Live)
 	for i := range id {
 		changed := []byte(id)
 		changed[i] ^= 1
@@ -52,17 +76,17 @@ func TestCheckTakesOneSpelling(t *testing.T) {
 }
 
 func TestModeOfImportedIDs(t *testing.T) {
-	for id, want := range map[string]keys.Mode{
-		"ak_test_1": keys.Live, "": keys.Live, "ck_test": keys.Live, "ck_test_x": keys.Test, "ck_live_x": keys.Live, "CK_TEST_x": keys.Live,
+	for id, want := range map[string]keyid.Mode{
+		"ak_test_1": keyid.Live, "": keyid.Live, "ck_test": keyid.Live, "ck_test_x": keyid.Test, "ck_live_x": keyid.Live, "CK_TEST_x": keyid.Live,
 	} {
-		if got := keys.ModeOf(id); got != want {
+		if got := keyid.ModeOf(id); got != want {
 			t.Errorf("%q is %s", id, got)
 		}
 	}
 }
 
 func TestFingerprintsAreKeyed(t *testing.T) {
-	a, b := keys.IDKey{1}, keys.IDKey{2}
+	a, b := keyid.Key{1}, keyid.Key{2}
 	got := a.Fingerprint("secret")
 	if len(got) != 16 || !bytes.Equal(got, a.Fingerprint("secret")) {
 		t.Errorf("got %x", got)
@@ -72,16 +96,8 @@ func TestFingerprintsAreKeyed(t *testing.T) {
 	}
 }
 
-func TestNewSecretText(t *testing.T) {
-	form := regexp.MustCompile(`^[a-z2-7]{52}$`)
-	a, b := keys.NewSecretText(), keys.NewSecretText()
-	if !form.MatchString(a) || !form.MatchString(b) || a == b {
-		t.Errorf("made %d and %d characters", len(a), len(b))
-	}
-}
-
-func TestIDKeyIsNotPrinted(t *testing.T) {
-	idKey := keys.IDKey{222, 173, 190, 239}
+func TestKeyIsNotPrinted(t *testing.T) {
+	idKey := keyid.Key{222, 173, 190, 239}
 	all := ""
 	for _, format := range []string{"%v", "%+v", "%#v", "%s", "%q"} {
 		all += fmt.Sprintf(format, idKey) + fmt.Sprintf(format, &idKey)
@@ -95,18 +111,18 @@ func TestIDKeyIsNotPrinted(t *testing.T) {
 
 // idByHand makes an id by the documentation of Mint, without the code of this
 // package: ids that are in use must stay valid.
-func idByHand(key keys.IDKey, prefix string, random [16]byte) string {
+func idByHand(key keyid.Key, prefix string, random [16]byte) string {
 	mac := hmac.New(sha256.New, key[:])
 	mac.Write([]byte("card-gateway key id\x00" + prefix + string(random[:])))
 	sum := mac.Sum(nil)
 	return prefix + strings.ToLower(base32.StdEncoding.EncodeToString(append(random[:], sum[:4]...)))
 }
 
-// FuzzIDKeyCheck writes some text over a good id: only the same id passes. It
+// FuzzKeyCheck writes some text over a good id: only the same id passes. It
 // fails when the checksum is compared in part, does not cover the prefix, or
 // is read from text that has a second spelling.
-func FuzzIDKeyCheck(f *testing.F) {
-	k := keys.IDKey{1, 2, 3}
+func FuzzKeyCheck(f *testing.F) {
+	k := keyid.Key{1, 2, 3}
 	for _, over := range []struct {
 		at   uint8
 		text string

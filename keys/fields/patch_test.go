@@ -1,4 +1,4 @@
-package keys
+package fields
 
 import (
 	"encoding/json"
@@ -37,7 +37,7 @@ func TestMergePatch(t *testing.T) {
 	}
 }
 
-func FuzzApplyPatch(f *testing.F) {
+func FuzzPatch(f *testing.F) {
 	for _, seed := range []string{
 		`{}`, `{"tenant":"b"}`, `{"limits":{"total":null,"default":{"until":null}}}`, `{"scopes":null}`, `{"expires_at":"2030-01-01T00:00:00Z"}`,
 		`{"id":"x"}`, `{"tenant":"a","tenant":"b"}`, `[]`, `null`, `{"limits":{"a":{"b":{"c":[1,{}]}}}}`, `{"allowed_ips":[]}`, `{"tenant":"\ud800"}`,
@@ -49,7 +49,7 @@ func FuzzApplyPatch(f *testing.F) {
 		Limits: map[string]json.RawMessage{"total": json.RawMessage(`"9/1s"`)},
 	}
 	f.Fuzz(func(t *testing.T, patch []byte) {
-		out, err := applyPatch(&start, patch)
+		out, err := Patch(&start, patch)
 		var bad *InvalidError
 		if err != nil {
 			if !errors.As(err, &bad) && !errors.Is(err, ErrMalformed) {
@@ -57,7 +57,7 @@ func FuzzApplyPatch(f *testing.F) {
 			}
 			return
 		}
-		again, err := applyPatch(&out, patch)
+		again, err := Patch(&out, patch)
 		if err != nil {
 			t.Fatalf("%q: accepted once, then %v", patch, err)
 		}

@@ -1,4 +1,8 @@
-package keys
+// Package fields decides which values the fields of a key may have.
+//
+// [Decode] reads them from JSON, [Check] checks all of them, and [Patch] changes them by
+// a JSON merge patch.
+package fields
 
 import (
 	"cmp"
@@ -20,36 +24,72 @@ import (
 	"github.com/card-gateway/card-gateway/store"
 )
 
+// InvalidError means that a field of a request to make or change a key is wrong.
+// Its text describes the expected value.
+type InvalidError struct {
+	Field  string // as written in JSON; empty for the whole
+	Reason string // a clause that follows the field's name
+}
+
+// Error returns the field's name and what is wrong with it.
+func (e *InvalidError) Error() string {
+	if e.Field == "" {
+		return e.Reason
+	}
+	return e.Field + ": " + e.Reason
+}
+
+// Invalid returns an [InvalidError].
+func Invalid(field, format string, args ...any) error {
+	return &InvalidError{Field: field, Reason: fmt.Sprintf(format, args...)}
+}
+
 const (
+	tenantCharacters = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._-"
+
 	maxTenant      = 64
 	maxDescription = 500
 	maxListEntries = 256
 )
 
-// checkFields brings the fields into the form in which they are stored, or
+// Bounds are what [Check] compares fields with.
+type Bounds struct {
+	// Scopes and Limits, when set, check scopes and limits against the configuration,
+	// such as names of operations.
+	Scopes func([]string) error
+	Limits func(map[string]json.RawMessage) error
+	// Now is the time, and DebugUntil the end of debugging that is stored already.
+	Now, DebugUntil time.Time
+}
+
+// Check brings the fields into the form in which they are stored, or
 // returns an [InvalidError] for the first one that is wrong.
-func (k *Service) checkFields(f *store.Fields) error {
+func Check(f *store.Fields, bounds Bounds) error {
 	if err := checkTenant(f.Tenant); err != nil {
 		return err
 	}
-	if err := checkText("description", f.Description, maxDescription); err != nil {
+	if err := CheckText("description", f.Description, maxDescription); err != nil {
 		return err
 	}
 	if len(f.Scopes) > maxListEntries || len(f.AllowedIPs) > maxListEntries || len(f.Limits) > maxListEntries {
-		return invalid("", "scopes, allowed_ips and limits hold at most %d entries eachRecord", maxListEntries)
+		return Invalid("", "scopes, allowed_ips and limits hold at most %d entries each", maxListEntries)
 	}
 	for _, checked := range []struct {
 		field string
 		err   error
 	}{
-		{"scopes", k.checkScopes(f.Scopes)}, {"allowed_ips", checkAllowedIPs(f.AllowedIPs)},
-		{"limits", k.checkLimits(f.Limits)}, {"customer_variant", checkVariant(f.CustomerVariant)},
+		{"scopes", checkScopes(f.Scopes, bounds.Scopes)}, {"allowed_ips", checkAllowedIPs(f.AllowedIPs)},
+		{"limits", checkLimits(f.Limits, bounds.Limits)}, {"customer_variant", CheckVariant(f.CustomerVariant)},
 	} {
 		if checked.err != nil {
-			return invalid(checked.field, "%v", checked.err)
+			return Invalid(checked.field, "%v", checked.err)
 		}
 	}
 	f.ExpiresAt, f.DebugUntil = f.ExpiresAt.UTC(), f.DebugUntil.UTC()
+	// One that was stored before stays, and counts as [DebugUntil] says.
+	if !f.DebugUntil.Equal(bounds.DebugUntil) && f.DebugUntil.After(bounds.Now.Add(maxDebug)) {
+		return Invalid("debug_until", "at most 24 hours ahead")
+	}
 	return nil
 }
 
@@ -57,32 +97,23 @@ func (k *Service) checkFields(f *store.Fields) error {
 // take it back.
 const maxDebug = 24 * time.Hour
 
-// checkDebugUntil refuses an end that is too far ahead. One that was stored
-// before stays, and counts as debugUntil says.
-func (k *Service) checkDebugUntil(until, stored time.Time) error {
-	if !until.Equal(stored) && until.After(k.opt.Clock().Add(maxDebug)) {
-		return invalid("debug_until", "at most 24 hours ahead")
-	}
-	return nil
-}
-
-// debugUntil returns until when the key's refusals explain themselves: at most
+// DebugUntil returns until when the key's refusals explain themselves: at most
 // 24 hours after its last change. An earlier version stored any time.
-func debugUntil(r *store.Record) time.Time {
+func DebugUntil(r *store.Record) time.Time {
 	if last := r.UpdatedAt.Add(maxDebug); r.DebugUntil.After(last) {
 		return last
 	}
 	return r.DebugUntil
 }
 
-func (k *Service) checkScopes(scopes []string) error {
+func checkScopes(scopes []string, configured func([]string) error) error {
 	if len(scopes) == 0 {
 		return errors.New(`at least one must be given, such as "cards:read"; "*" is all of them`)
 	}
-	if _, err := auth.ParseScopes(scopes); err != nil {
+	if _, err := auth.ParseScopes(scopes); err != nil || configured == nil {
 		return err
 	}
-	return k.opt.CheckScopes(scopes)
+	return configured(scopes)
 }
 
 func checkAllowedIPs(list []string) error {
@@ -96,35 +127,45 @@ func checkAllowedIPs(list []string) error {
 	return err
 }
 
-func (k *Service) checkLimits(limits map[string]json.RawMessage) error {
+func checkLimits(limits map[string]json.RawMessage, configured func(map[string]json.RawMessage) error) error {
 	overrides, err := ratelimit.ParseOverrides(limits)
 	if err != nil {
 		return err
 	}
-	if err := checkUntil(overrides); err != nil {
-		return err
+	for _, name := range slices.Sorted(maps.Keys(overrides)) {
+		if until := overrides[name].Until; !until.IsZero() {
+			if err := checkTime(until); err != nil {
+				return fmt.Errorf("%q: until: %w", name, err)
+			}
+		}
 	}
-	return k.opt.CheckLimits(limits)
+	if configured == nil {
+		return nil
+	}
+	return configured(limits)
 }
 
 func checkTenant(tenant string) error {
-	if tenant == "" || len(tenant) > maxTenant || strings.Trim(tenant, alphanumeric+"._-") != "" {
-		return invalid("tenant", "want 1 to %d of A-Z a-z 0-9 . _ -", maxTenant)
+	if tenant == "" || len(tenant) > maxTenant || strings.Trim(tenant, tenantCharacters) != "" {
+		return Invalid("tenant", "want 1 to %d of A-Z a-z 0-9 . _ -", maxTenant)
 	}
 	return nil
 }
 
-func checkText(field, text string, most int) error {
+// CheckText returns an [InvalidError] for a text of more than most bytes, or with
+// characters that no field may have.
+func CheckText(field, text string, most int) error {
 	if len(text) > most {
-		return invalid(field, "at most %d bytes, not %d", most, len(text))
+		return Invalid(field, "at most %d bytes, not %d", most, len(text))
 	}
 	if !utf8.ValidString(text) || strings.ContainsFunc(text, unicode.IsControl) {
-		return invalid(field, "control characters and invalid UTF-8 are refused")
+		return Invalid(field, "control characters and invalid UTF-8 are refused")
 	}
 	return nil
 }
 
-func checkVariant(variant string) error {
+// CheckVariant returns an error for a text that names no customer variant; empty is none.
+func CheckVariant(variant string) error {
 	switch variant {
 	case "", "A", "B", "C":
 		return nil
@@ -166,30 +207,15 @@ var strictTimes = jsonv2.WithUnmarshalers(jsonv2.UnmarshalFunc(func(doc []byte, 
 	}
 }))
 
-// checkUntil returns an error for the first limit whose end is not a time that
-// a key may have.
-func checkUntil(limits ratelimit.Overrides) error {
-	for _, name := range slices.Sorted(maps.Keys(limits)) {
-		until := limits[name].Until
-		if until.IsZero() {
-			continue
-		}
-		if err := checkTime(until); err != nil {
-			return fmt.Errorf("%q: until: %w", name, err)
-		}
-	}
-	return nil
-}
-
 // changeable and fixed are the names that a patch may and may not hold.
 var (
 	changeable = []string{"tenant", "description", "scopes", "allowed_ips", "expires_at", "disabled", "limits", "customer_variant", "debug_until"}
 	fixed      = []string{"id", "mode", "status", "imported", "failures", "lock", "secrets", "retired_secrets", "created_at", "updated_at", "revision", "seal"}
 )
 
-// applyPatch returns the fields with a JSON merge patch (RFC 7396) applied: null
+// Patch returns the fields with a JSON merge patch (RFC 7396) applied: null
 // sets a field to its default, objects are merged, anything else replaces.
-func applyPatch(f *store.Fields, patch []byte) (store.Fields, error) {
+func Patch(f *store.Fields, patch []byte) (store.Fields, error) {
 	names, err := objectOf(patch)
 	if err != nil {
 		return store.Fields{}, err
@@ -197,9 +223,9 @@ func applyPatch(f *store.Fields, patch []byte) (store.Fields, error) {
 	for name := range names {
 		switch {
 		case slices.Contains(fixed, name):
-			return store.Fields{}, invalid(name, "cannot be changed")
+			return store.Fields{}, Invalid(name, "cannot be changed")
 		case !slices.Contains(changeable, name):
-			return store.Fields{}, invalid(name, "unknown field; these can be changed: %s", strings.Join(changeable, ", "))
+			return store.Fields{}, Invalid(name, "unknown field; these can be changed: %s", strings.Join(changeable, ", "))
 		}
 	}
 	doc, err := jsonv2.Marshal(f, jsonv2.FormatNilSliceAsNull(true))
@@ -274,13 +300,13 @@ func Decode(doc []byte, into any) error {
 	field := strings.ReplaceAll(strings.TrimPrefix(string(semantic.JSONPointer), "/"), "/", ".")
 	switch {
 	case errors.Is(err, jsonv2.ErrUnknownName):
-		return invalid(field, "unknown field")
+		return Invalid(field, "unknown field")
 	case errors.Is(err, errNoTime), errors.Is(err, errTimeRange):
-		return invalid(field, "%v", semantic.Err)
+		return Invalid(field, "%v", semantic.Err)
 	case semantic.JSONKind != 0:
-		return invalid(field, "a JSON %s does not fit here", cmp.Or(kindNames[semantic.JSONKind], "value"))
+		return Invalid(field, "a JSON %s does not fit here", cmp.Or(kindNames[semantic.JSONKind], "value"))
 	default:
-		return invalid(field, "does not fit here")
+		return Invalid(field, "does not fit here")
 	}
 }
 

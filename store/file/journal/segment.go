@@ -1,4 +1,4 @@
-package file
+package journal
 
 import (
 	"crypto/sha256"
@@ -13,14 +13,18 @@ import (
 	"strings"
 
 	"github.com/card-gateway/card-gateway/store"
+	"github.com/card-gateway/card-gateway/store/file/platform"
 )
 
-// A segment is one file of the journal: a header, then entries, then zeros. The
+// A Segment is one file of the journal: a header, then entries, then zeros. The
 // file is made in advance in its full size, filled with zeros, with its disk
 // blocks allocated, and mapped into memory. It becomes part of the journal when
 // its header is written.
-type segment struct {
-	id       uint64
+type Segment struct {
+	ID        uint64 // rises from segment to segment
+	LastStamp int64  // the latest timestamp of a nonce in it
+	Shortened bool   // nonces that die later, and their timestamps, do not count
+
 	path     string
 	firstSeq uint64
 	data     []byte // the mapping; nil once it is no longer written
@@ -29,23 +33,21 @@ type segment struct {
 	opened    int64 // Unix seconds
 	holdsMore bool  // than state carried over from older segments
 	lastDeath int64 // until when it must be kept, Unix seconds
-	lastStamp int64 // the latest timestamp of a nonce in it
-	shortened bool  // nonces that die later, and their timestamps, do not count
 	longest   int64 // the longest life of a nonce that was accepted in it, seconds
 }
 
 // note updates the segment's fields for an entry that it holds.
-func (s *segment) note(e *entry) {
-	switch e.kind {
-	case entryAccepted:
-		s.longest = max(s.longest, e.second-e.now)
+func (s *Segment) note(e *Entry) {
+	switch e.Kind {
+	case KindAccepted:
+		s.longest = max(s.longest, e.Second-e.Now)
 		fallthrough
-	case entryNonce:
-		s.lastDeath, s.lastStamp = max(s.lastDeath, e.second), max(s.lastStamp, e.first)
-	case entryState:
-		s.lastDeath = max(s.lastDeath, e.now+carriedSeconds)
+	case KindNonce:
+		s.lastDeath, s.LastStamp = max(s.lastDeath, e.Second), max(s.LastStamp, e.First)
+	case KindState:
+		s.lastDeath = max(s.lastDeath, e.Now+carriedSeconds)
 	}
-	s.holdsMore = s.holdsMore || e.kind < entryState || e.kind == entryLocked
+	s.holdsMore = s.holdsMore || e.Kind < KindState || e.Kind == KindLocked
 }
 
 // carriedSeconds is how long a segment keeps state that was carried over, before
@@ -79,41 +81,24 @@ func bootSum(boot string) [16]byte {
 }
 
 // newSegment makes the file of a segment, without a header yet.
-func newSegment(dir string, id uint64, size int) (*segment, error) {
-	s := &segment{id: id, path: filepath.Join(dir, segmentName(id))}
+func newSegment(dir string, id uint64, size int) (*Segment, error) {
+	s := &Segment{ID: id, path: filepath.Join(dir, segmentName(id))}
 	f, err := os.OpenFile(s.path, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {
 		return nil, err
 	}
 	defer f.Close()
-	if err = reserve(f, size); err == nil {
-		s.data, err = mapFile(f, size)
-	}
-	if err != nil {
+	if s.data, err = platform.Map(f, size); err != nil {
 		_ = os.Remove(s.path)
 		return nil, fmt.Errorf("%s: %w", s.path, err)
 	}
-	populate(s.data)
 	return s, nil
-}
-
-// fill writes zeros over the whole file, where blocks cannot be reserved.
-func fill(f *os.File, size int) error {
-	zeros := make([]byte, 64<<10)
-	for size > 0 {
-		n, err := f.Write(zeros[:min(size, len(zeros))])
-		if err != nil {
-			return err
-		}
-		size -= n
-	}
-	return nil
 }
 
 // touch calls a function that writes into the mapping. When the disk fails, or
 // somebody has cut the file, the kernel raises a fault. touch returns it as a
 // store.ErrUnavailable.
-func (s *segment) touch(write func()) (err error) {
+func (s *Segment) touch(write func()) (err error) {
 	defer func(before bool) {
 		debug.SetPanicOnFault(before)
 		if fault := recover(); fault != nil {
@@ -128,8 +113,8 @@ func (s *segment) touch(write func()) (err error) {
 }
 
 // begin writes the header; its first 8 bytes, the magic, come last.
-func (s *segment) begin(h segmentHeader) {
-	h.id, h.size = s.id, uint32(len(s.data))
+func (s *Segment) begin(h segmentHeader) {
+	h.id, h.size = s.ID, uint32(len(s.data))
 	b := s.data[:segmentHead]
 	h.put(b)
 	storeWord(b, binary.LittleEndian.Uint64([]byte(segmentMagic)))
@@ -139,11 +124,11 @@ func (s *segment) begin(h segmentHeader) {
 // end writes the last entry of the segment: another segment follows, or the
 // journal was closed. It uses no sequence number. If it cannot be written, a
 // segment that follows shows the same.
-func (s *segment) end(seq uint64, how segmentEnd) {
+func (s *Segment) end(seq uint64, how segmentEnd) {
 	if s.data == nil || s.used+endSize > len(s.data) {
 		return
 	}
-	e := entry{kind: entryEnd, first: int64(how)}
+	e := Entry{Kind: kindEnd, First: int64(how)}
 	if s.touch(func() { e.write(s.data[s.used:s.used+endSize], seq) }) == nil {
 		s.used += endSize
 	}
@@ -158,15 +143,15 @@ const (
 	endContinued
 )
 
-// endSize is the size of an entryEnd. Every segment keeps room for one.
+// endSize is the size of an kindEnd. Every segment keeps room for one.
 const endSize = (entryHead + 2 + entryTail + 7) &^ 7
 
 // seal unmaps the file and cuts off the part that the segment did not use.
-func (s *segment) seal() error {
+func (s *Segment) seal() error {
 	if s.data == nil {
 		return nil
 	}
-	err := unmap(s.data)
+	err := platform.Unmap(s.data)
 	s.data = nil
 	if err == nil {
 		err = os.Truncate(s.path, int64(s.used))
@@ -175,9 +160,9 @@ func (s *segment) seal() error {
 }
 
 // discard removes the segment. It returns nil if the file is missing already.
-func (s *segment) discard() error {
+func (s *Segment) discard() error {
 	if s.data != nil {
-		_ = unmap(s.data)
+		_ = platform.Unmap(s.data)
 		s.data = nil
 	}
 	if err := os.Remove(s.path); !errors.Is(err, os.ErrNotExist) {
@@ -200,10 +185,19 @@ type segmentHeader struct {
 	firstSeq  uint64 // sequence number of its first entry
 	oldestSeq uint64 // of the first entry in the oldest segment that is needed
 	opened    int64  // Unix seconds
-	forgotten int64  // see state.forgotten
-	floor     int64  // see state.floor
-	boot      [16]byte
-	size      uint32 // of the file in bytes, as it was made; 0 in version 1
+	Horizon
+	boot [16]byte
+	size uint32 // of the file in bytes, as it was made; 0 in version 1
+}
+
+// A Horizon is up to which timestamps nonces are no longer in the journal.
+type Horizon struct {
+	// Forgotten is the latest timestamp, in Unix seconds, of a nonce that was
+	// dropped.
+	Forgotten int64
+	// Floor is the moment, in nanoseconds of Unix time, up to which nonces may have
+	// been lost; 0: never.
+	Floor int64
 }
 
 // put encodes all but the magic.
@@ -213,8 +207,8 @@ func (h *segmentHeader) put(b []byte) {
 	le.PutUint64(b[16:], h.firstSeq)
 	le.PutUint64(b[24:], h.oldestSeq)
 	le.PutUint64(b[32:], uint64(h.opened))
-	le.PutUint64(b[40:], uint64(h.forgotten))
-	le.PutUint64(b[48:], uint64(h.floor))
+	le.PutUint64(b[40:], uint64(h.Forgotten))
+	le.PutUint64(b[48:], uint64(h.Floor))
 	copy(b[56:72], h.boot[:])
 	le.PutUint32(b[72:], h.size)
 	sum := crc32.Update(0, castagnoli, []byte(segmentMagic))
@@ -250,7 +244,7 @@ func readSegmentHeader(b []byte) (h segmentHeader, state headerState) {
 		return h, headerDamaged
 	}
 	h.id, h.firstSeq, h.oldestSeq = le.Uint64(b[8:]), le.Uint64(b[16:]), le.Uint64(b[24:])
-	h.opened, h.forgotten, h.floor = int64(le.Uint64(b[32:])), int64(le.Uint64(b[40:])), int64(le.Uint64(b[48:]))
+	h.opened, h.Forgotten, h.Floor = int64(le.Uint64(b[32:])), int64(le.Uint64(b[40:])), int64(le.Uint64(b[48:]))
 	h.boot = [16]byte(b[56:72])
 	if string(b[:8]) != magic {
 		return h, headerMended

@@ -1,10 +1,11 @@
-package keys
+package keyring
 
 import (
 	"crypto/hmac"
 	"crypto/sha256"
 	"crypto/subtle"
 	"encoding/binary"
+	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -44,9 +45,9 @@ const (
 	fieldMAC  = 1
 )
 
-// recordSeal returns the seal of a record under the first master key, with a
+// SealRecord returns the seal of a record under the first master key, with a
 // document version.
-func (k *Keyring) recordSeal(r *store.Record, version uint64) []byte {
+func (k *Ring) SealRecord(r *store.Record, version uint64) []byte {
 	key := &k.keys[0]
 	seal := make([]byte, recordSealChecks+fieldCheckSize*len(sealedFields))
 	seal[0] = recordSealVersion
@@ -59,19 +60,19 @@ func (k *Keyring) recordSeal(r *store.Record, version uint64) []byte {
 	return seal
 }
 
-// checkRecordSeal returns nil if a gateway has written a sealed record as it is, and
+// CheckRecord returns nil if a gateway has written a sealed record as it is, and
 // otherwise the first field that is not as it was written, and the reason.
-func (k *Keyring) checkRecordSeal(r *store.Record) (field string, err error) {
+func (k *Ring) CheckRecord(r *store.Record) (field string, err error) {
 	seal := r.Seal
 	switch {
 	case seal[0] != recordSealVersion:
-		return fieldSeal, fmt.Errorf("it is in version %d of the format, this gateway knows version %d", seal[0], recordSealVersion)
+		return FieldSeal, fmt.Errorf("it is in version %d of the format, this gateway knows version %d", seal[0], recordSealVersion)
 	case len(seal) != recordSealChecks+fieldCheckSize*len(sealedFields):
-		return fieldSeal, fmt.Errorf("it is %d bytes long", len(seal))
+		return FieldSeal, fmt.Errorf("it is %d bytes long", len(seal))
 	}
-	index := k.masterKeyOf(seal)
+	index := k.Sealer(seal)
 	if index == len(k.keys) {
-		return fieldSeal, ErrMasterKey
+		return FieldSeal, ErrMasterKey
 	}
 	key := &k.keys[index]
 	if subtle.ConstantTimeCompare(seal[recordSealHeader:recordSealChecks], key.authenticate(seal, r)) == 1 {
@@ -83,17 +84,23 @@ func (k *Keyring) checkRecordSeal(r *store.Record) (field string, err error) {
 			return sealedFields[i].name, errChanged
 		}
 	}
-	return fieldSeal, errChanged
+	return FieldSeal, errChanged
 }
 
-// fieldSeal is the name of the seal among the fields of a record.
-const fieldSeal = "seal"
+// Digest returns a digest of everything in a record that a seal covers.
+func Digest(r *store.Record) string {
+	sum := sha256.Sum256(appendSealed(nil, r))
+	return hex.EncodeToString(sum[:])
+}
+
+// FieldSeal is the name of the seal among the fields of a record.
+const FieldSeal = "seal"
 
 var errChanged = errors.New("no gateway has written this value")
 
-// documentVersion returns the document version in a seal, and 0 for what is no
+// DocumentVersion returns the document version in a seal, and 0 for what is no
 // seal. It proves nothing.
-func documentVersion(seal []byte) uint64 {
+func DocumentVersion(seal []byte) uint64 {
 	if len(seal) < recordSealChecks {
 		return 0
 	}
@@ -147,6 +154,15 @@ var sealedFields = []sealedField{
 	{"stamped_after", func(t []byte, r *store.Record) []byte { return appendTime(t, r.StampedAfter) }},
 	{"created_at", func(t []byte, r *store.Record) []byte { return appendTime(t, r.CreatedAt) }},
 	{"secrets", appendSecrets},
+}
+
+// SealedFields returns the names of the fields that a seal covers.
+func SealedFields() []string {
+	names := make([]string, 0, len(sealedFields))
+	for i := range sealedFields {
+		names = append(names, sealedFields[i].name)
+	}
+	return names
 }
 
 // append appends the field to text: its name and its value, each with its length.

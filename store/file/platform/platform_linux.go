@@ -1,4 +1,4 @@
-package file
+package platform
 
 import (
 	"errors"
@@ -9,9 +9,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// reserve allocates the disk blocks of the file, so that a write through a mapping
+// Reserve allocates the disk blocks of the file, so that a write through a mapping
 // cannot fail because the disk is full.
-func reserve(f *os.File, size int) error {
+func Reserve(f *os.File, size int) error {
 	for {
 		switch err := unix.Fallocate(int(f.Fd()), 0, 0, int64(size)); {
 		case err == nil:
@@ -29,11 +29,8 @@ func reserve(f *os.File, size int) error {
 // each costs no fault. It is an optimisation and may fail.
 func populate(b []byte) { _ = unix.Madvise(b, unix.MADV_POPULATE_WRITE) }
 
-// currentBoot returns a text that identifies this run of the machine.
-func currentBoot() string {
-	b, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
-	if err != nil {
-		return ""
-	}
+// Boot returns a text that identifies this run of the machine, or "".
+func Boot() string {
+	b, _ := os.ReadFile("/proc/sys/kernel/random/boot_id") // missing in some sandboxes
 	return strings.TrimSpace(string(b))
 }

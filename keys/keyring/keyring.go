@@ -1,4 +1,10 @@
-package keys
+// Package keyring seals the secrets and the records of keys with master keys.
+//
+// [Parse] reads the master keys. [Ring.Seal] and [Ring.Open] encrypt values, such as
+// secrets, so that nobody can read them without a master key. [Ring.SealRecord] and
+// [Ring.CheckRecord], in record.go, authenticate records, so that nobody can change
+// them without one.
+package keyring
 
 import (
 	"bytes"
@@ -33,9 +39,9 @@ const (
 	sealedHeaderSize = 1 + masterTagSize
 )
 
-// A Keyring holds the master keys, which seal secrets at rest with
-// AES-256-GCM. The first key seals; every key opens. A Keyring is immutable.
-type Keyring struct {
+// A Ring holds the master keys, which seal secrets at rest with
+// AES-256-GCM. The first key seals; every key opens. A Ring is immutable.
+type Ring struct {
 	keys []masterKey
 }
 
@@ -50,12 +56,12 @@ type masterKey struct {
 	recordKey []byte
 }
 
-// ParseKeyring returns the ring of the master keys in the text, one on each
+// Parse returns the ring of the master keys in the text, one on each
 // line: 32 bytes in standard base64. Blank lines and white space around a key
 // are allowed. An error names the wrong line by its number and repeats nothing
 // of it.
-func ParseKeyring(text string) (*Keyring, error) {
-	ring := &Keyring{}
+func Parse(text string) (*Ring, error) {
+	ring := &Ring{}
 	for i, line := range strings.Split(text, "\n") {
 		line = strings.TrimSpace(line)
 		if line == "" {
@@ -65,7 +71,7 @@ func ParseKeyring(text string) (*Keyring, error) {
 		if err != nil || len(raw) != masterKeySize {
 			return nil, fmt.Errorf("master key, line %d: want 32 bytes in standard base64 (44 characters), as `openssl rand -base64 32` makes them", i+1)
 		}
-		if uniform(raw) {
+		if bytes.Count(raw, raw[:1]) == len(raw) { // as in a file of zeros
 			return nil, fmt.Errorf("master key, line %d: all its bytes are equal, so it is not random; make one with `openssl rand -base64 32`", i+1)
 		}
 		key, err := newMasterKey(raw)
@@ -106,18 +112,14 @@ func newMasterKey(raw []byte) (masterKey, error) {
 	return key, err
 }
 
-// uniform reports whether all bytes are equal, as in a file of zeros. There is at
-// least one.
-func uniform(raw []byte) bool { return bytes.Count(raw, raw[:1]) == len(raw) }
-
 // Len returns the number of master keys.
-func (k *Keyring) Len() int { return len(k.keys) }
+func (k *Ring) Len() int { return len(k.keys) }
 
-// Seal returns plaintext encrypted under the first master key. [Keyring.Open]
+// Seal returns plaintext encrypted under the first master key. [Ring.Open]
 // needs the same associated string. The result is a version byte, the tag of the
 // master key, a random nonce of 12 bytes, and the ciphertext with its
 // authentication tag of 16 bytes.
-func (k *Keyring) Seal(plaintext []byte, associated string) []byte {
+func (k *Ring) Seal(plaintext []byte, associated string) []byte {
 	key := &k.keys[0]
 	out := make([]byte, sealedHeaderSize, sealedHeaderSize+key.aead.Overhead()+len(plaintext))
 	out[0] = sealedVersion
@@ -129,7 +131,7 @@ func (k *Keyring) Seal(plaintext []byte, associated string) []byte {
 // key that opened it. An index other than 0 means that the value should be
 // sealed again, under the first key. Errors are [ErrMasterKey] and [ErrDamaged],
 // wrapped.
-func (k *Keyring) Open(sealed []byte, associated string) (plaintext []byte, index int, err error) {
+func (k *Ring) Open(sealed []byte, associated string) (plaintext []byte, index int, err error) {
 	if len(sealed) < sealedHeaderSize {
 		return nil, 0, fmt.Errorf("%w: it is %d bytes long", ErrDamaged, len(sealed))
 	}
@@ -154,34 +156,16 @@ func (k *Keyring) Open(sealed []byte, associated string) (plaintext []byte, inde
 	return nil, 0, ErrMasterKey
 }
 
-// underFirstKey reports whether a value is sealed under the first master key,
-// without opening it.
-func (k *Keyring) underFirstKey(sealed []byte) bool {
-	return k.masterKeyOf(sealed) == 0
-}
+// Tag returns the tag of the master key with the index, in hex.
+func (k *Ring) Tag(index int) string { return hex.EncodeToString(k.keys[index].tag[:]) }
 
-// tagHex returns the tag of the master key with the index, in hex.
-func (k *Keyring) tagHex(index int) string { return hex.EncodeToString(k.keys[index].tag[:]) }
-
-// masterKeyOf returns the index of the master key that has sealed a value, without
+// Sealer returns the index of the master key that has sealed a value, without
 // opening it, and Len for one that was not given.
-func (k *Keyring) masterKeyOf(sealed []byte) int {
+func (k *Ring) Sealer(sealed []byte) int {
 	for i := range k.keys {
 		if len(sealed) >= sealedHeaderSize && [masterTagSize]byte(sealed[1:sealedHeaderSize]) == k.keys[i].tag {
 			return i
 		}
 	}
 	return len(k.keys)
-}
-
-// sealedBy returns the counts by the indices of masterKeyOf.
-func (k *Keyring) sealedBy(counts []int) []SealedBy {
-	list := make([]SealedBy, 0, len(counts))
-	for i := range k.keys {
-		list = append(list, SealedBy{MasterKey: i + 1, Tag: k.tagHex(i), Secrets: counts[i]})
-	}
-	if lost := counts[len(k.keys)]; lost > 0 {
-		list = append(list, SealedBy{Secrets: lost})
-	}
-	return list
 }

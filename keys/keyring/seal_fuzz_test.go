@@ -1,4 +1,4 @@
-package keys_test
+package keyring_test
 
 import (
 	"bytes"
@@ -6,7 +6,7 @@ import (
 	"errors"
 	"testing"
 
-	"github.com/card-gateway/card-gateway/keys"
+	"github.com/card-gateway/card-gateway/keys/keyring"
 )
 
 // FuzzOpen: of all texts, a key ring opens only what it has sealed, under its own
@@ -33,7 +33,7 @@ func FuzzOpen(f *testing.F) {
 		if err == nil && string(opened) != plain {
 			t.Fatalf("opened as %q", opened)
 		}
-		if err != nil && !errors.Is(err, keys.ErrDamaged) && !errors.Is(err, keys.ErrMasterKey) {
+		if err != nil && !errors.Is(err, keyring.ErrDamaged) && !errors.Is(err, keyring.ErrMasterKey) {
 			t.Fatalf("an error of no kind: %v", err)
 		}
 	})
