@@ -125,7 +125,7 @@ func (h *Auth) lookBehind() {
 func (s *site) newGate() *gate.Gate {
 	r := s.settings
 	return &gate.Gate{
-		Keys: s.state.keys, Operation: s.operation, Other: s.other, Start: s.state.ensureStarted, NextRevision: s.state.lockRevision,
+		Keys: s.state.keys, Table: r.Table, AnswersOwn: s.downstream.answersOwn, Other: s.other, Start: s.state.ensureStarted, NextRevision: s.state.lockRevision,
 		Untyped: func(request *http.Request, operation *auth.Operation) *auth.Refusal {
 			if !s.downstream.translates || !translating.TranslatedOperation(operation.Name) {
 				return nil
@@ -177,35 +177,6 @@ func (h *Auth) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddyhttp.
 	return err
 }
 
-// serve judges the request, and lets the handlers behind answer it if it passes.
-func (p *passage) serve(r *http.Request, next caddyhttp.Handler, start time.Time) error {
-	site, info := p.site, &p.info
-	p.decide()
-	if refusal := p.decision.Refusal; refusal != nil {
-		info.Overhead = time.Since(start) - p.decision.Body.Waited
-		p.answerAtOnce()
-		return p.refuse(p.generic(refusal))
-	}
-	if info.DryRun != nil {
-		p.reportDryRun()
-	}
-	p.prepareUpstream()
-	if refusal := p.assert(); refusal != nil {
-		return request.Refuse(&p.w, r, refusal)
-	}
-	info.Overhead += time.Since(start) - p.decision.Body.Waited
-	if !site.downstream.answersOwn {
-		info.Upstream.Asked = time.Now()
-	}
-	if site.downstream.mayRepeat {
-		headers.HideIdempotencyKeys(r.Header)
-		once, done := sendOnce(r)
-		defer done()
-		r = once
-	}
-	return p.finish(r, p.answer(next, r))
-}
-
 // Interface guard
 var _ caddy.Validator = (*Auth)(nil)
 
@@ -247,18 +218,6 @@ type site struct {
 	server     *caddyhttp.Server // of the handler
 	downstream downstream        // what follows the handler
 	gate       *gate.Gate        // nil until the first request
-}
-
-// operation returns the operation of a request, and the scope that the request
-// needs. The operations that the gateway answers
-// itself exist only where [downstream.answersOwn] holds. Elsewhere an issuer may
-// answer their paths, which are then as closed as any that no operation names.
-func (s *site) operation(method, path string) (operation *auth.Operation, scope string, refusal *auth.Refusal) {
-	operation, scope, refusal = s.settings.Table.Match(method, path)
-	if refusal == nil && operation.Own && !s.downstream.answersOwn {
-		operation, scope = s.other, auth.ScopeAll
-	}
-	return operation, scope, refusal
 }
 
 // net/http may send a request twice if a kept connection breaks. The functions

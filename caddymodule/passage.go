@@ -26,15 +26,45 @@ import (
 
 // A passage is the state of one request in card_auth.
 type passage struct {
-	info   request.Info
-	site   *site
-	w      request.Writer
-	r      *http.Request
-	limits *request.RateLimitOptions
-	sent   headers.Values // to the upstream
+	info    request.Info
+	site    *site
+	w       request.Writer
+	r       *http.Request
+	limits  *request.RateLimitOptions
+	sent    headers.Values // to the upstream
+	settler meter.Settler
 
 	arrival  gate.Arrival
 	decision gate.Decision
+}
+
+// serve judges the request, and lets the handlers behind answer it if it passes.
+func (p *passage) serve(r *http.Request, next caddyhttp.Handler, start time.Time) error {
+	site, info := p.site, &p.info
+	p.decide()
+	if refusal := p.decision.Refusal; refusal != nil {
+		info.Overhead = time.Since(start) - p.decision.Body.Waited
+		p.answerAtOnce()
+		return p.refuse(p.generic(refusal))
+	}
+	if info.DryRun != nil {
+		p.reportDryRun()
+	}
+	p.prepareUpstream()
+	if refusal := p.assert(); refusal != nil {
+		return request.Refuse(&p.w, r, refusal)
+	}
+	info.Overhead += time.Since(start) - p.decision.Body.Waited
+	if !site.downstream.answersOwn {
+		info.Upstream.Asked = time.Now()
+	}
+	if site.downstream.mayRepeat {
+		headers.HideIdempotencyKeys(r.Header)
+		once, done := sendOnce(r)
+		defer done()
+		r = once
+	}
+	return p.finish(r, p.answer(next, r))
 }
 
 // note logs and counts a refusal that can no longer be sent to the client.
@@ -45,7 +75,8 @@ func (p *passage) note(refusal *auth.Refusal) {
 
 // decide lets the gate decide, and reports what it has found out.
 func (p *passage) decide() {
-	p.arrival = gate.Arrival{Writer: &p.w, Request: p.r, Fault: request.CheckForwarded(p.site.server, p.r), Store: p}
+	p.settler = meter.Settler{Backend: p.site.state.backend, Name: p.site.state.pooled.Name, Spans: &p.info.Spans}
+	p.arrival = gate.Arrival{Writer: &p.w, Request: p.r, Fault: request.CheckForwarded(p.site.server, p.r), Store: &p.settler}
 	p.arrival.Method, p.arrival.Target = originalTarget(p.r)
 	p.info.Client, p.info.Address = request.ClientAddress(p.r)
 	if p.r.TLS != nil && !p.r.TLS.HandshakeComplete {
@@ -79,27 +110,6 @@ func originalTarget(r *http.Request) (method, target string) {
 	return r.Method, r.RequestURI
 }
 
-// Settle is part of gate.Settler: the call of the store within a span.
-func (p *passage) Settle(ctx context.Context, claim *store.Claim) (store.Verdict, error) {
-	span := p.info.Spans.StartSettle(p.site.state.pooled.Name)
-	defer span.End()
-	verdict, err := p.site.state.backend.Settle(ctx, claim)
-	switch {
-	case err != nil:
-		span.Outcome(auth.StoreUnavailable)
-	case verdict.Stale:
-		span.Set("card_gateway.outcome", "stale")
-	default:
-		span.Outcome(verdict.Reason)
-	}
-	return verdict, err
-}
-
-// Look is part of gate.Settler.
-func (p *passage) Look(ctx context.Context, claim *store.Claim) (store.Verdict, error) {
-	return p.site.state.backend.Look(ctx, claim)
-}
-
 // report sets the rate limit headers, and counts and reports what the verdict
 // contains.
 func (p *passage) report(v *store.Verdict) {
@@ -118,13 +128,12 @@ func (p *passage) report(v *store.Verdict) {
 		p.signAnswer()
 	case auth.Accepted, auth.RateLimited:
 		p.signAnswer()
-		states := d.States()
-		if len(states) > 0 {
-			p.w.SetLimits(p.limits, d.Claim.Charges, states)
-			p.countLimits(v, states)
+		if len(d.States) > 0 {
+			p.countLimits(v, d.States)
+			p.w.Limits, p.w.Charges, p.w.States = p.limits, d.Claim.Charges, d.States
 		}
 		if v.Reason == auth.Accepted && d.Operation.Own {
-			p.info.Own = &request.OwnRequest{Request: &d.Request, Secret: d.Judgement.SecretVersion, Limits: slices.Clone(states)}
+			p.info.Own = &request.OwnRequest{Request: &d.Request, Secret: d.Judgement.SecretVersion, Limits: slices.Clone(d.States)}
 		}
 	}
 }
@@ -132,8 +141,11 @@ func (p *passage) report(v *store.Verdict) {
 // signAnswer makes the answer a signed one, with the option sign_responses. The
 // request has passed rules 1 to 10.
 func (p *passage) signAnswer() {
+	if !p.site.settings.SignResponses {
+		return
+	}
 	secret := p.decision.Secret()
-	if !p.site.settings.SignResponses || secret == nil { // a dry run
+	if secret == nil { // a dry run
 		return
 	}
 	p.w.SignWith(secret, p.decision.Request.Credentials.Nonce, p.r.Method)

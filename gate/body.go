@@ -144,8 +144,8 @@ func (g *Gate) settleLock(a *Arrival, d *Decision, otherwise *auth.Refusal) *aut
 	case refusal != nil:
 		return refusal
 	case verdict.Reason == auth.KeyLocked:
-		d.Verdict, d.Settled = verdict, true
-		return d.refused(g.Window)
+		d.Verdict = verdict
+		return d.conclude(g.Window)
 	default:
 		return otherwise
 	}

@@ -17,9 +17,10 @@ import (
 // A Gate has what all requests of one card_auth are decided by. It does not change
 // while it decides.
 type Gate struct {
-	Keys      Keys
-	Operation func(method, path string) (operation *auth.Operation, scope string, refusal *auth.Refusal)
-	Other     *auth.Operation // the operation of a request that has none
+	Keys       Keys
+	Table      *auth.Table
+	AnswersOwn bool            // nothing behind asks an issuer: the gateway's own operations exist
+	Other      *auth.Operation // the operation of a request that has none
 	// Untyped returns the refusal of a body whose type the operation does not take;
 	// nil: it takes it.
 	Untyped func(r *http.Request, operation *auth.Operation) *auth.Refusal
@@ -79,7 +80,8 @@ type Decision struct {
 	Body    Body
 	Verdict store.Verdict // valid if Settled
 	Settled bool
-	Claim   store.Claim // the last one
+	Claim   store.Claim       // the last one
+	States  []ratelimit.State // of the buckets that the request is charged to
 
 	Refusal *auth.Refusal // nil: the request may pass
 	DryRun  *auth.Refusal // why it would not pass, had the gate not been in dry run
@@ -123,8 +125,7 @@ func (g *Gate) decide(a *Arrival, d *Decision) (refusal *auth.Refusal) {
 			return refusal
 		}
 		if !d.Verdict.Stale {
-			d.Settled = true
-			return d.refused(g.Window)
+			return d.conclude(g.Window)
 		}
 		find = g.Keys.Fresh
 	}

@@ -39,7 +39,7 @@ func (g *Gate) parse(a *Arrival) (asked Asked, refusal *auth.Refusal) {
 		return asked, refusal
 	}
 	var scope string
-	if asked.Operation, scope, refusal = g.Operation(a.Method, asked.Target.Path); refusal != nil {
+	if asked.Operation, scope, refusal = g.operation(a.Method, asked.Target.Path); refusal != nil {
 		return asked, refusal
 	}
 	if missing != nil {
@@ -50,6 +50,18 @@ func (g *Gate) parse(a *Arrival) (asked Asked, refusal *auth.Refusal) {
 		return asked, StoreRefusal(err)
 	}
 	return asked, nil
+}
+
+// operation returns the operation of a request, and the scope that the request needs.
+// The operations that the gateway answers itself exist only with AnswersOwn. Elsewhere
+// an issuer may answer their paths, which are then as closed as any that no operation
+// names.
+func (g *Gate) operation(method, path string) (operation *auth.Operation, scope string, refusal *auth.Refusal) {
+	operation, scope, refusal = g.Table.Match(method, path)
+	if refusal == nil && operation.Own && !g.AnswersOwn {
+		operation, scope = g.Other, auth.ScopeAll
+	}
+	return operation, scope, refusal
 }
 
 // checkHost refuses a Host that is not a host with or without a port (RFC 9110,

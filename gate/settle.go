@@ -66,9 +66,6 @@ func (g *Gate) settleClaim(a *Arrival, d *Decision, claim store.Claim) (verdict 
 	return verdict, nil
 }
 
-// States are those of the buckets that the request is charged to.
-func (d *Decision) States() []ratelimit.State { return d.Verdict.States[:len(d.Claim.Charges)] }
-
 // Secret returns the secret that verified the signature; nil: none did.
 func (d *Decision) Secret() *auth.Secret {
 	if d.Key != nil && d.Judgement.SecretVersion > 0 {
@@ -81,17 +78,19 @@ func (d *Decision) Secret() *auth.Secret {
 	return nil
 }
 
-// refused returns the refusal of the verdict; nil for an accepted request.
-func (d *Decision) refused(window time.Duration) *auth.Refusal {
+// conclude ends the decision with the verdict, and returns its refusal; nil for an
+// accepted request.
+func (d *Decision) conclude(window time.Duration) *auth.Refusal {
 	v := &d.Verdict
+	d.Settled, d.States = true, v.States[:len(d.Claim.Charges)]
 	if v.Reason == auth.Accepted {
 		return nil
 	}
 	refusal := &auth.Refusal{Reason: v.Reason, Log: d.logText(window), Details: d.details(), RetryAfter: v.RetryAfter}
 	if v.Reason == auth.RateLimited {
 		var retry time.Duration
-		if states := d.States(); len(states) > 0 {
-			retry = states[ratelimit.Tightest(states)].Retry
+		if len(d.States) > 0 {
+			retry = d.States[ratelimit.Tightest(d.States)].Retry
 		}
 		refusal.RetryAfter = max(retry, time.Second)
 	}
@@ -111,7 +110,7 @@ func (d *Decision) details() []auth.FieldError {
 		}
 		return finding("scope", "The operation "+d.Asked.Operation.Name+" needs the scope "+d.Asked.Request.Scope+" for this method and path")
 	case auth.RateLimited:
-		state := &d.Verdict.States[ratelimit.Tightest(d.States())]
+		state := &d.Verdict.States[ratelimit.Tightest(d.States)]
 		return finding("limit", "The limit "+state.Bucket+" of this key is used up; it holds "+strconv.FormatInt(state.Limit, 10)+" at most")
 	}
 	return nil
@@ -132,7 +131,7 @@ func (d *Decision) logText(window time.Duration) string {
 	case auth.ScopeMissing:
 		return "the request needs the scope " + d.Asked.Request.Scope
 	case auth.RateLimited:
-		return "the bucket " + d.Claim.Charges[ratelimit.Tightest(d.States())].Bucket + " is empty"
+		return "the bucket " + d.Claim.Charges[ratelimit.Tightest(d.States)].Bucket + " is empty"
 	}
 	return ""
 }

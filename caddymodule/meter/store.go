@@ -8,6 +8,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/card-gateway/card-gateway/auth"
 	"github.com/card-gateway/card-gateway/store"
 	"github.com/card-gateway/card-gateway/store/redis"
 )
@@ -125,4 +126,27 @@ func (b *measuredBackend) PutMeta(ctx context.Context, name string, value []byte
 func (b *measuredBackend) DeleteMeta(ctx context.Context, name string, value []byte) (err error) {
 	defer b.calls[callMeta].done(time.Now(), &err)
 	return b.Backend.DeleteMeta(ctx, name, value)
+}
+
+// A Settler is a store that settles one request within a span.
+type Settler struct {
+	store.Backend
+	Name  string // of the store
+	Spans *Spans
+}
+
+// Settle is part of store.Backend.
+func (s *Settler) Settle(ctx context.Context, claim *store.Claim) (store.Verdict, error) {
+	span := s.Spans.StartSettle(s.Name)
+	defer span.End()
+	verdict, err := s.Backend.Settle(ctx, claim)
+	switch {
+	case err != nil:
+		span.Outcome(auth.StoreUnavailable)
+	case verdict.Stale:
+		span.Set("card_gateway.outcome", "stale")
+	default:
+		span.Outcome(verdict.Reason)
+	}
+	return verdict, err
 }

@@ -19,8 +19,10 @@ import (
 // and informational answers (1xx), which could contradict the gateway's headers.
 type Writer struct {
 	caddyhttp.ResponseWriterWrapper
+	Limits   *RateLimitOptions  // how limits apply; nil: not at all
+	Charges  []ratelimit.Charge // of the buckets that the request was charged to
+	States   []ratelimit.State  // of these
 	info     *Info
-	limits   []rateHeader
 	own      headers.Values
 	signs    signedAnswer // without a secret the answer is not signed
 	Status   int          // of the answer; 0 until its head is sent, or the answer is held
@@ -28,8 +30,6 @@ type Writer struct {
 	replaced bool         // the answer is a refusal; what the handler writes is dropped
 	Failed   bool         // writing to the client has failed
 }
-
-type rateHeader struct{ name, value string }
 
 // NewWriter returns a writer of the answer to the request that the info is of.
 func NewWriter(w http.ResponseWriter, info *Info) *Writer {
@@ -201,9 +201,7 @@ func (w *Writer) finish(h http.Header) {
 	if w.info.Closes {
 		w.own.Set(h, "Connection", "close")
 	}
-	for _, limit := range w.limits {
-		w.own.Set(h, limit.name, limit.value)
-	}
+	w.setLimits(h)
 	switch {
 	case w.info.Refusal != nil: // it has set its own Cache-Control
 	case w.info.Operation != nil && w.info.Operation.Name == auth.SensitiveOperation:
@@ -214,27 +212,25 @@ func (w *Writer) finish(h http.Header) {
 	}
 }
 
-// SetLimits prepares the headers of the request's tightest bucket and, with the
-// option ietf_headers, those of all its buckets.
-func (w *Writer) SetLimits(limiter *RateLimitOptions, charges []ratelimit.Charge, states []ratelimit.State) {
-	shown := ratelimit.Tightest(states)
+// setLimits sets the headers of the request's tightest bucket and, with the option
+// ietf_headers, those of all its buckets.
+func (w *Writer) setLimits(h http.Header) {
+	shown := ratelimit.Tightest(w.States)
 	if shown < 0 {
 		return
 	}
-	state := &states[shown]
+	state := &w.States[shown]
 	var room [3 * len("-9223372036854775808")]byte
 	text := strconv.AppendInt(room[:0], state.Limit, 10)
 	limit := len(text)
 	text = strconv.AppendInt(text, state.Remaining, 10)
 	remaining := len(text)
 	all := string(strconv.AppendInt(text, state.Reset, 10)) // in one piece of memory
-	w.limits = append(w.limits,
-		rateHeader{"X-Ratelimit-Limit", all[:limit]},
-		rateHeader{"X-Ratelimit-Remaining", all[limit:remaining]},
-		rateHeader{"X-Ratelimit-Reset", all[remaining:]})
-	if limiter.IETFHeaders {
-		w.limits = append(w.limits,
-			rateHeader{"Ratelimit", string(ratelimit.AppendRateLimit(nil, states))},
-			rateHeader{"Ratelimit-Policy", string(ratelimit.AppendRateLimitPolicy(nil, charges))})
+	w.own.Set(h, "X-Ratelimit-Limit", all[:limit])
+	w.own.Set(h, "X-Ratelimit-Remaining", all[limit:remaining])
+	w.own.Set(h, "X-Ratelimit-Reset", all[remaining:])
+	if w.Limits.IETFHeaders {
+		w.own.Set(h, "Ratelimit", string(ratelimit.AppendRateLimit(nil, w.States)))
+		w.own.Set(h, "Ratelimit-Policy", string(ratelimit.AppendRateLimitPolicy(nil, w.Charges)))
 	}
 }
