@@ -9,7 +9,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/card-gateway/card-gateway/store"
-	"github.com/card-gateway/card-gateway/store/redis"
+	"github.com/card-gateway/card-gateway/store/redis/rpc"
 )
 
 var storeSeconds = newHistogramVec(prometheus.HistogramOpts{
@@ -28,11 +28,11 @@ var (
 	}, func() float64 { return float64(storeQueued.Load()) })
 )
 
-func countQueue(event redis.QueueEvent) {
+func countQueue(event rpc.QueueEvent) {
 	switch event {
-	case redis.QueueWaits:
+	case rpc.QueueWaits:
 		storeQueued.Add(1)
-	case redis.QueueLeft, redis.QueueLate:
+	case rpc.QueueLeft, rpc.QueueLate:
 		storeQueued.Add(-1)
 	}
 }

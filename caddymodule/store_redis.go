@@ -15,6 +15,7 @@ import (
 	"github.com/card-gateway/card-gateway/caddymodule/secret"
 	"github.com/card-gateway/card-gateway/store"
 	"github.com/card-gateway/card-gateway/store/redis"
+	"github.com/card-gateway/card-gateway/store/redis/rpc"
 )
 
 func init() {
@@ -109,12 +110,14 @@ func (s *RedisStore) Provision(caddy.Context) (err error) {
 		}
 	}
 	s.options = redis.Options{
-		URL: s.URL, ClusterAddrs: s.Cluster, SentinelMaster: s.Master, SentinelAddrs: s.Sentinel,
-		Username: s.Username, SentinelUsername: s.SentinelUsername, DB: s.DB,
-		TLS: s.TLS, CAFile: s.CAFile, ServerName: s.ServerName, Prefix: s.Prefix,
+		Options: rpc.Options{
+			URL: s.URL, ClusterAddrs: s.Cluster, SentinelMaster: s.Master, SentinelAddrs: s.Sentinel,
+			Username: s.Username, SentinelUsername: s.SentinelUsername, DB: s.DB,
+			TLS: s.TLS, CAFile: s.CAFile, ServerName: s.ServerName,
+			IOTimeout: time.Duration(s.IOTimeout), PoolSize: s.PoolSize, Logger: slog.New(storeSlog{}), Queue: countQueue,
+		},
+		Prefix: s.Prefix, MaxNoncesPerKey: s.MaxNoncesPerKey,
 		SettleTimeout: time.Duration(s.SettleTimeout), ChangeTimeout: time.Duration(s.ChangeTimeout),
-		IOTimeout: time.Duration(s.IOTimeout), PoolSize: s.PoolSize, MaxNoncesPerKey: s.MaxNoncesPerKey,
-		Logger: slog.New(storeSlog{}), Queue: countQueue,
 	}
 	return s.readPasswords()
 }

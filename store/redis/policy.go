@@ -2,6 +2,7 @@ package redis
 
 import (
 	"context"
+	"crypto/rand"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
@@ -15,6 +16,7 @@ import (
 	"time"
 
 	"github.com/card-gateway/card-gateway/store"
+	"github.com/card-gateway/card-gateway/store/redis/rpc"
 )
 
 // A Policy holds the options that should be the same on all gateways of a store,
@@ -44,7 +46,7 @@ const (
 
 // policyExchange compares the policy of this gateway with those of the others.
 type policyExchange struct {
-	*caller
+	client   *rpc.Client
 	key      string // hash: a nodePolicy by gateway
 	node     string // name of this gateway
 	log      *slog.Logger
@@ -62,12 +64,12 @@ type nodePolicy struct {
 	Values Policy `json:"values"`
 }
 
-func newPolicyExchange(c *caller, opt *Options) *policyExchange {
+func newPolicyExchange(client *rpc.Client, key string) *policyExchange {
 	host, err := os.Hostname()
 	if err != nil {
 		host = "gateway"
 	}
-	p := &policyExchange{caller: c, key: names{prefix: opt.Prefix}.nodePolicies(), node: host + "/" + randomHex(8), log: opt.Logger, clock: time.Now, changed: make(chan struct{}, 1)}
+	p := &policyExchange{client: client, key: key, node: host + "/" + rand.Text()[:16], log: client.Options.Logger, clock: time.Now, changed: make(chan struct{}, 1)}
 	p.warnings.Store(new([]string))
 	p.nodes.Store(&[]store.Gateway{})
 	return p
@@ -119,7 +121,7 @@ func (p *policyExchange) exchange(ctx context.Context) error {
 	pipe.PExpire(ctx, p.key, policiesLife)
 	all := pipe.HGetAll(ctx, p.key)
 	if _, err := pipe.Exec(ctx); err != nil {
-		return unavailable("comparing policies", err)
+		return rpc.Unavailable("comparing policies", err)
 	}
 	var warnings, old []string
 	nodes := []store.Gateway{}

@@ -7,6 +7,7 @@ import (
 	"github.com/card-gateway/card-gateway/auth"
 	"github.com/card-gateway/card-gateway/ratelimit"
 	"github.com/card-gateway/card-gateway/store"
+	"github.com/card-gateway/card-gateway/store/redis/masters"
 )
 
 // A verdict is taken only if settle.lua can give it to this claim. What the gateway
@@ -17,7 +18,7 @@ import (
 const (
 	outcomeServer = "server" // the server is not known
 	// outcomeReplicas: it has replicas, and none has acknowledged anything for
-	// longer than maxLag.
+	// longer than MaxLag.
 	outcomeReplicas = "replicas"
 	outcomeClock    = "clock" // its clock and the claim's differ too much
 	outcomeStale    = "stale"
@@ -122,13 +123,13 @@ func (a *attempt) readLimits(v *store.Verdict, now int64, n *numbers) string {
 // server's clock with this result for the limits, or "".
 func (a *attempt) checkPassage(v *store.Verdict, now int64) string {
 	off := time.Duration(now-a.Now.UnixMicro()) * time.Microsecond
-	floor := a.seen.floorOf(a.KeyID)
+	floor := a.seen.FloorOf(a.KeyID)
 	switch {
 	case a.failed != 0:
 		return "a rule has failed"
 	case floor > 0 && a.Timestamp*1e6 <= floor+a.ReplayFloorAhead.Microseconds():
 		return "it is stamped before the replay floor"
-	case off.Abs() > maxSkew:
+	case off.Abs() > masters.MaxSkew:
 		return "the clock of redis is too far off"
 	case (v.Reason == auth.RateLimited) != (v.OverLimit && !a.LimitsDryRun || a.BodyDropped):
 		return "the limits do not fit"

@@ -1,8 +1,6 @@
 package redis
 
 import (
-	"crypto/rand"
-	"encoding/hex"
 	"fmt"
 	"strconv"
 	"strings"
@@ -10,58 +8,6 @@ import (
 
 	"github.com/card-gateway/card-gateway/store"
 )
-
-// randomHex returns n random bytes in hexadecimal digits.
-func randomHex(n int) string {
-	b := make([]byte, n)
-	rand.Read(b)
-	return hex.EncodeToString(b)
-}
-
-func decimal(n int64) string { return strconv.FormatInt(n, 10) }
-
-func bit(b bool) string {
-	if b {
-		return "1"
-	}
-	return "0"
-}
-
-func micros(t time.Time) int64 {
-	if t.IsZero() {
-		return 0
-	}
-	return t.UnixMicro()
-}
-
-// moment returns the time for microseconds of Unix time; 0 is the zero time.
-func moment(micros int64) time.Time {
-	if micros == 0 {
-		return time.Time{}
-	}
-	return time.UnixMicro(micros).UTC()
-}
-
-// text returns the i-th element of a reply as text.
-func text(reply []any, i int) (string, error) {
-	if i < len(reply) {
-		if s, ok := reply[i].(string); ok {
-			return s, nil
-		}
-	}
-	return "", fmt.Errorf("%w: a reply of redis lacks text at place %d", store.ErrUnavailable, i)
-}
-
-// texts returns the first n elements of a reply as text.
-func texts(reply []any, n int) (all []string, err error) {
-	all = make([]string, n)
-	for i := range all {
-		if all[i], err = text(reply, i); err != nil {
-			return nil, err
-		}
-	}
-	return all, nil
-}
 
 // maxNumber bounds the numbers of the scripts: a double has all whole numbers below.
 const maxNumber = 1 << 53
@@ -129,11 +75,6 @@ func (n *numbers) end() error {
 
 const (
 	spanMillis = 128_000 // of one nonce hash
-	maxSkew    = 5 * time.Second
-	// maxLag is how long a master with replicas is used while none of them
-	// answers. After that it may be cut off, and another master may have replaced
-	// it.
-	maxLag = 3 * time.Second
 	// MaxWindow is the longest Claim.Window: settle.lua searches nonces as far
 	// ahead as they can live with this window.
 	MaxWindow = time.Hour
@@ -143,11 +84,6 @@ const (
 	// still live.
 	spanReach = int64(longestLife/time.Millisecond)/spanMillis + 2
 )
-
-// maxFloorAhead is how far a floor may be ahead of this gateway's clock. Gateways
-// raise floors to the time of servers whose clock is right, so maxSkew would do; what
-// is damaged is further away than a month.
-const maxFloorAhead = 30 * 24 * time.Hour
 
 // windowLinger is how long a wider window counts as in use after the last request
 // that was accepted with it.
@@ -160,10 +96,9 @@ const windowLinger = 10 * time.Minute
 //	cg:{ID}:n13281  hash: nonces that expire in the same span of time
 //	cg:m:NAME       small named value
 //	cg:index        sorted set of all ids
-//	cg:servers      hash: epoch, whether its copies are being made, floors, servers seen
 //	cg:policies     hash: the policy of each gateway
-//	cg:{N}:w        never written
-//	cg:{N}:e        on a cluster: the epoch again, once per range of slots
+//
+// Package masters has others.
 type names struct{ prefix string }
 
 func (n names) record(id string) string { return n.prefix + "{" + id + "}:k" }
@@ -174,8 +109,6 @@ func (n names) meta(name string) string { return n.prefix + "m:" + name }
 
 func (n names) index() string { return n.prefix + "index" }
 
-func (n names) shared() string { return n.prefix + "servers" }
-
 func (n names) nodePolicies() string { return n.prefix + "policies" }
 
 func (n names) nonces(id string, span int64) string {
@@ -185,28 +118,4 @@ func (n names) nonces(id string, span int64) string {
 	b = append(b, id...)
 	b = append(b, "}:n"...)
 	return string(strconv.AppendInt(b, span, 10))
-}
-
-// epochs returns the names of the epoch keys, the i-th in the i-th of
-// slotRanges equal ranges of slots.
-func (n names) epochs() []string {
-	all := make([]string, slotRanges)
-	for found, i := 0, 0; found < slotRanges; i++ {
-		tag := strconv.Itoa(i)
-		if r := slotRange(tag); all[r] == "" {
-			all[r] = n.prefix + "{" + tag + "}:e"
-			found++
-		}
-	}
-	return all
-}
-
-// missing returns a name in one of the slots that is never written, or "".
-func (n names) missing(served *slotSet) string {
-	for i := range slots { // far more than are needed
-		if tag := strconv.Itoa(i); served.has(slot(tag)) {
-			return n.prefix + "{" + tag + "}:w"
-		}
-	}
-	return ""
 }

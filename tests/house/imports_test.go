@@ -84,12 +84,21 @@ var importRules = []importRule{
 		reason: "a backend knows the contract and nothing above it",
 	},
 	{
-		dir: "store/redis", ours: []string{"auth", "ratelimit", "store"},
-		others: []string{"github.com/redis/go-redis/v9/…/", "github.com/sony/gobreaker/v2", "golang.org/x/sync/semaphore", "golang.org/x/sync/singleflight"},
-		reason: "a backend knows the contract and nothing above it; only this one knows Redis",
+		dir: "store/redis/rpc", ours: []string{"store"},
+		others: []string{"github.com/redis/go-redis/v9/…/", "github.com/sony/gobreaker/v2", "golang.org/x/sync/semaphore"},
+		reason: "it calls one server; which servers hold the state, and what a call means, is not its business",
 	},
 	{
-		dir: "store/storetest/fill", ours: []string{"auth", "store", "store/file", "store/redis"},
+		dir: "store/redis/masters", ours: []string{"store", "store/redis/rpc"},
+		others: []string{"github.com/redis/go-redis/v9", "github.com/sony/gobreaker/v2", "golang.org/x/sync/singleflight"},
+		reason: "which servers hold the state, and since when, is known without knowing requests or records",
+	},
+	{
+		dir: "store/redis", ours: []string{"auth", "ratelimit", "store", "store/redis/masters", "store/redis/rpc"}, others: []string{"github.com/redis/go-redis/v9"},
+		reason: "a backend knows the contract and nothing above it; only this one and those below it know Redis",
+	},
+	{
+		dir: "store/storetest/fill", ours: []string{"auth", "store", "store/file", "store/redis", "store/redis/rpc"},
 		reason: "it fills any backend through the contract, and knows nothing above it",
 	},
 	{
@@ -165,7 +174,7 @@ var importRules = []importRule{
 		dir: "caddymodule",
 		ours: []string{
 			"assertion", "auth", "caddymodule/auditfile", "caddymodule/cardlog", "caddymodule/console", "caddymodule/explaincmd", "caddymodule/keyadmin", "caddymodule/logqueue", "caddymodule/offenders", "caddymodule/peek", "caddymodule/routes", "caddymodule/secret", "caddymodule/signcmd", "caddymodule/unitcmd", "caddymodule/version",
-			"explain", "forward", "gate", "headers", "held", "keys", "ratelimit", "store", "store/file", "store/redis", "translate",
+			"explain", "forward", "gate", "headers", "held", "keys", "ratelimit", "store", "store/file", "store/redis", "store/redis/rpc", "translate",
 		},
 		others: []string{"…/"},
 		reason: "the sandbox must never be part of a production build",
@@ -189,6 +198,10 @@ var importRules = []importRule{
 	{
 		dir:    "tests/harness/clockshift",
 		reason: "it is compiled into a gateway under test, and must change nothing there but the clock",
+	},
+	{
+		dir: "tests/redistest", ours: []string{"tests/harness"}, others: []string{"github.com/redis/go-redis/v9/…/", "go.uber.org/goleak"},
+		reason: "what starts the servers of the tests must not share code with what is tested against them",
 	},
 	{
 		dir: "tests/scripts", others: []string{"github.com/caddyserver/caddy/v2/cmd", "github.com/rogpeppe/go-internal/testscript"},

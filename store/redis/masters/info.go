@@ -1,4 +1,4 @@
-package redis
+package masters
 
 import (
 	"context"
@@ -14,6 +14,16 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/card-gateway/card-gateway/store"
+	"github.com/card-gateway/card-gateway/store/redis/rpc"
+)
+
+const (
+	// MaxSkew is the most that two clocks may differ.
+	MaxSkew = 5 * time.Second
+	// MaxLag is how long a master with replicas is used while none of them
+	// answers. After that it may be cut off, and another master may have replaced
+	// it.
+	MaxLag = 3 * time.Second
 )
 
 // oldestMajor is the first major version that can run settle.lua: from 7.0 on
@@ -85,7 +95,7 @@ func parseInfo(addr, reply string) (serverInfo, error) {
 			return i, fmt.Errorf("redis says in INFO that %s is %q", name, values[name])
 		}
 	}
-	i.now = moment(now)
+	i.now = rpc.Moment(now)
 	return i, nil
 }
 
@@ -119,10 +129,10 @@ func replicas(values map[string]string) (addrs []string, silent int64) {
 	return addrs, shortest
 }
 
-// unfit returns an [UnfitError] if the server must not be used, else nil.
+// unfit returns an [rpc.UnfitError] if the server must not be used, else nil.
 func (i *serverInfo) unfit() error {
 	unfit := func(format string, args ...any) error {
-		return &UnfitError{Server: i.addr, Problem: fmt.Sprintf(format, args...)}
+		return &rpc.UnfitError{Server: i.addr, Problem: fmt.Sprintf(format, args...)}
 	}
 	major, _, _ := strings.Cut(i.version, ".")
 	if n, err := strconv.Atoi(major); err != nil || n < oldestMajor {
@@ -143,10 +153,10 @@ func (i *serverInfo) unfit() error {
 	return nil
 }
 
-// skew returns a problem when the server's clock is too far from the gateway's.
+// skew returns a problem when the server's clock is too far from the gateway'w.
 func (i *serverInfo) skew(now time.Time) error {
-	if off := i.now.Sub(now); off.Abs() > maxSkew && !i.now.IsZero() {
-		return fmt.Errorf("%w: the clock of redis at %s is %v off ours, at most %v are allowed", store.ErrUnavailable, i.addr, off.Round(time.Second), maxSkew)
+	if off := i.now.Sub(now); off.Abs() > MaxSkew && !i.now.IsZero() {
+		return fmt.Errorf("%w: the clock of redis at %s is %v off ours, at most %v are allowed", store.ErrUnavailable, i.addr, off.Round(time.Second), MaxSkew)
 	}
 	return nil
 }
@@ -161,12 +171,12 @@ func (i *serverInfo) nearFull() bool {
 // answered it for long, another master may have replaced it.
 func (i *serverInfo) refusing() error {
 	switch {
-	case isFull(i.denied):
+	case rpc.IsFull(i.denied):
 		return fmt.Errorf("%w: redis at %s: %w", store.ErrFull, i.addr, i.denied)
 	case i.denied != nil:
 		return fmt.Errorf("%w: redis at %s takes no writes: %w", store.ErrUnavailable, i.addr, i.denied)
-	case time.Duration(i.silent)*time.Second > maxLag:
-		return fmt.Errorf("%w: no replica has answered redis at %s for over %v", store.ErrUnavailable, i.addr, maxLag)
+	case time.Duration(i.silent)*time.Second > MaxLag:
+		return fmt.Errorf("%w: no replica has answered redis at %s for over %v", store.ErrUnavailable, i.addr, MaxLag)
 	default:
 		return nil
 	}
@@ -177,12 +187,12 @@ func readInfo(ctx context.Context, node *redis.Client) (serverInfo, error) {
 	asked := uptime()
 	reply, err := node.Info(ctx).Result()
 	if err != nil {
-		return serverInfo{}, unusable(addr, "checking "+addr, err)
+		return serverInfo{}, rpc.Unusable(addr, "checking "+addr, err)
 	}
 	i, err := parseInfo(addr, reply)
 	i.asked, i.answered = asked, uptime()
 	if err != nil {
-		return i, unavailable("checking "+addr, err)
+		return i, rpc.Unavailable("checking "+addr, err)
 	}
 	if i.loading {
 		return i, fmt.Errorf("%w: redis at %s is loading its data", store.ErrUnavailable, addr)
@@ -198,28 +208,25 @@ func uptime() time.Duration { return time.Since(processBegan) }
 // was taken away stops requests in the middle, while everything else looks well. So
 // every check asks for all of them, by dry runs that execute nothing.
 
-// scriptCommands are the commands of the scripts that name a key, with the arguments
-// after it.
-var scriptCommands = [][]any{
-	{"hmget", "f"}, {"hget", "f"}, {"hset", "f", "v"}, {"hsetnx", "f", "v"}, {"hdel", "f"}, {"hlen"}, {"hexists", "f"},
-	{"hgetall"}, {"hincrby", "f", "1"}, {"get"}, {"set", "v"}, {"del"}, {"persist"}, {"pexpire", "1"},
-	{"zadd", "0", "m"}, {"zrem", "m"}, {"zrangebylex", "-", "+"},
+// Rights are commands of scripts with their arguments, as a dry run needs them. The
+// name of a Redis key is put after the name of a command, except in Other.
+type Rights struct {
+	Script   [][]any // of all scripts
+	Other    [][]any // those that name no key, and those that run a script
+	Replayed [][]any // those that write, in the form of the append-only file
 }
-
-// otherCommands are the others of the scripts, and those that run them.
-var otherCommands = [][]any{{"info"}, {"time"}, {"evalsha", "sha", "0"}, {"eval", "", "0"}}
 
 // lacks returns the command that the gateway's user may not run on the node, or ""
 // if it may run all of them, or may not ask.
-func (s *servers) lacks(ctx context.Context, node *redis.Client, served *slotSet) string {
-	user, key := node.Options().Username, s.names.missing(served)
+func (w *Watcher) lacks(ctx context.Context, node *redis.Client, served *slotSet) string {
+	user, key := node.Options().Username, w.names.missing(served)
 	if user == "" {
 		user = "default"
 	}
 	if key == "" {
 		return ""
 	}
-	lacking, _ := refused(ctx, node, user, append(onKey(key, scriptCommands), otherCommands...))
+	lacking, _ := refused(ctx, node, user, append(onKey(key, w.opt.Rights.Script), w.opt.Rights.Other...))
 	return lacking
 }
 
@@ -257,13 +264,6 @@ func refused(ctx context.Context, node *redis.Client, user string, commands [][]
 // limits and the epoch are lost after the restart. So the gateway asks for the
 // rights of default, by a dry run that executes nothing.
 
-// replayedCommands are the writing commands of the scripts, in the form of the
-// append-only file.
-var replayedCommands = [][]any{
-	{"hset", "f", "v"}, {"hsetnx", "f", "v"}, {"hincrby", "f", "1"}, {"hdel", "f"},
-	{"pexpireat", "1"}, {"persist"}, {"del"}, {"set", "v"}, {"zadd", "0", "m"}, {"zrem", "m"},
-}
-
 // replayUnknown is the problem of a server that refuses the dry run.
 const replayUnknown = "the gateway's user may not ask whether the append-only file can be replayed; give it +acl|dryrun"
 
@@ -272,25 +272,25 @@ const replayPause = time.Minute
 
 // checkReplay notes at each master what it would lose at its next restart. It
 // asks once a minute, and at once for a new master.
-func (s *servers) checkReplay(ctx context.Context, masters []serverInfo) {
-	due := time.Since(s.observations.replayAsked) >= replayPause
+func (w *Watcher) checkReplay(ctx context.Context, masters []serverInfo) {
+	due := w.opt.Now().Sub(w.observations.replayAsked) >= replayPause
 	for i := range masters {
-		_, asked := s.observations.replay[masters[i].identity]
+		_, asked := w.observations.replay[masters[i].identity]
 		due = due || !asked
 	}
 	if due {
-		s.askReplay(ctx, masters)
+		w.askReplay(ctx, masters)
 	}
 	for i := range masters {
-		masters[i].forgets = s.observations.replay[masters[i].identity]
+		masters[i].forgets = w.observations.replay[masters[i].identity]
 	}
 }
 
-func (s *servers) askReplay(ctx context.Context, masters []serverInfo) {
+func (w *Watcher) askReplay(ctx context.Context, masters []serverInfo) {
 	answers := make(map[string]string, len(masters)) // by address
 	var mu sync.Mutex
 	ask := func(ctx context.Context, node *redis.Client) error {
-		problem, err := replayProblem(ctx, node, s.names.shared())
+		problem, err := replayProblem(ctx, node, onKey(w.names.shared(), w.opt.Rights.Replayed))
 		if err == nil {
 			mu.Lock()
 			defer mu.Unlock()
@@ -298,11 +298,7 @@ func (s *servers) askReplay(ctx context.Context, masters []serverInfo) {
 		}
 		return nil // the next check asks again
 	}
-	if s.cluster != nil {
-		_ = s.cluster.ForEachMaster(ctx, ask)
-	} else {
-		_ = ask(ctx, s.client.(*redis.Client))
-	}
+	_ = w.client.ForEachMaster(ctx, ask)
 	found := make(map[string]string, len(masters))
 	for i := range masters {
 		m := &masters[i]
@@ -313,17 +309,17 @@ func (s *servers) askReplay(ctx context.Context, masters []serverInfo) {
 		if !m.persistent {
 			problem = "" // there is no file to replay
 		}
-		if problem != "" && s.observations.replay[m.identity] != problem {
-			s.log.Error("redis may lose data at its next restart", "server", m.addr, "problem", problem)
+		if problem != "" && w.observations.replay[m.identity] != problem {
+			w.log.Error("redis may lose data at its next restart", "server", m.addr, "problem", problem)
 		}
 		found[m.identity] = problem
 	}
-	s.observations.replay, s.observations.replayAsked = found, time.Now()
+	w.observations.replay, w.observations.replayAsked = found, w.opt.Now()
 }
 
 // replayProblem returns why a restart would lose the writes of scripts, or "".
-func replayProblem(ctx context.Context, node *redis.Client, key string) (string, error) {
-	command, err := refused(ctx, node, "default", onKey(key, replayedCommands))
+func replayProblem(ctx context.Context, node *redis.Client, commands [][]any) (string, error) {
+	command, err := refused(ctx, node, "default", commands)
 	switch {
 	case redis.HasErrorPrefix(err, "NOPERM"):
 		return replayUnknown, nil
@@ -335,13 +331,13 @@ func replayProblem(ctx context.Context, node *redis.Client, key string) (string,
 	}
 }
 
-// refuseForgetful returns an [UnfitError] if a master would lose data at its next
+// refuseForgetful returns an [rpc.UnfitError] if a master would lose data at its next
 // restart. It is called only at a start: a running gateway continues, because the
 // data is not lost before that.
-func (s *servers) refuseForgetful() error {
-	for _, m := range *s.masters.Load() {
+func (w *Watcher) refuseForgetful() error {
+	for _, m := range *w.masters.Load() {
 		if m.forgets != "" && m.forgets != replayUnknown {
-			return &UnfitError{Server: m.addr, Problem: m.forgets}
+			return &rpc.UnfitError{Server: m.addr, Problem: m.forgets}
 		}
 	}
 	return nil
