@@ -116,8 +116,7 @@ func (s *RedisStore) Provision(caddy.Context) (err error) {
 			TLS: s.TLS, CAFile: s.CAFile, ServerName: s.ServerName,
 			IOTimeout: time.Duration(s.IOTimeout), PoolSize: s.PoolSize, Logger: slog.New(storeSlog{}), Queue: countQueue,
 		},
-		Prefix: s.Prefix, MaxNoncesPerKey: s.MaxNoncesPerKey,
-		SettleTimeout: time.Duration(s.SettleTimeout), ChangeTimeout: time.Duration(s.ChangeTimeout),
+		Prefix: s.Prefix, SettleTimeout: time.Duration(s.SettleTimeout), ChangeTimeout: time.Duration(s.ChangeTimeout), MaxNoncesPerKey: s.MaxNoncesPerKey,
 	}
 	return s.readPasswords()
 }

@@ -187,7 +187,7 @@ func BenchmarkSharedWrites(b *testing.B) {
 	defer piped.Close()
 	ways := map[string]func(rpc.Call) error{
 		"pool":  func(c rpc.Call) error { _, err := s.client.Run(ctx, "settling", c); return err },
-		"piped": func(c rpc.Call) error { _, err := s.client.RunOn(ctx, piped, c); return err },
+		"piped": func(c rpc.Call) error { _, err := s.client.RunOn(ctx, piped.Process, c); return err },
 	}
 	for _, callers := range []int{1, 32, 256} {
 		b.Run(fmt.Sprintf("callers %d", callers), func(b *testing.B) {

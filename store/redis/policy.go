@@ -1,13 +1,13 @@
 package redis
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
-	"log/slog"
 	"maps"
 	"os"
 	"slices"
@@ -49,7 +49,6 @@ type policyExchange struct {
 	client   *rpc.Client
 	key      string // hash: a nodePolicy by gateway
 	node     string // name of this gateway
-	log      *slog.Logger
 	clock    func() time.Time
 	own      atomic.Pointer[Policy] // nil until SharePolicy
 	changed  chan struct{}
@@ -65,11 +64,8 @@ type nodePolicy struct {
 }
 
 func newPolicyExchange(client *rpc.Client, key string) *policyExchange {
-	host, err := os.Hostname()
-	if err != nil {
-		host = "gateway"
-	}
-	p := &policyExchange{client: client, key: key, node: host + "/" + rand.Text()[:16], log: client.Options.Logger, clock: time.Now, changed: make(chan struct{}, 1)}
+	host, _ := os.Hostname()
+	p := &policyExchange{client: client, key: key, node: cmp.Or(host, "gateway") + "/" + rand.Text()[:16], clock: time.Now, changed: make(chan struct{}, 1)}
 	p.warnings.Store(new([]string))
 	p.nodes.Store(&[]store.Gateway{})
 	return p
@@ -81,7 +77,7 @@ func (p *policyExchange) watch(ctx context.Context, timeout time.Duration) {
 		pause := policyPause
 		attempt, cancel := context.WithTimeout(ctx, timeout)
 		if p.exchange(attempt) != nil {
-			pause = policyRetry // servers reports that redis is out of reach
+			pause = policyRetry // package masters reports that redis is out of reach
 		}
 		cancel()
 		select {
@@ -140,7 +136,7 @@ func (p *policyExchange) exchange(ctx context.Context) error {
 	}
 	if before := *p.warnings.Swap(&warnings); !slices.Equal(before, warnings) {
 		for _, w := range warnings {
-			p.log.Warn("gateways on one store differ in their configuration", "difference", w)
+			p.client.Options.Logger.Warn("gateways on one store differ in their configuration", "difference", w)
 		}
 	}
 	return nil

@@ -58,8 +58,8 @@ func (s *Store) Get(ctx context.Context, id string) (*store.Record, error) {
 		Script: getScript, Keys: []string{s.names.record(id)}, Args: []any{maxRecordBytes},
 	})
 	switch {
-	case isOtherType(err):
-		return nil, &store.DamagedError{ID: id, Field: store.DamagedDocument, Cause: errOtherType}
+	case redis.HasErrorPrefix(err, "WRONGTYPE"):
+		return nil, &store.DamagedError{ID: id, Field: store.DamagedDocument, Cause: errors.New("redis has a value of another type in its place")}
 	case err != nil:
 		return nil, err
 	case len(reply) == 0:
@@ -67,7 +67,8 @@ func (s *Store) Get(ctx context.Context, id string) (*store.Record, error) {
 	}
 	if bytes, large := reply[0].(int64); large {
 		revision, err := rpc.Text(reply, 1)
-		return nil, errors.Join(&store.DamagedError{ID: id, Field: store.DamagedDocument, Revision: revision, Cause: tooLarge(bytes)}, err)
+		cause := fmt.Errorf("it has more than %d bytes, at most %d are read", bytes, maxRecordBytes)
+		return nil, errors.Join(&store.DamagedError{ID: id, Field: store.DamagedDocument, Revision: revision, Cause: cause}, err)
 	}
 	values, err := rpc.Texts(reply, len(reply))
 	if err != nil {
@@ -167,15 +168,6 @@ func (s *Store) readTogether(ctx context.Context, ids []string) []func() (*store
 // maxRecordBytes bounds the hash of a key that is read. The largest that a gateway
 // writes has less than 2 MiB; a reply may have rpc.MaxReplyBytes.
 const maxRecordBytes = 8 << 20
-
-var errOtherType = errors.New("redis has a value of another type in its place")
-
-func tooLarge(bytes int64) error {
-	return fmt.Errorf("it has more than %d bytes, at most %d are read", bytes, maxRecordBytes)
-}
-
-// isOtherType reports whether Redis has something else than the command expects.
-func isOtherType(err error) bool { return redis.HasErrorPrefix(err, "WRONGTYPE") }
 
 // readRecord makes a record from the fields of its hash, or returns a
 // [store.DamagedError].

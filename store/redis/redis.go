@@ -11,16 +11,19 @@
 // servers hold the state, and [github.com/card-gateway/card-gateway/store/redis/rpc]
 // calls one of them. Begin with [Store.Settle] in settle.go. The files:
 //
-//   - redis, options: the store, and what operators see
+//   - redis: the store, its options, the names of its keys, and what operators see
 //   - settle, verdict: a request
 //   - records: keys and small values
 //   - policy: the options of other gateways
-//   - wire: names of Redis keys, and numbers of replies
 package redis
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"fmt"
+	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -29,6 +32,54 @@ import (
 	"github.com/card-gateway/card-gateway/store/redis/masters"
 	"github.com/card-gateway/card-gateway/store/redis/rpc"
 )
+
+// Options are the place of Redis and the settings of the store.
+type Options struct {
+	// The servers, and the connections to them.
+	rpc.Options
+
+	// Prefix is the start of every Redis key. Gateways with different prefixes
+	// share nothing. Default: "cg:".
+	Prefix string
+
+	// SettleTimeout is how long settling a request may take in all, even if the
+	// client has gone. Default: 200 ms.
+	SettleTimeout time.Duration
+	// ChangeTimeout is how long changes of keys and checks of the servers may
+	// take. Default: 2 s.
+	ChangeTimeout time.Duration
+	// MaxNoncesPerKey is the most live nonces of one key; the next request gets
+	// [store.ErrFull]. 0 means a million, a negative number no limit. The server's
+	// own maxmemory limits all nonces together.
+	MaxNoncesPerKey int
+
+	// RuntimeDir is the directory of a small file that holds until when this
+	// gateway has accepted requests, and on which servers. It belongs to this
+	// process and must outlive it, such as a directory in /run. If it is empty, a
+	// gateway that was cut off with an old master and killed does not know what it
+	// accepted there.
+	RuntimeDir string
+
+	// now, when set, replaces the clock by which checks are made. Only tests set it.
+	now func() time.Time
+}
+
+func (o Options) withDefaults() (Options, error) {
+	switch {
+	case strings.ContainsAny(o.Prefix, "{} \r\n"):
+		return o, fmt.Errorf("redis: prefix %q must not hold braces, spaces or line ends", o.Prefix)
+	case o.SettleTimeout < 0 || o.ChangeTimeout < 0:
+		return o, errors.New("redis: timeouts must not be negative")
+	}
+	o.Prefix = cmp.Or(o.Prefix, "cg:")
+	o.SettleTimeout = cmp.Or(o.SettleTimeout, 200*time.Millisecond)
+	o.ChangeTimeout = cmp.Or(o.ChangeTimeout, 2*time.Second)
+	o.MaxNoncesPerKey = cmp.Or(o.MaxNoncesPerKey, 1_000_000)
+	if o.now == nil {
+		o.now = time.Now
+	}
+	return o, nil
+}
 
 // Store is a [store.Backend] on Redis. It is made by [New].
 type Store struct {
@@ -163,4 +214,35 @@ func (s *Store) Status(ctx context.Context) store.Status {
 		status.Details.Policy = own.Hash()
 	}
 	return status
+}
+
+// names builds the names of the Redis keys.
+//
+//	cg:{ID}:k       hash: record, revision, lock, failure count
+//	cg:{ID}:b       hash: levels of the rate limits
+//	cg:{ID}:n13281  hash: nonces that expire in the same span of time
+//	cg:m:NAME       small named value
+//	cg:index        sorted set of all ids
+//	cg:policies     hash: the policy of each gateway
+//
+// Package masters has others.
+type names struct{ prefix string }
+
+func (n names) record(id string) string { return n.prefix + "{" + id + "}:k" }
+
+func (n names) buckets(id string) string { return n.prefix + "{" + id + "}:b" }
+
+func (n names) meta(name string) string { return n.prefix + "m:" + name }
+
+func (n names) index() string { return n.prefix + "index" }
+
+func (n names) nodePolicies() string { return n.prefix + "policies" }
+
+func (n names) nonces(id string, span int64) string {
+	b := make([]byte, 0, len(n.prefix)+len(id)+20)
+	b = append(b, n.prefix...)
+	b = append(b, '{')
+	b = append(b, id...)
+	b = append(b, "}:n"...)
+	return string(strconv.AppendInt(b, span, 10))
 }

@@ -17,6 +17,22 @@ import (
 	"github.com/card-gateway/card-gateway/store/redis/rpc"
 )
 
+const (
+	spanMillis = 128_000 // of one nonce hash
+	// MaxWindow is the longest Claim.Window: settle.lua searches nonces as far
+	// ahead as they can live with this window.
+	MaxWindow = time.Hour
+	// longestLife of a nonce, that of a request stamped a whole window ahead.
+	longestLife = 2*MaxWindow + 11*time.Second
+	// spanReach is the number of spans after the current one in which a nonce can
+	// still live.
+	spanReach = int64(longestLife/time.Millisecond)/spanMillis + 2
+)
+
+// windowLinger is how long a wider window counts as in use after the last request
+// that was accepted with it.
+const windowLinger = 10 * time.Minute
+
 // Settle runs settle.lua on the master of the key's slot. It has its own deadline
 // and continues if the client has gone. If the server is new, Settle checks the
 // servers first, which raises the replay floor if nonces may have been lost.

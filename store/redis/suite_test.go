@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"crypto/rand"
+	"encoding/hex"
 	"strings"
 	"sync"
 	"testing"
@@ -52,7 +53,11 @@ func (n names) shared() string { return n.prefix + "servers" }
 
 func TestMain(m *testing.M) { redistest.Main(m) }
 
-func random() string { return strings.ToLower(rand.Text()) }
+func random() string {
+	var b [8]byte
+	rand.Read(b[:])
+	return hex.EncodeToString(b[:])
+}
 
 // single are options for the shared server under a prefix of its own.
 func single(t testing.TB) Options {

@@ -53,7 +53,7 @@ func NewProxy(t testing.TB, server *Process) *Proxy {
 	t.Helper()
 	p := &Proxy{path: filepath.Join(t.TempDir(), "p"), server: server.Addr, done: make(chan struct{}), calls: map[string]int{}, conns: map[net.Conn]bool{}, forgotten: map[net.Conn]bool{}}
 	var err error
-	if p.listener, err = net.Listen("unix", p.path); err != nil {
+	if p.listener, err = new(net.ListenConfig).Listen(ctx, "unix", p.path); err != nil {
 		t.Fatal(err)
 	}
 	p.tasks.Go(p.accept)
@@ -120,7 +120,7 @@ func (p *Proxy) accept() {
 }
 
 func (p *Proxy) serve(client net.Conn) {
-	server, err := net.Dial("unix", p.server)
+	server, err := new(net.Dialer).DialContext(ctx, "unix", p.server)
 	if err != nil {
 		_ = client.Close()
 		return

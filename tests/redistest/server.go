@@ -79,7 +79,7 @@ func Main(m *testing.M) {
 	os.Exit(code)
 }
 
-// A process is a redis-server that the tests have started.
+// A Process is a redis-server that the tests have started.
 type Process struct {
 	Addr   string // unix socket or host:port
 	Port   int    // 0 on a socket
@@ -112,7 +112,7 @@ func launch(t testing.TB, tcp bool, config ...string) *Process {
 	return p
 }
 
-// Own is launch for one test alone.
+// Own returns a new server for one test alone, on a unix socket or on a port.
 func Own(t testing.TB, tcp bool, config ...string) *Process {
 	t.Helper()
 	p := launch(t, tcp, config...)
@@ -123,6 +123,7 @@ func Own(t testing.TB, tcp bool, config ...string) *Process {
 	return p
 }
 
+// Start starts the server, again after Kill, and waits until it answers.
 func (p *Process) Start(t testing.TB) {
 	t.Helper()
 	if p.Client == nil {
@@ -149,6 +150,7 @@ func (p *Process) Kill() {
 	p.Client = nil
 }
 
+// URL returns the address in the form of the options.
 func (p *Process) URL() string {
 	if p.Port == 0 {
 		return "unix://" + p.Addr
@@ -267,6 +269,7 @@ func (p *Process) bus() string {
 	return ""
 }
 
+// Meet lets the node join the cluster of the other.
 func (p *Process) Meet(t testing.TB, other *Process) {
 	t.Helper()
 	if p != other {
@@ -274,6 +277,7 @@ func (p *Process) Meet(t testing.TB, other *Process) {
 	}
 }
 
+// Addrs returns the addresses of the servers.
 func Addrs(all []*Process) []string {
 	list := make([]string, len(all))
 	for i, p := range all {
@@ -282,7 +286,7 @@ func Addrs(all []*Process) []string {
 	return list
 }
 
-// A sentinelSet is a master, a replica and three sentinels.
+// A SentinelSet is a master, a replica and three sentinels.
 type SentinelSet struct {
 	Master, Replica *Process
 	Sentinels       []*Process
@@ -328,6 +332,7 @@ func (set *SentinelSet) processes() []*Process {
 	return append([]*Process{set.Master, set.Replica}, set.Sentinels...)
 }
 
+// SharedSentinel returns a set in which no server fails.
 func SharedSentinel(t testing.TB) *SentinelSet {
 	shared.mu.Lock()
 	defer shared.mu.Unlock()
@@ -355,6 +360,7 @@ func (p *Process) Follows(t testing.TB) bool {
 	return err == nil && strings.Contains(info, "role:slave") && strings.Contains(info, "master_link_status:up")
 }
 
+// ID returns the id of the node in its cluster.
 func (p *Process) ID(t testing.TB) string {
 	t.Helper()
 	return fmt.Sprint(p.Do(t, "cluster", "myid"))
@@ -436,6 +442,7 @@ func MasterAndReplica(t testing.TB, config ...string) (master, replica *Process)
 	return master, replica
 }
 
+// OwnSentinel returns a set for one test alone, whose servers may fail.
 func OwnSentinel(t testing.TB) *SentinelSet {
 	t.Helper()
 	set := launchSentinel(t, 500*time.Millisecond)
@@ -450,6 +457,7 @@ func OwnSentinel(t testing.TB) *SentinelSet {
 	return set
 }
 
+// OwnCluster returns three masters for one test alone.
 func OwnCluster(t testing.TB) []*Process {
 	t.Helper()
 	all := launchCluster(t, 3)

@@ -151,7 +151,7 @@ func (w *Watcher) readFloor(ctx context.Context, next *View) (bool, error) {
 
 func (w *Watcher) runAdopt(ctx context.Context, epoch string, a adoption, next *View) (bool, error) {
 	args := append([]any{epoch}, a.args(next)...)
-	reply, err := w.client.RunOn(ctx, w.client, rpc.Call{Script: adoptScript, Keys: []string{w.names.shared()}, Args: args})
+	reply, err := w.client.RunOn(ctx, w.client.Process, rpc.Call{Script: adoptScript, Keys: []string{w.names.shared()}, Args: args})
 	if err != nil {
 		return false, rpc.Unusable("", "checking the store", err)
 	}
@@ -240,10 +240,10 @@ func (w *Watcher) makeEpochs(ctx context.Context, next *View) (inUse bool, err e
 	copies := w.readEpochs(ctx, pipe)
 	inUse, err = keys.Val() > 0, keys.Err()
 	var missing []string
-	for _, c := range copies {
+	for i, c := range copies {
 		switch {
 		case errors.Is(c.Err(), redis.Nil):
-			missing = append(missing, c.name)
+			missing = append(missing, w.epochs[i])
 		case c.Err() != nil:
 			err = c.Err()
 		default:
@@ -279,18 +279,12 @@ func (w *Watcher) putEpochs(ctx context.Context, missing []string, epoch string)
 	return nil
 }
 
-// An epochCopy is the answer about one copy: [redis.Nil] if it is missing.
-type epochCopy struct {
-	name string
-	*redis.StringCmd
-}
-
 // readEpochs executes the pipeline and reads the copies with it, in the order of
-// their ranges.
-func (w *Watcher) readEpochs(ctx context.Context, pipe redis.Pipeliner) []epochCopy {
-	copies := make([]epochCopy, 0, slotRanges)
-	for _, name := range w.names.epochs() {
-		copies = append(copies, epochCopy{name, pipe.Get(ctx, name)})
+// their ranges. The answer about one that is missing is [redis.Nil].
+func (w *Watcher) readEpochs(ctx context.Context, pipe redis.Pipeliner) []*redis.StringCmd {
+	copies := make([]*redis.StringCmd, len(w.epochs))
+	for i, name := range w.epochs {
+		copies[i] = pipe.Get(ctx, name)
 	}
 	_, _ = pipe.Exec(ctx) // each command holds its error
 	return copies
@@ -312,7 +306,7 @@ func (w *Watcher) missingEpochs(ctx context.Context, next *View) ([]string, erro
 		}
 		switch {
 		case errors.Is(err, redis.Nil):
-			missing = append(missing, c.name)
+			missing = append(missing, w.epochs[i])
 			next.emptied |= 1 << i
 		case err == nil:
 			next.emptied &^= 1 << i
@@ -330,7 +324,7 @@ func (w *Watcher) epochAt(ctx context.Context, name string) (string, error) {
 		_, err := w.runAdopt(ctx, "", adoption{}, &found)
 		return found.epoch, err
 	}
-	copied, found, err := w.client.Value(ctx, w.names.epochs()[slotRange(name)], "get", "")
+	copied, found, err := w.client.Value(ctx, w.epochs[slotRange(name)], "get", "")
 	if known := w.view.Load().epoch; found && known != "" {
 		return known, err
 	}

@@ -11,7 +11,7 @@ import (
 // than is allowed, even if answers are late or this machine stops for a while.
 func TestClockSetBack(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		var c clocks
+		c := newObservations().clocks
 		server, up := time.Duration(1_700_000_000)*time.Second, time.Duration(0)
 		read := func() bool {
 			info := serverInfo{run: "a", asked: up}

@@ -15,7 +15,7 @@ import (
 // is missing.
 func copies(t rapid.TB, w *Watcher) (all [slotRanges]string) {
 	t.Helper()
-	for i, name := range w.names.epochs() {
+	for i, name := range w.epochs {
 		copied, _, err := w.client.Value(ctx, name, "get", "")
 		if err != nil {
 			t.Fatal(err)
@@ -56,7 +56,7 @@ func (f *foundStore) write(t rapid.TB, w *Watcher) {
 	if f.keys {
 		pipe.ZAdd(ctx, w.opt.Index, redis.Z{Member: "ck_test_some"})
 	}
-	for i, name := range w.names.epochs() {
+	for i, name := range w.epochs {
 		if f.copies[i] != "" {
 			pipe.Set(ctx, name, f.copies[i], 0)
 		}

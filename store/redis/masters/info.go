@@ -1,11 +1,13 @@
 package masters
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"math"
 	"net"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -161,12 +163,6 @@ func (i *serverInfo) skew(now time.Time) error {
 	return nil
 }
 
-// nearFull reports whether the server has used more than four fifths of its memory,
-// most of which is for nonces.
-func (i *serverInfo) nearFull() bool {
-	return i.maxMemory > 0 && i.usedMemory > i.maxMemory/5*4
-}
-
 // refusing returns why the master accepts no request, or nil. If no replica has
 // answered it for long, another master may have replaced it.
 func (i *serverInfo) refusing() error {
@@ -216,18 +212,20 @@ type Rights struct {
 	Replayed [][]any // those that write, in the form of the append-only file
 }
 
-// lacks returns the command that the gateway's user may not run on the node, or ""
-// if it may run all of them, or may not ask.
-func (w *Watcher) lacks(ctx context.Context, node *redis.Client, served *slotSet) string {
-	user, key := node.Options().Username, w.names.missing(served)
-	if user == "" {
-		user = "default"
+// probe notes why the node refuses writes, for example because its memory is full,
+// and a command that the gateway's user may not run. It sends a write that changes
+// nothing, SET … XX of a missing name, and dry runs. A user that may not ask for them
+// lacks nothing.
+func (w *Watcher) probe(ctx context.Context, node *redis.Client, i *serverInfo) {
+	name := w.names.missing(i.slots)
+	if name == "" {
+		return
 	}
-	if key == "" {
-		return ""
+	if err := node.SetArgs(ctx, name, "", redis.SetArgs{Mode: "XX"}).Err(); !errors.Is(err, redis.Nil) && !rpc.IsMoving(err) {
+		i.denied = err
 	}
-	lacking, _ := refused(ctx, node, user, append(onKey(key, w.opt.Rights.Script), w.opt.Rights.Other...))
-	return lacking
+	user := cmp.Or(node.Options().Username, "default")
+	i.lacks, _ = refused(ctx, node, user, append(onKey(name, w.opt.Rights.Script), w.opt.Rights.Other...))
 }
 
 // onKey returns the commands with the key after their name.
@@ -341,4 +339,58 @@ func (w *Watcher) refuseForgetful() error {
 		}
 	}
 	return nil
+}
+
+// Details returns the part of the status that is about the servers. ahead is how far
+// requests must be after the replay floor, or 0 if that is not known.
+func (w *Watcher) Details(ahead time.Duration) store.Details {
+	v, found := w.view.Load(), *w.masters.Load()
+	d := store.Details{
+		Topology: w.client.Options.Topology(), Servers: make([]store.Server, len(found)), Degraded: append([]string{}, v.degraded...),
+		Warnings: w.warnings(found, ahead), ReplayFloor: rpc.Moment(max(v.Highest(), 0)),
+	}
+	// More than four fifths of the memory are in use, most of which is for nonces.
+	if slices.ContainsFunc(found, func(i serverInfo) bool { return i.maxMemory > 0 && i.usedMemory > i.maxMemory/5*4 }) {
+		d.Degraded = append(d.Degraded, "nonces")
+	}
+	for i := range found {
+		info := &found[i]
+		d.Servers[i] = store.Server{
+			Address: info.addr, Version: info.version, Replicas: info.replicas,
+			UsedMemory: info.usedMemory, MaxMemory: info.maxMemory,
+		}
+	}
+	return d
+}
+
+// warnings lists what an operator should change.
+func (w *Watcher) warnings(found []serverInfo, ahead time.Duration) []string {
+	topology := w.client.Options.Topology()
+	list := []string{}
+	warn := func(format string, args ...any) { list = append(list, fmt.Sprintf(format, args...)) }
+	for i := range found {
+		info := &found[i]
+		if !info.persistent {
+			warn("%s keeps no append-only file: a restart loses keys, nonces and locks (set appendonly yes)", info.addr)
+		}
+		if !info.guarded && (info.replicas > 0 || topology == rpc.Sentinel) {
+			warn("%s goes on without its replicas: after a network cut, two masters may accept the same request (set min-replicas-to-write 1 and min-replicas-max-lag 3)", info.addr)
+		}
+		if info.replicas > 0 && 0 < ahead && ahead < MaxLag+time.Second {
+			warn("replay_floor_ahead is %v: set it to at least %v where masters have replicas, which is how long one that is cut off may go on", ahead, MaxLag+time.Second)
+		}
+		if info.forgets != "" {
+			warn("%s: %s", info.addr, info.forgets)
+		}
+		if info.maxMemory == 0 {
+			warn("%s has no maxmemory: nonces are bounded by the machine's memory alone", info.addr)
+		}
+	}
+	if w.opt.RuntimeDir == "" && topology != rpc.Single {
+		warn("there is no runtime directory: after a network cut and the end of this process, it is not known what it accepted on a master that was replaced")
+	}
+	if problem := *w.lastRun.problem.Load(); problem != "" {
+		warn("%s", problem)
+	}
+	return list
 }

@@ -123,11 +123,15 @@ type observations struct {
 	clocks      clocks
 }
 
+func newObservations() observations {
+	return observations{
+		slots: map[string]*slotSet{}, sighted: map[string]sighting{}, counted: map[string]int64{}, evicted: map[string]int64{},
+		clocks: clocks{readings: map[string]clockReading{}, setBack: map[string]bool{}},
+	}
+}
+
 // remember notes that the other gateways know the result of the check.
 func (m *observations) remember(masters []serverInfo) {
-	if m.slots == nil {
-		m.slots = make(map[string]*slotSet)
-	}
 	for i := range masters {
 		m.last = masters[i].identity
 		m.slots[m.last] = masters[i].slots
@@ -157,9 +161,6 @@ func (m *observations) exposed(masters []serverInfo, master int) *slotSet {
 // evictedMore reports whether the server has evicted anything that the other
 // gateways do not know of.
 func (m *observations) evictedMore(i *serverInfo) bool {
-	if m.evicted == nil {
-		m.counted, m.evicted = make(map[string]int64), make(map[string]int64)
-	}
 	m.counted[i.run] = i.evicted
 	if _, known := m.evicted[i.run]; !known {
 		m.evicted[i.run] = i.evicted
@@ -175,9 +176,6 @@ type sighting struct {
 
 // sight notes when the servers that are new to this gateway were first seen.
 func (m *observations) sight(masters []serverInfo) {
-	if m.sighted == nil {
-		m.sighted = make(map[string]sighting)
-	}
 	for i := range masters {
 		if _, found := m.sighted[masters[i].identity]; !found {
 			m.sighted[masters[i].identity] = sighting{masters[i].now.UnixMicro(), time.Now()}
@@ -248,9 +246,6 @@ type clocks struct {
 // read notes the servers whose clocks were set back by more than MaxSkew since the
 // last reading.
 func (c *clocks) read(masters []serverInfo) {
-	if c.readings == nil {
-		c.readings, c.setBack = make(map[string]clockReading), make(map[string]bool)
-	}
 	for i := range masters {
 		server := &masters[i]
 		if server.now.IsZero() {

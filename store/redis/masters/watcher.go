@@ -7,10 +7,9 @@
 // and the fences. Begin with [Watcher] in watcher.go. The files:
 //
 //   - slots: the slots of a cluster, fences, and names of Redis keys
-//   - info: what a server reports, and which servers are refused
+//   - info: what a server reports, which servers are refused, and what operators see
 //   - view: what is known of the servers
 //   - watcher, agree: how that is found out and shared with the other gateways
-//   - status: what operators see of it
 package masters
 
 import (
@@ -58,6 +57,7 @@ type Watcher struct {
 	client *rpc.Client
 	opt    Options
 	names  names
+	epochs []string // names of the copies of the epoch
 	log    *slog.Logger
 
 	view    atomic.Pointer[View]         // the current state
@@ -77,7 +77,8 @@ type Watcher struct {
 
 // New returns a watcher that works until life ends. It does no I/O.
 func New(life context.Context, client *rpc.Client, opt Options) *Watcher {
-	w := &Watcher{client: client, opt: opt, names: names{prefix: opt.Prefix}, log: client.Options.Logger, lastRun: newLastRun(client, &opt), life: life}
+	w := &Watcher{client: client, opt: opt, names: names{prefix: opt.Prefix}, epochs: names{prefix: opt.Prefix}.epochs(), log: client.Options.Logger, lastRun: newLastRun(client, &opt), life: life}
+	w.observations = newObservations()
 	w.view.Store(&View{problem: errNotChecked})
 	w.masters.Store(new([]serverInfo))
 	return w
@@ -177,10 +178,6 @@ func (w *Watcher) recall() error {
 func (w *Watcher) check(ctx context.Context, m mode) error {
 	w.checking.Lock()
 	defer w.checking.Unlock()
-	return w.checkLocked(ctx, m)
-}
-
-func (w *Watcher) checkLocked(ctx context.Context, m mode) error {
 	unfenced := w.unfenced.Swap(0)
 	w.observations.emptied = w.observations.emptied || unfenced != 0
 	before := w.view.Load()
@@ -366,7 +363,7 @@ func (w *Watcher) readMasters(ctx context.Context) ([]serverInfo, error) {
 		} else if i.role != "master" {
 			w.client.Distrust() // the address may lead to another server by now
 		}
-		i.denied, i.lacks = w.tryWrite(ctx, node, i.slots), w.lacks(ctx, node, i.slots)
+		w.probe(ctx, node, &i)
 		mu.Lock()
 		defer mu.Unlock()
 		if w.client.Cluster == nil || i.role == "master" { // otherwise it was just demoted
@@ -381,27 +378,10 @@ func (w *Watcher) readMasters(ctx context.Context) ([]serverInfo, error) {
 	if err == nil && len(all) == 0 {
 		err = fmt.Errorf("%w: the cluster has no master", store.ErrUnavailable)
 	}
-	if err != nil {
-		if unfit := rpc.Refusal("", err); unfit != nil {
-			return nil, unfit
-		}
-		err = rpc.Unavailable("checking the cluster", err)
+	if unfit := rpc.Refusal("", err); unfit != nil {
+		return nil, unfit
 	}
-	return all, err
-}
-
-// tryWrite returns why the node refuses writes, for example because its memory is
-// full, or nil. It sends a write that changes nothing: SET … XX of a missing name.
-func (w *Watcher) tryWrite(ctx context.Context, node *redis.Client, served *slotSet) error {
-	name := w.names.missing(served)
-	if name == "" {
-		return nil
-	}
-	err := node.SetArgs(ctx, name, "", redis.SetArgs{Mode: "XX"}).Err()
-	if errors.Is(err, redis.Nil) || rpc.IsMoving(err) {
-		return nil
-	}
-	return err
+	return all, rpc.Unavailable("checking the cluster", err)
 }
 
 // sawEmptied notes that the part of the store that holds the name was emptied. From

@@ -8,8 +8,7 @@
 //   - options, client: the settings, and the connections that they make
 //   - replies: the bounds of a reply
 //   - breaker: what a call passes before it is sent
-//   - call: a call and its reply
-//   - errors: what the errors of Redis mean
+//   - call: a call, its reply, and what the errors of Redis mean
 package rpc
 
 import (
@@ -21,6 +20,7 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -32,34 +32,12 @@ import (
 	"github.com/card-gateway/card-gateway/store"
 )
 
-// tags makes a token for every call, which its reply must contain: a reply to
-// another call is not used.
-type tags struct {
-	prefix string
-	next   *atomic.Uint64
-}
-
-func newTags() tags {
-	return tags{prefix: rand.Text()[:12] + ".", next: new(atomic.Uint64)}
-}
-
-func (t tags) make() string {
-	b := make([]byte, 0, 32)
-	return string(strconv.AppendUint(append(b, t.prefix...), t.next.Add(1), 36))
-}
-
 // once is a command that go-redis never repeats, because after a lost reply it is
 // not known whether it was executed. It still follows MOVED and ASK, because then
 // it was not executed.
 type once struct{ *redis.Cmd }
 
 func (once) NoRetry() bool { return true }
-
-// A Processor runs a command: the client, with or without the queue, or one of its
-// connections.
-type Processor interface {
-	Process(ctx context.Context, cmd redis.Cmder) error
-}
 
 // A Client runs scripts on the servers. Its own commands, those of go-redis, pass
 // neither the queue nor the breaker. It is made by [New].
@@ -69,7 +47,8 @@ type Client struct {
 	Options Options              // those of New with the defaults
 
 	network  *network
-	tags     tags
+	tags     string // the beginning of all
+	calls    atomic.Uint64
 	breakers breakers
 	queues   queues
 }
@@ -86,7 +65,7 @@ func New(opt Options) (*Client, error) {
 	}
 	quiet()
 	c := &Client{
-		Options: opt, network: newNetwork(opt.IOTimeout), tags: newTags(),
+		Options: opt, network: newNetwork(opt.IOTimeout), tags: rand.Text()[:12] + ".",
 		breakers: breakers{log: opt.Logger},
 		queues:   queues{size: opt.PoolSize, patience: opt.IOTimeout, observe: opt.Queue},
 	}
@@ -119,24 +98,19 @@ func (c *Client) Breaker(server string) *gobreaker.CircuitBreaker[struct{}] {
 	return c.breakers.at(server).CircuitBreaker
 }
 
-// A turn is the client, for one server: a command waits for its turn in the
-// queue of the server, and is sent unless its breaker is open.
-type turn struct {
-	*Client
-	server string
-}
-
-func (t turn) Process(ctx context.Context, cmd redis.Cmder) error {
-	breaker := t.breakers.at(t.server)
+// process waits in the queue of the server, and sends the command unless the breaker
+// of the server is open.
+func (c *Client) process(ctx context.Context, server string, cmd redis.Cmder) error {
+	breaker := c.breakers.at(server)
 	if breaker.State() == gobreaker.StateOpen {
 		return gobreaker.ErrOpenState // without waiting for a turn
 	}
-	queue := t.queues.at(t.server)
+	queue := c.queues.at(server)
 	if err := queue.enter(ctx); err != nil {
 		return err
 	}
 	defer queue.leave()
-	return breaker.run(func() error { return t.UniversalClient.Process(ctx, cmd) })
+	return breaker.run(func() error { return c.UniversalClient.Process(ctx, cmd) })
 }
 
 // A Call is one run of a script. The tag is put before the arguments.
@@ -153,7 +127,7 @@ func (c *Client) Run(ctx context.Context, doing string, what Call) ([]any, error
 	if err != nil {
 		return nil, Unavailable(doing, err)
 	}
-	reply, err := c.RunOn(ctx, turn{c, server}, what)
+	reply, err := c.RunOn(ctx, func(ctx context.Context, cmd redis.Cmder) error { return c.process(ctx, server, cmd) }, what)
 	if err == nil {
 		return reply, nil
 	}
@@ -166,12 +140,20 @@ func (c *Client) Run(ctx context.Context, doing string, what Call) ([]any, error
 	return nil, Unavailable(doing, err)
 }
 
-// RunOn executes the script once. It sends it again only if Redis has replied that
+// tag makes a token for a call, which its reply must contain: a reply to another call
+// is not used.
+func (c *Client) tag() string {
+	b := make([]byte, 0, 32)
+	return string(strconv.AppendUint(append(b, c.tags...), c.calls.Add(1), 36))
+}
+
+// RunOn executes the script once, by a function that sends a command, and returns the
+// reply without the tag. It sends it again only if Redis has replied that
 // it did not execute it: the script is not loaded, or its slot is being moved.
 // Then it sends the source too, and from the second time on after a pause that
 // doubles.
-func (c *Client) RunOn(ctx context.Context, on Processor, what Call) ([]any, error) {
-	tag := c.tags.make()
+func (c *Client) RunOn(ctx context.Context, process func(context.Context, redis.Cmder) error, what Call) ([]any, error) {
+	tag := c.tag()
 	args := make([]any, 0, 4+len(what.Keys)+len(what.Args))
 	args = append(args, "evalsha", what.Script.SHA, strconv.Itoa(len(what.Keys)))
 	for _, k := range what.Keys {
@@ -181,7 +163,7 @@ func (c *Client) RunOn(ctx context.Context, on Processor, what Call) ([]any, err
 	args = append(args, what.Args...)
 	for pause := firstPause; ; {
 		cmd := redis.NewCmd(ctx, args...)
-		err := on.Process(ctx, once{cmd})
+		err := process(ctx, once{cmd})
 		switch {
 		case err == nil:
 			return checkReply(cmd, tag)
@@ -217,9 +199,6 @@ func checkReply(cmd *redis.Cmd, tag string) ([]any, error) {
 func (c *Client) RunOnConn(ctx context.Context, doing string, what Call, then func(reply []any, conn *redis.Conn) error) error {
 	for pause := firstPause; ; pause *= 2 {
 		err := c.tryOnConn(ctx, what, then)
-		if err == nil {
-			return nil
-		}
 		if !movedElsewhere(err) || c.Cluster == nil {
 			return Unavailable(doing, err)
 		}
@@ -240,7 +219,7 @@ func (c *Client) tryOnConn(ctx context.Context, what Call, then func([]any, *red
 	}
 	conn := node.Conn()
 	defer conn.Close()
-	reply, err := c.RunOn(ctx, conn, what)
+	reply, err := c.RunOn(ctx, conn.Process, what)
 	if err != nil {
 		return err
 	}
@@ -335,3 +314,83 @@ func NewScript(source string) *Script {
 	sum := sha1.Sum([]byte(source))
 	return &Script{Source: source, SHA: hex.EncodeToString(sum[:])}
 }
+
+// An UnfitError says that a server was reached and cannot be used.
+type UnfitError struct {
+	Server  string // its address; empty if it is not known
+	Problem string // the problem and its remedy
+	Cause   error  // the error of the server, if there was one
+}
+
+// Error names the server and the problem.
+func (e *UnfitError) Error() string {
+	s := "redis"
+	if e.Server != "" {
+		s += " at " + e.Server
+	}
+	s += ": " + e.Problem
+	if e.Cause != nil {
+		s += ": " + e.Cause.Error()
+	}
+	return s
+}
+
+// Unwrap returns the cause and [store.ErrUnavailable]: while the gateway runs, an
+// unfit server is one that cannot answer.
+func (e *UnfitError) Unwrap() []error {
+	if e.Cause == nil {
+		return []error{store.ErrUnavailable}
+	}
+	return []error{store.ErrUnavailable, e.Cause}
+}
+
+// Unavailable returns an error that wraps err and [store.ErrUnavailable], and nil for
+// nil.
+func Unavailable(doing string, err error) error {
+	if err == nil || errors.Is(err, store.ErrUnavailable) {
+		return err
+	}
+	return fmt.Errorf("%w: %s: %w", store.ErrUnavailable, doing, err)
+}
+
+// Unusable returns the [UnfitError] of [Refusal], or that of [Unavailable].
+func Unusable(addr, doing string, err error) error {
+	if unfit := Refusal(addr, err); unfit != nil {
+		return unfit
+	}
+	return Unavailable(doing, err)
+}
+
+// Refusal returns an UnfitError if the error means that the server refuses the
+// gateway's user, else nil.
+func Refusal(addr string, err error) error {
+	for _, prefix := range []string{"NOAUTH", "WRONGPASS", "NOPERM"} {
+		if redis.HasErrorPrefix(err, prefix) {
+			return &UnfitError{Server: addr, Problem: "it refuses the user; check username, password and its ACL rule", Cause: err}
+		}
+	}
+	if err != nil && strings.Contains(err.Error(), "user executing the script can't") {
+		return &UnfitError{Server: addr, Problem: "it refuses the user a command of a script; check its ACL rule", Cause: err}
+	}
+	return nil
+}
+
+// IsMoving reports whether Redis refused a command, before it wrote anything,
+// because its slot is with another node, or is being moved to it.
+func IsMoving(err error) bool { return movedElsewhere(err) || isHalfMoved(err) }
+
+func movedElsewhere(err error) bool {
+	return redis.HasErrorPrefix(err, "MOVED") || redis.HasErrorPrefix(err, "ASK")
+}
+
+// isHalfMoved reports whether the keys of the command are on two nodes.
+func isHalfMoved(err error) bool {
+	return redis.HasErrorPrefix(err, "TRYAGAIN") ||
+		err != nil && strings.Contains(err.Error(), "non local key")
+}
+
+// isUnloaded reports whether Redis does not know the script.
+func isUnloaded(err error) bool { return redis.HasErrorPrefix(err, "NOSCRIPT") }
+
+// IsFull reports whether Redis refused to write because its memory is full.
+func IsFull(err error) bool { return redis.HasErrorPrefix(err, "OOM") }

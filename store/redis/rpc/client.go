@@ -62,14 +62,13 @@ func (o *Options) settings() (all *redis.UniversalOptions, network string, err e
 // guard returns the function that makes all connections, also those of go-redis to
 // sentinels. config is nil without TLS.
 func (o *Options) guard(config *tls.Config) Dialer {
-	dial := o.Dialer
 	plain := &net.Dialer{Timeout: o.IOTimeout}
-	switch {
-	case dial != nil:
-	case config != nil:
+	dial := plain.DialContext
+	if config != nil {
 		dial = (&tls.Dialer{NetDialer: plain, Config: config}).DialContext
-	default:
-		dial = plain.DialContext
+	}
+	if o.Dialer != nil {
+		dial = o.Dialer
 	}
 	return func(ctx context.Context, network, addr string) (net.Conn, error) {
 		c, err := dial(ctx, network, addr)
@@ -260,7 +259,7 @@ func (dialHook) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Proces
 type conn struct {
 	net.Conn
 	peer        *peer
-	undialed    error        // why the dial failed; every use returns it
+	undialed    error        // why the dial failed; Read and Write return it
 	sent, heard atomic.Int64 // moments
 }
 
@@ -325,16 +324,10 @@ func (c *conn) SyscallConn() (syscall.RawConn, error) {
 }
 
 func (c *conn) SetReadDeadline(t time.Time) error {
-	if c.undialed != nil {
-		return c.undialed
-	}
 	return c.Conn.SetReadDeadline(c.bounded(t))
 }
 
 func (c *conn) SetWriteDeadline(t time.Time) error {
-	if c.undialed != nil {
-		return c.undialed
-	}
 	return c.Conn.SetWriteDeadline(c.bounded(t))
 }
 
