@@ -108,7 +108,7 @@ file_faults := Test(CorruptedJournal|Mark|ReplayFloor|TornTail|NeverBegun|Damage
 
 faults-again: ## the tests of single faults, 20 times each; repeat=N sets how often
 	@tests/install-tools.sh redis-server
-	go test -count=$(repeat) -timeout 3h -run '$(redis_faults)' ./store/redis
+	go test -count=$(repeat) -timeout 3h -run '$(redis_faults)' ./store/redis/...
 	go test -count=$(repeat) -timeout 3h -run '$(file_faults)' ./store/file/...
 
 FUZZTIME ?= 10m

@@ -10,7 +10,7 @@ import (
 
 	"github.com/card-gateway/card-gateway/auth"
 	"github.com/card-gateway/card-gateway/store"
-	"github.com/card-gateway/card-gateway/store/redis"
+	"github.com/card-gateway/card-gateway/store/redis/rpc"
 )
 
 var storeSeconds = newHistogramVec(prometheus.HistogramOpts{
@@ -30,11 +30,11 @@ var (
 )
 
 // CountQueue counts the calls that wait for a connection to Redis.
-func CountQueue(event redis.QueueEvent) {
+func CountQueue(event rpc.QueueEvent) {
 	switch event {
-	case redis.QueueWaits:
+	case rpc.QueueWaits:
 		storeQueued.Add(1)
-	case redis.QueueLeft, redis.QueueLate:
+	case rpc.QueueLeft, rpc.QueueLate:
 		storeQueued.Add(-1)
 	}
 }

@@ -17,6 +17,7 @@ import (
 	"github.com/card-gateway/card-gateway/secret"
 	"github.com/card-gateway/card-gateway/store"
 	"github.com/card-gateway/card-gateway/store/redis"
+	"github.com/card-gateway/card-gateway/store/redis/rpc"
 )
 
 // RedisStore keeps the state of any number of gateways in Redis: one server, a
@@ -107,12 +108,13 @@ func (s *RedisStore) Provision(caddy.Context) (err error) {
 		}
 	}
 	s.options = redis.Options{
-		URL: s.URL, ClusterAddrs: s.Cluster, SentinelMaster: s.Master, SentinelAddrs: s.Sentinel,
-		Username: s.Username, SentinelUsername: s.SentinelUsername, DB: s.DB,
-		TLS: s.TLS, CAFile: s.CAFile, ServerName: s.ServerName, Prefix: s.Prefix,
-		SettleTimeout: time.Duration(s.SettleTimeout), ChangeTimeout: time.Duration(s.ChangeTimeout),
-		IOTimeout: time.Duration(s.IOTimeout), PoolSize: s.PoolSize, MaxNoncesPerKey: s.MaxNoncesPerKey,
-		Logger: slog.New(storeSlog{}), Queue: meter.CountQueue,
+		Options: rpc.Options{
+			URL: s.URL, ClusterAddrs: s.Cluster, SentinelMaster: s.Master, SentinelAddrs: s.Sentinel,
+			Username: s.Username, SentinelUsername: s.SentinelUsername, DB: s.DB,
+			TLS: s.TLS, CAFile: s.CAFile, ServerName: s.ServerName,
+			IOTimeout: time.Duration(s.IOTimeout), PoolSize: s.PoolSize, Logger: slog.New(storeSlog{}), Queue: meter.CountQueue,
+		},
+		Prefix: s.Prefix, SettleTimeout: time.Duration(s.SettleTimeout), ChangeTimeout: time.Duration(s.ChangeTimeout), MaxNoncesPerKey: s.MaxNoncesPerKey,
 	}
 	return s.readPasswords()
 }

@@ -13,13 +13,16 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/card-gateway/card-gateway/auth"
 	"github.com/card-gateway/card-gateway/store"
+	"github.com/card-gateway/card-gateway/store/redis/rpc"
 	"github.com/card-gateway/card-gateway/tests/harness"
+	"github.com/card-gateway/card-gateway/tests/redistest"
 )
 
 // aclRule returns the ACL rule of docs/redis.md.
@@ -40,19 +43,19 @@ func aclRule(t testing.TB) []string {
 // cluster, and gives no access to another prefix.
 func TestDocumentedACL(t *testing.T) {
 	t.Parallel()
-	single := own(t, false)
-	nodes := ownCluster(t)
-	for _, p := range append([]*process{single}, nodes...) {
+	single := redistest.Own(t, false)
+	nodes := redistest.OwnCluster(t)
+	for _, p := range append([]*redistest.Process{single}, nodes...) {
 		args := []any{"acl", "setuser", "gateway"}
 		for _, a := range aclRule(t) {
 			args = append(args, a)
 		}
-		p.do(t, args...)
-		p.do(t, "acl", "setuser", "default", "off")
+		p.Do(t, args...)
+		p.Do(t, "acl", "setuser", "default", "off")
 	}
 	for name, opt := range map[string]Options{
-		"single":  {URL: single.url(), Username: "gateway", Password: "secret"},
-		"cluster": {ClusterAddrs: addrs(nodes), Username: "gateway", Password: "secret"},
+		"single":  {Options: rpc.Options{URL: single.URL(), Username: "gateway", Password: "secret"}},
+		"cluster": {Options: rpc.Options{ClusterAddrs: redistest.Addrs(nodes), Username: "gateway", Password: "secret"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := open(t, opt)
@@ -71,18 +74,18 @@ func TestDocumentedACL(t *testing.T) {
 					t.Errorf("%s: %v", call, err)
 				}
 			}
-			if err := s.servers.check(ctx, mayBegin); err != nil {
+			if err := check(s); err != nil {
 				t.Errorf("a second look: %v", err)
 			}
 		})
 	}
 	t.Run("other prefixes are out of reach", func(t *testing.T) {
-		s, err := New(patient(Options{URL: single.url(), Username: "gateway", Password: "secret", Prefix: "other:"}))
+		s, err := New(patient(Options{Options: rpc.Options{URL: single.URL(), Username: "gateway", Password: "secret"}, Prefix: "other:"}))
 		if err != nil {
 			t.Fatal(err)
 		}
 		defer s.Close()
-		var unfit *UnfitError
+		var unfit *rpc.UnfitError
 		if err := s.Start(ctx); !errors.As(err, &unfit) {
 			t.Errorf("Start: %v, want an UnfitError", err)
 		}
@@ -106,20 +109,20 @@ func everyCall(s *Store, r *store.Record) map[string]error {
 func TestTLS(t *testing.T) {
 	dir := t.TempDir()
 	writeCertificate(t, dir)
-	p := own(t, false, "--tls-port", "0")
+	p := redistest.Own(t, false, "--tls-port", "0")
 	port := harness.FreePort(t)
-	p.do(t, "config", "set", "tls-cert-file", filepath.Join(dir, "cert"), "tls-key-file", filepath.Join(dir, "key"),
+	p.Do(t, "config", "set", "tls-cert-file", filepath.Join(dir, "cert"), "tls-key-file", filepath.Join(dir, "key"),
 		"tls-ca-cert-file", filepath.Join(dir, "cert"), "tls-auth-clients", "no", "tls-port", port)
-	url := "rediss://127.0.0.1:" + decimal(int64(port))
-	s := open(t, Options{URL: url, CAFile: filepath.Join(dir, "cert")})
+	url := "rediss://127.0.0.1:" + strconv.Itoa(port)
+	s := open(t, Options{Options: rpc.Options{URL: url, CAFile: filepath.Join(dir, "cert")}})
 	expect(t, s, newClaim(newKey(t, s)), auth.Accepted)
-	named := open(t, Options{URL: url, CAFile: filepath.Join(dir, "cert"), ServerName: "redis.internal"})
+	named := open(t, Options{Options: rpc.Options{URL: url, CAFile: filepath.Join(dir, "cert"), ServerName: "redis.internal"}})
 	if err := named.Ready(ctx); err != nil {
 		t.Errorf("by another name: %v", err)
 	}
 	for name, opt := range map[string]Options{
-		"unknown authority": {URL: url},
-		"another name":      {URL: url, CAFile: filepath.Join(dir, "cert"), ServerName: "elsewhere.internal"},
+		"unknown authority": {Options: rpc.Options{URL: url}},
+		"another name":      {Options: rpc.Options{URL: url, CAFile: filepath.Join(dir, "cert"), ServerName: "elsewhere.internal"}},
 	} {
 		if s := open(t, opt); s.Ready(ctx) == nil {
 			t.Errorf("%s: ready", name)

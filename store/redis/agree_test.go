@@ -3,6 +3,7 @@ package redis
 import (
 	"context"
 	"fmt"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -13,7 +14,9 @@ import (
 	"github.com/card-gateway/card-gateway/auth"
 	"github.com/card-gateway/card-gateway/ratelimit"
 	"github.com/card-gateway/card-gateway/store"
+	"github.com/card-gateway/card-gateway/store/redis/rpc"
 	"github.com/card-gateway/card-gateway/store/storetest"
+	"github.com/card-gateway/card-gateway/tests/redistest"
 )
 
 // The Lua form and the Go form of the limits give the same results to the bit:
@@ -87,8 +90,8 @@ func decide(levels map[string]ratelimit.Level, c *store.Claim) store.Verdict {
 
 // In the steady state a request is one script call and nothing else.
 func TestOneScriptCall(t *testing.T) {
-	p := own(t, false)
-	s, err := New(Options{URL: p.url(), IOTimeout: time.Second, SettleTimeout: 2 * time.Second})
+	p := redistest.Own(t, false)
+	s, err := New(Options{Options: rpc.Options{URL: p.URL(), IOTimeout: time.Second}, SettleTimeout: 2 * time.Second})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -96,12 +99,12 @@ func TestOneScriptCall(t *testing.T) {
 	r := newKey(t, s)
 	const n = 500
 	expect(t, s, newClaim(r), auth.Accepted)
-	p.do(t, "config", "resetstat")
+	p.Do(t, "config", "resetstat")
 	for range n {
 		c := charge(t, newClaim(r), "issue_card", "1000000/1m")
 		expect(t, s, charge(t, c, "total", "1000000/1m"), auth.Accepted)
 	}
-	stats := p.do(t, "info", "commandstats").(string)
+	stats := p.Do(t, "info", "commandstats").(string)
 	for line := range strings.Lines(stats) {
 		name, values, _ := strings.Cut(strings.TrimPrefix(line, "cmdstat_"), ":")
 		calls, _, _ := strings.Cut(strings.TrimPrefix(values, "calls="), ",")
@@ -116,11 +119,11 @@ func TestOneScriptCall(t *testing.T) {
 		t.Errorf("no evalsha in %s", stats)
 	}
 	// A check of the servers that finds nothing new calls no script.
-	p.do(t, "config", "resetstat")
-	if err := s.servers.check(ctx, mayBegin); err != nil {
+	p.Do(t, "config", "resetstat")
+	if err := check(s); err != nil {
 		t.Fatal(err)
 	}
-	if stats := p.do(t, "info", "commandstats").(string); strings.Contains(stats, "eval") {
+	if stats := p.Do(t, "info", "commandstats").(string); strings.Contains(stats, "eval") {
 		t.Errorf("a look called a script:\n%s", stats)
 	}
 }
@@ -135,8 +138,8 @@ func TestMemoryPerNonce(t *testing.T) {
 	}{{"one busy key", 1, 8_000}, {"keys with 50 requests", 100, 50}, {"keys with 10 requests", 300, 10}}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			p := own(t, false)
-			s := open(t, Options{URL: p.url(), IOTimeout: time.Second, SettleTimeout: 2 * time.Second})
+			p := redistest.Own(t, false)
+			s := open(t, Options{Options: rpc.Options{URL: p.URL(), IOTimeout: time.Second}, SettleTimeout: 2 * time.Second})
 			records := make([]*store.Record, tt.keys)
 			for i := range records {
 				records[i] = newKey(t, s)
@@ -161,26 +164,29 @@ func TestMemoryPerNonce(t *testing.T) {
 	}
 }
 
-func usedMemory(t testing.TB, p *process) int64 {
+func usedMemory(t testing.TB, p *redistest.Process) int64 {
 	t.Helper()
-	i, err := readInfo(ctx, p.client)
+	text := p.Do(t, "info", "memory").(string)
+	_, text, _ = strings.Cut(text, "\nused_memory:")
+	text, _, _ = strings.Cut(text, "\r")
+	n, err := strconv.ParseInt(text, 10, 64)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return i.usedMemory
+	return n
 }
 
 // Everything of a key in Redis except the record expires when the nonces are
 // dead.
 func TestEverythingExpires(t *testing.T) {
-	p := own(t, false)
-	s := open(t, Options{URL: p.url()})
+	p := redistest.Own(t, false)
+	s := open(t, Options{Options: rpc.Options{URL: p.URL()}})
 	r := newKey(t, s)
 	expect(t, s, charge(t, newClaim(r), "issue_card", "5/1m"), auth.Accepted)
 	check := func(without ...string) {
 		t.Helper()
-		for _, name := range p.do(t, "keys", "*").([]any) {
-			ttl := p.do(t, "pttl", name).(int64)
+		for _, name := range p.Do(t, "keys", "*").([]any) {
+			ttl := p.Do(t, "pttl", name).(int64)
 			lasting := false
 			for _, w := range without {
 				lasting = lasting || w == name
@@ -197,22 +203,6 @@ func TestEverythingExpires(t *testing.T) {
 	check(s.names.index(), s.names.shared())
 	put(t, s, r)
 	check(s.names.record(r.ID), s.names.index(), s.names.shared())
-}
-
-func TestSlotsAreThoseOfRedis(t *testing.T) {
-	p := sharedCluster(t)[0]
-	n := names{prefix: "a:"}
-	for range 200 {
-		id := random()
-		if got, want := slot(id), int(p.do(t, "cluster", "keyslot", n.record(id)).(int64)); got != want {
-			t.Fatalf("slot of %s is %d, want %d", id, got, want)
-		}
-	}
-	for i, name := range n.epochs() {
-		if got := int(p.do(t, "cluster", "keyslot", name).(int64)); got/(slots/slotRanges) != i {
-			t.Errorf("%s is in slot %d, not in range %d", name, got, i)
-		}
-	}
 }
 
 // Gateways with different prefixes on one server share nothing.

@@ -12,6 +12,8 @@ import (
 
 	"github.com/card-gateway/card-gateway/auth"
 	"github.com/card-gateway/card-gateway/store"
+	"github.com/card-gateway/card-gateway/store/redis/rpc"
+	"github.com/card-gateway/card-gateway/tests/redistest"
 )
 
 // Errors in the requests of one key do not stop the other keys, whether the
@@ -25,20 +27,23 @@ func TestErrorsOfOneKey(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			p := newProxy(t, sharedSingle(t))
-			opt := Options{URL: p.url(), Prefix: random() + ":", PoolSize: 2}
+			p := redistest.NewProxy(t, redistest.SharedSingle(t))
+			opt := Options{Options: rpc.Options{URL: p.URL(), PoolSize: 2}, Prefix: random() + ":"}
 			other := open(t, opt)
 			bad, good := newKey(t, other), newKey(t, other)
 			s := open(t, impatient(opt))
-			p.set(fault{reply: reply, only: bad.ID})
+			p.Set(redistest.Fault{Reply: reply, Only: bad.ID})
 			failAlone(t, s, bad, name)
-			if state := s.breakers.at(theServer).State(); state != gobreaker.StateClosed {
+			if state := s.client.Breaker(rpc.TheServer).State(); state != gobreaker.StateClosed {
 				t.Errorf("the breaker is %v", state)
 			}
 			flows(t, s, good, 5*time.Second)
 		})
 	}
 }
+
+// manyFailures without a reply within half a second open a breaker.
+const manyFailures = 5
 
 // failAlone settles requests of a key for longer than it takes to open a
 // breaker. All fail with the server's answer.
@@ -47,9 +52,9 @@ func failAlone(t *testing.T, s *Store, bad *store.Record, answer string) {
 	var answered atomic.Int64
 	var tasks sync.WaitGroup
 	begun := time.Now()
-	for range breakerFailures {
+	for range manyFailures {
 		tasks.Go(func() {
-			for answered.Load() < breakerFailures || time.Since(begun) < 2*breakerSilence {
+			for answered.Load() < manyFailures || time.Since(begun) < time.Second {
 				_, err := s.Settle(ctx, newClaim(bad))
 				if !errors.Is(err, store.ErrUnavailable) || errors.Is(err, gobreaker.ErrOpenState) {
 					t.Errorf("%v, want ErrUnavailable for what the server answers", err)
@@ -67,14 +72,14 @@ func failAlone(t *testing.T, s *Store, bad *store.Record, answer string) {
 // If a server knows no script, not even one that was just sent, the script is
 // sent a few times only.
 func TestNoScript(t *testing.T) {
-	p := newProxy(t, sharedSingle(t))
-	s := open(t, Options{URL: p.url(), Prefix: random() + ":", IOTimeout: time.Second, SettleTimeout: time.Second})
+	p := redistest.NewProxy(t, redistest.SharedSingle(t))
+	s := open(t, Options{Options: rpc.Options{URL: p.URL(), IOTimeout: time.Second}, Prefix: random() + ":", SettleTimeout: time.Second})
 	r := newKey(t, s)
 	expect(t, s, newClaim(r), auth.Accepted)
-	p.set(fault{reply: "-NOSCRIPT No matching script. Please use EVAL.\r\n", only: r.ID})
-	before := p.count("eval")
+	p.Set(redistest.Fault{Reply: "-NOSCRIPT No matching script. Please use EVAL.\r\n", Only: r.ID})
+	before := p.Count("eval")
 	expectUnavailable(t, s, newClaim(r))
-	if n := p.count("eval") - before; n < 2 || n > 12 {
+	if n := p.Count("eval") - before; n < 2 || n > 12 {
 		t.Errorf("it was sent %d times within a second, want a few", n)
 	}
 }

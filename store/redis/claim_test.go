@@ -9,6 +9,7 @@ import (
 	"github.com/card-gateway/card-gateway/auth"
 	"github.com/card-gateway/card-gateway/ratelimit"
 	"github.com/card-gateway/card-gateway/store"
+	"github.com/card-gateway/card-gateway/tests/redistest"
 )
 
 func newRecord() *store.Record {
@@ -96,7 +97,7 @@ func expectUnavailable(t testing.TB, s *Store, c *store.Claim) {
 func flows(t testing.TB, s *Store, r *store.Record, within time.Duration) {
 	t.Helper()
 	var last error
-	deadline := time.Now().Add(busy * within)
+	deadline := time.Now().Add(redistest.Busy * within)
 	for {
 		c := newClaim(r)
 		c.ReplayFloorAhead = -time.Hour
@@ -105,7 +106,7 @@ func flows(t testing.TB, s *Store, r *store.Record, within time.Duration) {
 			return
 		}
 		if last = err; time.Now().After(deadline) {
-			t.Fatalf("no request was accepted within %v: %+v, %v", busy*within, v, last)
+			t.Fatalf("no request was accepted within %v: %+v, %v", redistest.Busy*within, v, last)
 		}
 		time.Sleep(2 * time.Millisecond)
 	}

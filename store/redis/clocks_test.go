@@ -1,12 +1,12 @@
 package redis
 
 import (
+	"sync/atomic"
 	"testing"
 	"time"
 
-	"pgregory.net/rapid"
-
 	"github.com/card-gateway/card-gateway/auth"
+	"github.com/card-gateway/card-gateway/store/redis/rpc"
 )
 
 // A gateway whose own clock is wrong for a while refuses requests meanwhile. No
@@ -15,15 +15,16 @@ func TestWrongClockOfOneGateway(t *testing.T) {
 	t.Parallel()
 	opt := single(t)
 	opt.IOTimeout, opt.SettleTimeout = time.Second, 2*time.Second
-	a, b := pair(t, opt)
+	a := open(t, opt)
+	var off atomic.Int64
+	opt.now = func() time.Time { return time.Now().Add(time.Duration(off.Load())) }
+	b := open(t, opt)
 	r := newKey(t, a)
-	clock := func(off time.Duration) {
+	clock := func(ahead time.Duration) {
 		t.Helper()
-		b.servers.checking.Lock()
-		defer b.servers.checking.Unlock()
-		b.servers.now = func() time.Time { return time.Now().Add(off) }
-		if err := b.servers.checkLocked(ctx, mayBegin); (err != nil) != (off != 0) {
-			t.Errorf("%v off: %v", off, err)
+		off.Store(int64(ahead))
+		if err := check(b); (err != nil) != (ahead != 0) {
+			t.Errorf("%v off: %v", ahead, err)
 		}
 	}
 	for range 3 {
@@ -41,47 +42,12 @@ func TestWrongClockOfOneGateway(t *testing.T) {
 			expect(t, a, newClaim(r), auth.Accepted)
 		}
 	}
-	if err := a.servers.check(ctx, mayBegin); err != nil {
+	if err := check(a); err != nil {
 		t.Fatal(err)
 	}
 	for _, s := range []*Store{a, b} {
-		if floor := s.servers.view.Load().highest(); floor != 0 {
-			t.Errorf("the floor rose to %v", moment(floor))
+		if floor := s.servers.View().Highest(); floor != 0 {
+			t.Errorf("the floor rose to %v", rpc.Moment(floor))
 		}
 	}
-}
-
-// A server's clock is reported as set back exactly if it was set back by more
-// than is allowed, even if answers are late or this machine stops for a while.
-func TestClockSetBack(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
-		var c clocks
-		server, up := time.Duration(1_700_000_000)*time.Second, time.Duration(0)
-		read := func() bool {
-			info := serverInfo{run: "a", asked: up}
-			before := time.Duration(rapid.Int64Range(0, int64(20*time.Second)).Draw(t, "way there"))
-			back := time.Duration(rapid.Int64Range(0, int64(20*time.Second)).Draw(t, "way back"))
-			up, server = up+before, server+before
-			info.now = time.Unix(0, int64(server))
-			up, server = up+back, server+back
-			info.answered = up
-			c.read([]serverInfo{info})
-			return c.setBack["a"]
-		}
-		read()
-		for range rapid.IntRange(1, 10).Draw(t, "reads") {
-			passed := time.Duration(rapid.Int64Range(0, int64(time.Minute)).Draw(t, "passed"))
-			drift := time.Duration(rapid.Int64Range(-500, 500).Draw(t, "drift, ppm")) * passed / 1_000_000
-			slept := time.Duration(rapid.SampledFrom([]int64{0, 0, 60, 3600}).Draw(t, "this machine slept")) * time.Second
-			ahead := time.Duration(rapid.SampledFrom([]int64{0, 0, 0, 4, 400}).Draw(t, "set ahead")) * time.Second
-			up, server = up+passed, server+passed+drift+slept+ahead
-			if read() {
-				t.Fatal("the clock was not set back")
-			}
-		}
-		server -= 100 * time.Second
-		if !read() {
-			t.Fatal("the clock was set back by 100 s")
-		}
-	})
 }

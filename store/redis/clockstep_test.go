@@ -7,17 +7,19 @@ import (
 
 	"github.com/card-gateway/card-gateway/auth"
 	"github.com/card-gateway/card-gateway/store"
+	"github.com/card-gateway/card-gateway/store/redis/rpc"
 	"github.com/card-gateway/card-gateway/tests/harness"
+	"github.com/card-gateway/card-gateway/tests/redistest"
 )
 
 // shifted starts a server that follows the clock.
-func shifted(t *testing.T) (*process, *harness.Clock) {
+func shifted(t *testing.T) (*redistest.Process, *harness.Clock) {
 	t.Helper()
 	clock, dir := harness.NewClock(t), t.TempDir()
-	p := &process{dir: dir, env: clock.RedisEnv(), addr: filepath.Join(dir, "s")}
-	p.config = []string{"--dir", dir, "--save", "", "--port", "0", "--unixsocket", p.addr}
-	t.Cleanup(func() { p.kill() })
-	p.start(t)
+	p := &redistest.Process{Dir: dir, Env: clock.RedisEnv(), Addr: filepath.Join(dir, "s")}
+	p.Config = []string{"--dir", dir, "--save", "", "--port", "0", "--unixsocket", p.Addr}
+	t.Cleanup(func() { p.Kill() })
+	p.Start(t)
 	return p, clock
 }
 
@@ -30,7 +32,7 @@ func TestClockStepOfTheServer(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			p, clock := shifted(t)
-			a, b := pair(t, Options{URL: p.url(), IOTimeout: time.Second, SettleTimeout: 2 * time.Second})
+			a, b := pair(t, Options{Options: rpc.Options{URL: p.URL(), IOTimeout: time.Second}, SettleTimeout: 2 * time.Second})
 			r := newKey(t, a)
 			var accepted []*store.Claim
 			for range 40 {
@@ -48,14 +50,14 @@ func TestClockStepOfTheServer(t *testing.T) {
 				}
 			}
 			clock.Shift(500 * time.Second) // a hash of nonces lives for up to 440 s
-			eventually(t, 10*time.Second, "the nonces have expired", func() bool {
+			redistest.Eventually(t, 10*time.Second, "the nonces have expired", func() bool {
 				replayAll()
-				return p.client.Exists(ctx, nonces).Val() == 0 && (!seen || a.Ready(ctx) != nil && b.Ready(ctx) != nil)
+				return p.Client.Exists(ctx, nonces).Val() == 0 && (!seen || a.Ready(ctx) != nil && b.Ready(ctx) != nil)
 			})
 			clock.Shift(0)
 			replayAll()
 			ready := 0
-			eventually(t, 10*time.Second, "both gateways have checked the server again", func() bool {
+			redistest.Eventually(t, 10*time.Second, "both gateways have checked the server again", func() bool {
 				replayAll()
 				if a.Ready(ctx) == nil && b.Ready(ctx) == nil {
 					ready++

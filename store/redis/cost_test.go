@@ -15,11 +15,13 @@ import (
 
 	"github.com/card-gateway/card-gateway/auth"
 	"github.com/card-gateway/card-gateway/store"
+	"github.com/card-gateway/card-gateway/store/redis/rpc"
+	"github.com/card-gateway/card-gateway/tests/redistest"
 )
 
 // byHandScript is a script that one could write by hand: it accepts a nonce
 // once, clears a failure count, and has a limit per fixed window.
-var byHandScript = newScript(`
+var byHandScript = rpc.NewScript(`
 if not redis.call('SET', KEYS[1], '1', 'NX', 'PX', ARGV[1]) then return {'replayed', 0} end
 redis.call('DEL', KEYS[2])
 local used = redis.call('INCR', KEYS[3])
@@ -35,9 +37,9 @@ return {'', ARGV[2] - used}`)
 //
 //	go test ./store/redis -run - -bench CPUOfRedis -benchtime 20x
 func BenchmarkCPUOfRedis(b *testing.B) {
-	p := own(b, true)
-	s := open(b, Options{URL: p.url(), PoolSize: 32})
-	p.do(b, "script", "load", byHandScript.source)
+	p := redistest.Own(b, true)
+	s := open(b, Options{Options: rpc.Options{URL: p.URL(), PoolSize: 32}})
+	p.Do(b, "script", "load", byHandScript.Source)
 	for _, depth := range []int{1, 32} {
 		for _, limits := range []int{0, 1, 2} {
 			b.Run(fmt.Sprintf("depth %d/limits %d", depth, limits), func(b *testing.B) {
@@ -91,8 +93,8 @@ func (s *Store) acceptedArgs(t testing.TB, r *store.Record, limits int) func() [
 		for i := range limits {
 			charge(t, c, fmt.Sprint("bucket", i), "1000000000/1s")
 		}
-		a := attempt{Claim: c, seen: s.servers.view.Load(), lifeWindow: c.Window, maxNonces: 1_000_000}
-		args := []any{"evalsha", s.settling.sha, "2", s.names.record(r.ID), s.names.buckets(r.ID), s.tags.make()}
+		a := attempt{Claim: c, seen: s.servers.View(), lifeWindow: c.Window, maxNonces: 1_000_000}
+		args := []any{"evalsha", s.settling.SHA, "2", s.names.record(r.ID), s.names.buckets(r.ID), random()}
 		return append(args, a.args()...)
 	}
 }
@@ -100,13 +102,13 @@ func (s *Store) acceptedArgs(t testing.TB, r *store.Record, limits int) func() [
 func byHandArgs(s *Store, r *store.Record) func() []any {
 	return func() []any {
 		tag := "byhand:{" + r.ID + "}:"
-		return []any{"evalsha", byHandScript.sha, "3", tag + "n:" + random(), tag + "f", tag + "l", "311000", "1000000000", "60000"}
+		return []any{"evalsha", byHandScript.SHA, "3", tag + "n:" + random(), tag + "f", tag + "l", "311000", "1000000000", "60000"}
 	}
 }
 
 // sendAll sends n commands, depth at a time on each connection, and checks that
 // they were accepted.
-func sendAll(t testing.TB, p *process, depth, n int, make func() []any) {
+func sendAll(t testing.TB, p *redistest.Process, depth, n int, make func() []any) {
 	connections := 32
 	if depth > 1 {
 		connections = 1
@@ -114,7 +116,7 @@ func sendAll(t testing.TB, p *process, depth, n int, make func() []any) {
 	var all sync.WaitGroup
 	for range connections {
 		all.Go(func() {
-			conn := p.client.Conn()
+			conn := p.Client.Conn()
 			defer conn.Close()
 			for range n / connections / depth {
 				pipe := conn.Pipeline()
@@ -139,7 +141,7 @@ func sendAll(t testing.TB, p *process, depth, n int, make func() []any) {
 
 // cpuOf returns the processor time of the server for each of the n commands of
 // send, in microseconds.
-func cpuOf(t testing.TB, p *process, n int, send func()) float64 {
+func cpuOf(t testing.TB, p *redistest.Process, n int, send func()) float64 {
 	t.Helper()
 	before := usedCPU(t, p)
 	send()
@@ -148,9 +150,9 @@ func cpuOf(t testing.TB, p *process, n int, send func()) float64 {
 
 var cpuFields = regexp.MustCompile(`used_cpu_(?:sys|user):([0-9.]+)`)
 
-func usedCPU(t testing.TB, p *process) (us float64) {
+func usedCPU(t testing.TB, p *redistest.Process) (us float64) {
 	t.Helper()
-	text, err := p.client.Info(context.Background(), "cpu").Result()
+	text, err := p.Client.Info(context.Background(), "cpu").Result()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -176,14 +178,17 @@ func median(all []float64) float64 {
 //
 //	go test ./store/redis -run - -bench SharedWrites -benchtime 10x
 func BenchmarkSharedWrites(b *testing.B) {
-	p := own(b, true)
-	s := open(b, Options{URL: p.url()})
-	piped, err := s.client.(*redis.Client).AutoPipeline()
+	p := redistest.Own(b, true)
+	s := open(b, Options{Options: rpc.Options{URL: p.URL()}})
+	piped, err := s.client.UniversalClient.(*redis.Client).AutoPipeline()
 	if err != nil {
 		b.Fatal(err)
 	}
 	defer piped.Close()
-	ways := map[string]processor{"pool": turn{s.caller, theServer}, "piped": piped}
+	ways := map[string]func(rpc.Call) error{
+		"pool":  func(c rpc.Call) error { _, err := s.client.Run(ctx, "settling", c); return err },
+		"piped": func(c rpc.Call) error { _, err := s.client.RunOn(ctx, piped.Process, c); return err },
+	}
 	for _, callers := range []int{1, 32, 256} {
 		b.Run(fmt.Sprintf("callers %d", callers), func(b *testing.B) {
 			r := newKey(b, s)
@@ -210,8 +215,8 @@ func BenchmarkSharedWrites(b *testing.B) {
 // loadOf describes a load: the server, the way to it, and the number of
 // callers.
 type loadOf struct {
-	p       *process
-	on      processor
+	p       *redistest.Process
+	send    func(rpc.Call) error
 	callers int
 }
 
@@ -228,9 +233,9 @@ func (s *Store) load(b *testing.B, r *store.Record, l loadOf) [3]float64 {
 		all.Go(func() {
 			for j := range each {
 				c := newClaim(r)
-				a := attempt{Claim: c, seen: s.servers.view.Load(), lifeWindow: c.Window}
+				a := attempt{Claim: c, seen: s.servers.View(), lifeWindow: c.Window}
 				sent := time.Now()
-				if _, err := s.runOn(ctx, l.on, call{script: s.settling, keys: s.settleKeys(&a), args: a.args()}); err != nil {
+				if err := l.send(rpc.Call{Script: s.settling, Keys: s.settleKeys(&a), Args: a.args()}); err != nil {
 					b.Error(err)
 					return
 				}
@@ -250,8 +255,8 @@ func (s *Store) load(b *testing.B, r *store.Record, l loadOf) [3]float64 {
 //
 //	go test ./store/redis -run - -bench CPUOfIdleKeys -benchtime 5x
 func BenchmarkCPUOfIdleKeys(b *testing.B) {
-	p := own(b, true)
-	s := open(b, Options{URL: p.url(), PoolSize: 32})
+	p := redistest.Own(b, true)
+	s := open(b, Options{Options: rpc.Options{URL: p.URL(), PoolSize: 32}})
 	var first, second []float64
 	for b.Loop() {
 		var keys [2000]*store.Record

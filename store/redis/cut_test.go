@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/card-gateway/card-gateway/auth"
+	"github.com/card-gateway/card-gateway/store/redis/rpc"
+	"github.com/card-gateway/card-gateway/tests/redistest"
 )
 
 // A master whose replicas do not answer is not used, whatever its own
@@ -21,25 +23,25 @@ func TestMasterWithoutAcknowledgements(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			master, replica := masterAndReplica(t, config...)
-			s := open(t, Options{URL: master.url(), IOTimeout: time.Second, SettleTimeout: 2 * time.Second})
+			master, replica := redistest.MasterAndReplica(t, config...)
+			s := open(t, Options{Options: rpc.Options{URL: master.URL(), IOTimeout: time.Second}, SettleTimeout: 2 * time.Second})
 			r := newKey(t, s)
 			c := newClaim(r)
 			expect(t, s, c, auth.Accepted)
-			floor := s.servers.view.Load().highest()
-			replica.signal(t, syscall.SIGSTOP)
-			t.Cleanup(func() { _ = replica.cmd.Process.Signal(syscall.SIGCONT) })
-			eventually(t, 25*time.Second, "the master is not used", func() bool {
+			floor := s.servers.View().Highest()
+			replica.Signal(t, syscall.SIGSTOP)
+			t.Cleanup(func() { _ = replica.Cmd.Process.Signal(syscall.SIGCONT) })
+			redistest.Eventually(t, 25*time.Second, "the master is not used", func() bool {
 				_, err := s.Settle(ctx, newClaim(r))
 				return err != nil && strings.Contains(err.Error(), "no replica has answered")
 			})
-			eventually(t, 5*time.Second, "not ready", func() bool { return s.Ready(ctx) != nil })
-			replica.signal(t, syscall.SIGCONT)
+			redistest.Eventually(t, 5*time.Second, "not ready", func() bool { return s.Ready(ctx) != nil })
+			replica.Signal(t, syscall.SIGCONT)
 			flows(t, s, r, 20*time.Second)
-			eventually(t, 5*time.Second, "ready", func() bool { return s.Ready(ctx) == nil })
+			redistest.Eventually(t, 5*time.Second, "ready", func() bool { return s.Ready(ctx) == nil })
 			expect(t, s, again(c), auth.ReplayedNonce)
-			if now := s.servers.view.Load().highest(); now != floor {
-				t.Errorf("the floor rose to %v", moment(now))
+			if now := s.servers.View().Highest(); now != floor {
+				t.Errorf("the floor rose to %v", rpc.Moment(now))
 			}
 		})
 	}
@@ -51,8 +53,8 @@ func TestWarningWithoutMinReplicas(t *testing.T) {
 	t.Parallel()
 	const warning = "goes on without its replicas"
 	for config, want := range map[string]bool{"": true, "--min-replicas-to-write 1": false} {
-		master, _ := masterAndReplica(t, strings.Fields(config)...)
-		s := open(t, Options{URL: master.url()})
+		master, _ := redistest.MasterAndReplica(t, strings.Fields(config)...)
+		s := open(t, Options{Options: rpc.Options{URL: master.URL()}})
 		if got := strings.Contains(fmt.Sprint(s.Status(ctx).Details.Warnings), warning); got != want {
 			t.Errorf("%q: warned %v, want %v", config, got, want)
 		}
@@ -63,8 +65,8 @@ func TestWarningWithoutMinReplicas(t *testing.T) {
 // master that is cut off may go on.
 func TestWarningOfShortFloor(t *testing.T) {
 	t.Parallel()
-	master, _ := masterAndReplica(t)
-	s := open(t, Options{URL: master.url(), IOTimeout: time.Second, SettleTimeout: 2 * time.Second})
+	master, _ := redistest.MasterAndReplica(t)
+	s := open(t, Options{Options: rpc.Options{URL: master.URL(), IOTimeout: time.Second}, SettleTimeout: 2 * time.Second})
 	r := newKey(t, s)
 	for ahead, want := range map[time.Duration]bool{3 * time.Second: true, 5 * time.Second: false} {
 		c := newClaim(r)

@@ -9,6 +9,7 @@ import (
 
 	"github.com/card-gateway/card-gateway/auth"
 	"github.com/card-gateway/card-gateway/store"
+	"github.com/card-gateway/card-gateway/store/redis/rpc"
 )
 
 // damages are ways in which something other than a gateway makes a record
@@ -83,14 +84,14 @@ func TestDamagedRecordIsNotShown(t *testing.T) {
 func TestDamagedRecordIsAnAnswer(t *testing.T) {
 	s := open(t, single(t))
 	bad, good := newKey(t, s), newKey(t, s)
-	setField(t, s, bad.ID, "more", strings.Repeat("a", maxReplyBytes))
-	for range 2 * breakerFailures {
+	setField(t, s, bad.ID, "more", strings.Repeat("a", rpc.MaxReplyBytes))
+	for range 2 * manyFailures {
 		var damaged *store.DamagedError
 		if _, err := s.Get(ctx, bad.ID); !errors.As(err, &damaged) {
 			t.Fatalf("%v, want a DamagedError", err)
 		}
 	}
-	if counts := s.breakers.at(theServer).Counts(); counts.TotalFailures > 0 {
+	if counts := s.client.Breaker(rpc.TheServer).Counts(); counts.TotalFailures > 0 {
 		t.Errorf("the breaker counts %+v", counts)
 	}
 	expect(t, s, newClaim(good), auth.Accepted)

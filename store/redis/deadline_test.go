@@ -11,12 +11,14 @@ import (
 	"time"
 
 	"github.com/card-gateway/card-gateway/store"
+	"github.com/card-gateway/card-gateway/store/redis/rpc"
+	"github.com/card-gateway/card-gateway/tests/redistest"
 )
 
 // With the timeouts of a gateway, Settle returns within 250 ms, whatever the
 // network does.
 func TestAnswersInTime(t *testing.T) {
-	silent := func(read bool) dialer {
+	silent := func(read bool) rpc.Dialer {
 		return func(context.Context, string, string) (net.Conn, error) {
 			client, server := net.Pipe()
 			if read {
@@ -25,22 +27,22 @@ func TestAnswersInTime(t *testing.T) {
 			return client, nil
 		}
 	}
-	for name, d := range map[string]dialer{
-		"no connection":         stuckDialer,
+	for name, d := range map[string]rpc.Dialer{
+		"no connection":         redistest.StuckDialer,
 		"nobody reads":          silent(false),
 		"nobody answers":        silent(true),
 		"connections are ended": func(context.Context, string, string) (net.Conn, error) { c, s := net.Pipe(); s.Close(); return c, nil },
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				s, err := New(Options{URL: "redis://127.0.0.1:1", PoolSize: 2, dialer: d})
+				s, err := New(Options{Options: rpc.Options{URL: "redis://127.0.0.1:1", PoolSize: 2, Dialer: d}})
 				if err != nil {
 					t.Fatal(err)
 				}
 				defer s.Close()
 				r := newRecord()
 				var tasks sync.WaitGroup
-				for range 2 * 2 * queuePerConnection { // more than may wait
+				for range 2 * 2 * 64 { // more than may wait
 					tasks.Go(func() {
 						begun := time.Now()
 						if _, err := s.Settle(t.Context(), newClaim(r)); !errors.Is(err, store.ErrUnavailable) {

@@ -7,15 +7,14 @@ import (
 	"reflect"
 	"regexp"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
-	"github.com/redis/go-redis/v9"
-
 	"github.com/card-gateway/card-gateway/auth"
 	"github.com/card-gateway/card-gateway/store"
+	"github.com/card-gateway/card-gateway/store/redis/rpc"
 	"github.com/card-gateway/card-gateway/tests/harness"
+	"github.com/card-gateway/card-gateway/tests/redistest"
 )
 
 // snippet returns redis.conf of docs/several-nodes.md, or a file of ops/redis to which
@@ -42,69 +41,27 @@ func snippet(t testing.TB, name string) string {
 
 // documented starts a server with the printed lines, a directory and a port of
 // its own, and a user for the test.
-func documented(t testing.TB, config string, more ...string) *process {
+func documented(t testing.TB, config string, more ...string) *redistest.Process {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "cg-redis-")
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := &process{dir: dir, port: harness.FreePort(t)}
-	p.addr = fmt.Sprintf("127.0.0.1:%d", p.port)
-	own := fmt.Sprintf("\nport %d\nbind 127.0.0.1\ndir %s\nuser test on nopass ~* &* +@all\n", p.port, dir)
+	p := &redistest.Process{Dir: dir, Port: harness.FreePort(t)}
+	p.Addr = fmt.Sprintf("127.0.0.1:%d", p.Port)
+	own := fmt.Sprintf("\nport %d\nbind 127.0.0.1\ndir %s\nuser test on nopass ~* &* +@all\n", p.Port, dir)
 	file := filepath.Join(dir, "redis.conf")
 	if err := os.WriteFile(file, []byte(config+own+strings.Join(more, "\n")+"\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	p.config = []string{file}
+	p.Config = []string{file}
 	t.Cleanup(func() {
-		p.kill()
+		p.Kill()
 		_ = os.RemoveAll(dir)
 	})
-	p.login()
-	p.start(t)
+	p.Login()
+	p.Start(t)
 	return p
-}
-
-// login makes a client for the user of the test.
-func (p *process) login() {
-	o := p.options()
-	o.Username, o.Password = "test", "any"
-	p.client = redis.NewClient(o)
-}
-
-// restart stops the server in order and starts it again.
-func (p *process) restart(t testing.TB) {
-	t.Helper()
-	p.signal(t, syscall.SIGTERM)
-	if err := p.cmd.Wait(); err != nil {
-		t.Fatalf("redis-server ended with %v", err)
-	}
-	p.start(t)
-	eventually(t, 10*time.Second, "the data is loaded", func() bool {
-		info, err := p.client.Info(ctx, "persistence").Result()
-		return err == nil && strings.Contains(info, "loading:0")
-	})
-}
-
-// content returns everything on the server that the gateway wrote.
-func (p *process) content(t testing.TB) map[string]any {
-	t.Helper()
-	all := make(map[string]any)
-	names, err := p.client.Keys(ctx, "*").Result()
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, name := range names {
-		switch kind := p.client.Type(ctx, name).Val(); kind {
-		case "hash":
-			all[name] = p.client.HGetAll(ctx, name).Val()
-		case "zset":
-			all[name] = p.client.ZRange(ctx, name, 0, -1).Val()
-		default:
-			all[name] = p.client.Get(ctx, name).Val()
-		}
-	}
-	return all
 }
 
 // Servers that are configured exactly as in the documentation have all their
@@ -112,20 +69,20 @@ func (p *process) content(t testing.TB) map[string]any {
 func TestDocumentedServersKeepData(t *testing.T) {
 	t.Parallel()
 	common := snippet(t, "redis.conf")
-	tests := map[string]func(t *testing.T) ([]*process, Options){
-		"single": func(t *testing.T) ([]*process, Options) {
+	tests := map[string]func(t *testing.T) ([]*redistest.Process, Options){
+		"single": func(t *testing.T) ([]*redistest.Process, Options) {
 			p := documented(t, common)
-			return []*process{p}, Options{URL: p.url()}
+			return []*redistest.Process{p}, Options{Options: rpc.Options{URL: p.URL()}}
 		},
-		"sentinel": func(t *testing.T) ([]*process, Options) { return documentedSentinel(t, common) },
-		"cluster": func(t *testing.T) ([]*process, Options) {
-			several(t)
-			var nodes []*process
+		"sentinel": func(t *testing.T) ([]*redistest.Process, Options) { return documentedSentinel(t, common) },
+		"cluster": func(t *testing.T) ([]*redistest.Process, Options) {
+			redistest.Several(t)
+			var nodes []*redistest.Process
 			for range 3 {
 				nodes = append(nodes, documented(t, common+snippet(t, "cluster.conf"), fmt.Sprintf("cluster-port %d", harness.FreePort(t))))
 			}
-			join(t, nodes)
-			return nodes, Options{ClusterAddrs: addrs(nodes)}
+			redistest.Join(t, nodes)
+			return nodes, Options{Options: rpc.Options{ClusterAddrs: redistest.Addrs(nodes)}}
 		},
 	}
 	for name, start := range tests {
@@ -138,10 +95,10 @@ func TestDocumentedServersKeepData(t *testing.T) {
 	}
 }
 
-func keepsData(t *testing.T, servers []*process, opt Options) {
+func keepsData(t *testing.T, servers []*redistest.Process, opt Options) {
 	s := open(t, opt)
 	var r *store.Record
-	eventually(t, 20*time.Second, "keys can be written", func() bool {
+	redistest.Eventually(t, 20*time.Second, "keys can be written", func() bool {
 		r = newRecord()
 		_, err := s.Put(ctx, r, store.PutOptions{})
 		return err == nil
@@ -162,17 +119,17 @@ func keepsData(t *testing.T, servers []*process, opt Options) {
 		t.Fatal(err)
 	}
 	if opt.SentinelMaster != "" { // the replica comes first
-		eventually(t, 10*time.Second, "the replica has everything", func() bool {
-			return reflect.DeepEqual(servers[0].content(t), servers[1].content(t))
+		redistest.Eventually(t, 10*time.Second, "the replica has everything", func() bool {
+			return reflect.DeepEqual(servers[0].Content(t), servers[1].Content(t))
 		})
 	}
 	total := 0
 	for _, p := range servers {
-		before := p.content(t)
+		before := p.Content(t)
 		total += len(before)
-		p.restart(t)
-		eventually(t, 10*time.Second, "everything is there again", func() bool { // a node comes back to its cluster first
-			return reflect.DeepEqual(p.content(t), before)
+		p.Restart(t)
+		redistest.Eventually(t, 10*time.Second, "everything is there again", func() bool { // a node comes back to its cluster first
+			return reflect.DeepEqual(p.Content(t), before)
 		})
 	}
 	if total < 5 {
@@ -180,7 +137,7 @@ func keepsData(t *testing.T, servers []*process, opt Options) {
 	}
 	s = open(t, opt)
 	var found *store.Record
-	eventually(t, 20*time.Second, "the key can be read", func() (ok bool) {
+	redistest.Eventually(t, 20*time.Second, "the key can be read", func() (ok bool) {
 		var err error
 		found, err = s.Get(ctx, r.ID)
 		return err == nil
@@ -193,39 +150,39 @@ func keepsData(t *testing.T, servers []*process, opt Options) {
 	}
 	again := again(accepted)
 	again.ReplayFloorAhead = -time.Hour // the floor of the restart aside
-	eventually(t, 20*time.Second, "a repetition is known", func() bool {
+	redistest.Eventually(t, 20*time.Second, "a repetition is known", func() bool {
 		v, err := s.Settle(ctx, again)
 		return err == nil && v.Reason == auth.ReplayedNonce
 	})
 }
 
 // documentedSentinel starts a primary with a replica and three sentinels.
-func documentedSentinel(t *testing.T, common string) ([]*process, Options) {
-	several(t)
+func documentedSentinel(t *testing.T, common string) ([]*redistest.Process, Options) {
+	redistest.Several(t)
 	config := common + snippet(t, "replicas.conf")
 	primary := documented(t, config, "repl-diskless-sync-delay 0")
-	replica := documented(t, config, "repl-diskless-sync-delay 0", fmt.Sprintf("replicaof 127.0.0.1 %d", primary.port))
-	var sentinels []*process
+	replica := documented(t, config, "repl-diskless-sync-delay 0", fmt.Sprintf("replicaof 127.0.0.1 %d", primary.Port))
+	var sentinels []*redistest.Process
 	for range 3 {
 		dir := t.TempDir()
-		p := &process{dir: dir, port: harness.FreePort(t)}
-		p.addr = fmt.Sprintf("127.0.0.1:%d", p.port)
-		text := strings.Replace(snippet(t, "sentinel.conf"), "10.0.0.21 6379", fmt.Sprintf("127.0.0.1 %d", primary.port), 1)
+		p := &redistest.Process{Dir: dir, Port: harness.FreePort(t)}
+		p.Addr = fmt.Sprintf("127.0.0.1:%d", p.Port)
+		text := strings.Replace(snippet(t, "sentinel.conf"), "10.0.0.21 6379", fmt.Sprintf("127.0.0.1 %d", primary.Port), 1)
 		file := filepath.Join(dir, "conf")
-		if err := os.WriteFile(file, fmt.Appendf(nil, "port %d\nbind 127.0.0.1\ndir %s\n%s", p.port, dir, text), 0o600); err != nil {
+		if err := os.WriteFile(file, fmt.Appendf(nil, "port %d\nbind 127.0.0.1\ndir %s\n%s", p.Port, dir, text), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		p.config = []string{file, "--sentinel"}
-		p.start(t)
-		t.Cleanup(p.kill)
+		p.Config = []string{file, "--sentinel"}
+		p.Start(t)
+		t.Cleanup(p.Kill)
 		sentinels = append(sentinels, p)
 	}
-	eventually(t, 20*time.Second, "the sentinels see the primary and its replica", func() bool {
-		v, err := sentinels[0].client.Do(ctx, "sentinel", "master", "mymaster").Result()
+	redistest.Eventually(t, 20*time.Second, "the sentinels see the primary and its replica", func() bool {
+		v, err := sentinels[0].Client.Do(ctx, "sentinel", "master", "mymaster").Result()
 		m, _ := v.(map[any]any)
 		return err == nil && fmt.Sprint(m["flags"]) == "master" && fmt.Sprint(m["num-slaves"]) == "1"
 	})
-	return []*process{replica, primary}, Options{SentinelMaster: "mymaster", SentinelAddrs: addrs(sentinels)}
+	return []*redistest.Process{replica, primary}, Options{Options: rpc.Options{SentinelMaster: "mymaster", SentinelAddrs: redistest.Addrs(sentinels)}}
 }
 
 // The two pages with the ACL rule of the user have the same rule.

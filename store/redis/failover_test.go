@@ -2,7 +2,6 @@ package redis
 
 import (
 	"context"
-	"fmt"
 	"os"
 	"strings"
 	"syscall"
@@ -10,6 +9,8 @@ import (
 	"time"
 
 	"github.com/card-gateway/card-gateway/store"
+	"github.com/card-gateway/card-gateway/store/redis/rpc"
+	"github.com/card-gateway/card-gateway/tests/redistest"
 )
 
 // putReplicated stores a new key until a replica has it.
@@ -23,7 +24,7 @@ func putReplicated(t testing.TB, s *Store, r *store.Record) {
 // written before.
 func awaitReplica(t testing.TB, s *Store, r *store.Record) {
 	t.Helper()
-	eventually(t, 10*time.Second, "the replica acknowledges", func() bool {
+	redistest.Eventually(t, 10*time.Second, "the replica acknowledges", func() bool {
 		expect := r.Revision
 		r.Revision = random()
 		d, err := s.Put(ctx, r, store.PutOptions{Expect: expect})
@@ -34,33 +35,19 @@ func awaitReplica(t testing.TB, s *Store, r *store.Record) {
 	})
 }
 
-func ownSentinel(t testing.TB) *sentinelSet {
-	t.Helper()
-	set := launchSentinel(t, 500*time.Millisecond)
-	t.Cleanup(func() {
-		for _, p := range set.processes() {
-			if p.client != nil {
-				p.kill()
-			}
-			_ = os.RemoveAll(p.dir)
-		}
-	})
-	return set
-}
-
 // A Sentinel failover to a replica that lacks the last nonces.
 func TestSentinelFailover(t *testing.T) {
 	t.Parallel()
-	set := ownSentinel(t)
-	a, b := pair(t, Options{SentinelMaster: "gw", SentinelAddrs: addrs(set.sentinels)})
+	set := redistest.OwnSentinel(t)
+	a, b := pair(t, Options{Options: rpc.Options{SentinelMaster: "gw", SentinelAddrs: redistest.Addrs(set.Sentinels)}})
 	r := newRecord()
 	putReplicated(t, a, r)
 	h := startHammer(t, []*Store{a, b}, []*store.Record{r})
-	eventually(t, 5*time.Second, "load", func() bool { return h.accepted.Load() > 50 })
-	set.replica.signal(t, syscall.SIGSTOP)
+	redistest.Eventually(t, 5*time.Second, "load", func() bool { return h.accepted.Load() > 50 })
+	set.Replica.Signal(t, syscall.SIGSTOP)
 	lost := acceptAhead(t, a, r)
-	set.master.kill()
-	set.replica.signal(t, syscall.SIGCONT)
+	set.Master.Kill()
+	set.Replica.Signal(t, syscall.SIGCONT)
 	flows(t, a, r, 20*time.Second)
 	flows(t, b, r, 5*time.Second)
 	expectNotAgain(t, a, lost)
@@ -71,57 +58,38 @@ func TestSentinelFailover(t *testing.T) {
 	}
 }
 
-func (p *process) id(t testing.TB) string {
-	t.Helper()
-	return fmt.Sprint(p.do(t, "cluster", "myid"))
-}
-
-func ownCluster(t testing.TB) []*process {
-	t.Helper()
-	all := launchCluster(t, 3)
-	t.Cleanup(func() {
-		for _, p := range all {
-			if p.client != nil {
-				p.kill()
-			}
-			_ = os.RemoveAll(p.dir)
-		}
-	})
-	return all
-}
-
 // A failover in a cluster to a replica that lacks the last nonces.
 func TestClusterFailover(t *testing.T) {
 	t.Parallel()
-	nodes := ownCluster(t)
-	replica := launchClusterNode(t)
-	t.Cleanup(func() { replica.kill(); _ = os.RemoveAll(replica.dir) })
-	replica.meet(t, nodes[0])
-	eventually(t, 10*time.Second, "the replica knows its master", func() bool {
-		return replica.client.Do(ctx, "cluster", "replicate", nodes[0].id(t)).Err() == nil
+	nodes := redistest.OwnCluster(t)
+	replica := redistest.LaunchClusterNode(t)
+	t.Cleanup(func() { replica.Kill(); _ = os.RemoveAll(replica.Dir) })
+	replica.Meet(t, nodes[0])
+	redistest.Eventually(t, 10*time.Second, "the replica knows its master", func() bool {
+		return replica.Client.Do(ctx, "cluster", "replicate", nodes[0].ID(t)).Err() == nil
 	})
-	for _, p := range append([]*process{replica}, nodes...) {
-		eventually(t, 20*time.Second, "all know each other", func() bool {
-			list, err := p.client.ClusterNodes(ctx).Result()
+	for _, p := range append([]*redistest.Process{replica}, nodes...) {
+		redistest.Eventually(t, 20*time.Second, "all know each other", func() bool {
+			list, err := p.Client.ClusterNodes(ctx).Result()
 			return err == nil && strings.Count(list, " connected") == 4 && strings.Count(list, "slave ") == 1
 		})
 	}
-	eventually(t, 10*time.Second, "the replica follows", func() bool {
-		info, _ := replica.client.Info(ctx, "replication").Result()
+	redistest.Eventually(t, 10*time.Second, "the replica follows", func() bool {
+		info, _ := replica.Client.Info(ctx, "replication").Result()
 		return strings.Contains(info, "master_link_status:up")
 	})
-	a, b := pair(t, Options{ClusterAddrs: addrs(nodes[1:])})
+	a, b := pair(t, Options{Options: rpc.Options{ClusterAddrs: redistest.Addrs(nodes[1:])}})
 	r := newRecord()
-	for slot(r.ID) >= slots/3 { // on the first node
+	for redistest.Slot(r.ID) >= redistest.Slots/3 { // on the first node
 		r = newRecord()
 	}
 	putReplicated(t, a, r)
 	h := startHammer(t, []*Store{a, b}, []*store.Record{r, newKey(t, b), newKey(t, b)})
-	eventually(t, 5*time.Second, "load", func() bool { return h.accepted.Load() > 50 })
-	replica.signal(t, syscall.SIGSTOP)
+	redistest.Eventually(t, 5*time.Second, "load", func() bool { return h.accepted.Load() > 50 })
+	replica.Signal(t, syscall.SIGSTOP)
 	lost := acceptAhead(t, a, r)
-	nodes[0].kill()
-	replica.signal(t, syscall.SIGCONT)
+	nodes[0].Kill()
+	replica.Signal(t, syscall.SIGCONT)
 	flows(t, a, r, 20*time.Second)
 	flows(t, b, r, 5*time.Second)
 	expectNotAgain(t, a, lost)
@@ -132,18 +100,18 @@ func TestClusterFailover(t *testing.T) {
 // While slots move between nodes, requests neither fail nor pass twice.
 func TestSlotMigration(t *testing.T) {
 	t.Parallel()
-	nodes := ownCluster(t)
-	opt := Options{ClusterAddrs: addrs(nodes), IOTimeout: time.Second, SettleTimeout: 3 * time.Second}
+	nodes := redistest.OwnCluster(t)
+	opt := Options{Options: rpc.Options{ClusterAddrs: redistest.Addrs(nodes), IOTimeout: time.Second}, SettleTimeout: 3 * time.Second}
 	a, b := pair(t, opt)
 	var keys []*store.Record
 	for range 3 {
 		keys = append(keys, newKey(t, a))
 	}
 	h := startHammer(t, []*Store{a, b}, keys)
-	eventually(t, 5*time.Second, "load", func() bool { return h.accepted.Load() > 50 })
+	redistest.Eventually(t, 5*time.Second, "load", func() bool { return h.accepted.Load() > 50 })
 	for round := range 6 {
 		for _, r := range keys {
-			number := slot(r.ID)
+			number := redistest.Slot(r.ID)
 			moveSlot(t, nodes, number)
 			if round == 3 { // also keys change meanwhile
 				next := r.Clone()
@@ -160,23 +128,23 @@ func TestSlotMigration(t *testing.T) {
 }
 
 // moveSlot moves a slot key by key, as redis-cli does.
-func moveSlot(t testing.TB, nodes []*process, number int) {
+func moveSlot(t testing.TB, nodes []*redistest.Process, number int) {
 	t.Helper()
 	from, to := openSlot(t, nodes, number)
 	for {
-		keys, err := nodes[from].client.ClusterGetKeysInSlot(context.Background(), number, 1).Result()
+		keys, err := nodes[from].Client.ClusterGetKeysInSlot(context.Background(), number, 1).Result()
 		if err != nil {
 			t.Fatal(err)
 		}
 		if len(keys) == 0 {
 			break
 		}
-		nodes[from].do(t, "migrate", "127.0.0.1", nodes[to].port, keys[0], 0, 5000)
+		nodes[from].Do(t, "migrate", "127.0.0.1", nodes[to].Port, keys[0], 0, 5000)
 	}
 	for _, i := range []int{to, from, 3 - to - from} {
-		nodes[i].do(t, "cluster", "setslot", number, "node", nodes[to].id(t))
+		nodes[i].Do(t, "cluster", "setslot", number, "node", nodes[to].ID(t))
 	}
-	eventually(t, 30*time.Second, "the nodes agree on the slot", func() bool {
+	redistest.Eventually(t, 30*time.Second, "the nodes agree on the slot", func() bool {
 		return agreedOwner(t, nodes, number) == to
 	})
 }
@@ -184,26 +152,26 @@ func moveSlot(t testing.TB, nodes []*process, number int) {
 // openSlot begins to move a slot from its owner to the next node. It waits
 // until all nodes know the moves before. Otherwise the new owner might not know
 // the epoch that it must exceed.
-func openSlot(t testing.TB, nodes []*process, number int) (from, to int) {
+func openSlot(t testing.TB, nodes []*redistest.Process, number int) (from, to int) {
 	t.Helper()
-	eventually(t, 30*time.Second, "the nodes agree", func() bool {
+	redistest.Eventually(t, 30*time.Second, "the nodes agree", func() bool {
 		from = agreedOwner(t, nodes, number)
 		return from >= 0
 	})
 	to = (from + 1) % len(nodes)
-	nodes[to].do(t, "cluster", "setslot", number, "importing", nodes[from].id(t))
-	nodes[from].do(t, "cluster", "setslot", number, "migrating", nodes[to].id(t))
+	nodes[to].Do(t, "cluster", "setslot", number, "importing", nodes[from].ID(t))
+	nodes[from].Do(t, "cluster", "setslot", number, "migrating", nodes[to].ID(t))
 	return from, to
 }
 
 // agreedOwner returns the index of the node that owns the slot by the view of
 // all nodes, or -1 while they disagree on that or on their epochs.
-func agreedOwner(t testing.TB, nodes []*process, number int) int {
+func agreedOwner(t testing.TB, nodes []*redistest.Process, number int) int {
 	t.Helper()
 	owner := slotOwner(t, nodes, nodes[0], number)
 	own, current := map[string]bool{}, map[string]bool{}
 	for _, p := range nodes {
-		info, err := p.client.ClusterInfo(ctx).Result()
+		info, err := p.Client.ClusterInfo(ctx).Result()
 		if err != nil || slotOwner(t, nodes, p, number) != owner {
 			return -1
 		}
@@ -224,16 +192,16 @@ func infoField(info, name string) string {
 
 // slotOwner returns the index of the node that owns the slot by the view of one
 // node.
-func slotOwner(t testing.TB, nodes []*process, eyes *process, number int) int {
+func slotOwner(t testing.TB, nodes []*redistest.Process, eyes *redistest.Process, number int) int {
 	t.Helper()
-	ranges, err := eyes.client.ClusterSlots(ctx).Result()
+	ranges, err := eyes.Client.ClusterSlots(ctx).Result()
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, r := range ranges {
 		if r.Start <= number && number <= r.End {
 			for i, p := range nodes {
-				if r.Nodes[0].Addr == p.addr {
+				if r.Nodes[0].Addr == p.Addr {
 					return i
 				}
 			}

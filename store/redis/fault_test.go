@@ -17,36 +17,38 @@ import (
 
 	"github.com/card-gateway/card-gateway/auth"
 	"github.com/card-gateway/card-gateway/store"
+	"github.com/card-gateway/card-gateway/store/redis/rpc"
+	"github.com/card-gateway/card-gateway/tests/redistest"
 )
 
 // Faults of the network and the server in a call. Each must give
 // ErrUnavailable, and the next call after the fault must work.
-var faults = map[string]fault{
-	"NOAUTH":        {reply: "-NOAUTH Authentication required.\r\n"},
-	"NOPERM":        {reply: "-NOPERM this user has no permissions to run the 'evalsha' command\r\n"},
-	"LOADING":       {reply: "-LOADING Redis is loading the dataset in memory\r\n"},
-	"READONLY":      {reply: "-READONLY You can't write against a read only replica.\r\n"},
-	"CLUSTERDOWN":   {reply: "-CLUSTERDOWN The cluster is down\r\n"},
-	"MASTERDOWN":    {reply: "-MASTERDOWN Link with MASTER is down\r\n"},
-	"BUSY":          {reply: "-BUSY Redis is busy running a script.\r\n"},
-	"TRYAGAIN":      {reply: "-TRYAGAIN Multiple keys request during rehashing of slot\r\n"},
-	"NOREPLICAS":    {reply: "-NOREPLICAS Not enough good replicas to write.\r\n"},
-	"OOM":           {reply: "-OOM command not allowed when used memory > 'maxmemory'.\r\n"},
-	"max clients":   {reply: "-ERR max number of clients reached\r\n"},
-	"script error":  {reply: "-ERR user_script:1: something broke\r\n"},
-	"silence":       {silent: true},
-	"EOF":           {drop: true},
-	"EOF in reply":  {drop: true, change: func(b []byte) []byte { return b[:len(b)/2] }},
-	"lost reply":    {drop: true, change: func([]byte) []byte { return nil }},
-	"garbage":       {reply: "HTTP/1.1 400 Bad Request\r\n\r\n"},
-	"nothing":       {reply: "$-1\r\n"},
-	"another type":  {reply: ":1\r\n"},
-	"empty list":    {reply: "*0\r\n"},
-	"another call":  {reply: "*3\r\n$5\r\nother\r\n$2\r\nok\r\n$1\r\n0\r\n"},
-	"short of text": {change: func(b []byte) []byte { return firstElementOnly(b) }},
-	"another word":  {change: func(b []byte) []byte { return bytes.Replace(b, []byte("accepted\r\n"), []byte("ACCEPTED\r\n"), 1) }},
-	"few numbers":   {change: func(b []byte) []byte { return bytes.Replace(withoutLast(b), []byte("*4\r\n"), []byte("*3\r\n"), 1) }},
-	"no number":     {change: func(b []byte) []byte { return bytes.Replace(b, []byte("accepted\r\n:0"), []byte("accepted\r\n+x"), 1) }},
+var faults = map[string]redistest.Fault{
+	"NOAUTH":        {Reply: "-NOAUTH Authentication required.\r\n"},
+	"NOPERM":        {Reply: "-NOPERM this user has no permissions to run the 'evalsha' command\r\n"},
+	"LOADING":       {Reply: "-LOADING Redis is loading the dataset in memory\r\n"},
+	"READONLY":      {Reply: "-READONLY You can't write against a read only replica.\r\n"},
+	"CLUSTERDOWN":   {Reply: "-CLUSTERDOWN The cluster is down\r\n"},
+	"MASTERDOWN":    {Reply: "-MASTERDOWN Link with MASTER is down\r\n"},
+	"BUSY":          {Reply: "-BUSY Redis is busy running a script.\r\n"},
+	"TRYAGAIN":      {Reply: "-TRYAGAIN Multiple keys request during rehashing of slot\r\n"},
+	"NOREPLICAS":    {Reply: "-NOREPLICAS Not enough good replicas to write.\r\n"},
+	"OOM":           {Reply: "-OOM command not allowed when used memory > 'maxmemory'.\r\n"},
+	"max clients":   {Reply: "-ERR max number of clients reached\r\n"},
+	"script error":  {Reply: "-ERR user_script:1: something broke\r\n"},
+	"silence":       {Silent: true},
+	"EOF":           {Drop: true},
+	"EOF in reply":  {Drop: true, Change: func(b []byte) []byte { return b[:len(b)/2] }},
+	"lost reply":    {Drop: true, Change: func([]byte) []byte { return nil }},
+	"garbage":       {Reply: "HTTP/1.1 400 Bad Request\r\n\r\n"},
+	"nothing":       {Reply: "$-1\r\n"},
+	"another type":  {Reply: ":1\r\n"},
+	"empty list":    {Reply: "*0\r\n"},
+	"another call":  {Reply: "*3\r\n$5\r\nother\r\n$2\r\nok\r\n$1\r\n0\r\n"},
+	"short of text": {Change: func(b []byte) []byte { return firstElementOnly(b) }},
+	"another word":  {Change: func(b []byte) []byte { return bytes.Replace(b, []byte("accepted\r\n"), []byte("ACCEPTED\r\n"), 1) }},
+	"few numbers":   {Change: func(b []byte) []byte { return bytes.Replace(withoutLast(b), []byte("*4\r\n"), []byte("*3\r\n"), 1) }},
+	"no number":     {Change: func(b []byte) []byte { return bytes.Replace(b, []byte("accepted\r\n:0"), []byte("accepted\r\n+x"), 1) }},
 }
 
 // withoutLast removes the last number of a list, but does not change the length
@@ -76,31 +78,31 @@ func impatient(opt Options) Options {
 }
 
 func TestFaults(t *testing.T) {
-	server := sharedSingle(t)
+	server := redistest.SharedSingle(t)
 	for name, f := range faults {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			p := newProxy(t, server)
-			opt := Options{URL: p.url(), Prefix: random() + ":"}
+			p := redistest.NewProxy(t, server)
+			opt := Options{Options: rpc.Options{URL: p.URL()}, Prefix: random() + ":"}
 			other, s := open(t, opt), open(t, impatient(opt))
 			r := newKey(t, other)
 			c := newClaim(r)
 			expect(t, other, c, auth.Accepted)
 			flows(t, s, r, 3*time.Second)
-			p.set(f)
+			p.Set(f)
 			expectUnavailable(t, s, newClaim(r))
-			if f.change == nil { // the other calls have other replies
+			if f.Change == nil { // the other calls have other replies
 				for call, err := range otherCalls(s, r) {
 					if !errors.Is(err, store.ErrUnavailable) {
 						t.Errorf("%s: %v, want ErrUnavailable", call, err)
 					}
 				}
 			}
-			p.set(faultless)
+			p.Set(redistest.Faultless)
 			flows(t, s, r, 3*time.Second)
 			flows(t, other, r, 3*time.Second) // its checks have met the fault
 			expect(t, other, again(c), auth.ReplayedNonce)
-			eventually(t, 3*time.Second, "ready again", func() bool { return s.Ready(ctx) == nil })
+			redistest.Eventually(t, 3*time.Second, "ready again", func() bool { return s.Ready(ctx) == nil })
 		})
 	}
 }
@@ -119,17 +121,17 @@ func otherCalls(s *Store, r *store.Record) map[string]error {
 
 // A call whose reply is lost has written once: go-redis must not send it again.
 func TestLostReplyIsNotRepeated(t *testing.T) {
-	p := newProxy(t, sharedSingle(t))
-	s := open(t, Options{URL: p.url(), Prefix: random() + ":"})
+	p := redistest.NewProxy(t, redistest.SharedSingle(t))
+	s := open(t, Options{Options: rpc.Options{URL: p.URL()}, Prefix: random() + ":"})
 	r := newKey(t, s)
 	c := charge(t, newClaim(r), "issue_card", "10/1d")
 	expect(t, s, c, auth.Accepted)
-	before := p.count("evalsha")
+	before := p.Count("evalsha")
 	lost := charge(t, newClaim(r), "issue_card", "10/1d")
-	p.set(faults["lost reply"])
+	p.Set(faults["lost reply"])
 	expectUnavailable(t, s, lost)
-	p.set(faultless)
-	if sent := p.count("evalsha") - before; sent != 1 {
+	p.Set(redistest.Faultless)
+	if sent := p.Count("evalsha") - before; sent != 1 {
 		t.Errorf("sent %d times, want once", sent)
 	}
 	expect(t, s, again(lost), auth.ReplayedNonce)
@@ -141,13 +143,13 @@ func TestLostReplyIsNotRepeated(t *testing.T) {
 
 // If two calls get each other's replies, neither reply is used.
 func TestExchangedReplies(t *testing.T) {
-	p := newProxy(t, sharedSingle(t))
-	s := open(t, Options{URL: p.url(), Prefix: random() + ":"})
+	p := redistest.NewProxy(t, redistest.SharedSingle(t))
+	s := open(t, Options{Options: rpc.Options{URL: p.URL()}, Prefix: random() + ":"})
 	r := newKey(t, s)
 	replies := make(chan []byte, 2)
 	var both sync.WaitGroup
 	both.Add(2)
-	p.set(fault{change: func(b []byte) []byte {
+	p.Set(redistest.Fault{Change: func(b []byte) []byte {
 		if !bytes.Contains(b, []byte("accepted\r\n:0")) {
 			return b // not a settle
 		}
@@ -172,24 +174,24 @@ func TestExchangedReplies(t *testing.T) {
 		})
 	}
 	tasks.Wait()
-	p.set(faultless)
+	p.Set(redistest.Faultless)
 	if n := unavailable.Load(); n != 2 {
 		t.Errorf("%d of 2 exchanged replies were refused", n)
 	}
 }
 
 func TestOpenBreakerAnswersAtOnce(t *testing.T) {
-	p := newProxy(t, sharedSingle(t))
-	opt := Options{URL: p.url(), Prefix: random() + ":"}
+	p := redistest.NewProxy(t, redistest.SharedSingle(t))
+	opt := Options{Options: rpc.Options{URL: p.URL()}, Prefix: random() + ":"}
 	r := newKey(t, open(t, opt))
 	s := open(t, impatient(opt))
-	p.set(faults["silence"])
-	answeredByBreaker(t, s, r, func() int { return p.count("evalsha") })
+	p.Set(faults["silence"])
+	answeredByBreaker(t, s, r, func() int { return p.Count("evalsha") })
 	if err := s.Ready(ctx); !errors.Is(err, store.ErrUnavailable) {
 		t.Errorf("Ready: %v, want ErrUnavailable", err)
 	}
-	p.set(faultless)
-	p.disconnect()
+	p.Set(redistest.Faultless)
+	p.Disconnect()
 	flows(t, s, r, time.Second)
 }
 
@@ -197,7 +199,7 @@ func TestOpenBreakerAnswersAtOnce(t *testing.T) {
 // command.
 func answeredByBreaker(t testing.TB, s *Store, r *store.Record, sent func() int) {
 	t.Helper()
-	eventually(t, 5*time.Second, "the breaker answers", func() bool {
+	redistest.Eventually(t, 5*time.Second, "the breaker answers", func() bool {
 		before := sent()
 		_, err := s.Settle(ctx, newClaim(r))
 		switch {
@@ -214,18 +216,18 @@ func answeredByBreaker(t testing.TB, s *Store, r *store.Record, sent func() int)
 }
 
 func TestDialFaults(t *testing.T) {
-	tests := map[string]dialer{
+	tests := map[string]rpc.Dialer{
 		"refused": func(context.Context, string, string) (net.Conn, error) {
 			return nil, &net.OpError{Op: "dial", Net: "tcp", Err: errors.New("connection refused")}
 		},
-		"timeout": stuckDialer,
+		"timeout": redistest.StuckDialer,
 	}
 	for name, broken := range tests {
 		t.Run(name, func(t *testing.T) {
 			var cut atomic.Bool
-			server := sharedSingle(t)
-			opt := impatient(Options{URL: server.url(), Prefix: random() + ":"})
-			opt.dialer = func(ctx context.Context, network, addr string) (net.Conn, error) {
+			server := redistest.SharedSingle(t)
+			opt := impatient(Options{Options: rpc.Options{URL: server.URL()}, Prefix: random() + ":"})
+			opt.Dialer = func(ctx context.Context, network, addr string) (net.Conn, error) {
 				if cut.Load() {
 					return broken(ctx, network, addr)
 				}
@@ -239,8 +241,8 @@ func TestDialFaults(t *testing.T) {
 			r := newRecord()
 			expectUnavailable(t, s, newClaim(r))
 			cut.Store(false)
-			eventually(t, 3*time.Second, "ready", func() bool { return s.Ready(ctx) == nil })
-			put(t, open(t, Options{URL: opt.URL, Prefix: opt.Prefix}), r)
+			redistest.Eventually(t, 3*time.Second, "ready", func() bool { return s.Ready(ctx) == nil })
+			put(t, open(t, Options{Options: rpc.Options{URL: opt.URL}, Prefix: opt.Prefix}), r)
 			flows(t, s, r, 3*time.Second)
 		})
 	}
@@ -249,12 +251,12 @@ func TestDialFaults(t *testing.T) {
 // If the calls of a burst have to wait for connections, the breaker stays
 // closed.
 func TestBurst(t *testing.T) {
-	opt := Options{URL: sharedSingle(t).url(), Prefix: random() + ":", PoolSize: 1}
+	opt := Options{Options: rpc.Options{URL: redistest.SharedSingle(t).URL(), PoolSize: 1}, Prefix: random() + ":"}
 	r := newKey(t, open(t, opt))
 	s := open(t, impatient(opt))
-	client := s.client.(*redis.Client)
+	client := s.client.UniversalClient.(*redis.Client)
 	var held *redis.Conn
-	eventually(t, 3*time.Second, "the only connection is held", func() bool {
+	redistest.Eventually(t, 3*time.Second, "the only connection is held", func() bool {
 		held = client.Conn()
 		if held.Ping(ctx).Err() == nil {
 			return true
@@ -263,11 +265,11 @@ func TestBurst(t *testing.T) {
 		return false
 	})
 	var tasks sync.WaitGroup
-	for range 4 * breakerFailures {
+	for range 4 * manyFailures {
 		tasks.Go(func() { expectUnavailable(t, s, newClaim(r)) })
 	}
 	tasks.Wait()
-	if state := s.breakers.at(theServer).State(); state != gobreaker.StateClosed {
+	if state := s.client.Breaker(rpc.TheServer).State(); state != gobreaker.StateClosed {
 		t.Errorf("the breaker is %v", state)
 	}
 	if err := held.Close(); err != nil {
@@ -294,8 +296,8 @@ func TestClientGone(t *testing.T) {
 
 // A full server gives another error than one that does not answer.
 func TestFull(t *testing.T) {
-	server := own(t, false)
-	s := open(t, Options{URL: server.url(), MaxNoncesPerKey: 3})
+	server := redistest.Own(t, false)
+	s := open(t, Options{Options: rpc.Options{URL: server.URL()}, MaxNoncesPerKey: 3})
 	r := newKey(t, s)
 	for range 3 {
 		expect(t, s, newClaim(r), auth.Accepted)
@@ -306,21 +308,21 @@ func TestFull(t *testing.T) {
 		t.Errorf("%q says %d times that the store cannot answer", err, n)
 	}
 	other := newKey(t, s)
-	server.do(t, "config", "set", "maxmemory", "1")
+	server.Do(t, "config", "set", "maxmemory", "1")
 	if _, err := s.Settle(ctx, newClaim(other)); !errors.Is(err, store.ErrFull) || !errors.Is(err, store.ErrUnavailable) {
 		t.Errorf("without memory: %v, want ErrFull", err)
 	}
-	server.do(t, "config", "set", "maxmemory", "0")
+	server.Do(t, "config", "set", "maxmemory", "0")
 	expect(t, s, newClaim(other), auth.Accepted)
 }
 
 // A store that is closed during faults leaves no goroutine.
 func TestNoLeak(t *testing.T) {
-	server := sharedSingle(t)
+	server := redistest.SharedSingle(t)
 	ignore := goleak.IgnoreCurrent()
-	p := newProxy(t, server)
+	p := redistest.NewProxy(t, server)
 	for _, name := range []string{"silence", "EOF", "garbage", "EOF in reply"} {
-		s, err := New(patient(Options{URL: p.url(), Prefix: random() + ":"}))
+		s, err := New(patient(Options{Options: rpc.Options{URL: p.URL()}, Prefix: random() + ":"}))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -328,15 +330,15 @@ func TestNoLeak(t *testing.T) {
 			t.Fatal(err)
 		}
 		r := newKey(t, s)
-		p.set(faults[name])
+		p.Set(faults[name])
 		for range 2 {
 			expectUnavailable(t, s, newClaim(r))
 		}
-		p.set(faultless)
+		p.Set(redistest.Faultless)
 		if err := s.Close(); err != nil {
 			t.Fatal(err)
 		}
 	}
-	p.disconnect()
-	goleak.VerifyNone(t, ignore, goleak.IgnoreAnyFunction("github.com/card-gateway/card-gateway/store/redis.(*proxy).accept"), goleak.IgnoreAnyFunction("github.com/card-gateway/card-gateway/store/redis.(*proxy).serve"))
+	p.Disconnect()
+	goleak.VerifyNone(t, ignore, goleak.IgnoreAnyFunction("github.com/card-gateway/card-gateway/tests/redistest.(*Proxy).accept"), goleak.IgnoreAnyFunction("github.com/card-gateway/card-gateway/tests/redistest.(*Proxy).serve"))
 }

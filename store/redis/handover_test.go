@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/card-gateway/card-gateway/auth"
+	"github.com/card-gateway/card-gateway/store/redis/rpc"
+	"github.com/card-gateway/card-gateway/tests/redistest"
 )
 
 // A planned failover of one master proves that nothing is lost. So no floor
@@ -15,11 +17,11 @@ import (
 func TestPlannedFailoverOfCluster(t *testing.T) {
 	t.Parallel()
 	nodes := replicatedCluster(t)
-	a, b := pair(t, Options{ClusterAddrs: addrs(nodes[:3]), IOTimeout: time.Second, SettleTimeout: 2 * time.Second})
+	a, b := pair(t, Options{Options: rpc.Options{ClusterAddrs: redistest.Addrs(nodes[:3]), IOTimeout: time.Second}, SettleTimeout: 2 * time.Second})
 	own, other := keyOn(t, a, 0), keyOn(t, a, 1)
 	acceptAhead(t, a, own)
 	acceptAhead(t, b, other)
-	floors := []int64{a.servers.view.Load().highest(), b.servers.view.Load().highest()}
+	floors := []int64{a.servers.View().Highest(), b.servers.View().Highest()}
 	var streams []*stream
 	for _, s := range []*Store{a, b} {
 		streams = append(streams, startStream(s, own), startStream(s, other))
@@ -27,16 +29,16 @@ func TestPlannedFailoverOfCluster(t *testing.T) {
 	for _, st := range streams {
 		st.flowsOn(t)
 	}
-	before := a.servers.view.Load().known
-	nodes[3].promote(t)
-	eventually(t, 20*time.Second, "the replica is used", func() bool {
-		return a.servers.view.Load().known != before && strings.Count(a.servers.view.Load().known, ",") == 2
+	before := a.servers.View().Known
+	nodes[3].Promote(t)
+	redistest.Eventually(t, 20*time.Second, "the replica is used", func() bool {
+		return a.servers.View().Known != before && strings.Count(a.servers.View().Known, ",") == 2
 	})
 	flows(t, a, own, 20*time.Second)
 	flows(t, b, own, 20*time.Second)
 	for i, s := range []*Store{a, b} {
-		if floor := s.servers.view.Load().highest(); floor != floors[i] {
-			t.Errorf("gateway %d: the replay floor rose to %v, fences %v", i, moment(floor), s.servers.view.Load().fences)
+		if floor := s.servers.View().Highest(); floor != floors[i] {
+			t.Errorf("gateway %d: the replay floor rose to %v, view %+v", i, rpc.Moment(floor), s.servers.View())
 		}
 	}
 	for i, st := range streams {
@@ -52,72 +54,34 @@ func TestPlannedFailoverOfCluster(t *testing.T) {
 	}
 }
 
-// promote lets a replica of a cluster take over as docs/redis.md says: the servers
-// give up after 5 s if they were too slow, and then the command is repeated.
-func (p *process) promote(t testing.TB) {
-	t.Helper()
-	var asked time.Time
-	eventually(t, 20*time.Second, "the replica is promoted", func() bool {
-		if time.Since(asked) > 6*time.Second {
-			asked = time.Now()
-			_ = p.client.Do(ctx, "cluster", "failover").Err()
-		}
-		info, err := p.client.Info(ctx, "replication").Result()
-		return err == nil && strings.Contains(info, "role:master")
-	})
-}
-
 // A master that is killed fences its own slots, and no others.
 func TestFenceOfOneServer(t *testing.T) {
 	t.Parallel()
 	nodes := replicatedCluster(t)
-	a, b := pair(t, Options{ClusterAddrs: addrs(nodes[:3]), IOTimeout: time.Second, SettleTimeout: 2 * time.Second})
+	a, b := pair(t, Options{Options: rpc.Options{ClusterAddrs: redistest.Addrs(nodes[:3]), IOTimeout: time.Second}, SettleTimeout: 2 * time.Second})
 	own, other := keyOn(t, a, 0), keyOn(t, a, 2)
 	acceptAhead(t, a, own)
 	acceptAhead(t, b, other)
-	eventually(t, 20*time.Second, "no floor is over the present", func() bool {
+	redistest.Eventually(t, 20*time.Second, "no floor is over the present", func() bool {
 		v, err := b.Settle(ctx, newClaim(other))
 		return err == nil && v.Reason == auth.Accepted
 	})
 	st := startStream(b, other)
 	lost := ahead(newClaim(own), 2)
 	expect(t, a, lost, auth.Accepted)
-	nodes[0].kill()
+	nodes[0].Kill()
 	flows(t, a, own, 30*time.Second)
 	flows(t, b, own, 10*time.Second)
 	for _, s := range []*Store{a, b} {
 		expectNotAgain(t, s, lost)
-		v := s.servers.view.Load()
-		if v.floorOf(own.ID) <= v.floorOf(other.ID) {
-			t.Errorf("floors: %v of the server that fell, %v of another one; fences %v", moment(v.floorOf(own.ID)), moment(v.floorOf(other.ID)), v.fences)
+		v := s.servers.View()
+		if v.FloorOf(own.ID) <= v.FloorOf(other.ID) {
+			t.Errorf("floors: %v of the server that fell, %v of another one; view %+v", rpc.Moment(v.FloorOf(own.ID)), rpc.Moment(v.FloorOf(other.ID)), v)
 		}
 	}
 	st.end(t, b)
 	if len(st.refused) > 0 {
 		t.Errorf("a key of another master: %v", st.refused)
-	}
-}
-
-// A server can hand over only if this gateway used it in the same run.
-func TestHandedOver(t *testing.T) {
-	t.Parallel()
-	old, next := strings.Repeat("a", 40), strings.Repeat("b", 40)
-	promoted := serverInfo{role: "master", replication: next, replication2: old, offset2: 100}
-	for name, tt := range map[string]struct {
-		demoted serverInfo
-		want    bool
-	}{
-		"everything":      {serverInfo{role: "slave", replication: next, replication2: old, offset2: 100}, true},
-		"less":            {serverInfo{role: "slave", replication: next, replication2: old, offset2: 90}, true},
-		"more":            {serverInfo{role: "slave", replication: next, replication2: old, offset2: 101}, false},
-		"nothing known":   {serverInfo{role: "slave", replication: next, replication2: old, offset2: -1}, false},
-		"a full copy":     {serverInfo{role: "slave", replication: next, replication2: strings.Repeat("0", 40), offset2: -1}, false},
-		"still a master":  {serverInfo{role: "master", replication: old, replication2: old, offset2: 90}, false},
-		"another history": {serverInfo{role: "slave", replication: strings.Repeat("c", 40), replication2: old, offset2: 90}, false},
-	} {
-		if got := tt.demoted.handedOver(&promoted); got != tt.want {
-			t.Errorf("%s: %v, want %v", name, got, tt.want)
-		}
 	}
 }
 
@@ -127,21 +91,21 @@ func TestHandedOver(t *testing.T) {
 func TestTakeoverThatLostNonces(t *testing.T) {
 	t.Parallel()
 	nodes := replicatedCluster(t)
-	a, b := pair(t, Options{ClusterAddrs: addrs(nodes[1:3]), IOTimeout: time.Second, SettleTimeout: 2 * time.Second})
+	a, b := pair(t, Options{Options: rpc.Options{ClusterAddrs: redistest.Addrs(nodes[1:3]), IOTimeout: time.Second}, SettleTimeout: 2 * time.Second})
 	r := keyOn(t, a, 0)
 	acceptAhead(t, b, r)
 	awaitReplica(t, a, r) // else the replica may have nothing, which is another loss
-	nodes[3].signal(t, syscall.SIGSTOP)
+	nodes[3].Signal(t, syscall.SIGSTOP)
 	lost := acceptAhead(t, a, r)
-	nodes[0].signal(t, syscall.SIGSTOP)
-	nodes[3].signal(t, syscall.SIGCONT)
-	eventually(t, 20*time.Second, "the replica takes over", func() bool {
-		_ = nodes[3].client.Do(ctx, "cluster", "failover", "takeover").Err()
-		info, err := nodes[3].client.Info(ctx, "replication").Result()
+	nodes[0].Signal(t, syscall.SIGSTOP)
+	nodes[3].Signal(t, syscall.SIGCONT)
+	redistest.Eventually(t, 20*time.Second, "the replica takes over", func() bool {
+		_ = nodes[3].Client.Do(ctx, "cluster", "failover", "takeover").Err()
+		info, err := nodes[3].Client.Info(ctx, "replication").Result()
 		return err == nil && strings.Contains(info, "role:master")
 	})
-	nodes[0].signal(t, syscall.SIGCONT)
-	eventually(t, 20*time.Second, "the old master follows", func() bool { return nodes[0].follows(t) })
+	nodes[0].Signal(t, syscall.SIGCONT)
+	redistest.Eventually(t, 20*time.Second, "the old master follows", func() bool { return nodes[0].Follows(t) })
 	flows(t, a, r, 20*time.Second)
 	flows(t, b, r, 20*time.Second)
 	expectNotAgain(t, a, lost)
@@ -151,8 +115,8 @@ func TestTakeoverThatLostNonces(t *testing.T) {
 // SENTINEL FAILOVER by the steps of docs/redis.md loses nothing either.
 func TestPlannedFailoverOfSentinel(t *testing.T) {
 	t.Parallel()
-	set := ownSentinel(t)
-	a, b := pair(t, Options{SentinelMaster: "gw", SentinelAddrs: addrs(set.sentinels), IOTimeout: time.Second, SettleTimeout: 2 * time.Second})
+	set := redistest.OwnSentinel(t)
+	a, b := pair(t, Options{Options: rpc.Options{SentinelMaster: "gw", SentinelAddrs: redistest.Addrs(set.Sentinels), IOTimeout: time.Second}, SettleTimeout: 2 * time.Second})
 	r := newRecord()
 	putReplicated(t, a, r)
 	acceptAhead(t, b, r)
@@ -160,13 +124,13 @@ func TestPlannedFailoverOfSentinel(t *testing.T) {
 	for _, st := range streams {
 		st.flowsOn(t)
 	}
-	set.master.do(t, "client", "pause", 10000, "write")
-	set.sentinels[0].do(t, "sentinel", "failover", "gw")
-	eventually(t, 20*time.Second, "the replica is promoted", func() bool {
-		info, err := set.replica.client.Info(ctx, "replication").Result()
+	set.Master.Do(t, "client", "pause", 10000, "write")
+	set.Sentinels[0].Do(t, "sentinel", "failover", "gw")
+	redistest.Eventually(t, 20*time.Second, "the replica is promoted", func() bool {
+		info, err := set.Replica.Client.Info(ctx, "replication").Result()
 		return err == nil && strings.Contains(info, "role:master")
 	})
-	set.master.do(t, "replicaof", "127.0.0.1", fmt.Sprint(set.replica.port))
+	set.Master.Do(t, "replicaof", "127.0.0.1", fmt.Sprint(set.Replica.Port))
 	flows(t, a, r, 20*time.Second)
 	flows(t, b, r, 20*time.Second)
 	for i, st := range streams {

@@ -2,6 +2,8 @@ package redis
 
 import (
 	"context"
+	"encoding/json"
+	"errors"
 	"fmt"
 	"net"
 	"os"
@@ -14,27 +16,19 @@ import (
 
 	"github.com/card-gateway/card-gateway/auth"
 	"github.com/card-gateway/card-gateway/store"
+	"github.com/card-gateway/card-gateway/store/redis/rpc"
+	"github.com/card-gateway/card-gateway/tests/redistest"
 )
 
 // A route leads a gateway to one of two servers. So a test can cut a network
 // without the rights of root.
-type route struct{ to atomic.Pointer[process] }
+type route struct {
+	to atomic.Pointer[redistest.Process]
+}
 
 func (r *route) dial(ctx context.Context, _, _ string) (net.Conn, error) {
 	var d net.Dialer
-	return d.DialContext(ctx, "tcp", r.to.Load().addr)
-}
-
-// masterAndReplica starts two servers of which one follows the other.
-func masterAndReplica(t testing.TB, config ...string) (master, replica *process) {
-	t.Helper()
-	config = append([]string{"--repl-diskless-sync-delay", "0"}, config...)
-	master = own(t, true, config...)
-	replica = own(t, true, append(config, "--replicaof", fmt.Sprintf("127.0.0.1 %d", master.port))...)
-	eventually(t, 20*time.Second, "the replica follows", func() bool { return replica.follows(t) })
-	// A master with min-replicas-to-write counts its good replicas once a second.
-	eventually(t, 20*time.Second, "the master takes writes", func() bool { return master.client.Del(ctx, "nothing").Err() == nil })
-	return master, replica
+	return d.DialContext(ctx, "tcp", r.to.Load().Addr)
 }
 
 // An address leads to the new master, while the connections to the old one live on,
@@ -42,20 +36,20 @@ func masterAndReplica(t testing.TB, config ...string) (master, replica *process)
 // them all, however many they are.
 func TestAddressMoves(t *testing.T) {
 	t.Parallel()
-	master, replica := masterAndReplica(t)
+	master, replica := redistest.MasterAndReplica(t)
 	var way route
 	way.to.Store(master)
-	s, err := New(patient(Options{URL: master.url(), dialer: way.dial, PoolSize: 16}))
+	s, err := New(patient(Options{Options: rpc.Options{URL: master.URL(), Dialer: way.dial, PoolSize: 16}}))
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer s.Close()
-	if err := s.servers.check(ctx, mayBegin); err != nil { // nobody else looks
+	if err := check(s); err != nil { // nobody else looks
 		t.Fatal(err)
 	}
 	r := newRecord()
 	putReplicated(t, s, r)
-	eventually(t, 20*time.Second, "several connections are open", func() bool {
+	redistest.Eventually(t, 20*time.Second, "several connections are open", func() bool {
 		var together sync.WaitGroup
 		for range 100 {
 			together.Go(func() { _, _ = s.Settle(ctx, newClaim(r)) })
@@ -63,18 +57,18 @@ func TestAddressMoves(t *testing.T) {
 		together.Wait()
 		return s.client.PoolStats().IdleConns >= 3
 	})
-	replica.do(t, "replicaof", "no", "one")
-	master.do(t, "replicaof", "127.0.0.1", fmt.Sprint(replica.port))
+	replica.Do(t, "replicaof", "no", "one")
+	master.Do(t, "replicaof", "127.0.0.1", fmt.Sprint(replica.Port))
 	way.to.Store(replica)
 	const demoted = "it is a replica"
-	if err := s.servers.check(ctx, mayBegin); err == nil || !strings.Contains(err.Error(), demoted) {
+	if err := check(s); err == nil || !strings.Contains(err.Error(), demoted) {
 		t.Fatalf("the first look: %v", err)
 	}
-	if err := s.servers.check(ctx, mayBegin); err != nil && strings.Contains(err.Error(), demoted) {
+	if err := check(s); err != nil && strings.Contains(err.Error(), demoted) {
 		t.Fatalf("the second look goes to the old master: %v", err)
 	}
-	eventually(t, 20*time.Second, "the new master is used", func() bool {
-		_ = s.servers.check(ctx, mayBegin)
+	redistest.Eventually(t, 20*time.Second, "the new master is used", func() bool {
+		_ = check(s)
 		v, err := s.Settle(ctx, ahead(newClaim(r), 20))
 		return err == nil && v.Reason == auth.Accepted
 	})
@@ -84,30 +78,30 @@ func TestAddressMoves(t *testing.T) {
 // the network is whole. It accepts no request again that it accepted there.
 func TestKilledAfterCut(t *testing.T) {
 	t.Parallel()
-	master, replica := masterAndReplica(t)
+	master, replica := redistest.MasterAndReplica(t)
 	var here, there route
 	here.to.Store(master)
 	there.to.Store(master)
-	opt := Options{URL: master.url(), RuntimeDir: t.TempDir(), IOTimeout: time.Second, SettleTimeout: 2 * time.Second}
-	opt.dialer = here.dial
+	opt := Options{Options: rpc.Options{URL: master.URL(), IOTimeout: time.Second}, RuntimeDir: t.TempDir(), SettleTimeout: 2 * time.Second}
+	opt.Dialer = here.dial
 	cut := open(t, opt)
 	other := opt
-	other.dialer, other.RuntimeDir = there.dial, t.TempDir()
+	other.Dialer, other.RuntimeDir = there.dial, t.TempDir()
 	b := open(t, other)
 	r := newRecord()
 	putReplicated(t, cut, r)
 	expect(t, b, newClaim(r), auth.Accepted)
 
 	there.to.Store(replica)
-	replica.do(t, "replicaof", "no", "one")
-	master.do(t, "client", "kill", "type", "normal", "skipme", "yes")
+	replica.Do(t, "replicaof", "no", "one")
+	master.Do(t, "client", "kill", "type", "normal", "skipme", "yes")
 	flows(t, b, r, 20*time.Second)
-	floor := b.servers.view.Load().highest()
+	floor := b.servers.View().Highest()
 	if floor == 0 {
 		t.Fatal("the other gateway did not raise the floor")
 	}
 	var lost *store.Claim
-	eventually(t, 20*time.Second, "the old master accepts what is over the floor", func() bool {
+	redistest.Eventually(t, 20*time.Second, "the old master accepts what is over the floor", func() bool {
 		lost = newClaim(r)
 		lost.ReplayFloorAhead = 0
 		if lost.Timestamp*1e6 <= floor {
@@ -119,8 +113,8 @@ func TestKilledAfterCut(t *testing.T) {
 
 	// The gateway was killed, so its memory is lost. The network is whole
 	// again.
-	master.do(t, "replicaof", "127.0.0.1", fmt.Sprint(replica.port))
-	eventually(t, 20*time.Second, "the old master follows", func() bool { return master.follows(t) })
+	master.Do(t, "replicaof", "127.0.0.1", fmt.Sprint(replica.Port))
+	redistest.Eventually(t, 20*time.Second, "the old master follows", func() bool { return master.Follows(t) })
 	here.to.Store(replica)
 	s, err := New(opt)
 	if err != nil {
@@ -132,8 +126,8 @@ func TestKilledAfterCut(t *testing.T) {
 	}
 	flows(t, s, r, 20*time.Second)
 	expectNotAgain(t, s, lost)
-	eventually(t, 20*time.Second, "the other gateway knows it too", func() bool {
-		return b.servers.view.Load().highest() == s.servers.view.Load().highest()
+	redistest.Eventually(t, 20*time.Second, "the other gateway knows it too", func() bool {
+		return b.servers.View().Highest() == s.servers.View().Highest()
 	})
 	expectNotAgain(t, b, lost)
 }
@@ -146,16 +140,21 @@ func TestMark(t *testing.T) {
 	opt.RuntimeDir = dir
 	s := open(t, opt)
 	r := newKey(t, s)
+	last, note := int64(0), s.accepted
+	s.accepted = func(id string, now int64) {
+		last = now
+		note(id, now)
+	}
 	for range 50 {
 		expect(t, s, newClaim(r), auth.Accepted)
-		if last, kept := s.servers.accepts.latest(allSlots()), newLastRun(&s.opt).read().Accepted; kept < last || kept > last+noteAhead.Microseconds() {
+		if kept := markIn(t, dir); kept < last || kept > last+250_000 {
 			t.Fatalf("accepted at %d, the file has %d", last, kept)
 		}
 	}
 	again := open(t, opt)
 	expect(t, again, newClaim(r), auth.Accepted)
-	if floor := again.servers.view.Load().highest(); floor != s.servers.view.Load().highest() {
-		t.Errorf("the floor rose to %v", moment(floor))
+	if floor := again.servers.View().Highest(); floor != s.servers.View().Highest() {
+		t.Errorf("the floor rose to %v", rpc.Moment(floor))
 	}
 	files, err := os.ReadDir(dir)
 	if err != nil || len(files) != 1 {
@@ -167,6 +166,21 @@ func TestMark(t *testing.T) {
 		}
 		expect(t, open(t, opt), newClaim(r), auth.Accepted)
 	}
+}
+
+// markIn returns the moment in the file of the runtime directory, in microseconds.
+func markIn(t *testing.T, dir string) int64 {
+	t.Helper()
+	files, err := filepath.Glob(filepath.Join(dir, "*"))
+	if err != nil || len(files) != 1 {
+		t.Fatalf("%v, %v; want one file", files, err)
+	}
+	text, err := os.ReadFile(files[0])
+	var mark struct{ Accepted int64 }
+	if err = errors.Join(err, json.Unmarshal(text, &mark)); err != nil {
+		t.Fatal(err)
+	}
+	return mark.Accepted
 }
 
 // A missing runtime directory is reported, and requests go on.

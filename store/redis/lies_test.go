@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"math"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -14,6 +13,9 @@ import (
 	"github.com/card-gateway/card-gateway/auth"
 	"github.com/card-gateway/card-gateway/ratelimit"
 	"github.com/card-gateway/card-gateway/store"
+	"github.com/card-gateway/card-gateway/store/redis/masters"
+	"github.com/card-gateway/card-gateway/store/redis/rpc"
+	"github.com/card-gateway/card-gateway/tests/redistest"
 )
 
 // scripted makes the reply of a script with the right tag.
@@ -26,14 +28,19 @@ func scripted(outcome string, numbers ...int64) string {
 	return b.String()
 }
 
-// answers returns a store that gets one reply to its settling script.
-func answers(t testing.TB, reply string) *Store {
+// answers returns a store that gets one reply to its first script, and the moment of
+// the last acceptance that it has noted. Its view has the replay floor.
+func answers(t testing.TB, reply string, floor int64) (s *Store, last *int64) {
 	t.Helper()
-	s := answeredBy(t, hello, reply)
-	s.opt.SettleTimeout = time.Minute
-	s.tags = tags{prefix: "t.", next: new(atomic.Uint64)}
-	s.servers.view.Store(&view{known: "x"})
-	return s
+	s, err := New(Options{Options: rpc.Options{URL: "redis://127.0.0.1:1", IOTimeout: time.Minute, Dialer: redistest.Answer(redistest.Hello, reply)}, SettleTimeout: time.Minute})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = s.Close() })
+	view, last := &masters.View{Known: "x", Floor: floor}, new(int64)
+	s.view = func() *masters.View { return view }
+	s.accepted = func(_ string, now int64) { *last = now }
+	return s, last
 }
 
 // A reply that contradicts the claim, or itself, is an error: no request passes by
@@ -77,16 +84,17 @@ func TestRepliesThatContradict(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			c := newClaim(newRecord())
 			lie.claim(c)
-			s := answers(t, lie.reply)
+			floor := int64(0)
 			if strings.HasSuffix(name, "under the floor") {
-				s.servers.view.Store(&view{known: "x", floor: at})
+				floor = at
 			}
+			s, last := answers(t, lie.reply, floor)
 			v, err := s.Settle(ctx, c)
 			if !errors.Is(err, store.ErrUnavailable) || v != (store.Verdict{}) {
 				t.Errorf("%+v, %v; want no verdict and ErrUnavailable", v, err)
 			}
-			if last := s.servers.accepts.latest(allSlots()); last != 0 {
-				t.Errorf("an acceptance at %v was noted", moment(last))
+			if *last != 0 {
+				t.Errorf("an acceptance at %v was noted", rpc.Moment(*last))
 			}
 		})
 	}
@@ -109,8 +117,8 @@ func TestVerdictOfAnyNumbers(t *testing.T) {
 		}
 		number := rapid.OneOf(rapid.SampledFrom([]int64{0, 1, int64(c.LockAfter), c.Now.UnixMicro(), c.Now.UnixMicro() + 1, -1, math.MinInt64, math.MaxInt64, 1 << 53}), rapid.Int64())
 		count := 2 + 3*len(c.Charges)
-		s := answers(t, scripted(rapid.SampledFrom(outcomes).Draw(rt, "outcome"), rapid.SliceOfN(number, 0, count+1).Draw(rt, "numbers")...))
-		s.servers.view.Store(&view{known: "x", floor: c.Now.Add(-time.Minute).UnixMicro()})
+		reply := scripted(rapid.SampledFrom(outcomes).Draw(rt, "outcome"), rapid.SliceOfN(number, 0, count+1).Draw(rt, "numbers")...)
+		s, last := answers(t, reply, c.Now.Add(-time.Minute).UnixMicro())
 		s.opt.SettleTimeout = 100 * time.Millisecond
 		v, err := s.Settle(ctx, c)
 		if err != nil {
@@ -120,8 +128,8 @@ func TestVerdictOfAnyNumbers(t *testing.T) {
 			return
 		}
 		wantPossible(rt, c, &v)
-		if last := s.servers.accepts.latest(allSlots()); last > c.Now.Add(maxSkew).UnixMicro() {
-			rt.Fatalf("an acceptance at %v was noted", moment(last))
+		if *last > c.Now.Add(masters.MaxSkew).UnixMicro() {
+			rt.Fatalf("an acceptance at %v was noted", rpc.Moment(*last))
 		}
 	})
 }
@@ -152,7 +160,7 @@ func TestLevelsOfAnyNumbers(t *testing.T) {
 		number := rapid.OneOf(rapid.SampledFrom([]int64{0, 1, -1, c.Now.UnixMicro(), math.MinInt64, math.MaxInt64, 1 << 53}), rapid.Int64())
 		at := fmt.Sprint(number.Draw(rt, "now"))
 		level := fmt.Sprint(number.Draw(rt, "used"), number.Draw(rt, "at"), number.Draw(rt, "unit"))
-		s := answers(t, fmt.Sprintf("*3\r\n$3\r\nt.1\r\n$%d\r\n%s\r\n$%d\r\n%s\r\n", len(at), at, len(level), level))
+		s, _ := answers(t, fmt.Sprintf("*3\r\n$3\r\nt.1\r\n$%d\r\n%s\r\n$%d\r\n%s\r\n", len(at), at, len(level), level), 0)
 		states, err := s.Levels(ctx, c.KeyID, c.Charges, c.Now)
 		if err != nil {
 			if !errors.Is(err, store.ErrUnavailable) {

@@ -3,7 +3,6 @@ package redis
 import (
 	"errors"
 	"fmt"
-	"os"
 	"strings"
 	"syscall"
 	"testing"
@@ -11,15 +10,10 @@ import (
 
 	"github.com/card-gateway/card-gateway/auth"
 	"github.com/card-gateway/card-gateway/store"
+	"github.com/card-gateway/card-gateway/store/redis/masters"
+	"github.com/card-gateway/card-gateway/store/redis/rpc"
+	"github.com/card-gateway/card-gateway/tests/redistest"
 )
-
-// signal sends a signal to a server that the test started.
-func (p *process) signal(t testing.TB, s os.Signal) {
-	t.Helper()
-	if err := p.cmd.Process.Signal(s); err != nil {
-		t.Fatal(err)
-	}
-}
 
 // ahead sets the timestamp of the claim ahead of the clock.
 func ahead(c *store.Claim, seconds int64) *store.Claim {
@@ -33,7 +27,7 @@ func ahead(c *store.Claim, seconds int64) *store.Claim {
 // the floor for a few seconds.
 func acceptAhead(t testing.TB, s *Store, r *store.Record) (c *store.Claim) {
 	t.Helper()
-	eventually(t, 15*time.Second, "a claim is accepted", func() bool {
+	redistest.Eventually(t, 15*time.Second, "a claim is accepted", func() bool {
 		c = ahead(newClaim(r), 4)
 		v, err := s.Settle(ctx, c)
 		return err == nil && !v.Stale && v.Reason == auth.Accepted
@@ -50,19 +44,19 @@ func pair(t testing.TB, opt Options) (a, b *Store) {
 // under the replay floor, without counting failures. New requests are accepted.
 func TestRestartThatLostNonces(t *testing.T) {
 	t.Parallel()
-	p := own(t, false)
-	a, b := pair(t, Options{URL: p.url()})
+	p := redistest.Own(t, false)
+	a, b := pair(t, Options{Options: rpc.Options{URL: p.URL()}})
 	r := newKey(t, a)
 	expect(t, b, newClaim(r), auth.Accepted)
-	p.do(t, "save")
+	p.Do(t, "save")
 	lost := ahead(newClaim(r), 4)
 	expect(t, a, lost, auth.Accepted)
-	p.kill()
+	p.Kill()
 	expectUnavailable(t, a, newClaim(r))
-	p.start(t)
+	p.Start(t)
 	flows(t, a, r, 3*time.Second)
 	flows(t, b, r, 3*time.Second)
-	for _, s := range []*Store{a, b, open(t, Options{URL: p.url()})} {
+	for _, s := range []*Store{a, b, open(t, Options{Options: rpc.Options{URL: p.URL()}})} {
 		c := again(lost)
 		c.LockCounts = auth.RuleTimestamp | auth.RuleNonce
 		if v := expect(t, s, c, auth.ReplayFloor); v.Failures != 0 || v.RetryAfter < time.Second {
@@ -76,14 +70,14 @@ func TestRestartThatLostNonces(t *testing.T) {
 // cannot see the difference.
 func TestRestartUnderLoad(t *testing.T) {
 	t.Parallel()
-	p := own(t, false, "--appendonly", "yes")
-	a, b := pair(t, Options{URL: p.url()})
+	p := redistest.Own(t, false, "--appendonly", "yes")
+	a, b := pair(t, Options{Options: rpc.Options{URL: p.URL()}})
 	r := newKey(t, a)
 	h := startHammer(t, []*Store{a, b}, []*store.Record{r})
 	for range 2 {
 		time.Sleep(100 * time.Millisecond) // load, not time
-		p.kill()
-		p.start(t)
+		p.Kill()
+		p.Start(t)
 		flows(t, a, r, 3*time.Second)
 		flows(t, b, r, 3*time.Second)
 	}
@@ -92,15 +86,15 @@ func TestRestartUnderLoad(t *testing.T) {
 
 // A stall loses nothing, so there is no replay floor after it.
 func TestStall(t *testing.T) {
-	p := own(t, false)
-	b := open(t, Options{URL: p.url()})
-	a := open(t, impatient(Options{URL: p.url()}))
+	p := redistest.Own(t, false)
+	b := open(t, Options{Options: rpc.Options{URL: p.URL()}})
+	a := open(t, impatient(Options{Options: rpc.Options{URL: p.URL()}}))
 	r := newKey(t, b)
 	c := newClaim(r)
 	expect(t, b, c, auth.Accepted)
-	p.signal(t, syscall.SIGSTOP)
+	p.Signal(t, syscall.SIGSTOP)
 	answeredByBreaker(t, a, r, func() int { return 0 })
-	p.signal(t, syscall.SIGCONT)
+	p.Signal(t, syscall.SIGCONT)
 	flows(t, a, r, 3*time.Second)
 	flows(t, b, r, 3*time.Second)
 	expect(t, b, newClaim(r), auth.Accepted)
@@ -109,12 +103,12 @@ func TestStall(t *testing.T) {
 
 func TestScriptFlushUnderLoad(t *testing.T) {
 	t.Parallel()
-	p := own(t, false)
-	a, b := pair(t, Options{URL: p.url()})
+	p := redistest.Own(t, false)
+	a, b := pair(t, Options{Options: rpc.Options{URL: p.URL()}})
 	r := newKey(t, a)
 	h := startHammer(t, []*Store{a, b}, []*store.Record{r})
 	for range 50 {
-		p.do(t, "script", "flush")
+		p.Do(t, "script", "flush")
 		time.Sleep(2 * time.Millisecond) // load, not time
 	}
 	h.finish()
@@ -130,20 +124,20 @@ func TestFlush(t *testing.T) {
 	t.Parallel()
 	for _, topology := range []string{"single", "cluster"} {
 		t.Run(topology, func(t *testing.T) {
-			var nodes []*process
+			var nodes []*redistest.Process
 			var opt Options
 			if topology == "single" {
-				nodes = []*process{own(t, false)}
-				opt = Options{URL: nodes[0].url()}
+				nodes = []*redistest.Process{redistest.Own(t, false)}
+				opt = Options{Options: rpc.Options{URL: nodes[0].URL()}}
 			} else {
-				nodes = ownCluster(t)
-				opt = Options{ClusterAddrs: addrs(nodes)}
+				nodes = redistest.OwnCluster(t)
+				opt = Options{Options: rpc.Options{ClusterAddrs: redistest.Addrs(nodes)}}
 			}
 			a, b := pair(t, opt)
 			r := newKey(t, a)
 			c := acceptAhead(t, b, r)
 			for _, p := range nodes {
-				p.do(t, "flushall")
+				p.Do(t, "flushall")
 			}
 			if v, err := a.Settle(ctx, newClaim(r)); err == nil && !v.Stale || err != nil && !errors.Is(err, store.ErrUnavailable) {
 				t.Errorf("%+v, %v; want stale or ErrUnavailable", v, err)
@@ -155,14 +149,14 @@ func TestFlush(t *testing.T) {
 				if _, err := s.Meta(ctx, "name"); !errors.Is(err, store.ErrUnavailable) {
 					t.Errorf("Meta: %v, want ErrUnavailable", err)
 				}
-				eventually(t, 3*time.Second, "not ready", func() bool { return errors.Is(s.Ready(ctx), errEmptied) })
+				redistest.Eventually(t, 3*time.Second, "not ready", func() bool { return errors.Is(s.Ready(ctx), masters.ErrEmptied) })
 			}
 			put(t, a, r)
 			for _, s := range []*Store{a, b} {
-				if v, err := s.Settle(ctx, again(c)); err == nil && v.Reason != auth.ReplayFloor || err != nil && !errors.Is(err, errEmptied) {
+				if v, err := s.Settle(ctx, again(c)); err == nil && v.Reason != auth.ReplayFloor || err != nil && !errors.Is(err, masters.ErrEmptied) {
 					t.Errorf("at once: %+v, %v; want the replay floor or that it was emptied", v, err)
 				}
-				eventually(t, 3*time.Second, "ready", func() bool { return s.Ready(ctx) == nil })
+				redistest.Eventually(t, 3*time.Second, "ready", func() bool { return s.Ready(ctx) == nil })
 				expect(t, s, again(c), auth.ReplayFloor)
 				expect(t, s, ahead(newClaim(r), 20), auth.Accepted)
 				if _, err := s.Get(ctx, "ck_test_other"); !errors.Is(err, store.ErrUnavailable) {
@@ -182,12 +176,12 @@ func TestFlush(t *testing.T) {
 // gateway. That gateway answers and writes as if it had seen both.
 func TestFlushBetweenLooks(t *testing.T) {
 	t.Parallel()
-	p := own(t, false)
-	a, b := pair(t, Options{URL: p.url()})
+	p := redistest.Own(t, false)
+	a, b := pair(t, Options{Options: rpc.Options{URL: p.URL()}})
 	r, other := newKey(t, a), newKey(t, a)
 	c := newClaim(other)
 	expect(t, b, c, auth.Accepted)
-	p.do(t, "flushall")
+	p.Do(t, "flushall")
 	put(t, a, r)
 	if _, err := b.Get(ctx, other.ID); !errors.Is(err, store.ErrUnavailable) {
 		t.Errorf("Get of a key that was lost: %v, want ErrUnavailable", err)
@@ -200,19 +194,19 @@ func TestFlushBetweenLooks(t *testing.T) {
 // floor.
 func TestEviction(t *testing.T) {
 	t.Parallel()
-	p := own(t, false)
-	s := open(t, Options{URL: p.url()})
+	p := redistest.Own(t, false)
+	s := open(t, Options{Options: rpc.Options{URL: p.URL()}})
 	r := newKey(t, s)
 	c := newClaim(r)
 	expect(t, s, c, auth.Accepted)
-	p.do(t, "config", "set", "maxmemory-policy", "allkeys-lru")
-	eventually(t, 3*time.Second, "unfit", func() bool {
-		var unfit *UnfitError
+	p.Do(t, "config", "set", "maxmemory-policy", "allkeys-lru")
+	redistest.Eventually(t, 3*time.Second, "unfit", func() bool {
+		var unfit *rpc.UnfitError
 		return errors.As(s.Ready(ctx), &unfit)
 	})
 	expectUnavailable(t, s, newClaim(r))
-	var unfit *UnfitError
-	late, err := New(patient(Options{URL: p.url()}))
+	var unfit *rpc.UnfitError
+	late, err := New(patient(Options{Options: rpc.Options{URL: p.URL()}}))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -220,42 +214,42 @@ func TestEviction(t *testing.T) {
 	if err := late.Start(ctx); !errors.As(err, &unfit) || !strings.Contains(err.Error(), "noeviction") {
 		t.Errorf("Start: %v, want an UnfitError that says noeviction", err)
 	}
-	p.do(t, "set", "victim", strings.Repeat("x", 1<<20))
-	p.do(t, "config", "set", "maxmemory-policy", "volatile-ttl")
-	p.do(t, "config", "set", "maxmemory", "1")
-	p.client.Set(ctx, "another", "x", time.Hour) // makes it evict
-	p.do(t, "config", "set", "maxmemory", "0")
-	p.do(t, "config", "set", "maxmemory-policy", "noeviction")
+	p.Do(t, "set", "victim", strings.Repeat("x", 1<<20))
+	p.Do(t, "config", "set", "maxmemory-policy", "volatile-ttl")
+	p.Do(t, "config", "set", "maxmemory", "1")
+	p.Client.Set(ctx, "another", "x", time.Hour) // makes it evict
+	p.Do(t, "config", "set", "maxmemory", "0")
+	p.Do(t, "config", "set", "maxmemory-policy", "noeviction")
 	flows(t, s, r, 3*time.Second)
 	expect(t, s, again(c), auth.ReplayFloor)
 }
 
 func TestUnfitServers(t *testing.T) {
 	t.Parallel()
-	master := sharedSentinel(t).master
+	master := redistest.SharedSentinel(t).Master
 	tests := map[string]struct{ config []string }{
-		"replica":  {[]string{"--replicaof", fmt.Sprintf("127.0.0.1 %d", master.port)}},
+		"replica":  {[]string{"--replicaof", fmt.Sprintf("127.0.0.1 %d", master.Port)}},
 		"password": {[]string{"--requirepass", "another"}},
 		"evicting": {[]string{"--maxmemory-policy", "allkeys-lru"}},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
-			var p *process
+			var p *redistest.Process
 			if name == "password" { // launch would wait for an answer
-				p = own(t, false)
-				p.do(t, "config", "set", "requirepass", "another")
+				p = redistest.Own(t, false)
+				p.Do(t, "config", "set", "requirepass", "another")
 			} else {
-				p = own(t, false, tt.config...)
+				p = redistest.Own(t, false, tt.config...)
 			}
-			s, err := New(patient(Options{URL: p.url(), Password: "wrong"}))
+			s, err := New(patient(Options{Options: rpc.Options{URL: p.URL(), Password: "wrong"}}))
 			if name != "password" {
-				s, err = New(patient(Options{URL: p.url()}))
+				s, err = New(patient(Options{Options: rpc.Options{URL: p.URL()}}))
 			}
 			if err != nil {
 				t.Fatal(err)
 			}
 			defer s.Close()
-			var unfit *UnfitError
+			var unfit *rpc.UnfitError
 			if err := s.Start(ctx); !errors.As(err, &unfit) {
 				t.Errorf("Start: %v, want an UnfitError", err)
 			}

@@ -8,6 +8,8 @@ import (
 
 	"github.com/card-gateway/card-gateway/auth"
 	"github.com/card-gateway/card-gateway/store"
+	"github.com/card-gateway/card-gateway/store/redis/rpc"
+	"github.com/card-gateway/card-gateway/tests/redistest"
 )
 
 // oldCopies are the ways in which an older copy of a key's record, or a new record,
@@ -108,10 +110,10 @@ func eachTopology(t *testing.T, test func(t *testing.T, s *Store)) {
 	for topology, options := range map[string]func(t testing.TB) Options{
 		"single": single,
 		"sentinel": func(t testing.TB) Options {
-			return Options{SentinelMaster: "gw", SentinelAddrs: addrs(sharedSentinel(t).sentinels), Prefix: random() + ":"}
+			return Options{Options: rpc.Options{SentinelMaster: "gw", SentinelAddrs: redistest.Addrs(redistest.SharedSentinel(t).Sentinels)}, Prefix: random() + ":"}
 		},
 		"cluster": func(t testing.TB) Options {
-			return Options{ClusterAddrs: addrs(sharedCluster(t)), Prefix: random() + ":"}
+			return Options{Options: rpc.Options{ClusterAddrs: redistest.Addrs(redistest.SharedCluster(t))}, Prefix: random() + ":"}
 		},
 	} {
 		t.Run(topology, func(t *testing.T) {
@@ -227,7 +229,7 @@ func TestDeleteKeepsTheFloor(t *testing.T) {
 		r := newKey(t, s)
 		c := newClaim(r)
 		expect(t, s, c, auth.Accepted)
-		setField(t, s, r.ID, "floor", decimal(time.Now().UnixMicro()))
+		setField(t, s, r.ID, "floor", fmt.Sprint(time.Now().UnixMicro()))
 		if err := s.client.Del(ctx, s.names.nonces(r.ID, (time.Now().UnixMilli()+311_000)/spanMillis)).Err(); err != nil {
 			t.Fatal(err)
 		}

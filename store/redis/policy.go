@@ -1,12 +1,13 @@
 package redis
 
 import (
+	"cmp"
 	"context"
+	"crypto/rand"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
-	"log/slog"
 	"maps"
 	"os"
 	"slices"
@@ -15,6 +16,7 @@ import (
 	"time"
 
 	"github.com/card-gateway/card-gateway/store"
+	"github.com/card-gateway/card-gateway/store/redis/rpc"
 )
 
 // A Policy holds the options that should be the same on all gateways of a store,
@@ -44,10 +46,9 @@ const (
 
 // policyExchange compares the policy of this gateway with those of the others.
 type policyExchange struct {
-	*caller
+	client   *rpc.Client
 	key      string // hash: a nodePolicy by gateway
 	node     string // name of this gateway
-	log      *slog.Logger
 	clock    func() time.Time
 	own      atomic.Pointer[Policy] // nil until SharePolicy
 	changed  chan struct{}
@@ -62,12 +63,9 @@ type nodePolicy struct {
 	Values Policy `json:"values"`
 }
 
-func newPolicyExchange(c *caller, opt *Options) *policyExchange {
-	host, err := os.Hostname()
-	if err != nil {
-		host = "gateway"
-	}
-	p := &policyExchange{caller: c, key: names{prefix: opt.Prefix}.nodePolicies(), node: host + "/" + randomHex(8), log: opt.Logger, clock: time.Now, changed: make(chan struct{}, 1)}
+func newPolicyExchange(client *rpc.Client, key string) *policyExchange {
+	host, _ := os.Hostname()
+	p := &policyExchange{client: client, key: key, node: cmp.Or(host, "gateway") + "/" + rand.Text()[:16], clock: time.Now, changed: make(chan struct{}, 1)}
 	p.warnings.Store(new([]string))
 	p.nodes.Store(&[]store.Gateway{})
 	return p
@@ -79,7 +77,7 @@ func (p *policyExchange) watch(ctx context.Context, timeout time.Duration) {
 		pause := policyPause
 		attempt, cancel := context.WithTimeout(ctx, timeout)
 		if p.exchange(attempt) != nil {
-			pause = policyRetry // servers reports that redis is out of reach
+			pause = policyRetry // package masters reports that redis is out of reach
 		}
 		cancel()
 		select {
@@ -119,7 +117,7 @@ func (p *policyExchange) exchange(ctx context.Context) error {
 	pipe.PExpire(ctx, p.key, policiesLife)
 	all := pipe.HGetAll(ctx, p.key)
 	if _, err := pipe.Exec(ctx); err != nil {
-		return unavailable("comparing policies", err)
+		return rpc.Unavailable("comparing policies", err)
 	}
 	var warnings, old []string
 	nodes := []store.Gateway{}
@@ -138,7 +136,7 @@ func (p *policyExchange) exchange(ctx context.Context) error {
 	}
 	if before := *p.warnings.Swap(&warnings); !slices.Equal(before, warnings) {
 		for _, w := range warnings {
-			p.log.Warn("gateways on one store differ in their configuration", "difference", w)
+			p.client.Options.Logger.Warn("gateways on one store differ in their configuration", "difference", w)
 		}
 	}
 	return nil

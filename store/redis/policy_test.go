@@ -5,6 +5,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/card-gateway/card-gateway/tests/redistest"
 )
 
 func warningsOf(s *Store) string { return fmt.Sprint(s.Status(ctx).Details.Warnings) }
@@ -49,7 +51,7 @@ func TestPolicies(t *testing.T) {
 	}
 	b.SharePolicy(policy)
 	// An exchange that b began by itself before may still write its old policy.
-	eventually(t, time.Second, "no gateway warns of equal policies", func() bool {
+	redistest.Eventually(t, time.Second, "no gateway warns of equal policies", func() bool {
 		exchange(t, b, a, b)
 		return !strings.Contains(warningsOf(a)+warningsOf(b), "this gateway has")
 	})
@@ -78,14 +80,14 @@ func TestPolicyOfAClosedGateway(t *testing.T) {
 	if err := b.Start(ctx); err != nil {
 		t.Fatal(err)
 	}
-	stored := func() int64 { return sharedSingle(t).client.HLen(ctx, a.names.nodePolicies()).Val() }
+	stored := func() int64 { return redistest.SharedSingle(t).Client.HLen(ctx, a.names.nodePolicies()).Val() }
 	exchange(t, a, b)
 	if n := stored(); n != 0 {
 		t.Errorf("%d policies were written without one", n)
 	}
 	a.SharePolicy(Policy{"window": "5m0s"})
 	b.SharePolicy(Policy{"window": "5m0s"})
-	eventually(t, 10*time.Second, "both are there", func() bool { return stored() == 2 })
+	redistest.Eventually(t, 10*time.Second, "both are there", func() bool { return stored() == 2 })
 	if err := b.Close(); err != nil {
 		t.Fatal(err)
 	}

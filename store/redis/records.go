@@ -2,6 +2,7 @@ package redis
 
 import (
 	"context"
+	_ "embed"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -13,7 +14,39 @@ import (
 
 	"github.com/card-gateway/card-gateway/auth"
 	"github.com/card-gateway/card-gateway/store"
+	"github.com/card-gateway/card-gateway/store/redis/masters"
+	"github.com/card-gateway/card-gateway/store/redis/rpc"
 )
+
+var (
+	//go:embed get.lua
+	getLua string
+	//go:embed put.lua
+	putLua string
+	//go:embed delete.lua
+	deleteLua string
+	//go:embed index.lua
+	indexLua string
+
+	getScript    = rpc.NewScript(getLua)
+	putScript    = masters.NewScript(putLua)
+	deleteScript = masters.NewScript(deleteLua)
+	indexScript  = rpc.NewScript(indexLua)
+)
+
+// rights are the commands of all scripts, those of package masters included.
+var rights = masters.Rights{
+	Script: [][]any{
+		{"hmget", "f"}, {"hget", "f"}, {"hset", "f", "v"}, {"hsetnx", "f", "v"}, {"hdel", "f"}, {"hlen"}, {"hexists", "f"},
+		{"hgetall"}, {"hincrby", "f", "1"}, {"get"}, {"set", "v"}, {"del"}, {"persist"}, {"pexpire", "1"},
+		{"zadd", "0", "m"}, {"zrem", "m"}, {"zrangebylex", "-", "+"},
+	},
+	Other: [][]any{{"info"}, {"time"}, {"evalsha", "sha", "0"}, {"eval", "", "0"}},
+	Replayed: [][]any{
+		{"hset", "f", "v"}, {"hsetnx", "f", "v"}, {"hincrby", "f", "1"}, {"hdel", "f"},
+		{"pexpireat", "1"}, {"persist"}, {"del"}, {"set", "v"}, {"zadd", "0", "m"}, {"zrem", "m"},
+	},
+}
 
 // Get reads the key's hash on the master of its slot. After the store was emptied,
 // a lost key looks the same as one that never existed. So until it is restarted,
@@ -21,22 +54,23 @@ import (
 func (s *Store) Get(ctx context.Context, id string) (*store.Record, error) {
 	ctx, cancel := context.WithTimeout(ctx, s.opt.SettleTimeout)
 	defer cancel()
-	reply, err := s.run(ctx, "reading a key", call{
-		script: getScript, keys: []string{s.names.record(id)}, args: []any{strconv.Itoa(maxRecordBytes)},
+	reply, err := s.client.Run(ctx, "reading a key", rpc.Call{
+		Script: getScript, Keys: []string{s.names.record(id)}, Args: []any{maxRecordBytes},
 	})
 	switch {
-	case isOtherType(err):
-		return nil, &store.DamagedError{ID: id, Field: store.DamagedDocument, Cause: errOtherType}
+	case redis.HasErrorPrefix(err, "WRONGTYPE"):
+		return nil, &store.DamagedError{ID: id, Field: store.DamagedDocument, Cause: errors.New("redis has a value of another type in its place")}
 	case err != nil:
 		return nil, err
 	case len(reply) == 0:
 		return nil, s.missing(ctx, id)
 	}
 	if bytes, large := reply[0].(int64); large {
-		revision, err := text(reply, 1)
-		return nil, errors.Join(&store.DamagedError{ID: id, Field: store.DamagedDocument, Revision: revision, Cause: tooLarge(bytes)}, err)
+		revision, err := rpc.Text(reply, 1)
+		cause := fmt.Errorf("it has more than %d bytes, at most %d are read", bytes, maxRecordBytes)
+		return nil, errors.Join(&store.DamagedError{ID: id, Field: store.DamagedDocument, Revision: revision, Cause: cause}, err)
 	}
-	values, err := texts(reply, len(reply))
+	values, err := rpc.Texts(reply, len(reply))
 	if err != nil {
 		return nil, err
 	}
@@ -47,14 +81,14 @@ func (s *Store) Get(ctx context.Context, id string) (*store.Record, error) {
 	return readRecord(id, hash)
 }
 
+var errLost = fmt.Errorf("%w: the key is missing, and redis was emptied since this gateway started; import the key again, or restart the gateway when all keys are there", store.ErrUnavailable)
+
 // missing returns why there is no record of the key.
 func (s *Store) missing(ctx context.Context, id string) error {
-	if there, err := s.servers.initialised(ctx, id); err != nil {
+	if err := s.servers.InUse(ctx, id); err != nil {
 		return err
-	} else if !there {
-		return errEmptied
 	}
-	if s.servers.lost.Load() {
+	if s.servers.Lost() {
 		return errLost
 	}
 	return fmt.Errorf("key %q: %w", id, store.ErrNotFound)
@@ -93,13 +127,13 @@ func (s *Store) List(ctx context.Context, cursor string, limit int) (store.Page,
 
 // listed returns the ids in the index that follow the cursor, at most n.
 func (s *Store) listed(ctx context.Context, cursor string, n int) ([]string, error) {
-	reply, err := s.run(ctx, "listing keys", call{
-		script: indexScript, keys: []string{s.names.index()}, args: []any{"page", cursor, strconv.Itoa(n)},
+	reply, err := s.client.Run(ctx, "listing keys", rpc.Call{
+		Script: indexScript, Keys: []string{s.names.index()}, Args: []any{"page", cursor, n},
 	})
 	if err != nil {
 		return nil, err
 	}
-	return texts(reply, len(reply))
+	return rpc.Texts(reply, len(reply))
 }
 
 // readTogether returns a function for each key that returns its record. It reads
@@ -132,17 +166,8 @@ func (s *Store) readTogether(ctx context.Context, ids []string) []func() (*store
 }
 
 // maxRecordBytes bounds the hash of a key that is read. The largest that a gateway
-// writes has less than 2 MiB; a reply may have maxReplyBytes.
+// writes has less than 2 MiB; a reply may have rpc.MaxReplyBytes.
 const maxRecordBytes = 8 << 20
-
-var errOtherType = errors.New("redis has a value of another type in its place")
-
-func tooLarge(bytes int64) error {
-	return fmt.Errorf("it has more than %d bytes, at most %d are read", bytes, maxRecordBytes)
-}
-
-// isOtherType reports whether Redis has something else than the command expects.
-func isOtherType(err error) bool { return redis.HasErrorPrefix(err, "WRONGTYPE") }
 
 // readRecord makes a record from the fields of its hash, or returns a
 // [store.DamagedError].
@@ -197,7 +222,7 @@ func readLock(text string) (*auth.Lock, error) {
 		return nil, nil
 	}
 	n := parseNumbers(text, 3)
-	lock := &auth.Lock{At: moment(n.signed()), Until: moment(n.signed()), Failures: int(n.signed())}
+	lock := &auth.Lock{At: rpc.Moment(n.signed()), Until: rpc.Moment(n.signed()), Failures: int(n.signed())}
 	if n.err == nil && !(showable(lock.At) && showable(lock.Until) && lock.Failures >= 0) {
 		n.err = errNoNumber
 	}
@@ -255,22 +280,30 @@ func (s *Store) Put(ctx context.Context, r *store.Record, opt store.PutOptions) 
 	if err := s.reindex(ctx, "add", r.ID); err != nil {
 		return store.Durability{}, err
 	}
-	outcome, durability, err := s.change(ctx, call{
-		script: putScript,
-		keys:   []string{s.names.record(r.ID)},
-		args:   []any{opt.Expect, r.Revision, doc, lock, bit(opt.ClearFailures), decimal(s.servers.view.Load().floorOf(r.ID)), bit(opt.Restore)},
+	outcome, durability, err := s.change(ctx, rpc.Call{
+		Script: putScript,
+		Keys:   []string{s.names.record(r.ID)},
+		Args:   []any{opt.Expect, r.Revision, doc, lock, opt.ClearFailures, s.view().FloorOf(r.ID), opt.Restore},
 	})
 	return durability, changeError(r.ID, outcome, err)
+}
+
+// micros returns microseconds of Unix time; 0 for the zero time.
+func micros(t time.Time) int64 {
+	if t.IsZero() {
+		return 0
+	}
+	return t.UnixMicro()
 }
 
 // Delete deletes the record, its count and its buckets. Its nonces stay.
 func (s *Store) Delete(ctx context.Context, id, revision string) (store.Durability, error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.opt.ChangeTimeout)
 	defer cancel()
-	outcome, durability, err := s.change(ctx, call{
-		script: deleteScript,
-		keys:   []string{s.names.record(id), s.names.buckets(id)},
-		args:   []any{revision, decimal(spanMillis), decimal(MaxWindow.Milliseconds())},
+	outcome, durability, err := s.change(ctx, rpc.Call{
+		Script: deleteScript,
+		Keys:   []string{s.names.record(id), s.names.buckets(id)},
+		Args:   []any{revision, spanMillis, MaxWindow.Milliseconds()},
 	})
 	if err := changeError(id, outcome, err); err != nil {
 		return store.Durability{}, err
@@ -298,59 +331,31 @@ func changeError(id, outcome string, err error) error {
 var changeErrors = map[string]error{"exists": store.ErrExists, "conflict": store.ErrConflict, "none": store.ErrNotFound}
 
 func (s *Store) reindex(ctx context.Context, how, id string) error {
-	_, err := s.run(ctx, "listing the key", call{script: indexScript, keys: []string{s.names.index()}, args: []any{how, id}})
+	_, err := s.client.Run(ctx, "listing the key", rpc.Call{Script: indexScript, Keys: []string{s.names.index()}, Args: []any{how, id}})
 	return err
 }
 
 // change runs a script that changes a key. Then, on the same connection, it waits
 // for a replica to have the change, if there is one. It is not repeated if the
 // answer is lost, because the change may have been made.
-func (s *Store) change(ctx context.Context, c call) (outcome string, d store.Durability, err error) {
-	for pause := firstPause; ; pause *= 2 {
-		outcome, d, err = s.tryChange(ctx, c)
-		if err == nil || !movedElsewhere(err) || s.cluster == nil {
-			break
+func (s *Store) change(ctx context.Context, c rpc.Call) (outcome string, d store.Durability, err error) {
+	err = s.client.RunOnConn(ctx, "changing a key", c, func(reply []any, conn *redis.Conn) (err error) {
+		if outcome, err = rpc.Text(reply, 0); err != nil || outcome != "ok" {
+			return err
 		}
-		s.cluster.ReloadState(ctx)
-		if sleep(ctx, pause) != nil {
-			break
+		replicas, err := rpc.Text(reply, 1)
+		if err != nil || replicas == "0" && len(s.opt.SentinelAddrs) == 0 {
+			return err
 		}
-	}
-	if err != nil {
-		return "", store.Durability{}, unavailable("changing a key", err)
-	}
-	return outcome, d, nil
-}
-
-func (s *Store) tryChange(ctx context.Context, c call) (string, store.Durability, error) {
-	var none store.Durability
-	node, _ := s.client.(*redis.Client)
-	if s.cluster != nil {
-		var err error
-		if node, err = s.cluster.MasterForKey(ctx, c.keys[0]); err != nil {
-			return "", none, err
+		acknowledged := false
+		if replicas != "0" {
+			n, err := conn.Wait(ctx, 1, waitForReplica).Result()
+			acknowledged = err == nil && n >= 1
 		}
-	}
-	conn := node.Conn()
-	defer conn.Close()
-	reply, err := s.runOn(ctx, conn, c)
-	if err != nil {
-		return "", none, err
-	}
-	outcome, err := text(reply, 0)
-	if err != nil || outcome != "ok" {
-		return outcome, none, err
-	}
-	replicas, err := text(reply, 1)
-	if err != nil || replicas == "0" && len(s.opt.SentinelAddrs) == 0 {
-		return outcome, none, err
-	}
-	acknowledged := false
-	if replicas != "0" {
-		n, err := conn.Wait(ctx, 1, waitForReplica).Result()
-		acknowledged = err == nil && n >= 1
-	}
-	return outcome, store.Durability{Replicated: &acknowledged}, nil
+		d.Replicated = &acknowledged
+		return nil
+	})
+	return outcome, d, err
 }
 
 // waitForReplica is shorter than the read timeout of a connection.
@@ -360,17 +365,15 @@ const waitForReplica = 80 * time.Millisecond
 func (s *Store) Meta(ctx context.Context, name string) ([]byte, error) {
 	ctx, cancel := context.WithTimeout(ctx, s.opt.SettleTimeout)
 	defer cancel()
-	value, found, err := s.value(ctx, s.names.meta(name), "get", "")
+	value, found, err := s.client.Value(ctx, s.names.meta(name), "get", "")
 	if err != nil {
 		return nil, err
 	}
 	if found {
 		return value, nil
 	}
-	if there, err := s.servers.initialised(ctx, name); err != nil {
+	if err := s.servers.InUse(ctx, name); err != nil {
 		return nil, err
-	} else if !there {
-		return nil, errEmptied
 	}
 	return nil, fmt.Errorf("value %q: %w", name, store.ErrNotFound)
 }
@@ -382,7 +385,7 @@ func (s *Store) PutMeta(ctx context.Context, name string, value []byte) ([]byte,
 	if err := s.initialise(ctx, name); err != nil {
 		return nil, err
 	}
-	stored, found, err := s.value(ctx, s.names.meta(name), "put", string(value))
+	stored, found, err := s.client.Value(ctx, s.names.meta(name), "put", string(value))
 	if err == nil && !found {
 		err = fmt.Errorf("%w: redis did not keep the value %q", store.ErrUnavailable, name)
 	}
@@ -393,6 +396,6 @@ func (s *Store) PutMeta(ctx context.Context, name string, value []byte) ([]byte,
 func (s *Store) DeleteMeta(ctx context.Context, name string, value []byte) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.opt.ChangeTimeout)
 	defer cancel()
-	_, _, err := s.value(ctx, s.names.meta(name), "delete", string(value))
+	_, _, err := s.client.Value(ctx, s.names.meta(name), "delete", string(value))
 	return err
 }

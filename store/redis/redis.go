@@ -4,47 +4,101 @@
 // A request costs one script call.
 //
 // All Redis keys of one API key have the hash tag {id}, so they are in one slot.
-// settle.lua makes the decisions of a request. adopt.lua makes those about the
-// servers: the epoch, the replay floor and the fences. docs/redis.md describes
-// what is promised through a failover.
+// settle.lua makes the decisions of a request. docs/redis.md describes what is
+// promised through a failover.
 //
-// The files, from the ground up:
+// Below it, [github.com/card-gateway/card-gateway/store/redis/masters] knows which
+// servers hold the state, and [github.com/card-gateway/card-gateway/store/redis/rpc]
+// calls one of them. Begin with [Store.Settle] in settle.go. The files:
 //
-//   - wire, slots: values and their text forms, names and bounds
-//   - options, client, replies, breaker, call: one command to one server, at most once
-//   - info: what a server reports, and which servers are refused
-//   - view: what is known of the servers
-//   - servers, agree: how that is found out and shared with the other gateways
+//   - redis: the store, its options, the names of its keys, and what operators see
 //   - settle, verdict: a request
-//   - records, policy, redis: keys, and what operators see
+//   - records: keys and small values
+//   - policy: the options of other gateways
 package redis
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
-	"slices"
+	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/card-gateway/card-gateway/store"
+	"github.com/card-gateway/card-gateway/store/redis/masters"
+	"github.com/card-gateway/card-gateway/store/redis/rpc"
 )
+
+// Options are the place of Redis and the settings of the store.
+type Options struct {
+	// The servers, and the connections to them.
+	rpc.Options
+
+	// Prefix is the start of every Redis key. Gateways with different prefixes
+	// share nothing. Default: "cg:".
+	Prefix string
+
+	// SettleTimeout is how long settling a request may take in all, even if the
+	// client has gone. Default: 200 ms.
+	SettleTimeout time.Duration
+	// ChangeTimeout is how long changes of keys and checks of the servers may
+	// take. Default: 2 s.
+	ChangeTimeout time.Duration
+	// MaxNoncesPerKey is the most live nonces of one key; the next request gets
+	// [store.ErrFull]. 0 means a million, a negative number no limit. The server's
+	// own maxmemory limits all nonces together.
+	MaxNoncesPerKey int
+
+	// RuntimeDir is the directory of a small file that holds until when this
+	// gateway has accepted requests, and on which servers. It belongs to this
+	// process and must outlive it, such as a directory in /run. If it is empty, a
+	// gateway that was cut off with an old master and killed does not know what it
+	// accepted there.
+	RuntimeDir string
+
+	// now, when set, replaces the clock by which checks are made. Only tests set it.
+	now func() time.Time
+}
+
+func (o Options) withDefaults() (Options, error) {
+	switch {
+	case strings.ContainsAny(o.Prefix, "{} \r\n"):
+		return o, fmt.Errorf("redis: prefix %q must not hold braces, spaces or line ends", o.Prefix)
+	case o.SettleTimeout < 0 || o.ChangeTimeout < 0:
+		return o, errors.New("redis: timeouts must not be negative")
+	}
+	o.Prefix = cmp.Or(o.Prefix, "cg:")
+	o.SettleTimeout = cmp.Or(o.SettleTimeout, 200*time.Millisecond)
+	o.ChangeTimeout = cmp.Or(o.ChangeTimeout, 2*time.Second)
+	o.MaxNoncesPerKey = cmp.Or(o.MaxNoncesPerKey, 1_000_000)
+	if o.now == nil {
+		o.now = time.Now
+	}
+	return o, nil
+}
 
 // Store is a [store.Backend] on Redis. It is made by [New].
 type Store struct {
-	*caller
+	client   *rpc.Client
 	opt      Options
-	log      *slog.Logger
 	names    names
-	servers  *servers
-	settling *script // settle.lua; tests give it another clock
-	levels   *script // levels.lua; the same
+	servers  *masters.Watcher
+	settling *rpc.Script // settle.lua; tests give it another clock
+	levels   *rpc.Script // levels.lua; the same
 	windows  windows
 	policies *policyExchange
 	ahead    atomic.Int64 // Claim.ReplayFloorAhead of the last claim, 0 before the first
 
+	// What a request reads and notes of the servers; tests replace both.
+	view     func() *masters.View
+	accepted func(id string, now int64)
+
+	life    context.Context // ends with Close
+	end     context.CancelFunc
 	closed  atomic.Bool
 	mu      sync.Mutex // guards what follows
 	started bool
@@ -53,26 +107,30 @@ type Store struct {
 
 var _ store.Backend = (*Store)(nil)
 
+var errClosed = fmt.Errorf("%w: it was closed", store.ErrUnavailable)
+
 // New checks the options and returns a store. It does no I/O.
 func New(opt Options) (*Store, error) {
 	opt, err := opt.withDefaults()
 	if err != nil {
 		return nil, err
 	}
-	client, err := opt.newClient()
+	client, err := rpc.New(opt.Options)
 	if err != nil {
 		return nil, err
 	}
-	s := &Store{caller: newCaller(client, &opt), opt: opt, log: opt.Logger, names: names{prefix: opt.Prefix}, settling: settleScript, levels: levelsScript}
-	s.servers = newServers(s.caller, &s.opt)
-	s.policies = newPolicyExchange(s.caller, &s.opt)
+	s := &Store{client: client, opt: opt, names: names{prefix: opt.Prefix}, settling: settleScript, levels: levelsScript}
+	s.life, s.end = context.WithCancel(context.Background())
+	s.servers = masters.New(s.life, client, masters.Options{
+		Prefix: opt.Prefix, Index: s.names.index(), Timeout: opt.ChangeTimeout, RuntimeDir: opt.RuntimeDir, Rights: rights, Now: opt.now,
+	})
+	s.view, s.accepted = s.servers.View, s.servers.Accepted
+	s.policies = newPolicyExchange(client, s.names.nodePolicies())
 	return s, nil
 }
 
-// Start checks the servers and begins to watch them. An error means that a
-// server was reached and is unfit: it may evict, is a replica or too old, would
-// lose data at a restart, or refuses the user. A server that is out of reach is
-// not an error.
+// Start checks the servers and begins to watch them. It fails as
+// [masters.Watcher.Begin] does: not because a server is out of reach.
 func (s *Store) Start(ctx context.Context) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -84,20 +142,11 @@ func (s *Store) Start(ctx context.Context) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, s.opt.ChangeTimeout)
 	defer cancel()
-	if err := s.servers.recall(); err != nil {
-		s.log.Error("what this gateway accepted before it ended is not known", "error", err)
-	}
-	if err := s.servers.check(ctx, mayBegin); err != nil {
-		var unfit *UnfitError
-		if errors.As(err, &unfit) {
-			return err
-		}
-		s.log.Warn("redis is out of reach; requests are refused until it answers", "error", err)
-	} else if err := s.servers.refuseForgetful(); err != nil {
+	if err := s.servers.Begin(ctx); err != nil {
 		return err
 	}
-	s.watcher.Go(s.servers.watch)
-	s.watcher.Go(func() { s.policies.watch(s.servers.life, s.opt.ChangeTimeout) })
+	s.watcher.Go(s.servers.Watch)
+	s.watcher.Go(func() { s.policies.watch(s.life, s.opt.ChangeTimeout) })
 	s.started = true
 	return nil
 }
@@ -109,7 +158,7 @@ func (s *Store) Ready(ctx context.Context) error {
 	if s.closed.Load() {
 		return errClosed
 	}
-	if err := s.servers.ready(); err != nil {
+	if err := s.servers.Ready(); err != nil {
 		return err
 	}
 	return ctx.Err()
@@ -120,7 +169,7 @@ func (s *Store) initialise(ctx context.Context, name string) error {
 	if s.closed.Load() {
 		return errClosed
 	}
-	return s.servers.initialise(ctx, name)
+	return s.servers.Initialise(ctx, name)
 }
 
 // Close ends the watch and closes the connections.
@@ -129,7 +178,7 @@ func (s *Store) Close() error {
 		return nil
 	}
 	s.mu.Lock() // waits for a Start that has begun
-	s.servers.end()
+	s.end()
 	s.mu.Unlock()
 	s.watcher.Wait()
 	if err := s.client.Close(); err != nil {
@@ -154,64 +203,46 @@ func (s *Store) SharePolicy(p Policy) {
 // store, Warnings possible ones, and Gateways those that the last comparison of
 // policies found. It does no I/O.
 func (s *Store) Status(ctx context.Context) store.Status {
-	v := s.servers.view.Load()
-	status := store.Status{Backend: "redis", Place: s.opt.place(), Ready: true}
+	status := store.Status{Backend: "redis", Place: s.client.Options.Place(), Ready: true, Details: s.servers.Details(time.Duration(s.ahead.Load()))}
 	if err := s.Ready(ctx); err != nil {
 		status.Ready, status.Problem = false, err.Error()
 	}
-	found := *s.servers.masters.Load()
-	troubles := append([]string{}, v.degraded...)
-	if slices.ContainsFunc(found, func(i serverInfo) bool { return i.nearFull() }) {
-		troubles = append(troubles, "nonces")
-	}
-	servers := make([]store.Server, len(found))
-	for i := range found {
-		info := &found[i]
-		servers[i] = store.Server{
-			Address: info.addr, Version: info.version, Replicas: info.replicas,
-			UsedMemory: info.usedMemory, MaxMemory: info.maxMemory,
-		}
-	}
 	differences := *s.policies.warnings.Load()
-	status.Details = store.Details{
-		Topology: s.opt.topology(), Servers: servers, Gateways: *s.policies.nodes.Load(), Degraded: troubles,
-		Warnings: append(s.warnings(found), differences...), PolicyDifferences: len(differences),
-		ReplayFloor: moment(max(v.highest(), 0)),
-	}
+	status.Details.Gateways, status.Details.PolicyDifferences = *s.policies.nodes.Load(), len(differences)
+	status.Details.Warnings = append(status.Details.Warnings, differences...)
 	if own := s.policies.own.Load(); own != nil {
 		status.Details.Policy = own.Hash()
 	}
 	return status
 }
 
-// warnings lists what an operator should change, without differences between
-// gateways.
-func (s *Store) warnings(found []serverInfo) []string {
-	list := []string{}
-	warn := func(format string, args ...any) { list = append(list, fmt.Sprintf(format, args...)) }
-	for i := range found {
-		info := &found[i]
-		if !info.persistent {
-			warn("%s keeps no append-only file: a restart loses keys, nonces and locks (set appendonly yes)", info.addr)
-		}
-		if !info.guarded && (info.replicas > 0 || s.opt.topology() == topologySentinel) {
-			warn("%s goes on without its replicas: after a network cut, two masters may accept the same request (set min-replicas-to-write 1 and min-replicas-max-lag 3)", info.addr)
-		}
-		if ahead := time.Duration(s.ahead.Load()); info.replicas > 0 && 0 < ahead && ahead < maxLag+time.Second {
-			warn("replay_floor_ahead is %v: set it to at least %v where masters have replicas, which is how long one that is cut off may go on", ahead, maxLag+time.Second)
-		}
-		if info.forgets != "" {
-			warn("%s: %s", info.addr, info.forgets)
-		}
-		if info.maxMemory == 0 {
-			warn("%s has no maxmemory: nonces are bounded by the machine's memory alone", info.addr)
-		}
-	}
-	if s.opt.RuntimeDir == "" && s.opt.topology() != topologySingle {
-		warn("there is no runtime directory: after a network cut and the end of this process, it is not known what it accepted on a master that was replaced")
-	}
-	if problem := *s.servers.lastRun.problem.Load(); problem != "" {
-		warn("%s", problem)
-	}
-	return list
+// names builds the names of the Redis keys.
+//
+//	cg:{ID}:k       hash: record, revision, lock, failure count
+//	cg:{ID}:b       hash: levels of the rate limits
+//	cg:{ID}:n13281  hash: nonces that expire in the same span of time
+//	cg:m:NAME       small named value
+//	cg:index        sorted set of all ids
+//	cg:policies     hash: the policy of each gateway
+//
+// Package masters has others.
+type names struct{ prefix string }
+
+func (n names) record(id string) string { return n.prefix + "{" + id + "}:k" }
+
+func (n names) buckets(id string) string { return n.prefix + "{" + id + "}:b" }
+
+func (n names) meta(name string) string { return n.prefix + "m:" + name }
+
+func (n names) index() string { return n.prefix + "index" }
+
+func (n names) nodePolicies() string { return n.prefix + "policies" }
+
+func (n names) nonces(id string, span int64) string {
+	b := make([]byte, 0, len(n.prefix)+len(id)+20)
+	b = append(b, n.prefix...)
+	b = append(b, '{')
+	b = append(b, id...)
+	b = append(b, "}:n"...)
+	return string(strconv.AppendInt(b, span, 10))
 }

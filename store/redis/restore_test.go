@@ -6,6 +6,9 @@ import (
 	"time"
 
 	"github.com/card-gateway/card-gateway/auth"
+	"github.com/card-gateway/card-gateway/store/redis/masters"
+	"github.com/card-gateway/card-gateway/store/redis/rpc"
+	"github.com/card-gateway/card-gateway/tests/redistest"
 )
 
 // A store is emptied and its old content, with its mark, is restored on the
@@ -13,14 +16,14 @@ import (
 // again, whether the checks or only requests have seen the empty store.
 func TestOldContentRestored(t *testing.T) {
 	t.Parallel()
-	for topology, start := range map[string]func(t *testing.T) ([]*process, Options){
-		"single": func(t *testing.T) ([]*process, Options) {
-			p := own(t, false)
-			return []*process{p}, Options{URL: p.url()}
+	for topology, start := range map[string]func(t *testing.T) ([]*redistest.Process, Options){
+		"single": func(t *testing.T) ([]*redistest.Process, Options) {
+			p := redistest.Own(t, false)
+			return []*redistest.Process{p}, Options{Options: rpc.Options{URL: p.URL()}}
 		},
-		"cluster": func(t *testing.T) ([]*process, Options) {
-			n := ownCluster(t)
-			return n, Options{ClusterAddrs: addrs(n)}
+		"cluster": func(t *testing.T) ([]*redistest.Process, Options) {
+			n := redistest.OwnCluster(t)
+			return n, Options{Options: rpc.Options{ClusterAddrs: redistest.Addrs(n)}}
 		},
 	} {
 		for seenBy, see := range map[string]func(s *Store, id string) error{
@@ -36,28 +39,28 @@ func TestOldContentRestored(t *testing.T) {
 	}
 }
 
-func testOldContentRestored(t *testing.T, servers []*process, opt Options, see func(s *Store, id string) error) {
+func testOldContentRestored(t *testing.T, servers []*redistest.Process, opt Options, see func(s *Store, id string) error) {
 	a, b := pair(t, opt)
 	r := newKey(t, a)
 	acceptAhead(t, a, r)
 	old := make([]map[string]string, len(servers))
 	for i, p := range servers {
-		old[i] = p.dump(t)
+		old[i] = p.Dump(t)
 	}
 	lost := acceptAhead(t, a, r)
 	for _, p := range servers {
-		p.do(t, "flushall")
+		p.Do(t, "flushall")
 	}
 	for _, s := range []*Store{a, b} {
-		eventually(t, 5*time.Second, "seen", func() bool { return errors.Is(see(s, r.ID), errEmptied) })
+		redistest.Eventually(t, 5*time.Second, "seen", func() bool { return errors.Is(see(s, r.ID), masters.ErrEmptied) })
 	}
 	for i, p := range servers {
 		for name, value := range old[i] {
-			p.do(t, "restore", name, 0, value)
+			p.Do(t, "restore", name, 0, value)
 		}
 	}
 	settled := 0
-	eventually(t, 10*time.Second, "both serve again", func() bool {
+	redistest.Eventually(t, 10*time.Second, "both serve again", func() bool {
 		for _, s := range []*Store{a, b} {
 			v, err := s.Settle(ctx, again(lost))
 			if err == nil && v.Reason != auth.ReplayFloor && v.Reason != auth.ReplayedNonce {
@@ -70,40 +73,4 @@ func testOldContentRestored(t *testing.T, servers []*process, opt Options, see f
 		return settled > 10 && a.Ready(ctx) == nil && b.Ready(ctx) == nil
 	})
 	expect(t, a, ahead(newClaim(r), 20), auth.Accepted)
-}
-
-// A request that sees the empty store is answered while a check goes on.
-func TestEmptiedWaitsForNoCheck(t *testing.T) {
-	t.Parallel()
-	p := own(t, false)
-	s := open(t, Options{URL: p.url()})
-	r := newKey(t, s)
-	s.servers.checking.Lock()
-	p.do(t, "flushall")
-	answered := make(chan error)
-	go func() { _, err := s.Get(ctx, r.ID); answered <- err }()
-	select {
-	case err := <-answered:
-		if !errors.Is(err, errEmptied) || !errors.Is(s.servers.view.Load().forbids(r.ID), errEmptied) {
-			t.Errorf("%v, and the view %+v", err, s.servers.view.Load())
-		}
-		s.servers.checking.Unlock()
-	case <-time.After(busy * time.Second):
-		s.servers.checking.Unlock()
-		t.Errorf("it waited for the check: %v", <-answered)
-	}
-}
-
-// dump returns the content of the server in the form of RESTORE.
-func (p *process) dump(t testing.TB) map[string]string {
-	t.Helper()
-	all := make(map[string]string)
-	for _, name := range p.client.Keys(ctx, "*").Val() {
-		value, err := p.client.Dump(ctx, name).Result()
-		if err != nil {
-			t.Fatal(err)
-		}
-		all[name] = value
-	}
-	return all
 }

@@ -2,6 +2,7 @@ package redis
 
 import (
 	"context"
+	_ "embed"
 	"encoding/binary"
 	"fmt"
 	"math"
@@ -12,7 +13,25 @@ import (
 	"github.com/card-gateway/card-gateway/auth"
 	"github.com/card-gateway/card-gateway/ratelimit"
 	"github.com/card-gateway/card-gateway/store"
+	"github.com/card-gateway/card-gateway/store/redis/masters"
+	"github.com/card-gateway/card-gateway/store/redis/rpc"
 )
+
+const (
+	spanMillis = 128_000 // of one nonce hash
+	// MaxWindow is the longest Claim.Window: settle.lua searches nonces as far
+	// ahead as they can live with this window.
+	MaxWindow = time.Hour
+	// longestLife of a nonce, that of a request stamped a whole window ahead.
+	longestLife = 2*MaxWindow + 11*time.Second
+	// spanReach is the number of spans after the current one in which a nonce can
+	// still live.
+	spanReach = int64(longestLife/time.Millisecond)/spanMillis + 2
+)
+
+// windowLinger is how long a wider window counts as in use after the last request
+// that was accepted with it.
+const windowLinger = 10 * time.Minute
 
 // Settle runs settle.lua on the master of the key's slot. It has its own deadline
 // and continues if the client has gone. If the server is new, Settle checks the
@@ -41,8 +60,8 @@ func (s *Store) decide(ctx context.Context, a attempt) (store.Verdict, error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.opt.SettleTimeout)
 	defer cancel()
 	for {
-		seen := s.servers.view.Load()
-		if err := seen.forbids(c.KeyID); err != nil {
+		seen := s.view()
+		if err := seen.Forbids(c.KeyID); err != nil {
 			return store.Verdict{}, err
 		}
 		window := s.windows.atLeast(c)
@@ -52,10 +71,10 @@ func (s *Store) decide(ctx context.Context, a attempt) (store.Verdict, error) {
 		case err != nil:
 			return store.Verdict{}, err
 		case outcome == outcomeServer:
-			if err := s.servers.checkAgain(ctx, seen); err != nil {
+			if err := s.servers.CheckAgain(ctx, seen); err != nil {
 				return store.Verdict{}, err
 			}
-			if s.servers.view.Load() == seen {
+			if s.view() == seen {
 				return store.Verdict{}, fmt.Errorf("%w: the server %v is none of the masters", store.ErrUnavailable, reply.rest)
 			}
 		case outcome == outcomeWindow:
@@ -63,9 +82,9 @@ func (s *Store) decide(ctx context.Context, a attempt) (store.Verdict, error) {
 				return store.Verdict{}, err
 			}
 		case outcome == outcomeClock:
-			return store.Verdict{}, fmt.Errorf("%w: the clocks of redis and of this gateway are %d µs apart, at most %v are allowed", store.ErrUnavailable, reply.signed(), maxSkew)
+			return store.Verdict{}, fmt.Errorf("%w: the clocks of redis and of this gateway are %d µs apart, at most %v are allowed", store.ErrUnavailable, reply.signed(), masters.MaxSkew)
 		case outcome == outcomeReplicas:
-			return store.Verdict{}, fmt.Errorf("%w: no replica has answered the master for %d s, at most %v are allowed", store.ErrUnavailable, reply.next(), maxLag)
+			return store.Verdict{}, fmt.Errorf("%w: no replica has answered the master for %d s, at most %v are allowed", store.ErrUnavailable, reply.next(), masters.MaxLag)
 		case outcome == outcomeFull:
 			return store.Verdict{}, fmt.Errorf("%w: the key has %d", store.ErrFull, reply.next())
 		default:
@@ -76,11 +95,11 @@ func (s *Store) decide(ctx context.Context, a attempt) (store.Verdict, error) {
 
 // attempt runs settle.lua once and returns its reply.
 func (s *Store) attempt(ctx context.Context, a attempt) (outcome string, n numbers, err error) {
-	reply, err := s.run(ctx, "settling", call{script: s.settling, keys: s.settleKeys(&a), args: a.args()})
+	reply, err := s.client.Run(ctx, "settling", rpc.Call{Script: s.settling, Keys: s.settleKeys(&a), Args: a.args()})
 	if err != nil {
 		return "", n, err
 	}
-	if outcome, err = text(reply, 0); err != nil {
+	if outcome, err = rpc.Text(reply, 0); err != nil {
 		return "", n, err
 	}
 	return outcome, numbers{rest: reply[1:]}, nil
@@ -89,11 +108,11 @@ func (s *Store) attempt(ctx context.Context, a attempt) (outcome string, n numbe
 // settleKeys returns the Redis keys of the claim. It includes those of the nonces,
 // so that a cluster refuses the whole call while it moves the slot.
 func (s *Store) settleKeys(a *attempt) []string {
-	if s.cluster == nil {
+	if s.client.Cluster == nil {
 		return []string{s.names.record(a.KeyID), s.names.buckets(a.KeyID)}
 	}
-	first := a.Now.Add(-maxSkew).UnixMilli() / spanMillis
-	last := a.Now.Add(maxSkew+2*a.lifeWindow+11*time.Second).UnixMilli() / spanMillis
+	first := a.Now.Add(-masters.MaxSkew).UnixMilli() / spanMillis
+	last := a.Now.Add(masters.MaxSkew+2*a.lifeWindow+11*time.Second).UnixMilli() / spanMillis
 	keys := make([]string, 0, 3+last-first)
 	keys = append(keys, s.names.record(a.KeyID), s.names.buckets(a.KeyID))
 	for span := first; span <= last; span++ {
@@ -114,7 +133,7 @@ func (s *Store) verdict(a *attempt, outcome string, n numbers) (store.Verdict, e
 		return store.Verdict{}, err
 	}
 	if v.Reason == auth.Accepted && !v.Stale {
-		s.servers.accepted(a.KeyID, now)
+		s.accepted(a.KeyID, now)
 	}
 	return v, nil
 }
@@ -122,7 +141,7 @@ func (s *Store) verdict(a *attempt, outcome string, n numbers) (store.Verdict, e
 // An attempt is one call of settle.lua.
 type attempt struct {
 	*store.Claim
-	seen       *view
+	seen       *masters.View
 	failed     auth.Rules
 	lifeWindow time.Duration // that the nonce lives for; at least Window
 	maxNonces  int
@@ -137,13 +156,13 @@ var (
 	settleTexts = []argument[any]{
 		{"revision", func(a *attempt) any { return a.Revision }},
 		{"next_revision", func(a *attempt) any { return a.NextRevision }},
-		{"servers", func(a *attempt) any { return a.seen.known }},
+		{"servers", func(a *attempt) any { return a.seen.Known }},
 		{"digest", func(a *attempt) any { return a.Nonce[:] }},
-		{"version", func(a *attempt) any { return decimal(int64(a.SecretVersion)) }},
-		{"minute", func(a *attempt) any { return decimal(a.Now.Unix() / 60) }},
+		{"version", func(a *attempt) any { return a.SecretVersion }},
+		{"minute", func(a *attempt) any { return a.Now.Unix() / 60 }},
 	}
 	settleNumbers = []argument[int64]{
-		{"floor", func(a *attempt) int64 { return a.seen.floorOf(a.KeyID) }},           // us
+		{"floor", func(a *attempt) int64 { return a.seen.FloorOf(a.KeyID) }},           // us
 		{"ahead", func(a *attempt) int64 { return a.ReplayFloorAhead.Microseconds() }}, // us
 		{"claim_now", func(a *attempt) int64 { return a.Now.UnixMicro() }},             // us
 		{"timestamp", func(a *attempt) int64 { return a.Timestamp }},                   // s
@@ -178,7 +197,7 @@ var settleRules = []auth.Rules{
 // arguments.
 func settlePrologue() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "local SPAN, REACH, SKEW, LAG = %d, %d, %d, %d -- ms, spans, us, s\n", spanMillis, spanReach, maxSkew.Microseconds(), int(maxLag.Seconds()))
+	fmt.Fprintf(&b, "local SPAN, REACH, SKEW, LAG = %d, %d, %d, %d -- ms, spans, us, s\n", spanMillis, spanReach, masters.MaxSkew.Microseconds(), int(masters.MaxLag.Seconds()))
 	fmt.Fprintf(&b, "local LINGER, LONGEST = %d, %d -- ms\n", windowLinger.Milliseconds(), MaxWindow.Milliseconds())
 	fmt.Fprintf(&b, "local ACCEPTED, LIMITED, LOCKED, REPLAY_FLOOR = '%s', '%s', '%s', '%s'\n", auth.Accepted, auth.RateLimited, auth.KeyLocked, auth.ReplayFloor)
 	fmt.Fprintf(&b, "local NONCE_RULE = %d\n", auth.RuleNonce)
@@ -264,8 +283,16 @@ func (a *attempt) counts() int64 {
 	return int64(set)
 }
 
-// settleScript has the names of its arguments from the list above.
-var settleScript = newScript(serverLua + settlePrologue() + settleLua)
+var (
+	//go:embed settle.lua
+	settleLua string
+	//go:embed levels.lua
+	levelsLua string
+
+	// settleScript has the names of its arguments from the list above.
+	settleScript = masters.NewScript(settlePrologue() + settleLua)
+	levelsScript = masters.NewScript(levelsLua)
+)
 
 // Gateways with different windows may share a key: while a new window is rolled
 // out from node to node, or by mistake. A nonce must outlive the widest window in
@@ -313,15 +340,15 @@ func (s *Store) Levels(ctx context.Context, keyID string, charges []ratelimit.Ch
 	ctx, cancel := context.WithTimeout(ctx, s.opt.SettleTimeout)
 	defer cancel()
 	args := make([]any, 0, 1+len(charges))
-	args = append(args, decimal(now.UnixMicro()))
+	args = append(args, now.UnixMicro())
 	for i := range charges {
 		args = append(args, charges[i].Bucket)
 	}
-	reply, err := s.run(ctx, "reading limits", call{script: s.levels, keys: []string{s.names.buckets(keyID)}, args: args})
+	reply, err := s.client.Run(ctx, "reading limits", rpc.Call{Script: s.levels, Keys: []string{s.names.buckets(keyID)}, Args: args})
 	if err != nil {
 		return nil, err
 	}
-	at, err := text(reply, 0)
+	at, err := rpc.Text(reply, 0)
 	if err != nil {
 		return nil, err
 	}
@@ -329,7 +356,7 @@ func (s *Store) Levels(ctx context.Context, keyID string, charges []ratelimit.Ch
 	micros := moment.next()
 	states := make([]ratelimit.State, len(charges))
 	for i := range charges {
-		stored, err := text(reply, i+1)
+		stored, err := rpc.Text(reply, i+1)
 		if err != nil {
 			return nil, err
 		}

@@ -9,7 +9,7 @@
 --          span. All are declared, so that a cluster refuses the call while it
 --          moves the slot. The clock and hi decide which of them are read.
 --
--- Constants and arguments are named by the prologue that arguments.go makes;
+-- Constants and arguments are named by the prologue that settle.go makes;
 -- failed and counts are sets of rules, a bit for each. From FIRST_CHARGE on,
 -- each bucket has two arguments: its field, and unit, drain, capacity and cost.
 --

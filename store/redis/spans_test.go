@@ -6,6 +6,8 @@ import (
 
 	"github.com/card-gateway/card-gateway/auth"
 	"github.com/card-gateway/card-gateway/store"
+	"github.com/card-gateway/card-gateway/store/redis/rpc"
+	"github.com/card-gateway/card-gateway/tests/redistest"
 )
 
 // Nonces of a key are removed too early, between two checks of the server, in
@@ -13,30 +15,30 @@ import (
 // requests are accepted a little later. Other keys are not affected.
 func TestLostNoncesFenceTheirKey(t *testing.T) {
 	t.Parallel()
-	for name, lose := range map[string]func(t *testing.T, p *process, nonces string){
-		"removed": func(t *testing.T, p *process, nonces string) { p.do(t, "del", nonces) },
-		"an older copy": func(t *testing.T, p *process, nonces string) {
-			for field := range p.client.HGetAll(ctx, nonces).Val() {
-				p.do(t, "hdel", nonces, field)
+	for name, lose := range map[string]func(t *testing.T, p *redistest.Process, nonces string){
+		"removed": func(t *testing.T, p *redistest.Process, nonces string) { p.Do(t, "del", nonces) },
+		"an older copy": func(t *testing.T, p *redistest.Process, nonces string) {
+			for field := range p.Client.HGetAll(ctx, nonces).Val() {
+				p.Do(t, "hdel", nonces, field)
 				break
 			}
 		},
-		"expired by a wrong clock": func(t *testing.T, p *process, nonces string) {
-			p.do(t, "pexpire", nonces, 1)
-			eventually(t, 5*time.Second, "it is gone", func() bool { return p.client.Exists(ctx, nonces).Val() == 0 })
+		"expired by a wrong clock": func(t *testing.T, p *redistest.Process, nonces string) {
+			p.Do(t, "pexpire", nonces, 1)
+			redistest.Eventually(t, 5*time.Second, "it is gone", func() bool { return p.Client.Exists(ctx, nonces).Val() == 0 })
 		},
-		"evicted": func(t *testing.T, p *process, nonces string) {
-			p.do(t, "config", "set", "maxmemory-policy", "volatile-ttl", "maxmemory", "1")
-			p.client.Set(ctx, "another", "x", time.Hour) // makes it evict
-			p.do(t, "config", "set", "maxmemory", "0", "maxmemory-policy", "noeviction")
-			eventually(t, 5*time.Second, "it is gone", func() bool { return p.client.Exists(ctx, nonces).Val() == 0 })
+		"evicted": func(t *testing.T, p *redistest.Process, nonces string) {
+			p.Do(t, "config", "set", "maxmemory-policy", "volatile-ttl", "maxmemory", "1")
+			p.Client.Set(ctx, "another", "x", time.Hour) // makes it evict
+			p.Do(t, "config", "set", "maxmemory", "0", "maxmemory-policy", "noeviction")
+			redistest.Eventually(t, 5*time.Second, "it is gone", func() bool { return p.Client.Exists(ctx, nonces).Val() == 0 })
 		},
-		"after the key was imported again": func(t *testing.T, p *process, nonces string) { p.do(t, "del", nonces) },
+		"after the key was imported again": func(t *testing.T, p *redistest.Process, nonces string) { p.Do(t, "del", nonces) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			p := own(t, false)
-			s, err := New(Options{URL: p.url(), IOTimeout: time.Second, SettleTimeout: 2 * time.Second})
+			p := redistest.Own(t, false)
+			s, err := New(Options{Options: rpc.Options{URL: p.URL(), IOTimeout: time.Second}, SettleTimeout: 2 * time.Second})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -56,7 +58,7 @@ func TestLostNoncesFenceTheirKey(t *testing.T) {
 				}
 				put(t, s, r)
 			}
-			span := p.client.HGet(ctx, s.names.record(r.ID), "hi").Val()
+			span := p.Client.HGet(ctx, s.names.record(r.ID), "hi").Val()
 			lose(t, p, s.names.prefix+"{"+r.ID+"}:n"+span)
 			for range 2 { // the second time, the floor is stored
 				fenced := false

@@ -10,53 +10,47 @@ import (
 
 	"github.com/card-gateway/card-gateway/auth"
 	"github.com/card-gateway/card-gateway/store"
+	"github.com/card-gateway/card-gateway/tests/redistest"
 )
 
 // replicatedCluster starts three masters with a replica each; the replica of
 // the i-th is the one at 3+i.
-func replicatedCluster(t testing.TB) []*process {
+func replicatedCluster(t testing.TB) []*redistest.Process {
 	t.Helper()
-	nodes := ownCluster(t)
+	nodes := redistest.OwnCluster(t)
 	for range 3 {
-		p := launchClusterNode(t)
+		p := redistest.LaunchClusterNode(t)
 		t.Cleanup(func() {
-			if p.client != nil {
-				p.kill()
+			if p.Client != nil {
+				p.Kill()
 			}
-			_ = os.RemoveAll(p.dir)
+			_ = os.RemoveAll(p.Dir)
 		})
-		p.meet(t, nodes[0])
+		p.Meet(t, nodes[0])
 		nodes = append(nodes, p)
 	}
 	for i := range 3 {
-		eventually(t, 20*time.Second, "the replica knows its master", func() bool {
-			return nodes[3+i].client.Do(ctx, "cluster", "replicate", nodes[i].id(t)).Err() == nil
+		redistest.Eventually(t, 20*time.Second, "the replica knows its master", func() bool {
+			return nodes[3+i].Client.Do(ctx, "cluster", "replicate", nodes[i].ID(t)).Err() == nil
 		})
 	}
 	for _, p := range nodes {
-		eventually(t, 20*time.Second, "all know each other", func() bool {
-			list, err := p.client.ClusterNodes(ctx).Result()
+		redistest.Eventually(t, 20*time.Second, "all know each other", func() bool {
+			list, err := p.Client.ClusterNodes(ctx).Result()
 			return err == nil && strings.Count(list, " connected") == 6 && strings.Count(list, "slave ") == 3
 		})
 	}
 	for i := range 3 {
-		eventually(t, 20*time.Second, "the replica follows", func() bool { return nodes[3+i].follows(t) })
+		redistest.Eventually(t, 20*time.Second, "the replica follows", func() bool { return nodes[3+i].Follows(t) })
 	}
 	return nodes
-}
-
-// follows reports whether the server is a replica and up to date.
-func (p *process) follows(t testing.TB) bool {
-	t.Helper()
-	info, err := p.client.Info(ctx, "replication").Result()
-	return err == nil && strings.Contains(info, "role:slave") && strings.Contains(info, "master_link_status:up")
 }
 
 // keyOn makes a key in the i-th third of the slots.
 func keyOn(t testing.TB, s *Store, i int) *store.Record {
 	t.Helper()
 	r := newRecord()
-	for slot(r.ID) < i*slots/3 || slot(r.ID) >= (i+1)*slots/3 {
+	for redistest.Slot(r.ID) < i*redistest.Slots/3 || redistest.Slot(r.ID) >= (i+1)*redistest.Slots/3 {
 		r = newRecord()
 	}
 	put(t, s, r)
@@ -108,7 +102,7 @@ func startStream(s *Store, r *store.Record) *stream {
 func (st *stream) flowsOn(t testing.TB) {
 	t.Helper()
 	from := st.passed.Load()
-	eventually(t, 20*time.Second, "requests pass", func() bool { return st.passed.Load() > from+20 })
+	redistest.Eventually(t, 20*time.Second, "requests pass", func() bool { return st.passed.Load() > from+20 })
 }
 
 // end checks that no request is accepted twice, and that none was refused as a

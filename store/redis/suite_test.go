@@ -3,13 +3,17 @@ package redis
 import (
 	"cmp"
 	"context"
+	"crypto/rand"
+	"encoding/hex"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
 	"github.com/card-gateway/card-gateway/store"
+	"github.com/card-gateway/card-gateway/store/redis/rpc"
 	"github.com/card-gateway/card-gateway/store/storetest"
+	"github.com/card-gateway/card-gateway/tests/redistest"
 )
 
 var ctx = context.Background()
@@ -41,20 +45,34 @@ func open(t testing.TB, opt Options) *Store {
 	return s
 }
 
+// check checks the servers and reads the floors of other gateways.
+func check(s *Store) error { return s.servers.CheckAgain(ctx, s.servers.View()) }
+
+// shared is the name of the hash that package masters keeps.
+func (n names) shared() string { return n.prefix + "servers" }
+
+func TestMain(m *testing.M) { redistest.Main(m) }
+
+func random() string {
+	var b [8]byte
+	rand.Read(b[:])
+	return hex.EncodeToString(b[:])
+}
+
 // single are options for the shared server under a prefix of its own.
 func single(t testing.TB) Options {
-	return Options{URL: sharedSingle(t).url(), Prefix: random() + ":"}
+	return Options{Options: rpc.Options{URL: redistest.SharedSingle(t).URL()}, Prefix: random() + ":"}
 }
 
 // byClaim returns the script with the time of the caller in place of the
 // server's clock.
-func byClaim(t testing.TB, of *script) *script {
+func byClaim(t testing.TB, of *rpc.Script) *rpc.Script {
 	t.Helper()
 	const reads, claims = "local now = clock()\n", "local now = claim_now\n"
-	if strings.Count(of.source, reads) != 1 {
-		t.Fatalf("the script must read the clock in one place, by %q:\n%s", reads, of.source)
+	if strings.Count(of.Source, reads) != 1 {
+		t.Fatalf("the script must read the clock in one place, by %q:\n%s", reads, of.Source)
 	}
-	return newScript(strings.Replace(of.source, reads, claims, 1))
+	return rpc.NewScript(strings.Replace(of.Source, reads, claims, 1))
 }
 
 // suite opens stores for the suite, whose clock is the claims'.
@@ -85,9 +103,9 @@ func suite(options func(t testing.TB) Options) storetest.Factory {
 		}
 		setup.RaiseFloor = func(t testing.TB, to time.Time) {
 			s := setup.Backend.(*Store)
-			err := s.client.HSet(ctx, s.servers.names.shared(), "floor", to.UnixMicro()).Err()
+			err := s.client.HSet(ctx, s.names.shared(), "floor", to.UnixMicro()).Err()
 			if err == nil {
-				err = s.servers.check(ctx, mayBegin) // reads it as a floor of another gateway
+				err = check(s) // reads it as a floor of another gateway
 			}
 			if err != nil {
 				t.Fatal(err)
@@ -112,13 +130,13 @@ func TestSingle(t *testing.T) { storetest.Run(t, suite(single)) }
 func TestCluster(t *testing.T) {
 	t.Parallel()
 	storetest.Run(t, suite(func(t testing.TB) Options {
-		return Options{ClusterAddrs: addrs(sharedCluster(t)), Prefix: random() + ":"}
+		return Options{Options: rpc.Options{ClusterAddrs: redistest.Addrs(redistest.SharedCluster(t))}, Prefix: random() + ":"}
 	}))
 }
 
 func TestSentinel(t *testing.T) {
 	t.Parallel()
 	storetest.Run(t, suite(func(t testing.TB) Options {
-		return Options{SentinelMaster: "gw", SentinelAddrs: addrs(sharedSentinel(t).sentinels), Prefix: random() + ":"}
+		return Options{Options: rpc.Options{SentinelMaster: "gw", SentinelAddrs: redistest.Addrs(redistest.SharedSentinel(t).Sentinels)}, Prefix: random() + ":"}
 	}))
 }

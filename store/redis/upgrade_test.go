@@ -13,6 +13,7 @@ import (
 	"github.com/card-gateway/card-gateway/auth"
 	"github.com/card-gateway/card-gateway/ratelimit"
 	"github.com/card-gateway/card-gateway/store"
+	"github.com/card-gateway/card-gateway/store/redis/rpc"
 )
 
 //go:embed testdata/settle_decimal.lua
@@ -21,15 +22,15 @@ var decimalLua string
 // decimalArgs are the arguments of the script of the version before.
 func decimalArgs(a *attempt) []any {
 	args := []any{
-		a.Revision, a.NextRevision, a.seen.known, decimal(a.seen.floorOf(a.KeyID)), decimal(a.ReplayFloorAhead.Microseconds()),
-		decimal(a.Now.UnixMicro()), decimal(a.Timestamp), decimal(a.Window.Milliseconds()), decimal(a.lifeWindow.Milliseconds()),
-		decimal(a.life()), a.Nonce[:], decimal(int64(a.failed)), decimal(a.counts()), decimal(int64(a.LockAfter)), decimal(a.lockUntil()),
-		bit(a.DryRun), bit(a.LimitsDryRun), decimal(int64(a.SecretVersion)), decimal(a.Now.Unix() / 60), bit(a.look), bit(a.BodyDropped),
-		decimal(int64(a.maxNonces)),
+		a.Revision, a.NextRevision, a.seen.Known, a.seen.FloorOf(a.KeyID), a.ReplayFloorAhead.Microseconds(),
+		a.Now.UnixMicro(), a.Timestamp, a.Window.Milliseconds(), a.lifeWindow.Milliseconds(),
+		a.life(), a.Nonce[:], int64(a.failed), a.counts(), int64(a.LockAfter), a.lockUntil(),
+		a.DryRun, a.LimitsDryRun, int64(a.SecretVersion), a.Now.Unix() / 60, a.look, a.BodyDropped,
+		int64(a.maxNonces),
 	}
 	for i := range a.Charges {
 		ch := &a.Charges[i]
-		args = append(args, ch.Bucket, decimal(ch.Unit), decimal(ch.Drain), decimal(ch.Capacity), decimal(ch.Cost))
+		args = append(args, ch.Bucket, ch.Unit, ch.Drain, ch.Capacity, ch.Cost)
 	}
 	return args
 }
@@ -37,9 +38,9 @@ func decimalArgs(a *attempt) []any {
 // settleAsBefore settles a claim like a gateway of the version before, and
 // returns its reply with the numbers in one text, as in that version.
 func settleAsBefore(t rapid.TB, s *Store, c *store.Claim) string {
-	a := attempt{Claim: c, seen: s.servers.view.Load(), lifeWindow: c.Window, failed: c.Failed, maxNonces: s.opt.MaxNoncesPerKey}
+	a := attempt{Claim: c, seen: s.servers.View(), lifeWindow: c.Window, failed: c.Failed, maxNonces: s.opt.MaxNoncesPerKey}
 	source := strings.Replace(decimalLua, "local now = clock()\n", "local now = claim_now\n", 1)
-	reply, err := s.run(ctx, "settling", call{script: newScript(source), keys: s.settleKeys(&a), args: decimalArgs(&a)})
+	reply, err := s.client.Run(ctx, "settling", rpc.Call{Script: rpc.NewScript(source), Keys: s.settleKeys(&a), Args: decimalArgs(&a)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -47,7 +48,7 @@ func settleAsBefore(t rapid.TB, s *Store, c *store.Claim) string {
 }
 
 func settleAsNow(t rapid.TB, s *Store, c *store.Claim) string {
-	outcome, n, err := s.attempt(ctx, attempt{Claim: c, seen: s.servers.view.Load(), lifeWindow: c.Window, failed: c.Failed, maxNonces: s.opt.MaxNoncesPerKey})
+	outcome, n, err := s.attempt(ctx, attempt{Claim: c, seen: s.servers.View(), lifeWindow: c.Window, failed: c.Failed, maxNonces: s.opt.MaxNoncesPerKey})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -2,11 +2,14 @@ package redis
 
 import (
 	"fmt"
+	"strconv"
+	"strings"
 	"time"
 
 	"github.com/card-gateway/card-gateway/auth"
 	"github.com/card-gateway/card-gateway/ratelimit"
 	"github.com/card-gateway/card-gateway/store"
+	"github.com/card-gateway/card-gateway/store/redis/masters"
 )
 
 // A verdict is taken only if settle.lua can give it to this claim. What the gateway
@@ -17,7 +20,7 @@ import (
 const (
 	outcomeServer = "server" // the server is not known
 	// outcomeReplicas: it has replicas, and none has acknowledged anything for
-	// longer than maxLag.
+	// longer than MaxLag.
 	outcomeReplicas = "replicas"
 	outcomeClock    = "clock" // its clock and the claim's differ too much
 	outcomeStale    = "stale"
@@ -122,13 +125,13 @@ func (a *attempt) readLimits(v *store.Verdict, now int64, n *numbers) string {
 // server's clock with this result for the limits, or "".
 func (a *attempt) checkPassage(v *store.Verdict, now int64) string {
 	off := time.Duration(now-a.Now.UnixMicro()) * time.Microsecond
-	floor := a.seen.floorOf(a.KeyID)
+	floor := a.seen.FloorOf(a.KeyID)
 	switch {
 	case a.failed != 0:
 		return "a rule has failed"
 	case floor > 0 && a.Timestamp*1e6 <= floor+a.ReplayFloorAhead.Microseconds():
 		return "it is stamped before the replay floor"
-	case off.Abs() > maxSkew:
+	case off.Abs() > masters.MaxSkew:
 		return "the clock of redis is too far off"
 	case (v.Reason == auth.RateLimited) != (v.OverLimit && !a.LimitsDryRun || a.BodyDropped):
 		return "the limits do not fit"
@@ -137,4 +140,68 @@ func (a *attempt) checkPassage(v *store.Verdict, now int64) string {
 	default:
 		return ""
 	}
+}
+
+// maxNumber bounds the numbers of the scripts: a double has all whole numbers below.
+const maxNumber = 1 << 53
+
+// numbers reads the whole numbers of a reply, from 0 to maxNumber.
+type numbers struct {
+	rest []any
+	err  error
+}
+
+// parseNumbers returns the first whole numbers of a text, at most most, which are
+// separated by spaces.
+func parseNumbers(text string, most int) (n numbers) {
+	n.rest = make([]any, 0, most)
+	for more := true; more && len(n.rest) < most; {
+		var word string
+		word, text, more = strings.Cut(text, " ")
+		i, err := strconv.ParseInt(word, 10, 64)
+		if err != nil {
+			return numbers{err: fmt.Errorf("%w: a reply of redis holds %q instead of a number", store.ErrUnavailable, word)}
+		}
+		n.rest = append(n.rest, i)
+	}
+	return n
+}
+
+func (n *numbers) next() int64 {
+	i := n.signed()
+	if (i < 0 || i >= maxNumber) && n.err == nil {
+		n.err = fmt.Errorf("%w: a reply of redis holds the number %d", store.ErrUnavailable, i)
+	}
+	return i
+}
+
+// bit reads 0 or 1.
+func (n *numbers) bit() bool {
+	i := n.next()
+	if i > 1 && n.err == nil {
+		n.err = fmt.Errorf("%w: a reply of redis holds %d instead of 0 or 1", store.ErrUnavailable, i)
+	}
+	return i == 1
+}
+
+// signed reads a number that may be negative or larger.
+func (n *numbers) signed() int64 {
+	if len(n.rest) > 0 {
+		if i, ok := n.rest[0].(int64); ok {
+			n.rest = n.rest[1:]
+			return i
+		}
+	}
+	if n.err == nil {
+		n.err = fmt.Errorf("%w: a reply of redis lacks a number before %v", store.ErrUnavailable, n.rest)
+	}
+	return 0
+}
+
+// end returns the error of the numbers, also if more follows them.
+func (n *numbers) end() error {
+	if n.err == nil && len(n.rest) > 0 {
+		n.err = fmt.Errorf("%w: a reply of redis has %d values too many", store.ErrUnavailable, len(n.rest))
+	}
+	return n.err
 }

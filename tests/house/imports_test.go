@@ -104,12 +104,21 @@ var importRules = []importRule{
 		reason: "a backend knows the contract and nothing above it",
 	},
 	{
-		dir: "store/redis", ours: []string{"auth", "ratelimit", "store"},
-		others: []string{"github.com/redis/go-redis/v9/…/", "github.com/sony/gobreaker/v2", "golang.org/x/sync/semaphore", "golang.org/x/sync/singleflight"},
-		reason: "a backend knows the contract and nothing above it; only this one knows Redis",
+		dir: "store/redis/rpc", ours: []string{"store"},
+		others: []string{"github.com/redis/go-redis/v9/…/", "github.com/sony/gobreaker/v2", "golang.org/x/sync/semaphore"},
+		reason: "it calls one server; which servers hold the state, and what a call means, is not its business",
 	},
 	{
-		dir: "store/storetest/fill", ours: []string{"auth", "store", "store/file", "store/redis"},
+		dir: "store/redis/masters", ours: []string{"store", "store/redis/rpc"},
+		others: []string{"github.com/redis/go-redis/v9", "github.com/sony/gobreaker/v2", "golang.org/x/sync/singleflight"},
+		reason: "which servers hold the state, and since when, is known without knowing requests or records",
+	},
+	{
+		dir: "store/redis", ours: []string{"auth", "ratelimit", "store", "store/redis/masters", "store/redis/rpc"}, others: []string{"github.com/redis/go-redis/v9"},
+		reason: "a backend knows the contract and nothing above it; only this one and those below it know Redis",
+	},
+	{
+		dir: "store/storetest/fill", ours: []string{"auth", "store", "store/file", "store/redis", "store/redis/rpc"},
 		reason: "it fills any backend through the contract, and knows nothing above it",
 	},
 	{
@@ -175,7 +184,7 @@ var importRules = []importRule{
 		reason: "how a line of the Caddyfile is read does not depend on the option",
 	},
 	{
-		dir: "caddymodule/meter", ours: []string{"auth", "caddymodule/cardlog", "caddymodule/version", "gate", "held", "keys", "store", "store/redis"},
+		dir: "caddymodule/meter", ours: []string{"auth", "caddymodule/cardlog", "caddymodule/version", "gate", "held", "keys", "store", "store/redis/rpc"},
 		others: []string{"github.com/prometheus/client_golang/…/", "go.opentelemetry.io/otel/…/"},
 		reason: "what counts does not know who calls it",
 	},
@@ -195,7 +204,7 @@ var importRules = []importRule{
 		reason: "what the options come to does not depend on who is bound by them",
 	},
 	{
-		dir: "caddymodule/stores", ours: []string{"caddymodule/directive", "caddymodule/meter", "keys", "secret", "store", "store/file", "store/redis"},
+		dir: "caddymodule/stores", ours: []string{"caddymodule/directive", "caddymodule/meter", "keys", "secret", "store", "store/file", "store/redis", "store/redis/rpc"},
 		others: []string{"github.com/caddyserver/caddy/v2/…/", "go.uber.org/zap/…/"},
 		reason: "a backend is opened and kept for whoever asks",
 	},
@@ -276,6 +285,10 @@ var importRules = []importRule{
 	{
 		dir:    "tests/harness/clockshift",
 		reason: "it is compiled into a gateway under test, and must change nothing there but the clock",
+	},
+	{
+		dir: "tests/redistest", ours: []string{"tests/harness"}, others: []string{"github.com/redis/go-redis/v9/…/", "go.uber.org/goleak"},
+		reason: "what starts the servers of the tests must not share code with what is tested against them",
 	},
 	{
 		dir: "tests/scripts", others: []string{"github.com/caddyserver/caddy/v2/cmd", "github.com/rogpeppe/go-internal/testscript"},

@@ -25,6 +25,7 @@ import (
 	"github.com/card-gateway/card-gateway/store"
 	"github.com/card-gateway/card-gateway/store/file"
 	"github.com/card-gateway/card-gateway/store/redis"
+	"github.com/card-gateway/card-gateway/store/redis/rpc"
 )
 
 const (
@@ -77,7 +78,7 @@ func open(kind, place string) (store.Backend, error) {
 	case "file":
 		return file.Open(place, file.Options{RuntimeDir: file.DefaultRuntimeDir()})
 	case "redis":
-		return redis.New(redis.Options{URL: place, SettleTimeout: patience, ChangeTimeout: patience, IOTimeout: patience, MaxNoncesPerKey: -1})
+		return redis.New(redis.Options{Options: rpc.Options{URL: place, IOTimeout: patience}, SettleTimeout: patience, ChangeTimeout: patience, MaxNoncesPerKey: -1})
 	default:
 		return nil, fmt.Errorf("%q is no kind of store; write file or redis", kind)
 	}

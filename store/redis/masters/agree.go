@@ -1,8 +1,10 @@
-package redis
+package masters
 
 import (
 	"cmp"
 	"context"
+	"crypto/rand"
+	_ "embed"
 	"errors"
 	"fmt"
 	"math"
@@ -15,7 +17,20 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/card-gateway/card-gateway/store"
+	"github.com/card-gateway/card-gateway/store/redis/rpc"
 )
+
+var (
+	//go:embed server.lua
+	serverLua string
+	//go:embed adopt.lua
+	adoptLua    string
+	adoptScript = NewScript(adoptLua)
+)
+
+// NewScript returns a script that may use the functions of server.lua: which server
+// runs it, and its clock.
+func NewScript(source string) *rpc.Script { return rpc.NewScript(serverLua + source) }
 
 // An adoption is the result of a check that is shared with the other gateways.
 type adoption struct {
@@ -39,15 +54,15 @@ type adopted struct {
 // adoption returns what this gateway shares about the masters. If a server is new
 // and no hand-over from the one before was proved, its floor is at least this
 // gateway's own last acceptance there.
-func (s *servers) adoption(masters []serverInfo) adoption {
+func (w *Watcher) adoption(masters []serverInfo) adoption {
 	var a adoption
 	for i := range masters {
 		m := &masters[i]
-		one := adopted{identity: m.identity, from: m.from, seen: s.observations.sighted[m.identity].at, raise: s.observations.evictedMore(m) || s.observations.clocks.setBack[m.run]}
-		one.isNew = !s.observations.knows(m.identity) || s.cluster == nil && s.observations.last != m.identity
-		one.slots = s.observations.exposed(masters, i)
-		if one.isNew && m.from == "" && len(s.observations.slots) > 0 {
-			one.least = s.accepts.latest(one.slots)
+		one := adopted{identity: m.identity, from: m.from, seen: w.observations.sighted[m.identity].at, raise: w.observations.evictedMore(m) || w.observations.clocks.setBack[m.run]}
+		one.isNew = !w.observations.knows(m.identity) || w.client.Cluster == nil && w.observations.last != m.identity
+		one.slots = w.observations.exposed(masters, i)
+		if one.isNew && m.from == "" && len(w.observations.slots) > 0 {
+			one.least = w.accepts.latest(one.slots)
 		}
 		a.servers = append(a.servers, one)
 	}
@@ -60,14 +75,14 @@ func (a *adoption) nothingNew() bool {
 }
 
 // args returns the arguments of adopt.lua after the epoch.
-func (a *adoption) args(next *view) []any {
-	args := []any{decimal(next.floor), bit(a.raise), next.fences.String(), bit(a.making), a.made}
+func (a *adoption) args(next *View) []any {
+	args := []any{next.Floor, a.raise, next.fences.String(), a.making, a.made}
 	for _, o := range a.servers {
-		least := decimal(o.least)
+		least := any(o.least)
 		if o.raise {
 			least = "now"
 		}
-		args = append(args, o.identity, o.from, decimal(o.seen), least, o.slots.String())
+		args = append(args, o.identity, o.from, o.seen, least, o.slots.String())
 	}
 	return args
 }
@@ -84,95 +99,95 @@ func joinIdentities(masters []serverInfo) string {
 
 // adopt agrees with the other gateways on epoch and floor. If nothing has changed
 // it only reads them.
-func (s *servers) adopt(ctx context.Context, m mode, a adoption, next *view) error {
-	before := s.view.Load().epoch
+func (w *Watcher) adopt(ctx context.Context, m mode, a adoption, next *View) error {
+	before := w.view.Load().epoch
 	if a.nothingNew() {
-		if ok, err := s.readFloor(ctx, next); ok || err != nil {
+		if ok, err := w.readFloor(ctx, next); ok || err != nil {
 			return err
 		}
 	}
-	found, err := s.runAdopt(ctx, "", a, next)
+	found, err := w.runAdopt(ctx, "", a, next)
 	if err != nil {
 		return err
 	}
 	switch {
 	case !found && before == "":
-		a.making = s.cluster != nil
-		proposed := randomHex(8)
-		_, err = s.runAdopt(ctx, proposed, a, next)
+		a.making = w.client.Cluster != nil
+		proposed := rand.Text()
+		_, err = w.runAdopt(ctx, proposed, a, next)
 		next.created = next.epoch == proposed
 	case !found && m == mayReplace:
 		a.raise = true
-		_, err = s.runAdopt(ctx, randomHex(8), a, next)
+		_, err = w.runAdopt(ctx, rand.Text(), a, next)
 	case !found:
-		err = errEmptied
+		err = ErrEmptied
 	case before != "" && next.epoch != before: // emptied, and made anew by another gateway
 		a.raise = true
-		_, err = s.runAdopt(ctx, "", a, next)
+		_, err = w.runAdopt(ctx, "", a, next)
 	}
 	return err
 }
 
 // readFloor adopts a floor that another gateway has raised. It returns false if
 // the epoch is not that of the view.
-func (s *servers) readFloor(ctx context.Context, next *view) (bool, error) {
-	values, err := s.client.HMGet(ctx, s.names.shared(), "epoch", "floor", "fences", "making").Result()
+func (w *Watcher) readFloor(ctx context.Context, next *View) (bool, error) {
+	values, err := w.client.HMGet(ctx, w.names.shared(), "epoch", "floor", "fences", "making").Result()
 	if err != nil {
-		return false, unusable("", "checking the store", err)
+		return false, rpc.Unusable("", "checking the store", err)
 	}
 	if len(values) != 4 || next.epoch == "" || values[0] != any(next.epoch) {
 		return false, nil
 	}
 	floor, _ := values[1].(string)
 	fenced, _ := values[2].(string)
-	found, more, err := s.parseFloors(cmp.Or(floor, "0"), fenced)
+	found, more, err := w.parseFloors(cmp.Or(floor, "0"), fenced)
 	if err != nil {
 		return false, err
 	}
-	next.floor, next.fences = max(next.floor, found), next.fences.and(more)
+	next.Floor, next.fences = max(next.Floor, found), next.fences.and(more)
 	next.making = values[3] != nil
 	return true, nil
 }
 
-func (s *servers) runAdopt(ctx context.Context, epoch string, a adoption, next *view) (bool, error) {
+func (w *Watcher) runAdopt(ctx context.Context, epoch string, a adoption, next *View) (bool, error) {
 	args := append([]any{epoch}, a.args(next)...)
-	reply, err := s.runOn(ctx, s.client, call{script: adoptScript, keys: []string{s.names.shared()}, args: args})
+	reply, err := w.client.RunOn(ctx, w.client.Process, rpc.Call{Script: adoptScript, Keys: []string{w.names.shared()}, Args: args})
 	if err != nil {
-		return false, unusable("", "checking the store", err)
+		return false, rpc.Unusable("", "checking the store", err)
 	}
 	if len(reply) == 0 {
 		next.making = false
 		return false, nil
 	}
-	values, err := texts(reply, 4)
+	values, err := rpc.Texts(reply, 4)
 	if err != nil {
 		return false, err
 	}
 	next.epoch = values[0]
-	found, fences, err := s.parseFloors(values[1], values[2])
+	found, fences, err := w.parseFloors(values[1], values[2])
 	if err != nil {
 		return false, err
 	}
-	next.floor, next.fences, next.making = max(next.floor, found), fences, values[3] != ""
+	next.Floor, next.fences, next.making = max(next.Floor, found), fences, values[3] != ""
 	return true, nil
 }
 
 // parseFloors reads the floor of all slots and those of some. One that no gateway can
 // have written makes the servers unfit: a floor never falls, so if it were taken over,
 // this gateway would write it back to whoever corrects it.
-func (s *servers) parseFloors(floor, fenced string) (int64, fences, error) {
-	found := view{}
+func (w *Watcher) parseFloors(floor, fenced string) (int64, fences, error) {
+	found := View{}
 	var err error
-	if found.floor, err = strconv.ParseInt(floor, 10, 64); err != nil {
-		return 0, nil, unavailable("reading the replay floor", err)
+	if found.Floor, err = strconv.ParseInt(floor, 10, 64); err != nil {
+		return 0, nil, rpc.Unavailable("reading the replay floor", err)
 	}
 	if found.fences, err = parseFences(fenced); err != nil {
-		return 0, nil, unavailable("reading the fences", err)
+		return 0, nil, rpc.Unavailable("reading the fences", err)
 	}
-	if at := found.highest(); at > s.now().Add(maxFloorAhead).UnixMicro() {
-		return 0, nil, &UnfitError{Problem: fmt.Sprintf("no gateway has written the replay floor %d (microseconds) in the hash %s; remove its fields floor and fences", at, s.names.shared())}
+	if at := found.Highest(); at > w.opt.Now().Add(maxFloorAhead).UnixMicro() {
+		return 0, nil, &rpc.UnfitError{Problem: fmt.Sprintf("no gateway has written the replay floor %d (microseconds) in the hash %s; remove its fields floor and fences", at, w.names.shared())}
 	}
-	return found.floor, found.fences, nil
+	return found.Floor, found.fences, nil
 }
 
 // The epoch marks a store that is in use, so that a store that lost everything is
@@ -186,31 +201,31 @@ func (s *servers) parseFloors(floor, fenced string) (int64, fences, error) {
 
 // checkEpochs reads the copies on a cluster. It makes missing copies in a new
 // store, and in mode mayReplace also in an emptied one.
-func (s *servers) checkEpochs(ctx context.Context, m mode, next *view) error {
-	if s.cluster == nil {
+func (w *Watcher) checkEpochs(ctx context.Context, m mode, next *View) error {
+	if w.client.Cluster == nil {
 		return nil
 	}
 	if next.making {
-		if inUse, err := s.makeEpochs(ctx, next); err != nil || !inUse {
+		if inUse, err := w.makeEpochs(ctx, next); err != nil || !inUse {
 			return err
 		}
 	}
-	firstSeen := m == mayBegin && s.view.Load().epoch == ""
-	missing, err := s.missingEpochs(ctx, next)
+	firstSeen := m == mayBegin && w.view.Load().epoch == ""
+	missing, err := w.missingEpochs(ctx, next)
 	if err != nil || len(missing) == 0 {
 		return err
 	}
 	// Versions that did not note it have an epoch without any copy in a new store.
 	if m != mayReplace && !(firstSeen && len(missing) == slotRanges) {
-		return errEmptied
+		return ErrEmptied
 	}
 	if m == mayReplace {
-		s.lost.Store(s.lost.Load() || s.view.Load().epoch != "")
-		if _, err := s.runAdopt(ctx, "", adoption{raise: true}, next); err != nil {
+		w.lost.Store(w.lost.Load() || w.view.Load().epoch != "")
+		if _, err := w.runAdopt(ctx, "", adoption{raise: true}, next); err != nil {
 			return err
 		}
 	}
-	return s.putEpochs(ctx, missing, next.epoch)
+	return w.putEpochs(ctx, missing, next.epoch)
 }
 
 // makeEpochs makes the missing copies of a new store, and removes the note when all
@@ -219,16 +234,16 @@ func (s *servers) checkEpochs(ctx context.Context, m mode, next *view) error {
 // keys. Then it only removes the note. Unless the epoch is of this check, the floor
 // rises with that, because a gateway of a version that does not know the note may
 // have accepted requests.
-func (s *servers) makeEpochs(ctx context.Context, next *view) (inUse bool, err error) {
-	pipe := s.cluster.Pipeline()
-	keys := pipe.Exists(ctx, s.names.index())
-	copies := s.readEpochs(ctx, pipe)
+func (w *Watcher) makeEpochs(ctx context.Context, next *View) (inUse bool, err error) {
+	pipe := w.client.Cluster.Pipeline()
+	keys := pipe.Exists(ctx, w.opt.Index)
+	copies := w.readEpochs(ctx, pipe)
 	inUse, err = keys.Val() > 0, keys.Err()
 	var missing []string
-	for _, c := range copies {
+	for i, c := range copies {
 		switch {
 		case errors.Is(c.Err(), redis.Nil):
-			missing = append(missing, c.name)
+			missing = append(missing, w.epochs[i])
 		case c.Err() != nil:
 			err = c.Err()
 		default:
@@ -237,23 +252,23 @@ func (s *servers) makeEpochs(ctx context.Context, next *view) (inUse bool, err e
 	}
 	if !inUse {
 		if err == nil {
-			err = s.putEpochs(ctx, missing, next.epoch)
+			err = w.putEpochs(ctx, missing, next.epoch)
 		}
-		if unfit := refusal("", err); unfit != nil {
+		if unfit := rpc.Refusal("", err); unfit != nil {
 			return false, unfit
 		} else if err != nil {
-			return false, fmt.Errorf("%w: %w", errBeingMade, err)
+			return false, fmt.Errorf("%w: %w", ErrBeingMade, err)
 		}
 	}
-	if _, err = s.runAdopt(ctx, "", adoption{made: next.epoch, raise: !next.created}, next); err == nil && next.making {
-		err = errBeingMade // anew
+	if _, err = w.runAdopt(ctx, "", adoption{made: next.epoch, raise: !next.created}, next); err == nil && next.making {
+		err = ErrBeingMade // anew
 	}
 	return inUse, err
 }
 
-func (s *servers) putEpochs(ctx context.Context, missing []string, epoch string) error {
+func (w *Watcher) putEpochs(ctx context.Context, missing []string, epoch string) error {
 	for _, name := range missing {
-		stored, _, err := s.value(ctx, name, "put", epoch)
+		stored, _, err := w.client.Value(ctx, name, "put", epoch)
 		if err != nil {
 			return err
 		}
@@ -264,18 +279,12 @@ func (s *servers) putEpochs(ctx context.Context, missing []string, epoch string)
 	return nil
 }
 
-// An epochCopy is the answer about one copy: [redis.Nil] if it is missing.
-type epochCopy struct {
-	name string
-	*redis.StringCmd
-}
-
 // readEpochs executes the pipeline and reads the copies with it, in the order of
-// their ranges.
-func (s *servers) readEpochs(ctx context.Context, pipe redis.Pipeliner) []epochCopy {
-	copies := make([]epochCopy, 0, slotRanges)
-	for _, name := range s.names.epochs() {
-		copies = append(copies, epochCopy{name, pipe.Get(ctx, name)})
+// their ranges. The answer about one that is missing is [redis.Nil].
+func (w *Watcher) readEpochs(ctx context.Context, pipe redis.Pipeliner) []*redis.StringCmd {
+	copies := make([]*redis.StringCmd, len(w.epochs))
+	for i, name := range w.epochs {
+		copies[i] = pipe.Get(ctx, name)
 	}
 	_, _ = pipe.Exec(ctx) // each command holds its error
 	return copies
@@ -284,20 +293,20 @@ func (s *servers) readEpochs(ctx context.Context, pipe redis.Pipeliner) []epochC
 // missingEpochs returns the names of the missing copies, and notes their ranges in
 // the view. For a node that is out of reach it keeps the last known state. Without
 // a cluster there are no copies, and the whole store is one range.
-func (s *servers) missingEpochs(ctx context.Context, next *view) ([]string, error) {
-	if s.cluster == nil {
+func (w *Watcher) missingEpochs(ctx context.Context, next *View) ([]string, error) {
+	if w.client.Cluster == nil {
 		next.emptied = math.MaxUint64
 		return nil, nil
 	}
 	var missing []string
-	for i, c := range s.readEpochs(ctx, s.cluster.Pipeline()) {
+	for i, c := range w.readEpochs(ctx, w.client.Cluster.Pipeline()) {
 		err := c.Err()
-		if unfit := refusal("", err); unfit != nil {
+		if unfit := rpc.Refusal("", err); unfit != nil {
 			return nil, unfit
 		}
 		switch {
 		case errors.Is(err, redis.Nil):
-			missing = append(missing, c.name)
+			missing = append(missing, w.epochs[i])
 			next.emptied |= 1 << i
 		case err == nil:
 			next.emptied &^= 1 << i
@@ -309,14 +318,14 @@ func (s *servers) missingEpochs(ctx context.Context, next *view) ([]string, erro
 // epochAt returns the epoch of the name's part, or "" if there is none. On a
 // cluster the copies are not replaced when another part is emptied, so there only
 // their presence matters.
-func (s *servers) epochAt(ctx context.Context, name string) (string, error) {
-	if s.cluster == nil {
-		var found view
-		_, err := s.runAdopt(ctx, "", adoption{}, &found)
+func (w *Watcher) epochAt(ctx context.Context, name string) (string, error) {
+	if w.client.Cluster == nil {
+		var found View
+		_, err := w.runAdopt(ctx, "", adoption{}, &found)
 		return found.epoch, err
 	}
-	copied, found, err := s.value(ctx, s.names.epochs()[slotRange(name)], "get", "")
-	if known := s.view.Load().epoch; found && known != "" {
+	copied, found, err := w.client.Value(ctx, w.epochs[slotRange(name)], "get", "")
+	if known := w.view.Load().epoch; found && known != "" {
 		return known, err
 	}
 	return string(copied), err
@@ -330,7 +339,7 @@ func (s *servers) epochAt(ctx context.Context, name string) (string, error) {
 // acknowledged under the old identity is on the promoted server.
 
 // handOverWait is how long a promoted server is not used while that proof is
-// missing. After that its slots are fenced. A demoted server follows within 1 s.
+// missing. After that its slots are fenced. A demoted server follows within 1 w.
 const handOverWait = 2 * time.Second
 
 var errHandOver = fmt.Errorf("%w: another server of redis has taken over; whether it has everything is being found out", store.ErrUnavailable)
@@ -338,25 +347,25 @@ var errHandOver = fmt.Errorf("%w: another server of redis has taken over; whethe
 // settled returns the masters that may be used, each new one with its predecessor
 // if their hand-over is proved. waiting is true if there are others that still
 // wait for the proof.
-func (s *servers) settled(ctx context.Context, masters []serverInfo) (usable []serverInfo, waiting bool) {
-	s.observations.sight(masters)
+func (w *Watcher) settled(ctx context.Context, masters []serverInfo) (usable []serverInfo, waiting bool) {
+	w.observations.sight(masters)
 	for _, m := range masters {
-		if !s.observations.knows(m.identity) && s.observations.replaced(&m) {
-			m.from = s.predecessor(ctx, &m)
-			if m.from == "" && time.Since(s.observations.sighted[m.identity].local) < handOverWait {
+		if !w.observations.knows(m.identity) && w.observations.replaced(&m) {
+			m.from = w.predecessor(ctx, &m)
+			if m.from == "" && time.Since(w.observations.sighted[m.identity].local) < handOverWait {
 				waiting = true
 				continue
 			}
 		}
 		usable = append(usable, m)
 	}
-	s.waiting.Store(waiting)
+	w.waiting.Store(waiting)
 	return usable, waiting
 }
 
 // predecessor returns the identity of a server that this gateway has used and
 // that has proved that the promoted one has all of its writes, else "".
-func (s *servers) predecessor(ctx context.Context, promoted *serverInfo) (identity string) {
+func (w *Watcher) predecessor(ctx context.Context, promoted *serverInfo) (identity string) {
 	var mu sync.Mutex
 	ask := func(ctx context.Context, node *redis.Client) error {
 		i, err := readInfo(ctx, node)
@@ -366,17 +375,17 @@ func (s *servers) predecessor(ctx context.Context, promoted *serverInfo) (identi
 		was := identityOf(i.run, i.replication2)
 		mu.Lock()
 		defer mu.Unlock()
-		if s.observations.knows(was) {
+		if w.observations.knows(was) {
 			identity = was
 		}
 		return nil
 	}
-	if s.cluster != nil {
-		_ = s.cluster.ForEachSlave(ctx, ask)
+	if w.client.Cluster != nil {
+		_ = w.client.Cluster.ForEachSlave(ctx, ask)
 		return identity
 	}
 	for _, addr := range promoted.followers {
-		node := s.connect(addr)
+		node := w.client.Connect(addr)
 		_ = ask(ctx, node)
 		_ = node.Close()
 	}

@@ -1,4 +1,4 @@
-package redis
+package masters
 
 import (
 	"crypto/sha256"
@@ -16,12 +16,15 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/card-gateway/card-gateway/store/redis/rpc"
 )
 
-// A view is the known state of the servers. It is replaced, never changed.
-type view struct {
-	known   string // identities of the masters, as settle.lua compares them
-	floor   int64  // replay floor of all keys in microseconds, without replay_floor_ahead; 0: none
+// A View is the known state of the servers. It is replaced, never changed.
+type View struct {
+	Known string // identities of the masters, as settle.lua compares them
+	Floor int64  // replay floor of all keys in microseconds, without replay_floor_ahead; 0: none
+
 	fences  fences // replay floors of some slots
 	epoch   string // of the store; empty until it was seen
 	making  bool   // the copies of the epoch are being made: the store is new
@@ -34,46 +37,46 @@ type view struct {
 	emptied  uint64 // a bit for each range of slots that lost everything; without a cluster all or none
 }
 
-// forbids returns why no request of the key may be settled, or nil. An emptied
+// Forbids returns why no request of the key may be settled, or nil. An emptied
 // part of the store may be restored without its latest nonces, so its keys are not
 // served until a check has raised the floor.
-func (v *view) forbids(id string) error {
+func (v *View) Forbids(id string) error {
 	switch {
 	case v.unfit:
 		return v.problem
 	case v.making:
-		return errBeingMade
+		return ErrBeingMade
 	case v.emptied != 0 && v.emptied&(1<<slotRange(id)) != 0:
-		return errEmptied
+		return ErrEmptied
 	default:
 		return nil
 	}
 }
 
-// floorOf returns the replay floor of a key, or 0 if there is none.
-func (v *view) floorOf(id string) int64 {
+// FloorOf returns the replay floor of a key, or 0 if there is none.
+func (v *View) FloorOf(id string) int64 {
 	if len(v.fences) == 0 {
-		return v.floor
+		return v.Floor
 	}
-	return max(v.floor, v.fences.at(slot(id)))
+	return max(v.Floor, v.fences.at(slot(id)))
 }
 
-// highest returns the latest of all floors.
-func (v *view) highest() int64 {
-	floor := v.floor
+// Highest returns the latest of all floors.
+func (v *View) Highest() int64 {
+	floor := v.Floor
 	for i := range v.fences {
 		floor = max(floor, v.fences[i].at)
 	}
 	return floor
 }
 
-func (v *view) equal(o *view) bool {
-	return v.known == o.known && v.floor == o.floor && slices.Equal(v.fences, o.fences) && v.epoch == o.epoch && v.making == o.making && v.unfit == o.unfit && v.emptied == o.emptied && slices.Equal(v.degraded, o.degraded) &&
+func (v *View) equal(o *View) bool {
+	return v.Known == o.Known && v.Floor == o.Floor && slices.Equal(v.fences, o.fences) && v.epoch == o.epoch && v.making == o.making && v.unfit == o.unfit && v.emptied == o.emptied && slices.Equal(v.degraded, o.degraded) &&
 		fmt.Sprint(v.problem) == fmt.Sprint(o.problem)
 }
 
 // degrade notes trouble that leaves the store ready.
-func (v *view) degrade(err error) {
+func (v *View) degrade(err error) {
 	if err != nil {
 		v.degraded = append(v.degraded, err.Error())
 	}
@@ -81,7 +84,7 @@ func (v *view) degrade(err error) {
 
 // conclude returns the first problem if no master accepts requests. Otherwise all
 // problems degrade the store.
-func (v *view) conclude(usable []serverInfo, problems []error) error {
+func (v *View) conclude(usable []serverInfo, problems []error) error {
 	accepting := 0
 	for i := range usable {
 		if problem := usable[i].refusing(); problem != nil {
@@ -102,9 +105,9 @@ func (v *view) conclude(usable []serverInfo, problems []error) error {
 // servesWithout reports whether requests can be accepted although the servers as a
 // whole have the error: on a cluster, if another master holds the shared state, or
 // another part was emptied, but not while the store is being made.
-func (v *view) servesWithout(err error) bool {
-	var unfit *UnfitError
-	return v.known != "" && v.partial && !v.making && !errors.As(err, &unfit) && v.emptied != math.MaxUint64
+func (v *View) servesWithout(err error) bool {
+	var unfit *rpc.UnfitError
+	return v.Known != "" && v.partial && !v.making && !errors.As(err, &unfit) && v.emptied != math.MaxUint64
 }
 
 // observations are what this gateway has found out about the servers since it started.
@@ -120,11 +123,15 @@ type observations struct {
 	clocks      clocks
 }
 
+func newObservations() observations {
+	return observations{
+		slots: map[string]*slotSet{}, sighted: map[string]sighting{}, counted: map[string]int64{}, evicted: map[string]int64{},
+		clocks: clocks{readings: map[string]clockReading{}, setBack: map[string]bool{}},
+	}
+}
+
 // remember notes that the other gateways know the result of the check.
 func (m *observations) remember(masters []serverInfo) {
-	if m.slots == nil {
-		m.slots = make(map[string]*slotSet)
-	}
 	for i := range masters {
 		m.last = masters[i].identity
 		m.slots[m.last] = masters[i].slots
@@ -154,9 +161,6 @@ func (m *observations) exposed(masters []serverInfo, master int) *slotSet {
 // evictedMore reports whether the server has evicted anything that the other
 // gateways do not know of.
 func (m *observations) evictedMore(i *serverInfo) bool {
-	if m.evicted == nil {
-		m.counted, m.evicted = make(map[string]int64), make(map[string]int64)
-	}
 	m.counted[i.run] = i.evicted
 	if _, known := m.evicted[i.run]; !known {
 		m.evicted[i.run] = i.evicted
@@ -172,9 +176,6 @@ type sighting struct {
 
 // sight notes when the servers that are new to this gateway were first seen.
 func (m *observations) sight(masters []serverInfo) {
-	if m.sighted == nil {
-		m.sighted = make(map[string]sighting)
-	}
 	for i := range masters {
 		if _, found := m.sighted[masters[i].identity]; !found {
 			m.sighted[masters[i].identity] = sighting{masters[i].now.UnixMicro(), time.Now()}
@@ -201,14 +202,9 @@ type acceptances [slotRanges]atomic.Int64
 
 // note notes an acceptance in a range.
 func (a *acceptances) note(at int, now int64) {
-	raise(&a[at], now)
-}
-
-// raise sets a number to the value, unless it is larger already.
-func raise(n *atomic.Int64, to int64) {
 	for {
-		known := n.Load()
-		if to <= known || n.CompareAndSwap(known, to) {
+		known := a[at].Load()
+		if now <= known || a[at].CompareAndSwap(known, now) {
 			return
 		}
 	}
@@ -247,12 +243,9 @@ type clocks struct {
 	setBack  map[string]bool         // by run: its clock was set back, and the other gateways do not know yet
 }
 
-// read notes the servers whose clocks were set back by more than maxSkew since the
+// read notes the servers whose clocks were set back by more than MaxSkew since the
 // last reading.
 func (c *clocks) read(masters []serverInfo) {
-	if c.readings == nil {
-		c.readings, c.setBack = make(map[string]clockReading), make(map[string]bool)
-	}
 	for i := range masters {
 		server := &masters[i]
 		if server.now.IsZero() {
@@ -261,7 +254,7 @@ func (c *clocks) read(masters []serverInfo) {
 		clock := time.Duration(server.now.UnixNano())
 		before, found := c.readings[server.run]
 		least := before.ahead - (server.answered-before.at)/maxDrift
-		if found && clock-server.asked < least-maxSkew { // however long the answer was on its way
+		if found && clock-server.asked < least-MaxSkew { // however long the answer was on its way
 			c.setBack[server.run] = true
 			found = false
 		}
@@ -272,6 +265,11 @@ func (c *clocks) read(masters []serverInfo) {
 		c.readings[server.run] = now
 	}
 }
+
+// maxFloorAhead is how far a floor may be ahead of this gateway's clock. Gateways
+// raise floors to the time of servers whose clock is right, so MaxSkew would do; what
+// is damaged is further away than a month.
+const maxFloorAhead = 30 * 24 * time.Hour
 
 // A lastRun keeps what a gateway must know after its process has ended: which servers
 // it has used, and until when it has accepted requests on them. It is a small
@@ -301,11 +299,11 @@ type runNote struct {
 // noteAhead is how far the moment in the file is after an acceptance.
 const noteAhead = 250 * time.Millisecond
 
-func newLastRun(opt *Options) *lastRun {
-	m := &lastRun{log: opt.Logger}
+func newLastRun(client *rpc.Client, opt *Options) *lastRun {
+	m := &lastRun{log: client.Options.Logger}
 	m.problem.Store(new(string))
 	if opt.RuntimeDir != "" {
-		sum := sha256.Sum256([]byte(opt.place() + " " + opt.Prefix))
+		sum := sha256.Sum256([]byte(client.Options.Place() + " " + opt.Prefix))
 		m.path = filepath.Join(opt.RuntimeDir, "card-gateway-redis-"+hex.EncodeToString(sum[:8])+".mark")
 	}
 	return m

@@ -1,4 +1,4 @@
-package redis
+package redistest
 
 import (
 	"bufio"
@@ -15,43 +15,45 @@ import (
 	"testing"
 )
 
-// A proxy is between a store and a server. It understands commands well enough
+// A Proxy is between a store and a server. It understands commands well enough
 // to count them and to answer in the server's place.
-type proxy struct {
+type Proxy struct {
 	path, server string
 	listener     net.Listener
 	tasks        sync.WaitGroup
 	done         chan struct{}
 
 	mu        sync.Mutex
-	fault     fault
+	fault     Fault
 	calls     map[string]int
 	conns     map[net.Conn]bool
 	forgotten map[net.Conn]bool // whose commands are lost
 	lost      int               // commands
 }
 
-// A fault decides what happens to a command.
-type fault struct {
-	// reply is sent in the server's place. Empty: the command goes to the
+// A Fault decides what happens to a command.
+type Fault struct {
+	// Reply is sent in the server's place. Empty: the command goes to the
 	// server.
-	reply string
-	// change changes the server's reply.
-	change func(reply []byte) []byte
-	// silent sends no reply. drop closes the connection: before the command is
+	Reply string
+	// Change changes the server's reply.
+	Change func(reply []byte) []byte
+	// Silent sends no reply. Drop closes the connection: before the command is
 	// sent, or after the changed reply.
-	silent, drop bool
-	// only, if not empty, restricts the fault to commands with this text.
-	only string
+	Silent, Drop bool
+	// Only, if not empty, restricts the fault to commands with this text.
+	Only string
 }
 
-var faultless fault
+// Faultless changes nothing.
+var Faultless Fault
 
-func newProxy(t testing.TB, server *process) *proxy {
+// NewProxy returns a proxy before the server, which ends with the test.
+func NewProxy(t testing.TB, server *Process) *Proxy {
 	t.Helper()
-	p := &proxy{path: filepath.Join(t.TempDir(), "p"), server: server.addr, done: make(chan struct{}), calls: map[string]int{}, conns: map[net.Conn]bool{}, forgotten: map[net.Conn]bool{}}
+	p := &Proxy{path: filepath.Join(t.TempDir(), "p"), server: server.Addr, done: make(chan struct{}), calls: map[string]int{}, conns: map[net.Conn]bool{}, forgotten: map[net.Conn]bool{}}
 	var err error
-	if p.listener, err = net.Listen("unix", p.path); err != nil {
+	if p.listener, err = new(net.ListenConfig).Listen(ctx, "unix", p.path); err != nil {
 		t.Fatal(err)
 	}
 	p.tasks.Go(p.accept)
@@ -59,24 +61,25 @@ func newProxy(t testing.TB, server *process) *proxy {
 	return p
 }
 
-func (p *proxy) url() string { return "unix://" + p.path }
+// URL returns its address, as the options of a store need it.
+func (p *Proxy) URL() string { return "unix://" + p.path }
 
-func (p *proxy) close() {
+func (p *Proxy) close() {
 	close(p.done)
 	_ = p.listener.Close()
-	p.disconnect()
+	p.Disconnect()
 	p.tasks.Wait()
 }
 
-// set applies the fault to all later commands.
-func (p *proxy) set(f fault) {
+// Set applies the fault to all later commands.
+func (p *Proxy) Set(f Fault) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.fault = f
 }
 
-// disconnect closes all connections.
-func (p *proxy) disconnect() {
+// Disconnect closes all connections.
+func (p *Proxy) Disconnect() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for c := range p.conns {
@@ -84,29 +87,29 @@ func (p *proxy) disconnect() {
 	}
 }
 
-// forget loses every command on the existing connections, like a network that
+// Forget loses every command on the existing connections, like a network that
 // has forgotten them. New connections work.
-func (p *proxy) forget() {
+func (p *Proxy) Forget() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	maps.Copy(p.forgotten, p.conns)
 }
 
-// lostCommands returns how many commands were lost on forgotten connections.
-func (p *proxy) lostCommands() int {
+// LostCommands returns how many commands were lost on forgotten connections.
+func (p *Proxy) LostCommands() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.lost
 }
 
-// count returns how often the command was sent.
-func (p *proxy) count(name string) int {
+// Count returns how often the command was sent.
+func (p *Proxy) Count(name string) int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.calls[name]
 }
 
-func (p *proxy) accept() {
+func (p *Proxy) accept() {
 	for {
 		client, err := p.listener.Accept()
 		if err != nil {
@@ -116,8 +119,8 @@ func (p *proxy) accept() {
 	}
 }
 
-func (p *proxy) serve(client net.Conn) {
-	server, err := net.Dial("unix", p.server)
+func (p *Proxy) serve(client net.Conn) {
+	server, err := new(net.Dialer).DialContext(ctx, "unix", p.server)
 	if err != nil {
 		_ = client.Close()
 		return
@@ -146,7 +149,7 @@ func (p *proxy) serve(client net.Conn) {
 }
 
 // handle processes one command and reports whether to go on.
-func (p *proxy) handle(raw []byte, client, server net.Conn, replies *bufio.Reader) bool {
+func (p *Proxy) handle(raw []byte, client, server net.Conn, replies *bufio.Reader) bool {
 	name := commandName(raw)
 	p.mu.Lock()
 	p.calls[name]++
@@ -156,19 +159,19 @@ func (p *proxy) handle(raw []byte, client, server net.Conn, replies *bufio.Reade
 		p.lost++
 	}
 	p.mu.Unlock()
-	if name == "hello" || name == "client" || !bytes.Contains(raw, []byte(f.only)) {
-		f = faultless
+	if name == "hello" || name == "client" || !bytes.Contains(raw, []byte(f.Only)) {
+		f = Faultless
 	}
 	switch {
 	case forgotten:
 		return true
-	case f.silent:
+	case f.Silent:
 		<-p.done
 		return false
-	case f.drop && f.change == nil:
+	case f.Drop && f.Change == nil:
 		return false
-	case f.reply != "":
-		_, err := io.WriteString(client, f.reply)
+	case f.Reply != "":
+		_, err := io.WriteString(client, f.Reply)
 		return err == nil
 	}
 	if _, err := server.Write(raw); err != nil {
@@ -178,11 +181,11 @@ func (p *proxy) handle(raw []byte, client, server net.Conn, replies *bufio.Reade
 	if err != nil {
 		return false
 	}
-	if f.change != nil {
-		reply = f.change(reply)
+	if f.Change != nil {
+		reply = f.Change(reply)
 	}
 	_, err = client.Write(reply)
-	return err == nil && !f.drop
+	return err == nil && !f.Drop
 }
 
 // commandName returns the second bulk line of a command: its name.
@@ -228,8 +231,8 @@ func readReply(r *bufio.Reader, raw []byte) ([]byte, error) {
 	return nil, errors.New("no RESP: " + string(line))
 }
 
-// stuckDialer never connects.
-func stuckDialer(ctx context.Context, _, _ string) (net.Conn, error) {
+// StuckDialer never connects.
+func StuckDialer(ctx context.Context, _, _ string) (net.Conn, error) {
 	<-ctx.Done()
 	return nil, &net.OpError{Op: "dial", Net: "unix", Err: ctx.Err()}
 }

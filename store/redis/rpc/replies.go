@@ -1,4 +1,4 @@
-package redis
+package rpc
 
 import (
 	"bytes"
@@ -50,7 +50,7 @@ func (opaque) Write(func(uintptr) bool) error { return nil }
 // cluster where each slot was moved by itself: 16,384 lists of a master and its
 // replicas.
 const (
-	maxReplyBytes  = 16 << 20
+	MaxReplyBytes  = 16 << 20
 	maxReplyValues = 1 << 20 // in all lists and maps
 	maxReplyDepth  = 32      // of lists in lists
 	maxReplyLine   = 64 << 10
@@ -160,9 +160,9 @@ func (r *replyStream) complete() {
 }
 
 func (r *replyStream) bounded() error {
-	if r.bytes > maxReplyBytes || r.values > maxReplyValues || len(r.open) > maxReplyDepth {
+	if r.bytes > MaxReplyBytes || r.values > maxReplyValues || len(r.open) > maxReplyDepth {
 		return fmt.Errorf("redis has announced a reply of at least %d bytes with %d values, %d lists deep; at most %d, %d and %d are read",
-			r.bytes, r.values, len(r.open), maxReplyBytes, maxReplyValues, maxReplyDepth)
+			r.bytes, r.values, len(r.open), MaxReplyBytes, maxReplyValues, maxReplyDepth)
 	}
 	return nil
 }

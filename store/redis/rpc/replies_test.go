@@ -1,4 +1,4 @@
-package redis
+package rpc
 
 import (
 	"errors"
@@ -6,7 +6,6 @@ import (
 	"io"
 	"net"
 	"path/filepath"
-	"runtime/metrics"
 	"strings"
 	"testing"
 	"time"
@@ -14,6 +13,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/card-gateway/card-gateway/store"
+	"github.com/card-gateway/card-gateway/tests/redistest"
 )
 
 // Whatever a server sends takes no more memory than the bounds of a reply allow,
@@ -42,13 +42,11 @@ func TestRepliesThatNoRedisGives(t *testing.T) {
 		"an alert of TLS":              "\x15\x03\x01\x00\x02\x02F",
 	} {
 		t.Run(name, func(t *testing.T) {
-			for place, answers := range map[string][]string{"first": {reply}, "settle": {hello, reply}} {
-				s := answeredBy(t, answers...)
-				s.servers.view.Store(&view{known: "x"})
-				s.opt.SettleTimeout = time.Minute
-				before := allocated()
-				_, err := s.Settle(ctx, newClaim(newRecord()))
-				wantBounded(t, allocated()-before)
+			for place, answers := range map[string][]string{"first": {reply}, "call": {redistest.Hello, reply}} {
+				c := newClient(t, Options{URL: "redis://127.0.0.1:1", IOTimeout: time.Minute, Dialer: redistest.Answer(answers...)})
+				before := redistest.Allocated()
+				_, err := c.Run(ctx, "asking", Call{Script: NewScript("return ARGV"), Keys: []string{"a"}})
+				redistest.WantBounded(t, redistest.Allocated()-before)
 				if !errors.Is(err, store.ErrUnavailable) || !strings.Contains(err.Error(), "redis has ") {
 					t.Errorf("%s: %v; want ErrUnavailable and what redis has sent", place, err)
 				}
@@ -92,21 +90,17 @@ func TestEveryConnectionIsGuarded(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			opt.IOTimeout = time.Minute
-			s, err := New(opt)
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer s.Close()
-			before := allocated()
-			if err := s.client.Ping(ctx).Err(); err == nil {
+			c := newClient(t, opt)
+			before := redistest.Allocated()
+			if err := c.Ping(ctx).Err(); err == nil {
 				t.Error("PING was answered")
 			}
-			node := s.opt.node(addr)
+			node := c.Connect(addr)
 			defer node.Close()
 			if err := node.Ping(ctx).Err(); err == nil || !strings.Contains(err.Error(), "redis has announced") {
 				t.Errorf("a node: %v, want what it has announced", err)
 			}
-			wantBounded(t, allocated()-before)
+			redistest.WantBounded(t, redistest.Allocated()-before)
 		})
 	}
 }
@@ -125,7 +119,7 @@ func TestRepliesInPieces(t *testing.T) {
 			}
 		}
 		bad := rapid.SampledFrom([]string{
-			fmt.Sprintf("$%d\r\n", rapid.IntRange(maxReplyBytes, 1<<40).Draw(t, "bytes")),
+			fmt.Sprintf("$%d\r\n", rapid.IntRange(MaxReplyBytes, 1<<40).Draw(t, "bytes")),
 			fmt.Sprintf("*%d\r\n", rapid.IntRange(maxReplyValues+1, 1<<40).Draw(t, "values")),
 			fmt.Sprintf("%%%d\r\n", rapid.IntRange(maxReplyValues/2+1, 1<<40).Draw(t, "pairs")),
 			strings.Repeat("*1\r\n", maxReplyDepth+1),
@@ -186,17 +180,15 @@ func inPieces(t *rapid.T, r *replyStream, reply string) error {
 	return nil
 }
 
-// allocated returns how many bytes this process has allocated since it started.
-func allocated() uint64 {
-	sample := []metrics.Sample{{Name: "/gc/heap/allocs:bytes"}}
-	metrics.Read(sample)
-	return sample[0].Value.Uint64()
-}
-
-// wantBounded fails if a call has allocated more than replies within their bounds need.
-func wantBounded(t *testing.T, n uint64) {
-	t.Helper()
-	if n > 128<<20 {
-		t.Errorf("%d MiB were allocated", n>>20)
+// FuzzHello: a server may answer any bytes to the first command of a connection.
+func FuzzHello(f *testing.F) {
+	for _, seed := range []string{redistest.Hello, "*30000000\r\n", "%9000000\r\n", "-ERR unknown command\r\n", "-NOAUTH\r\n", "+OK\r\n", "*3\r\n+a\r\n:1\r\n+b\r\n", "%1\r\n*0\r\n:1\r\n", ">2\r\n+a\r\n:1\r\n" + redistest.Hello, "HTTP/1.1 400 Bad Request\r\n\r\n", "\x15\x03\x01\x00\x02\x02F", ""} {
+		f.Add(seed)
 	}
+	f.Fuzz(func(t *testing.T, reply string) {
+		c := newClient(t, Options{URL: "redis://127.0.0.1:1", IOTimeout: time.Minute, Dialer: redistest.Answer(reply)})
+		before := redistest.Allocated()
+		_ = c.Ping(t.Context()).Err() // nothing rests on it
+		redistest.WantBounded(t, redistest.Allocated()-before)
+	})
 }

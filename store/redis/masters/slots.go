@@ -1,4 +1,4 @@
-package redis
+package masters
 
 import (
 	"fmt"
@@ -188,4 +188,37 @@ func (f fences) and(others fences) fences {
 		}
 	}
 	return all
+}
+
+// names builds the names of the Redis keys.
+//
+//	cg:servers      hash: epoch, whether its copies are being made, floors, servers seen
+//	cg:{N}:w        never written
+//	cg:{N}:e        on a cluster: the epoch again, once per range of slots
+type names struct{ prefix string }
+
+func (n names) shared() string { return n.prefix + "servers" }
+
+// epochs returns the names of the epoch keys, the i-th in the i-th of
+// slotRanges equal ranges of slots.
+func (n names) epochs() []string {
+	all := make([]string, slotRanges)
+	for found, i := 0, 0; found < slotRanges; i++ {
+		tag := strconv.Itoa(i)
+		if r := slotRange(tag); all[r] == "" {
+			all[r] = n.prefix + "{" + tag + "}:e"
+			found++
+		}
+	}
+	return all
+}
+
+// missing returns a name in one of the slots that is never written, or "".
+func (n names) missing(served *slotSet) string {
+	for i := range slots { // far more than are needed
+		if tag := strconv.Itoa(i); served.has(slot(tag)) {
+			return n.prefix + "{" + tag + "}:w"
+		}
+	}
+	return ""
 }

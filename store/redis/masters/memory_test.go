@@ -1,11 +1,11 @@
-package redis
+package masters
 
 import "testing"
 
 // An eviction is reported to the other gateways by the first check that can
 // reach them, even if the checks before it failed.
 func TestEvictionIsRememberedUntilTold(t *testing.T) {
-	var m observations
+	m := newObservations()
 	look := func(evicted int64, told, want bool) {
 		t.Helper()
 		if got := m.evictedMore(&serverInfo{run: "a", evicted: evicted}); got != want {

@@ -1,4 +1,4 @@
-package redis
+package rpc
 
 import (
 	"cmp"
@@ -13,7 +13,7 @@ import (
 	"time"
 )
 
-// Options are the place of Redis and the settings of its clients. Exactly one of
+// Options are the place of Redis and the settings of the connections. Exactly one of
 // URL, ClusterAddrs and SentinelAddrs is given.
 type Options struct {
 	// URL of one server: redis://, rediss:// (TLS) or unix://, such as
@@ -47,16 +47,6 @@ type Options struct {
 	// name in their address.
 	ServerName string
 
-	// Prefix is the start of every Redis key. Gateways with different prefixes
-	// share nothing. Default: "cg:".
-	Prefix string
-
-	// SettleTimeout is how long settling a request may take in all, even if the
-	// client has gone. Default: 200 ms.
-	SettleTimeout time.Duration
-	// ChangeTimeout is how long changes of keys and checks of the servers may
-	// take. Default: 2 s.
-	ChangeTimeout time.Duration
 	// IOTimeout is how long one dial, read, write or wait for a connection may
 	// take. Default: 100 ms.
 	IOTimeout time.Duration
@@ -65,45 +55,27 @@ type Options struct {
 	// per CPU, at least 32.
 	PoolSize int
 
-	// MaxNoncesPerKey is the most live nonces of one key; the next request gets
-	// [store.ErrFull]. 0 means a million, a negative number no limit. The server's
-	// own maxmemory limits all nonces together.
-	MaxNoncesPerKey int
-
-	// RuntimeDir is the directory of a small file that holds until when this
-	// gateway has accepted requests, and on which servers. It belongs to this
-	// process and must outlive it, such as a directory in /run. If it is empty, a
-	// gateway that was cut off with an old master and killed does not know what it
-	// accepted there.
-	RuntimeDir string
-
 	// Logger gets messages for operators. Default: none.
 	Logger *slog.Logger
 	// Queue, when set, is called for every event of a call that has to wait for
 	// a connection, by many goroutines at once. It must not block.
 	Queue func(QueueEvent)
 
-	// dialer, when set, replaces the network. Only tests set it.
-	dialer dialer
-	// network makes the connections of the client.
-	network *network
+	// Dialer, when set, makes the connections, without TLS.
+	Dialer Dialer
 }
 
-const defaultMaxNonces = 1_000_000
+// A Dialer makes a connection to a server.
+type Dialer = func(ctx context.Context, network, addr string) (net.Conn, error)
 
 func (o Options) withDefaults() (Options, error) {
 	if err := o.check(); err != nil {
 		return o, fmt.Errorf("redis: %w", err)
 	}
 	o.ClusterAddrs, o.SentinelAddrs = slices.Clone(o.ClusterAddrs), slices.Clone(o.SentinelAddrs)
-	o.Prefix = cmp.Or(o.Prefix, "cg:")
-	o.SettleTimeout = cmp.Or(o.SettleTimeout, 200*time.Millisecond)
-	o.ChangeTimeout = cmp.Or(o.ChangeTimeout, 2*time.Second)
 	o.IOTimeout = cmp.Or(o.IOTimeout, 100*time.Millisecond)
 	o.PoolSize = cmp.Or(o.PoolSize, max(32, 10*runtime.GOMAXPROCS(0)))
-	o.MaxNoncesPerKey = cmp.Or(o.MaxNoncesPerKey, defaultMaxNonces)
 	o.Logger = cmp.Or(o.Logger, slog.New(slog.DiscardHandler))
-	o.network = newNetwork(o.IOTimeout)
 	if o.Queue == nil {
 		o.Queue = func(QueueEvent) {}
 	}
@@ -126,39 +98,37 @@ func (o *Options) check() error {
 		return fmt.Errorf("a cluster has no database %d, only 0", o.DB)
 	case o.DB < 0:
 		return fmt.Errorf("database %d; want 0 or more", o.DB)
-	case strings.ContainsAny(o.Prefix, "{} \r\n"):
-		return fmt.Errorf("prefix %q must not hold braces, spaces or line ends", o.Prefix)
-	case o.SettleTimeout < 0 || o.ChangeTimeout < 0 || o.IOTimeout < 0 || o.PoolSize < 0:
+	case o.IOTimeout < 0 || o.PoolSize < 0:
 		return errors.New("timeouts and the size of the pool must not be negative")
 	}
 	return nil
 }
 
-type dialer = func(ctx context.Context, network, addr string) (net.Conn, error)
-
+// The topologies.
 const (
-	topologySingle   = "single"
-	topologySentinel = "sentinel"
-	topologyCluster  = "cluster"
+	Single   = "single"
+	Sentinel = "sentinel"
+	Cluster  = "cluster"
 )
 
-func (o *Options) topology() string {
+// Topology returns Single, Sentinel or Cluster.
+func (o *Options) Topology() string {
 	switch {
 	case len(o.ClusterAddrs) > 0:
-		return topologyCluster
+		return Cluster
 	case len(o.SentinelAddrs) > 0:
-		return topologySentinel
+		return Sentinel
 	default:
-		return topologySingle
+		return Single
 	}
 }
 
-// place returns the addresses of the store, without credentials.
-func (o *Options) place() string {
-	switch o.topology() {
-	case topologyCluster:
+// Place returns the addresses of the servers, without credentials.
+func (o *Options) Place() string {
+	switch o.Topology() {
+	case Cluster:
 		return strings.Join(o.ClusterAddrs, ",")
-	case topologySentinel:
+	case Sentinel:
 		return o.SentinelMaster + "@" + strings.Join(o.SentinelAddrs, ",")
 	}
 	scheme, rest, _ := strings.Cut(o.URL, "://")

@@ -1,4 +1,4 @@
-package redis
+package masters
 
 import (
 	"reflect"
@@ -49,7 +49,7 @@ func TestExposedSlots(t *testing.T) {
 		s.add(first, last)
 		return &s
 	}
-	var m observations
+	m := newObservations()
 	m.remember([]serverInfo{{identity: "a", slots: set(0, 5460)}, {identity: "b", slots: set(5461, 10922)}, {identity: "c", slots: set(10923, 16383)}})
 	now := []serverInfo{{identity: "x", slots: set(0, 5460)}, {identity: "b", slots: set(5461, 10922)}, {identity: "c", slots: set(10923, 16383)}}
 	if got := m.exposed(now, 0).String(); got != "0-5460" {
@@ -64,7 +64,8 @@ func TestExposedSlots(t *testing.T) {
 	if got := m.exposed(now, 0).String(); got != "0-10999" {
 		t.Errorf("two were replaced: %s", got)
 	}
-	if got := new(observations).exposed(now, 0).String(); got != "0-16383" {
+	none := newObservations()
+	if got := none.exposed(now, 0).String(); got != "0-16383" {
 		t.Errorf("nothing is known of before: %s", got)
 	}
 }

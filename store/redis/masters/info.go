@@ -1,11 +1,13 @@
-package redis
+package masters
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"math"
 	"net"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -14,6 +16,16 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/card-gateway/card-gateway/store"
+	"github.com/card-gateway/card-gateway/store/redis/rpc"
+)
+
+const (
+	// MaxSkew is the most that two clocks may differ.
+	MaxSkew = 5 * time.Second
+	// MaxLag is how long a master with replicas is used while none of them
+	// answers. After that it may be cut off, and another master may have replaced
+	// it.
+	MaxLag = 3 * time.Second
 )
 
 // oldestMajor is the first major version that can run settle.lua: from 7.0 on
@@ -85,7 +97,7 @@ func parseInfo(addr, reply string) (serverInfo, error) {
 			return i, fmt.Errorf("redis says in INFO that %s is %q", name, values[name])
 		}
 	}
-	i.now = moment(now)
+	i.now = rpc.Moment(now)
 	return i, nil
 }
 
@@ -119,10 +131,10 @@ func replicas(values map[string]string) (addrs []string, silent int64) {
 	return addrs, shortest
 }
 
-// unfit returns an [UnfitError] if the server must not be used, else nil.
+// unfit returns an [rpc.UnfitError] if the server must not be used, else nil.
 func (i *serverInfo) unfit() error {
 	unfit := func(format string, args ...any) error {
-		return &UnfitError{Server: i.addr, Problem: fmt.Sprintf(format, args...)}
+		return &rpc.UnfitError{Server: i.addr, Problem: fmt.Sprintf(format, args...)}
 	}
 	major, _, _ := strings.Cut(i.version, ".")
 	if n, err := strconv.Atoi(major); err != nil || n < oldestMajor {
@@ -143,30 +155,24 @@ func (i *serverInfo) unfit() error {
 	return nil
 }
 
-// skew returns a problem when the server's clock is too far from the gateway's.
+// skew returns a problem when the server's clock is too far from the gateway'w.
 func (i *serverInfo) skew(now time.Time) error {
-	if off := i.now.Sub(now); off.Abs() > maxSkew && !i.now.IsZero() {
-		return fmt.Errorf("%w: the clock of redis at %s is %v off ours, at most %v are allowed", store.ErrUnavailable, i.addr, off.Round(time.Second), maxSkew)
+	if off := i.now.Sub(now); off.Abs() > MaxSkew && !i.now.IsZero() {
+		return fmt.Errorf("%w: the clock of redis at %s is %v off ours, at most %v are allowed", store.ErrUnavailable, i.addr, off.Round(time.Second), MaxSkew)
 	}
 	return nil
-}
-
-// nearFull reports whether the server has used more than four fifths of its memory,
-// most of which is for nonces.
-func (i *serverInfo) nearFull() bool {
-	return i.maxMemory > 0 && i.usedMemory > i.maxMemory/5*4
 }
 
 // refusing returns why the master accepts no request, or nil. If no replica has
 // answered it for long, another master may have replaced it.
 func (i *serverInfo) refusing() error {
 	switch {
-	case isFull(i.denied):
+	case rpc.IsFull(i.denied):
 		return fmt.Errorf("%w: redis at %s: %w", store.ErrFull, i.addr, i.denied)
 	case i.denied != nil:
 		return fmt.Errorf("%w: redis at %s takes no writes: %w", store.ErrUnavailable, i.addr, i.denied)
-	case time.Duration(i.silent)*time.Second > maxLag:
-		return fmt.Errorf("%w: no replica has answered redis at %s for over %v", store.ErrUnavailable, i.addr, maxLag)
+	case time.Duration(i.silent)*time.Second > MaxLag:
+		return fmt.Errorf("%w: no replica has answered redis at %s for over %v", store.ErrUnavailable, i.addr, MaxLag)
 	default:
 		return nil
 	}
@@ -177,12 +183,12 @@ func readInfo(ctx context.Context, node *redis.Client) (serverInfo, error) {
 	asked := uptime()
 	reply, err := node.Info(ctx).Result()
 	if err != nil {
-		return serverInfo{}, unusable(addr, "checking "+addr, err)
+		return serverInfo{}, rpc.Unusable(addr, "checking "+addr, err)
 	}
 	i, err := parseInfo(addr, reply)
 	i.asked, i.answered = asked, uptime()
 	if err != nil {
-		return i, unavailable("checking "+addr, err)
+		return i, rpc.Unavailable("checking "+addr, err)
 	}
 	if i.loading {
 		return i, fmt.Errorf("%w: redis at %s is loading its data", store.ErrUnavailable, addr)
@@ -198,29 +204,28 @@ func uptime() time.Duration { return time.Since(processBegan) }
 // was taken away stops requests in the middle, while everything else looks well. So
 // every check asks for all of them, by dry runs that execute nothing.
 
-// scriptCommands are the commands of the scripts that name a key, with the arguments
-// after it.
-var scriptCommands = [][]any{
-	{"hmget", "f"}, {"hget", "f"}, {"hset", "f", "v"}, {"hsetnx", "f", "v"}, {"hdel", "f"}, {"hlen"}, {"hexists", "f"},
-	{"hgetall"}, {"hincrby", "f", "1"}, {"get"}, {"set", "v"}, {"del"}, {"persist"}, {"pexpire", "1"},
-	{"zadd", "0", "m"}, {"zrem", "m"}, {"zrangebylex", "-", "+"},
+// Rights are commands of scripts with their arguments, as a dry run needs them. The
+// name of a Redis key is put after the name of a command, except in Other.
+type Rights struct {
+	Script   [][]any // of all scripts
+	Other    [][]any // those that name no key, and those that run a script
+	Replayed [][]any // those that write, in the form of the append-only file
 }
 
-// otherCommands are the others of the scripts, and those that run them.
-var otherCommands = [][]any{{"info"}, {"time"}, {"evalsha", "sha", "0"}, {"eval", "", "0"}}
-
-// lacks returns the command that the gateway's user may not run on the node, or ""
-// if it may run all of them, or may not ask.
-func (s *servers) lacks(ctx context.Context, node *redis.Client, served *slotSet) string {
-	user, key := node.Options().Username, s.names.missing(served)
-	if user == "" {
-		user = "default"
+// probe notes why the node refuses writes, for example because its memory is full,
+// and a command that the gateway's user may not run. It sends a write that changes
+// nothing, SET … XX of a missing name, and dry runs. A user that may not ask for them
+// lacks nothing.
+func (w *Watcher) probe(ctx context.Context, node *redis.Client, i *serverInfo) {
+	name := w.names.missing(i.slots)
+	if name == "" {
+		return
 	}
-	if key == "" {
-		return ""
+	if err := node.SetArgs(ctx, name, "", redis.SetArgs{Mode: "XX"}).Err(); !errors.Is(err, redis.Nil) && !rpc.IsMoving(err) {
+		i.denied = err
 	}
-	lacking, _ := refused(ctx, node, user, append(onKey(key, scriptCommands), otherCommands...))
-	return lacking
+	user := cmp.Or(node.Options().Username, "default")
+	i.lacks, _ = refused(ctx, node, user, append(onKey(name, w.opt.Rights.Script), w.opt.Rights.Other...))
 }
 
 // onKey returns the commands with the key after their name.
@@ -257,13 +262,6 @@ func refused(ctx context.Context, node *redis.Client, user string, commands [][]
 // limits and the epoch are lost after the restart. So the gateway asks for the
 // rights of default, by a dry run that executes nothing.
 
-// replayedCommands are the writing commands of the scripts, in the form of the
-// append-only file.
-var replayedCommands = [][]any{
-	{"hset", "f", "v"}, {"hsetnx", "f", "v"}, {"hincrby", "f", "1"}, {"hdel", "f"},
-	{"pexpireat", "1"}, {"persist"}, {"del"}, {"set", "v"}, {"zadd", "0", "m"}, {"zrem", "m"},
-}
-
 // replayUnknown is the problem of a server that refuses the dry run.
 const replayUnknown = "the gateway's user may not ask whether the append-only file can be replayed; give it +acl|dryrun"
 
@@ -272,25 +270,25 @@ const replayPause = time.Minute
 
 // checkReplay notes at each master what it would lose at its next restart. It
 // asks once a minute, and at once for a new master.
-func (s *servers) checkReplay(ctx context.Context, masters []serverInfo) {
-	due := time.Since(s.observations.replayAsked) >= replayPause
+func (w *Watcher) checkReplay(ctx context.Context, masters []serverInfo) {
+	due := w.opt.Now().Sub(w.observations.replayAsked) >= replayPause
 	for i := range masters {
-		_, asked := s.observations.replay[masters[i].identity]
+		_, asked := w.observations.replay[masters[i].identity]
 		due = due || !asked
 	}
 	if due {
-		s.askReplay(ctx, masters)
+		w.askReplay(ctx, masters)
 	}
 	for i := range masters {
-		masters[i].forgets = s.observations.replay[masters[i].identity]
+		masters[i].forgets = w.observations.replay[masters[i].identity]
 	}
 }
 
-func (s *servers) askReplay(ctx context.Context, masters []serverInfo) {
+func (w *Watcher) askReplay(ctx context.Context, masters []serverInfo) {
 	answers := make(map[string]string, len(masters)) // by address
 	var mu sync.Mutex
 	ask := func(ctx context.Context, node *redis.Client) error {
-		problem, err := replayProblem(ctx, node, s.names.shared())
+		problem, err := replayProblem(ctx, node, onKey(w.names.shared(), w.opt.Rights.Replayed))
 		if err == nil {
 			mu.Lock()
 			defer mu.Unlock()
@@ -298,11 +296,7 @@ func (s *servers) askReplay(ctx context.Context, masters []serverInfo) {
 		}
 		return nil // the next check asks again
 	}
-	if s.cluster != nil {
-		_ = s.cluster.ForEachMaster(ctx, ask)
-	} else {
-		_ = ask(ctx, s.client.(*redis.Client))
-	}
+	_ = w.client.ForEachMaster(ctx, ask)
 	found := make(map[string]string, len(masters))
 	for i := range masters {
 		m := &masters[i]
@@ -313,17 +307,17 @@ func (s *servers) askReplay(ctx context.Context, masters []serverInfo) {
 		if !m.persistent {
 			problem = "" // there is no file to replay
 		}
-		if problem != "" && s.observations.replay[m.identity] != problem {
-			s.log.Error("redis may lose data at its next restart", "server", m.addr, "problem", problem)
+		if problem != "" && w.observations.replay[m.identity] != problem {
+			w.log.Error("redis may lose data at its next restart", "server", m.addr, "problem", problem)
 		}
 		found[m.identity] = problem
 	}
-	s.observations.replay, s.observations.replayAsked = found, time.Now()
+	w.observations.replay, w.observations.replayAsked = found, w.opt.Now()
 }
 
 // replayProblem returns why a restart would lose the writes of scripts, or "".
-func replayProblem(ctx context.Context, node *redis.Client, key string) (string, error) {
-	command, err := refused(ctx, node, "default", onKey(key, replayedCommands))
+func replayProblem(ctx context.Context, node *redis.Client, commands [][]any) (string, error) {
+	command, err := refused(ctx, node, "default", commands)
 	switch {
 	case redis.HasErrorPrefix(err, "NOPERM"):
 		return replayUnknown, nil
@@ -335,14 +329,68 @@ func replayProblem(ctx context.Context, node *redis.Client, key string) (string,
 	}
 }
 
-// refuseForgetful returns an [UnfitError] if a master would lose data at its next
+// refuseForgetful returns an [rpc.UnfitError] if a master would lose data at its next
 // restart. It is called only at a start: a running gateway continues, because the
 // data is not lost before that.
-func (s *servers) refuseForgetful() error {
-	for _, m := range *s.masters.Load() {
+func (w *Watcher) refuseForgetful() error {
+	for _, m := range *w.masters.Load() {
 		if m.forgets != "" && m.forgets != replayUnknown {
-			return &UnfitError{Server: m.addr, Problem: m.forgets}
+			return &rpc.UnfitError{Server: m.addr, Problem: m.forgets}
 		}
 	}
 	return nil
+}
+
+// Details returns the part of the status that is about the servers. ahead is how far
+// requests must be after the replay floor, or 0 if that is not known.
+func (w *Watcher) Details(ahead time.Duration) store.Details {
+	v, found := w.view.Load(), *w.masters.Load()
+	d := store.Details{
+		Topology: w.client.Options.Topology(), Servers: make([]store.Server, len(found)), Degraded: append([]string{}, v.degraded...),
+		Warnings: w.warnings(found, ahead), ReplayFloor: rpc.Moment(max(v.Highest(), 0)),
+	}
+	// More than four fifths of the memory are in use, most of which is for nonces.
+	if slices.ContainsFunc(found, func(i serverInfo) bool { return i.maxMemory > 0 && i.usedMemory > i.maxMemory/5*4 }) {
+		d.Degraded = append(d.Degraded, "nonces")
+	}
+	for i := range found {
+		info := &found[i]
+		d.Servers[i] = store.Server{
+			Address: info.addr, Version: info.version, Replicas: info.replicas,
+			UsedMemory: info.usedMemory, MaxMemory: info.maxMemory,
+		}
+	}
+	return d
+}
+
+// warnings lists what an operator should change.
+func (w *Watcher) warnings(found []serverInfo, ahead time.Duration) []string {
+	topology := w.client.Options.Topology()
+	list := []string{}
+	warn := func(format string, args ...any) { list = append(list, fmt.Sprintf(format, args...)) }
+	for i := range found {
+		info := &found[i]
+		if !info.persistent {
+			warn("%s keeps no append-only file: a restart loses keys, nonces and locks (set appendonly yes)", info.addr)
+		}
+		if !info.guarded && (info.replicas > 0 || topology == rpc.Sentinel) {
+			warn("%s goes on without its replicas: after a network cut, two masters may accept the same request (set min-replicas-to-write 1 and min-replicas-max-lag 3)", info.addr)
+		}
+		if info.replicas > 0 && 0 < ahead && ahead < MaxLag+time.Second {
+			warn("replay_floor_ahead is %v: set it to at least %v where masters have replicas, which is how long one that is cut off may go on", ahead, MaxLag+time.Second)
+		}
+		if info.forgets != "" {
+			warn("%s: %s", info.addr, info.forgets)
+		}
+		if info.maxMemory == 0 {
+			warn("%s has no maxmemory: nonces are bounded by the machine's memory alone", info.addr)
+		}
+	}
+	if w.opt.RuntimeDir == "" && topology != rpc.Single {
+		warn("there is no runtime directory: after a network cut and the end of this process, it is not known what it accepted on a master that was replaced")
+	}
+	if problem := *w.lastRun.problem.Load(); problem != "" {
+		warn("%s", problem)
+	}
+	return list
 }

@@ -1,4 +1,4 @@
-package redis
+package rpc
 
 import (
 	"cmp"
@@ -10,7 +10,6 @@ import (
 	"net"
 	"os"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"syscall"
 	"time"
@@ -19,22 +18,21 @@ import (
 	"github.com/redis/go-redis/v9/maintnotifications"
 )
 
-// newClient returns a client, which connects at its first use.
-func (o *Options) newClient() (redis.UniversalClient, error) {
-	quietOnce.Do(func() { redis.SetLogger(quiet{}) })
+// newClient returns a client of go-redis, which connects at its first use. The hook
+// makes its connections.
+func (o *Options) newClient(hook *network) (redis.UniversalClient, error) {
 	all, network, err := o.settings()
 	if err != nil {
 		return nil, err
 	}
-	hook := o.network
-	switch o.topology() {
-	case topologyCluster:
+	switch o.Topology() {
+	case Cluster:
 		c := all.Cluster()
 		c.DisableRoutingPolicies = true
 		client := redis.NewClusterClient(c)
 		client.OnNewNode(func(node *redis.Client) { node.AddHook(hook) })
 		return client, nil
-	case topologySentinel:
+	case Sentinel:
 		return hooked(hooked(redis.NewFailoverClient(all.Failover()), hook), &lastMaster{dial: all.Dialer, timeout: o.IOTimeout}), nil
 	default:
 		c := all.Simple()
@@ -47,11 +45,11 @@ func (o *Options) newClient() (redis.UniversalClient, error) {
 // a single server.
 func (o *Options) settings() (all *redis.UniversalOptions, network string, err error) {
 	all = o.common()
-	switch o.topology() {
-	case topologyCluster:
+	switch o.Topology() {
+	case Cluster:
 		all.Addrs = o.ClusterAddrs
 		all.TLSConfig, err = o.tlsConfig()
-	case topologySentinel:
+	case Sentinel:
 		all.Addrs, all.MasterName = o.SentinelAddrs, o.SentinelMaster
 		all.TLSConfig, err = o.tlsConfig()
 	default:
@@ -63,15 +61,14 @@ func (o *Options) settings() (all *redis.UniversalOptions, network string, err e
 
 // guard returns the function that makes all connections, also those of go-redis to
 // sentinels. config is nil without TLS.
-func (o *Options) guard(config *tls.Config) dialer {
-	dial := o.dialer
+func (o *Options) guard(config *tls.Config) Dialer {
 	plain := &net.Dialer{Timeout: o.IOTimeout}
-	switch {
-	case dial != nil:
-	case config != nil:
+	dial := plain.DialContext
+	if config != nil {
 		dial = (&tls.Dialer{NetDialer: plain, Config: config}).DialContext
-	default:
-		dial = plain.DialContext
+	}
+	if o.Dialer != nil {
+		dial = o.Dialer
 	}
 	return func(ctx context.Context, network, addr string) (net.Conn, error) {
 		c, err := dial(ctx, network, addr)
@@ -88,7 +85,7 @@ func hooked(client *redis.Client, hook redis.Hook) *redis.Client {
 }
 
 // common returns the settings of go-redis for every topology. With them go-redis
-// repeats nothing: runOn decides whether a call may be repeated.
+// repeats nothing: RunOn decides whether a call may be repeated.
 func (o *Options) common() *redis.UniversalOptions {
 	return &redis.UniversalOptions{
 		Username: o.Username, Password: o.Password, DB: o.DB,
@@ -98,7 +95,7 @@ func (o *Options) common() *redis.UniversalOptions {
 		DialTimeout: o.IOTimeout, PoolTimeout: o.IOTimeout, ReadTimeout: o.IOTimeout + deadlineSlack, WriteTimeout: o.IOTimeout + deadlineSlack,
 		ContextTimeoutEnabled: true, PoolSize: o.PoolSize, PipelinePoolSize: -1, DisableIdentity: true,
 		ReadBufferSize: bufferSize, WriteBufferSize: bufferSize,
-		MaintNotificationsConfig: noMaintenance(),
+		MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
 	}
 }
 
@@ -134,10 +131,6 @@ func (o *Options) single(all *redis.UniversalOptions) (network string, err error
 // bufferSize of a connection: a settle and its reply are under 2 KiB.
 const bufferSize = 8 << 10
 
-func noMaintenance() *maintnotifications.Config {
-	return &maintnotifications.Config{Mode: maintnotifications.ModeDisabled}
-}
-
 // tlsConfig returns nil without TLS.
 func (o *Options) tlsConfig() (*tls.Config, error) {
 	if !o.TLS {
@@ -160,20 +153,12 @@ func (o *Options) tlsConfig() (*tls.Config, error) {
 	return config, nil
 }
 
-// quiet drops the lines that go-redis would write to stderr. Calls return all
-// errors that matter.
-type quiet struct{}
-
-func (quiet) Printf(context.Context, string, ...any) {}
-
-var quietOnce sync.Once
-
-// node returns a client for one server of a sentinel set, or for a replica of the
-// single server: with the same settings and another address.
-func (o *Options) node(addr string) *redis.Client {
-	all, _, _ := o.settings() // newClient has checked them
+// Connect returns a client of go-redis for one server of a sentinel set, or for a
+// replica of the single server: with the same settings and another address.
+func (c *Client) Connect(addr string) *redis.Client {
+	all, _, _ := c.Options.settings() // New has checked them
 	all.Addrs = []string{addr}
-	return hooked(redis.NewClient(all.Simple()), newNetwork(o.IOTimeout))
+	return hooked(redis.NewClient(all.Simple()), newNetwork(c.Options.IOTimeout))
 }
 
 // A lastMaster is a hook for the client of a Sentinel set. go-redis asks the
@@ -183,7 +168,7 @@ func (o *Options) node(addr string) *redis.Client {
 // settle checks which server answers it.
 type lastMaster struct {
 	dialHook
-	dial    dialer
+	dial    Dialer
 	timeout time.Duration
 	addr    atomic.Pointer[string] // nil before the first dial
 }
@@ -274,7 +259,7 @@ func (dialHook) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Proces
 type conn struct {
 	net.Conn
 	peer        *peer
-	undialed    error        // why the dial failed; every use returns it
+	undialed    error        // why the dial failed; Read and Write return it
 	sent, heard atomic.Int64 // moments
 }
 
@@ -316,15 +301,12 @@ func (c *conn) failed(err error) {
 	if errors.Is(err, net.ErrClosed) || errors.Is(err, os.ErrDeadlineExceeded) && time.Duration(c.peer.now()-sent) < c.peer.timeout/2 {
 		return
 	}
-	raise(&c.peer.suspect, sent)
-}
-
-// distrust makes all connections suspect that were made until now.
-func (n *network) distrust() {
-	n.peers.all.Range(func(_, p any) bool {
-		p.(*peer).suspect.Store(n.now())
-		return true
-	})
+	for {
+		known := c.peer.suspect.Load()
+		if sent <= known || c.peer.suspect.CompareAndSwap(known, sent) {
+			return
+		}
+	}
 }
 
 var errSuspect = errors.New("the connection is suspect")
@@ -342,16 +324,10 @@ func (c *conn) SyscallConn() (syscall.RawConn, error) {
 }
 
 func (c *conn) SetReadDeadline(t time.Time) error {
-	if c.undialed != nil {
-		return c.undialed
-	}
 	return c.Conn.SetReadDeadline(c.bounded(t))
 }
 
 func (c *conn) SetWriteDeadline(t time.Time) error {
-	if c.undialed != nil {
-		return c.undialed
-	}
 	return c.Conn.SetWriteDeadline(c.bounded(t))
 }
 
