@@ -6,6 +6,7 @@ import (
 	"github.com/caddyserver/caddy/v2/caddyconfig/httpcaddyfile"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 
+	"github.com/card-gateway/card-gateway/caddymodule/console"
 	"github.com/card-gateway/card-gateway/caddymodule/issuer"
 	"github.com/card-gateway/card-gateway/caddymodule/routes"
 	"github.com/card-gateway/card-gateway/caddymodule/self"
@@ -42,7 +43,7 @@ func init() {
 		func() handlerModule { return new(Open) },
 		func() handlerModule { return new(self.Self) },
 		func() handlerModule { return new(JWKS) },
-		func() handlerModule { return new(Console) },
+		func() handlerModule { return new(console.Console) },
 		func() handlerModule { return new(Health) },
 		func() handlerModule { return new(Refuse) },
 	} {

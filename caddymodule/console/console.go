@@ -1,24 +1,33 @@
 // Package console serves the console for operators in a browser: pages that show
 // what the admin API answers, and nothing else.
+//
+// Begin with [Console], the handler card_console. [AdminPage] is the same page on Caddy's
+// admin endpoint.
 package console
 
 import (
 	"bytes"
 	"embed"
+	"errors"
 	"net/http"
 	"path"
+	"strings"
 	"time"
 
 	"github.com/caddyserver/caddy/v2"
+	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
+	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 
 	"github.com/card-gateway/card-gateway/caddymodule/admin"
+	"github.com/card-gateway/card-gateway/caddymodule/directive"
+	"github.com/card-gateway/card-gateway/caddymodule/request"
 )
 
-// Root is the path below which everything of the console is.
-const Root = "/card-gateway/"
+// root is the path below which everything of the console is.
+const root = "/card-gateway/"
 
 // pattern is the route of the files.
-const pattern = "GET " + Root + "console/{file...}"
+const pattern = "GET " + root + "console/{file...}"
 
 //go:embed page
 var pages embed.FS
@@ -35,9 +44,9 @@ var kinds = map[string]string{
 const policy = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src data:; " +
 	"base-uri 'none'; form-action 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types 'none'"
 
-// Handler returns the console for a site: the page, and the calls of the admin API
-// that it makes. Paths that are not below [Root] are answered 404.
-func Handler(gateway *admin.Gateway, options admin.SiteOptions) http.Handler {
+// site returns the console for a site: the page, and the calls of the admin API
+// that it makes. Paths that are not below root are answered 404.
+func site(gateway *admin.Gateway, options admin.SiteOptions) http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) { serveFile(w, r, signInNeeded) })
 	mux.Handle("/", admin.Site(gateway, options))
@@ -118,3 +127,53 @@ func (AdminPage) Routes() []caddy.AdminRoute {
 }
 
 var _ caddy.AdminRouter = AdminPage{}
+
+// Console is the handler card_console. It serves the console for operators below
+// /card-gateway/, the page and the calls of the admin API that the page makes.
+// Other paths go to the next handler. Page and calls are answered over loopback, a
+// unix socket and TLS only. Each call needs a token of the option admin_token; the
+// page itself shows nothing.
+type Console struct {
+	// Let tokens of the role keys make, rotate, disable, enable and unlock keys.
+	// Whoever learns such a token can then do so wherever the site can be
+	// reached. Default: false, the console only reads.
+	Changes bool `json:"changes,omitempty"`
+
+	handler http.Handler
+}
+
+// CaddyModule returns the Caddy module information.
+func (*Console) CaddyModule() caddy.ModuleInfo {
+	return caddy.ModuleInfo{ID: "http.handlers.card_console", New: func() caddy.Module { return new(Console) }}
+}
+
+// Provision finds the app. It is an error if there are no tokens.
+func (h *Console) Provision(ctx caddy.Context) error {
+	joined, err := request.Join(ctx, "card_console", h)
+	if err != nil {
+		return err
+	}
+	gateway := joined.(interface{ Admin() *admin.Gateway }).Admin()
+	if gateway.Tokens == nil {
+		return errors.New("card_console: it opens only to a token, and there is none: write `admin_token file PATH` into the block card_gateway")
+	}
+	h.handler = site(gateway, admin.SiteOptions{Changes: h.Changes})
+	return nil
+}
+
+func (h *Console) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddyhttp.Handler) error {
+	if !strings.HasPrefix(r.URL.Path, root) {
+		return next.ServeHTTP(w, r)
+	}
+	h.handler.ServeHTTP(w, r)
+	return nil
+}
+
+// UnmarshalCaddyfile reads:
+//
+//	card_console {
+//	    changes
+//	}
+func (h *Console) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
+	return directive.Handler(d, "card_console", []directive.Option{directive.Flag("changes", &h.Changes)})
+}

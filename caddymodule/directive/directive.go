@@ -250,3 +250,17 @@ func At(d *caddyfile.Dispenser) func(error) error {
 	file, line := d.File(), d.Line()
 	return func(err error) error { return fmt.Errorf("%s:%d: %w", file, line, err) }
 }
+
+// Expand replaces the placeholders of the texts. The error names the text with an
+// unknown or empty one.
+func Expand(texts ...*string) error {
+	replacer := caddy.NewReplacer()
+	for _, text := range texts {
+		expanded, err := replacer.ReplaceOrErr(*text, true, true)
+		if err != nil {
+			return fmt.Errorf("%s: %w", *text, err)
+		}
+		*text = expanded
+	}
+	return nil
+}

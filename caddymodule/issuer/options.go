@@ -102,15 +102,7 @@ func (h *Forward) expand() error {
 	if h.TLS != nil {
 		texts = append(texts, &h.TLS.CAFile, &h.TLS.Certificate, &h.TLS.Key)
 	}
-	replacer := caddy.NewReplacer()
-	for _, text := range texts {
-		expanded, err := replacer.ReplaceOrErr(*text, true, true)
-		if err != nil {
-			return fmt.Errorf("%s: %w", *text, err)
-		}
-		*text = expanded
-	}
-	return nil
+	return directive.Expand(texts...)
 }
 
 // place returns the key of the forwarder in the pool: its options, and a hash of

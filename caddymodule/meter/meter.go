@@ -25,26 +25,18 @@ import (
 // its own registry, so they are registered again in each, and keep their
 // values. All labels are from closed sets.
 var (
-	RequestsTotal = prometheus.NewCounterVec(prometheus.CounterOpts{
-		Name: "card_gateway_requests_total",
-		Help: "Requests by operation and outcome: accepted, or the reason of the refusal.",
-	}, []string{"operation", "outcome"})
+	RequestsTotal = counters("card_gateway_requests_total",
+		"Requests by operation and outcome: accepted, or the reason of the refusal.", "operation", "outcome")
 
-	overheadSeconds = newHistogramVec(prometheus.HistogramOpts{
-		Name:    "card_gateway_overhead_seconds",
-		Help:    "Time that a request spent in the gateway; waiting for the client's body and for the upstream is left out.",
-		Buckets: []float64{.000025, .00005, .0001, .00025, .0005, .001, .0025, .005, .01, .025, .05, .1, .25, 1},
-	}, []string{"operation"})
+	overheadSeconds = histograms("card_gateway_overhead_seconds",
+		"Time that a request spent in the gateway; waiting for the client's body and for the upstream is left out.",
+		[]float64{.000025, .00005, .0001, .00025, .0005, .001, .0025, .005, .01, .025, .05, .1, .25, 1}, "operation")
 
-	LimitDecisions = prometheus.NewCounterVec(prometheus.CounterOpts{
-		Name: "card_gateway_rate_limit_decisions_total",
-		Help: "Decisions on rate limits by operation; near means that under a fifth of the tightest bucket is left.",
-	}, []string{"operation", "decision"})
+	LimitDecisions = counters("card_gateway_rate_limit_decisions_total",
+		"Decisions on rate limits by operation; near means that under a fifth of the tightest bucket is left.", "operation", "decision")
 
-	TranslationsTotal = prometheus.NewCounterVec(prometheus.CounterOpts{
-		Name: "card_gateway_translations_total",
-		Help: "Customer bodies by variant, direction and result of the translation.",
-	}, []string{"variant", "direction", "result"})
+	TranslationsTotal = counters("card_gateway_translations_total",
+		"Customer bodies by variant, direction and result of the translation.", "variant", "direction", "result")
 
 	clockSkewSeconds = prometheus.NewHistogram(withNative(prometheus.HistogramOpts{
 		Name:    "card_gateway_clock_skew_seconds",
@@ -52,15 +44,10 @@ var (
 		Buckets: []float64{-600, -300, -120, -60, -30, -10, -5, -2, 0, 2, 5, 10, 30, 60, 120, 300, 600},
 	}, nativeFromSkew))
 
-	ForgedRecordsTotal = prometheus.NewCounterVec(prometheus.CounterOpts{
-		Name: "card_gateway_forged_records_total",
-		Help: "Readings of a key's record that was refused because something other than a gateway changed it, by field.",
-	}, []string{"field"})
+	ForgedRecordsTotal = counters("card_gateway_forged_records_total",
+		"Readings of a key's record that was refused because something other than a gateway changed it, by field.", "field")
 
-	KeyLocksTotal = prometheus.NewCounter(prometheus.CounterOpts{
-		Name: "card_gateway_key_locks_total",
-		Help: "Keys locked by consecutive authentication failures.",
-	})
+	KeyLocksTotal = prometheus.NewCounter(prometheus.CounterOpts{Name: "card_gateway_key_locks_total", Help: "Keys locked by consecutive authentication failures."})
 )
 
 // Decisions on rate limits, a closed set.
@@ -162,73 +149,49 @@ func ObserveTranslation(variant, direction, result string) {
 // The gauges of the store and the keys. Like all collectors they live as long as
 // the process.
 var (
-	StoreUp = prometheus.NewGauge(prometheus.GaugeOpts{
-		Name: "card_gateway_store_up",
-		Help: "1 while the store can settle requests, else 0.",
-	})
+	StoreUp = gauge("card_gateway_store_up",
+		"1 while the store can settle requests, else 0.")
 
-	KeysByStatus = prometheus.NewGaugeVec(prometheus.GaugeOpts{
-		Name: "card_gateway_keys",
-		Help: "Keys in the store by status; refreshed in the background, the same on every node.",
-	}, []string{"status"})
+	KeysByStatus = gauges("card_gateway_keys",
+		"Keys in the store by status; refreshed in the background, the same on every node.", "status")
 
-	KeySeals = prometheus.NewGaugeVec(prometheus.GaugeOpts{
-		Name: "card_gateway_key_seals",
-		Help: "Keys in the store by the state of the seal of their record; refreshed in the background.",
-	}, []string{"state"})
+	KeySeals = gauges("card_gateway_key_seals",
+		"Keys in the store by the state of the seal of their record; refreshed in the background.", "state")
 
-	KeysExpiring = prometheus.NewGaugeVec(prometheus.GaugeOpts{
-		Name: "card_gateway_keys_expiring",
-		Help: "Active keys that expire within the time; refreshed in the background.",
-	}, []string{"within"})
+	KeysExpiring = gauges("card_gateway_keys_expiring",
+		"Active keys that expire within the time; refreshed in the background.", "within")
 )
 
 // ShownBodies is the memory for bodies of the configuration that started last.
 var ShownBodies atomic.Pointer[held.Memory]
 
 var (
-	bodyBytes = prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-		Name: "card_gateway_body_bytes",
-		Help: "Bytes of memory that request bodies hold.",
-	}, func() float64 { return float64(ShownBodies.Load().Used()) })
+	bodyBytes = prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "card_gateway_body_bytes", Help: "Bytes of memory that request bodies hold."}, func() float64 { return float64(ShownBodies.Load().Used()) })
 
-	bodyBytesLimit = prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-		Name: "card_gateway_body_bytes_limit",
-		Help: "Bytes of memory that request bodies may hold: body_budget.",
-	}, func() float64 { return float64(ShownBodies.Load().Limit()) })
+	bodyBytesLimit = prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "card_gateway_body_bytes_limit", Help: "Bytes of memory that request bodies may hold: body_budget."}, func() float64 { return float64(ShownBodies.Load().Limit()) })
 )
 
 // DryRunGauge has the number of handlers in dry run, of the configuration that started last.
-var DryRunGauge = prometheus.NewGauge(prometheus.GaugeOpts{
-	Name: "card_gateway_dry_run",
-	Help: "Number of card_auth handlers in dry run, which let requests pass that break the rules.",
-})
+var DryRunGauge = gauge("card_gateway_dry_run",
+	"Number of card_auth handlers in dry run, which let requests pass that break the rules.")
 
 // The certificates that Caddy has loaded to serve, but for those obtained on demand.
 // Without one there are no series: 0 would be the year 1970, or a promise.
 var (
-	CertificateEnd = prometheus.NewGaugeVec(prometheus.GaugeOpts{
-		Name: "card_gateway_certificate_end_seconds",
-		Help: "Unix time at which the first of the loaded certificates ends; no series if none is loaded.",
-	}, nil)
+	CertificateEnd = gauges("card_gateway_certificate_end_seconds",
+		"Unix time at which the first of the loaded certificates ends; no series if none is loaded.")
 
-	CertificatesOverdue = prometheus.NewGaugeVec(prometheus.GaugeOpts{
-		Name: "card_gateway_certificates_overdue",
-		Help: "Loaded certificates that should have been renewed: less than a fifth of their life is left, and less than 14 days; no series if none is loaded.",
-	}, nil)
+	CertificatesOverdue = gauges("card_gateway_certificates_overdue",
+		"Loaded certificates that should have been renewed: less than a fifth of their life is left, and less than 14 days; no series if none is loaded.")
 )
 
 // ReplayFloor has the highest replay floor that the store reports.
-var ReplayFloor = prometheus.NewGauge(prometheus.GaugeOpts{
-	Name: "card_gateway_replay_floor_seconds",
-	Help: "Requests stamped before this Unix time are refused, because their nonces may have been lost; 0 without a floor.",
-})
+var ReplayFloor = gauge("card_gateway_replay_floor_seconds",
+	"Requests stamped before this Unix time are refused, because their nonces may have been lost; 0 without a floor.")
 
 // buildInfo is 1 for the running binary.
-var buildInfo = prometheus.NewGaugeVec(prometheus.GaugeOpts{
-	Name: "card_gateway_build_info",
-	Help: "1, with the versions of the running binary as labels.",
-}, []string{"version", "commit", "caddy", "go"})
+var buildInfo = gauges("card_gateway_build_info",
+	"1, with the versions of the running binary as labels.", "version", "commit", "caddy", "go")
 
 // Degradations are the troubles in which requests are still settled, a closed
 // set:
@@ -247,10 +210,8 @@ var buildInfo = prometheus.NewGaugeVec(prometheus.GaugeOpts{
 var Degradations = []string{"admin", "audit", "config", "drained", "keys", "log", "nonces", "policy", "store"}
 
 // DegradedGauge has a value for each of Degradations.
-var DegradedGauge = prometheus.NewGaugeVec(prometheus.GaugeOpts{
-	Name: "card_gateway_degraded",
-	Help: "1 while something is in trouble that does not keep requests from being settled, else 0.",
-}, []string{"what"})
+var DegradedGauge = gauges("card_gateway_degraded",
+	"1 while something is in trouble that does not keep requests from being settled, else 0.", "what")
 
 func init() {
 	ShownBodies.Store(new(held.Memory))
@@ -259,6 +220,20 @@ func init() {
 	for _, what := range Degradations {
 		DegradedGauge.WithLabelValues(what)
 	}
+}
+
+// counters returns a counter for each combination of the labels.
+func counters(name, help string, labels ...string) *prometheus.CounterVec {
+	return prometheus.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, labels)
+}
+
+// gauges returns a gauge for each combination of the labels.
+func gauges(name, help string, labels ...string) *prometheus.GaugeVec {
+	return prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: name, Help: help}, labels)
+}
+
+func gauge(name, help string) prometheus.Gauge {
+	return prometheus.NewGauge(prometheus.GaugeOpts{Name: name, Help: help})
 }
 
 // A native histogram needs no bounds: a bucket is at most a tenth wider than its
@@ -276,10 +251,10 @@ const (
 	nativeFromSkew = 500 * time.Millisecond
 )
 
-// newHistogramVec returns a histogram by labels that has a native one beside its
-// classic buckets. Only a scrape in protobuf shows the native one.
-func newHistogramVec(opts prometheus.HistogramOpts, labels []string) *prometheus.HistogramVec {
-	return prometheus.NewHistogramVec(withNative(opts, nativeFromTime), labels)
+// histograms returns a histogram for each combination of the labels that has a native
+// one beside its classic buckets. Only a scrape in protobuf shows the native one.
+func histograms(name, help string, buckets []float64, labels ...string) *prometheus.HistogramVec {
+	return prometheus.NewHistogramVec(withNative(prometheus.HistogramOpts{Name: name, Help: help, Buckets: buckets}, nativeFromTime), labels)
 }
 
 // withNative returns the options with a native histogram, whose zero bucket ends
@@ -295,21 +270,15 @@ func withNative(opts prometheus.HistogramOpts, from time.Duration) prometheus.Hi
 // The metrics of the upstream. card_auth measures them, for every handler behind
 // it.
 var (
-	upstreamSeconds = newHistogramVec(prometheus.HistogramOpts{
-		Name:    "card_gateway_upstream_seconds",
-		Help:    "Time from a request's handing over to the upstream to the head of its answer, or to its failure.",
-		Buckets: []float64{.0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30},
-	}, []string{"operation"})
+	upstreamSeconds = histograms("card_gateway_upstream_seconds",
+		"Time from a request's handing over to the upstream to the head of its answer, or to its failure.",
+		[]float64{.0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30}, "operation")
 
-	UpstreamResponses = prometheus.NewCounterVec(prometheus.CounterOpts{
-		Name: "card_gateway_upstream_responses_total",
-		Help: "What the upstream answered, by operation and class of the status; error and timeout: it gave no usable answer.",
-	}, []string{"operation", "class"})
+	UpstreamResponses = counters("card_gateway_upstream_responses_total",
+		"What the upstream answered, by operation and class of the status; error and timeout: it gave no usable answer.", "operation", "class")
 
-	UpstreamConnections = prometheus.NewGaugeVec(prometheus.GaugeOpts{
-		Name: "card_gateway_upstream_connections",
-		Help: "Open connections of card_forward by issuer.",
-	}, []string{"issuer"})
+	UpstreamConnections = gauges("card_gateway_upstream_connections",
+		"Open connections of card_forward by issuer.", "issuer")
 )
 
 // Classes of what the upstream answered, a closed set.
@@ -402,10 +371,8 @@ var WouldRefuse = func() []string {
 }()
 
 // explanationsTotal counts refusals that could be explained.
-var explanationsTotal = prometheus.NewCounterVec(prometheus.CounterOpts{
-	Name: "card_gateway_explanations_total",
-	Help: "Refusals that the gateway could explain, by result: given, or skipped because the key, the address or the process had its share.",
-}, []string{"result"})
+var explanationsTotal = counters("card_gateway_explanations_total",
+	"Refusals that the gateway could explain, by result: given, or skipped because the key, the address or the process had its share.", "result")
 
 // The label's closed set.
 var explanationResults = []string{"given", "skipped"}
@@ -416,10 +383,8 @@ var (
 	ExplanationsSkipped = explanationsTotal.WithLabelValues(explanationResults[1])
 )
 
-var signedAnswers = prometheus.NewCounterVec(prometheus.CounterOpts{
-	Name: "card_gateway_signed_answers_total",
-	Help: "Answers to be signed: signed, or streamed without a signature because they could not be held.",
-}, []string{"result"})
+var signedAnswers = counters("card_gateway_signed_answers_total",
+	"Answers to be signed: signed, or streamed without a signature because they could not be held.", "result")
 
 // Answers to be signed that were, and those that were streamed without.
 var (

@@ -13,11 +13,9 @@ import (
 	"github.com/card-gateway/card-gateway/store/redis/rpc"
 )
 
-var storeSeconds = newHistogramVec(prometheus.HistogramOpts{
-	Name:    "card_gateway_store_seconds",
-	Help:    "Time that calls of the store took, by call and result.",
-	Buckets: []float64{.000001, .0000025, .000005, .00001, .000025, .0001, .00025, .0005, .001, .0025, .005, .01, .025, .05, .1, .25, 1},
-}, []string{"call", "result"})
+var storeSeconds = histograms("card_gateway_store_seconds",
+	"Time that calls of the store took, by call and result.",
+	[]float64{.000001, .0000025, .000005, .00001, .000025, .0001, .00025, .0005, .001, .0025, .005, .01, .025, .05, .1, .25, 1}, "call", "result")
 
 // storeQueued is the number of calls to Redis that wait for a connection, over
 // all stores in use.

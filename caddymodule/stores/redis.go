@@ -85,21 +85,13 @@ func (s *RedisStore) Provision(caddy.Context) (err error) {
 			return err
 		}
 	}
-	repl := caddy.NewReplacer()
-	expand := func(texts ...*string) {
-		for _, text := range texts {
-			if err == nil {
-				*text, err = repl.ReplaceOrErr(*text, true, true)
-			}
-		}
-	}
-	expand(&s.URL, &s.Master, &s.Username, &s.SentinelUsername, &s.CAFile, &s.ServerName, &s.Prefix)
+	texts := []*string{&s.URL, &s.Master, &s.Username, &s.SentinelUsername, &s.CAFile, &s.ServerName, &s.Prefix}
 	for _, list := range [][]string{s.Cluster, s.Sentinel} {
 		for i := range list {
-			expand(&list[i])
+			texts = append(texts, &list[i])
 		}
 	}
-	if err != nil {
+	if err := directive.Expand(texts...); err != nil {
 		return err
 	}
 	if s.CAFile != "" {

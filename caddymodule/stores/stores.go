@@ -109,12 +109,13 @@ func Release(place string) error {
 
 // Absolute expands the placeholders of a path.
 func Absolute(name, path string) (string, error) {
-	expanded, err := caddy.NewReplacer().ReplaceOrErr(path, true, true)
-	if err != nil {
-		return "", fmt.Errorf("%s %s: %w", name, path, err)
+	expanded := path
+	err := directive.Expand(&expanded)
+	if err == nil {
+		expanded, err = filepath.Abs(expanded)
 	}
-	if expanded, err = filepath.Abs(expanded); err != nil {
-		return "", fmt.Errorf("%s %s: %w", name, path, err)
+	if err != nil {
+		return "", fmt.Errorf("%s: %w", name, err)
 	}
 	return expanded, nil
 }

@@ -176,7 +176,7 @@ var importRules = []importRule{
 		reason: "the admin API is the only way to a running gateway; it reaches into no handler, and knows no client",
 	},
 	{
-		dir: "caddymodule/console", ours: []string{"caddymodule/admin"}, others: []string{"github.com/caddyserver/caddy/v2"},
+		dir: "caddymodule/console", ours: []string{"caddymodule/admin", "caddymodule/directive", "caddymodule/request"}, others: []string{"github.com/caddyserver/caddy/v2/…/"},
 		reason: "the console shows what the admin API answers, and knows nothing else",
 	},
 	{
