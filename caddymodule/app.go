@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/caddyserver/caddy/v2"
-	"github.com/caddyserver/caddy/v2/modules/caddyevents"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 	"go.uber.org/zap"
 
@@ -239,26 +238,11 @@ func appOf(ctx caddy.Context, handler string, options any) (*App, error) {
 // has ended.
 func (a *App) watchLoad(ctx caddy.Context) error {
 	a.ended = func() error { return context.Cause(ctx) }
-	module, err := ctx.App("events")
-	if err != nil {
-		return err
-	}
-	events, ok := module.(*caddyevents.App)
-	if !ok {
-		return fmt.Errorf("the app events is a %T", module)
-	}
-	return events.On("started", loadWatcher{a})
-}
-
-type loadWatcher struct{ app *App }
-
-// Handle receives the event "started".
-func (w loadWatcher) Handle(context.Context, caddy.Event) error {
-	a := w.app
-	a.telemetry.Log.Info("the gateway runs", zap.Inline(version.Current()))
-	node.Process.Loads.Made(time.Now())
-	a.telemetry.audit.Configured(&a.loaded)
-	return nil
+	return node.On(ctx, "started", func() {
+		a.telemetry.Log.Info("the gateway runs", zap.Inline(version.Current()))
+		node.Process.Loads.Made(time.Now())
+		a.telemetry.audit.Configured(&a.loaded)
+	})
 }
 
 // reportRefusal writes a line of the audit record if Caddy has refused the

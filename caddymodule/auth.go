@@ -1,6 +1,7 @@
 package caddymodule
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -46,9 +47,7 @@ func (*Auth) CaddyModule() caddy.ModuleInfo {
 
 // Provision finds the app and sets the defaults.
 func (h *Auth) Provision(ctx caddy.Context) error {
-	if h.MaxBody == 0 {
-		h.MaxBody = 1 << 20
-	}
+	h.MaxBody = cmp.Or(h.MaxBody, 1<<20)
 	app, err := appOf(ctx, "card_auth", h)
 	if err != nil {
 		return err
@@ -61,9 +60,7 @@ func (h *Auth) Provision(ctx caddy.Context) error {
 		AuthOptions: &h.AuthOptions, settings: app.settings, state: app.state, telemetry: app.telemetry,
 		other: app.settings.Table.ByName(auth.OtherOperation), server: server,
 	}
-	if h.BodyTimeout == 0 {
-		h.BodyTimeout = min(caddy.Duration(30*time.Second), caddy.Duration(app.settings.Window))
-	}
+	h.BodyTimeout = cmp.Or(h.BodyTimeout, min(caddy.Duration(30*time.Second), caddy.Duration(app.settings.Window)))
 	if err := checkTrustedProxies(server); err != nil {
 		return err
 	}

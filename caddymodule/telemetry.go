@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/caddyserver/caddy/v2"
-	"github.com/caddyserver/caddy/v2/modules/caddyevents"
 	"github.com/prometheus/client_golang/prometheus"
 	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
@@ -16,6 +15,7 @@ import (
 	"github.com/card-gateway/card-gateway/caddymodule/audit"
 	"github.com/card-gateway/card-gateway/caddymodule/cardlog"
 	"github.com/card-gateway/card-gateway/caddymodule/meter"
+	"github.com/card-gateway/card-gateway/caddymodule/node"
 	"github.com/card-gateway/card-gateway/caddymodule/request"
 	"github.com/card-gateway/card-gateway/keys"
 )
@@ -92,16 +92,12 @@ var keyEvents = map[string]string{
 
 // eventEmitter returns the function that emits events of a configuration.
 func eventEmitter(ctx caddy.Context) (func(string, map[string]any), error) {
-	module, err := ctx.App("events")
-	if err != nil {
-		return nil, err
-	}
-	events, _ := module.(*caddyevents.App)
+	events, err := node.Events(ctx)
 	return func(name string, data map[string]any) {
-		if events != nil && events.ShouldEmit(name) {
+		if events.ShouldEmit(name) {
 			events.Emit(ctx, name, data)
 		}
-	}, nil
+	}, err
 }
 
 // recordForged logs and counts a record that was refused because something other

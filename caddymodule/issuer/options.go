@@ -10,7 +10,6 @@ import (
 	"os"
 	"strconv"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/caddyserver/caddy/v2"
@@ -20,6 +19,7 @@ import (
 
 	"github.com/card-gateway/card-gateway/caddymodule/directive"
 	"github.com/card-gateway/card-gateway/caddymodule/meter"
+	"github.com/card-gateway/card-gateway/caddymodule/node"
 	"github.com/card-gateway/card-gateway/caddymodule/request"
 	"github.com/card-gateway/card-gateway/forward"
 )
@@ -304,33 +304,12 @@ func countConnections(issuer string, delta int) {
 	meter.UpstreamConnections.WithLabelValues(issuer).Add(float64(delta))
 }
 
-// A sampledLog writes to the log of the current configuration, because a
-// forwarder outlives the configuration that made it. It shortens a flood of
-// problems: of each kind it writes the first lines of every second, then one in
-// many.
-type sampledLog struct {
-	mu       sync.Mutex
-	base     *zap.Logger
-	sampling *zap.Logger
-}
-
-func (l *sampledLog) current() *zap.Logger {
-	now := caddy.Log()
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.base != now {
-		l.base = now
-		l.sampling = now.Named("card_gateway.issuers").WithOptions(zap.WrapCore(func(core zapcore.Core) zapcore.Core {
-			return zapcore.NewSamplerWithOptions(core, time.Second, request.RefusalsPerSecond, request.RefusalsThen)
-		}))
-	}
-	return l.sampling
-}
-
-var issuerLog sampledLog
+// issuerLog shortens a flood of problems: of each kind it writes the first lines of every
+// second, then one in many.
+var issuerLog = zap.New(zapcore.NewSamplerWithOptions(node.Core, time.Second, request.RefusalsPerSecond, request.RefusalsThen)).Named("card_gateway.issuers")
 
 // logIssuerProblem logs a problem of an issuer, with the gateway's own text.
 func logIssuerProblem(e *forward.Error) {
-	issuerLog.current().Warn("issuer: "+e.Kind.String(), zap.String("kind", e.Kind.String()),
+	issuerLog.Warn("issuer: "+e.Kind.String(), zap.String("kind", e.Kind.String()),
 		zap.String("issuer", e.Issuer), zap.String("detail", e.Text))
 }

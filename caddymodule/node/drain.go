@@ -1,14 +1,12 @@
 package node
 
 import (
-	"context"
 	"errors"
 	"net/http"
 	"sync/atomic"
 	"time"
 
 	"github.com/caddyserver/caddy/v2"
-	"github.com/caddyserver/caddy/v2/modules/caddyevents"
 )
 
 // How long a replaced configuration still serves its connections: at most
@@ -93,26 +91,10 @@ func (d *drain) begin() {
 	}
 }
 
-// leaver is a caddyevents.Handler for the event that its configuration stops.
-type leaver struct{ left *atomic.Bool }
-
-// Handle drains the configuration.
-func (l leaver) Handle(context.Context, caddy.Event) error {
-	Process.Drain.leave(l.left)
-	return nil
-}
-
 // DrainBefore subscribes the drain to the event that the configuration stops. left is
 // set from then on.
 func DrainBefore(ctx caddy.Context, left *atomic.Bool) error {
 	listenPlainTCP()
 	Process.Drain.begin()
-	module, err := ctx.App("events")
-	if err != nil {
-		return err
-	}
-	if events, ok := module.(*caddyevents.App); ok {
-		return events.On("stopping", leaver{left})
-	}
-	return nil
+	return On(ctx, "stopping", func() { Process.Drain.leave(left) })
 }

@@ -5,16 +5,21 @@
 package node
 
 import (
+	"context"
+	"fmt"
 	"hash/maphash"
 	"net/netip"
 	"sync"
 	"sync/atomic"
 	"time"
 
+	"github.com/caddyserver/caddy/v2"
+	"github.com/caddyserver/caddy/v2/modules/caddyevents"
 	"github.com/card-gateway/card-gateway/adminapi"
 	"github.com/card-gateway/card-gateway/caddymodule/meter"
 	"github.com/card-gateway/card-gateway/offenders"
 	"github.com/card-gateway/card-gateway/ratelimit"
+	"go.uber.org/zap/zapcore"
 )
 
 // A State is what outlives configurations, besides what lives in pools, is
@@ -214,4 +219,48 @@ func (m *refusalMemory) Find(requestID string) (entry adminapi.Refusal, found bo
 		}
 	}
 	return adminapi.Refusal{}, false
+}
+
+// Events returns Caddy's app for events.
+func Events(ctx caddy.Context) (*caddyevents.App, error) {
+	module, err := ctx.App("events")
+	if err != nil {
+		return nil, err
+	}
+	events, ok := module.(*caddyevents.App)
+	if !ok {
+		return nil, fmt.Errorf("the app events is a %T", module)
+	}
+	return events, nil
+}
+
+// On calls do at each event of the name in the configuration of the context.
+func On(ctx caddy.Context, name string, do func()) error {
+	events, err := Events(ctx)
+	if err != nil {
+		return err
+	}
+	return events.On(name, handler(do))
+}
+
+type handler func()
+
+// Handle is part of caddyevents.Handler.
+func (do handler) Handle(context.Context, caddy.Event) error {
+	do()
+	return nil
+}
+
+// Core writes to the default log of the current configuration: for what outlives the one
+// that made it.
+var Core zapcore.Core = core{}
+
+type core struct{}
+
+func (core) Enabled(l zapcore.Level) bool                   { return caddy.Log().Core().Enabled(l) }
+func (core) With(fields []zapcore.Field) zapcore.Core       { return caddy.Log().Core().With(fields) }
+func (core) Write(e zapcore.Entry, f []zapcore.Field) error { return caddy.Log().Core().Write(e, f) }
+func (core) Sync() error                                    { return caddy.Log().Core().Sync() }
+func (core) Check(e zapcore.Entry, ce *zapcore.CheckedEntry) *zapcore.CheckedEntry {
+	return caddy.Log().Core().Check(e, ce)
 }

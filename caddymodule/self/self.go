@@ -6,6 +6,7 @@ package self
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -67,9 +68,7 @@ func (h *Self) Provision(ctx caddy.Context) error {
 	if !ok {
 		return fmt.Errorf("card_self: the app card_gateway is a %T", joined)
 	}
-	if h.Overlap == 0 {
-		h.Overlap = caddy.Duration(keys.DefaultOverlap)
-	}
+	h.Overlap = cmp.Or(h.Overlap, caddy.Duration(keys.DefaultOverlap))
 	h.unjudged = app.Unjudged()
 	h.answers = selfAnswers{app: app, rotates: h.Rotate, overlap: time.Duration(h.Overlap)}
 	return nil

@@ -6,6 +6,7 @@
 package settings
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -193,26 +194,9 @@ const sealRequired = "required"
 // New compiles the options of the app, with defaults for missing ones.
 func New(c *Config) (*Settings, error) {
 	r := &Settings{
-		Window: time.Duration(c.Window), LockAfter: c.LockAfter, LockDuration: time.Duration(c.LockDuration), BodyBudget: c.BodyBudget,
-		SignResponses: c.SignResponses, SealRequired: c.Seal == sealRequired,
-	}
-	if r.Window == 0 {
-		r.Window = 5 * time.Minute
-	}
-	if r.LockAfter == 0 {
-		r.LockAfter = 50
-	}
-	if r.BodyBudget == 0 {
-		r.BodyBudget = 256 << 20
-	}
-	if r.BodyShare, r.BodyShareAddress = c.BodyShare, c.BodyShareAddress; r.BodyShare == 0 {
-		r.BodyShare = 1.0 / 8
-	}
-	if r.BodyShareAddress == 0 {
-		r.BodyShareAddress = 1.0 / 4
-	}
-	if r.AnswerBudget = c.AnswerBudget; r.AnswerBudget == 0 {
-		r.AnswerBudget = 128 << 20
+		Window: cmp.Or(time.Duration(c.Window), 5*time.Minute), LockAfter: cmp.Or(c.LockAfter, 50), LockDuration: time.Duration(c.LockDuration),
+		BodyBudget: cmp.Or(c.BodyBudget, 256<<20), BodyShare: cmp.Or(c.BodyShare, 1.0/8), BodyShareAddress: cmp.Or(c.BodyShareAddress, 1.0/4),
+		AnswerBudget: cmp.Or(c.AnswerBudget, 128<<20), SignResponses: c.SignResponses, SealRequired: c.Seal == sealRequired,
 	}
 	r.FloorAhead = min(5*time.Second, r.Window)
 	if c.ReplayFloorAhead != nil {

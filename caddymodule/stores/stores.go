@@ -5,7 +5,6 @@
 package stores
 
 import (
-	"context"
 	"fmt"
 	"log/slog"
 	"math"
@@ -19,6 +18,7 @@ import (
 	"go.uber.org/zap/exp/zapslog"
 
 	"github.com/card-gateway/card-gateway/caddymodule/directive"
+	"github.com/card-gateway/card-gateway/caddymodule/node"
 	"github.com/card-gateway/card-gateway/keys"
 	"github.com/card-gateway/card-gateway/store"
 	"github.com/card-gateway/card-gateway/store/file"
@@ -157,39 +157,17 @@ func (s *FileStore) Open(runtimeDir string) (store.Backend, error) {
 	return file.Open(s.Dir, file.Options{OnProblem: logStoreProblem, RuntimeDir: runtimeDir})
 }
 
-// storeLogger returns the logger for stores. A store outlives the configuration
-// that opened it, so this is the logger of the current configuration.
-func storeLogger() *zap.Logger { return caddy.Log().Named("card_gateway.store") }
+// A store outlives the configuration that opened it, so it logs to the one that is
+// current.
+var (
+	storeLog  = zap.New(node.Core).Named("card_gateway.store")
+	storeSlog = slog.New(zapslog.NewHandler(node.Core, zapslog.WithName("card_gateway.store"), zapslog.AddStacktraceAt(slog.LevelError+1)))
+)
 
 // logStoreProblem logs a problem that the embedded store reports.
 func logStoreProblem(err error) {
-	storeLogger().Warn(err.Error())
+	storeLog.Warn(err.Error())
 }
-
-// storeSlog is the same for a store that logs by slog: each record goes to the
-// logger of the current configuration.
-type storeSlog struct{}
-
-func (storeSlog) current() slog.Handler {
-	return zapslog.NewHandler(storeLogger().Core(), zapslog.WithName("card_gateway.store"), zapslog.AddStacktraceAt(slog.LevelError+1))
-}
-
-// Enabled is part of slog.Handler.
-func (h storeSlog) Enabled(ctx context.Context, level slog.Level) bool {
-	return h.current().Enabled(ctx, level)
-}
-
-// Handle is part of slog.Handler.
-func (h storeSlog) Handle(ctx context.Context, record slog.Record) error {
-	return h.current().Handle(ctx, record)
-}
-
-// WithAttrs is part of slog.Handler. The returned handler keeps the logger of
-// this moment; stores do not use it, but add their attributes to each record.
-func (h storeSlog) WithAttrs(attrs []slog.Attr) slog.Handler { return h.current().WithAttrs(attrs) }
-
-// WithGroup is part of slog.Handler; see WithAttrs.
-func (h storeSlog) WithGroup(name string) slog.Handler { return h.current().WithGroup(name) }
 
 // UnmarshalCaddyfile reads `file [<directory>]`.
 func (s *FileStore) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {

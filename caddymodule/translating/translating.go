@@ -7,6 +7,7 @@ package translating
 
 import (
 	"bytes"
+	"cmp"
 	"compress/gzip"
 	"errors"
 	"fmt"
@@ -61,9 +62,7 @@ func (h *Translate) Provision(ctx caddy.Context) error {
 		return err
 	}
 	h.unjudged = app.Unjudged()
-	if h.Upstream == "" {
-		h.Upstream = translate.SnakeCase.String()
-	}
+	h.Upstream = cmp.Or(h.Upstream, translate.SnakeCase.String())
 	h.form, _ = translate.ParseForm(h.Upstream)
 	return nil
 }

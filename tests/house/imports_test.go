@@ -204,7 +204,7 @@ var importRules = []importRule{
 		reason: "what the options come to does not depend on who is bound by them",
 	},
 	{
-		dir: "caddymodule/stores", ours: []string{"caddymodule/directive", "caddymodule/meter", "keys", "secret", "store", "store/file", "store/redis", "store/redis/rpc"},
+		dir: "caddymodule/stores", ours: []string{"caddymodule/directive", "caddymodule/meter", "caddymodule/node", "keys", "secret", "store", "store/file", "store/redis", "store/redis/rpc"},
 		others: []string{"github.com/caddyserver/caddy/v2/…/", "go.uber.org/zap/…/"},
 		reason: "a backend is opened and kept for whoever asks",
 	},
@@ -214,7 +214,7 @@ var importRules = []importRule{
 		reason: "what is carried knows none of the handlers that it is carried through, and no store",
 	},
 	{
-		dir: "caddymodule/issuer", ours: []string{"auth", "caddymodule/directive", "caddymodule/meter", "caddymodule/request", "forward", "headers", "held"},
+		dir: "caddymodule/issuer", ours: []string{"auth", "caddymodule/directive", "caddymodule/meter", "caddymodule/node", "caddymodule/request", "forward", "headers", "held"},
 		others: []string{"github.com/caddyserver/caddy/v2/…/", "go.uber.org/zap/…/"},
 		reason: "a request that is forwarded was decided about before: it knows no key, no store and no other handler",
 	},

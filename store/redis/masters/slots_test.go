@@ -3,8 +3,11 @@ package masters
 import (
 	"crypto/rand"
 	"fmt"
+	"reflect"
 	"strings"
 	"testing"
+
+	"pgregory.net/rapid"
 
 	"github.com/card-gateway/card-gateway/tests/redistest"
 )
@@ -36,6 +39,40 @@ func TestNamesOfServedSlots(t *testing.T) {
 		tag, _, _ := strings.Cut(strings.TrimPrefix(name, "cg:{"), "}")
 		if name == "" || !served.has(slot(tag)) {
 			t.Errorf("%s for slots from %d", fmt.Sprintf("%q", name), first)
+		}
+	}
+}
+
+// One gateway reads the fences that another one wrote. The floor of a slot is
+// the latest of all fences that include it.
+func TestFences(t *testing.T) {
+	one := rapid.Custom(func(t *rapid.T) fence {
+		first := rapid.IntRange(0, slots-1).Draw(t, "first")
+		return fence{first, rapid.IntRange(first, slots-1).Draw(t, "last"), rapid.Int64Range(1, 1e16).Draw(t, "at")}
+	})
+	rapid.Check(t, func(t *rapid.T) {
+		var f fences
+		for _, next := range rapid.SliceOfN(one, 0, 5).Draw(t, "fences") {
+			f = f.and(fences{next})
+		}
+		read, err := parseFences(f.String())
+		if err != nil || len(f) > 0 && !reflect.DeepEqual(read, f) {
+			t.Fatalf("%q is read as %v, %v", f, read, err)
+		}
+		n := rapid.IntRange(0, slots-1).Draw(t, "slot")
+		want := int64(0)
+		for _, x := range f {
+			if x.first <= n && n <= x.last && x.at > want {
+				want = x.at
+			}
+		}
+		if got := f.and(f).at(n); got != want {
+			t.Fatalf("slot %d has floor %d, want %d: %v", n, got, want, f)
+		}
+	})
+	for _, wrong := range []string{"1-2", "1=2", "a-b=c", "1-2=x"} {
+		if f, err := parseFences(wrong); err == nil {
+			t.Errorf("%q is read as %v", wrong, f)
 		}
 	}
 }
