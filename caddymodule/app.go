@@ -204,8 +204,7 @@ func (a *App) Cleanup() error {
 	if a.poolKey == "" {
 		return nil
 	}
-	err := stores.Release(a.poolKey)
-	return err
+	return stores.Release(a.poolKey)
 }
 
 // Interface guards

@@ -9,7 +9,6 @@ import (
 	"github.com/caddyserver/caddy/v2"
 	"github.com/prometheus/client_golang/prometheus"
 	"go.uber.org/zap"
-	"go.uber.org/zap/zapcore"
 
 	"github.com/card-gateway/card-gateway/auth"
 	"github.com/card-gateway/card-gateway/caddymodule/audit"
@@ -39,18 +38,12 @@ func newTelemetry(log *zap.Logger, registry *prometheus.Registry, table *auth.Ta
 	if err != nil {
 		return nil, err
 	}
-	return &telemetry{Reporter: request.NewReporter(log, counters), audit: audit.NewLog(log.Named("audit")), forged: forgedLogger(log)}, nil
+	return &telemetry{Reporter: request.NewReporter(log, counters), audit: audit.NewLog(log.Named("audit")), forged: request.Sampled(log, time.Minute, forgedPerMinute, 0)}, nil
 }
 
 // forgedPerMinute is how often the log says in a minute that the record of one key
 // was forged: every request with the key reads it.
 const forgedPerMinute = 3
-
-func forgedLogger(log *zap.Logger) *zap.Logger {
-	return log.WithOptions(zap.WrapCore(func(core zapcore.Core) zapcore.Core {
-		return zapcore.NewSamplerWithOptions(core, time.Minute, forgedPerMinute, 0)
-	}))
-}
 
 // takeStandardLog makes the standard library log only the kinds of failure, to
 // Caddy's default log. Caddy itself would log the texts, which may quote bytes

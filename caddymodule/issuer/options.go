@@ -15,7 +15,6 @@ import (
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
 	"go.uber.org/zap"
-	"go.uber.org/zap/zapcore"
 
 	"github.com/card-gateway/card-gateway/caddymodule/directive"
 	"github.com/card-gateway/card-gateway/caddymodule/meter"
@@ -306,7 +305,7 @@ func countConnections(issuer string, delta int) {
 
 // issuerLog shortens a flood of problems: of each kind it writes the first lines of every
 // second, then one in many.
-var issuerLog = zap.New(zapcore.NewSamplerWithOptions(node.Core, time.Second, request.RefusalsPerSecond, request.RefusalsThen)).Named("card_gateway.issuers")
+var issuerLog = request.Sampled(node.Log.Named("card_gateway.issuers"), time.Second, request.RefusalsPerSecond, request.RefusalsThen)
 
 // logIssuerProblem logs a problem of an issuer, with the gateway's own text.
 func logIssuerProblem(e *forward.Error) {

@@ -374,13 +374,10 @@ var WouldRefuse = func() []string {
 var explanationsTotal = counters("card_gateway_explanations_total",
 	"Refusals that the gateway could explain, by result: given, or skipped because the key, the address or the process had its share.", "result")
 
-// The label's closed set.
-var explanationResults = []string{"given", "skipped"}
-
 // Refusals that were explained, and those that were not.
 var (
-	ExplanationsGiven   = explanationsTotal.WithLabelValues(explanationResults[0])
-	ExplanationsSkipped = explanationsTotal.WithLabelValues(explanationResults[1])
+	ExplanationsGiven   = explanationsTotal.WithLabelValues("given")
+	ExplanationsSkipped = explanationsTotal.WithLabelValues("skipped")
 )
 
 var signedAnswers = counters("card_gateway_signed_answers_total",

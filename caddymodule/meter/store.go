@@ -37,21 +37,6 @@ func CountQueue(event rpc.QueueEvent) {
 	}
 }
 
-// Calls of the store, by index, and their results: closed sets.
-const (
-	callSettle = iota
-	callGet
-	callPut
-	callDelete
-	callList
-	callMeta
-)
-
-var (
-	storeCalls   = [...]string{"settle", "get", "put", "delete", "list", "meta"}
-	storeResults = [...]string{"ok", "error"}
-)
-
 // storeCall observes one kind of call.
 type storeCall struct{ ok, failed prometheus.Observer }
 
@@ -68,16 +53,15 @@ func (c *storeCall) done(start time.Time, err *error) {
 // measuredBackend measures the calls of a backend.
 type measuredBackend struct {
 	store.Backend
-	calls [len(storeCalls)]storeCall
+	settle, get, put, delete, list, meta storeCall
 }
 
 // Store returns the backend, with its calls measured.
 func Store(backend store.Backend) store.Backend {
-	b := &measuredBackend{Backend: backend}
-	for i, name := range storeCalls {
-		b.calls[i] = storeCall{storeSeconds.WithLabelValues(name, storeResults[0]), storeSeconds.WithLabelValues(name, storeResults[1])}
+	call := func(name string) storeCall {
+		return storeCall{storeSeconds.WithLabelValues(name, "ok"), storeSeconds.WithLabelValues(name, "error")}
 	}
-	return b
+	return &measuredBackend{backend, call("settle"), call("get"), call("put"), call("delete"), call("list"), call("meta")}
 }
 
 // Local reports whether the backend answers from memory; see store.LocalBackend.
@@ -87,42 +71,42 @@ func (b *measuredBackend) Local() bool {
 }
 
 func (b *measuredBackend) Settle(ctx context.Context, c *store.Claim) (v store.Verdict, err error) {
-	defer b.calls[callSettle].done(time.Now(), &err)
+	defer b.settle.done(time.Now(), &err)
 	return b.Backend.Settle(ctx, c)
 }
 
 func (b *measuredBackend) Get(ctx context.Context, id string) (r *store.Record, err error) {
-	defer b.calls[callGet].done(time.Now(), &err)
+	defer b.get.done(time.Now(), &err)
 	return b.Backend.Get(ctx, id)
 }
 
 func (b *measuredBackend) Put(ctx context.Context, r *store.Record, opt store.PutOptions) (d store.Durability, err error) {
-	defer b.calls[callPut].done(time.Now(), &err)
+	defer b.put.done(time.Now(), &err)
 	return b.Backend.Put(ctx, r, opt)
 }
 
 func (b *measuredBackend) Delete(ctx context.Context, id, revision string) (d store.Durability, err error) {
-	defer b.calls[callDelete].done(time.Now(), &err)
+	defer b.delete.done(time.Now(), &err)
 	return b.Backend.Delete(ctx, id, revision)
 }
 
 func (b *measuredBackend) List(ctx context.Context, cursor string, limit int) (p store.Page, err error) {
-	defer b.calls[callList].done(time.Now(), &err)
+	defer b.list.done(time.Now(), &err)
 	return b.Backend.List(ctx, cursor, limit)
 }
 
 func (b *measuredBackend) Meta(ctx context.Context, name string) (value []byte, err error) {
-	defer b.calls[callMeta].done(time.Now(), &err)
+	defer b.meta.done(time.Now(), &err)
 	return b.Backend.Meta(ctx, name)
 }
 
 func (b *measuredBackend) PutMeta(ctx context.Context, name string, value []byte) (stored []byte, err error) {
-	defer b.calls[callMeta].done(time.Now(), &err)
+	defer b.meta.done(time.Now(), &err)
 	return b.Backend.PutMeta(ctx, name, value)
 }
 
 func (b *measuredBackend) DeleteMeta(ctx context.Context, name string, value []byte) (err error) {
-	defer b.calls[callMeta].done(time.Now(), &err)
+	defer b.meta.done(time.Now(), &err)
 	return b.Backend.DeleteMeta(ctx, name, value)
 }
 

@@ -19,6 +19,7 @@ import (
 	"github.com/card-gateway/card-gateway/caddymodule/meter"
 	"github.com/card-gateway/card-gateway/offenders"
 	"github.com/card-gateway/card-gateway/ratelimit"
+	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
 )
 
@@ -251,9 +252,9 @@ func (do handler) Handle(context.Context, caddy.Event) error {
 	return nil
 }
 
-// Core writes to the default log of the current configuration: for what outlives the one
+// Log writes to the default log of the current configuration: for what outlives the one
 // that made it.
-var Core zapcore.Core = core{}
+var Log = zap.New(core{})
 
 type core struct{}
 

@@ -94,12 +94,14 @@ type Reporter struct {
 // NewReporter returns a reporter without DocsURL. The counters may be nil where nothing
 // is counted.
 func NewReporter(log *zap.Logger, counters *meter.Metrics) Reporter {
-	return Reporter{Log: log, Refused: refusalLogger(log), Metrics: counters}
+	return Reporter{Log: log, Refused: Sampled(log.Named("refusals"), time.Second, RefusalsPerSecond, RefusalsThen), Metrics: counters}
 }
 
-func refusalLogger(log *zap.Logger) *zap.Logger {
-	return log.Named("refusals").WithOptions(zap.WrapCore(func(core zapcore.Core) zapcore.Core {
-		return zapcore.NewSamplerWithOptions(core, time.Second, RefusalsPerSecond, RefusalsThen)
+// Sampled returns the log shortened: of each message it writes the first lines of every
+// period, then one in thereafter; none for 0.
+func Sampled(log *zap.Logger, period time.Duration, first, thereafter int) *zap.Logger {
+	return log.WithOptions(zap.WrapCore(func(core zapcore.Core) zapcore.Core {
+		return zapcore.NewSamplerWithOptions(core, period, first, thereafter)
 	}))
 }
 

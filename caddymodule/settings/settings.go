@@ -238,10 +238,7 @@ func (r *Settings) check() error {
 	case r.AnswerBudget < 1<<20:
 		return fmt.Errorf("answer_budget is %d bytes; it must be 1MiB or more", r.AnswerBudget)
 	}
-	if err := checkShare("body_share", r.BodyShare); err != nil {
-		return err
-	}
-	if err := checkShare("body_share_address", r.BodyShareAddress); err != nil {
+	if err := cmp.Or(checkShare("body_share", r.BodyShare), checkShare("body_share_address", r.BodyShareAddress)); err != nil {
 		return err
 	}
 	for _, operation := range r.Table.Operations() {

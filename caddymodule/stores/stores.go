@@ -14,7 +14,6 @@ import (
 
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
-	"go.uber.org/zap"
 	"go.uber.org/zap/exp/zapslog"
 
 	"github.com/card-gateway/card-gateway/caddymodule/directive"
@@ -154,20 +153,15 @@ func (s *FileStore) maxWindow() time.Duration { return math.MaxInt64 }
 
 // Open returns the backend. It takes no lock.
 func (s *FileStore) Open(runtimeDir string) (store.Backend, error) {
-	return file.Open(s.Dir, file.Options{OnProblem: logStoreProblem, RuntimeDir: runtimeDir})
+	return file.Open(s.Dir, file.Options{OnProblem: func(err error) { storeLog.Warn(err.Error()) }, RuntimeDir: runtimeDir})
 }
 
 // A store outlives the configuration that opened it, so it logs to the one that is
 // current.
 var (
-	storeLog  = zap.New(node.Core).Named("card_gateway.store")
-	storeSlog = slog.New(zapslog.NewHandler(node.Core, zapslog.WithName("card_gateway.store"), zapslog.AddStacktraceAt(slog.LevelError+1)))
+	storeLog  = node.Log.Named("card_gateway.store")
+	storeSlog = slog.New(zapslog.NewHandler(node.Log.Core(), zapslog.WithName("card_gateway.store"), zapslog.AddStacktraceAt(slog.LevelError+1)))
 )
-
-// logStoreProblem logs a problem that the embedded store reports.
-func logStoreProblem(err error) {
-	storeLog.Warn(err.Error())
-}
 
 // UnmarshalCaddyfile reads `file [<directory>]`.
 func (s *FileStore) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
@@ -178,7 +172,5 @@ func (s *FileStore) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 	return directive.NoMore(d)
 }
 
-// Interface guards
-var (
-	_ caddyfile.Unmarshaler = (*FileStore)(nil)
-)
+// Interface guard
+var _ caddyfile.Unmarshaler = (*FileStore)(nil)
