@@ -4,6 +4,8 @@
 // request as it is forwarded. The package uses no clock and no random numbers.
 //
 // docs/upstream.md describes the claims for those who verify them.
+//
+// Begin with [Signer].
 package assertion
 
 import (

@@ -24,6 +24,8 @@
 //     counts towards the lock?
 //   - refusal: what are reason, status, code and text of a refusal?
 //   - key: what may a key do, and from where?
+//
+// Begin with [Judge]; package gate calls it.
 package auth
 
 import (

@@ -8,6 +8,8 @@
 //
 // The package does no I/O and reads no clock. It knows the secrets of a key;
 // its findings hold none of them, no signature and no part of a body.
+//
+// Begin with [Explain].
 package explain
 
 import (

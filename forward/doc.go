@@ -43,4 +43,6 @@
 //   - exchange, request: is a request sent, and when to another connection?
 //   - head, answer: what is a valid answer, and is its connection kept?
 //   - error, options: errors, options and TLS
+//
+// Begin with [Forwarder.Do].
 package forward

@@ -1,5 +1,7 @@
 // Package offenders counts the refusals of the last five minutes by key, in
 // bounded memory.
+//
+// Begin with [Counter].
 package offenders
 
 import (

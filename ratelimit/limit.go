@@ -7,6 +7,8 @@
 // Levels are whole numbers, so that the Go form and the Lua form of the
 // decision agree to the bit. Moments of levels are in microseconds of Unix
 // time.
+//
+// Begin with [Charge], the arithmetic; [Policy] finds the limits.
 package ratelimit
 
 import (

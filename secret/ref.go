@@ -1,5 +1,7 @@
 // Package secret reads secrets from environment variables, files and standard
 // input, so that no configuration and no command line contains one.
+//
+// Begin with [Ref].
 package secret
 
 import (

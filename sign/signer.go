@@ -2,6 +2,8 @@
 // an http.Client, [Signer] for one request at a time.
 //
 // It imports only the standard library and package auth.
+//
+// Begin with [Signer].
 package sign
 
 import (

@@ -6,6 +6,8 @@
 // one and passes the suite in storetest. A backend holds state only. Limits,
 // windows and thresholds belong to the configuration, and each [Claim] holds
 // them. The master key never reaches a backend.
+//
+// Begin with [Backend], whose comment is the contract.
 package store
 
 import (

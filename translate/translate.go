@@ -6,6 +6,8 @@
 // The package edits the text of a document and does not rebuild it. Only the
 // names of known fields and the dates of birth change; every other byte stays.
 // The package is pure: no HTTP, no clock, no state between calls.
+//
+// Begin with [Request].
 package translate
 
 import (

@@ -1,5 +1,7 @@
 // Package cardlog is the log format `card`: Caddy's JSON encoder, without
 // credentials, card numbers and texts from outside.
+//
+// Begin with [Mask], which every text goes through; encoder has the format.
 package cardlog
 
 import (

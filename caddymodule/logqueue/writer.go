@@ -1,5 +1,7 @@
 // Package logqueue is the log output `card_queue`: it writes the lines of a
 // log in the background, so that no request waits for the output.
+//
+// Begin with [Writer], the options; queue has what happens to a line.
 package logqueue
 
 import (

@@ -1,6 +1,8 @@
 // Package peek reads what Caddy keeps to itself: private fields, listeners that wrap
 // each other, and what the text of an error says. Each function names what is read, with which version of Caddy that
 // was checked, and what happens where the field is gone; a test fails then.
+//
+// Begin with any function: each stands alone.
 package peek
 
 import (

@@ -1,4 +1,6 @@
 // Package version reports which build of the gateway runs.
+//
+// Begin with [Current].
 package version
 
 import (

@@ -1,5 +1,7 @@
 // Package cli has what the commands of the gateway share: flags, arguments, secrets,
 // output and exit statuses here, and the client of the admin API in client.go.
+//
+// Begin with client, if a command asks a gateway.
 package cli
 
 import (

@@ -2,6 +2,8 @@
 //
 // [Decode] reads them from JSON, [Check] checks all of them, and [Patch] changes them by
 // a JSON merge patch.
+//
+// Begin with [Check].
 package fields
 
 import (

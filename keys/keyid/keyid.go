@@ -4,6 +4,8 @@
 // an invented id can be refused without reading the store. Imported ids have no
 // checksum; [Valid] reports which a key may have. The fingerprints of secrets are made
 // with the same [Key].
+//
+// Begin with [Key].
 package keyid
 
 import (

@@ -4,6 +4,8 @@
 // secrets, so that nobody can read them without a master key. [Ring.SealRecord] and
 // [Ring.CheckRecord], in record.go, authenticate records, so that nobody can change
 // them without one.
+//
+// Begin with [Ring].
 package keyring
 
 import (

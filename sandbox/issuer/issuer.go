@@ -7,6 +7,8 @@
 // identity headers is refused with 403. A tenant sees only what it has created.
 // The same calls result in the same ids, card numbers and transactions, so that
 // documentation can show calls with their answers.
+//
+// Begin with the handler of an operation in the file of its subject.
 package issuer
 
 import (

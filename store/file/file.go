@@ -10,6 +10,8 @@
 // protection against repeated requests does not depend on the clock: a request
 // is refused unless its timestamp is after those of all nonces that were
 // dropped.
+//
+// Begin with [Store]; settle decides a request, start is what a start reads.
 package file
 
 import (

@@ -1,6 +1,8 @@
 // Package storetest is the test suite that every backend of the store must pass.
 // It has a simple model of a backend and compares the backend with it, in tables
 // of cases, in random histories and under contention.
+//
+// Begin with [Run].
 package storetest
 
 import (

@@ -7,6 +7,8 @@
 // of entries is in entry.go, that of files in segment.go. The high-water mark in
 // mark.go is outside of the journal's directory: it shows that a journal has lost its
 // end, or was put back from an older copy.
+//
+// Begin with [Journal].
 package journal
 
 import (
