@@ -190,7 +190,7 @@ func (t *Table) sortRoutes() {
 // routes of the operation need not share. When no pattern matches it returns
 // "other" and [ScopeAll]. HEAD is matched as GET. One slash at the end makes no
 // difference. Match refuses a path that only a lenient server would read as
-// another operation; see route.go. For a path that it does not refuse it
+// another operation; see foldsAway. For a path that it does not refuse it
 // allocates only when the path holds a percent sign.
 func (t *Table) Match(method, path string) (op *Operation, scope string, refusal *Refusal) {
 	path = strings.TrimSuffix(path, "/")
@@ -250,7 +250,7 @@ func compareRoutes(a, b route) int {
 	return 0
 }
 
-// A path is refused when it matches a pattern only after folding (see fold.go).
+// A path is refused when it matches a pattern only after folding (see foldsAway).
 // The gateway would take it for one operation, and a lenient server for another.
 const faultFolds = "The path names an operation with something behind one of its segments (a ';', a blank, a dot or an extension); write the segment alone"
 

@@ -217,8 +217,8 @@ type site struct {
 	gate       *gate.Gate        // nil until the first request
 }
 
-// net/http may send a request twice if a kept connection breaks. The functions
-// of this file prevent that for reverse_proxy. card_forward does not need them,
+// net/http may send a request twice if a kept connection breaks. sendOnce prevents that
+// for reverse_proxy. card_forward does not need it,
 // because it never sends a request twice.
 
 // errSentOnce is the cause when a second attempt was prevented.

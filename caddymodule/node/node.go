@@ -15,17 +15,18 @@ import (
 
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/modules/caddyevents"
+	"go.uber.org/zap"
+	"go.uber.org/zap/zapcore"
+
 	"github.com/card-gateway/card-gateway/adminapi"
 	"github.com/card-gateway/card-gateway/caddymodule/meter"
 	"github.com/card-gateway/card-gateway/offenders"
 	"github.com/card-gateway/card-gateway/ratelimit"
-	"go.uber.org/zap"
-	"go.uber.org/zap/zapcore"
 )
 
-// A State is what outlives configurations, besides what lives in pools, is
-// counted, or is in the audit record. It begins and ends with the process, and nothing
-// of it is stored.
+// A State is what outlives configurations, besides what is in pools (of packages stores
+// and issuer), is counted, or is in the audit record. It begins and ends with the process,
+// and nothing of it is stored.
 type State struct {
 	Began      time.Time // when counting began
 	Loads      loadMemory

@@ -320,8 +320,8 @@ func (i *Info) logAccepted() {
 	}
 }
 
-// LogRefusal counts a refusal for its key and writes one line that explains a refusal: the reason and the facts,
-// never a secret, a signature, a nonce or a body.
+// LogRefusal counts a refusal for its key, and writes one line that explains it: the
+// reason and the facts, never a secret, a signature, a nonce or a body.
 func (i *Info) LogRefusal(refusal *auth.Refusal) {
 	if i == nil {
 		return

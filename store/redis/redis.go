@@ -12,7 +12,7 @@
 // calls one of them. Begin with [Store.Settle] in settle.go. The files:
 //
 //   - redis: the store, its options, the names of its keys, and what operators see
-//   - settle, verdict: a request
+//   - settle: the call that decides a request; verdict: its reply
 //   - records: keys and small values
 //   - policy: the options of other gateways
 package redis

@@ -9,7 +9,9 @@
 //   - slots: the slots of a cluster, fences, and names of Redis keys
 //   - info: what a server reports, which servers are refused, and what operators see
 //   - view: what is known of the servers
-//   - watcher, agree: how that is found out and shared with the other gateways
+//   - watcher: when that is found out, in the background and by requests
+//   - agree: how: which servers are new, emptied or handed over, and what all gateways
+//     agree on
 package masters
 
 import (
