@@ -35,24 +35,37 @@ func gatewayMetrics(t testing.TB) map[string]metric {
 			if !ok || len(call.Args) == 0 {
 				return true
 			}
-			opts, ok := call.Args[0].(*ast.CompositeLit)
-			if !ok || !strings.HasSuffix(selected(opts.Type), "Opts") {
-				return true
-			}
-			m := metric{histogram: strings.HasPrefix(selected(opts.Type), "Histogram")}
-			if len(call.Args) > 1 {
-				m.labels = literals(call.Args[1])
-			}
+			var m metric
 			name := ""
-			for _, field := range opts.Elts {
-				switch pair := field.(*ast.KeyValueExpr); pair.Key.(*ast.Ident).Name {
-				case "Name":
-					name = literals(pair.Value)[0]
-				case "Buckets":
-					m.bounds = literals(pair.Value)
+			switch fn, _ := call.Fun.(*ast.Ident); {
+			case fn != nil && (fn.Name == "counters" || fn.Name == "gauges"):
+				m.labels = texts(call.Args[2:])
+				name = literals(call.Args[0])[0]
+			case fn != nil && fn.Name == "gauge":
+				name = literals(call.Args[0])[0]
+			case fn != nil && fn.Name == "histograms":
+				m = metric{histogram: true, bounds: literals(call.Args[2]), labels: texts(call.Args[3:])}
+				name = literals(call.Args[0])[0]
+			default:
+				opts, ok := call.Args[0].(*ast.CompositeLit)
+				if !ok || !strings.HasSuffix(selected(opts.Type), "Opts") {
+					return true
+				}
+				m.histogram = strings.HasPrefix(selected(opts.Type), "Histogram")
+				for _, field := range opts.Elts {
+					switch pair := field.(*ast.KeyValueExpr); pair.Key.(*ast.Ident).Name {
+					case "Name":
+						if values := literals(pair.Value); len(values) > 0 {
+							name = values[0]
+						}
+					case "Buckets":
+						m.bounds = literals(pair.Value)
+					}
 				}
 			}
-			all[name] = m
+			if name != "" {
+				all[name] = m
+			}
 			return true
 		})
 	}
@@ -62,13 +75,19 @@ func gatewayMetrics(t testing.TB) map[string]metric {
 	return all
 }
 
+func goFiles(t testing.TB, dir string) []string {
+	t.Helper()
+	paths, err := filepath.Glob("../../" + dir + "/*.go")
+	if err != nil || len(paths) == 0 {
+		t.Fatal(dir, err)
+	}
+	return paths
+}
+
 func moduleFiles(t testing.TB) []*ast.File {
 	t.Helper()
-	paths, err := filepath.Glob("../../caddymodule/*.go")
-	if err != nil {
-		t.Fatal(err)
-	}
 	var files []*ast.File
+	paths := slices.Concat(goFiles(t, "caddymodule/meter"), goFiles(t, "caddymodule/audit"))
 	for _, path := range paths {
 		if strings.HasSuffix(path, "_test.go") {
 			continue
@@ -88,6 +107,14 @@ func selected(e ast.Expr) string {
 		return s.Sel.Name
 	}
 	return ""
+}
+
+// texts returns the texts and numbers in the expressions.
+func texts(list []ast.Expr) (all []string) {
+	for _, e := range list {
+		all = append(all, literals(e)...)
+	}
+	return all
 }
 
 // literals returns the texts and numbers in an expression.
@@ -120,10 +147,10 @@ func closedSets(t testing.TB) map[string][]string {
 		sets["outcome"] = append(sets["outcome"], reason.String(), "would_refuse_"+reason.String())
 	}
 	variables := map[string]string{
-		"limitDecisionNames": "decision", "translationVariants": "variant", "translationDirections": "direction",
-		"translationResults": "result", "storeCalls": "call", "storeResults": "result", "upstreamClasses": "class", "degradations": "what",
-		"explanationResults": "result",
+		"LimitDecisionNames": "decision", "translationVariants": "variant", "translationDirections": "direction",
+		"translationResults": "result", "UpstreamClasses": "class", "Degradations": "what",
 	}
+	values := make(map[string]bool) // of single metrics by their labels
 	for _, file := range moduleFiles(t) {
 		ast.Inspect(file, func(n ast.Node) bool {
 			if spec, ok := n.(*ast.ValueSpec); ok && len(spec.Values) == 1 && variables[spec.Names[0].Name] != "" {
@@ -131,8 +158,24 @@ func closedSets(t testing.TB) map[string][]string {
 				sets[label] = append(sets[label], literals(spec.Values[0].(*ast.CompositeLit))...)
 				delete(variables, spec.Names[0].Name)
 			}
+			if call, ok := n.(*ast.CallExpr); ok {
+				if fn, _ := call.Fun.(*ast.Ident); fn != nil && fn.Name == "call" { // of the store
+					sets["call"] = append(sets["call"], texts(call.Args)...)
+				}
+				if selected(call.Fun) == "WithLabelValues" {
+					for _, value := range texts(call.Args) {
+						values[value] = true
+					}
+				}
+			}
 			return true
 		})
+	}
+	for _, result := range []string{"ok", "error", "given", "skipped"} {
+		if !values[result] {
+			t.Fatalf("no metric has the result %s any more", result)
+		}
+		sets["result"] = append(sets["result"], result)
 	}
 	if len(variables) > 0 {
 		t.Fatalf("the source of caddymodule has no %v any more", slices.Collect(maps.Keys(variables)))
