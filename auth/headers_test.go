@@ -115,3 +115,37 @@ func FuzzParseCredentials(f *testing.F) {
 		}
 	})
 }
+
+// A store measures the life of a nonce by its own clock, and gateways whose clocks
+// differ from it by up to five seconds may use it: one accepts the request, and the other
+// would accept it last. The nonce outlives that moment; the margin of ten seconds is just
+// enough.
+func TestNonceOutlivesItsRequestOnAnyClock(t *testing.T) {
+	closest := time.Hour
+	for _, window := range []time.Duration{time.Second, 2 * time.Second, 5 * time.Minute} {
+		for _, fraction := range []time.Duration{0, time.Millisecond, 999 * time.Millisecond} {
+			for _, first := range []time.Duration{-5 * time.Second, 0, 5 * time.Second} {
+				for _, second := range []time.Duration{-5 * time.Second, 0, 5 * time.Second} {
+					settled := time.Unix(1_800_000_000, 0).Add(fraction) // by the store's clock
+					now := settled.Add(first)
+					for ahead := -int64(window / time.Second); ahead <= int64(window/time.Second); ahead++ {
+						stamp := now.Unix() + ahead
+						end := settled.Add(auth.NonceLifetime(now, stamp, window))
+						last := time.Unix(stamp, 0).Add(window + time.Second - 1) // by the second gateway's clock
+						if !auth.InWindow(last, stamp, window) || auth.InWindow(last.Add(1), stamp, window) {
+							t.Fatalf("%s is not the last moment of %d", last, stamp)
+						}
+						left := end.Sub(last.Add(-second))
+						closest = min(closest, left)
+						if left <= 0 {
+							t.Errorf("window %s, clocks %s and %s, stamped %d s ahead: the nonce ends %s too early", window, first, second, ahead, -left)
+						}
+					}
+				}
+			}
+		}
+	}
+	if closest > time.Second {
+		t.Errorf("the margin is %s larger than two clocks need", closest)
+	}
+}

@@ -2,6 +2,7 @@ package redis
 
 import (
 	"path/filepath"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -99,5 +100,44 @@ func TestFloorAfterWrongClock(t *testing.T) {
 		c := newClaim(r)
 		c.Timestamp = s.servers.View().Highest()/1e6 + seconds
 		expect(t, s, c, want)
+	}
+}
+
+// Two clocks that both fit may be ten seconds apart: that of a server before and after
+// a step, or those of two servers in a planned failover. A hash of nonces is there as
+// long as one of them reads it, so nothing is taken for lost.
+func TestSmallStepBackLosesNothing(t *testing.T) {
+	t.Parallel()
+	p, clock := shifted(t)
+	var ahead atomic.Int64
+	now := func() time.Time { return time.Now().Add(time.Duration(ahead.Load())) }
+	s := open(t, Options{Options: rpc.Options{URL: p.URL()}, now: now})
+	r := newKey(t, s)
+	settle := func() auth.Reason {
+		t.Helper()
+		c := newClaim(r)
+		c.Now = now()
+		c.Timestamp = c.Now.Unix()
+		v, err := s.Settle(ctx, c)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return v.Reason
+	}
+	if got := settle(); got != auth.Accepted {
+		t.Fatal(got)
+	}
+	span := hashOf(t, s, r)
+	end := time.UnixMilli((span + 1) * spanMillis)
+	shift := func(to time.Time) {
+		d := time.Until(to).Truncate(time.Second)
+		clock.Shift(d)
+		ahead.Store(int64(d))
+	}
+	shift(end.Add(5 * time.Second))
+	p.Client.Exists(ctx, s.names.nonces(r.ID, span)) // drops it, if its time is over
+	shift(end.Add(-4 * time.Second))
+	if got := settle(); got != auth.Accepted {
+		t.Errorf("a correct request is answered %s after the clock went back by nine seconds", got)
 	}
 }

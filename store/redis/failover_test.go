@@ -53,6 +53,9 @@ func TestSentinelFailover(t *testing.T) {
 	expectNotAgain(t, a, lost)
 	expectNotAgain(t, b, lost)
 	h.finish()
+	if servers := a.Status(ctx).Details.Servers; len(servers) != 1 || servers[0].Address != set.Replica.Addr {
+		t.Errorf("the status names %+v, want the master in use, %s", servers, set.Replica.Addr)
+	}
 	if d, err := a.Put(ctx, newRecord(), store.PutOptions{}); err != nil || d.Replicated == nil || *d.Replicated {
 		t.Errorf("without a replica: %v, %v; want replicated false", d.Replicated, err)
 	}

@@ -236,8 +236,8 @@ end
 local own_text = spans[own_at and own_at - 1] or format('%d', own)
 local name = nonces .. own_text
 local added = call('HSET', name, digest, format('%d', ends - own * SPAN))
-if own_count == 0 then  -- a second later than it is read, so that it is never missing then
-  call('PEXPIRE', name, format('%d', (own + 1) * SPAN - now_ms + 1000))
+if own_count == 0 then  -- later than any clock that fits reads it, so that it is never missing then
+  call('PEXPIRE', name, format('%d', (own + 1) * SPAN - now_ms + 2 * SKEW / 1000 + 1000))
   own_at = n + 2
   spans[n + 1] = own_text
 end

@@ -368,7 +368,7 @@ func (w *Watcher) settled(ctx context.Context, masters []serverInfo) (usable []s
 func (w *Watcher) predecessor(ctx context.Context, promoted *serverInfo) (identity string) {
 	var mu sync.Mutex
 	ask := func(ctx context.Context, node *redis.Client) error {
-		i, err := readInfo(ctx, node)
+		i, err := readInfo(ctx, node, node.Options().Addr)
 		if err != nil || !i.handedOver(promoted) {
 			return nil // no proof
 		}

@@ -40,7 +40,8 @@ type serverInfo struct {
 	run        string
 	identity   string // as server() in server.lua makes it
 	from       string // the identity that proved to have handed everything over to it
-	version    string
+	version    string // of Redis that it is, or is compatible with
+	product    string // name and version, as people know them
 	role       string
 	policy     string
 	bits       string // of a word
@@ -77,6 +78,10 @@ func parseInfo(addr, reply string) (serverInfo, error) {
 	i := serverInfo{addr: addr, run: values["run_id"], version: values["redis_version"], role: values["role"], policy: values["maxmemory_policy"], bits: values["arch_bits"]}
 	if i.run == "" || i.role == "" || i.version == "" || len(values["master_replid"]) < 16 || len(i.run) < 16 {
 		return i, errors.New("redis does not say in INFO who it is")
+	}
+	i.product = i.version
+	if name := values["server_name"]; name != "" && name != "redis" {
+		i.product = name + " " + values[name+"_version"]
 	}
 	i.replication, i.replication2 = values["master_replid"], values["master_replid2"]
 	i.identity, i.slots = identityOf(i.run, i.replication), allSlots()
@@ -178,8 +183,7 @@ func (i *serverInfo) refusing() error {
 	}
 }
 
-func readInfo(ctx context.Context, node *redis.Client) (serverInfo, error) {
-	addr := node.Options().Addr
+func readInfo(ctx context.Context, node *redis.Client, addr string) (serverInfo, error) {
 	asked := uptime()
 	reply, err := node.Info(ctx).Result()
 	if err != nil {
@@ -292,7 +296,7 @@ func (w *Watcher) askReplay(ctx context.Context, masters []serverInfo) {
 		if err == nil {
 			mu.Lock()
 			defer mu.Unlock()
-			answers[node.Options().Addr] = problem
+			answers[w.client.AddressOf(node)] = problem
 		}
 		return nil // the next check asks again
 	}
@@ -356,7 +360,7 @@ func (w *Watcher) Details(ahead time.Duration) store.Details {
 	for i := range found {
 		info := &found[i]
 		d.Servers[i] = store.Server{
-			Address: info.addr, Version: info.version, Replicas: info.replicas,
+			Address: info.addr, Version: info.product, Replicas: info.replicas,
 			UsedMemory: info.usedMemory, MaxMemory: info.maxMemory,
 		}
 	}

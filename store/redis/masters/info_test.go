@@ -33,6 +33,11 @@ func TestInfoCheck(t *testing.T) {
 			t.Errorf("identity %s", i.identity)
 		}
 	}
+	for extra, want := range map[string]string{"": "7.2.4", "server_name:redis\r\n": "7.2.4", "server_name:valkey\r\nvalkey_version:8.1.1\r\n": "valkey 8.1.1"} {
+		if i, err := parseInfo("a", fit+extra); err != nil || i.product != want || i.version != "7.2.4" {
+			t.Errorf("%q is shown as %q, compatible with %q: %v", extra, i.product, i.version, err)
+		}
+	}
 	for _, bad := range []string{"", "nonsense", run, strings.Replace(fit, "role", "rule", 1), fit + "evicted_keys:x\r\n"} {
 		if i, err := parseInfo("a", bad); err == nil {
 			t.Errorf("%q became %+v", bad, i)

@@ -352,7 +352,7 @@ func (w *Watcher) readMasters(ctx context.Context) ([]serverInfo, error) {
 	var mu sync.Mutex
 	var all []serverInfo
 	err := w.client.ForEachMaster(ctx, func(ctx context.Context, node *redis.Client) error {
-		i, err := readInfo(ctx, node)
+		i, err := readInfo(ctx, node, w.client.AddressOf(node))
 		if err != nil {
 			return err
 		}

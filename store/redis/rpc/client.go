@@ -33,7 +33,8 @@ func (o *Options) newClient(hook *network) (redis.UniversalClient, error) {
 		client.OnNewNode(func(node *redis.Client) { node.AddHook(hook) })
 		return client, nil
 	case Sentinel:
-		return hooked(hooked(redis.NewFailoverClient(all.Failover()), hook), &lastMaster{dial: all.Dialer, timeout: o.IOTimeout}), nil
+		hook.master = &lastMaster{dial: all.Dialer, timeout: o.IOTimeout}
+		return hooked(hooked(redis.NewFailoverClient(all.Failover()), hook), hook.master), nil
 	default:
 		c := all.Simple()
 		c.Network = network
@@ -212,6 +213,18 @@ type network struct {
 	timeout time.Duration    // of one read or write
 	begun   time.Time        // moments are durations since then
 	peers   perServer[*peer] // by address
+	master  *lastMaster      // nil unless sentinels are asked for it
+}
+
+// AddressOf returns the address of the server that the client of go-redis talks to. For
+// one that the sentinels have named, go-redis itself has a word in its place.
+func (c *Client) AddressOf(node *redis.Client) string {
+	if c.network.master != nil {
+		if addr := c.network.master.addr.Load(); addr != nil {
+			return *addr
+		}
+	}
+	return node.Options().Addr
 }
 
 // A dialHook is the part of a hook that leaves commands as they are.
