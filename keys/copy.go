@@ -29,8 +29,10 @@ type KeyProblem struct {
 // Copy copies all keys of another store into this one: records, secrets
 // and locks. The secrets must be sealed under one of this ring's master keys. A
 // key is skipped, and named in the result, when its id exists here already,
-// when one of its live secrets is in use here under another id, or when its record
-// is damaged or forged. Copy can be called again after an error.
+// when one of its live secrets is in use here under another id, when its record
+// is damaged or forged, or when this store did not answer in time. Copy ends with an
+// error when that happens to several keys in a row. It can be called again for what is
+// missing.
 //
 // A record that is sealed there is sealed here. One without a seal has none here.
 //
@@ -44,10 +46,17 @@ func (k *Service) Copy(ctx context.Context, from store.Backend, by By) (Copy, er
 	if err != nil {
 		return done, err
 	}
+	silent := 0 // keys in a row for which this store did not answer
 	err = eachRecord(ctx, from, func(d *store.DamagedError) {
 		done.Skipped = append(done.Skipped, KeyProblem{ID: d.ID, Reason: damagedRecord(d).Error()})
 	}, func(r *store.Record) error {
 		err := k.copyOne(ctx, ids, r, by)
+		if !errors.Is(err, store.ErrUnavailable) {
+			silent = 0
+		} else if silent++; silent < mostSilent {
+			done.Skipped = append(done.Skipped, KeyProblem{ID: r.ID, Reason: err.Error() + "; it may be copied or not: copy again"})
+			return nil
+		}
 		switch {
 		case errors.Is(err, store.ErrExists), errors.Is(err, ErrSecretInUse), errors.Is(err, keyring.ErrDamaged), errors.Is(err, ErrForged):
 			done.Skipped = append(done.Skipped, KeyProblem{ID: r.ID, Reason: err.Error(), Exists: errors.Is(err, store.ErrExists)})
@@ -60,6 +69,10 @@ func (k *Service) Copy(ctx context.Context, from store.Backend, by By) (Copy, er
 	})
 	return done, errors.Join(err, k.publishIDs(ctx, ids, done.Copied...))
 }
+
+// mostSilent is how many calls in a row may fail before a copy gives up: the store is
+// down then, and each call waits for its time-out.
+const mostSilent = 5
 
 func (k *Service) copyOne(ctx context.Context, ids *keyid.Key, source *store.Record, by By) error {
 	if !keyid.Valid(source.ID) {

@@ -1,6 +1,7 @@
 package keys_test
 
 import (
+	"context"
 	"errors"
 	"testing"
 	"time"
@@ -8,6 +9,7 @@ import (
 	"github.com/card-gateway/card-gateway/auth"
 	"github.com/card-gateway/card-gateway/keys"
 	"github.com/card-gateway/card-gateway/keys/keyring"
+	"github.com/card-gateway/card-gateway/store"
 )
 
 func TestCopy(t *testing.T) {
@@ -49,6 +51,47 @@ func TestCopy(t *testing.T) {
 	again, err := to.Copy(t.Context(), from.backend, by)
 	if err != nil || len(again.Copied) != 0 || len(again.Skipped) != 2 {
 		t.Errorf("a second time: %+v, %v", again, err)
+	}
+}
+
+// flaky is a backend whose writes of records are answered in time by turns.
+type flaky struct {
+	store.Backend
+	answers func(put int) bool
+	puts    int
+}
+
+func (f *flaky) Put(ctx context.Context, r *store.Record, opt store.PutOptions) (store.Durability, error) {
+	f.puts++
+	if !f.answers(f.puts) {
+		return store.Durability{}, store.ErrUnavailable
+	}
+	return f.Backend.Put(ctx, r, opt)
+}
+
+// A copy goes on when the store does not answer for one key, names what is missing, and
+// copies that the next time. It ends when the store is down.
+func TestCopyGoesOn(t *testing.T) {
+	from, to := newWorld(t), newWorld(t)
+	const all = 12
+	for range all {
+		from.create()
+	}
+	copyBy := func(answers func(put int) bool) (keys.Copy, error) {
+		service := keys.New(&flaky{Backend: to.backend, answers: answers}, ring(t, masterKey(1)), keys.Options{Clock: to.clock})
+		t.Cleanup(service.Stop)
+		return service.Copy(t.Context(), from.backend, by)
+	}
+	if done, err := copyBy(func(int) bool { return false }); !errors.Is(err, store.ErrUnavailable) || len(done.Copied) != 0 {
+		t.Errorf("a store that is down: %+v, %v", done, err)
+	}
+	done, err := copyBy(func(put int) bool { return put%3 != 0 })
+	if err != nil || len(done.Copied) != all-all/3 || len(done.Skipped) != all/3 || done.Skipped[0].Exists {
+		t.Fatalf("%+v, %v", done, err)
+	}
+	rest, err := copyBy(func(int) bool { return true })
+	if err != nil || len(rest.Copied) != all/3 || len(rest.Skipped) != all-all/3 || !rest.Skipped[0].Exists {
+		t.Errorf("what was missing: %+v, %v", rest, err)
 	}
 }
 

@@ -97,7 +97,8 @@ type Config struct {
 	// its journal there, and the store redis the time of its last acceptance.
 	// Placeholders are expanded. A changed value applies from the next start of
 	// the process. Default: RUNTIME_DIRECTORY of systemd, else XDG_RUNTIME_DIR,
-	// else none; then the gateway warns.
+	// else STATE_DIRECTORY of systemd, else Caddy's data directory. The gateway warns
+	// where that is inside the store's.
 	RuntimeDir string `json:"runtime_dir,omitempty"`
 
 	// The file of the tokens that open the admin API where Caddy's admin endpoint

@@ -12,11 +12,12 @@ import (
 )
 
 // DefaultRuntimeDir returns a directory for Options.RuntimeDir from the
-// environment: the first of RUNTIME_DIRECTORY, which systemd sets, and
-// XDG_RUNTIME_DIR that is a directory in which this process may write, else "".
+// environment: the first of RUNTIME_DIRECTORY, XDG_RUNTIME_DIR and STATE_DIRECTORY
+// that is a directory in which this process may write, else "". systemd sets the first
+// and the last.
 func DefaultRuntimeDir() string {
-	first, _, _ := strings.Cut(os.Getenv("RUNTIME_DIRECTORY"), ":")
-	for _, dir := range []string{first, os.Getenv("XDG_RUNTIME_DIR")} {
+	for _, name := range []string{"RUNTIME_DIRECTORY", "XDG_RUNTIME_DIR", "STATE_DIRECTORY"} {
+		dir, _, _ := strings.Cut(os.Getenv(name), ":")
 		if info, err := os.Stat(dir); err == nil && info.IsDir() && platform.MayWrite(dir) {
 			return dir
 		}

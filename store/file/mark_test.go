@@ -37,6 +37,10 @@ func TestMark(t *testing.T) {
 			remove(t, filepath.Join(b.dir, keyFileName))
 		}, "does not end where"},
 		{"none wanted", func(_ *testing.T, b *bench, _ string) { b.opt.RuntimeDir = "" }, errNoRuntimeDir.Error()},
+		{"inside the store", func(t *testing.T, b *bench, path string) {
+			b.opt.RuntimeDir = filepath.Join(b.dir, "run")
+			remove(t, path)
+		}, errRuntimeInside.Error()},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			b := newBench(t, Options{})

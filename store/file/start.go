@@ -59,8 +59,14 @@ func (s *Store) startState() (*state, error) {
 	return st, nil
 }
 
+// errRuntimeInside is for a mark that is put back together with what it should prove.
+var errRuntimeInside = errors.New("the runtime directory is inside the directory of the store: a store that is put back whole from an older copy will not be noticed; set runtime_dir to a directory outside that outlives the process, such as one in /run")
+
 // lost returns the reason why nonces may have been lost before this start, or "".
 func (s *Store) lost(st *state, c *journal.Contents, hasKeys bool) (why string, err error) {
+	if inside, err := filepath.Rel(s.dir, s.opt.RuntimeDir); err == nil && s.opt.RuntimeDir != "" && filepath.IsLocal(inside) {
+		s.opt.OnProblem(errRuntimeInside)
+	}
 	why, err = s.markFault(st, c)
 	switch {
 	case err != nil:
