@@ -105,12 +105,12 @@ var importRules = []importRule{
 	},
 	{
 		dir: "store/redis/rpc", ours: []string{"store"},
-		others: []string{"github.com/redis/go-redis/v9/…/", "github.com/sony/gobreaker/v2", "golang.org/x/sync/semaphore"},
+		others: []string{"github.com/redis/go-redis/v9/…/", "golang.org/x/sync/semaphore"},
 		reason: "it calls one server; which servers hold the state, and what a call means, is not its business",
 	},
 	{
 		dir: "store/redis/masters", ours: []string{"store", "store/redis/rpc"},
-		others: []string{"github.com/redis/go-redis/v9", "github.com/sony/gobreaker/v2", "golang.org/x/sync/singleflight"},
+		others: []string{"github.com/redis/go-redis/v9", "golang.org/x/sync/singleflight"},
 		reason: "which servers hold the state, and since when, is known without knowing requests or records",
 	},
 	{

@@ -27,7 +27,6 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
-	"github.com/sony/gobreaker/v2"
 	"golang.org/x/sync/singleflight"
 
 	"github.com/card-gateway/card-gateway/store"
@@ -138,8 +137,8 @@ func (w *Watcher) Ready() error {
 	if err := w.view.Load().problem; err != nil {
 		return err
 	}
-	if w.client.Cluster == nil && w.client.Breaker(rpc.TheServer).State() == gobreaker.StateOpen {
-		return rpc.Unavailable("redis", gobreaker.ErrOpenState)
+	if w.client.Cluster == nil && w.client.Breaker(rpc.TheServer).Open() {
+		return rpc.Unavailable("redis", rpc.ErrOpen)
 	}
 	return nil
 }

@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
-	"github.com/sony/gobreaker/v2"
 	"golang.org/x/sync/semaphore"
 )
 
@@ -23,34 +22,103 @@ const (
 	breakerPause = 300 * time.Millisecond
 )
 
-// A breaker is open while its server does not answer, so that a call costs
+// ErrOpen means that a call was not sent, because its server has not answered for a
+// while.
+var ErrOpen = errors.New("it has not answered for a while, and is tried again in a moment")
+
+// A Breaker is open while its server does not answer, so that a call costs
 // microseconds in an outage. It stays closed while the server sends any reply,
 // even errors. So slow calls, and failures of one key, affect no other calls.
-type breaker struct {
-	*gobreaker.CircuitBreaker[struct{}]
-	silence silence
+type Breaker struct {
+	news news
+
+	mu           sync.Mutex
+	failures     int       // calls in a row without a reply
+	since, heard time.Time // of the first of these calls; of the last reply
+	next         time.Time // when an open one tries a call again; zero: it is closed
+	trying       bool      // that call is under way
+}
+
+// Open reports whether a call would be refused.
+func (b *Breaker) Open() bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return time.Now().Before(b.next)
+}
+
+// Failures returns how many calls in a row have ended without a reply.
+func (b *Breaker) Failures() int {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.failures
 }
 
 // run sends a command unless the breaker is open.
-func (b *breaker) run(send func() error) error {
+func (b *Breaker) run(send func() error) error {
 	begun := time.Now()
-	_, err := b.Execute(func() (struct{}, error) {
-		err := send()
-		b.silence.note(begun, err)
-		return struct{}{}, err
-	})
+	may, trial := b.enter(begun)
+	if !may {
+		return ErrOpen
+	}
+	err := send()
+	b.note(begun, trial, err)
 	return err
+}
+
+// enter reports whether a call may be sent, and whether it is the trial of an open
+// breaker.
+func (b *Breaker) enter(now time.Time) (may, trial bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.next.IsZero() {
+		return true, false
+	}
+	if now.Before(b.next) || b.trying {
+		return false, false
+	}
+	b.trying = true
+	return true, true
+}
+
+// note notes the result of a call, and when the call began.
+func (b *Breaker) note(begun time.Time, trial bool, err error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	now, open := time.Now(), !b.next.IsZero()
+	b.trying = b.trying && !trial
+	switch {
+	case answered(err):
+		b.failures, b.since, b.heard, b.next = 0, time.Time{}, now, time.Time{}
+		if open {
+			b.news.changed(false)
+		}
+		return
+	case saysNothing(err):
+		return
+	}
+	if b.failures++; b.since.IsZero() {
+		if b.since = begun; b.heard.After(begun) {
+			b.since = b.heard
+		}
+	}
+	switch {
+	case trial:
+		b.next = now.Add(breakerPause)
+	case !open && b.failures >= breakerFailures && now.Sub(b.since) >= breakerSilence:
+		b.next = now.Add(breakerPause)
+		b.news.changed(true)
+	}
 }
 
 // breakers holds a breaker per server, so that the failure of one master does not
 // affect the others.
 type breakers struct {
 	log *slog.Logger
-	all perServer[*breaker]
+	all perServer[*Breaker]
 }
 
-func (b *breakers) at(server string) *breaker {
-	return b.all.at(server, func() *breaker { return b.newBreaker(server) })
+func (b *breakers) at(server string) *Breaker {
+	return b.all.at(server, func() *Breaker { return &Breaker{news: news{log: b.log, server: server}} })
 }
 
 // A perServer holds a value for each server, by its address.
@@ -65,26 +133,6 @@ func (p *perServer[T]) at(server string, make func() T) T {
 	return found.(T)
 }
 
-func (b *breakers) newBreaker(server string) *breaker {
-	n := &breaker{}
-	news := &news{log: b.log, server: server}
-	n.CircuitBreaker = gobreaker.NewCircuitBreaker[struct{}](gobreaker.Settings{
-		Name:    server,
-		Timeout: breakerPause,
-		ReadyToTrip: func(c gobreaker.Counts) bool {
-			return c.ConsecutiveFailures >= breakerFailures && n.silence.lasted() >= breakerSilence
-		},
-		IsSuccessful: answered,
-		IsExcluded:   saysNothing,
-		OnStateChange: func(_ string, _, to gobreaker.State) {
-			if to != gobreaker.StateHalfOpen { // a trial is not reported
-				news.changed(to == gobreaker.StateOpen)
-			}
-		},
-	})
-	return n
-}
-
 // answered reports whether the server has replied, even with an error.
 func answered(err error) bool {
 	var reply redis.Error
@@ -96,38 +144,6 @@ func answered(err error) bool {
 // the calls that have the connections fail and are noted.
 func saysNothing(err error) bool {
 	return errors.Is(err, context.Canceled) || errors.Is(err, redis.ErrPoolTimeout)
-}
-
-// A silence is the time since the first call without a reply. A reply to any call
-// ends it.
-type silence struct {
-	mu           sync.Mutex
-	since, heard time.Time
-}
-
-// note notes the result of a call, and when the call began.
-func (s *silence) note(begun time.Time, err error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	switch {
-	case answered(err):
-		s.since, s.heard = time.Time{}, time.Now()
-	case saysNothing(err):
-	case s.since.IsZero():
-		if s.since = begun; s.heard.After(begun) {
-			s.since = s.heard
-		}
-	}
-}
-
-// lasted returns how long the silence has lasted; 0 when there is none.
-func (s *silence) lasted() time.Duration {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.since.IsZero() {
-		return 0
-	}
-	return time.Since(s.since)
 }
 
 // news logs whether a server answers, at most one line per newsPause. A change

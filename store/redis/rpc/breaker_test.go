@@ -14,7 +14,6 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
-	"github.com/sony/gobreaker/v2"
 )
 
 // Errors that are replies of the server, and errors without a reply.
@@ -33,16 +32,32 @@ func (redisError) RedisError()     {}
 type instant struct {
 	after, took time.Duration
 	err         error
-	want        gobreaker.State // after it
+	want        state // after it
 }
 
 const ms = time.Millisecond
 
+// A state is what a breaker does with the next call: it sends it, refuses it, or sends it
+// as a trial.
+type state string
+
+const closed, open, half state = "closed", "open", "half open"
+
+func stateOf(b *Breaker) state {
+	switch {
+	case b.Open():
+		return open
+	case !b.next.IsZero():
+		return half
+	default:
+		return closed
+	}
+}
+
 // A breaker opens when its server has sent nothing for a while. It does not
 // open because calls are slow or fail.
 func TestBreaker(t *testing.T) {
-	const closed, open, half = gobreaker.StateClosed, gobreaker.StateOpen, gobreaker.StateHalfOpen
-	timeout := func(after time.Duration, want gobreaker.State) instant {
+	timeout := func(after time.Duration, want state) instant {
 		return instant{after, 100 * ms, errTimeout, want}
 	}
 	for name, script := range map[string][]instant{
@@ -83,13 +98,46 @@ func TestBreaker(t *testing.T) {
 				for i, m := range script {
 					time.Sleep(m.after)
 					_ = b.run(func() error { time.Sleep(m.took); return m.err })
-					if got := b.State(); got != m.want {
-						t.Errorf("instant %d: %v, want %v", i+1, got, m.want)
+					if got := stateOf(b); got != m.want {
+						t.Errorf("instant %d: %s, want %s", i+1, got, m.want)
 					}
 				}
 			})
 		})
 	}
+}
+
+// Of many calls at once, one tries an open breaker, and the others are refused. A reply to
+// any call closes it, also to one that was sent before it opened.
+func TestOneTrialAtATime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := (&breakers{log: slog.New(slog.DiscardHandler)}).at("a")
+		before := make(chan error)
+		go func() { _ = b.run(func() error { return <-before }) }()
+		synctest.Wait()
+		for range 5 {
+			_ = b.run(func() error { time.Sleep(100 * ms); return errTimeout })
+		}
+		time.Sleep(breakerPause)
+		trial := make(chan error)
+		go func() { _ = b.run(func() error { return <-trial }) }()
+		synctest.Wait()
+		for range 3 {
+			if err := b.run(func() error { t.Error("sent"); return nil }); !errors.Is(err, ErrOpen) {
+				t.Errorf("beside a trial: %v", err)
+			}
+		}
+		trial <- errTimeout
+		synctest.Wait()
+		if got := stateOf(b); got != open {
+			t.Errorf("after a trial in vain: %s", got)
+		}
+		before <- nil
+		synctest.Wait()
+		if got := stateOf(b); got != closed {
+			t.Errorf("after a late reply: %s", got)
+		}
+	})
 }
 
 // A server that appears and disappears causes at most one log line a second,

@@ -27,7 +27,6 @@ import (
 
 	"github.com/redis/go-redis/v9"
 	"github.com/redis/go-redis/v9/logging"
-	"github.com/sony/gobreaker/v2"
 
 	"github.com/card-gateway/card-gateway/store"
 )
@@ -94,16 +93,14 @@ func (c *Client) Distrust() {
 }
 
 // Breaker returns the breaker of the server at the address, or of [TheServer].
-func (c *Client) Breaker(server string) *gobreaker.CircuitBreaker[struct{}] {
-	return c.breakers.at(server).CircuitBreaker
-}
+func (c *Client) Breaker(server string) *Breaker { return c.breakers.at(server) }
 
 // process waits in the queue of the server, and sends the command unless the breaker
 // of the server is open.
 func (c *Client) process(ctx context.Context, server string, cmd redis.Cmder) error {
 	breaker := c.breakers.at(server)
-	if breaker.State() == gobreaker.StateOpen {
-		return gobreaker.ErrOpenState // without waiting for a turn
+	if breaker.Open() {
+		return ErrOpen // without waiting for a turn
 	}
 	queue := c.queues.at(server)
 	if err := queue.enter(ctx); err != nil {
