@@ -13,6 +13,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/card-gateway/card-gateway/platform"
 	"github.com/gofrs/flock"
 )
 
@@ -343,7 +344,7 @@ func (w *writer) reserve() error {
 	if w.reserved != nil && os.SameFile(info, w.reserved) && info.Size()+reserveFor/2 <= w.until && info.Size() >= w.reserved.Size() {
 		return nil
 	}
-	if err := reserveRoom(f, info.Size(), reserveFor); err != nil {
+	if err := platform.ReserveBehind(f, info.Size(), reserveFor); err != nil {
 		return fmt.Errorf("reserving room for the audit file: %w", err)
 	}
 	w.reserved, w.until = info, info.Size()+reserveFor

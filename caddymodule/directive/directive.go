@@ -95,8 +95,12 @@ func Duration(name string, into *caddy.Duration) Option {
 
 // Size reads an option with a size in bytes such as 1MiB.
 func Size(name string, into *int64) Option {
-	return Option{Name: name, Read: func(d *caddyfile.Dispenser) (err error) {
-		*into, err = parseSize(d)
+	return Option{Name: name, Read: func(d *caddyfile.Dispenser) error {
+		text, err := OneArg(d, "a size such as 1MiB")
+		if err != nil {
+			return err
+		}
+		*into, err = SizeOf(d, text)
 		return err
 	}}
 }
@@ -125,9 +129,17 @@ func Share(name string, into *float64) Option {
 
 // Number reads an option with a whole number, not below least.
 func Number(name string, least int, into *int) Option {
-	return Option{Name: name, Read: func(d *caddyfile.Dispenser) (err error) {
-		*into, err = parseNumber(d, least)
-		return err
+	return Option{Name: name, Read: func(d *caddyfile.Dispenser) error {
+		text, err := OneArg(d, "a number")
+		if err != nil {
+			return err
+		}
+		n, err := strconv.Atoi(text)
+		if err != nil || n < least {
+			return d.Errf("%s: %q is no number from %d on", name, text, least)
+		}
+		*into = n
+		return nil
 	}}
 }
 
@@ -147,29 +159,6 @@ func OneArg(d *caddyfile.Dispenser, expected string) (string, error) {
 	}
 	value := d.Val()
 	return value, NoMore(d)
-}
-
-// parseNumber reads a whole number that is not below the least.
-func parseNumber(d *caddyfile.Dispenser, least int) (int, error) {
-	option := d.Val()
-	text, err := OneArg(d, "a number")
-	if err != nil {
-		return 0, err
-	}
-	n, err := strconv.Atoi(text)
-	if err != nil || n < least {
-		return 0, d.Errf("%s: %q is no number from %d on", option, text, least)
-	}
-	return n, nil
-}
-
-// parseSize reads a size in bytes such as 1MiB.
-func parseSize(d *caddyfile.Dispenser) (int64, error) {
-	text, err := OneArg(d, "a size such as 1MiB")
-	if err != nil {
-		return 0, err
-	}
-	return SizeOf(d, text)
 }
 
 // SizeOf returns the size in bytes that a text such as 1MiB names.

@@ -17,6 +17,7 @@ import (
 	"github.com/caddyserver/caddy/v2/caddyconfig"
 	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
 	"github.com/caddyserver/caddy/v2/modules/logging"
+	"github.com/card-gateway/card-gateway/platform"
 )
 
 const writers = "caddy.logging.writers."
@@ -186,7 +187,10 @@ func writable(path string) error {
 		case err == nil && !info.IsDir():
 			return &os.PathError{Op: "open", Path: dir, Err: syscall.ENOTDIR}
 		case err == nil:
-			return mayCreateIn(dir)
+			if err := platform.MayWrite(dir); err != nil {
+				return &os.PathError{Op: "creating a file in", Path: dir, Err: err}
+			}
+			return nil
 		case !errors.Is(err, os.ErrNotExist):
 			return err
 		}

@@ -12,6 +12,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/card-gateway/card-gateway/caddymodule/peek"
+	"github.com/card-gateway/card-gateway/platform"
 )
 
 var errOtherProcess = errors.New("another process listens there")
@@ -59,7 +60,7 @@ func reachesUs(ctx context.Context, path string) error {
 		return nil
 	}
 	defer conn.Close()
-	if socket, ok := conn.(*net.UnixConn); ok && ofAnotherProcess(socket) {
+	if socket, ok := conn.(*net.UnixConn); ok && platform.OfAnotherProcess(socket) {
 		return errOtherProcess
 	}
 	return nil

@@ -103,7 +103,7 @@ func (s *RedisStore) Provision(caddy.Context) (err error) {
 			URL: s.URL, ClusterAddrs: s.Cluster, SentinelMaster: s.Master, SentinelAddrs: s.Sentinel,
 			Username: s.Username, SentinelUsername: s.SentinelUsername, DB: s.DB,
 			TLS: s.TLS, CAFile: s.CAFile, ServerName: s.ServerName,
-			IOTimeout: time.Duration(s.IOTimeout), PoolSize: s.PoolSize, Logger: storeSlog, Queue: meter.CountQueue,
+			IOTimeout: time.Duration(s.IOTimeout), PoolSize: s.PoolSize, Logger: storeLog, Queue: meter.CountQueue,
 		},
 		Prefix: s.Prefix, SettleTimeout: time.Duration(s.SettleTimeout), ChangeTimeout: time.Duration(s.ChangeTimeout), MaxNoncesPerKey: s.MaxNoncesPerKey,
 	}

@@ -157,12 +157,8 @@ func (s *FileStore) Open(runtimeDir string) (store.Backend, error) {
 	return file.Open(s.Dir, file.Options{OnProblem: func(err error) { storeLog.Warn(err.Error()) }, RuntimeDir: runtimeDir})
 }
 
-// A store outlives the configuration that opened it, so it logs to the one that is
-// current.
-var (
-	storeLog  = node.Log.Named("card_gateway.store")
-	storeSlog = slog.New(zapslog.NewHandler(node.Log.Core(), zapslog.WithName("card_gateway.store"), zapslog.AddStacktraceAt(slog.LevelError+1)))
-)
+// storeLog is for a store, which outlives the configuration that opened it.
+var storeLog = slog.New(zapslog.NewHandler(node.Log.Core(), zapslog.WithName("card_gateway.store"), zapslog.AddStacktraceAt(slog.LevelError+1)))
 
 // UnmarshalCaddyfile reads `file [<directory>]`.
 func (s *FileStore) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {

@@ -26,9 +26,9 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/card-gateway/card-gateway/platform"
 	"github.com/card-gateway/card-gateway/store"
 	"github.com/card-gateway/card-gateway/store/file/journal"
-	"github.com/card-gateway/card-gateway/store/file/platform"
 )
 
 // A Store is a store.Backend in a directory.

@@ -16,8 +16,8 @@ import (
 	"strings"
 	"syscall"
 
+	"github.com/card-gateway/card-gateway/platform"
 	"github.com/card-gateway/card-gateway/store"
-	"github.com/card-gateway/card-gateway/store/file/platform"
 )
 
 // The key file is one JSON object, written by a program and checked as a

@@ -7,8 +7,8 @@ import (
 	"path/filepath"
 	"strings"
 
+	"github.com/card-gateway/card-gateway/platform"
 	"github.com/card-gateway/card-gateway/store/file/journal"
-	"github.com/card-gateway/card-gateway/store/file/platform"
 )
 
 // DefaultRuntimeDir returns a directory for Options.RuntimeDir from the
@@ -18,7 +18,7 @@ import (
 func DefaultRuntimeDir() string {
 	for _, name := range []string{"RUNTIME_DIRECTORY", "XDG_RUNTIME_DIR", "STATE_DIRECTORY"} {
 		dir, _, _ := strings.Cut(os.Getenv(name), ":")
-		if info, err := os.Stat(dir); err == nil && info.IsDir() && platform.MayWrite(dir) {
+		if info, err := os.Stat(dir); err == nil && info.IsDir() && platform.MayWrite(dir) == nil {
 			return dir
 		}
 	}

@@ -91,15 +91,15 @@ var importRules = []importRule{
 		reason: "keys are kept in any backend, so this knows only the contract; who asks for a change is not its business",
 	},
 	{
-		dir: "store/file/platform", others: []string{"golang.org/x/sys/unix"},
+		dir: "platform", others: []string{"golang.org/x/sys/unix"},
 		reason: "what the operating system offers does not depend on what is stored",
 	},
 	{
-		dir: "store/file/journal", ours: []string{"ratelimit", "store", "store/file/platform"},
+		dir: "store/file/journal", ours: []string{"ratelimit", "store", "platform"},
 		reason: "the journal carries entries and knows no keys; what an entry means is decided by the store that writes it",
 	},
 	{
-		dir: "store/file", ours: []string{"auth", "ratelimit", "store", "store/file/journal", "store/file/platform"},
+		dir: "store/file", ours: []string{"auth", "ratelimit", "store", "store/file/journal", "platform"},
 		others: []string{"github.com/gofrs/flock"},
 		reason: "a backend knows the contract and nothing above it",
 	},
@@ -147,7 +147,7 @@ var importRules = []importRule{
 		reason: "what the binary is does not depend on what it does",
 	},
 	{
-		dir: "auditfile", others: []string{"github.com/gofrs/flock", "golang.org/x/sys/unix"},
+		dir: "auditfile", ours: []string{"platform"}, others: []string{"github.com/gofrs/flock"},
 		reason: "the chain of the audit record holds whatever it is given; it knows no key and no server",
 	},
 	{
@@ -163,7 +163,7 @@ var importRules = []importRule{
 		reason: "which handlers are before and behind another one follows from the routes alone; what they do is not its business",
 	},
 	{
-		dir: "caddymodule/logqueue", others: []string{"github.com/caddyserver/caddy/v2/…/", "github.com/prometheus/client_golang/…/", "go.uber.org/zap/…/", "golang.org/x/sys/unix"},
+		dir: "caddymodule/logqueue", ours: []string{"platform"}, others: []string{"github.com/caddyserver/caddy/v2/…/", "github.com/prometheus/client_golang/…/", "go.uber.org/zap/…/"},
 		reason: "a queue before a writer knows no line that goes through it",
 	},
 	{
@@ -194,7 +194,7 @@ var importRules = []importRule{
 		reason: "the audit record is written for whoever changes something; it knows no handler",
 	},
 	{
-		dir: "caddymodule/node", ours: []string{"adminapi", "caddymodule/meter", "caddymodule/peek", "offenders", "ratelimit"},
+		dir: "caddymodule/node", ours: []string{"adminapi", "caddymodule/meter", "caddymodule/peek", "offenders", "platform", "ratelimit"},
 		others: []string{"github.com/caddyserver/caddy/v2/…/", "github.com/caddyserver/certmagic", "go.uber.org/zap/…/", "golang.org/x/sys/unix"},
 		reason: "what outlives a configuration knows none",
 	},

@@ -7,7 +7,7 @@ import (
 	"os"
 	"strings"
 
-	"github.com/card-gateway/card-gateway/store/file/platform"
+	"github.com/card-gateway/card-gateway/platform"
 )
 
 // A position identifies the end of a journal: the low half of the sequence number

@@ -13,7 +13,7 @@ import (
 	"strings"
 
 	"github.com/card-gateway/card-gateway/store"
-	"github.com/card-gateway/card-gateway/store/file/platform"
+	"github.com/card-gateway/card-gateway/platform"
 )
 
 // A Segment is one file of the journal: a header, then entries, then zeros. The

@@ -56,7 +56,7 @@ func (b *Breaker) Failures() int {
 // run sends a command unless the breaker is open.
 func (b *Breaker) run(send func() error) error {
 	begun := time.Now()
-	may, trial := b.enter(begun)
+	may, trial := b.admit(begun)
 	if !may {
 		return ErrOpen
 	}
@@ -65,9 +65,9 @@ func (b *Breaker) run(send func() error) error {
 	return err
 }
 
-// enter reports whether a call may be sent, and whether it is the trial of an open
+// admit reports whether a call may be sent, and whether it is the trial of an open
 // breaker.
-func (b *Breaker) enter(now time.Time) (may, trial bool) {
+func (b *Breaker) admit(now time.Time) (may, trial bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.next.IsZero() {
@@ -110,15 +110,23 @@ func (b *Breaker) note(begun time.Time, trial bool, err error) {
 	}
 }
 
-// breakers holds a breaker per server, so that the failure of one master does not
+// servers holds what is known of each server, so that the failure of one master does not
 // affect the others.
-type breakers struct {
-	log *slog.Logger
-	all perServer[*Breaker]
+type servers struct {
+	opt *Options
+	all perServer[*server]
 }
 
-func (b *breakers) at(server string) *Breaker {
-	return b.all.at(server, func() *Breaker { return &Breaker{news: news{log: b.log, server: server}} })
+// A server has a breaker, and a queue in front of it.
+type server struct {
+	Breaker
+	queue
+}
+
+func (s *servers) at(addr string) *server {
+	return s.all.at(addr, func() *server {
+		return &server{Breaker{news: news{log: s.opt.Logger, server: addr}}, queue{opt: s.opt, turns: semaphore.NewWeighted(int64(s.opt.PoolSize))}}
+	})
 }
 
 // A perServer holds a value for each server, by its address.
@@ -216,22 +224,12 @@ var (
 	errQueueLate = errors.New("no connection became free in time")
 )
 
-// queues holds a queue per server, in the order of arrival.
-type queues struct {
-	size     int           // calls to one server at once
-	patience time.Duration // how long one call may wait
-	observe  func(QueueEvent)
-	all      perServer[*queue]
-}
-
+// A queue lets as many calls as there are connections go to a server, in the order of
+// arrival.
 type queue struct {
-	*queues
+	opt     *Options
 	turns   *semaphore.Weighted
 	waiting atomic.Int64
-}
-
-func (q *queues) at(server string) *queue {
-	return q.all.at(server, func() *queue { return &queue{queues: q, turns: semaphore.NewWeighted(int64(q.size))} })
 }
 
 // enter waits for a turn. A caller that gets nil must leave.
@@ -240,18 +238,18 @@ func (q *queue) enter(ctx context.Context) error {
 		return nil
 	}
 	defer q.waiting.Add(-1)
-	if q.waiting.Add(1) > int64(q.size*queuePerConnection) {
-		q.observe(QueueFull)
+	if q.waiting.Add(1) > int64(q.opt.PoolSize*queuePerConnection) {
+		q.opt.Queue(QueueFull)
 		return errQueueFull
 	}
-	q.observe(QueueWaits)
-	ctx, cancel := context.WithTimeoutCause(ctx, q.patience, errQueueLate)
+	q.opt.Queue(QueueWaits)
+	ctx, cancel := context.WithTimeoutCause(ctx, q.opt.IOTimeout, errQueueLate)
 	defer cancel()
 	if q.turns.Acquire(ctx, 1) != nil {
-		q.observe(QueueLate)
+		q.opt.Queue(QueueLate)
 		return context.Cause(ctx)
 	}
-	q.observe(QueueLeft)
+	q.opt.Queue(QueueLeft)
 	return nil
 }
 

@@ -93,8 +93,7 @@ func TestBreaker(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				all := &breakers{log: slog.New(slog.DiscardHandler)}
-				b := all.at("a")
+				b := &(&servers{opt: &Options{Logger: slog.New(slog.DiscardHandler)}}).at("a").Breaker
 				for i, m := range script {
 					time.Sleep(m.after)
 					_ = b.run(func() error { time.Sleep(m.took); return m.err })
@@ -111,7 +110,7 @@ func TestBreaker(t *testing.T) {
 // any call closes it, also to one that was sent before it opened.
 func TestOneTrialAtATime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := (&breakers{log: slog.New(slog.DiscardHandler)}).at("a")
+		b := &(&servers{opt: &Options{Logger: slog.New(slog.DiscardHandler)}}).at("a").Breaker
 		before := make(chan error)
 		go func() { _ = b.run(func() error { return <-before }) }()
 		synctest.Wait()
@@ -170,12 +169,12 @@ func TestQueue(t *testing.T) {
 		var mu sync.Mutex
 		var events []QueueEvent
 		var order []int
-		all := &queues{size: 1, patience: 100 * ms, observe: func(e QueueEvent) {
+		opt := &Options{PoolSize: 1, IOTimeout: 100 * ms, Queue: func(e QueueEvent) {
 			mu.Lock()
 			defer mu.Unlock()
 			events = append(events, e)
 		}}
-		q := all.at("a")
+		q := &(&servers{opt: opt}).at("a").queue
 		if err := q.enter(t.Context()); err != nil {
 			t.Fatal(err)
 		}
@@ -214,12 +213,13 @@ func TestQueue(t *testing.T) {
 func TestQueueIsBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		full := 0
-		all := &queues{size: 1, patience: time.Hour, observe: func(e QueueEvent) {
+		opt := &Options{PoolSize: 1, IOTimeout: time.Hour, Queue: func(e QueueEvent) {
 			if e == QueueFull {
 				full++
 			}
 		}}
-		q := all.at("a")
+		all := &servers{opt: opt}
+		q := &all.at("a").queue
 		if err := q.enter(t.Context()); err != nil {
 			t.Fatal(err)
 		}

@@ -45,11 +45,10 @@ type Client struct {
 	Cluster *redis.ClusterClient // the same, or nil without a cluster
 	Options Options              // those of New with the defaults
 
-	network  *network
-	tags     string // the beginning of all
-	calls    atomic.Uint64
-	breakers breakers
-	queues   queues
+	network *network
+	tags    string // the beginning of all
+	calls   atomic.Uint64
+	servers servers
 }
 
 // quiet drops the lines that go-redis would write to stderr. Calls return all errors
@@ -63,11 +62,8 @@ func New(opt Options) (*Client, error) {
 		return nil, err
 	}
 	quiet()
-	c := &Client{
-		Options: opt, network: newNetwork(opt.IOTimeout), tags: rand.Text()[:12] + ".",
-		breakers: breakers{log: opt.Logger},
-		queues:   queues{size: opt.PoolSize, patience: opt.IOTimeout, observe: opt.Queue},
-	}
+	c := &Client{Options: opt, network: newNetwork(opt.IOTimeout), tags: rand.Text()[:12] + "."}
+	c.servers.opt = &c.Options
 	if c.UniversalClient, err = opt.newClient(c.network); err != nil {
 		return nil, err
 	}
@@ -93,21 +89,20 @@ func (c *Client) Distrust() {
 }
 
 // Breaker returns the breaker of the server at the address, or of [TheServer].
-func (c *Client) Breaker(server string) *Breaker { return c.breakers.at(server) }
+func (c *Client) Breaker(server string) *Breaker { return &c.servers.at(server).Breaker }
 
 // process waits in the queue of the server, and sends the command unless the breaker
 // of the server is open.
 func (c *Client) process(ctx context.Context, server string, cmd redis.Cmder) error {
-	breaker := c.breakers.at(server)
-	if breaker.Open() {
+	s := c.servers.at(server)
+	if s.Open() {
 		return ErrOpen // without waiting for a turn
 	}
-	queue := c.queues.at(server)
-	if err := queue.enter(ctx); err != nil {
+	if err := s.enter(ctx); err != nil {
 		return err
 	}
-	defer queue.leave()
-	return breaker.run(func() error { return c.UniversalClient.Process(ctx, cmd) })
+	defer s.leave()
+	return s.run(func() error { return c.UniversalClient.Process(ctx, cmd) })
 }
 
 // A Call is one run of a script. The tag is put before the arguments.
@@ -292,7 +287,7 @@ func (c *Client) serverOf(ctx context.Context, key string) (string, error) {
 		return TheServer, nil
 	}
 	var node *redis.Client
-	err := c.breakers.at(theSlots).run(func() (err error) {
+	err := c.servers.at(theSlots).run(func() (err error) {
 		node, err = c.Cluster.MasterForKey(ctx, key)
 		return err
 	})

@@ -21,5 +21,5 @@ func Unmap([]byte) error { return nil }
 // Boot returns "".
 func Boot() string { return "" }
 
-// MayWrite returns false.
-func MayWrite(string) bool { return false }
+// MayWrite returns nil: it cannot be known without creating a file.
+func MayWrite(string) error { return nil }

@@ -1,9 +1,9 @@
 //go:build unix
 
-// Package platform is what the embedded store needs of the operating system: room on
-// the disk that is reserved, mapped files, the run of the machine, and the right to
-// write into a directory. Begin with [Map]. On a system that is not Unix-like the
-// functions fail or return nothing.
+// Package platform is what the gateway needs of the operating system beyond the standard
+// library: room on the disk that is reserved, mapped files, the run of the machine, the
+// right to write into a directory, and who listens on a socket. Begin with [Map]. Where a
+// system cannot do something, the function fails or returns nothing.
 package platform
 
 import (
@@ -31,8 +31,8 @@ func Map(f *os.File, size int) ([]byte, error) {
 // Unmap ends a mapping.
 func Unmap(b []byte) error { return unix.Munmap(b) }
 
-// MayWrite reports whether this process may make files in the directory.
-func MayWrite(dir string) bool { return unix.Access(dir, unix.W_OK|unix.X_OK) == nil }
+// MayWrite returns an error if this process cannot make files in the directory.
+func MayWrite(dir string) error { return unix.Access(dir, unix.W_OK|unix.X_OK) }
 
 // fill writes zeros over the whole file, where blocks cannot be reserved.
 func fill(f *os.File, size int) error {

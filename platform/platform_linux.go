@@ -3,6 +3,7 @@ package platform
 import (
 	"errors"
 	"fmt"
+	"net"
 	"os"
 	"strings"
 
@@ -33,4 +34,28 @@ func populate(b []byte) { _ = unix.Madvise(b, unix.MADV_POPULATE_WRITE) }
 func Boot() string {
 	b, _ := os.ReadFile("/proc/sys/kernel/random/boot_id") // missing in some sandboxes
 	return strings.TrimSpace(string(b))
+}
+
+// ReserveBehind allocates n bytes of the disk behind the end of the file, which has the
+// size, without changing it. Where the file system cannot, it does nothing.
+func ReserveBehind(f *os.File, size, n int64) error {
+	err := unix.Fallocate(int(f.Fd()), unix.FALLOC_FL_KEEP_SIZE, size, n)
+	if errors.Is(err, unix.EOPNOTSUPP) || errors.Is(err, unix.ENOSYS) {
+		return nil
+	}
+	return err
+}
+
+// OfAnotherProcess reports whether another process listens on the socket that a
+// connection was made to.
+func OfAnotherProcess(conn *net.UnixConn) (other bool) {
+	raw, err := conn.SyscallConn()
+	if err != nil {
+		return false
+	}
+	_ = raw.Control(func(fd uintptr) {
+		listener, err := unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED)
+		other = err == nil && int(listener.Pid) != os.Getpid()
+	})
+	return other
 }
