@@ -12,8 +12,8 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/card-gateway/card-gateway/store"
 	"github.com/card-gateway/card-gateway/platform"
+	"github.com/card-gateway/card-gateway/store"
 )
 
 // A Segment is one file of the journal: a header, then entries, then zeros. The
