@@ -90,8 +90,8 @@ func (r *RedisServer) Start() {
 		network = "unix"
 	}
 	r.client = redis.NewClient(&redis.Options{Network: network, Addr: r.Addr, DisableIdentity: true})
-	r.cmd = RedisProcess{Dir: r.Dir, Config: r.config, Env: r.Env}.Run(r.t, r.client)
-	r.pid.Store(int64(r.cmd.Process.Pid))
+	// Links name the connections that it opens before it answers, too.
+	r.cmd = RedisProcess{Dir: r.Dir, Config: r.config, Env: r.Env, Began: func(pid int) { r.pid.Store(int64(pid)) }}.Run(r.t, r.client)
 }
 
 // A RedisProcess is how a redis-server is started. All tests start theirs by it.
@@ -99,6 +99,7 @@ type RedisProcess struct {
 	Dir    string   // for what it prints
 	Config []string // its arguments
 	Env    []string // besides the test's own
+	Began  func(pid int)
 }
 
 // Run starts the process, and waits until it answers the client.
@@ -114,6 +115,9 @@ func (p RedisProcess) Run(t testing.TB, client *redis.Client) *exec.Cmd {
 	cmd.Env = append(os.Environ(), p.Env...)
 	if err := cmd.Start(); err != nil {
 		t.Fatalf("starting redis-server (make install-test-tools installs it): %v", err)
+	}
+	if p.Began != nil {
+		p.Began(cmd.Process.Pid)
 	}
 	for deadline := time.Now().Add(Patience); client.Ping(context.Background()).Err() != nil; time.Sleep(5 * time.Millisecond) {
 		if text, _ := os.ReadFile(out.Name()); time.Now().After(deadline) {
