@@ -242,14 +242,14 @@ func On(ctx caddy.Context, name string, do func()) error {
 	if err != nil {
 		return err
 	}
-	return events.On(name, handler(do))
+	return events.On(name, handler{do})
 }
 
-type handler func()
+type handler struct{ do func() } // Caddy writes it into its debug log, as JSON
 
 // Handle is part of caddyevents.Handler.
-func (do handler) Handle(context.Context, caddy.Event) error {
-	do()
+func (h handler) Handle(context.Context, caddy.Event) error {
+	h.do()
 	return nil
 }
 

@@ -1,6 +1,7 @@
 package node
 
 import (
+	"encoding/json"
 	"testing"
 	"time"
 )
@@ -22,5 +23,12 @@ func TestForgotten(t *testing.T) {
 		if got := n.Forgotten(); got != test.want {
 			t.Errorf("%s: forgotten is %v, want %v", name, got, test.want)
 		}
+	}
+}
+
+// Caddy writes each subscriber of an event into its debug log.
+func TestSubscribersCanBeLogged(t *testing.T) {
+	if text, err := json.Marshal(handler{func() {}}); err != nil {
+		t.Errorf("%s, %v", text, err)
 	}
 }

@@ -183,13 +183,20 @@ func markIn(t *testing.T, dir string) int64 {
 	return mark.Accepted
 }
 
-// A missing runtime directory is reported, and requests go on.
+// A missing runtime directory is made. One that cannot be made is reported, and requests
+// go on.
 func TestMarkCannotBeWritten(t *testing.T) {
-	opt := single(t)
-	opt.RuntimeDir = filepath.Join(t.TempDir(), "gone")
-	s := open(t, opt)
-	expect(t, s, newClaim(newKey(t, s)), auth.Accepted)
-	if warnings := fmt.Sprint(s.Status(ctx).Details.Warnings); !strings.Contains(warnings, "is not known after its end") {
-		t.Errorf("warnings %s, want one on the runtime directory", warnings)
+	file := filepath.Join(t.TempDir(), "file")
+	if err := os.WriteFile(file, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for dir, fits := range map[string]bool{filepath.Join(t.TempDir(), "gone"): true, filepath.Join(file, "dir"): false} {
+		opt := single(t)
+		opt.RuntimeDir = dir
+		s := open(t, opt)
+		expect(t, s, newClaim(newKey(t, s)), auth.Accepted)
+		if warnings := fmt.Sprint(s.Status(ctx).Details.Warnings); strings.Contains(warnings, "is not known after its end") == fits {
+			t.Errorf("%s: warnings %s", dir, warnings)
+		}
 	}
 }

@@ -373,7 +373,7 @@ func (m *lastRun) used(masters []serverInfo) {
 func (m *lastRun) writeLocked() {
 	text, err := json.Marshal(m.note)
 	if err == nil {
-		err = os.WriteFile(m.path+".new", text, 0o600)
+		err = errors.Join(os.MkdirAll(filepath.Dir(m.path), 0o700), os.WriteFile(m.path+".new", text, 0o600))
 	}
 	if err == nil {
 		err = os.Rename(m.path+".new", m.path)
