@@ -4,6 +4,8 @@ import (
 	"encoding/json"
 	"testing"
 	"time"
+
+	"github.com/caddyserver/caddy/v2/modules/caddyevents"
 )
 
 // A drained node is forgotten when the time of the work is over, and at once if
@@ -28,7 +30,8 @@ func TestForgotten(t *testing.T) {
 
 // Caddy writes each subscriber of an event into its debug log.
 func TestSubscribersCanBeLogged(t *testing.T) {
-	if text, err := json.Marshal(handler{func() {}}); err != nil {
+	var subscriber caddyevents.Handler = handler{func() {}}
+	if text, err := json.Marshal(subscriber); err != nil {
 		t.Errorf("%s, %v", text, err)
 	}
 }
