@@ -384,9 +384,19 @@ func (p *Process) Promote(t testing.TB) {
 // Restart stops the server in order and starts it again.
 func (p *Process) Restart(t testing.TB) {
 	t.Helper()
-	p.Signal(t, syscall.SIGTERM)
-	if err := p.Cmd.Wait(); err != nil {
-		t.Fatalf("redis-server ended with %v", err)
+	ended := make(chan error, 1)
+	go func() { ended <- p.Cmd.Wait() }()
+	for running := true; running; {
+		// A replica that writes its first append-only file refuses to end, and forgets
+		// that it was asked to.
+		_ = p.Cmd.Process.Signal(syscall.SIGTERM)
+		select {
+		case err := <-ended:
+			if running = false; err != nil {
+				t.Fatalf("redis-server ended with %v", err)
+			}
+		case <-time.After(time.Second):
+		}
 	}
 	p.Start(t)
 	Eventually(t, 10*time.Second, "the data is loaded", func() bool {
