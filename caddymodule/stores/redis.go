@@ -168,12 +168,8 @@ func fingerprint(secret string) string {
 	return hex.EncodeToString(sum[:8])
 }
 
-// Interface guards
-var (
-	_ caddy.Provisioner     = (*RedisStore)(nil)
-	_ caddyfile.Unmarshaler = (*RedisStore)(nil)
-	_ Module                = (*RedisStore)(nil)
-)
+// Interface guard
+var _ caddyfile.Unmarshaler = (*RedisStore)(nil)
 
 // UnmarshalCaddyfile reads one of
 //

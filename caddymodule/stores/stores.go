@@ -5,7 +5,6 @@
 package stores
 
 import (
-	"cmp"
 	"fmt"
 	"log/slog"
 	"math"
@@ -80,7 +79,7 @@ func Take(module Module, window time.Duration, runtimeDir string) (*Pooled, erro
 	if longest := module.maxWindow(); window > longest {
 		return nil, fmt.Errorf("window is %s; with this store it must be at most %s", window, longest)
 	}
-	dir := cmp.Or(file.DefaultRuntimeDir(), caddy.AppDataDir())
+	dir := file.DefaultRuntimeDir(caddy.AppDataDir())
 	if runtimeDir != "" {
 		var err error
 		if dir, err = Absolute("runtime_dir", runtimeDir); err != nil {

@@ -3,6 +3,7 @@ package file
 import (
 	"crypto/sha256"
 	"encoding/hex"
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
@@ -13,16 +14,24 @@ import (
 
 // DefaultRuntimeDir returns a directory for Options.RuntimeDir from the
 // environment: the first of RUNTIME_DIRECTORY, XDG_RUNTIME_DIR and STATE_DIRECTORY
-// that is a directory in which this process may write, else "". systemd sets the first
-// and the last.
-func DefaultRuntimeDir() string {
+// that is a directory in which this process may write, otherwise the given one, or "" if
+// that cannot be used: a default keeps nobody from starting. systemd sets the first and the
+// last.
+func DefaultRuntimeDir(otherwise string) string {
 	for _, name := range []string{"RUNTIME_DIRECTORY", "XDG_RUNTIME_DIR", "STATE_DIRECTORY"} {
 		dir, _, _ := strings.Cut(os.Getenv(name), ":")
 		if info, err := os.Stat(dir); err == nil && info.IsDir() && platform.MayWrite(dir) == nil {
 			return dir
 		}
 	}
-	return ""
+	existing := otherwise // or the nearest directory in which it would be made
+	for _, err := os.Stat(existing); errors.Is(err, os.ErrNotExist) && existing != filepath.Dir(existing); _, err = os.Stat(existing) {
+		existing = filepath.Dir(existing)
+	}
+	if checkDirectory(otherwise) != nil || platform.MayWrite(existing) != nil {
+		return ""
+	}
+	return otherwise
 }
 
 const (

@@ -101,3 +101,19 @@ func TestMarkCannotBeWritten(t *testing.T) {
 	}
 	_ = s.Close()
 }
+
+// A default that cannot be used keeps nobody from starting: then there is none.
+func TestDefaultRuntimeDir(t *testing.T) {
+	for _, name := range []string{"RUNTIME_DIRECTORY", "XDG_RUNTIME_DIR", "STATE_DIRECTORY"} {
+		t.Setenv(name, "")
+	}
+	open, file := t.TempDir(), filepath.Join(t.TempDir(), "file")
+	if err := errors.Join(os.Chmod(open, 0o777), os.WriteFile(file, nil, 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	for dir, fits := range map[string]bool{t.TempDir(): true, filepath.Join(t.TempDir(), "new", "dirs"): true, open: false, filepath.Join(file, "dir"): false} {
+		if got := DefaultRuntimeDir(dir); got != "" && got != dir || (got != "") != fits {
+			t.Errorf("%s: %q", dir, got)
+		}
+	}
+}

@@ -76,7 +76,7 @@ func fill(ctx context.Context, args []string) (err error) {
 func open(kind, place string) (store.Backend, error) {
 	switch kind {
 	case "file":
-		return file.Open(place, file.Options{RuntimeDir: file.DefaultRuntimeDir()})
+		return file.Open(place, file.Options{RuntimeDir: file.DefaultRuntimeDir("")})
 	case "redis":
 		return redis.New(redis.Options{Options: rpc.Options{URL: place, IOTimeout: patience}, SettleTimeout: patience, ChangeTimeout: patience, MaxNoncesPerKey: -1})
 	default:

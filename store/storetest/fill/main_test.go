@@ -19,7 +19,7 @@ func TestFill(t *testing.T) {
 	if err := fill(t.Context(), []string{"file", dir, "1000"}); err != nil {
 		t.Fatal(err)
 	}
-	s, err := file.Open(dir, file.Options{RuntimeDir: file.DefaultRuntimeDir()})
+	s, err := file.Open(dir, file.Options{RuntimeDir: file.DefaultRuntimeDir("")})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -37,7 +37,7 @@ func TestFill(t *testing.T) {
 // withKeys makes a store with keys.
 func withKeys(t *testing.T, dir string, ids ...string) {
 	t.Helper()
-	s, err := file.Open(dir, file.Options{RuntimeDir: file.DefaultRuntimeDir()})
+	s, err := file.Open(dir, file.Options{RuntimeDir: file.DefaultRuntimeDir("")})
 	if err != nil {
 		t.Fatal(err)
 	}
