@@ -31,7 +31,8 @@ type Gateway struct {
 	// Tolerate has the alarms in its logs that the test causes.
 	Tolerate []string
 
-	oddTime atomic.Bool // its clock or window is not as in the published interface
+	oddTime  atomic.Bool // its clock or window is not as in the published interface
+	replaced atomic.Bool // a load replaced the admin endpoint, see Admin
 
 	binary string   // replaces the gateway that users run
 	around []string // a command that runs the gateway
