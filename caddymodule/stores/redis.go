@@ -67,6 +67,8 @@ type RedisStore struct {
 	// The largest number of live nonces of one key; beyond it requests of that
 	// key are answered with 503. Default: 1000000; negative: no cap.
 	MaxNoncesPerKey int `json:"max_nonces_per_key,omitempty"`
+	// Start although the user may not read min-replicas-to-write. Default: false.
+	AcceptReplicasUnverified bool `json:"accept_replicas_unverified,omitempty"`
 
 	options redis.Options
 }
@@ -106,6 +108,7 @@ func (s *RedisStore) Provision(caddy.Context) (err error) {
 			IOTimeout: time.Duration(s.IOTimeout), PoolSize: s.PoolSize, Logger: storeLog, Queue: meter.CountQueue,
 		},
 		Prefix: s.Prefix, SettleTimeout: time.Duration(s.SettleTimeout), ChangeTimeout: time.Duration(s.ChangeTimeout), MaxNoncesPerKey: s.MaxNoncesPerKey,
+		AcceptReplicasUnverified: s.AcceptReplicasUnverified,
 	}
 	return s.readPasswords()
 }
@@ -141,8 +144,7 @@ func (s *RedisStore) connection() any {
 func (s *RedisStore) maxWindow() time.Duration { return redis.MaxWindow }
 
 // Open returns the backend. It connects to nothing.
-func (s *RedisStore) Open(runtimeDir string) (store.Backend, error) {
-	s.options.RuntimeDir = runtimeDir
+func (s *RedisStore) Open(string) (store.Backend, error) {
 	return redis.New(s.options)
 }
 
@@ -194,6 +196,7 @@ var _ caddyfile.Unmarshaler = (*RedisStore)(nil)
 //	    io_timeout <time span>
 //	    pool_size <number>
 //	    max_nonces_per_key <number>
+//	    accept_replicas_unverified
 //	}
 func (s *RedisStore) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 	d.Next()
@@ -224,6 +227,7 @@ func (s *RedisStore) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 		directive.Duration("io_timeout", &s.IOTimeout),
 		directive.Number("pool_size", 1, &s.PoolSize),
 		directive.Number("max_nonces_per_key", 1, &s.MaxNoncesPerKey),
+		directive.Flag("accept_replicas_unverified", &s.AcceptReplicasUnverified),
 	})
 }
 

@@ -83,26 +83,6 @@ func hashOf(t *testing.T, s *Store, r *store.Record) int64 {
 	return span
 }
 
-// A server whose clock was far ahead has dropped live nonces. When the clock is
-// right again, requests from before are refused.
-func TestFloorAfterWrongClock(t *testing.T) {
-	t.Parallel()
-	p, clock := shifted(t)
-	clock.Shift(4 * time.Second)
-	s := open(t, Options{Options: rpc.Options{URL: p.URL()}})
-	r := newKey(t, s)
-	c := newClaim(r)
-	expect(t, s, c, auth.Accepted)
-	clock.Shift(-4 * time.Second)
-	redistest.Eventually(t, 10*time.Second, "the floor rises", func() bool { return check(s) == nil && s.servers.View().Highest() > 0 })
-	expect(t, s, again(c), auth.ReplayedNonce)
-	for seconds, want := range map[int64]auth.Reason{5: auth.ReplayFloor, 6: auth.Accepted} {
-		c := newClaim(r)
-		c.Timestamp = s.servers.View().Highest()/1e6 + seconds
-		expect(t, s, c, want)
-	}
-}
-
 // Two clocks that both fit may be ten seconds apart: that of a server before and after
 // a step, or those of two servers in a planned failover. A hash of nonces is there as
 // long as one of them reads it, so nothing is taken for lost.

@@ -93,8 +93,8 @@ func (s *Store) acceptedArgs(t testing.TB, r *store.Record, limits int) func() [
 		for i := range limits {
 			charge(t, c, fmt.Sprint("bucket", i), "1000000000/1s")
 		}
-		a := attempt{Claim: c, seen: s.servers.View(), lifeWindow: c.Window, maxNonces: 1_000_000}
-		args := []any{"evalsha", s.settling.SHA, "2", s.names.record(r.ID), s.names.buckets(r.ID), random()}
+		a := attempt{Claim: c, seen: s.servers.View(), lifeWindow: c.Window, maxNonces: 1_000_000, beat: s.servers.BeatOf(r.ID)}
+		args := []any{"evalsha", s.settling.SHA, "3", s.names.record(r.ID), s.names.buckets(r.ID), a.beat.Key, random()}
 		return append(args, a.args()...)
 	}
 }
@@ -233,7 +233,7 @@ func (s *Store) load(b *testing.B, r *store.Record, l loadOf) [3]float64 {
 		all.Go(func() {
 			for j := range each {
 				c := newClaim(r)
-				a := attempt{Claim: c, seen: s.servers.View(), lifeWindow: c.Window}
+				a := attempt{Claim: c, seen: s.servers.View(), lifeWindow: c.Window, beat: s.servers.BeatOf(r.ID)}
 				sent := time.Now()
 				if err := l.send(rpc.Call{Script: s.settling, Keys: s.settleKeys(&a), Args: a.args()}); err != nil {
 					b.Error(err)

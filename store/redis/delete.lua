@@ -21,6 +21,7 @@ if not (highest and floor) then
 end
 local left = math.max((highest + 1) * span + longest, floor / 1000 + 2 * longest) - now / 1000
 if left > 0 then
+  left = left + 86400000  -- should the clock be ahead now
   stored[5] = floor > 0 and int(floor)
   for i, field in ipairs({'hi', 'window', 'spans', 'floor'}) do
     if stored[i + 1] then redis.call('HSET', KEYS[1], field, stored[i + 1]) end

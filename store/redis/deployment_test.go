@@ -89,7 +89,6 @@ func TestDocumentedServersKeepData(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			servers, opt := start(t)
 			opt.Username, opt.Password, opt.IOTimeout, opt.SettleTimeout = "gateway", "secret", time.Second, 2*time.Second
-			opt.RuntimeDir = t.TempDir()
 			keepsData(t, servers, opt)
 		})
 	}

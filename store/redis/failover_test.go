@@ -40,6 +40,7 @@ func TestSentinelFailover(t *testing.T) {
 	t.Parallel()
 	set := redistest.OwnSentinel(t)
 	a, b := pair(t, Options{Options: rpc.Options{SentinelMaster: "gw", SentinelAddrs: redistest.Addrs(set.Sentinels)}})
+	redistest.NeedReplicas(t, 0, set.Master, set.Replica)
 	r := newRecord()
 	putReplicated(t, a, r)
 	h := startHammer(t, []*Store{a, b}, []*store.Record{r})
@@ -81,7 +82,9 @@ func TestClusterFailover(t *testing.T) {
 		info, _ := replica.Client.Info(ctx, "replication").Result()
 		return strings.Contains(info, "master_link_status:up")
 	})
+	redistest.NeedReplicas(t, 1, nodes[0], replica)
 	a, b := pair(t, Options{Options: rpc.Options{ClusterAddrs: redistest.Addrs(nodes[1:])}})
+	redistest.NeedReplicas(t, 0, nodes[0], replica)
 	r := newRecord()
 	for redistest.Slot(r.ID) >= redistest.Slots/3 { // on the first node
 		r = newRecord()

@@ -59,6 +59,7 @@ func TestFenceOfOneServer(t *testing.T) {
 	t.Parallel()
 	nodes := replicatedCluster(t)
 	a, b := pair(t, Options{Options: rpc.Options{ClusterAddrs: redistest.Addrs(nodes[:3]), IOTimeout: time.Second}, SettleTimeout: 2 * time.Second})
+	redistest.NeedReplicas(t, 0, nodes[0], nodes[3])
 	own, other := keyOn(t, a, 0), keyOn(t, a, 2)
 	acceptAhead(t, a, own)
 	acceptAhead(t, b, other)
@@ -92,6 +93,7 @@ func TestTakeoverThatLostNonces(t *testing.T) {
 	t.Parallel()
 	nodes := replicatedCluster(t)
 	a, b := pair(t, Options{Options: rpc.Options{ClusterAddrs: redistest.Addrs(nodes[1:3]), IOTimeout: time.Second}, SettleTimeout: 2 * time.Second})
+	redistest.NeedReplicas(t, 0, nodes[0], nodes[3])
 	r := keyOn(t, a, 0)
 	acceptAhead(t, b, r)
 	awaitReplica(t, a, r) // else the replica may have nothing, which is another loss
@@ -117,6 +119,7 @@ func TestPlannedFailoverOfSentinel(t *testing.T) {
 	t.Parallel()
 	set := redistest.OwnSentinel(t)
 	a, b := pair(t, Options{Options: rpc.Options{SentinelMaster: "gw", SentinelAddrs: redistest.Addrs(set.Sentinels), IOTimeout: time.Second}, SettleTimeout: 2 * time.Second})
+	redistest.NeedReplicas(t, 0, set.Master, set.Replica)
 	r := newRecord()
 	putReplicated(t, a, r)
 	acceptAhead(t, b, r)

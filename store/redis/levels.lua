@@ -3,7 +3,8 @@
 -- caller, names of buckets. The reply is {tag, time, level, ...}; a level is
 -- "used at unit", and "0 0 0" where none is stored.
 local claim_now = tonumber(ARGV[2])
-local now = clock()
+local time = clock()
+local now = time
 local reply = {ARGV[1], int(now)}
 for i = 3, #ARGV do
   reply[#reply + 1] = redis.call('HGET', KEYS[1], 'b:' .. ARGV[i]) or '0 0 0'

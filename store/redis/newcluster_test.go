@@ -10,15 +10,13 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/card-gateway/card-gateway/auth"
 	"github.com/card-gateway/card-gateway/store"
 	"github.com/card-gateway/card-gateway/store/redis/masters"
 	"github.com/card-gateway/card-gateway/store/redis/rpc"
 	"github.com/card-gateway/card-gateway/tests/redistest"
 )
 
-// wantMade checks that the store is in use: all copies exist, and the note that
-// they are being made is removed.
+// wantMade checks that the store is in use: all copies exist.
 func wantMade(t testing.TB, s *Store) {
 	t.Helper()
 	want := s.client.HGet(ctx, s.names.shared(), "epoch").Val()
@@ -35,9 +33,6 @@ func wantMade(t testing.TB, s *Store) {
 	})
 	if err != nil || copies.Load() != 64 {
 		t.Errorf("%d copies of the epoch, want 64; %v", copies.Load(), err)
-	}
-	if noted, err := s.client.HExists(ctx, s.names.shared(), "making").Result(); err != nil || noted {
-		t.Errorf("that the copies are being made is still noted (%v, %v)", noted, err)
 	}
 }
 
@@ -80,40 +75,4 @@ func TestNewClusterWithoutOneMaster(t *testing.T) {
 	}
 	put(t, s, r)
 	flows(t, s, r, 5*time.Second)
-}
-
-// A gateway of a version that does not know the note accepts requests. Then a
-// master is emptied while the note exists, and the list of keys is lost too. No
-// request is accepted again.
-func TestEmptiedWhileNoted(t *testing.T) {
-	t.Parallel()
-	nodes := redistest.SharedCluster(t)
-	opt := Options{Options: rpc.Options{ClusterAddrs: redistest.Addrs(nodes)}, Prefix: random() + ":"}
-	for owner(redistest.Slot(names{opt.Prefix}.index())) == owner(redistest.Slot(names{opt.Prefix}.shared())) {
-		opt.Prefix = random() + ":"
-	}
-	s, err := New(patient(opt))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer s.Close()
-	emptied := owner(redistest.Slot(s.names.index()))
-	r := newRecord()
-	for owner(redistest.Slot(r.ID)) != emptied {
-		r = newRecord()
-	}
-	put(t, s, r)
-	c := acceptAhead(t, s, r)
-	if err := s.client.HSet(ctx, s.names.shared(), "making", "1").Err(); err != nil {
-		t.Fatal(err)
-	}
-	for _, name := range nodes[emptied].Client.Keys(ctx, opt.Prefix+"*").Val() {
-		nodes[emptied].Do(t, "del", name)
-	}
-	if err := check(s); err != nil {
-		t.Fatal(err)
-	}
-	wantMade(t, s)
-	put(t, s, r)
-	expect(t, s, again(c), auth.ReplayFloor)
 }

@@ -53,12 +53,10 @@ type Options struct {
 	// own maxmemory limits all nonces together.
 	MaxNoncesPerKey int
 
-	// RuntimeDir is the directory of a small file that holds until when this
-	// gateway has accepted requests, and on which servers. It belongs to this
-	// process and must outlive it, such as a directory in /run. If it is empty, a
-	// gateway that was cut off with an old master and killed does not know what it
-	// accepted there.
-	RuntimeDir string
+	// AcceptReplicasUnverified is whether to start although the user may not read
+	// min-replicas-to-write: after a network cut, two masters may then accept the same
+	// request.
+	AcceptReplicasUnverified bool
 
 	// now, when set, replaces the clock by which checks are made. Only tests set it.
 	now func() time.Time
@@ -93,9 +91,7 @@ type Store struct {
 	policies *policyExchange
 	ahead    atomic.Int64 // Claim.ReplayFloorAhead of the last claim, 0 before the first
 
-	// What a request reads and notes of the servers; tests replace both.
-	view     func() *masters.View
-	accepted func(id string, now int64)
+	view func() *masters.View // what a request reads of the servers; tests replace it
 
 	life    context.Context // ends with Close
 	end     context.CancelFunc
@@ -122,9 +118,9 @@ func New(opt Options) (*Store, error) {
 	s := &Store{client: client, opt: opt, names: names{prefix: opt.Prefix}, settling: settleScript, levels: levelsScript}
 	s.life, s.end = context.WithCancel(context.Background())
 	s.servers = masters.New(s.life, client, masters.Options{
-		Prefix: opt.Prefix, Index: s.names.index(), Timeout: opt.ChangeTimeout, RuntimeDir: opt.RuntimeDir, Rights: rights, Now: opt.now,
+		Prefix: opt.Prefix, Index: s.names.index(), Timeout: opt.ChangeTimeout, Rights: rights, AcceptReplicas: opt.AcceptReplicasUnverified, Now: opt.now,
 	})
-	s.view, s.accepted = s.servers.View, s.servers.Accepted
+	s.view = s.servers.View
 	s.policies = newPolicyExchange(client, s.names.nodePolicies())
 	return s, nil
 }

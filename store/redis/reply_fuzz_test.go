@@ -24,14 +24,14 @@ func FuzzReply(f *testing.F) {
 		"*7\r\n$3\r\nt.2\r\n$8\r\naccepted\r\n:0\r\n:1750000000000000\r\n:1\r\n:2\r\n:1\r\n", "*7\r\n$3\r\nt.1\r\n$8\r\naccepted\r\n:0\r\n$1\r\n1\r\n:1\r\n:2\r\n:1\r\n",
 		"*7\r\n$3\r\nt.1\r\n$12\r\nrate_limited\r\n:0\r\n:-9223372036854775808\r\n:9223372036854775807\r\n:-2\r\n:0\r\n",
 		"*4\r\n$3\r\nt.1\r\n$10\r\nkey_locked\r\n:50\r\n:1\r\n", "*4\r\n$3\r\nt.1\r\n$12\r\nreplay_floor\r\n:0\r\n:9223372036854775807\r\n", "*3\r\n$3\r\nt.1\r\n$5\r\nstale\r\n:1\r\n",
-		"*3\r\n$3\r\nt.1\r\n$6\r\nserver\r\n$1\r\nx\r\n", "*3\r\n$3\r\nt.1\r\n$6\r\nwindow\r\n:3600\r\n", "*3\r\n$3\r\nt.1\r\n$5\r\nclock\r\n:1\r\n", "*3\r\n$3\r\nt.1\r\n$4\r\nfull\r\n:1\r\n", "*3\r\n$3\r\nt.1\r\n$8\r\nreplicas\r\n:1\r\n",
+		"*3\r\n$3\r\nt.1\r\n$6\r\nserver\r\n$1\r\nx\r\n", "*3\r\n$3\r\nt.1\r\n$6\r\nwindow\r\n:3600\r\n", "*3\r\n$3\r\nt.1\r\n$5\r\nclock\r\n:1\r\n", "*3\r\n$3\r\nt.1\r\n$4\r\nfull\r\n:1\r\n", "*3\r\n$3\r\nt.1\r\n$8\r\nreplicas\r\n:1\r\n", "*3\r\n$3\r\nt.1\r\n$5\r\nolder\r\n:1\r\n",
 		"$8\r\naccepted\r\n", "-ERR evil\r\n", "-NOSCRIPT a\r\n", "-TRYAGAIN a\r\n", "-OOM a\r\n", "-MOVED 1 evil:1\r\n", ":1\r\n", "+OK\r\n", "%1\r\n+a\r\n:1\r\n", "(99999999999999999999\r\n", "_\r\n", "#t\r\n", ",inf\r\n", ">1\r\n+a\r\n:1\r\n", "",
 		"*30000000\r\n", "$300000000\r\nabc", "%1\r\n*0\r\n:1\r\n", "%1\r\n-ERR a\r\n:1\r\n", "|1\r\n+a\r\n:1\r\n:1\r\n", "*1\r\n*1\r\n*1\r\n*1\r\n", "*?\r\n",
 	} {
 		f.Add(seed)
 	}
 	settle := func(t testing.TB, reply string, timeout time.Duration) (store.Verdict, error) {
-		s, _ := answers(t, reply, 0)
+		s := answers(t, reply, 0)
 		s.opt.SettleTimeout = timeout
 		return s.Settle(ctx, c)
 	}

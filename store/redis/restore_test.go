@@ -47,6 +47,7 @@ func testOldContentRestored(t *testing.T, servers []*redistest.Process, opt Opti
 	for i, p := range servers {
 		old[i] = p.Dump(t)
 	}
+	time.Sleep(2 * time.Millisecond) // the beat counts half milliseconds
 	lost := acceptAhead(t, a, r)
 	for _, p := range servers {
 		p.Do(t, "flushall")
@@ -56,7 +57,7 @@ func testOldContentRestored(t *testing.T, servers []*redistest.Process, opt Opti
 	}
 	for i, p := range servers {
 		for name, value := range old[i] {
-			p.Do(t, "restore", name, 0, value)
+			p.Do(t, "restore", name, 0, value, "replace")
 		}
 	}
 	settled := 0

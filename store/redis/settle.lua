@@ -5,7 +5,9 @@
 --          last:<version>; spans = "span count" of each hash of nonces
 -- KEYS[2]  its buckets:      b:<bucket> = "used at unit", until = when Redis
 --          drops them, a second less: at most a minute after all are empty
--- KEYS[3-] its nonces, one hash per span of expiry: digest = end, ms into the
+-- KEYS[3]  the beat of the content: the moment of its last accepted request, to half
+--          a millisecond, and if there was a loss its floor; 16 digits each, us
+-- KEYS[4-] its nonces, one hash per span of expiry: digest = end, ms into the
 --          span. All are declared, so that a cluster refuses the call while it
 --          moves the slot. The clock and hi decide which of them are read.
 --
@@ -15,7 +17,8 @@
 --
 -- Everything is read before anything but a floor is written, so that an error in between
 -- writes nothing. The reply is {tag, outcome, number, ...}; the outcome is the name
--- of an auth.Reason, or a word of settle.go when nothing was decided.
+-- of an auth.Reason, and then the first number is the beat, or a word of settle.go when
+-- nothing was decided.
 --
 -- This runs with every request. Making a number a text costs as much as half a
 -- command, and reading one a quarter, so both are done only where they must be:
@@ -28,9 +31,23 @@ end
 if silent > LAG then  -- cut off, perhaps replaced
   return {tag, 'replicas', silent}
 end
-local now = clock()
+local time = clock()
+local now = time
 if now - claim_now > SKEW or claim_now - now > SKEW then
   return {tag, 'clock', now - claim_now}
+end
+
+-- An older copy of the content has an older beat than the gateway has seen. So does one
+-- whose floor nobody can have written.
+local beat, beaten, raised = call('GET', KEYS[3]), 0, 0
+if beat then
+  if #beat > 16 then
+    beat, raised = string.sub(beat, 1, 16), tonumber(string.sub(beat, 18)) or 0
+  end
+  beaten = tonumber(beat) or 0
+end
+if beaten < seen or raised > time + 2 * SKEW then
+  return {tag, 'older', beaten}
 end
 
 -- 1. The revision.
@@ -71,11 +88,11 @@ end
 -- 2. Rule 5.
 if failures >= lock_after then
   if dry_run or look then
-    return {tag, LOCKED, failures, 0}
+    return {tag, LOCKED, beaten, failures, 0}
   end
   call('HSET', KEYS[1], 'rev', next_revision, 'lock', format('%d %d %d', claim_now, lock_until, failures))
   call('HDEL', KEYS[1], 'fails')
-  return {tag, LOCKED, 0, 1}
+  return {tag, LOCKED, beaten, 0, 1}
 end
 
 -- The nonces. If a hash holds fewer nonces than were written, before its time is
@@ -134,6 +151,7 @@ if listed <= last - first then  -- those that gateways have not counted, and gap
     span = span + 1
   end
 end
+if raised > floor then floor = raised end
 if stored[3] then floor = math.max(floor, stored[3] + 0) end
 if lost then
   floor = math.max(floor, now)
@@ -149,23 +167,23 @@ if failed > 0 then
   if not look and bit.band(counts, rule) ~= 0 then
     failures = call('HINCRBY', KEYS[1], 'fails', 1)
   end
-  return {tag, string.match(REASONS, ' ' .. rule .. '=(%S+)'), failures}
+  return {tag, string.match(REASONS, ' ' .. rule .. '=(%S+)'), beaten, failures}
 end
 
 -- 6. The replay floor, and nonces that have expired by a narrower window.
 if floor > 0 and timestamp * 1000000 <= floor + ahead then
-  return {tag, REPLAY_FLOOR, failures, floor + ahead}
+  return {tag, REPLAY_FLOOR, beaten, failures, floor + ahead}
 end
 if narrow > 0 then
   local forgotten = math.min(math.floor(claim_now / 1000000) - math.floor(narrow / 1000) - 1, narrow_to)
   if timestamp <= forgotten then
-    return {tag, REPLAY_FLOOR, failures, forgotten * 1000000}
+    return {tag, REPLAY_FLOOR, beaten, failures, forgotten * 1000000}
   end
 end
 
 -- 7. The buckets; the arithmetic is that of ratelimit.Charge. The reply has
 -- their levels with what this request adds, if it is not taken back.
-local reply = {tag, ACCEPTED, failures, now}
+local reply = {tag, ACCEPTED, beaten, failures, now}
 local over, charged, ends_all = false, {}, 0
 if FIRST_CHARGE <= #ARGV then
   local fields = {'until', ARGV[FIRST_CHARGE]}
@@ -192,7 +210,7 @@ if FIRST_CHARGE <= #ARGV then
     local fits = used + cost <= capacity
     if not fits then over = true end
     used = used + cost
-    local r = 3 * i - 1
+    local r = 3 * i
     reply[r], reply[r + 1], reply[r + 2] = used, at, fits and 1 or 0
     charged[2 * i - 3], charged[2 * i - 2] = fields[i], format('%d %d %d', used, at, unit)
     local empty = math.ceil((at + math.ceil(used / drain)) / 1000)
@@ -205,17 +223,16 @@ if FIRST_CHARGE <= #ARGV then
   end
 end
 
-local function taken_back()
+local limited = over and not limits_dry_run or body_dropped
+if limited or over and not look then  -- this request adds nothing
   for i = FIRST_CHARGE + 1, #ARGV, 2 do
-    local r = 5 + (i - FIRST_CHARGE - 1) / 2 * 3
+    local r = 6 + (i - FIRST_CHARGE - 1) / 2 * 3
     reply[r] = reply[r] - select(4, struct.unpack('<dddd', ARGV[i]))
   end
-  return reply
 end
-
-if over and not limits_dry_run or body_dropped then
+if limited then
   reply[2] = LIMITED
-  return taken_back()
+  return reply
 end
 if look then
   return reply
@@ -223,16 +240,22 @@ end
 if max_nonces > 0 and live >= max_nonces then
   return {tag, 'full', live}
 end
-if over then
-  taken_back()
-elseif charged[1] then
+if not over and charged[1] then
   call('HSET', KEYS[2], unpack(charged))
   if ends_all > 0 then
     call('PEXPIRE', KEYS[2], format('%d', math.max(ends_all - now_ms, 0) + 61000))
   end
 end
 
--- 8. The nonce, the windows, when the secret was used, and the count.
+-- 8. The beat, the nonce, the windows, when the secret was used, and the count.
+if time - beaten >= BEAT or time < beaten then
+  reply[3] = math.max(time, beaten + 1)
+  if raised + 3000 * LONGEST > time then  -- a request may still be stamped before it
+    call('SET', KEYS[3], format('%d %d', reply[3], raised))
+  else
+    call('SET', KEYS[3], format('%d', reply[3]))
+  end
+end
 local own_text = spans[own_at and own_at - 1] or format('%d', own)
 local name = nonces .. own_text
 local added = call('HSET', name, digest, format('%d', ends - own * SPAN))
@@ -259,6 +282,6 @@ end
 call('HSET', KEYS[1], unpack(noted))
 if failures > 0 and not dry_run then
   call('HDEL', KEYS[1], 'fails')
-  reply[3] = 0
+  reply[4] = 0
 end
 return reply

@@ -43,6 +43,7 @@ func replicatedCluster(t testing.TB) []*redistest.Process {
 	for i := range 3 {
 		redistest.Eventually(t, 20*time.Second, "the replica follows", func() bool { return nodes[3+i].Follows(t) })
 	}
+	redistest.NeedReplicas(t, 1, nodes...)
 	return nodes
 }
 

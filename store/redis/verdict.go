@@ -23,6 +23,7 @@ const (
 	// longer than MaxLag.
 	outcomeReplicas = "replicas"
 	outcomeClock    = "clock" // its clock and the claim's differ too much
+	outcomeOlder    = "older" // its content is older than this gateway has seen it
 	outcomeStale    = "stale"
 	outcomeFull     = "full"
 	outcomeWindow   = "window" // the nonce must live for a wider window
@@ -41,24 +42,31 @@ var reasons = func() map[string]auth.Reason {
 	return byName
 }()
 
-// read reads the numbers of a reply: the failure count; with a lock, whether this
-// request wrote it; under the replay floor, its end; and where buckets were decided
-// on, the server's time and per bucket used, at and whether the request fits. It also
-// returns the server's time.
-func (a *attempt) read(outcome string, n numbers) (v store.Verdict, now int64, err error) {
-	if outcome == outcomeStale {
-		return store.Verdict{Stale: true}, 0, n.end()
+// read reads the numbers of a reply, and notes the beat: the beat; the failure count;
+// with a lock, whether this request wrote it; under the replay floor, its end; and where
+// buckets were decided on, the server's time and per bucket used, at and whether the
+// request fits.
+func (a *attempt) read(outcome string, n numbers) (v store.Verdict, err error) {
+	switch outcome {
+	case outcomeStale:
+		return store.Verdict{Stale: n.end() == nil}, n.err
+	case outcomeClock:
+		return v, fmt.Errorf("%w: the clocks of redis and of this gateway are %d µs apart, at most %v are allowed", store.ErrUnavailable, n.signed(), masters.MaxSkew)
+	case outcomeReplicas:
+		return v, fmt.Errorf("%w: no replica has answered the master for %d s, at most %v are allowed", store.ErrUnavailable, n.next(), masters.MaxLag)
+	case outcomeFull:
+		return v, fmt.Errorf("%w: the key has %d", store.ErrFull, n.next())
 	}
 	reason, known := reasons[outcome]
 	if !known {
-		return v, 0, fmt.Errorf("%w: redis answered %q", store.ErrUnavailable, outcome)
+		return v, fmt.Errorf("%w: redis answered %q", store.ErrUnavailable, outcome)
 	}
+	last := n.next()
 	v = store.Verdict{Reason: reason, Failures: int(n.next())}
 	problem := ""
 	switch reason {
 	case auth.Accepted, auth.RateLimited:
-		now = n.next()
-		problem = a.readLimits(&v, now, &n)
+		problem = a.readLimits(&v, n.next(), &n)
 	case auth.KeyLocked:
 		v.Locked = n.bit()
 		problem = a.checkLock(&v)
@@ -73,13 +81,17 @@ func (a *attempt) read(outcome string, n numbers) (v store.Verdict, now int64, e
 			problem = "it is not the first rule that has failed"
 		}
 	}
+	if last < a.lastBeat {
+		problem = "its content is older than it was"
+	}
 	if err := n.end(); err != nil {
-		return store.Verdict{}, 0, err
+		return store.Verdict{}, err
 	}
 	if problem != "" {
-		return store.Verdict{}, 0, fmt.Errorf("%w: redis answered %q to a request for which that cannot be: %s", store.ErrUnavailable, outcome, problem)
+		return store.Verdict{}, fmt.Errorf("%w: redis answered %q to a request for which that cannot be: %s", store.ErrUnavailable, outcome, problem)
 	}
-	return v, now, nil
+	a.beat.Note(last, a.Now)
+	return v, nil
 }
 
 // checkLock returns why the claim cannot have found the key locked so, or "".

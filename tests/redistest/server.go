@@ -297,8 +297,9 @@ func launchSentinel(t testing.TB, downAfter time.Duration) *SentinelSet {
 	t.Helper()
 	Several(t)
 	set := &SentinelSet{}
-	set.Master = launch(t, true, "--repl-diskless-sync-delay", "0", "--appendonly", "yes")
-	set.Replica = launch(t, true, "--repl-diskless-sync-delay", "0", "--appendonly", "yes", "--replicaof", fmt.Sprintf("127.0.0.1 %d", set.Master.Port))
+	config := append([]string{"--repl-diskless-sync-delay", "0", "--appendonly", "yes"}, harness.WithReplicas...)
+	set.Master = launch(t, true, config...)
+	set.Replica = launch(t, true, append(config, "--replicaof", fmt.Sprintf("127.0.0.1 %d", set.Master.Port))...)
 	for range 3 {
 		dir, err := os.MkdirTemp("", "cg-sentinel-")
 		if err != nil {
@@ -438,6 +439,15 @@ func (p *Process) Dump(t testing.TB) map[string]string {
 		all[name] = value
 	}
 	return all
+}
+
+// NeedReplicas sets how many replicas the servers need to accept writes. A gateway does
+// not start where a master that has a replica needs none.
+func NeedReplicas(t testing.TB, n int, all ...*Process) {
+	t.Helper()
+	for _, p := range all {
+		p.Do(t, "config", "set", "min-replicas-to-write", n, "min-replicas-max-lag", 3)
+	}
 }
 
 // MasterAndReplica starts two servers of which one follows the other.

@@ -1,37 +1,26 @@
--- What all gateways must agree on about the servers. KEYS[1] a hash: epoch,
--- making (present while the copies of a new epoch are being made), floor,
+-- What all gateways must agree on about the servers. KEYS[1] a hash: epoch, floor,
 -- fences, and m:<identity> = when the server was first seen (s:<identity> by
 -- versions that knew one floor for all). ARGV: tag, the epoch to write if there
 -- is none (empty: write nothing then), the least floor, whether to raise the
--- floor to now, the fences that the gateway knows of, whether to note that the
--- copies of an epoch that is written now are being made, the epoch for which
--- this note is removed (or empty); then five for each server: its identity, the
+-- floor to now, the fences that the gateway knows of; then five for each server: its identity, the
 -- identity that handed everything over to it (or empty), since when the gateway
--- has seen it, the least floor of its slots (or now), its slots.
+-- has seen it, the least floor of its slots, its slots.
 --
 -- A floor is the last moment at which nonces may have been lost, in
 -- microseconds: "floor" of all slots, "fences" of some of them. That of a
 -- server's slots rises when its identity is new on a store that was in use,
 -- unless a known one handed over to it. The reply is {tag, epoch, floor,
--- fences, making}, or {tag} when there is no epoch.
+-- fences}, or {tag} when there is no epoch.
 local KEEP, DAY, FORGET, MOST = 100, 86400000000, 10800000000, 64
 local tag, new_epoch, least, raise = ARGV[1], ARGV[2], tonumber(ARGV[3]), ARGV[4] == '1'
 local now = clock()
-local stored = redis.call('HMGET', KEYS[1], 'epoch', 'floor', 'fences', 'making')
-local epoch, floor, making = stored[1], tonumber(stored[2] or '0'), stored[4] or ''
+local stored = redis.call('HMGET', KEYS[1], 'epoch', 'floor', 'fences')
+local epoch, floor = stored[1], tonumber(stored[2] or '0')
 local fresh = not epoch
 if fresh then
   if new_epoch == '' then return {tag} end
   epoch = new_epoch
   redis.call('HSET', KEYS[1], 'epoch', epoch)
-  if ARGV[6] == '1' then
-    making = '1'
-    redis.call('HSET', KEYS[1], 'making', making)
-  end
-end
-if ARGV[7] == epoch then
-  making = ''
-  redis.call('HDEL', KEYS[1], 'making')
 end
 if redis.call('HLEN', KEYS[1]) > KEEP then
   local all = redis.call('HGETALL', KEYS[1])
@@ -72,16 +61,12 @@ local function known(identity)
   return redis.call('HEXISTS', KEYS[1], 'm:' .. identity) == 1 or redis.call('HEXISTS', KEYS[1], 's:' .. identity) == 1
 end
 local seen = {}
-for i = 8, #ARGV, 5 do
+for i = 6, #ARGV, 5 do
   local identity, from, at, bound, slots = ARGV[i], ARGV[i + 1], tonumber(ARGV[i + 2]), ARGV[i + 3], ARGV[i + 4]
   if not fresh and not known(identity) and not (from ~= '' and known(from)) then
     fence_all(slots, at)
   end
-  if bound == 'now' then
-    fence_all(slots, now)
-  elseif bound ~= '0' then
-    fence_all(slots, tonumber(bound))
-  end
+  if bound ~= '0' then fence_all(slots, tonumber(bound)) end
   seen[#seen + 1] = identity
 end
 for _, identity in ipairs(seen) do
@@ -97,4 +82,4 @@ for i, f in ipairs(fences) do text[i] = f[1] .. '=' .. int(f[2]) end
 text = table.concat(text, ' ')
 if floor > before then redis.call('HSET', KEYS[1], 'floor', int(floor)) end
 if text ~= (stored[3] or '') then redis.call('HSET', KEYS[1], 'fences', text) end
-return {tag, epoch, int(floor), text, making}
+return {tag, epoch, int(floor), text}

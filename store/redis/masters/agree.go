@@ -7,7 +7,6 @@ import (
 	_ "embed"
 	"errors"
 	"fmt"
-	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -35,9 +34,7 @@ func NewScript(source string) *rpc.Script { return rpc.NewScript(serverLua + sou
 // An adoption is the result of a check that is shared with the other gateways.
 type adoption struct {
 	servers []adopted
-	raise   bool   // the floor of all to now
-	making  bool   // a new epoch is noted as one whose copies are being made
-	made    string // the epoch for which this note is removed; empty: none
+	raise   bool // the floor of all to now
 }
 
 // adopted is the part of an adoption about one server.
@@ -46,23 +43,22 @@ type adopted struct {
 	from     string // the identity that handed everything over to it
 	seen     int64  // when it was first seen
 	least    int64  // floor of its slots
-	raise    bool   // that floor to now
 	slots    *slotSet
 	isNew    bool // to this gateway
 }
 
 // adoption returns what this gateway shares about the masters. If a server is new
-// and no hand-over from the one before was proved, its floor is at least this
-// gateway's own last acceptance there.
+// and no hand-over from the one before was proved, its floor is at least the latest
+// beat that this gateway has seen there.
 func (w *Watcher) adoption(masters []serverInfo) adoption {
 	var a adoption
 	for i := range masters {
 		m := &masters[i]
-		one := adopted{identity: m.identity, from: m.from, seen: w.observations.sighted[m.identity].at, raise: w.observations.evictedMore(m) || w.observations.clocks.setBack[m.run]}
+		one := adopted{identity: m.identity, from: m.from, seen: w.observations.sighted[m.identity].at}
 		one.isNew = !w.observations.knows(m.identity) || w.client.Cluster == nil && w.observations.last != m.identity
 		one.slots = w.observations.exposed(masters, i)
 		if one.isNew && m.from == "" && len(w.observations.slots) > 0 {
-			one.least = w.accepts.latest(one.slots)
+			one.least = w.latestBeat(one.slots)
 		}
 		a.servers = append(a.servers, one)
 	}
@@ -71,18 +67,14 @@ func (w *Watcher) adoption(masters []serverInfo) adoption {
 
 // nothingNew reports whether the adoption would change nothing.
 func (a *adoption) nothingNew() bool {
-	return !a.raise && !slices.ContainsFunc(a.servers, func(o adopted) bool { return o.isNew || o.raise })
+	return !a.raise && !slices.ContainsFunc(a.servers, func(o adopted) bool { return o.isNew })
 }
 
 // args returns the arguments of adopt.lua after the epoch.
 func (a *adoption) args(next *View) []any {
-	args := []any{next.Floor, a.raise, next.fences.String(), a.making, a.made}
+	args := []any{next.Floor, a.raise, next.fences.String()}
 	for _, o := range a.servers {
-		least := any(o.least)
-		if o.raise {
-			least = "now"
-		}
-		args = append(args, o.identity, o.from, o.seen, least, o.slots.String())
+		args = append(args, o.identity, o.from, o.seen, o.least, o.slots.String())
 	}
 	return args
 }
@@ -112,15 +104,15 @@ func (w *Watcher) adopt(ctx context.Context, m mode, a adoption, next *View) err
 	}
 	switch {
 	case !found && before == "":
-		a.making = w.client.Cluster != nil
 		proposed := rand.Text()
-		_, err = w.runAdopt(ctx, proposed, a, next)
-		next.created = next.epoch == proposed
+		if a.raise, err = w.makeEpochs(ctx, proposed); err == nil {
+			_, err = w.runAdopt(ctx, proposed, a, next)
+		}
 	case !found && m == mayReplace:
 		a.raise = true
 		_, err = w.runAdopt(ctx, rand.Text(), a, next)
 	case !found:
-		err = ErrEmptied
+		err = w.emptied(ctx, next)
 	case before != "" && next.epoch != before: // emptied, and made anew by another gateway
 		a.raise = true
 		_, err = w.runAdopt(ctx, "", a, next)
@@ -131,11 +123,11 @@ func (w *Watcher) adopt(ctx context.Context, m mode, a adoption, next *View) err
 // readFloor adopts a floor that another gateway has raised. It returns false if
 // the epoch is not that of the view.
 func (w *Watcher) readFloor(ctx context.Context, next *View) (bool, error) {
-	values, err := w.client.HMGet(ctx, w.names.shared(), "epoch", "floor", "fences", "making").Result()
+	values, err := w.client.HMGet(ctx, w.names.shared(), "epoch", "floor", "fences").Result()
 	if err != nil {
 		return false, rpc.Unusable("", "checking the store", err)
 	}
-	if len(values) != 4 || next.epoch == "" || values[0] != any(next.epoch) {
+	if len(values) != 3 || next.epoch == "" || values[0] != any(next.epoch) {
 		return false, nil
 	}
 	floor, _ := values[1].(string)
@@ -145,7 +137,6 @@ func (w *Watcher) readFloor(ctx context.Context, next *View) (bool, error) {
 		return false, err
 	}
 	next.Floor, next.fences = max(next.Floor, found), next.fences.and(more)
-	next.making = values[3] != nil
 	return true, nil
 }
 
@@ -156,10 +147,9 @@ func (w *Watcher) runAdopt(ctx context.Context, epoch string, a adoption, next *
 		return false, rpc.Unusable("", "checking the store", err)
 	}
 	if len(reply) == 0 {
-		next.making = false
 		return false, nil
 	}
-	values, err := rpc.Texts(reply, 4)
+	values, err := rpc.Texts(reply, 3)
 	if err != nil {
 		return false, err
 	}
@@ -168,7 +158,7 @@ func (w *Watcher) runAdopt(ctx context.Context, epoch string, a adoption, next *
 	if err != nil {
 		return false, err
 	}
-	next.Floor, next.fences, next.making = max(next.Floor, found), fences, values[3] != ""
+	next.Floor, next.fences = max(next.Floor, found), fences
 	return true, nil
 }
 
@@ -192,78 +182,75 @@ func (w *Watcher) parseFloors(floor, fenced string) (int64, fences, error) {
 
 // The epoch marks a store that is in use, so that a store that lost everything is
 // not taken for a new one. On a cluster every range of slots has a copy of it,
-// because a single node can be emptied.
-//
-// The copies of a new store cannot be made in one step. So the epoch is written
-// together with the note that its copies are being made. While the note is there,
-// no key is written and nothing is settled, and every check of every gateway goes on
-// making copies. So an emptied node has lost nothing then.
+// because a single node can be emptied. In a new store the copies are made first and
+// the epoch last, so a missing copy beside an epoch is a loss.
 
-// checkEpochs reads the copies on a cluster. It makes missing copies in a new
-// store, and in mode mayReplace also in an emptied one.
+// checkEpochs reads the copies on a cluster. It makes missing ones only in mode
+// mayReplace.
 func (w *Watcher) checkEpochs(ctx context.Context, m mode, next *View) error {
 	if w.client.Cluster == nil {
 		return nil
 	}
-	if next.making {
-		if inUse, err := w.makeEpochs(ctx, next); err != nil || !inUse {
-			return err
-		}
+	missing, err := w.missingEpochs(ctx, w.client.Cluster.Pipeline())
+	if unfit := rpc.Refusal("", err); unfit != nil || len(missing) == 0 {
+		return unfit // a node that is out of reach is reported elsewhere
 	}
-	firstSeen := m == mayBegin && w.view.Load().epoch == ""
-	missing, err := w.missingEpochs(ctx, next)
-	if err != nil || len(missing) == 0 {
-		return err
-	}
-	// Versions that did not note it have an epoch without any copy in a new store.
-	if m != mayReplace && !(firstSeen && len(missing) == slotRanges) {
+	w.lost.Store(w.lost.Load() || w.view.Load().epoch != "" || m != mayReplace)
+	if m != mayReplace {
+		next.partial = len(missing) < slotRanges
 		return ErrEmptied
 	}
-	if m == mayReplace {
-		w.lost.Store(w.lost.Load() || w.view.Load().epoch != "")
-		if _, err := w.runAdopt(ctx, "", adoption{raise: true}, next); err != nil {
-			return err
-		}
+	if _, err := w.runAdopt(ctx, "", adoption{raise: true}, next); err != nil {
+		return err
 	}
 	return w.putEpochs(ctx, missing, next.epoch)
 }
 
-// makeEpochs makes the missing copies of a new store, and removes the note when all
-// are there. It makes none before all nodes have answered, because one of them may
-// show that the store was in use: by a copy of another epoch, or by the list of its
-// keys. Then it only removes the note. Unless the epoch is of this check, the floor
-// rises with that, because a gateway of a version that does not know the note may
-// have accepted requests.
-func (w *Watcher) makeEpochs(ctx context.Context, next *View) (inUse bool, err error) {
+// emptied returns ErrEmptied for a store that has lost its epoch, and notes whether all
+// of it is lost.
+func (w *Watcher) emptied(ctx context.Context, next *View) error {
+	w.lost.Store(true)
+	if w.client.Cluster == nil {
+		return ErrEmptied
+	}
+	missing, err := w.missingEpochs(ctx, w.client.Cluster.Pipeline())
+	next.partial = len(missing) < slotRanges
+	return errors.Join(ErrEmptied, rpc.Refusal("", err))
+}
+
+// makeEpochs makes the copies of a store without an epoch, on a cluster. It makes none
+// before all nodes have answered, because one of them may show that the store was in use:
+// by a copy, or by the list of its keys. Another gateway may be making it, so for some
+// seconds a copy shows nothing.
+func (w *Watcher) makeEpochs(ctx context.Context, epoch string) (inUse bool, err error) {
+	if w.client.Cluster == nil {
+		return false, nil
+	}
 	pipe := w.client.Cluster.Pipeline()
 	keys := pipe.Exists(ctx, w.opt.Index)
-	copies := w.readEpochs(ctx, pipe)
-	inUse, err = keys.Val() > 0, keys.Err()
-	var missing []string
-	for i, c := range copies {
-		switch {
-		case errors.Is(c.Err(), redis.Nil):
-			missing = append(missing, w.epochs[i])
-		case c.Err() != nil:
-			err = c.Err()
-		default:
-			inUse = inUse || c.Val() != next.epoch
-		}
+	missing, err := w.missingEpochs(ctx, pipe)
+	if err = cmp.Or(err, keys.Err()); err != nil {
+		return false, beingMade(err)
 	}
-	if !inUse {
-		if err == nil {
-			err = w.putEpochs(ctx, missing, next.epoch)
-		}
-		if unfit := rpc.Refusal("", err); unfit != nil {
-			return false, unfit
-		} else if err != nil {
-			return false, fmt.Errorf("%w: %w", ErrBeingMade, err)
-		}
+	if w.halfMade.IsZero() {
+		w.halfMade = w.opt.Now()
 	}
-	if _, err = w.runAdopt(ctx, "", adoption{made: next.epoch, raise: !next.created}, next); err == nil && next.making {
-		err = ErrBeingMade // anew
+	switch {
+	case keys.Val() > 0:
+		return true, nil
+	case len(missing) < slotRanges && w.opt.Now().Sub(w.halfMade) < handOverWait:
+		return false, ErrBeingMade
+	case len(missing) < slotRanges:
+		return true, nil
 	}
-	return inUse, err
+	return false, beingMade(w.putEpochs(ctx, missing, epoch))
+}
+
+func beingMade(err error) error {
+	if unfit := rpc.Refusal("", err); unfit != nil || err == nil {
+		return unfit
+	}
+	return fmt.Errorf("%w: %w", ErrBeingMade, err)
 }
 
 func (w *Watcher) putEpochs(ctx context.Context, missing []string, epoch string) error {
@@ -279,40 +266,23 @@ func (w *Watcher) putEpochs(ctx context.Context, missing []string, epoch string)
 	return nil
 }
 
-// readEpochs executes the pipeline and reads the copies with it, in the order of
-// their ranges. The answer about one that is missing is [redis.Nil].
-func (w *Watcher) readEpochs(ctx context.Context, pipe redis.Pipeliner) []*redis.StringCmd {
+// missingEpochs executes the pipeline, reads the copies with it, and returns the names of
+// the missing ones. The error is that of a node that did not answer, of whose copies none
+// is missing.
+func (w *Watcher) missingEpochs(ctx context.Context, pipe redis.Pipeliner) (missing []string, err error) {
 	copies := make([]*redis.StringCmd, len(w.epochs))
 	for i, name := range w.epochs {
 		copies[i] = pipe.Get(ctx, name)
 	}
 	_, _ = pipe.Exec(ctx) // each command holds its error
-	return copies
-}
-
-// missingEpochs returns the names of the missing copies, and notes their ranges in
-// the view. For a node that is out of reach it keeps the last known state. Without
-// a cluster there are no copies, and the whole store is one range.
-func (w *Watcher) missingEpochs(ctx context.Context, next *View) ([]string, error) {
-	if w.client.Cluster == nil {
-		next.emptied = math.MaxUint64
-		return nil, nil
-	}
-	var missing []string
-	for i, c := range w.readEpochs(ctx, w.client.Cluster.Pipeline()) {
-		err := c.Err()
-		if unfit := rpc.Refusal("", err); unfit != nil {
-			return nil, unfit
-		}
-		switch {
-		case errors.Is(err, redis.Nil):
+	for i, c := range copies {
+		if errors.Is(c.Err(), redis.Nil) {
 			missing = append(missing, w.epochs[i])
-			next.emptied |= 1 << i
-		case err == nil:
-			next.emptied &^= 1 << i
+		} else if c.Err() != nil {
+			err = c.Err()
 		}
 	}
-	return missing, nil
+	return missing, err
 }
 
 // epochAt returns the epoch of the name's part, or "" if there is none. On a
@@ -320,9 +290,11 @@ func (w *Watcher) missingEpochs(ctx context.Context, next *View) ([]string, erro
 // their presence matters.
 func (w *Watcher) epochAt(ctx context.Context, name string) (string, error) {
 	if w.client.Cluster == nil {
-		var found View
-		_, err := w.runAdopt(ctx, "", adoption{}, &found)
-		return found.epoch, err
+		epoch, err := w.client.HGet(ctx, w.names.shared(), "epoch").Result()
+		if errors.Is(err, redis.Nil) {
+			err = nil
+		}
+		return epoch, rpc.Unusable("", "checking the store", err)
 	}
 	copied, found, err := w.client.Value(ctx, w.epochs[slotRange(name)], "get", "")
 	if known := w.view.Load().epoch; found && known != "" {

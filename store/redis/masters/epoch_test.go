@@ -1,8 +1,11 @@
 package masters
 
 import (
+	"errors"
 	"fmt"
+	"strings"
 	"testing"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 	"pgregory.net/rapid"
@@ -25,22 +28,15 @@ func copies(t rapid.TB, w *Watcher) (all [slotRanges]string) {
 	return all
 }
 
-func wantNoNote(t rapid.TB, w *Watcher) {
-	t.Helper()
-	if noted, err := w.client.HExists(ctx, w.names.shared(), "making").Result(); err != nil || noted {
-		t.Errorf("that the copies are being made is still noted (%v, %v)", noted, err)
-	}
-}
-
 // foundStore is the state that a starting gateway finds. The epoch is "own".
 type foundStore struct {
-	noted, keys bool
+	epoch, keys bool
 	copies      [slotRanges]string
 }
 
 func drawStore(t *rapid.T) (f foundStore) {
-	f.noted, f.keys = rapid.Bool().Draw(t, "noted"), rapid.IntRange(0, 3).Draw(t, "keys") == 0
-	kinds := rapid.SampledFrom([][]string{{""}, {"own"}, {"", "own"}, {"", "own"}, {"", "other"}, {"other", "own"}, {"", "own", "other"}}).Draw(t, "kinds")
+	f.epoch, f.keys = rapid.Bool().Draw(t, "epoch"), rapid.IntRange(0, 3).Draw(t, "keys") == 0
+	kinds := rapid.SampledFrom([][]string{{""}, {"own"}, {"", "own"}, {"", "other"}, {"other", "own"}}).Draw(t, "kinds")
 	for i := range f.copies {
 		f.copies[i] = rapid.SampledFrom(kinds).Draw(t, fmt.Sprint("copy ", i))
 	}
@@ -49,9 +45,8 @@ func drawStore(t *rapid.T) (f foundStore) {
 
 func (f *foundStore) write(t rapid.TB, w *Watcher) {
 	pipe := w.client.Pipeline()
-	pipe.HSet(ctx, w.names.shared(), "epoch", "own")
-	if f.noted {
-		pipe.HSet(ctx, w.names.shared(), "making", "1")
+	if f.epoch {
+		pipe.HSet(ctx, w.names.shared(), "epoch", "own")
 	}
 	if f.keys {
 		pipe.ZAdd(ctx, w.opt.Index, redis.Z{Member: "ck_test_some"})
@@ -66,44 +61,49 @@ func (f *foundStore) write(t rapid.TB, w *Watcher) {
 	}
 }
 
-// becomes returns the copies after a check, and the ranges that count as emptied.
-func (f *foundStore) becomes() (copies [slotRanges]string, emptied uint64) {
-	missing, other := 0, false
-	for i, c := range f.copies {
-		other = other || c == "other"
-		if c == "" {
-			missing++
-			emptied |= 1 << i
-		}
-	}
-	if !(f.noted && !f.keys && !other) && missing < slotRanges {
-		return f.copies, emptied
-	}
-	for i := range copies {
-		copies[i] = "own"
-	}
-	return copies, 0
-}
-
 // A starting gateway may find any state of the epoch and its copies. It takes
-// the store for a new one only if nothing shows that it was in use.
+// the store for a new one only if nothing shows that it was in use. Copies without an
+// epoch may be those that another gateway makes now, so it waits a while.
 func TestFoundOfTheEpoch(t *testing.T) {
 	t.Parallel()
 	nodes := redistest.SharedCluster(t)
 	rapid.Check(t, func(t *rapid.T) {
 		w := watcher(t, rpc.Options{ClusterAddrs: redistest.Addrs(nodes)})
+		later := time.Duration(0)
+		w.opt.Now = func() time.Time { return time.Now().Add(later) }
 		f := drawStore(t)
 		f.write(t, w)
-		if err := w.check(ctx, mayBegin); err != nil {
-			t.Fatal(err)
+		present := 0
+		for _, c := range f.copies {
+			present += len(c[:min(len(c), 1)])
 		}
-		want, emptied := f.becomes()
-		if got := w.View(); got.emptied != emptied || got.making {
-			t.Errorf("emptied ranges %x, being made %v; want %x", got.emptied, got.making, emptied)
+		first := w.check(ctx, mayBegin)
+		if waits := !f.epoch && !f.keys && present > 0; waits != errors.Is(first, ErrBeingMade) {
+			t.Fatalf("%+v: at first %v", f, first)
+		} else if waits {
+			later = handOverWait
+			first = w.check(ctx, mayBegin)
+		}
+		isNew := !f.epoch && !f.keys && present == 0
+		want := f.copies
+		if isNew {
+			for i := range want {
+				want[i] = w.View().epoch
+			}
 		}
 		if got := copies(t, w); got != want {
 			t.Errorf("copies %q, want %q", got, want)
 		}
-		wantNoNote(t, w)
+		emptied := errors.Is(first, ErrEmptied) || strings.Contains(fmt.Sprint(w.View().degraded), ErrEmptied.Error())
+		if emptied != (!isNew && present < slotRanges) || w.Lost() != emptied {
+			t.Errorf("%+v: %v, degraded %q, lost %v", f, first, w.View().degraded, w.Lost())
+		}
+		if raised := w.View().Floor > 0; raised == isNew {
+			t.Errorf("%+v: the floor is %d", f, w.View().Floor)
+		}
+		// The first key that an operator makes puts all of it into use.
+		if err := w.check(ctx, mayReplace); err != nil || len(w.View().degraded) != 0 {
+			t.Errorf("put into use: %v, %q", err, w.View().degraded)
+		}
 	})
 }

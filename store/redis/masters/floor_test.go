@@ -10,26 +10,16 @@ import (
 	"github.com/card-gateway/card-gateway/tests/redistest"
 )
 
-// setClockBack checks the servers as if their clocks had been far ahead at the
-// check before.
-func setClockBack(t testing.TB, w *Watcher) {
-	t.Helper()
-	w.checking.Lock()
-	for run, c := range w.observations.clocks.readings {
-		c.ahead += 400 * time.Second
-		w.observations.clocks.readings[run] = c
-	}
-	w.checking.Unlock()
-	if err := w.check(ctx, mayBegin); err != nil {
-		t.Fatal(err)
-	}
-}
-
 // A gateway takes over the floor of another gateway at its next check.
 func TestFloorIsShared(t *testing.T) {
 	opt, prefix := rpc.Options{URL: redistest.SharedSingle(t).URL()}, rand.Text()+":"
 	a, b := begun(t, watcherOf(t, opt, prefix)), begun(t, watcherOf(t, opt, prefix))
-	setClockBack(t, a)
+	if _, err := a.runAdopt(ctx, "", adoption{raise: true}, new(View)); err != nil {
+		t.Fatal(err)
+	}
+	if err := a.check(ctx, mayBegin); err != nil {
+		t.Fatal(err)
+	}
 	if err := b.check(ctx, mayBegin); err != nil {
 		t.Fatal(err)
 	}
@@ -72,9 +62,9 @@ func TestLeastFloor(t *testing.T) {
 		for _, id := range tt.seen {
 			w.observations.remember([]serverInfo{{identity: id, slots: slotsOf(id)}})
 		}
-		for i := range 3000 { // on all masters
-			w.Accepted(fmt.Sprint(i), 7)
-			w.Accepted(fmt.Sprint(i), 5)
+		for i := range 3000 { // in many slots of all masters
+			w.BeatOf(fmt.Sprint(i)).Note(7, time.Now())
+			w.BeatOf(fmt.Sprint(i)).Note(5, time.Now())
 		}
 		var servers []serverInfo
 		for _, id := range tt.servers {
@@ -110,8 +100,8 @@ func TestLastAcceptanceBySlots(t *testing.T) {
 		}
 	}
 	w.observations.remember([]serverInfo{{identity: "a", slots: lower}, {identity: "b", slots: upper}})
-	w.Accepted(keyOf(lower), 5)
-	w.Accepted(keyOf(upper), 9)
+	w.BeatOf(keyOf(lower)).Note(5, time.Now())
+	w.BeatOf(keyOf(upper)).Note(9, time.Now())
 	promoted := serverInfo{identity: "x", slots: lower}
 	least := func(other *slotSet) int64 {
 		return w.adoption([]serverInfo{promoted, {identity: "b", slots: other}}).servers[0].least

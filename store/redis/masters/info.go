@@ -46,12 +46,11 @@ type serverInfo struct {
 	policy     string
 	bits       string // of a word
 	loading    bool
-	replicas   int64
+	replicas   int64    // that are connected
+	owned      int64    // on a cluster those that belong to it
 	followers  []string // addresses of the replicas
 	silent     int64    // as server() in server.lua returns it, seconds
-	guarded    bool     // min-replicas-to-write is set
 	slots      *slotSet
-	evicted    int64
 	usedMemory int64
 	maxMemory  int64
 	persistent bool
@@ -61,11 +60,8 @@ type serverInfo struct {
 	// offset.
 	replication, replication2 string
 	offset2                   int64
-	forgets                   string // what a restart would lose, see checkReplay
+	asked                     inspection
 	now                       time.Time
-	// When INFO was asked for and when the answer was read, since this process
-	// began.
-	asked, answered time.Duration
 }
 
 // parseInfo reads the reply of INFO.
@@ -86,12 +82,11 @@ func parseInfo(addr, reply string) (serverInfo, error) {
 	i.replication, i.replication2 = values["master_replid"], values["master_replid2"]
 	i.identity, i.slots = identityOf(i.run, i.replication), allSlots()
 	i.followers, i.silent = replicas(values)
-	_, i.guarded = values["min_slaves_good_slaves"]
 	i.loading = values["loading"] == "1"
 	i.persistent = values["aof_enabled"] == "1"
 	var now int64
 	for name, field := range map[string]*int64{
-		"connected_slaves": &i.replicas, "evicted_keys": &i.evicted, "used_memory": &i.usedMemory,
+		"connected_slaves": &i.replicas, "used_memory": &i.usedMemory,
 		"maxmemory": &i.maxMemory, "server_time_usec": &now, "second_repl_offset": &i.offset2,
 	} {
 		if values[name] == "" {
@@ -184,13 +179,11 @@ func (i *serverInfo) refusing() error {
 }
 
 func readInfo(ctx context.Context, node *redis.Client, addr string) (serverInfo, error) {
-	asked := uptime()
 	reply, err := node.Info(ctx).Result()
 	if err != nil {
 		return serverInfo{}, rpc.Unusable(addr, "checking "+addr, err)
 	}
 	i, err := parseInfo(addr, reply)
-	i.asked, i.answered = asked, uptime()
 	if err != nil {
 		return i, rpc.Unavailable("checking "+addr, err)
 	}
@@ -199,10 +192,6 @@ func readInfo(ctx context.Context, node *redis.Client, addr string) (serverInfo,
 	}
 	return i, nil
 }
-
-var processBegan = time.Now()
-
-func uptime() time.Duration { return time.Since(processBegan) }
 
 // Redis asks at each command of a script whether the user may run it. A right that
 // was taken away stops requests in the middle, while everything else looks well. So
@@ -260,89 +249,143 @@ func refused(ctx context.Context, node *redis.Client, user string, commands [][]
 	return "", nil
 }
 
+// Some settings of a master decide what it may lose, and are read once a minute, and at
+// once of a new master. A gateway does not start with a master that may lose something.
+// A running gateway goes on, because nothing is lost yet.
+
+// inspectionPause is the time between two inspections.
+const inspectionPause = time.Minute
+
+// An inspection is what a master may lose by its settings, as texts for the operator.
+type inspection struct {
+	refuses  string // the start of a gateway
+	degrades string
+	warns    [2]string
+}
+
+// inspect puts the latest inspection of each master into the list. Masters that do not
+// answer are asked again by the next check.
+func (w *Watcher) inspect(ctx context.Context, masters []serverInfo) {
+	o := &w.observations
+	due := w.opt.Now().Sub(o.inspectedAt) >= inspectionPause
+	for i := range masters {
+		_, asked := o.inspected[masters[i].identity]
+		due = due || !asked
+	}
+	if due {
+		found := make(map[string]inspection, len(masters))
+		var mu sync.Mutex
+		_ = w.client.ForEachMaster(ctx, func(ctx context.Context, node *redis.Client) error {
+			at := slices.IndexFunc(masters, func(m serverInfo) bool { return m.addr == w.client.AddressOf(node) })
+			if at < 0 {
+				return nil
+			}
+			mu.Lock() // also of mostReplicas
+			defer mu.Unlock()
+			m := &masters[at]
+			if one, err := w.inspectOne(ctx, node, m); err == nil {
+				if one.warns[0] != "" && one.warns[0] != o.inspected[m.identity].warns[0] {
+					w.log.Error("redis may lose data at its next restart", "server", m.addr, "problem", one.warns[0])
+				}
+				found[m.identity] = one
+			}
+			return nil
+		})
+		o.inspected, o.inspectedAt = found, w.opt.Now()
+	}
+	for i := range masters {
+		masters[i].asked = o.inspected[masters[i].identity]
+	}
+}
+
+func (w *Watcher) inspectOne(ctx context.Context, node *redis.Client, m *serverInfo) (one inspection, err error) {
+	if m.persistent { // otherwise there is no file to replay
+		if one.warns[0], one.refuses, err = replayProblem(ctx, node, onKey(w.names.shared(), w.opt.Rights.Replayed)); err != nil {
+			return one, err
+		}
+	}
+	values, err := node.ConfigGet(ctx, coverage).Result()
+	if err == nil && values[coverage] != "no" && w.client.Cluster != nil {
+		one.warns[1] = "while one master has failed, the keys of all masters are refused (set " + coverage + " no)"
+	}
+	text, severe, err := w.replicasProblem(ctx, node, m)
+	if one.degrades = text; severe {
+		one.refuses = cmp.Or(one.refuses, one.degrades)
+	}
+	return one, err
+}
+
+// coverage is a setting of a cluster that lets the failure of one master stop all.
+const coverage = "cluster-require-full-coverage"
+
+// refuseLosing returns an [rpc.UnfitError] if a master may lose something by its
+// settings.
+func (w *Watcher) refuseLosing() error {
+	for _, m := range *w.masters.Load() {
+		if m.asked.refuses != "" {
+			return &rpc.UnfitError{Server: m.addr, Problem: m.asked.refuses}
+		}
+	}
+	return nil
+}
+
 // Redis replays its append-only file as the user default. In that file, a script
 // that wrote more than one key is a transaction. If default may not run one of its
 // commands, Redis drops the whole transaction without failing: nonces, locks,
 // limits and the epoch are lost after the restart. So the gateway asks for the
 // rights of default, by a dry run that executes nothing.
 
-// replayUnknown is the problem of a server that refuses the dry run.
-const replayUnknown = "the gateway's user may not ask whether the append-only file can be replayed; give it +acl|dryrun"
-
-// replayPause is the time between two checks of the rights of default.
-const replayPause = time.Minute
-
-// checkReplay notes at each master what it would lose at its next restart. It
-// asks once a minute, and at once for a new master.
-func (w *Watcher) checkReplay(ctx context.Context, masters []serverInfo) {
-	due := w.opt.Now().Sub(w.observations.replayAsked) >= replayPause
-	for i := range masters {
-		_, asked := w.observations.replay[masters[i].identity]
-		due = due || !asked
-	}
-	if due {
-		w.askReplay(ctx, masters)
-	}
-	for i := range masters {
-		masters[i].forgets = w.observations.replay[masters[i].identity]
-	}
-}
-
-func (w *Watcher) askReplay(ctx context.Context, masters []serverInfo) {
-	answers := make(map[string]string, len(masters)) // by address
-	var mu sync.Mutex
-	ask := func(ctx context.Context, node *redis.Client) error {
-		problem, err := replayProblem(ctx, node, onKey(w.names.shared(), w.opt.Rights.Replayed))
-		if err == nil {
-			mu.Lock()
-			defer mu.Unlock()
-			answers[w.client.AddressOf(node)] = problem
-		}
-		return nil // the next check asks again
-	}
-	_ = w.client.ForEachMaster(ctx, ask)
-	found := make(map[string]string, len(masters))
-	for i := range masters {
-		m := &masters[i]
-		problem, answered := answers[m.addr]
-		if !answered {
-			continue
-		}
-		if !m.persistent {
-			problem = "" // there is no file to replay
-		}
-		if problem != "" && w.observations.replay[m.identity] != problem {
-			w.log.Error("redis may lose data at its next restart", "server", m.addr, "problem", problem)
-		}
-		found[m.identity] = problem
-	}
-	w.observations.replay, w.observations.replayAsked = found, w.opt.Now()
-}
-
-// replayProblem returns why a restart would lose the writes of scripts, or "".
-func replayProblem(ctx context.Context, node *redis.Client, commands [][]any) (string, error) {
+// replayProblem returns why a restart would lose the writes of scripts, or that this
+// cannot be known, which refuses nothing.
+func replayProblem(ctx context.Context, node *redis.Client, commands [][]any) (text, refuses string, err error) {
 	command, err := refused(ctx, node, "default", commands)
 	switch {
 	case redis.HasErrorPrefix(err, "NOPERM"):
-		return replayUnknown, nil
+		return "the gateway's user may not ask whether the append-only file can be replayed; give it +acl|dryrun", "", nil
 	case err != nil || command == "":
-		return "", err
-	default:
-		return fmt.Sprintf("a restart loses nonces, locks and limits: Redis replays the append-only file as the user default, who may not run %s; "+
-			"run ACL SETUSER default ~* &* +@all, and write in redis.conf: user default off ~* &* +@all", command), nil
+		return "", "", err
 	}
+	text = fmt.Sprintf("a restart loses nonces, locks and limits: Redis replays the append-only file as the user default, who may not run %s; "+
+		"run ACL SETUSER default ~* &* +@all, and write in redis.conf: user default off ~* &* +@all", command)
+	return text, text, nil
 }
 
-// refuseForgetful returns an [rpc.UnfitError] if a master would lose data at its next
-// restart. It is called only at a start: a running gateway continues, because the
-// data is not lost before that.
-func (w *Watcher) refuseForgetful() error {
-	for _, m := range *w.masters.Load() {
-		if m.forgets != "" && m.forgets != replayUnknown {
-			return &rpc.UnfitError{Server: m.addr, Problem: m.forgets}
-		}
+// Two masters never accept at the same time if each needs replicas that the other cannot
+// have: of n, at least n/2 rounded up. So min-replicas-to-write must be that large on the
+// master, and on its replicas, one of which may replace it.
+
+// replicasProblem returns why the master may go on beside another one, and whether that
+// refuses the start.
+func (w *Watcher) replicasProblem(ctx context.Context, node *redis.Client, m *serverInfo) (text string, severe bool, err error) {
+	n := max(w.observations.mostReplicas(m), w.client.SentinelReplicas(ctx))
+	if n == 0 {
+		return "", false, nil
 	}
-	return nil
+	least, err := minReplicas(ctx, node)
+	if redis.HasErrorPrefix(err, "NOPERM") {
+		return "the gateway's user may not read min-replicas-to-write, without which two masters may accept the same request after a network cut; give it +config|get, or write accept_replicas_unverified", !w.opt.AcceptReplicas, nil
+	}
+	where := m.addr
+	for _, addr := range m.followers { // one that does not answer is asked again
+		replica := w.client.Connect(addr)
+		if value, err := minReplicas(ctx, replica); err == nil && value < least {
+			least, where = value, addr
+		}
+		_ = replica.Close()
+	}
+	if want := (n + 1) / 2; err == nil && least < want {
+		return fmt.Sprintf("%s has %d replicas, so two masters may accept the same request after a network cut: min-replicas-to-write is %d at %s; set it to at least %d, and min-replicas-max-lag to 3, on all servers, in redis.conf and by CONFIG SET", m.addr, n, least, where, want), true, nil
+	}
+	return "", false, err
+}
+
+// minReplicas returns how many replicas the server needs to accept writes.
+func minReplicas(ctx context.Context, node *redis.Client) (int64, error) {
+	values, err := node.ConfigGet(ctx, "min-replicas-*").Result()
+	if err != nil || values["min-replicas-max-lag"] == "0" {
+		return 0, err
+	}
+	return strconv.ParseInt(values["min-replicas-to-write"], 10, 64)
 }
 
 // Details returns the part of the status that is about the servers. ahead is how far
@@ -351,7 +394,7 @@ func (w *Watcher) Details(ahead time.Duration) store.Details {
 	v, found := w.view.Load(), *w.masters.Load()
 	d := store.Details{
 		Topology: w.client.Options.Topology(), Servers: make([]store.Server, len(found)), Degraded: append([]string{}, v.degraded...),
-		Warnings: w.warnings(found, ahead), ReplayFloor: rpc.Moment(max(v.Highest(), 0)),
+		Warnings: w.warnings(found, ahead), ReplayFloor: rpc.Moment(max(v.Highest(), w.raised.Load(), 0)),
 	}
 	// More than four fifths of the memory are in use, most of which is for nonces.
 	if slices.ContainsFunc(found, func(i serverInfo) bool { return i.maxMemory > 0 && i.usedMemory > i.maxMemory/5*4 }) {
@@ -369,7 +412,6 @@ func (w *Watcher) Details(ahead time.Duration) store.Details {
 
 // warnings lists what an operator should change.
 func (w *Watcher) warnings(found []serverInfo, ahead time.Duration) []string {
-	topology := w.client.Options.Topology()
 	list := []string{}
 	warn := func(format string, args ...any) { list = append(list, fmt.Sprintf(format, args...)) }
 	for i := range found {
@@ -377,24 +419,17 @@ func (w *Watcher) warnings(found []serverInfo, ahead time.Duration) []string {
 		if !info.persistent {
 			warn("%s keeps no append-only file: a restart loses keys, nonces and locks (set appendonly yes)", info.addr)
 		}
-		if !info.guarded && (info.replicas > 0 || topology == rpc.Sentinel) {
-			warn("%s goes on without its replicas: after a network cut, two masters may accept the same request (set min-replicas-to-write 1 and min-replicas-max-lag 3)", info.addr)
-		}
 		if info.replicas > 0 && 0 < ahead && ahead < MaxLag+time.Second {
 			warn("replay_floor_ahead is %v: set it to at least %v where masters have replicas, which is how long one that is cut off may go on", ahead, MaxLag+time.Second)
 		}
-		if info.forgets != "" {
-			warn("%s: %s", info.addr, info.forgets)
+		for _, text := range info.asked.warns {
+			if text != "" {
+				warn("%s: %s", info.addr, text)
+			}
 		}
 		if info.maxMemory == 0 {
 			warn("%s has no maxmemory: nonces are bounded by the machine's memory alone", info.addr)
 		}
-	}
-	if w.opt.RuntimeDir == "" && topology != rpc.Single {
-		warn("there is no runtime directory: after a network cut and the end of this process, it is not known what it accepted on a master that was replaced")
-	}
-	if problem := *w.lastRun.problem.Load(); problem != "" {
-		warn("%s", problem)
 	}
 	return list
 }

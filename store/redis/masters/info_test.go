@@ -38,7 +38,7 @@ func TestInfoCheck(t *testing.T) {
 			t.Errorf("%q is shown as %q, compatible with %q: %v", extra, i.product, i.version, err)
 		}
 	}
-	for _, bad := range []string{"", "nonsense", run, strings.Replace(fit, "role", "rule", 1), fit + "evicted_keys:x\r\n"} {
+	for _, bad := range []string{"", "nonsense", run, strings.Replace(fit, "role", "rule", 1), fit + "used_memory:x\r\n"} {
 		if i, err := parseInfo("a", bad); err == nil {
 			t.Errorf("%q became %+v", bad, i)
 		}
@@ -49,7 +49,7 @@ func TestInfoCheck(t *testing.T) {
 func FuzzInfo(f *testing.F) {
 	for _, seed := range []string{
 		"", "redis_version:7.0.15\r\nrole:master\r\nmaxmemory_policy:noeviction\r\nrun_id:a\r\nmaster_replid:b\r\n", "role:slave", "redis_version:", "redis_version:99999999999999999999\nrole:master",
-		"slave0:ip=127.0.0.1,port=1,state=online,offset=1,lag=-1\r\nrole:master", "connected_slaves:-1", ":::\r\n", "evicted_keys:-1\r\nrole:master\r\nredis_version:7.2",
+		"slave0:ip=127.0.0.1,port=1,state=online,offset=1,lag=-1\r\nrole:master", "connected_slaves:-1", ":::\r\n", "used_memory:-1\r\nrole:master\r\nredis_version:7.2",
 	} {
 		f.Add(seed)
 	}

@@ -1,4 +1,6 @@
 -- Joined before every script that needs to know which server runs it.
+-- A local variable is read faster than a global one.
+local KEYS, ARGV, string, math = KEYS, ARGV, string, math
 local call, find, format = redis.call, string.find, string.format
 
 -- server returns the first half of the server's replication id, and its role.

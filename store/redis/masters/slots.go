@@ -59,12 +59,6 @@ func (s *slotSet) add(first, last int) {
 	}
 }
 
-// hasOf reports whether the set has a slot of the range.
-func (s *slotSet) hasOf(at int) bool {
-	const words = len(s) / slotRanges
-	return slices.ContainsFunc(s[at*words:(at+1)*words], func(w uint64) bool { return w != 0 })
-}
-
 func (s *slotSet) has(n int) bool { return s[n/64]&(1<<(n%64)) != 0 }
 
 // without returns the slots of s that are not in both a and b.
@@ -92,19 +86,6 @@ func (s *slotSet) String() string {
 	return strings.Join(ranges, " ")
 }
 
-// parseSlots reads what String writes.
-func parseSlots(text string) (*slotSet, error) {
-	var s slotSet
-	for word := range strings.FieldsSeq(text) {
-		first, last, err := parseRange(word)
-		if err != nil {
-			return nil, err
-		}
-		s.add(first, last)
-	}
-	return &s, nil
-}
-
 func parseRange(text string) (first, last int, err error) {
 	from, to, _ := strings.Cut(text, "-")
 	if first, err = strconv.Atoi(from); err == nil {
@@ -116,16 +97,17 @@ func parseRange(text string) (first, last int, err error) {
 	return first, last, nil
 }
 
-// ownSlots returns the slots that the node at the address serves, by its own
-// answer to CLUSTER SLOTS.
-func ownSlots(addr string, answer []redis.ClusterSlot) *slotSet {
+// ownSlots returns the slots that the node at the address serves, and how many replicas it
+// has, by its own answer to CLUSTER SLOTS.
+func ownSlots(addr string, answer []redis.ClusterSlot) (served *slotSet, replicas int64) {
 	var s slotSet
 	for _, r := range answer {
 		if len(r.Nodes) > 0 && r.Nodes[0].Addr == addr {
 			s.add(r.Start, r.End)
+			replicas = max(replicas, int64(len(r.Nodes)-1))
 		}
 	}
-	return &s
+	return &s, replicas
 }
 
 // A fence is the replay floor of some slots, in microseconds: nonces that were
@@ -193,11 +175,20 @@ func (f fences) and(others fences) fences {
 // names builds the names of the Redis keys.
 //
 //	cg:servers      hash: epoch, whether its copies are being made, floors, servers seen
+//	cg:beat         the beat; on a cluster cg:{N}:beat, one for each slot
 //	cg:{N}:w        never written
 //	cg:{N}:e        on a cluster: the epoch again, once per range of slots
 type names struct{ prefix string }
 
 func (n names) shared() string { return n.prefix + "servers" }
+
+// beat returns the name of the beat in the slot of a hash tag, or of the only one.
+func (n names) beat(tag string) string {
+	if tag == "" {
+		return n.prefix + "beat"
+	}
+	return n.prefix + "{" + tag + "}:beat"
+}
 
 // epochs returns the names of the epoch keys, the i-th in the i-th of
 // slotRanges equal ranges of slots.
@@ -215,8 +206,8 @@ func (n names) epochs() []string {
 
 // missing returns a name in one of the slots that is never written, or "".
 func (n names) missing(served *slotSet) string {
-	for i := range slots { // far more than are needed
-		if tag := strconv.Itoa(i); served.has(slot(tag)) {
+	for i, tag := range slotTags() {
+		if served.has(i) {
 			return n.prefix + "{" + tag + "}:w"
 		}
 	}

@@ -7,6 +7,7 @@
 // and the fences. Begin with [Watcher] in watcher.go. The files:
 //
 //   - slots: the slots of a cluster, fences, and names of Redis keys
+//   - beat: an older copy of the content
 //   - info: what a server reports, which servers are refused, and what operators see
 //   - view: what is known of the servers
 //   - watcher: when that is found out, in the background and by requests
@@ -19,7 +20,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"math"
 	"slices"
 	"strings"
 	"sync"
@@ -41,9 +41,9 @@ type Options struct {
 	Index string
 	// Timeout is how long one check may take.
 	Timeout time.Duration
-	// RuntimeDir is the directory of a file that outlives this process; see lastRun.
-	// Empty: there is none.
-	RuntimeDir string
+	// AcceptReplicas is whether to start although it cannot be read whether two masters
+	// may accept at the same time.
+	AcceptReplicas bool
 	// Rights are the commands that the gateway's user must be allowed to run.
 	Rights Rights
 	// Now reads the clock of this gateway.
@@ -67,18 +67,25 @@ type Watcher struct {
 	shared       singleflight.Group // the check that requests wait for
 	checking     sync.Mutex         // held during a check
 	observations observations       // guarded by checking
-	lastRun      *lastRun
-	accepts      acceptances
-	waiting      atomic.Bool   // a promoted server is not used yet
-	unfenced     atomic.Uint64 // what requests have seen emptied since the last check began, as in the view
-	lost         atomic.Bool   // the store was emptied since New
+	swept        time.Time          // the last sweep of all beats; guarded by checking
+	halfMade     time.Time          // when a store without an epoch was first seen; guarded by checking
+	waiting      atomic.Bool        // a promoted server is not used yet
+	lost         atomic.Bool        // the store was emptied since New
+
+	beats     []Beat
+	raised    latest       // the latest floor of an older content
+	lastOlder atomic.Int64 // Unix second of the last line about one
 
 	life context.Context // ends with the gateway
 }
 
 // New returns a watcher that works until life ends. It does no I/O.
 func New(life context.Context, client *rpc.Client, opt Options) *Watcher {
-	w := &Watcher{client: client, opt: opt, names: names{prefix: opt.Prefix}, epochs: names{prefix: opt.Prefix}.epochs(), log: client.Options.Logger, lastRun: newLastRun(client, &opt), life: life}
+	w := &Watcher{client: client, opt: opt, names: names{prefix: opt.Prefix}, epochs: names{prefix: opt.Prefix}.epochs(), log: client.Options.Logger, life: life}
+	w.beats = newBeats(w.names, 1)
+	if client.Cluster != nil {
+		w.beats = newBeats(w.names, slots)
+	}
 	w.observations = newObservations()
 	w.view.Store(&View{problem: errNotChecked})
 	w.masters.Store(new([]serverInfo))
@@ -93,14 +100,10 @@ var (
 	ErrEmptied = fmt.Errorf("%w: redis was emptied; create or import the keys again", store.ErrUnavailable)
 )
 
-// Begin recalls what the process before has accepted, and checks the servers. An
-// error means that a server was reached and is unfit: it may evict, is a replica or
+// Begin checks the servers. An error means that a server was reached and is unfit: it may evict, is a replica or
 // too old, would lose data at a restart, or refuses the user. A server that is out of
 // reach is not an error.
 func (w *Watcher) Begin(ctx context.Context) error {
-	if err := w.recall(); err != nil {
-		w.log.Error("what this gateway accepted before it ended is not known", "error", err)
-	}
 	if err := w.check(ctx, mayBegin); err != nil {
 		var unfit *rpc.UnfitError
 		if errors.As(err, &unfit) {
@@ -109,7 +112,7 @@ func (w *Watcher) Begin(ctx context.Context) error {
 		w.log.Warn("redis is out of reach; requests are refused until it answers", "error", err)
 		return nil
 	}
-	return w.refuseForgetful()
+	return w.refuseLosing()
 }
 
 // View returns what the last check has found, and what requests have seen since.
@@ -143,33 +146,6 @@ func (w *Watcher) Ready() error {
 	return nil
 }
 
-// Accepted notes that a request of the key was accepted, at a moment of the server's
-// clock in microseconds.
-func (w *Watcher) Accepted(id string, now int64) {
-	w.lastRun.accepted(now)
-	at := 0
-	if w.client.Cluster != nil {
-		at = slotRange(id)
-	}
-	w.accepts.note(at, now)
-}
-
-// recall reads the note of the process before into the observations of this one.
-func (w *Watcher) recall() error {
-	found := w.lastRun.read()
-	for identity, text := range found.Servers {
-		served, err := parseSlots(text)
-		if err != nil {
-			return fmt.Errorf("%s: %w", w.lastRun.path, err)
-		}
-		w.observations.remember([]serverInfo{{identity: identity, slots: served}})
-	}
-	for i := range w.accepts {
-		w.accepts.note(i, found.Accepted)
-	}
-	return nil
-}
-
 // The store is ready exactly when a correct request would be accepted now. A
 // cluster is ready while one master accepts. Trouble of the others, and trouble
 // that stops only changes of keys, degrades the store.
@@ -179,18 +155,15 @@ func (w *Watcher) recall() error {
 func (w *Watcher) check(ctx context.Context, m mode) error {
 	w.checking.Lock()
 	defer w.checking.Unlock()
-	unfenced := w.unfenced.Swap(0)
-	w.observations.emptied = w.observations.emptied || unfenced != 0
 	before := w.view.Load()
-	next := &View{Known: before.Known, Floor: before.Floor, fences: before.fences, epoch: before.epoch, making: before.making, emptied: before.emptied | unfenced, partial: w.client.Cluster != nil}
+	next := &View{Known: before.Known, Floor: before.Floor, fences: before.fences, epoch: before.epoch, partial: w.client.Cluster != nil}
 	err := w.examine(ctx, m, next)
 	next.problem = err
 	var unfit *rpc.UnfitError
 	next.unfit = errors.As(err, &unfit)
-	if next.emptied != 0 || errors.Is(err, ErrEmptied) || before.epoch != "" && next.epoch != before.epoch {
+	if before.epoch != "" && next.epoch != before.epoch {
 		w.lost.Store(true)
 	}
-	w.observations.emptied = w.observations.emptied || next.emptied != 0 || errors.Is(err, ErrEmptied)
 	if err != nil && ctx.Err() != nil && errors.Is(err, context.Canceled) {
 		return err // the store is closing; the view stays
 	}
@@ -198,7 +171,6 @@ func (w *Watcher) check(ctx context.Context, m mode) error {
 		w.logChange(before, next)
 		w.view.Store(next)
 	}
-	w.forbidUnfenced()
 	return err
 }
 
@@ -214,9 +186,13 @@ func (w *Watcher) examine(ctx context.Context, m mode, next *View) error {
 			return err
 		}
 	}
-	w.checkReplay(ctx, masters)
+	w.inspect(ctx, masters)
+	for i := range masters {
+		if text := masters[i].asked.degrades; text != "" {
+			next.degrade(errors.New(text))
+		}
+	}
 	w.masters.Store(&masters)
-	w.observations.clocks.read(masters)
 	var right []serverInfo
 	var problems []error
 	for i := range masters {
@@ -242,31 +218,16 @@ func (w *Watcher) examine(ctx context.Context, m mode, next *View) error {
 
 // agree shares the result with the other gateways and adopts their floors.
 func (w *Watcher) agree(ctx context.Context, m mode, usable []serverInfo, next *View) error {
-	if err := w.adopt(ctx, m, w.adoption(usable), next); errors.Is(err, ErrEmptied) {
-		_, findErr := w.missingEpochs(ctx, next)
-		return errors.Join(err, findErr)
-	} else if err != nil {
-		return err
+	err := w.adopt(ctx, m, w.adoption(usable), next)
+	if err == nil {
+		w.observations.remember(usable)
+		next.Known = joinIdentities(usable)
+		err = w.checkEpochs(ctx, m, next)
 	}
-	w.observations.remember(usable)
-	w.lastRun.used(usable)
-	next.Known = joinIdentities(usable)
-	if err := w.checkEpochs(ctx, m, next); err != nil {
-		return err
+	if err == nil || errors.Is(err, ErrEmptied) {
+		w.readBeats(ctx, next)
 	}
-	return w.fenceRestored(ctx, next)
-}
-
-// fenceRestored raises the floor if the content of an emptied store is back: an
-// old copy may have been restored, together with the mark of a store in use.
-func (w *Watcher) fenceRestored(ctx context.Context, next *View) error {
-	if w.observations.emptied {
-		if _, err := w.runAdopt(ctx, "", adoption{raise: true}, next); err != nil {
-			return err
-		}
-	}
-	w.observations.emptied, next.emptied = false, 0
-	return nil
+	return err
 }
 
 // logChange logs the difference of two views. It does not log the problem of the
@@ -360,7 +321,7 @@ func (w *Watcher) readMasters(ctx context.Context) ([]serverInfo, error) {
 			if err != nil {
 				return err
 			}
-			i.slots = ownSlots(i.addr, answer)
+			i.slots, i.owned = ownSlots(i.addr, answer)
 		} else if i.role != "master" {
 			w.client.Distrust() // the address may lead to another server by now
 		}
@@ -385,48 +346,18 @@ func (w *Watcher) readMasters(ctx context.Context) ([]serverInfo, error) {
 	return all, rpc.Unavailable("checking the cluster", err)
 }
 
-// sawEmptied notes that the part of the store that holds the name was emptied. From
-// then on nothing of it is settled before a check has raised the floor: the next
-// check may find an old copy in its place, and nothing missing. It waits for no
-// check.
-func (w *Watcher) sawEmptied(name string) {
-	bits := uint64(math.MaxUint64)
-	if w.client.Cluster != nil {
-		bits = 1 << slotRange(name)
-	}
-	w.lost.Store(true)
-	w.unfenced.Or(bits)
-	w.forbidUnfenced()
-}
-
-// forbidUnfenced notes in the view what requests have seen emptied since the last
-// check began.
-func (w *Watcher) forbidUnfenced() {
-	for {
-		before := w.view.Load()
-		next := *before
-		if next.emptied |= w.unfenced.Load(); next.emptied == before.emptied || w.view.CompareAndSwap(before, &next) {
-			return
-		}
-	}
-}
-
 // InUse returns nil if the part of the store that holds the name is in use. If this
 // gateway has never seen the store in use, or if another gateway has put an emptied
 // store into use again, it checks the servers first, so that the view has the current
-// epoch and replay floor. A store that is being made is in use nowhere. A part that
-// was in use and is no longer there was emptied.
+// epoch and replay floor. A part that was in use and is no longer there was emptied.
 func (w *Watcher) InUse(ctx context.Context, name string) error {
-	if w.view.Load().making {
-		return ErrBeingMade
-	}
 	epoch, err := w.epochAt(ctx, name)
 	known := w.view.Load().epoch
 	if err != nil {
 		return err
 	}
 	if known != "" && epoch == "" {
-		w.sawEmptied(name)
+		w.lost.Store(true)
 	}
 	if known == "" || epoch != "" && epoch != known {
 		if err := w.check(ctx, mayBegin); err != nil {

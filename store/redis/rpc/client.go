@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"net"
 	"os"
+	"strconv"
 	"strings"
 	"sync/atomic"
 	"syscall"
@@ -160,6 +161,22 @@ func (c *Client) Connect(addr string) *redis.Client {
 	all, _, _ := c.Options.settings() // New has checked them
 	all.Addrs = []string{addr}
 	return hooked(redis.NewClient(all.Simple()), newNetwork(c.Options.IOTimeout))
+}
+
+// SentinelReplicas returns how many replicas the master has by the first sentinel that
+// answers, those that are away included; 0 without sentinels.
+func (c *Client) SentinelReplicas(ctx context.Context) int64 {
+	for _, addr := range c.Options.SentinelAddrs {
+		all, _, _ := c.Options.settings() // New has checked them
+		all.Addrs, all.Username, all.Password, all.DB = []string{addr}, c.Options.SentinelUsername, c.Options.SentinelPassword, 0
+		sentinel := redis.NewSentinelClient(all.Simple())
+		master, err := sentinel.Master(ctx, c.Options.SentinelMaster).Result()
+		_ = sentinel.Close()
+		if n, parsed := strconv.ParseInt(master["num-slaves"], 10, 64); err == nil && parsed == nil {
+			return n
+		}
+	}
+	return 0
 }
 
 // A lastMaster is a hook for the client of a Sentinel set. go-redis asks the
