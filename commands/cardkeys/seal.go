@@ -75,9 +75,6 @@ func sealByCommand(cmd *cobra.Command, ids []string) error {
 			return err
 		}
 	}
-	if _, err := cli.Call(cmd, cli.Post("/card-gateway/keys/seal", nil), new(any)); err != nil {
-		return err
-	}
 	for i, v := range chosen {
 		if _, _, err := change(cmd, cli.Post(keyPath(v.ID, "/seal"), adminapi.SealRequest{Digest: v.Seal.Digest})); err != nil {
 			return fmt.Errorf("key %s is not sealed, after %d that are: %w; you can run the command again", v.ID, i, err)
