@@ -35,7 +35,7 @@ type KeyProblem struct {
 // missing.
 //
 // A record that is sealed there is sealed here. One without a seal has none here, and is
-// skipped if one of the two stores does not accept it without.
+// skipped if it must have one in one of the two stores.
 //
 // Nonces are not copied. So that no request is accepted in both stores, this
 // one refuses by rule 7 the requests of a copied key that were stamped before
@@ -43,15 +43,11 @@ type KeyProblem struct {
 // 0. No gateway may use the other store during the copy.
 func (k *Service) Copy(ctx context.Context, from store.Backend, by By) (Copy, error) {
 	done := Copy{Copied: []string{}, Skipped: []KeyProblem{}}
-	ids, err := k.idKey(ctx)
-	if err != nil {
-		return done, err
-	}
 	must, err := k.mustBeSealed(ctx)
 	if err != nil {
 		return done, err
 	}
-	usable := k.usable(ctx, from)
+	ids, usable := k.ids.Load(), k.usable(ctx, from)
 	silent := 0 // keys in a row for which this store did not answer
 	err = eachRecord(ctx, from, func(d *store.DamagedError) {
 		done.Skipped = append(done.Skipped, KeyProblem{ID: d.ID, Reason: damagedRecord(d).Error()})
@@ -281,23 +277,24 @@ func (k *Service) Drill(ctx context.Context) (Drill, error) {
 	return d, err
 }
 
-// usable returns a function that reports why a record of a backend cannot be used. Under
-// another master key no seal verifies, which says nothing of the record. Nothing is
-// written.
+// usable returns a function that reports why a record of a backend cannot be used. It
+// writes nothing. Under another master key no seal verifies, which says nothing of the
+// record. Only an id key that says so allows records without a seal, see loadIDKey.
 func (k *Service) usable(ctx context.Context, from store.Backend) func(*store.Record) error {
 	ids, _, err := k.readIDKey(ctx, from)
-	must := err == nil && ids.sealed
+	must := err != nil || ids.sealed
 	return func(r *store.Record) error {
 		err := k.verify(r)
-		if err == nil && must && len(r.Seal) == 0 {
-			err = &ForgedError{r.ID, keyring.FieldSeal, errNotSealed}
-		}
 		if err == nil {
 			_, err = k.open(r)
 		}
-		if errors.Is(err, keyring.ErrMasterKey) {
+		switch {
+		case errors.Is(err, keyring.ErrMasterKey):
 			return keyring.ErrMasterKey
+		case err == nil && must && len(r.Seal) == 0:
+			return &ForgedError{r.ID, keyring.FieldSeal, errNotSealed}
+		default:
+			return err
 		}
-		return err
 	}
 }

@@ -133,15 +133,18 @@ func TestRotationKeepsTheStoreSealed(t *testing.T) {
 // A copy gives a record no seal that nobody has approved, and takes no forged one from a
 // store that is sealed. A drill of that one fails.
 func TestCopyApprovesNothing(t *testing.T) {
-	old, from := oldWorld(t), newWorld(t)
-	plain, forged := old.create().ID, from.create().ID
+	old, from, lost := oldWorld(t), newWorld(t), newWorld(t)
+	plain, forged, forgedToo := old.create().ID, from.create().ID, lost.create().ID
 	from.unsealed(forged)
+	lost.unsealed(forgedToo)
+	lost.loseIDKey()
 	for name, c := range map[string]struct {
 		from, to *world
 		id, want string
 	}{
 		"unsealed": {old, newWorld(t), plain, "card-keys seal"},
 		"forged":   {from, oldWorld(t), forged, keys.ErrForged.Error()},
+		"lost":     {lost, oldWorld(t), forgedToo, keys.ErrForged.Error()},
 	} {
 		done, err := c.to.Copy(t.Context(), c.from.backend, by)
 		if err != nil || len(done.Copied) > 0 || len(done.Skipped) != 1 || done.Skipped[0].ID != c.id || !strings.Contains(done.Skipped[0].Reason, c.want) {

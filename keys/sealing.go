@@ -18,7 +18,8 @@ import (
 // version, which drop it when they change a key, can use the store, too.
 const metaSealing = "sealing"
 
-// mustBeSealed reports whether a record of this store is refused without a seal.
+// mustBeSealed reports whether a record of this store is refused without a seal. It loads
+// the id key.
 func (k *Service) mustBeSealed(ctx context.Context) (bool, error) {
 	ids, err := k.idKey(ctx)
 	return err == nil && (ids.sealed || k.opt.SealRequired), err
@@ -62,9 +63,9 @@ func (k *Service) nextVersion(r *store.Record) uint64 {
 
 // Seal seals the record of a key that has no seal or that was forged. Whoever
 // calls it approves everything that the key is granted. From then on the records of new
-// keys get a seal in each store. The digest is that of
-// [SealView], as it was when the key was shown: if the record has changed since,
-// the error is [ErrNotAsApproved]. The other errors are those of Update.
+// keys are sealed also in a store of version 0.1. The digest is that of [SealView], as
+// it was when the key was shown: if the record has changed since, the error is
+// [ErrNotAsApproved]. The other errors are those of Update.
 func (k *Service) Seal(ctx context.Context, id, digest string, by By) (Changed, error) {
 	if digest == "" {
 		return Changed{}, k.refuse(attempt{action: "seal", id: id, by: by, err: fields.Invalid("digest", "want the one that the key shows")})
