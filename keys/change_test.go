@@ -180,7 +180,7 @@ func viewDiff(t *testing.T, before, after keys.View) string {
 }
 
 func TestDisableLockAndUnlock(t *testing.T) {
-	w := newWorld(t)
+	w := oldWorld(t)
 	id := w.create().ID
 	status := func(want string, disabled, locked bool) {
 		t.Helper()

@@ -34,7 +34,8 @@ type KeyProblem struct {
 // error when that happens to several keys in a row. It can be called again for what is
 // missing.
 //
-// A record that is sealed there is sealed here. One without a seal has none here.
+// A record that is sealed there is sealed here. One without a seal has none here, and is
+// skipped if it must have one in one of the two stores.
 //
 // Nonces are not copied. So that no request is accepted in both stores, this
 // one refuses by rule 7 the requests of a copied key that were stamped before
@@ -42,15 +43,22 @@ type KeyProblem struct {
 // 0. No gateway may use the other store during the copy.
 func (k *Service) Copy(ctx context.Context, from store.Backend, by By) (Copy, error) {
 	done := Copy{Copied: []string{}, Skipped: []KeyProblem{}}
-	ids, err := k.idKey(ctx)
+	must, err := k.mustBeSealed(ctx)
 	if err != nil {
 		return done, err
 	}
+	ids, usable := k.ids.Load(), k.usable(ctx, from)
 	silent := 0 // keys in a row for which this store did not answer
 	err = eachRecord(ctx, from, func(d *store.DamagedError) {
 		done.Skipped = append(done.Skipped, KeyProblem{ID: d.ID, Reason: damagedRecord(d).Error()})
 	}, func(r *store.Record) error {
-		err := k.copyOne(ctx, ids, r, by)
+		err := usable(r)
+		if err == nil && must && len(r.Seal) == 0 {
+			err = errCopyUnsealed
+		}
+		if err == nil {
+			err = k.copyOne(ctx, ids, r, by)
+		}
 		if !errors.Is(err, store.ErrUnavailable) {
 			silent = 0
 		} else if silent++; silent < mostSilent {
@@ -58,7 +66,7 @@ func (k *Service) Copy(ctx context.Context, from store.Backend, by By) (Copy, er
 			return nil
 		}
 		switch {
-		case errors.Is(err, store.ErrExists), errors.Is(err, ErrSecretInUse), errors.Is(err, keyring.ErrDamaged), errors.Is(err, ErrForged):
+		case errors.Is(err, store.ErrExists), errors.Is(err, ErrSecretInUse), errors.Is(err, keyring.ErrDamaged), errors.Is(err, ErrForged), errors.Is(err, errCopyUnsealed):
 			done.Skipped = append(done.Skipped, KeyProblem{ID: r.ID, Reason: err.Error(), Exists: errors.Is(err, store.ErrExists)})
 			return nil
 		case err != nil:
@@ -70,16 +78,15 @@ func (k *Service) Copy(ctx context.Context, from store.Backend, by By) (Copy, er
 	return done, errors.Join(err, k.publishIDs(ctx, ids, done.Copied...))
 }
 
+var errCopyUnsealed = errors.New("its record has no seal, without which it is not accepted: let a gateway that uses the other store check and seal it (`card-keys seal`), then copy again")
+
 // mostSilent is how many calls in a row may fail before a copy gives up: the store is
 // down then, and each call waits for its time-out.
 const mostSilent = 5
 
-func (k *Service) copyOne(ctx context.Context, ids *keyid.Key, source *store.Record, by By) error {
+func (k *Service) copyOne(ctx context.Context, ids *storeKey, source *store.Record, by By) error {
 	if !keyid.Valid(source.ID) {
 		return fmt.Errorf("the id is not valid: %w", keyring.ErrDamaged)
-	}
-	if err := k.verify(source); err != nil {
-		return err
 	}
 	r := source.Clone()
 	r.StampedAfter = k.opt.Clock().UTC().Add(k.opt.ReplayFloorAhead)
@@ -88,9 +95,8 @@ func (k *Service) copyOne(ctx context.Context, ids *keyid.Key, source *store.Rec
 }
 
 // addForeign adds a verified record of another store, with its secrets sealed for this
-// one.
-// The record is sealed if it was.
-func (k *Service) addForeign(ctx context.Context, ids *keyid.Key, a addition, by By) (changed Changed, err error) {
+// one. The record is sealed if it was, or if it must be: then an operator has approved it.
+func (k *Service) addForeign(ctx context.Context, ids *storeKey, a addition, by By) (changed Changed, err error) {
 	r := a.record
 	now := k.opt.Clock().UTC()
 	r.Revision, r.UpdatedAt = NewRevision(), now
@@ -104,13 +110,16 @@ func (k *Service) addForeign(ctx context.Context, ids *keyid.Key, a addition, by
 	defer func() {
 		k.report(attempt{action: a.action, by: by, after: r, replicated: changed.Replicated, err: err})
 	}()
-	return k.writeNew(ctx, r, a.put, func(context.Context) (bool, error) { return len(r.Seal) > 0, nil })
+	return k.writeNew(ctx, r, a.put, func(ctx context.Context) (bool, error) {
+		must, err := k.mustBeSealed(ctx)
+		return must || len(r.Seal) > 0, err
+	})
 }
 
 // sealAnew converts the secrets of a record of another store to the form of this
 // one: sealed under the first master key, with fingerprints of this store's id
 // key.
-func (k *Service) sealAnew(ids *keyid.Key, r *store.Record) error {
+func (k *Service) sealAnew(ids *storeKey, r *store.Record) error {
 	return k.openAll(r, func(s *store.SealedSecret, text []byte, label string) error {
 		s.Sealed, s.Fingerprint = k.ring.Seal(text, label), ids.Fingerprint(string(text))
 		return nil
@@ -184,7 +193,7 @@ func (k *Service) Restore(ctx context.Context, id string, what Restoring, by By)
 
 // backup returns the record of a key in a backup of this store, and the id key of this
 // store.
-func (k *Service) backup(ctx context.Context, id string, from store.Backend) (*store.Record, *keyid.Key, error) {
+func (k *Service) backup(ctx context.Context, id string, from store.Backend) (*store.Record, *storeKey, error) {
 	if !keyid.Valid(id) {
 		return nil, nil, store.ErrNotFound
 	}
@@ -210,7 +219,7 @@ func (k *Service) backup(ctx context.Context, id string, from store.Backend) (*s
 
 // checkSameStore returns an error unless the record was written by a gateway of this
 // store: its fingerprints were made with the id key of this one.
-func (k *Service) checkSameStore(ids *keyid.Key, r *store.Record) error {
+func (k *Service) checkSameStore(ids *storeKey, r *store.Record) error {
 	return k.openAll(r.Clone(), func(s *store.SealedSecret, text []byte, _ string) error {
 		if !bytes.Equal(s.Fingerprint, ids.Fingerprint(string(text))) {
 			return errOtherStore
@@ -251,11 +260,11 @@ type Drill struct {
 // Drill checks the seals and opens the live secrets of all keys with the master
 // keys, such as of a backup, and changes nothing. Its error is the backend's.
 func (k *Service) Drill(ctx context.Context) (Drill, error) {
-	d := Drill{Failed: []KeyProblem{}}
+	d, usable := Drill{Failed: []KeyProblem{}}, k.usable(ctx, k.backend)
 	err := eachRecord(ctx, k.backend, func(damaged *store.DamagedError) {
 		d.Failed = append(d.Failed, KeyProblem{ID: damaged.ID, Reason: damagedRecord(damaged).Error()})
 	}, func(r *store.Record) error {
-		if failed := k.drillOne(r); failed != nil {
+		if failed := usable(r); failed != nil {
 			d.Failed = append(d.Failed, KeyProblem{ID: r.ID, Reason: failed.Error()})
 		} else {
 			d.Opened++
@@ -268,15 +277,24 @@ func (k *Service) Drill(ctx context.Context) (Drill, error) {
 	return d, err
 }
 
-// drillOne returns why a record cannot be used. Under another master key no seal
-// verifies, which says nothing of the record.
-func (k *Service) drillOne(r *store.Record) error {
-	err := k.verify(r)
-	if err == nil {
-		_, err = k.open(r)
+// usable returns a function that reports why a record of a backend cannot be used. It
+// writes nothing. Under another master key no seal verifies, which says nothing of the
+// record. Only an id key that says so allows records without a seal, see loadIDKey.
+func (k *Service) usable(ctx context.Context, from store.Backend) func(*store.Record) error {
+	ids, _, err := k.readIDKey(ctx, from)
+	must := err != nil || ids.sealed
+	return func(r *store.Record) error {
+		err := k.verify(r)
+		if err == nil {
+			_, err = k.open(r)
+		}
+		switch {
+		case errors.Is(err, keyring.ErrMasterKey):
+			return keyring.ErrMasterKey
+		case err == nil && must && len(r.Seal) == 0:
+			return &ForgedError{r.ID, keyring.FieldSeal, errNotSealed}
+		default:
+			return err
+		}
 	}
-	if errors.Is(err, keyring.ErrMasterKey) {
-		return keyring.ErrMasterKey
-	}
-	return err
 }

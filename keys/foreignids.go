@@ -61,7 +61,7 @@ func (n *foreignIDs) complete(now time.Time) bool {
 }
 
 // learn adds the ids that have no checksum of the store's own id key.
-func (n *foreignIDs) learn(own *keyid.Key, ids ...string) {
+func (n *foreignIDs) learn(own *storeKey, ids ...string) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	for _, id := range ids {
@@ -74,7 +74,7 @@ func (n *foreignIDs) learn(own *keyid.Key, ids ...string) {
 // admit decides whether an id may be looked up. Ids of our form with a wrong
 // checksum are invented: ErrNotFound. Others that are not known share a budget:
 // ErrLookupBudget.
-func (k *Service) admit(own *keyid.Key, id string) error {
+func (k *Service) admit(own *storeKey, id string) error {
 	if own.Check(id) || k.foreign.has(id) {
 		return nil
 	}
@@ -127,7 +127,7 @@ func (k *Service) RefreshIDs(ctx context.Context) error {
 
 // publishIDs makes new ids known, here and on the other gateways. When it
 // returns nil, no gateway refuses one of them as invented.
-func (k *Service) publishIDs(ctx context.Context, own *keyid.Key, ids ...string) error {
+func (k *Service) publishIDs(ctx context.Context, own *storeKey, ids ...string) error {
 	if len(ids) == 0 {
 		return nil
 	}

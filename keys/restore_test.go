@@ -14,9 +14,6 @@ import (
 func backedUp(t *testing.T) (w *world, backup store.Backend, id string) {
 	t.Helper()
 	w, backup = newWorld(t), newBackend(t)
-	if err := w.BeginSealing(t.Context()); err != nil {
-		t.Fatal(err)
-	}
 	id = w.create().ID
 	if _, err := backup.Put(t.Context(), w.stored(id), store.PutOptions{}); err != nil {
 		t.Fatal(err)

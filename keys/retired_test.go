@@ -105,7 +105,7 @@ func TestRetiredSecretsNeverVerify(t *testing.T) {
 // A retired secret that cannot be opened does not stop the key from being used,
 // copied and sealed again.
 func TestDamagedRetiredSecretIsLeftOut(t *testing.T) {
-	w := newWorld(t)
+	w := oldWorld(t)
 	made := w.create()
 	if _, err := w.Rotate(t.Context(), made.ID, keys.Rotation{}, by); err != nil {
 		t.Fatal(err)
@@ -114,7 +114,7 @@ func TestDamagedRetiredSecretIsLeftOut(t *testing.T) {
 	if got := w.retired(made.ID); got != "[]" {
 		t.Errorf("retired are %s", got)
 	}
-	to := newWorld(t)
+	to := oldWorld(t)
 	if done, err := to.Copy(t.Context(), w.backend, by); err != nil || len(done.Copied) != 1 {
 		t.Errorf("copied %+v, %v", done, err)
 	}

@@ -13,35 +13,32 @@ import (
 	"github.com/card-gateway/card-gateway/store"
 )
 
-// metaSealing names a value that is there once the keys of the store were sealed.
-// Until then no record gets a seal, so that gateways of the version before, which
-// drop it when they change a key, can use the store, too.
+// metaSealing names a value that is there once the keys of a store of version 0.1 were
+// sealed. Until then no record of such a store gets a seal, so that gateways of that
+// version, which drop it when they change a key, can use the store, too.
 const metaSealing = "sealing"
 
-// BeginSealing makes all gateways seal the records of new keys. Records that have
-// no seal get one by [Service.Seal] alone.
-func (k *Service) BeginSealing(ctx context.Context) error {
-	if _, err := k.backend.PutMeta(ctx, metaSealing, []byte("1")); err != nil {
-		return fmt.Errorf("noting that the keys are sealed: %w", err)
-	}
-	k.sealing.Store(true)
-	return nil
+// mustBeSealed reports whether a record of this store is refused without a seal. It loads
+// the id key.
+func (k *Service) mustBeSealed(ctx context.Context) (bool, error) {
+	ids, err := k.idKey(ctx)
+	return err == nil && (ids.sealed || k.opt.SealRequired), err
 }
 
-// sealsNew reports whether the record of a new key gets a seal.
+// sealsNew reports whether the record of a new key gets a seal. A store of version 0.1
+// that was emptied gets its id key again: with another, its keys would need a seal.
 func (k *Service) sealsNew(ctx context.Context) (bool, error) {
-	if k.opt.SealRequired || k.sealing.Load() {
-		return true, nil
+	if must, err := k.mustBeSealed(ctx); must || err != nil {
+		return must, err
 	}
-	_, err := k.backend.Meta(ctx, metaSealing)
-	if errors.Is(err, store.ErrNotFound) {
-		return false, nil
+	_, err := k.backend.PutMeta(ctx, metaIDKey, k.ring.Seal(k.ids.Load().bytes(), metaIDKey))
+	if err == nil {
+		_, err = k.backend.Meta(ctx, metaSealing)
 	}
-	if err != nil {
+	if err != nil && !errors.Is(err, store.ErrNotFound) {
 		return false, fmt.Errorf("reading whether the keys are sealed: %w", err)
 	}
-	k.sealing.Store(true)
-	return true, nil
+	return err == nil, nil
 }
 
 // sealRecord puts a seal on a record that is about to be written.
@@ -65,14 +62,16 @@ func (k *Service) nextVersion(r *store.Record) uint64 {
 }
 
 // Seal seals the record of a key that has no seal or that was forged. Whoever
-// calls it approves everything that the key is granted. The digest is that of
-// [SealView], as it was when the key was shown: if the record has changed since,
-// the error is [ErrNotAsApproved]. The other errors are those of Update.
+// calls it approves everything that the key is granted. From then on the records of new
+// keys are sealed also in a store of version 0.1. The digest is that of [SealView], as
+// it was when the key was shown: if the record has changed since, the error is
+// [ErrNotAsApproved]. The other errors are those of Update.
 func (k *Service) Seal(ctx context.Context, id, digest string, by By) (Changed, error) {
 	if digest == "" {
 		return Changed{}, k.refuse(attempt{action: "seal", id: id, by: by, err: fields.Invalid("digest", "want the one that the key shows")})
 	}
-	if err := k.BeginSealing(ctx); err != nil {
+	if _, err := k.backend.PutMeta(ctx, metaSealing, []byte("1")); err != nil {
+		err = fmt.Errorf("noting that the keys are sealed: %w", err)
 		return Changed{}, k.refuse(attempt{action: "seal", id: id, by: by, err: err})
 	}
 	return k.change(ctx, id, by, edit{action: "seal", approved: digest, apply: func(r *store.Record) error {
@@ -171,7 +170,7 @@ func ForgedFields() []string {
 }
 
 var (
-	errNotSealed = errors.New("it is missing, and the configuration has seal required")
+	errNotSealed = errors.New("it is missing, and each record of this store must have one")
 	errOlder     = errors.New("it is an older record of the key than one that this gateway has seen")
 	errUnsealed  = errors.New("it is missing, and this gateway has seen the key with a seal")
 )
@@ -190,14 +189,17 @@ func (k *Service) verify(r *store.Record) error {
 
 // admitRecord is verify for a record of this store. It also refuses a record that is
 // older than one that was seen, and one without a seal where it must have one.
-func (k *Service) admitRecord(r *store.Record) error {
+func (k *Service) admitRecord(ctx context.Context, r *store.Record) error {
 	if err := k.verify(r); err != nil {
 		return err
 	}
+	must, err := k.mustBeSealed(ctx)
 	switch sealed := len(r.Seal) > 0; {
+	case err != nil:
+		return err
 	case sealed && !k.opt.Versions.raise(r.ID, keyring.DocumentVersion(r.Seal)):
 		return &ForgedError{r.ID, fieldVersion, errOlder}
-	case !sealed && k.opt.SealRequired:
+	case !sealed && must:
 		return &ForgedError{r.ID, keyring.FieldSeal, errNotSealed}
 	case !sealed && k.opt.Versions.highest(r.ID) > 0:
 		return &ForgedError{r.ID, keyring.FieldSeal, errUnsealed}
@@ -210,14 +212,14 @@ func (k *Service) admitRecord(r *store.Record) error {
 // which it reports. A record may have become old between its reading and now, so
 // one that is refused is read again.
 func (k *Service) authentic(ctx context.Context, r *store.Record) (*store.Record, error) {
-	err := k.admitRecord(r)
+	err := k.admitRecord(ctx, r)
 	if err == nil {
 		return r, nil
 	}
 	if r, err = k.get(ctx, r.ID); err != nil {
 		return nil, err
 	}
-	if err = k.admitRecord(r); err != nil {
+	if err = k.admitRecord(ctx, r); err != nil {
 		k.reportForged(err)
 		return nil, err
 	}

@@ -25,13 +25,14 @@ func (w *world) seal(id string) keys.SealView {
 // TestNothingIsSealedBeforeAnOperatorWantsIt: gateways of the version before drop a
 // seal when they change a key, so until then there is none.
 func TestNothingIsSealedBeforeAnOperatorWantsIt(t *testing.T) {
-	w := newWorld(t)
+	w := oldWorld(t)
 	id := w.create().ID
 	w.fresh(id)
 	if got := w.stored(id); got.Seal != nil {
 		t.Errorf("sealed: %x", got.Seal)
 	}
-	if err := w.BeginSealing(t.Context()); err != nil {
+	first := w.create().ID
+	if _, err := w.Seal(t.Context(), first, w.seal(first).Digest, by); err != nil {
 		t.Fatal(err)
 	}
 	for name, service := range map[string]*keys.Service{"this gateway": w.Service, "another": w.service(ring(t, masterKey(1)))} {
@@ -48,10 +49,11 @@ func TestNothingIsSealedBeforeAnOperatorWantsIt(t *testing.T) {
 // TestChangesDoNotApprove: a change of a record without a seal leaves it without
 // one, because it may be forged already. Where a seal is required it is refused.
 func TestChangesDoNotApprove(t *testing.T) {
-	w := newWorld(t)
+	w := oldWorld(t)
 	id := w.create().ID
 	w.tamper(id, func(r *store.Record) { r.Scopes = []string{"cards:*"} })
-	if err := w.BeginSealing(t.Context()); err != nil {
+	first := w.create().ID
+	if _, err := w.Seal(t.Context(), first, w.seal(first).Digest, by); err != nil {
 		t.Fatal(err)
 	}
 	if changed, err := w.Rotate(t.Context(), id, keys.Rotation{}, by); err != nil || changed.Seal.State != keys.SealUnsealed {
@@ -95,7 +97,7 @@ func TestSealApproves(t *testing.T) {
 // TestSealWasSeen: a gateway that has seen a key with a seal does not take its
 // record without one, although none is required.
 func TestSealWasSeen(t *testing.T) {
-	w := newWorld(t)
+	w := oldWorld(t)
 	id := w.create().ID
 	if _, err := w.Seal(t.Context(), id, w.seal(id).Digest, by); err != nil {
 		t.Fatal(err)
@@ -195,7 +197,7 @@ func TestSlowReadIsNotForged(t *testing.T) {
 // TestMasterKeyRotationSealsAnew: under the new master key, and only what was
 // sealed and is not forged.
 func TestMasterKeyRotationSealsAnew(t *testing.T) {
-	w := newWorld(t)
+	w := oldWorld(t)
 	plain, forged, id := w.create().ID, w.create().ID, w.create().ID
 	for _, id := range []string{forged, id} {
 		if _, err := w.Seal(t.Context(), id, w.seal(id).Digest, by); err != nil {
@@ -225,7 +227,7 @@ func TestMasterKeyRotationSealsAnew(t *testing.T) {
 // TestCopyKeepsSeals: a sealed record is sealed there, one without a seal is not,
 // and a forged one is skipped.
 func TestCopyKeepsSeals(t *testing.T) {
-	from := newWorld(t)
+	from := oldWorld(t)
 	plain, forged, id := from.create().ID, from.create().ID, from.create().ID
 	for _, id := range []string{forged, id} {
 		if _, err := from.Seal(t.Context(), id, from.seal(id).Digest, by); err != nil {
@@ -233,7 +235,7 @@ func TestCopyKeepsSeals(t *testing.T) {
 		}
 	}
 	from.tamper(forged, func(r *store.Record) { r.Tenant = "other" })
-	to := newWorld(t)
+	to := oldWorld(t)
 	done, err := to.Copy(t.Context(), from.backend.Backend, by)
 	if err != nil || len(done.Copied) != 2 || len(done.Skipped) != 1 || done.Skipped[0].ID != forged {
 		t.Fatalf("%+v, %v", done, err)
@@ -311,7 +313,7 @@ func TestDamagedRecordLeavesTheCache(t *testing.T) {
 // TestDrillWithAnotherMasterKey: nobody is suspected of a forgery because the operator
 // has given another key.
 func TestDrillWithAnotherMasterKey(t *testing.T) {
-	w := newWorld(t)
+	w := oldWorld(t)
 	w.create()
 	id := w.create().ID
 	if _, err := w.Seal(t.Context(), id, w.seal(id).Digest, by); err != nil {

@@ -46,11 +46,16 @@ func forgeries() map[string]forgery {
 			r.DebugUntil = epoch.Add(time.Hour)
 			return []string{"debug_until"}
 		},
-		"imported":     func(r, _, _ *store.Record) []string { r.Imported = !r.Imported; return []string{"imported"} },
-		"stamped":      func(r, _, _ *store.Record) []string { r.StampedAfter = moment; return []string{"stamped_after"} },
-		"created":      func(r, _, _ *store.Record) []string { r.CreatedAt = moment; return []string{"created_at"} },
-		"no secrets":   func(r, _, _ *store.Record) []string { r.Secrets = nil; return []string{"secrets"} },
-		"living on":    func(r, _, _ *store.Record) []string { r.Secrets[1].ExpiresAt = moment; return []string{"secrets"} },
+		"imported":   func(r, _, _ *store.Record) []string { r.Imported = !r.Imported; return []string{"imported"} },
+		"stamped":    func(r, _, _ *store.Record) []string { r.StampedAfter = moment; return []string{"stamped_after"} },
+		"created":    func(r, _, _ *store.Record) []string { r.CreatedAt = moment; return []string{"created_at"} },
+		"no secrets": func(r, _, _ *store.Record) []string { r.Secrets = nil; return []string{"secrets"} },
+		"living on": func(r, _, _ *store.Record) []string {
+			for i := range r.Secrets {
+				r.Secrets[i].ExpiresAt = moment
+			}
+			return []string{"secrets"}
+		},
 		"old secret":   func(r, _, old *store.Record) []string { r.Secrets = old.Secrets; return []string{"secrets"} },
 		"its secret":   func(r, other, _ *store.Record) []string { r.Secrets = other.Secrets; return []string{"secrets"} },
 		"its fields":   func(r, other, _ *store.Record) []string { r.Fields = other.Fields; return []string{"description"} },
@@ -59,7 +64,7 @@ func forgeries() map[string]forgery {
 		"old fields":   func(r, _, old *store.Record) []string { r.Fields = old.Fields; return []string{"scopes"} },
 		"no seal":      func(r, _, _ *store.Record) []string { r.Seal = nil; return []string{"seal"} },
 		"empty seal":   func(r, _, _ *store.Record) []string { r.Seal = []byte{}; return []string{"seal"} },
-		"cut seal":     func(r, _, _ *store.Record) []string { r.Seal = r.Seal[:len(r.Seal)-4]; return []string{"seal"} },
+		"cut seal":     func(r, _, _ *store.Record) []string { r.Seal = r.Seal[:max(4, len(r.Seal))-4]; return []string{"seal"} },
 		"longer seal":  func(r, _, _ *store.Record) []string { r.Seal = append(r.Seal, 0, 0, 0, 0); return []string{"seal"} },
 		"whole record": wholeRecord,
 		"older record": func(r, _, old *store.Record) []string { *r = *old.Clone(); return []string{"document_version"} },

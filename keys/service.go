@@ -21,7 +21,6 @@ import (
 	"golang.org/x/sync/singleflight"
 	"golang.org/x/time/rate"
 
-	"github.com/card-gateway/card-gateway/keys/keyid"
 	"github.com/card-gateway/card-gateway/keys/keyring"
 	"github.com/card-gateway/card-gateway/store"
 )
@@ -65,7 +64,8 @@ type Options struct {
 	// ReplayFloorAhead is added to the moment of a [Service.Copy]: requests stamped
 	// up to that sum are refused. Default: 0.
 	ReplayFloorAhead time.Duration
-	// SealRequired refuses records without a seal.
+	// SealRequired refuses records without a seal also in a store of version 0.1. A
+	// store that was made since refuses them anyway.
 	SealRequired bool
 	// Versions remembers the document versions of the store's records. Services that
 	// use a store one after the other share it. Default: an empty one.
@@ -105,12 +105,11 @@ type Service struct {
 	opt     Options
 	local   bool
 
-	ids     atomic.Pointer[keyid.Key]
+	ids     atomic.Pointer[storeKey]
 	foreign *foreignIDs
 	cache   *keyCache
 	flights singleflight.Group
 	lookups *rate.Limiter
-	sealing atomic.Bool // the store is known to have been sealed
 
 	// stopped is done after Stop; stopMu prevents new tasks after that.
 	stopped context.Context

@@ -210,7 +210,7 @@ func TestDamagedRecordIsNeverAKey(t *testing.T) {
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
-			w := newWorld(t)
+			w := oldWorld(t)
 			made, second := w.create(), w.create()
 			other, err := w.backend.Backend.Get(t.Context(), second.ID)
 			if err != nil {

@@ -99,7 +99,7 @@ func TestTimesThatMeanUnsetAreRefused(t *testing.T) {
 // A key that an earlier version stored with such a time can still be read and
 // changed.
 func TestStoredTimesAreRead(t *testing.T) {
-	w := newWorld(t)
+	w := oldWorld(t)
 	made := w.create()
 	old := time.Unix(0, 0).UTC()
 	w.tamper(made.ID, func(r *store.Record) {
@@ -117,7 +117,7 @@ func TestStoredTimesAreRead(t *testing.T) {
 // Earlier versions stored any debug_until. Such a value has effect for at most
 // a day after the last change of the key, and the key can still be changed.
 func TestStoredDebugUntil(t *testing.T) {
-	w := newWorld(t)
+	w := oldWorld(t)
 	made := w.create()
 	far := epoch.AddDate(1, 0, 0)
 	w.tamper(made.ID, func(r *store.Record) { r.DebugUntil = far })

@@ -14,6 +14,7 @@ import (
 
 	"github.com/card-gateway/card-gateway/auth"
 	"github.com/card-gateway/card-gateway/keys"
+	"github.com/card-gateway/card-gateway/keys/keyid"
 	"github.com/card-gateway/card-gateway/keys/keyring"
 	"github.com/card-gateway/card-gateway/store"
 	"github.com/card-gateway/card-gateway/store/file"
@@ -161,7 +162,22 @@ var epoch = time.Date(2026, 11, 28, 12, 0, 0, 0, time.UTC)
 // newWorld starts a key service; options may be adjusted by f.
 func newWorld(t testing.TB, f ...func(*keys.Options)) *world {
 	t.Helper()
-	w := &world{t: t, backend: &watched{Backend: newBackend(t)}}
+	return startWorld(t, newBackend(t), f...)
+}
+
+// oldWorld is a newWorld on a store of version 0.1, whose records have no seal.
+func oldWorld(t testing.TB, f ...func(*keys.Options)) *world {
+	t.Helper()
+	backend, ids := newBackend(t), keyid.NewKey()
+	if _, err := backend.PutMeta(t.Context(), "id_key", ring(t, masterKey(1)).Seal(ids[:], "id_key")); err != nil {
+		t.Fatal(err)
+	}
+	return startWorld(t, backend, f...)
+}
+
+func startWorld(t testing.TB, backend store.Backend, f ...func(*keys.Options)) *world {
+	t.Helper()
+	w := &world{t: t, backend: &watched{Backend: backend}}
 	w.now.Store(&epoch)
 	w.Service = w.service(ring(t, masterKey(1)), f...)
 	if err := w.Start(t.Context()); err != nil {

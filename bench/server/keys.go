@@ -96,15 +96,18 @@ func (p *process) takeOver(ctx context.Context, s *Setup, run func() error) erro
 	return run()
 }
 
-// writeRecords replaces the records in a key file.
-func writeRecords(path string, records []json.RawMessage) error {
+// A record is that of a key, with the seal as a field of it.
+type record map[string]json.RawMessage
+
+// writeRecords replaces the records in a key file, which has the seals beside them.
+func writeRecords(path string, records []record) error {
 	var file struct {
 		Format  string `json:"format"`
 		Version int    `json:"version"`
 		SHA256  string `json:"sha256"`
 		Data    struct {
-			Meta json.RawMessage   `json:"meta"`
-			Keys []json.RawMessage `json:"keys"`
+			Meta map[string]json.RawMessage `json:"meta"`
+			Keys []record                   `json:"keys"`
 		} `json:"data"`
 	}
 	text, err := os.ReadFile(path)
@@ -115,6 +118,14 @@ func writeRecords(path string, records []json.RawMessage) error {
 		return err
 	}
 	file.Data.Keys = records
+	for _, r := range records {
+		var id string
+		if err := json.Unmarshal(r["id"], &id); err != nil {
+			return err
+		}
+		file.Data.Meta["seal:"+id] = r["seal"]
+		delete(r, "seal")
+	}
 	data, err := json.Marshal(file.Data)
 	if err != nil {
 		return err
@@ -124,18 +135,22 @@ func writeRecords(path string, records []json.RawMessage) error {
 
 // records returns the records of the keys as a store keeps them, their secrets
 // sealed.
-func (s *Setup) records(ctx context.Context) (records []json.RawMessage, err error) {
+func (s *Setup) records(ctx context.Context) (records []record, err error) {
 	from, err := gatewayKind{onRedis: true}.start(ctx, s)
 	defer func() { err = errors.Join(err, from.Close()) }()
 	if err != nil {
 		return nil, err
 	}
 	for _, key := range s.Keys {
-		record, err := from.redis.client.HGet(ctx, "cg:{"+key.ID+"}:k", "doc").Bytes()
+		doc, err := from.redis.client.HGet(ctx, "cg:{"+key.ID+"}:k", "doc").Bytes()
+		var r record
+		if err == nil {
+			err = json.Unmarshal(doc, &r)
+		}
 		if err != nil {
 			return nil, fmt.Errorf("reading the record of %s: %w", key.ID, err)
 		}
-		records = append(records, record)
+		records = append(records, r)
 	}
 	return records, nil
 }

@@ -36,7 +36,6 @@ func init() {
 //	POST   /card-gateway/keys               make a key; the answer shows its secret, once
 //	POST   /card-gateway/keys/import        import a key of an earlier system
 //	POST   /card-gateway/keys/copy          copy the keys of an embedded store
-//	POST   /card-gateway/keys/seal          seal the records of new keys from now on
 //	GET    /card-gateway/keys               list: ?tenant= &status= &search= &cursor= &limit=
 //	GET    /card-gateway/keys/{id}          show
 //	GET    /card-gateway/keys/{id}/limits   what is left of its limits
@@ -115,7 +114,6 @@ var routes = []route{
 	{"POST /card-gateway/keys", "create", withBody(createKey), everywhere},
 	{"POST /card-gateway/keys/import", "import", withBody(importKey), adminOnly},
 	{"POST /card-gateway/keys/copy", "copy", withBody(copyKeys), adminOnly},
-	{"POST /card-gateway/keys/seal", "seal", beginSealing, adminOnly},
 	{"GET /card-gateway/keys", "list", listKeys, everywhere},
 	{"GET /card-gateway/keys/{id}", "show", showKey, everywhere},
 	{"GET /card-gateway/keys/{id}/limits", "show limits", showLimits, everywhere},

@@ -78,14 +78,6 @@ func rotateKey(c *adminCall) (any, error) {
 	return c.keys.Rotate(c, c.id, how, c.by)
 }
 
-func beginSealing(c *adminCall) (any, error) {
-	if err := c.keys.BeginSealing(c); err != nil {
-		return nil, earlyError{err}
-	}
-	c.audit(nil)
-	return map[string]bool{"sealing": true}, nil
-}
-
 func sealKey(c *adminCall, req adminapi.SealRequest) (any, error) {
 	return c.keys.Seal(c, c.id, req.Digest, c.by)
 }

@@ -38,8 +38,8 @@ type Config struct {
 
 	// `required` refuses the records of keys that have no seal: without the master
 	// key, nobody who writes to the store can then grant anything to a key. Set it
-	// in every new installation, and elsewhere after `card-keys seal`. Default:
-	// records without a seal are accepted, as the version before wrote them.
+	// after `card-keys seal`. Default: a new store refuses them, too; those of a
+	// store of version 0.1 are accepted, as that version wrote them.
 	Seal string `json:"seal,omitempty"`
 
 	// The file of the audit record: every change of a key and every attempt, each

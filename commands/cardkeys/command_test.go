@@ -24,7 +24,8 @@ import (
 
 func TestMain(m *testing.M) { scripts.Main(m) }
 
-// Each script has a key API of its own at $ADMIN.
+// Each script has a key API of its own at $ADMIN, and one on a store of version 0.1 at
+// $OLD_ADMIN.
 func TestScripts(t *testing.T) {
 	scripts.Run(t, func(env *testscript.Env) error {
 		t := env.T().(testing.TB)
@@ -36,15 +37,17 @@ func TestScripts(t *testing.T) {
 		if err != nil {
 			return err
 		}
-		service, _ := adminserver.Keys(t)
-		gateway := &admin.Gateway{
-			Keys: service, Tokens: tokens,
-			State:     func(context.Context) adminapi.State { return adminapi.State{Ready: true} },
-			AuditCall: func(keys.Change) {},
-			OpenStore: func(json.RawMessage) (store.Backend, error) { return nil, errors.New("no such store") },
+		for name, start := range map[string]func(testing.TB) (*keys.Service, *[]keys.Change){"ADMIN": adminserver.Keys, "OLD_ADMIN": adminserver.OldKeys} {
+			service, _ := start(t)
+			gateway := &admin.Gateway{
+				Keys: service, Tokens: tokens,
+				State:     func(context.Context) adminapi.State { return adminapi.State{Ready: true} },
+				AuditCall: func(keys.Change) {},
+				OpenStore: func(json.RawMessage) (store.Backend, error) { return nil, errors.New("no such store") },
+			}
+			server := adminserver.Serve(t, (&admin.API{Gateway: func() (*admin.Gateway, error) { return gateway, nil }}).Routes())
+			env.Setenv(name, strings.TrimPrefix(server.URL, "http://"))
 		}
-		server := adminserver.Serve(t, (&admin.API{Gateway: func() (*admin.Gateway, error) { return gateway, nil }}).Routes())
-		env.Setenv("ADMIN", strings.TrimPrefix(server.URL, "http://"))
 		env.Setenv("CARD_GATEWAY_TOKEN_FILE", path)
 		env.Setenv("EMBEDDED", embeddedStore(t))
 		return nil

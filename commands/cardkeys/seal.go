@@ -20,7 +20,7 @@ func sealCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "seal [ID ...]", Args: cobra.ArbitraryArgs,
 		Short: "Shows what keys are granted, and seals their records once you approve",
-		Long: `Seals the records of keys that have no seal, such as those of an earlier version.
+		Long: `Seals the records of keys that have no seal, such as those of version 0.1.
 A seal shows that a gateway with the master key wrote the record. Nothing shows
 that for a record without a seal: so the command prints what each key is granted,
 and whoever approves it vouches for it. What was changed after it was printed is
@@ -30,8 +30,9 @@ A record that was forged, or that lost its seal, is refused. Such a key is seale
 only if you name its ID.
 
 From then on the records of new keys are sealed, too. Stop the gateways of earlier
-versions before: they drop the seal of a record that they change. When all keys are
-sealed, write ` + "`seal required`" + ` into the configuration of every gateway.`,
+versions before: they drop the seal of a record that they change. When all keys of a
+store of version 0.1 are sealed, write ` + "`seal required`" + ` into the configuration of
+every gateway.`,
 		Example: "  card-keys seal --dry-run\n  card-keys seal\n  card-keys seal ck_live_…   # also if its record was forged",
 	}
 	cmd.Flags().Bool("dry-run", false, "only print what would be sealed")
@@ -74,9 +75,6 @@ func sealByCommand(cmd *cobra.Command, ids []string) error {
 		if err := approve(cmd, fmt.Sprintf("Seal these %d keys with what is printed above? Type yes: ", len(chosen)), errNotApproved); err != nil {
 			return err
 		}
-	}
-	if _, err := cli.Call(cmd, cli.Post("/card-gateway/keys/seal", nil), new(any)); err != nil {
-		return err
 	}
 	for i, v := range chosen {
 		if _, _, err := change(cmd, cli.Post(keyPath(v.ID, "/seal"), adminapi.SealRequest{Digest: v.Seal.Digest})); err != nil {

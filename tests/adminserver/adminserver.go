@@ -3,6 +3,7 @@
 package adminserver
 
 import (
+	"crypto/rand"
 	"encoding/json"
 	"net/http"
 	"net/http/httptest"
@@ -54,7 +55,22 @@ func Ring(t testing.TB) *keyring.Ring {
 // Keys returns a key service on a new store, and the changes that it reports.
 func Keys(t testing.TB) (*keys.Service, *[]keys.Change) {
 	t.Helper()
-	changes := new([]keys.Change)
+	return startKeys(t, openStore(t))
+}
+
+// OldKeys is Keys on a store of version 0.1, whose records have no seal.
+func OldKeys(t testing.TB) (*keys.Service, *[]keys.Change) {
+	t.Helper()
+	backend, ids := openStore(t), make([]byte, 32)
+	rand.Read(ids)
+	if _, err := backend.PutMeta(t.Context(), "id_key", Ring(t).Seal(ids, "id_key")); err != nil {
+		t.Fatal(err)
+	}
+	return startKeys(t, backend)
+}
+
+func openStore(t testing.TB) *file.Store {
+	t.Helper()
 	backend, err := file.Open(t.TempDir(), file.Options{})
 	if err != nil {
 		t.Fatal(err)
@@ -63,6 +79,12 @@ func Keys(t testing.TB) (*keys.Service, *[]keys.Change) {
 	if err := backend.Start(t.Context()); err != nil {
 		t.Fatal(err)
 	}
+	return backend
+}
+
+func startKeys(t testing.TB, backend *file.Store) (*keys.Service, *[]keys.Change) {
+	t.Helper()
+	changes := new([]keys.Change)
 	service := keys.New(backend, Ring(t), keys.Options{OnChange: func(c keys.Change) { *changes = append(*changes, c) }})
 	if err := service.Start(t.Context()); err != nil {
 		t.Fatal(err)

@@ -34,7 +34,7 @@ func forgeries(other document) map[string]func(d document) {
 		"stamped_after":    set("stamped_after", "2026-01-01T00:00:00Z"),
 		"created_at":       set("created_at", "2026-01-01T00:00:00Z"),
 		"secrets":          set("secrets", other["secrets"]),
-		"seal":             func(d document) { delete(d, "seal") },
+		"seal":             func(d document) { delete(d, "seal"); d["scopes"] = []string{"*"} },
 	}
 }
 
@@ -58,11 +58,12 @@ func wantForged(t testing.TB, g *harness.Gateway, key harness.Credentials, field
 }
 
 // TestForgedInRedis forges the records of keys in Redis, each another field. All are
-// refused when they are loaded and after a restart; the untouched key works.
+// refused when they are loaded and after a restart; the untouched key works. The
+// configuration says nothing of seals.
 func TestForgedInRedis(t *testing.T) {
 	t.Parallel()
 	u, r := harness.StartUpstream(t), harness.StartRedis(t)
-	g := harness.StartGateway(t, harness.Site{Upstream: u.Addr, Store: r.Patient(), Global: "seal required"})
+	g := harness.StartGateway(t, harness.Site{Upstream: u.Addr, Store: r.Patient()})
 	untouched := g.NewKey(granted())
 	read := func(c harness.Credentials) (d document) {
 		text, _ := r.Do("hget", "cg:{"+c.ID+"}:k", "doc").(string)
@@ -115,7 +116,7 @@ func approveForged(t testing.TB, g *harness.Gateway, key harness.Credentials) {
 func TestForgedInTheKeyFile(t *testing.T) {
 	t.Parallel()
 	u := harness.StartUpstream(t)
-	g := harness.StartGateway(t, harness.Site{Upstream: u.Addr, Global: "seal required"})
+	g := harness.StartGateway(t, harness.Site{Upstream: u.Addr})
 	untouched := g.NewKey(granted())
 	fields := forgeries(document{})
 	forged := make(map[string]harness.Credentials)
@@ -125,10 +126,9 @@ func TestForgedInTheKeyFile(t *testing.T) {
 	g.Stop()
 	editKeyFile(t, g, func(meta map[string]string, docs map[string]document) {
 		for field, forge := range forgeries(docs[untouched.ID]) {
+			forge(docs[forged[field].ID])
 			if field == "seal" {
 				delete(meta, "seal:"+forged[field].ID)
-			} else {
-				forge(docs[forged[field].ID])
 			}
 		}
 	})

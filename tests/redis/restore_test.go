@@ -17,7 +17,7 @@ import (
 func TestRestoreFromRDB(t *testing.T) {
 	t.Parallel()
 	u, r := harness.StartUpstream(t), harness.StartRedis(t)
-	g := harness.StartGateway(t, harness.Site{Upstream: u.Addr, Store: r.Patient(), Global: "seal required"})
+	g := harness.StartGateway(t, harness.Site{Upstream: u.Addr, Store: r.Patient()})
 	lose := map[string]func(name string){
 		"cut off":         func(name string) { r.Do("hset", name, "doc", `{"id":`, "rev", "r1") },
 		"of a wrong type": func(name string) { r.Do("set", name, "x") },
@@ -122,7 +122,7 @@ func wantNotRestored(t testing.TB, g *harness.Gateway, key harness.Credentials, 
 func TestRestoreFromKeyFile(t *testing.T) {
 	t.Parallel()
 	u := harness.StartUpstream(t)
-	g := harness.StartGateway(t, harness.Site{Upstream: u.Addr, Global: "seal required"})
+	g := harness.StartGateway(t, harness.Site{Upstream: u.Addr})
 	key := g.NewKey(granted())
 	backup := t.TempDir()
 	if err := os.WriteFile(filepath.Join(backup, "keys.json"), []byte(g.ReadFile("data/keys.json")), 0o600); err != nil {

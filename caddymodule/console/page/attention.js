@@ -29,6 +29,7 @@ export function attention(status) {
 	for (const text of details.warnings || []) add("warn", `${text}.`);
 	for (const s of status.sealed_by || []) if (!s.master_key) add("bad", `${count(s.secrets, "secret")} under a master key that this gateway was not given.`);
 	if (status.seals?.refused) add("bad", `${count(status.seals.refused, "record")} of keys refused: something other than a gateway changed them.`);
+	if (status.seals?.unsealed) add("warn", `${count(status.seals.unsealed, "record")} of keys without a seal: whoever can write to the store can grant these keys anything. Check and seal them by card-keys seal.`);
 	if (status.keys?.locked) add("warn", keysLink(count(status.keys.locked, "key")), status.keys.locked === 1 ? " is locked after wrong signatures." : " are locked after wrong signatures.");
 	if (status.expiring?.["1d"]) add("warn", keysLink(count(status.expiring["1d"], "key")), " will expire within a day.");
 	if (status.audit?.trouble) add("bad", `The audit record: ${status.audit.trouble}.`);
