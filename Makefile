@@ -84,6 +84,9 @@ unit: ## the tests that run without the race detector, end to end included
 race: ## the tests of the packages where goroutines meet, under the race detector
 	CGO_ENABLED=1 go test -race $(at_once) -timeout 20m -skip '$(one_client)' ./store/redis ./store/file $$(go list ./... | grep -vE '/(cmd|ops|tests)/|/tests$$')
 
+test-stores: ## the tests that need Redis with Redis 8, Valkey 8 and the server of this machine, half an hour; on Debian
+	tests/stores.sh
+
 alerts: ## every fault of the table of alerts at the real ranges of the rules, 15 minutes on two idle CPUs; it writes docs/alerts.md
 	@tests/install-tools.sh redis-server promtool
 	CARD_TEST_ALERTS=all CARD_TEST_ALERTS_PAGE=$(CURDIR)/docs/alerts.md go test -count=1 -timeout 3h -v -run TestFaults ./tests/alerts
@@ -100,10 +103,9 @@ faults: ## the whole fault bench, 40 minutes on two idle CPUs; it writes docs/re
 	CARD_TEST_FAULTS=all CARD_TEST_FAULTS_PAGE=$(CURDIR)/docs/reliability.md go test -count=1 -timeout 3h -v ./tests/faults
 
 # The tests of single faults: a server's clock that steps, old content that comes
-# back, evicted nonces, a network cut in two, a gateway that was cut off and
-# killed, a damaged journal, a wider window.
+# back, evicted nonces, a network cut in two, a damaged journal, a wider window.
 repeat := 20
-redis_faults := Test(ClockStepOfTheServer|ClockSetBack|OldContentRestored|Flush|FlushBetweenLooks|Eviction|LostNoncesFenceTheirKey|MasterWithoutAcknowledgements|TakeoverThatLostNonces|SentinelFailover|ClusterFailover|KilledAfterCut)$$|TestSingle/(WiderWindow|AnyWindow|NarrowerWindow|Reopen)$$
+redis_faults := Test(ClockStepOfTheServer|OldContentRestored|FloorOfBeforeExplainsNothing|DamagedBeat|Flush|FlushBetweenLooks|Eviction|LostNoncesFenceTheirKey|MasterWithoutAcknowledgements|TakeoverThatLostNonces|SentinelFailover|ClusterFailover|TwoMastersAreRefused)$$|TestSingle/(WiderWindow|AnyWindow|NarrowerWindow|Reopen)$$
 file_faults := Test(CorruptedJournal|Mark|ReplayFloor|TornTail|NeverBegun|DamageIsNoticed|WiderWindow)$$|TestSuite/(WiderWindow|AnyWindow|NarrowerWindow|Reopen)$$
 
 faults-again: ## the tests of single faults, 20 times each; repeat=N sets how often

@@ -10,6 +10,7 @@ import (
 	"github.com/card-gateway/card-gateway/auth"
 	"github.com/card-gateway/card-gateway/store"
 	"github.com/card-gateway/card-gateway/store/redis/rpc"
+	"github.com/card-gateway/card-gateway/tests/redistest"
 )
 
 // damages are ways in which something other than a gateway makes a record
@@ -82,7 +83,8 @@ func TestDamagedRecordIsNotShown(t *testing.T) {
 // Requests with a key whose record is too large for a reply fail by themselves: the
 // server has answered, and no breaker counts them.
 func TestDamagedRecordIsAnAnswer(t *testing.T) {
-	s := open(t, single(t))
+	p := redistest.Own(t, false)
+	s := open(t, Options{Options: rpc.Options{URL: p.URL()}})
 	bad, good := newKey(t, s), newKey(t, s)
 	setField(t, s, bad.ID, "more", strings.Repeat("a", rpc.MaxReplyBytes))
 	for range 2 * manyFailures {
@@ -90,6 +92,10 @@ func TestDamagedRecordIsAnAnswer(t *testing.T) {
 		if _, err := s.Get(ctx, bad.ID); !errors.As(err, &damaged) {
 			t.Fatalf("%v, want a DamagedError", err)
 		}
+	}
+	stats := p.Do(t, "info", "commandstats").(string)
+	if _, read, _ := strings.Cut(stats, "cmdstat_hgetall:calls="); !strings.HasPrefix(read, "1,") {
+		t.Errorf("the large record was not read once: %s", stats)
 	}
 	if n := s.client.Breaker(rpc.TheServer).Failures(); n > 0 {
 		t.Errorf("the breaker counts %d failures", n)

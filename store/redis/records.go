@@ -52,6 +52,9 @@ var rights = masters.Rights{
 // a lost key looks the same as one that never existed. So until it is restarted,
 // this gateway returns an error for it instead of ErrNotFound.
 func (s *Store) Get(ctx context.Context, id string) (*store.Record, error) {
+	if err := s.knownLarge(id); err != nil {
+		return nil, err
+	}
 	ctx, cancel := context.WithTimeout(ctx, s.opt.SettleTimeout)
 	defer cancel()
 	reply, err := s.client.Run(ctx, "reading a key", rpc.Call{
@@ -68,7 +71,12 @@ func (s *Store) Get(ctx context.Context, id string) (*store.Record, error) {
 	if bytes, large := reply[0].(int64); large {
 		revision, err := rpc.Text(reply, 1)
 		cause := fmt.Errorf("it has more than %d bytes, at most %d are read", bytes, maxRecordBytes)
-		return nil, errors.Join(&store.DamagedError{ID: id, Field: store.DamagedDocument, Revision: revision, Cause: cause}, err)
+		if err != nil {
+			return nil, err
+		}
+		damaged := &store.DamagedError{ID: id, Field: store.DamagedDocument, Revision: revision, Cause: cause}
+		s.large.Store(id, largeRecord{damaged, time.Now().Add(largePause)})
+		return nil, damaged
 	}
 	values, err := rpc.Texts(reply, len(reply))
 	if err != nil {
@@ -79,6 +87,25 @@ func (s *Store) Get(ctx context.Context, id string) (*store.Record, error) {
 		hash[values[i-1]] = values[i]
 	}
 	return readRecord(id, hash)
+}
+
+// A largeRecord stops Redis while it is read, so it is asked for again after a pause.
+type largeRecord struct {
+	damaged error
+	until   time.Time
+}
+
+const largePause = 10 * time.Second
+
+// knownLarge returns the error of a record that was too large a moment ago.
+func (s *Store) knownLarge(id string) error {
+	if found, ok := s.large.Load(id); ok {
+		if large := found.(largeRecord); time.Now().Before(large.until) {
+			return large.damaged
+		}
+		s.large.Delete(id)
+	}
+	return nil
 }
 
 var errLost = fmt.Errorf("%w: the key is missing, and redis was emptied since this gateway started; import the key again, or restart the gateway when all keys are there", store.ErrUnavailable)
@@ -147,12 +174,14 @@ func (s *Store) readTogether(ctx context.Context, ids []string) []func() (*store
 	pipe := s.client.Pipeline()
 	hashes := make([]*redis.MapStringStringCmd, len(ids))
 	for i, id := range ids {
-		hashes[i] = pipe.HGetAll(ctx, s.names.record(id))
+		if s.knownLarge(id) == nil {
+			hashes[i] = pipe.HGetAll(ctx, s.names.record(id))
+		}
 	}
 	_, err := pipe.Exec(ctx)
 	for i, id := range ids {
 		reads[i] = func() (*store.Record, error) {
-			if err != nil {
+			if err != nil || hashes[i] == nil {
 				return s.Get(ctx, id)
 			}
 			hash := hashes[i].Val()
@@ -280,6 +309,7 @@ func (s *Store) Put(ctx context.Context, r *store.Record, opt store.PutOptions) 
 	if err := s.reindex(ctx, "add", r.ID); err != nil {
 		return store.Durability{}, err
 	}
+	s.large.Delete(r.ID)
 	outcome, durability, err := s.change(ctx, rpc.Call{
 		Script: putScript,
 		Keys:   []string{s.names.record(r.ID)},
@@ -300,6 +330,7 @@ func micros(t time.Time) int64 {
 func (s *Store) Delete(ctx context.Context, id, revision string) (store.Durability, error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.opt.ChangeTimeout)
 	defer cancel()
+	s.large.Delete(id)
 	outcome, durability, err := s.change(ctx, rpc.Call{
 		Script: deleteScript,
 		Keys:   []string{s.names.record(id), s.names.buckets(id)},

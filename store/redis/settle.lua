@@ -102,7 +102,7 @@ local nonces = string.sub(KEYS[1], 1, -2) .. 'n'
 local first, highest = (now_ms - now_ms % SPAN) / SPAN, (stored[4] or 0) + 0
 local ends = now_ms + life
 local own, own_at, own_count = (ends - ends % SPAN) / SPAN, nil, 0  -- where this nonce would be
-local live, replayed, lost, unnoted = 0, false, false, false
+local live, current, replayed, lost, unnoted = 0, 0, false, false, false
 local found = highest  -- the last span with nonces
 local spans, n = {}, 0  -- span and count of each hash in turn, as texts
 
@@ -118,6 +118,7 @@ local function read(span, text, written)
   if other and span * SPAN + other > now_ms then replayed = true end
   if missing ~= 0 then written = format('%d', count) end
   live = live + count
+  if span == first then current = count end
   if span == own then own_at, own_count = n + 2, count end
   spans[n + 1], spans[n + 2], n = text, written, n + 2
 end
@@ -238,7 +239,20 @@ if look then
   return reply
 end
 if max_nonces > 0 and live >= max_nonces then
-  return {tag, 'full', live}
+  -- Those of the current span may have ended. Few are counted, the ends of many are taken
+  -- for evenly spread.
+  local passed = now_ms - first * SPAN
+  if current > 1000 then
+    live = live - math.floor(current * passed / SPAN)
+  elseif current > 0 then
+    local all = call('HGETALL', nonces .. format('%d', first))
+    for i = 2, #all, 2 do
+      if all[i] + 0 <= passed then live = live - 1 end
+    end
+  end
+  if live >= max_nonces then
+    return {tag, 'full', live}
+  end
 end
 if not over and charged[1] then
   call('HSET', KEYS[2], unpack(charged))

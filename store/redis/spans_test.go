@@ -1,6 +1,8 @@
 package redis
 
 import (
+	"errors"
+	"fmt"
 	"testing"
 	"time"
 
@@ -9,6 +11,56 @@ import (
 	"github.com/card-gateway/card-gateway/store/redis/rpc"
 	"github.com/card-gateway/card-gateway/tests/redistest"
 )
+
+// The most nonces of a key are live ones: those that have ended in the current span do not
+// count, exactly where they are few, and by the time that has passed where they are many.
+func TestFullCountsLiveNonces(t *testing.T) {
+	opt := single(t)
+	opt.MaxNoncesPerKey = 5
+	s := open(t, opt)
+	s.settling = byClaim(t, settleScript)
+	r := newKey(t, s)
+	begin := time.UnixMilli((time.Now().UnixMilli()/spanMillis + 1) * spanMillis)
+	full := func(s *Store, r *store.Record, after time.Duration) bool {
+		t.Helper()
+		v, err := s.Settle(ctx, at(r, begin.Add(after), 2*time.Second, 0))
+		if err != nil && !errors.Is(err, store.ErrFull) || err == nil && v.Reason != auth.Accepted {
+			t.Fatalf("%+v, %v", v, err)
+		}
+		return err != nil
+	}
+	for round := range 4 {
+		after := time.Duration(round) * 25 * time.Second
+		for i := range 5 {
+			if full(s, r, after) {
+				t.Errorf("after %v it is full with %d live nonces", after, i)
+			}
+		}
+		if !full(s, r, after) {
+			t.Errorf("after %v it is not full with 5 live nonces", after)
+		}
+	}
+
+	opt.MaxNoncesPerKey = 1000
+	many := open(t, opt)
+	many.settling = s.settling
+	r = newKey(t, many)
+	fields := make([]any, 0, 3000)
+	for i := range int64(1500) {
+		fields = append(fields, fmt.Sprintf("%016d", i), i*spanMillis/1500)
+	}
+	span := begin.UnixMilli() / spanMillis
+	if err := s.client.HSet(ctx, s.names.nonces(r.ID, span), fields...).Err(); err != nil {
+		t.Fatal(err)
+	}
+	setField(t, many, r.ID, "spans", fmt.Sprint(span, " 1500"))
+	setField(t, many, r.ID, "hi", fmt.Sprint(span))
+	for after, want := range map[time.Duration]bool{10 * time.Second: true, 64 * time.Second: false} {
+		if got := full(many, r, after); got != want {
+			t.Errorf("1500 nonces, %v of 128 s have passed: full %v, want %v", after, got, want)
+		}
+	}
+}
 
 // Nonces of a key are removed too early, between two checks of the server, in
 // any way. No request whose nonce is missing is accepted again, and new

@@ -31,6 +31,10 @@ const (
 	failover = "503 until another master serves, and up to 6 s after (replay floor)"
 	inACut   = "503 in the half with the old master after 4 s; in the other until a new master serves, and up to 6 s after (replay floor)"
 	planned  = "503 for at most 3 s; no floor"
+
+	// joining is how long sentinels may take to give the promoted master its replicas
+	// back when a network is whole again. Until then it has too few.
+	joining = 15 * time.Second
 )
 
 // ofReplicated are the faults of a master with replicas.
@@ -39,16 +43,19 @@ func ofReplicated() []fault {
 		{name: "master killed", promise: failover, floor: afterLoss, strike: func(b *bench) func() { b.failing().Kill(); return nil }, restore: startedAgain},
 		{name: "master stopped for 15 s", promise: failover, floor: afterLoss, strike: stopped, lasts: 15 * time.Second, restore: follows, seldom: true},
 		{name: "cut in two, a gateway with the old master", promise: inACut, floor: afterLoss, strike: cutInTwo, lasts: 20 * time.Second, restore: follows, seldom: true},
+		{name: "cut in two, a replica with the old master", promise: "the half with both goes on, 503 in the other until the servers have joined again, and up to 6 s after (replay floor)", floor: afterLoss + joining, strike: cutWithReplica, lasts: 20 * time.Second, restore: follows, seldom: true},
 		{name: "cut in two, that gateway killed meanwhile", promise: inACut, floor: afterLoss, strike: cutInTwoAndKilled, lasts: 20 * time.Second, restore: follows, seldom: true},
 		{name: "master not heard by the other servers", promise: inACut, floor: afterLoss, strike: masterNotHeard, lasts: 20 * time.Second, restore: follows, seldom: true},
 		{name: "master does not hear the other servers", promise: inACut, floor: afterLoss, strike: masterDeaf, lasts: 20 * time.Second, restore: follows, seldom: true},
 		{name: "a replica without the last 2 s promoted", promise: failover, floor: afterLoss, strike: promotedWithLag, restore: startedAgain, seldom: true},
+		{name: "everything restored from a copy of 6 s before", promise: underFloor, floor: afterLoss, strike: restored(6 * time.Second), seldom: true},
 		{name: "all replicas of the master killed", promise: nothingLost, strike: replicasKilled, lasts: 5 * time.Second, seldom: true},
 	}
 }
 
 func TestSentinel(t *testing.T) {
 	runAll(t, sentinel, append(ofReplicated(),
+		fault{name: "everything swapped with a copy of 2 s before", promise: underFloor, floor: afterLoss, strike: swapped, seldom: true},
 		fault{name: "planned failover", promise: planned, gap: 3 * time.Second, strike: plannedBySentinel, restore: follows, seldom: true},
 		fault{name: "all sentinels killed", promise: "503 for what waits too long for a new connection; nothing is lost, no floor", strike: sentinelsKilled, lasts: 5 * time.Second, seldom: true},
 	))
@@ -102,8 +109,16 @@ func cutInTwo(b *bench) func() {
 	return b.servers.Heal
 }
 
+// cutWithReplica leaves the old master one of its two replicas. The other one is
+// promoted, and has too few.
+func cutWithReplica(b *bench) func() {
+	with := b.replicas()[0].Name
+	b.servers.Split([]string{"a", b.failing().Name, with}, append(slices.DeleteFunc(b.others(), func(name string) bool { return name == with }), "b"))
+	return b.servers.Heal
+}
+
 // cutInTwoAndKilled kills the gateway of the smaller half before the network is
-// whole again. What it accepted there last, only its runtime directory knows.
+// whole again.
 func cutInTwoAndKilled(b *bench) func() {
 	heal := cutInTwo(b)
 	b.during(5 * time.Second)

@@ -73,6 +73,8 @@ func ofSingle() []fault {
 		{name: "FLUSHALL, then the old content restored", promise: underFloor + "; never 401", floor: afterLoss, strike: flushedAndRestored, lasts: 3 * time.Second},
 		{name: "FLUSHALL, then the keys imported", promise: underFloor + "; never 401", floor: afterLoss, strike: flushedAndImported, lasts: 3 * time.Second, seldom: true},
 		{name: "restarted with an older copy of its data", promise: underFloor, floor: afterLoss, strike: olderCopy, lasts: time.Second, seldom: true},
+		{name: "everything restored from a copy of 2 s before", promise: underFloor, floor: afterLoss, strike: restored(2 * time.Second)},
+		{name: "everything swapped with a copy of 2 s before", promise: underFloor, floor: afterLoss, strike: swapped, seldom: true},
 		{name: "evicts for a moment", promise: "the keys that lost nonces: 503 up to 6 s (replay floor)", floor: afterLoss, strike: evicts, seldom: true},
 		{name: "out of memory", promise: nothingLost, strike: outOfMemory, lasts: 3 * time.Second, rounds: 2, seldom: true},
 		{name: "its clock 500 s ahead for 3 s", promise: underFloor, floor: afterLoss, prepare: withClock, strike: serverClock(500 * time.Second), lasts: 3 * time.Second, seldom: true},
@@ -141,21 +143,48 @@ func manyForgotten(b *bench) func() {
 	return forgotten(b)
 }
 
-// flushedAndRestored empties the server and puts back what it held two seconds
-// before, key by key.
-func flushedAndRestored(b *bench) func() {
+// copied returns what puts everything back that the server holds now, key by key.
+func (b *bench) copied() (putBack func()) {
 	old := make(map[string]any)
 	names, _ := b.failing().Do("keys", "*").([]any)
 	for _, name := range names {
 		old[name.(string)] = b.failing().Do("dump", name)
 	}
-	b.during(2 * time.Second)
-	b.failing().Do("flushall")
 	return func() {
 		for name, value := range old {
 			b.failing().Do("restore", name, 0, value, "replace")
 		}
 	}
+}
+
+// flushedAndRestored empties the server and puts back what it held two seconds
+// before.
+func flushedAndRestored(b *bench) func() {
+	putBack := b.copied()
+	b.during(2 * time.Second)
+	b.failing().Do("flushall")
+	return putBack
+}
+
+// restored puts back what the server held a while before.
+func restored(age time.Duration) func(b *bench) func() {
+	return func(b *bench) func() {
+		putBack := b.copied()
+		b.during(age)
+		putBack()
+		return nil
+	}
+}
+
+// swapped exchanges the database with a copy of two seconds before.
+func swapped(b *bench) func() {
+	names, _ := b.failing().Do("keys", "*").([]any)
+	for _, name := range names {
+		b.failing().Do("copy", name, name, "db", 1, "replace")
+	}
+	b.during(2 * time.Second)
+	b.failing().Do("swapdb", 0, 1)
+	return nil
 }
 
 func flushedAndImported(b *bench) func() {

@@ -205,20 +205,21 @@ type Rights struct {
 	Replayed [][]any // those that write, in the form of the append-only file
 }
 
-// probe notes why the node refuses writes, for example because its memory is full,
+// probe returns why the node refuses writes, for example because its memory is full,
 // and a command that the gateway's user may not run. It sends a write that changes
 // nothing, SET … XX of a missing name, and dry runs. A user that may not ask for them
 // lacks nothing.
-func (w *Watcher) probe(ctx context.Context, node *redis.Client, i *serverInfo) {
-	name := w.names.missing(i.slots)
+func (w *Watcher) probe(ctx context.Context, node *redis.Client, served *slotSet) (denied error, lacks string) {
+	name := w.names.missing(served)
 	if name == "" {
-		return
+		return nil, ""
 	}
 	if err := node.SetArgs(ctx, name, "", redis.SetArgs{Mode: "XX"}).Err(); !errors.Is(err, redis.Nil) && !rpc.IsMoving(err) {
-		i.denied = err
+		denied = err
 	}
 	user := cmp.Or(node.Options().Username, "default")
-	i.lacks, _ = refused(ctx, node, user, append(onKey(name, w.opt.Rights.Script), w.opt.Rights.Other...))
+	lacks, _ = refused(ctx, node, user, append(onKey(name, w.opt.Rights.Script), w.opt.Rights.Other...))
+	return denied, lacks
 }
 
 // onKey returns the commands with the key after their name.

@@ -138,17 +138,19 @@ func (m *observations) mostReplicas(i *serverInfo) int64 {
 	return m.following[i.run]
 }
 
-// A sighting is when a server was first seen.
+// A sighting is when a server was first seen that takes writes. Before that, the master
+// that it replaces may have accepted requests: in a cut network, with a replica.
 type sighting struct {
-	at    int64 // by its own clock, microseconds
-	local time.Time
+	at     int64 // by its own clock, microseconds
+	local  time.Time
+	denied bool
 }
 
 // sight notes when the servers that are new to this gateway were first seen.
 func (m *observations) sight(masters []serverInfo) {
 	for i := range masters {
-		if _, found := m.sighted[masters[i].identity]; !found {
-			m.sighted[masters[i].identity] = sighting{masters[i].now.UnixMicro(), time.Now()}
+		if before, found := m.sighted[masters[i].identity]; !found || before.denied {
+			m.sighted[masters[i].identity] = sighting{masters[i].now.UnixMicro(), time.Now(), masters[i].denied != nil}
 		}
 	}
 }

@@ -1,7 +1,9 @@
 package masters
 
 import (
+	"errors"
 	"testing"
+	"time"
 )
 
 // When a master is lost, only slots that another master served before and still
@@ -30,5 +32,17 @@ func TestExposedSlots(t *testing.T) {
 	none := newObservations()
 	if got := none.exposed(now, 0).String(); got != "0-16383" {
 		t.Errorf("nothing is known of before: %s", got)
+	}
+}
+
+// A server counts as seen from the moment at which it takes writes: before that, the
+// master that it replaces may have accepted requests.
+func TestSightedWhenItTakesWrites(t *testing.T) {
+	m := newObservations()
+	for second, denied := range []error{errors.New("NOREPLICAS"), errors.New("NOREPLICAS"), nil, errors.New("OOM"), nil} {
+		m.sight([]serverInfo{{identity: "late", now: time.Unix(int64(second), 0), denied: denied}})
+	}
+	if got := m.sighted["late"].at; got != time.Unix(2, 0).UnixMicro() {
+		t.Errorf("it was first seen at %d", got)
 	}
 }

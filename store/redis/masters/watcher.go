@@ -312,20 +312,24 @@ func (w *Watcher) readMasters(ctx context.Context) ([]serverInfo, error) {
 	var mu sync.Mutex
 	var all []serverInfo
 	err := w.client.ForEachMaster(ctx, func(ctx context.Context, node *redis.Client) error {
-		i, err := readInfo(ctx, node, w.client.AddressOf(node))
-		if err != nil {
-			return err
-		}
+		addr := w.client.AddressOf(node)
+		served, owned := allSlots(), int64(0)
 		if w.client.Cluster != nil {
 			answer, err := node.ClusterSlots(ctx).Result() //nolint:staticcheck // CLUSTER SHARDS needs a right that existing users lack
 			if err != nil {
 				return err
 			}
-			i.slots, i.owned = ownSlots(i.addr, answer)
-		} else if i.role != "master" {
+			served, owned = ownSlots(addr, answer)
+		}
+		denied, lacks := w.probe(ctx, node, served)
+		i, err := readInfo(ctx, node, addr) // its time is later than the moment from which it takes writes
+		if err != nil {
+			return err
+		}
+		i.slots, i.owned, i.denied, i.lacks = served, owned, denied, lacks
+		if w.client.Cluster == nil && i.role != "master" {
 			w.client.Distrust() // the address may lead to another server by now
 		}
-		w.probe(ctx, node, &i)
 		mu.Lock()
 		defer mu.Unlock()
 		if w.client.Cluster == nil || i.role == "master" { // otherwise it was just demoted
