@@ -162,7 +162,7 @@ func TestLevelsOfAnyNumbers(t *testing.T) {
 		number := rapid.OneOf(rapid.SampledFrom([]int64{0, 1, -1, c.Now.UnixMicro(), math.MinInt64, math.MaxInt64, 1 << 53}), rapid.Int64())
 		at := fmt.Sprint(number.Draw(rt, "now"))
 		level := fmt.Sprint(number.Draw(rt, "used"), number.Draw(rt, "at"), number.Draw(rt, "unit"))
-		s := answers(t, fmt.Sprintf("*3\r\n$3\r\nt.1\r\n$%d\r\n%s\r\n$%d\r\n%s\r\n", len(at), at, len(level), level), 0)
+		s := answers(t, fmt.Sprintf("*2\r\n$3\r\nt.1\r\n$%d\r\n%s %s\r\n", len(at)+1+len(level), at, level), 0)
 		states, err := s.Levels(ctx, c.KeyID, c.Charges, c.Now)
 		if err != nil {
 			if !errors.Is(err, store.ErrUnavailable) {

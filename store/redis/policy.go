@@ -11,7 +11,6 @@ import (
 	"maps"
 	"os"
 	"slices"
-	"strings"
 	"sync/atomic"
 	"time"
 
@@ -149,15 +148,8 @@ func differences(node string, other, own Policy) []string {
 	slices.Sort(names)
 	for _, name := range slices.Compact(names) {
 		if theirs, ours := other[name], own[name]; theirs != ours {
-			list = append(list, fmt.Sprintf("%s has %s %s, this gateway has %s", node, name, orNone(theirs), orNone(ours)))
+			list = append(list, fmt.Sprintf("%s has %s %s, this gateway has %s", node, name, cmp.Or(theirs, "none"), cmp.Or(ours, "none")))
 		}
 	}
 	return list
-}
-
-func orNone(value string) string {
-	if strings.TrimSpace(value) == "" {
-		return "none"
-	}
-	return value
 }

@@ -343,24 +343,15 @@ func (s *Store) Levels(ctx context.Context, keyID string, charges []ratelimit.Ch
 	if err != nil {
 		return nil, err
 	}
-	at, err := rpc.Text(reply, 0)
+	text, err := rpc.Text(reply, 0)
 	if err != nil {
 		return nil, err
 	}
-	moment := parseNumbers(at, 1)
-	micros := moment.next()
+	n := parseNumbers(text, 1+3*len(charges))
+	moment := n.next()
 	states := make([]ratelimit.State, len(charges))
 	for i := range charges {
-		stored, err := rpc.Text(reply, i+1)
-		if err != nil {
-			return nil, err
-		}
-		n := parseNumbers(stored, 3)
-		level := ratelimit.Level{Used: n.next(), At: n.next(), Unit: n.next()}
-		if n.err != nil {
-			return nil, n.err
-		}
-		charges[i].Describe(&states[i], level, micros, true)
+		charges[i].Describe(&states[i], ratelimit.Level{Used: n.next(), At: n.next(), Unit: n.next()}, moment, true)
 	}
-	return states, moment.err
+	return states, n.err
 }

@@ -166,10 +166,8 @@ type numbers struct {
 // parseNumbers returns the first whole numbers of a text, at most most, which are
 // separated by spaces.
 func parseNumbers(text string, most int) (n numbers) {
-	n.rest = make([]any, 0, most)
-	for more := true; more && len(n.rest) < most; {
-		var word string
-		word, text, more = strings.Cut(text, " ")
+	words := strings.SplitN(text, " ", most+1)
+	for _, word := range words[:min(most, len(words))] {
 		i, err := strconv.ParseInt(word, 10, 64)
 		if err != nil {
 			return numbers{err: fmt.Errorf("%w: a reply of redis holds %q instead of a number", store.ErrUnavailable, word)}

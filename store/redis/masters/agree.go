@@ -9,8 +9,6 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
-	"strings"
-	"sync"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -79,22 +77,12 @@ func (a *adoption) args(next *View) []any {
 	return args
 }
 
-// joinIdentities returns the masters' identities in the form that settle.lua
-// compares.
-func joinIdentities(masters []serverInfo) string {
-	all := make([]string, len(masters))
-	for i := range masters {
-		all[i] = masters[i].identity
-	}
-	return strings.Join(all, ",")
-}
-
 // adopt agrees with the other gateways on epoch and floor. If nothing has changed
 // it only reads them.
 func (w *Watcher) adopt(ctx context.Context, m mode, a adoption, next *View) error {
 	before := w.view.Load().epoch
 	if a.nothingNew() {
-		if ok, err := w.readFloor(ctx, next); ok || err != nil {
+		if same, err := w.unchanged(ctx, next); same || err != nil {
 			return err
 		}
 	}
@@ -112,7 +100,8 @@ func (w *Watcher) adopt(ctx context.Context, m mode, a adoption, next *View) err
 		a.raise = true
 		_, err = w.runAdopt(ctx, rand.Text(), a, next)
 	case !found:
-		err = w.emptied(ctx, next)
+		w.lost.Store(true)
+		err = ErrEmptied
 	case before != "" && next.epoch != before: // emptied, and made anew by another gateway
 		a.raise = true
 		_, err = w.runAdopt(ctx, "", a, next)
@@ -120,26 +109,20 @@ func (w *Watcher) adopt(ctx context.Context, m mode, a adoption, next *View) err
 	return err
 }
 
-// readFloor adopts a floor that another gateway has raised. It returns false if
-// the epoch is not that of the view.
-func (w *Watcher) readFloor(ctx context.Context, next *View) (bool, error) {
+// unchanged reports whether the gateways have agreed on nothing that the view lacks.
+func (w *Watcher) unchanged(ctx context.Context, known *View) (bool, error) {
 	values, err := w.client.HMGet(ctx, w.names.shared(), "epoch", "floor", "fences").Result()
 	if err != nil {
 		return false, rpc.Unusable("", "checking the store", err)
 	}
-	if len(values) != 3 || next.epoch == "" || values[0] != any(next.epoch) {
-		return false, nil
-	}
 	floor, _ := values[1].(string)
 	fenced, _ := values[2].(string)
-	found, more, err := w.parseFloors(cmp.Or(floor, "0"), fenced)
-	if err != nil {
-		return false, err
-	}
-	next.Floor, next.fences = max(next.Floor, found), next.fences.and(more)
-	return true, nil
+	return values[0] == any(known.epoch) && cmp.Or(floor, "0") == fmt.Sprint(known.Floor) && fenced == known.fences.String(), nil
 }
 
+// runAdopt runs adopt.lua, and takes over what it replies. A floor that no gateway can
+// have written makes the servers unfit: a floor never falls, so if it were taken over,
+// this gateway would write it back to whoever corrects it.
 func (w *Watcher) runAdopt(ctx context.Context, epoch string, a adoption, next *View) (bool, error) {
 	args := append([]any{epoch}, a.args(next)...)
 	reply, err := w.client.RunOn(ctx, w.client.Process, rpc.Call{Script: adoptScript, Keys: []string{w.names.shared()}, Args: args})
@@ -153,31 +136,18 @@ func (w *Watcher) runAdopt(ctx context.Context, epoch string, a adoption, next *
 	if err != nil {
 		return false, err
 	}
-	next.epoch = values[0]
-	found, fences, err := w.parseFloors(values[1], values[2])
-	if err != nil {
-		return false, err
-	}
-	next.Floor, next.fences = max(next.Floor, found), fences
-	return true, nil
-}
-
-// parseFloors reads the floor of all slots and those of some. One that no gateway can
-// have written makes the servers unfit: a floor never falls, so if it were taken over,
-// this gateway would write it back to whoever corrects it.
-func (w *Watcher) parseFloors(floor, fenced string) (int64, fences, error) {
 	found := View{}
-	var err error
-	if found.Floor, err = strconv.ParseInt(floor, 10, 64); err != nil {
-		return 0, nil, rpc.Unavailable("reading the replay floor", err)
+	if found.Floor, err = strconv.ParseInt(values[1], 10, 64); err != nil {
+		return false, rpc.Unavailable("reading the replay floor", err)
 	}
-	if found.fences, err = parseFences(fenced); err != nil {
-		return 0, nil, rpc.Unavailable("reading the fences", err)
+	if found.fences, err = parseFences(values[2]); err != nil {
+		return false, rpc.Unavailable("reading the fences", err)
 	}
 	if at := found.Highest(); at > w.opt.Now().Add(maxFloorAhead).UnixMicro() {
-		return 0, nil, &rpc.UnfitError{Problem: fmt.Sprintf("no gateway has written the replay floor %d (microseconds) in the hash %s; remove its fields floor and fences", at, w.names.shared())}
+		return false, &rpc.UnfitError{Problem: fmt.Sprintf("no gateway has written the replay floor %d (microseconds) in the hash %s; remove its fields floor and fences", at, w.names.shared())}
 	}
-	return found.Floor, found.fences, nil
+	next.epoch, next.Floor, next.fences = values[0], max(next.Floor, found.Floor), found.fences
+	return true, nil
 }
 
 // The epoch marks a store that is in use, so that a store that lost everything is
@@ -204,18 +174,6 @@ func (w *Watcher) checkEpochs(ctx context.Context, m mode, next *View) error {
 		return err
 	}
 	return w.putEpochs(ctx, missing, next.epoch)
-}
-
-// emptied returns ErrEmptied for a store that has lost its epoch, and notes whether all
-// of it is lost.
-func (w *Watcher) emptied(ctx context.Context, next *View) error {
-	w.lost.Store(true)
-	if w.client.Cluster == nil {
-		return ErrEmptied
-	}
-	missing, err := w.missingEpochs(ctx, w.client.Cluster.Pipeline())
-	next.partial = len(missing) < slotRanges
-	return errors.Join(ErrEmptied, rpc.Refusal("", err))
 }
 
 // makeEpochs makes the copies of a store without an epoch, on a cluster. It makes none
@@ -338,28 +296,13 @@ func (w *Watcher) settled(ctx context.Context, masters []serverInfo) (usable []s
 // predecessor returns the identity of a server that this gateway has used and
 // that has proved that the promoted one has all of its writes, else "".
 func (w *Watcher) predecessor(ctx context.Context, promoted *serverInfo) (identity string) {
-	var mu sync.Mutex
-	ask := func(ctx context.Context, node *redis.Client) error {
-		i, err := readInfo(ctx, node, node.Options().Addr)
-		if err != nil || !i.handedOver(promoted) {
-			return nil // no proof
-		}
-		was := identityOf(i.run, i.replication2)
-		mu.Lock()
-		defer mu.Unlock()
-		if w.observations.knows(was) {
-			identity = was
-		}
-		return nil
-	}
-	if w.client.Cluster != nil {
-		_ = w.client.Cluster.ForEachSlave(ctx, ask)
-		return identity
-	}
 	for _, addr := range promoted.followers {
 		node := w.client.Connect(addr)
-		_ = ask(ctx, node)
+		i, err := readInfo(ctx, node, addr)
 		_ = node.Close()
+		if was := identityOf(i.run, i.replication2); err == nil && i.handedOver(promoted) && w.observations.knows(was) {
+			identity = was
+		}
 	}
 	return identity
 }

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"math"
 	"net"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -81,7 +82,7 @@ func parseInfo(addr, reply string) (serverInfo, error) {
 	}
 	i.replication, i.replication2 = values["master_replid"], values["master_replid2"]
 	i.identity, i.slots = identityOf(i.run, i.replication), allSlots()
-	i.followers, i.silent = replicas(values)
+	i.followers, i.silent = replicas(reply)
 	i.loading = values["loading"] == "1"
 	i.persistent = values["aof_enabled"] == "1"
 	var now int64
@@ -109,26 +110,23 @@ func identityOf(run, replication string) string {
 	return run[:16] + "." + replication[:16]
 }
 
-// replicas reads the lines on replicas, such as
-// "ip=10.0.0.22,port=6379,state=online,offset=98,lag=1". It returns their
-// addresses, and the shortest lag of those that follow, in seconds.
-func replicas(values map[string]string) (addrs []string, silent int64) {
-	shortest := int64(math.MaxInt64)
-	for n := 0; values[fmt.Sprint("slave", n)] != ""; n++ {
-		one := make(map[string]string)
-		for field := range strings.SplitSeq(values[fmt.Sprint("slave", n)], ",") {
-			name, value, _ := strings.Cut(field, "=")
-			one[name] = value
-		}
-		addrs = append(addrs, net.JoinHostPort(one["ip"], one["port"]))
-		if lag, err := strconv.ParseInt(one["lag"], 10, 64); err == nil && one["state"] == "online" {
-			shortest = min(shortest, lag)
+// replicaLine is "slave0:ip=10.0.0.22,port=6379,state=online,offset=98,lag=1".
+var replicaLine = regexp.MustCompile(`(?m)^slave\d+:ip=([^,\r\n]*),port=(\d+),state=(\w+),offset=\d+,lag=(\d+)`)
+
+// replicas returns the addresses of the replicas, and the shortest lag of those that
+// follow, in seconds.
+func replicas(reply string) (addrs []string, silent int64) {
+	silent = math.MaxInt64
+	for _, m := range replicaLine.FindAllStringSubmatch(reply, -1) {
+		addrs = append(addrs, net.JoinHostPort(m[1], m[2]))
+		if lag, err := strconv.ParseInt(m[4], 10, 64); err == nil && m[3] == "online" {
+			silent = min(silent, lag)
 		}
 	}
-	if shortest == math.MaxInt64 {
-		return addrs, 0
+	if silent == math.MaxInt64 {
+		silent = 0
 	}
-	return addrs, shortest
+	return addrs, silent
 }
 
 // unfit returns an [rpc.UnfitError] if the server must not be used, else nil.
@@ -209,17 +207,17 @@ type Rights struct {
 // and a command that the gateway's user may not run. It sends a write that changes
 // nothing, SET … XX of a missing name, and dry runs. A user that may not ask for them
 // lacks nothing.
-func (w *Watcher) probe(ctx context.Context, node *redis.Client, served *slotSet) (denied error, lacks string) {
+func (w *Watcher) probe(ctx context.Context, node *redis.Client, served *slotSet) (lacks string, denied error) {
 	name := w.names.missing(served)
 	if name == "" {
-		return nil, ""
+		return "", nil
 	}
 	if err := node.SetArgs(ctx, name, "", redis.SetArgs{Mode: "XX"}).Err(); !errors.Is(err, redis.Nil) && !rpc.IsMoving(err) {
 		denied = err
 	}
 	user := cmp.Or(node.Options().Username, "default")
 	lacks, _ = refused(ctx, node, user, append(onKey(name, w.opt.Rights.Script), w.opt.Rights.Other...))
-	return denied, lacks
+	return lacks, denied
 }
 
 // onKey returns the commands with the key after their name.

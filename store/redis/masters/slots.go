@@ -2,7 +2,6 @@ package masters
 
 import (
 	"fmt"
-	"slices"
 	"strconv"
 	"strings"
 
@@ -86,17 +85,6 @@ func (s *slotSet) String() string {
 	return strings.Join(ranges, " ")
 }
 
-func parseRange(text string) (first, last int, err error) {
-	from, to, _ := strings.Cut(text, "-")
-	if first, err = strconv.Atoi(from); err == nil {
-		last, err = strconv.Atoi(to)
-	}
-	if err != nil || first < 0 || last >= slots {
-		return 0, 0, fmt.Errorf("%q is not a range of slots", text)
-	}
-	return first, last, nil
-}
-
 // ownSlots returns the slots that the node at the address serves, and how many replicas it
 // has, by its own answer to CLUSTER SLOTS.
 func ownSlots(addr string, answer []redis.ClusterSlot) (served *slotSet, replicas int64) {
@@ -141,35 +129,15 @@ func (f fences) String() string {
 }
 
 // parseFences reads what String writes.
-func parseFences(text string) (fences, error) {
-	var f fences
+func parseFences(text string) (all fences, err error) {
 	for word := range strings.FieldsSeq(text) {
-		served, at, _ := strings.Cut(word, "=")
-		first, last, err := parseRange(served)
-		if err != nil {
-			return nil, err
+		var f fence
+		if _, err := fmt.Sscanf(word, "%d-%d=%d", &f.first, &f.last, &f.at); err != nil || f.first < 0 || f.last >= slots {
+			return nil, fmt.Errorf("%q is not a fence", word)
 		}
-		moment, err := strconv.ParseInt(at, 10, 64)
-		if err != nil {
-			return nil, fmt.Errorf("%q is not a fence: %w", word, err)
-		}
-		f = append(f, fence{first, last, moment})
+		all = append(all, f)
 	}
-	return f, nil
-}
-
-// and returns the fences of both, the later ones of the same slots.
-func (f fences) and(others fences) fences {
-	all := slices.Clone(f)
-	for _, o := range others {
-		i := slices.IndexFunc(all, func(x fence) bool { return x.first == o.first && x.last == o.last })
-		if i < 0 {
-			all = append(all, o)
-		} else {
-			all[i].at = max(all[i].at, o.at)
-		}
-	}
-	return all
+	return all, nil
 }
 
 // names builds the names of the Redis keys.

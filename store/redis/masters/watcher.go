@@ -16,6 +16,7 @@
 package masters
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -221,13 +222,16 @@ func (w *Watcher) agree(ctx context.Context, m mode, usable []serverInfo, next *
 	err := w.adopt(ctx, m, w.adoption(usable), next)
 	if err == nil {
 		w.observations.remember(usable)
-		next.Known = joinIdentities(usable)
-		err = w.checkEpochs(ctx, m, next)
+		identities := make([]string, len(usable)) // as settle.lua compares them
+		for i := range usable {
+			identities[i] = usable[i].identity
+		}
+		next.Known = strings.Join(identities, ",")
+	} else if !errors.Is(err, ErrEmptied) {
+		return err
 	}
-	if err == nil || errors.Is(err, ErrEmptied) {
-		w.readBeats(ctx, next)
-	}
-	return err
+	w.readBeats(ctx, next)
+	return cmp.Or(err, w.checkEpochs(ctx, m, next))
 }
 
 // logChange logs the difference of two views. It does not log the problem of the
@@ -321,7 +325,7 @@ func (w *Watcher) readMasters(ctx context.Context) ([]serverInfo, error) {
 			}
 			served, owned = ownSlots(addr, answer)
 		}
-		denied, lacks := w.probe(ctx, node, served)
+		lacks, denied := w.probe(ctx, node, served)
 		i, err := readInfo(ctx, node, addr) // its time is later than the moment from which it takes writes
 		if err != nil {
 			return err
@@ -357,31 +361,24 @@ func (w *Watcher) readMasters(ctx context.Context) ([]serverInfo, error) {
 func (w *Watcher) InUse(ctx context.Context, name string) error {
 	epoch, err := w.epochAt(ctx, name)
 	known := w.view.Load().epoch
-	if err != nil {
-		return err
-	}
-	if known != "" && epoch == "" {
+	if err == nil && known != "" && epoch == "" {
 		w.lost.Store(true)
 	}
-	if known == "" || epoch != "" && epoch != known {
-		if err := w.check(ctx, mayBegin); err != nil {
-			return err
-		}
-		if epoch, err = w.epochAt(ctx, name); err != nil {
-			return err
+	if err == nil && (known == "" || epoch != "" && epoch != known) {
+		if err = w.check(ctx, mayBegin); err == nil {
+			epoch, err = w.epochAt(ctx, name)
 		}
 	}
-	if epoch == "" {
+	if err == nil && epoch == "" {
 		return ErrEmptied
 	}
-	return nil
+	return err
 }
 
 // Initialise makes sure that the store is in use before keys are written. It puts a
 // store that was emptied into use again.
 func (w *Watcher) Initialise(ctx context.Context, name string) error {
-	err := w.InUse(ctx, name)
-	if err != nil && !errors.Is(err, ErrEmptied) || err == nil && w.view.Load().epoch != "" {
+	if err := w.InUse(ctx, name); !errors.Is(err, ErrEmptied) {
 		return err
 	}
 	return w.check(ctx, mayReplace)

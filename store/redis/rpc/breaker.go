@@ -30,7 +30,8 @@ var ErrOpen = errors.New("it has not answered for a while, and is tried again in
 // microseconds in an outage. It stays closed while the server sends any reply,
 // even errors. So slow calls, and failures of one key, affect no other calls.
 type Breaker struct {
-	news news
+	log    *slog.Logger
+	server string // its name in the log
 
 	mu           sync.Mutex
 	failures     int       // calls in a row without a reply
@@ -90,7 +91,7 @@ func (b *Breaker) note(begun time.Time, trial bool, err error) {
 	case answered(err):
 		b.failures, b.since, b.heard, b.next = 0, time.Time{}, now, time.Time{}
 		if open {
-			b.news.changed(false)
+			b.log.Warn("redis answers again", "server", b.server)
 		}
 		return
 	case saysNothing(err):
@@ -106,7 +107,7 @@ func (b *Breaker) note(begun time.Time, trial bool, err error) {
 		b.next = now.Add(breakerPause)
 	case !open && b.failures >= breakerFailures && now.Sub(b.since) >= breakerSilence:
 		b.next = now.Add(breakerPause)
-		b.news.changed(true)
+		b.log.Warn("redis does not answer; its requests are refused until it does", "server", b.server)
 	}
 }
 
@@ -125,7 +126,7 @@ type server struct {
 
 func (s *servers) at(addr string) *server {
 	return s.all.at(addr, func() *server {
-		return &server{Breaker{news: news{log: s.opt.Logger, server: addr}}, queue{opt: s.opt, turns: semaphore.NewWeighted(int64(s.opt.PoolSize))}}
+		return &server{Breaker{log: s.opt.Logger, server: addr}, queue{opt: s.opt, turns: semaphore.NewWeighted(int64(s.opt.PoolSize))}}
 	})
 }
 
@@ -152,54 +153,6 @@ func answered(err error) bool {
 // the calls that have the connections fail and are noted.
 func saysNothing(err error) bool {
 	return errors.Is(err, context.Canceled) || errors.Is(err, redis.ErrPoolTimeout)
-}
-
-// news logs whether a server answers, at most one line per newsPause. A change
-// that comes earlier is logged when the pause is over, if it still holds.
-type news struct {
-	log    *slog.Logger
-	server string
-
-	mu             sync.Mutex
-	silent, logged bool // now, and in the last line
-	waiting        bool // for the end of the pause
-	last           time.Time
-}
-
-const newsPause = time.Second
-
-func (n *news) changed(silent bool) {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	n.silent = silent
-	if n.waiting {
-		return
-	}
-	if rest := newsPause - time.Since(n.last); rest > 0 {
-		n.waiting = true
-		time.AfterFunc(rest, n.pauseOver)
-		return
-	}
-	n.writeLocked()
-}
-
-func (n *news) pauseOver() {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	n.waiting = false
-	n.writeLocked()
-}
-
-func (n *news) writeLocked() {
-	if n.silent == n.logged {
-		return
-	}
-	n.logged, n.last = n.silent, time.Now()
-	if n.silent {
-		n.log.Warn("redis does not answer; its requests are refused until it does", "server", n.server)
-	} else {
-		n.log.Warn("redis answers again", "server", n.server)
-	}
 }
 
 // A QueueEvent is an event of a call that did not get a connection at once,
