@@ -60,7 +60,7 @@ func Open(dir string, opt Options) (*Store, error) {
 		return nil, fmt.Errorf("store directory %q: %w", dir, err)
 	}
 	s := &Store{dir: dir, opt: opt.withDefaults()}
-	st, _, err := s.readState()
+	st, err := s.readState()
 	if err != nil {
 		return nil, err
 	}
@@ -76,25 +76,25 @@ func OpenExisting(dir string) (*Store, error) {
 	return Open(dir, Options{})
 }
 
-// readState returns the state from the key file; found is false when there is no
-// key file. It fails if others may write into the directory.
-func (s *Store) readState() (st *state, found bool, err error) {
+// readState returns the state from the key file. It fails if others may write into the
+// directory.
+func (s *Store) readState() (*state, error) {
 	for _, dir := range []string{s.dir, filepath.Join(s.dir, journalDir)} {
 		if err := checkDirectory(dir); err != nil {
-			return nil, false, err
+			return nil, err
 		}
 	}
-	path := filepath.Join(s.dir, keyFileName)
-	f, found, err := readKeyFile(path)
+	st := newState(s.opt, filepath.Join(s.dir, keyFileName))
+	f, err := readKeyFile(st.path)
 	if err != nil {
-		return nil, false, err
+		return nil, err
 	}
-	st = newState(s.opt, path)
+	st.version = f.version
 	ids := make([]string, 0, len(f.Keys))
 	for _, r := range f.Keys {
 		stored, err := newStored(r)
 		if err != nil {
-			return nil, false, err
+			return nil, err
 		}
 		st.makeKey(r.ID).stored.Store(stored)
 		ids = append(ids, r.ID)
@@ -104,7 +104,7 @@ func (s *Store) readState() (st *state, found bool, err error) {
 	if f.Meta != nil {
 		st.meta.Store(&f.Meta)
 	}
-	return st, found, nil
+	return st, nil
 }
 
 // Start implements store.Backend. It makes the directory if there is none,
@@ -157,9 +157,10 @@ func (s *Store) Close() error {
 	defer st.changes.Unlock()
 	st.closed = true
 	var err error
-	if st.unfolded.Load() {
-		err = st.writeKeyFile(change{})
+	if st.version == keyFileGrowing || st.unfolded.Load() {
+		err = st.writeKeyFile(nil)
 	}
+	_ = st.log.f.Close()
 	st.dropSpare()
 	return errors.Join(err, st.journal.Close(), s.locks.release())
 }

@@ -124,7 +124,7 @@ func (st *state) create(next *storedRecord) error {
 	if err := k.carry(st, st.opt.Clock().Unix()); err != nil {
 		return err
 	}
-	if err := st.writeKeyFile(change{id: id, stored: next}); err != nil {
+	if err := st.record(next.change()); err != nil {
 		return err
 	}
 	k.stored.Store(next)
@@ -154,7 +154,7 @@ func (st *state) replace(next *storedRecord, opt store.PutOptions) error {
 		}
 		k.failures = 0
 	}
-	if err := st.writeKeyFile(change{id: k.id, stored: next}); err != nil {
+	if err := st.record(next.change()); err != nil {
 		return err
 	}
 	k.stored.Store(next)
@@ -181,7 +181,7 @@ func (s *Store) Delete(ctx context.Context, id, revision string) (store.Durabili
 	case revision != "" && stored.record.Revision != revision:
 		return store.Durability{}, store.ErrConflict
 	}
-	if err := st.writeKeyFile(change{id: id}); err != nil {
+	if err := st.record(otherChange(keyFile{Deleted: id})); err != nil {
 		return store.Durability{}, err
 	}
 	k.stored.Store(nil)
@@ -221,9 +221,8 @@ func (s *Store) PutMeta(ctx context.Context, name string, value []byte) ([]byte,
 	if v, ok := (*st.meta.Load())[name]; ok {
 		return bytes.Clone(v), nil
 	}
-	meta := maps.Clone(*st.meta.Load())
-	meta[name] = append([]byte{}, value...)
-	return bytes.Clone(meta[name]), st.replaceMeta(meta)
+	value = append([]byte{}, value...)
+	return bytes.Clone(value), st.setMeta(name, value)
 }
 
 // DeleteMeta implements store.Backend.
@@ -236,14 +235,17 @@ func (s *Store) DeleteMeta(ctx context.Context, name string, value []byte) error
 	if v, ok := (*st.meta.Load())[name]; !ok || !bytes.Equal(v, value) {
 		return nil
 	}
-	meta := maps.Clone(*st.meta.Load())
-	delete(meta, name)
-	return st.replaceMeta(meta)
+	return st.setMeta(name, nil)
 }
 
-func (st *state) replaceMeta(meta map[string][]byte) error {
-	if err := st.writeKeyFile(change{meta: meta}); err != nil {
+// setMeta writes a named value; nil removes it.
+func (st *state) setMeta(name string, value []byte) error {
+	if err := st.record(otherChange(keyFile{Meta: map[string][]byte{name: value}})); err != nil {
 		return err
+	}
+	meta := maps.Clone(*st.meta.Load())
+	if meta[name] = value; value == nil {
+		delete(meta, name)
 	}
 	st.meta.Store(&meta)
 	return nil

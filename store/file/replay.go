@@ -85,6 +85,7 @@ func (st *state) relock(k *keyState, e *journal.Entry) {
 	}
 	if locked, err := withLock(stored.record, lock, after); err == nil {
 		k.stored.Store(locked)
+		k.unfolded = true
 		st.unfolded.Store(true)
 	}
 }

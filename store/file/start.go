@@ -21,7 +21,7 @@ var errNoRuntimeDir = errors.New("there is no runtime directory: a journal that 
 // replay floor if nonces may have been lost, and begins a new segment of the
 // journal.
 func (s *Store) startState() (*state, error) {
-	st, hasKeys, err := s.readState()
+	st, err := s.readState()
 	if err != nil {
 		return nil, err
 	}
@@ -30,7 +30,7 @@ func (s *Store) startState() (*state, error) {
 	if err != nil {
 		return nil, err
 	}
-	why, err := s.lost(st, c, hasKeys)
+	why, err := s.lost(st, c)
 	if err != nil {
 		return nil, err
 	}
@@ -47,11 +47,8 @@ func (s *Store) startState() (*state, error) {
 	if err != nil {
 		return nil, err
 	}
-	if len(c.Damage) > 0 {
+	if err = st.recordLocks(); err == nil && len(c.Damage) > 0 {
 		err = st.rewrite(c.Segments, now.Unix())
-	}
-	if err == nil && st.unfolded.Load() {
-		err = st.writeKeyFile(change{})
 	}
 	if err != nil {
 		return nil, errors.Join(err, st.journal.Close())
@@ -63,7 +60,7 @@ func (s *Store) startState() (*state, error) {
 var errRuntimeInside = errors.New("the runtime directory is inside the directory of the store: a store that is put back whole from an older copy will not be noticed; set runtime_dir to a directory outside that outlives the process, such as one in /run")
 
 // lost returns the reason why nonces may have been lost before this start, or "".
-func (s *Store) lost(st *state, c *journal.Contents, hasKeys bool) (why string, err error) {
+func (s *Store) lost(st *state, c *journal.Contents) (why string, err error) {
 	if inside, err := filepath.Rel(s.dir, s.opt.RuntimeDir); err == nil && s.opt.RuntimeDir != "" && filepath.IsLocal(inside) {
 		s.opt.OnProblem(errRuntimeInside)
 	}
@@ -75,7 +72,7 @@ func (s *Store) lost(st *state, c *journal.Contents, hasKeys bool) (why string, 
 		return "the journal is damaged, " + c.Damage[0], nil
 	case len(c.Damage) > 1:
 		return fmt.Sprintf("the journal is damaged in %d places, the first is %s", len(c.Damage), c.Damage[0]), nil
-	case len(c.Segments) == 0 && hasKeys:
+	case len(c.Segments) == 0 && st.version != 0:
 		return "there are keys, but no journal", nil
 	case len(c.Segments) > 0 && !c.SameBoot(s.opt.boot):
 		return "the machine was started anew", nil

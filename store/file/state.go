@@ -44,17 +44,18 @@ type state struct {
 	changes  sync.Mutex
 	closed   bool
 	document []byte // the buffer in which the key file is made
+	log      keyLog
+	version  int // of the key file; 0: there is none
 	spare    keySpare
 
-	keeping   sync.Mutex  // held by the keeper while it works
-	retryFold atomic.Bool // the keeper may try to write the key file
+	keeping sync.Mutex // held by the keeper while it works
 
 	// These are replaced under changes and read by all.
 	meta atomic.Pointer[map[string][]byte]
 	ids  atomic.Pointer[[]string] // of the keys that have a record, sorted
 	// spareTrouble is why there is no room for changes of keys; nil: there is.
 	spareTrouble atomic.Pointer[string]
-	unfolded     atomic.Bool // a lock is in the journal and not yet in the key file
+	unfolded     atomic.Bool // a key may be unfolded
 }
 
 const shardCount = 64
@@ -70,7 +71,6 @@ func newState(opt Options, path string) *state {
 	for i := range st.shards {
 		st.shards[i].keys = map[string]*keyState{}
 	}
-	st.retryFold.Store(true)
 	st.ids.Store(&[]string{})
 	st.meta.Store(&map[string][]byte{})
 	return st
@@ -123,6 +123,7 @@ type keyState struct {
 	stored atomic.Pointer[storedRecord] // nil: there is no record; written under mu
 
 	mu       sync.Mutex
+	unfolded bool // a lock of it is in the journal and not yet in the key file
 	failures int
 	nonces   nonces
 	// mostNonces is the largest number of nonces since the map was made.
