@@ -13,6 +13,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/card-gateway/card-gateway/auth"
 	"github.com/card-gateway/card-gateway/store"
@@ -110,18 +111,30 @@ func content(t testing.TB, s *Store) map[string]string {
 	return all
 }
 
-// started returns what a store holds that starts with the files of a directory.
+// started returns what a store holds that starts with the files of a directory, which
+// the store has written last.
 func started(t testing.TB, dir string) map[string]string {
 	t.Helper()
-	s := start(t, dir, Options{RuntimeDir: t.TempDir(), noKeeper: true})
-	all := content(t, s)
+	all, told := startedAnyhow(t, dir)
+	if strings.Contains(told, errKeysReplaced.Error()) {
+		t.Fatalf("told %q of the files that the store wrote last", told)
+	}
+	return all
+}
+
+// startedAnyhow returns also what the store reports.
+func startedAnyhow(t testing.TB, dir string) (all map[string]string, told string) {
+	t.Helper()
+	problems := &problems{}
+	s := start(t, dir, Options{boot: "one", OnProblem: problems.add, noKeeper: true})
+	all = content(t, s)
 	if err := s.Close(); err != nil {
 		t.Fatal(err)
 	}
 	if again, err := Open(dir, Options{}); err != nil || !maps.Equal(content(t, again), all) {
 		t.Fatalf("%v: after a clean end another content is read", err)
 	}
-	return all
+	return all, problems.text()
 }
 
 // TestKilledWhileItChanges kills the process at each step of changes: before and after
@@ -336,6 +349,43 @@ func TestChangeThatFails(t *testing.T) {
 	b.newKey()
 	if got := started(t, copyDir(t, b.dir)); len(got) != 4 {
 		t.Errorf("%v, want four keys", got)
+	}
+}
+
+// TestLostChangesAreNoticed: a key file that was put back from an older copy, or lacks a
+// change that was answered, is not the one that the journal notes.
+func TestLostChangesAreNoticed(t *testing.T) {
+	c := newChanger(t, Options{})
+	path := filepath.Join(c.dir, keyFileName)
+	older := readFile(t, path)
+	for range 10 {
+		c.change()
+	}
+	c.record = c.newKey()
+	killed, whole := copyDir(t, c.dir), readFile(t, path)
+	for range 3 { // the journal removes the segments of before
+		c.fail(1)
+		c.clock.advance(time.Hour)
+		c.keep()
+	}
+	if err := c.Close(); err != nil {
+		t.Fatal(err)
+	}
+	closed := copyDir(t, c.dir)
+	end := len(whole)
+	for range 3 { // a kill can cost the last change, which was not answered
+		end = bytes.LastIndexByte(whole[:end-1], '\n') + 1
+	}
+	for _, dir := range []string{killed, closed} {
+		for name, file := range map[string][]byte{"an older copy": older, "without three changes": whole[:end], "with half a change": whole[:end+20]} {
+			dir := copyDir(t, dir)
+			writeFile(t, filepath.Join(dir, keyFileName), file)
+			if _, told := startedAnyhow(t, dir); !strings.Contains(told, errKeysReplaced.Error()) {
+				t.Errorf("%s: told %q", name, told)
+			}
+			started(t, dir) // it is told once
+		}
+		started(t, dir)
 	}
 }
 

@@ -90,6 +90,7 @@ func (s *Store) readState() (*state, error) {
 		return nil, err
 	}
 	st.version = f.version
+	st.keySum.Store(&f.sum)
 	ids := make([]string, 0, len(f.Keys))
 	for _, r := range f.Keys {
 		stored, err := newStored(r)
@@ -101,9 +102,7 @@ func (s *Store) readState() (*state, error) {
 	}
 	slices.Sort(ids)
 	st.ids.Store(&ids)
-	if f.Meta != nil {
-		st.meta.Store(&f.Meta)
-	}
+	st.meta.Store(&f.Meta)
 	return st, nil
 }
 

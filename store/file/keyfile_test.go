@@ -107,7 +107,7 @@ func FuzzKeyFile(f *testing.F) {
 	f.Add(withData(`{"meta":{"a":"AA=="},"keys":[{"id":"a","revision":"b","lock":{"at":"2026-01-01T00:00:00Z","failures":3}}]}`))
 	f.Add(withData(`{"meta":{"a":"AA==","seal:a":"AQ==","seal:gone":"Ag=="},"keys":[{"id":"a","revision":"b"}]}`))
 	f.Add([]byte(keyFileStart))
-	first, sum := appendObject(nil, keyFileGrowing, "", newState(Options{}.withDefaults(), "").appendAll)
+	first, sum := appendObject(nil, keyFileGrowing, "", func(b []byte) []byte { return append(b, `{"meta":{`+"\n"+`},"keys":[`+dataEnd...) })
 	changed, sum := appendObject(bytes.Clone(first), keyFileGrowing, sum, func(b []byte) []byte {
 		return append(b, `{"meta":{"seal:a":"AQ=="},"keys":[{"id":"a","revision":"b"}]}`...)
 	})

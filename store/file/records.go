@@ -186,11 +186,10 @@ func (s *Store) Delete(ctx context.Context, id, revision string) (store.Durabili
 	}
 	k.stored.Store(nil)
 	k.forgetAll()
-	ids := *st.ids.Load()
-	if at, found := slices.BinarySearch(ids, id); found {
-		ids = slices.Delete(slices.Clone(ids), at, at+1)
-		st.ids.Store(&ids)
-	}
+	ids := slices.Clone(*st.ids.Load())
+	at, _ := slices.BinarySearch(ids, id)
+	ids = slices.Delete(ids, at, at+1)
+	st.ids.Store(&ids)
 	return store.Durability{}, nil
 }
 

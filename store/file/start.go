@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -40,6 +41,9 @@ func (s *Store) startState() (*state, error) {
 		s.opt.OnProblem(fmt.Errorf("nonces may be lost: %s; requests stamped up to %s are refused",
 			why, time.Unix(0, floor).UTC().Format(time.RFC3339)))
 	}
+	if why == "" && st.noted[1] != "" && !slices.Contains(st.noted[:], *st.keySum.Load()) {
+		s.opt.OnProblem(errKeysReplaced)
+	}
 	st.journal, err = c.Continue(journal.Options{
 		Boot: s.opt.boot, Marks: s.markPaths(), Problem: s.opt.OnProblem,
 		Horizon: st.horizon, RetryAfter: s.opt.retryAfter,
@@ -56,6 +60,9 @@ func (s *Store) startState() (*state, error) {
 	return st, nil
 }
 
+// errKeysReplaced is for a key file that is older than the journal.
+var errKeysReplaced = errors.New("the key file is not the one that this store wrote last: it was put back from a copy, or its end is missing; changes of keys since then are lost, so compare the keys with the audit record")
+
 // errRuntimeInside is for a mark that is put back together with what it should prove.
 var errRuntimeInside = errors.New("the runtime directory is inside the directory of the store: a store that is put back whole from an older copy will not be noticed; set runtime_dir to a directory outside that outlives the process, such as one in /run")
 
@@ -68,10 +75,8 @@ func (s *Store) lost(st *state, c *journal.Contents) (why string, err error) {
 	switch {
 	case err != nil:
 		return "", err
-	case len(c.Damage) == 1:
-		return "the journal is damaged, " + c.Damage[0], nil
-	case len(c.Damage) > 1:
-		return fmt.Sprintf("the journal is damaged in %d places, the first is %s", len(c.Damage), c.Damage[0]), nil
+	case len(c.Damage) > 0:
+		return fmt.Sprintf("the journal is damaged; the first of %d faults is %s", len(c.Damage), c.Damage[0]), nil
 	case len(c.Segments) == 0 && st.version != 0:
 		return "there are keys, but no journal", nil
 	case len(c.Segments) > 0 && !c.SameBoot(s.opt.boot):

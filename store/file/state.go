@@ -36,6 +36,10 @@ type state struct {
 	// floor is the moment, in nanoseconds of Unix time, up to which nonces may
 	// have been lost; 0: never. See the replay floor in the contract.
 	floor atomic.Int64
+	// keySum is the checksum of the key file's last object. The journal notes it before
+	// it is written, and noted are the last two in the journal at the start.
+	keySum atomic.Pointer[string]
+	noted  [2]string
 	// live is the number of nonces in memory.
 	live      atomic.Int64
 	lastSweep atomic.Int64 // Unix seconds of the last sweep for want of room
@@ -71,8 +75,6 @@ func newState(opt Options, path string) *state {
 	for i := range st.shards {
 		st.shards[i].keys = map[string]*keyState{}
 	}
-	st.ids.Store(&[]string{})
-	st.meta.Store(&map[string][]byte{})
 	return st
 }
 
@@ -268,7 +270,7 @@ func bound(l *ratelimit.Level, ch *ratelimit.Charge, now int64) {
 
 // horizon returns up to when nonces are forgotten or lost.
 func (st *state) horizon() journal.Horizon {
-	return journal.Horizon{Forgotten: st.forgotten.Load(), Floor: st.floor.Load()}
+	return journal.Horizon{Forgotten: st.forgotten.Load(), Floor: st.floor.Load(), Note: *st.keySum.Load()}
 }
 
 // raiseHorizon records a horizon that was read.
