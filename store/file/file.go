@@ -91,17 +91,15 @@ func (s *Store) readState() (*state, error) {
 	}
 	st.version = f.version
 	st.keySum.Store(&f.sum)
-	ids := make([]string, 0, len(f.Keys))
 	for _, r := range f.Keys {
 		stored, err := newStored(r)
 		if err != nil {
 			return nil, err
 		}
 		st.makeKey(r.ID).stored.Store(stored)
-		ids = append(ids, r.ID)
+		st.ids = append(st.ids, r.ID)
 	}
-	slices.Sort(ids)
-	st.ids.Store(&ids)
+	slices.Sort(st.ids)
 	st.meta.Store(&f.Meta)
 	return st, nil
 }
@@ -190,7 +188,9 @@ func (s *Store) Status(ctx context.Context) store.Status {
 	}
 	details := &status.Details
 	nonces := st.live.Load()
-	details.Keys, details.Nonces, details.MaxNonces = new(len(*st.ids.Load())), &nonces, s.opt.MaxNonces
+	st.order.RLock()
+	details.Keys, details.Nonces, details.MaxNonces = new(len(st.ids)), &nonces, s.opt.MaxNonces
+	st.order.RUnlock()
 	if trouble := st.spareTrouble.Load(); trouble != nil {
 		details.Degraded = append(details.Degraded, "keys")
 		details.NoRoomForChanges = *trouble

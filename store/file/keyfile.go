@@ -227,18 +227,18 @@ func (st *state) appendAll(b []byte) []byte {
 		b = append(b, line...)
 		separator = ",\n"
 	}
-	meta, ids := *st.meta.Load(), *st.ids.Load()
+	meta := *st.meta.Load()
 	for _, name := range slices.Sorted(maps.Keys(meta)) {
 		add(valueLine(name, meta[name]))
 	}
-	for _, id := range ids {
+	for _, id := range st.ids {
 		if s := st.key(id).stored.Load(); s.seal != nil {
 			add(s.seal)
 		}
 	}
 	b = append(b, "\n},\"keys\":["...)
 	separator = "\n"
-	for _, id := range ids {
+	for _, id := range st.ids {
 		add(st.key(id).stored.Load().line)
 	}
 	return append(b, dataEnd...)

@@ -141,12 +141,10 @@ func tryKeyFile(t *testing.T, b []byte) {
 	}
 	st := newState(Options{}.withDefaults(), "")
 	st.meta.Store(&parsed.Meta)
-	var ids []string
 	for _, s := range kept {
 		st.makeKey(s.record.ID).stored.Store(s)
-		ids = append(ids, s.record.ID)
+		st.ids = append(st.ids, s.record.ID)
 	}
-	st.ids.Store(&ids)
 	written, _ := appendObject(nil, keyFileWhole, "", st.appendAll)
 	again, err := parseKeyFile("keys.json", written)
 	if err != nil || len(again.Keys) != len(parsed.Keys) || !sameMeta(again.Meta, parsed.Meta) {

@@ -70,21 +70,24 @@ func (s *Store) List(ctx context.Context, cursor string, limit int) (store.Page,
 	if limit <= 0 {
 		limit = defaultPage
 	}
-	ids := *st.ids.Load()
-	at, found := slices.BinarySearch(ids, cursor)
+	st.order.RLock()
+	at, found := slices.BinarySearch(st.ids, cursor)
 	if found {
 		at++
 	}
+	ids := slices.Clone(st.ids[at : at+min(limit, len(st.ids)-at)])
+	more := at+len(ids) < len(st.ids)
+	st.order.RUnlock()
 	var page store.Page
-	for ; at < len(ids) && len(page.Records) < limit; at++ {
-		if k := st.key(ids[at]); k != nil {
+	for _, id := range ids {
+		if k := st.key(id); k != nil {
 			if r := k.view(); r != nil {
 				page.Records = append(page.Records, r)
 			}
 		}
 	}
-	if at < len(ids) {
-		page.Next = ids[at-1]
+	if more {
+		page.Next = ids[len(ids)-1]
 	}
 	return page, nil
 }
@@ -128,10 +131,10 @@ func (st *state) create(next *storedRecord) error {
 		return err
 	}
 	k.stored.Store(next)
-	ids := *st.ids.Load()
-	at, _ := slices.BinarySearch(ids, id)
-	ids = slices.Insert(slices.Clone(ids), at, id)
-	st.ids.Store(&ids)
+	st.order.Lock()
+	defer st.order.Unlock()
+	at, _ := slices.BinarySearch(st.ids, id)
+	st.ids = slices.Insert(st.ids, at, id)
 	return nil
 }
 
@@ -186,10 +189,10 @@ func (s *Store) Delete(ctx context.Context, id, revision string) (store.Durabili
 	}
 	k.stored.Store(nil)
 	k.forgetAll()
-	ids := slices.Clone(*st.ids.Load())
-	at, _ := slices.BinarySearch(ids, id)
-	ids = slices.Delete(ids, at, at+1)
-	st.ids.Store(&ids)
+	st.order.Lock()
+	defer st.order.Unlock()
+	at, _ := slices.BinarySearch(st.ids, id)
+	st.ids = slices.Delete(st.ids, at, at+1)
 	return store.Durability{}, nil
 }
 

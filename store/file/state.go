@@ -17,7 +17,7 @@ import (
 )
 
 // A state is all state of the store, in memory. Locks are taken in this order:
-// keeping, changes, a key's, a shard's or the journal's.
+// keeping, changes, a key's, then order, a shard's or the journal's.
 type state struct {
 	opt     Options
 	path    string           // of the key file
@@ -54,9 +54,13 @@ type state struct {
 
 	keeping sync.Mutex // held by the keeper while it works
 
+	// ids are those of the keys that have a record, sorted. They are changed under
+	// changes and order, and read under one of them.
+	ids   []string
+	order sync.RWMutex
+
 	// These are replaced under changes and read by all.
 	meta atomic.Pointer[map[string][]byte]
-	ids  atomic.Pointer[[]string] // of the keys that have a record, sorted
 	// spareTrouble is why there is no room for changes of keys; nil: there is.
 	spareTrouble atomic.Pointer[string]
 	unfolded     atomic.Bool // a key may be unfolded
