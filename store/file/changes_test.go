@@ -377,7 +377,7 @@ func TestLostChangesAreNoticed(t *testing.T) {
 		end = bytes.LastIndexByte(whole[:end-1], '\n') + 1
 	}
 	for _, dir := range []string{killed, closed} {
-		for name, file := range map[string][]byte{"an older copy": older, "without three changes": whole[:end], "with half a change": whole[:end+20]} {
+		for name, file := range map[string][]byte{"an older copy": older, "of another store": withData(`{"meta":{},"keys":[]}`), "without three changes": whole[:end], "with half a change": whole[:end+20]} {
 			dir := copyDir(t, dir)
 			writeFile(t, filepath.Join(dir, keyFileName), file)
 			if _, told := startedAnyhow(t, dir); !strings.Contains(told, errKeysReplaced.Error()) {

@@ -166,7 +166,7 @@ func sameMeta(a, b map[string][]byte) bool {
 // TestKeyFileCannotBeWritten: a change that does not reach the disk did not
 // happen.
 func TestKeyFileCannotBeWritten(t *testing.T) {
-	b := newBench(t, Options{})
+	b := newBench(t, Options{noKeeper: true})
 	blocked := filepath.Join(b.dir, keyFileName+".new")
 	if err := os.Mkdir(blocked, 0o700); err != nil {
 		t.Fatal(err)

@@ -51,6 +51,7 @@ func (s *Store) startState() (*state, error) {
 	if err != nil {
 		return nil, err
 	}
+	st.note(*st.keySum.Load())
 	if err = st.recordLocks(); err == nil && len(c.Damage) > 0 {
 		err = st.rewrite(c.Segments, now.Unix())
 	}
@@ -60,8 +61,8 @@ func (s *Store) startState() (*state, error) {
 	return st, nil
 }
 
-// errKeysReplaced is for a key file that is older than the journal.
-var errKeysReplaced = errors.New("the key file is not the one that this store wrote last: it was put back from a copy, or its end is missing; changes of keys since then are lost, so compare the keys with the audit record")
+// errKeysReplaced is for a key file that does not end where the journal notes.
+var errKeysReplaced = errors.New("the key file and the journal do not fit: the key file was put back from a copy, or its end is missing, or it was changed by an older version; later changes of keys may be lost, so compare the keys with the audit record")
 
 // errRuntimeInside is for a mark that is put back together with what it should prove.
 var errRuntimeInside = errors.New("the runtime directory is inside the directory of the store: a store that is put back whole from an older copy will not be noticed; set runtime_dir to a directory outside that outlives the process, such as one in /run")
