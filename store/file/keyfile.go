@@ -2,6 +2,7 @@ package file
 
 import (
 	"bytes"
+	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
@@ -283,10 +284,7 @@ func (st *state) appendChange(data []byte) bool {
 	b, sum := appendObject(nil, keyFileGrowing, *st.keySum.Load(), func(b []byte) []byte { return append(b, data...) })
 	st.note(sum)
 	_, err := l.f.WriteAt(b, l.size)
-	if err == nil {
-		err = st.opt.sync(l.f)
-	}
-	if err != nil {
+	if cmp.Or(err, st.opt.sync(l.f)) != nil {
 		_ = l.f.Truncate(l.size) // no change that fails is read again
 		return false
 	}
@@ -339,16 +337,10 @@ func replaceFile(path string, content []byte, sync func(*os.File) error) error {
 // as long as the content, nothing is allocated for it.
 func putInPlace(f *os.File, path string, content []byte, sync func(*os.File) error) error {
 	_, err := f.WriteAt(content, 0)
-	if err == nil {
-		err = f.Truncate(int64(len(content)))
-	}
-	if err == nil {
-		err = sync(f)
-	}
-	if err == nil && !sameFile(f, f.Name()) {
+	if err = cmp.Or(err, f.Truncate(int64(len(content))), sync(f)); err == nil && !sameFile(f, f.Name()) {
 		err = fmt.Errorf("%s is not the file that the gateway made", f.Name())
 	}
-	if err = errors.Join(err, f.Close()); err == nil {
+	if err = cmp.Or(err, f.Close()); err == nil {
 		err = os.Rename(f.Name(), path)
 	}
 	if err != nil {
@@ -356,11 +348,10 @@ func putInPlace(f *os.File, path string, content []byte, sync func(*os.File) err
 		return err
 	}
 	dir, err := os.Open(filepath.Dir(path))
-	if err != nil {
-		return err
+	if err == nil {
+		err = sync(dir) // so that the rename survives a crash
 	}
-	defer dir.Close()
-	return sync(dir) // so that the rename survives a crash
+	return cmp.Or(err, dir.Close())
 }
 
 // sameFile reports whether the path is still that of the open file.
@@ -427,10 +418,7 @@ func (st *state) makeSpare(size int) error {
 		return err
 	}
 	st.spare = keySpare{f, size}
-	if err = platform.Reserve(f, size); err == nil {
-		err = st.opt.sync(f)
-	}
-	if err != nil {
+	if err = cmp.Or(platform.Reserve(f, size), st.opt.sync(f)); err != nil {
 		st.dropSpare()
 	}
 	return err
