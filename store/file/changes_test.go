@@ -105,7 +105,7 @@ func content(t testing.TB, s *Store) map[string]string {
 	for _, r := range page.Records {
 		all[r.ID] = r.Revision
 	}
-	for name, value := range *s.state.Load().meta.Load() {
+	for name, value := range s.state.Load().meta {
 		all[name] = string(value)
 	}
 	return all

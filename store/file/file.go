@@ -100,7 +100,7 @@ func (s *Store) readState() (*state, error) {
 		st.ids = append(st.ids, r.ID)
 	}
 	slices.Sort(st.ids)
-	st.meta.Store(&f.Meta)
+	st.meta = f.Meta
 	return st, nil
 }
 
@@ -188,9 +188,9 @@ func (s *Store) Status(ctx context.Context) store.Status {
 	}
 	details := &status.Details
 	nonces := st.live.Load()
-	st.order.RLock()
+	st.listing.RLock()
 	details.Keys, details.Nonces, details.MaxNonces = new(len(st.ids)), &nonces, s.opt.MaxNonces
-	st.order.RUnlock()
+	st.listing.RUnlock()
 	if trouble := st.spareTrouble.Load(); trouble != nil {
 		details.Degraded = append(details.Degraded, "keys")
 		details.NoRoomForChanges = *trouble

@@ -228,9 +228,8 @@ func (st *state) appendAll(b []byte) []byte {
 		b = append(b, line...)
 		separator = ",\n"
 	}
-	meta := *st.meta.Load()
-	for _, name := range slices.Sorted(maps.Keys(meta)) {
-		add(valueLine(name, meta[name]))
+	for _, name := range slices.Sorted(maps.Keys(st.meta)) {
+		add(valueLine(name, st.meta[name]))
 	}
 	for _, id := range st.ids {
 		if s := st.key(id).stored.Load(); s.seal != nil {

@@ -140,7 +140,7 @@ func tryKeyFile(t *testing.T, b []byte) {
 		kept = append(kept, s)
 	}
 	st := newState(Options{}.withDefaults(), "")
-	st.meta.Store(&parsed.Meta)
+	st.meta = parsed.Meta
 	for _, s := range kept {
 		st.makeKey(s.record.ID).stored.Store(s)
 		st.ids = append(st.ids, s.record.ID)

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
 
 	"github.com/card-gateway/card-gateway/store"
@@ -70,14 +69,14 @@ func (s *Store) List(ctx context.Context, cursor string, limit int) (store.Page,
 	if limit <= 0 {
 		limit = defaultPage
 	}
-	st.order.RLock()
+	st.listing.RLock()
 	at, found := slices.BinarySearch(st.ids, cursor)
 	if found {
 		at++
 	}
 	ids := slices.Clone(st.ids[at : at+min(limit, len(st.ids)-at)])
 	more := at+len(ids) < len(st.ids)
-	st.order.RUnlock()
+	st.listing.RUnlock()
 	var page store.Page
 	for _, id := range ids {
 		if k := st.key(id); k != nil {
@@ -131,8 +130,8 @@ func (st *state) create(next *storedRecord) error {
 		return err
 	}
 	k.stored.Store(next)
-	st.order.Lock()
-	defer st.order.Unlock()
+	st.listing.Lock()
+	defer st.listing.Unlock()
 	at, _ := slices.BinarySearch(st.ids, id)
 	st.ids = slices.Insert(st.ids, at, id)
 	return nil
@@ -189,8 +188,8 @@ func (s *Store) Delete(ctx context.Context, id, revision string) (store.Durabili
 	}
 	k.stored.Store(nil)
 	k.forgetAll()
-	st.order.Lock()
-	defer st.order.Unlock()
+	st.listing.Lock()
+	defer st.listing.Unlock()
 	at, _ := slices.BinarySearch(st.ids, id)
 	st.ids = slices.Delete(st.ids, at, at+1)
 	return store.Durability{}, nil
@@ -202,7 +201,9 @@ func (s *Store) Meta(ctx context.Context, name string) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	if v, ok := (*st.meta.Load())[name]; ok {
+	st.listing.RLock()
+	defer st.listing.RUnlock()
+	if v, ok := st.meta[name]; ok {
 		return bytes.Clone(v), nil
 	}
 	return nil, store.ErrNotFound
@@ -220,7 +221,7 @@ func (s *Store) PutMeta(ctx context.Context, name string, value []byte) ([]byte,
 		return nil, err
 	}
 	defer st.changes.Unlock()
-	if v, ok := (*st.meta.Load())[name]; ok {
+	if v, ok := st.meta[name]; ok {
 		return bytes.Clone(v), nil
 	}
 	value = append([]byte{}, value...)
@@ -234,7 +235,7 @@ func (s *Store) DeleteMeta(ctx context.Context, name string, value []byte) error
 		return err
 	}
 	defer st.changes.Unlock()
-	if v, ok := (*st.meta.Load())[name]; !ok || !bytes.Equal(v, value) {
+	if v, ok := st.meta[name]; !ok || !bytes.Equal(v, value) {
 		return nil
 	}
 	return st.setMeta(name, nil)
@@ -245,10 +246,10 @@ func (st *state) setMeta(name string, value []byte) error {
 	if err := st.record(otherChange(keyFile{Meta: map[string][]byte{name: value}})); err != nil {
 		return err
 	}
-	meta := maps.Clone(*st.meta.Load())
-	if meta[name] = value; value == nil {
-		delete(meta, name)
+	st.listing.Lock()
+	defer st.listing.Unlock()
+	if st.meta[name] = value; value == nil {
+		delete(st.meta, name)
 	}
-	st.meta.Store(&meta)
 	return nil
 }

@@ -17,7 +17,7 @@ import (
 )
 
 // A state is all state of the store, in memory. Locks are taken in this order:
-// keeping, changes, a key's, then order, a shard's or the journal's.
+// keeping, changes, a key's, then listing, a shard's or the journal's.
 type state struct {
 	opt     Options
 	path    string           // of the key file
@@ -54,13 +54,11 @@ type state struct {
 
 	keeping sync.Mutex // held by the keeper while it works
 
-	// ids are those of the keys that have a record, sorted. They are changed under
-	// changes and order, and read under one of them.
-	ids   []string
-	order sync.RWMutex
+	// These are changed under changes and listing, and read under one of them.
+	ids     []string // of the keys that have a record, sorted
+	meta    map[string][]byte
+	listing sync.RWMutex
 
-	// These are replaced under changes and read by all.
-	meta atomic.Pointer[map[string][]byte]
 	// spareTrouble is why there is no room for changes of keys; nil: there is.
 	spareTrouble atomic.Pointer[string]
 	unfolded     atomic.Bool // a key may be unfolded
