@@ -106,7 +106,7 @@ faults: ## the whole fault bench, 40 minutes on two idle CPUs; it writes docs/re
 # back, evicted nonces, a network cut in two, a damaged journal, a wider window.
 repeat := 20
 redis_faults := Test(ClockStepOfTheServer|OldContentRestored|FloorOfBeforeExplainsNothing|DamagedBeat|Flush|FlushBetweenLooks|Eviction|LostNoncesFenceTheirKey|MasterWithoutAcknowledgements|TakeoverThatLostNonces|SentinelFailover|ClusterFailover|TwoMastersAreRefused)$$|TestSingle/(WiderWindow|AnyWindow|NarrowerWindow|Reopen)$$
-file_faults := Test(CorruptedJournal|Mark|ReplayFloor|TornTail|NeverBegun|DamageIsNoticed|WiderWindow)$$|TestSuite/(WiderWindow|AnyWindow|NarrowerWindow|Reopen)$$
+file_faults := Test(CorruptedJournal|Mark|ReplayFloor|TornTail|TornChange|DamagedChange|KilledWhileItChanges|NeverBegun|DamageIsNoticed|WiderWindow)$$|TestSuite/(WiderWindow|AnyWindow|NarrowerWindow|Reopen)$$
 
 faults-again: ## the tests of single faults, 20 times each; repeat=N sets how often
 	@tests/install-tools.sh redis-server

@@ -32,11 +32,12 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
-// The two keys of the process that is killed. One gets correct requests, the
-// other only failures.
+// The keys of the process that is killed. One gets correct requests, one only
+// failures, and one is changed.
 const (
-	goodKey = "ck_test_good"
-	badKey  = "ck_test_bad"
+	goodKey    = "ck_test_good"
+	badKey     = "ck_test_bad"
+	changedKey = "ck_test_changed"
 )
 
 func crashClaim(id string) *store.Claim {
@@ -49,8 +50,9 @@ func crashClaim(id string) *store.Claim {
 	return c
 }
 
-// settleForever settles from several goroutines and writes a line for every
-// answer: the nonce and timestamp that were accepted, or the failure count.
+// settleForever settles from several goroutines, changes a key, and writes a line for
+// every answer: the nonce and timestamp that were accepted, the failure count, or the
+// revision of the key.
 func settleForever(dir string) {
 	fail := func(err error) {
 		fmt.Fprintln(os.Stderr, err)
@@ -85,16 +87,37 @@ func settleForever(dir string) {
 			}
 		}()
 	}
-	select {}
+	for {
+		r, err := s.Get(context.Background(), changedKey)
+		if err != nil {
+			fail(err)
+		}
+		expect := r.Revision
+		r.Revision = revision(revisionNumber(expect) + 1)
+		if _, err := s.Put(context.Background(), r, store.PutOptions{Expect: expect}); err != nil {
+			fail(err)
+		}
+		if _, err := os.Stdout.WriteString("changed " + r.Revision + "\n"); err != nil {
+			os.Exit(1)
+		}
+	}
 }
 
-// TestKilled kills a process that settles requests, again and again. The store
-// forgets nothing that it has answered: no request is accepted twice, and no
-// failure is lost.
+func revision(n int) string { return fmt.Sprintf("r%d", n) }
+
+// revisionNumber is the inverse of revision.
+func revisionNumber(revision string) int {
+	n, _ := strconv.Atoi(strings.TrimPrefix(revision, "r"))
+	return n
+}
+
+// TestKilled kills a process that settles requests and changes a key, again and again.
+// The store forgets nothing that it has answered: no request is accepted twice, and no
+// failure and no change is lost.
 func TestKilled(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "store")
 	s := start(t, dir, Options{RuntimeDir: filepath.Dir(dir)})
-	for _, id := range []string{goodKey, badKey} {
+	for _, id := range []string{goodKey, badKey, changedKey} {
 		r := &store.Record{ID: id, Revision: "r1", Fields: store.Fields{Tenant: "acme", Scopes: []string{"*"}}}
 		if _, err := s.Put(t.Context(), r, store.PutOptions{}); err != nil {
 			t.Fatal(err)
@@ -104,9 +127,9 @@ func TestKilled(t *testing.T) {
 		t.Fatal(err)
 	}
 	var accepted []*store.Claim
-	failures := 0
+	failures, changed := 0, 1
 	for range 20 {
-		for _, line := range runAndKill(t, dir, 50+mathrand.IntN(2000)) {
+		for _, line := range runAndKill(t, dir, 50+mathrand.IntN(8000)) {
 			if n, ok := strings.CutPrefix(line, "failures "); ok {
 				got, err := strconv.Atoi(n)
 				if err != nil {
@@ -115,11 +138,23 @@ func TestKilled(t *testing.T) {
 				failures = max(failures, got)
 				continue
 			}
+			if r, ok := strings.CutPrefix(line, "changed "); ok {
+				changed = revisionNumber(r)
+				continue
+			}
 			accepted = append(accepted, acceptedClaim(t, line))
 		}
-		checkKilled(t, dir, accepted, failures)
+		s := checkKilled(t, dir, accepted, failures)
+		r, err := s.Get(t.Context(), changedKey)
+		if err != nil || revisionNumber(r.Revision) < changed || revisionNumber(r.Revision) > changed+1 {
+			t.Fatalf("%+v, %v: want revision %d, or the next, which was not answered", r, err, changed)
+		}
+		changed = revisionNumber(r.Revision)
+		if err := s.Close(); err != nil {
+			t.Fatal(err)
+		}
 	}
-	t.Logf("%d accepted requests, %d failures", len(accepted), failures)
+	t.Logf("%d accepted requests, %d failures, %d changes", len(accepted), failures, changed)
 }
 
 // runAndKill runs the process until it has written the number of lines, kills
@@ -166,7 +201,7 @@ func acceptedClaim(t *testing.T, line string) *store.Claim {
 }
 
 // checkKilled repeats every request that was accepted.
-func checkKilled(t *testing.T, dir string, accepted []*store.Claim, failures int) {
+func checkKilled(t *testing.T, dir string, accepted []*store.Claim, failures int) *Store {
 	t.Helper()
 	problems := &problems{}
 	s := start(t, dir, Options{OnProblem: problems.add, RuntimeDir: filepath.Dir(dir)})
@@ -184,7 +219,5 @@ func checkKilled(t *testing.T, dir string, accepted []*store.Claim, failures int
 	if told := problems.text(); told != "" {
 		t.Fatalf("told %q after a process was killed", told)
 	}
-	if err := s.Close(); err != nil {
-		t.Fatal(err)
-	}
+	return s
 }

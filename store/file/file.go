@@ -1,6 +1,6 @@
 // Package file is the embedded store: one process, one directory, no server.
 //
-// The records of the keys are in keys.json. All other state is in memory and in
+// The records of the keys, and their changes, are in keys.json. All other state is in memory and in
 // a journal (package journal): nonces, failure counts, locks, levels of rate limits and the last
 // use of secrets. The store reads the journal at the start, so that this state
 // survives any end of the process.
@@ -60,7 +60,7 @@ func Open(dir string, opt Options) (*Store, error) {
 		return nil, fmt.Errorf("store directory %q: %w", dir, err)
 	}
 	s := &Store{dir: dir, opt: opt.withDefaults()}
-	st, _, err := s.readState()
+	st, err := s.readState()
 	if err != nil {
 		return nil, err
 	}
@@ -76,35 +76,32 @@ func OpenExisting(dir string) (*Store, error) {
 	return Open(dir, Options{})
 }
 
-// readState returns the state from the key file; found is false when there is no
-// key file. It fails if others may write into the directory.
-func (s *Store) readState() (st *state, found bool, err error) {
+// readState returns the state from the key file. It fails if others may write into the
+// directory.
+func (s *Store) readState() (*state, error) {
 	for _, dir := range []string{s.dir, filepath.Join(s.dir, journalDir)} {
 		if err := checkDirectory(dir); err != nil {
-			return nil, false, err
+			return nil, err
 		}
 	}
-	path := filepath.Join(s.dir, keyFileName)
-	f, found, err := readKeyFile(path)
+	st := newState(s.opt, filepath.Join(s.dir, keyFileName))
+	f, err := readKeyFile(st.path)
 	if err != nil {
-		return nil, false, err
+		return nil, err
 	}
-	st = newState(s.opt, path)
-	ids := make([]string, 0, len(f.Keys))
+	st.version = f.version
+	st.keySum.Store(&f.sum)
 	for _, r := range f.Keys {
 		stored, err := newStored(r)
 		if err != nil {
-			return nil, false, err
+			return nil, err
 		}
 		st.makeKey(r.ID).stored.Store(stored)
-		ids = append(ids, r.ID)
+		st.ids = append(st.ids, r.ID)
 	}
-	slices.Sort(ids)
-	st.ids.Store(&ids)
-	if f.Meta != nil {
-		st.meta.Store(&f.Meta)
-	}
-	return st, found, nil
+	slices.Sort(st.ids)
+	st.meta = f.Meta
+	return st, nil
 }
 
 // Start implements store.Backend. It makes the directory if there is none,
@@ -157,9 +154,10 @@ func (s *Store) Close() error {
 	defer st.changes.Unlock()
 	st.closed = true
 	var err error
-	if st.unfolded.Load() {
-		err = st.writeKeyFile(change{})
+	if st.version == keyFileGrowing || st.unfolded.Load() {
+		err = st.writeKeyFile(nil)
 	}
+	_ = st.log.f.Close()
 	st.dropSpare()
 	return errors.Join(err, st.journal.Close(), s.locks.release())
 }
@@ -190,7 +188,9 @@ func (s *Store) Status(ctx context.Context) store.Status {
 	}
 	details := &status.Details
 	nonces := st.live.Load()
-	details.Keys, details.Nonces, details.MaxNonces = new(len(*st.ids.Load())), &nonces, s.opt.MaxNonces
+	st.listing.RLock()
+	details.Keys, details.Nonces, details.MaxNonces = new(len(st.ids)), &nonces, s.opt.MaxNonces
+	st.listing.RUnlock()
 	if trouble := st.spareTrouble.Load(); trouble != nil {
 		details.Degraded = append(details.Degraded, "keys")
 		details.NoRoomForChanges = *trouble

@@ -193,7 +193,7 @@ func TestLockIsFolded(t *testing.T) {
 	c.LockAfter = 2
 	b.expect(c, auth.KeyLocked)
 	b.keep()
-	f, _, err := readKeyFile(filepath.Join(b.dir, keyFileName))
+	f, err := readKeyFile(filepath.Join(b.dir, keyFileName))
 	if err != nil || f.Keys[0].Revision != c.NextRevision || f.Keys[0].Lock == nil {
 		t.Fatalf("%+v, %v: want the lock", f, err)
 	}

@@ -26,7 +26,6 @@ func (st *state) keepUp(stop <-chan struct{}) {
 		case <-st.journal.Wake:
 			st.keep(st.opt.Clock().Unix())
 		case <-tick.C:
-			st.retryFold.Store(true)
 			st.keep(st.opt.Clock().Unix())
 			if n++; n%sweepEvery == 0 {
 				st.sweepAll(st.opt.Clock().Unix())
@@ -41,8 +40,12 @@ func (st *state) keep(now int64) {
 	st.keeping.Lock()
 	defer st.keeping.Unlock()
 	_ = st.journal.Prepare() // reports problems itself
-	st.fold()
-	st.keepSpare()
+	st.changes.Lock()
+	if err := st.recordLocks(); err != nil {
+		st.opt.OnProblem(fmt.Errorf("a lock is in the journal only: %w", err))
+	}
+	st.prepareSpare()
+	st.changes.Unlock()
 	st.rescue(now)
 	dead := st.journal.Tidy(now)
 	if len(dead) == 0 || st.unfolded.Load() {
@@ -53,24 +56,24 @@ func (st *state) keep(now int64) {
 	}
 }
 
-// keepSpare makes room for changes of keys.
-func (st *state) keepSpare() {
-	st.changes.Lock()
-	defer st.changes.Unlock()
-	st.prepareSpare()
-}
-
-// fold writes the key file if a lock is not in it yet.
-func (st *state) fold() {
-	if !st.unfolded.Load() || !st.retryFold.Load() {
-		return
+// recordLocks writes the locks into the key file that are in the journal only. The caller
+// must hold st.changes.
+func (st *state) recordLocks() (err error) {
+	if !st.unfolded.Swap(false) {
+		return nil
 	}
-	st.changes.Lock()
-	defer st.changes.Unlock()
-	if err := st.writeKeyFile(change{}); err != nil {
-		st.retryFold.Store(false) // until the next tick
-		st.opt.OnProblem(fmt.Errorf("a lock is in the journal only: %w", err))
+	st.eachKey(func(k *keyState) {
+		k.mu.Lock()
+		defer k.mu.Unlock()
+		if stored := k.stored.Load(); k.unfolded && stored != nil && err == nil {
+			err = st.record(stored.change())
+			k.unfolded = err != nil
+		}
+	})
+	if err != nil {
+		st.unfolded.Store(true)
 	}
+	return err
 }
 
 // retire removes segments. Before that, it writes anew what is still needed of

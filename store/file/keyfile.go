@@ -2,12 +2,12 @@ package file
 
 import (
 	"bytes"
+	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"iter"
 	"maps"
 	"os"
 	"path/filepath"
@@ -20,7 +20,7 @@ import (
 	"github.com/card-gateway/card-gateway/store"
 )
 
-// The key file is one JSON object, written by a program and checked as a
+// The key file begins with one JSON object, written by a program and checked as a
 // whole:
 //
 //	{"format":"card-gateway keys","version":1,"sha256":"<hex, of data>","data":{"meta":{
@@ -32,101 +32,143 @@ import (
 // Every key has a line of its own. A file with any other byte is damaged. The seal
 // of a record is a named value, "seal:" and the id: an earlier version refuses a
 // key file with a field that it does not know, and keeps all named values.
+//
+// In a file of version 2 the changes since then follow, an object in one line each,
+// with such data: the record of a key, the id of one that is "deleted", or a named
+// value (null: it is removed). The checksum of a change is of the checksum before it
+// and its data, so that no line can be missing. A last line without its end was
+// being written when the process ended. Earlier versions of the gateway, which would
+// not see the changes, refuse version 2; a store that is closed leaves version 1.
 const (
 	keyFileName    = "keys.json"
-	keyFileVersion = 1
+	keyFileWhole   = 1 // version of a file without changes
+	keyFileGrowing = 2
 	keyFileStart   = `{"format":"card-gateway keys","version":`
 	keyFileSum     = `,"sha256":"`
 	keyFileData    = `","data":`
 	keyFileEnd     = "}\n"
+	dataEnd        = "\n]}" // of the first object
 	sealPrefix     = "seal:"
 )
 
-// A keyFile is what a key file holds.
+// A keyFile is what a key file holds, or one of the objects in it.
 type keyFile struct {
-	Meta map[string][]byte `json:"meta"`
-	Keys []*store.Record   `json:"keys"`
+	Meta    map[string][]byte `json:"meta,omitempty"`
+	Keys    []*store.Record   `json:"keys,omitempty"`
+	Deleted string            `json:"deleted,omitempty"`
+
+	version int    // 0: there is no file
+	sum     string // the checksum of the last object
 }
 
-// A damageError reports the fault of a file, and what an operator can do.
-type damageError struct{ path, what string }
-
-func (e *damageError) Error() string {
-	return fmt.Sprintf("key file %s is damaged (%s): restore it from a backup, or move it away to begin without keys", e.path, e.what)
+// damaged returns an error with the fault of a key file, and what an operator can do.
+func damaged(path, what string) error {
+	return fmt.Errorf("key file %s is damaged (%s): restore it from a backup, or move it away to begin without keys", path, what)
 }
 
-// readKeyFile reads the key file; ok is false when there is none.
-func readKeyFile(path string) (f keyFile, ok bool, err error) {
+// readKeyFile reads the key file, if there is one.
+func readKeyFile(path string) (f keyFile, err error) {
 	b, err := readOwn(path)
-	if errors.Is(err, os.ErrNotExist) {
-		return f, false, nil
+	switch {
+	case errors.Is(err, os.ErrNotExist):
+		return keyFile{Meta: make(map[string][]byte)}, nil
+	case err != nil:
+		return f, fmt.Errorf("reading the key file: %w", err)
 	}
-	if err != nil {
-		return f, false, fmt.Errorf("reading the key file: %w", err)
-	}
-	f, err = parseKeyFile(path, b)
-	return f, err == nil, err
+	return parseKeyFile(path, b)
 }
 
-// parseKeyFile accepts exactly what appendKeyFile writes.
+// parseKeyFile accepts exactly what appendObject writes.
 func parseKeyFile(path string, b []byte) (f keyFile, err error) {
-	damaged := func(what string) (keyFile, error) { return keyFile{}, &damageError{path, what} }
+	var changes []byte
+	if at := bytes.Index(b, []byte(dataEnd+keyFileEnd)); at >= 0 && bytes.HasPrefix(b, []byte(keyFileStart+"2")) {
+		at += len(dataEnd + keyFileEnd)
+		b, changes = b[:at], bytes.TrimRight(b[at:], "\x00")
+	}
+	keys := make(map[string]*store.Record)
+	f.Meta = make(map[string][]byte)
+	c, err := parseObject(path, b, "")
+	if f.version, f.sum = c.version, c.sum; err != nil {
+		return f, err
+	}
+	for n := bytes.Count(b, []byte("\n")) + 1; ; n++ {
+		for _, r := range c.Keys {
+			keys[r.ID] = r
+			delete(f.Meta, sealPrefix+r.ID)
+		}
+		delete(keys, c.Deleted)
+		maps.Copy(f.Meta, c.Meta)
+		if len(keys) < len(c.Keys) {
+			return f, damaged(path, "it holds a key twice")
+		}
+		line, rest, ended := bytes.Cut(changes, []byte("\n"))
+		if !ended {
+			line = line[:max(len(line)-1, 0)] // is it whole, and its end another byte?
+		}
+		if c, err = parseObject(path, append(slices.Clip(line), '\n'), f.sum); err != nil && !ended {
+			break
+		}
+		if err != nil || !ended || c.version != keyFileGrowing {
+			return f, damaged(path, fmt.Sprintf("its line %d, a change, is not as it was written", n))
+		}
+		f.sum, changes = c.sum, rest
+	}
+	f.Keys = slices.Collect(maps.Values(keys))
+	for _, r := range f.Keys {
+		r.Seal = f.Meta[sealPrefix+r.ID]
+	}
+	maps.DeleteFunc(f.Meta, func(name string, value []byte) bool { // seals of deleted keys, too
+		return value == nil || strings.HasPrefix(name, sealPrefix)
+	})
+	return f, nil
+}
+
+// parseObject parses the first object, or a change. before is the checksum of the one
+// before it.
+func parseObject(path string, b []byte, before string) (f keyFile, err error) {
 	rest, ok := bytes.CutPrefix(b, []byte(keyFileStart))
 	if !ok {
-		return damaged("it does not begin as a key file")
+		return f, damaged(path, "it does not begin as a key file")
 	}
 	version, rest, ok := bytes.Cut(rest, []byte(keyFileSum))
-	if n, err := strconv.Atoi(string(version)); !ok || err != nil || strconv.Itoa(n) != string(version) {
-		return damaged("its first line is not that of a key file")
-	} else if n != keyFileVersion {
-		return f, fmt.Errorf("key file %s has format %d, this version reads format %d: use the version that wrote it", path, n, keyFileVersion)
+	if f.version, err = strconv.Atoi(string(version)); !ok || err != nil || strconv.Itoa(f.version) != string(version) {
+		return f, damaged(path, "its first line is not that of a key file")
+	} else if f.version != keyFileWhole && f.version != keyFileGrowing {
+		return f, fmt.Errorf("key file %s has format %d, this version reads formats %d and %d: use the version that wrote it", path, f.version, keyFileWhole, keyFileGrowing)
 	}
 	sum, rest, found := bytes.Cut(rest, []byte(keyFileData))
 	data, complete := bytes.CutSuffix(rest, []byte(keyFileEnd))
 	if !found || !complete {
-		return damaged("it is cut off")
+		return f, damaged(path, "it is cut off")
 	}
-	if want := sha256.Sum256(data); string(sum) != hex.EncodeToString(want[:]) {
-		return damaged("its content does not fit its checksum")
+	if f.sum = dataSum(before, data); string(sum) != f.sum {
+		return f, damaged(path, "its content does not fit its checksum")
 	}
 	dec := json.NewDecoder(bytes.NewReader(data))
 	dec.DisallowUnknownFields()
 	if err := dec.Decode(&f); err != nil {
-		return damaged(err.Error())
+		return f, damaged(path, err.Error())
 	}
 	if _, err := dec.Token(); err == nil {
-		return damaged("more follows after its data")
+		return f, damaged(path, "more follows after its data")
 	}
-	if err := f.check(path); err != nil {
-		return f, err
-	}
-	f.takeSeals()
-	return f, nil
-}
-
-// takeSeals moves the seals from the named values into the records. The seal of a
-// key that an earlier version has deleted is dropped.
-func (f *keyFile) takeSeals() {
-	for _, r := range f.Keys {
-		r.Seal = f.Meta[sealPrefix+r.ID]
-	}
-	maps.DeleteFunc(f.Meta, func(name string, _ []byte) bool { return strings.HasPrefix(name, sealPrefix) })
-}
-
-func (f *keyFile) check(path string) error {
-	seen := make(map[string]bool, len(f.Keys))
 	for i, r := range f.Keys {
 		switch {
 		case r == nil || r.ID == "" || r.Revision == "":
-			return &damageError{path, fmt.Sprintf("key %d lacks its id or revision", i+1)}
+			return f, damaged(path, fmt.Sprintf("key %d lacks its id or revision", i+1))
 		case r.Seal != nil:
-			return &damageError{path, "its key " + r.ID + " has an unknown field \"seal\""}
-		case seen[r.ID]:
-			return &damageError{path, "it holds key " + r.ID + " twice"}
+			return f, damaged(path, "its key "+r.ID+" has an unknown field \"seal\"")
 		}
-		seen[r.ID] = true
 	}
-	return nil
+	return f, nil
+}
+
+// dataSum returns the checksum of an object.
+func dataSum(before string, data []byte) string {
+	sum := sha256.New()
+	sum.Write([]byte(before))
+	sum.Write(data)
+	return hex.EncodeToString(sum.Sum(nil))
 }
 
 // newStored returns a record with its text in the key file.
@@ -134,35 +176,51 @@ func newStored(r *store.Record) (*storedRecord, error) {
 	bare := *r
 	bare.Seal = nil
 	line, err := json.Marshal(&bare)
-	s := &storedRecord{record: r, line: line}
-	if err == nil && r.Seal != nil {
-		s.seal, err = valueLine(sealPrefix+r.ID, r.Seal)
-	}
 	if err != nil {
 		return nil, fmt.Errorf("key %s: %w", r.ID, err)
+	}
+	s := &storedRecord{record: r, line: line}
+	if r.Seal != nil {
+		s.seal = valueLine(sealPrefix+r.ID, r.Seal)
 	}
 	return s, nil
 }
 
-// valueLine returns the line of a named value.
-func valueLine(name string, value []byte) ([]byte, error) {
-	line, err := json.Marshal(map[string][]byte{name: value})
-	if err != nil {
-		return nil, fmt.Errorf("value %q: %w", name, err)
-	}
-	return line[1 : len(line)-1], nil
+// change returns the data of the change that writes the record.
+func (s *storedRecord) change() []byte {
+	return fmt.Appendf(nil, `{"meta":{%s},"keys":[%s]}`, s.seal, s.line)
 }
 
-// appendKeyFile encodes a key file.
-func appendKeyFile(b []byte, meta map[string][]byte, keys iter.Seq[*storedRecord]) ([]byte, error) {
+// otherChange returns the data of a change of named values, or of a key that is deleted.
+func otherChange(c keyFile) []byte {
+	data, _ := json.Marshal(c) // without records it cannot fail
+	return data
+}
+
+// valueLine returns the line of a named value.
+func valueLine(name string, value []byte) []byte {
+	line, _ := json.Marshal(map[string][]byte{name: value}) // of these types it cannot fail
+	return line[1 : len(line)-1]
+}
+
+// appendObject encodes an object of a key file, behind one with the checksum before.
+// appendData encodes its data.
+func appendObject(b []byte, version int, before string, appendData func([]byte) []byte) (_ []byte, sum string) {
 	b = append(b, keyFileStart...)
-	b = strconv.AppendInt(b, keyFileVersion, 10)
+	b = strconv.AppendInt(b, int64(version), 10)
 	b = append(b, keyFileSum...)
 	sumAt := len(b)
 	b = append(b, make([]byte, hex.EncodedLen(sha256.Size))...)
 	b = append(b, keyFileData...)
 	dataAt := len(b)
+	b = appendData(b)
+	sum = dataSum(before, b[dataAt:])
+	copy(b[sumAt:], sum)
+	return append(b, keyFileEnd...), sum
+}
 
+// appendAll encodes the data of all keys, in the order of their ids, and named values.
+func (st *state) appendAll(b []byte) []byte {
 	b = append(b, `{"meta":{`...)
 	separator := "\n"
 	add := func(line []byte) {
@@ -170,54 +228,136 @@ func appendKeyFile(b []byte, meta map[string][]byte, keys iter.Seq[*storedRecord
 		b = append(b, line...)
 		separator = ",\n"
 	}
-	for _, name := range slices.Sorted(maps.Keys(meta)) {
-		line, err := valueLine(name, meta[name])
-		if err != nil {
-			return nil, err
-		}
-		add(line)
+	for _, name := range slices.Sorted(maps.Keys(st.meta)) {
+		add(valueLine(name, st.meta[name]))
 	}
-	for s := range keys {
-		if s.seal != nil {
+	for _, id := range st.ids {
+		if s := st.key(id).stored.Load(); s.seal != nil {
 			add(s.seal)
 		}
 	}
 	b = append(b, "\n},\"keys\":["...)
 	separator = "\n"
-	for s := range keys {
-		add(s.line)
+	for _, id := range st.ids {
+		add(st.key(id).stored.Load().line)
 	}
-	b = append(b, "\n]}"...)
-
-	sum := sha256.Sum256(b[dataAt:])
-	hex.Encode(b[sumAt:], sum[:])
-	return append(b, keyFileEnd...), nil
+	return append(b, dataEnd...)
 }
 
-// replaceFile replaces the content of the file. Even after a crash, either the
-// old or the new file is on the disk, complete. It first writes the new file
-// under another name.
+// A keyLog is the key file while changes are appended to it. The guard of st.changes
+// guards it.
+type keyLog struct {
+	f    *os.File // nil: the next change writes the file anew
+	size int64    // of the file
+	most int64    // size at which it is written anew, so that the cost of a change is constant
+}
+
+// record writes a change, which its data describes, into the key file, through to the
+// disk. The caller must hold st.changes.
+func (st *state) record(data []byte) error {
+	before := *st.keySum.Load()
+	if st.appendChange(data) {
+		return nil
+	}
+	err := st.writeKeyFile(data)
+	if err != nil {
+		st.note(before)
+	}
+	return err
+}
+
+// note writes into the journal which object is the last of the key file. If the journal
+// cannot be written, the key file still counts.
+func (st *state) note(sum string) {
+	st.keySum.Store(&sum)
+	_ = st.journal.Drop(nil, st.opt.Clock().Unix())
+}
+
+// appendChange appends the change to the key file. It returns false if the file must be
+// written anew.
+func (st *state) appendChange(data []byte) bool {
+	l := &st.log
+	if l.f == nil || l.size >= l.most || !sameFile(l.f, st.path) {
+		return false
+	}
+	b, sum := appendObject(nil, keyFileGrowing, *st.keySum.Load(), func(b []byte) []byte { return append(b, data...) })
+	st.note(sum)
+	_, err := l.f.WriteAt(b, l.size)
+	if cmp.Or(err, st.opt.sync(l.f)) != nil {
+		_ = l.f.Truncate(l.size) // no change that fails is read again
+		return false
+	}
+	l.size += int64(len(b))
+	return true
+}
+
+// writeKeyFile writes the key file anew: the state, and the change behind it if its data
+// are not nil. The caller must hold st.changes.
+func (st *state) writeKeyFile(data []byte) error {
+	_ = st.log.f.Close() // which frees the room of the file that is replaced
+	st.log = keyLog{}
+	if st.version = keyFileWhole; data != nil {
+		st.version = keyFileGrowing
+	}
+	b, sum := appendObject(st.document[:0], st.version, "", st.appendAll)
+	if data != nil {
+		b, sum = appendObject(b, st.version, sum, func(b []byte) []byte { return append(b, data...) })
+	}
+	st.document = b
+	st.note(sum)
+	err := replaceFile(st.path, b, st.opt.sync)
+	if spare := st.spare; fullDisk(err) && spare.f != nil && spare.size >= len(b) {
+		st.spare = keySpare{}
+		err = putInPlace(spare.f, st.path, b, st.opt.sync)
+		st.prepareSpare() // of the room that the old file has left
+	}
+	if err != nil {
+		return fmt.Errorf("%w: writing the key file: %w", store.ErrUnavailable, err)
+	}
+	if f, err := os.OpenFile(st.path, os.O_WRONLY, 0); err == nil {
+		size := int64(len(b))
+		st.log = keyLog{f, size, size + max(size/2, spareMargin)}
+	}
+	return nil
+}
+
+// replaceFile replaces the content of the file. It first writes the new file under
+// another name.
 func replaceFile(path string, content []byte, sync func(*os.File) error) error {
-	next := path + ".new"
-	f, err := createAnew(next)
+	f, err := createAnew(path + ".new")
 	if err != nil {
 		return err
 	}
-	_, err = f.Write(content)
-	if err == nil {
-		err = sync(f)
+	return putInPlace(f, path, content, sync)
+}
+
+// putInPlace writes the content into a file, closes it and puts it at the path. Even
+// after a crash, either the old or the new file is there on the disk, complete. If f is
+// as long as the content, nothing is allocated for it.
+func putInPlace(f *os.File, path string, content []byte, sync func(*os.File) error) error {
+	_, err := f.WriteAt(content, 0)
+	if err = cmp.Or(err, f.Truncate(int64(len(content))), sync(f)); err == nil && !sameFile(f, f.Name()) {
+		err = fmt.Errorf("%s is not the file that the gateway made", f.Name())
 	}
-	if closeErr := f.Close(); err == nil {
-		err = closeErr
-	}
-	if err == nil {
-		err = os.Rename(next, path)
+	if err = cmp.Or(err, f.Close()); err == nil {
+		err = os.Rename(f.Name(), path)
 	}
 	if err != nil {
-		_ = os.Remove(next)
+		_ = os.Remove(f.Name())
 		return err
 	}
-	return syncDir(filepath.Dir(path), sync)
+	dir, err := os.Open(filepath.Dir(path))
+	if err == nil {
+		err = sync(dir) // so that the rename survives a crash
+	}
+	return cmp.Or(err, dir.Close())
+}
+
+// sameFile reports whether the path is still that of the open file.
+func sameFile(f *os.File, path string) bool {
+	own, _ := f.Stat() // nil: they differ
+	found, _ := os.Lstat(path)
+	return os.SameFile(own, found)
 }
 
 // createAnew makes a file. A file or link of that name, left by a crash or planted,
@@ -225,75 +365,6 @@ func replaceFile(path string, content []byte, sync func(*os.File) error) error {
 func createAnew(path string) (*os.File, error) {
 	_ = os.Remove(path)
 	return os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
-}
-
-// syncDir writes the directory through to the disk, so that a rename in it
-// survives a crash.
-func syncDir(dir string, sync func(*os.File) error) error {
-	d, err := os.Open(dir)
-	if err != nil {
-		return err
-	}
-	defer d.Close()
-	return sync(d)
-}
-
-// A change is the difference between the state and the key file that is about to
-// be written: the record of one key (nil: the key is deleted), or the named
-// values. The zero value is no difference.
-type change struct {
-	id     string
-	stored *storedRecord
-	meta   map[string][]byte
-}
-
-// writeKeyFile writes the key file from the state, with the change. The caller
-// must hold st.changes. Locks that were only in the journal and in memory are
-// then in the key file, too.
-func (st *state) writeKeyFile(c change) error {
-	unfolded := st.unfolded.Swap(false)
-	if c.meta == nil {
-		c.meta = *st.meta.Load()
-	}
-	b, err := appendKeyFile(st.document[:0], c.meta, st.records(c))
-	if err == nil {
-		st.document = b
-		if err = replaceFile(st.path, b, st.opt.sync); fullDisk(err) {
-			err = st.replaceFromSpare(b)
-			st.prepareSpare() // of the room that the old file has left
-		}
-	}
-	if err != nil {
-		if unfolded {
-			st.unfolded.Store(true)
-		}
-		return fmt.Errorf("%w: writing the key file: %w", store.ErrUnavailable, err)
-	}
-	return nil
-}
-
-// records yields the records of all keys in the order of their ids.
-func (st *state) records(c change) iter.Seq[*storedRecord] {
-	return func(yield func(*storedRecord) bool) {
-		pending := c.stored != nil
-		for _, id := range *st.ids.Load() {
-			if pending && c.id <= id {
-				pending = false
-				if !yield(c.stored) {
-					return
-				}
-			}
-			if id == c.id {
-				continue
-			}
-			if !yield(st.key(id).stored.Load()) {
-				return
-			}
-		}
-		if pending {
-			yield(c.stored)
-		}
-	}
 }
 
 // A keySpare is room on the disk for the next key file, so that keys can be
@@ -341,68 +412,19 @@ func (st *state) prepareSpare() {
 
 // makeSpare makes the file and allocates its blocks.
 func (st *state) makeSpare(size int) error {
-	path := st.path + spareSuffix
-	f, err := createAnew(path)
+	f, err := createAnew(st.path + spareSuffix)
 	if err != nil {
-		return err
-	}
-	if err = platform.Reserve(f, size); err == nil {
-		err = st.opt.sync(f)
-	}
-	if err != nil {
-		_ = f.Close()
-		_ = os.Remove(path)
 		return err
 	}
 	st.spare = keySpare{f, size}
-	return nil
+	if err = cmp.Or(platform.Reserve(f, size), st.opt.sync(f)); err != nil {
+		st.dropSpare()
+	}
+	return err
 }
 
 func (st *state) dropSpare() {
-	if st.spare.f != nil {
-		_ = st.spare.f.Close()
-		_ = os.Remove(st.path + spareSuffix)
-	}
+	_ = st.spare.f.Close()
+	_ = os.Remove(st.path + spareSuffix)
 	st.spare = keySpare{}
-}
-
-// replaceFromSpare replaces the key file by the spare with the content. Nothing is
-// allocated for it.
-func (st *state) replaceFromSpare(content []byte) error {
-	s := st.spare
-	if s.f == nil || s.size < len(content) {
-		return fmt.Errorf("%w: the room for it is used up", store.ErrUnavailable)
-	}
-	st.spare = keySpare{}
-	defer func() { _ = s.f.Close() }()
-	path := st.path + spareSuffix
-	if _, err := s.f.WriteAt(content, 0); err != nil {
-		return err
-	}
-	if err := s.f.Truncate(int64(len(content))); err != nil {
-		return err
-	}
-	if err := st.opt.sync(s.f); err != nil {
-		return err
-	}
-	if err := sameFile(s.f, path); err != nil {
-		return err
-	}
-	if err := os.Rename(path, st.path); err != nil {
-		return err
-	}
-	return syncDir(filepath.Dir(st.path), st.opt.sync)
-}
-
-// sameFile checks that nobody has put another file in the place of an open one.
-func sameFile(f *os.File, path string) error {
-	own, err := f.Stat()
-	if err != nil {
-		return err
-	}
-	found, err := os.Lstat(path)
-	if err == nil && !os.SameFile(own, found) {
-		err = fmt.Errorf("%s is not the file that the gateway made", path)
-	}
-	return err
 }

@@ -16,12 +16,15 @@ import (
 	"github.com/card-gateway/card-gateway/store"
 )
 
-// keyFileBytes returns a key file with two keys and a named value.
+// keyFileBytes returns a key file with two keys and a named value, as it is at the end.
 func keyFileBytes(t testing.TB) []byte {
 	t.Helper()
 	b := newBench(t, Options{})
 	b.newKey()
 	if _, err := b.PutMeta(t.Context(), "a <name>", []byte{0, 1, 255}); err != nil {
+		t.Fatal(err)
+	}
+	if err := b.Close(); err != nil {
 		t.Fatal(err)
 	}
 	return readFile(t, filepath.Join(b.dir, keyFileName))
@@ -51,7 +54,7 @@ func TestDamagedKeyFile(t *testing.T) {
 		{"one letter changed", replace("acme", "acne"), "checksum"},
 		{"formatted by hand", replace(",\n", ",\n\n"), "checksum"},
 		{"written twice", append(bytes.Clone(whole), whole...), "checksum"},
-		{"newer", replace(`"version":1`, `"version":2`), "has format 2, this version reads format 1"},
+		{"newer", replace(`"version":1`, `"version":3`), "has format 3, this version reads formats 1 and 2"},
 		{"version spelled otherwise", replace(`"version":1`, `"version":01`), "first line"},
 		{"unknown field", withData(`{"meta":{},"keys":[{"id":"a","revision":"b","colour":"red"}]}`), `unknown field`},
 		{"no id", withData(`{"meta":{},"keys":[{"revision":"b"}]}`), "lacks its id"},
@@ -104,6 +107,13 @@ func FuzzKeyFile(f *testing.F) {
 	f.Add(withData(`{"meta":{"a":"AA=="},"keys":[{"id":"a","revision":"b","lock":{"at":"2026-01-01T00:00:00Z","failures":3}}]}`))
 	f.Add(withData(`{"meta":{"a":"AA==","seal:a":"AQ==","seal:gone":"Ag=="},"keys":[{"id":"a","revision":"b"}]}`))
 	f.Add([]byte(keyFileStart))
+	first, sum := appendObject(nil, keyFileGrowing, "", func(b []byte) []byte { return append(b, `{"meta":{`+"\n"+`},"keys":[`+dataEnd...) })
+	changed, sum := appendObject(bytes.Clone(first), keyFileGrowing, sum, func(b []byte) []byte {
+		return append(b, `{"meta":{"seal:a":"AQ=="},"keys":[{"id":"a","revision":"b"}]}`...)
+	})
+	changed, _ = appendObject(changed, keyFileGrowing, sum, func(b []byte) []byte { return append(b, otherChange(keyFile{Deleted: "b"})...) })
+	f.Add(first)
+	f.Add(changed)
 	f.Fuzz(func(t *testing.T, b []byte) {
 		tryKeyFile(t, b)
 		tryKeyFile(t, withData(string(b)))
@@ -119,6 +129,8 @@ func tryKeyFile(t *testing.T, b []byte) {
 		}
 		return
 	}
+	byID := func(a, b *store.Record) int { return strings.Compare(a.ID, b.ID) }
+	slices.SortFunc(parsed.Keys, byID)
 	var kept []*storedRecord
 	for _, r := range parsed.Keys {
 		s, err := newStored(r)
@@ -127,14 +139,18 @@ func tryKeyFile(t *testing.T, b []byte) {
 		}
 		kept = append(kept, s)
 	}
-	written, err := appendKeyFile(nil, parsed.Meta, slices.Values(kept))
-	if err != nil {
-		t.Fatal(err)
+	st := newState(Options{}.withDefaults(), "")
+	st.meta = parsed.Meta
+	for _, s := range kept {
+		st.makeKey(s.record.ID).stored.Store(s)
+		st.ids = append(st.ids, s.record.ID)
 	}
+	written, _ := appendObject(nil, keyFileWhole, "", st.appendAll)
 	again, err := parseKeyFile("keys.json", written)
 	if err != nil || len(again.Keys) != len(parsed.Keys) || !sameMeta(again.Meta, parsed.Meta) {
 		t.Fatalf("%v: read back\n%+v\nwant\n%+v", err, again, parsed)
 	}
+	slices.SortFunc(again.Keys, byID)
 	for i := range again.Keys {
 		s, err := newStored(again.Keys[i])
 		if err != nil || !bytes.Equal(s.line, kept[i].line) || !bytes.Equal(s.seal, kept[i].seal) {
@@ -150,7 +166,7 @@ func sameMeta(a, b map[string][]byte) bool {
 // TestKeyFileCannotBeWritten: a change that does not reach the disk did not
 // happen.
 func TestKeyFileCannotBeWritten(t *testing.T) {
-	b := newBench(t, Options{})
+	b := newBench(t, Options{noKeeper: true})
 	blocked := filepath.Join(b.dir, keyFileName+".new")
 	if err := os.Mkdir(blocked, 0o700); err != nil {
 		t.Fatal(err)
@@ -158,6 +174,7 @@ func TestKeyFileCannotBeWritten(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(blocked, "x"), nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
+	b.writeAnew()
 	next := b.record.Clone()
 	next.Revision = "next"
 	if _, err := b.Put(t.Context(), next, store.PutOptions{Expect: b.record.Revision}); !errors.Is(err, store.ErrUnavailable) {

@@ -26,6 +26,15 @@ func TestSealIsBesideTheRecord(t *testing.T) {
 			Keys []map[string]any
 		}
 	}
+	if got, err := b.Get(t.Context(), r.ID); err != nil || string(got.Seal) != "seal" {
+		t.Errorf("read %+v, %v", got, err)
+	}
+	if v, err := b.Meta(t.Context(), "seal:"+r.ID); err == nil {
+		t.Errorf("the seal is a named value of callers, too: %q", v)
+	}
+	if err := b.Close(); err != nil {
+		t.Fatal(err)
+	}
 	text := readFile(t, filepath.Join(b.dir, keyFileName))
 	if err := json.Unmarshal(text, &content); err != nil {
 		t.Fatal(err)
@@ -39,12 +48,6 @@ func TestSealIsBesideTheRecord(t *testing.T) {
 			t.Errorf("the version before refuses the field %s", name)
 		}
 	}
-	if got, err := b.Get(t.Context(), r.ID); err != nil || string(got.Seal) != "seal" {
-		t.Errorf("read %+v, %v", got, err)
-	}
-	if v, err := b.Meta(t.Context(), "seal:"+r.ID); err == nil {
-		t.Errorf("the seal is a named value of callers, too: %q", v)
-	}
 }
 
 // TestSealOfADeletedKeyIsDropped: the version before keeps it.
@@ -52,6 +55,28 @@ func TestSealOfADeletedKeyIsDropped(t *testing.T) {
 	f, err := parseKeyFile("keys.json", withData(`{"meta":{"a":"AA==","seal:gone":"AQ=="},"keys":[]}`))
 	if err != nil || len(f.Meta) != 1 {
 		t.Errorf("%v, %v", f.Meta, err)
+	}
+}
+
+// TestSealIsRemoved: a record that is replaced by one without a seal has none, also
+// after a crash.
+func TestSealIsRemoved(t *testing.T) {
+	b := newBench(t, Options{})
+	for _, seal := range []string{"seal", ""} {
+		next := b.record.Clone()
+		next.Revision, next.Seal = "with "+seal, nil
+		if seal != "" {
+			next.Seal = []byte(seal)
+		}
+		if _, err := b.Put(t.Context(), next, store.PutOptions{Expect: b.record.Revision}); err != nil {
+			t.Fatal(err)
+		}
+		b.record = next
+		b.crash(nil)
+		if got, err := b.Get(t.Context(), next.ID); err != nil || string(got.Seal) != seal || got.Revision != next.Revision {
+			t.Errorf("read %+v, %v; want the seal %q", got, err, seal)
+		}
+		b.newKey() // so that the next change is appended
 	}
 }
 

@@ -47,20 +47,20 @@ func TestChangesOnAFullDisk(t *testing.T) {
 		return slices.Contains(list, "keys")
 	}
 
-	d.fill(".new") // the old file leaves room for the next spare
+	d.fill(".json", ".new") // the old file leaves room for the next spare
 	for range 3 {
 		if err := disable(); err != nil || degraded() {
 			t.Fatalf("with room in reserve: %v, degraded %v", err, degraded())
 		}
 	}
-	d.fill(".new", ".other") // the next spare is there already
+	d.fill(".json", ".new", ".other") // the next spare is there already
 	if err := disable(); err != nil {
 		t.Fatal(err)
 	}
 	b.state.Load().changes.Lock()
 	b.state.Load().dropSpare()
 	b.state.Load().changes.Unlock()
-	d.fill(".new", ".spare")
+	d.fill(".json", ".new", ".spare")
 	b.keep()
 	if !degraded() || !strings.Contains(b.problems.text(), "no room on the disk for changes of keys") {
 		t.Errorf("degraded %v, told %q", degraded(), b.problems.text())
@@ -102,7 +102,7 @@ func TestSpareIsTheStoresOwn(t *testing.T) {
 	if err := os.WriteFile(path, []byte("planted"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	d.fill(".new")
+	d.fill(".json", ".new")
 	next := b.record.Clone()
 	next.Revision = rand.Text()
 	if _, err := b.Put(t.Context(), next, store.PutOptions{Expect: b.record.Revision}); err == nil {

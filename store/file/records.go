@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
 
 	"github.com/card-gateway/card-gateway/store"
@@ -70,21 +69,24 @@ func (s *Store) List(ctx context.Context, cursor string, limit int) (store.Page,
 	if limit <= 0 {
 		limit = defaultPage
 	}
-	ids := *st.ids.Load()
-	at, found := slices.BinarySearch(ids, cursor)
+	st.listing.RLock()
+	at, found := slices.BinarySearch(st.ids, cursor)
 	if found {
 		at++
 	}
+	ids := slices.Clone(st.ids[at : at+min(limit, len(st.ids)-at)])
+	more := at+len(ids) < len(st.ids)
+	st.listing.RUnlock()
 	var page store.Page
-	for ; at < len(ids) && len(page.Records) < limit; at++ {
-		if k := st.key(ids[at]); k != nil {
+	for _, id := range ids {
+		if k := st.key(id); k != nil {
 			if r := k.view(); r != nil {
 				page.Records = append(page.Records, r)
 			}
 		}
 	}
-	if at < len(ids) {
-		page.Next = ids[at-1]
+	if more {
+		page.Next = ids[len(ids)-1]
 	}
 	return page, nil
 }
@@ -124,14 +126,14 @@ func (st *state) create(next *storedRecord) error {
 	if err := k.carry(st, st.opt.Clock().Unix()); err != nil {
 		return err
 	}
-	if err := st.writeKeyFile(change{id: id, stored: next}); err != nil {
+	if err := st.record(next.change()); err != nil {
 		return err
 	}
 	k.stored.Store(next)
-	ids := *st.ids.Load()
-	at, _ := slices.BinarySearch(ids, id)
-	ids = slices.Insert(slices.Clone(ids), at, id)
-	st.ids.Store(&ids)
+	st.listing.Lock()
+	defer st.listing.Unlock()
+	at, _ := slices.BinarySearch(st.ids, id)
+	st.ids = slices.Insert(st.ids, at, id)
 	return nil
 }
 
@@ -154,7 +156,7 @@ func (st *state) replace(next *storedRecord, opt store.PutOptions) error {
 		}
 		k.failures = 0
 	}
-	if err := st.writeKeyFile(change{id: k.id, stored: next}); err != nil {
+	if err := st.record(next.change()); err != nil {
 		return err
 	}
 	k.stored.Store(next)
@@ -181,16 +183,15 @@ func (s *Store) Delete(ctx context.Context, id, revision string) (store.Durabili
 	case revision != "" && stored.record.Revision != revision:
 		return store.Durability{}, store.ErrConflict
 	}
-	if err := st.writeKeyFile(change{id: id}); err != nil {
+	if err := st.record(otherChange(keyFile{Deleted: id})); err != nil {
 		return store.Durability{}, err
 	}
 	k.stored.Store(nil)
 	k.forgetAll()
-	ids := *st.ids.Load()
-	if at, found := slices.BinarySearch(ids, id); found {
-		ids = slices.Delete(slices.Clone(ids), at, at+1)
-		st.ids.Store(&ids)
-	}
+	st.listing.Lock()
+	defer st.listing.Unlock()
+	at, _ := slices.BinarySearch(st.ids, id)
+	st.ids = slices.Delete(st.ids, at, at+1)
 	return store.Durability{}, nil
 }
 
@@ -200,7 +201,9 @@ func (s *Store) Meta(ctx context.Context, name string) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	if v, ok := (*st.meta.Load())[name]; ok {
+	st.listing.RLock()
+	defer st.listing.RUnlock()
+	if v, ok := st.meta[name]; ok {
 		return bytes.Clone(v), nil
 	}
 	return nil, store.ErrNotFound
@@ -218,12 +221,11 @@ func (s *Store) PutMeta(ctx context.Context, name string, value []byte) ([]byte,
 		return nil, err
 	}
 	defer st.changes.Unlock()
-	if v, ok := (*st.meta.Load())[name]; ok {
+	if v, ok := st.meta[name]; ok {
 		return bytes.Clone(v), nil
 	}
-	meta := maps.Clone(*st.meta.Load())
-	meta[name] = append([]byte{}, value...)
-	return bytes.Clone(meta[name]), st.replaceMeta(meta)
+	value = append([]byte{}, value...)
+	return bytes.Clone(value), st.setMeta(name, value)
 }
 
 // DeleteMeta implements store.Backend.
@@ -233,18 +235,21 @@ func (s *Store) DeleteMeta(ctx context.Context, name string, value []byte) error
 		return err
 	}
 	defer st.changes.Unlock()
-	if v, ok := (*st.meta.Load())[name]; !ok || !bytes.Equal(v, value) {
+	if v, ok := st.meta[name]; !ok || !bytes.Equal(v, value) {
 		return nil
 	}
-	meta := maps.Clone(*st.meta.Load())
-	delete(meta, name)
-	return st.replaceMeta(meta)
+	return st.setMeta(name, nil)
 }
 
-func (st *state) replaceMeta(meta map[string][]byte) error {
-	if err := st.writeKeyFile(change{meta: meta}); err != nil {
+// setMeta writes a named value; nil removes it.
+func (st *state) setMeta(name string, value []byte) error {
+	if err := st.record(otherChange(keyFile{Meta: map[string][]byte{name: value}})); err != nil {
 		return err
 	}
-	st.meta.Store(&meta)
+	st.listing.Lock()
+	defer st.listing.Unlock()
+	if st.meta[name] = value; value == nil {
+		delete(st.meta, name)
+	}
 	return nil
 }

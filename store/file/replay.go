@@ -31,6 +31,9 @@ func (st *state) replay(dir string, now int64) (*journal.Contents, error) {
 func (st *state) apply(e *journal.Entry, now int64) {
 	if e.Kind == journal.KindHorizon {
 		st.raiseHorizon(journal.Horizon{Forgotten: e.First, Floor: e.Second})
+		if e.Extra != "" && e.Extra != st.noted[1] {
+			st.noted = [2]string{st.noted[1], e.Extra}
+		}
 		return
 	}
 	for i := range e.Buckets {
@@ -85,6 +88,7 @@ func (st *state) relock(k *keyState, e *journal.Entry) {
 	}
 	if locked, err := withLock(stored.record, lock, after); err == nil {
 		k.stored.Store(locked)
+		k.unfolded = true
 		st.unfolded.Store(true)
 	}
 }

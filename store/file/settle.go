@@ -94,6 +94,7 @@ func (k *keyState) lock(st *state, c *store.Claim, v *store.Verdict) error {
 		return err
 	}
 	k.stored.Store(after)
+	k.unfolded = true
 	st.unfolded.Store(true)
 	st.journal.Nudge()
 	k.failures = 0

@@ -74,6 +74,14 @@ func (b *bench) newKey() *store.Record {
 	return r
 }
 
+// writeAnew makes the next change of a key write the key file anew.
+func (b *bench) writeAnew() {
+	st := b.state.Load()
+	st.changes.Lock()
+	defer st.changes.Unlock()
+	st.log.most = 0
+}
+
 // claim returns the claim of a correct request of the key that arrives now.
 func (b *bench) claim() *store.Claim {
 	c := &store.Claim{

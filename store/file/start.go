@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -21,7 +22,7 @@ var errNoRuntimeDir = errors.New("there is no runtime directory: a journal that 
 // replay floor if nonces may have been lost, and begins a new segment of the
 // journal.
 func (s *Store) startState() (*state, error) {
-	st, hasKeys, err := s.readState()
+	st, err := s.readState()
 	if err != nil {
 		return nil, err
 	}
@@ -30,7 +31,7 @@ func (s *Store) startState() (*state, error) {
 	if err != nil {
 		return nil, err
 	}
-	why, err := s.lost(st, c, hasKeys)
+	why, err := s.lost(st, c)
 	if err != nil {
 		return nil, err
 	}
@@ -40,6 +41,9 @@ func (s *Store) startState() (*state, error) {
 		s.opt.OnProblem(fmt.Errorf("nonces may be lost: %s; requests stamped up to %s are refused",
 			why, time.Unix(0, floor).UTC().Format(time.RFC3339)))
 	}
+	if why == "" && st.noted[1] != "" && !slices.Contains(st.noted[:], *st.keySum.Load()) {
+		s.opt.OnProblem(errKeysReplaced)
+	}
 	st.journal, err = c.Continue(journal.Options{
 		Boot: s.opt.boot, Marks: s.markPaths(), Problem: s.opt.OnProblem,
 		Horizon: st.horizon, RetryAfter: s.opt.retryAfter,
@@ -47,11 +51,9 @@ func (s *Store) startState() (*state, error) {
 	if err != nil {
 		return nil, err
 	}
-	if len(c.Damage) > 0 {
+	st.note(*st.keySum.Load())
+	if err = st.recordLocks(); err == nil && len(c.Damage) > 0 {
 		err = st.rewrite(c.Segments, now.Unix())
-	}
-	if err == nil && st.unfolded.Load() {
-		err = st.writeKeyFile(change{})
 	}
 	if err != nil {
 		return nil, errors.Join(err, st.journal.Close())
@@ -59,11 +61,14 @@ func (s *Store) startState() (*state, error) {
 	return st, nil
 }
 
+// errKeysReplaced is for a key file that does not end where the journal notes.
+var errKeysReplaced = errors.New("the key file and the journal do not fit: the key file was put back from a copy, or its end is missing, or it was changed by an older version; later changes of keys may be lost, so compare the keys with the audit record")
+
 // errRuntimeInside is for a mark that is put back together with what it should prove.
 var errRuntimeInside = errors.New("the runtime directory is inside the directory of the store: a store that is put back whole from an older copy will not be noticed; set runtime_dir to a directory outside that outlives the process, such as one in /run")
 
 // lost returns the reason why nonces may have been lost before this start, or "".
-func (s *Store) lost(st *state, c *journal.Contents, hasKeys bool) (why string, err error) {
+func (s *Store) lost(st *state, c *journal.Contents) (why string, err error) {
 	if inside, err := filepath.Rel(s.dir, s.opt.RuntimeDir); err == nil && s.opt.RuntimeDir != "" && filepath.IsLocal(inside) {
 		s.opt.OnProblem(errRuntimeInside)
 	}
@@ -71,11 +76,9 @@ func (s *Store) lost(st *state, c *journal.Contents, hasKeys bool) (why string, 
 	switch {
 	case err != nil:
 		return "", err
-	case len(c.Damage) == 1:
-		return "the journal is damaged, " + c.Damage[0], nil
-	case len(c.Damage) > 1:
-		return fmt.Sprintf("the journal is damaged in %d places, the first is %s", len(c.Damage), c.Damage[0]), nil
-	case len(c.Segments) == 0 && hasKeys:
+	case len(c.Damage) > 0:
+		return fmt.Sprintf("the journal is damaged; the first of %d faults is %s", len(c.Damage), c.Damage[0]), nil
+	case len(c.Segments) == 0 && st.version != 0:
 		return "there are keys, but no journal", nil
 	case len(c.Segments) > 0 && !c.SameBoot(s.opt.boot):
 		return "the machine was started anew", nil

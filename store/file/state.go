@@ -17,7 +17,7 @@ import (
 )
 
 // A state is all state of the store, in memory. Locks are taken in this order:
-// keeping, changes, a key's, a shard's or the journal's.
+// keeping, changes, a key's, then listing, a shard's or the journal's.
 type state struct {
 	opt     Options
 	path    string           // of the key file
@@ -36,6 +36,10 @@ type state struct {
 	// floor is the moment, in nanoseconds of Unix time, up to which nonces may
 	// have been lost; 0: never. See the replay floor in the contract.
 	floor atomic.Int64
+	// keySum is the checksum of the key file's last object. The journal notes it before
+	// it is written, and noted are the last two in the journal at the start.
+	keySum atomic.Pointer[string]
+	noted  [2]string
 	// live is the number of nonces in memory.
 	live      atomic.Int64
 	lastSweep atomic.Int64 // Unix seconds of the last sweep for want of room
@@ -44,17 +48,20 @@ type state struct {
 	changes  sync.Mutex
 	closed   bool
 	document []byte // the buffer in which the key file is made
+	log      keyLog
+	version  int // of the key file; 0: there is none
 	spare    keySpare
 
-	keeping   sync.Mutex  // held by the keeper while it works
-	retryFold atomic.Bool // the keeper may try to write the key file
+	keeping sync.Mutex // held by the keeper while it works
 
-	// These are replaced under changes and read by all.
-	meta atomic.Pointer[map[string][]byte]
-	ids  atomic.Pointer[[]string] // of the keys that have a record, sorted
+	// These are changed under changes and listing, and read under one of them.
+	ids     []string // of the keys that have a record, sorted
+	meta    map[string][]byte
+	listing sync.RWMutex
+
 	// spareTrouble is why there is no room for changes of keys; nil: there is.
 	spareTrouble atomic.Pointer[string]
-	unfolded     atomic.Bool // a lock is in the journal and not yet in the key file
+	unfolded     atomic.Bool // a key may be unfolded
 }
 
 const shardCount = 64
@@ -70,9 +77,6 @@ func newState(opt Options, path string) *state {
 	for i := range st.shards {
 		st.shards[i].keys = map[string]*keyState{}
 	}
-	st.retryFold.Store(true)
-	st.ids.Store(&[]string{})
-	st.meta.Store(&map[string][]byte{})
 	return st
 }
 
@@ -123,6 +127,7 @@ type keyState struct {
 	stored atomic.Pointer[storedRecord] // nil: there is no record; written under mu
 
 	mu       sync.Mutex
+	unfolded bool // a lock of it is in the journal and not yet in the key file
 	failures int
 	nonces   nonces
 	// mostNonces is the largest number of nonces since the map was made.
@@ -267,7 +272,7 @@ func bound(l *ratelimit.Level, ch *ratelimit.Charge, now int64) {
 
 // horizon returns up to when nonces are forgotten or lost.
 func (st *state) horizon() journal.Horizon {
-	return journal.Horizon{Forgotten: st.forgotten.Load(), Floor: st.floor.Load()}
+	return journal.Horizon{Forgotten: st.forgotten.Load(), Floor: st.floor.Load(), Note: *st.keySum.Load()}
 }
 
 // raiseHorizon records a horizon that was read.

@@ -24,10 +24,18 @@ func TestRevocationOnAFullDisk(t *testing.T) {
 		return err == nil
 	})
 	free := g.FillDisk(g.Path("data"))
-	for _, key := range keys {
-		if status, answer := g.Admin(http.MethodPost, "/card-gateway/keys/"+key.ID+"/disable", "", ""); status != http.StatusOK {
-			t.Errorf("disable on a full disk: %d %s", status, answer)
+	change := func(key harness.Credentials, how string) {
+		if status, answer := g.Admin(http.MethodPost, "/card-gateway/keys/"+key.ID+"/"+how, "", ""); status != http.StatusOK {
+			t.Errorf("%s on a full disk: %d %s", how, status, answer)
 		}
+		g.FillDisk(g.Path("data")) // with what the change has left free
+	}
+	for range 20 { // more than is left in the last block of the key file
+		change(keys[0], "disable")
+		change(keys[0], "enable")
+	}
+	for _, key := range keys {
+		change(key, "disable")
 		harness.WantUnauthorized(t, g.Send(t, key.Get()), harness.KeyDisabled)
 	}
 	free()

@@ -35,7 +35,7 @@ type Entry struct {
 	Failures int64 // the count after it; horizon: the oldest sequence number that is needed; else the writer's own
 	Nonce    [16]byte
 	Key      string
-	Extra    string // the writer's own
+	Extra    string // the writer's own; horizon: [Horizon.Note]
 	Buckets  []Bucket
 	Ahead    int64 // microseconds to add to the times of the levels when they are written
 }

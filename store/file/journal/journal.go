@@ -338,7 +338,7 @@ func (j *Journal) firstAfter(n int) uint64 {
 // into the journal that they are not needed, and the horizon.
 func (j *Journal) Drop(dead []*Segment, now int64) error {
 	h := j.opt.Horizon()
-	_, err := j.Append(&Entry{Kind: KindHorizon, Now: now, First: h.Forgotten, Second: h.Floor, Failures: int64(j.firstAfter(len(dead)))})
+	_, err := j.Append(&Entry{Kind: KindHorizon, Now: now, First: h.Forgotten, Second: h.Floor, Failures: int64(j.firstAfter(len(dead))), Extra: h.Note})
 	if err != nil {
 		return err
 	}

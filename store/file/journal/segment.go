@@ -198,6 +198,8 @@ type Horizon struct {
 	// Floor is the moment, in nanoseconds of Unix time, up to which nonces may have
 	// been lost; 0: never.
 	Floor int64
+	// Note is the writer's own. It is in entries only.
+	Note string
 }
 
 // put encodes all but the magic.
