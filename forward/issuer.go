@@ -202,7 +202,7 @@ func (is *issuer) dial(ctx context.Context) (*conn, *Error) {
 		return nil, is.dialFailed(KindDial, dialText(err), err)
 	}
 	c := newConn(is, socket)
-	c.until = is.options.Now().Add(maxAge/2 + rand.N(maxAge/2))
+	c.until = is.options.Now().Add(maxAge/2 + rand.N(maxAge/2)) //nolint:gosec // no secret
 	if is.secure != nil {
 		if err := c.secure(is.secure).HandshakeContext(ctx); err != nil {
 			_ = socket.Close()
