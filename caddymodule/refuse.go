@@ -58,7 +58,7 @@ func refusable(name string) (auth.Reason, error) {
 func (h *Refuse) ServeHTTP(w http.ResponseWriter, r *http.Request, _ caddyhttp.Handler) error {
 	refusal := auth.Refuse(h.reason, "")
 	switch {
-	case r.RequestURI == "*": // it asks what the server as a whole can do
+	case r.Method == http.MethodOptions && r.RequestURI == "*": // what the server as a whole can do
 		refusal = auth.Refuse(auth.MethodNotAllowed, "OPTIONS *")
 	case h.reason == auth.NotFound:
 		refusal.Details = request.WhereOperationsLie
