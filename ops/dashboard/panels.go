@@ -97,7 +97,7 @@ var rows = []row{
 		},
 		{
 			kind: graph, title: "Headers of clients that do not reach the issuer", unit: perSec,
-			good: "Good: steady. A rise after an upgrade or a new client: a debug line names them, pass_header lets them pass.",
+			good:    "Good: steady. A rise after an upgrade or a new client: a debug line names them, pass_header lets them pass.",
 			queries: []query{q(`sum(rate(card_gateway_dropped_headers_total{@}[$t]))`, "a second")},
 		},
 		{
