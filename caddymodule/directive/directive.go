@@ -6,9 +6,12 @@ package directive
 
 import (
 	"fmt"
+	"net"
+	"net/netip"
 	"slices"
 	"strconv"
 	"strings"
+	"unicode"
 
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
@@ -182,6 +185,23 @@ func ReadDuration(d *caddyfile.Dispenser) (caddy.Duration, error) {
 		return 0, d.Errf("%s: %q is no time span; write for example 30s, 5m or 1h", option, text)
 	}
 	return caddy.Duration(span), nil
+}
+
+// HostPort returns an error for a text that is not host:port, with a host name or an
+// address, IPv6 in brackets, and a port in digits.
+func HostPort(text string) error {
+	host, port, err := net.SplitHostPort(text)
+	n, portErr := strconv.ParseUint(port, 10, 16)
+	_, addressErr := netip.ParseAddr(host)
+	if err != nil || portErr != nil || n == 0 || addressErr != nil && (host == "" || strings.ContainsFunc(host, notInName)) {
+		return fmt.Errorf("%q is not host:port with a port from 1 to 65535 and nothing behind it, such as 10.0.0.7:9000 or [fd00::7]:9000", text)
+	}
+	return nil
+}
+
+// notInName reports whether the character cannot be in the name of a host.
+func notInName(r rune) bool {
+	return r != '-' && r != '.' && r != '_' && !unicode.In(r, unicode.L, unicode.M, unicode.Nd)
 }
 
 // Secret reads the tokens `env NAME` or `file PATH`.
