@@ -25,56 +25,101 @@ type Report struct {
 	// NoHead is whether no head was found, so that lines which are missing at the end
 	// are not noticed.
 	NoHead bool `json:"no_head,omitempty"`
+	// Others are the reports of further chains, such as those of other gateways.
+	Others []Report `json:"others,omitempty"`
 }
 
 // ErrNoLines means that the files have no line.
 var ErrNoLines = errors.New("there is no line of an audit record")
 
-// Verify checks the chain through the files, which may be compressed by gzip. It
-// finds their order by their first lines, and skips heads. The head beside the
-// last file shows whether that file lost its end. The chain need not begin with
-// the first line ever written. The error is of a file that cannot be read.
-func Verify(paths []string) (Report, error) {
+// Verify checks the chains through the files, which may be compressed by gzip. It
+// finds their order by their first lines, and skips heads. The head beside a file shows
+// whether the last file of a chain lost its end. Each chain begins with the line of the
+// number from: 1, unless the files before it were deleted. The error is of a file that
+// cannot be read.
+func Verify(paths []string, from uint64) (Report, error) {
 	files, err := sorted(paths)
 	if err != nil {
 		return Report{}, err
 	}
-	v := new(verifier)
-	for _, path := range files {
-		v.report.Files = append(v.report.Files, path)
-		if err := lines(path, v.line); err != nil || v.report.Fault != "" {
+	var chains []*verifier
+	for _, f := range files {
+		v := chainOf(chains, &f)
+		if v == nil || f.first.Seq == from && !follows(v.last, f.first) {
+			v = &verifier{from: from}
+			chains = append(chains, v)
+		}
+		if v.report.Fault != "" {
+			continue
+		}
+		v.report.Files = append(v.report.Files, f.path)
+		if err := lines(f.path, v.line); err != nil {
 			return v.report, err
 		}
 	}
-	if v.report.Lines == 0 {
-		return v.report, ErrNoLines
+	var report Report
+	for i, v := range chains {
+		if only := len(chains) == 1; only && v.report.Lines == 0 && v.report.Fault == "" {
+			return v.report, ErrNoLines
+		} else if v.report.Fault == "" {
+			v.end(paths, only)
+		}
+		if i == 0 {
+			report = v.report
+		} else {
+			report.Others = append(report.Others, v.report)
+		}
 	}
-	v.end(paths)
-	return v.report, nil
+	if len(chains) == 0 {
+		return report, ErrNoLines
+	}
+	return report, nil
+}
+
+// chainOf returns the chain that a file continues, by its first line, or by its head if it
+// has no line; otherwise the one that is nearest before it, to name the fault. It returns
+// nil if there is none, or if the file has lost all its lines.
+func chainOf(chains []*verifier, f *recordFile) (nearest *verifier) {
+	head, emptied, _ := readHead(f.path + headSuffix)
+	emptied = emptied && f.first.Prev == ""
+	for _, v := range chains {
+		if follows(v.last, f.first) || emptied && v.last == head {
+			return v
+		}
+		if !emptied && (nearest == nil || v.last.seq < f.first.Seq && (nearest.last.seq >= f.first.Seq || v.last.seq > nearest.last.seq)) {
+			nearest = v
+		}
+	}
+	return nearest
+}
+
+// recordFile is a file with its first whole line.
+type recordFile struct {
+	path  string
+	first entry
 }
 
 // sorted returns the files that have lines, by the numbers of the first ones.
-func sorted(paths []string) ([]string, error) {
-	first := make(map[string]uint64)
-	var files []string
+func sorted(paths []string) ([]recordFile, error) {
+	var files []recordFile
 	for _, path := range paths {
 		if strings.HasSuffix(path, headSuffix) {
 			continue
 		}
-		number := uint64(1<<64 - 1) // no whole line: after all others
+		f := recordFile{path, entry{Seq: 1<<64 - 1}} // no whole line: after all others
 		err := lines(path, func(l fileLine) bool {
 			e, whole := parseLine(l.text)
 			if whole {
-				number = e.Seq
+				f.first = e
 			}
 			return !whole
 		})
 		if err != nil {
 			return nil, err
 		}
-		first[path], files = number, append(files, path)
+		files = append(files, f)
 	}
-	slices.SortStableFunc(files, func(a, b string) int { return cmp.Compare(first[a], first[b]) })
+	slices.SortStableFunc(files, func(a, b recordFile) int { return cmp.Compare(a.first.Seq, b.first.Seq) })
 	return files, nil
 }
 
@@ -118,6 +163,7 @@ func lines(path string, visit func(fileLine) bool) error {
 
 // A verifier goes along the chain.
 type verifier struct {
+	from   uint64 // the number of the first line
 	report Report
 	last   link
 	at     string    // of the last line
@@ -146,6 +192,12 @@ func (v *verifier) line(l fileLine) bool {
 		v.report.Torn = append(v.report.Torn, v.cut.at)
 		v.cut = nil
 	}
+	if v.report.Lines == 0 && e.Seq > v.from {
+		return v.fault("lines %d to %d are missing: %s begins with number %d; name their files too, or, if they were deleted after their time, write --from %d", v.from, e.Seq-1, l.at, e.Seq, e.Seq)
+	}
+	if v.report.Lines == 0 && e.Seq == 1 && !follows(link{}, e) {
+		return v.fault("%s was changed: it has number 1, and the hash of a line before it", l.at)
+	}
 	if v.report.Lines > 0 && !v.checkNext(e, l) {
 		return false
 	}
@@ -171,11 +223,14 @@ func (v *verifier) checkNext(e entry, l fileLine) bool {
 	return true
 }
 
-// end compares the last line with the head that is among the files or beside one
-// of them.
-func (v *verifier) end(paths []string) {
+// end compares the last line with the head beside one of the files, or, of an only chain,
+// among them.
+func (v *verifier) end(paths []string, only bool) {
 	var head link
 	have := false
+	if !only {
+		paths = v.report.Files
+	}
 	for _, path := range paths {
 		one, ok, err := readHead(strings.TrimSuffix(path, headSuffix) + headSuffix)
 		if err == nil && ok && (!have || one.seq > head.seq) {

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"path/filepath"
 	"time"
 
 	"github.com/caddyserver/caddy/v2"
@@ -155,16 +154,20 @@ func (a *App) readAdminTokens() (err error) {
 	return nil
 }
 
-// findAuditFile finds the file of the audit record. It does no I/O.
+// findAuditFile finds the file of the audit record, which need not exist yet.
 func (a *App) findAuditFile() error {
 	if a.Config.Audit == nil {
 		return nil
 	}
 	path, err := stores.Absolute("audit", a.Config.Audit.File)
-	if err == nil {
-		a.telemetry.audit.File = auditfile.At(filepath.Clean(path))
+	if err != nil {
+		return err
 	}
-	return err
+	if err := auditfile.Check(path); err != nil {
+		return fmt.Errorf("audit: %w", err)
+	}
+	a.telemetry.audit.File = auditfile.At(path)
+	return nil
 }
 
 // Start starts the store and the background work. It returns an error for an

@@ -161,6 +161,8 @@ func (s *RedisStore) connection() any {
 	}{options, s.options.Database()}
 }
 
+func (s *RedisStore) writable() error { return nil }
+
 func (s *RedisStore) maxWindow() time.Duration { return redis.MaxWindow }
 
 // Open returns the backend. It connects to nothing.

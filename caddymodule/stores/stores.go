@@ -19,6 +19,7 @@ import (
 	"github.com/card-gateway/card-gateway/caddymodule/directive"
 	"github.com/card-gateway/card-gateway/caddymodule/node"
 	"github.com/card-gateway/card-gateway/keys"
+	"github.com/card-gateway/card-gateway/platform"
 	"github.com/card-gateway/card-gateway/store"
 	"github.com/card-gateway/card-gateway/store/file"
 )
@@ -41,6 +42,8 @@ type Module interface {
 	Open(runtimeDir string) (store.Backend, error)
 	// maxWindow returns the longest window that the backend supports.
 	maxWindow() time.Duration
+	// writable returns an error if this process cannot write where the state is.
+	writable() error
 }
 
 // Pooled is a backend with the number of requests that use it, and what the
@@ -87,6 +90,9 @@ func Take(module Module, window time.Duration, runtimeDir string) (*Pooled, erro
 		}
 	}
 	value, _, err := pool.LoadOrNew(module.Place(), func() (caddy.Destructor, error) {
+		if err := module.writable(); err != nil {
+			return nil, err
+		}
 		backend, err := module.Open(dir)
 		if err != nil {
 			return nil, err
@@ -148,6 +154,8 @@ func (s *FileStore) Provision(caddy.Context) error {
 
 // Place names the directory.
 func (s *FileStore) Place() string { return "file:" + s.Dir }
+
+func (s *FileStore) writable() error { return platform.MayMake(s.Dir) }
 
 func (s *FileStore) maxWindow() time.Duration { return math.MaxInt64 }
 

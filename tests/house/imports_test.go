@@ -204,7 +204,7 @@ var importRules = []importRule{
 		reason: "what the options come to does not depend on who is bound by them",
 	},
 	{
-		dir: "caddymodule/stores", ours: []string{"caddymodule/directive", "caddymodule/meter", "caddymodule/node", "keys", "secret", "store", "store/file", "store/redis", "store/redis/rpc"},
+		dir: "caddymodule/stores", ours: []string{"caddymodule/directive", "caddymodule/meter", "caddymodule/node", "keys", "platform", "secret", "store", "store/file", "store/redis", "store/redis/rpc"},
 		others: []string{"github.com/caddyserver/caddy/v2/…/", "go.uber.org/zap/…/"},
 		reason: "a backend is opened and kept for whoever asks",
 	},
