@@ -301,18 +301,16 @@ func unfit(err error) bool {
 // Check returns an error if the path cannot be that of an audit file of this user. It
 // makes nothing.
 func Check(path string) error {
-	if err := platform.MayWrite(filepath.Dir(path)); err != nil {
-		return fmt.Errorf("%s %w: the directory is missing, or the user %d may not write into it (%w)", path, ErrUnfit, os.Geteuid(), err)
+	err := platform.MayWrite(filepath.Dir(path))
+	for _, name := range []string{path, path + headSuffix} {
+		f, openErr := platform.OpenOwn(name, os.O_RDWR, 0)
+		_ = f.Close() // nil: an error of its own
+		if err == nil && !errors.Is(openErr, os.ErrNotExist) {
+			err = openErr
+		}
 	}
-	for _, path := range []string{path, path + headSuffix} {
-		f, err := platform.OpenOwn(path, os.O_RDWR, 0)
-		if errors.Is(err, os.ErrNotExist) {
-			continue
-		}
-		if err != nil {
-			return fmt.Errorf("%s %w: %w", path, ErrUnfit, err)
-		}
-		_ = f.Close()
+	if err != nil {
+		return fmt.Errorf("%s %w for the user %d: %w", path, ErrUnfit, os.Geteuid(), err)
 	}
 	return nil
 }

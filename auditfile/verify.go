@@ -43,54 +43,38 @@ func Verify(paths []string, from uint64) (Report, error) {
 		return Report{}, err
 	}
 	var chains []*verifier
+	seen := make(map[link]bool)
 	for _, f := range files {
-		v := chainOf(chains, &f)
-		if v == nil || f.first.Seq == from && !follows(v.last, f.first) {
-			v = &verifier{from: from}
-			chains = append(chains, v)
+		at := slices.IndexFunc(chains, func(v *verifier) bool { return follows(v.last, f.first) })
+		if at < 0 && (f.first.Seq == from || len(chains) == 0) {
+			chains = append(chains, &verifier{from: from, seen: seen})
 		}
-		if v.report.Fault != "" {
+		if at < 0 {
+			at = len(chains) - 1
+		}
+		v := chains[at]
+		if v.report.Files = append(v.report.Files, f.path); v.report.Fault != "" {
 			continue
 		}
-		v.report.Files = append(v.report.Files, f.path)
 		if err := lines(f.path, v.line); err != nil {
 			return v.report, err
 		}
 	}
-	var report Report
+	if len(chains) == 0 || chains[0].report.Lines == 0 && chains[0].report.Fault == "" {
+		return Report{}, ErrNoLines
+	}
 	for i, v := range chains {
-		if only := len(chains) == 1; only && v.report.Lines == 0 && v.report.Fault == "" {
-			return v.report, ErrNoLines
-		} else if v.report.Fault == "" {
-			v.end(paths, only)
+		if len(chains) > 1 {
+			paths = v.report.Files
 		}
-		if i == 0 {
-			report = v.report
-		} else {
-			report.Others = append(report.Others, v.report)
+		if v.report.Fault == "" {
+			v.end(paths)
 		}
-	}
-	if len(chains) == 0 {
-		return report, ErrNoLines
-	}
-	return report, nil
-}
-
-// chainOf returns the chain that a file continues, by its first line, or by its head if it
-// has no line; otherwise the one that is nearest before it, to name the fault. It returns
-// nil if there is none, or if the file has lost all its lines.
-func chainOf(chains []*verifier, f *recordFile) (nearest *verifier) {
-	head, emptied, _ := readHead(f.path + headSuffix)
-	emptied = emptied && f.first.Prev == ""
-	for _, v := range chains {
-		if follows(v.last, f.first) || emptied && v.last == head {
-			return v
-		}
-		if !emptied && (nearest == nil || v.last.seq < f.first.Seq && (nearest.last.seq >= f.first.Seq || v.last.seq > nearest.last.seq)) {
-			nearest = v
+		if i > 0 {
+			chains[0].report.Others = append(chains[0].report.Others, v.report)
 		}
 	}
-	return nearest
+	return chains[0].report, nil
 }
 
 // recordFile is a file with its first whole line.
@@ -163,7 +147,8 @@ func lines(path string, visit func(fileLine) bool) error {
 
 // A verifier goes along the chain.
 type verifier struct {
-	from   uint64 // the number of the first line
+	from   uint64        // the number of the first line
+	seen   map[link]bool // of all chains
 	report Report
 	last   link
 	at     string    // of the last line
@@ -202,6 +187,7 @@ func (v *verifier) line(l fileLine) bool {
 		return false
 	}
 	v.last, v.at = linkOf(e, l.text), l.at
+	v.seen[v.last] = true
 	if v.report.Lines == 0 {
 		v.report.First = e.Seq
 	}
@@ -223,29 +209,28 @@ func (v *verifier) checkNext(e entry, l fileLine) bool {
 	return true
 }
 
-// end compares the last line with the head beside one of the files, or, of an only chain,
-// among them.
-func (v *verifier) end(paths []string, only bool) {
-	var head link
-	have := false
-	if !only {
-		paths = v.report.Files
-	}
+// end looks for the line of each head that is beside one of the files or among them.
+func (v *verifier) end(paths []string) {
+	v.report.NoHead = true
 	for _, path := range paths {
-		one, ok, err := readHead(strings.TrimSuffix(path, headSuffix) + headSuffix)
-		if err == nil && ok && (!have || one.seq > head.seq) {
-			head, have = one, true
+		head, found, err := readHead(strings.TrimSuffix(path, headSuffix) + headSuffix)
+		if err != nil || !found {
+			continue
+		}
+		v.report.NoHead = false
+		switch {
+		case v.seen[head]:
+		case head.seq > v.last.seq:
+			v.fault("line %d is missing: %s is the last one, but %d were written", v.last.seq+1, v.at, head.seq)
+		default:
+			v.fault("%s (line %d) was changed, or line %d is missing: no hash is the one that was written", v.at, v.last.seq, head.seq)
 		}
 	}
-	v.report.NoHead = !have
 	switch {
-	case have && head.seq > v.last.seq:
-		v.fault("line %d is missing: %s is the last one, but %d were written", v.last.seq+1, v.at, head.seq)
-	case have && head.seq == v.last.seq && head.hash != v.last.hash:
-		v.fault("%s (line %d) was changed: its hash is not the one that was written", v.at, v.last.seq)
-	case v.cut != nil && v.cut.ended:
+	case v.report.Fault != "" || v.cut == nil:
+	case v.cut.ended:
 		v.fault("%s was changed: it is not a line of an audit record", v.cut.at)
-	case v.cut != nil:
+	default:
 		v.report.Torn = append(v.report.Torn, v.cut.at)
 	}
 }

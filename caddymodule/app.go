@@ -160,14 +160,11 @@ func (a *App) findAuditFile() error {
 		return nil
 	}
 	path, err := stores.Absolute("audit", a.Config.Audit.File)
-	if err != nil {
-		return err
+	if err == nil {
+		err = auditfile.Check(path)
+		a.telemetry.audit.File = auditfile.At(path)
 	}
-	if err := auditfile.Check(path); err != nil {
-		return fmt.Errorf("audit: %w", err)
-	}
-	a.telemetry.audit.File = auditfile.At(path)
-	return nil
+	return err
 }
 
 // Start starts the store and the background work. It returns an error for an

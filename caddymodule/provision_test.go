@@ -88,9 +88,9 @@ func TestValidateFindsWhatCannotBeWritten(t *testing.T) {
 		t.Error(err)
 	}
 	for bad, config := range map[string]string{
-		"store: the user":          config(file+"/store", in+"/audit.log"),
-		"audit: ":                  config(in+"/store", file+"/audit.log"),
-		"the directory is missing": config(in+"/store", in+"/none/audit.log"),
+		"store: the user":           config(file+"/store", in+"/audit.log"),
+		"cannot be an audit file":   config(in+"/store", file+"/audit.log"),
+		"no such file or directory": config(in+"/store", in+"/none/audit.log"),
 	} {
 		if err := validated(t, config); err == nil || !strings.Contains(err.Error(), bad) {
 			t.Errorf("%v, want an error with %q", err, bad)

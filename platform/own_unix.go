@@ -33,32 +33,29 @@ func OpenOwn(path string, flag int, mode os.FileMode) (*os.File, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := checkOwn(f); err != nil {
+	info, err := f.Stat()
+	if err == nil {
+		err = ownFile(path, info)
+	}
+	if err != nil {
 		_ = f.Close()
 		return nil, err
 	}
 	return f, nil
 }
 
-func checkOwn(f *os.File) error {
-	info, err := f.Stat()
-	if err != nil {
-		return err
-	}
-	dir, err := os.Stat(filepath.Dir(f.Name()))
-	if err != nil {
-		return err
-	}
-	stat, of := info.Sys().(*syscall.Stat_t), dir.Sys().(*syscall.Stat_t)
+func ownFile(path string, info os.FileInfo) error {
+	stat, dir := info.Sys().(*syscall.Stat_t), new(syscall.Stat_t)
+	_ = syscall.Stat(filepath.Dir(path), dir) // of root, if it fails
 	switch {
 	case !info.Mode().IsRegular():
-		return fmt.Errorf("%s %w: it is not a regular file", f.Name(), ErrNotOwn)
+		return fmt.Errorf("%s %w: it is not a regular file", path, ErrNotOwn)
 	case stat.Nlink > 1:
-		return fmt.Errorf("%s %w: it has a second name (hard link); find it with find / -xdev -samefile %s, and remove one of them", f.Name(), ErrNotOwn, f.Name())
-	case !slices.Contains([]uint32{uint32(os.Geteuid()), 0, of.Uid}, stat.Uid):
-		return fmt.Errorf("%s %w: it belongs to the user %d: chown %d %s", f.Name(), ErrNotOwn, stat.Uid, os.Geteuid(), f.Name())
+		return fmt.Errorf("%s %w: it has a second name (hard link); find it with find / -xdev -samefile %s, and remove one of them", path, ErrNotOwn, path)
+	case !slices.Contains([]uint32{uint32(os.Geteuid()), 0, dir.Uid}, stat.Uid):
+		return fmt.Errorf("%s %w: it belongs to the user %d: chown %d %s", path, ErrNotOwn, stat.Uid, os.Geteuid(), path)
 	}
-	return writableByOthers(f.Name(), info.Mode())
+	return writableByOthers(path, info.Mode())
 }
 
 // CheckOwnDir returns [ErrNotOwn], wrapped, if everybody may write into the directory. It
@@ -86,14 +83,12 @@ func writableByOthers(path string, mode os.FileMode) error {
 // MayMake returns an error if this process can neither write into the directory nor make
 // it.
 func MayMake(dir string) error {
-	for existing := dir; ; existing = filepath.Dir(existing) {
-		err := MayWrite(existing)
-		if errors.Is(err, os.ErrNotExist) && existing != filepath.Dir(existing) {
-			continue
-		}
-		if err != nil {
-			return fmt.Errorf("the user %d may not write into %s (%w): chown it to this user, or run this as the gateway's user", os.Geteuid(), existing, err)
-		}
-		return nil
+	err := MayWrite(dir)
+	for ; errors.Is(err, os.ErrNotExist) && dir != filepath.Dir(dir); err = MayWrite(dir) {
+		dir = filepath.Dir(dir)
 	}
+	if err != nil {
+		return fmt.Errorf("the user %d may not write into %s (%w): chown it to this user, or run this as the gateway's user", os.Geteuid(), dir, err)
+	}
+	return nil
 }

@@ -229,7 +229,7 @@ func TestAdminRefusals(t *testing.T) {
 		{"GET", "/card-gateway/keys?limit=1&limit=2", ``, 422, "limit: is given more than once"},
 		{"GET", "/card-gateway/refusals?limit=1&kee=a", ``, 422, "kee: unknown query parameter"},
 		{"GET", "/card-gateway/refusals?limit=%zz", ``, 400, "cannot be read"},
-		{"GET", "/card-gateway/status?keys=none", ``, 422, "keys: want no"},
+		{"GET", "/card-gateway/status?keyz=no", ``, 422, "keyz: unknown query parameter"},
 	}
 	for _, test := range tests {
 		status, doc := s.call(test.method, test.path, test.body)

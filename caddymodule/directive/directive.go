@@ -5,13 +5,13 @@
 package directive
 
 import (
+	"cmp"
 	"fmt"
 	"net"
 	"net/netip"
 	"slices"
 	"strconv"
 	"strings"
-	"unicode"
 
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
@@ -43,7 +43,7 @@ func Block(d *caddyfile.Dispenser, of string, options []Option) error {
 		}
 		o := &options[at]
 		if given[name] && !o.Repeats {
-			return d.Errf("%s is given a second time; %s", name, o.insteadOrDefault())
+			return d.Errf("%s is given a second time; %s", name, cmp.Or(o.Instead, "write one line"))
 		}
 		given[name] = true
 		if err := o.Read(d); err != nil {
@@ -53,23 +53,12 @@ func Block(d *caddyfile.Dispenser, of string, options []Option) error {
 	return nil
 }
 
-func (o *Option) insteadOrDefault() string {
-	if o.Instead != "" {
-		return o.Instead
-	}
-	return "write one line"
-}
-
 func optionNames(options []Option) string {
 	names := make([]string, len(options))
 	for i := range options {
 		names[i] = options[i].Name
 	}
-	last := len(names) - 1
-	if last < 1 {
-		return strings.Join(names, "")
-	}
-	return strings.Join(names[:last], ", ") + " and " + names[last]
+	return strings.Join(names, ", ")
 }
 
 // Flag reads an option that takes no argument.
@@ -193,15 +182,10 @@ func HostPort(text string) error {
 	host, port, err := net.SplitHostPort(text)
 	n, portErr := strconv.ParseUint(port, 10, 16)
 	_, addressErr := netip.ParseAddr(host)
-	if err != nil || portErr != nil || n == 0 || addressErr != nil && (host == "" || strings.ContainsFunc(host, notInName)) {
-		return fmt.Errorf("%q is not host:port with a port from 1 to 65535 and nothing behind it, such as 10.0.0.7:9000 or [fd00::7]:9000", text)
+	if err != nil || portErr != nil || n == 0 || addressErr != nil && (host == "" || strings.ContainsAny(host, "/?#@:%[]{}<>\"\\|^` \t")) {
+		return fmt.Errorf("%q is not host:port with a port from 1 to 65535 and nothing around it, such as 10.0.0.7:9000 or [fd00::7]:9000", text)
 	}
 	return nil
-}
-
-// notInName reports whether the character cannot be in the name of a host.
-func notInName(r rune) bool {
-	return r != '-' && r != '.' && r != '_' && !unicode.In(r, unicode.L, unicode.M, unicode.Nd)
 }
 
 // Secret reads the tokens `env NAME` or `file PATH`.

@@ -156,13 +156,7 @@ func checkIssuer(issuer string) error {
 	if strings.HasPrefix(issuer, "unix/") {
 		return nil
 	}
-	if strings.Contains(issuer, "://") {
-		return fmt.Errorf("issuer %q: write host:port; TLS is the option tls", issuer)
-	}
-	if err := directive.HostPort(issuer); err != nil {
-		return fmt.Errorf("issuer %w", err)
-	}
-	return nil
+	return directive.HostPort(issuer)
 }
 
 func forwardPolicy(name string) (forward.Policy, error) {

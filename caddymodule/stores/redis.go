@@ -104,20 +104,7 @@ func (s *RedisStore) Provision(caddy.Context) (err error) {
 	if err := s.readPasswords(); err != nil {
 		return err
 	}
-	return s.check(s.options.Options)
-}
-
-// check returns why the options cannot be used.
-func (s *RedisStore) check(options rpc.Options) error {
-	if err := options.Check(); err != nil {
-		return fmt.Errorf("store redis: %w", err)
-	}
-	for _, address := range options.Addresses() {
-		if err := directive.HostPort(address); err != nil {
-			return fmt.Errorf("store redis: %w", err)
-		}
-	}
-	return nil
+	return s.options.Check()
 }
 
 // connections returns the options of the connections, without passwords.
@@ -148,20 +135,15 @@ func (s *RedisStore) readPasswords() (err error) {
 // password or timeout opens new ones. A changed password in the same file or
 // variable is a change too. The state itself is in Redis.
 func (s *RedisStore) Place() string {
-	return fmt.Sprintf("redis:%+v", s.connection())
+	return fmt.Sprintf("redis:%d:%+v", s.options.Database(), s.connection()) // the database is a pointer in the options
 }
 
 func (s *RedisStore) connection() any {
 	options := s.options
 	options.Logger, options.Queue, options.DB = nil, nil, nil
 	options.Password, options.SentinelPassword = fingerprint(options.Password), fingerprint(options.SentinelPassword)
-	return struct {
-		redis.Options
-		database int // a pointer would make each configuration a place of its own
-	}{options, s.options.Database()}
+	return options
 }
-
-func (s *RedisStore) writable() error { return nil }
 
 func (s *RedisStore) maxWindow() time.Duration { return redis.MaxWindow }
 
@@ -246,8 +228,8 @@ func (s *RedisStore) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 	if err != nil || strings.ContainsAny(s.URL+strings.Join(slices.Concat(s.Cluster, s.Sentinel), ""), "{}") { // placeholders: Provision checks
 		return err
 	}
-	if err := s.check(s.connections()); err != nil {
-		return at(err)
+	if options := s.connections(); options.Check() != nil {
+		return at(options.Check())
 	}
 	return nil
 }

@@ -42,8 +42,6 @@ type Module interface {
 	Open(runtimeDir string) (store.Backend, error)
 	// maxWindow returns the longest window that the backend supports.
 	maxWindow() time.Duration
-	// writable returns an error if this process cannot write where the state is.
-	writable() error
 }
 
 // Pooled is a backend with the number of requests that use it, and what the
@@ -90,8 +88,8 @@ func Take(module Module, window time.Duration, runtimeDir string) (*Pooled, erro
 		}
 	}
 	value, _, err := pool.LoadOrNew(module.Place(), func() (caddy.Destructor, error) {
-		if err := module.writable(); err != nil {
-			return nil, err
+		if f, ok := module.(*FileStore); ok && platform.MayMake(f.Dir) != nil {
+			return nil, platform.MayMake(f.Dir)
 		}
 		backend, err := module.Open(dir)
 		if err != nil {
@@ -154,8 +152,6 @@ func (s *FileStore) Provision(caddy.Context) error {
 
 // Place names the directory.
 func (s *FileStore) Place() string { return "file:" + s.Dir }
-
-func (s *FileStore) writable() error { return platform.MayMake(s.Dir) }
 
 func (s *FileStore) maxWindow() time.Duration { return math.MaxInt64 }
 

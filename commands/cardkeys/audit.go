@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 
 	"github.com/spf13/cobra"
 
@@ -46,17 +47,14 @@ elsewhere.`,
 }
 
 func printAudit(cmd *cobra.Command, report *auditfile.Report) error {
-	chains, whole := append([]auditfile.Report{*report}, report.Others...), true
+	chains := append([]auditfile.Report{*report}, report.Others...)
 	err := cli.PrintAnswer(cmd, report, func(out io.Writer) error {
 		for i := range chains {
 			printChain(out, &chains[i])
 		}
 		return nil
 	})
-	for i := range chains {
-		whole = whole && chains[i].Fault == ""
-	}
-	if err == nil && !whole {
+	if err == nil && slices.ContainsFunc(chains, func(r auditfile.Report) bool { return r.Fault != "" }) {
 		return errBroken
 	}
 	return err

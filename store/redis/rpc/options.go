@@ -108,11 +108,13 @@ func (o *Options) Check() error {
 	secure := o.TLS
 	if o.URL != "" {
 		s, err := parseServer(o.URL)
-		if err == nil {
-			err = s.contradicts(o)
-		}
-		if err != nil {
+		switch {
+		case err != nil:
 			return err
+		case s.username != "" && o.Username != "" && s.username != o.Username, s.db != "" && o.DB != nil && s.db != strconv.Itoa(*o.DB):
+			return errors.New("the URL names one user or database, and the option username or db another; write each once")
+		case o.TLS && !s.tls:
+			return errors.New("the option tls is for a cluster and a sentinel set, and this URL is without TLS; write rediss://")
 		}
 		secure = s.tls
 	}
@@ -149,16 +151,6 @@ func (o *Options) Topology() string {
 	}
 }
 
-// Addresses returns host:port of all servers that the options name; none for a socket.
-func (o *Options) Addresses() []string {
-	all := slices.Concat(o.ClusterAddrs, o.SentinelAddrs)
-	if s, err := parseServer(o.URL); err == nil && s.host != "" {
-		_, addr := s.address()
-		all = append(all, addr)
-	}
-	return all
-}
-
 // Place returns the addresses of the servers, without credentials.
 func (o *Options) Place() string {
 	switch o.Topology() {
@@ -186,7 +178,7 @@ const (
 	urlDatabase = `(0|[1-9][0-9]{0,8})`
 )
 
-var serverText = regexp.MustCompile(`^(rediss?)://` + urlUser + `(\[[^][/?#@%]+\]|[^][:/?#@%\s]+)(?::([0-9]+))?(?:/` + urlDatabase + `?)?$|^unix://` + urlUser + `(/[^?#%]+)(?:\?db=` + urlDatabase + `)?$`)
+var serverText = regexp.MustCompile(`^(rediss?)://` + urlUser + `(\[[^][/?#@%]+\]|[^][:/?#@%\s]+)(?::([0-9]{1,5}))?(?:/` + urlDatabase + `?)?$|^unix://` + urlUser + `(/[^?#%]+)(?:\?db=` + urlDatabase + `)?$`)
 
 // parseServer reads the URL of one server. The error does not repeat it, because it may
 // hold a password.
@@ -204,17 +196,4 @@ func (s *serverURL) address() (network, addr string) {
 		return "unix", s.socket
 	}
 	return "tcp", net.JoinHostPort(s.host, cmp.Or(s.port, "6379"))
-}
-
-// contradicts returns an error if an option says something else than the URL.
-func (s *serverURL) contradicts(o *Options) error {
-	switch {
-	case s.username != "" && o.Username != "" && s.username != o.Username:
-		return errors.New("the URL names one user, and the option username another; write it once")
-	case s.db != "" && o.DB != nil && s.db != strconv.Itoa(*o.DB):
-		return fmt.Errorf("the URL names database %s, and the option db names %d; write it once", s.db, *o.DB)
-	case o.TLS && !s.tls:
-		return errors.New("the option tls is for a cluster and a sentinel set, and this URL is without TLS; write rediss://")
-	}
-	return nil
 }
