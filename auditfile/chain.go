@@ -21,6 +21,8 @@ import (
 	"os"
 	"strconv"
 	"strings"
+
+	"github.com/card-gateway/card-gateway/platform"
 )
 
 // A link is a line's place in the chain: its number, and the hash of the line
@@ -110,7 +112,7 @@ func readHead(path string) (l link, found bool, err error) {
 
 // writeHead writes the last link. The text always has the same length.
 func writeHead(path string, l link) error {
-	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE, fileMode)
+	f, err := platform.OpenOwn(path, os.O_WRONLY|os.O_CREATE, fileMode)
 	if err != nil {
 		return err
 	}

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"path/filepath"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -271,13 +272,10 @@ func (w *writer) mend(f *os.File) error {
 // open opens the file, and on the first call takes the lock and finds where the
 // chain ends.
 func (w *writer) open() (*os.File, error) {
-	f, err := os.OpenFile(w.path, os.O_RDWR|os.O_CREATE|os.O_APPEND, fileMode)
+	f, err := platform.OpenOwn(w.path, os.O_RDWR|os.O_CREATE|os.O_APPEND, fileMode)
 	if err == nil {
 		var info os.FileInfo
-		if info, err = f.Stat(); err == nil && !info.Mode().IsRegular() {
-			err = fmt.Errorf("%s %w: it is not a regular file", w.path, ErrUnfit)
-		}
-		if err == nil && info.Size() == 0 {
+		if info, err = f.Stat(); err == nil && info.Size() == 0 {
 			err = f.Chmod(fileMode)
 		}
 		if err == nil && w.lock == nil {
@@ -296,14 +294,36 @@ func (w *writer) open() (*os.File, error) {
 // unfit reports whether waiting does not help: a part of the path is missing, closed or
 // not what it should be.
 func unfit(err error) bool {
-	causes := []error{os.ErrNotExist, os.ErrPermission, syscall.EISDIR, syscall.ENOTDIR}
+	causes := []error{platform.ErrNotOwn, os.ErrNotExist, os.ErrPermission, syscall.EISDIR, syscall.ENOTDIR}
 	return !errors.Is(err, ErrUnfit) && slices.ContainsFunc(causes, func(cause error) bool { return errors.Is(err, cause) })
+}
+
+// Check returns an error if the path cannot be that of an audit file of this user. It
+// makes nothing.
+func Check(path string) error {
+	err := platform.MayWrite(filepath.Dir(path))
+	for _, name := range []string{path, path + headSuffix} {
+		f, openErr := platform.OpenOwn(name, os.O_RDWR, 0)
+		_ = f.Close() // nil: an error of its own
+		if err == nil && !errors.Is(openErr, os.ErrNotExist) {
+			err = openErr
+		}
+	}
+	if err != nil {
+		return fmt.Errorf("%s %w for the user %d: %w", path, ErrUnfit, os.Geteuid(), err)
+	}
+	return nil
 }
 
 // takeOver takes the lock and finds where the chain ends: where the head says, or
 // at the last line of the file if the head is older, as after a power failure, or
 // missing.
 func (w *writer) takeOver(f *os.File) error {
+	own, err := platform.OpenOwn(w.head, os.O_RDWR|os.O_CREATE, fileMode)
+	if err != nil {
+		return err
+	}
+	_ = own.Close()
 	lock := flock.New(w.head, flock.SetPermissions(fileMode))
 	switch held, err := lock.TryLock(); {
 	case err != nil:

@@ -77,7 +77,7 @@ func (b *bench) verify(paths ...string) Report {
 	if paths == nil {
 		paths = []string{b.path}
 	}
-	r, err := Verify(paths)
+	r, err := Verify(paths, 1)
 	if err != nil {
 		b.t.Fatal(err)
 	}
@@ -105,8 +105,11 @@ func TestChainGoesOn(t *testing.T) {
 	}
 	b.write(2)
 	b.wantWhole(7, b.path, b.path+".1")
-	if r := b.verify(b.path); r.Fault != "" || r.First != 6 {
+	if r := b.verify(b.path); !strings.Contains(r.Fault, "lines 1 to 5 are missing") {
 		t.Errorf("the newest file alone: %+v", r)
+	}
+	if r, err := Verify([]string{b.path}, 6); err != nil || r.Fault != "" || r.First != 6 || r.Lines != 2 {
+		t.Errorf("the newest file, of a record whose first five lines were deleted: %+v, %v", r, err)
 	}
 
 	b.put(b.path+".copy", b.text())
@@ -129,6 +132,61 @@ func TestChainGoesOn(t *testing.T) {
 	b.restart()
 	b.write(1)
 	b.wantWhole(11, b.path+".1", b.path+".2", b.path, b.path+".copy")
+}
+
+// Files of several gateways, read together, are a chain for each, in any order.
+func TestTwoNodes(t *testing.T) {
+	in, drawn := t.TempDir(), 0
+	put := func(path, text string) {
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	rapid.Check(t, func(t *rapid.T) {
+		drawn++
+		var paths, newest []string
+		all, nodes := 0, rapid.IntRange(2, 3).Draw(t, "nodes")
+		for node := range nodes {
+			var last link
+			path := fmt.Sprintf("%s/%d.%d.log", in, drawn, node)
+			for files := rapid.IntRange(0, 2).Draw(t, "older files"); files >= 0; files-- {
+				text := ""
+				for range rapid.IntRange(1, 3).Draw(t, "lines") {
+					var line []byte
+					line, last = last.next(fmt.Appendf(nil, `{"node":%d}`, node))
+					text, all = text+string(line), all+1
+				}
+				name := path
+				if files > 0 {
+					name = fmt.Sprint(path, ".", files)
+				}
+				put(name, text)
+				paths = append(paths, name)
+			}
+			newest = append(newest, path)
+			put(path+headSuffix, last.String())
+		}
+		paths = rapid.Permutation(paths).Draw(t, "order")
+		sum := func() (chains, lines int, faults string) {
+			r, err := Verify(paths, 1)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, one := range append([]Report{r}, r.Others...) {
+				lines, faults = lines+one.Lines, faults+one.Fault
+			}
+			return 1 + len(r.Others), lines, faults
+		}
+		if chains, lines, faults := sum(); chains != nodes || lines != all || faults != "" {
+			t.Fatalf("%d chains, %d lines, %s; want %d and %d without a fault", chains, lines, faults, nodes, all)
+		}
+		victim := rapid.SampledFrom(newest).Draw(t, "victim")
+		whole, _ := os.ReadFile(victim)
+		put(victim, string(whole[:bytes.LastIndexByte(whole[:len(whole)-1], '\n')+1])) // without its last line
+		if _, _, faults := sum(); !strings.Contains(faults, "is missing") {
+			t.Fatalf("the line that %s has lost is not noticed: %q", victim, faults)
+		}
+	})
 }
 
 // A crash cuts the last line off, or loses the head's last change. Neither is
@@ -174,17 +232,19 @@ func TestFaultIsNamed(t *testing.T) {
 	whole := strings.SplitAfter(b.text(), "\n")[:6]
 	join := func(lines ...string) string { return strings.Join(lines, "") }
 	for name, test := range map[string]struct{ text, want string }{
-		"deleted":      {join(whole[0], whole[1], whole[3], whole[4], whole[5]), "line 3 is missing"},
-		"last deleted": {join(whole[:5]...), "line 6 is missing"},
-		"two deleted":  {join(whole[:4]...), "line 5 is missing"},
-		"changed":      {join(whole[0], strings.Replace(whole[1], "disable", "enable.", 1), join(whole[2:]...)), "audit.log:2 (line 2) was changed"},
-		"last changed": {join(join(whole[:5]...), strings.Replace(whole[5], "disable", "enable.", 1)), "audit.log:6 (line 6) was changed"},
-		"swapped":      {join(whole[0], whole[2], whole[1], join(whole[3:]...)), "line 2 is missing"},
-		"repeated":     {join(whole[0], whole[0], join(whole[1:]...)), "audit.log:2 was changed or is in the wrong place"},
-		"garbage":      {join(whole[0], "garbage\n", join(whole[2:]...)), "audit.log:2 was changed: it is not a line"},
-		"garbage last": {join(join(whole[:5]...), "garbage\n"), "line 6 is missing"},
-		"cut":          {join(join(whole[:5]...), whole[5][:40]), "line 6 is missing"},
-		"inserted":     {join(whole[0], "{}\n", join(whole[1:]...)), "audit.log:2 was changed: it is not a line"},
+		"deleted":       {join(whole[0], whole[1], whole[3], whole[4], whole[5]), "line 3 is missing"},
+		"first deleted": {join(whole[1:]...), "lines 1 to 1 are missing"},
+		"only the last": {whole[5], "lines 1 to 5 are missing"},
+		"last deleted":  {join(whole[:5]...), "line 6 is missing"},
+		"two deleted":   {join(whole[:4]...), "line 5 is missing"},
+		"changed":       {join(whole[0], strings.Replace(whole[1], "disable", "enable.", 1), join(whole[2:]...)), "audit.log:2 (line 2) was changed"},
+		"last changed":  {join(join(whole[:5]...), strings.Replace(whole[5], "disable", "enable.", 1)), "audit.log:6 (line 6) was changed"},
+		"swapped":       {join(whole[0], whole[2], whole[1], join(whole[3:]...)), "line 2 is missing"},
+		"repeated":      {join(whole[0], whole[0], join(whole[1:]...)), "audit.log:2 was changed or is in the wrong place"},
+		"garbage":       {join(whole[0], "garbage\n", join(whole[2:]...)), "audit.log:2 was changed: it is not a line"},
+		"garbage last":  {join(join(whole[:5]...), "garbage\n"), "line 6 is missing"},
+		"cut":           {join(join(whole[:5]...), whole[5][:40]), "line 6 is missing"},
+		"inserted":      {join(whole[0], "{}\n", join(whole[1:]...)), "audit.log:2 was changed: it is not a line"},
 	} {
 		b.put(b.path, test.text)
 		if r := b.verify(); !strings.Contains(r.Fault, test.want) {
@@ -192,7 +252,7 @@ func TestFaultIsNamed(t *testing.T) {
 		}
 	}
 	b.put(b.path, "")
-	if _, err := Verify([]string{b.path}); !errors.Is(err, ErrNoLines) {
+	if _, err := Verify([]string{b.path}, 1); !errors.Is(err, ErrNoLines) {
 		t.Errorf("an empty file: %v", err)
 	}
 }
@@ -207,7 +267,7 @@ func TestEveryByteCounts(t *testing.T) {
 		changed := []byte(whole)
 		changed[at] ^= byte(1 << rapid.IntRange(0, 7).Draw(t, "bit"))
 		b.put(b.path, string(changed))
-		r, err := Verify([]string{b.path})
+		r, err := Verify([]string{b.path}, 1)
 		if err != nil || r.Fault == "" {
 			t.Fatalf("a change at %d is not noticed: %+v, %v", at, r, err)
 		}
@@ -274,6 +334,45 @@ func TestUnfit(t *testing.T) {
 	second.Env = append(os.Environ(), "CARD_TEST_SECOND="+b.path)
 	if out, err := second.CombinedOutput(); err != nil || !bytes.Contains(out, []byte("another process writes it")) {
 		t.Errorf("%v: %s", err, out)
+	}
+}
+
+// TestPlanted: nothing is written through a link or a second name that somebody has
+// planted at the file or its head, and validating finds it.
+func TestPlanted(t *testing.T) {
+	plant := map[string]func(victim, path string) error{"symbolic link": os.Symlink, "hard link": os.Link}
+	for want, link := range plant {
+		for _, suffix := range []string{"", ".head"} {
+			b := newBench(t)
+			victim := filepath.Join(t.TempDir(), "victim")
+			b.put(victim, "precious\n")
+			if err := link(victim, b.path+suffix); err != nil {
+				t.Fatal(err)
+			}
+			b.Append([]byte(`{"action":"disable"}`))
+			ready, check := b.Ready(t.Context()), Check(b.path)
+			for _, err := range []error{ready, check} {
+				if !errors.Is(err, ErrUnfit) || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), "remove") {
+					t.Errorf("%s at audit.log%s: %v", want, suffix, err)
+				}
+			}
+			if text, err := os.ReadFile(victim); err != nil || string(text) != "precious\n" {
+				t.Errorf("%s at audit.log%s: the victim holds %q, %v", want, suffix, text, err)
+			}
+		}
+	}
+	b := newBench(t)
+	if err := Check(b.path); err != nil {
+		t.Errorf("a file that is not there yet: %v", err)
+	}
+	if _, err := os.Stat(b.path); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("Check made the file: %v", err)
+	}
+	if err := os.Chmod(filepath.Dir(b.path), 0o777); err != nil {
+		t.Fatal(err)
+	}
+	if err := b.Ready(t.Context()); !errors.Is(err, ErrUnfit) || !strings.Contains(err.Error(), "chmod o-w "+filepath.Dir(b.path)) {
+		t.Errorf("a directory that everybody may write: %v", err)
 	}
 }
 

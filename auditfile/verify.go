@@ -25,56 +25,85 @@ type Report struct {
 	// NoHead is whether no head was found, so that lines which are missing at the end
 	// are not noticed.
 	NoHead bool `json:"no_head,omitempty"`
+	// Others are the reports of further chains, such as those of other gateways.
+	Others []Report `json:"others,omitempty"`
 }
 
 // ErrNoLines means that the files have no line.
 var ErrNoLines = errors.New("there is no line of an audit record")
 
-// Verify checks the chain through the files, which may be compressed by gzip. It
-// finds their order by their first lines, and skips heads. The head beside the
-// last file shows whether that file lost its end. The chain need not begin with
-// the first line ever written. The error is of a file that cannot be read.
-func Verify(paths []string) (Report, error) {
+// Verify checks the chains through the files, which may be compressed by gzip. It
+// finds their order by their first lines, and skips heads. The head beside a file shows
+// whether the last file of a chain lost its end. Each chain begins with the line of the
+// number from: 1, unless the files before it were deleted. The error is of a file that
+// cannot be read.
+func Verify(paths []string, from uint64) (Report, error) {
 	files, err := sorted(paths)
 	if err != nil {
 		return Report{}, err
 	}
-	v := new(verifier)
-	for _, path := range files {
-		v.report.Files = append(v.report.Files, path)
-		if err := lines(path, v.line); err != nil || v.report.Fault != "" {
+	var chains []*verifier
+	seen := make(map[link]bool)
+	for _, f := range files {
+		at := slices.IndexFunc(chains, func(v *verifier) bool { return follows(v.last, f.first) })
+		if at < 0 && (f.first.Seq == from || len(chains) == 0) {
+			chains = append(chains, &verifier{from: from, seen: seen})
+		}
+		if at < 0 {
+			at = len(chains) - 1
+		}
+		v := chains[at]
+		if v.report.Files = append(v.report.Files, f.path); v.report.Fault != "" {
+			continue
+		}
+		if err := lines(f.path, v.line); err != nil {
 			return v.report, err
 		}
 	}
-	if v.report.Lines == 0 {
-		return v.report, ErrNoLines
+	if len(chains) == 0 || chains[0].report.Lines == 0 && chains[0].report.Fault == "" {
+		return Report{}, ErrNoLines
 	}
-	v.end(paths)
-	return v.report, nil
+	for i, v := range chains {
+		if len(chains) > 1 {
+			paths = v.report.Files
+		}
+		if v.report.Fault == "" {
+			v.end(paths)
+		}
+		if i > 0 {
+			chains[0].report.Others = append(chains[0].report.Others, v.report)
+		}
+	}
+	return chains[0].report, nil
+}
+
+// recordFile is a file with its first whole line.
+type recordFile struct {
+	path  string
+	first entry
 }
 
 // sorted returns the files that have lines, by the numbers of the first ones.
-func sorted(paths []string) ([]string, error) {
-	first := make(map[string]uint64)
-	var files []string
+func sorted(paths []string) ([]recordFile, error) {
+	var files []recordFile
 	for _, path := range paths {
 		if strings.HasSuffix(path, headSuffix) {
 			continue
 		}
-		number := uint64(1<<64 - 1) // no whole line: after all others
+		f := recordFile{path, entry{Seq: 1<<64 - 1}} // no whole line: after all others
 		err := lines(path, func(l fileLine) bool {
 			e, whole := parseLine(l.text)
 			if whole {
-				number = e.Seq
+				f.first = e
 			}
 			return !whole
 		})
 		if err != nil {
 			return nil, err
 		}
-		first[path], files = number, append(files, path)
+		files = append(files, f)
 	}
-	slices.SortStableFunc(files, func(a, b string) int { return cmp.Compare(first[a], first[b]) })
+	slices.SortStableFunc(files, func(a, b recordFile) int { return cmp.Compare(a.first.Seq, b.first.Seq) })
 	return files, nil
 }
 
@@ -118,6 +147,8 @@ func lines(path string, visit func(fileLine) bool) error {
 
 // A verifier goes along the chain.
 type verifier struct {
+	from   uint64        // the number of the first line
+	seen   map[link]bool // of all chains
 	report Report
 	last   link
 	at     string    // of the last line
@@ -146,10 +177,17 @@ func (v *verifier) line(l fileLine) bool {
 		v.report.Torn = append(v.report.Torn, v.cut.at)
 		v.cut = nil
 	}
+	if v.report.Lines == 0 && e.Seq > v.from {
+		return v.fault("lines %d to %d are missing: %s begins with number %d; name their files too, or, if they were deleted after their time, write --from %d", v.from, e.Seq-1, l.at, e.Seq, e.Seq)
+	}
+	if v.report.Lines == 0 && e.Seq == 1 && !follows(link{}, e) {
+		return v.fault("%s was changed: it has number 1, and the hash of a line before it", l.at)
+	}
 	if v.report.Lines > 0 && !v.checkNext(e, l) {
 		return false
 	}
 	v.last, v.at = linkOf(e, l.text), l.at
+	v.seen[v.last] = true
 	if v.report.Lines == 0 {
 		v.report.First = e.Seq
 	}
@@ -171,26 +209,28 @@ func (v *verifier) checkNext(e entry, l fileLine) bool {
 	return true
 }
 
-// end compares the last line with the head that is among the files or beside one
-// of them.
+// end looks for the line of each head that is beside one of the files or among them.
 func (v *verifier) end(paths []string) {
-	var head link
-	have := false
+	v.report.NoHead = true
 	for _, path := range paths {
-		one, ok, err := readHead(strings.TrimSuffix(path, headSuffix) + headSuffix)
-		if err == nil && ok && (!have || one.seq > head.seq) {
-			head, have = one, true
+		head, found, err := readHead(strings.TrimSuffix(path, headSuffix) + headSuffix)
+		if err != nil || !found {
+			continue
+		}
+		v.report.NoHead = false
+		switch {
+		case v.seen[head]:
+		case head.seq > v.last.seq:
+			v.fault("line %d is missing: %s is the last one, but %d were written", v.last.seq+1, v.at, head.seq)
+		default:
+			v.fault("%s (line %d) was changed, or line %d is missing: no hash is the one that was written", v.at, v.last.seq, head.seq)
 		}
 	}
-	v.report.NoHead = !have
 	switch {
-	case have && head.seq > v.last.seq:
-		v.fault("line %d is missing: %s is the last one, but %d were written", v.last.seq+1, v.at, head.seq)
-	case have && head.seq == v.last.seq && head.hash != v.last.hash:
-		v.fault("%s (line %d) was changed: its hash is not the one that was written", v.at, v.last.seq)
-	case v.cut != nil && v.cut.ended:
+	case v.report.Fault != "" || v.cut == nil:
+	case v.cut.ended:
 		v.fault("%s was changed: it is not a line of an audit record", v.cut.at)
-	case v.cut != nil:
+	default:
 		v.report.Torn = append(v.report.Torn, v.cut.at)
 	}
 }

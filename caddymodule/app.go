@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"net"
 	"net/http"
-	"path/filepath"
 	"slices"
 	"sync"
 	"time"
@@ -160,14 +159,15 @@ func (a *App) readAdminTokens() (err error) {
 	return nil
 }
 
-// findAuditFile finds the file of the audit record. It does no I/O.
+// findAuditFile finds the file of the audit record, which need not exist yet.
 func (a *App) findAuditFile() error {
 	if a.Config.Audit == nil {
 		return nil
 	}
 	path, err := stores.Absolute("audit", a.Config.Audit.File)
 	if err == nil {
-		a.telemetry.audit.File = auditfile.At(filepath.Clean(path))
+		err = auditfile.Check(path)
+		a.telemetry.audit.File = auditfile.At(path)
 	}
 	return err
 }

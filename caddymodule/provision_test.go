@@ -72,6 +72,35 @@ func TestValidateTouchesNoNetwork(t *testing.T) {
 	}
 }
 
+// Validating finds a store and an audit record that this process cannot write, before
+// the start would.
+func TestValidateFindsWhatCannotBeWritten(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "file")
+	if err := os.WriteFile(file, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	config := func(store, audit string) string {
+		text := configFrom(t, "file "+store, "", "")
+		return strings.Replace(text, `"master_key":`, `"audit":{"file":"`+audit+`"},"master_key":`, 1)
+	}
+	in := t.TempDir()
+	if err := validated(t, config(in+"/new/store", in+"/audit.log")); err != nil {
+		t.Error(err)
+	}
+	for bad, config := range map[string]string{
+		"store: the user":           config(file+"/store", in+"/audit.log"),
+		"cannot be an audit file":   config(in+"/store", file+"/audit.log"),
+		"no such file or directory": config(in+"/store", in+"/none/audit.log"),
+	} {
+		if err := validated(t, config); err == nil || !strings.Contains(err.Error(), bad) {
+			t.Errorf("%v, want an error with %q", err, bad)
+		}
+	}
+	if left, err := os.ReadDir(in); err != nil || len(left) > 0 {
+		t.Errorf("validating left %v, %v", left, err)
+	}
+}
+
 // Caddy shows and saves its JSON, so a password in it is refused like one in
 // the Caddyfile, and the refusal does not repeat it.
 func TestRedisPasswordInJSON(t *testing.T) {

@@ -23,7 +23,9 @@ type Ref struct {
 }
 
 // Read returns the secret without line ends after it. If the secret is missing
-// or empty, the error names the place.
+// or empty, the error names the place. A file that everybody may read by an oversight, with
+// a mode such as an editor gives, is refused too: orchestrators mount secrets as links, or
+// as 0444.
 func (s *Ref) Read() (string, error) {
 	switch {
 	case s.Env != "" && s.File != "":
@@ -35,6 +37,9 @@ func (s *Ref) Read() (string, error) {
 		}
 		return text, nil
 	case s.File != "":
+		if found, err := os.Lstat(s.File); err == nil && found.Mode().IsRegular() && found.Mode().Perm()&0o206 == 0o204 {
+			return "", fmt.Errorf("%s can be read by everybody (mode %04o): chmod 0600 %s for the gateway's user, or 0440 for its group; 0444 is taken as meant", s.File, found.Mode().Perm(), s.File)
+		}
 		text, err := ReadFile(s.File)
 		return strings.TrimRight(text, "\r\n"), err
 	default:

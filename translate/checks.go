@@ -10,6 +10,7 @@ import (
 
 	"github.com/biter777/countries"
 	"golang.org/x/net/idna"
+	"golang.org/x/text/unicode/norm"
 )
 
 // A check returns the fault of a value's characters, or "". The text continues
@@ -228,9 +229,10 @@ func span(s []byte, classes ...*class) int {
 	return len(s)
 }
 
-// blank holds the one character that Unicode counts as a symbol although
-// nothing is drawn for it: the empty Braille pattern.
-var blank = &unicode.RangeTable{R16: []unicode.Range16{{Lo: 0x2800, Hi: 0x2800, Stride: 1}}}
+// music is the block of musical symbols. It and three scripts have a character for which
+// nothing is drawn although Unicode counts it as a letter, mark or symbol: U+1D159,
+// U+2800, U+13441 and U+16FE4. No property names them, and nobody needs the others.
+var music = &unicode.RangeTable{R32: []unicode.Range32{{Lo: 0x1d100, Hi: 0x1d1ff, Stride: 1}}}
 
 // invisible reports whether a reader cannot see the character, or cannot tell
 // it from a space: spaces, controls, format characters such as U+200B and
@@ -240,7 +242,8 @@ func invisible(r rune) bool {
 		return r <= ' ' || r == 0x7f
 	}
 	return !unicode.In(r, unicode.L, unicode.M, unicode.N, unicode.P, unicode.S) ||
-		unicode.In(r, unicode.Other_Default_Ignorable_Code_Point, unicode.Variation_Selector, blank)
+		unicode.In(r, unicode.Other_Default_Ignorable_Code_Point, unicode.Variation_Selector,
+			unicode.Braille, unicode.Egyptian_Hieroglyphs, unicode.Khitan_Small_Script, music)
 }
 
 // separates reports whether the character separates words: dashes, connectors
@@ -298,12 +301,16 @@ const (
 
 // checkEmail allows a Mailbox of RFC 5321, 4.1.2, with a Dot-string before the
 // at sign and a host name after it. Both may be in scripts other than Latin
-// (RFC 6531). It refuses quoted strings, address literals, display names, and
-// characters that a reader cannot see.
+// (RFC 6531). It refuses quoted strings, address literals, display names,
+// characters that a reader cannot see, and all spellings but one of a local part that
+// Unicode can write in several ways.
 func checkEmail(_ Variant, value []byte) string {
 	at := bytes.LastIndexByte(value, '@')
 	if at < 0 || len(value) > maxEmail || !validLocalPart(value[:at]) || !validHost(value[at+1:]) {
 		return "must be an email address"
+	}
+	if !norm.NFKC.IsNormal(value[:at]) {
+		return "must be an email address, with the part before the at sign in the Unicode form NFKC"
 	}
 	return ""
 }

@@ -224,6 +224,12 @@ func TestAdminRefusals(t *testing.T) {
 		{"GET", "/card-gateway/keys?limit=0", ``, 422, "limit: want 1 to 500"},
 		{"GET", "/card-gateway/keys?status=gone", ``, 422, "status: want one of"},
 		{"GET", "/card-gateway/keys?tennant=acme", ``, 422, "tennant: unknown query parameter"},
+		{"GET", "/card-gateway/keys?limit=%zz", ``, 400, "cannot be read"},
+		{"GET", "/card-gateway/keys?limit=1;cursor=x", ``, 400, "with & between them"},
+		{"GET", "/card-gateway/keys?limit=1&limit=2", ``, 422, "limit: is given more than once"},
+		{"GET", "/card-gateway/refusals?limit=1&kee=a", ``, 422, "kee: unknown query parameter"},
+		{"GET", "/card-gateway/refusals?limit=%zz", ``, 400, "cannot be read"},
+		{"GET", "/card-gateway/status?keyz=no", ``, 422, "keyz: unknown query parameter"},
 	}
 	for _, test := range tests {
 		status, doc := s.call(test.method, test.path, test.body)

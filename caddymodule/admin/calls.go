@@ -5,9 +5,12 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
+	"net/url"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/caddyserver/caddy/v2"
@@ -28,18 +31,32 @@ func importKey(c *adminCall, req keys.ImportRequest) (any, error) {
 	return c.keys.Import(c, req, c.by)
 }
 
-func listKeys(c *adminCall) (any, error) {
-	query := c.r.URL.Query()
-	q := keys.ListQuery{Tenant: query.Get("tenant"), Status: query.Get("status"), Search: query.Get("search"), Cursor: query.Get("cursor"), Limit: defaultListed}
-	if text := query.Get("limit"); text != "" {
-		var err error
-		if q.Limit, err = strconv.Atoi(text); err != nil {
-			return nil, &fields.InvalidError{Field: "limit", Reason: "want a whole number"}
+// query reads the query of the request, which may hold each of the names once.
+func (c *adminCall) query(names ...string) (url.Values, error) {
+	query, err := url.ParseQuery(c.r.URL.RawQuery)
+	if err != nil {
+		return nil, adminapi.Error{Status: http.StatusBadRequest, Err: fmt.Errorf("the query %q cannot be read (%w); write name=value, with & between them and %%XX for other characters", c.r.URL.RawQuery, err)}
+	}
+	for _, name := range slices.Sorted(maps.Keys(query)) {
+		switch {
+		case !slices.Contains(names, name):
+			return nil, &fields.InvalidError{Field: name, Reason: "unknown query parameter; there are " + strings.Join(names, ", ")}
+		case len(query[name]) > 1:
+			return nil, &fields.InvalidError{Field: name, Reason: "is given more than once; write it once"}
 		}
 	}
-	for name := range query {
-		if !slices.Contains([]string{"tenant", "status", "search", "cursor", "limit"}, name) {
-			return nil, &fields.InvalidError{Field: name, Reason: "unknown query parameter; there are tenant, status, search, cursor and limit"}
+	return query, nil
+}
+
+func listKeys(c *adminCall) (any, error) {
+	query, err := c.query("tenant", "status", "search", "cursor", "limit")
+	if err != nil {
+		return nil, err
+	}
+	q := keys.ListQuery{Tenant: query.Get("tenant"), Status: query.Get("status"), Search: query.Get("search"), Cursor: query.Get("cursor"), Limit: defaultListed}
+	if text := query.Get("limit"); text != "" {
+		if q.Limit, err = strconv.Atoi(text); err != nil {
+			return nil, &fields.InvalidError{Field: "limit", Reason: "want a whole number"}
 		}
 	}
 	views, next, err := c.keys.List(c, q)
@@ -90,8 +107,12 @@ func deleteKey(c *adminCall) (any, error) {
 // showStatus answers with the state of everything; with ?keys=no the keys are not
 // counted, which takes a read of all of them.
 func showStatus(c *adminCall) (any, error) {
+	query, err := c.query("keys")
+	if err != nil {
+		return nil, err
+	}
 	status := keys.Status{}
-	if c.r.URL.Query().Get("keys") == "no" {
+	if query.Get("keys") == "no" {
 		status.Store = c.keys.StoreStatus(c)
 	} else {
 		status = c.keys.Status(c)
@@ -112,9 +133,12 @@ const (
 
 // listRefusals answers with the last remembered refusals, the newest first.
 func listRefusals(c *adminCall) (any, error) {
-	query, limit := c.r.URL.Query(), defaultRefusals
+	limit := defaultRefusals
+	query, err := c.query("key", "limit")
+	if err != nil {
+		return nil, err
+	}
 	if text := query.Get("limit"); text != "" {
-		var err error
 		if limit, err = strconv.Atoi(text); err != nil || limit < 1 || limit > maxRefusals {
 			return nil, &fields.InvalidError{Field: "limit", Reason: fmt.Sprintf("want 1 to %d", maxRefusals)}
 		}

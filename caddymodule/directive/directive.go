@@ -5,7 +5,10 @@
 package directive
 
 import (
+	"cmp"
 	"fmt"
+	"net"
+	"net/netip"
 	"slices"
 	"strconv"
 	"strings"
@@ -40,7 +43,7 @@ func Block(d *caddyfile.Dispenser, of string, options []Option) error {
 		}
 		o := &options[at]
 		if given[name] && !o.Repeats {
-			return d.Errf("%s is given a second time; %s", name, o.insteadOrDefault())
+			return d.Errf("%s is given a second time; %s", name, cmp.Or(o.Instead, "write one line"))
 		}
 		given[name] = true
 		if err := o.Read(d); err != nil {
@@ -50,23 +53,12 @@ func Block(d *caddyfile.Dispenser, of string, options []Option) error {
 	return nil
 }
 
-func (o *Option) insteadOrDefault() string {
-	if o.Instead != "" {
-		return o.Instead
-	}
-	return "write one line"
-}
-
 func optionNames(options []Option) string {
 	names := make([]string, len(options))
 	for i := range options {
 		names[i] = options[i].Name
 	}
-	last := len(names) - 1
-	if last < 1 {
-		return strings.Join(names, "")
-	}
-	return strings.Join(names[:last], ", ") + " and " + names[last]
+	return strings.Join(names, ", ")
 }
 
 // Flag reads an option that takes no argument.
@@ -182,6 +174,18 @@ func ReadDuration(d *caddyfile.Dispenser) (caddy.Duration, error) {
 		return 0, d.Errf("%s: %q is no time span; write for example 30s, 5m or 1h", option, text)
 	}
 	return caddy.Duration(span), nil
+}
+
+// HostPort returns an error for a text that is not host:port, with a host name or an
+// address, IPv6 in brackets, and a port in digits.
+func HostPort(text string) error {
+	host, port, err := net.SplitHostPort(text)
+	n, portErr := strconv.ParseUint(port, 10, 16)
+	_, addressErr := netip.ParseAddr(host)
+	if err != nil || portErr != nil || n == 0 || addressErr != nil && (host == "" || strings.ContainsAny(host, "/?#@:%[]{}<>\"\\|^` \t")) {
+		return fmt.Errorf("%q is not host:port with a port from 1 to 65535 and nothing around it, such as 10.0.0.7:9000 or [fd00::7]:9000", text)
+	}
+	return nil
 }
 
 // Secret reads the tokens `env NAME` or `file PATH`.

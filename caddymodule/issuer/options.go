@@ -131,8 +131,8 @@ func (h *Forward) options() (forward.Options, error) {
 		Observer: forward.Observer{Connections: countConnections, Problem: logIssuerProblem},
 	}
 	for _, issuer := range h.Issuers {
-		if strings.Contains(issuer, "://") {
-			return o, fmt.Errorf("issuer %q: write host:port; TLS is the option tls", issuer)
+		if err := checkIssuer(issuer); err != nil {
+			return o, err
 		}
 		o.Issuers = append(o.Issuers, forward.Issuer{Address: issuer})
 	}
@@ -149,6 +149,14 @@ func (h *Forward) options() (forward.Options, error) {
 	o.TLS = &forward.TLS{CAFile: h.TLS.CAFile, ServerName: h.TLS.ServerName, CertificateFile: h.TLS.Certificate, KeyFile: h.TLS.Key}
 	o.TLS.MinVersion, err = tlsVersion(h.TLS.Min)
 	return o, err
+}
+
+// checkIssuer returns an error for a text that is neither host:port nor unix/ and a path.
+func checkIssuer(issuer string) error {
+	if strings.HasPrefix(issuer, "unix/") {
+		return nil
+	}
+	return directive.HostPort(issuer)
 }
 
 func forwardPolicy(name string) (forward.Policy, error) {
@@ -199,6 +207,11 @@ func (h *Forward) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 	d.Next()
 	if h.Issuers = d.RemainingArgs(); len(h.Issuers) == 0 {
 		return d.Err("card_forward needs the address of an issuer, as host:port")
+	}
+	for _, issuer := range h.Issuers {
+		if err := checkIssuer(issuer); err != nil && !strings.ContainsAny(issuer, "{}") { // placeholders: Provision checks
+			return d.WrapErr(err)
+		}
 	}
 	return directive.Block(d, "card_forward", append([]directive.Option{
 		{Name: "policy", Read: h.readPolicy},

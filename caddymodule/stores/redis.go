@@ -5,6 +5,7 @@ import (
 	"encoding/hex"
 	"fmt"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -39,9 +40,9 @@ type RedisStore struct {
 	SentinelUsername string      `json:"sentinel_username,omitempty"`
 	SentinelPassword *secret.Ref `json:"sentinel_password,omitempty"`
 
-	// The number of the database; a cluster has only 0. Default: 0, or the
-	// URL's.
-	DB int `json:"db,omitempty"`
+	// The number of the database, if the URL names none; a cluster has only 0.
+	// Default: 0.
+	DB *int `json:"db,omitempty"`
 
 	// Speak TLS to a cluster or a Sentinel set. Default: false.
 	TLS bool `json:"tls,omitempty"`
@@ -81,11 +82,6 @@ func (*RedisStore) CaddyModule() caddy.ModuleInfo {
 // Provision expands placeholders and reads the passwords. It connects to
 // nothing.
 func (s *RedisStore) Provision(caddy.Context) (err error) {
-	if s.URL != "" {
-		if err := withoutPassword(s.URL); err != nil {
-			return err
-		}
-	}
 	texts := []*string{&s.URL, &s.Master, &s.Username, &s.SentinelUsername, &s.CAFile, &s.ServerName, &s.Prefix}
 	for _, list := range [][]string{s.Cluster, s.Sentinel} {
 		for i := range list {
@@ -101,16 +97,24 @@ func (s *RedisStore) Provision(caddy.Context) (err error) {
 		}
 	}
 	s.options = redis.Options{
-		Options: rpc.Options{
-			URL: s.URL, ClusterAddrs: s.Cluster, SentinelMaster: s.Master, SentinelAddrs: s.Sentinel,
-			Username: s.Username, SentinelUsername: s.SentinelUsername, DB: s.DB,
-			TLS: s.TLS, CAFile: s.CAFile, ServerName: s.ServerName,
-			IOTimeout: time.Duration(s.IOTimeout), PoolSize: s.PoolSize, Logger: storeLog, Queue: meter.CountQueue,
-		},
-		Prefix: s.Prefix, SettleTimeout: time.Duration(s.SettleTimeout), ChangeTimeout: time.Duration(s.ChangeTimeout), MaxNoncesPerKey: s.MaxNoncesPerKey,
+		Options: s.connections(),
+		Prefix:  s.Prefix, SettleTimeout: time.Duration(s.SettleTimeout), ChangeTimeout: time.Duration(s.ChangeTimeout), MaxNoncesPerKey: s.MaxNoncesPerKey,
 		AcceptReplicasUnverified: s.AcceptReplicasUnverified,
 	}
-	return s.readPasswords()
+	if err := s.readPasswords(); err != nil {
+		return err
+	}
+	return s.options.Check()
+}
+
+// connections returns the options of the connections, without passwords.
+func (s *RedisStore) connections() rpc.Options {
+	return rpc.Options{
+		URL: s.URL, ClusterAddrs: s.Cluster, SentinelMaster: s.Master, SentinelAddrs: s.Sentinel,
+		Username: s.Username, SentinelUsername: s.SentinelUsername, DB: s.DB,
+		TLS: s.TLS, CAFile: s.CAFile, ServerName: s.ServerName,
+		IOTimeout: time.Duration(s.IOTimeout), PoolSize: s.PoolSize, Logger: storeLog, Queue: meter.CountQueue,
+	}
 }
 
 func (s *RedisStore) readPasswords() (err error) {
@@ -131,12 +135,12 @@ func (s *RedisStore) readPasswords() (err error) {
 // password or timeout opens new ones. A changed password in the same file or
 // variable is a change too. The state itself is in Redis.
 func (s *RedisStore) Place() string {
-	return fmt.Sprintf("redis:%+v", s.connection())
+	return fmt.Sprintf("redis:%d:%+v", s.options.Database(), s.connection()) // the database is a pointer in the options
 }
 
 func (s *RedisStore) connection() any {
 	options := s.options
-	options.Logger, options.Queue = nil, nil
+	options.Logger, options.Queue, options.DB = nil, nil, nil
 	options.Password, options.SentinelPassword = fingerprint(options.Password), fingerprint(options.SentinelPassword)
 	return options
 }
@@ -146,18 +150,6 @@ func (s *RedisStore) maxWindow() time.Duration { return redis.MaxWindow }
 // Open returns the backend. It connects to nothing.
 func (s *RedisStore) Open(string) (store.Backend, error) {
 	return redis.New(s.options)
-}
-
-// withoutPassword refuses a URL that holds a secret, which Caddy would show.
-func withoutPassword(url string) error {
-	_, rest, found := strings.Cut(url, "://")
-	if !found {
-		return fmt.Errorf("store redis needs a URL such as redis://host:6379/0")
-	}
-	if user, _, hasUser := strings.Cut(rest, "@"); hasUser && strings.Contains(user, ":") {
-		return fmt.Errorf("the password does not belong into the URL, where Caddy would show it; write: store redis URL password env NAME")
-	}
-	return nil
 }
 
 // fingerprint returns a hash of a secret, to compare secrets without showing
@@ -200,6 +192,7 @@ var _ caddyfile.Unmarshaler = (*RedisStore)(nil)
 //	}
 func (s *RedisStore) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 	d.Next()
+	at := directive.At(d)
 	if err := s.parseWhere(d); err != nil {
 		return err
 	}
@@ -212,12 +205,15 @@ func (s *RedisStore) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 			return err
 		}}
 	}
-	return directive.Block(d, "store redis", []directive.Option{
+	err := directive.Block(d, "store redis", []directive.Option{
 		directive.Text("username", "a name", &s.Username),
 		secretOption("password", &s.Password),
 		directive.Text("sentinel_username", "a name", &s.SentinelUsername),
 		secretOption("sentinel_password", &s.SentinelPassword),
-		directive.Number("db", 0, &s.DB),
+		{Name: "db", Read: func(d *caddyfile.Dispenser) error {
+			s.DB = new(int)
+			return directive.Number("db", 0, s.DB).Read(d)
+		}},
 		directive.Flag("tls", &s.TLS),
 		directive.Text("ca_file", "a path", &s.CAFile),
 		directive.Text("server_name", "a name", &s.ServerName),
@@ -229,6 +225,13 @@ func (s *RedisStore) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 		directive.Number("max_nonces_per_key", 1, &s.MaxNoncesPerKey),
 		directive.Flag("accept_replicas_unverified", &s.AcceptReplicasUnverified),
 	})
+	if err != nil || strings.ContainsAny(s.URL+strings.Join(slices.Concat(s.Cluster, s.Sentinel), ""), "{}") { // placeholders: Provision checks
+		return err
+	}
+	if options := s.connections(); options.Check() != nil {
+		return at(options.Check())
+	}
+	return nil
 }
 
 func (s *RedisStore) parseWhere(d *caddyfile.Dispenser) (err error) {
@@ -251,9 +254,6 @@ func (s *RedisStore) parseWhere(d *caddyfile.Dispenser) (err error) {
 		s.Master, s.Sentinel = args[0], args[1:]
 	default:
 		s.URL = d.Val()
-		if err := withoutPassword(s.URL); err != nil {
-			return d.WrapErr(err)
-		}
 		if d.NextArg() {
 			if d.Val() != "password" {
 				return d.Errf("unexpected argument %q; expected password env NAME, or password file PATH", d.Val())

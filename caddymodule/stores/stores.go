@@ -19,6 +19,7 @@ import (
 	"github.com/card-gateway/card-gateway/caddymodule/directive"
 	"github.com/card-gateway/card-gateway/caddymodule/node"
 	"github.com/card-gateway/card-gateway/keys"
+	"github.com/card-gateway/card-gateway/platform"
 	"github.com/card-gateway/card-gateway/store"
 	"github.com/card-gateway/card-gateway/store/file"
 )
@@ -87,6 +88,9 @@ func Take(module Module, window time.Duration, runtimeDir string) (*Pooled, erro
 		}
 	}
 	value, _, err := pool.LoadOrNew(module.Place(), func() (caddy.Destructor, error) {
+		if f, ok := module.(*FileStore); ok && platform.MayMake(f.Dir) != nil {
+			return nil, platform.MayMake(f.Dir)
+		}
 		backend, err := module.Open(dir)
 		if err != nil {
 			return nil, err

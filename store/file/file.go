@@ -80,8 +80,8 @@ func OpenExisting(dir string) (*Store, error) {
 // directory.
 func (s *Store) readState() (*state, error) {
 	for _, dir := range []string{s.dir, filepath.Join(s.dir, journalDir)} {
-		if err := checkDirectory(dir); err != nil {
-			return nil, err
+		if err := platform.CheckOwnDir(dir); err != nil {
+			return nil, fmt.Errorf("the store's directory: %w", err)
 		}
 	}
 	st := newState(s.opt, filepath.Join(s.dir, keyFileName))

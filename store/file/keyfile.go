@@ -314,7 +314,7 @@ func (st *state) writeKeyFile(data []byte) error {
 	if err != nil {
 		return fmt.Errorf("%w: writing the key file: %w", store.ErrUnavailable, err)
 	}
-	if f, err := os.OpenFile(st.path, os.O_WRONLY, 0); err == nil {
+	if f, err := platform.OpenOwn(st.path, os.O_WRONLY, 0); err == nil {
 		size := int64(len(b))
 		st.log = keyLog{f, size, size + max(size/2, spareMargin)}
 	}

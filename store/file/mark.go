@@ -3,7 +3,6 @@ package file
 import (
 	"crypto/sha256"
 	"encoding/hex"
-	"errors"
 	"os"
 	"path/filepath"
 	"strings"
@@ -24,11 +23,7 @@ func DefaultRuntimeDir(otherwise string) string {
 			return dir
 		}
 	}
-	existing := otherwise // or the nearest directory in which it would be made
-	for _, err := os.Stat(existing); errors.Is(err, os.ErrNotExist) && existing != filepath.Dir(existing); _, err = os.Stat(existing) {
-		existing = filepath.Dir(existing)
-	}
-	if checkDirectory(otherwise) != nil || platform.MayWrite(existing) != nil {
+	if platform.CheckOwnDir(otherwise) != nil || platform.MayMake(otherwise) != nil {
 		return ""
 	}
 	return otherwise

@@ -34,6 +34,25 @@ func TestPlantedSymlink(t *testing.T) {
 	}
 }
 
+// TestPlantedKeyFile: a key file that is a link, or has a second name, is neither read nor
+// written.
+func TestPlantedKeyFile(t *testing.T) {
+	for want, link := range map[string]func(string, string) error{"symbolic link": os.Symlink, "hard link": os.Link} {
+		b := newBench(t, Options{})
+		b.newKey()
+		if err := b.Close(); err != nil {
+			t.Fatal(err)
+		}
+		path := filepath.Join(b.dir, keyFileName)
+		if err := errors.Join(os.Rename(path, path+".away"), link(path+".away", path)); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := Open(b.dir, b.opt); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v, want an error that names the %s", err, want)
+		}
+	}
+}
+
 // TestOpenToOthers: files that other users may write are refused, by Open and by
 // Start. The error has the command that corrects it.
 func TestOpenToOthers(t *testing.T) {

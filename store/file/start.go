@@ -13,6 +13,7 @@ import (
 
 	"github.com/gofrs/flock"
 
+	"github.com/card-gateway/card-gateway/platform"
 	"github.com/card-gateway/card-gateway/store/file/journal"
 )
 
@@ -156,7 +157,7 @@ func (s *Store) holdIdentity(locks *dirLocks) error {
 	if err := os.MkdirAll(s.opt.RuntimeDir, 0o700); err != nil {
 		return fmt.Errorf("making the runtime directory, for the high-water mark of the journal: %w", err)
 	}
-	if err := checkDirectory(s.opt.RuntimeDir); err != nil {
+	if err := platform.CheckOwnDir(s.opt.RuntimeDir); err != nil {
 		return err
 	}
 	lock := flock.New(filepath.Join(s.opt.RuntimeDir, markPrefix+s.identity+".lock"), flock.SetPermissions(0o600))
@@ -192,44 +193,13 @@ func identify(dir string, sync func(*os.File) error) (id string, known bool, err
 
 func notBase32(r rune) bool { return (r < 'A' || r > 'Z') && (r < '2' || r > '7') }
 
-// writableByOthers returns an error, with the command that helps, if the mode
-// lets users write who are neither the owner nor in the group. The group may
-// write: orchestrators give a volume to a group.
-func writableByOthers(path string, mode os.FileMode) error {
-	if mode.Perm()&0o002 == 0 {
-		return nil
-	}
-	return fmt.Errorf("%s can be written by everybody (mode %04o), who could then make keys or forget nonces: chmod o-w %s", path, mode.Perm(), path)
-}
-
-// checkDirectory returns an error if others may write into the directory. It
-// returns nil if the directory is missing.
-func checkDirectory(path string) error {
-	info, err := os.Stat(path)
-	switch {
-	case errors.Is(err, os.ErrNotExist):
-		return nil
-	case err != nil:
-		return fmt.Errorf("the store's directory: %w", err)
-	default:
-		return writableByOthers(path, info.Mode())
-	}
-}
-
-// readOwn returns the content of a file. It fails if others may write the file,
-// and returns os.ErrNotExist if it is missing.
+// readOwn returns the content of a file of the store. It returns os.ErrNotExist if it is
+// missing, and fails as platform.OpenOwn does.
 func readOwn(path string) ([]byte, error) {
-	f, err := os.Open(path)
+	f, err := platform.OpenOwn(path, os.O_RDONLY, 0)
 	if err != nil {
 		return nil, err
 	}
 	defer f.Close()
-	info, err := f.Stat()
-	if err == nil {
-		err = writableByOthers(path, info.Mode())
-	}
-	if err != nil {
-		return nil, err
-	}
 	return io.ReadAll(f)
 }

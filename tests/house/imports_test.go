@@ -50,7 +50,7 @@ var importRules = []importRule{
 		reason: "what an issuer can verify follows from the request and the key alone; it needs no library of JOSE to write one form",
 	},
 	{
-		dir: "translate", others: []string{"github.com/go-json-experiment/json/…/", "github.com/biter777/countries", "golang.org/x/net/idna"},
+		dir: "translate", others: []string{"github.com/go-json-experiment/json/…/", "github.com/biter777/countries", "golang.org/x/net/idna", "golang.org/x/text/unicode/norm"},
 		reason: "translation is text in, text out; it knows no keys, no stores and no server",
 	},
 	{
@@ -204,7 +204,7 @@ var importRules = []importRule{
 		reason: "what the options come to does not depend on who is bound by them",
 	},
 	{
-		dir: "caddymodule/stores", ours: []string{"caddymodule/directive", "caddymodule/meter", "caddymodule/node", "keys", "secret", "store", "store/file", "store/redis", "store/redis/rpc"},
+		dir: "caddymodule/stores", ours: []string{"caddymodule/directive", "caddymodule/meter", "caddymodule/node", "keys", "platform", "secret", "store", "store/file", "store/redis", "store/redis/rpc"},
 		others: []string{"github.com/caddyserver/caddy/v2/…/", "go.uber.org/zap/…/"},
 		reason: "a backend is opened and kept for whoever asks",
 	},

@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"net/http"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -84,6 +85,11 @@ func TestForgedInRedis(t *testing.T) {
 	}
 	if out, err := cardKeys(g, "list"); err != nil || strings.Count(out, "forged") != len(forged) {
 		t.Errorf("%v: %s", err, out)
+	}
+	for field, key := range forged {
+		if out, err := cardKeys(g, "show", key.ID); err != nil || !regexp.MustCompile(`(?m)^status +forged$`).MatchString(out) {
+			t.Errorf("%s: %v: %s; want its record refused", field, err, out)
+		}
 	}
 	harness.WantAccepted(t, g.Send(t, untouched.Get()))
 	g.Stop()

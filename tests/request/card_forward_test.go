@@ -163,7 +163,7 @@ func TestForwardRefusesToStart(t *testing.T) {
 			t.Errorf("%s: %s", option, said)
 		}
 	}
-	for issuer, want := range map[string]string{"https://issuer.example": "TLS is the option tls", "issuer.example": "missing port"} {
+	for issuer, want := range map[string]string{"https://issuer.example": "is not host:port", "issuer.example": "is not host:port"} {
 		g := harness.NewGateway(t, harness.Site{Upstream: issuer})
 		if said := g.RefusesToStart(); !strings.Contains(said, want) {
 			t.Errorf("%s: %s", issuer, said)

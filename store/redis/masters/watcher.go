@@ -143,8 +143,8 @@ func (w *Watcher) Ready() error {
 	if err := w.view.Load().problem; err != nil {
 		return err
 	}
-	if w.client.Cluster == nil && w.client.Breaker(rpc.TheServer).Open() {
-		return rpc.Unavailable("redis", rpc.ErrOpen)
+	if breaker := w.client.Breaker(rpc.TheServer); w.client.Cluster == nil && breaker.Open() {
+		return rpc.Unavailable("redis", breaker.Refused())
 	}
 	return nil
 }

@@ -3,6 +3,7 @@ package rpc
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"sync"
 	"sync/atomic"
@@ -38,6 +39,7 @@ type Breaker struct {
 	since, heard time.Time // of the first of these calls; of the last reply
 	next         time.Time // when an open one tries a call again; zero: it is closed
 	trying       bool      // that call is under way
+	cause        string    // why the first of the failures failed
 }
 
 // Open reports whether a call would be refused.
@@ -45,6 +47,17 @@ func (b *Breaker) Open() bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return time.Now().Before(b.next)
+}
+
+// Refused returns [ErrOpen], wrapped, with the server, since when it has not answered, and
+// the first failure since then.
+func (b *Breaker) Refused() error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.since.IsZero() { // it has just answered
+		return ErrOpen
+	}
+	return fmt.Errorf("%w (%s, since %s: %s)", ErrOpen, b.server, b.since.UTC().Format(time.RFC3339), b.cause)
 }
 
 // Failures returns how many calls in a row have ended without a reply.
@@ -59,7 +72,7 @@ func (b *Breaker) run(send func() error) error {
 	begun := time.Now()
 	may, trial := b.admit(begun)
 	if !may {
-		return ErrOpen
+		return b.Refused()
 	}
 	err := send()
 	b.note(begun, trial, err)
@@ -98,6 +111,7 @@ func (b *Breaker) note(begun time.Time, trial bool, err error) {
 		return
 	}
 	if b.failures++; b.since.IsZero() {
+		b.cause = err.Error()
 		if b.since = begun; b.heard.After(begun) {
 			b.since = b.heard
 		}

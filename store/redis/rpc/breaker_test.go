@@ -122,7 +122,7 @@ func TestOneTrialAtATime(t *testing.T) {
 		go func() { _ = b.run(func() error { return <-trial }) }()
 		synctest.Wait()
 		for range 3 {
-			if err := b.run(func() error { t.Error("sent"); return nil }); !errors.Is(err, ErrOpen) {
+			if err := b.run(func() error { t.Error("sent"); return nil }); !errors.Is(err, ErrOpen) || errors.Is(err, errTimeout) || !strings.Contains(err.Error(), "(a, since 2000-01-01T00:00:00Z: "+errTimeout.Error()+")") {
 				t.Errorf("beside a trial: %v", err)
 			}
 		}

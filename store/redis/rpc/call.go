@@ -96,7 +96,7 @@ func (c *Client) Breaker(server string) *Breaker { return &c.servers.at(server).
 func (c *Client) process(ctx context.Context, server string, cmd redis.Cmder) error {
 	s := c.servers.at(server)
 	if s.Open() {
-		return ErrOpen // without waiting for a turn
+		return s.Refused() // without waiting for a turn
 	}
 	if err := s.enter(ctx); err != nil {
 		return err

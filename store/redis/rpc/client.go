@@ -10,7 +10,6 @@ import (
 	"net"
 	"os"
 	"strconv"
-	"strings"
 	"sync/atomic"
 	"syscall"
 	"time"
@@ -90,7 +89,7 @@ func hooked(client *redis.Client, hook redis.Hook) *redis.Client {
 // repeats nothing: RunOn decides whether a call may be repeated.
 func (o *Options) common() *redis.UniversalOptions {
 	return &redis.UniversalOptions{
-		Username: o.Username, Password: o.Password, DB: o.DB,
+		Username: o.Username, Password: o.Password, DB: o.Database(),
 		SentinelUsername: o.SentinelUsername, SentinelPassword: o.SentinelPassword,
 		MaxRetries: -1, DialerRetries: 1, MaxRedirects: 5,
 		MinRetryBackoff: time.Millisecond, MaxRetryBackoff: 10 * time.Millisecond, // between redirections
@@ -103,31 +102,19 @@ func (o *Options) common() *redis.UniversalOptions {
 
 // single adds the settings in the URL of one server and returns the network.
 func (o *Options) single(all *redis.UniversalOptions) (network string, err error) {
-	address, parameters, _ := strings.Cut(o.URL, "?")
-	if parameters != "" && !(strings.HasPrefix(address, "unix:") && strings.HasPrefix(parameters, "db=") && !strings.ContainsAny(parameters, "&;")) {
-		return "", errors.New("redis: parameters in the URL are not understood; use the options")
-	}
-	c, err := redis.ParseURL(o.URL)
+	s, err := parseServer(o.URL)
 	if err != nil {
-		// Not wrapped: the text repeats the URL, which may hold a password.
-		return "", errors.New("redis: the URL is not understood; expected redis://, rediss:// or unix://, such as rediss://user@host:6379/0")
+		return "", fmt.Errorf("redis: %w", err)
 	}
-	if c.Password != "" && o.Password != "" {
-		return "", errors.New("redis: there is a password in the URL and another one beside it")
+	if s.db != "" {
+		all.DB, _ = strconv.Atoi(s.db) // at most nine digits
 	}
-	c.Username = cmp.Or(c.Username, o.Username)
-	c.Password = cmp.Or(c.Password, o.Password)
-	c.DB = cmp.Or(c.DB, o.DB)
-	all.Addrs, all.Username, all.Password, all.DB = []string{c.Addr}, c.Username, c.Password, c.DB
+	network, addr := s.address()
+	all.Addrs, all.Username = []string{addr}, cmp.Or(s.username, o.Username)
 	withTLS := *o
-	withTLS.TLS = c.TLSConfig != nil
-	if all.TLSConfig, err = withTLS.tlsConfig(); err != nil {
-		return "", err
-	}
-	if all.TLSConfig != nil {
-		all.TLSConfig.ServerName = cmp.Or(all.TLSConfig.ServerName, c.TLSConfig.ServerName)
-	}
-	return c.Network, nil
+	withTLS.TLS, withTLS.ServerName = s.tls, cmp.Or(o.ServerName, s.host)
+	all.TLSConfig, err = withTLS.tlsConfig()
+	return network, err
 }
 
 // bufferSize of a connection: a settle and its reply are under 2 KiB.
@@ -136,9 +123,6 @@ const bufferSize = 8 << 10
 // tlsConfig returns nil without TLS.
 func (o *Options) tlsConfig() (*tls.Config, error) {
 	if !o.TLS {
-		if o.CAFile != "" || o.ServerName != "" {
-			return nil, errors.New("redis: an authority or a server name is given, but no TLS; use rediss:// or switch TLS on")
-		}
 		return nil, nil
 	}
 	config := &tls.Config{MinVersion: tls.VersionTLS12, ServerName: o.ServerName}

@@ -7,8 +7,10 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"regexp"
 	"runtime"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 )
@@ -17,8 +19,7 @@ import (
 // URL, ClusterAddrs and SentinelAddrs is given.
 type Options struct {
 	// URL of one server: redis://, rediss:// (TLS) or unix://, such as
-	// rediss://user@host:6379/0. The password is in Password. Parameters after ?
-	// are refused, except the db of unix://path?db=0.
+	// rediss://user@host:6379/0 or unix:///path?db=0. The password is in Password.
 	URL string
 	// ClusterAddrs are the host:port of some nodes of a cluster; the client finds
 	// the others.
@@ -35,8 +36,9 @@ type Options struct {
 	// SentinelUsername and SentinelPassword are for the sentinels. The user and
 	// password of the servers are not used for them.
 	SentinelUsername, SentinelPassword string
-	// DB is the number of the database. A cluster has only 0.
-	DB int
+	// DB is the number of the database; nil is that of the URL, or 0. A cluster has
+	// only 0.
+	DB *int
 
 	// TLS turns on TLS to a cluster, or to a sentinel set and its sentinels. For
 	// one server write rediss:// in the URL.
@@ -69,7 +71,7 @@ type Options struct {
 type Dialer = func(ctx context.Context, network, addr string) (net.Conn, error)
 
 func (o Options) withDefaults() (Options, error) {
-	if err := o.check(); err != nil {
+	if err := o.Check(); err != nil {
 		return o, fmt.Errorf("redis: %w", err)
 	}
 	o.ClusterAddrs, o.SentinelAddrs = slices.Clone(o.ClusterAddrs), slices.Clone(o.SentinelAddrs)
@@ -82,7 +84,9 @@ func (o Options) withDefaults() (Options, error) {
 	return o, nil
 }
 
-func (o *Options) check() error {
+// Check returns why the options cannot be used. What the URL and an option both say must
+// agree. It does no I/O.
+func (o *Options) Check() error {
 	places := 0
 	for _, given := range []bool{o.URL != "", len(o.ClusterAddrs) > 0, len(o.SentinelAddrs) > 0} {
 		if given {
@@ -94,14 +98,38 @@ func (o *Options) check() error {
 		return errors.New("give one of a URL, the addresses of a cluster, or the addresses of sentinels")
 	case (o.SentinelMaster != "") != (len(o.SentinelAddrs) > 0):
 		return errors.New("sentinels need the name of their master, and the other way round")
-	case len(o.ClusterAddrs) > 0 && o.DB != 0:
-		return fmt.Errorf("a cluster has no database %d, only 0", o.DB)
-	case o.DB < 0:
-		return fmt.Errorf("database %d; want 0 or more", o.DB)
+	case len(o.ClusterAddrs) > 0 && o.Database() != 0:
+		return fmt.Errorf("a cluster has no database %d, only 0", o.Database())
+	case o.Database() < 0:
+		return fmt.Errorf("database %d; want 0 or more", o.Database())
 	case o.IOTimeout < 0 || o.PoolSize < 0:
 		return errors.New("timeouts and the size of the pool must not be negative")
 	}
+	secure := o.TLS
+	if o.URL != "" {
+		s, err := parseServer(o.URL)
+		switch {
+		case err != nil:
+			return err
+		case s.username != "" && o.Username != "" && s.username != o.Username, s.db != "" && o.DB != nil && s.db != strconv.Itoa(*o.DB):
+			return errors.New("the URL names one user or database, and the option username or db another; write each once")
+		case o.TLS && !s.tls:
+			return errors.New("the option tls is for a cluster and a sentinel set, and this URL is without TLS; write rediss://")
+		}
+		secure = s.tls
+	}
+	if !secure && (o.CAFile != "" || o.ServerName != "") {
+		return errors.New("an authority or a server name is given, but no TLS; use rediss:// or switch TLS on")
+	}
 	return nil
+}
+
+// Database returns the number that the options give, without the URL's.
+func (o *Options) Database() int {
+	if o.DB == nil {
+		return 0
+	}
+	return *o.DB
 }
 
 // The topologies.
@@ -136,4 +164,36 @@ func (o *Options) Place() string {
 		rest = rest[i+1:]
 	}
 	return scheme + "://" + rest
+}
+
+// A serverURL is what the URL of one server says.
+type serverURL struct {
+	tls                    bool
+	username, host, socket string
+	port, db               string // empty: not said
+}
+
+const (
+	urlUser     = `(?:([\w.~+-]+)@)?`
+	urlDatabase = `(0|[1-9][0-9]{0,8})`
+)
+
+var serverText = regexp.MustCompile(`^(rediss?)://` + urlUser + `(\[[^][/?#@%]+\]|[^][:/?#@%\s]+)(?::([0-9]{1,5}))?(?:/` + urlDatabase + `?)?$|^unix://` + urlUser + `(/[^?#%]+)(?:\?db=` + urlDatabase + `)?$`)
+
+// parseServer reads the URL of one server. The error does not repeat it, because it may
+// hold a password.
+func parseServer(text string) (serverURL, error) {
+	m := serverText.FindStringSubmatch(text)
+	if m == nil {
+		return serverURL{}, errors.New("the URL is not understood; want redis://, rediss:// or unix://, such as rediss://user@host:6379/0 or unix:///path?db=0. The password does not belong there, where Caddy would show it: write password env NAME, and the rest as options")
+	}
+	return serverURL{tls: m[1] == "rediss", username: m[2] + m[6], host: strings.Trim(m[3], "[]"), port: m[4], db: m[5] + m[8], socket: m[7]}, nil
+}
+
+// address returns the network and the address of the server.
+func (s *serverURL) address() (network, addr string) {
+	if s.socket != "" {
+		return "unix", s.socket
+	}
+	return "tcp", net.JoinHostPort(s.host, cmp.Or(s.port, "6379"))
 }
