@@ -319,7 +319,7 @@ func (k *Service) reseal(ctx context.Context) {
 			return nil
 		}
 		_, err := k.change(ctx, r.ID, By{Actor: GatewayActor}, edit{action: "reseal", apply: k.resealRecord})
-		if errors.Is(err, store.ErrNotFound) || errors.Is(err, keyring.ErrMasterKey) || errors.Is(err, keyring.ErrDamaged) || errors.Is(err, ErrForged) {
+		if aboutKey(err) {
 			return nil
 		}
 		return err
