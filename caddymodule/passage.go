@@ -33,6 +33,7 @@ type passage struct {
 	limits  *request.RateLimitOptions
 	sent    headers.Values // to the upstream
 	settler meter.Settler
+	dropped []string // headers of the client that the rule has removed
 
 	arrival  gate.Arrival
 	decision gate.Decision
@@ -50,6 +51,7 @@ func (p *passage) serve(r *http.Request, next caddyhttp.Handler, start time.Time
 	if info.DryRun != nil {
 		p.reportDryRun()
 	}
+	p.reportDropped()
 	p.prepareUpstream()
 	if refusal := p.assert(); refusal != nil {
 		return request.Refuse(&p.w, r, refusal)
@@ -95,9 +97,23 @@ func (p *passage) takeOver() {
 	d := &p.decision
 	p.info.Target, p.info.Operation, p.info.Key, p.info.Skew = d.Target, d.Operation, d.Key, d.Skew
 	p.info.Body, p.info.DryRun = d.Body.Held, d.DryRun
-	p.info.Aside = p.site.Rule.Clean(p.r.Header)
+	p.info.Aside, p.dropped = p.site.Rule.Clean(p.r.Header)
 	if d.Settled {
 		p.report(&d.Verdict)
+	}
+}
+
+// reportDropped counts headers that do not reach the issuer, and names them in a debug
+// line: an operator looks there for what pass_header needs.
+func (p *passage) reportDropped() {
+	if len(p.dropped) == 0 {
+		return
+	}
+	meter.DroppedHeaders.Add(float64(len(p.dropped)))
+	log := p.info.Reporter.Log.Named("requests")
+	if line := log.Check(zap.DebugLevel, "headers of the client do not reach the issuer; pass_header names those that shall"); line != nil {
+		slices.Sort(p.dropped)
+		line.Write(zap.String("request_id", p.info.RequestID), zap.Strings("headers", p.dropped))
 	}
 }
 

@@ -32,7 +32,8 @@ export CARD_GATEWAY_MASTER_KEY_FILE=$data/master.key
 export CARD_GATEWAY_ASSERT="assert {
 	key file $data/assert.key
 	audience sandbox
-}"
+}
+pass_header X-Sandbox-Force"
 export CARD_GATEWAY_METRICS_PORT=${CARD_GATEWAY_METRICS_PORT:-9180}
 export CARD_SANDBOX_PORT=$sandbox_port
 export CARD_ISSUER=127.0.0.1:$sandbox_port

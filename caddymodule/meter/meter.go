@@ -47,6 +47,8 @@ var (
 	ForgedRecordsTotal = counters("card_gateway_forged_records_total",
 		"Readings of a key's record that was refused because something other than a gateway changed it, by field.", "field")
 
+	DroppedHeaders = prometheus.NewCounter(prometheus.CounterOpts{Name: "card_gateway_dropped_headers_total", Help: "Headers of clients that did not reach the issuer of a forwarded request, because no option names them."})
+
 	KeyLocksTotal = prometheus.NewCounter(prometheus.CounterOpts{Name: "card_gateway_key_locks_total", Help: "Keys locked by consecutive authentication failures."})
 )
 
@@ -89,7 +91,7 @@ type operationMetrics struct {
 func New(registry *prometheus.Registry, table *auth.Table, others ...prometheus.Collector) (*Metrics, error) {
 	for _, collector := range append([]prometheus.Collector{
 		RequestsTotal, overheadSeconds, storeSeconds, StoreUp, LimitDecisions, TranslationsTotal,
-		clockSkewSeconds, KeyLocksTotal, KeysByStatus, KeysExpiring, KeySeals, ForgedRecordsTotal, buildInfo, bodyBytes, bodyBytesLimit, storeQueue,
+		clockSkewSeconds, DroppedHeaders, KeyLocksTotal, KeysByStatus, KeysExpiring, KeySeals, ForgedRecordsTotal, buildInfo, bodyBytes, bodyBytesLimit, storeQueue,
 		upstreamSeconds, UpstreamResponses, UpstreamConnections,
 		DegradedGauge, DryRunGauge, ReplayFloor, CertificateEnd, CertificatesOverdue, explanationsTotal, signedAnswers,
 	}, others...) {

@@ -171,7 +171,7 @@ func TestIssuersCannotSpeakForTheGateway(t *testing.T) {
 		"X-RateLimit-Limit", "X-RateLimit-Anything", "X-Rate-Limit-Reset", "X-RateLimit",
 		"RateLimit", "RateLimit-Policy", "RateLimit-Limit", "RateLimit-Remaining", "RateLimit-Reset", "Rate-Limit",
 	})
-	others := rapid.SampledFrom(strings.Fields(`Content-Language Etag Retry-After X-Card-Id X-Request-Ids X-Rate X-Gate X-Gatewayish
+	others := rapid.SampledFrom(strings.Fields(`Content-Language Etag Retry-After X-Card-Id X-Request-Ids X-Rate X-Gate X-Way
 		X-Response-Time Response-Signature Request-Id Ratio Trail T X R 7-Date Link Set-Cookie Dates Update X-Date`))
 	spelled := func(t *rapid.T, name string) string {
 		separator := rapid.SampledFrom(strings.Fields("- _ . -- ~ !"))

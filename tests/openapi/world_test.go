@@ -43,6 +43,7 @@ func startWorld(t testing.TB, sandboxLines string) *world {
 			}
 			card_auth {
 				body_timeout 1s
+				pass_header X-Sandbox-Force
 			}
 			card_translate
 			card_forward ` + sandbox + `

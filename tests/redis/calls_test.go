@@ -67,7 +67,11 @@ func wantBackground(t testing.TB, commands []string) {
 			if !strings.Contains(command, `"cg:policies"`) {
 				t.Errorf("redis was asked %.300s", command)
 			}
-		case "hmget":
+		case "get":
+			if !strings.Contains(command, `"cg:beat"`) {
+				t.Errorf("redis was asked %s", command)
+			}
+		case "hget", "hmget":
 			if !strings.Contains(command, `"cg:servers"`) {
 				t.Errorf("redis was asked %s", command)
 			}

@@ -175,7 +175,7 @@ func TestNoSecondDelivery(t *testing.T) { harness.EachTerminal(t, testNoSecondDe
 
 func testNoSecondDelivery(t *testing.T, terminal string) {
 	u := harness.StartUpstream(t)
-	g := harness.StartGateway(t, harness.Site{Upstream: u.Addr, Terminal: terminal})
+	g := harness.StartGateway(t, harness.Site{Upstream: u.Addr, Terminal: terminal, Auth: "pass_header X-Idempotency-Key"})
 	key := g.NewKey(nil)
 	for _, c := range []struct {
 		method, body string

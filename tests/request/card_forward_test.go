@@ -32,7 +32,9 @@ func TestForwardedHost(t *testing.T) {
 func TestForwardedHeaders(t *testing.T) {
 	t.Parallel()
 	u, other := harness.StartUpstream(t), harness.StartUpstream(t)
-	g := harness.StartGateway(t, harness.Site{Routes: fmt.Sprintf(`card_auth
+	g := harness.StartGateway(t, harness.Site{Routes: fmt.Sprintf(`card_auth {
+			pass_header X-Card-Id
+		}
 		@named path /api/v1/named
 		card_forward @named %[1]s {
 			pass_header X-Forwarded-Port Forwarded

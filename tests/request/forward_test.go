@@ -206,7 +206,7 @@ func TestPlaceholders(t *testing.T) { harness.EachTerminal(t, testPlaceholders) 
 
 func testPlaceholders(t *testing.T, terminal string) {
 	u := harness.StartUpstream(t)
-	g := harness.StartGateway(t, harness.Site{Upstream: u.Addr, Terminal: terminal})
+	g := harness.StartGateway(t, harness.Site{Upstream: u.Addr, Terminal: terminal, Auth: "pass_header X-Custom"})
 	key := g.NewKey(nil)
 	const text = "{env.HOME}{http.request.uri}{file./etc/hostname}"
 	r := key.Request(http.MethodPost, "/api/v1/orders/%7Benv.HOME%7D?q=%7Benv.HOME%7D", text)

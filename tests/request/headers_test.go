@@ -24,15 +24,18 @@ func testLyingHeaders(t *testing.T, terminal string) {
 	} {
 		r.Add(name, "evil")
 	}
-	harness.WantAccepted(t, g.Send(t, r.Add("X-Card-Id", "c1").Add("Accept-Language", "de")))
+	harness.WantAccepted(t, g.Send(t, r.Add("X-Card-Id", "c1").Add("Accept-Language", "de").Add("Cookie", "a=b")))
 	got := u.One(t)
 	if strings.Contains(got.Raw(), "evil") {
 		t.Errorf("the upstream received\n%s", got.Raw())
 	}
 	wantHeaders(t, got, map[string]string{
 		"X-Forwarded-For": "127.0.0.1", "X-Forwarded-Proto": "http", "X-Forwarded-Host": "gw.example", "Via": "1.1 Caddy",
-		"X-Card-Id": "c1", "Accept-Language": "de",
+		"X-Card-Id": "", "Cookie": "", "Accept-Language": "de",
 	})
+	if metrics := g.Send(t, &harness.Request{Method: "GET", Target: "/metrics"}).Body; !strings.Contains(metrics, "card_gateway_dropped_headers_total 20\n") {
+		t.Error("the metrics do not count what was dropped")
+	}
 }
 
 // TestClientBehindProxy requires that the issuer gets the address that IP
@@ -75,7 +78,7 @@ func TestConnectionNames(t *testing.T) { harness.EachTerminal(t, testConnectionN
 
 func testConnectionNames(t *testing.T, terminal string) {
 	u := harness.StartUpstream(t)
-	g := harness.StartGateway(t, harness.Site{Upstream: u.Addr, Terminal: terminal})
+	g := harness.StartGateway(t, harness.Site{Upstream: u.Addr, Terminal: terminal, Auth: "pass_header X-Card-Id X-Batch-Id"})
 	r := g.NewKey(nil).Post().Add("X-Card-Id", "c1").Add("X-Batch-Id", "b1")
 	r.Add("Connection", "keep-alive, x-card-id, X-Gateway-Tenant, X-Gateway-Scopes, X-Request-Id, Content-Length, X-Forwarded-For, X-Signature")
 	harness.WantAccepted(t, g.Send(t, r))

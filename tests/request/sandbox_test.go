@@ -23,7 +23,7 @@ func sandboxGateway(t *testing.T) (*harness.Gateway, harness.Credentials) {
 	host, port, _ := strings.Cut(sandbox, ":")
 	g := harness.StartGateway(t, harness.Site{
 		Global: harness.CustomerOperations,
-		Routes: "card_auth\ncard_translate\ncard_forward " + sandbox,
+		Routes: "card_auth {\npass_header X-Sandbox-Force\n}\ncard_translate\ncard_forward " + sandbox,
 		Sites:  fmt.Sprintf("http://:%s {\nbind %s\ncard_sandbox\n}\n", port, host),
 	})
 	return g, g.NewKey(harness.Fields{"customer_variant": "B"})

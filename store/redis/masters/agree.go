@@ -92,9 +92,8 @@ func (w *Watcher) adopt(ctx context.Context, m mode, a adoption, next *View) err
 	}
 	switch {
 	case !found && before == "":
-		proposed := rand.Text()
-		if a.raise, err = w.makeEpochs(ctx, proposed); err == nil {
-			_, err = w.runAdopt(ctx, proposed, a, next)
+		if a.raise, err = w.makeEpochs(ctx, w.proposed); err == nil {
+			_, err = w.runAdopt(ctx, w.proposed, a, next)
 		}
 	case !found && m == mayReplace:
 		a.raise = true
@@ -117,12 +116,29 @@ func (w *Watcher) unchanged(ctx context.Context, known *View) (bool, error) {
 	}
 	floor, _ := values[1].(string)
 	fenced, _ := values[2].(string)
+	if _, err := w.parseFloors(cmp.Or(floor, "0"), fenced); err != nil {
+		return false, err // before a script reads it
+	}
 	return values[0] == any(known.epoch) && cmp.Or(floor, "0") == fmt.Sprint(known.Floor) && fenced == known.fences.String(), nil
 }
 
-// runAdopt runs adopt.lua, and takes over what it replies. A floor that no gateway can
+// parseFloors reads the floor of all slots and those of some. One that no gateway can
 // have written makes the servers unfit: a floor never falls, so if it were taken over,
 // this gateway would write it back to whoever corrects it.
+func (w *Watcher) parseFloors(floor, fenced string) (found View, err error) {
+	if found.Floor, err = strconv.ParseInt(floor, 10, 64); err != nil {
+		return found, rpc.Unavailable("reading the replay floor", err)
+	}
+	if found.fences, err = parseFences(fenced); err != nil {
+		return found, rpc.Unavailable("reading the fences", err)
+	}
+	if at := found.Highest(); at > w.opt.Now().Add(maxFloorAhead).UnixMicro() {
+		err = &rpc.UnfitError{Problem: fmt.Sprintf("no gateway has written the replay floor %d (microseconds) in the hash %s; remove its fields floor and fences", at, w.names.shared())}
+	}
+	return found, err
+}
+
+// runAdopt runs adopt.lua, and takes over what it replies.
 func (w *Watcher) runAdopt(ctx context.Context, epoch string, a adoption, next *View) (bool, error) {
 	args := append([]any{epoch}, a.args(next)...)
 	reply, err := w.client.RunOn(ctx, w.client.Process, rpc.Call{Script: adoptScript, Keys: []string{w.names.shared()}, Args: args})
@@ -136,15 +152,9 @@ func (w *Watcher) runAdopt(ctx context.Context, epoch string, a adoption, next *
 	if err != nil {
 		return false, err
 	}
-	found := View{}
-	if found.Floor, err = strconv.ParseInt(values[1], 10, 64); err != nil {
-		return false, rpc.Unavailable("reading the replay floor", err)
-	}
-	if found.fences, err = parseFences(values[2]); err != nil {
-		return false, rpc.Unavailable("reading the fences", err)
-	}
-	if at := found.Highest(); at > w.opt.Now().Add(maxFloorAhead).UnixMicro() {
-		return false, &rpc.UnfitError{Problem: fmt.Sprintf("no gateway has written the replay floor %d (microseconds) in the hash %s; remove its fields floor and fences", at, w.names.shared())}
+	found, err := w.parseFloors(values[1], values[2])
+	if err != nil {
+		return false, err
 	}
 	next.epoch, next.Floor, next.fences = values[0], max(next.Floor, found.Floor), found.fences
 	return true, nil
@@ -161,7 +171,7 @@ func (w *Watcher) checkEpochs(ctx context.Context, m mode, next *View) error {
 	if w.client.Cluster == nil {
 		return nil
 	}
-	missing, err := w.missingEpochs(ctx, w.client.Cluster.Pipeline())
+	missing, _, err := w.missingEpochs(ctx, w.client.Cluster.Pipeline(), next.epoch)
 	if unfit := rpc.Refusal("", err); unfit != nil || len(missing) == 0 {
 		return unfit // a node that is out of reach is reported elsewhere
 	}
@@ -178,15 +188,15 @@ func (w *Watcher) checkEpochs(ctx context.Context, m mode, next *View) error {
 
 // makeEpochs makes the copies of a store without an epoch, on a cluster. It makes none
 // before all nodes have answered, because one of them may show that the store was in use:
-// by a copy, or by the list of its keys. Another gateway may be making it, so for some
-// seconds a copy shows nothing.
+// by a copy that is not of this gateway, or by the list of its keys. Another gateway may
+// be making it, so for a while a copy shows nothing.
 func (w *Watcher) makeEpochs(ctx context.Context, epoch string) (inUse bool, err error) {
 	if w.client.Cluster == nil {
 		return false, nil
 	}
 	pipe := w.client.Cluster.Pipeline()
 	keys := pipe.Exists(ctx, w.opt.Index)
-	missing, err := w.missingEpochs(ctx, pipe)
+	missing, others, err := w.missingEpochs(ctx, pipe, epoch)
 	if err = cmp.Or(err, keys.Err()); err != nil {
 		return false, beingMade(err)
 	}
@@ -194,15 +204,17 @@ func (w *Watcher) makeEpochs(ctx context.Context, epoch string) (inUse bool, err
 		w.halfMade = w.opt.Now()
 	}
 	switch {
-	case keys.Val() > 0:
+	case keys.Val() > 0, others && w.opt.Now().Sub(w.halfMade) >= halfMadeWait:
 		return true, nil
-	case len(missing) < slotRanges && w.opt.Now().Sub(w.halfMade) < handOverWait:
+	case others:
 		return false, ErrBeingMade
-	case len(missing) < slotRanges:
-		return true, nil
 	}
 	return false, beingMade(w.putEpochs(ctx, missing, epoch))
 }
+
+// halfMadeWait is how long copies without an epoch may be those of a store that another
+// gateway makes.
+const halfMadeWait = 30 * time.Second
 
 func beingMade(err error) error {
 	if unfit := rpc.Refusal("", err); unfit != nil || err == nil {
@@ -212,22 +224,20 @@ func beingMade(err error) error {
 }
 
 func (w *Watcher) putEpochs(ctx context.Context, missing []string, epoch string) error {
+	pipe := w.client.Cluster.Pipeline()
 	for _, name := range missing {
-		stored, _, err := w.client.Value(ctx, name, "put", epoch)
-		if err != nil {
-			return err
-		}
-		if string(stored) != epoch {
-			return fmt.Errorf("%w: another gateway makes the store new", store.ErrUnavailable)
-		}
+		pipe.SetArgs(ctx, name, epoch, redis.SetArgs{Mode: "NX"}) // another gateway may have made it
+	}
+	if _, err := pipe.Exec(ctx); err != nil && !errors.Is(err, redis.Nil) {
+		return rpc.Unavailable("making the store", err)
 	}
 	return nil
 }
 
 // missingEpochs executes the pipeline, reads the copies with it, and returns the names of
-// the missing ones. The error is that of a node that did not answer, of whose copies none
-// is missing.
-func (w *Watcher) missingEpochs(ctx context.Context, pipe redis.Pipeliner) (missing []string, err error) {
+// the missing ones, and whether there are copies of another epoch. The error is that of a
+// node that did not answer, of whose copies none is missing.
+func (w *Watcher) missingEpochs(ctx context.Context, pipe redis.Pipeliner, epoch string) (missing []string, others bool, err error) {
 	copies := make([]*redis.StringCmd, len(w.epochs))
 	for i, name := range w.epochs {
 		copies[i] = pipe.Get(ctx, name)
@@ -238,9 +248,11 @@ func (w *Watcher) missingEpochs(ctx context.Context, pipe redis.Pipeliner) (miss
 			missing = append(missing, w.epochs[i])
 		} else if c.Err() != nil {
 			err = c.Err()
+		} else {
+			others = others || c.Val() != epoch
 		}
 	}
-	return missing, err
+	return missing, others, err
 }
 
 // epochAt returns the epoch of the name's part, or "" if there is none. On a

@@ -163,14 +163,16 @@ func (w *Watcher) compare(ctx context.Context, b *Beat, answer *redis.StringCmd,
 	if err != nil && !errors.Is(err, redis.Nil) {
 		return nil
 	}
-	at, _ := strconv.ParseInt(text[:min(len(text), 16)], 10, 64)
+	var at, floor int64
+	_, _ = fmt.Sscan(text, &at, &floor) // what is damaged is none
 	switch {
-	case at > w.opt.Now().Add(maxFloorAhead).UnixMicro():
-		return fmt.Errorf("no gateway has written the moment %d (microseconds) in %s: an older copy of the content would not be noticed; delete it", at, b.Key)
+	case max(at, floor) > w.opt.Now().Add(maxFloorAhead).UnixMicro():
+		return fmt.Errorf("no gateway has written the moment %d (microseconds) in %s: an older copy of the content would not be noticed; delete it", max(at, floor), b.Key)
 	case at < b.Seen():
 		return w.RaiseOlder(ctx, b, v.floorOfSlot(b.at))
 	default:
 		b.Note(at, w.opt.Now())
+		w.raised.raise(floor)
 		return nil
 	}
 }

@@ -18,6 +18,7 @@ package masters
 import (
 	"cmp"
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -70,6 +71,7 @@ type Watcher struct {
 	observations observations       // guarded by checking
 	swept        time.Time          // the last sweep of all beats; guarded by checking
 	halfMade     time.Time          // when a store without an epoch was first seen; guarded by checking
+	proposed     string             // the epoch of a store that this gateway makes
 	waiting      atomic.Bool        // a promoted server is not used yet
 	lost         atomic.Bool        // the store was emptied since New
 
@@ -82,7 +84,7 @@ type Watcher struct {
 
 // New returns a watcher that works until life ends. It does no I/O.
 func New(life context.Context, client *rpc.Client, opt Options) *Watcher {
-	w := &Watcher{client: client, opt: opt, names: names{prefix: opt.Prefix}, epochs: names{prefix: opt.Prefix}.epochs(), log: client.Options.Logger, life: life}
+	w := &Watcher{client: client, opt: opt, names: names{prefix: opt.Prefix}, epochs: names{prefix: opt.Prefix}.epochs(), log: client.Options.Logger, proposed: rand.Text(), life: life}
 	w.beats = newBeats(w.names, 1)
 	if client.Cluster != nil {
 		w.beats = newBeats(w.names, slots)
