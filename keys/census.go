@@ -116,6 +116,8 @@ type count struct {
 	ID   string    `json:"id"` // random: no two writings are equal
 	At   time.Time `json:"at"`
 	Next time.Time `json:"next"` // when another count is due
+	// Claimed: another gateway has begun, and replaces this value when it has counted.
+	Claimed bool `json:"claimed,omitempty"`
 }
 
 // keys returns how many keys were counted.
@@ -140,9 +142,9 @@ const (
 	metaCensus = "census"
 
 	// A count comes countPause after the one before, or keyPause for each key, whichever
-	// is more: to read a key takes about a hundredth of keyPause, on gateway and store.
+	// is more: to read a key takes about a hundredth of keyPause.
 	countPause = 30 * time.Second
-	keyPause   = time.Millisecond
+	keyPause   = 1500 * time.Microsecond
 	// ownPauses is after how many pauses a gateway reads all keys although others
 	// have counted them.
 	ownPauses = 10
@@ -163,18 +165,21 @@ func (k *Service) Recount(ctx context.Context) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	now := k.opt.Clock()
-	must := k.foreign.missed() || !now.Before(c.ownNext)
-	if now.Before(c.retryAt) || !must && now.Before(c.last.Load().Next) {
+	last := *c.last.Load()
+	switch must := k.foreign.missed() || !now.Before(c.ownNext); {
+	case now.Before(c.retryAt):
 		return nil
-	}
-	if must {
+	case must:
 		if err := k.FollowChanges(ctx); err != nil { // from here on
 			return err
 		}
-	} else if !k.local {
-		claim := *c.last.Load()
-		claim.Next = now.Add(c.pause)
-		if ours, err := k.share(ctx, claim); err != nil || !ours {
+	case now.Before(last.Next) && !last.Claimed:
+		return nil
+	case now.Before(last.Next):
+		return k.takeOver(ctx)
+	case !k.local:
+		last.Next, last.Claimed = now.Add(c.pause), true
+		if ours, err := k.share(ctx, last); err != nil || !ours {
 			return err
 		}
 	}
@@ -190,8 +195,7 @@ func (k *Service) Recount(ctx context.Context) error {
 func (k *Service) count(ctx context.Context) (err error) {
 	c, gaps := &k.counts, k.foreign.gaps.Load()
 	if c.last.Load().At.IsZero() && !k.local {
-		c.stored, err = k.optionalMeta(ctx, metaCensus)
-		k.adopt()
+		err = k.takeOver(ctx)
 	}
 	var census Census
 	if err == nil {
@@ -221,23 +225,32 @@ func (k *Service) share(ctx context.Context, made count) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	stored, err := k.optionalMeta(ctx, metaCensus)
-	if err == nil && bytes.Equal(stored, k.counts.stored) {
-		stored, err = k.replaceMeta(ctx, metaCensus, stored, raw)
-	}
-	if err != nil {
+	before := k.counts.stored
+	if err := k.takeOver(ctx); err != nil || !bytes.Equal(k.counts.stored, before) {
 		return false, err
 	}
-	k.counts.stored = stored
-	k.adopt()
-	return bytes.Equal(stored, raw), nil
+	stored, err := k.replaceMeta(ctx, metaCensus, before, raw)
+	if err == nil {
+		k.adopt(stored)
+	}
+	return bytes.Equal(stored, raw), err
 }
 
-// adopt makes the shared count the last one if there is one. What is not right in it
+// takeOver reads the shared count.
+func (k *Service) takeOver(ctx context.Context) error {
+	stored, err := k.optionalMeta(ctx, metaCensus)
+	if err == nil {
+		k.adopt(stored)
+	}
+	return err
+}
+
+// adopt makes a shared count the last one, unless it is nil. What is not right in it
 // counts as 0. The master keys are named by their lines on this gateway.
-func (k *Service) adopt() {
+func (k *Service) adopt(stored []byte) {
+	k.counts.stored = stored
 	c := new(count)
-	if json.Unmarshal(k.counts.stored, c) != nil {
+	if json.Unmarshal(stored, c) != nil {
 		return
 	}
 	c.Keys, c.Expiring, c.Seals = only(c.Keys, Statuses()...), only(c.Expiring, expirings...), only(c.Seals, SealStates()...)

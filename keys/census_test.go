@@ -54,7 +54,8 @@ func TestOneGatewayCountsForAll(t *testing.T) {
 	}
 }
 
-// While one gateway counts, the others do not begin, and show the count before.
+// While one gateway counts, the others do not begin, and show the count before. A second
+// after it has counted they show that.
 func TestCountIsClaimed(t *testing.T) {
 	w := newWorld(t)
 	other := w.service(ring(t, masterKey(1)))
@@ -74,6 +75,13 @@ func TestCountIsClaimed(t *testing.T) {
 		recount(t, w.Service) // takes over the other's first count
 		recount(t, w.Service)
 	}); lists != 1 || !meanwhile {
+		t.Errorf("%d lists", lists)
+	}
+	if lists := w.reads(func() {
+		if c := recount(t, other); c.Keys[keys.StatusActive] != 1 {
+			t.Errorf("%+v", c)
+		}
+	}); lists != 0 {
 		t.Errorf("%d lists", lists)
 	}
 }

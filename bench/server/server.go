@@ -31,6 +31,8 @@ type Server struct {
 	front *process
 	redis *redisServer
 	fill  func(ctx context.Context, nonces int) error // nil: it has no store of the gateway's
+
+	restart func(ctx context.Context) (time.Duration, error) // of a gateway
 }
 
 // A Kind is one kind of server in front of an issuer.
