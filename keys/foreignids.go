@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"github.com/card-gateway/card-gateway/keys/keyid"
-	"github.com/card-gateway/card-gateway/keys/keyring"
 	"github.com/card-gateway/card-gateway/store"
 )
 
@@ -123,7 +122,7 @@ func (k *Service) FollowChanges(ctx context.Context) error {
 		}
 		for _, id := range changes.IDs {
 			n.learn(own, id)
-			if _, err := k.Fresh(ctx, id); err != nil && !aboutKey(err) {
+			if err := k.followChange(ctx, id); err != nil {
 				return err
 			}
 		}
@@ -140,10 +139,23 @@ func (k *Service) FollowChanges(ctx context.Context) error {
 	return nil
 }
 
-// aboutKey reports whether an error is about one key. Any other one means that the
-// backend could not answer.
-func aboutKey(err error) bool {
-	return errors.Is(err, store.ErrNotFound) || errors.Is(err, ErrForged) || errors.Is(err, keyring.ErrDamaged) || errors.Is(err, keyring.ErrMasterKey)
+// followChange learns the document version of a changed key. The error is that of a
+// backend that could not answer.
+func (k *Service) followChange(ctx context.Context, id string) error {
+	seen := k.opt.Versions.highest(id)
+	r, err := k.get(ctx, id)
+	if err == nil {
+		_, err = k.authentic(ctx, r)
+	}
+	switch {
+	case errors.Is(err, store.ErrNotFound):
+		k.opt.Versions.recordDeleted(id, seen)
+		return nil
+	case errors.Is(err, ErrForged):
+		return nil
+	default:
+		return err
+	}
 }
 
 // publishIDs makes new ids known, here and on the other gateways. When it

@@ -96,6 +96,7 @@ func (k gatewayKind) start(ctx context.Context, s *Setup) (*Server, error) {
 	}
 	caddyfile := fmt.Sprintf(guarded, p.port(), p.path("admin"), store, p.path("master.key"), s.Limit.Requests, s.Limit.Seconds, forwards, asserts)
 	run := func() error { return p.runCaddy(ctx, s, caddyfile) }
+	server.run = run
 	server.fill = func(ctx context.Context, nonces int) error {
 		if k.onRedis {
 			return p.runOnce(ctx, s.Filler, "redis", "redis://"+server.redis.addr+"/0", strconv.Itoa(nonces))
@@ -104,17 +105,6 @@ func (k gatewayKind) start(ctx context.Context, s *Setup) (*Server, error) {
 			return err
 		}
 		return errors.Join(p.runOnce(ctx, s.Filler, "file", p.path("data"), strconv.Itoa(nonces)), run())
-	}
-	server.restart = func(ctx context.Context) (time.Duration, error) {
-		if err := p.end(); err != nil {
-			return 0, err
-		}
-		begun := time.Now()
-		err := run()
-		if err == nil {
-			err = p.await(ctx, func() bool { return ready(ctx, p.addr) })
-		}
-		return time.Since(begun), err
 	}
 	if err := run(); err != nil {
 		return server, err
@@ -140,9 +130,19 @@ func ready(ctx context.Context, addr string) bool {
 }
 
 // Restart starts a gateway anew, and returns how long it took until it was ready.
-func (s *Server) Restart(ctx context.Context) (time.Duration, error) { return s.restart(ctx) }
+func (s *Server) Restart(ctx context.Context) (time.Duration, error) {
+	if err := s.front.end(); err != nil {
+		return 0, err
+	}
+	begun := time.Now()
+	err := s.run()
+	if err == nil {
+		err = s.front.await(ctx, func() bool { return ready(ctx, s.front.addr) })
+	}
+	return time.Since(begun), err
+}
 
-// MakeKeys makes keys in the Redis of a gateway, and returns some of them.
+// MakeKeys makes keys in the Redis of a gateway, and returns them.
 func (s *Server) MakeKeys(ctx context.Context, filler string, count int) (made []load.Key, err error) {
 	cmd := exec.CommandContext(ctx, filler, "keys", "redis://"+s.redis.addr+"/0", strconv.Itoa(count), s.front.path("master.key")) //nolint:gosec // our own arguments
 	cmd.Stderr = os.Stderr

@@ -31,8 +31,7 @@ type Server struct {
 	front *process
 	redis *redisServer
 	fill  func(ctx context.Context, nonces int) error // nil: it has no store of the gateway's
-
-	restart func(ctx context.Context) (time.Duration, error) // of a gateway
+	run   func() error                                // starts a gateway that has ended
 }
 
 // A Kind is one kind of server in front of an issuer.

@@ -36,13 +36,20 @@ func TestRedisOneCallPerRequest(t *testing.T) {
 			harness.WantAccepted(t, insistOn(t, w, request))
 		}
 	}
-	var settles, background []string
+	var settles, reads, background []string
+	record := `"cg:{` + key.ID + `}:k"`
 	for _, command := range m.Seen() {
-		if strings.HasPrefix(command, `"evalsha"`) && strings.Contains(command, `"cg:{`+key.ID+`}:k"`) {
+		switch evaluates := strings.HasPrefix(command, `"evalsha"`); {
+		case evaluates && strings.Contains(command, ` "1" `+record):
+			reads = append(reads, command)
+		case evaluates && strings.Contains(command, record):
 			settles = append(settles, command)
-		} else {
+		default:
 			background = append(background, command)
 		}
+	}
+	if len(reads) > 2 {
+		t.Errorf("the record was read %d times; each gateway reads a new key once", len(reads))
 	}
 	if len(settles) != 2*each {
 		t.Errorf("%d requests took %d calls of the script", 2*each, len(settles))
