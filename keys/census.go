@@ -43,7 +43,7 @@ const censusPage = 500
 // is made or deleted during the census may or may not be counted. With an error
 // there are no numbers at all, so that nobody takes what was not counted for none.
 func (k *Service) Census(ctx context.Context) (Census, error) {
-	c := Census{Keys: only(nil, Statuses()...), Expiring: only(nil, expirings...), Seals: only(nil, SealStates()...)}
+	c := Census{Keys: zeros(Statuses()...), Expiring: zeros("1d", "7d", "30d"), Seals: zeros(SealStates()...)}
 	now := k.opt.Clock()
 	sealed := make([]int, k.ring.Len()+1)
 	own, err := k.idKey(ctx)
@@ -96,24 +96,20 @@ func (k *Service) sealedBy(counts []int) (list []SealedBy) {
 	return list
 }
 
-// only returns the counts of these names, 0 for one that is missing.
-func only(counts map[string]int, names ...string) map[string]int {
-	all := make(map[string]int, len(names))
+// zeros returns a count of 0 for each name.
+func zeros(names ...string) map[string]int {
+	counts := make(map[string]int)
 	for _, name := range names {
-		all[name] = counts[name]
+		counts[name] = 0
 	}
-	return all
+	return counts
 }
 
-// expirings are the names in [Census.Expiring].
-var expirings = []string{"1d", "7d", "30d"}
-
 // A count is a census for all gateways of a store: the first that finds it outdated
-// counts again. It is a value of the store, so whoever can write there can change it: it
-// is only shown.
+// counts again. In the store it is sealed under the master key. Whoever can write there
+// can only remove it or put an older one back.
 type count struct {
 	Census
-	ID   string    `json:"id"` // random: no two writings are equal
 	At   time.Time `json:"at"`
 	Next time.Time `json:"next"` // when another count is due
 	// Claimed: another gateway has begun, and replaces this value when it has counted.
@@ -165,7 +161,7 @@ func (k *Service) Recount(ctx context.Context) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	now := k.opt.Clock()
-	last := *c.last.Load()
+	last := c.last.Load()
 	switch must := k.foreign.missed() || !now.Before(c.ownNext); {
 	case now.Before(c.retryAt):
 		return nil
@@ -178,8 +174,12 @@ func (k *Service) Recount(ctx context.Context) error {
 	case now.Before(last.Next):
 		return k.takeOver(ctx)
 	case !k.local:
-		last.Next, last.Claimed = now.Add(c.pause), true
-		if ours, err := k.share(ctx, last); err != nil || !ours {
+		if err := k.takeOver(ctx); err != nil || now.Before(c.last.Load().Next) {
+			return err
+		}
+		claim := *c.last.Load()
+		claim.Next, claim.Claimed = now.Add(c.pause), true
+		if ours, err := k.share(ctx, &claim); err != nil || !ours && now.Before(c.last.Load().Next) {
 			return err
 		}
 	}
@@ -208,35 +208,34 @@ func (k *Service) count(ctx context.Context) (err error) {
 	c.pause = max(countPause, keyPause*time.Duration(census.keys()))
 	c.ownNext = now.Add(ownPauses * c.pause)
 	k.foreign.covered.Store(gaps)
-	made := count{Census: census, At: now.UTC(), Next: now.Add(c.pause).UTC()}
-	c.last.Store(&made)
-	if !k.local {
+	made := &count{Census: census, At: now.UTC(), Next: now.Add(c.pause).UTC()}
+	c.last.Store(made)
+	if k.local {
+		return nil
+	}
+	if err = k.takeOver(ctx); err == nil {
 		_, err = k.share(ctx, made)
 	}
 	return err
 }
 
-// share replaces the shared count that was read last. It returns false if another
-// gateway has replaced it first, and takes over that one's. Like every reading it fails
-// on a store that was emptied, which only a change by an operator puts into use again.
-func (k *Service) share(ctx context.Context, made count) (bool, error) {
-	made.ID = NewRevision()
-	raw, err := json.Marshal(&made)
+// share replaces the shared count that was read last. It returns false if somebody else
+// has replaced it first, and takes over that one.
+func (k *Service) share(ctx context.Context, made *count) (bool, error) {
+	text, err := json.Marshal(made)
 	if err != nil {
 		return false, err
 	}
-	before := k.counts.stored
-	if err := k.takeOver(ctx); err != nil || !bytes.Equal(k.counts.stored, before) {
-		return false, err
-	}
-	stored, err := k.replaceMeta(ctx, metaCensus, before, raw)
+	sealed := k.ring.Seal(text, metaCensus)
+	stored, err := k.replaceMeta(ctx, metaCensus, k.counts.stored, sealed)
 	if err == nil {
 		k.adopt(stored)
 	}
-	return bytes.Equal(stored, raw), err
+	return bytes.Equal(stored, sealed), err
 }
 
-// takeOver reads the shared count.
+// takeOver reads the shared count. Like every reading it fails on a store that was
+// emptied, which only a change by an operator puts into use again. So it precedes share.
 func (k *Service) takeOver(ctx context.Context) error {
 	stored, err := k.optionalMeta(ctx, metaCensus)
 	if err == nil {
@@ -245,15 +244,15 @@ func (k *Service) takeOver(ctx context.Context) error {
 	return err
 }
 
-// adopt makes a shared count the last one, unless it is nil. What is not right in it
-// counts as 0. The master keys are named by their lines on this gateway.
+// adopt makes a shared count the last one if it can be opened and is not older. The master
+// keys are named by their lines on this gateway.
 func (k *Service) adopt(stored []byte) {
 	k.counts.stored = stored
 	c := new(count)
-	if json.Unmarshal(stored, c) != nil {
+	text, _, err := k.ring.Open(stored, metaCensus)
+	if err != nil || json.Unmarshal(text, c) != nil || c.At.Before(k.counts.last.Load().At) {
 		return
 	}
-	c.Keys, c.Expiring, c.Seals = only(c.Keys, Statuses()...), only(c.Expiring, expirings...), only(c.Seals, SealStates()...)
 	sealed := make([]int, k.ring.Len()+1)
 	for _, by := range c.SealedBy {
 		line := 0
