@@ -5,7 +5,11 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net"
+	"net/http"
 	"path/filepath"
+	"slices"
+	"sync"
 	"time"
 
 	"github.com/caddyserver/caddy/v2"
@@ -39,6 +43,7 @@ type App struct {
 	telemetry *telemetry
 	tokens    *admin.Tokens       // of the admin API
 	loaded    audit.Configuration // as it was given
+	joined    []*caddyhttp.Server // the servers of handlers that have joined
 
 	dryRuns   int           // handlers in dry run
 	published publishedKeys // of assert
@@ -217,7 +222,23 @@ var (
 // Join notes a handler with its options, and checks the routes of its server.
 func (a *App) Join(handler string, options any, server *caddyhttp.Server) error {
 	a.loaded.Add(handler, options)
+	if server != nil && !slices.Contains(a.joined, server) {
+		a.joined = append(a.joined, server)
+		passOptions(server)
+	}
 	return a.order.server(server)
+}
+
+// passOptions makes net/http pass `OPTIONS *` to the handlers of the server. It answers
+// an empty 200 to it otherwise, which no log and no metric shows.
+func passOptions(server *caddyhttp.Server) {
+	var once sync.Once
+	server.RegisterConnContext(func(ctx context.Context, _ net.Conn) context.Context {
+		if s, ok := ctx.Value(http.ServerContextKey).(*http.Server); ok {
+			once.Do(func() { s.DisableGeneralOptionsHandler = true })
+		}
+		return ctx
+	})
 }
 
 // Unjudged returns what answers requests that no card_auth has judged.

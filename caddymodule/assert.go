@@ -1,6 +1,7 @@
 package caddymodule
 
 import (
+	"bytes"
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
@@ -8,6 +9,7 @@ import (
 	"net/http"
 	"strconv"
 	"sync"
+	"time"
 
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
@@ -174,13 +176,8 @@ func (h *JWKS) ServeHTTP(w http.ResponseWriter, r *http.Request, _ caddyhttp.Han
 	header := w.Header()
 	header.Set("Cache-Control", "public, max-age="+strconv.Itoa(maxAgeJWKS))
 	header.Set("ETag", tag)
-	if r.Header.Get("If-None-Match") == tag {
-		w.WriteHeader(http.StatusNotModified)
-		return nil
-	}
 	header.Set("Content-Type", "application/jwk-set+json")
-	header.Set("Content-Length", strconv.Itoa(len(set)))
-	_, _ = w.Write(set) // an error means that the client has left
+	http.ServeContent(w, r, "", time.Time{}, bytes.NewReader(set)) // it reads If-None-Match
 	return nil
 }
 

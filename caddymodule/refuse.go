@@ -57,7 +57,10 @@ func refusable(name string) (auth.Reason, error) {
 
 func (h *Refuse) ServeHTTP(w http.ResponseWriter, r *http.Request, _ caddyhttp.Handler) error {
 	refusal := auth.Refuse(h.reason, "")
-	if h.reason == auth.NotFound {
+	switch {
+	case r.Method == http.MethodOptions && r.RequestURI == "*": // what the server as a whole can do
+		refusal = auth.Refuse(auth.MethodNotAllowed, "OPTIONS *")
+	case h.reason == auth.NotFound:
 		refusal.Details = request.WhereOperationsLie
 	}
 	return h.unjudged.Refuse(w, r, refusal)

@@ -196,8 +196,8 @@ var copyBuffers = sync.Pool{New: func() any { return new([32 << 10]byte) }}
 
 // CopyTo writes the whole body to a client, and closes the answer. The flush
 // function may be nil. If the body is an event stream or its length is not known,
-// flush is called before each read, so that the client gets everything that the
-// issuer has sent so far. A body that arrived as a whole is not flushed.
+// flush is called before each read that may wait, so that the client gets everything
+// that the issuer has sent so far. A body that arrived as a whole is not flushed.
 //
 // The error is an *Error: KindCanceled if writing to the client fails, else the
 // error of Read. In both cases the body is not complete, and the client must be
@@ -213,6 +213,11 @@ func (a *Answer) CopyTo(w io.Writer, flush func() error) (written int64, err err
 	}
 	if a.Length >= 0 && !a.EventStream {
 		flush = nil
+	}
+	if flush != nil && a.in.Buffered() == 0 { // the client need not wait with the head for the first byte
+		if err := flush(); err != nil {
+			return 0, a.clientError(err)
+		}
 	}
 	buffer := copyBuffers.Get().(*[32 << 10]byte)
 	defer copyBuffers.Put(buffer)

@@ -118,6 +118,9 @@ func TestEventStream(t *testing.T) {
 				t.Error(err)
 			}
 		}()
+		if text := <-flushed; text != "" {
+			t.Errorf("%s: %q was flushed, want the head alone", contentType, text)
+		}
 		for range 3 {
 			next <- struct{}{}
 			if text := <-flushed; text != "abc" {

@@ -105,6 +105,33 @@ func TestReuse(t *testing.T) {
 	}
 }
 
+// TestMaximumAge: a connection that is always in use is replaced after a while, so that an
+// issuer whose name leads elsewhere is found.
+func TestMaximumAge(t *testing.T) {
+	t.Parallel()
+	clock := newClock()
+	p := newPeer(t, func(c *peerConn) {
+		for c.request() != nil {
+			c.say(okAnswer)
+		}
+	})
+	f, seen := start(t, func(o *Options) { o.Now = clock.now; o.IdleTimeout = time.Hour }, p.addr)
+	made := make(map[*conn]bool)
+	for range 20 * 60 { // a request each second for twenty minutes
+		wantOK(t, get(f))
+		f.issuers[0].mu.Lock()
+		made[f.issuers[0].idle[0]] = true
+		f.issuers[0].mu.Unlock()
+		clock.add(time.Second)
+	}
+	if n := len(made); n < 10 || n > 21 {
+		t.Errorf("%d connections were made in twenty minutes, want one in one to two minutes", n)
+	}
+	if n := seen.conns.Load(); n != 1 {
+		t.Errorf("%d connections are open", n)
+	}
+}
+
 func dialed(t testing.TB, is *issuer) *conn {
 	t.Helper()
 	c, err := is.dial(context.Background())

@@ -5,6 +5,7 @@ import (
 	"crypto/tls"
 	"errors"
 	"io"
+	"math/rand/v2"
 	"net"
 	"slices"
 	"sync"
@@ -163,7 +164,7 @@ func (is *issuer) put(c *conn) {
 }
 
 func (is *issuer) expired(c *conn, now time.Time) bool {
-	return now.Sub(c.since) >= is.options.IdleTimeout
+	return now.Sub(c.since) >= is.options.IdleTimeout || now.After(c.until)
 }
 
 // sweep closes the connections that have been idle for too long.
@@ -201,6 +202,7 @@ func (is *issuer) dial(ctx context.Context) (*conn, *Error) {
 		return nil, is.dialFailed(KindDial, dialText(err), err)
 	}
 	c := newConn(is, socket)
+	c.until = is.options.Now().Add(maxAge/2 + rand.N(maxAge/2)) //nolint:gosec // no secret
 	if is.secure != nil {
 		if err := c.secure(is.secure).HandshakeContext(ctx); err != nil {
 			_ = socket.Close()
@@ -223,6 +225,10 @@ func (is *issuer) dialFailed(kind Kind, text string, err error) *Error {
 	return e
 }
 
+// maxAge is how long a connection is used at most, and at least half as long: what a name
+// resolves to may change while the server of before goes on. They do not all end at once.
+const maxAge = 2 * time.Minute
+
 // A conn is one connection to an issuer. One request uses it at a time.
 type conn struct {
 	net.Conn            // the side that requests are written to: the socket, or TLS over it
@@ -230,9 +236,10 @@ type conn struct {
 	now      *nowReader // reads the socket without waiting; nil if the system cannot do that
 	wire     *wire      // between TLS and the socket; nil without TLS
 	issuer   *issuer
-	abort    func() // closes the socket at once; safe from any goroutine
-	reused   bool   // an answer was read from it before
-	since    time.Time
+	abort    func()    // closes the socket at once; safe from any goroutine
+	reused   bool      // an answer was read from it before
+	since    time.Time // it became idle
+	until    time.Time // it is not used for another request after this
 	one      [1]byte
 	closed   atomic.Bool
 }

@@ -2,6 +2,7 @@ package cardlog
 
 import (
 	"crypto/tls"
+	"encoding/json"
 	"errors"
 	"net/http"
 	"net/http/httptest"
@@ -10,9 +11,11 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
+	"pgregory.net/rapid"
 )
 
 // logged returns the line that the encoder writes for the fields, some of
@@ -80,4 +83,47 @@ func TestRedacts(t *testing.T) {
 	if !slices.Equal(found, []bool{true, false}) {
 		t.Errorf("found %v", found)
 	}
+}
+
+// Encoders of Caddy are nested at random around the format card: filters that rename,
+// delete and replace, and appended fields. No secret is written, by whatever way it
+// comes, and what explains a request stays.
+func TestCardInsideOtherEncoders(t *testing.T) {
+	ctx, cancel := caddy.NewContext(caddy.Context{Context: t.Context()})
+	defer cancel()
+	filters := rapid.SampledFrom([]string{
+		`"request>method":{"filter":"delete"}`, `"request>headers":{"filter":"rename","name":"other"}`, `"request":{"filter":"rename","name":"r"}`,
+		`"request>remote_port":{"filter":"hash"}`, `"request>headers>X-Anything":{"filter":"replace","value":"-"}`, `"resp_headers":{"filter":"rename","name":"h"}`,
+	})
+	var wrapped func(t *rapid.T, depth int) string
+	wrapped = func(t *rapid.T, depth int) string {
+		if depth == 0 {
+			return `{"format":"card"}`
+		}
+		inner := wrapped(t, depth-1)
+		if rapid.Bool().Draw(t, "append") {
+			return `{"format":"append","wrap":` + inner + `,"fields":{"node":"n1"}}`
+		}
+		return `{"format":"filter","wrap":` + inner + `,"fields":{` + filters.Draw(t, "filter") + `}}`
+	}
+	request := zap.Object("request", caddyhttp.LoggableHTTPRequest{Request: canaryRequest(), ShouldLogCredentials: true})
+	answer := zap.Object("resp_headers", caddyhttp.LoggableHTTPHeader{Header: canaryRequest().Header, ShouldLogCredentials: true})
+	rapid.Check(t, func(t *rapid.T) {
+		config := wrapped(t, rapid.IntRange(0, 4).Draw(t, "depth"))
+		holder := struct {
+			Raw json.RawMessage `caddy:"namespace=caddy.logging.encoders inline_key=format"`
+		}{json.RawMessage(config)}
+		module, err := ctx.LoadModule(&holder, "Raw")
+		if err != nil {
+			t.Fatal(err)
+		}
+		fields := []zapcore.Field{request, answer, zap.String("X-Signature", "canary"), zap.Any("x_nonce", "canary"), zap.Strings("Cookie", []string{"canary"}), zap.Int("status", 401)}
+		line, err := module.(zapcore.Encoder).EncodeEntry(zapcore.Entry{LoggerName: "http.log.access", Message: "handled request"}, fields)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if text := line.String(); strings.Contains(text, "canary") || strings.Contains(text, "4111") || !strings.Contains(text, `"status":401`) {
+			t.Fatalf("%s writes %s", config, text)
+		}
+	})
 }

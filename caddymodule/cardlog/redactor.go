@@ -18,6 +18,10 @@ import (
 type redactor struct {
 	zapcore.ObjectEncoder
 	trusted bool // errors quote neither a client nor an upstream
+	// within is the field of headers whose members come to this encoder now. An encoder
+	// that wraps this one, such as Caddy's filter, writes the members of an object to it
+	// and not to the encoder that it was given for them.
+	within string
 }
 
 // Redacts reports whether an encoder that a log field was given writes the
@@ -43,16 +47,35 @@ func (r *redactor) AddObject(key string, object zapcore.ObjectMarshaler) error {
 		return r.ObjectEncoder.AddObject(key, headers{key, h.Header})
 	}
 	return r.ObjectEncoder.AddObject(key, zapcore.ObjectMarshalerFunc(func(enc zapcore.ObjectEncoder) error {
-		nested := &redactor{enc, r.trusted}
+		nested := &redactor{ObjectEncoder: enc, trusted: r.trusted}
 		if isHeadersField(key) {
+			defer func(before string) { r.within = before }(r.within)
+			r.within = key
 			return object.MarshalLogObject(headerRedactor{zapcore.NewMapObjectEncoder(), nested, key})
 		}
 		return object.MarshalLogObject(nested)
 	}))
 }
 
+// drops reports whether a member of headers is not written.
+func (r *redactor) drops(key string) bool { return r.within != "" && !logsHeader(r.within, key) }
+
+// isHeader reports whether an array holds the values of a header: Caddy has this type for
+// them alone, and an encoder around this one may have renamed the field that they are in.
+func isHeader(array zapcore.ArrayMarshaler) bool {
+	_, is := array.(caddyhttp.LoggableStringArray)
+	return is
+}
+
 // AddArray is part of zapcore.ObjectEncoder.
 func (r *redactor) AddArray(key string, array zapcore.ArrayMarshaler) error {
+	if r.drops(key) || isHeader(array) && key != "transfer_encoding" && !logsHeader("resp_headers", key) {
+		return nil
+	}
+	if isCredential(key) {
+		r.ObjectEncoder.AddString(key, masked)
+		return nil
+	}
 	return r.ObjectEncoder.AddArray(key, zapcore.ArrayMarshalerFunc(func(enc zapcore.ArrayEncoder) error {
 		return array.MarshalLogArray(&arrayRedactor{enc, redactor{trusted: r.trusted}, key})
 	}))
@@ -60,13 +83,14 @@ func (r *redactor) AddArray(key string, array zapcore.ArrayMarshaler) error {
 
 // AddString is part of zapcore.ObjectEncoder.
 func (r *redactor) AddString(key, value string) {
+	if r.drops(key) {
+		return
+	}
 	r.ObjectEncoder.AddString(key, r.text(key, value))
 }
 
 // AddByteString is part of zapcore.ObjectEncoder.
-func (r *redactor) AddByteString(key string, value []byte) {
-	r.ObjectEncoder.AddString(key, r.text(key, string(value)))
-}
+func (r *redactor) AddByteString(key string, value []byte) { r.AddString(key, string(value)) }
 
 // AddBinary is part of zapcore.ObjectEncoder. It masks the value, because the
 // meaning of the bytes is not known.
@@ -74,12 +98,17 @@ func (r *redactor) AddBinary(key string, _ []byte) { r.ObjectEncoder.AddString(k
 
 // AddReflected is part of zapcore.ObjectEncoder.
 func (r *redactor) AddReflected(key string, value any) error {
+	if r.drops(key) {
+		return nil
+	}
 	return r.ObjectEncoder.AddReflected(key, r.reflected(key, value))
 }
 
 // text returns the form of a text that may be written.
 func (r *redactor) text(key, value string) string {
 	switch {
+	case isCredential(key):
+		return masked
 	case isErrorField(key):
 		if !r.trusted {
 			return failureText(value)
@@ -107,6 +136,9 @@ func (r *redactor) reflected(key string, value any) any {
 		return maps.Collect(headers{key, v}.logged())
 	case *url.URL:
 		return maskTarget(v.String())
+	}
+	if isCredential(key) {
+		return masked
 	}
 	if isErrorField(key) && !r.trusted {
 		return fmt.Sprintf("%s (%T)", unnamed, value)
@@ -170,7 +202,7 @@ func (a *arrayRedactor) AppendReflected(value any) error {
 // AppendObject is part of zapcore.ArrayEncoder.
 func (a *arrayRedactor) AppendObject(object zapcore.ObjectMarshaler) error {
 	return a.ArrayEncoder.AppendObject(zapcore.ObjectMarshalerFunc(func(enc zapcore.ObjectEncoder) error {
-		return object.MarshalLogObject(&redactor{enc, a.redactor.trusted})
+		return object.MarshalLogObject(&redactor{ObjectEncoder: enc, trusted: a.redactor.trusted})
 	}))
 }
 
@@ -223,6 +255,19 @@ var loggedHeaders = nameSet(
 
 // answerHeaders are further headers that are logged of answers.
 var answerHeaders = nameSet("X-Ratelimit-Limit", "X-Ratelimit-Remaining", "X-Ratelimit-Reset")
+
+// credentials are fields that are never written, wherever they stand and whatever an
+// encoder around this one calls the object that they are in.
+var credentials = nameSet("x-api-key", "x-signature", "x-nonce", "x-body-hash", "x-gateway-assertion", "authorization",
+	"proxy-authorization", "cookie", "set-cookie")
+
+// isCredential reports whether a field holds a credential, by its name.
+func isCredential(key string) bool {
+	if len(key) < len("cookie") || len(key) > len("x-gateway-assertion") {
+		return false
+	}
+	return credentials[strings.ReplaceAll(strings.ToLower(key), "_", "-")]
+}
 
 func nameSet(names ...string) map[string]bool {
 	set := make(map[string]bool, len(names))

@@ -128,8 +128,11 @@ func (i *Info) Begin(to *Reporter, r *http.Request, server *caddyhttp.Server) *h
 // ClosesAfter reports whether the connection must end with the answer. A request
 // with both Transfer-Encoding and Content-Length may be an attempt to smuggle
 // (RFC 9112, section 6.1), and net/http hides the second header; so each request
-// with the first one ends its connection.
-func ClosesAfter(r *http.Request) bool { return r.ProtoMajor == 1 && len(r.TransferEncoding) > 0 }
+// with the first one ends its connection. So does each of HTTP/1.0, where net/http hides
+// the first one too and takes the chunks for the next request.
+func ClosesAfter(r *http.Request) bool {
+	return r.ProtoMajor == 1 && (len(r.TransferEncoding) > 0 || r.ProtoMinor == 0)
+}
 
 // With returns the request with the info in its context.
 func With(r *http.Request, info *Info) *http.Request {

@@ -242,7 +242,8 @@ func changeByCommand(cmd *cobra.Command, req cli.Request) error {
 	return cli.PrintAnswer(cmd, raw, func(io.Writer) error {
 		err := printKey(cmd, changed.View, changed.Secret)
 		if err == nil && changed.Secret != "" {
-			fmt.Fprintln(cmd.ErrOrStderr(), "\nThe secret is shown this once and cannot be shown again: hand it to the client now.")
+			fmt.Fprintln(cmd.ErrOrStderr(), "\nThe secret is shown this once and cannot be shown again: hand it to the client now."+
+				"\nIt is text: sign with its characters as they are, although they could be read as base64 or hex.")
 		}
 		return err
 	})

@@ -96,6 +96,11 @@ var rows = []row{
 				"{{outcome}}")},
 		},
 		{
+			kind: graph, title: "Headers of clients that do not reach the issuer", unit: perSec,
+			good: "Good: steady. A rise after an upgrade or a new client: a debug line names them, pass_header lets them pass.",
+			queries: []query{q(`sum(rate(card_gateway_dropped_headers_total{@}[$t]))`, "a second")},
+		},
+		{
 			kind: graph, title: "Locks and keys by status", unit: count,
 			good: "Good: no new locks, none locked; the others change only when somebody changes keys.",
 			queries: []query{

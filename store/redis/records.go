@@ -223,15 +223,10 @@ var errNoNumber = errors.New("it is not a whole number in range")
 // it: a text of encoding/json may have a part of a secret.
 func documentError(err error) error {
 	var syntax *json.SyntaxError
-	var kind *json.UnmarshalTypeError
-	switch {
-	case errors.As(err, &syntax):
+	if errors.As(err, &syntax) {
 		return fmt.Errorf("it is not JSON from byte %d on", syntax.Offset)
-	case errors.As(err, &kind):
-		return fmt.Errorf("it has a value of the wrong type before byte %d", kind.Offset)
-	default:
-		return errors.New("it has a value of the wrong form")
 	}
+	return errors.New("it has a value of the wrong type or form")
 }
 
 // readLock reads what Put and settle.lua write; nil for the empty text.

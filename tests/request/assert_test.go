@@ -203,9 +203,14 @@ func TestAssertionKeys(t *testing.T) {
 	if header.Get("Content-Type") != "application/jwk-set+json" || header.Get("Cache-Control") != "public, max-age=300" || tag == "" {
 		t.Errorf("headers %v", header)
 	}
-	unchanged := g.SendRaw(t, "GET /jwks HTTP/1.1\r\nHost: gw.example\r\nIf-None-Match: "+tag+"\r\nConnection: close\r\n\r\n")
-	if unchanged.Status != http.StatusNotModified || unchanged.Body != "" {
-		t.Errorf("%v", unchanged)
+	for condition, want := range map[string]int{
+		tag: http.StatusNotModified, "W/" + tag: http.StatusNotModified, `"a", W/"b",` + tag: http.StatusNotModified, "*": http.StatusNotModified,
+		`"a"`: http.StatusOK, tag[1 : len(tag)-1]: http.StatusOK,
+	} {
+		answer := g.SendRaw(t, "GET /jwks HTTP/1.1\r\nHost: gw.example\r\nIf-None-Match: "+condition+"\r\nConnection: close\r\n\r\n")
+		if answer.Status != want || (answer.Body == "") != (want == http.StatusNotModified) {
+			t.Errorf("%s: %v", condition, answer)
+		}
 	}
 	if answer := g.SendRaw(t, "POST /jwks HTTP/1.1\r\nHost: gw.example\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"); answer.Status != http.StatusMethodNotAllowed {
 		t.Errorf("%v", answer)

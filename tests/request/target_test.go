@@ -246,3 +246,19 @@ func TestTransferEncodingEndsTheConnection(t *testing.T) {
 		}
 	}
 }
+
+// TestOptionsOfTheServer asks what the server as a whole can do, which net/http answers by
+// itself with an empty 200: it is answered by the gateway, and is in log and metrics.
+func TestOptionsOfTheServer(t *testing.T) {
+	t.Parallel()
+	u := harness.StartUpstream(t)
+	g := harness.StartGateway(t, harness.Site{Upstream: u.Addr, Extra: "handle {\ncard_refuse not_found\n}\n"})
+	for range 2 {
+		got := g.SendRaw(t, "OPTIONS * HTTP/1.1\r\nHost: gw.example\r\nContent-Length: 0\r\nConnection: close\r\n\r\n")
+		harness.WantRefused(t, got, http.StatusMethodNotAllowed, "METHOD_NOT_ALLOWED")
+		if got.Header.Get("X-Request-Id") == "" || got.Header.Get("Allow") == "" {
+			t.Errorf("the answer has the headers %v", got.Header)
+		}
+	}
+	g.Logged("access.log", `"uri":"*"`, `"status":405`)
+}

@@ -75,7 +75,7 @@ export function showSecret(made) {
 		copied.textContent = await navigator.clipboard.writeText(made.secret).then(() => "The secret is copied.", () => "The browser does not let it be copied: select it.");
 	} }, "Copy the secret");
 	return open("The secret, shown this once",
-		h("p", {}, "Give it to the holder of the key over a safe way. Nobody can show it again."),
+		h("p", {}, "Give it to the holder of the key over a safe way. Nobody can show it again. It is text: its characters are the secret, although they could be read as base64."),
 		h("p", {}, "Key ", h("code", {}, made.id)),
 		h("output", { id: "secret" }, made.secret), copied,
 		h("div", { class: "actions" }, navigator.clipboard ? copy : null, h("button", { type: "button", onclick: close }, "I have stored it")));

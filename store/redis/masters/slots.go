@@ -13,27 +13,14 @@ const (
 	slotRanges = 64
 )
 
-// crc16 is the table of CRC16 (XMODEM), by the upper byte.
-var crc16 = func() (table [256]uint16) {
-	for i := range table {
-		crc := uint16(i) << 8
-		for range 8 {
-			if crc&0x8000 != 0 {
-				crc = crc<<1 ^ 0x1021
-			} else {
-				crc <<= 1
-			}
-		}
-		table[i] = crc
-	}
-	return table
-}()
-
 // slot returns the cluster slot of a hash tag: CRC16 (XMODEM) modulo 16384.
 func slot(tag string) int {
 	var crc uint16
 	for i := range len(tag) {
-		crc = crc<<8 ^ crc16[byte(crc>>8)^tag[i]]
+		crc ^= uint16(tag[i]) << 8
+		for range 8 {
+			crc = crc<<1 ^ 0x1021*(crc>>15)
+		}
 	}
 	return int(crc % slots)
 }
