@@ -46,11 +46,8 @@ func (k *Service) Census(ctx context.Context) (Census, error) {
 	c := Census{Keys: zeros(Statuses()...), Expiring: zeros("1d", "7d", "30d"), Seals: zeros(SealStates()...)}
 	now := k.opt.Clock()
 	sealed := make([]int, k.ring.Len()+1)
-	own, err := k.idKey(ctx)
-	if err != nil {
-		return Census{}, err
-	}
-	err = eachRecord(ctx, k.backend, func(d *store.DamagedError) {
+	own := k.ids.Load()
+	err := eachRecord(ctx, k.backend, func(d *store.DamagedError) {
 		k.foreign.learn(own, d.ID)
 		k.reportForged(damagedRecord(d))
 		c.Keys[StatusUnreadable]++

@@ -69,7 +69,7 @@ func (n *foreignIDs) learn(own *storeKey, ids ...string) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	for _, id := range ids {
-		if !own.Check(id) {
+		if own != nil && !own.Check(id) {
 			n.hashes[maphash.String(n.seed, id)] = struct{}{}
 		}
 	}
@@ -122,7 +122,11 @@ func (k *Service) FollowChanges(ctx context.Context) error {
 		}
 		for _, id := range changes.IDs {
 			n.learn(own, id)
-			if err := k.followChange(ctx, id); err != nil {
+			seen := k.opt.Versions.highest(id)
+			switch _, err := k.Show(ctx, id); {
+			case errors.Is(err, store.ErrNotFound):
+				k.opt.Versions.recordDeleted(id, seen)
+			case err != nil:
 				return err
 			}
 		}
@@ -137,25 +141,6 @@ func (k *Service) FollowChanges(ctx context.Context) error {
 	n.announced = announced
 	n.read.Store(now.UnixNano())
 	return nil
-}
-
-// followChange learns the document version of a changed key. The error is that of a
-// backend that could not answer.
-func (k *Service) followChange(ctx context.Context, id string) error {
-	seen := k.opt.Versions.highest(id)
-	r, err := k.get(ctx, id)
-	if err == nil {
-		_, err = k.authentic(ctx, r)
-	}
-	switch {
-	case errors.Is(err, store.ErrNotFound):
-		k.opt.Versions.recordDeleted(id, seen)
-		return nil
-	case errors.Is(err, ErrForged):
-		return nil
-	default:
-		return err
-	}
 }
 
 // publishIDs makes new ids known, here and on the other gateways. When it

@@ -63,10 +63,11 @@ func TestChanges(t *testing.T) {
 			if _, err := a.Delete(ctx, other.ID, ""); err != nil {
 				t.Fatal(err)
 			}
-			wantChanges(t, b, mark, r.ID, other.ID)
+			mark = wantChanges(t, b, mark, r.ID, other.ID)
 			late := changesAfter(t, a, "")
 			update(t, b, r)
 			wantChanges(t, a, late.Mark, r.ID)
+			wantChanges(t, b, mark, r.ID) // and not the mark of the other
 		})
 	}
 }

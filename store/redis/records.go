@@ -376,8 +376,9 @@ func (s *Store) Changes(ctx context.Context, mark string) (store.Changes, error)
 	}
 	changes := store.Changes{Mark: feed[len(feed)-1], Gap: feed[0] != mark}
 	for _, member := range feed[1:] {
-		_, id, _ := strings.Cut(member, ":")
-		changes.IDs = append(changes.IDs, id)
+		if _, id, _ := strings.Cut(member, ":"); id != "" { // else it is the mark of another gateway
+			changes.IDs = append(changes.IDs, id)
+		}
 	}
 	return changes, nil
 }
