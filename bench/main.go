@@ -37,6 +37,7 @@ const shipped = "GOGC=400"
 // options are the values of the flags.
 type options struct {
 	only, scenarios string
+	keys            string
 	rounds, seconds int
 	env, out, from  string
 	docs            bool
@@ -48,6 +49,7 @@ func parse(args []string, out io.Writer) (options, error) {
 	flags.SetOutput(out)
 	flags.StringVar(&o.only, "only", "", "run these servers, separated by commas (default all): "+strings.Join(every, ", "))
 	flags.StringVar(&o.scenarios, "scenarios", "", "run these scenarios, separated by commas (default all)")
+	flags.StringVar(&o.keys, "keys", "", "measure only what numbers of keys cost on Redis, such as 100,10000,100000,1000000")
 	flags.IntVar(&o.rounds, "rounds", 5, "how often each server runs in each scenario")
 	flags.IntVar(&o.seconds, "seconds", 3, "how long it runs each time")
 	flags.StringVar(&o.env, "env", shipped, "variables for the gateway and for plain Caddy, such as GOGC=100,GOMEMLIMIT=1GiB")
@@ -85,13 +87,18 @@ func command(ctx context.Context, args []string, out io.Writer) error {
 		return err
 	}
 	b := &bench{scenarios: chosen, rounds: o.rounds, span: time.Duration(o.seconds) * time.Second, env: list(o.env), out: out}
-	b.announce()
+	if o.keys == "" {
+		b.announce()
+	}
 	if b.dir, err = workDir(); err != nil {
 		return err
 	}
 	defer os.RemoveAll(b.dir)
 	if err := b.build(ctx, root); err != nil {
 		return err
+	}
+	if o.keys != "" {
+		return b.measureKeys(ctx, list(o.keys))
 	}
 	results := &report.Results{Machine: b.machine(ctx)}
 	var failed error

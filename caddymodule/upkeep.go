@@ -14,14 +14,12 @@ import (
 	"github.com/card-gateway/card-gateway/keys"
 )
 
-// How often the store is probed and the keys are counted.
+// How often the store is probed; and how often the changes of other gateways are read,
+// and keys are counted if that is due.
 const (
-	probeEvery  = 5 * time.Second
-	censusEvery = 30 * time.Second
+	probeEvery = 5 * time.Second
+	keysEvery  = time.Second
 )
-
-// idsEvery is how often a gateway asks which ids others have imported.
-const idsEvery = time.Second
 
 // upkeep is the background work of a configuration.
 type upkeep struct {
@@ -36,8 +34,11 @@ type upkeep struct {
 func (u *upkeep) start() {
 	ctx, cancel := context.WithCancel(context.Background())
 	u.cancel = cancel
-	u.running.Go(func() { u.refreshGauges(ctx) })
-	u.running.Go(func() { u.refreshIDs(ctx) })
+	u.running.Go(func() { repeat(ctx, probeEvery, u.probe) })
+	u.running.Go(func() { repeat(ctx, keysEvery, u.countKeys) })
+	u.running.Go(func() { // its error is logged by probe
+		repeat(ctx, keysEvery, func(ctx context.Context) { _ = u.state.keys.FollowChanges(ctx) })
+	})
 }
 
 // stop ends the work and waits for its end. It reports whether there was any.
@@ -50,37 +51,15 @@ func (u *upkeep) stop() bool {
 	return true
 }
 
-// refreshIDs reads the ids of new keys until the context ends. It ignores errors,
-// because probe logs why the store does not answer.
-func (u *upkeep) refreshIDs(ctx context.Context) {
-	tick := time.NewTicker(idsEvery)
+// repeat calls a function at once and then after each pause, until the context ends.
+func repeat(ctx context.Context, pause time.Duration, do func(context.Context)) {
+	tick := time.NewTicker(pause)
 	defer tick.Stop()
-	for {
+	for do(ctx); ; do(ctx) {
 		select {
 		case <-ctx.Done():
 			return
 		case <-tick.C:
-			_ = u.state.keys.RefreshIDs(ctx)
-		}
-	}
-}
-
-// refreshGauges refreshes the gauges of the store and the keys until the context
-// ends.
-func (u *upkeep) refreshGauges(ctx context.Context) {
-	probe, census := time.NewTicker(probeEvery), time.NewTicker(censusEvery)
-	defer probe.Stop()
-	defer census.Stop()
-	u.probe(ctx)
-	u.takeCensus(ctx)
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-probe.C:
-			u.probe(ctx)
-		case <-census.C:
-			u.takeCensus(ctx)
 		}
 	}
 }
@@ -102,15 +81,11 @@ func (u *upkeep) probe(ctx context.Context) {
 	u.telemetry.reportDegraded(u.state.degraded(ctx))
 }
 
-// takeCensus refreshes the gauges of the keys. They keep their last values
+// countKeys refreshes the gauges of the keys. They keep their last values
 // while the store cannot answer.
-func (u *upkeep) takeCensus(ctx context.Context) {
-	ctx, cancel := context.WithTimeout(ctx, censusEvery/2)
-	defer cancel()
-	census, err := u.state.keys.Census(ctx)
-	if err != nil {
-		return
-	}
+func (u *upkeep) countKeys(ctx context.Context) {
+	_ = u.state.keys.Recount(ctx) // its error is logged by probe
+	census := u.state.keys.Counted()
 	for status, n := range census.Keys {
 		meter.KeysByStatus.WithLabelValues(status).Set(float64(n))
 	}

@@ -249,30 +249,24 @@ func (k *Service) reportForged(err error) {
 type VersionMemory struct {
 	mu       sync.Mutex
 	seed     maphash.Seed
-	versions map[uint64]rememberedVersion // by the hash of the id
+	versions map[uint64]uint64 // by the hash of the id: twice the version, and 1 if the record of it was deleted
 	room     int
 }
 
-// A rememberedVersion is the highest document version of a key.
-type rememberedVersion struct {
-	version uint64
-	deleted bool // the record of this version was deleted
-}
-
-// maxSeen bounds the number of keys whose version is remembered, 40 bytes for
+// maxSeen bounds the number of keys whose version is remembered, about 25 bytes for
 // each. To remember another, one is forgotten, no matter which.
 const maxSeen = 1 << 20
 
 // NewVersionMemory returns an empty memory.
 func NewVersionMemory() *VersionMemory {
-	return &VersionMemory{seed: maphash.MakeSeed(), versions: make(map[uint64]rememberedVersion), room: maxSeen}
+	return &VersionMemory{seed: maphash.MakeSeed(), versions: make(map[uint64]uint64), room: maxSeen}
 }
 
 // highest returns the highest version of the key; 0 if none was seen.
 func (s *VersionMemory) highest(id string) uint64 {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.versions[maphash.String(s.seed, id)].version
+	return s.versions[maphash.String(s.seed, id)] / 2
 }
 
 // raise remembers a version of the key. It returns false, and remembers nothing,
@@ -282,11 +276,8 @@ func (s *VersionMemory) raise(id string, version uint64) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	seen, known := s.versions[hash]
-	switch {
-	case version < seen.version || version == seen.version && seen.deleted:
-		return false
-	case version == seen.version && known:
-		return true
+	if 2*version < seen || known && 2*version == seen {
+		return 2*version == seen
 	}
 	if !known && len(s.versions) >= s.room {
 		for other := range s.versions {
@@ -294,7 +285,7 @@ func (s *VersionMemory) raise(id string, version uint64) bool {
 			break
 		}
 	}
-	s.versions[hash] = rememberedVersion{version: version}
+	s.versions[hash] = 2 * version
 	return true
 }
 
@@ -304,8 +295,8 @@ func (s *VersionMemory) recordDeleted(id string, version uint64) {
 	hash := maphash.String(s.seed, id)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if seen, known := s.versions[hash]; known && seen.version == version {
-		s.versions[hash] = rememberedVersion{version, true}
+	if seen, known := s.versions[hash]; known && seen == 2*version {
+		s.versions[hash]++
 	}
 }
 

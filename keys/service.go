@@ -57,7 +57,7 @@ type Options struct {
 	CheckLimits func(map[string]json.RawMessage) error
 	CheckScopes func([]string) error
 	// LookupRate (per second) and LookupBurst limit the look-ups of unknown ids
-	// (see [Service.RefreshIDs]), over all clients. There is no limit for a backend
+	// (see [Service.FollowChanges]), over all clients. There is no limit for a backend
 	// that answers from memory (see [store.LocalBackend]). Default: 1000 and 2000.
 	LookupRate  float64
 	LookupBurst int
@@ -107,6 +107,7 @@ type Service struct {
 
 	ids     atomic.Pointer[storeKey]
 	foreign *foreignIDs
+	counts  counts
 	cache   *keyCache
 	flights singleflight.Group
 	lookups *rate.Limiter
@@ -124,26 +125,22 @@ func New(backend store.Backend, ring *keyring.Ring, opt Options) *Service {
 	local, ok := backend.(store.LocalBackend)
 	k.local = ok && local.Local()
 	k.foreign = &foreignIDs{seed: maphash.MakeSeed(), hashes: make(map[uint64]struct{})}
+	k.counts.last.Store(new(count))
 	k.cache = newKeyCache(k.opt.CacheSize)
 	k.lookups = rate.NewLimiter(rate.Limit(k.opt.LookupRate), k.opt.LookupBurst)
 	k.stopped, k.stop = context.WithCancel(context.Background())
 	return k
 }
 
-// Start loads the id key, or makes it if the store is new, and reads which ids
-// are in use (see [Service.RefreshIDs]). In the background it seals again, under
-// the first master key, all secrets and records that are sealed under another one. If
+// Start loads the id key, or makes it if the store is new. In the background it seals
+// again, under the first master key, all secrets and records that are sealed under
+// another one. If
 // errors.Is(err, keyring.ErrMasterKey) or errors.Is(err, keyring.ErrDamaged), the gateway must
 // not start. Any other error means that the backend could not answer; then call
 // Start again.
 func (k *Service) Start(ctx context.Context) error {
-	if _, err := k.idKey(ctx); err != nil {
-		return err
-	}
-	if !k.foreign.complete(k.opt.Clock()) {
-		_ = k.RefreshIDs(ctx) // the next call tries again, and look-ups have a budget until then
-	}
-	return nil
+	_, err := k.idKey(ctx)
+	return err
 }
 
 // Stop ends the background work of Start and waits for its end. The other methods

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -30,6 +31,40 @@ type watched struct {
 	before func(call string) // set before use; called before each call
 
 	damaged sync.Map // ids of keys whose record cannot be read
+
+	mu     sync.Mutex
+	feed   []string // ids of changed keys
+	forgot int      // how many of the first ones are no longer in the feed
+}
+
+// note adds a change to the feed. That of a gateway of the version before is not.
+func (w *watched) note(id string, err error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if err == nil {
+		w.feed = append(w.feed, id)
+	}
+}
+
+// forget makes a gap of all that is in the feed.
+func (w *watched) forget() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.feed = append(w.feed, "lost")
+	w.forgot = len(w.feed)
+}
+
+func (w *watched) Changes(_ context.Context, mark string) (store.Changes, error) {
+	if err := w.enter("Changes"); err != nil {
+		return store.Changes{}, err
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	now := strconv.Itoa(len(w.feed))
+	if from, err := strconv.Atoi(mark); err == nil && from >= w.forgot {
+		return store.Changes{IDs: w.feed[from:], Mark: now}, nil
+	}
+	return store.Changes{Mark: now, Gap: true}, nil
 }
 
 func (w *watched) Local() bool { return false }
@@ -81,7 +116,9 @@ func (w *watched) Put(ctx context.Context, r *store.Record, opt store.PutOptions
 	if err := w.enter("Put"); err != nil {
 		return store.Durability{}, err
 	}
-	return w.Backend.Put(ctx, r, opt)
+	d, err := w.Backend.Put(ctx, r, opt)
+	w.note(r.ID, err)
+	return d, err
 }
 
 func (w *watched) Meta(ctx context.Context, name string) ([]byte, error) {
@@ -109,7 +146,9 @@ func (w *watched) Delete(ctx context.Context, id, revision string) (store.Durabi
 	if err := w.enter("Delete"); err != nil {
 		return store.Durability{}, err
 	}
-	return w.Backend.Delete(ctx, id, revision)
+	d, err := w.Backend.Delete(ctx, id, revision)
+	w.note(id, err)
+	return d, err
 }
 
 // masterKey returns the line of a master key. Different seeds give different
@@ -180,10 +219,20 @@ func startWorld(t testing.TB, backend store.Backend, f ...func(*keys.Options)) *
 	w := &world{t: t, backend: &watched{Backend: backend}}
 	w.now.Store(&epoch)
 	w.Service = w.service(ring(t, masterKey(1)), f...)
-	if err := w.Start(t.Context()); err != nil {
+	begin(t, w.Service)
+	return w
+}
+
+// begin starts a gateway's keys, as its background work does.
+func begin(t testing.TB, k *keys.Service) {
+	t.Helper()
+	err := k.Start(t.Context())
+	if err == nil {
+		err = k.Recount(t.Context())
+	}
+	if err != nil {
 		t.Fatal(err)
 	}
-	return w
 }
 
 // service returns another key service on the same backend, as another gateway

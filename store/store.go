@@ -106,6 +106,13 @@ type Backend interface {
 	// cannot answer.
 	List(ctx context.Context, cursor string, limit int) (Page, error)
 
+	// Changes returns which keys Put and Delete have changed on any gateway since
+	// the mark of the call before; empty: from now on. Get then returns the change
+	// or a later one. An id may be returned again, or without a change. If changes
+	// may be missing, there is a gap: only List returns them. A backend that one
+	// process uses at a time returns none, and no gap.
+	Changes(ctx context.Context, mark string) (Changes, error)
+
 	// Meta returns a small named value, or ErrNotFound.
 	Meta(ctx context.Context, name string) ([]byte, error)
 
@@ -122,6 +129,13 @@ type Backend interface {
 
 	// Close releases all resources. Calls after it return ErrUnavailable.
 	Close() error
+}
+
+// Changes are some of the changes of keys. Without IDs there are no more.
+type Changes struct {
+	IDs  []string
+	Mark string // for the next call
+	Gap  bool
 }
 
 // LocalBackend is an optional ability of a [Backend]. Local reports whether Get

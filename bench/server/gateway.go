@@ -6,8 +6,14 @@ import (
 	"encoding/base64"
 	"errors"
 	"fmt"
+	"net/http"
 	"os"
+	"os/exec"
 	"strconv"
+	"strings"
+	"time"
+
+	"github.com/card-gateway/card-gateway/bench/load"
 )
 
 // guarded is the gateway: port, admin socket, store, master key, limit, and the
@@ -28,6 +34,9 @@ const guarded = `{
 }
 http://:%[1]s {
 	bind 127.0.0.1
+	handle /readyz {
+		card_health ready
+	}
 	handle /api/v1/* {
 		card_auth {
 			max_body 1MiB
@@ -87,6 +96,7 @@ func (k gatewayKind) start(ctx context.Context, s *Setup) (*Server, error) {
 	}
 	caddyfile := fmt.Sprintf(guarded, p.port(), p.path("admin"), store, p.path("master.key"), s.Limit.Requests, s.Limit.Seconds, forwards, asserts)
 	run := func() error { return p.runCaddy(ctx, s, caddyfile) }
+	server.run = run
 	server.fill = func(ctx context.Context, nonces int) error {
 		if k.onRedis {
 			return p.runOnce(ctx, s.Filler, "redis", "redis://"+server.redis.addr+"/0", strconv.Itoa(nonces))
@@ -103,6 +113,57 @@ func (k gatewayKind) start(ctx context.Context, s *Setup) (*Server, error) {
 		return server, p.takeOver(ctx, s, run)
 	}
 	return server, p.importKeys(ctx, s.Keys)
+}
+
+// ready reports whether /readyz answers with 200.
+func ready(ctx context.Context, addr string) bool {
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+addr+"/readyz", nil)
+	if err != nil {
+		return false
+	}
+	answer, err := http.DefaultClient.Do(r)
+	if err != nil {
+		return false
+	}
+	_ = answer.Body.Close()
+	return answer.StatusCode == http.StatusOK
+}
+
+// Restart starts a gateway anew, and returns how long it took until it was ready.
+func (s *Server) Restart(ctx context.Context) (time.Duration, error) {
+	if err := s.front.end(); err != nil {
+		return 0, err
+	}
+	begun := time.Now()
+	err := s.run()
+	if err == nil {
+		err = s.front.await(ctx, func() bool { return ready(ctx, s.front.addr) })
+	}
+	return time.Since(begun), err
+}
+
+// MakeKeys makes keys in the Redis of a gateway, and returns them.
+func (s *Server) MakeKeys(ctx context.Context, filler string, count int) (made []load.Key, err error) {
+	cmd := exec.CommandContext(ctx, filler, "keys", "redis://"+s.redis.addr+"/0", strconv.Itoa(count), s.front.path("master.key")) //nolint:gosec // our own arguments
+	cmd.Stderr = os.Stderr
+	out, err := cmd.Output()
+	if err != nil {
+		return nil, fmt.Errorf("making keys: %w", err)
+	}
+	for line := range strings.Lines(string(out)) {
+		id, secret, _ := strings.Cut(strings.TrimSpace(line), " ")
+		made = append(made, load.Key{ID: id, Secret: secret})
+	}
+	return made, nil
+}
+
+// Ask makes a call of the gateway's admin API that reads, and returns how long it took.
+func (s *Server) Ask(ctx context.Context, path string) (time.Duration, error) {
+	admin := s.front.admin()
+	defer admin.CloseIdleConnections()
+	begun := time.Now()
+	err := admin.call(ctx, http.MethodGet, path, nil)
+	return time.Since(begun), err
 }
 
 // masterKey returns the line of a master key file. All gateways have the same,

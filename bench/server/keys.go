@@ -25,12 +25,7 @@ const fewKeys = 200
 
 // importKeys makes the keys through the admin API, eight at a time.
 func (p *process) importKeys(ctx context.Context, keys []load.Key) error {
-	admin := &adminAPI{http.Client{Transport: &http.Transport{
-		MaxIdleConnsPerHost: 8,
-		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
-			return new(net.Dialer).DialContext(ctx, "unix", p.path("admin"))
-		},
-	}}}
+	admin := p.admin()
 	defer admin.CloseIdleConnections()
 	// The sites serve a moment before the configuration becomes the active one,
 	// and the admin API needs the active one.
@@ -51,6 +46,16 @@ func (p *process) importKeys(ctx context.Context, keys []load.Key) error {
 
 // An adminAPI is that of a gateway.
 type adminAPI struct{ http.Client }
+
+// admin returns the admin API of the process.
+func (p *process) admin() *adminAPI {
+	return &adminAPI{http.Client{Transport: &http.Transport{
+		MaxIdleConnsPerHost: 8,
+		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+			return new(net.Dialer).DialContext(ctx, "unix", p.path("admin"))
+		},
+	}}}
+}
 
 // call sends a request to it and returns an error unless it succeeds.
 func (a *adminAPI) call(ctx context.Context, method, path string, doc any) error {

@@ -31,6 +31,7 @@ type Server struct {
 	front *process
 	redis *redisServer
 	fill  func(ctx context.Context, nonces int) error // nil: it has no store of the gateway's
+	run   func() error                                // starts a gateway that has ended
 }
 
 // A Kind is one kind of server in front of an issuer.

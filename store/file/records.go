@@ -195,6 +195,9 @@ func (s *Store) Delete(ctx context.Context, id, revision string) (store.Durabili
 	return store.Durability{}, nil
 }
 
+// Changes returns none: no other process changes the keys.
+func (s *Store) Changes(context.Context, string) (store.Changes, error) { return store.Changes{}, nil }
+
 // Meta implements store.Backend.
 func (s *Store) Meta(ctx context.Context, name string) ([]byte, error) {
 	st, err := s.reading(ctx)

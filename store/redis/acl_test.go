@@ -98,6 +98,7 @@ func everyCall(s *Store, r *store.Record) map[string]error {
 	other := newRecord()
 	_, errs["Put"] = s.Put(ctx, other, store.PutOptions{ClearFailures: true})
 	_, errs["List"] = s.List(ctx, "", 10)
+	_, errs["Changes"] = s.Changes(ctx, "")
 	_, errs["PutMeta"] = s.PutMeta(ctx, "name", []byte("value"))
 	_, errs["Meta"] = s.Meta(ctx, "name")
 	errs["DeleteMeta"] = s.DeleteMeta(ctx, "name", []byte("value"))

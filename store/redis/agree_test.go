@@ -197,13 +197,13 @@ func TestEverythingExpires(t *testing.T) {
 		}
 	}
 	beat := s.servers.BeatOf(r.ID).Key
-	check(s.names.record(r.ID), s.names.index(), s.names.shared(), beat)
+	check(s.names.record(r.ID), s.names.index(), s.names.changes(), s.names.shared(), beat)
 	if _, err := s.Delete(ctx, r.ID, ""); err != nil {
 		t.Fatal(err)
 	}
-	check(s.names.index(), s.names.shared(), beat)
+	check(s.names.index(), s.names.changes(), s.names.shared(), beat)
 	put(t, s, r)
-	check(s.names.record(r.ID), s.names.index(), s.names.shared(), beat)
+	check(s.names.record(r.ID), s.names.index(), s.names.changes(), s.names.shared(), beat)
 }
 
 // Gateways with different prefixes on one server share nothing.

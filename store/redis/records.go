@@ -31,7 +31,7 @@ var (
 	getScript    = rpc.NewScript(getLua)
 	putScript    = masters.NewScript(putLua)
 	deleteScript = masters.NewScript(deleteLua)
-	indexScript  = rpc.NewScript(indexLua)
+	indexScript  = masters.NewScript(indexLua)
 )
 
 // rights are the commands of all scripts, those of package masters included.
@@ -127,7 +127,7 @@ func (s *Store) List(ctx context.Context, cursor string, limit int) (store.Page,
 	ctx, cancel := context.WithTimeout(ctx, s.opt.ChangeTimeout)
 	defer cancel()
 	limit = max(limit, 1)
-	ids, err := s.listed(ctx, cursor, limit+1)
+	ids, err := s.indexed(ctx, "page", cursor, limit+1)
 	if err != nil {
 		return store.Page{}, err
 	}
@@ -150,17 +150,6 @@ func (s *Store) List(ctx context.Context, cursor string, limit int) (store.Page,
 		}
 	}
 	return page, nil
-}
-
-// listed returns the ids in the index that follow the cursor, at most n.
-func (s *Store) listed(ctx context.Context, cursor string, n int) ([]string, error) {
-	reply, err := s.client.Run(ctx, "listing keys", rpc.Call{
-		Script: indexScript, Keys: []string{s.names.index()}, Args: []any{"page", cursor, n},
-	})
-	if err != nil {
-		return nil, err
-	}
-	return rpc.Texts(reply, len(reply))
 }
 
 // readTogether returns a function for each key that returns its record. It reads
@@ -283,8 +272,9 @@ func readLastUsed(hash map[string]string) (map[int]time.Time, error) {
 
 // Put writes the record if the stored revision is the expected one. It adds the
 // id to the index first, so that every stored record is listed. List skips an id
-// in the index without a record. If the store was emptied, Put makes it new, with
-// the replay floor at this moment.
+// in the index without a record. The feed of changes gets the id after the record, so
+// that whoever reads it there reads this record or a later one. If the store was
+// emptied, Put makes it new, with the replay floor at this moment.
 func (s *Store) Put(ctx context.Context, r *store.Record, opt store.PutOptions) (store.Durability, error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.opt.ChangeTimeout)
 	defer cancel()
@@ -301,7 +291,7 @@ func (s *Store) Put(ctx context.Context, r *store.Record, opt store.PutOptions) 
 	if err := s.initialise(ctx, r.ID); err != nil {
 		return store.Durability{}, err
 	}
-	if err := s.reindex(ctx, "add", r.ID); err != nil {
+	if _, err := s.indexed(ctx, "add", r.ID); err != nil {
 		return store.Durability{}, err
 	}
 	s.large.Delete(r.ID)
@@ -310,7 +300,10 @@ func (s *Store) Put(ctx context.Context, r *store.Record, opt store.PutOptions) 
 		Keys:   []string{s.names.record(r.ID)},
 		Args:   []any{opt.Expect, r.Revision, doc, lock, opt.ClearFailures, s.view().FloorOf(r.ID), opt.Restore},
 	})
-	return durability, changeError(r.ID, outcome, err)
+	if err = changeError(r.ID, outcome, err); err == nil {
+		_, err = s.indexed(ctx, "changed", r.ID)
+	}
+	return durability, err
 }
 
 // micros returns microseconds of Unix time; 0 for the zero time.
@@ -334,13 +327,13 @@ func (s *Store) Delete(ctx context.Context, id, revision string) (store.Durabili
 	if err := changeError(id, outcome, err); err != nil {
 		return store.Durability{}, err
 	}
-	if err := s.reindex(ctx, "remove", id); err != nil {
+	if _, err = s.indexed(ctx, "remove", id); err != nil {
 		return durability, err
 	}
-	if _, err := s.Get(ctx, id); err == nil { // it was made again meanwhile
-		return durability, s.reindex(ctx, "add", id)
+	if _, again := s.Get(ctx, id); again == nil { // it was made meanwhile
+		_, err = s.indexed(ctx, "add", id)
 	}
-	return durability, nil
+	return durability, err
 }
 
 func changeError(id, outcome string, err error) error {
@@ -356,9 +349,38 @@ func changeError(id, outcome string, err error) error {
 // changeErrors holds the errors of the outcomes of put.lua and delete.lua.
 var changeErrors = map[string]error{"exists": store.ErrExists, "conflict": store.ErrConflict, "none": store.ErrNotFound}
 
-func (s *Store) reindex(ctx context.Context, how, id string) error {
-	_, err := s.client.Run(ctx, "listing the key", rpc.Call{Script: indexScript, Keys: []string{s.names.index()}, Args: []any{how, id}})
-	return err
+// indexed runs index.lua and returns the texts of its reply.
+func (s *Store) indexed(ctx context.Context, args ...any) ([]string, error) {
+	reply, err := s.client.Run(ctx, "listing keys", rpc.Call{Script: indexScript, Keys: []string{s.names.index(), s.names.changes()}, Args: args})
+	if err != nil {
+		return nil, err
+	}
+	return rpc.Texts(reply, len(reply))
+}
+
+// changesPage is the largest number of changes that are read at once.
+const changesPage = 1000
+
+// Changes reads the feed of changes after the mark, which is a member of the feed. If
+// the mark is missing there, it was removed, or the server has another content than
+// before: there is a gap.
+func (s *Store) Changes(ctx context.Context, mark string) (store.Changes, error) {
+	ctx, cancel := context.WithTimeout(ctx, s.opt.ChangeTimeout)
+	defer cancel()
+	feed, err := s.indexed(ctx, "feed", mark, changesPage)
+	if err == nil && len(feed) == 0 {
+		err = fmt.Errorf("%w: redis answered without a mark of the changes", store.ErrUnavailable)
+	}
+	if err != nil {
+		return store.Changes{}, err
+	}
+	changes := store.Changes{Mark: feed[len(feed)-1], Gap: feed[0] != mark}
+	for _, member := range feed[1:] {
+		if _, id, _ := strings.Cut(member, ":"); id != "" { // else it is the mark of another gateway
+			changes.IDs = append(changes.IDs, id)
+		}
+	}
+	return changes, nil
 }
 
 // change runs a script that changes a key. Then, on the same connection, it waits

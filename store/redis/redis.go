@@ -220,6 +220,7 @@ func (s *Store) Status(ctx context.Context) store.Status {
 //	cg:{ID}:n13281  hash: nonces that expire in the same span of time
 //	cg:m:NAME       small named value
 //	cg:index        sorted set of all ids
+//	cg:{cg:index}:changes  sorted set: the feed of changes, in the slot of the index
 //	cg:policies     hash: the policy of each gateway
 //
 // Package masters has others.
@@ -232,6 +233,8 @@ func (n names) buckets(id string) string { return n.prefix + "{" + id + "}:b" }
 func (n names) meta(name string) string { return n.prefix + "m:" + name }
 
 func (n names) index() string { return n.prefix + "index" }
+
+func (n names) changes() string { return n.prefix + "{" + n.index() + "}:changes" }
 
 func (n names) nodePolicies() string { return n.prefix + "policies" }
 

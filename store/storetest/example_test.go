@@ -77,6 +77,10 @@ func (m *memory) Levels(_ context.Context, id string, charges []ratelimit.Charge
 	return states, err
 }
 
+func (m *memory) Changes(context.Context, string) (store.Changes, error) {
+	return store.Changes{}, nil
+}
+
 func (m *memory) Get(_ context.Context, id string) (r *store.Record, err error) {
 	err = m.do(func() error {
 		if r = m.read(id); r == nil {

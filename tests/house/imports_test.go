@@ -118,7 +118,8 @@ var importRules = []importRule{
 		reason: "a backend knows the contract and nothing above it; only this one and those below it know Redis",
 	},
 	{
-		dir: "store/storetest/fill", ours: []string{"auth", "store", "store/file", "store/redis", "store/redis/rpc"},
+		dir: "store/storetest/fill", ours: []string{"auth", "keys", "keys/keyring", "store", "store/file", "store/redis", "store/redis/rpc"},
+		others: []string{"golang.org/x/sync/errgroup"},
 		reason: "it fills any backend through the contract, and knows nothing above it",
 	},
 	{

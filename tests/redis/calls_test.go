@@ -36,13 +36,20 @@ func TestRedisOneCallPerRequest(t *testing.T) {
 			harness.WantAccepted(t, insistOn(t, w, request))
 		}
 	}
-	var settles, background []string
+	var settles, reads, background []string
+	record := `"cg:{` + key.ID + `}:k"`
 	for _, command := range m.Seen() {
-		if strings.HasPrefix(command, `"evalsha"`) && strings.Contains(command, `"cg:{`+key.ID+`}:k"`) {
+		switch evaluates := strings.HasPrefix(command, `"evalsha"`); {
+		case evaluates && strings.Contains(command, ` "1" `+record):
+			reads = append(reads, command)
+		case evaluates && strings.Contains(command, record):
 			settles = append(settles, command)
-		} else {
+		default:
 			background = append(background, command)
 		}
+	}
+	if len(reads) > 2 {
+		t.Errorf("the record was read %d times; each gateway reads a new key once", len(reads))
 	}
 	if len(settles) != 2*each {
 		t.Errorf("%d requests took %d calls of the script", 2*each, len(settles))
@@ -76,8 +83,8 @@ func wantBackground(t testing.TB, commands []string) {
 				t.Errorf("redis was asked %s", command)
 			}
 		case "evalsha", "eval", "hgetall":
-			// The census, the floor, and whether keys were made elsewhere.
-			known := slices.ContainsFunc([]string{`"cg:index"`, `"cg:servers"`, `"cg:m:id_change"`}, func(name string) bool { return strings.Contains(command, name) })
+			// The census, the floor, and what was changed elsewhere.
+			known := slices.ContainsFunc([]string{`"cg:index"`, `"cg:servers"`, `"cg:m:id_change"`, `"cg:m:census"`}, func(name string) bool { return strings.Contains(command, name) })
 			if name != "hgetall" && !known {
 				t.Errorf("redis was asked %.300s", command)
 			}
@@ -135,7 +142,7 @@ func TestRedisInventedIDs(t *testing.T) {
 	clients.Wait()
 	seconds := 1 + int(time.Since(start).Seconds())
 	calls, budget := r.ScriptCalls()-before, burst+per*seconds
-	if most := 2*min(flood, budget) + 10 + 2*seconds; calls > most { // 10: the census, 2 a second: the imported ids
+	if most := 2*min(flood, budget) + 10 + 4*seconds; calls > most { // 10: the census, 4 a second: the changes
 		t.Errorf("%d invented ids made %d calls, want at most %d", flood, calls, most)
 	}
 	if now := r.Do("dbsize"); now != values {

@@ -173,3 +173,24 @@ func editKeyFile(t testing.TB, g *harness.Gateway, edit func(meta map[string]str
 	sum := sha256.Sum256([]byte(data))
 	g.WriteFile("data/keys.json", start[:len(start)-64]+hex.EncodeToString(sum[:])+`","data":`+data+"}\n")
 }
+
+// TestOlderRecordOfAnotherGatewaysChange: a gateway refuses an older record of a key that
+// it has never been asked for, once it has read what another gateway has changed.
+func TestOlderRecordOfAnotherGatewaysChange(t *testing.T) {
+	t.Parallel()
+	u, r := harness.StartUpstream(t), harness.StartRedis(t)
+	a, b := startPair(t, r, harness.Site{Upstream: u.Addr})
+	key := a.NewKey(granted())
+	read := func() float64 {
+		return b.Scrape(t)[`card_gateway_store_seconds_count{call="get",result="ok"}`]
+	}
+	harness.Eventually(t, "the other gateway reads the new key", func() bool { return read() > 0 })
+	name := "cg:{" + key.ID + "}:k"
+	old, before := r.Do("hget", name, "doc"), read()
+	if status, text := a.Admin(http.MethodPost, "/card-gateway/keys/"+key.ID+"/disable", "", ""); status != http.StatusOK {
+		t.Fatalf("%d %s", status, text)
+	}
+	harness.Eventually(t, "the other gateway reads the changed key", func() bool { return read() > before })
+	r.Do("hset", name, "doc", old, "rev", rand.Text())
+	wantForged(t, b, key, "document_version")
+}

@@ -65,7 +65,7 @@ function keys(status) {
 	if (status.problem) return panel("Keys", h("p", { class: "bad" }, `They are not counted: ${status.problem}`));
 	return panel("Keys",
 		facts(Object.entries(status.keys || {}).map(([name, n]) => [name[0].toUpperCase() + name.slice(1), number(n)])),
-		facts([["Will expire", `${number(status.expiring["1d"])} within a day, ${number(status.expiring["7d"])} within a week, ${number(status.expiring["30d"])} within 30 days`]]));
+		facts([["Counted", status.counted_at ? both(status.counted_at) : ""], ["Will expire", `${number(status.expiring["1d"])} within a day, ${number(status.expiring["7d"])} within a week, ${number(status.expiring["30d"])} within 30 days`]]));
 }
 
 function nodes(status) {

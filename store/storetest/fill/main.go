@@ -1,12 +1,14 @@
 // Command fill makes nonces live in a store, by its contract: it settles
-// accepted requests that nobody has sent. The bench measures with them what many
-// live nonces cost.
+// accepted requests that nobody has sent. Or it makes keys. The bench measures with
+// them what many live nonces and many keys cost.
 //
 //	fill file DIRECTORY COUNT
 //	fill redis URL COUNT
+//	fill keys URL COUNT FILE
 //
-// The keys of the store get them in turn. No gateway may use the directory
-// meanwhile.
+// The keys of the store get the nonces in turn. No gateway may use the directory
+// meanwhile. The file holds the master key of new keys, which are made in Redis; their ids
+// and secrets are printed.
 package main
 
 import (
@@ -17,11 +19,14 @@ import (
 	"fmt"
 	"os"
 	"strconv"
-	"sync"
 	"sync/atomic"
 	"time"
 
+	"golang.org/x/sync/errgroup"
+
 	"github.com/card-gateway/card-gateway/auth"
+	"github.com/card-gateway/card-gateway/keys"
+	"github.com/card-gateway/card-gateway/keys/keyring"
 	"github.com/card-gateway/card-gateway/store"
 	"github.com/card-gateway/card-gateway/store/file"
 	"github.com/card-gateway/card-gateway/store/redis"
@@ -48,8 +53,11 @@ func main() {
 }
 
 func fill(ctx context.Context, args []string) (err error) {
+	if len(args) == 4 && args[0] == "keys" {
+		return makeKeys(ctx, args[1], args[2], args[3])
+	}
 	if len(args) != 3 {
-		return errors.New("want file or redis, the directory or URL, and how many nonces")
+		return errors.New("want file or redis, the directory or URL, and how many nonces; or keys, the URL, how many, and the file of the master key")
 	}
 	count, err := strconv.Atoi(args[2])
 	if err != nil || count < 1 {
@@ -101,32 +109,68 @@ func list(ctx context.Context, backend store.Backend) (all []*store.Record, _ er
 	}
 }
 
+// makeKeys makes keys in a Redis, and prints them.
+func makeKeys(ctx context.Context, url, number, masterKey string) (err error) {
+	count, err := strconv.Atoi(number)
+	if err != nil || count < 1 {
+		return fmt.Errorf("%q is not a number of keys", number)
+	}
+	text, err := os.ReadFile(masterKey)
+	if err != nil {
+		return err
+	}
+	ring, err := keyring.Parse(string(text))
+	if err != nil {
+		return err
+	}
+	backend, err := open("redis", url)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, backend.Close()) }()
+	if err := backend.Start(ctx); err != nil {
+		return err
+	}
+	service := keys.New(backend, ring, keys.Options{})
+	defer service.Stop()
+	fields := store.Fields{Tenant: "bench", Scopes: []string{"cards:write"}, AllowedIPs: []string{"127.0.0.1"}}
+	return each(count, func(int) error {
+		made, err := service.Create(ctx, keys.CreateRequest{Fields: fields}, keys.By{Actor: "fill"})
+		if err == nil {
+			_, err = fmt.Println(made.ID, made.Secret)
+		}
+		return err
+	})
+}
+
 // settle makes the nonces live, each of another request. It fails if one of the
 // requests is not accepted.
 func settle(ctx context.Context, backend store.Backend, keys []*store.Record, count int) error {
-	var next atomic.Int64
-	var once sync.Once
-	var failed error
 	var run [8]byte
 	rand.Read(run[:])
-	var all sync.WaitGroup
-	for range workers {
-		all.Go(func() {
-			for i := next.Add(1) - 1; i < int64(count); i = next.Add(1) - 1 {
-				claim := claimOf(keys[i%int64(len(keys))], binary.BigEndian.AppendUint64(run[:8:8], uint64(i)))
-				verdict, err := backend.Settle(ctx, claim)
-				if err == nil && (verdict.Stale || verdict.Reason != auth.Accepted) {
-					err = fmt.Errorf("nonce %d of key %s: the store answers %v", i, claim.KeyID, verdict.Reason)
-				}
-				if err != nil {
-					next.Store(int64(count))
-					once.Do(func() { failed = err })
-				}
-			}
+	return each(count, func(i int) error {
+		claim := claimOf(keys[i%len(keys)], binary.BigEndian.AppendUint64(run[:8:8], uint64(i)))
+		verdict, err := backend.Settle(ctx, claim)
+		if err == nil && (verdict.Stale || verdict.Reason != auth.Accepted) {
+			err = fmt.Errorf("nonce %d of key %s: the store answers %v", i, claim.KeyID, verdict.Reason)
+		}
+		return err
+	})
+}
+
+// each calls do for 0 to count-1, several at once, until one of them fails.
+func each(count int, do func(i int) error) error {
+	var all errgroup.Group
+	all.SetLimit(workers)
+	var failed atomic.Bool
+	for i := 0; i < count && !failed.Load(); i++ {
+		all.Go(func() error {
+			err := do(i)
+			failed.CompareAndSwap(false, err != nil)
+			return err
 		})
 	}
-	all.Wait()
-	return failed
+	return all.Wait()
 }
 
 // claimOf returns the claim of a correct request.
