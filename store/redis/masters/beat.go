@@ -146,19 +146,20 @@ func (w *Watcher) readBeats(ctx context.Context, v *View) {
 	w.swept = time.Now()
 	for part := range slices.Chunk(w.beats, 1024) {
 		pipe := w.client.Pipeline()
-		found := make([]*redis.StringCmd, len(part))
+		found, before := make([]*redis.StringCmd, len(part)), make([]int64, len(part))
 		for i := range part {
-			found[i] = pipe.Get(ctx, part[i].Key)
+			found[i], before[i] = pipe.Get(ctx, part[i].Key), part[i].Seen() // requests go on
 		}
 		_, _ = pipe.Exec(ctx) // each command holds its error
 		for i, answer := range found {
-			v.degrade(w.compare(ctx, &part[i], answer, v))
+			v.degrade(w.compare(ctx, &part[i], before[i], answer, v))
 		}
 	}
 }
 
-// compare notes what was found of a beat, or raises the floor of its content.
-func (w *Watcher) compare(ctx context.Context, b *Beat, answer *redis.StringCmd, v *View) error {
+// compare notes what was found of a beat, or raises the floor of its content if that is
+// older than the gateway had seen it before.
+func (w *Watcher) compare(ctx context.Context, b *Beat, before int64, answer *redis.StringCmd, v *View) error {
 	text, err := answer.Result()
 	if err != nil && !errors.Is(err, redis.Nil) {
 		return nil
@@ -168,7 +169,7 @@ func (w *Watcher) compare(ctx context.Context, b *Beat, answer *redis.StringCmd,
 	switch {
 	case max(at, floor) > w.opt.Now().Add(maxFloorAhead).UnixMicro():
 		return fmt.Errorf("no gateway has written the moment %d (microseconds) in %s: an older copy of the content would not be noticed; delete it", max(at, floor), b.Key)
-	case at < b.Seen():
+	case at < before:
 		return w.RaiseOlder(ctx, b, v.floorOfSlot(b.at))
 	default:
 		b.Note(at, w.opt.Now())
