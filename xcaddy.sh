@@ -105,7 +105,7 @@ kill "$gateway"
 wait "$gateway"
 gateway=
 
-if ! CARD_GATEWAY_MASTER_KEY_FILE=$work/master.key CARD_GATEWAY_DATA=$work/data \
+if ! CARD_GATEWAY_MASTER_KEY_FILE=$work/master.key CARD_GATEWAY_DATA=$work/data CARD_GATEWAY_AUDIT=$work/audit.log \
 	"$output" validate --config Caddyfile.example --adapter caddyfile >"$work/validate" 2>&1; then
 	cat "$work/validate" >&2
 	echo "xcaddy.sh: $output does not accept Caddyfile.example" >&2

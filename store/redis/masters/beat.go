@@ -146,21 +146,30 @@ func (w *Watcher) readBeats(ctx context.Context, v *View) {
 	w.swept = time.Now()
 	for part := range slices.Chunk(w.beats, 1024) {
 		pipe := w.client.Pipeline()
-		found, before := make([]*redis.StringCmd, len(part)), make([]int64, len(part))
+		found := make([]beatReading, len(part))
 		for i := range part {
-			found[i], before[i] = pipe.Get(ctx, part[i].Key), part[i].Seen() // requests go on
+			b := &part[i]
+			found[i] = beatReading{b, b.Seen(), pipe.Get(ctx, b.Key)}
 		}
 		_, _ = pipe.Exec(ctx) // each command holds its error
-		for i, answer := range found {
-			v.degrade(w.compare(ctx, &part[i], before[i], answer, v))
+		for i := range found {
+			v.degrade(w.compare(ctx, &found[i], v))
 		}
 	}
 }
 
+// A beatReading is what a check has found of a beat, and what was seen of it before the
+// check asked: requests go on meanwhile.
+type beatReading struct {
+	*Beat
+	before int64
+	answer *redis.StringCmd
+}
+
 // compare notes what was found of a beat, or raises the floor of its content if that is
-// older than the gateway had seen it before.
-func (w *Watcher) compare(ctx context.Context, b *Beat, before int64, answer *redis.StringCmd, v *View) error {
-	text, err := answer.Result()
+// older than it was before.
+func (w *Watcher) compare(ctx context.Context, b *beatReading, v *View) error {
+	text, err := b.answer.Result()
 	if err != nil && !errors.Is(err, redis.Nil) {
 		return nil
 	}
@@ -169,8 +178,8 @@ func (w *Watcher) compare(ctx context.Context, b *Beat, before int64, answer *re
 	switch {
 	case max(at, floor) > w.opt.Now().Add(maxFloorAhead).UnixMicro():
 		return fmt.Errorf("no gateway has written the moment %d (microseconds) in %s: an older copy of the content would not be noticed; delete it", max(at, floor), b.Key)
-	case at < before:
-		return w.RaiseOlder(ctx, b, v.floorOfSlot(b.at))
+	case at < b.before:
+		return w.RaiseOlder(ctx, b.Beat, v.floorOfSlot(b.at))
 	default:
 		b.Note(at, w.opt.Now())
 		w.raised.raise(floor)
