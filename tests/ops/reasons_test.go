@@ -19,7 +19,7 @@ func reasonSite(upstream, terminal string) harness.Site {
 	s := harness.Site{Upstream: upstream, Terminal: terminal, AnswerTimeout: "3s"}
 	return harness.Site{
 		Global: harness.CustomerOperations + "\nlock_after 1\nbody_budget 8MiB\nbody_share 1/8\nlimit get_card_balance 1/1d",
-		Routes: harness.WithMistake("max_body 1MiB\nbody_timeout 4s", "", s.ToIssuer()),
+		Routes: harness.WithMistake("max_body 1MiB\nbody_timeout 4s\npass_header X-Test", "", s.ToIssuer()),
 		Extra:  "handle /gateway/v1/* {\ncard_rate_limit\ncard_auth\ncard_self {\nrotate yes\n}\n}\n",
 	}
 }
