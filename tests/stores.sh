@@ -31,9 +31,10 @@ done
 
 failed=0
 for server in '' redis valkey; do
-	export PATH="${server:+$folder/$server:}${PATH#"$folder"/*/redis-server:}"
-	redis-server --version
-	go test -count=1 -timeout 40m ./store/redis/... ./tests/redis ./tests/faults || failed=1
-	PATH=${PATH#"$folder/$server:"}
+	(
+		PATH=${server:+$folder/$server:}$PATH
+		redis-server --version
+		go test -count=1 -timeout 40m ./store/redis/... ./tests/redis ./tests/faults
+	) || failed=1
 done
 exit $failed

@@ -114,6 +114,9 @@ func (w *Watcher) unchanged(ctx context.Context, known *View) (bool, error) {
 	if err != nil {
 		return false, rpc.Unusable("", "checking the store", err)
 	}
+	if len(values) != 3 {
+		return false, fmt.Errorf("%w: redis answered %d values for three fields", store.ErrUnavailable, len(values))
+	}
 	floor, _ := values[1].(string)
 	fenced, _ := values[2].(string)
 	if _, err := w.parseFloors(cmp.Or(floor, "0"), fenced); err != nil {

@@ -1,6 +1,7 @@
 package masters
 
 import (
+	"cmp"
 	"context"
 	_ "embed"
 	"errors"
@@ -144,6 +145,7 @@ func (w *Watcher) readBeats(ctx context.Context, v *View) {
 		return
 	}
 	w.swept = time.Now()
+	var first error // one of thousands of slots says enough
 	for part := range slices.Chunk(w.beats, 1024) {
 		pipe := w.client.Pipeline()
 		found := make([]beatReading, len(part))
@@ -153,8 +155,14 @@ func (w *Watcher) readBeats(ctx context.Context, v *View) {
 		}
 		_, _ = pipe.Exec(ctx) // each command holds its error
 		for i := range found {
-			v.degrade(w.compare(ctx, &found[i], v))
+			if ctx.Err() == nil {
+				first = cmp.Or(first, w.compare(ctx, &found[i], v))
+			}
 		}
+	}
+	v.degrade(first)
+	if ctx.Err() != nil {
+		w.swept = time.Time{} // the next check goes on
 	}
 }
 
