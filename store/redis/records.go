@@ -75,7 +75,8 @@ func (s *Store) Get(ctx context.Context, id string) (*store.Record, error) {
 			return nil, err
 		}
 		damaged := &store.DamagedError{ID: id, Field: store.DamagedDocument, Revision: revision, Cause: cause}
-		s.large.Store(id, largeRecord{damaged, time.Now().Add(largePause)})
+		s.large.Store(id, damaged)
+		time.AfterFunc(largePause, func() { s.large.Delete(id) })
 		return nil, damaged
 	}
 	values, err := rpc.Texts(reply, len(reply))
@@ -89,21 +90,14 @@ func (s *Store) Get(ctx context.Context, id string) (*store.Record, error) {
 	return readRecord(id, hash)
 }
 
-// A largeRecord stops Redis while it is read, so it is asked for again after a pause.
-type largeRecord struct {
-	damaged error
-	until   time.Time
-}
-
+// largePause is how long a record that is too large is not asked for again: to read it
+// stops Redis.
 const largePause = 10 * time.Second
 
 // knownLarge returns the error of a record that was too large a moment ago.
 func (s *Store) knownLarge(id string) error {
-	if found, ok := s.large.Load(id); ok {
-		if large := found.(largeRecord); time.Now().Before(large.until) {
-			return large.damaged
-		}
-		s.large.Delete(id)
+	if damaged, found := s.large.Load(id); found {
+		return damaged.(error)
 	}
 	return nil
 }

@@ -89,7 +89,7 @@ type Store struct {
 	levels   *rpc.Script // levels.lua; the same
 	windows  windows
 	policies *policyExchange
-	large    sync.Map     // the largeRecord of keys, by id
+	large    sync.Map     // errors of records that are too large, by id of the key
 	ahead    atomic.Int64 // Claim.ReplayFloorAhead of the last claim, 0 before the first
 
 	view func() *masters.View // what a request reads of the servers; tests replace it

@@ -190,10 +190,11 @@ func parseServer(text string) (serverURL, error) {
 	return serverURL{tls: m[1] == "rediss", username: m[2] + m[6], host: strings.Trim(m[3], "[]"), port: m[4], db: m[5] + m[8], socket: m[7]}, nil
 }
 
-// address returns the network and the address of the server.
-func (s *serverURL) address() (network, addr string) {
+// address returns the address of the server, as go-redis takes it: the path of a socket
+// begins with a slash.
+func (s *serverURL) address() string {
 	if s.socket != "" {
-		return "unix", s.socket
+		return s.socket
 	}
-	return "tcp", net.JoinHostPort(s.host, cmp.Or(s.port, "6379"))
+	return net.JoinHostPort(s.host, cmp.Or(s.port, "6379"))
 }
