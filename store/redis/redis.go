@@ -239,10 +239,5 @@ func (n names) changes() string { return n.prefix + "{" + n.index() + "}:changes
 func (n names) nodePolicies() string { return n.prefix + "policies" }
 
 func (n names) nonces(id string, span int64) string {
-	b := make([]byte, 0, len(n.prefix)+len(id)+20)
-	b = append(b, n.prefix...)
-	b = append(b, '{')
-	b = append(b, id...)
-	b = append(b, "}:n"...)
-	return string(strconv.AppendInt(b, span, 10))
+	return n.prefix + "{" + id + "}:n" + strconv.FormatInt(span, 10)
 }

@@ -87,18 +87,13 @@ func (o Options) withDefaults() (Options, error) {
 // Check returns why the options cannot be used. What the URL and an option both say must
 // agree. It does no I/O.
 func (o *Options) Check() error {
-	places := 0
-	for _, given := range []bool{o.URL != "", len(o.ClusterAddrs) > 0, len(o.SentinelAddrs) > 0} {
-		if given {
-			places++
-		}
-	}
+	cluster, sentinels := len(o.ClusterAddrs) > 0, len(o.SentinelAddrs) > 0
 	switch {
-	case places != 1:
+	case (o.URL != "") == (cluster || sentinels), cluster && sentinels:
 		return errors.New("give one of a URL, the addresses of a cluster, or the addresses of sentinels")
-	case (o.SentinelMaster != "") != (len(o.SentinelAddrs) > 0):
+	case (o.SentinelMaster != "") != sentinels:
 		return errors.New("sentinels need the name of their master, and the other way round")
-	case len(o.ClusterAddrs) > 0 && o.Database() != 0:
+	case cluster && o.Database() != 0:
 		return fmt.Errorf("a cluster has no database %d, only 0", o.Database())
 	case o.Database() < 0:
 		return fmt.Errorf("database %d; want 0 or more", o.Database())
