@@ -56,7 +56,21 @@ type Info struct {
 	Skew     time.Duration // server clock minus X-Timestamp
 	Closes   bool          // the connection ends with the answer
 	Failures int           // consecutive failures of the key after this request
+	Taken    Taken
+
+	handedOn bool // to what is behind all handlers that refuse
 }
+
+// Taken is whether a request has spent its nonce.
+type Taken uint8
+
+// NotTaken is a request that was refused, and stays valid. With TakenUnknown the store has
+// not said it, or a nonce means nothing because of a dry run.
+const (
+	NotTaken Taken = iota
+	TakenOnce
+	TakenUnknown
+)
 
 // An OwnRequest is what card_auth knows of an accepted request that the gateway
 // answers itself.
@@ -167,10 +181,9 @@ func (i *Info) outcome() string {
 	}
 }
 
-// notForwarded reports whether an answer with the status is a 503 of the gateway
-// itself, and the issuer has seen nothing of the request.
-func (i *Info) notForwarded(status int) bool {
-	return status == http.StatusServiceUnavailable && i.Refusal != nil && i.Upstream.Status == 0
+// forwarded reports whether the issuer may have seen the refused request.
+func (i *Info) forwarded() bool {
+	return i.handedOn && !i.Upstream.Asked.IsZero() && !i.Refusal.Unsent
 }
 
 // MarshalLogObject adds the gateway's fields to an access log line. It runs
@@ -190,6 +203,7 @@ func (i *Info) MarshalLogObject(enc zapcore.ObjectEncoder) error {
 // is translated. The span of the issuer's call begins, unless the gateway answers
 // itself.
 func (i *Info) HandOn(next caddyhttp.Handler, w http.ResponseWriter, r *http.Request) error {
+	i.handedOn = true
 	if !i.Upstream.Asked.IsZero() {
 		i.Spans.StartIssuer(r)
 		if i.Operation != nil {
