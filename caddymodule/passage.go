@@ -139,6 +139,9 @@ func (p *passage) report(v *store.Verdict) {
 		p.site.state.renewLockRevision()
 		p.reportLock()
 	}
+	if v.Uncounted {
+		meter.UncountedFailures.Inc()
+	}
 	switch v.Reason {
 	case auth.ScopeMissing:
 		p.signAnswer()

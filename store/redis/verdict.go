@@ -43,9 +43,9 @@ var reasons = func() map[string]auth.Reason {
 }()
 
 // read reads the numbers of a reply, and notes the beat: the beat; the failure count;
-// with a lock, whether this request wrote it; under the replay floor, its end; and where
-// buckets were decided on, the server's time and per bucket used, at and whether the
-// request fits.
+// with a lock, whether this request wrote it; of a failure, whether it is Uncounted; under
+// the replay floor, its end; and where buckets were decided on, the server's time and per
+// bucket used, at and whether the request fits.
 func (a *attempt) read(outcome string, n numbers) (v store.Verdict, err error) {
 	switch outcome {
 	case outcomeStale:
@@ -77,8 +77,9 @@ func (a *attempt) read(outcome string, n numbers) (v store.Verdict, err error) {
 			problem = "another rule has failed, or the request is after the floor"
 		}
 	default:
-		if reason != a.failed.First() && reason != (a.failed|auth.RuleNonce).First() {
-			problem = "it is not the first rule that has failed"
+		v.Uncounted = n.bit()
+		if reason != a.failed.First() && reason != (a.failed|auth.RuleNonce).First() || v.Uncounted && a.counts() == 0 {
+			problem = "it is not the first rule that has failed, or does not count"
 		}
 	}
 	if last < a.lastBeat {

@@ -1,6 +1,7 @@
 package storetest
 
 import (
+	"net/netip"
 	"testing"
 	"time"
 
@@ -61,6 +62,12 @@ var historyBuckets = []string{"issue_card", "total", "get_card"}
 
 var historyLimits = []string{"1/1d", "3/1d", "3/1d cost 2", "50/1d", "7/12h burst 2"}
 
+// historyClients are five holders.
+var historyClients = []netip.Addr{
+	{}, netip.MustParseAddr("192.0.2.7"), netip.MustParseAddr("::ffff:192.0.2.7"), netip.MustParseAddr("192.0.2.8"),
+	netip.MustParseAddr("2001:db8:1:2::1"), netip.MustParseAddr("2001:db8:1:2::2"), netip.MustParseAddr("2001:db8:1:3::1"),
+}
+
 // settleAny settles a request with random faults.
 func (h *history) settleAny(rt *rapid.T) {
 	h.TB = rt
@@ -70,6 +77,7 @@ func (h *history) settleAny(rt *rapid.T) {
 	}
 	c := h.claim(r)
 	c.Nonce = h.anyNonce(rt)
+	c.From = auth.Holder(rapid.SampledFrom(historyClients).Draw(rt, "from"))
 	for _, rule := range []auth.Rules{auth.RuleIP, auth.RuleTimestamp, auth.RuleBodyHash, auth.RuleSignature, auth.RuleScope} {
 		if rapid.IntRange(0, 5).Draw(rt, "fails") == 0 {
 			c.Failed |= rule
@@ -77,7 +85,7 @@ func (h *history) settleAny(rt *rapid.T) {
 	}
 	c.Timestamp += rapid.SampledFrom([]int64{0, 0, 0, -301, -300, -299, -20, 20, 299, 300, 301}).Draw(rt, "offset")
 	c.ReplayFloorAhead = rapid.SampledFrom([]time.Duration{5 * time.Second, 0, 1500 * time.Millisecond}).Draw(rt, "floor ahead")
-	c.LockAfter = rapid.IntRange(1, 6).Draw(rt, "lock after")
+	c.LockAfter = rapid.IntRange(1, 9).Draw(rt, "lock after")
 	c.LockDuration = rapid.SampledFrom([]time.Duration{0, time.Hour}).Draw(rt, "lock duration")
 	c.LockCounts = rapid.SampledFrom([]auth.Rules{0, 0, auth.RuleIP, auth.RuleNonce | auth.RuleTimestamp}).Draw(rt, "lock counts")
 	c.DryRun = rapid.IntRange(0, 7).Draw(rt, "dry run") == 0

@@ -72,6 +72,8 @@ func Run(t *testing.T, open Factory) {
 		{"Counting", testCounting},
 		{"Lock", testLock},
 		{"LockDuration", testLockDuration},
+		{"LockShare", testLockShare},
+		{"ManyHolders", testManyHolders},
 		{"DryRun", testDryRun},
 		{"Stale", testStale},
 		{"ClearFailures", testClearFailures},
