@@ -78,7 +78,8 @@ func (a *attempt) read(outcome string, n numbers) (v store.Verdict, err error) {
 		}
 	default:
 		v.Uncounted = n.bit()
-		if reason != a.failed.First() && reason != (a.failed|auth.RuleNonce).First() || v.Uncounted && a.counts() == 0 {
+		counts := !a.DryRun && !a.look && auth.Counts(reason, a.failed, a.LockCounts)
+		if reason != a.failed.First() && reason != (a.failed|auth.RuleNonce).First() || v.Uncounted && !counts {
 			problem = "it is not the first rule that has failed, or does not count"
 		}
 	}
