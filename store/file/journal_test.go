@@ -98,6 +98,22 @@ func TestOriginsOutliveSegments(t *testing.T) {
 	}
 }
 
+// TestAddressesAreNotedSeldom: within ten seconds, accepted requests note at most two of
+// all addresses that use a key.
+func TestAddressesAreNotedSeldom(t *testing.T) {
+	b := newBench(t, Options{})
+	noted := map[[2]pair]bool{}
+	for i := range 60 {
+		c := b.claim()
+		c.From = netip.PrefixFrom(netip.AddrFrom4([4]byte{192, 0, 2, byte(i % 20)}), 32)
+		b.expect(c, auth.Accepted)
+		noted[b.state.Load().key(b.record.ID).accepted] = true
+	}
+	if len(noted) != 2 {
+		t.Errorf("written %d times: %v; want 2", len(noted), noted)
+	}
+}
+
 // TestStateOfEarlierVersions: what earlier versions wrote of a key is read, and they read
 // when secrets were used from what is written now.
 func TestStateOfEarlierVersions(t *testing.T) {

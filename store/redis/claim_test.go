@@ -137,3 +137,20 @@ func TestCountClearedByEarlierVersion(t *testing.T) {
 		t.Fatalf("%+v: want a count of 1", v)
 	}
 }
+
+// Within ten seconds, accepted requests note at most two of all addresses that use a key.
+func TestAddressesAreNotedSeldom(t *testing.T) {
+	s := open(t, single(t))
+	r := newKey(t, s)
+	noted := map[string]bool{}
+	now := time.Now()
+	for i := range 60 {
+		c := newClaim(r)
+		c.Now, c.From = now, netip.PrefixFrom(netip.AddrFrom4([4]byte{192, 0, 2, byte(i % 20)}), 32)
+		expect(t, s, c, auth.Accepted)
+		noted[s.client.HGet(ctx, s.names.record(r.ID), "from").Val()] = true
+	}
+	if len(noted) != 2 {
+		t.Errorf("written %d times: %v; want 2", len(noted), noted)
+	}
+}

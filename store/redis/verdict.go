@@ -61,9 +61,8 @@ func (a *attempt) read(outcome string, n numbers) (v store.Verdict, err error) {
 	if !known {
 		return v, fmt.Errorf("%w: redis answered %q", store.ErrUnavailable, outcome)
 	}
-	last := n.next()
+	last, problem := n.next(), ""
 	v = store.Verdict{Reason: reason, Failures: int(n.next())}
-	problem := ""
 	switch reason {
 	case auth.Accepted, auth.RateLimited:
 		problem = a.readLimits(&v, n.next(), &n)

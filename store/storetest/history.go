@@ -175,3 +175,46 @@ func (h *history) check(rt *rapid.T) {
 		}
 	}
 }
+
+// testLockHistory compares backend and model over random histories of one key whose
+// requests are accepted or fail by their signature, from three holders.
+func testLockHistory(t *testing.T, open Factory) {
+	w := newWorld(t, open)
+	rapid.Check(t, func(rt *rapid.T) {
+		h := &world{TB: rt, Setup: w.Setup, model: w.model}
+		r := h.newKey()
+		lockAfter := rapid.SampledFrom([]int{1, 2, 3, 8, 8, 50, 60}).Draw(rt, "lock after")
+		for range rapid.IntRange(1, 30).Draw(rt, "steps") {
+			c := h.claim(r)
+			c.From, c.LockAfter = auth.Holder(rapid.SampledFrom(historyClients[2:6]).Draw(rt, "from")), lockAfter
+			times := 1
+			switch rapid.IntRange(0, 12).Draw(rt, "step") { // above 8: accepted
+			case 0:
+				c.DryRun = true
+			case 1:
+				c.Failed, c.DryRun = auth.RuleSignature, true
+			case 2, 3, 4, 5, 6:
+				c.Failed, times = auth.RuleSignature, rapid.IntRange(1, 1+lockAfter*2/3).Draw(rt, "times")
+			case 7:
+				if h.Advance != nil {
+					h.Advance(rapid.SampledFrom([]time.Duration{time.Second, 10 * time.Second, 10 * time.Second, 9 * time.Minute, 10 * time.Minute, 610 * time.Second}).Draw(rt, "for"))
+				}
+				continue
+			case 8:
+				if rapid.IntRange(0, 9).Draw(rt, "go on") == 0 {
+					h.reopen(t, Crashed)
+				}
+				continue
+			}
+			for range times {
+				if v := h.settle(c); v.Locked {
+					r = h.model.key(r.ID).record.Clone()
+					r.Lock = nil
+					h.change(r, store.PutOptions{ClearFailures: true})
+					break
+				}
+				c.Nonce = nonce()
+			}
+		}
+	})
+}

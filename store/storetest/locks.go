@@ -122,6 +122,11 @@ func testLockShare(t *testing.T, open Factory) {
 	}
 	r = w.newKey()
 	w.acceptFrom(r, client)
+	w.acceptFrom(r, stranger)
+	w.Advance(10 * time.Second)
+	w.acceptFrom(r, stranger)
+	want("a client that is noted again", w.failFrom(r, stranger, 30), 5)
+	w.acceptFrom(r, client)
 	w.Advance(10 * time.Minute)
 	want("within ten minutes", w.failFrom(r, stranger, 30), 5)
 	w.Advance(10 * time.Second)
