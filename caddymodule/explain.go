@@ -65,7 +65,7 @@ func (p *passage) mayExplain(reason auth.Reason, now time.Time) bool {
 	case reason == auth.UnknownKey:
 		shares = p.site.state.process.Strangers
 	}
-	return shares.Take(p.decision.Request.Credentials.KeyID, held.Holder(p.info.Address), now)
+	return shares.Take(p.decision.Request.Credentials.KeyID, auth.Holder(p.info.Address), now)
 }
 
 // explainRules adds to a refusal by one of the rules 7 to 10 what was wrong, and

@@ -42,13 +42,13 @@ type Memory struct {
 type Reservation struct {
 	memory  *Memory      // nil: it is not counted
 	key     string       // id of the key
-	address netip.Prefix // see Holder
+	address netip.Prefix // see auth.Holder
 	bytes   int64
 }
 
 // Reserve returns an empty reservation for a request of a key from an address.
 func (m *Memory) Reserve(key string, client netip.Addr) Reservation {
-	return Reservation{memory: m, key: key, address: Holder(client)}
+	return Reservation{memory: m, key: key, address: auth.Holder(client)}
 }
 
 // Used returns the bytes that are held.
@@ -61,19 +61,6 @@ func (m *Memory) Limit() int64 { return m.limit }
 type KeyHolder struct {
 	Key   string `json:"key"`
 	Bytes int64  `json:"bytes"`
-}
-
-// Holder returns the holder of a client's address. A client with an IPv6
-// address usually has all of its /64, so a /64 is one holder. All unknown
-// addresses are one holder, too.
-func Holder(client netip.Addr) netip.Prefix {
-	client = client.Unmap()
-	bits := client.BitLen()
-	if client.Is6() {
-		bits = 64
-	}
-	prefix, _ := client.WithZone("").Prefix(bits)
-	return prefix
 }
 
 // Grow reserves n more bytes. The refusal is OverBudget. Its log text names the
