@@ -34,7 +34,6 @@ const (
 	// policyPause is short, so that gateways that agree again report it at once: an
 	// alert waits for it.
 	policyPause = 5 * time.Second
-	policyRetry = time.Second // while Redis is out of reach
 	// policyLife is how long a gateway is compared after it last wrote its policy.
 	// Their clocks may differ.
 	policyLife = time.Minute
@@ -50,7 +49,6 @@ type policyExchange struct {
 	node     string // name of this gateway
 	clock    func() time.Time
 	own      atomic.Pointer[Policy] // nil until SharePolicy
-	changed  chan struct{}
 	warnings atomic.Pointer[[]string]
 	nodes    atomic.Pointer[[]store.Gateway] // gateways that wrote their policy lately
 }
@@ -64,7 +62,7 @@ type nodePolicy struct {
 
 func newPolicyExchange(client *rpc.Client, key string) *policyExchange {
 	host, _ := os.Hostname()
-	p := &policyExchange{client: client, key: key, node: cmp.Or(host, "gateway") + "/" + rand.Text()[:16], clock: time.Now, changed: make(chan struct{}, 1)}
+	p := &policyExchange{client: client, key: key, node: cmp.Or(host, "gateway") + "/" + rand.Text()[:16], clock: time.Now}
 	p.warnings.Store(new([]string))
 	p.nodes.Store(&[]store.Gateway{})
 	return p
@@ -72,21 +70,12 @@ func newPolicyExchange(client *rpc.Client, key string) *policyExchange {
 
 // watch exchanges policies until the context ends, and then removes its own.
 func (p *policyExchange) watch(ctx context.Context, timeout time.Duration) {
-	for {
-		pause := policyPause
+	for pause := time.Duration(0); rpc.Sleep(ctx, pause) == nil; pause = policyPause {
 		attempt, cancel := context.WithTimeout(ctx, timeout)
-		if p.exchange(attempt) != nil {
-			pause = policyRetry // package masters reports that redis is out of reach
-		}
+		_ = p.exchange(attempt) // package masters reports that redis is out of reach
 		cancel()
-		select {
-		case <-time.After(pause):
-		case <-p.changed:
-		case <-ctx.Done():
-			p.leave(timeout)
-			return
-		}
 	}
+	p.leave(timeout)
 }
 
 // leave removes the policy of this gateway, so that the others need not wait

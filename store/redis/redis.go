@@ -184,16 +184,10 @@ func (s *Store) Close() error {
 	return nil
 }
 
-// SharePolicy makes this store share the policy with the other gateways, at once
-// and then once a minute. If theirs differ, [Store.Status] and the log have a
+// SharePolicy makes this store share the policy with the other gateways, within some
+// seconds and then again and again. If theirs differ, [Store.Status] and the log have a
 // warning. It may be called again after a reload, and does no I/O.
-func (s *Store) SharePolicy(p Policy) {
-	s.policies.own.Store(&p)
-	select {
-	case s.policies.changed <- struct{}{}:
-	default: // it is known already that there is news
-	}
-}
+func (s *Store) SharePolicy(p Policy) { s.policies.own.Store(&p) }
 
 // Status returns the place of the store, the result of the last check, and what an
 // operator should change: in Details, Degraded lists current troubles of a ready

@@ -67,7 +67,7 @@ func (a *attempt) read(outcome string, n numbers) (v store.Verdict, err error) {
 	case auth.Accepted, auth.RateLimited:
 		problem = a.readLimits(&v, n.next(), &n)
 	case auth.KeyLocked:
-		v.Locked = n.bit()
+		v.Locked = n.next() == 1
 		problem = a.checkLock(&v)
 	case auth.ReplayFloor:
 		end := n.next()
@@ -76,7 +76,7 @@ func (a *attempt) read(outcome string, n numbers) (v store.Verdict, err error) {
 			problem = "another rule has failed, or the request is after the floor"
 		}
 	default:
-		v.Uncounted = n.bit()
+		v.Uncounted = n.next() == 1
 		counts := !a.DryRun && !a.look && auth.Counts(reason, a.failed, a.LockCounts)
 		if reason != a.failed.First() && reason != (a.failed|auth.RuleNonce).First() || v.Uncounted && !counts {
 			problem = "it is not the first rule that has failed, or does not count"
@@ -113,7 +113,7 @@ func (a *attempt) readLimits(v *store.Verdict, now int64, n *numbers) string {
 	levels, fits := [ratelimit.MaxCharges]ratelimit.Level{}, [ratelimit.MaxCharges]bool{}
 	for i := range a.Charges {
 		levels[i] = ratelimit.Level{Used: n.next(), At: n.next(), Unit: a.Charges[i].Unit}
-		fits[i] = n.bit()
+		fits[i] = n.next() == 1
 		v.OverLimit = v.OverLimit || !fits[i]
 	}
 	limited := v.Reason == auth.RateLimited
@@ -184,15 +184,6 @@ func (n *numbers) next() int64 {
 		n.err = fmt.Errorf("%w: a reply of redis holds the number %d", store.ErrUnavailable, i)
 	}
 	return i
-}
-
-// bit reads 0 or 1.
-func (n *numbers) bit() bool {
-	i := n.next()
-	if i > 1 && n.err == nil {
-		n.err = fmt.Errorf("%w: a reply of redis holds %d instead of 0 or 1", store.ErrUnavailable, i)
-	}
-	return i == 1
 }
 
 // signed reads a number that may be negative or larger.

@@ -345,7 +345,7 @@ func Unusable(addr, doing string, err error) error {
 // Refusal returns an UnfitError if the error means that the server refuses the
 // gateway's user, else nil.
 func Refusal(addr string, err error) error {
-	refused := ""
+	var refused string
 	switch {
 	case redis.HasErrorPrefix(err, "NOAUTH"), redis.HasErrorPrefix(err, "WRONGPASS"), redis.HasErrorPrefix(err, "NOPERM"):
 		refused = "it refuses the user; check username, password and its ACL rule"
