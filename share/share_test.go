@@ -33,7 +33,7 @@ func TestOneTenantLeavesTheRest(t *testing.T) {
 		p := NewPool(r)
 		stages := rapid.SampledFrom([]Stage{Starting, Started})
 		var held int64
-		for range 200 {
+		for range rapid.IntRange(1, 100).Draw(t, "requests") {
 			if n := rapid.Int64Range(1, 1+r.Limit/8).Draw(t, "n"); p.Take(drawCaller(t, 1), n, stages.Draw(t, "stage")) == Granted {
 				held += n
 			}
@@ -77,14 +77,20 @@ func TestKeyMayHoldItsShare(t *testing.T) {
 	})
 }
 
+// fill takes units one by one until no more is given.
+func fill(p *Pool, c *Caller, s Stage) {
+	for got := Granted; got == Granted; {
+		got = p.Take(c, 1, s)
+	}
+}
+
 // TestStartsLeaveRoomToGrow lets tenants start as many requests as they may. Each tenant
 // can then use the quarter that starts have left.
 func TestStartsLeaveRoomToGrow(t *testing.T) {
 	p := NewPool(Rule{Limit: 1024, Key: 256, Address: 512})
 	for _, tenant := range []string{"t1", "t2"} {
 		c := &Caller{Tenant: tenant, Key: tenant}
-		for p.Take(c, 1, Starting) == Granted {
-		}
+		fill(p, c, Starting)
 		if got := p.keys[tenant]; got != 192 {
 			t.Errorf("%s has started %d, want three quarters of its share", tenant, got)
 		}
@@ -93,12 +99,10 @@ func TestStartsLeaveRoomToGrow(t *testing.T) {
 		}
 	}
 	for i := range 3 {
-		for p.Take(&Caller{Tenant: "t1", Key: fmt.Sprint(i)}, 1, Started) == Granted {
-		}
+		fill(p, &Caller{Tenant: "t1", Key: fmt.Sprint(i)}, Started)
 	}
 	newcomer := &Caller{Tenant: "t3", Key: "n"}
-	for p.Take(newcomer, 1, Starting) == Granted {
-	}
+	fill(p, newcomer, Starting)
 	if got := p.Take(newcomer, 64, Started); p.keys["n"] != 256 || got != Granted {
 		t.Errorf("a newcomer has started %d, and then gets level %d", p.keys["n"]-64, got)
 	}

@@ -351,16 +351,17 @@ const aheadOfAnswer = 64 << 10
 // BeginAnswer makes room for an answer that is held, if its head announces a small one, or
 // if it will be copied, so that a small one fits into what was reserved with its copies.
 func (i *Info) BeginAnswer(body *held.Body, h http.Header) error {
-	size, err := strconv.ParseInt(h.Get("Content-Length"), 10, 64)
+	size := int64(-1)
+	if length, err := strconv.ParseInt(h.Get("Content-Length"), 10, 64); err == nil {
+		size = length
+	}
 	switch {
-	case err != nil && i.Copies > 1:
+	case size < 0 && i.Copies > 1:
 		size = held.Quick
-	case err != nil:
-		return nil
 	case size > i.maxAnswer():
 		return i.answerTooLarge()
 	}
-	if size <= held.Quick {
+	if size >= 0 && size <= held.Quick {
 		if refusal := body.Begin(size); refusal != nil {
 			return refusal
 		}
