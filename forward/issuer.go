@@ -97,8 +97,7 @@ func (is *issuer) enter(ctx context.Context, by *share.Caller) *Error {
 	}
 	bounded, cancel := context.WithTimeout(ctx, is.options.DialTimeout)
 	defer cancel()
-	level := is.slots.Wait(bounded, by)
-	if level == share.Granted {
+	if is.slots.Wait(bounded, by) == share.Granted {
 		return nil
 	}
 	is.outstanding.Add(-1)
@@ -106,11 +105,7 @@ func (is *issuer) enter(ctx context.Context, by *share.Caller) *Error {
 		err.Issuer = is.name
 		return err
 	}
-	text := "every connection was in use for too long"
-	if level != share.Whole {
-		text = "the tenant's share of the connections was in use for too long"
-	}
-	err := is.failed(KindBusy, text)
+	err := is.failed(KindBusy, "every connection that this tenant may use was in use for too long")
 	err.RetryAfter = time.Second
 	return err
 }

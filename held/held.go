@@ -89,11 +89,12 @@ func (r *Reservation) Grow(n int64) *auth.Refusal {
 	return nil
 }
 
-// Ahead reserves n bytes for a request that is about to start. Grow uses them first.
+// Ahead reserves bytes for a request that is about to start, so that there are n that Grow
+// uses first.
 func (r *Reservation) Ahead(n int64) *auth.Refusal {
-	refusal := r.take(n, share.Starting)
+	refusal := r.take(n-r.ahead, share.Starting)
 	if refusal == nil {
-		r.ahead += n
+		r.ahead = max(r.ahead, n)
 	}
 	return refusal
 }

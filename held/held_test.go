@@ -215,8 +215,10 @@ func TestReservedAhead(t *testing.T) {
 		}
 	}
 	first := m.Reserve(Caller(&auth.Key{ID: "k1"}, netip.Addr{}))
-	if refusal := first.Ahead(100); refusal != nil {
-		t.Fatal(refusal)
+	for range 2 { // two handlers may ask for it
+		if refusal := first.Ahead(100); refusal != nil {
+			t.Fatal(refusal)
+		}
 	}
 	body := NewBody(first.Move())
 	first.Release()

@@ -107,11 +107,11 @@ func (w *answerWriter) Flush() { _ = w.FlushError() }
 // serveTranslated calls the next handler and sends its answer in the variant of
 // the client. An answer that is held back is sent whole or not at all.
 func serveTranslated(w *answerWriter, r *http.Request, next caddyhttp.Handler) error {
+	defer w.release()
 	err := w.serve(next, r)
 	if w.body == nil {
 		return err
 	}
-	defer w.release()
 	if w.failed != nil {
 		return w.withhold(w.failed)
 	}
