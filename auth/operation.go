@@ -19,6 +19,7 @@ const (
 	KeyOperation    = "gateway_key"    // what the key is, and what is left of its limits
 	EchoOperation   = "gateway_echo"   // what was signed, and what the gateway read
 	RotateOperation = "gateway_rotate" // a new secret
+	CloseOperation  = "gateway_close"  // a nonce that no request can use any more
 )
 
 // An Operation is what a request asks for: a named set of methods and paths.
@@ -73,6 +74,7 @@ func ownOperations() []OperationDef {
 		{Name: KeyOperation, Method: "GET", Pattern: "/gateway/v1/key", Scope: ScopeNone},
 		{Name: EchoOperation, Method: "POST", Pattern: "/gateway/v1/echo", Scope: ScopeNone},
 		{Name: RotateOperation, Method: "POST", Pattern: "/gateway/v1/key/rotate", Scope: ScopeNone},
+		{Name: CloseOperation, Method: "POST", Pattern: "/gateway/v1/nonce/close", Scope: ScopeNone},
 	}
 }
 
@@ -314,7 +316,7 @@ type segment struct {
 // where there is none. It does not look at the pattern.
 func (d *OperationDef) check() error {
 	switch d.Name {
-	case OtherOperation, "total", "default", KeyOperation, EchoOperation, RotateOperation:
+	case OtherOperation, "total", "default", KeyOperation, EchoOperation, RotateOperation, CloseOperation:
 		return errors.New("the name is reserved; choose another")
 	}
 	if !isName(d.Name, lowerLetters, lowerLetters+digits+"_") {

@@ -11,7 +11,7 @@ import (
 func TestBuiltinOperations(t *testing.T) {
 	want := []string{
 		"create_customer", "issue_card", "get_card", "get_sensitive_card", "unfreeze_card", "get_card_balance",
-		"list_transactions", "list_customer_transactions", "gateway_key", "gateway_echo", "gateway_rotate", "other",
+		"list_transactions", "list_customer_transactions", "gateway_key", "gateway_echo", "gateway_rotate", "gateway_close", "other",
 	}
 	table := newTable(t)
 	operations := table.Operations()
@@ -43,6 +43,7 @@ func TestOwnOperations(t *testing.T) {
 		{"HEAD", "/Gateway/V1/Key/", "gateway_key"},
 		{"POST", "/gateway/v1/echo", "gateway_echo"},
 		{"POST", "/gateway/v1/key/rotate", "gateway_rotate"},
+		{"POST", "/gateway/v1/nonce/close", "gateway_close"},
 		{"POST", "/gateway/v1/key", "other"},
 		{"GET", "/gateway/v1/echo", "other"},
 		{"GET", "/gateway/v1/key/rotate", "other"},

@@ -21,6 +21,9 @@ type Refusal struct {
 	Shown bool
 	// RetryAfter, when positive, is how long the client should wait.
 	RetryAfter time.Duration
+	// Unsent reports that the issuer was asked and has certainly seen nothing of the
+	// request, such as when no connection could be made.
+	Unsent bool
 	// Log is the text for the operator: what exactly was wrong. It never holds
 	// a secret, a signature, a nonce or a body.
 	Log string

@@ -86,6 +86,9 @@ func (a *App) provision(ctx caddy.Context) (err error) {
 	if a.telemetry, err = newTelemetry(ctx.Logger(), ctx.GetMetricsRegistry(), a.settings.Table); err != nil {
 		return fmt.Errorf("registering metrics: %w", err)
 	}
+	if a.settings.LockCounts.Has(auth.RuleNonce) {
+		a.telemetry.Log.Warn("lock_counts nonce locks clients that send a request again after a lost answer, as they should; remove it")
+	}
 	if err := a.findAuditFile(); err != nil {
 		return err
 	}

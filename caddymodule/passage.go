@@ -102,6 +102,13 @@ func (p *passage) takeOver() {
 	if d.Settled {
 		p.report(&d.Verdict)
 	}
+	switch {
+	case p.site.DryRun, d.Refusal != nil && d.Refusal.Reason == auth.StoreUnavailable && d.Claim.KeyID != "":
+		p.info.Taken = request.TakenUnknown
+	case d.Settled && d.Verdict.Reason == auth.Accepted:
+		p.info.Taken = request.TakenOnce
+	}
+	p.signAnswer()
 }
 
 // reportDropped counts headers that do not reach the issuer, and names them in a debug
@@ -141,10 +148,11 @@ func (p *passage) report(v *store.Verdict) {
 		p.reportLock()
 	}
 	switch v.Reason {
-	case auth.ScopeMissing:
-		p.signAnswer()
+	case auth.ReplayedNonce:
+		if d.Secret() != nil {
+			meter.RepeatedRequests.Inc()
+		}
 	case auth.Accepted, auth.RateLimited:
-		p.signAnswer()
 		if len(d.States) > 0 {
 			p.countLimits(v, d.States)
 			p.w.Limits, p.w.Charges, p.w.States = p.limits, d.Claim.Charges, d.States
@@ -155,17 +163,15 @@ func (p *passage) report(v *store.Verdict) {
 	}
 }
 
-// signAnswer makes the answer a signed one, with the option sign_responses. The
-// request has passed rules 1 to 10.
+// signAnswer makes the answer to a correctly signed request a signed one, with the option
+// sign_responses: refusals too, so that a client knows whom it may believe.
 func (p *passage) signAnswer() {
 	if !p.site.settings.SignResponses {
 		return
 	}
-	secret := p.decision.Secret()
-	if secret == nil { // a dry run
-		return
+	if secret := p.decision.Secret(); secret != nil {
+		p.w.SignWith(secret, p.decision.Request.Credentials.Nonce, p.r.Method)
 	}
-	p.w.SignWith(secret, p.decision.Request.Credentials.Nonce, p.r.Method)
 }
 
 func (p *passage) countLimits(v *store.Verdict, states []ratelimit.State) {

@@ -67,9 +67,10 @@ func (g *Gate) settleClaim(a *Arrival, d *Decision, claim store.Claim) (verdict 
 	return verdict, nil
 }
 
-// Secret returns the secret that verified the signature; nil: none did.
+// Secret returns the secret that verified the signature; nil: none did, or the body is
+// another one than was signed.
 func (d *Decision) Secret() *auth.Secret {
-	if d.Key != nil && d.Judgement.SecretVersion > 0 {
+	if d.Key != nil && d.Judgement.SecretVersion > 0 && !d.Failed().Has(auth.RuleBodyHash) {
 		for _, secret := range d.Key.Secrets {
 			if secret.Version() == d.Judgement.SecretVersion {
 				return secret

@@ -54,7 +54,7 @@ func forwardRefusal(err error) *auth.Refusal {
 		return &auth.Refusal{Reason: auth.InternalError, Cause: err}
 	}
 	refusal := auth.Refuse(auth.UpstreamError, failed.Kind.String()+": "+failed.Error())
-	refusal.RetryAfter = failed.RetryAfter
+	refusal.RetryAfter, refusal.Unsent = failed.RetryAfter, !failed.Forwarded
 	switch failed.Kind.Status() {
 	case http.StatusInternalServerError:
 		refusal.Reason = auth.InternalError

@@ -47,7 +47,8 @@ var (
 	ForgedRecordsTotal = counters("card_gateway_forged_records_total",
 		"Readings of a key's record that was refused because something other than a gateway changed it, by field.", "field")
 
-	DroppedHeaders = prometheus.NewCounter(prometheus.CounterOpts{Name: "card_gateway_dropped_headers_total", Help: "Headers of clients that did not reach the issuer of a forwarded request, because no option names them."})
+	RepeatedRequests = prometheus.NewCounter(prometheus.CounterOpts{Name: "card_gateway_repeated_requests_total", Help: "Requests with a used nonce and a right signature: a client has repeated its own request, or it was copied as a whole. They are also in card_gateway_requests_total as replayed_nonce."})
+	DroppedHeaders   = prometheus.NewCounter(prometheus.CounterOpts{Name: "card_gateway_dropped_headers_total", Help: "Headers of clients that did not reach the issuer of a forwarded request, because no option names them."})
 
 	KeyLocksTotal = prometheus.NewCounter(prometheus.CounterOpts{Name: "card_gateway_key_locks_total", Help: "Keys locked by consecutive authentication failures."})
 )
@@ -91,7 +92,7 @@ type operationMetrics struct {
 func New(registry *prometheus.Registry, table *auth.Table, others ...prometheus.Collector) (*Metrics, error) {
 	for _, collector := range append([]prometheus.Collector{
 		RequestsTotal, overheadSeconds, storeSeconds, StoreUp, LimitDecisions, TranslationsTotal,
-		clockSkewSeconds, DroppedHeaders, KeyLocksTotal, KeysByStatus, KeysExpiring, KeySeals, ForgedRecordsTotal, buildInfo, bodyBytes, bodyBytesLimit, storeQueue,
+		clockSkewSeconds, RepeatedRequests, DroppedHeaders, KeyLocksTotal, KeysByStatus, KeysExpiring, KeySeals, ForgedRecordsTotal, buildInfo, bodyBytes, bodyBytesLimit, storeQueue,
 		upstreamSeconds, UpstreamResponses, UpstreamConnections,
 		DegradedGauge, DryRunGauge, ReplayFloor, CertificateEnd, CertificatesOverdue, explanationsTotal, signedAnswers,
 	}, others...) {

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
+	"github.com/caddyserver/caddy/v2/modules/caddyhttp/reverseproxy"
 
 	"github.com/card-gateway/card-gateway/auth"
 	"github.com/card-gateway/card-gateway/ratelimit"
@@ -25,7 +26,27 @@ type errorDetail struct {
 	Message string            `json:"message"`
 	Details []auth.FieldError `json:"details,omitempty"`
 	*auth.SignedView
+	*fate
 	DocURL string `json:"doc_url,omitempty"`
+}
+
+// The fate of a refused request tells its client what a repetition may do. Where the
+// answer is signed, so is this.
+type fate struct {
+	Accepted  *bool `json:"accepted,omitempty"`  // it has spent its nonce; nil: not known
+	Forwarded *bool `json:"forwarded,omitempty"` // the issuer may have seen it; nil: it was not accepted
+}
+
+// fate returns what is known of the request, or nil.
+func (i *Info) fate() *fate {
+	if i == nil || i.Taken == TakenUnknown {
+		return nil
+	}
+	taken, forwarded := i.Taken == TakenOnce, i.forwarded()
+	if !taken {
+		return &fate{Accepted: &taken}
+	}
+	return &fate{Accepted: &taken, Forwarded: &forwarded}
 }
 
 // Refuse answers with a refusal and logs it. It always returns nil, so that Caddy
@@ -45,7 +66,7 @@ func (i *Info) WriteRefusal(w http.ResponseWriter, refusal *auth.Refusal) {
 	if i != nil {
 		i.Refusal, page = refusal, i.Reporter.DocsURL
 	}
-	status, body := refusal.Reason.Status(), refusalBody(refusal, page)
+	status, body := refusal.Reason.Status(), refusalBody(refusal, i, page)
 	h := w.Header()
 	for _, name := range []string{"Content-Encoding", "Etag", "Last-Modified", "Trailer"} {
 		h.Del(name)
@@ -64,19 +85,26 @@ func (i *Info) WriteRefusal(w http.ResponseWriter, refusal *auth.Refusal) {
 	if refusal.RetryAfter > 0 {
 		h.Set("Retry-After", strconv.FormatInt(ratelimit.RetryAfter(refusal.RetryAfter), 10))
 	}
+	if own, is := w.(*Writer); is {
+		own.Announce(body)
+	}
 	w.WriteHeader(status)
 	_, _ = w.Write(body)
 }
 
 // refusalBody returns the JSON of a refusal. Characters such as < are not
 // escaped, because people read the text, and it is never HTML.
-func refusalBody(refusal *auth.Refusal, page string) []byte {
+func refusalBody(refusal *auth.Refusal, i *Info, page string) []byte {
 	var body bytes.Buffer
 	encoder := json.NewEncoder(&body)
 	encoder.SetEscapeHTML(false)
 	detail := errorDetail{Code: refusal.Reason.Code(), Message: refusal.Text(), DocURL: docURL(page, refusal)}
-	if refusal.Shown || refusal.Reason.Status() != http.StatusUnauthorized {
+	published := refusal.Reason.Status() == http.StatusUnauthorized
+	if refusal.Shown || !published {
 		detail.Details, detail.SignedView = refusal.Details, refusal.Signed
+	}
+	if !published {
+		detail.fate = i.fate()
 	}
 	if encoder.Encode(errorBody{Error: detail}) != nil {
 		return []byte(`{"success":false,"error":{"code":"INTERNAL_ERROR","message":"Internal error"}}`)
@@ -98,7 +126,7 @@ func RefusalOf(err error) *auth.Refusal {
 		case http.StatusGatewayTimeout:
 			return &auth.Refusal{Reason: auth.UpstreamTimeout, Cause: err}
 		case http.StatusBadGateway, http.StatusServiceUnavailable:
-			return &auth.Refusal{Reason: auth.UpstreamError, Cause: err}
+			return &auth.Refusal{Reason: auth.UpstreamError, Unsent: errors.As(err, new(reverseproxy.DialError)), Cause: err}
 		case http.StatusRequestEntityTooLarge:
 			return &auth.Refusal{Reason: auth.BodyTooLarge, Cause: err}
 		}

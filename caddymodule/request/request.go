@@ -58,7 +58,21 @@ type Info struct {
 	Skew     time.Duration // server clock minus X-Timestamp
 	Closes   bool          // the connection ends with the answer
 	Failures int           // consecutive failures of the key after this request
+	Taken    Taken
+
+	handedOn bool // to what is behind all handlers that refuse
 }
+
+// Taken is whether a request has spent its nonce.
+type Taken uint8
+
+// NotTaken is a request that was refused, and stays valid. With TakenUnknown the store has
+// not said it, or a nonce means nothing because of a dry run.
+const (
+	NotTaken Taken = iota
+	TakenOnce
+	TakenUnknown
+)
 
 // An OwnRequest is what card_auth knows of an accepted request that the gateway
 // answers itself.
@@ -169,10 +183,9 @@ func (i *Info) outcome() string {
 	}
 }
 
-// notForwarded reports whether an answer with the status is a 503 of the gateway
-// itself, and the issuer has seen nothing of the request.
-func (i *Info) notForwarded(status int) bool {
-	return status == http.StatusServiceUnavailable && i.Refusal != nil && i.Upstream.Status == 0
+// forwarded reports whether the issuer may have seen the refused request.
+func (i *Info) forwarded() bool {
+	return i.handedOn && !i.Upstream.Asked.IsZero() && !i.Refusal.Unsent
 }
 
 // MarshalLogObject adds the gateway's fields to an access log line. It runs
@@ -196,6 +209,7 @@ func (i *Info) HandOn(next caddyhttp.Handler, w http.ResponseWriter, r *http.Req
 	if refusal := i.Answer.Ahead(min(aheadOfAnswer, i.Copies*i.maxAnswer())); refusal != nil {
 		return refusal
 	}
+	i.handedOn = true
 	if !i.Upstream.Asked.IsZero() {
 		i.Spans.StartIssuer(r)
 		if i.Operation != nil {

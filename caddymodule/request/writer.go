@@ -202,7 +202,7 @@ func (w *Writer) finish(h http.Header) {
 		h[headers.ContentType] = nil // else net/http guesses it from the bytes, as text/html too
 	}
 	w.own.Set(h, headers.RequestID, w.info.RequestID)
-	if w.info.notForwarded(w.Status) {
+	if w.Status == http.StatusServiceUnavailable && w.info.Refusal != nil && !w.info.forwarded() {
 		w.own.Set(h, headers.Forwarded, "no")
 	}
 	if w.info.Closes {

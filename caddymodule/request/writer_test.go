@@ -9,6 +9,7 @@ import (
 	"net/textproto"
 	"strings"
 	"testing"
+	"time"
 
 	"go.uber.org/zap"
 	"pgregory.net/rapid"
@@ -201,17 +202,17 @@ func TestNotForwarded(t *testing.T) {
 	budget := auth.Refuse(auth.OverBudget, "")
 	for name, c := range map[string]struct {
 		refusal *auth.Refusal
-		came    int
+		behind  bool
 		status  int
 		want    string
 	}{
-		"before the issuer": {budget, 0, http.StatusServiceUnavailable, "no"},
-		"behind the issuer": {budget, http.StatusOK, http.StatusServiceUnavailable, ""},
-		"the issuer's own":  {nil, 0, http.StatusServiceUnavailable, ""},
-		"another refusal":   {auth.Refuse(auth.UpstreamError, ""), 0, http.StatusBadGateway, ""},
+		"before the issuer": {budget, false, http.StatusServiceUnavailable, "no"},
+		"behind the issuer": {budget, true, http.StatusServiceUnavailable, ""},
+		"the issuer's own":  {nil, true, http.StatusServiceUnavailable, ""},
+		"another refusal":   {auth.Refuse(auth.UpstreamError, ""), true, http.StatusBadGateway, ""},
 	} {
 		rec := httptest.NewRecorder()
-		info := &Info{Refusal: c.refusal, Upstream: meter.IssuerAnswer{Status: c.came}}
+		info := &Info{Refusal: c.refusal, Upstream: meter.IssuerAnswer{Asked: time.Now()}, handedOn: c.behind}
 		w := NewWriter(rec, info)
 		w.Header().Set("X-Gateway-Forwarded", "no, says the issuer")
 		w.Header()["x-gateway-assertion"] = []string{"what the issuer got"}

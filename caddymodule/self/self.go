@@ -36,7 +36,8 @@ import (
 //   - GET /gateway/v1/key: what the key is and may do, and what is left of its
 //     limits;
 //   - POST /gateway/v1/echo: what was signed, and what the gateway read;
-//   - POST /gateway/v1/key/rotate: a new secret, if Rotate allows it.
+//   - POST /gateway/v1/key/rotate: a new secret, if Rotate allows it;
+//   - POST /gateway/v1/nonce/close: a nonce that no request can use any more.
 //
 // Every key may send them, with any scopes. card_self needs a separate card_auth
 // before it: if a handler that may send requests to an issuer is behind the same
@@ -122,6 +123,8 @@ func (h *Self) answer(r *http.Request, info *request.Info) (any, error) {
 		return describeRequest(r, info), nil
 	case auth.RotateOperation:
 		return h.answers.rotate(r, info)
+	case auth.CloseOperation: // its nonce is spent, as that of every accepted request
+		return closedView{Nonce: info.Own.Credentials.Nonce, Closed: true}, nil
 	default:
 		return nil, auth.Refuse(auth.InternalError, "card_self does not know the operation")
 	}
@@ -316,6 +319,13 @@ func describeRequest(r *http.Request, info *request.Info) *requestView {
 		view.Limits = append(view.Limits, adminapi.NewLimit(&own.Limits[i], ""))
 	}
 	return view
+}
+
+// A closedView tells a client that no request with the nonce was accepted before this one,
+// and none will be.
+type closedView struct {
+	Nonce  string `json:"nonce"`
+	Closed bool   `json:"closed"`
 }
 
 // A rotationView is the new secret of a key, shown this once.

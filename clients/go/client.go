@@ -10,8 +10,10 @@ import (
 	"mime/multipart"
 	"net/http"
 	"net/url"
+	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -50,7 +52,11 @@ func (a *Answer) Decode(v interface{}) error { return json.Unmarshal(a.Body, v) 
 // Get reads the path with the parameters of the query; nil for none.
 func (c *Client) Get(ctx context.Context, path string, query url.Values) (*Answer, error) {
 	if len(query) > 0 {
-		path += "?" + query.Encode()
+		joint := "?"
+		if strings.Contains(path, "?") {
+			joint = "&"
+		}
+		path += joint + query.Encode()
 	}
 	return c.Do(ctx, http.MethodGet, path, nil)
 }
@@ -68,8 +74,19 @@ func JSON(v interface{}) (*Body, error) {
 	return &Body{"application/json", text}, err
 }
 
+// A File is one file of a form.
+type File struct {
+	Field, Name string
+	Content     []byte
+}
+
 // Form returns a multipart form with the fields and one file.
 func Form(fields map[string]string, field, filename string, content []byte) (*Body, error) {
+	return FormOf(fields, File{field, filename, content})
+}
+
+// FormOf returns a multipart form with the fields and files.
+func FormOf(fields map[string]string, files ...File) (*Body, error) {
 	var b bytes.Buffer
 	w := multipart.NewWriter(&b)
 	for name, value := range fields {
@@ -77,12 +94,14 @@ func Form(fields map[string]string, field, filename string, content []byte) (*Bo
 			return nil, err
 		}
 	}
-	part, err := w.CreateFormFile(field, filename)
-	if err != nil {
-		return nil, err
-	}
-	if _, err := part.Write(content); err != nil {
-		return nil, err
+	for _, file := range files {
+		part, err := w.CreateFormFile(file.Field, file.Name)
+		if err != nil {
+			return nil, err
+		}
+		if _, err := part.Write(file.Content); err != nil {
+			return nil, err
+		}
 	}
 	if err := w.Close(); err != nil {
 		return nil, err
@@ -111,34 +130,69 @@ func (c *Client) send(ctx context.Context, method, path string, v interface{}) (
 	return c.Do(ctx, method, path, body)
 }
 
+// NewCall returns a nonce and the time of the gateway's clock, as far as it is known.
+func (c *Client) NewCall() (Call, error) {
+	nonce, err := c.Transport.nonce()
+	ahead := time.Duration(atomic.LoadInt32(&c.Transport.offset)) * time.Second
+	return Call{nonce, c.Transport.now().Add(ahead)}, err
+}
+
+// CloseCall makes sure that a call whose outcome is not known is never executed. nil: it
+// was not, and never will be. A [TakenError]: it was taken before; read what it made. Any
+// other error decides nothing; after [Call.Until] it is always an [UnknownError].
+func (c *Client) CloseCall(ctx context.Context, call Call) error {
+	closing, err := c.NewCall()
+	if err != nil {
+		return err
+	}
+	if closing.Nonce = call.Nonce; call.Timestamp.After(closing.Timestamp) {
+		closing.Timestamp = call.Timestamp
+	}
+	if closing.Timestamp.After(call.Until()) {
+		return &UnknownError{Call: call, Err: errors.New("its time has passed, so that nothing can execute it any more, and the gateway has forgotten its nonce")}
+	}
+	_, err = c.Send(ctx, Request{Method: http.MethodPost, Path: "/gateway/v1/nonce/close", Call: &closing})
+	if taken := new(TakenError); errors.As(err, &taken) && taken.perhaps {
+		return &UnknownError{Call: call, Err: err} // it was perhaps taken by this close, whose answer was lost
+	}
+	return err
+}
+
 // Do sends a request: path is the escaped path and query, body nil for none. It
-// returns an [UnsignableError], [ConnectionError], [UnprovenError], [RedirectError]
-// or [APIError].
+// returns an [UnsignableError], [ConnectionError], [UnprovenError], [RedirectError],
+// [APIError], [TakenError] or [UnknownError].
 func (c *Client) Do(ctx context.Context, method, path string, body *Body) (*Answer, error) {
+	return c.Send(ctx, Request{Method: method, Path: path, Body: body})
+}
+
+// A Request is one request, with what seldom is needed.
+type Request struct {
+	Method, Path string // the path is escaped, and has the query
+	Body         *Body  // nil: none
+	Header       http.Header
+	// Call is the nonce and the timestamp, if the caller has chosen them and stored them
+	// with what the request is for: see [Client.NewCall].
+	Call *Call
+}
+
+// Send sends a request as [Client.Do] does.
+func (c *Client) Send(ctx context.Context, request Request) (*Answer, error) {
 	c.once.Do(func() {
+		c.Transport.whole = true
 		c.http = http.Client{
-			Transport: &c.Transport, Timeout: c.Timeout,
+			Transport:     &c.Transport,
 			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 		}
-		if c.Timeout == 0 {
-			c.http.Timeout = 2 * time.Minute
-		}
 	})
-	var content io.Reader
-	if body != nil {
-		content = bytes.NewReader(body.Bytes)
+	timeout := c.Timeout
+	if timeout == 0 {
+		timeout = 2 * time.Minute
 	}
-	r, err := http.NewRequestWithContext(ctx, method, strings.TrimSuffix(c.BaseURL, "/")+path, content)
+	ctx, cancel := context.WithTimeout(ctx, timeout) // that of http.Client would replace our errors
+	defer cancel()
+	r, err := c.build(ctx, request)
 	if err != nil {
 		return nil, &UnsignableError{err.Error()}
-	}
-	r.Header = c.Header.Clone()
-	if r.Header == nil {
-		r.Header = http.Header{}
-	}
-	r.Header.Set("User-Agent", "card-gateway-go/"+Version)
-	if body != nil {
-		r.Header.Set("Content-Type", body.ContentType)
 	}
 	answer, err := c.http.Do(r)
 	if wrapped := new(url.Error); errors.As(err, &wrapped) {
@@ -148,6 +202,30 @@ func (c *Client) Do(ctx context.Context, method, path string, body *Body) (*Answ
 		return nil, err
 	}
 	return read(answer)
+}
+
+func (c *Client) build(ctx context.Context, request Request) (*http.Request, error) {
+	var content io.Reader
+	if request.Body != nil {
+		content = bytes.NewReader(request.Body.Bytes)
+	}
+	r, err := http.NewRequestWithContext(ctx, request.Method, strings.TrimSuffix(c.BaseURL, "/")+request.Path, content)
+	if err != nil {
+		return nil, err
+	}
+	for _, all := range []http.Header{c.Header, {"User-Agent": {"card-gateway-go/" + Version}}, request.Header} {
+		for name, values := range all {
+			r.Header[http.CanonicalHeaderKey(name)] = values
+		}
+	}
+	if request.Body != nil {
+		r.Header.Set("Content-Type", request.Body.ContentType)
+	}
+	if request.Call != nil {
+		r.Header.Set(headerNonce, request.Call.Nonce)
+		r.Header.Set(headerTimestamp, strconv.FormatInt(request.Call.Timestamp.Unix(), 10))
+	}
+	return r, nil
 }
 
 // read reads the whole answer.

@@ -85,21 +85,18 @@ func unsigned(h http.Header) bool {
 	return len(h[headerAnsweredAt])+len(h[headerAnswerHash])+len(h[headerAnswerSignature]) == 0
 }
 
-// verified reads the answer to a request that was sent with the nonce, and returns
-// it if it is proven.
-func (s Signer) verified(nonce string, answer *http.Response) (*http.Response, error) {
-	var body []byte
-	var err error
-	if !unsigned(answer.Header) || answer.StatusCode >= 400 {
-		body, err = io.ReadAll(io.LimitReader(answer.Body, maxAnswer+1))
-	}
-	_ = answer.Body.Close()
+// peekBody returns the body of the answer, or the first part of one that is too large to
+// be signed, and leaves it to be read again.
+func peekBody(answer *http.Response) ([]byte, error) {
+	body, err := io.ReadAll(io.LimitReader(answer.Body, maxAnswer+1))
+	answer.Body = readCloser{io.MultiReader(bytes.NewReader(body), answer.Body), answer.Body}
 	if err != nil {
 		return nil, fmt.Errorf("the answer ends early: %w", err)
 	}
-	if err := s.VerifyAnswer(nonce, answer.StatusCode, answer.Header, body); err != nil {
-		return nil, err
-	}
-	answer.Body = io.NopCloser(bytes.NewReader(body))
-	return answer, nil
+	return body, nil
+}
+
+type readCloser struct {
+	io.Reader
+	io.Closer
 }

@@ -93,7 +93,7 @@ var rows = []row{
 			kind: graph, title: "Signs of attack", unit: perSec,
 			good: "Good: near zero; unknown keys are scanning, used nonces are replays, signatures are guesses.",
 			queries: []query{q(`sum by (outcome) (rate(card_gateway_requests_total{@,outcome=~"unknown_key|replayed_nonce|signature_mismatch|ip_not_allowed|key_locked"}[$t]))`,
-				"{{outcome}}")},
+				"{{outcome}}"), q(`sum(rate(card_gateway_repeated_requests_total{@}[$t]))`, "of the replays: rightly signed")},
 		},
 		{
 			kind: graph, title: "Headers of clients that do not reach the issuer", unit: perSec,

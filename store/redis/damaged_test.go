@@ -97,8 +97,8 @@ func TestDamagedRecordIsAnAnswer(t *testing.T) {
 	if _, read, _ := strings.Cut(stats, "cmdstat_hgetall:calls="); !strings.HasPrefix(read, "1,") {
 		t.Errorf("the large record was not read once: %s", stats)
 	}
-	if n := s.client.Breaker(rpc.TheServer).Failures(); n > 0 {
-		t.Errorf("the breaker counts %d failures", n)
+	if err := s.client.Breaker(rpc.TheServer).Refused(); err.Error() != rpc.ErrOpen.Error() {
+		t.Errorf("the breaker counts a failure: %v", err)
 	}
 	expect(t, s, newClaim(good), auth.Accepted)
 	page, err := s.List(ctx, "", 10)

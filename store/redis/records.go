@@ -75,7 +75,8 @@ func (s *Store) Get(ctx context.Context, id string) (*store.Record, error) {
 			return nil, err
 		}
 		damaged := &store.DamagedError{ID: id, Field: store.DamagedDocument, Revision: revision, Cause: cause}
-		s.large.Store(id, largeRecord{damaged, time.Now().Add(largePause)})
+		s.large.Store(id, damaged)
+		time.AfterFunc(largePause, func() { s.large.Delete(id) })
 		return nil, damaged
 	}
 	values, err := rpc.Texts(reply, len(reply))
@@ -89,21 +90,14 @@ func (s *Store) Get(ctx context.Context, id string) (*store.Record, error) {
 	return readRecord(id, hash)
 }
 
-// A largeRecord stops Redis while it is read, so it is asked for again after a pause.
-type largeRecord struct {
-	damaged error
-	until   time.Time
-}
-
+// largePause is how long a record that is too large is not asked for again: to read it
+// stops Redis.
 const largePause = 10 * time.Second
 
 // knownLarge returns the error of a record that was too large a moment ago.
 func (s *Store) knownLarge(id string) error {
-	if found, ok := s.large.Load(id); ok {
-		if large := found.(largeRecord); time.Now().Before(large.until) {
-			return large.damaged
-		}
-		s.large.Delete(id)
+	if damaged, found := s.large.Load(id); found {
+		return damaged.(error)
 	}
 	return nil
 }
@@ -136,15 +130,21 @@ func (s *Store) List(ctx context.Context, cursor string, limit int) (store.Page,
 		ids = ids[:limit]
 		page.Next = ids[limit-1]
 	}
-	for i, read := range s.readTogether(ctx, ids) {
-		r, err := read()
+	hashes := s.readTogether(ctx, ids)
+	for i, id := range ids {
+		var r *store.Record
+		if hashes[i] != nil {
+			r, err = readRecord(id, hashes[i])
+		} else {
+			r, err = s.Get(ctx, id)
+		}
 		var damaged *store.DamagedError
 		switch {
 		case errors.As(err, &damaged):
 			page.Damaged = append(page.Damaged, damaged)
 		case errors.Is(err, store.ErrNotFound):
 		case err != nil:
-			return store.Page{}, fmt.Errorf("reading key %q: %w", ids[i], err)
+			return store.Page{}, fmt.Errorf("reading key %q: %w", id, err)
 		default:
 			page.Records = append(page.Records, r)
 		}
@@ -152,46 +152,39 @@ func (s *Store) List(ctx context.Context, cursor string, limit int) (store.Page,
 	return page, nil
 }
 
-// readTogether returns a function for each key that returns its record. It reads
-// all of them at once. If that fails, perhaps because of one of them, each is read
-// alone.
-func (s *Store) readTogether(ctx context.Context, ids []string) []func() (*store.Record, error) {
-	reads := make([]func() (*store.Record, error), len(ids))
-	if len(ids) == 0 {
-		return reads
-	}
+// readTogether reads the hashes of the keys at once. If that fails, perhaps because of
+// one of them, it returns none, and each is read alone.
+func (s *Store) readTogether(ctx context.Context, ids []string) []map[string]string {
+	hashes, answers := make([]map[string]string, len(ids)), make([]*redis.MapStringStringCmd, len(ids))
 	pipe := s.client.Pipeline()
-	hashes := make([]*redis.MapStringStringCmd, len(ids))
 	for i, id := range ids {
 		if s.knownLarge(id) == nil {
-			hashes[i] = pipe.HGetAll(ctx, s.names.record(id))
+			answers[i] = pipe.HGetAll(ctx, s.names.record(id))
 		}
 	}
-	_, err := pipe.Exec(ctx)
-	for i, id := range ids {
-		reads[i] = func() (*store.Record, error) {
-			if err != nil || hashes[i] == nil {
-				return s.Get(ctx, id)
-			}
-			hash := hashes[i].Val()
-			if hash["rev"] == "" {
-				return nil, store.ErrNotFound
-			}
-			return readRecord(id, hash)
+	if _, err := pipe.Exec(ctx); err != nil {
+		return hashes
+	}
+	for i, answer := range answers {
+		if answer != nil {
+			hashes[i] = answer.Val()
 		}
 	}
-	return reads
+	return hashes
 }
 
 // maxRecordBytes bounds the hash of a key that is read. The largest that a gateway
 // writes has less than 2 MiB; a reply may have rpc.MaxReplyBytes.
 const maxRecordBytes = 8 << 20
 
-// readRecord makes a record from the fields of its hash, or returns a
-// [store.DamagedError].
+// readRecord makes a record from the fields of its hash. The error is a
+// [store.DamagedError], or [store.ErrNotFound] of a hash without a revision.
 func readRecord(id string, hash map[string]string) (*store.Record, error) {
 	damaged := func(field string, cause error) (*store.Record, error) {
 		return nil, &store.DamagedError{ID: id, Field: field, Revision: hash["rev"], Cause: cause}
+	}
+	if hash["rev"] == "" {
+		return nil, fmt.Errorf("key %q: %w", id, store.ErrNotFound)
 	}
 	r := new(store.Record)
 	if err := json.Unmarshal([]byte(hash["doc"]), r); err != nil {
@@ -255,17 +248,14 @@ func readLastUsed(hash map[string]string) (map[int]time.Time, error) {
 			continue
 		}
 		v, err1 := strconv.Atoi(version)
-		minute, err2 := strconv.ParseInt(value, 10, 32)
+		minute, err2 := strconv.ParseUint(value, 10, 31)
 		if err := errors.Join(err1, err2); err != nil {
 			return nil, err
-		}
-		if minute < 0 {
-			return nil, errNoNumber
 		}
 		if used == nil {
 			used = make(map[int]time.Time, 2)
 		}
-		used[v] = time.Unix(minute*60, 0).UTC()
+		used[v] = time.Unix(int64(minute)*60, 0).UTC()
 	}
 	return used, nil
 }

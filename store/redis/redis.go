@@ -89,7 +89,7 @@ type Store struct {
 	levels   *rpc.Script // levels.lua; the same
 	windows  windows
 	policies *policyExchange
-	large    sync.Map     // the largeRecord of keys, by id
+	large    sync.Map     // errors of records that are too large, by id of the key
 	ahead    atomic.Int64 // Claim.ReplayFloorAhead of the last claim, 0 before the first
 
 	view func() *masters.View // what a request reads of the servers; tests replace it
@@ -239,10 +239,5 @@ func (n names) changes() string { return n.prefix + "{" + n.index() + "}:changes
 func (n names) nodePolicies() string { return n.prefix + "policies" }
 
 func (n names) nonces(id string, span int64) string {
-	b := make([]byte, 0, len(n.prefix)+len(id)+20)
-	b = append(b, n.prefix...)
-	b = append(b, '{')
-	b = append(b, id...)
-	b = append(b, "}:n"...)
-	return string(strconv.AppendInt(b, span, 10))
+	return n.prefix + "{" + id + "}:n" + strconv.FormatInt(span, 10)
 }

@@ -159,6 +159,7 @@ func (w *world) own() {
 	w.send(422, key.Request("POST", "/gateway/v1/key/rotate", "{}"))
 	w.send(200, key.Request("POST", "/gateway/v1/key/rotate", ""))
 	w.send(409, key.Request("POST", "/gateway/v1/key/rotate", ""))
+	w.send(200, key.Request("POST", "/gateway/v1/nonce/close", ""))
 }
 
 // fill creates until the sandbox is full.

@@ -122,6 +122,9 @@ func TestWhatCounts(t *testing.T) {
 		{"lock_counts ip timestamp nonce", 1, 1, 1, 1},
 	} {
 		g := harness.StartGateway(t, harness.Site{Upstream: u.Addr, Global: c.lockCounts})
+		if warned := strings.Contains(g.ReadFile("default.log"), "lock_counts nonce locks clients"); warned != (c.repeated > 0) {
+			t.Errorf("%q: warned at load: %t", c.lockCounts, warned)
+		}
 		key := g.NewKey(harness.Fields{"scopes": []string{"cards:*"}, "allowed_ips": []string{"127.0.0.1"}})
 		hour := time.Now().Add(-time.Hour)
 		for _, step := range []struct {

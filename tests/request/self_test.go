@@ -174,6 +174,7 @@ func testSelfKey(t *testing.T, store string) {
 		"get_card_balance cards:read GET /api/v1/cards/{cardId}/balance",
 		"gateway_key  GET /gateway/v1/key",
 		"gateway_echo  POST /gateway/v1/echo",
+		"gateway_close  POST /gateway/v1/nonce/close",
 	}; !slices.Equal(names, want) {
 		t.Errorf("the key may call %q, want %q", names, want)
 	}

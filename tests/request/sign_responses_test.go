@@ -3,6 +3,7 @@ package request
 import (
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 
@@ -64,7 +65,7 @@ func testSignedAnswers(t *testing.T, terminal string) {
 	once := key.Post()
 	harness.WantAccepted(t, g.Send(t, once))
 	for name, r := range map[string]*harness.Request{
-		"replayed": once, "forged": key.Post().Forge(), "no headers": {Method: "GET", Target: "/api/v1/cards"},
+		"forged": key.Post().Forge(), "replayed and forged": resigned(once), "no headers": {Method: "GET", Target: "/api/v1/cards"},
 		"unknown key":  harness.Credentials{ID: "ck_live_unknown", Secret: key.Secret}.Post(),
 		"another body": {Method: "POST", Target: "/api/v1/cards", Headers: key.Post().Headers, Body: "other"},
 		"target":       key.Request("GET", "/api/v1/../x", ""),
@@ -74,6 +75,11 @@ func testSignedAnswers(t *testing.T, terminal string) {
 			t.Errorf("%s: %v, %v", name, answer, answer.Unsigned())
 		}
 	}
+}
+
+// resigned returns the request with the same nonce and a wrong signature.
+func resigned(r *harness.Request) *harness.Request {
+	return (&harness.Request{Method: r.Method, Target: r.Target, Headers: slices.Clone(r.Headers), Body: r.Body}).Forge()
 }
 
 // TestSignedTranslationIsHeldOnce asks for customers whose answer fits three times into

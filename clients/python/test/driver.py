@@ -27,6 +27,11 @@ class Caller:
         self.body = base64.b64decode(c["body"]) if c["has_body"] else None
         self.credentials = (c.get("key_id"), c.get("secret"))
         self.options = {"now": lambda: time.time() + c["clock"], "verify_answers": c["verify_answers"]}
+        if c["attempts"]:
+            self.options["attempts"] = c["attempts"]
+        self.call = card.Call(c["nonce"], int(c["timestamp"])) if c.get("nonce") else None
+        if self.call and c["adapter"] not in ("client", "aiohttp"):
+            self.headers.update({"X-Nonce": self.call.nonce, "X-Timestamp": str(self.call.timestamp)})
         if c.get("kind") == "form":
             self.headers["Content-Type"], self.body = card.multipart(FIELDS, {"file": (FILE, self.body)})
         elif c.get("kind") == "stream":
@@ -42,7 +47,9 @@ def client(a):
     sender = card.Client(a.base, *a.credentials, **a.options)
 
     def send():
-        got = sender.request(a.method, a.target, query=a.query, body=a.body, headers=a.headers)
+        if a.c["do"] == "close":
+            return sender.close_call(a.call)
+        got = sender.request(a.method, a.target, query=a.query, body=a.body, headers=a.headers, call=a.call)
         return got.status, got.body
     return send
 
@@ -116,7 +123,9 @@ def with_aiohttp(a):
     from card_gateway_client.with_aiohttp import AsyncClient
 
     async def once(sender):
-        got = await sender.request(a.method, a.target, query=a.query, body=a.body, headers=a.headers)
+        if a.c["do"] == "close":
+            return await sender.close_call(a.call)
+        got = await sender.request(a.method, a.target, query=a.query, body=a.body, headers=a.headers, call=a.call)
         return got.status, got.body
 
     async def all_of(count):
@@ -145,7 +154,7 @@ WAYS = {"client": client, "aiohttp": with_aiohttp, "requests": with_requests, "h
 
 def run(c):
     if c["do"] == "hello":
-        return {"adapters": {name: name in ("client", "aiohttp") for name in WAYS if installed(name)}, "version": card.__version__}
+        return {"adapters": {name: name in ("client", "aiohttp") for name in WAYS if installed(name)}, "version": card.__version__, "calls": True}
     if c["do"] == "trusts":
         return {"trusted": card.trusts_date(c["base"])}
     if c["do"] == "sign":
@@ -158,6 +167,9 @@ def run(c):
         signer.verify_answer(c["nonce"], c["status"], headers, base64.b64decode(c["body"]), c["now"])
         return {"verified": True}
     send = WAYS[c["adapter"]](Caller(c))
+    if c["do"] == "close":
+        send()
+        return {"closed": True}
     if c["do"] == "request":
         status, body = send()
         return {"status": status, "body": base64.b64encode(body).decode()}
@@ -180,7 +192,12 @@ def describe(error):
         return {"type": "unsignable", "message": str(error)}
     if isinstance(error, card.ApiError):
         return {"type": "api", "status": error.status, "code": error.code, "message": error.message, "details": error.details,
-                "request_id": error.request_id, "retry_after": error.retry_after or 0}
+                "request_id": error.request_id, "retry_after": error.retry_after or 0, "not_executed": error.not_executed}
+    if isinstance(error, (card.CallTaken, card.OutcomeUnknown)):
+        answer = {"nonce": error.call.nonce, "timestamp": error.call.timestamp, "until": error.call.until, "message": str(error)}
+        if isinstance(error, card.CallTaken):
+            return {"type": "taken", **answer}
+        return {"type": "unknown", "attempts": error.attempts, **answer}
     if isinstance(error, card.UnprovenAnswer):
         return {"type": "unproven", "status": error.status, "unsigned": error.unsigned, "message": str(error)}
     if isinstance(error, card.RedirectRefused):

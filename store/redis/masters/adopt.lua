@@ -60,16 +60,12 @@ end
 local function known(identity)
   return redis.call('HEXISTS', KEYS[1], 'm:' .. identity) == 1 or redis.call('HEXISTS', KEYS[1], 's:' .. identity) == 1
 end
-local seen = {}
 for i = 6, #ARGV, 5 do
   local identity, from, at, bound, slots = ARGV[i], ARGV[i + 1], tonumber(ARGV[i + 2]), ARGV[i + 3], ARGV[i + 4]
   if not fresh and not known(identity) and not (from ~= '' and known(from)) then
     fence_all(slots, at)
   end
   if bound ~= '0' then fence_all(slots, tonumber(bound)) end
-  seen[#seen + 1] = identity
-end
-for _, identity in ipairs(seen) do
   redis.call('HSETNX', KEYS[1], 'm:' .. identity, int(now))
 end
 

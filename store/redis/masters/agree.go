@@ -7,7 +7,6 @@ import (
 	_ "embed"
 	"errors"
 	"fmt"
-	"slices"
 	"strconv"
 	"time"
 
@@ -31,18 +30,9 @@ func NewScript(source string) *rpc.Script { return rpc.NewScript(serverLua + sou
 
 // An adoption is the result of a check that is shared with the other gateways.
 type adoption struct {
-	servers []adopted
-	raise   bool // the floor of all to now
-}
-
-// adopted is the part of an adoption about one server.
-type adopted struct {
-	identity string
-	from     string // the identity that handed everything over to it
-	seen     int64  // when it was first seen
-	least    int64  // floor of its slots
-	slots    *slotSet
-	isNew    bool // to this gateway
+	servers []any // arguments of adopt.lua, five for each
+	isNew   bool  // one of them, to this gateway
+	raise   bool  // the floor of all to now
 }
 
 // adoption returns what this gateway shares about the masters. If a server is new
@@ -51,37 +41,23 @@ type adopted struct {
 func (w *Watcher) adoption(masters []serverInfo) adoption {
 	var a adoption
 	for i := range masters {
-		m := &masters[i]
-		one := adopted{identity: m.identity, from: m.from, seen: w.observations.sighted[m.identity].at}
-		one.isNew = !w.observations.knows(m.identity) || w.client.Cluster == nil && w.observations.last != m.identity
-		one.slots = w.observations.exposed(masters, i)
-		if one.isNew && m.from == "" && len(w.observations.slots) > 0 {
-			one.least = w.latestBeat(one.slots)
+		m, exposed, least := &masters[i], w.observations.exposed(masters, i), int64(0)
+		if !w.observations.knows(m.identity) || w.client.Cluster == nil && w.observations.last != m.identity {
+			a.isNew = true
+			if m.from == "" && len(w.observations.slots) > 0 {
+				least = w.latestBeat(exposed)
+			}
 		}
-		a.servers = append(a.servers, one)
+		a.servers = append(a.servers, m.identity, m.from, w.observations.sighted[m.identity].at, least, exposed.String())
 	}
 	return a
-}
-
-// nothingNew reports whether the adoption would change nothing.
-func (a *adoption) nothingNew() bool {
-	return !a.raise && !slices.ContainsFunc(a.servers, func(o adopted) bool { return o.isNew })
-}
-
-// args returns the arguments of adopt.lua after the epoch.
-func (a *adoption) args(next *View) []any {
-	args := []any{next.Floor, a.raise, next.fences.String()}
-	for _, o := range a.servers {
-		args = append(args, o.identity, o.from, o.seen, o.least, o.slots.String())
-	}
-	return args
 }
 
 // adopt agrees with the other gateways on epoch and floor. If nothing has changed
 // it only reads them.
 func (w *Watcher) adopt(ctx context.Context, m mode, a adoption, next *View) error {
 	before := w.view.Load().epoch
-	if a.nothingNew() {
+	if !a.raise && !a.isNew {
 		if same, err := w.unchanged(ctx, next); same || err != nil {
 			return err
 		}
@@ -143,7 +119,7 @@ func (w *Watcher) parseFloors(floor, fenced string) (found View, err error) {
 
 // runAdopt runs adopt.lua, and takes over what it replies.
 func (w *Watcher) runAdopt(ctx context.Context, epoch string, a adoption, next *View) (bool, error) {
-	args := append([]any{epoch}, a.args(next)...)
+	args := append([]any{epoch, next.Floor, a.raise, next.fences.String()}, a.servers...)
 	reply, err := w.client.RunOn(ctx, w.client.Process, rpc.Call{Script: adoptScript, Keys: []string{w.names.shared()}, Args: args})
 	if err != nil {
 		return false, rpc.Unusable("", "checking the store", err)

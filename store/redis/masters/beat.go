@@ -117,12 +117,8 @@ func (w *Watcher) RaiseOlder(ctx context.Context, b *Beat, known int64) error {
 	if err != nil {
 		return err
 	}
-	text, err := rpc.Text(reply, 0)
-	if err != nil {
-		return err
-	}
 	var found, at, floor int64
-	if _, err := fmt.Sscan(text, &found, &at, &floor); err != nil {
+	if _, err := fmt.Sscan(fmt.Sprintln(reply...), &found, &at, &floor); err != nil {
 		return rpc.Unavailable("reading a beat", err)
 	}
 	b.Note(at, w.opt.Now())

@@ -4,8 +4,8 @@
 -- loss may be missing. A floor that was raised after the latest beat forbids them
 -- already, so one loss has one floor. The new beat is later than all that were seen on
 -- the content that was replaced, unless such a floor explains the loss: a gateway that
--- has seen a later one than the floor raises it again. The reply is {tag, "found at
--- floor"}: the beat that was found, and what is stored now.
+-- has seen a later one than the floor raises it again. The reply is {tag, found, at,
+-- floor}: the beat that was found, and what is stored now.
 local CLOCKS = 10000000  -- us, the most that two clocks may differ that fit a third
 local time, seen, known = clock(), tonumber(ARGV[2]), tonumber(ARGV[3])
 local text = call('GET', KEYS[1]) or ''
@@ -17,4 +17,4 @@ if found < seen then
   at = math.max(floor, seen)
   call('SET', KEYS[1], format('%d %d', at, floor))
 end
-return {ARGV[1], format('%d %d %d', found, at, floor)}
+return {ARGV[1], found, at, floor}

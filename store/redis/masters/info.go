@@ -11,7 +11,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -257,43 +256,26 @@ const inspectionPause = time.Minute
 
 // An inspection is what a master may lose by its settings, as texts for the operator.
 type inspection struct {
+	at       time.Time
 	refuses  string // the start of a gateway
 	degrades string
 	warns    [2]string
 }
 
-// inspect puts the latest inspection of each master into the list. Masters that do not
-// answer are asked again by the next check.
-func (w *Watcher) inspect(ctx context.Context, masters []serverInfo) {
-	o := &w.observations
-	due := w.opt.Now().Sub(o.inspectedAt) >= inspectionPause
-	for i := range masters {
-		_, asked := o.inspected[masters[i].identity]
-		due = due || !asked
-	}
-	if due {
-		found := make(map[string]inspection, len(masters))
-		var mu sync.Mutex
-		_ = w.client.ForEachMaster(ctx, func(ctx context.Context, node *redis.Client) error {
-			at := slices.IndexFunc(masters, func(m serverInfo) bool { return m.addr == w.client.AddressOf(node) })
-			if at < 0 {
-				return nil
-			}
-			mu.Lock() // also of mostReplicas
-			defer mu.Unlock()
-			m := &masters[at]
-			if one, err := w.inspectOne(ctx, node, m); err == nil {
-				if one.warns[0] != "" && one.warns[0] != o.inspected[m.identity].warns[0] {
-					w.log.Error("redis may lose data at its next restart", "server", m.addr, "problem", one.warns[0])
-				}
-				found[m.identity] = one
-			}
-			return nil
-		})
-		o.inspected, o.inspectedAt = found, w.opt.Now()
-	}
-	for i := range masters {
-		masters[i].asked = o.inspected[masters[i].identity]
+// inspect puts the latest inspection into the master. One that does not answer is asked
+// again by the next check.
+func (w *Watcher) inspect(ctx context.Context, node *redis.Client, m *serverInfo) {
+	var asked bool
+	m.asked, asked = w.observations.inspected[m.identity]
+	if now := w.opt.Now(); !asked || now.Sub(m.asked.at) >= inspectionPause {
+		one, err := w.inspectOne(ctx, node, m)
+		if err != nil {
+			return
+		}
+		if one.at = now; one.warns[0] != "" && one.warns[0] != m.asked.warns[0] {
+			w.log.Error("redis may lose data at its next restart", "server", m.addr, "problem", one.warns[0])
+		}
+		m.asked, w.observations.inspected[m.identity] = one, one
 	}
 }
 

@@ -93,24 +93,26 @@ func (v *View) servesWithout(err error) bool {
 
 // observations are what this gateway has found out about the servers since it started.
 type observations struct {
-	slots       map[string]*slotSet // of the servers that were used, by identity
-	last        string              // identity of the master; used without a cluster
-	sighted     map[string]sighting
-	inspected   map[string]inspection // by identity
-	inspectedAt time.Time
-	following   map[string]int64 // by run, the most replicas that were seen
+	slots     map[string]*slotSet // of the servers that were used, by identity
+	last      string              // identity of the master; used without a cluster
+	sighted   map[string]sighting
+	inspected map[string]inspection // by identity
+	following map[string]int64      // by run, the most replicas that were seen
 }
 
 func newObservations() observations {
-	return observations{slots: map[string]*slotSet{}, sighted: map[string]sighting{}, following: map[string]int64{}}
+	return observations{slots: map[string]*slotSet{}, sighted: map[string]sighting{}, inspected: map[string]inspection{}, following: map[string]int64{}}
 }
 
-// remember notes that the other gateways know the result of the check.
-func (m *observations) remember(masters []serverInfo) {
+// remember notes that the other gateways know the result of the check. It returns the
+// identities as settle.lua compares them.
+func (m *observations) remember(masters []serverInfo) string {
+	all := make([]string, len(masters))
 	for i := range masters {
-		m.last = masters[i].identity
+		m.last, all[i] = masters[i].identity, masters[i].identity
 		m.slots[m.last] = masters[i].slots
 	}
+	return strings.Join(all, ",")
 }
 
 // knows reports whether this gateway has used the server.

@@ -189,21 +189,18 @@ func (w *Watcher) examine(ctx context.Context, m mode, next *View) error {
 			return err
 		}
 	}
-	w.inspect(ctx, masters)
-	for i := range masters {
-		if text := masters[i].asked.degrades; text != "" {
-			next.degrade(errors.New(text))
-		}
-	}
 	w.masters.Store(&masters)
 	var right []serverInfo
 	var problems []error
-	for i := range masters {
-		if problem := masters[i].skew(w.opt.Now()); problem != nil {
-			problems = append(problems, problem)
-			continue
+	for _, m := range masters {
+		if m.asked.degrades != "" {
+			next.degrade(errors.New(m.asked.degrades))
 		}
-		right = append(right, masters[i])
+		if problem := m.skew(w.opt.Now()); problem != nil {
+			problems = append(problems, problem)
+		} else {
+			right = append(right, m)
+		}
 	}
 	usable, waiting := w.settled(ctx, right)
 	if waiting {
@@ -223,12 +220,7 @@ func (w *Watcher) examine(ctx context.Context, m mode, next *View) error {
 func (w *Watcher) agree(ctx context.Context, m mode, usable []serverInfo, next *View) error {
 	err := w.adopt(ctx, m, w.adoption(usable), next)
 	if err == nil {
-		w.observations.remember(usable)
-		identities := make([]string, len(usable)) // as settle.lua compares them
-		for i := range usable {
-			identities[i] = usable[i].identity
-		}
-		next.Known = strings.Join(identities, ",")
+		next.Known = w.observations.remember(usable)
 	} else if !errors.Is(err, ErrEmptied) {
 		return err
 	}
@@ -338,6 +330,9 @@ func (w *Watcher) readMasters(ctx context.Context) ([]serverInfo, error) {
 		}
 		mu.Lock()
 		defer mu.Unlock()
+		if i.role == "master" {
+			w.inspect(ctx, node, &i)
+		}
 		if w.client.Cluster == nil || i.role == "master" { // otherwise it was just demoted
 			all = append(all, i)
 		}

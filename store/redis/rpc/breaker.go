@@ -60,13 +60,6 @@ func (b *Breaker) Refused() error {
 	return fmt.Errorf("%w (%s, since %s: %s)", ErrOpen, b.server, b.since.UTC().Format(time.RFC3339), b.cause)
 }
 
-// Failures returns how many calls in a row have ended without a reply.
-func (b *Breaker) Failures() int {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.failures
-}
-
 // run sends a command unless the breaker is open.
 func (b *Breaker) run(send func() error) error {
 	begun := time.Now()

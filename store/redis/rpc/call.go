@@ -307,34 +307,23 @@ func NewScript(source string) *Script {
 	return &Script{Source: source, SHA: hex.EncodeToString(sum[:])}
 }
 
-// An UnfitError says that a server was reached and cannot be used.
+// An UnfitError says that a server was reached and cannot be used. While the gateway
+// runs, it is a server that cannot answer: the error wraps [store.ErrUnavailable].
 type UnfitError struct {
 	Server  string // its address; empty if it is not known
 	Problem string // the problem and its remedy
-	Cause   error  // the error of the server, if there was one
 }
 
 // Error names the server and the problem.
 func (e *UnfitError) Error() string {
-	s := "redis"
 	if e.Server != "" {
-		s += " at " + e.Server
+		return "redis at " + e.Server + ": " + e.Problem
 	}
-	s += ": " + e.Problem
-	if e.Cause != nil {
-		s += ": " + e.Cause.Error()
-	}
-	return s
+	return "redis: " + e.Problem
 }
 
-// Unwrap returns the cause and [store.ErrUnavailable]: while the gateway runs, an
-// unfit server is one that cannot answer.
-func (e *UnfitError) Unwrap() []error {
-	if e.Cause == nil {
-		return []error{store.ErrUnavailable}
-	}
-	return []error{store.ErrUnavailable, e.Cause}
-}
+// Unwrap returns [store.ErrUnavailable].
+func (e *UnfitError) Unwrap() error { return store.ErrUnavailable }
 
 // Unavailable returns an error that wraps err and [store.ErrUnavailable], and nil for
 // nil.
@@ -356,15 +345,16 @@ func Unusable(addr, doing string, err error) error {
 // Refusal returns an UnfitError if the error means that the server refuses the
 // gateway's user, else nil.
 func Refusal(addr string, err error) error {
-	for _, prefix := range []string{"NOAUTH", "WRONGPASS", "NOPERM"} {
-		if redis.HasErrorPrefix(err, prefix) {
-			return &UnfitError{Server: addr, Problem: "it refuses the user; check username, password and its ACL rule", Cause: err}
-		}
+	refused := ""
+	switch {
+	case redis.HasErrorPrefix(err, "NOAUTH"), redis.HasErrorPrefix(err, "WRONGPASS"), redis.HasErrorPrefix(err, "NOPERM"):
+		refused = "it refuses the user; check username, password and its ACL rule"
+	case err != nil && strings.Contains(err.Error(), "user executing the script can't"):
+		refused = "it refuses the user a command of a script; check its ACL rule"
+	default:
+		return nil
 	}
-	if err != nil && strings.Contains(err.Error(), "user executing the script can't") {
-		return &UnfitError{Server: addr, Problem: "it refuses the user a command of a script; check its ACL rule", Cause: err}
-	}
-	return nil
+	return &UnfitError{Server: addr, Problem: fmt.Sprintf("%s: %v", refused, err)}
 }
 
 // IsMoving reports whether Redis refused a command, before it wrote anything,

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"net"
 	"os"
+	"slices"
 	"strconv"
 	"sync/atomic"
 	"syscall"
@@ -21,7 +22,7 @@ import (
 // newClient returns a client of go-redis, which connects at its first use. The hook
 // makes its connections.
 func (o *Options) newClient(hook *network) (redis.UniversalClient, error) {
-	all, network, err := o.settings()
+	all, err := o.settings()
 	if err != nil {
 		return nil, err
 	}
@@ -36,28 +37,8 @@ func (o *Options) newClient(hook *network) (redis.UniversalClient, error) {
 		hook.master = &lastMaster{dial: all.Dialer, timeout: o.IOTimeout}
 		return hooked(hooked(redis.NewFailoverClient(all.Failover()), hook), hook.master), nil
 	default:
-		c := all.Simple()
-		c.Network = network
-		return hooked(redis.NewClient(c), hook), nil
+		return hooked(redis.NewClient(all.Simple()), hook), nil
 	}
-}
-
-// settings returns the settings of go-redis for the topology, and the network of
-// a single server.
-func (o *Options) settings() (all *redis.UniversalOptions, network string, err error) {
-	all = o.common()
-	switch o.Topology() {
-	case Cluster:
-		all.Addrs = o.ClusterAddrs
-		all.TLSConfig, err = o.tlsConfig()
-	case Sentinel:
-		all.Addrs, all.MasterName = o.SentinelAddrs, o.SentinelMaster
-		all.TLSConfig, err = o.tlsConfig()
-	default:
-		network, err = o.single(all)
-	}
-	all.Dialer = o.guard(all.TLSConfig)
-	return all, network, err
 }
 
 // guard returns the function that makes all connections, also those of go-redis to
@@ -85,10 +66,11 @@ func hooked(client *redis.Client, hook redis.Hook) *redis.Client {
 	return client
 }
 
-// common returns the settings of go-redis for every topology. With them go-redis
-// repeats nothing: RunOn decides whether a call may be repeated.
-func (o *Options) common() *redis.UniversalOptions {
-	return &redis.UniversalOptions{
+// settings returns the settings of go-redis. With them go-redis repeats nothing: RunOn
+// decides whether a call may be repeated.
+func (o *Options) settings() (*redis.UniversalOptions, error) {
+	all := &redis.UniversalOptions{
+		Addrs: slices.Concat(o.ClusterAddrs, o.SentinelAddrs), MasterName: o.SentinelMaster,
 		Username: o.Username, Password: o.Password, DB: o.Database(),
 		SentinelUsername: o.SentinelUsername, SentinelPassword: o.SentinelPassword,
 		MaxRetries: -1, DialerRetries: 1, MaxRedirects: 5,
@@ -98,43 +80,41 @@ func (o *Options) common() *redis.UniversalOptions {
 		ReadBufferSize: bufferSize, WriteBufferSize: bufferSize,
 		MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
 	}
-}
-
-// single adds the settings in the URL of one server and returns the network.
-func (o *Options) single(all *redis.UniversalOptions) (network string, err error) {
-	s, err := parseServer(o.URL)
-	if err != nil {
-		return "", fmt.Errorf("redis: %w", err)
+	secure, name := o.TLS, o.ServerName
+	if o.URL != "" {
+		s, err := parseServer(o.URL)
+		if err != nil {
+			return nil, fmt.Errorf("redis: %w", err)
+		}
+		if s.db != "" {
+			all.DB, _ = strconv.Atoi(s.db) // at most nine digits
+		}
+		all.Addrs, all.Username = []string{s.address()}, cmp.Or(s.username, o.Username)
+		secure, name = s.tls, cmp.Or(o.ServerName, s.host)
 	}
-	if s.db != "" {
-		all.DB, _ = strconv.Atoi(s.db) // at most nine digits
+	var err error
+	if secure {
+		all.TLSConfig, err = o.tlsConfig(name)
 	}
-	network, addr := s.address()
-	all.Addrs, all.Username = []string{addr}, cmp.Or(s.username, o.Username)
-	withTLS := *o
-	withTLS.TLS, withTLS.ServerName = s.tls, cmp.Or(o.ServerName, s.host)
-	all.TLSConfig, err = withTLS.tlsConfig()
-	return network, err
+	all.Dialer = o.guard(all.TLSConfig)
+	return all, err
 }
 
 // bufferSize of a connection: a settle and its reply are under 2 KiB.
 const bufferSize = 8 << 10
 
-// tlsConfig returns nil without TLS.
-func (o *Options) tlsConfig() (*tls.Config, error) {
-	if !o.TLS {
-		return nil, nil
+func (o *Options) tlsConfig(serverName string) (*tls.Config, error) {
+	config := &tls.Config{MinVersion: tls.VersionTLS12, ServerName: serverName}
+	if o.CAFile == "" {
+		return config, nil
 	}
-	config := &tls.Config{MinVersion: tls.VersionTLS12, ServerName: o.ServerName}
-	if o.CAFile != "" {
-		pem, err := os.ReadFile(o.CAFile)
-		if err != nil {
-			return nil, fmt.Errorf("redis: reading the authorities: %w", err)
-		}
-		config.RootCAs = x509.NewCertPool()
-		if !config.RootCAs.AppendCertsFromPEM(pem) {
-			return nil, fmt.Errorf("redis: no certificate in %s; expected PEM", o.CAFile)
-		}
+	pem, err := os.ReadFile(o.CAFile)
+	if err != nil {
+		return nil, fmt.Errorf("redis: reading the authorities: %w", err)
+	}
+	config.RootCAs = x509.NewCertPool()
+	if !config.RootCAs.AppendCertsFromPEM(pem) {
+		return nil, fmt.Errorf("redis: no certificate in %s; expected PEM", o.CAFile)
 	}
 	return config, nil
 }
@@ -142,7 +122,7 @@ func (o *Options) tlsConfig() (*tls.Config, error) {
 // Connect returns a client of go-redis for one server of a sentinel set, or for a
 // replica of the single server: with the same settings and another address.
 func (c *Client) Connect(addr string) *redis.Client {
-	all, _, _ := c.Options.settings() // New has checked them
+	all, _ := c.Options.settings() // New has checked them
 	all.Addrs = []string{addr}
 	return hooked(redis.NewClient(all.Simple()), newNetwork(c.Options.IOTimeout))
 }
@@ -151,7 +131,7 @@ func (c *Client) Connect(addr string) *redis.Client {
 // answers, those that are away included; 0 without sentinels.
 func (c *Client) SentinelReplicas(ctx context.Context) int64 {
 	for _, addr := range c.Options.SentinelAddrs {
-		all, _, _ := c.Options.settings() // New has checked them
+		all, _ := c.Options.settings() // New has checked them
 		all.Addrs, all.Username, all.Password, all.DB = []string{addr}, c.Options.SentinelUsername, c.Options.SentinelPassword, 0
 		sentinel := redis.NewSentinelClient(all.Simple())
 		master, err := sentinel.Master(ctx, c.Options.SentinelMaster).Result()

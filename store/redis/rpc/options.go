@@ -87,18 +87,13 @@ func (o Options) withDefaults() (Options, error) {
 // Check returns why the options cannot be used. What the URL and an option both say must
 // agree. It does no I/O.
 func (o *Options) Check() error {
-	places := 0
-	for _, given := range []bool{o.URL != "", len(o.ClusterAddrs) > 0, len(o.SentinelAddrs) > 0} {
-		if given {
-			places++
-		}
-	}
+	cluster, sentinels := len(o.ClusterAddrs) > 0, len(o.SentinelAddrs) > 0
 	switch {
-	case places != 1:
+	case (o.URL != "") == (cluster || sentinels), cluster && sentinels:
 		return errors.New("give one of a URL, the addresses of a cluster, or the addresses of sentinels")
-	case (o.SentinelMaster != "") != (len(o.SentinelAddrs) > 0):
+	case (o.SentinelMaster != "") != sentinels:
 		return errors.New("sentinels need the name of their master, and the other way round")
-	case len(o.ClusterAddrs) > 0 && o.Database() != 0:
+	case cluster && o.Database() != 0:
 		return fmt.Errorf("a cluster has no database %d, only 0", o.Database())
 	case o.Database() < 0:
 		return fmt.Errorf("database %d; want 0 or more", o.Database())
@@ -190,10 +185,11 @@ func parseServer(text string) (serverURL, error) {
 	return serverURL{tls: m[1] == "rediss", username: m[2] + m[6], host: strings.Trim(m[3], "[]"), port: m[4], db: m[5] + m[8], socket: m[7]}, nil
 }
 
-// address returns the network and the address of the server.
-func (s *serverURL) address() (network, addr string) {
+// address returns the address of the server, as go-redis takes it: the path of a socket
+// begins with a slash.
+func (s *serverURL) address() string {
 	if s.socket != "" {
-		return "unix", s.socket
+		return s.socket
 	}
-	return "tcp", net.JoinHostPort(s.host, cmp.Or(s.port, "6379"))
+	return net.JoinHostPort(s.host, cmp.Or(s.port, "6379"))
 }

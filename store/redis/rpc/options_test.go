@@ -69,8 +69,8 @@ func TestURLHasOneReader(t *testing.T) {
 			return
 		}
 		theirs, err := redis.ParseURL(text)
-		network, addr := s.address()
-		if err != nil || theirs.Addr != addr || theirs.Network != network || theirs.Username != s.username || theirs.Password != "" || (theirs.TLSConfig != nil) != s.tls || theirs.DB != 0 && strconv.Itoa(theirs.DB) != s.db {
+		addr := s.address()
+		if err != nil || theirs.Addr != addr || (theirs.Network == "unix") != strings.HasPrefix(addr, "/") || theirs.Username != s.username || theirs.Password != "" || (theirs.TLSConfig != nil) != s.tls || theirs.DB != 0 && strconv.Itoa(theirs.DB) != s.db {
 			t.Fatalf("%q is taken as %+v, by go-redis as %+v, %v", text, s, theirs, err)
 		}
 		rest := text // without what was understood

@@ -2,9 +2,12 @@ package matrix
 
 import (
 	"net/http"
+	"strconv"
 	"strings"
 	"testing"
+	"time"
 
+	"github.com/card-gateway/card-gateway/auth"
 	"github.com/card-gateway/card-gateway/tests/harness"
 )
 
@@ -22,6 +25,8 @@ type answerCase struct {
 	Requests int  // how many arrive between; 0: 1
 	Status   int  // of the answer that the client returns
 	MayFail  bool `json:"may_fail"` // or it is an error of the type unproven
+	Anew     bool // for clients that sign each attempt of every request anew
+	Calls    bool // for clients that repeat a call as the same bytes: the issuer sees it once
 	Error    *struct {
 		Type     string // "api": its status, for the ways that raise no errors
 		Status   int
@@ -32,6 +37,10 @@ type answerCase struct {
 
 // demand sends a request of a client that demands signed answers.
 func (b bench) demand(t *testing.T, c answerCase) {
+	if c.Anew && b.calls || c.Calls && !b.calls {
+		t.Skip("this client works otherwise")
+	}
+	b.upstream.Took()
 	issuer := c.Issuer
 	if issuer.Status == 0 {
 		issuer.Status = http.StatusOK
@@ -57,15 +66,51 @@ func (b bench) demand(t *testing.T, c answerCase) {
 	got := b.driver.do(t, request)
 	way.mu.Lock()
 	defer way.mu.Unlock()
-	if way.number != max(c.Requests, 1) {
-		t.Errorf("%d requests arrived, want %d", way.number, max(c.Requests, 1))
+	requests := max(c.Requests, 1)
+	if b.calls && c.Method == http.MethodPost && c.Error != nil && c.Error.Type == "unproven" {
+		requests = 3 // an answer that is not believed is none
+	}
+	if way.number != requests {
+		t.Errorf("%d requests arrived, want %d", way.number, requests)
 	}
 	for _, accepts := range way.accepts {
 		if accepts != "identity" {
 			t.Errorf("Accept-Encoding is %q: the answer could not be verified", accepts)
 		}
 	}
+	if all := b.upstream.Took(); c.Calls && len(all) != 1 {
+		t.Errorf("the issuer has executed %d requests, want one", len(all))
+	}
 	c.outcome(t, b, got)
+}
+
+// closes closes calls: one that was not sent, one that was taken, and one whose time has
+// passed.
+func (b bench) closes(t *testing.T) {
+	b.upstream.Replies(harness.Answer(200, "{}"))
+	now := time.Now().Unix()
+	ask := call{Adapter: b.adapter, Base: "http://" + b.gateway.Addr, KeyID: b.key.ID, Secret: b.key.Secret, VerifyAnswers: true, Method: "POST", Target: "/api/v1/orders"}
+	do := func(what, nonce string, stamp int64) result {
+		ask.Do, ask.Nonce, ask.Timestamp = what, nonce, strconv.FormatInt(stamp, 10)
+		return b.driver.do(t, ask)
+	}
+	prefix := b.driver.cmd.Path + b.adapter // of this client's nonces
+	prefix = auth.BodyHash([]byte(prefix))[:12]
+	if got := do("close", prefix+"lost", now); got.Error != nil || !got.Closed {
+		t.Errorf("a call that never arrived is not closed: %+v", got.Error)
+	}
+	if got := do("request", prefix+"lost", now); got.Error == nil || got.Error.Type != "taken" {
+		t.Errorf("a closed call results in %d %+v", got.Status, got.Error)
+	}
+	if got := do("request", prefix+"sent", now); got.Error != nil || got.Status != http.StatusOK {
+		t.Fatalf("%d %+v", got.Status, got.Error)
+	}
+	if got := do("close", prefix+"sent", now); got.Error == nil || got.Error.Type != "taken" || got.Closed {
+		t.Errorf("a call that was taken is closed: %+v", got.Error)
+	}
+	if got := do("close", prefix+"old", now-400); got.Error == nil || got.Error.Type != "unknown" {
+		t.Errorf("a call of long ago is closed: %+v", got.Error)
+	}
 }
 
 // outcome checks what the client returns.
@@ -82,6 +127,10 @@ func (c answerCase) outcome(t *testing.T, b bench, got result) {
 	case want.Type == "api" && !b.raises:
 		if got.Error != nil || got.Status != want.Status {
 			t.Errorf("the result is %d %+v, want %d", got.Status, got.Error, want.Status)
+		}
+	case b.calls && want.Type == "unproven" && c.Method == http.MethodPost: // with the answer as its cause
+		if got.Error == nil || got.Error.Type != "unknown" && got.Error.Type != "taken" {
+			t.Errorf("the result is %d %+v, want that it is not known", got.Status, got.Error)
 		}
 	case got.Error == nil:
 		t.Errorf("an answer that is not proven is handed over: %d %.300q", got.Status, got.Body)
@@ -115,6 +164,6 @@ func answerVectors(t *testing.T, d *driver) {
 func startSigning(t *testing.T) bench {
 	t.Helper()
 	upstream := startIssuer(t)
-	gateway := harness.StartGateway(t, harness.Site{Upstream: upstream.Addr, Global: "sign_responses"})
+	gateway := harness.StartGateway(t, harness.Site{Upstream: upstream.Addr, Global: "sign_responses", Extra: "handle /gateway/v1/* {\ncard_auth\ncard_self\n}\n"})
 	return bench{upstream: upstream, gateway: gateway, key: gateway.NewKey(harness.Fields{"mode": "test"})}
 }

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/card-gateway/card-gateway/auth"
 )
@@ -37,7 +38,19 @@ var alterations = map[string]func(s *seen, first seen){
 	"the answer before":      func(s *seen, first seen) { *s = first },
 	"a refusal at first":     func(s *seen, _ seen) { s.refuse(http.StatusServiceUnavailable) },
 	"a limit at first":       func(s *seen, _ seen) { s.refuse(http.StatusTooManyRequests) },
-	"an error of someone":    func(s *seen, _ seen) { strip(s.header); s.status = http.StatusBadGateway },
+	"no signature at first": func(s *seen, _ seen) {
+		if s.number == 1 {
+			strip(s.header)
+		}
+	},
+	"a clock at first": func(s *seen, _ seen) {
+		s.forge(http.StatusUnauthorized, `{"success":false,"error":{"code":"UNAUTHORIZED","message":"Request timestamp is outside the allowed window"}}`)
+	},
+	"not forwarded at first": func(s *seen, _ seen) {
+		s.forge(http.StatusBadGateway, `{"success":false,"error":{"code":"UPSTREAM_ERROR","message":"x","accepted":true,"forwarded":false}}`)
+	},
+	"a replay instead of forwarding, at first": func(*seen, seen) {},
+	"an error of someone":                      func(s *seen, _ seen) { strip(s.header); s.status = http.StatusBadGateway },
 	"a redirect of someone": func(s *seen, _ seen) {
 		strip(s.header)
 		s.status = http.StatusFound
@@ -51,6 +64,21 @@ func (s *seen) refuse(status int) {
 	if s.number == 1 {
 		*s = seen{status: status, header: http.Header{"Retry-After": {"0"}, "X-Gateway-Forwarded": {"no"}}}
 	}
+}
+
+// forge makes the first answer another one, without a signature.
+func (s *seen) forge(status int, body string) {
+	if s.number == 1 {
+		*s = seen{status: status, header: http.Header{"Content-Type": {"application/json"}, "Date": {time.Now().UTC().Format(http.TimeFormat)}}, body: []byte(body)}
+	}
+}
+
+// replayed is the answer to a used nonce, which anybody can write.
+func replayed() seen {
+	var s seen
+	s.number = 1
+	s.forge(http.StatusUnauthorized, `{"success":false,"error":{"code":"UNAUTHORIZED","message":"Replay detected (duplicate nonce)"}}`)
+	return s
 }
 
 func strip(h http.Header) {
@@ -71,6 +99,7 @@ type between struct {
 	gateway string
 	plain   http.Transport
 	alter   func(s *seen, first seen)
+	replays bool // the first request is not forwarded
 
 	mu      sync.Mutex
 	first   seen
@@ -80,7 +109,7 @@ type between struct {
 
 func startBetween(t *testing.T, gateway, alteration string) (b *between, base string) {
 	t.Helper()
-	b = &between{gateway: gateway, alter: alterations[alteration]}
+	b = &between{gateway: gateway, alter: alterations[alteration], replays: alteration == "a replay instead of forwarding, at first"}
 	if b.alter == nil {
 		t.Fatalf("there is no alteration %q", alteration)
 	}
@@ -93,12 +122,15 @@ func startBetween(t *testing.T, gateway, alteration string) (b *between, base st
 
 func (b *between) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	accepts := strings.Join(r.Header.Values("Accept-Encoding"), ",")
-	s, err := b.forward(r)
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	s, err := replayed(), error(nil)
+	if b.number > 0 || !b.replays {
+		s, err = b.forward(r)
+	}
 	if err != nil {
 		panic(http.ErrAbortHandler)
 	}
-	b.mu.Lock()
-	defer b.mu.Unlock()
 	b.accepts = append(b.accepts, accepts)
 	b.number++
 	s.number = b.number

@@ -100,6 +100,7 @@ type call struct {
 
 	Timestamp string `json:"timestamp,omitempty"`
 	Nonce     string `json:"nonce,omitempty"`
+	Attempts  int    `json:"attempts"` // 0: as many as the client makes
 
 	VerifyAnswers bool                `json:"verify_answers"`
 	Status        int                 `json:"status,omitempty"` // of an answer to verify
@@ -111,6 +112,8 @@ type call struct {
 type result struct {
 	Adapters map[string]bool `json:"adapters"` // whether it raises errors for refusals
 	Version  string          `json:"version"`
+	Calls    bool            `json:"calls"` // a call is repeated as the same bytes
+	Closed   bool            `json:"closed"`
 
 	Signature string `json:"signature"`
 	BodyHash  string `json:"body_hash"`
@@ -134,7 +137,13 @@ type failure struct {
 	Sent       *bool   `json:"sent"`
 	Attempts   int     `json:"attempts"`
 	Unsigned   bool    `json:"unsigned"` // of an answer that is not proven
-	Details    []struct {
+
+	Nonce       string `json:"nonce"` // of a call that was taken, or whose outcome is not known
+	Timestamp   int64  `json:"timestamp"`
+	Until       int64  `json:"until"`
+	NotExecuted bool   `json:"not_executed"`
+
+	Details []struct {
 		Field   string `json:"field"`
 		Message string `json:"message"`
 	} `json:"details"`

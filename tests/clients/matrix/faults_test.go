@@ -25,9 +25,15 @@ type faultCase struct {
 	Headers map[string]string
 	Clock   int
 	Answers []faultAnswer
-	Closed  bool // no server listens
+	Closed  bool   // no server listens
+	Nonce   string // that the caller has chosen
+	Max     int    `json:"attempts"` // that the client may make
 
 	OnlyRepeating bool `json:"only_repeating"` // for ways that repeat by themselves
+	OnlyRaising   bool `json:"only_raising"`   // for ways that read whole answers
+	Anew          bool // for clients that sign each attempt of every request anew
+
+	Nonces int // how many must arrive; 0: one for each request
 
 	Requests  int // how many must arrive
 	Waits     int // the least seconds between the first two
@@ -44,6 +50,8 @@ type faultCase struct {
 		Sent       *bool
 		Attempts   int
 		Detail     *struct{ Field, Message string }
+
+		NotExecuted bool `json:"not_executed"`
 	}
 }
 
@@ -99,6 +107,9 @@ func (b bench) fail(t *testing.T, c faultCase) {
 	if c.OnlyRepeating && !b.repeats {
 		t.Skip("the library repeats nothing by itself")
 	}
+	if c.OnlyRaising && !b.raises || c.Anew && b.calls {
+		t.Skip("this way works otherwise")
+	}
 	other, server := startIssuer(t), startIssuer(t)
 	var mu sync.Mutex
 	var arrivals []time.Time
@@ -113,22 +124,37 @@ func (b bench) fail(t *testing.T, c faultCase) {
 	}
 	request := call{
 		Do: "request", Adapter: b.adapter, Base: "http://" + server.Addr, KeyID: b.key.ID, Secret: b.key.Secret,
-		Method: c.Method, Target: "/api/v1/orders?limit=1", Headers: c.Headers, Clock: c.Clock,
+		Method: c.Method, Target: "/api/v1/orders?limit=1", Headers: c.Headers, Clock: c.Clock, Attempts: c.Max,
 	}
 	if c.Content != nil {
 		request.Body, request.HasBody = []byte(*c.Content), true
+	}
+	if c.Nonce != "" {
+		request.Nonce, request.Timestamp = c.Nonce, strconv.FormatInt(time.Now().Unix(), 10)
 	}
 	got := b.driver.do(t, request)
 	mu.Lock()
 	defer mu.Unlock()
 	arrived := server.Took()
 	repeated := b.repeats && c.Method == http.MethodGet && c.Answers != nil && c.Answers[0].Cut
-	if nonces := b.signed(t, arrived); nonces != len(arrived) && !repeated {
-		t.Errorf("%d nonces arrived in %d requests", nonces, len(arrived))
+	wantNonces := len(arrived)
+	switch {
+	case c.Nonces > 0:
+		wantNonces = c.Nonces
+	case b.calls && c.Method != http.MethodGet && c.Timestamp == nil:
+		wantNonces = min(1, len(arrived))
+	}
+	if nonces := b.signed(t, arrived); nonces != wantNonces && !repeated {
+		t.Errorf("%d nonces arrived in %d requests, want %d", nonces, len(arrived), wantNonces)
+	}
+	for _, r := range arrived {
+		if c.Nonce != "" && r.Value("X-Nonce") != c.Nonce {
+			t.Errorf("the nonce is %q, want that of the caller", r.Value("X-Nonce"))
+		}
 	}
 	for _, r := range other.Took() {
 		for _, name := range []string{auth.HeaderKeyID, auth.HeaderSignature} {
-			if r.Value(name) != "" || b.raises {
+			if r.Value(name) != "" || b.raises || b.calls && c.Method != http.MethodGet {
 				t.Errorf("another origin received\n%s", r.Raw())
 			}
 		}
@@ -166,6 +192,8 @@ func (c faultCase) outcome(t *testing.T, b bench, got result) {
 		}
 	case got.Error == nil:
 		t.Errorf("the result is %d, want an error", got.Status)
+	case got.Error.Type == "taken" || got.Error.Type == "unknown":
+		c.undecided(t, got.Error)
 	case !b.raises:
 		if got.Error.Type != c.Error.Type {
 			t.Errorf("the error is %+v, want one of type %s", got.Error, c.Error.Type)
@@ -175,12 +203,23 @@ func (c faultCase) outcome(t *testing.T, b bench, got result) {
 	}
 }
 
+// undecided checks an error that names the call.
+func (c faultCase) undecided(t *testing.T, got *failure) {
+	stamp := time.Unix(got.Timestamp, 0)
+	if got.Type != c.Error.Type || got.Message == "" || got.Nonce == "" || c.Nonce != "" && got.Nonce != c.Nonce || c.Clock == 0 && time.Since(stamp).Abs() > time.Minute {
+		t.Errorf("the error is %+v, want one of type %s with the nonce and the timestamp", *got, c.Error.Type)
+	}
+	if got.Type == "unknown" && (got.Attempts != c.Error.Attempts || got.Until-got.Timestamp != 360) {
+		t.Errorf("the error is %+v, want %d attempts, and that it may be executed for six minutes", *got, c.Error.Attempts)
+	}
+}
+
 func (c faultCase) failed(t *testing.T, got *failure) {
 	want := c.Error
 	text, _ := json.Marshal(got)
 	if got.Type != want.Type || got.Status != want.Status || got.RetryAfter != want.RetryAfter ||
 		want.Code != "" && got.Code != want.Code || want.Message != "" && got.Message != want.Message ||
-		want.RequestID != "" && got.RequestID != want.RequestID {
+		want.RequestID != "" && got.RequestID != want.RequestID || got.NotExecuted != want.NotExecuted {
 		t.Errorf("the error is %s, want %+v", text, *want)
 	}
 	if got.Type == "api" && got.Message == "" {

@@ -38,6 +38,7 @@ type call struct {
 	Count   int
 
 	Timestamp, Nonce string
+	Attempts         int
 
 	VerifyAnswers bool `json:"verify_answers"`
 	Status        int
@@ -73,7 +74,7 @@ func main() {
 func (c *call) run() (object, error) {
 	switch c.Do {
 	case "hello":
-		return object{"adapters": map[string]bool{"client": true, "transport": false}, "version": cardclient.Version}, nil
+		return object{"adapters": map[string]bool{"client": true, "transport": false}, "version": cardclient.Version, "calls": true}, nil
 	case "sign":
 		signer := cardclient.Signer{KeyID: c.KeyID, Secret: c.Secret, Nonce: func() string { return c.Nonce }}
 		signer.Now = func() time.Time {
@@ -89,6 +90,10 @@ func (c *call) run() (object, error) {
 		return object{"trusted": cardclient.TrustsDate(base)}, err
 	case "parallel":
 		return c.parallel(), nil
+	case "close":
+		seconds, _ := strconv.ParseInt(c.Timestamp, 10, 64)
+		err := c.client().CloseCall(context.Background(), cardclient.Call{Nonce: c.Nonce, Timestamp: time.Unix(seconds, 0)})
+		return object{"closed": err == nil}, err
 	}
 	return c.request(c.client())
 }
@@ -96,7 +101,7 @@ func (c *call) run() (object, error) {
 func (c *call) client() *cardclient.Client {
 	client := cardclient.New(c.Base, c.KeyID, c.Secret)
 	client.Transport.Now = func() time.Time { return time.Now().Add(time.Duration(c.Clock) * time.Second) }
-	client.Transport.VerifyAnswers = c.VerifyAnswers
+	client.Transport.VerifyAnswers, client.Transport.Attempts = c.VerifyAnswers, c.Attempts
 	return client
 }
 
@@ -148,7 +153,12 @@ func (c *call) request(client *cardclient.Client) (object, error) {
 		target += "?" + c.values().Encode()
 	}
 	client.Header = header(c.Headers)
-	answer, err := client.Do(context.Background(), c.Method, target, body)
+	request := cardclient.Request{Method: c.Method, Path: target, Body: body}
+	if c.Nonce != "" {
+		seconds, _ := strconv.ParseInt(c.Timestamp, 10, 64)
+		request.Call = &cardclient.Call{Nonce: c.Nonce, Timestamp: time.Unix(seconds, 0)}
+	}
+	answer, err := client.Send(context.Background(), request)
 	if err != nil {
 		return nil, err
 	}
@@ -192,6 +202,10 @@ func (c *call) transport(client *cardclient.Client) (object, error) {
 	if c.HasBody {
 		r.Header.Set("Content-Type", kind)
 	}
+	if c.Nonce != "" {
+		r.Header.Set("X-Nonce", c.Nonce)
+		r.Header.Set("X-Timestamp", c.Timestamp)
+	}
 	answer, err := (&http.Client{Transport: &client.Transport}).Do(r)
 	if err != nil {
 		return nil, err
@@ -218,13 +232,22 @@ func describe(err error) object {
 	var redirect *cardclient.RedirectError
 	var connection *cardclient.ConnectionError
 	var unproven *cardclient.UnprovenError
+	var taken *cardclient.TakenError
+	var unknown *cardclient.UnknownError
 	switch {
+	case errors.As(err, &taken):
+		return object{"type": "taken", "nonce": taken.Nonce, "timestamp": taken.Timestamp.Unix(), "message": err.Error()}
+	case errors.As(err, &unknown):
+		return object{
+			"type": "unknown", "nonce": unknown.Nonce, "timestamp": unknown.Timestamp.Unix(), "until": unknown.Until().Unix(),
+			"attempts": unknown.Attempts, "message": err.Error(),
+		}
 	case errors.As(err, &unsignable):
 		return object{"type": "unsignable", "message": unsignable.Reason}
 	case errors.As(err, &api):
 		return object{
 			"type": "api", "status": api.Status, "code": api.Code, "message": api.Message, "details": api.Details,
-			"request_id": api.RequestID, "retry_after": api.RetryAfter.Seconds(),
+			"request_id": api.RequestID, "retry_after": api.RetryAfter.Seconds(), "not_executed": api.NotExecuted(),
 		}
 	case errors.As(err, &unproven):
 		return object{"type": "unproven", "status": unproven.Status, "unsigned": unproven.Unsigned, "message": unproven.Error()}

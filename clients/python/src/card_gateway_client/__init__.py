@@ -6,12 +6,12 @@ libraries already.
 """
 
 from .client import Answer, Client, multipart
-from .errors import ApiError, CardError, ConnectionFailed, RedirectRefused, UnprovenAnswer, UnsignableError
+from .errors import ApiError, Call, CallTaken, CardError, ConnectionFailed, OutcomeUnknown, RedirectRefused, UnprovenAnswer, UnsignableError
 from .policy import Policy, trusts_date
 from .signer import Signer
 from .version import __version__
 
 __all__ = [
-    "Answer", "ApiError", "CardError", "Client", "ConnectionFailed", "Policy", "RedirectRefused", "Signer",
-    "UnprovenAnswer", "UnsignableError", "__version__", "multipart", "trusts_date",
+    "Answer", "ApiError", "Call", "CallTaken", "CardError", "Client", "ConnectionFailed", "OutcomeUnknown", "Policy", "RedirectRefused",
+    "Signer", "UnprovenAnswer", "UnsignableError", "__version__", "multipart", "trusts_date",
 ]

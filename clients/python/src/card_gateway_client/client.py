@@ -3,12 +3,15 @@
 import http.client
 import json as jsonlib
 import secrets
+import select
 import ssl
+import threading
 import time
-from typing import Any, Dict, Mapping, NamedTuple, Optional, Tuple, Union
+from contextlib import contextmanager
+from typing import Any, Dict, Iterator, Mapping, NamedTuple, Optional, Tuple, Union
 from urllib.parse import quote, urlencode, urlsplit
 
-from .errors import ApiError, ConnectionFailed, RedirectRefused, UnsignableError
+from .errors import ApiError, Call, CallTaken, ConnectionFailed, OutcomeUnknown, RedirectRefused, UnsignableError
 from .policy import IDENTITY, Exchange, Policy
 from .version import __version__
 
@@ -30,7 +33,7 @@ class Answer(NamedTuple):
 class Client:
     """Calls the card API of one gateway with one key, from any number of threads.
 
-    Each attempt has a connection of its own. ``timeout`` is for each wait on
+    Each thread keeps a connection; ``close`` ends that of the calling one. ``timeout`` is for each wait on
     the network, in seconds. ``options`` are those of ``Policy``.
     """
 
@@ -40,6 +43,25 @@ class Client:
     ) -> None:
         self.policy = Policy(base_url, key_id, secret, **options)
         self._timeout, self._tls = timeout, tls
+        self._kept = threading.local()
+
+    def new_call(self) -> Call:
+        """Returns a nonce and a timestamp for a request, to be stored before it is sent."""
+        return self.policy.new_call()
+
+    def close_call(self, call: Call) -> None:
+        """Makes sure that a call whose outcome is not known is never executed.
+        Returns if it was not, and never will be. Raises ``CallTaken`` if it was taken
+        before, and ``OutcomeUnknown`` if that cannot be found out any more; every
+        other error decides nothing."""
+        with closing_call(call):
+            self.request("POST", CLOSE, call=self.policy.closing(call))
+
+    def close(self) -> None:
+        """Closes the connection of the calling thread."""
+        kept, self._kept.connection = getattr(self._kept, "connection", None), None
+        if kept:
+            kept.close()
 
     def get(self, path: str, query: Optional[Query] = None) -> Answer:
         """Reads the path with the parameters of the query."""
@@ -60,25 +82,26 @@ class Client:
 
     def request(
         self, method: str, path: str, *, query: Optional[Query] = None, json: Any = None, body: Any = None,
-        headers: Optional[Mapping[str, str]] = None,
+        headers: Optional[Mapping[str, str]] = None, call: Optional[Call] = None,
     ) -> Answer:
-        """Sends a request; ``path`` is escaped, ``body`` bytes, text or an open file.
+        """Sends a request; ``path`` is escaped, ``body`` bytes, text or an open file,
+        ``call`` what ``new_call`` has returned, if it was stored.
 
         Raises ``UnsignableError``, ``ConnectionFailed``, ``UnprovenAnswer``,
-        ``RedirectRefused`` or ``ApiError``.
+        ``RedirectRefused``, ``ApiError``, ``CallTaken`` or ``OutcomeUnknown``.
         """
         base = urlsplit(self.policy.base_url)
         target = with_query(base.path + path, query)
         content, sent_headers = prepare(json, body, headers, self.policy.verify_answers)
         method = method.upper()
-        exchange = self.policy.begin(method)
+        exchange = self.policy.begin(method, call)
         while True:
             signed = {**sent_headers, **exchange.sign(target, content or b"")}
             try:
-                answer = self._attempt(method, target, content, signed)
+                answer = self._attempt(method, target, content, signed, exchange)
                 wait = exchange.after_answer(answer.status, answer.headers, answer.body)
             except _Failure as failure:
-                wait = exchange.after_failure(failure.sent)
+                wait = exchange.after_failure(failure.sent, failure.cause)
                 if wait is None:
                     raise ConnectionFailed(failure.sent, exchange.attempts, failure.cause) from failure.cause
             else:
@@ -86,24 +109,62 @@ class Client:
                     return judge(answer, exchange)
             time.sleep(wait)
 
-    def _attempt(self, method: str, target: str, body: Optional[bytes], headers: Dict[str, str]) -> Answer:
+    def _attempt(self, method: str, target: str, body: Optional[bytes], headers: Dict[str, str], exchange: Exchange) -> Answer:
+        connection = getattr(self._kept, "connection", None)
+        self._kept.connection = None
+        if connection is None or _has_ended(connection):
+            connection = self._connect()
+        try:
+            connection.request(method, target, body, headers)
+            answer = connection.getresponse()
+            received = {name: ", ".join(answer.headers.get_all(name, [])) for name in answer.headers}
+            content = b""
+            if not exchange.verifies or exchange.reads(answer.status, received):
+                content = answer.read()
+        except (OSError, http.client.HTTPException) as error:
+            connection.close()
+            raise _Failure(True, error) from error
+        if answer.isclosed() and connection.sock is not None:
+            self._kept.connection = connection
+        else:
+            connection.close()
+        return Answer(answer.status, received, content)
+
+    def _connect(self) -> http.client.HTTPConnection:
         base = urlsplit(self.policy.base_url)
         if base.scheme == "https":
             connection: http.client.HTTPConnection = http.client.HTTPSConnection(
                 base.hostname or "", base.port, timeout=self._timeout, context=self._tls)
         else:
             connection = http.client.HTTPConnection(base.hostname or "", base.port, timeout=self._timeout)
-        connected = False
         try:
             connection.connect()
-            connected = True
-            connection.request(method, target, body, headers)
-            answer = connection.getresponse()
-            return Answer(answer.status, {name: ", ".join(answer.headers.get_all(name, [])) for name in answer.headers}, answer.read())
         except (OSError, http.client.HTTPException) as error:
-            raise _Failure(connected, error) from error
-        finally:
             connection.close()
+            raise _Failure(False, error) from error
+        return connection
+
+
+CLOSE = "/gateway/v1/nonce/close"
+
+
+@contextmanager
+def closing_call(call: Call) -> Iterator[None]:
+    """Says ``OutcomeUnknown`` of a close that was perhaps taken for the call itself."""
+    try:
+        yield
+    except CallTaken as taken:
+        if taken.perhaps_by_us:
+            raise OutcomeUnknown(call, 0, taken) from taken
+        raise
+
+
+def _has_ended(connection: http.client.HTTPConnection) -> bool:
+    """Whether the server has closed the kept connection, or has sent what nobody asked for."""
+    if select.select([connection.sock], [], [], 0)[0]:
+        connection.close()
+        return True
+    return False
 
 
 class _Failure(Exception):
@@ -112,11 +173,12 @@ class _Failure(Exception):
 
 
 def with_query(path: str, query: Optional[Query]) -> str:
-    """Returns the path with the parameters, each escaped but for letters,
-    digits and ``-._~``."""
-    if not query:
+    """Returns the path with the parameters that are not None, each escaped but
+    for letters, digits and ``-._~``."""
+    pairs = [(name, value) for name, value in (query.items() if isinstance(query, Mapping) else query or []) if value is not None]
+    if not pairs:
         return path
-    return path + "?" + urlencode(query, doseq=True, quote_via=quote, safe="")
+    return path + ("&" if "?" in path else "?") + urlencode(pairs, doseq=True, quote_via=quote, safe="")
 
 
 def prepare(

@@ -3,25 +3,33 @@
 import ipaddress
 import logging
 import random
+import secrets
 import time
 from email.utils import parsedate_to_datetime
-from typing import Callable, Dict, Mapping, Optional
+from typing import Any, Callable, Dict, Mapping, Optional
 from urllib.parse import SplitResult, urlsplit
 
-from .errors import UnsignableError, error_fields, retry_after
+from .errors import ApiError, Call, CallTaken, OutcomeUnknown, UnprovenAnswer, UnsignableError, error_fields, is_not_executed, retry_after
 from .signer import Signer, is_unsigned
 
 _log = logging.getLogger("card_gateway_client")
 
 
+_REPLAY = "Replay detected (duplicate nonce)"
+_WINDOW = "Request timestamp is outside the allowed window"
+_REPEAT_WITHIN = 270  # seconds after the signature: the gateway's window is five minutes
+
+
 class Policy:
     """What all requests of one key share: attempts, waits and the clock.
 
-    ``attempts`` is the largest number of attempts, ``max_wait`` the longest
-    wait before another one, in seconds: if the server asks for more, its answer
-    is final. ``now`` returns the time in Unix seconds. ``verify_answers`` makes
-    every answer that the gateway has not signed for the request an
-    ``UnprovenAnswer``; it needs a gateway with the option sign_responses.
+    ``attempts`` is the largest number of attempts, 1 for no repetition;
+    ``max_wait`` the longest wait before another one, in seconds: if the server
+    asks for more, there is none. ``now`` returns the time in Unix seconds.
+    ``verify_answers``: only an answer that the gateway has signed for the request
+    is believed, and the error for others is an ``UnprovenAnswer``; it needs a
+    gateway with the option sign_responses. Without it somebody between can forge
+    answers, and nothing is certain.
     """
 
     def __init__(
@@ -35,24 +43,38 @@ class Policy:
         self.verify_answers = verify_answers
         self.offset = 0.0  # seconds by which the gateway's clock is ahead
 
-    def begin(self, method: str) -> "Exchange":
-        """Returns the state of a new request."""
-        return Exchange(self, method)
+    def begin(self, method: str, call: Optional[Call] = None) -> "Exchange":
+        """Returns the state of a new request. ``call`` is what its caller has chosen."""
+        return Exchange(self, method, call)
+
+    def new_call(self) -> Call:
+        """Returns a nonce and the time of the gateway's clock, as far as it is known."""
+        return Call(secrets.token_hex(16), int(self.now() + self.offset))
+
+    def closing(self, call: Call) -> Call:
+        """Returns what the close of a call is signed with. Raises ``OutcomeUnknown``
+        when the gateway has forgotten its nonce."""
+        now = int(self.now() + self.offset)
+        if now > call.until:
+            raise OutcomeUnknown(call, 0, "its time has passed, so that nothing can execute it any more, and the gateway has forgotten its nonce")
+        return Call(call.nonce, max(now, call.timestamp))
 
     def serves(self, url: str) -> bool:
         """Whether the URL is of the gateway, so that it may see a signature."""
         ours, theirs = urlsplit(self.base_url), urlsplit(url)
         return (ours.scheme, ours.hostname, _port(ours)) == (theirs.scheme, theirs.hostname, _port(theirs))
 
-    def _correct_clock(self, headers: Mapping[str, str], body: bytes) -> bool:
-        if error_fields(body).get("message") != "Request timestamp is outside the allowed window":
-            return False
-        if not trusts_date(self.base_url):
-            return False
+    def _correct_clock(self, headers: Mapping[str, str]) -> bool:
         try:
-            offset = parsedate_to_datetime(headers.get("date", "")).timestamp() - self.now()
+            if self.verify_answers:
+                moment = float(headers.get("x-response-timestamp", ""))
+            elif trusts_date(self.base_url):
+                moment = parsedate_to_datetime(headers.get("date", "")).timestamp()
+            else:
+                return False
         except (TypeError, ValueError):
             return False
+        offset = moment - self.now()
         if abs(offset) > 24 * 3600:
             return False
         self.offset = offset
@@ -61,13 +83,21 @@ class Policy:
 
 
 class Exchange:
-    """One request between its attempts."""
+    """One request between its attempts, and what an answer to it means.
 
-    def __init__(self, policy: Policy, method: str) -> None:
-        self._policy, self._method = policy, method
+    A call that may change something is signed once, and each attempt sends the
+    same bytes: the gateway accepts them once. It is signed anew only after an
+    answer that says for certain that it was not executed.
+    """
+
+    def __init__(self, policy: Policy, method: str, call: Optional[Call] = None) -> None:
+        self._policy, self._method, self._call = policy, method, call
         self.attempts = 0
-        self._corrected = False
-        self._nonce = ""
+        self._headers: Optional[Dict[str, str]] = None  # None: the next attempt is signed anew
+        self._signed_at = 0.0
+        self._corrected = False  # the clock was set for this request
+        self._doubt = False  # an attempt had no answer that is believed
+        self._perhaps = False  # an attempt was perhaps accepted
 
     @property
     def verifies(self) -> bool:
@@ -76,52 +106,129 @@ class Exchange:
 
     def sign(self, target: str, body: bytes) -> Dict[str, str]:
         """Returns the headers of the next attempt."""
-        policy = self._policy
-        headers = policy.signer.headers(self._method, target, body, timestamp=int(policy.now() + policy.offset))
         self.attempts += 1
-        self._nonce = headers["X-Nonce"]
-        return headers
+        if self._headers is None or self._safe:
+            policy = self._policy
+            call = self._call if self._call and self._signed_at == 0 else policy.new_call()
+            self._headers = policy.signer.headers(self._method, target, body, timestamp=call.timestamp, nonce=call.nonce)
+            self._signed_at = time.monotonic()
+            self.call = call
+        return self._headers
 
     def verify(self, status: int, headers: Mapping[str, str], body: bytes) -> None:
         """Raises ``UnprovenAnswer`` for an answer that is not proven. ``body`` is
         as it was received."""
-        policy = self._policy
-        policy.signer.verify_answer(self._nonce, status, joined(headers), body, policy.now() + policy.offset)
+        policy, headers = self._policy, joined(headers)
+        now = policy.now() + policy.offset
+        if status == 401 and error_fields(body).get("message") == _WINDOW and headers.get("x-response-timestamp", "").isdigit():
+            now = float(headers["x-response-timestamp"])  # our clock is what is wrong; the nonce shows that the answer is new
+        policy.signer.verify_answer(self.call.nonce, status, headers, body, now)
 
-    def refuse_unread(self, status: int, headers: Mapping[str, str]) -> None:
-        """Raises ``UnprovenAnswer`` for an answer that has no signature and may
-        never end."""
-        if status < 400 and is_unsigned(joined(headers)):
-            self.verify(status, headers, b"")
+    def reads(self, status: int, headers: Mapping[str, str]) -> bool:
+        """Whether the body must be read before the answer is handed over. That of a
+        stream of events, and of an answer that is not signed although it must be,
+        may never end."""
+        headers = joined(headers)
+        if status >= 400:
+            return True
+        if self.verifies:
+            return not is_unsigned(headers)
+        return not self._safe and not headers.get("content-type", "").startswith("text/event-stream")
 
     def after_answer(self, status: int, headers: Mapping[str, str], body: bytes) -> Optional[float]:
         """Returns the seconds to wait before another attempt, or None if the
-        answer is final."""
-        headers = joined(headers)
-        if status == 401 and not self._corrected and self._policy._correct_clock(headers, body):
-            self._corrected = True
-            self.attempts -= 1  # it was refused before anything was done
+        answer is final. ``body`` is as it was received. Raises ``CallTaken`` or
+        ``OutcomeUnknown``."""
+        headers, fields = joined(headers), error_fields(body) if status >= 400 else {}
+        if self._safe:
+            return self._after_safe(status, headers, fields, body)
+        if self.verifies:
+            try:
+                self.verify(status, headers, body)
+            except UnprovenAnswer as unproven:
+                return self.after_unproven(unproven)
+        asked = retry_after(headers) or 0
+        if is_not_executed(fields):
+            wait = self._wait(asked)
+            if wait is not None:
+                self._headers, self._doubt, self._perhaps = None, False, False
+            return wait
+        if fields.get("accepted") is True:
+            return None
+        message = fields.get("message") if status == 401 else None
+        if message == _REPLAY:
+            raise CallTaken(self.call, headers.get("x-request-id", ""), self._perhaps)
+        if message == _WINDOW and self.attempts == 1 and not self._corrected and self._policy._correct_clock(headers):
+            self._headers, self._corrected, self.attempts = None, True, 0  # it was refused before anything was done
             return 0.0
-        asked = retry_after(headers)
-        unforwarded = headers.get("x-gateway-forwarded") == "no"
-        if status == 429 or status == 503 and (unforwarded or self._safe and asked is not None):
-            return self._wait(asked or 0)
+        gateways = "accepted" in fields or fields.get("code") in _GATEWAYS or status == 401 and fields.get("code") == "UNAUTHORIZED"
+        refused = ApiError(status, headers, body) if status >= 400 else None
+        if status in (429, 503) or status in (502, 504) and not self.verifies and not gateways:
+            self._perhaps = self._perhaps or "accepted" not in fields
+            wait = self._wait(asked)
+            if wait is None:  # the same bytes may still be accepted, from whoever has them
+                raise OutcomeUnknown(self.call, self.attempts, refused) from refused
+            return wait
+        if gateways and self._doubt:
+            raise OutcomeUnknown(self.call, self.attempts, refused) from refused
         return None
 
-    def after_failure(self, sent: bool) -> Optional[float]:
+    def after_unproven(self, unproven: UnprovenAnswer) -> Optional[float]:
+        """The same for an answer that is not believed: it says nothing."""
+        if self._safe:
+            raise unproven
+        self._doubt = self._perhaps = True
+        wait = self._wait(0)
+        if wait is None:
+            raise OutcomeUnknown(self.call, self.attempts, unproven) from unproven
+        return wait
+
+    def after_failure(self, sent: bool, cause: BaseException) -> Optional[float]:
         """The same for a connection that failed; ``sent`` is whether the server
-        may have received the request."""
-        return self._wait(0) if self._safe or not sent else None
+        may have received the request. None: the caller raises its own error."""
+        self._doubt, self._perhaps = self._doubt or sent, self._perhaps or sent
+        wait = self._wait(0)
+        if wait is None and self._doubt and not self._safe:
+            raise OutcomeUnknown(self.call, self.attempts, cause) from cause
+        return wait
+
+    def _after_safe(self, status: int, headers: Mapping[str, str], fields: Mapping[str, Any], body: bytes) -> Optional[float]:
+        if status == 401 and fields.get("message") == _WINDOW and not self._corrected:
+            if self.verifies:
+                self.verify(status, headers, body)
+            if self._policy._correct_clock(headers):
+                self._corrected = True
+                self.attempts -= 1  # it was refused before anything was done
+                return 0.0
+        asked = retry_after(headers)
+        unforwarded = headers.get("x-gateway-forwarded") == "no"
+        if status == 429 or status == 503 and (unforwarded or asked is not None):
+            return self._wait(asked or 0)
+        return None
 
     @property
     def _safe(self) -> bool:
         return self._method in ("GET", "HEAD")
 
     def _wait(self, asked: float) -> Optional[float]:
+        # Jitter, so that many clients do not come back together.
+        wait = asked + random.uniform(0, min(8.0, 0.25 * 2**self.attempts))
         if self.attempts >= self._policy.attempts or asked > self._policy.max_wait:
             return None
-        # Jitter, so that many clients do not come back together.
-        return asked + random.uniform(0, min(8.0, 0.25 * 2**self.attempts))
+        if not self._safe and time.monotonic() - self._signed_at + wait > _REPEAT_WITHIN:
+            return None
+        return wait
+
+
+# Codes by which a gateway that does not say more is known.
+_GATEWAYS = ("UPSTREAM_ERROR", "UPSTREAM_TIMEOUT")
+
+
+def chosen(headers: Mapping[str, str]) -> Optional[Call]:
+    """Returns the call that the headers of a request name already."""
+    lower = joined(headers)
+    nonce, stamp = lower.get("x-nonce", ""), lower.get("x-timestamp", "")
+    return Call(nonce, int(stamp)) if nonce and stamp.isdigit() else None
 
 
 def joined(headers: Mapping[str, str]) -> Dict[str, str]:

@@ -7,8 +7,8 @@ from urllib.parse import urlsplit
 import aiohttp
 from yarl import URL
 
-from .client import Answer, Query, judge, multipart, prepare, with_query
-from .errors import ConnectionFailed, UnsignableError
+from .client import CLOSE, Answer, Query, closing_call, judge, multipart, prepare, with_query
+from .errors import Call, ConnectionFailed, UnsignableError
 from .policy import Policy
 
 
@@ -36,9 +36,18 @@ class AsyncClient:
         content_type, body = multipart(fields, files)
         return await self.request("POST", path, body=body, headers={"Content-Type": content_type})
 
+    def new_call(self) -> Call:
+        """Returns a nonce and a timestamp for a request, to be stored before it is sent."""
+        return self.policy.new_call()
+
+    async def close_call(self, call: Call) -> None:
+        """Does what ``Client.close_call`` does."""
+        with closing_call(call):
+            await self.request("POST", CLOSE, call=self.policy.closing(call))
+
     async def request(
         self, method: str, path: str, *, query: Optional[Query] = None, json: Any = None, body: Any = None,
-        headers: Optional[Mapping[str, str]] = None,
+        headers: Optional[Mapping[str, str]] = None, call: Optional[Call] = None,
     ) -> Answer:
         """Sends a request, and raises as ``Client.request`` does."""
         base = urlsplit(self.policy.base_url)
@@ -47,20 +56,19 @@ class AsyncClient:
             raise UnsignableError("aiohttp would drop the ? at the end; leave it out")
         content, sent_headers = prepare(json, body, headers, self.policy.verify_answers)
         method = method.upper()
-        exchange = self.policy.begin(method)
+        exchange = self.policy.begin(method, call)
         while True:
             signed = {**sent_headers, **exchange.sign(target, content or b"")}
             # encoded=True: yarl would decode %7E, and %2F in the query.
             url = URL(f"{base.scheme}://{base.netloc}{target}", encoded=True)
             try:
                 async with self._session.request(method, url, data=content, headers=signed, allow_redirects=False) as got:
-                    if exchange.verifies:
-                        exchange.refuse_unread(got.status, got.headers)
-                    answer = Answer(got.status, got.headers, await got.read())
+                    reads = not exchange.verifies or exchange.reads(got.status, got.headers)
+                    answer = Answer(got.status, got.headers, await got.read() if reads else b"")
                 wait = exchange.after_answer(answer.status, answer.headers, answer.body)
             except (aiohttp.ClientError, asyncio.TimeoutError) as error:
                 sent = not isinstance(error, aiohttp.ClientConnectorError)
-                wait = exchange.after_failure(sent)
+                wait = exchange.after_failure(sent, error)
                 if wait is None:
                     raise ConnectionFailed(sent, exchange.attempts, error) from error
             else:

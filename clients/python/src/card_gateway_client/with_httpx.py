@@ -6,12 +6,12 @@ leads. A transport sees each attempt, and signs a copy of it.
 
 import asyncio
 import time
-from typing import Any, Optional
+from typing import Optional
 
 import httpx
 
 from .errors import UnsignableError
-from .policy import IDENTITY, Exchange, Policy
+from .policy import IDENTITY, Exchange, Policy, chosen
 
 
 class CardTransport(httpx.BaseTransport):
@@ -20,8 +20,10 @@ class CardTransport(httpx.BaseTransport):
         httpx.Client(base_url=url, transport=CardTransport(Policy(url, key_id, secret)))
 
     Answers of every status are returned, and failed connections are raised as
-    httpx does it. A request that cannot be signed raises ``UnsignableError``, and
-    with ``verify_answers`` one that is not proven ``UnprovenAnswer``.
+    httpx does it. It raises ``UnsignableError`` before it sends, ``CallTaken`` and
+    ``OutcomeUnknown``, and with ``verify_answers`` an ``UnprovenAnswer``. A request
+    that has X-Nonce and X-Timestamp already is signed with these. ``transport``
+    sends; give it the options of TLS and proxies.
     """
 
     def __init__(self, policy: Policy, transport: Optional[httpx.BaseTransport] = None) -> None:
@@ -31,24 +33,21 @@ class CardTransport(httpx.BaseTransport):
         """Sends the request, several times if need be."""
         _check(self._policy, request)
         request.read()
-        exchange = self._policy.begin(request.method)
+        exchange = self._policy.begin(request.method, chosen(request.headers))
         while True:
             wait: Optional[float]
             raw = b""
             try:
                 answer = self._transport.handle_request(_signed(request, exchange))
-                if exchange.verifies:
+                if exchange.reads(answer.status_code, answer.headers):
                     try:
-                        exchange.refuse_unread(answer.status_code, answer.headers)
                         raw = b"".join(answer.iter_raw())
                     finally:
                         answer.close()
                     answer = _whole(answer, raw)
-                if answer.status_code in (401, 429, 503):
-                    answer.read()
-                wait = _after(exchange, answer)
+                wait = exchange.after_answer(answer.status_code, answer.headers, raw)
             except httpx.TransportError as error:
-                wait = exchange.after_failure(not _refused(error))
+                wait = exchange.after_failure(not _refused(error), error)
                 if wait is None:
                     raise
             else:
@@ -74,24 +73,21 @@ class AsyncCardTransport(httpx.AsyncBaseTransport):
         """Sends the request, several times if need be."""
         _check(self._policy, request)
         await request.aread()
-        exchange = self._policy.begin(request.method)
+        exchange = self._policy.begin(request.method, chosen(request.headers))
         while True:
             wait: Optional[float]
             raw = b""
             try:
                 answer = await self._transport.handle_async_request(_signed(request, exchange))
-                if exchange.verifies:
+                if exchange.reads(answer.status_code, answer.headers):
                     try:
-                        exchange.refuse_unread(answer.status_code, answer.headers)
                         raw = b"".join([part async for part in answer.aiter_raw()])
                     finally:
                         await answer.aclose()
                     answer = _whole(answer, raw)
-                if answer.status_code in (401, 429, 503):
-                    await answer.aread()
-                wait = _after(exchange, answer)
+                wait = exchange.after_answer(answer.status_code, answer.headers, raw)
             except httpx.TransportError as error:
-                wait = exchange.after_failure(not _refused(error))
+                wait = exchange.after_failure(not _refused(error), error)
                 if wait is None:
                     raise
             else:
@@ -126,11 +122,6 @@ def _signed(request: httpx.Request, exchange: Exchange) -> httpx.Request:
 def _whole(answer: httpx.Response, raw: bytes) -> httpx.Response:
     """Returns the answer with the body that was received, to be read again."""
     return httpx.Response(answer.status_code, headers=answer.headers, stream=httpx.ByteStream(raw), extensions=answer.extensions)
-
-
-def _after(exchange: Exchange, answer: httpx.Response) -> Optional[float]:
-    body: Any = answer.content if answer.is_closed else b""
-    return exchange.after_answer(answer.status_code, answer.headers, body)
 
 
 def _refused(error: httpx.TransportError) -> bool:

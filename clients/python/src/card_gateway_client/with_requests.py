@@ -18,24 +18,31 @@ from urllib3.exceptions import ConnectTimeoutError, HTTPError, NewConnectionErro
 
 from .client import prepare
 from .errors import UnsignableError
-from .policy import IDENTITY, Exchange, Policy
+from .policy import IDENTITY, Policy, chosen
 
 
 def session(base_url: str, key_id: str, secret: str, **options: Any) -> requests.Session:
-    """Returns a session that signs the requests to ``base_url``, and only these.
-    ``options`` are those of ``Policy``."""
-    result = requests.Session()
+    """Returns a session that signs the requests to ``base_url``, and only these. It
+    follows no redirect. ``options`` are those of ``Policy``."""
+    result = _Session()
     policy = Policy(base_url, key_id, secret, **options)
     result.mount(policy.base_url + "/", CardAdapter(policy))
     return result
+
+
+class _Session(requests.Session):
+    def get_redirect_target(self, resp: requests.Response) -> Optional[str]:
+        """A signature is for one target of one host, and the body is for nobody else."""
+        return None
 
 
 class CardAdapter(HTTPAdapter):
     """Signs each attempt, repeats what may be repeated, and corrects the clock.
 
     Answers of every status are returned, and failed connections are raised as
-    requests does it. ``send`` raises ``UnsignableError`` before it sends, and with
-    ``verify_answers`` an ``UnprovenAnswer``.
+    requests does it. ``send`` raises ``UnsignableError`` before it sends, ``CallTaken``
+    and ``OutcomeUnknown``, and with ``verify_answers`` an ``UnprovenAnswer``. A
+    request that has X-Nonce and X-Timestamp already is signed with these.
     """
 
     def __init__(self, policy: Policy, **kwargs: Any) -> None:
@@ -49,7 +56,7 @@ class CardAdapter(HTTPAdapter):
             raise UnsignableError(f"{request.url} is not below {self._policy.base_url}")
         if re.search(r"%(?:[a-f]|.[a-f])", target):
             raise UnsignableError("urllib3 would rewrite the escapes with lower-case digits; write %2F, not %2f")
-        exchange = self._policy.begin(request.method or "GET")
+        exchange = self._policy.begin(request.method or "GET", chosen(request.headers))
         while True:
             signed = request.copy()
             signed.headers.update(exchange.sign(target, body or b""))
@@ -62,12 +69,11 @@ class CardAdapter(HTTPAdapter):
             try:
                 answer = super().send(signed, *args, **kwargs)
                 answer.raw.enforce_content_length = True  # else urllib3 1 takes an answer that was cut for whole
-                if exchange.verifies:
-                    raw = _read(exchange, answer)
-                body_read = answer.content if answer.status_code in (401, 429, 503) else b""
-                wait = exchange.after_answer(answer.status_code, answer.headers, body_read)
-            except requests.ConnectionError as error:
-                wait = exchange.after_failure(not _refused(error))
+                if exchange.reads(answer.status_code, answer.headers):
+                    raw = _read(answer)
+                wait = exchange.after_answer(answer.status_code, answer.headers, raw)
+            except (requests.ConnectionError, requests.Timeout) as error:
+                wait = exchange.after_failure(not _refused(error), error)
                 if wait is None:
                     raise
             else:
@@ -85,10 +91,9 @@ class CardAdapter(HTTPAdapter):
         return prepare(None, request.body, None)[0]
 
 
-def _read(exchange: Exchange, answer: requests.Response) -> bytes:
+def _read(answer: requests.Response) -> bytes:
     """Returns the body as it was received, and leaves it to be read again."""
     with closing(answer):
-        exchange.refuse_unread(answer.status_code, answer.headers)
         try:
             raw: bytes = answer.raw.read(decode_content=False)
         except HTTPError as error:
@@ -98,7 +103,7 @@ def _read(exchange: Exchange, answer: requests.Response) -> bytes:
     return raw
 
 
-def _refused(error: requests.ConnectionError) -> bool:
+def _refused(error: requests.RequestException) -> bool:
     """Whether the connection failed before a byte was sent."""
     reason = getattr(error.args[0] if error.args else None, "reason", None)
     return isinstance(error, requests.ConnectTimeout) or isinstance(reason, (NewConnectionError, ConnectTimeoutError))
