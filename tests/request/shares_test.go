@@ -88,8 +88,8 @@ func TestNothingIsExecutedAndRefused(t *testing.T) {
 			return refused.Status != http.StatusOK || refused.Unsigned() == nil
 		})
 		harness.WantRefused(t, refused, http.StatusServiceUnavailable, "SERVICE_UNAVAILABLE")
-		if refused.Header.Get("X-Gateway-Forwarded") != "no" || refused.Header.Get("Retry-After") == "" {
-			t.Errorf("the answer has %v", refused.Header)
+		if refused.Header.Get("X-Gateway-Forwarded") != "no" || refused.Header.Get("Retry-After") == "" || !strings.Contains(refused.Body, `"forwarded":false`) {
+			t.Errorf("%v has %v", refused, refused.Header)
 		}
 		other := tenantKeys(g, "other", 1)[0]
 		for i := range 13 {
