@@ -211,3 +211,7 @@ func Counts(reason Reason, failed, extra Rules) bool {
 		return false
 	}
 }
+
+// LockShare returns how many of the failures that lock a key one [Holder] can add while
+// the key is in use by another: half of lock_after, at most 25.
+func LockShare(lockAfter int) int { return min(25, max(1, lockAfter/2)) }

@@ -217,3 +217,16 @@ func allowsClient(list []netip.Prefix, client netip.Addr) bool {
 	}
 	return false
 }
+
+// Holder returns the holder of a client's address. A client with an IPv6
+// address usually has all of its /64, so a /64 is one holder. All unknown
+// addresses are one holder, too.
+func Holder(client netip.Addr) netip.Prefix {
+	client = client.Unmap()
+	bits := client.BitLen()
+	if client.Is6() {
+		bits = 64
+	}
+	prefix, _ := client.WithZone("").Prefix(bits)
+	return prefix
+}

@@ -76,3 +76,14 @@ func FuzzAllowedIPs(f *testing.F) {
 		}
 	})
 }
+
+// An IPv6 client has a whole network of addresses; they are one holder.
+func TestHolderAddress(t *testing.T) {
+	same := func(a, b string) bool {
+		return auth.Holder(netip.MustParseAddr(a)) == auth.Holder(netip.MustParseAddr(b))
+	}
+	if !same("2001:db8:1:2::1", "2001:db8:1:2:ffff::9") || same("2001:db8:1:2::1", "2001:db8:1:3::1") ||
+		!same("::ffff:192.0.2.1", "192.0.2.1") || same("192.0.2.1", "192.0.2.2") {
+		t.Error("addresses are not grouped by /64")
+	}
+}

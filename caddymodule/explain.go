@@ -71,7 +71,7 @@ func (p *passage) mayExplain(reason auth.Reason, now time.Time) bool {
 	case keyid.ModeOf(key.ID) == keyid.Test:
 		shares = process.Tests
 	}
-	return shares.Take(p.decision.Request.Credentials.KeyID, held.Holder(p.info.Address), now)
+	return shares.Take(p.decision.Request.Credentials.KeyID, auth.Holder(p.info.Address), now)
 }
 
 // explainRules adds to a refusal by one of the rules 7 to 10 what was wrong, and

@@ -147,6 +147,9 @@ func (p *passage) report(v *store.Verdict) {
 		p.site.state.renewLockRevision()
 		p.reportLock()
 	}
+	if v.Uncounted {
+		meter.UncountedFailures.Inc()
+	}
 	switch v.Reason {
 	case auth.ReplayedNonce:
 		if d.Secret() != nil {

@@ -28,7 +28,7 @@ func (g *Gate) claim(a *Arrival, d *Decision) (store.Claim, *auth.Refusal) {
 		return store.Claim{}, &auth.Refusal{Reason: auth.KeyExpired, Log: "the key expired while the body arrived"}
 	}
 	claim := store.Claim{
-		KeyID: key.ID, Revision: key.Revision, NextRevision: g.NextRevision(),
+		KeyID: key.ID, From: auth.Holder(a.Client), Revision: key.Revision, NextRevision: g.NextRevision(),
 		SecretVersion: d.Judgement.SecretVersion,
 		Now:           now, Timestamp: d.Asked.Request.Credentials.Unix,
 		Window: g.Window, ReplayFloorAhead: g.FloorAhead,

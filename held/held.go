@@ -46,7 +46,7 @@ func (m *Memory) Reserve(caller share.Caller) Reservation {
 // Caller returns who has sent a request: the owner of the key, if there is one, from the
 // address.
 func Caller(key *auth.Key, client netip.Addr) share.Caller {
-	c := share.Caller{Address: Holder(client)}
+	c := share.Caller{Address: auth.Holder(client)}
 	if key != nil {
 		c.Tenant, c.Key = cmp.Or(key.Tenant, key.ID), key.ID
 	}
@@ -63,19 +63,6 @@ func (m *Memory) Limit() int64 { return m.pool.Rule().Limit }
 type KeyHolder struct {
 	Key   string `json:"key"`
 	Bytes int64  `json:"bytes"`
-}
-
-// Holder returns the holder of a client's address. A client with an IPv6
-// address usually has all of its /64, so a /64 is one holder. All unknown
-// addresses are one holder, too.
-func Holder(client netip.Addr) netip.Prefix {
-	client = client.Unmap()
-	bits := client.BitLen()
-	if client.Is6() {
-		bits = 64
-	}
-	prefix, _ := client.WithZone("").Prefix(bits)
-	return prefix
 }
 
 // Grow reserves n more bytes. The refusal is OverBudget. Its log text names the tenant,

@@ -247,17 +247,6 @@ func TestReservedAhead(t *testing.T) {
 	expect(0)
 }
 
-// An IPv6 client has a whole network of addresses; they are one holder.
-func TestHolderAddress(t *testing.T) {
-	same := func(a, b string) bool {
-		return Holder(netip.MustParseAddr(a)) == Holder(netip.MustParseAddr(b))
-	}
-	if !same("2001:db8:1:2::1", "2001:db8:1:2:ffff::9") || same("2001:db8:1:2::1", "2001:db8:1:3::1") ||
-		!same("::ffff:192.0.2.1", "192.0.2.1") || same("192.0.2.1", "192.0.2.2") {
-		t.Error("addresses are not grouped by /64")
-	}
-}
-
 // TestLookBeforeHolding: look is called once, before more than lookFrom is held,
 // before the reader waits for an announced large body, and when memory is scarce.
 // It is not called for a small body that has arrived.

@@ -12,8 +12,10 @@ package store
 
 import (
 	"context"
+	"encoding/binary"
 	"errors"
 	"fmt"
+	"net/netip"
 	"time"
 
 	"github.com/card-gateway/card-gateway/auth"
@@ -67,6 +69,12 @@ type Backend interface {
 	// change: step 2 refuses without locking, and step 8 does not clear the
 	// count. Nonces and charges are recorded as usual. When Settle returns, the
 	// writes of step 8, the count and the lock survive the end of the process.
+	//
+	// Step 8 also notes Claim.From, unless Claim.DryRun. While the key was accepted
+	// from another holder in the last BusyTicks, a holder adds at most auth.LockShare
+	// to the count: further refusals have the same reason, are Verdict.Uncounted and
+	// write nothing. What a holder has added is forgotten when the count is set to 0.
+	// If it is more than MaxParts holders, all failures of the others count.
 	Settle(ctx context.Context, c *Claim) (Verdict, error)
 
 	// Look returns what Settle would answer now, and writes nothing: a Verdict
@@ -145,9 +153,10 @@ type LocalBackend interface{ Local() bool }
 // A Claim is everything that Settle needs to know of one judged request.
 type Claim struct {
 	KeyID         string
-	Revision      string // of the record that was judged
-	NextRevision  string // fresh and random, for the record if this request locks it
-	SecretVersion int    // of the secret that verified the signature; 0: none did
+	From          netip.Prefix // auth.Holder of the client's address
+	Revision      string       // of the record that was judged
+	NextRevision  string       // fresh and random, for the record if this request locks it
+	SecretVersion int          // of the secret that verified the signature; 0: none did
 
 	Now       time.Time // the gateway's clock, read just before the call
 	Timestamp int64     // X-Timestamp in Unix seconds; 0 when it is malformed
@@ -179,6 +188,32 @@ func (c *Claim) UntilAfter(moment time.Time) time.Duration {
 	return max(time.Unix(moment.Unix()+1, 0).Sub(c.Now), time.Second)
 }
 
+// Origin returns From as a backend keeps it: the /64 of IPv6, or 1<<32 and the address
+// of IPv4; 0 if it is not known.
+func (c *Claim) Origin() uint64 {
+	switch from := c.From.Addr(); {
+	case from.Is4():
+		b := from.As4()
+		return 1<<32 | uint64(binary.BigEndian.Uint32(b[:]))
+	case from.Is6():
+		b := from.As16()
+		return binary.BigEndian.Uint64(b[:])
+	}
+	return 0
+}
+
+// Tick returns when a backend notes that the claim was accepted: Now in units of ten
+// seconds, so that it seldom writes. A key is busy for BusyTicks from then on.
+func (c *Claim) Tick() int64 { return c.Now.Unix() / 10 }
+
+const (
+	// BusyTicks is ten minutes, see [Claim.Tick].
+	BusyTicks = 60
+	// MaxParts is of how many holders a backend knows what they have added to the
+	// failure count of a key. Below a LockAfter of that there cannot be more.
+	MaxParts = 50
+)
+
 // A Verdict is the answer of Settle. The zero value is an acceptance.
 type Verdict struct {
 	// Stale: the key was changed since it was judged; judge again.
@@ -191,6 +226,9 @@ type Verdict struct {
 	RetryAfter time.Duration
 	// Failures is the failure count after this request.
 	Failures int
+	// Uncounted: the refusal would have raised the count, had its holder not added its
+	// share already.
+	Uncounted bool
 	// Locked: this request wrote the lock into the record.
 	Locked bool
 	// States of the buckets after this request, one per charge. They are set

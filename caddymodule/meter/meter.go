@@ -51,6 +51,8 @@ var (
 	DroppedHeaders   = prometheus.NewCounter(prometheus.CounterOpts{Name: "card_gateway_dropped_headers_total", Help: "Headers of clients that did not reach the issuer of a forwarded request, because no option names them."})
 
 	KeyLocksTotal = prometheus.NewCounter(prometheus.CounterOpts{Name: "card_gateway_key_locks_total", Help: "Keys locked by consecutive authentication failures."})
+
+	UncountedFailures = prometheus.NewCounter(prometheus.CounterOpts{Name: "card_gateway_uncounted_failures_total", Help: "Authentication failures that did not count towards the lock of a key that others use, because their address had added its share."})
 )
 
 // Decisions on rate limits, a closed set.
@@ -92,7 +94,7 @@ type operationMetrics struct {
 func New(registry *prometheus.Registry, table *auth.Table, others ...prometheus.Collector) (*Metrics, error) {
 	for _, collector := range append([]prometheus.Collector{
 		RequestsTotal, overheadSeconds, storeSeconds, StoreUp, LimitDecisions, TranslationsTotal,
-		clockSkewSeconds, RepeatedRequests, DroppedHeaders, KeyLocksTotal, KeysByStatus, KeysExpiring, KeySeals, ForgedRecordsTotal, buildInfo, bodyBytes, bodyBytesLimit, storeQueue,
+		clockSkewSeconds, RepeatedRequests, DroppedHeaders, KeyLocksTotal, UncountedFailures, KeysByStatus, KeysExpiring, KeySeals, ForgedRecordsTotal, buildInfo, bodyBytes, bodyBytesLimit, storeQueue,
 		upstreamSeconds, UpstreamResponses, UpstreamConnections,
 		DegradedGauge, DryRunGauge, ReplayFloor, CertificateEnd, CertificatesOverdue, explanationsTotal, signedAnswers,
 	}, others...) {

@@ -5,7 +5,7 @@
 
 const { Readable } = require("node:stream");
 const axios = require("axios");
-const { CardError, Policy, bodyBytes, refuseDropped, sleep } = require("./index.js");
+const { CardError, Policy, bodyBytes, chosen, refuseDropped, sleep } = require("./index.js");
 
 function cardAdapter(options) {
   const policy = new Policy(options);
@@ -17,7 +17,8 @@ function cardAdapter(options) {
     const url = new URL(address, policy.base);
     const method = (config.method ?? "GET").toUpperCase();
     const [data, contentType] = await bodyBytes(config.data);
-    const exchange = policy.begin(url, method);
+    const exchange = policy.begin(url, method, chosen(readable(axios.AxiosHeaders.from(config.headers))));
+    const whole = exchange.verifies || (!exchange.safe && config.responseType !== "stream");
     for (;;) {
       const headers = axios.AxiosHeaders.from(config.headers);
       if (contentType) headers.set("Content-Type", contentType);
@@ -26,19 +27,18 @@ function cardAdapter(options) {
       try {
         const answer = await send({
           ...config, method, url: url.href, baseURL: undefined, params: undefined, headers, data,
-          maxRedirects: 0, validateStatus: null, ...(exchange.verifies && { responseType: "arraybuffer", decompress: false }),
+          maxRedirects: 0, validateStatus: null, ...(whole && { responseType: "arraybuffer" }), ...(exchange.verifies && { decompress: false }),
         });
-        wait = exchange.afterAnswer(answer.status, readable(answer.headers), bytes(answer.data));
+        const headersOf = readable(axios.AxiosHeaders.from(answer.headers));
+        wait = exchange.afterAnswer(answer.status, headersOf, bytes(answer.data));
         if (wait === undefined) {
-          if (exchange.verifies) {
-            exchange.verify(answer.status, readable(answer.headers), answer.data);
-            answer.data = asAsked(config, answer.data);
-          }
+          if (exchange.verifies) exchange.verify(answer.status, headersOf, answer.data);
+          if (whole) answer.data = asAsked(config, answer.data);
           return settle(config, answer);
         }
       } catch (error) {
-        if (error instanceof CardError || error.response || axios.isCancel(error)) throw error;
-        wait = exchange.afterFailure(error);
+        if (error instanceof CardError || (error.response && error.message !== "stream has been aborted")) throw error;
+        wait = axios.isCancel(error) ? exchange.interrupted(error) : exchange.afterFailure(error);
         if (wait === undefined) throw error;
       }
       await sleep(wait);
@@ -46,8 +46,9 @@ function cardAdapter(options) {
   };
 }
 
+// readable returns the headers with a get like that of fetch's.
 function readable(headers) {
-  return { get: (name) => headers[name] };
+  return { get: (name) => headers.get(name) ?? null };
 }
 
 // bytes returns a body that axios has read; one that is still a stream is empty.

@@ -8,22 +8,29 @@ export interface Options {
   keyId: string;
   /** The signing secret, exactly as it was shown. */
   secret: string;
-  /** The largest number of attempts. Default: 3. */
+  /** The largest number of attempts; 1: no repetition. Default: 3. */
   attempts?: number;
-  /** The longest wait before another attempt, in seconds; if the server asks for more, its answer is final. Default: 30. */
+  /** The longest wait before another attempt, in seconds; if the server asks for more, there is none. Default: 30. */
   maxWait?: number;
   /** Is called with a text when the clock of this machine is wrong. Default: process.emitWarning. */
   warn?: (message: string) => void;
   /** Returns the time in milliseconds. Default: Date.now. */
   now?: () => number;
   /**
-   * Makes every answer that the gateway has not signed for the request an UnprovenError. It needs a gateway with the
-   * option sign_responses. Default: false.
+   * Believes only answers that the gateway has signed for the request; the error for others is an UnprovenError. It needs a
+   * gateway with the option sign_responses. Without it somebody between can forge answers, and nothing is certain. Default: false.
    */
   verifyAnswers?: boolean;
 }
 
-export type Query = Record<string, string | number | boolean> | Array<[string, string | number]> | URLSearchParams;
+/** Parameters; those that are null or undefined are left out. */
+export type Query = Record<string, string | number | boolean | null | undefined> | Array<[string, string | number | null | undefined]> | URLSearchParams;
+
+/** Names one call: what is signed once, and accepted at most once. timestamp is in Unix seconds. */
+export interface Call {
+  nonce: string;
+  timestamp: number;
+}
 
 /** What can be signed: its bytes are known before it is sent. */
 export type Body = string | ArrayBuffer | ArrayBufferView | FormData | URLSearchParams | Blob | null | undefined;
@@ -39,23 +46,34 @@ export interface Answer {
 
 /** Calls the card API of one gateway with one key. */
 export class Client {
-  /** timeout: for a whole call, all attempts included, in seconds. Default: 120. */
-  constructor(options: Options & { timeout?: number });
+  /** timeout: for a whole call, all attempts included, in seconds. Default: 120. dispatcher: that of undici, such as an Agent. */
+  constructor(options: Options & { timeout?: number; dispatcher?: unknown });
   /** Reads the path with the parameters of the query. */
   get(path: string, query?: Query): Promise<Answer>;
   /** Sends a value as JSON; without one, no body. */
   post(path: string, json?: unknown): Promise<Answer>;
   /** Sends a value as JSON. */
   patch(path: string, json: unknown): Promise<Answer>;
-  /** Sends a request; path is escaped. Rejects with UnsignableError, ConnectionError, UnprovenError, RedirectError or ApiError. */
+  /**
+   * Sends a request; path is escaped, call what newCall has returned, if it was stored. Rejects with UnsignableError,
+   * ConnectionError, UnprovenError, RedirectError, ApiError, TakenError or UnknownError.
+   */
   request(method: string, path: string, options?: {
-    query?: Query; json?: unknown; body?: Body; headers?: HeadersInit | Record<string, string>;
+    query?: Query; json?: unknown; body?: Body; headers?: HeadersInit | Record<string, string>; call?: Call; signal?: AbortSignal;
   }): Promise<Answer>;
+  /** Returns a nonce and a timestamp for a request, to be stored before it is sent. */
+  newCall(): Call;
+  /**
+   * Makes sure that a call whose outcome is not known is never executed. Resolves if it was not, and never will be; rejects with
+   * TakenError if it was taken before, with UnknownError if that cannot be found out any more. Any other error decides nothing.
+   */
+  closeCall(call: Call): Promise<void>;
 }
 
 /**
- * Returns a function with the signature of fetch that signs each attempt and follows no redirect. Answers of every
- * status are returned. Rejects with UnsignableError before anything is sent.
+ * Returns a function with the signature of fetch that repeats as Client does and follows no redirect. Answers of every
+ * status are returned. Rejects with UnsignableError before anything is sent, with TakenError and UnknownError. A request with
+ * the headers X-Nonce and X-Timestamp is signed with these. A path is put behind that of the base URL.
  */
 export function createFetch(options: Options): typeof fetch;
 
@@ -94,6 +112,22 @@ export class ConnectionError extends CardError {
   readonly attempts: number;
 }
 
+/**
+ * The gateway had accepted the call before: an earlier attempt has arrived, and its answer was lost. The issuer has executed it at most
+ * once, perhaps not: read what it should have made. Do not send it as a new call.
+ */
+export class TakenError extends CardError {
+  readonly call: Call;
+  readonly requestId: string;
+}
+
+/** It is not known whether the call was executed, or will be until the time, in Unix seconds. Client.closeCall settles it. */
+export class UnknownError extends CardError {
+  readonly call: Call;
+  readonly until: number;
+  readonly attempts: number;
+}
+
 /** The gateway has not signed the answer for this request, while verifyAnswers is set. The request may have been executed. */
 export class UnprovenError extends CardError {
   /** As it was received. */
@@ -114,6 +148,8 @@ export class ApiError extends CardError {
   readonly details: Array<{ field?: string; finding?: string; message: string }>;
   /** By which the operator finds the request. */
   readonly requestId: string;
+  /** Whether the gateway says that it has accepted the request, and no issuer has seen it: it is certainly not executed. */
+  readonly notExecuted: boolean;
   /** In seconds, or null. */
   readonly retryAfter: number | null;
   readonly body: Buffer;

@@ -4,10 +4,13 @@
 // require and import load. index.d.ts describes what is exported.
 
 const { createHash, createHmac, randomBytes, timingSafeEqual } = require("node:crypto");
+const { STATUS_CODES } = require("node:http");
 const { version } = require("./package.json");
 
 const methods = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE"];
 const wrongTime = "Request timestamp is outside the allowed window";
+const replay = "Replay detected (duplicate nonce)";
+const repeatWithin = 270; // seconds after the signature: the gateway's window is five minutes
 
 class CardError extends Error {
   constructor(message, options) {
@@ -45,15 +48,43 @@ class ApiError extends CardError {
   constructor(status, headers, body) {
     const fields = errorFields(body);
     const code = text(fields.code);
-    const message = text(fields.message) || "the request was refused";
+    const problem = [text(fields.title), text(fields.detail)].filter(Boolean).join(": "); // RFC 9457
+    const message = text(fields.message) || problem || STATUS_CODES[status] || "the request was refused";
+    const details = fields.details ?? fields.errors;
     const requestId = headers.get("x-request-id") ?? "";
     super(`${status} ${code}: ${message} (request id ${requestId})`);
     Object.assign(this, {
       status, code, reason: message, requestId, body,
-      details: Array.isArray(fields.details) ? fields.details : [],
+      details: Array.isArray(details) ? details : [],
       retryAfter: retryAfter(headers) ?? null,
+      notExecuted: isNotExecuted(fields),
     });
   }
+}
+
+class TakenError extends CardError {
+  constructor(call, requestId, perhapsByUs) {
+    super(`the call ${call.nonce} was taken before, and its answer is lost; read what it should have made (request id ${requestId})`);
+    Object.assign(this, { call, requestId, perhapsByUs });
+  }
+}
+
+class UnknownError extends CardError {
+  constructor(call, attempts, cause) {
+    super(`it is not known whether the call ${call.nonce} was executed, and it may be until ${new Date(until(call) * 1000).toISOString()}; ` +
+      `close it, or read what it should have made: after ${attempts} attempts: ${cause.cause?.message || cause.message}`, { cause });
+    Object.assign(this, { call, attempts, until: until(call) });
+  }
+}
+
+// until returns when nothing can execute a call any more, in Unix seconds.
+function until(call) {
+  return call.timestamp + 360;
+}
+
+// isNotExecuted: whether the gateway says that the request is certainly not executed.
+function isNotExecuted(fields) {
+  return fields.accepted === true && fields.forwarded === false;
 }
 
 function text(value) {
@@ -181,44 +212,66 @@ class Policy {
     Object.assign(this, { attempts, maxWait, warn, now, verifyAnswers, offset: 0 });
   }
 
-  begin(url, method) {
+  begin(url, method, call) {
     if (url.origin !== this.base.origin) throw new UnsignableError(`${url.origin} is not ${this.base.origin}, the origin of the base URL`);
-    return new Exchange(this, url, method);
+    return new Exchange(this, url, method, call);
   }
 
-  correctClock(headers, body) {
-    const offset = Date.parse(headers.get("date") ?? "") - this.now();
-    if (errorFields(body).message !== wrongTime || !trustsDate(this.base) || !(Math.abs(offset) <= 24 * 3600e3)) return false;
+  // newCall returns a nonce and the time of the gateway's clock, as far as it is known.
+  newCall() {
+    return { nonce: randomBytes(16).toString("hex"), timestamp: Math.floor((this.now() + this.offset) / 1000) };
+  }
+
+  correctClock(headers) {
+    const trusted = this.verifyAnswers || trustsDate(this.base);
+    const moment = this.verifyAnswers ? Number(headers.get("x-response-timestamp")) * 1000 : Date.parse(headers.get("date") ?? "");
+    const offset = moment - this.now();
+    if (!trusted || !(Math.abs(offset) <= 24 * 3600e3)) return false;
     this.offset = offset;
     this.warn(`the clock of this machine differs from the gateway's by ${Math.round(offset / 1000)} s; set it by NTP`);
     return true;
   }
 }
 
-// An Exchange is one request between its attempts. It sends nothing.
+// An Exchange is one request between its attempts, and what an answer to it means. It
+// sends nothing. A call that may change something is signed once, and each attempt sends
+// the same bytes: the gateway accepts them once. It is signed anew only after an answer
+// that says for certain that it was not executed.
 class Exchange {
   attempts = 0;
   #policy;
   #url;
   #method;
-  #corrected = false;
-  #nonce;
+  #chosen;
+  #call;
+  #headers; // undefined: the next attempt is signed anew
+  #signedAt;
+  #corrected = false; // the clock was set for this request
+  #doubt = false; // an attempt had no answer that is believed
+  #perhaps = false; // an attempt was perhaps accepted
 
-  constructor(policy, url, method) {
+  constructor(policy, url, method, call) {
     this.#policy = policy;
     this.#url = url;
     this.#method = method;
+    this.#chosen = call;
   }
 
   // sign returns the headers of the next attempt.
   sign(body) {
-    const { signer, now, offset } = this.#policy;
-    const timestamp = Math.floor((now() + offset) / 1000);
-    const headers = signer.headers(this.#method, this.#url.pathname + this.#url.search, body, { timestamp });
     this.attempts++;
-    this.#nonce = headers["X-Nonce"];
+    if (!this.#headers || this.safe) {
+      this.#call = this.#chosen && this.#signedAt === undefined ? this.#chosen : this.#policy.newCall();
+      this.#headers = this.#policy.signer.headers(this.#method, this.#url.pathname + this.#url.search, body, this.#call);
+      this.#signedAt = performance.now();
+    }
     // An answer whose coding the library removes could not be verified.
-    return this.verifies ? { ...headers, "Accept-Encoding": "identity" } : headers;
+    return this.verifies ? { ...this.#headers, "Accept-Encoding": "identity" } : this.#headers;
+  }
+
+  // safe: whether the request changes nothing.
+  get safe() {
+    return this.#method === "GET" || this.#method === "HEAD";
   }
 
   // verifies: whether an answer must be verified before it is handed over.
@@ -226,40 +279,111 @@ class Exchange {
     return this.#policy.verifyAnswers;
   }
 
+  // reads: whether the body must be read before the answer is handed over. That of a
+  // stream of events, and of an answer that is not signed although it must be, may never
+  // end.
+  reads(status, headers) {
+    if (status >= 400) return true;
+    if (this.verifies) return !isUnsigned(headers);
+    return !this.safe && !text(headers.get("content-type")).startsWith("text/event-stream");
+  }
+
   // verify throws UnprovenError for an answer that is not proven. body is as it
   // was received.
   verify(status, headers, body) {
     const { signer, now, offset } = this.#policy;
-    signer.verifyAnswer(this.#nonce, { status, headers, body }, now() + offset);
+    const late = status === 401 && errorFields(body).message === wrongTime; // our clock is what is wrong; the nonce shows that it is new
+    const at = late ? Number(headers.get("x-response-timestamp")) * 1000 : now() + offset;
+    signer.verifyAnswer(this.#call.nonce, { status, headers, body }, at);
   }
 
   // afterAnswer returns the seconds to wait before another attempt, or undefined
-  // if the answer is final. headers has get; body is that of a 401.
+  // if the answer is final. headers has get; body is as it was received. It throws
+  // TakenError and UnknownError.
   afterAnswer(status, headers, body) {
-    if (status === 401 && !this.#corrected && this.#policy.correctClock(headers, body)) {
+    const fields = status >= 400 ? errorFields(body) : {};
+    if (this.safe) return this.#afterSafe(status, headers, fields, body);
+    if (this.verifies) {
+      try {
+        this.verify(status, headers, body);
+      } catch (unproven) { // whoever has written it, it says nothing
+        this.#doubt = this.#perhaps = true;
+        return this.#wait(0) ?? this.#unknown(unproven);
+      }
+    }
+    const asked = retryAfter(headers) ?? 0;
+    if (isNotExecuted(fields)) {
+      const wait = this.#wait(asked);
+      if (wait !== undefined) this.#headers = this.#doubt = this.#perhaps = undefined;
+      return wait;
+    }
+    if (fields.accepted === true) return undefined;
+    const message = status === 401 ? fields.message : undefined;
+    if (message === replay) throw new TakenError(this.#call, headers.get("x-request-id") ?? "", this.#perhaps);
+    if (message === wrongTime && this.attempts === 1 && !this.#corrected && this.#policy.correctClock(headers)) {
+      this.#headers = undefined;
       this.#corrected = true;
-      this.attempts--; // it was refused before anything was done
+      this.attempts = 0; // it was refused before anything was done
       return 0;
     }
-    const asked = retryAfter(headers);
-    const unforwarded = headers.get("x-gateway-forwarded") === "no";
-    if (status === 429 || (status === 503 && (unforwarded || (this.#safe && asked !== undefined)))) return this.#wait(asked ?? 0);
+    const ofGateway = "accepted" in fields || ["UPSTREAM_ERROR", "UPSTREAM_TIMEOUT"].includes(fields.code) ||
+      (status === 401 && fields.code === "UNAUTHORIZED");
+    if (status === 429 || status === 503 || ((status === 502 || status === 504) && !this.verifies && !ofGateway)) {
+      this.#perhaps ||= !("accepted" in fields);
+      // The same bytes may still be accepted, from whoever has them.
+      return this.#wait(asked) ?? this.#unknown(new ApiError(status, headers, body));
+    }
+    if (ofGateway && this.#doubt) this.#unknown(new ApiError(status, headers, body));
     return undefined;
   }
 
-  // afterFailure is the same for a connection that failed.
+  // afterFailure is the same for a connection that failed. undefined: its error is for
+  // the caller.
   afterFailure(error) {
-    return this.#safe || !maybeSent(error) ? this.#wait(0) : undefined;
+    const sent = maybeSent(error);
+    this.#doubt ||= sent;
+    this.#perhaps ||= sent;
+    return this.#wait(0) ?? this.given(error);
   }
 
-  get #safe() {
-    return this.#method === "GET" || this.#method === "HEAD";
+  // given throws UnknownError for a call that is given up because of the error, if the
+  // server may have received it.
+  given(error) {
+    if (!this.safe && this.#doubt) this.#unknown(error);
+    return undefined;
+  }
+
+  // interrupted is given for an attempt that the caller has ended.
+  interrupted(error) {
+    this.#doubt = true;
+    return this.given(error);
+  }
+
+  #afterSafe(status, headers, fields, body) {
+    if (status === 401 && fields.message === wrongTime && !this.#corrected) {
+      if (this.verifies) this.verify(status, headers, body);
+      if (this.#policy.correctClock(headers)) {
+        this.#corrected = true;
+        this.attempts--; // it was refused before anything was done
+        return 0;
+      }
+    }
+    const asked = retryAfter(headers);
+    const unforwarded = headers.get("x-gateway-forwarded") === "no";
+    if (status === 429 || (status === 503 && (unforwarded || asked !== undefined))) return this.#wait(asked ?? 0);
+    return undefined;
+  }
+
+  #unknown(cause) {
+    throw new UnknownError(this.#call, this.attempts, cause);
   }
 
   #wait(asked) {
-    if (this.attempts >= this.#policy.attempts || asked > this.#policy.maxWait) return undefined;
     // Jitter, so that many clients do not come back together.
-    return asked + Math.random() * Math.min(8, 0.25 * 2 ** this.attempts);
+    const wait = asked + Math.random() * Math.min(8, 0.25 * 2 ** this.attempts);
+    if (this.attempts >= this.#policy.attempts || asked > this.#policy.maxWait) return undefined;
+    if (!this.safe && (performance.now() - this.#signedAt) / 1000 + wait > repeatWithin) return undefined;
+    return wait;
   }
 }
 
@@ -306,37 +430,44 @@ async function bodyBytes(body) {
 }
 
 // fetchSigned sends one request, several times if need be. It returns the answer
-// of fetch, with redirects not followed.
-async function fetchSigned(exchange, url, init) {
+// of fetch, with redirects not followed, and its body if it had to be read. whole: it has
+// to be.
+async function fetchSigned(exchange, url, init, whole) {
   for (;;) {
     const headers = new Headers(init.headers);
     for (const [name, value] of Object.entries(exchange.sign(init.body ?? ""))) headers.set(name, value);
     let wait;
     try {
       const answer = await fetch(url, { ...init, headers, redirect: "manual" });
-      wait = exchange.afterAnswer(answer.status, answer.headers, answer.status === 401 ? await answer.clone().arrayBuffer() : "");
-      if (wait === undefined) return exchange.verifies ? await proven(exchange, answer) : answer;
-      await answer.arrayBuffer();
+      const read = exchange.reads(answer.status, answer.headers) || (whole && !exchange.verifies);
+      const body = read ? Buffer.from(await answer.arrayBuffer()) : undefined;
+      wait = exchange.afterAnswer(answer.status, answer.headers, body ?? "");
+      if (wait === undefined) {
+        if (!read && exchange.verifies) await answer.body?.cancel(); // it may never end
+        if (exchange.verifies) exchange.verify(answer.status, answer.headers, body ?? "");
+        return { answer, body };
+      }
     } catch (error) {
-      if (error instanceof CardError || error.name === "AbortError" || error.name === "TimeoutError") throw error;
-      wait = exchange.afterFailure(error);
+      if (error instanceof CardError) throw error;
+      wait = init.signal?.aborted ? exchange.interrupted(error) : exchange.afterFailure(error);
       if (wait === undefined) throw error;
     }
     await sleep(wait);
   }
 }
 
-// proven reads the answer of fetch and returns one like it, if it is proven.
-async function proven(exchange, answer) {
+// unread returns an answer like that of fetch, with the body that was read of it.
+function unread({ answer, body }) {
+  if (body === undefined) return answer;
   const { status, statusText, headers } = answer;
-  if (isUnsigned(headers) && status < 400) {
-    await answer.body?.cancel(); // it may never end
-    exchange.verify(status, headers, "");
-  }
-  const body = Buffer.from(await answer.arrayBuffer());
-  exchange.verify(status, headers, body);
   const copy = new Response([204, 205, 304].includes(status) ? null : body, { status, statusText, headers });
   return Object.defineProperty(copy, "url", { value: answer.url });
+}
+
+// chosen returns the call that the headers of a request name already.
+function chosen(headers) {
+  const [nonce, timestamp] = [headers.get("x-nonce"), headers.get("x-timestamp")];
+  return nonce && /^[0-9]+$/.test(timestamp ?? "") ? { nonce, timestamp: Number(timestamp) } : undefined;
 }
 
 function createFetch(options) {
@@ -345,7 +476,7 @@ function createFetch(options) {
     const request = input instanceof Request ? input : undefined;
     const address = request ? request.url : String(input);
     refuseDropped(address);
-    const url = new URL(address, policy.base);
+    const url = /^\/(?!\/)/.test(address) ? new URL(policy.base.pathname.replace(/\/$/, "") + address, policy.base) : new URL(address, policy.base);
     const method = (init.method ?? request?.method ?? "GET").toUpperCase();
     const given = init.body ?? (request?.body ? await request.clone().arrayBuffer() : undefined);
     const [body, contentType] = await bodyBytes(given);
@@ -353,17 +484,36 @@ function createFetch(options) {
     const headers = new Headers(init.headers ?? request?.headers);
     if (contentType && !headers.has("content-type")) headers.set("content-type", contentType);
     const signal = init.signal ?? request?.signal;
-    return fetchSigned(policy.begin(url, method), url, { ...init, method, headers, body, signal });
+    return unread(await fetchSigned(policy.begin(url, method, chosen(headers)), url, { ...init, method, headers, body, signal }));
   };
 }
 
 class Client {
   #policy;
   #timeout;
+  #dispatcher;
 
   constructor(options) {
     this.#policy = new Policy(options);
     this.#timeout = options.timeout ?? 120;
+    this.#dispatcher = options.dispatcher;
+  }
+
+  newCall() {
+    return this.#policy.newCall();
+  }
+
+  async closeCall(call) {
+    const { timestamp } = this.#policy.newCall();
+    if (timestamp > until(call)) {
+      throw new UnknownError(call, 0, new Error("its time has passed, so that nothing can execute it any more, and the gateway has forgotten its nonce"));
+    }
+    try {
+      await this.request("POST", "/gateway/v1/nonce/close", { call: { nonce: call.nonce, timestamp: Math.max(timestamp, call.timestamp) } });
+    } catch (error) {
+      if (error instanceof TakenError && error.perhapsByUs) throw new UnknownError(call, 0, error); // perhaps by this close
+      throw error;
+    }
   }
 
   get(path, query) {
@@ -378,9 +528,9 @@ class Client {
     return this.request("PATCH", path, { json });
   }
 
-  async request(method, path, { query, json, body, headers } = {}) {
+  async request(method, path, { query, json, body, headers, call, signal } = {}) {
     const verb = method.toUpperCase();
-    const target = this.#policy.base.pathname.replace(/\/$/, "") + path + (query ? `?${encodeQuery(query)}` : "");
+    const target = withQuery(this.#policy.base.pathname.replace(/\/$/, "") + path, query);
     checkTarget(target);
     refuseDropped(target);
     const url = new URL(this.#policy.base.origin + target);
@@ -389,14 +539,22 @@ class Client {
     const [bytes, contentType] = await bodyBytes(json === undefined ? body : JSON.stringify(json));
     if (bytes && (verb === "GET" || verb === "HEAD")) throw new UnsignableError(`fetch sends no body with ${verb}`);
     if (bytes && !sent.has("content-type")) sent.set("content-type", contentType ?? "application/json");
-    const exchange = this.#policy.begin(url, verb);
+    const exchange = this.#policy.begin(url, verb, call);
+    const limit = new AbortController();
+    const timer = setTimeout(() => limit.abort(new Error(`no answer within ${this.#timeout} s`)), this.#timeout * 1000);
+    const stop = () => limit.abort(signal.reason);
+    signal?.addEventListener("abort", stop);
+    if (signal?.aborted) stop();
     try {
-      const signal = AbortSignal.timeout(this.#timeout * 1000);
-      const answer = await fetchSigned(exchange, url, { method: verb, headers: sent, body: bytes, signal });
-      return judge(answer, Buffer.from(await answer.arrayBuffer()));
+      const init = { method: verb, headers: sent, body: bytes, signal: limit.signal, ...(this.#dispatcher && { dispatcher: this.#dispatcher }) };
+      const got = await fetchSigned(exchange, url, init, true);
+      return judge(got.answer, got.body);
     } catch (error) {
       if (error instanceof CardError) throw error;
       throw new ConnectionError(maybeSent(error), exchange.attempts, error);
+    } finally {
+      clearTimeout(timer);
+      signal?.removeEventListener("abort", stop);
     }
   }
 }
@@ -407,14 +565,17 @@ function judge(answer, body) {
   return { status: answer.status, headers: answer.headers, body, json: () => JSON.parse(body.toString()) };
 }
 
-// encodeQuery escapes all but letters, digits and -._~
-function encodeQuery(query) {
-  const pairs = query instanceof URLSearchParams || Array.isArray(query) ? [...query] : Object.entries(query);
+// withQuery returns the path with the parameters that are neither null nor undefined,
+// each escaped but for letters, digits and -._~
+function withQuery(path, query) {
+  const pairs = query instanceof URLSearchParams || Array.isArray(query) ? [...query] : Object.entries(query ?? {});
+  const given = pairs.filter(([, value]) => value !== undefined && value !== null);
+  if (given.length === 0) return path;
   const escape = (value) => encodeURIComponent(value).replace(/[!'()*]/g, (c) => `%${c.charCodeAt(0).toString(16).toUpperCase()}`);
-  return pairs.map(([name, value]) => `${escape(name)}=${escape(value)}`).join("&");
+  return path + (path.includes("?") ? "&" : "?") + given.map(([name, value]) => `${escape(name)}=${escape(value)}`).join("&");
 }
 
 module.exports = {
-  ApiError, CardError, Client, ConnectionError, Policy, RedirectError, Signer, UnprovenError, UnsignableError,
-  bodyBytes, createFetch, refuseDropped, sleep, trustsDate, version,
+  ApiError, CardError, Client, ConnectionError, Policy, RedirectError, Signer, TakenError, UnknownError, UnprovenError, UnsignableError,
+  bodyBytes, chosen, createFetch, refuseDropped, sleep, trustsDate, version,
 };

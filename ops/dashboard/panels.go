@@ -102,9 +102,10 @@ var rows = []row{
 		},
 		{
 			kind: graph, title: "Locks and keys by status", unit: count,
-			good: "Good: no new locks, none locked; the others change only when somebody changes keys.",
+			good: "Good: no new locks, none locked, no failures that did not count; the others change only when somebody changes keys.",
 			queries: []query{
 				q(`sum(increase(card_gateway_key_locks_total{@}[1h]))`, "locks in an hour"),
+				q(`sum(increase(card_gateway_uncounted_failures_total{@}[1h]))`, "failures that did not count, in an hour"),
 				q(`max by (status) (card_gateway_keys{@,status!="active"})`, "{{status}}"),
 				q(`max by (within) (card_gateway_keys_expiring{@})`, "expiring within {{within}}"),
 			},

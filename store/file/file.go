@@ -1,8 +1,8 @@
 // Package file is the embedded store: one process, one directory, no server.
 //
 // The records of the keys, and their changes, are in keys.json. All other state is in memory and in
-// a journal (package journal): nonces, failure counts, locks, levels of rate limits and the last
-// use of secrets. The store reads the journal at the start, so that this state
+// a journal (package journal): nonces, failure counts and from where they are, locks, levels of
+// rate limits and the last use of secrets. The store reads the journal at the start, so that this state
 // survives any end of the process.
 //
 // If nonces may have been lost, because the machine was rebooted or the

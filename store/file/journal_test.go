@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"slices"
@@ -57,6 +58,80 @@ func TestSegments(t *testing.T) {
 	c.Charges = []ratelimit.Charge{limit}
 	if v := b.expect(c, auth.Accepted); v.States[0].Remaining != 49 || v.States[0].Next > 1728*time.Second {
 		t.Fatalf("%+v: want the level of before, drained since", v.States[0])
+	}
+}
+
+// TestOriginsOutliveSegments: what a holder has added to the failure count is known after
+// a crash, although the segments in which it was written were removed.
+func TestOriginsOutliveSegments(t *testing.T) {
+	b := newBench(t, Options{noKeeper: true})
+	other := b.newKey()
+	minutes := func(n int) {
+		for range n {
+			b.clock.advance(time.Minute)
+			c := b.claim()
+			c.KeyID, c.Revision = other.ID, other.Revision
+			b.expect(c, auth.Accepted)
+			b.keep()
+		}
+	}
+	stranger := func() store.Verdict {
+		c := b.claim()
+		c.Failed, c.From = auth.RuleSignature, netip.MustParsePrefix("192.0.2.8/32")
+		return b.expect(c, auth.SignatureMismatch)
+	}
+	minutes(2) // a segment lives for ten minutes after a key is made
+	b.expect(b.claim(), auth.Accepted)
+	for range 25 {
+		stranger()
+	}
+	before := segments(t, b.dir)
+	minutes(9)
+	if after := segments(t, b.dir); slices.Contains(after, before[len(before)-1]) {
+		t.Fatalf("%q are there, of %q", after, before)
+	}
+	for range 2 {
+		b.crash(nil)
+		if v := stranger(); !v.Uncounted || v.Failures != 25 {
+			t.Fatalf("%+v: want that it is not counted, and a count of 25", v)
+		}
+	}
+}
+
+// TestAddressesAreNotedSeldom: within ten seconds, accepted requests note at most two of
+// all addresses that use a key.
+func TestAddressesAreNotedSeldom(t *testing.T) {
+	b := newBench(t, Options{})
+	noted := map[[2]pair]bool{}
+	for i := range 60 {
+		c := b.claim()
+		c.From = netip.PrefixFrom(netip.AddrFrom4([4]byte{192, 0, 2, byte(i % 20)}), 32)
+		b.expect(c, auth.Accepted)
+		noted[b.state.Load().key(b.record.ID).accepted] = true
+	}
+	if len(noted) != 2 {
+		t.Errorf("written %d times: %v; want 2", len(noted), noted)
+	}
+}
+
+// TestStateOfEarlierVersions: what earlier versions wrote of a key is read, and they read
+// when secrets were used from what is written now.
+func TestStateOfEarlierVersions(t *testing.T) {
+	used := []pair{{1, 60}, {7, 120}}
+	earlier := string(appendPairs(nil, used))
+	k := &keyState{origins: origins{parts: []pair{{5, 5}}}}
+	k.readState(earlier)
+	if !slices.Equal(k.used, used) || k.accepted != [2]pair{} || len(k.parts) != 0 {
+		t.Fatalf("read %v %+v, want %v", k.used, k.origins, used)
+	}
+	k.origins = origins{[2]pair{{3, 1}, {4, 2}}, []pair{{5, 25}}}
+	now := string(k.appendState(nil))
+	if four := readPairs(now)[:4]; !slices.Equal(four, append(used, pair{}, pair{})) {
+		t.Fatalf("an earlier version reads %v, want %v", four, used)
+	}
+	again := new(keyState)
+	if again.readState(now); !slices.Equal(again.used, used) || fmt.Sprint(again.origins) != fmt.Sprint(k.origins) {
+		t.Fatalf("read %v %+v, want %v %+v", again.used, again.origins, used, k.origins)
 	}
 }
 

@@ -112,7 +112,7 @@ func (k *keyState) carry(st *state, now int64) error {
 	k.dropBuckets(st.limits.at(clock))
 	e := journal.Entry{
 		Kind: journal.KindState, Now: now, Key: k.id, Failures: int64(k.failures),
-		Extra: string(appendUses(nil, k.used)), Buckets: k.buckets, Ahead: st.limits.lag(clock),
+		Extra: string(k.appendState(nil)), Buckets: k.buckets, Ahead: st.limits.lag(clock),
 	}
 	segment, err := st.journal.Append(&e)
 	if err == nil {
@@ -123,7 +123,7 @@ func (k *keyState) carry(st *state, now int64) error {
 
 // blank reports whether there is nothing to carry.
 func (k *keyState) blank() bool {
-	return k.failures == 0 && len(k.buckets) == 0 && len(k.used) == 0
+	return k.failures == 0 && len(k.buckets) == 0 && len(k.used) == 0 && k.accepted[0].n == 0
 }
 
 // sweepAll drops all nonces that are dead at now, and the keys that then have no

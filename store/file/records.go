@@ -154,7 +154,7 @@ func (st *state) replace(next *storedRecord, opt store.PutOptions) error {
 		if err := k.append(st, &e); err != nil {
 			return err
 		}
-		k.failures = 0
+		k.setFailures(0)
 	}
 	if err := st.record(next.change()); err != nil {
 		return err

@@ -1,7 +1,7 @@
 package file
 
 import (
-	"encoding/binary"
+	"slices"
 	"strings"
 	"time"
 
@@ -48,16 +48,26 @@ func (st *state) apply(e *journal.Entry, now int64) {
 		for _, b := range e.Buckets {
 			k.setBucket(b)
 		}
-		k.failures = int(e.Failures)
+		k.count(e)
 		k.use(int(e.Version), e.Now)
 	case journal.KindCounted:
-		k.failures = int(e.Failures)
+		k.count(e)
 	case journal.KindState:
-		k.failures, k.buckets, k.used = int(e.Failures), e.Buckets, readUses(e.Extra)
+		k.buckets = e.Buckets
+		k.readState(e.Extra)
+		k.setFailures(int(e.Failures))
 	case journal.KindLocked:
-		k.failures = 0
+		k.setFailures(0)
 		st.relock(k, e)
 	}
+}
+
+// count repeats what an entry records of the failure count and the origins.
+func (k *keyState) count(e *journal.Entry) {
+	if e.Extra != "" {
+		k.origins = readOrigins(e.Extra)
+	}
+	k.setFailures(int(e.Failures))
 }
 
 func (st *state) takeUp(k *keyState, e *journal.Entry, now int64) {
@@ -95,19 +105,17 @@ func (st *state) relock(k *keyState, e *journal.Entry) {
 
 func joinRevisions(before, after string) string { return before + "\x00" + after }
 
-// appendUses encodes when secrets were last used: version and minute, 8 bytes
-// each.
-func appendUses(dst []byte, used []secretUse) []byte {
-	for _, u := range used {
-		dst = binary.LittleEndian.AppendUint64(dst, uint64(u.version))
-		dst = binary.LittleEndian.AppendUint64(dst, uint64(u.minute))
-	}
-	return dst
+// appendState encodes when secrets were last used, 64 bytes, and the origins. Earlier
+// versions wrote no origins and as many uses as there are, and read up to four.
+func (k *keyState) appendState(dst []byte) []byte {
+	var used [maxUses]pair
+	copy(used[:], k.used)
+	return k.origins.appendTo(appendPairs(dst, used[:]))
 }
 
-func readUses(s string) (used []secretUse) {
-	for b := []byte(s); len(b) >= 16 && len(used) < maxUses; b = b[16:] {
-		used = append(used, secretUse{int(binary.LittleEndian.Uint64(b)), int64(binary.LittleEndian.Uint64(b[8:]))})
-	}
-	return used
+// readState is the inverse of appendState.
+func (k *keyState) readState(text string) {
+	used := min(len(text), maxUses*pairBytes)
+	k.used = slices.DeleteFunc(readPairs(text[:used]), func(u pair) bool { return u.of == 0 })
+	k.origins = readOrigins(text[used:])
 }

@@ -97,7 +97,7 @@ func (k *keyState) lock(st *state, c *store.Claim, v *store.Verdict) error {
 	k.unfolded = true
 	st.unfolded.Store(true)
 	st.journal.Nudge()
-	k.failures = 0
+	k.setFailures(0)
 	v.Failures, v.Locked = 0, true
 	return nil
 }
@@ -105,11 +105,18 @@ func (k *keyState) lock(st *state, c *store.Claim, v *store.Verdict) error {
 // refuse sets the reason and raises the count if the request counts.
 func (k *keyState) refuse(st *state, c *store.Claim, v *store.Verdict, reason auth.Reason) error {
 	if !c.DryRun && auth.Counts(reason, c.Failed, c.LockCounts) {
-		e := journal.Entry{Kind: journal.KindCounted, Now: c.Now.Unix(), Key: k.id, Failures: int64(k.failures) + 1}
-		if err := k.append(st, &e); err != nil {
-			return err
+		parts, counted := k.withFailure(c)
+		if v.Uncounted = !counted; counted {
+			e := journal.Entry{Kind: journal.KindCounted, Now: c.Now.Unix(), Key: k.id, Failures: int64(k.failures) + 1}
+			if len(parts) > 0 {
+				e.Extra = string((&origins{k.accepted, parts}).appendTo(nil))
+			}
+			if err := k.append(st, &e); err != nil {
+				return err
+			}
+			k.failures++
+			k.parts = parts
 		}
-		k.failures++
 	}
 	v.Reason, v.Failures = reason, k.failures
 	return nil
@@ -137,6 +144,10 @@ func (k *keyState) accept(st *state, c *store.Claim, v *store.Verdict, found *fi
 	if c.DryRun {
 		e.Failures = int64(k.failures)
 	}
+	noted, changed := k.noted(c)
+	if changed {
+		e.Extra = string(appendPairs(nil, noted[:]))
+	}
 	if !v.OverLimit {
 		e.Buckets, e.Ahead = after[:len(c.Charges)], behind
 	}
@@ -150,7 +161,8 @@ func (k *keyState) accept(st *state, c *store.Claim, v *store.Verdict, found *fi
 	for i := range e.Buckets {
 		k.setBucket(e.Buckets[i])
 	}
-	k.failures = int(e.Failures)
+	k.setFailures(int(e.Failures))
+	k.accepted = noted
 	k.use(c.SecretVersion, c.Now.Unix())
 	v.Failures = k.failures
 	return nil

@@ -200,6 +200,6 @@ func (b *bench) snapshot(k *keyState) string {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	st := b.state.Load()
-	return fmt.Sprintf("revision %s lock %v failures %d nonces %d of %d buckets %+v used %+v",
-		k.stored.Load().record.Revision, k.stored.Load().record.Lock, k.failures, len(k.nonces), st.live.Load(), k.buckets, k.used)
+	return fmt.Sprintf("revision %s lock %v failures %d nonces %d of %d buckets %+v used %+v origins %+v",
+		k.stored.Load().record.Revision, k.stored.Load().record.Lock, k.failures, len(k.nonces), st.live.Load(), k.buckets, k.used, k.origins)
 }

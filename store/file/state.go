@@ -133,7 +133,8 @@ type keyState struct {
 	// mostNonces is the largest number of nonces since the map was made.
 	mostNonces int
 	buckets    []journal.Bucket
-	used       []secretUse
+	used       []pair // versions of the secret, each with the last minute in which it verified a request, in Unix seconds
+	origins
 	// carried is the oldest segment of the journal that may hold a part of
 	// the state but the nonces; 0: there is none.
 	carried   uint64
@@ -147,12 +148,6 @@ type storedRecord struct {
 	seal   []byte // the named value that holds it; nil: there is none
 }
 
-// A secretUse is the last minute in which a secret verified a request.
-type secretUse struct {
-	version int
-	minute  int64 // Unix seconds
-}
-
 // dropBuckets drops the levels of buckets that are empty at now, in
 // microseconds of the steady clock.
 func (k *keyState) dropBuckets(now int64) {
@@ -163,7 +158,14 @@ func (k *keyState) dropBuckets(now int64) {
 
 // forgetAll drops everything but the nonces.
 func (k *keyState) forgetAll() {
-	k.failures, k.buckets, k.used = 0, nil, nil
+	k.failures, k.buckets, k.used, k.origins = 0, nil, nil, origins{}
+}
+
+// setFailures sets the failure count. With 0, what holders have added to it is forgotten.
+func (k *keyState) setFailures(n int) {
+	if k.failures = n; n == 0 {
+		k.parts = nil
+	}
 }
 
 // bucket returns the index of a bucket, or -1.
@@ -190,14 +192,14 @@ func (k *keyState) use(version int, now int64) {
 	if version == 0 {
 		return
 	}
-	use := secretUse{version, now - now%60}
-	switch i := slices.IndexFunc(k.used, func(u secretUse) bool { return u.version == version }); {
+	use := pair{int64(version), now - now%60}
+	switch i := slices.IndexFunc(k.used, func(u pair) bool { return u.of == use.of }); {
 	case i >= 0:
 		k.used[i] = use
 	case len(k.used) < maxUses:
 		k.used = append(k.used, use)
 	default:
-		oldest := slices.MinFunc(k.used, func(a, b secretUse) int { return cmp.Compare(a.minute, b.minute) })
+		oldest := slices.MinFunc(k.used, func(a, b pair) int { return cmp.Compare(a.n, b.n) })
 		k.used[slices.Index(k.used, oldest)] = use
 	}
 }
@@ -219,7 +221,7 @@ func (k *keyState) view() *store.Record {
 	if len(k.used) > 0 {
 		r.LastUsed = make(map[int]time.Time, len(k.used))
 		for _, u := range k.used {
-			r.LastUsed[u.version] = time.Unix(u.minute, 0).UTC()
+			r.LastUsed[int(u.of)] = time.Unix(u.n, 0).UTC()
 		}
 	}
 	return r

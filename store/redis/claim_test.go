@@ -3,6 +3,7 @@ package redis
 import (
 	"crypto/rand"
 	"errors"
+	"net/netip"
 	"testing"
 	"time"
 
@@ -109,5 +110,47 @@ func flows(t testing.TB, s *Store, r *store.Record, within time.Duration) {
 			t.Fatalf("no request was accepted within %v: %+v, %v", redistest.Busy*within, v, last)
 		}
 		time.Sleep(2 * time.Millisecond)
+	}
+}
+
+// A gateway of the version before clears the count of failures alone. What a holder has
+// added to that count is void then.
+func TestCountClearedByEarlierVersion(t *testing.T) {
+	s := open(t, single(t))
+	r := newKey(t, s)
+	stranger := func() store.Verdict {
+		c := newClaim(r)
+		c.Failed, c.From = auth.RuleSignature, netip.MustParsePrefix("192.0.2.8/32")
+		return expect(t, s, c, auth.SignatureMismatch)
+	}
+	expect(t, s, newClaim(r), auth.Accepted)
+	for range 25 {
+		stranger()
+	}
+	if v := stranger(); !v.Uncounted {
+		t.Fatalf("%+v: want that it is not counted", v)
+	}
+	if err := s.client.HDel(ctx, s.names.record(r.ID), "fails").Err(); err != nil {
+		t.Fatal(err)
+	}
+	if v := stranger(); v.Uncounted || v.Failures != 1 {
+		t.Fatalf("%+v: want a count of 1", v)
+	}
+}
+
+// Within ten seconds, accepted requests note at most two of all addresses that use a key.
+func TestAddressesAreNotedSeldom(t *testing.T) {
+	s := open(t, single(t))
+	r := newKey(t, s)
+	noted := map[string]bool{}
+	now := time.Now()
+	for i := range 60 {
+		c := newClaim(r)
+		c.Now, c.From = now, netip.PrefixFrom(netip.AddrFrom4([4]byte{192, 0, 2, byte(i % 20)}), 32)
+		expect(t, s, c, auth.Accepted)
+		noted[s.client.HGet(ctx, s.names.record(r.ID), "from").Val()] = true
+	}
+	if len(noted) != 2 {
+		t.Errorf("written %d times: %v; want 2", len(noted), noted)
 	}
 }

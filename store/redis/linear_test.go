@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"net/netip"
 	"sync"
 	"testing"
 	"time"
@@ -20,12 +21,14 @@ type operation struct {
 	revision int    // that the claim was judged by, or that the change expects
 	next     int    // of a change
 	nonce    int
+	from     int // the holder
 }
 
 type answer struct {
 	outcome   string
 	remaining int64
 	failures  int
+	uncounted bool
 }
 
 // A keyState is the state that the operations change.
@@ -34,7 +37,15 @@ type keyState struct {
 	seen     uint64 // nonces
 	spent    int64
 	failures int
+	parts    [linearHolders]int  // of the failures
+	accepted [linearHolders]bool // from which holders
 }
+
+const (
+	linearHolders = 3
+	linearLock    = 8 // failures
+	lockedNow     = -1
+)
 
 const quota = 12 // per month, so that no token comes back during the test
 
@@ -70,21 +81,38 @@ func (s keyState) step(op operation) (answer, keyState) {
 	switch {
 	case op.revision != s.revision:
 		return answer{outcome: "stale"}, s
+	case s.failures == linearLock:
+		s.revision, s.failures = lockedNow, 0
+		return answer{outcome: auth.KeyLocked.String()}, s
+	case s.seen&(1<<op.nonce) != 0 && op.kind == "fail":
+		return s.fail(op, auth.ReplayedNonce)
 	case s.seen&(1<<op.nonce) != 0:
-		if op.kind == "fail" {
-			s.failures++
-		}
 		return answer{outcome: auth.ReplayedNonce.String(), failures: s.failures}, s
 	case op.kind == "fail":
-		s.failures++
-		return answer{outcome: auth.SignatureMismatch.String(), failures: s.failures}, s
+		return s.fail(op, auth.SignatureMismatch)
 	case s.spent == quota:
 		return answer{outcome: auth.RateLimited.String(), failures: s.failures}, s
 	}
 	s.seen |= 1 << op.nonce
 	s.spent++
-	s.failures = 0
+	s.failures, s.parts, s.accepted[op.from] = 0, [linearHolders]int{}, true
 	return answer{outcome: auth.Accepted.String(), remaining: quota - s.spent}, s
+}
+
+// fail counts the failure of a holder, which adds half of what locks the key while the
+// key is used by another.
+func (s keyState) fail(op operation, reason auth.Reason) (answer, keyState) {
+	others := s.accepted
+	others[op.from] = false
+	busy := others != [linearHolders]bool{}
+	uncounted := busy && s.parts[op.from] == linearLock/2
+	if !uncounted {
+		s.failures++
+	}
+	if busy && !uncounted {
+		s.parts[op.from]++
+	}
+	return answer{outcome: reason.String(), failures: s.failures, uncounted: uncounted}, s
 }
 
 // Concurrent histories of three gateways are linearizable: each call takes
@@ -115,13 +143,13 @@ func record(t *testing.T, gateways []*Store, r *store.Record, seed uint64) []por
 		clients.Go(func() {
 			for i := range 12 {
 				mu.Lock()
-				op := operation{kind: "settle", revision: revision, nonce: random.IntN(24)}
+				op := operation{kind: "settle", revision: revision, nonce: random.IntN(24), from: random.IntN(client%2 + 1)}
 				mu.Unlock()
 				switch random.IntN(8) {
 				case 0:
 					op.kind, op.next = "change", 1+client*100+i
-				case 1, 2:
-					op.kind = "fail"
+				case 1, 2, 3, 4:
+					op.kind, op.from = "fail", random.IntN(linearHolders)
 				}
 				call := time.Since(begin)
 				got := perform(t, gateways[client%len(gateways)], r, op)
@@ -155,7 +183,8 @@ func perform(t *testing.T, s *Store, r *store.Record, op operation) answer {
 		return answer{outcome: "ok"}
 	}
 	c := charge(t, newClaim(r), "issue_card", fmt.Sprintf("%d/31d", quota))
-	c.Revision, c.LockAfter = fmt.Sprint(op.revision), 1000
+	c.Revision, c.LockAfter = fmt.Sprint(op.revision), linearLock
+	c.From = auth.Holder(netip.AddrFrom4([4]byte{192, 0, 2, byte(op.from)}))
 	c.Nonce = [16]byte{byte(op.nonce)}
 	if op.kind == "fail" {
 		c.Failed = auth.RuleSignature
@@ -167,5 +196,5 @@ func perform(t *testing.T, s *Store, r *store.Record, op operation) answer {
 	case v.Stale:
 		return answer{outcome: "stale"}
 	}
-	return answer{outcome: v.Reason.String(), remaining: v.States[0].Remaining, failures: v.Failures}
+	return answer{outcome: v.Reason.String(), remaining: v.States[0].Remaining, failures: v.Failures, uncounted: v.Uncounted}
 }

@@ -25,7 +25,7 @@ else
   redis.call('HDEL', KEYS[1], 'lock')
 end
 if ARGV[6] == '1' then
-  redis.call('HDEL', KEYS[1], 'fails')
+  redis.call('HDEL', KEYS[1], 'fails', 'parts')
 end
 if expect == '' or restores then
   redis.call('PERSIST', KEYS[1])

@@ -153,6 +153,7 @@ var (
 		{"digest", func(a *attempt) any { return a.Nonce[:] }},
 		{"version", func(a *attempt) any { return a.SecretVersion }},
 		{"minute", func(a *attempt) any { return a.Now.Unix() / 60 }},
+		{"from", func(a *attempt) any { return fmt.Sprintf("%016x:%d", a.Origin(), a.Tick()) }},
 	}
 	settleNumbers = []argument[int64]{
 		{"floor", func(a *attempt) int64 { return a.seen.FloorOf(a.KeyID) }},           // us
@@ -196,6 +197,7 @@ func settlePrologue() string {
 	fmt.Fprintf(&b, "local LINGER, LONGEST = %d, %d -- ms\n", windowLinger.Milliseconds(), MaxWindow.Milliseconds())
 	fmt.Fprintf(&b, "local ACCEPTED, LIMITED, LOCKED, REPLAY_FLOOR = '%s', '%s', '%s', '%s'\n", auth.Accepted, auth.RateLimited, auth.KeyLocked, auth.ReplayFloor)
 	fmt.Fprintf(&b, "local NONCE_RULE = %d\n", auth.RuleNonce)
+	fmt.Fprintf(&b, "local BUSY, SHARE, MAX_PARTS = %d, %d, %d -- ticks, failures\n", store.BusyTicks, auth.LockShare(math.MaxInt), store.MaxParts)
 	b.WriteString("local REASONS = '")
 	for _, rule := range settleRules {
 		fmt.Fprintf(&b, " %d=%s", rule, rule.First())

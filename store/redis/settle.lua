@@ -2,7 +2,9 @@
 -- of Settle in store/store.go, in the same order.
 --
 -- KEYS[1]  the key's hash:   rev doc lock fails floor hi window spans
---          last:<version>; spans = "span count" of each hash of nonces
+--          last:<version>; spans = "span count" of each hash of nonces;
+--          from = "origin:tick" of two accepted requests, the one noted last first;
+--          parts = "origin=failures " of each that added to fails meanwhile
 -- KEYS[2]  its buckets:      b:<bucket> = "used at unit", until = when Redis
 --          drops them, a second less: at most a minute after all are empty
 -- KEYS[3]  the beat of the content: the moment of its last accepted request, to half
@@ -51,7 +53,7 @@ if beaten < seen or raised > time + 2 * SKEW then
 end
 
 -- 1. The revision.
-local stored = call('HMGET', KEYS[1], 'rev', 'fails', 'floor', 'hi', 'last:' .. version, 'window', 'spans')
+local stored = call('HMGET', KEYS[1], 'rev', 'fails', 'floor', 'hi', 'last:' .. version, 'window', 'spans', 'from')
 if stored[1] ~= revision then
   return {tag, 'stale'}
 end
@@ -91,7 +93,7 @@ if failures >= lock_after then
     return {tag, LOCKED, beaten, failures, 0}
   end
   call('HSET', KEYS[1], 'rev', next_revision, 'lock', format('%d %d %d', claim_now, lock_until, failures))
-  call('HDEL', KEYS[1], 'fails')
+  call('HDEL', KEYS[1], 'fails', 'parts')
   return {tag, LOCKED, beaten, 0, 1}
 end
 
@@ -165,10 +167,25 @@ end
 if replayed then failed = bit.bor(failed, NONCE_RULE) end
 if failed > 0 then
   local rule = bit.band(failed, -failed)
-  if not look and bit.band(counts, rule) ~= 0 then
-    failures = call('HINCRBY', KEYS[1], 'fails', 1)
+  local reason, counted = string.match(REASONS, ' ' .. rule .. '=(%S+)'), not look and bit.band(counts, rule) ~= 0
+  local origin, tick, busy = string.sub(from, 1, 16), string.sub(from, 18), false
+  for other, at in string.gmatch(counted and stored[8] or '', '(%x+):(%d+)') do
+    busy = busy or other ~= origin and math.abs(tick - at) <= BUSY
   end
-  return {tag, string.match(REASONS, ' ' .. rule .. '=(%S+)'), beaten, failures}
+  if busy then  -- others use the key: this one adds at most its share
+    local parts = failures > 0 and call('HGET', KEYS[1], 'parts') or ''
+    local part = tonumber(string.match(parts, origin .. '=(%d+)')) or 0
+    if part >= math.min(SHARE, math.max(1, math.floor(lock_after / 2))) then
+      return {tag, reason, beaten, failures, 1}
+    elseif part > 0 then
+      parts = string.gsub(parts, origin .. '=%d+', format('%s=%02d', origin, part + 1))
+    elseif #parts < MAX_PARTS * 20 then
+      parts = parts .. origin .. '=01 '
+    end
+    call('HSET', KEYS[1], 'parts', parts)
+  end
+  if counted then failures = call('HINCRBY', KEYS[1], 'fails', 1) end
+  return {tag, reason, beaten, failures, 0}
 end
 
 -- 6. The replay floor, and nonces that have expired by a narrower window.
@@ -293,9 +310,15 @@ if version ~= '0' and stored[5] ~= minute then
   noted[#noted + 1] = 'last:' .. version
   noted[#noted + 1] = minute
 end
+local accepted = stored[8] or ''
+if not dry_run and string.sub(accepted, 1, 26) ~= from and string.sub(accepted, 45) ~= string.sub(from, 18) then
+  local one, two = string.sub(accepted, 1, 26), string.sub(accepted, 28)
+  noted[#noted + 1] = 'from'
+  noted[#noted + 1] = from .. ' ' .. (string.sub(one, 1, 16) == string.sub(from, 1, 16) and two or one)
+end
 call('HSET', KEYS[1], unpack(noted))
 if failures > 0 and not dry_run then
-  call('HDEL', KEYS[1], 'fails')
+  call('HDEL', KEYS[1], 'fails', 'parts')
   reply[4] = 0
 end
 return reply

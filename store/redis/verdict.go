@@ -43,9 +43,9 @@ var reasons = func() map[string]auth.Reason {
 }()
 
 // read reads the numbers of a reply, and notes the beat: the beat; the failure count;
-// with a lock, whether this request wrote it; under the replay floor, its end; and where
-// buckets were decided on, the server's time and per bucket used, at and whether the
-// request fits.
+// with a lock, whether this request wrote it; of a failure, whether it is Uncounted; under
+// the replay floor, its end; and where buckets were decided on, the server's time and per
+// bucket used, at and whether the request fits.
 func (a *attempt) read(outcome string, n numbers) (v store.Verdict, err error) {
 	switch outcome {
 	case outcomeStale:
@@ -61,9 +61,8 @@ func (a *attempt) read(outcome string, n numbers) (v store.Verdict, err error) {
 	if !known {
 		return v, fmt.Errorf("%w: redis answered %q", store.ErrUnavailable, outcome)
 	}
-	last := n.next()
+	last, problem := n.next(), ""
 	v = store.Verdict{Reason: reason, Failures: int(n.next())}
-	problem := ""
 	switch reason {
 	case auth.Accepted, auth.RateLimited:
 		problem = a.readLimits(&v, n.next(), &n)
@@ -77,8 +76,10 @@ func (a *attempt) read(outcome string, n numbers) (v store.Verdict, err error) {
 			problem = "another rule has failed, or the request is after the floor"
 		}
 	default:
-		if reason != a.failed.First() && reason != (a.failed|auth.RuleNonce).First() {
-			problem = "it is not the first rule that has failed"
+		v.Uncounted = n.bit()
+		counts := !a.DryRun && !a.look && auth.Counts(reason, a.failed, a.LockCounts)
+		if reason != a.failed.First() && reason != (a.failed|auth.RuleNonce).First() || v.Uncounted && !counts {
+			problem = "it is not the first rule that has failed, or does not count"
 		}
 	}
 	if last < a.lastBeat {

@@ -1,6 +1,7 @@
 package storetest
 
 import (
+	"net/netip"
 	"testing"
 	"time"
 
@@ -61,6 +62,12 @@ var historyBuckets = []string{"issue_card", "total", "get_card"}
 
 var historyLimits = []string{"1/1d", "3/1d", "3/1d cost 2", "50/1d", "7/12h burst 2"}
 
+// historyClients are five holders.
+var historyClients = []netip.Addr{
+	{}, netip.MustParseAddr("192.0.2.7"), netip.MustParseAddr("::ffff:192.0.2.7"), netip.MustParseAddr("192.0.2.8"),
+	netip.MustParseAddr("2001:db8:1:2::1"), netip.MustParseAddr("2001:db8:1:2::2"), netip.MustParseAddr("2001:db8:1:3::1"),
+}
+
 // settleAny settles a request with random faults.
 func (h *history) settleAny(rt *rapid.T) {
 	h.TB = rt
@@ -70,6 +77,7 @@ func (h *history) settleAny(rt *rapid.T) {
 	}
 	c := h.claim(r)
 	c.Nonce = h.anyNonce(rt)
+	c.From = auth.Holder(rapid.SampledFrom(historyClients).Draw(rt, "from"))
 	for _, rule := range []auth.Rules{auth.RuleIP, auth.RuleTimestamp, auth.RuleBodyHash, auth.RuleSignature, auth.RuleScope} {
 		if rapid.IntRange(0, 5).Draw(rt, "fails") == 0 {
 			c.Failed |= rule
@@ -77,7 +85,7 @@ func (h *history) settleAny(rt *rapid.T) {
 	}
 	c.Timestamp += rapid.SampledFrom([]int64{0, 0, 0, -301, -300, -299, -20, 20, 299, 300, 301}).Draw(rt, "offset")
 	c.ReplayFloorAhead = rapid.SampledFrom([]time.Duration{5 * time.Second, 0, 1500 * time.Millisecond}).Draw(rt, "floor ahead")
-	c.LockAfter = rapid.IntRange(1, 6).Draw(rt, "lock after")
+	c.LockAfter = rapid.IntRange(1, 9).Draw(rt, "lock after")
 	c.LockDuration = rapid.SampledFrom([]time.Duration{0, time.Hour}).Draw(rt, "lock duration")
 	c.LockCounts = rapid.SampledFrom([]auth.Rules{0, 0, auth.RuleIP, auth.RuleNonce | auth.RuleTimestamp}).Draw(rt, "lock counts")
 	c.DryRun = rapid.IntRange(0, 7).Draw(rt, "dry run") == 0
@@ -166,4 +174,47 @@ func (h *history) check(rt *rapid.T) {
 			h.get(r.ID)
 		}
 	}
+}
+
+// testLockHistory compares backend and model over random histories of one key whose
+// requests are accepted or fail by their signature, from three holders.
+func testLockHistory(t *testing.T, open Factory) {
+	w := newWorld(t, open)
+	rapid.Check(t, func(rt *rapid.T) {
+		h := &world{TB: rt, Setup: w.Setup, model: w.model}
+		r := h.newKey()
+		lockAfter := rapid.SampledFrom([]int{1, 2, 3, 8, 8, 50, 60}).Draw(rt, "lock after")
+		for range rapid.IntRange(1, 30).Draw(rt, "steps") {
+			c := h.claim(r)
+			c.From, c.LockAfter = auth.Holder(rapid.SampledFrom(historyClients[2:6]).Draw(rt, "from")), lockAfter
+			times := 1
+			switch rapid.IntRange(0, 12).Draw(rt, "step") { // above 8: accepted
+			case 0:
+				c.DryRun = true
+			case 1:
+				c.Failed, c.DryRun = auth.RuleSignature, true
+			case 2, 3, 4, 5, 6:
+				c.Failed, times = auth.RuleSignature, rapid.IntRange(1, 1+lockAfter*2/3).Draw(rt, "times")
+			case 7:
+				if h.Advance != nil {
+					h.Advance(rapid.SampledFrom([]time.Duration{time.Second, 10 * time.Second, 10 * time.Second, 9 * time.Minute, 10 * time.Minute, 610 * time.Second}).Draw(rt, "for"))
+				}
+				continue
+			case 8:
+				if rapid.IntRange(0, 9).Draw(rt, "go on") == 0 {
+					h.reopen(t, Crashed)
+				}
+				continue
+			}
+			for range times {
+				if v := h.settle(c); v.Locked {
+					r = h.model.key(r.ID).record.Clone()
+					r.Lock = nil
+					h.change(r, store.PutOptions{ClearFailures: true})
+					break
+				}
+				c.Nonce = nonce()
+			}
+		}
+	})
 }

@@ -1,6 +1,7 @@
 package storetest
 
 import (
+	"net/netip"
 	"testing"
 	"time"
 
@@ -61,6 +62,99 @@ func testLockDuration(t *testing.T, open Factory) {
 	w.expect(c, auth.KeyLocked)
 	if got = w.get(r.ID); !got.Lock.Until.IsZero() {
 		t.Fatalf("second lock until %v, want no end", got.Lock.Until)
+	}
+}
+
+// failFrom settles n requests with a wrong signature from a client, and returns how many
+// of them did not count.
+func (w *world) failFrom(r *store.Record, client string, n int) (uncounted int) {
+	w.Helper()
+	for range n {
+		c := w.claim(r)
+		c.From, c.Failed = auth.Holder(netip.MustParseAddr(client)), auth.RuleSignature
+		if v := w.expect(c, auth.SignatureMismatch); v.Uncounted {
+			uncounted++
+		}
+	}
+	return uncounted
+}
+
+// acceptFrom settles a correct request from a client.
+func (w *world) acceptFrom(r *store.Record, client string) {
+	w.Helper()
+	c := w.claim(r)
+	c.From = auth.Holder(netip.MustParseAddr(client))
+	w.expect(c, auth.Accepted)
+}
+
+// testLockShare checks that of a key that was accepted from another holder, a holder adds
+// at most 25 failures, also after a crash, and that nobody gains by anything else: not a
+// key that is not used, its only client, a second holder, or a holder after ten minutes.
+func testLockShare(t *testing.T, open Factory) {
+	const client, stranger, second = "192.0.2.7", "2001:db8:1:2::1", "198.51.100.9"
+	w := newWorld(t, open)
+	r := w.newKey()
+	want := func(what string, uncounted, want int) {
+		t.Helper()
+		if uncounted != want {
+			t.Fatalf("%s: %d failures did not count, want %d", what, uncounted, want)
+		}
+	}
+	want("a key that was never used", w.failFrom(r, stranger, 49), 0)
+	w.acceptFrom(r, client)
+	want("its only client", w.failFrom(r, client, 49), 0)
+	for range 3 {
+		w.acceptFrom(r, client)
+		want("a stranger", w.failFrom(r, stranger, 30), 5)
+		want("the same /64", w.failFrom(r, "2001:db8:1:2:ffff::9", 30), 30)
+		want("another", w.failFrom(r, second, 10), 0)
+		w.reopen(t, Crashed)
+		want("the stranger after a crash", w.failFrom(r, stranger, 30), 30)
+		want("another after a crash", w.failFrom(r, second, 14), 0)
+	}
+	w.acceptFrom(r, stranger)
+	w.acceptFrom(r, client)
+	want("a client among others", w.failFrom(r, client, 30), 5)
+	want("a second one", w.failFrom(r, second, 25), 0)
+	w.expect(w.claim(r), auth.KeyLocked)
+	if w.Advance == nil {
+		return
+	}
+	r = w.newKey()
+	w.acceptFrom(r, client)
+	w.acceptFrom(r, stranger)
+	w.Advance(10 * time.Second)
+	w.acceptFrom(r, stranger)
+	want("a client that is noted again", w.failFrom(r, stranger, 30), 5)
+	w.acceptFrom(r, client)
+	w.Advance(10 * time.Minute)
+	want("within ten minutes", w.failFrom(r, stranger, 30), 5)
+	w.Advance(10 * time.Second)
+	want("after ten minutes", w.failFrom(r, stranger, 25), 0)
+	w.expect(w.claim(r), auth.KeyLocked)
+}
+
+// testManyHolders checks that what the first 50 holders have added is known, and that the
+// failures of all others count.
+func testManyHolders(t *testing.T, open Factory) {
+	w := newWorld(t, open)
+	r := w.newKey()
+	w.acceptFrom(r, "192.0.2.7")
+	fail := func(i int) bool {
+		t.Helper()
+		c := w.claim(r)
+		c.From, c.Failed, c.LockAfter = auth.Holder(netip.AddrFrom4([4]byte{10, 0, 0, byte(i)})), auth.RuleSignature, 5000
+		return w.expect(c, auth.SignatureMismatch).Uncounted
+	}
+	for range 25 {
+		for i := range 52 {
+			fail(i)
+		}
+	}
+	for i := range 52 {
+		if got := fail(i); got != (i < 50) {
+			t.Fatalf("holder %d of 52: uncounted %v after 25 failures", i, got)
+		}
 	}
 }
 

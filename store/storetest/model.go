@@ -2,6 +2,7 @@ package storetest
 
 import (
 	"maps"
+	"net/netip"
 	"time"
 
 	"github.com/card-gateway/card-gateway/auth"
@@ -23,6 +24,8 @@ type modelKey struct {
 	nonces   map[[16]byte]time.Time // the end of their life
 	levels   map[string]ratelimit.Level
 	lastUsed map[int]time.Time
+	accepted map[netip.Prefix]time.Time // when last
+	parts    map[netip.Prefix]int       // of the failures
 }
 
 func newModel() *model { return &model{keys: map[string]*modelKey{}} }
@@ -43,6 +46,7 @@ func (k *modelKey) forget() {
 	k.failures = 0
 	k.levels = map[string]ratelimit.Level{}
 	k.lastUsed = map[int]time.Time{}
+	k.accepted, k.parts = map[netip.Prefix]time.Time{}, map[netip.Prefix]int{}
 }
 
 func (m *model) put(r *store.Record, opt store.PutOptions) {
@@ -99,6 +103,7 @@ func (k *modelKey) accept(c *store.Claim) store.Verdict {
 	k.nonces[c.Nonce] = c.Now.Add(lifetime(c))
 	if !c.DryRun {
 		k.failures = 0
+		k.accepted[c.From] = c.Now
 	}
 	if c.SecretVersion != 0 {
 		k.lastUsed[c.SecretVersion] = c.Now.Truncate(time.Minute)
@@ -138,10 +143,38 @@ func counts(c *store.Claim, reason auth.Reason) bool {
 }
 
 func (k *modelKey) refuse(c *store.Claim, reason auth.Reason) store.Verdict {
-	if counts(c, reason) && !c.DryRun {
-		k.failures++
+	v := store.Verdict{Reason: reason}
+	if k.failures == 0 {
+		k.parts = map[netip.Prefix]int{}
 	}
-	return store.Verdict{Reason: reason, Failures: k.failures}
+	if counts(c, reason) && !c.DryRun {
+		if v.Uncounted = k.busyBeside(c) && !k.addPart(c); !v.Uncounted {
+			k.failures++
+		}
+	}
+	v.Failures = k.failures
+	return v
+}
+
+// busyBeside reports whether the key was accepted from another holder within ten minutes.
+func (k *modelKey) busyBeside(c *store.Claim) bool {
+	busy := false
+	for from, at := range k.accepted {
+		busy = busy || from != c.From && c.Now.Unix()/10-at.Unix()/10 <= 60
+	}
+	return busy
+}
+
+// addPart adds a failure to the part of the holder, and returns false if that is full.
+func (k *modelKey) addPart(c *store.Claim) bool {
+	part, known := k.parts[c.From]
+	if part >= 25 || part >= max(c.LockAfter/2, 1) {
+		return false
+	}
+	if known || len(k.parts) < 50 {
+		k.parts[c.From]++
+	}
+	return true
 }
 
 func (k *modelKey) charge(c *store.Claim) store.Verdict {
@@ -221,6 +254,7 @@ func (m *model) look(c *store.Claim) store.Verdict {
 		copied.record = k.record.Clone()
 	}
 	copied.nonces, copied.levels, copied.lastUsed = maps.Clone(k.nonces), maps.Clone(k.levels), maps.Clone(k.lastUsed)
+	copied.accepted, copied.parts = maps.Clone(k.accepted), maps.Clone(k.parts)
 	v := (&model{keys: map[string]*modelKey{c.KeyID: &copied}, floor: m.floor}).settle(c)
 	return store.Verdict{Stale: v.Stale, Reason: v.Reason, RetryAfter: v.RetryAfter}
 }

@@ -72,6 +72,8 @@ func Run(t *testing.T, open Factory) {
 		{"Counting", testCounting},
 		{"Lock", testLock},
 		{"LockDuration", testLockDuration},
+		{"LockShare", testLockShare},
+		{"ManyHolders", testManyHolders},
 		{"DryRun", testDryRun},
 		{"Stale", testStale},
 		{"ClearFailures", testClearFailures},
@@ -104,6 +106,7 @@ func Run(t *testing.T, open Factory) {
 		{"Reopen", testReopen},
 		{"Closed", testClosed},
 		{"History", testHistory},
+		{"LockHistory", testLockHistory},
 	}
 	for _, p := range parts {
 		t.Run(p.name, func(t *testing.T) { p.run(t, open) })

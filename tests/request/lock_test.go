@@ -205,6 +205,53 @@ func TestStrangersCannotLock(t *testing.T) {
 	harness.WantUnauthorized(t, g.Send(t, key.Get().From("127.0.0.2").Add("X-Forwarded-For", "203.0.113.7")), harness.IPNotAllowed)
 }
 
+// TestOneAddressCannotLockBusyKey: of a key that was accepted from another address, a
+// stranger with one address adds half of the failures that lock it, also over a kill.
+// Two strangers lock it, and so does the only address that the key is used from.
+func TestOneAddressCannotLockBusyKey(t *testing.T) {
+	t.Parallel()
+	u := harness.StartUpstream(t)
+	g := harness.StartGateway(t, harness.Site{Upstream: u.Addr})
+	key, idle := g.NewKey(nil), g.NewKey(nil)
+	from := func(key harness.Credentials, address string, n int) map[string]int {
+		answers := make([]*harness.Response, n)
+		for i, r := range key.Forged(n) {
+			answers[i] = g.Send(t, r.From(address))
+		}
+		return harness.Messages(answers)
+	}
+	wrong := func(n int) map[string]int { return map[string]int{harness.WrongSignature: n} }
+	locked := map[string]int{harness.WrongSignature: 50, harness.KeyLocked: 1, harness.KeyDisabled: 9}
+
+	for range 3 {
+		harness.WantAccepted(t, g.Send(t, key.Get()))
+		g.WantFailures(t, key, 0)
+		wantMessages(t, "a stranger", from(key, "127.0.0.2", 60), wrong(60))
+		g.WantFailures(t, key, 25)
+	}
+	if metrics := g.Send(t, &harness.Request{Method: "GET", Target: "/metrics"}).Body; !strings.Contains(metrics, "card_gateway_uncounted_failures_total 105\n") {
+		t.Error("not 105 failures are reported as not counted")
+	}
+	g.Kill()
+	g.Start()
+	wantMessages(t, "the stranger after a kill", from(key, "127.0.0.2", 60), wrong(60))
+	g.WantFailures(t, key, 25)
+	wantMessages(t, "the client's own failures", from(key, "127.0.0.1", 24), wrong(24))
+	g.WantFailures(t, key, 49)
+	harness.WantAccepted(t, g.Send(t, key.Get()))
+
+	wantMessages(t, "a stranger again", from(key, "127.0.0.2", 60), wrong(60))
+	wantMessages(t, "two strangers", from(key, "127.0.0.3", 35), map[string]int{harness.WrongSignature: 25, harness.KeyLocked: 1, harness.KeyDisabled: 9})
+	g.Do(key, "unlock")
+	harness.WantAccepted(t, g.Send(t, key.Get().From("127.0.0.4")))
+	g.Do(key, "unlock")
+
+	wantMessages(t, "a key that nobody uses", from(idle, "127.0.0.2", 60), locked)
+	g.Do(idle, "unlock")
+	harness.WantAccepted(t, g.Send(t, idle.Get()))
+	wantMessages(t, "the address of its client", from(idle, "127.0.0.1", 60), locked)
+}
+
 // TestLockDuration has a lock that ends by itself, and one that does not end yet.
 func TestLockDuration(t *testing.T) {
 	t.Parallel()

@@ -17,18 +17,22 @@ function body(c) {
 }
 
 function options(c) {
-  return { baseUrl: c.base, keyId: c.key_id, secret: c.secret, now: () => Date.now() + c.clock * 1000, warn: () => {}, verifyAnswers: c.verify_answers };
+  return { baseUrl: c.base, keyId: c.key_id, secret: c.secret, now: () => Date.now() + c.clock * 1000, warn: () => {}, verifyAnswers: c.verify_answers,
+    ...(c.attempts && { attempts: c.attempts }) };
 }
 
 function headers(c) {
-  return { ...(c.has_body && c.kind !== "form" ? { "Content-Type": "application/json" } : {}), ...c.headers };
+  const call = c.nonce && c.adapter !== "client" ? { "X-Nonce": c.nonce, "X-Timestamp": c.timestamp } : {};
+  return { ...call, ...(c.has_body && c.kind !== "form" ? { "Content-Type": "application/json" } : {}), ...c.headers };
 }
 
 const ways = {
   client(c) {
     const client = new card.Client(options(c));
+    const call = c.nonce ? { nonce: c.nonce, timestamp: Number(c.timestamp) } : undefined;
     return async () => {
-      const { status, body: content } = await client.request(c.method, c.target, { query: c.query, body: body(c), headers: headers(c) });
+      if (c.do === "close") return client.closeCall(call).then(() => ({ closed: true }));
+      const { status, body: content } = await client.request(c.method, c.target, { query: c.query, body: body(c), headers: headers(c), call });
       return { status, body: content.toString("base64") };
     };
   },
@@ -57,7 +61,7 @@ const ways = {
 async function run(c) {
   switch (c.do) {
     case "hello":
-      return { adapters: { client: true, fetch: false, axios: false }, version: card.version };
+      return { adapters: { client: true, fetch: false, axios: false }, version: card.version, calls: true };
     case "trusts":
       return { trusted: card.trustsDate(c.base) };
     case "sign": {
@@ -85,9 +89,13 @@ function describe(error) {
   if (error instanceof card.UnsignableError) return { type: "unsignable", message: error.message };
   if (error instanceof card.ApiError) {
     return { type: "api", status: error.status, code: error.code, message: error.reason, details: error.details,
-      request_id: error.requestId, retry_after: error.retryAfter ?? 0 };
+      request_id: error.requestId, retry_after: error.retryAfter ?? 0, not_executed: error.notExecuted };
   }
   if (error instanceof card.UnprovenError) return { type: "unproven", status: error.status, unsigned: error.unsigned, message: error.message };
+  if (error instanceof card.TakenError) return { type: "taken", ...error.call, message: error.message };
+  if (error instanceof card.UnknownError) {
+    return { type: "unknown", ...error.call, until: error.until, attempts: error.attempts, message: error.message };
+  }
   if (error instanceof card.RedirectError) return { type: "redirect", location: error.location };
   if (error instanceof card.ConnectionError) return { type: "connection", sent: error.sent, attempts: error.attempts };
   if (error.message === "fetch failed" || error.message === "terminated" || error.isAxiosError) return { type: "connection" };
