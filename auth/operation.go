@@ -26,12 +26,13 @@ const (
 // Limits, metrics and logs name an endpoint by the name of its operation. The
 // scope that a request needs is that of the route that it matches.
 type Operation struct {
-	Name    string
-	Scopes  []string // of its routes, each once; [ScopeAll] for "other"
-	Routes  []Route  // as they were defined; none for "other"
-	MaxBody int64    // largest body in bytes; 0: what the site allows
-	Index   int      // in [Table.Operations], for arrays with one entry per operation
-	Own     bool     // the gateway answers it itself; it must never reach an issuer
+	Name      string
+	Scopes    []string // of its routes, each once; [ScopeAll] for "other"
+	Routes    []Route  // as they were defined; none for "other"
+	MaxBody   int64    // largest body in bytes; 0: what the site allows
+	MaxAnswer int64    // largest answer that is held, in bytes; 0: the gateway's
+	Index     int      // in [Table.Operations], for arrays with one entry per operation
+	Own       bool     // the gateway answers it itself; it must never reach an issuer
 }
 
 // A Route is one method and path pattern of an operation, with the scope that
@@ -41,11 +42,12 @@ type Route struct{ Method, Pattern, Scope string }
 // An OperationDef defines one method and pattern of an operation. Definitions
 // with the same name make one operation together, and each keeps its scope.
 type OperationDef struct {
-	Name    string // [a-z][a-z0-9_]*
-	Method  string // GET, POST, PUT, PATCH or DELETE; GET also means HEAD
-	Pattern string // below /api/v1/; a {placeholder} stands for one segment
-	Scope   string // resource:action
-	MaxBody int64  // largest body of the operation in bytes; 0: that of another definition, or what the site allows
+	Name      string // [a-z][a-z0-9_]*
+	Method    string // GET, POST, PUT, PATCH or DELETE; GET also means HEAD
+	Pattern   string // below /api/v1/; a {placeholder} stands for one segment
+	Scope     string // resource:action
+	MaxBody   int64  // largest body of the operation in bytes; 0: that of another definition, or what the site allows
+	MaxAnswer int64  // largest answer of the operation that is held, in bytes; 0: that of another definition, or the gateway's
 }
 
 // builtinOperations are the operations whose paths the published interface
@@ -104,7 +106,7 @@ func methodIndex(method string) int {
 // as the last one.
 //
 // It is an error if a name, method, pattern or scope is malformed, if the
-// definitions of one name have two sizes of MaxBody, or if two patterns of one
+// definitions of one name have two sizes of MaxBody or MaxAnswer, or if two patterns of one
 // method match the same paths.
 func NewTable(defs []OperationDef) (*Table, error) {
 	t := &Table{names: make(map[string]*Operation)}
@@ -155,13 +157,14 @@ func (t *Table) add(d OperationDef, prefix string) error {
 		return fmt.Errorf("bad pattern %q: %w", d.Pattern, err)
 	}
 	op := t.reserve(d.Name)
-	if op.MaxBody != 0 && d.MaxBody != 0 && op.MaxBody != d.MaxBody {
-		return errors.New("its definitions name two sizes of max_body; it must be one")
+	differ := func(a, b int64) bool { return a != 0 && b != 0 && a != b }
+	if differ(op.MaxBody, d.MaxBody) || differ(op.MaxAnswer, d.MaxAnswer) {
+		return errors.New("its definitions name two sizes of max_body or max_answer; it must be one")
 	}
 	if !slices.Contains(op.Scopes, d.Scope) {
 		op.Scopes = append(op.Scopes, d.Scope)
 	}
-	op.MaxBody = max(op.MaxBody, d.MaxBody)
+	op.MaxBody, op.MaxAnswer = max(op.MaxBody, d.MaxBody), max(op.MaxAnswer, d.MaxAnswer)
 	op.Routes = append(op.Routes, Route{Method: d.Method, Pattern: d.Pattern, Scope: d.Scope})
 
 	r := route{segments: segments, operation: op, scope: d.Scope, shape: shapeOf(segments)}
@@ -328,8 +331,8 @@ func (d *OperationDef) check() error {
 	if !isPlainScope(d.Scope) {
 		return fmt.Errorf("bad scope %q: write resource:action in lower case, such as cards:read", d.Scope)
 	}
-	if d.MaxBody < 0 {
-		return errors.New("max_body must not be negative")
+	if d.MaxBody < 0 || d.MaxAnswer < 0 {
+		return errors.New("max_body and max_answer must not be negative")
 	}
 	return nil
 }

@@ -233,6 +233,7 @@ func TestBadDefinitions(t *testing.T) {
 		{scope("Cards:write"), "bad scope"},
 		{scope("cards:write "), "bad scope"},
 		{with(func(d *auth.OperationDef) { d.MaxBody = -1 }), "negative"},
+		{with(func(d *auth.OperationDef) { d.MaxAnswer = -1 }), "negative"},
 		{twice(func(d *auth.OperationDef) { d.Pattern = "/api/v1/CARDS/{id}/Freeze"; d.Name = "freeze" }), `operation "freeze"`},
 		{twice(func(*auth.OperationDef) {}), "matches the same paths"},
 		{twice(func(d *auth.OperationDef) { d.Scope = "x:y" }), "matches the same paths"},

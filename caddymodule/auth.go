@@ -148,7 +148,6 @@ func (h *Auth) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddyhttp.
 	defer site.state.pooled.Release()
 
 	p := &passage{site: site, limits: request.LimitsOf(r.Context())}
-	p.info.AnswerMemory = site.state.answerMemory
 	info := &p.info
 	r = info.Begin(&site.telemetry.Reporter, r, site.server)
 	info.Closes = site.state.process.Drain.SendsAway(&site.state.left, r) || info.Closes
@@ -168,6 +167,7 @@ func (h *Auth) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddyhttp.
 	defer func() {
 		info.Body.Release()
 		p.w.Drop()
+		info.Answer.Release()
 	}()
 	err := p.serve(r, next, start)
 	p.w.Complete()

@@ -56,14 +56,20 @@ func (p *passage) account(refusal *auth.Refusal, now time.Time) {
 // generic_messages an unknown key costs the same as a known one: the next answer
 // on the connection waits for it.
 func (p *passage) mayExplain(reason auth.Reason, now time.Time) bool {
-	shares := p.site.state.process.Explanations
+	process, key := p.site.state.process, p.info.Key
+	if id := p.decision.Request.Credentials.KeyID; reason == auth.MissingHeaders && !p.site.GenericMessages && keyid.ModeOf(id) == keyid.Test {
+		key = p.claimedKey()
+	}
+	shares := process.Explanations
 	switch {
 	case reason.Status() >= http.StatusInternalServerError || reason == auth.ClientGone:
 		return false
 	case reason == auth.UnknownKey && !p.site.GenericMessages:
 		return false
-	case reason == auth.UnknownKey:
-		shares = p.site.state.process.Strangers
+	case key == nil:
+		shares = process.Strangers
+	case keyid.ModeOf(key.ID) == keyid.Test:
+		shares = process.Tests
 	}
 	return shares.Take(p.decision.Request.Credentials.KeyID, auth.Holder(p.info.Address), now)
 }

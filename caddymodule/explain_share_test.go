@@ -23,7 +23,7 @@ func TestUnknownKeysTakeNoShares(t *testing.T) {
 	for generic, want := range map[bool]float64{false: 0, true: 1} {
 		g := newGate(t)
 		g.auth.GenericMessages = generic
-		g.auth.site.state.process.Explanations = node.NewExplanationShares(1)
+		g.auth.site.state.process.Explanations = node.NewExplanationShares(1, 1)
 		before := testutil.ToFloat64(meter.ExplanationsGiven)
 		if got := g.get(stranger, "192.0.2.1", broken["nothing"]); got.Code != http.StatusUnauthorized {
 			t.Fatal(got.Code)
@@ -39,7 +39,7 @@ func TestUnknownKeysTakeNoShares(t *testing.T) {
 
 // noExplanations returns shares that are used up for a day.
 func noExplanations() *node.ExplanationShares {
-	e := node.NewExplanationShares(1)
+	e := node.NewExplanationShares(1, 1)
 	e.Take("", netip.Prefix{}, time.Now().Add(24*time.Hour))
 	return e
 }

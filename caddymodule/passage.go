@@ -97,6 +97,7 @@ func (p *passage) takeOver() {
 	d := &p.decision
 	p.info.Target, p.info.Operation, p.info.Key, p.info.Skew = d.Target, d.Operation, d.Key, d.Skew
 	p.info.Body, p.info.DryRun = d.Body.Held, d.DryRun
+	p.info.Answer = p.site.state.answerMemory.Reserve(p.info.Caller())
 	p.info.Aside, p.dropped = p.site.Rule.Clean(p.r.Header)
 	if d.Settled {
 		p.report(&d.Verdict)

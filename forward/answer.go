@@ -9,6 +9,8 @@ import (
 	"strconv"
 	"sync"
 	"time"
+
+	"github.com/card-gateway/card-gateway/share"
 )
 
 // An Answer is what an issuer answered. It is used by one goroutine.
@@ -26,6 +28,7 @@ type Answer struct {
 	rest    []byte    // of a body that has arrived
 	body    io.Reader // one that is still arriving; nil: none
 	in      *input
+	caller  share.Caller
 	c       *conn // nil after the answer has released its connection
 	ctx     context.Context
 	stop    func() bool
@@ -40,7 +43,7 @@ func (x *exchange) answer(h *head) (*Answer, *Error) {
 	text, _ := x.in.Peek(h.size)
 	a := &Answer{
 		Status: h.status, Fields: h.fields(text), Issuer: x.c.issuer.name,
-		in: x.in, c: x.c, ctx: x.ctx, stop: x.stop, options: x.options,
+		in: x.in, caller: x.r.Caller, c: x.c, ctx: x.ctx, stop: x.stop, options: x.options,
 		keep: x.whole && h.minor == 1 && !h.closes,
 	}
 	bodiless, behind := h.bodiless(x.r.Method), int64(x.in.Buffered()-h.size)
@@ -180,7 +183,7 @@ func (a *Answer) settle(behind int) {
 	} else {
 		c.drop()
 	}
-	c.issuer.leave()
+	c.issuer.leave(&a.caller)
 }
 
 // release returns the buffer to its pool.

@@ -95,11 +95,11 @@ func (x *exchange) prepare() error {
 // on sends the request to an issuer, and updates the issuer's health by the
 // result.
 func (x *exchange) on(is *issuer) (*Answer, *Error) {
-	err := is.enter(x.ctx)
+	err := is.enter(x.ctx, &x.r.Caller)
 	var answer *Answer
 	if err == nil {
 		if answer, err = x.attempt(is); err != nil {
-			is.leave()
+			is.leave(&x.r.Caller)
 		}
 	}
 	switch {

@@ -11,6 +11,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/card-gateway/card-gateway/share"
 )
 
 // An issuer is one upstream with its connections.
@@ -23,7 +25,7 @@ type issuer struct {
 	health                 health
 
 	outstanding atomic.Int64
-	slots       chan struct{} // one element per connection in use; nil: no limit
+	slots       *share.Pool // of connections; nil: no limit
 
 	mu     sync.Mutex
 	idle   []*conn // newest last
@@ -45,7 +47,7 @@ func newIssuer(spec *Issuer, options *Options) (*issuer, error) {
 	}
 	is.health.after, is.health.span = options.FailAfter, options.FailFor
 	if options.MaxConnections > 0 {
-		is.slots = make(chan struct{}, options.MaxConnections)
+		is.slots = share.NewPool(share.Rule{Limit: int64(options.MaxConnections)})
 	}
 	if options.TLS == nil {
 		return is, nil
@@ -87,38 +89,31 @@ func (is *issuer) connections(delta int) {
 }
 
 // enter waits for the right to use a connection. Every enter that returns nil
-// is followed by one leave.
-func (is *issuer) enter(ctx context.Context) *Error {
+// is followed by one leave of the same caller.
+func (is *issuer) enter(ctx context.Context, by *share.Caller) *Error {
 	is.outstanding.Add(1)
-	if is.slots == nil {
+	if is.slots == nil || is.slots.Take(by, 1, share.Started) == share.Granted {
 		return nil
 	}
-	select {
-	case is.slots <- struct{}{}:
+	bounded, cancel := context.WithTimeout(ctx, is.options.DialTimeout)
+	defer cancel()
+	if is.slots.Wait(bounded, by) == share.Granted {
 		return nil
-	default:
-	}
-	timer := time.NewTimer(is.options.DialTimeout)
-	defer timer.Stop()
-	var err *Error
-	select {
-	case is.slots <- struct{}{}:
-		return nil
-	case <-ctx.Done():
-		err = ended(ctx)
-		err.Issuer = is.name
-	case <-timer.C:
-		err = is.failed(KindBusy, "every connection was in use for too long")
-		err.RetryAfter = time.Second
 	}
 	is.outstanding.Add(-1)
+	if err := ended(ctx); err != nil {
+		err.Issuer = is.name
+		return err
+	}
+	err := is.failed(KindBusy, "every connection that this tenant may use was in use for too long")
+	err.RetryAfter = time.Second
 	return err
 }
 
-func (is *issuer) leave() {
+func (is *issuer) leave(by *share.Caller) {
 	is.outstanding.Add(-1)
 	if is.slots != nil {
-		<-is.slots
+		is.slots.Give(by, 1)
 	}
 }
 

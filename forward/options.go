@@ -56,7 +56,8 @@ type Options struct {
 	// IdleTimeout is how long an unused connection is kept. It should be
 	// shorter than the issuer's own. Default 45 s.
 	IdleTimeout time.Duration
-	// MaxConnections is the most connections to each issuer. 0: no limit.
+	// MaxConnections is the most connections to each issuer, which callers share by the
+	// rule of [share.Pool]. 0: no limit.
 	MaxConnections int
 
 	// FailAfter failures within FailFor take an issuer out for FailFor. A

@@ -11,6 +11,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/card-gateway/card-gateway/share"
 )
 
 // A Field is one header line.
@@ -19,6 +21,7 @@ type Field struct{ Name, Value string }
 // A Request is a request to an issuer. The package only reads it, and only until
 // [Forwarder.Do] returns.
 type Request struct {
+	Caller share.Caller // whose share of MaxConnections it uses
 	Method string
 	Target string // the request target, sent byte for byte
 	Host   string // the Host header; empty: the issuer's own

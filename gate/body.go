@@ -54,12 +54,8 @@ func (g *Gate) receive(a *Arrival, d *Decision) (Body, *auth.Refusal) {
 		receiver.Max = d.Asked.Operation.MaxBody
 	}
 	if keep {
-		keyID := ""
-		if d.Key != nil {
-			keyID = d.Key.ID
-		}
 		receiver.Look = func() (bool, *auth.Refusal) { return g.lookBeforeBody(a, d) }
-		receiver.Memory, receiver.Pooled = g.Bodies.Reserve(keyID, a.Client), g.PooledBodies
+		receiver.Memory, receiver.Pooled = g.Bodies.Reserve(held.Caller(d.Key, a.Client)), g.PooledBodies
 	}
 	start := time.Now()
 	received, refusal := receiver.Receive(a.Writer, a.Request)

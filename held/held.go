@@ -1,5 +1,5 @@
 // Package held reads the body of a request, and holds bodies and answers, in memory
-// that is counted and shared out to keys and addresses. Begin with [Receiver] for a
+// that is counted and shared out to tenants, keys and addresses. Begin with [Receiver] for a
 // request, and with [Body] for what is held.
 package held
 
@@ -10,52 +10,54 @@ import (
 	"errors"
 	"fmt"
 	"hash"
-	"hash/maphash"
 	"io"
 	"net/http"
 	"net/netip"
 	"slices"
 	"strconv"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/card-gateway/card-gateway/auth"
+	"github.com/card-gateway/card-gateway/share"
 )
 
-// A Memory hands out the memory in which bodies are held. It is bounded,
-// and no key and no address gets more of it than a share, so that nobody can
-// take what all need.
+// A Memory hands out the memory in which bodies are held. It is bounded, and shared out
+// to tenants, keys and addresses by the rule of [share.Pool].
 type Memory struct {
-	name         string // the option that bounds it, for texts
-	limit        int64  // bytes, in all
-	keyShare     int64  // bytes that the requests of one key may hold
-	addressShare int64  // bytes that the requests from one address may hold
-
-	used      atomic.Int64
-	keys      holders[string]
-	addresses holders[netip.Prefix]
+	name string // the option that bounds it, for texts
+	pool *share.Pool
 }
 
 // A Reservation is what one body holds of the memory. It belongs to one
 // goroutine at a time.
 type Reservation struct {
-	memory  *Memory      // nil: it is not counted
-	key     string       // id of the key
-	address netip.Prefix // see auth.Holder
-	bytes   int64
+	memory *Memory // nil: it is not counted
+	caller share.Caller
+	bytes  int64
+	ahead  int64 // the part of bytes that nothing uses yet
 }
 
-// Reserve returns an empty reservation for a request of a key from an address.
-func (m *Memory) Reserve(key string, client netip.Addr) Reservation {
-	return Reservation{memory: m, key: key, address: auth.Holder(client)}
+// Reserve returns an empty reservation for a request of a caller.
+func (m *Memory) Reserve(caller share.Caller) Reservation {
+	return Reservation{memory: m, caller: caller}
+}
+
+// Caller returns who has sent a request: the owner of the key, if there is one, from the
+// address.
+func Caller(key *auth.Key, client netip.Addr) share.Caller {
+	c := share.Caller{Address: auth.Holder(client)}
+	if key != nil {
+		c.Tenant, c.Key = cmp.Or(key.Tenant, key.ID), key.ID
+	}
+	return c
 }
 
 // Used returns the bytes that are held.
-func (m *Memory) Used() int64 { return m.used.Load() }
+func (m *Memory) Used() int64 { return m.pool.Used() }
 
 // Limit returns the bytes that may be held in all.
-func (m *Memory) Limit() int64 { return m.limit }
+func (m *Memory) Limit() int64 { return m.pool.Rule().Limit }
 
 // A KeyHolder is how much memory the requests of a key hold.
 type KeyHolder struct {
@@ -63,28 +65,44 @@ type KeyHolder struct {
 	Bytes int64  `json:"bytes"`
 }
 
-// Grow reserves n more bytes. The refusal is OverBudget. Its log text names the
+// Grow reserves n more bytes. The refusal is OverBudget. Its log text names the tenant,
 // key or address whose share is used up, or states that all memory is.
 func (r *Reservation) Grow(n int64) *auth.Refusal {
-	m := r.memory
-	if m == nil { // not counted
+	used := min(n, r.ahead)
+	if refusal := r.take(n-used, share.Started); refusal != nil {
+		return refusal
+	}
+	r.ahead -= used
+	return nil
+}
+
+// Ahead reserves bytes for a request that is about to start, so that there are n that Grow
+// uses first.
+func (r *Reservation) Ahead(n int64) *auth.Refusal {
+	refusal := r.take(n-r.ahead, share.Starting)
+	if refusal == nil {
+		r.ahead = max(r.ahead, n)
+	}
+	return refusal
+}
+
+// take reserves n bytes.
+func (r *Reservation) take(n int64, s share.Stage) *auth.Refusal {
+	if r.memory == nil || n <= 0 {
 		return nil
 	}
-	if m.used.Add(n) > m.limit {
-		m.used.Add(-n)
-		return m.refusal(r, "all "+fmt.Sprint(m.limit)+" bytes of "+m.name+" are in use", "")
-	}
-	if !m.keys.take(r.key, n, m.keyShare) {
-		m.used.Add(-n)
-		return m.refusal(r, fmt.Sprintf("the requests of this key hold its share of %s, %d bytes", m.name, m.keyShare), r.key)
-	}
-	if !m.addresses.take(r.address, n, m.addressShare) {
-		m.keys.give(r.key, n)
-		m.used.Add(-n)
-		return m.refusal(r, fmt.Sprintf("the requests from this address hold its share of %s, %d bytes", m.name, m.addressShare), r.address.String())
+	if level := r.memory.pool.Take(&r.caller, n, s); level != share.Granted {
+		return r.memory.refusal(r, level)
 	}
 	r.bytes += n
 	return nil
+}
+
+// Move returns the reservation and leaves an empty one of the same caller.
+func (r *Reservation) Move() Reservation {
+	moved := *r
+	r.bytes, r.ahead = 0, 0
+	return moved
 }
 
 // shrink releases n of the reserved bytes.
@@ -93,121 +111,66 @@ func (r *Reservation) shrink(n int64) {
 		return
 	}
 	r.bytes -= n
-	r.memory.addresses.give(r.address, n)
-	r.memory.keys.give(r.key, n)
-	r.memory.used.Add(-n)
+	r.memory.pool.Give(&r.caller, n)
+}
+
+// settle releases what nothing uses.
+func (r *Reservation) settle() {
+	r.shrink(r.ahead)
+	r.ahead = 0
 }
 
 // Release releases all reserved bytes. It may be called again.
 func (r *Reservation) Release() {
 	r.shrink(r.bytes)
+	r.ahead = 0
 }
 
-// scarce reports whether more than half of the memory, or of the share of the
-// Reservation's key or address, is in use.
-func (r *Reservation) scarce() bool {
-	m := r.memory
-	used := m.used.Load()
-	if used <= min(m.keyShare, m.addressShare)/2 {
-		return false // nobody can hold more than all
-	}
-	return used > m.limit/2 || m.keys.held(r.key) > m.keyShare/2 || m.addresses.held(r.address) > m.addressShare/2
-}
+// scarce reports whether more than half of the memory, or of what the caller may hold, is
+// in use.
+func (r *Reservation) scarce() bool { return r.memory.pool.Scarce(&r.caller) }
 
-func (m *Memory) refusal(r *Reservation, why, holder string) *auth.Refusal {
-	if holder == "" {
+// refusal returns why the share at the level does not suffice.
+func (m *Memory) refusal(r *Reservation, level share.Level) *auth.Refusal {
+	rule, c := m.pool.Rule(), &r.caller
+	var why, holder string
+	switch level {
+	case share.Key:
+		why, holder = fmt.Sprintf("the requests of this key hold its share of %s, %d bytes", m.name, rule.Key), c.Key
+	case share.Address:
+		why, holder = fmt.Sprintf("the requests from this address hold its share of %s, %d bytes", m.name, rule.Address), c.Address.String()
+	case share.Tenant:
+		why, holder = "the requests of this tenant hold its share of "+m.name, c.Tenant
+	default:
+		why = fmt.Sprintf("all %d bytes of %s are in use, or kept for tenants that hold little", rule.Limit, m.name)
 		if top := m.Largest(1); len(top) == 1 {
 			holder = top[0].Key
 		}
 	}
 	return &auth.Refusal{
 		Reason: auth.OverBudget, RetryAfter: time.Second,
-		Log: fmt.Sprintf("%s; key %s asked, holder %s", why, r.key, holder),
+		Log: fmt.Sprintf("%s; key %s asked, holder %s", why, c.Key, holder),
 	}
 }
 
 // Largest returns the n keys that hold most, the Largest first.
 func (m *Memory) Largest(n int) []KeyHolder {
 	all := make([]KeyHolder, 0, n)
-	m.keys.each(func(key string, bytes int64) { all = append(all, KeyHolder{Key: key, Bytes: bytes}) })
+	m.pool.Keys(func(key string, bytes int64) { all = append(all, KeyHolder{Key: key, Bytes: bytes}) })
 	slices.SortFunc(all, func(a, b KeyHolder) int {
 		return cmp.Or(cmp.Compare(b.Bytes, a.Bytes), cmp.Compare(a.Key, b.Key))
 	})
 	return all[:min(n, len(all))]
 }
 
-// holders counts bytes by holder, in shards so that requests seldom wait for
-// each other.
-type holders[H comparable] struct {
-	seed   maphash.Seed
-	shards [32]holderShard[H]
-}
-
-type holderShard[H comparable] struct {
-	mu    sync.Mutex
-	bytes map[H]int64
-}
-
 // NewMemory returns a memory with the name of its option, and the parts of it that
-// one key and one address may hold.
+// one key, and one address of a tenant, may hold.
 func NewMemory(name string, limit int64, keyShare, addressShare float64) *Memory {
-	m := &Memory{name: name, limit: limit, keyShare: Share(limit, keyShare), addressShare: Share(limit, addressShare)}
-	m.keys.seed, m.addresses.seed = maphash.MakeSeed(), maphash.MakeSeed()
-	return m
+	return &Memory{name, share.NewPool(share.Rule{Limit: limit, Key: Share(limit, keyShare), Address: Share(limit, addressShare)})}
 }
 
 // Share returns a part of a number of bytes.
 func Share(limit int64, share float64) int64 { return int64(float64(limit) * share) }
-
-func (h *holders[H]) shard(holder H) *holderShard[H] {
-	return &h.shards[maphash.Comparable(h.seed, holder)%uint64(len(h.shards))]
-}
-
-// take adds n bytes to those of the holder. It returns false, and adds nothing,
-// if the holder would then have more than its share.
-func (h *holders[H]) take(holder H, n, share int64) bool {
-	s := h.shard(holder)
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.bytes[holder]+n > share {
-		return false
-	}
-	if s.bytes == nil {
-		s.bytes = make(map[H]int64)
-	}
-	s.bytes[holder] += n
-	return true
-}
-
-func (h *holders[H]) give(holder H, n int64) {
-	s := h.shard(holder)
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if left := s.bytes[holder] - n; left > 0 {
-		s.bytes[holder] = left
-	} else {
-		delete(s.bytes, holder)
-	}
-}
-
-func (h *holders[H]) held(holder H) int64 {
-	s := h.shard(holder)
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.bytes[holder]
-}
-
-// each calls f with all holders and what they hold.
-func (h *holders[H]) each(f func(holder H, bytes int64)) {
-	for i := range h.shards {
-		s := &h.shards[i]
-		s.mu.Lock()
-		for holder, bytes := range s.bytes {
-			f(holder, bytes)
-		}
-		s.mu.Unlock()
-	}
-}
 
 // Quick is the size up to which a body is one slice.
 const Quick = firstRead
@@ -331,6 +294,9 @@ func (b *Body) addBlock() *auth.Refusal {
 	b.blocks = append(b.blocks, block)
 	return nil
 }
+
+// Settle releases what was reserved ahead for the body, which now does not grow.
+func (b *Body) Settle() { b.hold.settle() }
 
 // ReserveCopies counts n copies of the body until it is released.
 func (b *Body) ReserveCopies(n int64) *auth.Refusal {

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"crypto/sha256"
 	"errors"
+	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -38,7 +39,7 @@ func (f failing) Read(p []byte) (int, error) {
 // worth holding.
 func reader(m *Memory, max int64) *Receiver {
 	return &Receiver{
-		Max: max, Timeout: time.Minute, Memory: m.Reserve("k1", netip.MustParseAddr("192.0.2.1")),
+		Max: max, Timeout: time.Minute, Memory: m.Reserve(Caller(&auth.Key{ID: "k1"}, netip.MustParseAddr("192.0.2.1"))),
 		Look: func() (bool, *auth.Refusal) { return true, nil },
 	}
 }
@@ -46,11 +47,8 @@ func reader(m *Memory, max int64) *Receiver {
 // expectUnused fails the test if some of the memory was not released.
 func expectUnused(t *testing.T, m *Memory) {
 	t.Helper()
-	holders := 0
-	m.keys.each(func(string, int64) { holders++ })
-	m.addresses.each(func(netip.Prefix, int64) { holders++ })
-	if m.used.Load() != 0 || holders != 0 {
-		t.Errorf("%d bytes are held, by %d keys and addresses", m.used.Load(), holders)
+	if holders := m.Largest(9); m.Used() != 0 || len(holders) != 0 {
+		t.Errorf("%d bytes are held, by %v", m.Used(), holders)
 	}
 }
 
@@ -134,7 +132,7 @@ func TestHeldBody(t *testing.T) {
 		if refusal != nil || got.Sum != sha256.Sum256(content) {
 			rt.Fatalf("%v, or another hash", refusal)
 		}
-		if held := m.used.Load(); held < size || held > Rounded(size)+blockSize {
+		if held := m.Used(); held < size || held > Rounded(size)+blockSize {
 			rt.Fatalf("%d bytes are counted for a body of %d", held, size)
 		}
 		r := httptest.NewRequest("POST", "/", nil)
@@ -145,16 +143,16 @@ func TestHeldBody(t *testing.T) {
 		}
 		if size > lookFrom || br.Pooled {
 			_ = r.Body.Close() // the issuer has it
-			if m.used.Load() != 0 {
-				rt.Fatalf("%d bytes are counted after the issuer has the body", m.used.Load())
+			if m.Used() != 0 {
+				rt.Fatalf("%d bytes are counted after the issuer has the body", m.Used())
 			}
 			if n, err := r.Body.Read(make([]byte, 1)); n != 0 || err == nil {
 				rt.Fatal("a body that was given back can be read")
 			}
 		}
 		got.Body.Release()
-		if m.used.Load() != 0 {
-			rt.Fatalf("%d bytes are lost", m.used.Load())
+		if m.Used() != 0 {
+			rt.Fatalf("%d bytes are lost", m.Used())
 		}
 	})
 }
@@ -167,47 +165,86 @@ type parts struct {
 
 func (p *parts) Read(b []byte) (int, error) { return p.Reader.Read(b[:min(len(b), p.most)]) }
 
-// TestSharesOfBodyMemory: neither a key nor an address gets more than its share,
-// others are not affected, and the log names the holder.
+// TestSharesOfBodyMemory: neither a key, an address of a tenant nor a tenant gets more
+// than its share, others are not affected, and the log names the holder.
 func TestSharesOfBodyMemory(t *testing.T) {
-	m := NewMemory("body_budget", 1<<20, 1.0/8, 1.0/4)
-	take := func(key, address string) (*Reservation, *auth.Refusal) {
-		r := &Reservation{memory: m, key: key, address: auth.Holder(netip.MustParseAddr(address))}
-		return r, r.Grow(64 << 10)
-	}
+	m := NewMemory("body_budget", 2<<20, 1.0/8, 1.0/4)
 	var held []*Reservation
-	for range 2 {
-		r, refusal := take("greedy", "192.0.2.1")
-		if refusal != nil {
+	take := func(tenant, key, address, holder string) {
+		t.Helper()
+		r := m.Reserve(Caller(&auth.Key{ID: key, Tenant: tenant}, netip.MustParseAddr(address)))
+		refusal := r.Grow(256 << 10)
+		held = append(held, &r)
+		switch {
+		case holder == "" && refusal != nil:
 			t.Fatal(refusal.Log)
+		case holder != "" && (reasonOf(refusal) != auth.OverBudget || !strings.HasSuffix(refusal.Log, "holder "+holder) || refusal.RetryAfter <= 0):
+			t.Errorf("%s from %s: %+v", key, address, refusal)
 		}
-		held = append(held, r)
 	}
-	if _, refusal := take("greedy", "192.0.2.9"); reasonOf(refusal) != auth.OverBudget || !strings.Contains(refusal.Log, "holder greedy") || refusal.RetryAfter <= 0 {
-		t.Errorf("over the key's share: %+v", refusal)
+	take("greedy", "g1", "192.0.2.1", "")
+	take("greedy", "g1", "192.0.2.9", "g1")
+	take("greedy", "g2", "192.0.2.1", "")
+	take("greedy", "g3", "192.0.2.1", "192.0.2.1/32")
+	for i := range 5 { // all but the kept part
+		take("greedy", fmt.Sprint("h", i), fmt.Sprint("192.0.2.", 10+i), "")
 	}
-	for _, key := range []string{"k2", "k3"} {
-		r, refusal := take(key, "192.0.2.1")
-		if refusal != nil {
-			t.Fatal(refusal.Log)
-		}
-		held = append(held, r)
-	}
-	if _, refusal := take("k4", "192.0.2.1"); reasonOf(refusal) != auth.OverBudget || !strings.Contains(refusal.Log, "holder 192.0.2.1") {
-		t.Errorf("over the address' share: %+v", refusal)
-	}
-	other, refusal := take("k4", "192.0.2.2")
-	if refusal != nil {
-		t.Fatalf("another key from elsewhere: %s", refusal.Log)
-	}
-	if top := m.Largest(1); len(top) != 1 || top[0] != (KeyHolder{Key: "greedy", Bytes: 128 << 10}) {
+	take("greedy", "last", "192.0.2.90", "g1")
+	take("", "alone", "192.0.2.1", "")
+	take("greedy", "last", "192.0.2.90", "alone") // all hold the same
+	held[0].Release()
+	held[2].Release()
+	take("greedy", "last", "192.0.2.90", "greedy") // it holds more than half, and is not alone
+	if top := m.Largest(1); len(top) != 1 || top[0] != (KeyHolder{Key: "alone", Bytes: 256 << 10}) {
 		t.Errorf("the Largest holder is %v", top)
 	}
-	for _, r := range append(held, other) {
+	for _, r := range held {
 		r.Release()
 		r.Release()
 	}
 	expectUnused(t, m)
+}
+
+// What is reserved ahead is used first, comes back with the rest, and moves as a whole.
+func TestReservedAhead(t *testing.T) {
+	m := NewMemory("answer_budget", 1<<20, 1, 1)
+	expect := func(want int64) {
+		t.Helper()
+		if m.Used() != want {
+			t.Errorf("%d bytes are held, want %d", m.Used(), want)
+		}
+	}
+	first := m.Reserve(Caller(&auth.Key{ID: "k1"}, netip.Addr{}))
+	for range 2 { // two handlers may ask for it
+		if refusal := first.Ahead(100); refusal != nil {
+			t.Fatal(refusal)
+		}
+	}
+	body := NewBody(first.Move())
+	first.Release()
+	expect(100)
+	if refusal := body.Begin(60); refusal != nil {
+		t.Fatal(refusal)
+	}
+	expect(100)
+	if _ = body.Write(make([]byte, 30)); body.ReserveCopies(2) != nil {
+		t.Fatal("no room for copies")
+	}
+	expect(120)
+	body.Settle()
+	expect(120)
+	body.Release()
+	expectUnused(t, m)
+	second := m.Reserve(Caller(&auth.Key{ID: "k1"}, netip.Addr{}))
+	if refusal := second.Ahead(1 << 20); reasonOf(refusal) != auth.OverBudget {
+		t.Error("a start leaves nothing to what has started")
+	}
+	if refusal := second.Ahead(100); refusal != nil {
+		t.Fatal(refusal)
+	}
+	empty := NewBody(second.Move())
+	empty.Settle()
+	expect(0)
 }
 
 // TestLookBeforeHolding: look is called once, before more than lookFrom is held,
@@ -231,7 +268,7 @@ func TestLookBeforeHolding(t *testing.T) {
 	} {
 		m := NewMemory("body_budget", 1<<20, 1, 1)
 		if c.scarce {
-			other := Reservation{memory: m, key: "other", address: auth.Holder(netip.MustParseAddr("192.0.2.7"))}
+			other := m.Reserve(Caller(&auth.Key{ID: "other"}, netip.MustParseAddr("192.0.2.7")))
 			if refusal := other.Grow(600 << 10); refusal != nil {
 				t.Fatal(refusal)
 			}
@@ -240,7 +277,7 @@ func TestLookBeforeHolding(t *testing.T) {
 		br := reader(m, 1<<20)
 		br.Look = func() (bool, *auth.Refusal) {
 			looks++
-			if held := m.used.Load(); held > c.atMost {
+			if held := m.Used(); held > c.atMost {
 				t.Errorf("%s: %d bytes are held when it looks", c.name, held)
 			}
 			return true, nil
@@ -270,7 +307,7 @@ func TestLookWhileWaiting(t *testing.T) {
 		_, _ = out.Write([]byte("b"))
 		<-looked
 		_, _ = out.Write(make([]byte, 4096))
-		if held := m.used.Load(); held != 0 {
+		if held := m.Used(); held != 0 {
 			t.Errorf("%d bytes are held of a body that is not worth it", held)
 		}
 		_ = out.Close()
@@ -315,9 +352,9 @@ func TestLeastRate(t *testing.T) {
 // allocate.
 func TestReservationAllocatesNothing(t *testing.T) {
 	m := NewMemory("body_budget", 1<<20, 1.0/8, 1.0/4)
-	client := netip.MustParseAddr("2001:db8:1:2::1")
+	key, client := &auth.Key{ID: "k1", Tenant: "acme"}, netip.MustParseAddr("2001:db8:1:2::1")
 	reserve := func() {
-		r := Reservation{memory: m, key: "k1", address: auth.Holder(client)}
+		r := m.Reserve(Caller(key, client))
 		if refusal := r.Grow(1 << 10); refusal != nil {
 			t.Fatal(refusal)
 		}

@@ -46,9 +46,9 @@ type Forward struct {
 	// connection at the same moment. Default: 45s.
 	KeepAlive caddy.Duration `json:"keepalive,omitempty"`
 
-	// The most connections to each issuer. When all are in use, requests wait
-	// for up to dial_timeout and are then answered with 503.
-	// Default: no limit.
+	// The most connections to each issuer. One tenant uses half of them, or seven eighths
+	// while no other tenant asks. Requests without a connection wait for up to
+	// dial_timeout and are then answered with 503. Default: no limit.
 	MaxConnections int `json:"max_connections,omitempty"`
 
 	// The Host that the issuer receives. `{client}` is the client's Host, which

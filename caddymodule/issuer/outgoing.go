@@ -38,7 +38,7 @@ func (o *outgoing) free() {
 // left. It refuses a body of unknown length, which no handler of the gateway
 // produces.
 func (o *outgoing) fill(r *http.Request, info *request.Info, rule *headers.Rule) *auth.Refusal {
-	o.Method, o.Target = r.Method, r.URL.RequestURI()
+	o.Caller, o.Method, o.Target = info.Caller(), r.Method, r.URL.RequestURI()
 	switch body := r.Body.(type) {
 	case nil:
 	case *held.Slice:

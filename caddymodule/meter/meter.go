@@ -219,7 +219,7 @@ var DegradedGauge = gauges("card_gateway_degraded",
 	"1 while something is in trouble that does not keep requests from being settled, else 0.", "what")
 
 func init() {
-	ShownBodies.Store(new(held.Memory))
+	ShownBodies.Store(held.NewMemory("body_budget", 0, 0, 0))
 	b := version.Current()
 	buildInfo.WithLabelValues(b.Version, b.Commit, b.Caddy, b.Go).Set(1)
 	for _, what := range Degradations {

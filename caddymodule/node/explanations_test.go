@@ -41,8 +41,8 @@ func TestShareTable(t *testing.T) {
 	})
 }
 
-// A key gets one a second, an address five and the process 20, and what one has
-// used up takes nothing from another.
+// A key gets one a second, an address five and the process 20, of which a test key and its
+// address may have all at once. What one has used up takes nothing from another.
 func TestExplanationsAreShared(t *testing.T) {
 	now := time.Unix(1_800_000_000, 0)
 	count := func(e *ExplanationShares, key func(i int) string, address func(i int) netip.Prefix) (taken int) {
@@ -59,14 +59,16 @@ func TestExplanationsAreShared(t *testing.T) {
 	for name, c := range map[string]struct {
 		key     func(i int) string
 		address func(i int) netip.Prefix
+		atOnce  int64
 		want    int
 	}{
-		"one key":     {same, address, 1},
-		"one address": {key, func(int) netip.Prefix { return address(1) }, 5},
-		"everybody":   {key, address, 20},
+		"one key":               {same, address, 1, 1},
+		"one address":           {key, func(int) netip.Prefix { return address(1) }, 1, 5},
+		"everybody":             {key, address, 1, 20},
+		"a run with a test key": {same, func(int) netip.Prefix { return address(1) }, testRun, 20},
 	} {
 		given, skipped := testutil.ToFloat64(meter.ExplanationsGiven), testutil.ToFloat64(meter.ExplanationsSkipped)
-		e := NewExplanationShares(explanationsPerSecond)
+		e := NewExplanationShares(c.atOnce, explanationsPerSecond)
 		if got := count(e, c.key, c.address); got > c.want || got < c.want-1 { // two names may share a slot
 			t.Errorf("%s: %d, want %d", name, got, c.want)
 		}

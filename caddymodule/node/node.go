@@ -37,9 +37,9 @@ type State struct {
 	Offenders offenders.Counter // refusals of existing keys
 	Refusals  refusalMemory
 
-	// What explaining refusals may cost. A caller that is no key of ours has shares of
-	// its own, so that it takes none from those that are.
-	Explanations, Strangers *ExplanationShares
+	// What explaining refusals may cost: those of live keys, of test keys, and of requests
+	// that come from no key of ours. None takes anything from the others.
+	Explanations, Tests, Strangers *ExplanationShares
 }
 
 // Process is the state of this process.
@@ -49,7 +49,8 @@ var Process = New()
 func New() *State {
 	return &State{
 		Began:        time.Now().UTC().Truncate(time.Second),
-		Explanations: NewExplanationShares(explanationsPerSecond), Strangers: NewExplanationShares(explanationsPerSecond),
+		Explanations: NewExplanationShares(1, explanationsPerSecond), Tests: NewExplanationShares(testRun, explanationsPerSecond),
+		Strangers: NewExplanationShares(1, explanationsPerSecond),
 	}
 }
 
@@ -123,6 +124,10 @@ func LogEachRequest(until time.Time) {
 // explanationsPerSecond is how many refusals the process explains in a second.
 const explanationsPerSecond = 20
 
+// testRun is how many refusals of a test key are explained at once: about as many as a
+// developer's tests cause.
+const testRun = 20
+
 // ExplanationShares divides what explaining refusals may cost, so that nobody
 // buys time of the processor with wrong signatures: one a second for a key,
 // five for an address and a number for the process. It is safe for use by many
@@ -132,9 +137,11 @@ type ExplanationShares struct {
 }
 
 // NewExplanationShares returns shares of which nothing is used, of aSecondInAll
-// explanations for the process.
-func NewExplanationShares(aSecondInAll int64) *ExplanationShares {
-	aSecond := func(n int64) ratelimit.Limit { return ratelimit.Limit{Count: n, Period: time.Second, Burst: n} }
+// explanations for the process and a number at once for a key.
+func NewExplanationShares(atOnce, aSecondInAll int64) *ExplanationShares {
+	aSecond := func(n int64) ratelimit.Limit {
+		return ratelimit.Limit{Count: n, Period: time.Second, Burst: max(n, atOnce)}
+	}
 	return &ExplanationShares{newShareTable(aSecond(1), 4096), newShareTable(aSecond(5), 4096), newShareTable(aSecond(aSecondInAll), 1)}
 }
 

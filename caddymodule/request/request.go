@@ -29,26 +29,28 @@ import (
 	"github.com/card-gateway/card-gateway/headers"
 	"github.com/card-gateway/card-gateway/held"
 	"github.com/card-gateway/card-gateway/ratelimit"
+	"github.com/card-gateway/card-gateway/share"
 )
 
 // Info is what the gateway knows of one request. card_auth makes it and
 // puts it into the request's context; later handlers read it. It belongs to
 // the goroutine that serves the request.
 type Info struct {
-	Reporter     *Reporter
-	AnswerMemory *held.Memory // for answers that are held
-	RequestID    string
-	Target       auth.Target
-	Operation    *auth.Operation
-	Key          *auth.Key   // the judged key; nil until one was found
-	Client       string      // address of the client, as Caddy chose it
-	Address      netip.Addr  // the same; zero if it is not known
-	Body         *held.Body  // the verified body; nil until it was read
-	Aside        http.Header // headers of the client that only a card_forward may pass
-	Upstream     meter.IssuerAnswer
-	Asserting    Asserting
-	Spans        meter.Spans
-	Own          *OwnRequest // nil unless card_auth accepted it and card_self answers it
+	Reporter  *Reporter
+	RequestID string
+	Target    auth.Target
+	Operation *auth.Operation
+	Key       *auth.Key        // the judged key; nil until one was found
+	Client    string           // address of the client, as Caddy chose it
+	Address   netip.Addr       // the same; zero if it is not known
+	Body      *held.Body       // the verified body; nil until it was read
+	Answer    held.Reservation // for an answer that is held
+	Copies    int64            // how often an answer is in memory while it is held; 0: it is not held
+	Aside     http.Header      // headers of the client that only a card_forward may pass
+	Upstream  meter.IssuerAnswer
+	Asserting Asserting
+	Spans     meter.Spans
+	Own       *OwnRequest // nil unless card_auth accepted it and card_self answers it
 
 	Refusal  *auth.Refusal // the last refusal; nil when accepted
 	DryRun   *auth.Refusal // what card_auth would have refused, in dry run
@@ -201,8 +203,12 @@ func (i *Info) MarshalLogObject(enc zapcore.ObjectEncoder) error {
 // HandOn calls the next handler with a request that no handler of ours before the
 // terminal one refuses any more: that of card_translate, or of card_auth where nothing
 // is translated. The span of the issuer's call begins, unless the gateway answers
-// itself.
+// itself. If the answer will be held, the memory for a usual one is reserved before, so
+// that nothing is executed and then refused.
 func (i *Info) HandOn(next caddyhttp.Handler, w http.ResponseWriter, r *http.Request) error {
+	if refusal := i.Answer.Ahead(min(aheadOfAnswer, i.Copies*i.maxAnswer())); refusal != nil {
+		return refusal
+	}
 	i.handedOn = true
 	if !i.Upstream.Asked.IsZero() {
 		i.Spans.StartIssuer(r)
@@ -250,17 +256,15 @@ func (i *Info) fields(add func(name, value string)) {
 	}
 }
 
-// Reserve returns an empty reservation of the request in the memory.
-func (i *Info) Reserve(m *held.Memory) held.Reservation {
-	return m.Reserve(i.keyID(), i.Address)
-}
+// Caller returns whose shares the request uses.
+func (i *Info) Caller() share.Caller { return held.Caller(i.Key, i.Address) }
 
-// keyID returns the id of the judged key, or "" before a key was found.
-func (i *Info) keyID() string {
-	if i.Key == nil {
-		return ""
+// maxAnswer returns the most bytes of an answer to the request that are held.
+func (i *Info) maxAnswer() int64 {
+	if i.Operation != nil && i.Operation.MaxAnswer > 0 {
+		return i.Operation.MaxAnswer
 	}
-	return i.Key.ID
+	return MaxAnswer
 }
 
 // String returns only the request id, so that printing the info shows no more.

@@ -47,13 +47,14 @@ func NewWriter(w http.ResponseWriter, info *Info) *Writer {
 // SignWith makes the answer a signed one, to a request of the method and with the nonce
 // that the secret has verified.
 func (w *Writer) SignWith(secret *auth.Secret, nonce, method string) {
-	w.signs = signedAnswer{secret: secret, nonce: nonce, method: method, memory: w.info.Reserve(w.info.AnswerMemory)}
+	w.signs = signedAnswer{secret: secret, nonce: nonce, method: method, info: w.info}
+	w.info.Copies = 1
 }
 
 // Announce notes the whole body of an answer, which a handler is about to write at
 // once: it need not be held again to be signed.
 func (w *Writer) Announce(body []byte) {
-	if len(body) <= MaxAnswer {
+	if int64(len(body)) <= w.info.maxAnswer() {
 		w.signs.whole = body
 	}
 }
@@ -85,6 +86,7 @@ func (w *Writer) WriteHeader(status int) {
 			w.info.NoteStatus(status)
 		}
 		if !w.signs.holds(h, status) {
+			w.info.Answer.Release()
 			w.sendHead()
 		}
 	}
@@ -247,7 +249,7 @@ type signedAnswer struct {
 	secret *auth.Secret
 	nonce  string // of the request
 	method string
-	memory held.Reservation
+	info   *Info
 
 	body    *held.Body // nil: not held, or no longer
 	whole   []byte     // the body, where a handler has it in memory and writes it at once; else nil
@@ -265,15 +267,12 @@ func (a *signedAnswer) holds(h http.Header, status int) bool {
 		return false
 	}
 	a.neither = a.method == http.MethodHead || status == http.StatusNoContent || status == http.StatusNotModified
-	size, err := strconv.ParseInt(h.Get("Content-Length"), 10, 64)
 	media, _, _ := strings.Cut(h.Get("Content-Type"), ";")
-	body := held.NewBody(a.memory)
+	body := held.NewBody(a.info.Answer.Move())
 	switch {
 	case a.neither:
-	case err == nil && size > MaxAnswer, strings.EqualFold(strings.TrimSpace(media), "text/event-stream"):
-		meter.AnswersUnsigned.Inc()
-		return false
-	case err == nil && size <= held.Quick && body.Begin(size) != nil:
+	case strings.EqualFold(strings.TrimSpace(media), "text/event-stream"), a.info.BeginAnswer(body, h) != nil:
+		body.Release()
 		meter.AnswersUnsigned.Inc()
 		return false
 	}
@@ -287,7 +286,7 @@ func (a *signedAnswer) write(p []byte) bool {
 	if a.neither {
 		return true
 	}
-	if KeepAnswer(a.body, p) != nil {
+	if a.info.KeepAnswer(a.body, p) != nil {
 		meter.AnswersUnsigned.Inc()
 		return false
 	}
@@ -317,6 +316,7 @@ func (a *signedAnswer) pour(w io.Writer) error {
 	body := a.body
 	a.body = nil
 	defer body.Release()
+	body.Settle() // its client may read slowly
 	if body.Size() == 0 {
 		return nil
 	}
@@ -340,16 +340,44 @@ func (a *signedAnswer) drop() {
 // isHeld reports whether the answer has begun and nothing of it was sent.
 func (a *signedAnswer) isHeld() bool { return a != nil && a.body != nil }
 
-// MaxAnswer bounds the bytes of an answer that is held to be translated or signed.
+// MaxAnswer bounds the bytes of an answer that is held to be translated or signed, of
+// operations without their own max_answer.
 const MaxAnswer = 8 << 20
 
-// ErrAnswerTooLarge is why an answer cannot be held.
-var ErrAnswerTooLarge = cardlog.PlainError("the answer is larger than the " + strconv.Itoa(MaxAnswer) + " bytes that are translated")
+// aheadOfAnswer is the most bytes that are reserved for an answer before the issuer is
+// asked: what one of 16 KiB takes, as received, in one piece and translated.
+const aheadOfAnswer = 64 << 10
+
+// BeginAnswer makes room for an answer that is held, if its head announces a small one, or
+// if it will be copied, so that a small one fits into what was reserved with its copies.
+func (i *Info) BeginAnswer(body *held.Body, h http.Header) error {
+	size := int64(-1)
+	if length, err := strconv.ParseInt(h.Get("Content-Length"), 10, 64); err == nil {
+		size = length
+	}
+	switch {
+	case size < 0 && i.Copies > 1:
+		size = held.Quick
+	case size > i.maxAnswer():
+		return i.answerTooLarge()
+	}
+	if size >= 0 && size <= held.Quick {
+		if refusal := body.Begin(size); refusal != nil {
+			return refusal
+		}
+	}
+	return nil
+}
 
 // KeepAnswer adds a part of an answer to what is held of it.
-func KeepAnswer(body *held.Body, p []byte) error {
-	if body.Size()+int64(len(p)) > MaxAnswer {
-		return ErrAnswerTooLarge
+func (i *Info) KeepAnswer(body *held.Body, p []byte) error {
+	if body.Size()+int64(len(p)) > i.maxAnswer() {
+		return i.answerTooLarge()
 	}
 	return body.Write(p)
+}
+
+// answerTooLarge is why an answer cannot be held.
+func (i *Info) answerTooLarge() error {
+	return cardlog.PlainError("the answer is larger than the " + strconv.FormatInt(i.maxAnswer(), 10) + " bytes that are translated")
 }

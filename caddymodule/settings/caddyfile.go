@@ -35,7 +35,7 @@ import (
 //	    sign_responses
 //	    docs_url <address>
 //	    limit <operation> | default | total <count>/<period> [burst <n>] [cost <n>]
-//	    operation <name> <method> <path> <scope> [max_body <size>]
+//	    operation <name> <method> <path> <scope> [max_body <size>] [max_answer <size>]
 //	}
 func ParseGlobalOption(d *caddyfile.Dispenser, existing any) (any, error) {
 	d.Next()
@@ -194,16 +194,21 @@ func (p *appParser) checkLimits() error {
 func (p *appParser) operation() error {
 	d := p.d
 	args := d.RemainingArgs()
-	if len(args) != 4 && (len(args) != 6 || args[4] != "max_body") {
-		return d.Err("expected: operation NAME METHOD PATH SCOPE [max_body SIZE]")
+	const expected = "expected: operation NAME METHOD PATH SCOPE [max_body SIZE] [max_answer SIZE]"
+	if len(args) < 4 || len(args)%2 != 0 {
+		return d.Err(expected)
 	}
 	operation := OperationConfig{Name: args[0], Method: args[1], Path: args[2], Scope: args[3]}
-	if len(args) == 6 {
-		size, err := directive.SizeOf(d, args[5])
-		if err != nil {
+	sizes := map[string]*int64{"max_body": &operation.MaxBody, "max_answer": &operation.MaxAnswer}
+	for at := 4; at < len(args); at += 2 {
+		size := sizes[args[at]]
+		if delete(sizes, args[at]); size == nil {
+			return d.Err(expected)
+		}
+		var err error
+		if *size, err = directive.SizeOf(d, args[at+1]); err != nil {
 			return err
 		}
-		operation.MaxBody = size
 	}
 	p.config.Operations = append(p.config.Operations, operation)
 	if _, err := auth.NewTable(p.operations()); err != nil {

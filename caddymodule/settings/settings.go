@@ -109,8 +109,9 @@ type Config struct {
 	AdminToken *secret.Ref `json:"admin_token,omitempty"`
 
 	// The most bytes of answers that are in memory at the same time to be
-	// translated or signed; beyond it the client gets 503. One key may hold a quarter,
-	// one address half of it. Default: 134217728 (128 MiB).
+	// translated or signed; beyond it the client gets 503, and the issuer is not asked.
+	// One key may hold a quarter, one address of a tenant half of it.
+	// Default: 134217728 (128 MiB).
 	AnswerBudget int64 `json:"answer_budget,omitempty"`
 
 	// Sign the answers to requests that passed rules 1 to 10, with the secret that
@@ -160,12 +161,17 @@ type OperationConfig struct {
 	// The largest request body of the whole operation in bytes. Lines with one
 	// name must not name two sizes. Default: max_body of card_auth.
 	MaxBody int64 `json:"max_body,omitempty"`
+	// The largest answer in bytes that is held to be translated or signed. A larger one
+	// is sent unsigned, or withheld with 502 if it must be translated. As much is reserved
+	// in answer_budget before the issuer is asked, up to 64 KiB. Lines with one name must
+	// not name two sizes. Default: 8388608 (8 MiB).
+	MaxAnswer int64 `json:"max_answer,omitempty"`
 }
 
 func operationDefs(operations []OperationConfig) []auth.OperationDef {
 	defs := make([]auth.OperationDef, len(operations))
 	for i, o := range operations {
-		defs[i] = auth.OperationDef{Name: o.Name, Method: o.Method, Pattern: o.Path, Scope: o.Scope, MaxBody: o.MaxBody}
+		defs[i] = auth.OperationDef{Name: o.Name, Method: o.Method, Pattern: o.Path, Scope: o.Scope, MaxBody: o.MaxBody, MaxAnswer: o.MaxAnswer}
 	}
 	return defs
 }

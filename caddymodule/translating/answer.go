@@ -27,8 +27,7 @@ type answerWriter struct {
 	r      *http.Request
 	info   *request.Info
 	opt    translate.ResponseOptions
-	before http.Header      // the headers as they were before the upstream's
-	memory held.Reservation // where a held answer is counted
+	before http.Header // the headers as they were before the upstream's
 
 	status int        // of the final answer; 0 until it is known
 	body   *held.Body // nil: the answer is passed on
@@ -69,15 +68,12 @@ func (w *answerWriter) WriteHeader(status int) {
 }
 
 func (w *answerWriter) hold(status int) {
-	w.body = held.NewBody(w.memory)
+	w.body = held.NewBody(w.info.Answer.Move())
 	if status == http.StatusPartialContent {
 		w.failed = errAnswerPartial
 		return
 	}
-	size, err := strconv.Atoi(w.Header().Get("Content-Length"))
-	if err == nil && size > request.MaxAnswer {
-		w.failed = request.ErrAnswerTooLarge
-	}
+	w.failed = w.info.BeginAnswer(w.body, w.Header())
 }
 
 // Write holds a part of the body, or passes it on.
@@ -89,7 +85,7 @@ func (w *answerWriter) Write(p []byte) (int, error) {
 		return w.ResponseWriter.Write(p)
 	}
 	if w.failed == nil {
-		w.failed = request.KeepAnswer(w.body, p)
+		w.failed = w.info.KeepAnswer(w.body, p)
 	}
 	if w.failed != nil {
 		return 0, w.failed
@@ -111,11 +107,11 @@ func (w *answerWriter) Flush() { _ = w.FlushError() }
 // serveTranslated calls the next handler and sends its answer in the variant of
 // the client. An answer that is held back is sent whole or not at all.
 func serveTranslated(w *answerWriter, r *http.Request, next caddyhttp.Handler) error {
+	defer w.release()
 	err := w.serve(next, r)
 	if w.body == nil {
 		return err
 	}
-	defer w.release()
 	if w.failed != nil {
 		return w.withhold(w.failed)
 	}
@@ -156,19 +152,10 @@ func (w *answerWriter) traced() (body []byte, err error) {
 	span, result := w.info.Spans.Start(meter.SpanTranslate), "ok"
 	if body, err = w.translated(); err != nil {
 		result = "failed"
-		span.Outcome(withheldReason(err))
+		span.Outcome(auth.UpstreamError)
 	}
 	span.Translated(w.info.Operation.Name, w.opt.Variant.String(), "answer", result)
 	return body, err
-}
-
-// withheldReason returns the reason of a refusal, or UpstreamError for any other
-// error.
-func withheldReason(err error) auth.Reason {
-	if refusal := (*auth.Refusal)(nil); errors.As(err, &refusal) {
-		return refusal.Reason
-	}
-	return auth.UpstreamError
 }
 
 // translated returns the body in the variant of the client. An empty body stays
@@ -180,6 +167,7 @@ func (w *answerWriter) translated() ([]byte, error) {
 	if refusal := w.body.ReserveCopies(2); refusal != nil { // in one piece, and translated
 		return nil, refusal
 	}
+	w.body.Settle()
 	w.opt.Now = time.Now()
 	out, err := translate.Response(w.body.Contiguous(), w.opt)
 	if err != nil {
@@ -200,7 +188,7 @@ func (w *answerWriter) decode() error {
 		return err
 	}
 	defer from.Release()
-	w.body = held.NewBody(w.memory)
+	w.body = held.NewBody(w.info.Answer.Move())
 	_, err = io.Copy(w, reader)
 	return err
 }
@@ -223,20 +211,19 @@ func (w *answerWriter) send(body []byte) error {
 	return nil
 }
 
-// withhold refuses the request without any part of the upstream's answer. The
-// reason is UpstreamError, or that of err if it is a refusal.
+// withhold refuses the request without any part of the upstream's answer. The request
+// was executed, so a client must not take it for one to send again.
 func (w *answerWriter) withhold(err error) error {
 	w.restoreHeaders()
 	if w.r.Context().Err() != nil {
 		return request.Refuse(w.ResponseWriter, w.r, &auth.Refusal{Reason: auth.ClientGone, Cause: err})
 	}
 	meter.ObserveTranslation(w.opt.Variant.String(), "answer", "failed")
+	why := "the answer could not be translated and was withheld"
 	if refusal := (*auth.Refusal)(nil); errors.As(err, &refusal) {
-		return request.Refuse(w.ResponseWriter, w.r, refusal)
+		why, err = why+": "+refusal.Log, nil
 	}
-	return request.Refuse(w.ResponseWriter, w.r, &auth.Refusal{
-		Reason: auth.UpstreamError, Log: "the answer could not be translated and was withheld", Cause: err,
-	})
+	return request.Refuse(w.ResponseWriter, w.r, &auth.Refusal{Reason: auth.UpstreamError, Log: why, Cause: err})
 }
 
 func (w *answerWriter) restoreHeaders() {

@@ -25,20 +25,20 @@ import (
 	"github.com/card-gateway/card-gateway/translate"
 )
 
-// TestAnswerMemory: an answer without room in the memory is withheld with 503,
-// and its memory is released.
+// TestAnswerMemory: an answer without room in the memory is withheld with 502, because
+// the request was executed, and its memory is released.
 func TestAnswerMemory(t *testing.T) {
 	for name, c := range map[string]struct {
 		limit  int64
 		status int
-	}{"room": {16 << 20, http.StatusOK}, "none": {1 << 20, http.StatusServiceUnavailable}} {
+	}{"room": {16 << 20, http.StatusOK}, "none": {1 << 20, http.StatusBadGateway}} {
 		m := held.NewMemory("answer_budget", c.limit, settings.AnswerShare, settings.AnswerShareAddress)
 		record := `{"first_name":"` + strings.Repeat("a", 600<<10) + `"}`
 		info := &request.Info{Reporter: new(request.NewReporter(zap.NewNop(), nil)), Key: &auth.Key{ID: "k1"}, Operation: &auth.Operation{Name: "get_customer"}}
 		r := request.With(httptest.NewRequest(http.MethodGet, "/", nil), info)
 		w := httptest.NewRecorder()
 		answer := newAnswerWriter(w, r, info, translate.ResponseOptions{Variant: translate.VariantC})
-		answer.memory = info.Reserve(m)
+		info.Answer = m.Reserve(info.Caller())
 		var most int64
 		err := serveTranslated(answer, r, caddyhttp.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) error {
 			w.Header().Set("Content-Type", "application/json")
@@ -257,7 +257,7 @@ func TestBombIsRefusedAtOnce(t *testing.T) {
 	broken := compressed(t, strings.Repeat(" ", 2<<20))
 	broken = broken[:len(broken)-8] // who reads to its end says that it is cut off
 	w := translateCall{method: http.MethodGet, operation: "get_customer", keyVariant: "C", answerMemory: m}.do(t, encodedAnswer("gzip", broken))
-	if w.Code != http.StatusServiceUnavailable || m.Used() != 0 {
+	if w.Code != http.StatusBadGateway || m.Used() != 0 {
 		t.Errorf("%d %s, %d bytes are still counted", w.Code, w.Body, m.Used())
 	}
 }

@@ -143,7 +143,7 @@ func (h *Translate) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddy
 	answer := newAnswerWriter(w, r, info, translate.ResponseOptions{
 		Variant: asked, List: what.list, RequestID: info.RequestID,
 	})
-	answer.memory = info.Reserve(info.AnswerMemory)
+	info.Copies = 3 // as received, in one piece, and translated
 	return serveTranslated(answer, r, next)
 }
 

@@ -19,6 +19,7 @@ import (
 	"github.com/card-gateway/card-gateway/caddymodule/meter"
 	"github.com/card-gateway/card-gateway/caddymodule/request"
 	"github.com/card-gateway/card-gateway/held"
+	"github.com/card-gateway/card-gateway/share"
 	"github.com/card-gateway/card-gateway/translate"
 )
 
@@ -64,7 +65,7 @@ func (c translateCall) do(t *testing.T, answer issuerFunc) *httptest.ResponseRec
 	}
 	info := &request.Info{
 		Reporter: new(request.NewReporter(zap.NewNop(), nil)), RequestID: "req-1", Body: heldText(c.body),
-		Operation: &auth.Operation{Name: c.operation}, Key: &auth.Key{CustomerVariant: c.keyVariant}, AnswerMemory: c.answerMemory,
+		Operation: &auth.Operation{Name: c.operation}, Key: &auth.Key{CustomerVariant: c.keyVariant}, Answer: c.answerMemory.Reserve(share.Caller{}),
 	}
 	r = request.With(r, info)
 	info.Body.ForwardTo(r)

@@ -54,7 +54,11 @@ var importRules = []importRule{
 		reason: "translation is text in, text out; it knows no keys, no stores and no server",
 	},
 	{
-		dir:    "forward",
+		dir:    "share",
+		reason: "who may have how much is arithmetic; what is shared out is not its business",
+	},
+	{
+		dir: "forward", ours: []string{"share"},
 		reason: "it carries requests and reads answers; it knows no keys, no stores and no server",
 	},
 	{
@@ -62,7 +66,7 @@ var importRules = []importRule{
 		reason: "which headers pass follows from their names and the options; who sends them is not its business",
 	},
 	{
-		dir: "held", ours: []string{"auth"},
+		dir: "held", ours: []string{"auth", "share"},
 		reason: "memory is counted for whoever holds it; what is held, and by which request, is not its business",
 	},
 	{
@@ -210,7 +214,7 @@ var importRules = []importRule{
 		reason: "a backend is opened and kept for whoever asks",
 	},
 	{
-		dir: "caddymodule/request", ours: []string{"assertion", "auth", "caddymodule/cardlog", "caddymodule/meter", "caddymodule/node", "headers", "held", "ratelimit"},
+		dir: "caddymodule/request", ours: []string{"assertion", "auth", "caddymodule/cardlog", "caddymodule/meter", "caddymodule/node", "headers", "held", "ratelimit", "share"},
 		others: []string{"github.com/caddyserver/caddy/v2/…/", "go.opentelemetry.io/otel/…/", "go.uber.org/zap/…/"},
 		reason: "what is carried knows none of the handlers that it is carried through, and no store",
 	},
@@ -431,7 +435,7 @@ func TestProductionHasNoSandbox(t *testing.T) {
 // and log lines belong in one package.
 func TestPrometheusAndZapStayInTheCaddyModule(t *testing.T) {
 	t.Parallel()
-	for _, dir := range []string{"adminapi", "assertion", "auditfile", "auth", "explain", "forward", "keys", "offenders", "ratelimit", "secret", "sign", "translate", "store", "store/file", "store/redis"} {
+	for _, dir := range []string{"adminapi", "assertion", "auditfile", "auth", "explain", "forward", "keys", "offenders", "ratelimit", "secret", "share", "sign", "translate", "store", "store/file", "store/redis"} {
 		for _, p := range goList(t, "-deps", "./"+dir) {
 			for _, library := range []string{"github.com/prometheus/", "go.uber.org/zap", "github.com/caddyserver/"} {
 				if strings.HasPrefix(p.ImportPath, library) {
@@ -445,7 +449,7 @@ func TestPrometheusAndZapStayInTheCaddyModule(t *testing.T) {
 // TestPureAndClientCodeIsStandardLibrary also checks indirect imports.
 func TestPureAndClientCodeIsStandardLibrary(t *testing.T) {
 	t.Parallel()
-	for _, dir := range []string{"assertion", "auth", "explain", "forward", "offenders", "ratelimit", "secret", "sign"} {
+	for _, dir := range []string{"assertion", "auth", "explain", "forward", "offenders", "ratelimit", "secret", "share", "sign"} {
 		for _, p := range goList(t, "-deps", "./"+dir) {
 			if _, ours := below(p.ImportPath); !ours && !p.Standard {
 				t.Errorf("package %s depends on %s: it is the standard library alone, so that its decisions can be read to the end", dir, p.ImportPath)

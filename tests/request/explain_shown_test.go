@@ -1,6 +1,7 @@
 package request
 
 import (
+	"fmt"
 	"net/http"
 	"strings"
 	"testing"
@@ -126,6 +127,31 @@ func TestDocURL(t *testing.T) {
 	} {
 		if got := g.Send(t, r); !strings.Contains(got.Body, `"doc_url":"https://docs.example/errors`+want+`"`) {
 			t.Errorf("%s: %s", want, got)
+		}
+	}
+}
+
+// TestTestRunIsExplained: while strangers send unsigned requests from many addresses, the
+// 20 mistakes that a test run makes at once are all explained.
+func TestTestRunIsExplained(t *testing.T) {
+	t.Parallel()
+	u := harness.StartUpstream(t)
+	g := harness.StartGateway(t, harness.Site{Upstream: u.Addr, Global: "lock_after 10000"})
+	test := g.NewKey(harness.Fields{"mode": "test"})
+	for i := range 60 {
+		r := &harness.Request{Method: http.MethodGet, Target: "/api/v1/cards/c1", Source: fmt.Sprintf("127.0.0.%d", 2+i%30)}
+		if i%2 == 0 { // an id that looks like one of a test key
+			r.Add("X-API-Key", fmt.Sprint("ck_test_", i))
+		}
+		harness.WantUnauthorized(t, g.Send(t, r), harness.MissingHeaders)
+	}
+	for i := range 20 {
+		r := test.Get().Forge()
+		if i%10 == 0 {
+			r = mistakes["header forgotten"].make(test)
+		}
+		if answer := g.Send(t, r); len(readExplained(t, answer.Body).Error.Details) == 0 {
+			t.Errorf("mistake %d is answered %s", i, answer)
 		}
 	}
 }

@@ -10,7 +10,7 @@ import (
 )
 
 // TestMemoryUnderAttack fills the whole memory for bodies, from many addresses
-// and with many keys, and goes on trying. The process grows by what the
+// and with many tenants, and goes on trying. The process grows by what the
 // configuration allows and by little more.
 func TestMemoryUnderAttack(t *testing.T) {
 	t.Parallel()
@@ -20,8 +20,8 @@ func TestMemoryUnderAttack(t *testing.T) {
 	text := strings.Repeat("x", body)
 	before := g.ResidentMemory(t)
 	var holders []harness.Credentials
-	for range keys {
-		holders = append(holders, g.NewKey(nil))
+	for i := range keys {
+		holders = append(holders, g.NewKey(harness.Fields{"tenant": fmt.Sprint("tenant-", i)}))
 	}
 	for i := range 2 * budget / body {
 		key := holders[i%keys]

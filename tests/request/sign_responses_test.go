@@ -126,10 +126,11 @@ func TestWrongVariantIsSigned(t *testing.T) {
 func TestAnswersThatCannotBeHeld(t *testing.T) {
 	t.Parallel()
 	u := harness.StartUpstream(t)
-	g := harness.StartGateway(t, harness.Site{Upstream: u.Addr, Global: "sign_responses\nanswer_budget 1MiB"})
+	g := harness.StartGateway(t, harness.Site{Upstream: u.Addr, Global: "sign_responses\nanswer_budget 1MiB\noperation short GET /api/v1/short cards:read max_answer 1KiB"})
 	key := g.NewKey(nil)
 	most := strings.Repeat("x", 9<<20)
 	for name, reply := range map[string]harness.Reply{
+		"more than max_answer":     harness.Answer(200, most[:2<<10]),
 		"more than a key may hold": harness.Answer(200, most[:300<<10]),
 		"the same in chunks":       {Raw: "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n" + chunk(most[:300<<10]) + "0\r\n\r\n"},
 		"more than is ever held":   harness.Answer(200, most),
@@ -137,7 +138,11 @@ func TestAnswersThatCannotBeHeld(t *testing.T) {
 	} {
 		u.Replies(reply)
 		_, want, _ := strings.Cut(reply.Raw, "\r\n\r\n")
-		answer := g.Send(t, key.Post())
+		r := key.Post()
+		if name == "more than max_answer" {
+			r = key.Request(http.MethodGet, "/api/v1/short", "")
+		}
+		answer := g.Send(t, r)
 		harness.WantAccepted(t, answer)
 		if err := answer.Unsigned(); err != nil {
 			t.Errorf("%s: %v", name, err)
@@ -146,8 +151,8 @@ func TestAnswersThatCannotBeHeld(t *testing.T) {
 			t.Errorf("%s: %d bytes of the answer, want %d", name, len(answer.Body), len(want))
 		}
 	}
-	if n := g.Scrape(t)[`card_gateway_signed_answers_total{result="unsigned"}`]; n != 4 {
-		t.Errorf("%v answers were counted as unsigned, want 4", n)
+	if n := g.Scrape(t)[`card_gateway_signed_answers_total{result="unsigned"}`]; n != 5 {
+		t.Errorf("%v answers were counted as unsigned, want 5", n)
 	}
 	u.Replies(harness.Answer(200, "after all this"))
 	r := key.Post()
