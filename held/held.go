@@ -120,6 +120,15 @@ func (r *Reservation) settle() {
 	r.ahead = 0
 }
 
+// Abandon leaves the bytes to whoever may still read them, so that no other body gets
+// their place: a Write that has failed may have kept them, as net/http does over HTTP/2
+// when the client ends the stream.
+func (b *Body) Abandon() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.blocks, b.small = nil, nil
+}
+
 // Release releases all reserved bytes. It may be called again.
 func (r *Reservation) Release() {
 	r.shrink(r.bytes)

@@ -322,6 +322,9 @@ func (a *signedAnswer) pour(w io.Writer) error {
 	}
 	if piece := body.OnePiece(); piece != nil {
 		_, err := w.Write(piece)
+		if err != nil {
+			body.Abandon()
+		}
 		return err
 	}
 	_, err := io.Copy(struct{ io.Writer }{w}, held.NewReader(body))

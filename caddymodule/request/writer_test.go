@@ -1,6 +1,8 @@
 package request
 
 import (
+	"bytes"
+	"errors"
 	"io"
 	"maps"
 	"net/http"
@@ -17,6 +19,8 @@ import (
 	"github.com/card-gateway/card-gateway/auth"
 	"github.com/card-gateway/card-gateway/caddymodule/meter"
 	"github.com/card-gateway/card-gateway/headers"
+	"github.com/card-gateway/card-gateway/held"
+	"github.com/card-gateway/card-gateway/share"
 )
 
 // The answer has the gateway's headers, whichever method a handler calls first.
@@ -222,6 +226,40 @@ func TestNotForwarded(t *testing.T) {
 		}
 		if got := rec.Header().Get("X-Gateway-Forwarded"); got != c.want {
 			t.Errorf("%s: X-Gateway-Forwarded is %q, want %q", name, got, c.want)
+		}
+	}
+}
+
+// keeping is a client that ends the stream: Write fails, and its bytes are still read.
+type keeping struct{ kept []byte }
+
+func (k *keeping) Write(p []byte) (int, error) {
+	k.kept = p
+	return 0, errors.New("the stream was reset")
+}
+
+// TestNoBytesOfAnotherAnswer: over HTTP/2, net/http may send what it was given after Write has
+// failed. No other answer is in its place then.
+func TestNoBytesOfAnotherAnswer(t *testing.T) {
+	memory := held.NewMemory("answer_budget", 64<<20, 1, 1)
+	fill := func(text string) *held.Body {
+		body := held.NewBody(memory.Reserve(share.Caller{Key: "k"}))
+		if err := body.Write(bytes.Repeat([]byte(text), 20<<10)); err != nil {
+			t.Fatal(err)
+		}
+		return body
+	}
+	for range 20 { // the pool may be emptied meanwhile
+		var client keeping
+		if (&signedAnswer{body: fill("a")}).pour(&client) == nil {
+			t.Fatal("the failure is hidden")
+		}
+		others := []*held.Body{fill("b"), fill("b")}
+		if bytes.Contains(client.kept, []byte("b")) || len(client.kept) == 0 {
+			t.Fatal("another answer is in the bytes that may still be sent")
+		}
+		for _, other := range others {
+			other.Release()
 		}
 	}
 }
