@@ -75,17 +75,44 @@ func Socket(l net.Listener) syscall.RawConn {
 			raw, _ := tcp.SyscallConn()
 			return raw
 		}
-		outer := reflect.Indirect(reflect.ValueOf(l))
-		if outer.Kind() != reflect.Struct {
-			return nil
-		}
-		inner := outer.FieldByName("Listener")
-		if !inner.IsValid() || !inner.CanInterface() {
-			return nil
-		}
-		l, _ = inner.Interface().(net.Listener)
+		l, _ = embedded(l, "Listener").(net.Listener)
 	}
 	return nil
+}
+
+// Connection returns the socket of a connection, below TLS, the PROXY protocol and what
+// Caddy wraps around them; nil if there is none. Without it a client that closes its side
+// is taken for one that has gone.
+//
+// It reads Conn of caddyhttp's http2Conn and tlsStateConn (2.11.9).
+func Connection(c net.Conn) syscall.RawConn {
+	for c != nil {
+		switch outer := c.(type) {
+		case syscall.Conn:
+			raw, _ := outer.SyscallConn()
+			return raw
+		case interface{ NetConn() net.Conn }: // crypto/tls
+			c = outer.NetConn()
+		case interface{ Raw() net.Conn }: // go-proxyproto
+			c = outer.Raw()
+		default:
+			c, _ = embedded(c, "Conn").(net.Conn)
+		}
+	}
+	return nil
+}
+
+// embedded returns the value of an exported field, or nil.
+func embedded(outer any, field string) any {
+	value := reflect.Indirect(reflect.ValueOf(outer))
+	if value.Kind() != reflect.Struct {
+		return nil
+	}
+	inner := value.FieldByName(field)
+	if !inner.IsValid() || !inner.CanInterface() {
+		return nil
+	}
+	return inner.Interface()
 }
 
 // LoadRefused tells the end of a configuration that Caddy refused, or could not start,

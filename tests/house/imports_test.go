@@ -232,7 +232,7 @@ var importRules = []importRule{
 	{
 		dir: "caddymodule",
 		ours: []string{
-			"adminapi", "assertion", "auditfile", "auth", "explain", "gate", "headers", "held", "keys", "keys/keyid", "keys/keyring", "ratelimit", "secret", "store", "store/redis",
+			"adminapi", "assertion", "auditfile", "auth", "explain", "gate", "headers", "held", "keys", "keys/keyid", "keys/keyring", "platform", "ratelimit", "secret", "store", "store/redis",
 			"caddymodule/admin", "caddymodule/audit", "caddymodule/cardlog", "caddymodule/console", "caddymodule/directive", "caddymodule/issuer", "caddymodule/logqueue", "caddymodule/meter", "caddymodule/node", "caddymodule/peek",
 			"caddymodule/request", "caddymodule/routes", "caddymodule/self", "caddymodule/settings", "caddymodule/stores", "caddymodule/translating", "caddymodule/version",
 		},
