@@ -186,7 +186,7 @@ func TestValidateChecksTheOrder(t *testing.T) {
 		"in part": {"route {\nroute {\ncard_rate_limit\ncard_auth\n}\nroute {\ncard_rate_limit\n}\n}", "card_rate_limit comes after"},
 	} {
 		log := filepath.Join(t.TempDir(), "log")
-		global := "log warnings {\noutput file " + log + "\nlevel WARN\n}\nservers {\ntrusted_proxies static private_ranges\ntrusted_proxies_strict\n}"
+		global := "log warnings {\noutput file " + log + "\nlevel WARN\nformat card\n}\nservers {\ntrusted_proxies static private_ranges\ntrusted_proxies_strict\n}"
 		err := validated(t, configFrom(t, "file "+t.TempDir(), global, "http://127.0.0.1:0 {\n"+c.site+"\n}\n"))
 		if c.refused == "" && err != nil || c.refused != "" && (err == nil || !strings.Contains(err.Error(), c.refused)) {
 			t.Errorf("%s: %v, want %q", name, err, c.refused)
