@@ -240,7 +240,7 @@ var importRules = []importRule{
 		reason: "the sandbox must never be part of a production build",
 	},
 	{
-		dir: "commands/cli", ours: []string{"adminapi", "secret"}, others: []string{"github.com/caddyserver/caddy/v2/…/", "github.com/spf13/cobra"},
+		dir: "commands/cli", ours: []string{"adminapi", "secret"}, others: []string{"github.com/caddyserver/caddy/v2/…/", "github.com/spf13/cobra", "github.com/spf13/pflag"},
 		reason: "what the commands share knows none of them, and a gateway only through the admin API",
 	},
 	{
