@@ -183,6 +183,8 @@ func TestValidateChecksTheOrder(t *testing.T) {
 		"fine":    {"route {\ncard_rate_limit\ncard_auth\ncard_translate\nrespond 204\n}", ""},
 		"behind":  {"route {\ncard_auth\nrespond /x 204\ncard_auth\n}", "two card_auth"},
 		"before":  {"route {\ncard_rate_limit\ncard_translate\ncard_auth\n}", "card_translate comes before"},
+		"path":    {"card_rate_limit\ncard_auth\nreverse_proxy host:9000/v2", "host:9000/v2"},
+		"no path": {"card_rate_limit\ncard_auth\nreverse_proxy tcp/host:9000 unix//run/issuer.sock {$NONE:h}:80 {\ndynamic a issuer.example 80\n}", ""},
 		"in part": {"route {\nroute {\ncard_rate_limit\ncard_auth\n}\nroute {\ncard_rate_limit\n}\n}", "card_rate_limit comes after"},
 	} {
 		log := filepath.Join(t.TempDir(), "log")
