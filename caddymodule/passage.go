@@ -101,8 +101,14 @@ func (p *passage) takeOver() {
 	p.info.Target, p.info.Operation, p.info.Key, p.info.Skew = d.Target, d.Operation, d.Key, d.Skew
 	p.info.Body, p.info.DryRun = d.Body.Held, d.DryRun
 	p.info.Aside, p.dropped = p.site.Rule.Clean(p.r.Header)
-	if d.Settled {
+	switch state := p.site.state; {
+	case d.Settled:
+		if d.Verdict.Reason == auth.Accepted {
+			state.accepted.Store(d.Claim.Now.UnixNano())
+		}
 		p.report(&d.Verdict)
+	case d.Refusal != nil && d.Refusal.Reason == auth.StoreUnavailable:
+		state.failed.Store(time.Now().UnixNano())
 	}
 	switch {
 	case p.site.DryRun, d.Refusal != nil && d.Refusal.Reason == auth.StoreUnavailable && d.Claim.KeyID != "":
