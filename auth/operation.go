@@ -312,6 +312,18 @@ type segment struct {
 	placeholder bool
 }
 
+// mistyped reports whether a and b differ by one character at most, or by two neighbours
+// that have changed places.
+func mistyped(a, b string) bool {
+	for a != "" && b != "" && a[0] == b[0] {
+		a, b = a[1:], b[1:]
+	}
+	for a != "" && b != "" && a[len(a)-1] == b[len(b)-1] {
+		a, b = a[:len(a)-1], b[:len(b)-1]
+	}
+	return len(a) <= 1 && len(b) <= 1 || len(a) == 2 && len(b) == 2 && a[0] == b[1] && a[1] == b[0]
+}
+
 // check returns an error that names the fault of a configured definition, nil
 // where there is none. It does not look at the pattern.
 func (d *OperationDef) check() error {
@@ -330,6 +342,11 @@ func (d *OperationDef) check() error {
 	}
 	if !isPlainScope(d.Scope) {
 		return fmt.Errorf("bad scope %q: write resource:action in lower case, such as cards:read", d.Scope)
+	}
+	for _, known := range KnownScopes() {
+		if d.Scope != known && mistyped(d.Scope, known) {
+			return fmt.Errorf("bad scope %q: did you mean %s? A scope of your own must differ from it by more than one letter", d.Scope, known)
+		}
 	}
 	if d.MaxBody < 0 || d.MaxAnswer < 0 {
 		return errors.New("max_body and max_answer must not be negative")

@@ -150,7 +150,7 @@ func TestLiteralsFoldASCIIOnly(t *testing.T) {
 func TestDefinitionsOfOneNameAreOneOperation(t *testing.T) {
 	table := newTable(t,
 		auth.OperationDef{Name: "upload_documents", Method: "POST", Pattern: "/api/v1/documents", Scope: "documents:write", MaxBody: 20 << 20},
-		auth.OperationDef{Name: "get_card", Method: "GET", Pattern: "/api/v1/kards/{id}", Scope: "kards:read"},
+		auth.OperationDef{Name: "get_card", Method: "GET", Pattern: "/api/v1/kards/{id}", Scope: "accounts:read"},
 		auth.OperationDef{Name: "upload_documents", Method: "PUT", Pattern: "/api/v1/documents/{id}", Scope: "documents:write"},
 	)
 	op := table.ByName("upload_documents")
@@ -165,7 +165,7 @@ func TestDefinitionsOfOneNameAreOneOperation(t *testing.T) {
 		t.Errorf("the replaced pattern still leads to %s", got)
 	}
 	replaced, scope, _ := table.Match("GET", "/api/v1/kards/c1")
-	if replaced.Name != "get_card" || scope != "kards:read" || replaced.Index != 2 {
+	if replaced.Name != "get_card" || scope != "accounts:read" || replaced.Index != 2 {
 		t.Errorf("get_card is %+v", replaced)
 	}
 	operations := table.Operations()
@@ -232,6 +232,11 @@ func TestBadDefinitions(t *testing.T) {
 		{scope("*"), "bad scope"},
 		{scope("Cards:write"), "bad scope"},
 		{scope("cards:write "), "bad scope"},
+		{scope("crads:write"), "did you mean cards:write?"},
+		{scope("card:write"), "did you mean cards:write?"},
+		{scope("cards:writes"), "did you mean cards:write?"},
+		{scope("carts:read"), "did you mean cards:read?"},
+		{scope("cards:senstiive"), "did you mean cards:sensitive?"},
 		{with(func(d *auth.OperationDef) { d.MaxBody = -1 }), "negative"},
 		{with(func(d *auth.OperationDef) { d.MaxAnswer = -1 }), "negative"},
 		{twice(func(d *auth.OperationDef) { d.Pattern = "/api/v1/CARDS/{id}/Freeze"; d.Name = "freeze" }), `operation "freeze"`},

@@ -60,9 +60,14 @@ func quickIssuer(t *testing.T, end string) string {
 }
 
 // signedPosts returns requests of a kind that are ready for the handlers, as
-// Caddy's server passes them on.
+// Caddy's server passes them on. Their context has a socket, and no end.
 func signedPosts(t *testing.T, n int, by *sign.Signer, body string) []*http.Request {
 	t.Helper()
+	client, err := net.Dial("tcp", quickIssuer(t, "END"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = client.Close() })
 	all := make([]*http.Request, n)
 	for i := range all {
 		r := httptest.NewRequest(http.MethodPost, "/api/v1/cards", strings.NewReader(body))
@@ -71,7 +76,7 @@ func signedPosts(t *testing.T, n int, by *sign.Signer, body string) []*http.Requ
 			t.Fatal(err)
 		}
 		vars := map[string]any{caddyhttp.ClientIPVarKey: "203.0.113.7"}
-		all[i] = r.WithContext(context.WithValue(r.Context(), caddyhttp.VarsCtxKey, vars))
+		all[i] = r.WithContext(withSocket(context.WithValue(r.Context(), caddyhttp.VarsCtxKey, vars), client))
 	}
 	return all
 }
@@ -93,7 +98,7 @@ func (s *answerSink) SetReadDeadline(time.Time) error { return nil }
 // maxChainAllocations is how many allocations an accepted POST of 1 KiB may
 // cost from the first handler to the last, with the issuer's answer. Of the 19
 // today, 6 belong to package forward. Two more are allowed because a garbage
-// collection empties the pools.
+// collection empties the pools. The watch over a context that can end costs two more.
 const maxChainAllocations = 21
 
 // TestChainAllocations keeps the bound for card_rate_limit, card_auth with the

@@ -7,7 +7,9 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"reflect"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -19,6 +21,7 @@ import (
 	"github.com/card-gateway/card-gateway/auth"
 	"github.com/card-gateway/card-gateway/caddymodule/admin"
 	"github.com/card-gateway/card-gateway/caddymodule/audit"
+	"github.com/card-gateway/card-gateway/caddymodule/cardlog"
 	"github.com/card-gateway/card-gateway/caddymodule/meter"
 	"github.com/card-gateway/card-gateway/caddymodule/node"
 	"github.com/card-gateway/card-gateway/caddymodule/peek"
@@ -43,6 +46,7 @@ type App struct {
 	tokens    *admin.Tokens       // of the admin API
 	loaded    audit.Configuration // as it was given
 	joined    []*caddyhttp.Server // the servers of handlers that have joined
+	logs      []peek.Log          // of the configuration
 
 	dryRuns   int           // handlers in dry run
 	published publishedKeys // of assert
@@ -94,6 +98,10 @@ func (a *App) provision(ctx caddy.Context) (err error) {
 	}
 	a.order = orderCheck{rateLimits: len(a.Limits) > 0, log: a.telemetry.Log}
 	a.admin = node.AdminSocketOf(ctx)
+	var known bool
+	if a.logs, known = peek.Logs(ctx, reflect.TypeFor[*cardlog.LogEncoder]()); !known && !a.LogUnredacted {
+		return errors.New("this version of Caddy hides the formats of its logs; build the gateway with the version that its go.mod names, or write log_unredacted")
+	}
 	a.servers = func() error { return a.order.allServers(ctx) }
 	a.certs = func() *node.Certificates { return node.CertificatesOf(ctx, a.telemetry.Log) }
 	a.telemetry.DocsURL = a.DocsURL
@@ -228,8 +236,35 @@ func (a *App) Join(handler string, options any, server *caddyhttp.Server) error 
 	if server != nil && !slices.Contains(a.joined, server) {
 		a.joined = append(a.joined, server)
 		passOptions(server)
+		if err := a.checkLogs(server); err != nil {
+			return err
+		}
 	}
 	return a.order.server(server)
+}
+
+// checkLogs refuses a log without the format card that gets requests of the server: in
+// its access log, or in Caddy's log of errors. Caddy's own default log passes, which is
+// for a first try on a terminal, as long as it gets only errors.
+func (a *App) checkLogs(server *caddyhttp.Server) error {
+	if a.LogUnredacted {
+		return nil
+	}
+	var access []string
+	if names := server.Logs; names != nil {
+		access = []string{strings.TrimSuffix("http.log.access."+names.DefaultLoggerName, ".")}
+		for _, hosts := range names.LoggerNames {
+			for _, name := range hosts {
+				access = append(access, strings.TrimSuffix("http.log.access."+name, "."))
+			}
+		}
+	}
+	for _, log := range a.logs {
+		if !log.Formatted && (slices.ContainsFunc(access, log.Gets) || log.Gets("http.log.error") && !log.Unset) {
+			return fmt.Errorf("card_gateway: the log %q shows key ids, signatures, nonces and query values of requests; write `format card` in its `log` block (%q is the one in the global options; inside another format write `wrap card`), or log_unredacted in card_gateway", log.Name, caddy.DefaultLoggerName)
+		}
+	}
+	return nil
 }
 
 // passOptions makes net/http pass `OPTIONS *` to the handlers of the server. It answers

@@ -54,6 +54,7 @@ func (h *Auth) Provision(ctx caddy.Context) error {
 	}
 	server, _ := ctx.Value(caddyhttp.ServerCtxKey).(*caddyhttp.Server)
 	if server != nil {
+		server.RegisterConnContext(withSocket)
 		app.loaded.Add("server", map[string]any{"listen": server.Listen, "trusted_proxies_strict": server.TrustedProxiesStrict != 0})
 	}
 	h.site = site{
@@ -169,7 +170,7 @@ func (h *Auth) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddyhttp.
 		p.w.Drop()
 		info.Answer.Release()
 	}()
-	err := p.serve(r, next, start)
+	err := p.serve(next, start)
 	p.w.Complete()
 	return err
 }

@@ -196,6 +196,9 @@ func (c *serverCheck) proxy(s *routes.Step, flows []routes.Flow) {
 		f := &flows[i]
 		switch {
 		case has(f, "card_auth"):
+			if dial := notAddress(s); dial != "" {
+				c.refuse("a reverse_proxy behind card_auth has the upstream " + dial + ", which is not an address: write host:port, and change paths by rewrite")
+			}
 			if repeats(s) {
 				c.warn("a reverse_proxy behind card_auth has lb_retries or lb_try_duration: they have no effect, because a request is sent to the issuer at most once; remove them")
 			}
@@ -227,6 +230,19 @@ func proxyOptions(s *routes.Step) *reverseproxy.Handler {
 	proxy := new(reverseproxy.Handler)
 	_ = json.Unmarshal(s.Raw, proxy) // Caddy itself reports what is wrong
 	return proxy
+}
+
+// notAddress returns an upstream of a reverse_proxy of which Caddy would take the part
+// before a slash for a network, as with a path behind the port; "" if there is none.
+func notAddress(s *routes.Step) string {
+	for _, upstream := range proxyOptions(s).Upstreams {
+		network, _, _, err := caddy.SplitNetworkAddress(upstream.Dial)
+		known := network == "" || strings.HasPrefix(network, "tcp") || strings.HasPrefix(network, "unix") || strings.Contains(upstream.Dial, "{")
+		if err != nil || !known {
+			return upstream.Dial
+		}
+	}
+	return ""
 }
 
 // asksOnly reports whether a reverse_proxy asks another server about a request, as

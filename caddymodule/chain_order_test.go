@@ -183,10 +183,12 @@ func TestValidateChecksTheOrder(t *testing.T) {
 		"fine":    {"route {\ncard_rate_limit\ncard_auth\ncard_translate\nrespond 204\n}", ""},
 		"behind":  {"route {\ncard_auth\nrespond /x 204\ncard_auth\n}", "two card_auth"},
 		"before":  {"route {\ncard_rate_limit\ncard_translate\ncard_auth\n}", "card_translate comes before"},
+		"path":    {"card_rate_limit\ncard_auth\nreverse_proxy host:9000/v2", "host:9000/v2"},
+		"no path": {"card_rate_limit\ncard_auth\nreverse_proxy tcp/host:9000 unix//run/issuer.sock {$NONE:h}:80 {\ndynamic a issuer.example 80\n}", ""},
 		"in part": {"route {\nroute {\ncard_rate_limit\ncard_auth\n}\nroute {\ncard_rate_limit\n}\n}", "card_rate_limit comes after"},
 	} {
 		log := filepath.Join(t.TempDir(), "log")
-		global := "log warnings {\noutput file " + log + "\nlevel WARN\n}\nservers {\ntrusted_proxies static private_ranges\ntrusted_proxies_strict\n}"
+		global := "log warnings {\noutput file " + log + "\nlevel WARN\nformat card\n}\nservers {\ntrusted_proxies static private_ranges\ntrusted_proxies_strict\n}"
 		err := validated(t, configFrom(t, "file "+t.TempDir(), global, "http://127.0.0.1:0 {\n"+c.site+"\n}\n"))
 		if c.refused == "" && err != nil || c.refused != "" && (err == nil || !strings.Contains(err.Error(), c.refused)) {
 			t.Errorf("%s: %v, want %q", name, err, c.refused)

@@ -131,7 +131,7 @@ func (p *passage) shows(reason auth.Reason, now time.Time) bool {
 // claimedKey returns the key that a request without all five headers names.
 func (p *passage) claimedKey() *auth.Key {
 	if id := p.decision.Request.Credentials.KeyID; id != "" && p.site.state.started.Load() {
-		if key, err := p.site.state.keys.Lookup(p.r.Context(), id); err == nil {
+		if key, err := p.site.state.keys.Lookup(p.arrival.Context, id); err == nil {
 			return key
 		}
 	}

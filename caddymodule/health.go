@@ -23,7 +23,7 @@ type Health struct {
 	// serves. `ready` answers 503 with the reason while the store would refuse
 	// the next correct request, and while the gateway shuts down; else 200.
 	// Trouble that stops only changes of keys, logs or comparisons is a 200 that
-	// lists it in `degraded`. The reason contains no addresses and paths; the
+	// lists it in `degraded`, and so is a check that fails while requests are settled. The reason contains no addresses and paths; the
 	// log has them.
 	Check string `json:"check"`
 

@@ -19,13 +19,59 @@ import (
 type reportingBackend struct {
 	store.Backend
 	notReady error
+	refuses  bool
 	details  store.Details
 }
 
 func (b *reportingBackend) Ready(context.Context) error { return b.notReady }
 
 func (b *reportingBackend) Status(context.Context) store.Status {
-	return store.Status{Details: b.details}
+	return store.Status{Ready: b.notReady == nil, Details: b.details}
+}
+
+func (b *reportingBackend) Settle(ctx context.Context, claim *store.Claim) (store.Verdict, error) {
+	if b.refuses {
+		return store.Verdict{}, store.ErrUnavailable
+	}
+	return b.Backend.Settle(ctx, claim)
+}
+
+// A check that could not be done is no fault while requests are served, and one as soon as
+// they are not: when one is refused, and when none has been accepted for a while.
+func TestReadyWhileRequestsAreServed(t *testing.T) {
+	g := newGate(t)
+	s := g.auth.site.state
+	backend := &reportingBackend{Backend: s.backend, notReady: errors.New("the servers could not be asked")}
+	s.backend = backend
+	by := g.signer(store.Fields{})
+	want := func(when string, status int, body string) {
+		t.Helper()
+		w := httptest.NewRecorder()
+		if err := (&Health{Check: "ready", state: s}).ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/readyz", http.NoBody), nil); err != nil {
+			t.Fatal(err)
+		}
+		if got := strings.TrimSpace(w.Body.String()); w.Code != status || got != body {
+			t.Errorf("%s: %d %s, want %d %s", when, w.Code, got, status, body)
+		}
+		if up := testutil.ToFloat64(meter.StoreUp); (up == 1) != (status == 200) {
+			t.Errorf("%s: the gauge is %v", when, up)
+		}
+	}
+	const failed = `{"status":"not ready","reason":"the servers could not be asked"}`
+	want("before any request", 503, failed)
+	g.get(by, "203.0.113.7", func(*http.Request) {})
+	want("a request was accepted", 200, `{"status":"ready","degraded":["store"]}`)
+	g.get(by, "203.0.113.7", func(r *http.Request) { r.Header.Set("X-Signature", strings.Repeat("A", 43)+"=") })
+	want("and one that was not proved", 200, `{"status":"ready","degraded":["store"]}`)
+	backend.refuses = true
+	g.get(by, "203.0.113.7", func(*http.Request) {})
+	want("one was refused by the store", 503, failed)
+	backend.refuses = false
+	g.get(by, "203.0.113.7", func(*http.Request) {})
+	want("one was accepted again", 200, `{"status":"ready","degraded":["store"]}`)
+	s.accepted.Store(s.accepted.Load() - int64(servingFor))
+	s.failed.Store(0)
+	want("the last one was a while ago", 503, failed)
 }
 
 // Ready is 503 while requests are not settled and while the gateway shuts down.

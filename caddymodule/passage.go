@@ -33,6 +33,7 @@ type passage struct {
 	limits  *request.RateLimitOptions
 	sent    headers.Values // to the upstream
 	settler meter.Settler
+	client  clientContext
 	dropped []string // headers of the client that the rule has removed
 
 	arrival  gate.Arrival
@@ -40,8 +41,8 @@ type passage struct {
 }
 
 // serve judges the request, and lets the handlers behind answer it if it passes.
-func (p *passage) serve(r *http.Request, next caddyhttp.Handler, start time.Time) error {
-	site, info := p.site, &p.info
+func (p *passage) serve(next caddyhttp.Handler, start time.Time) error {
+	site, info, r := p.site, &p.info, p.r
 	p.decide()
 	if refusal := p.decision.Refusal; refusal != nil {
 		info.Overhead = time.Since(start) - p.decision.Body.Waited
@@ -53,6 +54,8 @@ func (p *passage) serve(r *http.Request, next caddyhttp.Handler, start time.Time
 	}
 	p.reportDropped()
 	p.prepareUpstream()
+	p.client.waitForClient(r)
+	defer p.client.end()
 	if refusal := p.assert(); refusal != nil {
 		return request.Refuse(&p.w, r, refusal)
 	}
@@ -78,7 +81,7 @@ func (p *passage) note(refusal *auth.Refusal) {
 // decide lets the gate decide, and reports what it has found out.
 func (p *passage) decide() {
 	p.settler = meter.Settler{Backend: p.site.state.backend, Name: p.site.state.pooled.Name, Spans: &p.info.Spans}
-	p.arrival = gate.Arrival{Writer: &p.w, Request: p.r, Fault: request.CheckForwarded(p.site.server, p.r), Store: &p.settler}
+	p.arrival = gate.Arrival{Writer: &p.w, Request: p.r, Context: context.WithoutCancel(p.r.Context()), Fault: request.CheckForwarded(p.site.server, p.r), Store: &p.settler}
 	p.arrival.Method, p.arrival.Target = originalTarget(p.r)
 	p.info.Client, p.info.Address = request.ClientAddress(p.r)
 	if p.r.TLS != nil && !p.r.TLS.HandshakeComplete {
@@ -99,8 +102,14 @@ func (p *passage) takeOver() {
 	p.info.Body, p.info.DryRun = d.Body.Held, d.DryRun
 	p.info.Answer = p.site.state.answerMemory.Reserve(p.info.Caller())
 	p.info.Aside, p.dropped = p.site.Rule.Clean(p.r.Header)
-	if d.Settled {
+	switch state := p.site.state; {
+	case d.Settled:
+		if d.Verdict.Reason == auth.Accepted {
+			state.accepted.Store(d.Claim.Now.UnixNano())
+		}
 		p.report(&d.Verdict)
+	case d.Refusal != nil && d.Refusal.Reason == auth.StoreUnavailable:
+		state.failed.Store(time.Now().UnixNano())
 	}
 	switch {
 	case p.site.DryRun, d.Refusal != nil && d.Refusal.Reason == auth.StoreUnavailable && d.Claim.KeyID != "":

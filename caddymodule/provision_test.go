@@ -22,11 +22,17 @@ func configFor(t *testing.T, store string) string {
 // configFrom returns the same with further global options and other sites.
 func configFrom(t *testing.T, store, global, sites string) string {
 	t.Helper()
+	return loggingConfig(t, store, "log {\noutput discard\n}\n"+global, sites)
+}
+
+// loggingConfig is configFrom with logs as the global options say.
+func loggingConfig(t *testing.T, store, global, sites string) string {
+	t.Helper()
 	key := filepath.Join(t.TempDir(), "master.key")
 	if err := os.WriteFile(key, []byte("MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY=\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	text := "{\nadmin off\nlog {\noutput discard\n}\ncard_gateway {\nstore " + store + "\nmaster_key file " + key + "\n}\n" + global + "\n}\n" + sites
+	text := "{\nadmin off\ncard_gateway {\nstore " + store + "\nmaster_key file " + key + "\n}\n" + global + "\n}\n" + sites
 	config, _, err := caddyconfig.GetAdapter("caddyfile").Adapt([]byte(text), nil)
 	if err != nil {
 		t.Fatal(err)

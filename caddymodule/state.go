@@ -35,6 +35,17 @@ type state struct {
 	starting sync.Mutex
 	started  atomic.Bool
 	revision atomic.Pointer[string] // see lockRevision
+
+	accepted, failed atomic.Int64 // when a request was last settled, or could not be, in nanoseconds
+}
+
+// servingFor is how long an accepted request shows that the store settles requests.
+const servingFor = 2 * time.Second
+
+// serves reports whether requests are settled: the last one was, a moment ago.
+func (s *state) serves() bool {
+	last := s.accepted.Load()
+	return last > s.failed.Load() && time.Since(time.Unix(0, last)) < servingFor
 }
 
 // newState returns the state in a store, for the rules of a configuration.
@@ -92,8 +103,9 @@ func (s *state) renewLockRevision() {
 	s.revision.Store(&text)
 }
 
-// ready returns nil when requests can be settled, and sets the gauge. If the
-// caller cancels the check, it returns the context's error and leaves the gauge.
+// ready returns nil when requests can be settled, and sets the gauge. A check that fails
+// while requests are settled degrades the store. If the caller cancels the check, ready
+// returns the context's error and leaves the gauge.
 func (s *state) ready(ctx context.Context) error {
 	err := s.ensureStarted(ctx)
 	if err == nil {
@@ -105,7 +117,7 @@ func (s *state) ready(ctx context.Context) error {
 	switch {
 	case errors.Is(ctx.Err(), context.Canceled):
 		return ctx.Err()
-	case err != nil:
+	case err != nil && !s.serves():
 		meter.StoreUp.Set(0)
 		return err
 	}

@@ -101,8 +101,9 @@ func (u *upkeep) countKeys(ctx context.Context) {
 // degraded returns the current troubles, in the order of degradations, and sets
 // the gauge. It does no I/O.
 func (s *state) degraded(ctx context.Context) []string {
-	details := s.backend.Status(ctx).Details
-	found := map[string]bool{"policy": details.PolicyDifferences > 0}
+	status := s.backend.Status(ctx)
+	details := status.Details
+	found := map[string]bool{"policy": details.PolicyDifferences > 0, "store": !status.Ready && s.serves()}
 	for _, what := range details.Degraded {
 		if !slices.Contains(meter.Degradations, what) {
 			what = "store"

@@ -147,7 +147,10 @@ func (x *exchange) attempt(is *issuer) (*Answer, *Error) {
 // use sends the request on a connection and reads the head of the answer.
 func (x *exchange) use(c *conn) (*Answer, *Error) {
 	x.c, x.in = c, newInput(c)
-	if x.stop = nil; x.ctx.Done() != nil {
+	x.stop = nil
+	if cheap, can := x.ctx.(interface{ AfterFunc(func()) func() bool }); can { // Done may cost more
+		x.stop = cheap.AfterFunc(c.abort)
+	} else if x.ctx.Done() != nil {
 		x.stop = context.AfterFunc(x.ctx, c.abort)
 	}
 	var answer *Answer

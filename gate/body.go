@@ -118,9 +118,9 @@ func (g *Gate) look(a *Arrival, d *Decision) (verdict store.Verdict, refusal *au
 		return verdict, refusal
 	}
 	d.Claim = claim
-	verdict, err := a.Store.Look(a.Request.Context(), &d.Claim)
+	verdict, err := a.Store.Look(a.Context, &d.Claim)
 	if err != nil {
-		return verdict, LookupRefusal(a.Request.Context(), err)
+		return verdict, StoreRefusal(err)
 	}
 	return verdict, nil
 }

@@ -64,6 +64,7 @@ type Settler interface {
 type Arrival struct {
 	Writer         http.ResponseWriter
 	Request        *http.Request
+	Context        context.Context // for the store: it does not end when the client has gone
 	Method, Target string
 	Client         netip.Addr    // zero: not known
 	Fault          *auth.Refusal // what is wrong with the proxies on its way; nil: nothing

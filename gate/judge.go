@@ -38,9 +38,9 @@ func (g *Gate) judge(a *Arrival, asked *Asked, find func(context.Context, string
 // judgeBy judges by the key that find returns. It refuses only if the key could not
 // be read.
 func (g *Gate) judgeBy(a *Arrival, asked *Asked, find func(context.Context, string) (*auth.Key, error)) (judged Judged, refusal *auth.Refusal) {
-	key, err := find(a.Request.Context(), asked.Request.Credentials.KeyID)
+	key, err := find(a.Context, asked.Request.Credentials.KeyID)
 	if err != nil && !errors.Is(err, store.ErrNotFound) {
-		return judged, LookupRefusal(a.Request.Context(), err)
+		return judged, lookupRefusal(err)
 	}
 	now := time.Now()
 	judged.Key, judged.Judgement = key, auth.Judge(&asked.Request, key, g.Window, now)
@@ -50,17 +50,12 @@ func (g *Gate) judgeBy(a *Arrival, asked *Asked, find func(context.Context, stri
 	return judged, nil
 }
 
-// LookupRefusal returns the refusal for a key or a state that could not be read. If
-// the client has closed the connection meanwhile, the store has not failed.
-func LookupRefusal(ctx context.Context, err error) *auth.Refusal {
-	switch {
-	case errors.Is(ctx.Err(), context.Canceled):
-		return &auth.Refusal{Reason: auth.ClientGone, Cause: err}
-	case errors.Is(err, keys.ErrLookupBudget):
+// lookupRefusal returns the refusal for a key that could not be read.
+func lookupRefusal(err error) *auth.Refusal {
+	if errors.Is(err, keys.ErrLookupBudget) {
 		return &auth.Refusal{Reason: auth.OverBudget, RetryAfter: time.Second, Cause: err}
-	default:
-		return StoreRefusal(err)
 	}
+	return StoreRefusal(err)
 }
 
 // StoreRefusal returns the refusal for an error of the store: always 503, never

@@ -1,7 +1,6 @@
 package gate
 
 import (
-	"context"
 	"net/http"
 	"net/netip"
 	"strings"
@@ -46,7 +45,7 @@ func (g *Gate) parse(a *Arrival) (asked Asked, refusal *auth.Refusal) {
 		return asked, missing
 	}
 	asked.Request = auth.Request{Method: a.Method, Target: a.Target, Credentials: credentials, Client: a.Client, Scope: scope}
-	if err := g.Start(context.WithoutCancel(a.Request.Context())); err != nil {
+	if err := g.Start(a.Context); err != nil {
 		return asked, StoreRefusal(err)
 	}
 	return asked, nil

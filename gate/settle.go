@@ -50,16 +50,16 @@ func (g *Gate) claim(a *Arrival, d *Decision) (store.Claim, *auth.Refusal) {
 // asked without writing. Such a request is settled only if it would be refused and
 // written in the same way with a live secret, such as the lock by rule 5.
 func (g *Gate) settleClaim(a *Arrival, d *Decision, claim store.Claim) (verdict store.Verdict, refusal *auth.Refusal) {
+	var err error
 	d.Claim = claim
-	ctx, err := context.WithoutCancel(a.Request.Context()), error(nil)
 	writes := d.Judgement.Retired == nil || g.DryRun
 	if !writes {
-		verdict, err = a.Store.Look(ctx, &d.Claim)
+		verdict, err = a.Store.Look(a.Context, &d.Claim)
 		writes = err == nil && !verdict.Stale && verdict.Reason != auth.SignatureMismatch &&
 			(verdict.Reason == auth.KeyLocked || auth.Counts(verdict.Reason, claim.Failed&^auth.RuleSignature, claim.LockCounts))
 	}
 	if writes {
-		verdict, err = a.Store.Settle(ctx, &d.Claim)
+		verdict, err = a.Store.Settle(a.Context, &d.Claim)
 	}
 	if err != nil {
 		return verdict, StoreRefusal(err)

@@ -6,6 +6,7 @@ import (
 	"net"
 	"os"
 	"strings"
+	"syscall"
 
 	"golang.org/x/sys/unix"
 )
@@ -58,4 +59,16 @@ func OfAnotherProcess(conn *net.UnixConn) (other bool) {
 		other = err == nil && int(listener.Pid) != os.Getpid()
 	})
 	return other
+}
+
+// HalfOpen reports whether bytes can still be sent over a connection whose peer may have
+// closed its side. It cannot tell a peer that takes no more from one that waits, until
+// bytes are sent.
+func HalfOpen(conn syscall.RawConn) (open bool) {
+	_ = conn.Control(func(fd uintptr) { // fails for a connection that is closed
+		state := []unix.PollFd{{Fd: int32(fd)}} // what is always reported: POLLHUP, POLLERR, POLLNVAL
+		n, err := unix.Poll(state, 0)
+		open = err == nil && n == 0
+	})
+	return open
 }

@@ -5,6 +5,7 @@ package platform
 import (
 	"net"
 	"os"
+	"syscall"
 )
 
 // ReserveBehind does nothing: a change may be made whose line in a file waits for room.
@@ -12,3 +13,6 @@ func ReserveBehind(*os.File, int64, int64) error { return nil }
 
 // OfAnotherProcess returns false: only Linux tells in one way who listens on a socket.
 func OfAnotherProcess(*net.UnixConn) bool { return false }
+
+// HalfOpen returns false: only Linux tells in one way whether a peer has gone.
+func HalfOpen(syscall.RawConn) bool { return false }

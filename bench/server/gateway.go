@@ -24,6 +24,7 @@ const guarded = `{
 	persist_config off
 	log {
 		level ERROR
+		format card
 	}
 	card_gateway {
 		store %[3]s

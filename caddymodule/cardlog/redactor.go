@@ -24,13 +24,6 @@ type redactor struct {
 	within string
 }
 
-// Redacts reports whether an encoder that a log field was given writes the
-// format `card`.
-func Redacts(enc zapcore.ObjectEncoder) bool {
-	_, redacts := enc.(*redactor)
-	return redacts
-}
-
 // addField adds a field. Here the error itself is known, not only its text, so
 // its kind can be found exactly.
 func (r *redactor) addField(field *zapcore.Field) {

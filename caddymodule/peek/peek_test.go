@@ -97,6 +97,36 @@ func TestSocket(t *testing.T) {
 	}
 }
 
+// wrapped is a connection as the wrappers of listeners make it.
+type wrapped struct{ net.Conn }
+
+// rawConn has its connection as go-proxyproto's has it.
+type rawConn struct {
+	net.Conn
+	raw net.Conn
+}
+
+func (c rawConn) Raw() net.Conn { return c.raw }
+
+func TestConnection(t *testing.T) {
+	socket, err := net.ListenPacket("udp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer socket.Close()
+	inner := socket.(net.Conn)
+	for name, conn := range map[string]net.Conn{
+		"bare": inner, "wrapped": wrapped{inner}, "TLS": tls.Server(wrapped{inner}, nil), "PROXY": wrapped{rawConn{raw: inner}},
+	} {
+		if Connection(conn) == nil {
+			t.Errorf("%s: no socket is found", name)
+		}
+	}
+	if end, _ := net.Pipe(); Connection(nil) != nil || Connection(wrapped{end}) != nil {
+		t.Error("a pipe has a socket")
+	}
+}
+
 var handlerPeeked struct {
 	trusts bool
 	fixed  []any

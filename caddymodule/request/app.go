@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"sync"
 	"time"
 
 	"github.com/caddyserver/caddy/v2"
@@ -103,14 +102,4 @@ func Sampled(log *zap.Logger, period time.Duration, first, thereafter int) *zap.
 	return log.WithOptions(zap.WrapCore(func(core zapcore.Core) zapcore.Core {
 		return zapcore.NewSamplerWithOptions(core, period, first, thereafter)
 	}))
-}
-
-var unredactedOnce sync.Once
-
-// warnUnredacted warns, once in the life of the process, that an access log is
-// written without the format card.
-func (t *Reporter) warnUnredacted() {
-	unredactedOnce.Do(func() {
-		go t.Log.Warn("an access log is written without `format card`: it shows key ids, signatures, nonces and query values; set `format card` in each log block that receives http.log.access or http.log.error")
-	})
 }

@@ -33,6 +33,7 @@ import (
 //	    runtime_dir <path>
 //	    answer_budget <size>
 //	    sign_responses
+//	    log_unredacted
 //	    docs_url <address>
 //	    limit <operation> | default | total <count>/<period> [burst <n>] [cost <n>]
 //	    operation <name> <method> <path> <scope> [max_body <size>] [max_answer <size>]
@@ -83,6 +84,7 @@ func (p *appParser) options() []directive.Option {
 		directive.Text("runtime_dir", "the path of a directory", &c.RuntimeDir),
 		directive.Size("answer_budget", &c.AnswerBudget),
 		directive.Flag("sign_responses", &c.SignResponses),
+		directive.Flag("log_unredacted", &c.LogUnredacted),
 		directive.Text("docs_url", "the address of a page", &c.DocsURL),
 		{Name: "limit", Read: call(p.limit), Repeats: true},
 		{Name: "operation", Read: call(p.operation), Repeats: true},

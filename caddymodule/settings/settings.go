@@ -120,6 +120,10 @@ type Config struct {
 	// one that cannot be held is streamed unsigned. Default: false.
 	SignResponses bool `json:"sign_responses,omitempty"`
 
+	// Allow logs that get requests and have no format card. They show key ids,
+	// signatures, nonces and query values. Default: false; such a log is an error.
+	LogUnredacted bool `json:"log_unredacted,omitempty"`
+
 	// The address of a page with an anchor for each message and code, such as
 	// docs/errors.md of the gateway: every refusal then carries error.doc_url.
 	// Default: none.

@@ -18,7 +18,7 @@ import (
 )
 
 func init() {
-	caddycmd.RegisterCommand(caddycmd.Command{
+	cli.Register(caddycmd.Command{
 		Name:  "card-explain",
 		Usage: "[FILE] [--signed FILE] [--request-id ID]",
 		Short: "Says what is wrong with the signature of a captured request",

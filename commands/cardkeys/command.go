@@ -29,7 +29,7 @@ import (
 )
 
 func init() {
-	caddycmd.RegisterCommand(caddycmd.Command{
+	cli.Register(caddycmd.Command{
 		Name:  "card-keys",
 		Usage: "create|import|list|show|update|disable|enable|unlock|rotate|delete|seal|restore|copy|audit|export|apply|drill",
 		Short: "Manages the API keys of a running Card Gateway",

@@ -24,7 +24,7 @@ import (
 )
 
 func init() {
-	caddycmd.RegisterCommand(caddycmd.Command{
+	cli.Register(caddycmd.Command{
 		Name:  "card-sign",
 		Usage: "METHOD URL [-d DATA|@FILE] [-H 'Name: value']",
 		Short: "Signs a request to a Card Gateway and sends it, or prints it for curl",

@@ -28,7 +28,7 @@ import (
 const exitNotReady, exitNoAnswer, exitMisused = 1, 2, 3
 
 func init() {
-	caddycmd.RegisterCommand(caddycmd.Command{
+	cli.Register(caddycmd.Command{
 		Name:  "card-status",
 		Usage: "[--verbose] [--live] [--wait SPAN]",
 		Short: "Reports whether a running Card Gateway is ready, by its exit status",
@@ -195,7 +195,7 @@ func printOffenders(out io.Writer, s *adminapi.Status) error {
 }
 
 func init() {
-	caddycmd.RegisterCommand(caddycmd.Command{
+	cli.Register(caddycmd.Command{
 		Name:  "card-node",
 		Usage: "drain|undrain|log-level",
 		Short: "Takes a running Card Gateway out of service, or logs each request for a time",

@@ -21,7 +21,7 @@ import (
 )
 
 func init() {
-	caddycmd.RegisterCommand(caddycmd.Command{
+	cli.Register(caddycmd.Command{
 		Name:  "card-unit",
 		Usage: "[--unit FILE] COMMAND …",
 		Short: "Runs a command of the gateway as the systemd unit runs the gateway",

@@ -15,9 +15,48 @@ import (
 
 	caddycmd "github.com/caddyserver/caddy/v2/cmd"
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/card-gateway/card-gateway/secret"
 )
+
+// Register registers a command. A flag of it that is given twice is an error, unless it
+// takes a list: one of the values would be lost without a word.
+func Register(command caddycmd.Command) {
+	build := command.CobraFunc
+	command.CobraFunc = func(cmd *cobra.Command) {
+		build(cmd)
+		takeOnce(cmd)
+	}
+	caddycmd.RegisterCommand(command)
+}
+
+func takeOnce(cmd *cobra.Command) {
+	for _, flags := range []*pflag.FlagSet{cmd.Flags(), cmd.PersistentFlags()} {
+		flags.VisitAll(func(f *pflag.Flag) {
+			if _, list := f.Value.(pflag.SliceValue); !list {
+				f.Value = &once{Value: f.Value}
+			}
+		})
+	}
+	for _, sub := range cmd.Commands() {
+		takeOnce(sub)
+	}
+}
+
+// once is the value of a flag that is given once.
+type once struct {
+	pflag.Value
+	given bool
+}
+
+func (o *once) Set(text string) error {
+	if o.given {
+		return errors.New("it is given a second time; give it once")
+	}
+	o.given = true
+	return o.Value.Set(text)
+}
 
 // Wants accepts exactly the named arguments. Its error names them; cobra's own
 // error does not.

@@ -2,6 +2,7 @@ package harness
 
 import (
 	"bufio"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
@@ -56,7 +57,7 @@ func (g *Gateway) Connect(t testing.TB) *Wire {
 	return w
 }
 
-// CloseWrite ends what the client sends.
+// CloseWrite ends what the client sends: over TLS by close_notify alone.
 func (w *Wire) CloseWrite() error {
 	conn := w.Conn
 	if c, seen := conn.(*watched); seen {
@@ -66,6 +67,24 @@ func (w *Wire) CloseWrite() error {
 		return half.CloseWrite()
 	}
 	return errors.ErrUnsupported
+}
+
+// Socket returns the TCP connection below.
+func (w *Wire) Socket() *net.TCPConn {
+	conn := w.Conn
+	if c, seen := conn.(*watched); seen {
+		conn = c.Conn
+	}
+	if c, secured := conn.(*tls.Conn); secured {
+		conn = c.NetConn()
+	}
+	return conn.(*net.TCPConn)
+}
+
+// Reset ends the connection at once, for both sides.
+func (w *Wire) Reset() {
+	_ = w.Socket().SetLinger(0)
+	_ = w.Socket().Close()
 }
 
 // WriteText sends bytes without changes.

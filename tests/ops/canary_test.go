@@ -53,12 +53,3 @@ func testCanary(t *testing.T, terminal string) {
 	g.Logged("default.log", `"logger":"card_gateway.issuers"`, `"kind":"behind"`)
 	g.Logged("default.log", `"logger":"card_gateway.issuers"`, `"kind":"malformed"`)
 }
-
-// TestUnredactedLogIsReported leaves `format card` out of the log blocks.
-func TestUnredactedLogIsReported(t *testing.T) {
-	t.Parallel()
-	u := harness.StartUpstream(t)
-	g := harness.StartGateway(t, harness.Site{Upstream: u.Addr, Logs: "format json"})
-	harness.WantAccepted(t, g.Send(t, g.NewKey(nil).Get()))
-	g.Logged("default.log", `"level":"warn"`, "format card")
-}

@@ -199,7 +199,7 @@ func refusesSlowBodies(t testing.TB, g *harness.Gateway) {
 	g.WantCounted(t, before, want)
 }
 
-// noticesHangUps closes connections of clients during the body, while the
+// noticesHangUps ends connections of clients during the body, while the
 // upstream works, and during the answer. Then the upstream closes one.
 func noticesHangUps(t testing.TB, g *harness.Gateway, u *harness.Upstream) {
 	t.Helper()
@@ -216,14 +216,14 @@ func noticesHangUps(t testing.TB, g *harness.Gateway, u *harness.Upstream) {
 	u.Took()
 	r, w = begin(key.Post().Add("X-Test", "stall"), "no-answer-yet")
 	harness.Eventually(t, "the request reached the upstream", func() bool { return len(u.Took()) == 1 })
-	_ = w.Close()
+	w.Reset()
 	wantTold(g, r, auth.ClientGone)
 
 	r, w = begin(key.Post().Add("X-Test", "stall half-way"), "half-an-answer")
 	if _, err := http.ReadResponse(w.In, nil); err != nil {
 		t.Fatal(err)
 	}
-	_ = w.Close()
+	w.Reset()
 	wantTold(g, r, auth.ClientGone)
 
 	r, w = begin(key.Post().Add("X-Test", "hang up half-way"), "cut-off")

@@ -2,6 +2,9 @@ package request
 
 import (
 	"bufio"
+	"crypto/tls"
+	"errors"
+	"fmt"
 	"io"
 	"net/http"
 	"strings"
@@ -32,6 +35,63 @@ func TestHalfClosed(t *testing.T) {
 	u.None(t)
 }
 
+// TestHalfClosedAfterTheRequest closes the sending side behind a whole request, in each
+// way that there is: it is served, as if the client had only waited.
+func TestHalfClosedAfterTheRequest(t *testing.T) {
+	harness.EachTerminal(t, testHalfClosedAfterTheRequest)
+}
+
+func testHalfClosedAfterTheRequest(t *testing.T, terminal string) {
+	u := harness.StartUpstream(t)
+	servers := map[string]string{harness.CardForward: "protocols h1", harness.ReverseProxy: ""}[terminal] // Caddy wraps the connections of the first
+	g, secured := startSecured(t, harness.Site{Upstream: u.Addr, Terminal: terminal, Servers: servers})
+	key := g.NewKey(nil)
+	for name, half := range map[string]struct {
+		wire  func() *harness.Wire
+		close func(*harness.Wire) error
+	}{
+		"plain":                 {func() *harness.Wire { return g.Connect(t) }, (*harness.Wire).CloseWrite},
+		"TLS, its alert":        {func() *harness.Wire { return secured(t) }, (*harness.Wire).CloseWrite},
+		"TLS, the socket alone": {func() *harness.Wire { return secured(t) }, func(w *harness.Wire) error { return w.Socket().CloseWrite() }},
+		"TLS, both": {func() *harness.Wire { return secured(t) }, func(w *harness.Wire) error {
+			return errors.Join(w.CloseWrite(), w.Socket().CloseWrite())
+		}},
+	} {
+		for _, r := range []*harness.Request{key.Post(), key.Post().Set("Connection", "close"), key.Get()} {
+			served := make(chan struct{})
+			u.Replies(harness.Reply{Raw: harness.Answer(200, "{}").Raw, Wait: served})
+			w := half.wire()
+			w.WriteText(t, harness.Sent(r).Head()+r.Body)
+			if err := half.close(w); err != nil {
+				t.Fatal(err)
+			}
+			harness.Eventually(t, name+": the request reached the upstream", func() bool { return len(u.Took()) > 0 })
+			close(served)
+			if got, err := w.Receive(r.Method); err != nil || got.Status != 200 {
+				t.Errorf("%s: %s is answered %v, %v; want 200", name, r.Method, got, err)
+			}
+		}
+	}
+}
+
+// startSecured starts a gateway with a second site over TLS, and returns it with what
+// connects there for HTTP/1.1.
+func startSecured(t *testing.T, site harness.Site) (*harness.Gateway, func(*testing.T) *harness.Wire) {
+	t.Helper()
+	g, address := harness.NewGateway(t, site), harness.FreeAddress(t)
+	cert, key, _ := (*harness.Authority)(nil).Sign(t, "gw.example")
+	g.WriteFile("cert.pem", string(cert))
+	g.WriteFile("key.pem", string(key))
+	g.Site.Sites = fmt.Sprintf("https://:%s {\nbind 127.0.0.1\ntls %s %s\nlog {\noutput file %s\nformat card\n}\ncard_auth\n%s}\n",
+		portOf(address), g.Path("cert.pem"), g.Path("key.pem"), g.Path("access.log"), g.Site.ToIssuer())
+	g.Start()
+	return g, func(t *testing.T) *harness.Wire {
+		t.Helper()
+		conn := tls.Client(dialed(t, address), &tls.Config{ServerName: "gw.example", InsecureSkipVerify: true})
+		return &harness.Wire{Conn: conn, In: bufio.NewReader(conn)}
+	}
+}
+
 // TestUpstreamSwitchesProtocols makes the issuer switch protocols although no
 // request asked for it. The client must not take that for a success.
 func TestUpstreamSwitchesProtocols(t *testing.T) {
@@ -53,20 +113,45 @@ func TestNothingBehind(t *testing.T) {
 	harness.WantRefused(t, g.Send(t, g.NewKey(nil).Post()), http.StatusBadGateway, "UPSTREAM_ERROR")
 }
 
-// TestClientHangsUp closes the connection while the issuer works.
+// TestClientHangsUp resets the connection while the issuer works, some time after the
+// client has closed its side too.
 func TestClientHangsUp(t *testing.T) { harness.EachTerminal(t, testClientHangsUp) }
 
 func testClientHangsUp(t *testing.T, terminal string) {
 	u := harness.StartUpstream(t)
-	g := harness.StartGateway(t, harness.Site{Upstream: u.Addr, Terminal: terminal})
+	g, secured := startSecured(t, harness.Site{Upstream: u.Addr, Terminal: terminal})
 	done := make(chan struct{})
 	defer close(done)
 	u.Replies(harness.Reply{Wait: done})
-	w := g.Connect(t)
-	w.WriteText(t, g.NewKey(nil).Get().Head())
+	for i, w := range []*harness.Wire{g.Connect(t), g.Connect(t), secured(t), secured(t)} {
+		r := g.NewKey(nil).Get().Set("X-Request-Id", fmt.Sprint("gone-", i))
+		w.WriteText(t, harness.Sent(r).Head())
+		if i%2 > 0 {
+			if err := w.CloseWrite(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		harness.Eventually(t, "the request reached the upstream", func() bool { return len(u.Took()) > 0 })
+		w.Reset()
+		g.Logged("access.log", "/api/v1/cards/c1", fmt.Sprint("gone-", i), `"outcome":"client_gone"`, `"status":499`)
+	}
+}
+
+// TestClientGoneForGood closes both directions. The gateway notices that only when it
+// writes, so the request holds its place for as long as the issuer works, and no longer.
+func TestClientGoneForGood(t *testing.T) { harness.EachTerminal(t, testClientGoneForGood) }
+
+func testClientGoneForGood(t *testing.T, terminal string) {
+	u := harness.StartUpstream(t)
+	g := harness.StartGateway(t, harness.Site{Upstream: u.Addr, Terminal: terminal})
+	done := make(chan struct{})
+	u.Replies(harness.Reply{Raw: harness.Answer(200, "{}").Raw, Wait: done})
+	w, r := g.Connect(t), g.NewKey(nil).Post()
+	w.WriteText(t, r.Head()+r.Body)
 	harness.Eventually(t, "the request reached the upstream", func() bool { return len(u.Took()) > 0 })
 	_ = w.Close()
-	g.Logged("access.log", "/api/v1/cards/c1", `"outcome":"client_gone"`, `"status":499`)
+	close(done)
+	g.Logged("access.log", "/api/v1/cards", `"outcome":"accepted"`)
 }
 
 // TestAnswersThatSpeakForTheGateway makes the issuer send informational answers,

@@ -100,6 +100,9 @@ func (o *Options) Check() error {
 	case o.IOTimeout < 0 || o.PoolSize < 0:
 		return errors.New("timeouts and the size of the pool must not be negative")
 	}
+	if err := checkAddresses(slices.Concat(o.ClusterAddrs, o.SentinelAddrs)); err != nil {
+		return err
+	}
 	secure := o.TLS
 	if o.URL != "" {
 		s, err := parseServer(o.URL)
@@ -170,10 +173,11 @@ type serverURL struct {
 
 const (
 	urlUser     = `(?:([\w.~+-]+)@)?`
+	urlPort     = `([1-9][0-9]{0,3}|[1-5][0-9]{4}|6[0-4][0-9]{3}|65[0-4][0-9]{2}|655[0-2][0-9]|6553[0-5])`
 	urlDatabase = `(0|[1-9][0-9]{0,8})`
 )
 
-var serverText = regexp.MustCompile(`^(rediss?)://` + urlUser + `(\[[^][/?#@%]+\]|[^][:/?#@%\s]+)(?::([0-9]{1,5}))?(?:/` + urlDatabase + `?)?$|^unix://` + urlUser + `(/[^?#%]+)(?:\?db=` + urlDatabase + `)?$`)
+var serverText = regexp.MustCompile(`^(rediss?)://` + urlUser + `(\[[^][/?#@%]+\]|[^][:/?#@%\s]+)(?::` + urlPort + `)?(?:/` + urlDatabase + `?)?$|^unix://` + urlUser + `(/[^?#%]+)(?:\?db=` + urlDatabase + `)?$`)
 
 // parseServer reads the URL of one server. The error does not repeat it, because it may
 // hold a password.
@@ -183,6 +187,23 @@ func parseServer(text string) (serverURL, error) {
 		return serverURL{}, errors.New("the URL is not understood; want redis://, rediss:// or unix://, such as rediss://user@host:6379/0 or unix:///path?db=0. The password does not belong there, where Caddy would show it: write password env NAME, and the rest as options")
 	}
 	return serverURL{tls: m[1] == "rediss", username: m[2] + m[6], host: strings.Trim(m[3], "[]"), port: m[4], db: m[5] + m[8], socket: m[7]}, nil
+}
+
+// checkAddresses returns an error for an address that is not host:port, or is given
+// twice. One with more in it is not repeated, because that may be a password.
+func checkAddresses(all []string) error {
+	for i, text := range all {
+		s, err := parseServer("redis://" + text)
+		switch {
+		case strings.ContainsAny(text, "@") || strings.Contains(text, "://"):
+			return errors.New("one of the addresses is not host:port, such as 10.0.0.7:6379: users and passwords are options, and TLS is the option tls")
+		case err != nil || s.port == "" || strings.Contains(text, "/"):
+			return fmt.Errorf("%q is not host:port with a port from 1 to 65535, such as 10.0.0.7:6379 or [fd00::7]:6379; put blanks between addresses", text)
+		case slices.Contains(all[:i], text):
+			return fmt.Errorf("%q is given twice", text)
+		}
+	}
+	return nil
 }
 
 // address returns the address of the server, as go-redis takes it: the path of a socket
