@@ -63,7 +63,10 @@ local failures = (stored[2] or 0) + 0
 -- is kept for LINGER after it was last used. Where it was made wider, requests
 -- stamped up to narrow_to may have nonces that live for a narrow window only.
 local now_ms = (now - now % 1000) / 1000
-local kept, kept_at, narrow, narrow_to = string.match(stored[6] or '', '^(%d+) (%d+) (%d+) (%d+)$')
+local kept, kept_at, narrow, narrow_to = string.match(stored[6] or '', '^(%d+) (%d+) 0 0$')  -- seldom another
+if not kept then
+  kept, kept_at, narrow, narrow_to = string.match(stored[6] or '', '^(%d+) (%d+) (%d+) (%d+)$')
+end
 local windows_changed, narrowed = not kept, false
 kept, kept_at = (kept or window) + 0, (kept_at or now_ms) + 0  -- ms
 if narrow and narrow ~= '0' then
@@ -316,7 +319,11 @@ if not dry_run and string.sub(accepted, 1, 26) ~= from and string.sub(accepted, 
   noted[#noted + 1] = 'from'
   noted[#noted + 1] = from .. ' ' .. (string.sub(one, 1, 16) == string.sub(from, 1, 16) and two or one)
 end
-call('HSET', KEYS[1], unpack(noted))
+if noted[3] then
+  call('HSET', KEYS[1], unpack(noted))
+else
+  call('HSET', KEYS[1], 'spans', noted[2])
+end
 if failures > 0 and not dry_run then
   call('HDEL', KEYS[1], 'fails', 'parts')
   reply[4] = 0
