@@ -7,8 +7,11 @@ namespace CardGateway;
 /** An answer of the gateway or the issuer. */
 final class Answer
 {
-    /** @param array<string, string> $headers by names in lower case, several of one name with commas between */
-    public function __construct(public int $status, public array $headers, public string $body)
+    /**
+     * @param array<string, string> $headers  by names in lower case, several of one name with commas between
+     * @param bool                  $readable false if the body is a stream that cannot be read twice, and was not read
+     */
+    public function __construct(public int $status, public array $headers, public string $body, public bool $readable = true)
     {
     }
 

@@ -13,8 +13,11 @@ final class Client
 {
     public const VERSION = '0.2.0';
 
-    /** What curl answers before it has sent anything: no address, no connection, no TLS. */
-    public const NOT_SENT = [CURLE_COULDNT_RESOLVE_PROXY, CURLE_COULDNT_RESOLVE_HOST, CURLE_COULDNT_CONNECT, CURLE_SSL_CONNECT_ERROR];
+    /** What curl answers before it has sent anything: no address, no connection, no TLS, no trust. */
+    public const NOT_SENT = [
+        CURLE_COULDNT_RESOLVE_PROXY, CURLE_COULDNT_RESOLVE_HOST, CURLE_COULDNT_CONNECT, CURLE_SSL_CONNECT_ERROR, CURLE_SSL_CACERT,
+        CURLE_SSL_CACERT_BADFILE,
+    ];
 
     /** @param int $timeout of one attempt, in seconds */
     public function __construct(private Policy $policy, private int $timeout = 60)
@@ -24,14 +27,14 @@ final class Client
     /**
      * Reads the path with the parameters of the query.
      *
-     * @param array<string, scalar> $query
+     * @param array<string, null|scalar> $query
      */
     public function get(string $path, array $query = []): Answer
     {
         return $this->request('GET', self::withQuery($path, $query));
     }
 
-    /** Sends a value as JSON; null for no body. */
+    /** Sends a value as JSON; null for no body. An empty array is [], a new \stdClass {}. */
     public function post(string $path, mixed $json = null): Answer
     {
         return $this->request('POST', $path, $json === null ? null : Body::json($json));
@@ -48,14 +51,15 @@ final class Client
      *
      * @param string                $path    the escaped path and query
      * @param array<string, string> $headers
+     * @param null|Call             $call    what newCall has returned, if it was stored
      *
-     * @throws UnsignableException|ConnectionException|UnprovenException|RedirectException|ApiException
+     * @throws UnsignableException|ConnectionException|UnprovenException|RedirectException|ApiException|TakenException|UnknownException
      */
-    public function request(string $method, string $path, ?Body $body = null, array $headers = []): Answer
+    public function request(string $method, string $path, ?Body $body = null, array $headers = [], ?Call $call = null): Answer
     {
         $method = strtoupper($method);
         $target = (parse_url($this->policy->baseUrl, PHP_URL_PATH) ?? '') . $path;
-        $exchange = $this->policy->begin($method);
+        $exchange = $this->policy->begin($method, $call);
         $headers += ['User-Agent' => 'card-gateway-php/' . self::VERSION];
         if ($body !== null) {
             $headers += ['Content-Type' => $body->contentType];
@@ -66,17 +70,42 @@ final class Client
             $answer = $this->attempt($method, $target, $body, $others + $signed);
             if (is_array($answer)) {
                 [$code, $trouble] = $answer;
-                $sent = !in_array($code, self::NOT_SENT, true);
-                $wait = $exchange->afterFailure($sent) ?? throw new ConnectionException($sent, $exchange->attempts, $trouble);
+                $failure = new ConnectionException(!in_array($code, self::NOT_SENT, true), $exchange->attempts, $trouble);
+                $wait = $exchange->afterFailure($failure->sent, $failure) ?? throw $failure;
             } else {
                 $wait = $exchange->afterAnswer($answer);
-                if ($wait === null) {
-                    $exchange->verify($answer);
-
-                    return self::judge($answer);
-                }
+            }
+            if ($wait === null) {
+                return self::judge($answer);
             }
             usleep((int) ($wait * 1e6));
+        }
+    }
+
+    /** Returns a nonce and a timestamp for a request, to be stored before it is sent. */
+    public function newCall(): Call
+    {
+        return $this->policy->newCall();
+    }
+
+    /**
+     * Makes sure that a call whose outcome is not known is never executed. It returns if it was not, and never will be.
+     *
+     * @throws TakenException   it was taken before; read what it made
+     * @throws UnknownException that cannot be found out any more
+     * @throws CardException    every other one decides nothing
+     */
+    public function closeCall(Call $call): void
+    {
+        $closing = new Call($call->nonce, max($call->timestamp, $this->newCall()->timestamp));
+        if ($closing->timestamp > $call->until()) {
+            throw new UnknownException($call, 0, new CardException('its time has passed, so that nothing can execute it any more, and '
+                . 'the gateway has forgotten its nonce'));
+        }
+        try {
+            $this->request('POST', '/gateway/v1/nonce/close', call: $closing);
+        } catch (TakenException $taken) {
+            throw $taken->perhapsByUs ? new UnknownException($call, 0, $taken) : $taken;
         }
     }
 
@@ -147,12 +176,14 @@ final class Client
     }
 
     /**
-     * Returns the path with the parameters, each escaped but for letters, digits and -._~
+     * Returns the path with the parameters that are not null, each escaped but for letters, digits and -._~
      *
-     * @param array<string, scalar> $query
+     * @param array<string, null|scalar> $query
      */
     public static function withQuery(string $path, array $query): string
     {
-        return $query === [] ? $path : $path . '?' . http_build_query($query, '', '&', PHP_QUERY_RFC3986);
+        $text = http_build_query($query, '', '&', PHP_QUERY_RFC3986);
+
+        return $text === '' ? $path : $path . (str_contains($path, '?') ? '&' : '?') . $text;
     }
 }

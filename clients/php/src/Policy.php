@@ -21,13 +21,15 @@ final class Policy
 
     /**
      * @param string                      $baseUrl  scheme and host of the gateway
-     * @param int                         $attempts the largest number of attempts
+     * @param int                         $attempts the largest number of attempts; 1 for no repetition
      * @param int                         $maxWait  the longest wait before another one, in seconds; if the server asks for
-     *                                              more, its answer is final
+     *                                              more, there is none
      * @param null|callable(): int        $now      the time; null means time()
      * @param null|callable(string): void $warn     is told that the clock of this machine is wrong; null means error_log()
-     * @param bool                        $verifyAnswers makes every answer that the gateway has not signed for the request an
-     *                                              UnprovenException; it needs a gateway with the option sign_responses
+     * @param bool                        $verifyAnswers believes only answers that the gateway has signed for the request; the
+     *                                              error for others is an UnprovenException. It needs a gateway with the
+     *                                              option sign_responses. Without it somebody between can forge answers, and
+     *                                              nothing is certain
      */
     public function __construct(
         string $baseUrl,
@@ -48,10 +50,16 @@ final class Policy
         $this->warn = $warn ?? 'error_log';
     }
 
-    /** Returns the state of a new request. */
-    public function begin(string $method): Exchange
+    /** Returns the state of a new request. $call is what its caller has chosen. */
+    public function begin(string $method, ?Call $call = null): Exchange
     {
-        return new Exchange($this, $method);
+        return new Exchange($this, $method, $call);
+    }
+
+    /** Returns a nonce and the time of the gateway's clock, as far as it is known. */
+    public function newCall(): Call
+    {
+        return new Call(bin2hex(random_bytes(16)), $this->time() + $this->offset);
     }
 
     /** Returns the time in Unix seconds. */
@@ -85,15 +93,19 @@ final class Policy
         return preg_match('/^\d{1,9}$/D', $answer->header('Retry-After')) ? (int) $answer->header('Retry-After') : null;
     }
 
-    /** Takes over the gateway's clock if the answer says that ours is wrong. */
+    /**
+     * Takes over the gateway's clock from a refusal that says that ours is wrong. Only an answer that is signed, or a server
+     * that is authenticated or on this machine, may set the clock.
+     */
     public function correctClock(Answer $answer): bool
     {
-        $message = ApiException::fields($answer->body)['message'] ?? null;
-        $date = \DateTimeImmutable::createFromFormat('D, d M Y H:i:s \G\M\T', $answer->header('Date'), new \DateTimeZone('UTC'));
-        if ($message !== 'Request timestamp is outside the allowed window' || !$date || !self::trustsDate($this->baseUrl)) {
-            return false;
+        if ($this->verifyAnswers) {
+            $moment = (int) $answer->header('X-Response-Timestamp');
+        } else {
+            $date = \DateTimeImmutable::createFromFormat('D, d M Y H:i:s \G\M\T', $answer->header('Date'), new \DateTimeZone('UTC'));
+            $moment = $date && self::trustsDate($this->baseUrl) ? $date->getTimestamp() : PHP_INT_MIN;
         }
-        $offset = $date->getTimestamp() - $this->time();
+        $offset = $moment - $this->time();
         if (abs($offset) > 24 * 3600) {
             return false;
         }

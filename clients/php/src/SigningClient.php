@@ -10,8 +10,9 @@ use Psr\Http\Message\RequestInterface;
 use Psr\Http\Message\ResponseInterface;
 
 /**
- * Signs what another client of PSR-18 sends, each attempt anew. That client must not follow redirects. After an error
- * of it, only GET is repeated: PSR-18 does not tell what was sent.
+ * Signs what another client of PSR-18 sends, and repeats a call as the same bytes. That client must not follow redirects.
+ * Its errors are taken for such after which the server may have received the request, except those of Guzzle's curl:
+ * PSR-18 does not tell what was sent. A request that has X-Nonce and X-Timestamp already is signed with these.
  */
 final class SigningClient implements ClientInterface
 {
@@ -22,19 +23,16 @@ final class SigningClient implements ClientInterface
     public function sendRequest(RequestInterface $request): ResponseInterface
     {
         [$target, $body] = self::read($this->policy, $request);
-        $exchange = $this->policy->begin($request->getMethod());
+        $exchange = $this->policy->begin($request->getMethod(), self::call($this->policy, $request));
         while (true) {
             try {
                 $response = $this->client->sendRequest(self::sign($request, $exchange, $target, $body));
-                $answer = self::answer($response, $exchange->verifies());
-                $wait = $exchange->afterAnswer($answer);
+                $wait = $exchange->afterAnswer(self::answer($response, $exchange));
                 if ($wait === null) {
-                    $exchange->verify($answer);
-
                     return $response;
                 }
             } catch (ClientExceptionInterface $failure) {
-                $wait = $exchange->afterFailure(true) ?? throw $failure;
+                $wait = $exchange->afterFailure(GuzzleMiddleware::sent($failure), $failure) ?? throw $failure;
             }
             usleep((int) ($wait * 1e6));
         }
@@ -59,6 +57,14 @@ final class SigningClient implements ClientInterface
         return [($uri->getPath() ?: '/') . ($query === '' ? '' : "?$query"), (string) $request->getBody()];
     }
 
+    /** Returns the call that the headers of a request name already, or a new one. */
+    public static function call(Policy $policy, RequestInterface $request): Call
+    {
+        $new = $policy->newCall();
+
+        return new Call($request->getHeaderLine('X-Nonce') ?: $new->nonce, (int) ($request->getHeaderLine('X-Timestamp') ?: $new->timestamp));
+    }
+
     /** Returns a signed copy of the request. */
     public static function sign(RequestInterface $request, Exchange $exchange, string $target, string $body): RequestInterface
     {
@@ -70,23 +76,17 @@ final class SigningClient implements ClientInterface
         return $request;
     }
 
-    /**
-     * Returns what decides about another attempt.
-     *
-     * @param bool $whole whether with its body, for every status
-     */
-    public static function answer(ResponseInterface $response, bool $whole): Answer
+    /** Returns what decides about another attempt, with the body if it can be read twice. */
+    public static function answer(ResponseInterface $response, Exchange $exchange): Answer
     {
         $headers = [];
         foreach (array_keys($response->getHeaders()) as $name) {
             $headers[strtolower((string) $name)] = $response->getHeaderLine((string) $name);
         }
-        $answer = new Answer($response->getStatusCode(), $headers, '');
-        if ($response->getBody()->isSeekable() && ($whole || $answer->status === 401)) {
+        $answer = new Answer($response->getStatusCode(), $headers, '', $response->getBody()->isSeekable());
+        if ($answer->readable && $exchange->reads($answer->status)) {
             $answer->body = (string) $response->getBody();
             $response->getBody()->rewind();
-        } elseif ($whole) {
-            throw new UnprovenException($answer, $answer->isUnsigned(), 'its body is a stream that cannot be read twice; do not ask for a stream');
         }
 
         return $answer;

@@ -8,6 +8,7 @@ declare(strict_types=1);
 use CardGateway\Answer;
 use CardGateway\ApiException;
 use CardGateway\Body;
+use CardGateway\Call;
 use CardGateway\Client;
 use CardGateway\ConnectionException;
 use CardGateway\GuzzleMiddleware;
@@ -15,6 +16,8 @@ use CardGateway\Policy;
 use CardGateway\RedirectException;
 use CardGateway\Signer;
 use CardGateway\SigningClient;
+use CardGateway\TakenException;
+use CardGateway\UnknownException;
 use CardGateway\UnprovenException;
 use CardGateway\UnsignableException;
 use GuzzleHttp\Exception\TransferException;
@@ -31,6 +34,7 @@ function policy(array $c): Policy
         $c['base'],
         $c['key_id'],
         $c['secret'],
+        attempts: $c['attempts'] ?: 3,
         now: fn (): int => time() + $c['clock'],
         warn: fn () => null,
         verifyAnswers: $c['verify_answers'],
@@ -55,9 +59,15 @@ function query(array $c): array
 function viaClient(array $c): callable
 {
     $client = new Client(policy($c));
+    $call = isset($c['nonce']) ? new Call($c['nonce'], (int) $c['timestamp']) : null;
 
-    return function () use ($client, $c): array {
-        $answer = $client->request($c['method'], Client::withQuery($c['target'], query($c)), body($c), $c['headers'] ?? []);
+    return function () use ($client, $c, $call): array {
+        if ($c['do'] === 'close') {
+            $client->closeCall($call);
+
+            return ['closed' => true];
+        }
+        $answer = $client->request($c['method'], Client::withQuery($c['target'], query($c)), body($c), $c['headers'] ?? [], $call);
 
         return ['status' => $answer->status, 'body' => base64_encode($answer->body)];
     };
@@ -67,6 +77,9 @@ function options(array $c): array
 {
     $body = body($c);
     $options = ['headers' => $c['headers'] ?? [], 'http_errors' => false, 'query' => query($c) ?: null];
+    if (isset($c['nonce'])) {
+        $options['headers'] += ['X-Nonce' => $c['nonce'], 'X-Timestamp' => $c['timestamp']];
+    }
     if ($body !== null) {
         $options['headers'] += ['Content-Type' => $body->contentType];
         $options['body'] = $body->bytes;
@@ -162,7 +175,7 @@ function run(array $c): array
                 $adapters += ['guzzle' => false, 'psr-18' => false];
             }
 
-            return ['adapters' => $adapters, 'version' => Client::VERSION];
+            return ['adapters' => $adapters, 'version' => Client::VERSION, 'calls' => true];
         case 'trusts':
             return ['trusted' => Policy::trustsDate($c['base'])];
         case 'sign':
@@ -183,14 +196,23 @@ function run(array $c): array
     }
 }
 
+function named(Call $call): array
+{
+    return ['nonce' => $call->nonce, 'timestamp' => $call->timestamp, 'until' => $call->until()];
+}
+
 function describe(\Throwable $e): array
 {
     return match (true) {
         $e instanceof UnsignableException => ['type' => 'unsignable', 'message' => $e->getMessage()],
         $e instanceof ApiException => [
             'type' => 'api', 'status' => $e->status, 'code' => $e->errorCode, 'message' => $e->reason, 'details' => $e->details,
-            'request_id' => $e->requestId, 'retry_after' => $e->retryAfter ?? 0,
+            'request_id' => $e->requestId, 'retry_after' => $e->retryAfter ?? 0, 'not_executed' => $e->notExecuted,
         ],
+        $e instanceof TakenException => ['type' => 'taken', 'message' => $e->getMessage()] + named($e->call),
+        $e instanceof UnknownException => [
+            'type' => 'unknown', 'attempts' => $e->attempts, 'message' => $e->getMessage(),
+        ] + named($e->call),
         $e instanceof UnprovenException => [
             'type' => 'unproven', 'status' => $e->status, 'unsigned' => $e->unsigned, 'message' => $e->getMessage(),
         ],

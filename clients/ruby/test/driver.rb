@@ -3,6 +3,7 @@
 # Runs the cases of tests/clients/matrix through this client: one JSON object a
 # line on standard input, one answer a line on standard output.
 
+require "stringio"
 require "card_gateway_client"
 begin
   require "card_gateway/faraday"
@@ -18,14 +19,16 @@ def body(c)
 end
 
 def options(c)
-  { now: -> { Time.now.to_f + c["clock"] }, warn: ->(_) {}, verify_answers: c["verify_answers"] }
+  given = { now: -> { Time.now.to_f + c["clock"] }, warn: ->(_) {}, verify_answers: c["verify_answers"] }
+  c["attempts"].zero? ? given : given.merge(attempts: c["attempts"])
 end
 
 def client(c)
   sender = CardGateway::Client.new(c["base"], c["key_id"], c["secret"], **options(c))
   path = CardGateway::Client.with_query(c["target"], (c["query"] || []).to_h)
+  call = CardGateway::Call.new(c["nonce"], c["timestamp"].to_i) if c["nonce"]
   lambda do
-    got = sender.request(c["method"], path, body: body(c), headers: c["headers"] || {})
+    got = sender.request(c["method"], path, body: body(c), headers: c["headers"] || {}, call: call)
     { status: got.status, body: [got.body].pack("m0") }
   end
 end
@@ -40,6 +43,7 @@ def faraday(c)
   content = body(c)
   headers = c["headers"] || {}
   headers = headers.merge("Content-Type" => content.content_type) if content
+  headers = headers.merge("X-Nonce" => c["nonce"], "X-Timestamp" => c["timestamp"]) if c["nonce"]
   lambda do
     method = c["method"].downcase.to_sym
     raise CardGateway::UnsignableError, "Faraday has no #{method}" unless Faraday::Connection::METHODS.include?(method)
@@ -62,7 +66,7 @@ def run(c)
   when "hello"
     adapters = { client: true }
     adapters[:faraday] = false if defined?(CardGateway::FaradayMiddleware)
-    { adapters: adapters, version: CardGateway::VERSION }
+    { adapters: adapters, version: CardGateway::VERSION, calls: true }
   when "trusts"
     { trusted: CardGateway::Policy.trusts_date?(URI(c["base"])) }
   when "sign"
@@ -74,6 +78,10 @@ def run(c)
     answer = CardGateway::Answer.new(c["status"], headers, c["body"].unpack1("m0"))
     CardGateway::Signer.new(c["key_id"], c["secret"]).verify_answer(c["nonce"], answer, now: c["now"])
     { verified: true }
+  when "close"
+    sender = CardGateway::Client.new(c["base"], c["key_id"], c["secret"], **options(c))
+    sender.close_call(CardGateway::Call.new(c["nonce"], c["timestamp"].to_i))
+    { closed: true }
   when "parallel"
     send = way(c)
     { statuses: Array.new(c["count"]) { Thread.new { send.call[:status] } }.map(&:value) }
@@ -88,7 +96,12 @@ def describe(error)
     { type: "unsignable", message: error.message }
   when CardGateway::ApiError
     { type: "api", status: error.status, code: error.code, message: error.reason, details: error.details,
-      request_id: error.request_id, retry_after: error.retry_after || 0 }
+      request_id: error.request_id, retry_after: error.retry_after || 0, not_executed: error.not_executed? }
+  when CardGateway::TakenError
+    { type: "taken", message: error.message, nonce: error.call.nonce, timestamp: error.call.timestamp }
+  when CardGateway::UnknownError
+    { type: "unknown", attempts: error.attempts, message: error.message, nonce: error.call.nonce, timestamp: error.call.timestamp,
+      until: error.call.until }
   when CardGateway::UnprovenError
     { type: "unproven", status: error.status, unsigned: error.unsigned?, message: error.message }
   when CardGateway::RedirectError

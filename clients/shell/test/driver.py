@@ -9,6 +9,7 @@ import socket
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
+from datetime import datetime
 
 
 def call(c, *options):
@@ -29,10 +30,15 @@ def call(c, *options):
         "CARD_REQUEST_AHEAD": str(c["clock"]), "CARD_VERIFY_ANSWERS": "1" if c["verify_answers"] else "0",
     }
     target = c.get("target", "")
-    if "timestamp" in c:
+    if c["attempts"]:
+        environment["CARD_ATTEMPTS"] = str(c["attempts"])
+    if c["do"] in ("request", "close") and "nonce" in c:
+        arguments += ["--close" if c["do"] == "close" else "-c", f"{c['nonce']}:{c['timestamp']}"]
+    elif "timestamp" in c:
         environment.update(CARD_REQUEST_TIMESTAMP=c["timestamp"], CARD_REQUEST_NONCE=c.get("nonce", ""))
     base = environment["CARD_URL"] if target.startswith(("/", "http")) else ""
-    arguments += [c["method"], base + target]
+    if c["do"] != "close":
+        arguments += [c["method"], base + target]
     return subprocess.run(arguments, input=body, env=environment, capture_output=True, check=False)
 
 
@@ -48,12 +54,10 @@ def verify(c):
                 length = "" if c["status"] == 204 else f"Content-Length: {len(body)}\r\n"
                 connection.sendall(f"HTTP/1.1 {c['status']} Whatever\r\n{headers}{length}Connection: close\r\n\r\n".encode() + body)
         answered = pool.submit(answer)
-        os.environ["CARD_ATTEMPTS"] = "1"
         done = call({
             **c, "base": "http://127.0.0.1:%d" % server.getsockname()[1], "target": "/api/v1/orders", "method": "GET", "body": "", "has_body": False,
-            "timestamp": str(c["now"]), "verify_answers": True,
+            "timestamp": str(c["now"]), "verify_answers": True, "attempts": 1,
         })
-        del os.environ["CARD_ATTEMPTS"]
         answered.result()
     # The answer is proven, whatever its status is.
     return {"verified": True} if done.returncode in (0, 22) else {"error": describe(c, done)}
@@ -62,7 +66,7 @@ def verify(c):
 def run(c):
     if c["do"] == "hello":
         version = subprocess.run(["card-request", "--version"], capture_output=True, text=True, check=True).stdout.split()[1]
-        return {"adapters": {"command": True}, "version": version}
+        return {"adapters": {"command": True}, "version": version, "calls": True}
     if c["do"] == "trusts":
         text = open(which("card-request"), encoding="utf-8").read()
         function = re.search(r"^trusts_date\(\) \{.*?^\}$", text, re.M | re.S)[0]
@@ -81,6 +85,9 @@ def run(c):
     if c["do"] == "parallel":
         with ThreadPoolExecutor(8) as pool:
             return {"statuses": [200 if done.returncode == 0 else 0 for done in pool.map(lambda _: call(c), range(c["count"]))]}
+    if c["do"] == "close":
+        done = call(c)
+        return {"error": describe(c, done)} if done.returncode else {"closed": True}
     done = call(c, "-i")
     head, _, body = done.stdout.partition(b"\n\n")
     if done.returncode:
@@ -92,6 +99,13 @@ def describe(c, done):
     said = done.stderr.decode()
     if done.returncode == 2:
         return {"type": "unsignable", "message": said}
+    if done.returncode in (10, 11):
+        nonce, timestamp = re.search(r"the call (\S+):(\d+) was", said).groups()
+        named = {"nonce": nonce, "timestamp": int(timestamp), "message": said}
+        if done.returncode == 10:
+            return {"type": "taken", **named}
+        until, attempts = re.search(r"may be until (\S+); .* after (\d+) attempts", said).groups()
+        return {"type": "unknown", "attempts": int(attempts), "until": int(datetime.fromisoformat(until[:-1] + "+00:00").timestamp()), **named}
     if done.returncode == 3:
         status = re.search(r"the answer (\d+) is not proven", said)[1]
         return {"type": "unproven", "status": int(status), "unsigned": "it is not signed" in said, "message": said}
@@ -109,7 +123,7 @@ def describe(c, done):
         fields = {}
     wait = re.search(r"(?im)^retry-after: (\d+)$", head)
     return {"type": "api", "status": int(status), "code": fields.get("code", ""), "message": str(fields.get("message", said)),
-            "details": fields.get("details"), "request_id": request_id, "retry_after": int(wait[1]) if wait else 0}
+            "not_executed": "certainly not executed" in said, "details": fields.get("details"), "request_id": request_id, "retry_after": int(wait[1]) if wait else 0}
 
 
 def which(name):

@@ -66,33 +66,55 @@ module CardGateway
       request("POST", path, body: Body.form(fields, files))
     end
 
-    # Sends a request; path is escaped. Raises UnsignableError, ConnectionError,
-    # UnprovenError, RedirectError or ApiError.
-    def request(method, path, body: nil, headers: {})
+    # Sends a request; path is escaped, call what new_call has returned, if it was
+    # stored. Raises UnsignableError, ConnectionError, UnprovenError, RedirectError,
+    # ApiError, TakenError or UnknownError.
+    def request(method, path, body: nil, headers: {}, call: nil)
       verb = method.upcase
       target = @policy.base.path + path
-      exchange = @policy.begin(verb)
+      exchange = @policy.begin(verb, call)
       loop do
         signed = exchange.sign(target, body ? body.bytes : "")
         request = build(verb, target, body, headers.merge(signed))
-        request["Accept-Encoding"] = "identity" if exchange.verifies? # else the hash is of other bytes
         wait = begin
           answer = attempt(request)
-          exchange.after_answer(answer.status, answer.headers, answer.body) || (return judge(answer, exchange))
+          exchange.after_answer(answer) || (return judge(answer))
         rescue Failure => e
-          exchange.after_failure(e.sent) || raise(ConnectionError.new(e.sent, exchange.attempts, e))
+          exchange.after_failure(e.sent, e) || raise(ConnectionError.new(e.sent, exchange.attempts, e))
         end
         sleep(wait)
       end
     end
 
-    # Returns the path with the parameters, each escaped but for letters, digits
-    # and -._~
-    def self.with_query(path, query)
-      return path if query.empty?
+    # Returns a nonce and a timestamp for a request, to be stored before it is sent.
+    def new_call
+      @policy.new_call
+    end
 
+    # Makes sure that a call whose outcome is not known is never executed. Returns if
+    # it was not, and never will be. Raises TakenError if it was taken before, and
+    # UnknownError if that cannot be found out any more; every other error decides
+    # nothing.
+    def close_call(call)
+      closing = Call.new(call.nonce, [call.timestamp, new_call.timestamp].max)
+      if closing.timestamp > call.until
+        raise UnknownError.new(call, 0, "its time has passed, so that nothing can execute it any more, and the gateway has forgotten its nonce")
+      end
+
+      request("POST", "/gateway/v1/nonce/close", call: closing)
+      nil
+    rescue TakenError => e
+      raise e unless e.perhaps_by_us?
+
+      raise UnknownError.new(call, 0, e.message)
+    end
+
+    # Returns the path with the parameters that are not nil, each escaped but for
+    # letters, digits and -._~
+    def self.with_query(path, query)
       escape = ->(text) { text.to_s.b.gsub(/[^A-Za-z0-9\-._~]/n) { |c| format("%%%02X", c.ord) } }
-      "#{path}?#{query.map { |name, value| "#{escape[name]}=#{escape[value]}" }.join('&')}"
+      pairs = query.reject { |_, value| value.nil? }.map { |name, value| "#{escape[name]}=#{escape[value]}" }
+      pairs.empty? ? path : "#{path}#{path.include?('?') ? '&' : '?'}#{pairs.join('&')}"
     end
 
     # Whether the answer is shorter than it says. Net::HTTP takes such a one for
@@ -146,8 +168,7 @@ module CardGateway
       raise Failure.new(connected, e)
     end
 
-    def judge(answer, exchange)
-      exchange.verify(answer)
+    def judge(answer)
       raise ApiError, answer if answer.status >= 400
       raise RedirectError.new(answer.status, answer.headers["location"]) if answer.status >= 300
 

@@ -1,5 +1,6 @@
 # frozen_string_literal: true
 
+require "securerandom"
 require "time"
 require "uri"
 
@@ -9,12 +10,13 @@ module CardGateway
   class Policy
     attr_reader :base, :signer, :attempts, :max_wait, :now, :offset, :verify_answers
 
-    # attempts is the largest number of attempts, max_wait the longest wait before
-    # another one, in seconds: if the server asks for more, its answer is final.
-    # now returns the time in seconds; warn is called with a text when the clock of
-    # this machine is wrong. verify_answers makes every answer that the gateway has
-    # not signed for the request an UnprovenError; it needs a gateway with the option
-    # sign_responses.
+    # attempts is the largest number of attempts, 1 for no repetition; max_wait the
+    # longest wait before another one, in seconds: if the server asks for more, there
+    # is none. now returns the time in seconds; warn is called with a text when the
+    # clock of this machine is wrong. verify_answers: only an answer that the gateway
+    # has signed for the request is believed, and the error for others is an
+    # UnprovenError; it needs a gateway with the option sign_responses. Without it
+    # somebody between can forge answers, and nothing is certain.
     def initialize(base_url, key_id, secret, attempts: 3, max_wait: 30, now: -> { Time.now.to_f }, warn: Kernel.method(:warn),
                    verify_answers: false)
       unless %r{\Ahttps?://[^/?#]+(/[^?#]*)?\z}.match?(base_url.to_s)
@@ -31,9 +33,14 @@ module CardGateway
       @offset = 0 # seconds by which the gateway's clock is ahead
     end
 
-    # Returns the state of a new request.
-    def begin(method)
-      Exchange.new(self, method)
+    # Returns the state of a new request. call is what its caller has chosen.
+    def begin(method, call = nil)
+      Exchange.new(self, method, call)
+    end
+
+    # Returns a nonce and the time of the gateway's clock, as far as it is known.
+    def new_call
+      Call.new(SecureRandom.hex(16), (now.call + offset).to_i)
     end
 
     # Whether the URL is of the gateway, so that it may see a signature.
@@ -41,12 +48,14 @@ module CardGateway
       [url.scheme, url.host&.downcase, url.port] == [base.scheme, base.host.downcase, base.port]
     end
 
-    # Takes over the gateway's clock if the answer says that ours is wrong.
-    def correct_clock(headers, body)
-      return false unless ApiError.fields(body)["message"] == "Request timestamp is outside the allowed window"
-      return false unless Policy.trusts_date?(base)
+    # Takes over the gateway's clock from a refusal that says that ours is wrong. Only
+    # an answer that is signed, or a server that is authenticated or on this machine,
+    # may set the clock.
+    def correct_clock(headers)
+      return false unless verify_answers || Policy.trusts_date?(base)
 
-      offset = Time.httpdate(headers["date"].to_s).to_f - now.call
+      moment = verify_answers ? headers["x-response-timestamp"].to_i : Time.httpdate(headers["date"].to_s).to_f
+      offset = moment - now.call
       return false if offset.abs > 24 * 3600
 
       @offset = offset
@@ -69,24 +78,45 @@ module CardGateway
     end
   end
 
-  # One request between its attempts. It sends nothing.
+  # One request between its attempts, and what an answer to it means. It sends
+  # nothing.
+  #
+  # A call that may change something is signed once, and each attempt sends the same
+  # bytes: the gateway accepts them once. It is signed anew only after an answer that
+  # says for certain that it was not executed.
   class Exchange
+    REPLAY = "Replay detected (duplicate nonce)"
+    WINDOW = "Request timestamp is outside the allowed window"
+    REPEAT_WITHIN = 270 # seconds after the signature: the gateway's window is five minutes
+    GATEWAYS = %w[UPSTREAM_ERROR UPSTREAM_TIMEOUT].freeze # codes of a gateway that does not say more
+    private_constant :REPLAY, :WINDOW, :REPEAT_WITHIN, :GATEWAYS
+
     attr_reader :attempts
 
-    def initialize(policy, method)
+    # chosen is the Call that the caller has chosen, or nil.
+    def initialize(policy, method, chosen = nil)
       @policy = policy
       @method = method
+      @chosen = chosen
       @safe = %w[GET HEAD].include?(method)
       @attempts = 0
-      @corrected = false
+      @headers = nil # the next attempt is signed anew
+      @corrected = false # the clock was set for this request
+      @doubt = false # an attempt had no answer that is believed
+      @perhaps = false # an attempt was perhaps accepted
     end
 
     # Returns the headers of the next attempt.
     def sign(target, body)
-      headers = @policy.signer.headers(@method, target, body, timestamp: (@policy.now.call + @policy.offset).to_i)
       @attempts += 1
-      @nonce = headers["X-Nonce"]
-      headers
+      if @headers.nil? || @safe
+        @call = @chosen || @policy.new_call
+        @chosen = nil
+        @headers = @policy.signer.headers(@method, target, body, timestamp: @call.timestamp, nonce: @call.nonce)
+        @headers["Accept-Encoding"] = "identity" if verifies? # else the hash is of other bytes
+        @signed_at = monotonic
+      end
+      @headers
     end
 
     # Whether an answer must be verified before it is handed over.
@@ -94,37 +124,112 @@ module CardGateway
       @policy.verify_answers
     end
 
-    # Verifies the answer to the last attempt, if it must be.
-    def verify(answer)
-      @policy.signer.verify_answer(@nonce, answer, now: (@policy.now.call + @policy.offset).to_i) if verifies?
+    # Whether the body of an answer is read before it is handed over.
+    def reads?
+      verifies? || !@safe
     end
 
     # Returns the seconds to wait before another attempt, or nil if the answer is
-    # final. The names of the headers are in lower case.
-    def after_answer(status, headers, body)
-      if status == 401 && !@corrected && @policy.correct_clock(headers, body)
+    # final. Raises UnprovenError, TakenError or UnknownError.
+    def after_answer(answer)
+      fields = answer.status >= 400 ? ApiError.fields(answer.body) : {}
+      message = fields["message"] if answer.status == 401
+      return after_safe(answer, message == WINDOW) if @safe
+
+      begin
+        verify(answer, message == WINDOW)
+      rescue UnprovenError => e
+        return after_unproven(e)
+      end
+      return after_not_executed(Policy.retry_after(answer.headers) || 0) if ApiError.not_executed?(fields)
+      return if fields["accepted"] == true
+      raise TakenError.new(@call, answer.headers["x-request-id"] || "", @perhaps) if message == REPLAY
+
+      if message == WINDOW && @attempts == 1 && !@corrected && @policy.correct_clock(answer.headers)
+        @headers = nil
         @corrected = true
-        @attempts -= 1 # it was refused before anything was done
+        @attempts = 0 # it was refused before anything was done
         return 0
       end
-      asked = Policy.retry_after(headers)
-      unforwarded = headers["x-gateway-forwarded"] == "no"
-      wait(asked || 0) if status == 429 || (status == 503 && (unforwarded || (@safe && asked)))
+      after_refusal(answer, fields)
     end
 
     # The same for a connection that failed; sent is whether the server may have
-    # received the request.
-    def after_failure(sent)
-      wait(0) if @safe || !sent
+    # received the request. nil: nothing was sent, or the request changes nothing,
+    # and the caller raises the cause itself.
+    def after_failure(sent, cause)
+      @doubt ||= sent
+      @perhaps ||= sent
+      wait(0) || (unknown(cause) if @doubt && !@safe)
     end
 
     private
 
-    def wait(asked)
-      return if @attempts >= @policy.attempts || asked > @policy.max_wait
+    def after_safe(answer, window)
+      if window && !@corrected
+        verify(answer, true)
+        if @policy.correct_clock(answer.headers)
+          @corrected = true
+          @attempts -= 1 # it was refused before anything was done
+          return 0
+        end
+      end
+      asked = Policy.retry_after(answer.headers)
+      unforwarded = answer.headers["x-gateway-forwarded"] == "no"
+      seconds = wait(asked || 0) if answer.status == 429 || (answer.status == 503 && (unforwarded || asked))
+      verify(answer, window) unless seconds
+      seconds
+    end
 
+    # An answer that is not believed says nothing.
+    def after_unproven(unproven)
+      @doubt = @perhaps = true
+      wait(0) || unknown(unproven)
+    end
+
+    def after_not_executed(asked)
+      seconds = wait(asked)
+      if seconds
+        @headers = nil
+        @doubt = @perhaps = false
+      end
+      seconds
+    end
+
+    def after_refusal(answer, fields)
+      status = answer.status
+      says = [true, false].include?(fields["accepted"])
+      gateways = says || GATEWAYS.include?(fields["code"]) || (status == 401 && fields["code"] == "UNAUTHORIZED")
+      if [429, 503].include?(status) || ([502, 504].include?(status) && !gateways && !verifies?)
+        @perhaps ||= !says
+        # The same bytes may still be accepted, from whoever has them.
+        return wait(Policy.retry_after(answer.headers) || 0) || unknown(ApiError.new(answer))
+      end
+      unknown(ApiError.new(answer)) if gateways && @doubt
+    end
+
+    # Verifies the answer, if it must be. Of a refusal because of our clock, the time
+    # cannot be compared with it; the nonce shows that the answer is new.
+    def verify(answer, window)
+      return unless verifies?
+
+      now = window ? answer.headers["x-response-timestamp"].to_i : (@policy.now.call + @policy.offset).to_i
+      @policy.signer.verify_answer(@call.nonce, answer, now: now)
+    end
+
+    def unknown(cause)
+      raise UnknownError.new(@call, @attempts, cause.message), cause: cause
+    end
+
+    def wait(asked)
       # Jitter, so that many clients do not come back together.
-      asked + (rand * [8.0, 0.25 * (2**@attempts)].min)
+      seconds = asked + (rand * [8.0, 0.25 * (2**@attempts)].min)
+      late = !@safe && monotonic - @signed_at + seconds > REPEAT_WITHIN
+      seconds unless late || @attempts >= @policy.attempts || asked > @policy.max_wait
+    end
+
+    def monotonic
+      Process.clock_gettime(Process::CLOCK_MONOTONIC)
     end
   end
 end
