@@ -101,7 +101,8 @@ function errorFields(body) {
     return {};
   }
   const inner = document?.error;
-  return typeof inner === "object" && inner !== null ? inner : (document ?? {});
+  if (typeof inner === "object" && inner !== null) return inner;
+  return { ...document, accepted: undefined, forwarded: undefined }; // the gateway's words alone
 }
 
 function retryAfter(headers) {
@@ -326,10 +327,10 @@ class Exchange {
       this.attempts = 0; // it was refused before anything was done
       return 0;
     }
-    const ofGateway = "accepted" in fields || ["UPSTREAM_ERROR", "UPSTREAM_TIMEOUT"].includes(fields.code) ||
+    const ofGateway = fields.accepted !== undefined || ["UPSTREAM_ERROR", "UPSTREAM_TIMEOUT"].includes(fields.code) ||
       (status === 401 && fields.code === "UNAUTHORIZED");
     if (status === 429 || status === 503 || ((status === 502 || status === 504) && !this.verifies && !ofGateway)) {
-      this.#perhaps ||= !("accepted" in fields);
+      this.#perhaps ||= fields.accepted === undefined;
       // The same bytes may still be accepted, from whoever has them.
       return this.#wait(asked) ?? this.#unknown(new ApiError(status, headers, body));
     }
@@ -467,7 +468,10 @@ function unread({ answer, body }) {
 // chosen returns the call that the headers of a request name already.
 function chosen(headers) {
   const [nonce, timestamp] = [headers.get("x-nonce"), headers.get("x-timestamp")];
-  return nonce && /^[0-9]+$/.test(timestamp ?? "") ? { nonce, timestamp: Number(timestamp) } : undefined;
+  if (nonce && !/^[0-9]+$/.test(timestamp ?? "")) {
+    throw new UnsignableError("the request has X-Nonce without X-Timestamp; set both, or neither");
+  }
+  return nonce ? { nonce, timestamp: Number(timestamp) } : undefined;
 }
 
 function createFetch(options) {

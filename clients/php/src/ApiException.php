@@ -72,6 +72,11 @@ final class ApiException extends CardException
             return [];
         }
 
-        return is_array($document['error'] ?? null) ? $document['error'] : $document;
+        if (is_array($document['error'] ?? null)) {
+            return $document['error'];
+        }
+        unset($document['accepted'], $document['forwarded']); // the gateway's words alone
+
+        return $document;
     }
 }

@@ -125,7 +125,9 @@ def error_fields(body: bytes) -> Dict[str, Any]:
     if not isinstance(document, dict):
         return {}
     inner = document.get("error")
-    return inner if isinstance(inner, dict) else document
+    if isinstance(inner, dict):
+        return inner
+    return {name: value for name, value in document.items() if name not in ("accepted", "forwarded")}  # the gateway's words alone
 
 
 def retry_after(headers: Mapping[str, str]) -> Optional[int]:

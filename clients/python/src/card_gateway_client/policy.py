@@ -228,7 +228,9 @@ def chosen(headers: Mapping[str, str]) -> Optional[Call]:
     """Returns the call that the headers of a request name already."""
     lower = joined(headers)
     nonce, stamp = lower.get("x-nonce", ""), lower.get("x-timestamp", "")
-    return Call(nonce, int(stamp)) if nonce and stamp.isdigit() else None
+    if nonce and not stamp.isdigit():
+        raise UnsignableError("the request has X-Nonce without X-Timestamp; set both, or neither")
+    return Call(nonce, int(stamp)) if nonce else None
 
 
 def joined(headers: Mapping[str, str]) -> Dict[str, str]:

@@ -105,5 +105,7 @@ def _read(answer: requests.Response) -> bytes:
 
 def _refused(error: requests.RequestException) -> bool:
     """Whether the connection failed before a byte was sent."""
+    if isinstance(error, requests.exceptions.SSLError):
+        return True
     reason = getattr(error.args[0] if error.args else None, "reason", None)
     return isinstance(error, requests.ConnectTimeout) or isinstance(reason, (NewConnectionError, ConnectTimeoutError))

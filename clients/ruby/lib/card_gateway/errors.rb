@@ -142,7 +142,7 @@ module CardGateway
       inner = document.is_a?(Hash) ? document["error"] : nil
       return inner if inner.is_a?(Hash)
 
-      document.is_a?(Hash) ? document : {}
+      document.is_a?(Hash) ? document.reject { |name, _| %w[accepted forwarded].include?(name) } : {} # the gateway's words alone
     rescue JSON::ParserError, EncodingError
       {}
     end
