@@ -2,11 +2,16 @@ package explain
 
 import (
 	"bytes"
+	"compress/gzip"
 	"crypto/sha256"
 	"encoding/base64"
 	"encoding/hex"
 	"encoding/json"
+	"fmt"
+	"io"
+	"regexp"
 	"strconv"
+	"unicode/utf16"
 	"unicode/utf8"
 
 	"github.com/card-gateway/card-gateway/auth"
@@ -61,7 +66,9 @@ func (e *explainer) otherBody(sent *form) {
 	switch {
 	case e.Body.Size == 0:
 		e.add(BodyAbsent, "")
-	case !e.Failed.Has(auth.RuleSignature):
+	case len(e.found) == before && bytes.HasPrefix(e.Body.Bytes, []byte("--")) && bytes.Contains(e.Body.Bytes, []byte("\r\nContent-Disposition: form-data")):
+		e.add(BodyBoundary, "")
+	case !e.Failed.Has(auth.RuleSignature) && len(e.found) == before:
 		e.add(BodyChanged, "")
 	case len(e.found) == before:
 		e.add(BodyDiffers, strconv.FormatInt(e.Body.Size, 10))
@@ -98,11 +105,91 @@ func bodyForms(body []byte) []bodyForm {
 	} else {
 		forms = append(forms, bodyForm{BodyLatin1, fromLatin1(body)})
 	}
+	forms = append(forms, jsonForms(body)...)
 	var compact, indented bytes.Buffer
 	if depth(body) <= maxDepth && json.Compact(&compact, body) == nil && json.Indent(&indented, body, "", "  ") == nil {
-		forms = append(forms, bodyForm{BodyCompact, compact.Bytes()}, bodyForm{BodyIndented, bytes.TrimRight(indented.Bytes(), " \t\r\n")})
+		forms = append(forms, bodyForm{BodyCompact, compact.Bytes()}, bodyForm{BodyCompact, spaced(compact.Bytes())}, bodyForm{BodyIndented, bytes.TrimRight(indented.Bytes(), " \t\r\n")})
 	}
 	return forms
+}
+
+// jsonForms returns what other serialisers write, and a body before it was compressed or
+// cut.
+func jsonForms(body []byte) []bodyForm {
+	if inner, err := gzip.NewReader(bytes.NewReader(body)); err == nil {
+		if plain, err := io.ReadAll(io.LimitReader(inner, MaxBody)); err == nil {
+			return []bodyForm{{BodyCompressed, plain}}
+		}
+	}
+	forms := []bodyForm{
+		{BodyEscaped, unicodeEscape.ReplaceAllFunc(body, unescapeUnicode)},
+		{BodyEscaped, escapeUnicode(body, "\\u%04x")},
+		{BodyEscaped, escapeUnicode(body, "\\u%04X")},
+		{BodyEscaped, bytes.ReplaceAll(body, []byte(`\/`), []byte("/"))},
+		{BodyEscaped, bytes.ReplaceAll(body, []byte("/"), []byte(`\/`))},
+		{BodyNumbers, wholeNumber.ReplaceAll(body, []byte("$1$2"))},
+	}
+	for _, end := range []string{"}", `"}`, "}}", `"}}`, "]}", `"]}`, "}]}"} {
+		forms = append(forms, bodyForm{BodyCut, append(bytes.Clone(body), end...)})
+	}
+	decoder := json.NewDecoder(bytes.NewReader(body))
+	decoder.UseNumber()
+	var value any
+	if depth(body) > maxDepth || decoder.Decode(&value) != nil {
+		return forms
+	}
+	var sorted bytes.Buffer
+	encoder := json.NewEncoder(&sorted)
+	encoder.SetEscapeHTML(false)
+	if encoder.Encode(value) == nil {
+		compact := bytes.TrimSpace(sorted.Bytes())
+		forms = append(forms, bodyForm{BodySorted, compact}, bodyForm{BodySorted, spaced(compact)})
+	}
+	return forms
+}
+
+var (
+	unicodeEscape = regexp.MustCompile(`\\u[0-9A-Fa-f]{4}(?:\\u[dD][c-fC-F][0-9A-Fa-f]{2})?`)
+	wholeNumber   = regexp.MustCompile(`([:\[,]\s*-?[0-9]+)\.0+([\s,\]}])`)
+)
+
+func unescapeUnicode(escape []byte) []byte {
+	var text string
+	if json.Unmarshal(append(append([]byte{'"'}, escape...), '"'), &text) != nil {
+		return escape
+	}
+	return []byte(text)
+}
+
+// escapeUnicode writes what is not ASCII as JSON escapes.
+func escapeUnicode(body []byte, format string) []byte {
+	var b []byte
+	for _, r := range string(body) {
+		if r < utf8.RuneSelf {
+			b = append(b, byte(r))
+			continue
+		}
+		for _, unit := range utf16.Encode([]rune{r}) {
+			b = fmt.Appendf(b, format, unit)
+		}
+	}
+	return b
+}
+
+// spaced returns compact JSON as Python writes it, with a blank behind colons and commas.
+func spaced(compact []byte) []byte {
+	var b []byte
+	inText := false
+	for i, c := range compact {
+		b = append(b, c)
+		if c == '"' && (i == 0 || compact[i-1] != '\\') {
+			inText = !inText
+		}
+		if !inText && (c == ':' || c == ',') {
+			b = append(b, ' ')
+		}
+	}
+	return b
 }
 
 // maxDepth is how deep a JSON body may be nested to be indented: each level

@@ -1,7 +1,9 @@
 package explain
 
 import (
+	"compress/gzip"
 	"crypto/hmac"
+	"crypto/sha1" //nolint:gosec // a client may use it by mistake
 	"crypto/sha256"
 	"crypto/sha512"
 	"encoding/base32"
@@ -114,6 +116,29 @@ func hashedWas(body string) func(*attempt) { return hashes(b64(sum256(body))) }
 
 func stamps(stamp string) func(*attempt) { return func(a *attempt) { a.stamp = stamp } }
 
+// signsBy replaces the HMAC.
+func signsBy(sum func(secret, text string) []byte) func(*attempt) {
+	return func(a *attempt) {
+		var text string
+		a.text = func(p []string) string { text = strings.Join(p, "\n"); return text }
+		a.signature = func([]byte) string { return b64(sum(testSecret, text)) }
+	}
+}
+
+func hmacOf(key, text string) []byte {
+	mac := hmac.New(sha256.New, []byte(key))
+	mac.Write([]byte(text))
+	return mac.Sum(nil)
+}
+
+func gzipped(text string) string {
+	var b strings.Builder
+	w := gzip.NewWriter(&b)
+	_, _ = w.Write([]byte(text))
+	_ = w.Close()
+	return b.String()
+}
+
 func asks(target string, signed string) func(*attempt) {
 	return func(a *attempt) { a.target, a.signTarget = target, &signed }
 }
@@ -138,7 +163,6 @@ var mistakes = []mistake{
 	{"percent-encoded", FormEscaped, writes(func(sum []byte) string { return strings.ReplaceAll(b64(sum), "=", "%3D") })},
 	{"broken lines", FormBlank, writes(func(sum []byte) string { return b64(sum)[:20] + " " + b64(sum)[20:] })},
 	{"lower case", FormCase, writes(func(sum []byte) string { return strings.ToLower(b64(sum)) })},
-	{"SHA-512", FormLength, func(a *attempt) { a.hash = sha512.New }},
 	{"cut off", FormLength, writes(func(sum []byte) string { return b64(sum)[:40] })},
 	{"twin", FormSpelling, writes(func(sum []byte) string { return twin(b64(sum)) })},
 	{"no base64", FormUnreadable, writes(func([]byte) string { return "{{signature}}" })},
@@ -162,6 +186,40 @@ var mistakes = []mistake{
 	{"Latin-1 hashed", BodyLatin1, hashedWas(strings.ReplaceAll(testBody, "ë", "\xeb"))},
 	{"compact hashed", BodyCompact, hashedWas(`{"name":"Zoë","n":[1,2]}`)},
 	{"pretty hashed", BodyIndented, hashedWas("{\n  \"name\": \"Zoë\",\n  \"n\": [\n    1,\n    2\n  ]\n}")},
+	{"names sorted", BodySorted, hashedWas(`{"n":[1,2],"name":"Zoë"}`)},
+	{"as another language hashed it", BodyCompact, hashedWas(`{"name": "Zoë", "n": [1, 2]}`)},
+	{"escapes hashed", BodyEscaped, hashedWas(strings.ReplaceAll(testBody, "ë", `\u00eb`))},
+	{"escapes sent", BodyEscaped, arrives(strings.ReplaceAll(testBody, "ë", `\u00EB`))},
+	{"slashes escaped", BodyEscaped, func(a *attempt) { a.body = `{"u":"a/b"}`; a.bodyHash = b64(sum256(`{"u":"a\/b"}`)) }},
+	{"slashes sent escaped", BodyEscaped, func(a *attempt) { a.body = `{"u":"a\/b"}`; a.bodyHash = b64(sum256(`{"u":"a/b"}`)) }},
+	{"whole numbers", BodyNumbers, func(a *attempt) {
+		a.body = `{"n":[1.0,2.50],"m":10.00}`
+		a.bodyHash = b64(sum256(`{"n":[1,2.50],"m":10}`))
+	}},
+	{"compressed", BodyCompressed, func(a *attempt) { a.body = gzipped(testBody); a.bodyHash = b64(sum256(testBody)) }},
+	{"length in characters", BodyCut, arrives(testBody[:len(testBody)-1])},
+	{"another boundary", BodyBoundary, func(a *attempt) {
+		a.body = "--b\r\nContent-Disposition: form-data; name=\"a\"\r\n\r\n1\r\n--b--\r\n"
+		a.bodyHash = b64(sum256(strings.ReplaceAll(a.body, "--b", "--c")))
+	}},
+	{"base64 twice", FormTwice, writes(func(sum []byte) string { return b64([]byte(b64(sum))) })},
+	{"SHA-1", SignatureAlgorithm, func(a *attempt) { a.hash = sha1.New }},
+	{"SHA-512", SignatureAlgorithm, func(a *attempt) { a.hash = sha512.New }},
+	{"key and message swapped", SecretSwapped, signsBy(func(secret, text string) []byte { return hmacOf(text, secret) })},
+	{"hash of secret and text", SignatureHash, signsBy(func(secret, text string) []byte { return sum256(secret + text) })},
+	{"hash of text and secret", SignatureHash, signsBy(func(secret, text string) []byte { return sum256(text + secret) })},
+	{"a prefix that a proxy takes away", TargetPrefix, signs2("/gateway" + testTarget)},
+	{"a prefix that a proxy adds", TargetNoBase, asks("/edge/api/v1/x", "/api/v1/x")},
+	{"the clock read twice", SignedTimestamp, func(a *attempt) { s := "1799999999"; a.signStamp = &s }},
+	{"UTF-16", TextUTF16, joins(func(p []string) string { return utf16Text(strings.Join(p, "\n"), false) })},
+	{"UTF-16, big-endian", TextUTF16, joins(func(p []string) string { return utf16Text(strings.Join(p, "\n"), true) })},
+	{"the host as a part", TextExtra, joins(func(p []string) string { return strings.Join(p, "\n") + "\ngw.example" })},
+	{"a blank behind the secret", SecretBlank, reads(func(s string) string { return s + " " })},
+	{"a tab before the secret", SecretBlank, reads(func(s string) string { return "\t" + s })},
+	{"a carriage return behind the secret", SecretBlank, reads(func(s string) string { return s + "\r" })},
+	{"a mark before the secret", SecretBlank, reads(func(s string) string { return "\ufeff" + s })},
+	{"secret in base64", SecretEncoded, reads(func(s string) string { return b64([]byte(s)) })},
+	{"secret in hexadecimal", SecretEncoded, reads(func(s string) string { return hex.EncodeToString([]byte(s)) })},
 	{"another body", BodyChanged, arrives(`{"name":"Zoe"}`)},
 	{"another body, forged", BodyDiffers, func(a *attempt) { a.bodyHash, a.keySecret = b64(sum256("x")), "another" }},
 

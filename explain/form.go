@@ -14,6 +14,7 @@ import (
 type form struct {
 	kinds []Kind // what is wrong with it; empty: nothing
 	raw   []byte // the bytes that were meant; nil when they cannot be told
+	bytes []byte // the same, of any length
 	text  string // the base64 without what is around it
 }
 
@@ -103,12 +104,16 @@ func (f *form) decode() {
 	if inner, err := hex.DecodeString(string(raw)); err == nil && len(inner) >= 16 {
 		f.note(FormHexText)
 		raw = inner
+	} else if inner, err := base64.StdEncoding.DecodeString(string(raw)); err == nil && len(inner) == sha256.Size {
+		f.note(FormTwice)
+		raw = inner
 	}
 	f.take(raw)
 }
 
 // take keeps the bytes if they are a SHA-256.
 func (f *form) take(raw []byte) {
+	f.bytes = raw
 	if len(raw) != sha256.Size {
 		f.note(FormLength)
 		return

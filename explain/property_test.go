@@ -153,7 +153,7 @@ func TestExplainFindsEachBody(t *testing.T) {
 		}
 		c.Failed, c.Credentials.BodyHash = auth.RuleBodyHash, auth.BodyHash(form.body)
 		found := Explain(c)
-		if len(found) < 1 || found[0].Kind < BodyFinalLineFeed || found[0].Kind > BodyIndented {
+		if len(found) < 1 || found[0].Kind < BodyFinalLineFeed || found[0].Kind > BodyCut {
 			t.Errorf("found %q for %s", Sentences(found), form.kind)
 		}
 	})

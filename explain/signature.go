@@ -2,9 +2,15 @@ package explain
 
 import (
 	"bytes"
+	"crypto/hmac"
+	"crypto/md5"  //nolint:gosec // to recognise it
+	"crypto/sha1" //nolint:gosec // to recognise it
+	"crypto/sha256"
+	"crypto/sha512"
 	"encoding/base32"
 	"encoding/base64"
 	"encoding/hex"
+	"hash"
 	"slices"
 	"strconv"
 	"strings"
@@ -23,10 +29,13 @@ func (e *explainer) signature() {
 		f, found = v.Finding, true
 	}
 	for _, s := range e.liveSecrets() {
+		if other, is := e.otherAlgorithm(s, right, &sent); is && !found {
+			f, found = other, true
+		}
 		for _, reading := range slices.Concat(readings, e.keyIDReading()) {
 			misread := s.Read(reading.text)
 			if misread != nil && signs(misread, right, &sent) && !found {
-				f, found = Finding{Kind: reading.kind}, true
+				f, found = Finding{reading.kind, reading.subject}, true
 			}
 		}
 		if signs(s, right, &sent) {
@@ -114,28 +123,64 @@ func (e *explainer) retired(sent *form, text string) (f Finding, found bool) {
 // A reading is a way in which a client may misread the text of a secret. Its function
 // returns nil where the text cannot be read in that way.
 type reading struct {
-	kind Kind
-	text func(secret []byte) []byte
+	kind    Kind
+	subject string
+	text    func(secret []byte) []byte
 }
 
 // readings are the ways that depend on the secret alone.
 var readings = []reading{
-	{SecretBase64, func(secret []byte) []byte { return decoded(base64.RawStdEncoding.DecodeString(withoutPadding(secret))) }},
-	{SecretBase64, func(secret []byte) []byte { return decoded(base64.RawURLEncoding.DecodeString(withoutPadding(secret))) }},
-	{SecretBase32, func(secret []byte) []byte {
+	{SecretBase64, "", func(secret []byte) []byte { return decoded(base64.RawStdEncoding.DecodeString(withoutPadding(secret))) }},
+	{SecretBase64, "", func(secret []byte) []byte { return decoded(base64.RawURLEncoding.DecodeString(withoutPadding(secret))) }},
+	{SecretBase32, "", func(secret []byte) []byte {
 		return decoded(base32.StdEncoding.WithPadding(base32.NoPadding).DecodeString(strings.ToUpper(withoutPadding(secret))))
 	}},
-	{SecretHex, func(secret []byte) []byte { return decoded(hex.DecodeString(string(secret))) }},
-	{SecretLineFeed, func(secret []byte) []byte { return append(bytes.Clone(secret), '\n') }},
-	{SecretLineFeed, func(secret []byte) []byte { return append(bytes.Clone(secret), '\r', '\n') }},
-	{SecretQuotes, func(secret []byte) []byte { return append(append([]byte{'"'}, secret...), '"') }},
-	{SecretQuotes, func(secret []byte) []byte { return append(append([]byte{'\''}, secret...), '\'') }},
-	{SecretEmpty, func([]byte) []byte { return []byte{} }},
+	{SecretHex, "", func(secret []byte) []byte { return decoded(hex.DecodeString(string(secret))) }},
+	{SecretLineFeed, "", func(secret []byte) []byte { return append(bytes.Clone(secret), '\n') }},
+	{SecretLineFeed, "", func(secret []byte) []byte { return append(bytes.Clone(secret), '\r', '\n') }},
+	{SecretQuotes, "", func(secret []byte) []byte { return append(append([]byte{'"'}, secret...), '"') }},
+	{SecretQuotes, "", func(secret []byte) []byte { return append(append([]byte{'\''}, secret...), '\'') }},
+	{SecretBlank, "a blank", func(secret []byte) []byte { return append(bytes.Clone(secret), ' ') }},
+	{SecretBlank, "a blank", func(secret []byte) []byte { return append([]byte{' '}, secret...) }},
+	{SecretBlank, "a tab", func(secret []byte) []byte { return append(bytes.Clone(secret), '\t') }},
+	{SecretBlank, "a tab", func(secret []byte) []byte { return append([]byte{'\t'}, secret...) }},
+	{SecretBlank, "a carriage return", func(secret []byte) []byte { return append(bytes.Clone(secret), '\r') }},
+	{SecretBlank, "a byte order mark", func(secret []byte) []byte { return append(bytes.Clone(byteOrderMark), secret...) }},
+	{SecretEncoded, "base64", func(secret []byte) []byte { return []byte(base64.StdEncoding.EncodeToString(secret)) }},
+	{SecretEncoded, "hexadecimal", func(secret []byte) []byte { return []byte(hex.EncodeToString(secret)) }},
+	{SecretEncoded, "UTF-16", func(secret []byte) []byte { return []byte(utf16Text(string(secret), false)) }},
+	{SecretEmpty, "", func([]byte) []byte { return []byte{} }},
 }
 
 // keyIDReading is the mistake of a client that uses the key id as its secret.
 func (e *explainer) keyIDReading() []reading {
-	return []reading{{SecretKeyID, func([]byte) []byte { return []byte(e.Credentials.KeyID) }}}
+	return []reading{{SecretKeyID, "", func([]byte) []byte { return []byte(e.Credentials.KeyID) }}}
+}
+
+// otherAlgorithm finds out whether the signature was made of the right parts by another
+// algorithm.
+func (e *explainer) otherAlgorithm(s *auth.Secret, text string, sent *form) (f Finding, found bool) {
+	fits := func(kind Kind, subject string, sum []byte) {
+		if bytes.Equal(sent.bytes, sum) {
+			f, found = Finding{kind, subject}, true
+		}
+	}
+	s.Read(func(secret []byte) []byte {
+		swapped := hmac.New(sha256.New, []byte(text))
+		swapped.Write(secret)
+		fits(SecretSwapped, "", swapped.Sum(nil))
+		for _, whole := range []string{string(secret) + text, text + string(secret), string(secret) + "\n" + text} {
+			sum := sha256.Sum256([]byte(whole))
+			fits(SignatureHash, "", sum[:])
+		}
+		for name, algorithm := range map[string]func() hash.Hash{"SHA-1": sha1.New, "SHA-384": sha512.New384, "SHA-512": sha512.New, "MD5": md5.New} {
+			mac := hmac.New(algorithm, secret)
+			mac.Write([]byte(text))
+			fits(SignatureAlgorithm, name, mac.Sum(nil))
+		}
+		return nil
+	})
+	return f, found
 }
 
 func withoutPadding(secret []byte) string { return strings.TrimRight(string(secret), "=") }

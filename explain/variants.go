@@ -5,14 +5,16 @@ import (
 	"encoding/hex"
 	"net/url"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
+	"unicode/utf16"
 
 	"github.com/card-gateway/card-gateway/auth"
 )
 
 // MaxVariants is how many strings to sign are tried for one refusal.
-const MaxVariants = 64
+const MaxVariants = 96
 
 // A variant is a string to sign that a client may have signed.
 type variant struct {
@@ -91,6 +93,14 @@ func (e *explainer) otherTexts(l *variantList, p parts) {
 	for at, name := range partNames {
 		l.add(Finding{TextMissingPart, name}, strings.Join(slices.Delete(slices.Clone(p[:]), at, at+1), "\n"))
 	}
+	for _, big := range []bool{false, true} {
+		l.add(Finding{Kind: TextUTF16}, utf16Text(p.text(), big))
+	}
+	if e.Host != "" {
+		l.add(Finding{TextExtra, "the host"}, p.text()+"\n"+e.Host)
+		l.add(Finding{TextExtra, "the host"}, e.Host+"\n"+p.text())
+		l.add(Finding{TextExtra, "the host"}, strings.Join(slices.Insert(slices.Clone(p[:]), 1, e.Host), "\n"))
+	}
 	l.add(Finding{Kind: TextKeyID}, e.Credentials.KeyID+"\n"+p.text())
 	l.add(Finding{Kind: TextKeyID}, p.text()+"\n"+e.Credentials.KeyID)
 }
@@ -133,6 +143,9 @@ func otherTimestamps(l *variantList, p parts) {
 	}
 	add("milliseconds", stamp+"000")
 	if unix, ok := auth.ParseTimestamp(stamp); ok {
+		for _, off := range []int64{-1, 1, -2, 2} {
+			add("a moment earlier or later", strconv.FormatInt(unix+off, 10))
+		}
 		add("ISO 8601", time.Unix(unix, 0).UTC().Format(time.RFC3339))
 	}
 }
@@ -177,6 +190,12 @@ func (e *explainer) otherTargets(l *variantList, p parts) {
 			add(TargetNoBase, base, rest)
 		}
 	}
+	if at := strings.Index(e.Target[1:], "/api/"); at >= 0 {
+		add(TargetNoBase, e.Target[:at+1], e.Target[at+1:])
+	}
+	for _, prefix := range prefixes {
+		add(TargetPrefix, prefix, prefix+e.Target)
+	}
 	if !hasQuery {
 		add(TargetQuestionMark, "", path+"?")
 	} else if query == "" {
@@ -197,6 +216,22 @@ func (e *explainer) otherTargets(l *variantList, p parts) {
 	for _, text := range reencoded(path, query) {
 		add(TargetReencoded, "", text)
 	}
+}
+
+// prefixes are what proxies in front of an API usually take away.
+var prefixes = []string{"/api", "/gateway", "/cards", "/card-api", "/proxy", "/v1", "/prod", "/test", "/sandbox"}
+
+// utf16Text returns the text in UTF-16 without a mark.
+func utf16Text(text string, bigEndian bool) string {
+	var b []byte
+	for _, unit := range utf16.Encode([]rune(text)) {
+		if bigEndian {
+			b = append(b, byte(unit>>8), byte(unit))
+		} else {
+			b = append(b, byte(unit), byte(unit>>8))
+		}
+	}
+	return string(b)
 }
 
 // withQuery joins a path and a query.
