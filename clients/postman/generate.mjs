@@ -114,7 +114,7 @@ const collection = {
     version: api.info.version,
   },
   protocolProfileBehavior: { followRedirects: false },
-  event: [script("prerequest", readFileSync(here("prerequest.js"), "utf8"))],
+  event: [script("prerequest", readFileSync(here("prerequest.js"), "utf8")), script("test", readFileSync(here("postresponse.js"), "utf8"))],
   item: folders.map((name) => ({ name, item: found.filter((each) => folder(each) === name).map((each) => each.item) })),
 };
 const upload = found.find(({ id }) => id === "upload_documents").item;
@@ -133,6 +133,7 @@ const environment = {
     { key: "baseUrl", value: "http://127.0.0.1:8080", type: "default", enabled: true },
     { key: "keyId", value: "", type: "default", enabled: true },
     { key: "secret", value: "", type: "secret", enabled: true },
+    { key: "newCall", value: "", type: "default", enabled: true },
     { key: "productId", value: virtualProduct, type: "default", enabled: true },
   ],
 };

@@ -34,7 +34,7 @@ namespace CardGateway
         /// <summary>The longest that a call takes, all attempts included. The default is 2 minutes.</summary>
         public TimeSpan Timeout { get; set; } = TimeSpan.FromMinutes(2);
 
-        /// <summary>Reads the path with the parameters of the query.</summary>
+        /// <summary>Reads the path with the parameters of the query; those that are null are left out.</summary>
         public Task<Answer> GetAsync(string path, IEnumerable<KeyValuePair<string, string>> query = null, CancellationToken cancel = default(CancellationToken))
             => RequestAsync("GET", WithQuery(path, query), cancel: cancel);
 
@@ -46,20 +46,53 @@ namespace CardGateway
         public Task<Answer> PatchAsync(string path, object json, CancellationToken cancel = default(CancellationToken))
             => RequestAsync("PATCH", path, Body.Json(json), cancel: cancel);
 
+        /// <summary>Returns a nonce and a timestamp for a request, to be stored before it is sent.</summary>
+        public Call NewCall() => policy.NewCall();
+
+        /// <summary>
+        /// Makes sure that a call whose outcome is not known is never executed. Returns if it was not, and never will be.
+        /// </summary>
+        /// <exception cref="TakenException">It was taken before; read what it made.</exception>
+        /// <exception cref="UnknownException">
+        /// That could not be found out, or the time of the call has passed. Any other exception decides nothing.
+        /// </exception>
+        public async Task CloseCallAsync(Call call, CancellationToken cancel = default(CancellationToken))
+        {
+            var now = policy.Corrected();
+            var closing = new Call(call.Nonce, call.Timestamp > now ? call.Timestamp : now);
+            if (closing.Timestamp > call.Until)
+            {
+                throw new UnknownException(call, 0, new InvalidOperationException(
+                    "its time has passed, so that nothing can execute it any more, and the gateway has forgotten its nonce"));
+            }
+            try
+            {
+                await RequestAsync("POST", "/gateway/v1/nonce/close", call: closing, cancel: cancel).ConfigureAwait(false);
+            }
+            catch (TakenException e) when (e.Perhaps) // perhaps by this close, whose answer was lost
+            {
+                throw new UnknownException(call, 0, e);
+            }
+        }
+
         /// <summary>Sends a request.</summary>
         /// <param name="method">Such as DELETE.</param>
         /// <param name="path">The escaped path and query.</param>
         /// <param name="body">Null for none.</param>
         /// <param name="headers">Further headers; null for none.</param>
-        /// <param name="cancel">Ends the call with an OperationCanceledException.</param>
+        /// <param name="call">What NewCall has returned, if it was stored; else null.</param>
+        /// <param name="cancel">
+        /// Ends the request with an OperationCanceledException; with an UnknownException if it changes something and was perhaps sent.
+        /// </param>
         /// <exception cref="CardException">
-        /// One of UnsignableException, ConnectionException, UnprovenException, RedirectException and ApiException.
+        /// One of UnsignableException, ConnectionException, UnprovenException, RedirectException, ApiException, TakenException and
+        /// UnknownException.
         /// </exception>
         public async Task<Answer> RequestAsync(
             string method, string path, Body body = null, IEnumerable<KeyValuePair<string, string>> headers = null,
-            CancellationToken cancel = default(CancellationToken))
+            Call call = null, CancellationToken cancel = default(CancellationToken))
         {
-            var exchange = new Exchange(policy, method.ToUpperInvariant());
+            var exchange = new Exchange(policy, method.ToUpperInvariant(), call, true);
             using (var limit = CancellationTokenSource.CreateLinkedTokenSource(cancel))
             using (var request = Build(method.ToUpperInvariant(), policy.Base.AbsolutePath.TrimEnd('/') + path, body, headers))
             {
@@ -71,13 +104,16 @@ namespace CardGateway
                         return Judge(Answer.Of(response, await CardHandler.Read(response, limit.Token).ConfigureAwait(false)));
                     }
                 }
-                catch (OperationCanceledException e) when (!cancel.IsCancellationRequested)
+                catch (OperationCanceledException e) when (cancel.IsCancellationRequested)
                 {
-                    throw new ConnectionException(true, exchange.Attempts, new TimeoutException("the call took longer than its Timeout", e));
+                    exchange.Lost(e);
+                    throw;
                 }
-                catch (Exception e) when (e is HttpRequestException && !(e is CardException) || e is IOException)
+                catch (Exception e) when (e is HttpRequestException && !(e is CardException) || e is IOException || e is OperationCanceledException)
                 {
-                    throw new ConnectionException(true, exchange.Attempts, e);
+                    var cause = e is OperationCanceledException ? new TimeoutException("the call took longer than its Timeout") : e;
+                    exchange.Lost(cause);
+                    throw new ConnectionException(exchange.Sent, exchange.Attempts, cause);
                 }
             }
         }
@@ -127,12 +163,13 @@ namespace CardGateway
             return answer;
         }
 
-        /// <summary>Returns the path with the parameters, each escaped but for letters, digits and -._~</summary>
+        /// <summary>Returns the path with the parameters that are not null, each escaped but for letters, digits and -._~</summary>
         public static string WithQuery(string path, IEnumerable<KeyValuePair<string, string>> query)
         {
-            var pairs = (query ?? Enumerable.Empty<KeyValuePair<string, string>>()).Select(pair => Escape(pair.Key) + "=" + Escape(pair.Value));
+            var pairs = (query ?? Enumerable.Empty<KeyValuePair<string, string>>()).Where(pair => pair.Value != null)
+                .Select(pair => Escape(pair.Key) + "=" + Escape(pair.Value));
             var joined = string.Join("&", pairs);
-            return joined == "" ? path : path + "?" + joined;
+            return joined == "" ? path : path + (path.Contains("?") ? "&" : "?") + joined;
         }
 
         private static string Escape(string text)

@@ -1,5 +1,6 @@
 using System;
 using System.Collections.Generic;
+using System.Globalization;
 using System.IO;
 using System.Linq;
 using System.Net;
@@ -12,10 +13,12 @@ using System.Threading.Tasks;
 namespace CardGateway
 {
     /// <summary>
-    /// Signs what an HttpClient sends, each attempt anew. Answers of every status are returned. A request that cannot be
-    /// signed throws <see cref="UnsignableException"/> before anything is sent, a failed connection
-    /// <see cref="ConnectionException"/>, and with <see cref="Policy.VerifyAnswers"/> an answer that is not proven
-    /// <see cref="UnprovenException"/>. All of them are an HttpRequestException.
+    /// Signs what an HttpClient sends, and repeats it as <see cref="CardClient"/> does. Answers of every status are returned. A
+    /// request that cannot be signed throws <see cref="UnsignableException"/> before anything is sent, a failed connection
+    /// <see cref="ConnectionException"/>, a call whose outcome is not an answer <see cref="TakenException"/> or
+    /// <see cref="UnknownException"/>, also when it is cancelled, and with <see cref="Policy.VerifyAnswers"/> an answer that is not
+    /// proven <see cref="UnprovenException"/>. All of them are an HttpRequestException. A request with the headers X-Nonce and
+    /// X-Timestamp is signed with these.
     /// </summary>
     public sealed class CardHandler : DelegatingHandler
     {
@@ -38,14 +41,26 @@ namespace CardGateway
         }
 
         /// <inheritdoc />
-        protected override Task<HttpResponseMessage> SendAsync(HttpRequestMessage request, CancellationToken cancellationToken)
-            => Send(request, new Exchange(policy, request.Method.Method.ToUpperInvariant()), cancellationToken);
+        protected override async Task<HttpResponseMessage> SendAsync(HttpRequestMessage request, CancellationToken cancellationToken)
+        {
+            var exchange = new Exchange(policy, request.Method.Method.ToUpperInvariant(), Chosen(request), false);
+            try
+            {
+                return await Send(request, exchange, cancellationToken).ConfigureAwait(false);
+            }
+            catch (OperationCanceledException e)
+            {
+                exchange.Lost(e);
+                throw;
+            }
+        }
 
         internal async Task<HttpResponseMessage> Send(HttpRequestMessage request, Exchange exchange, CancellationToken cancel)
         {
             CheckInner();
             CheckUrl(request.RequestUri);
             var body = request.Content == null ? Nothing : await request.Content.ReadAsByteArrayAsync().ConfigureAwait(false);
+            cancel.ThrowIfCancellationRequested();
             while (true)
             {
                 TimeSpan? wait;
@@ -55,7 +70,7 @@ namespace CardGateway
                     var signed = Copy(request, body, exchange.Sign(request.RequestUri.PathAndQuery, body));
                     response = await base.SendAsync(signed, cancel).ConfigureAwait(false);
                     response.RequestMessage = request; // whose headers may be logged
-                    wait = await After(response, exchange, cancel).ConfigureAwait(false);
+                    wait = exchange.AfterAnswer(await Received(response, exchange, cancel).ConfigureAwait(false));
                     if (wait == null)
                     {
                         return response;
@@ -63,17 +78,21 @@ namespace CardGateway
                 }
                 catch (Exception e) when (e is HttpRequestException && !(e is CardException) || e is IOException)
                 {
-                    var sent = response != null || MaybeSent(e);
-                    wait = exchange.AfterFailure(sent);
+                    wait = exchange.AfterFailure(response != null || MaybeSent(e));
                     if (wait == null)
                     {
                         response?.Dispose();
-                        throw new ConnectionException(sent, exchange.Attempts, e);
+                        exchange.Lost(e);
+                        throw new ConnectionException(exchange.Sent, exchange.Attempts, e);
                     }
                 }
-                catch (Exception)
+                catch (Exception e)
                 {
                     response?.Dispose();
+                    if (e is OperationCanceledException)
+                    {
+                        exchange.AfterFailure(true);
+                    }
                     throw;
                 }
                 response?.Dispose();
@@ -81,22 +100,20 @@ namespace CardGateway
             }
         }
 
-        /// <summary>Returns how long to wait before another attempt, or null if the answer is final and, if asked for, proven.</summary>
-        private async Task<TimeSpan?> After(HttpResponseMessage response, Exchange exchange, CancellationToken cancel)
+        private static async Task<Answer> Received(HttpResponseMessage response, Exchange exchange, CancellationToken cancel)
         {
-            var answer = Answer.Of(response, Nothing);
-            var decides = answer.Status == 401 || answer.Status == 429 || answer.Status == 503;
-            // What has no signature is refused unread: it may never end.
-            if (decides || policy.VerifyAnswers && (answer.Status >= 400 || !Signer.Unsigned(answer)))
-            {
-                answer = Answer.Of(response, await Read(response, cancel).ConfigureAwait(false));
-            }
-            var wait = exchange.AfterAnswer(answer);
-            if (wait == null && policy.VerifyAnswers)
-            {
-                exchange.Verify(answer);
-            }
-            return wait;
+            var head = Answer.Of(response, Nothing);
+            return exchange.Reads(head) ? Answer.Of(response, await Read(response, cancel).ConfigureAwait(false)) : head;
+        }
+
+        private static Call Chosen(HttpRequestMessage request)
+        {
+            IEnumerable<string> nonce, timestamp;
+            long seconds;
+            return request.Headers.TryGetValues("X-Nonce", out nonce) && request.Headers.TryGetValues("X-Timestamp", out timestamp)
+                && long.TryParse(timestamp.First(), NumberStyles.None, CultureInfo.InvariantCulture, out seconds) && seconds < 1L << 37
+                ? new Call(nonce.First(), DateTimeOffset.FromUnixTimeSeconds(seconds))
+                : null;
         }
 
         /// <summary>Reads the whole body, which stays readable.</summary>
@@ -169,6 +186,10 @@ namespace CardGateway
             foreach (var header in signed)
             {
                 copy.Headers.TryAddWithoutValidation(header.Key, header.Value);
+            }
+            foreach (var property in request.Properties) // .NET 5 and newer name them Options
+            {
+                copy.Properties.Add(property);
             }
             copy.Headers.ExpectContinue = false;
             if (policy.VerifyAnswers)

@@ -30,25 +30,17 @@ namespace CardGateway
             return value;
         }
 
-        /// <summary>Code, message and details of an error body: the gateway has them in error, some issuers at the top level.</summary>
-        internal static IDictionary<string, object> ErrorFields(byte[] body)
+        /// <summary>Returns the members of an object; none if the body is something else.</summary>
+        internal static IDictionary<string, object> Object(byte[] body)
         {
-            IDictionary<string, object> document;
             try
             {
-                document = Parse(body) as IDictionary<string, object>;
+                return Parse(body) as IDictionary<string, object> ?? new Dictionary<string, object>();
             }
             catch (FormatException)
             {
-                document = null;
-            }
-            object inner = null;
-            if (document == null)
-            {
                 return new Dictionary<string, object>();
             }
-            document.TryGetValue("error", out inner);
-            return inner as IDictionary<string, object> ?? document;
         }
 
         private object Value()

@@ -25,15 +25,16 @@ namespace CardGateway
             Signer = new Signer(keyId, secret);
         }
 
-        /// <summary>The largest number of attempts. The default is 3.</summary>
+        /// <summary>The largest number of attempts; with 1, nothing is repeated. The default is 3.</summary>
         public int Attempts { get; set; } = 3;
 
-        /// <summary>The longest wait before another attempt, 30 s by default. If the server asks for more, its answer is final.</summary>
+        /// <summary>The longest wait before another attempt, 30 s by default. If the server asks for more, there is none.</summary>
         public TimeSpan MaxWait { get; set; } = TimeSpan.FromSeconds(30);
 
         /// <summary>
-        /// Makes every answer that the gateway has not signed for the request an <see cref="UnprovenException"/>. It needs a
-        /// gateway with the option sign_responses. The default is false.
+        /// Believes only answers that the gateway has signed for the request; the error for others is an
+        /// <see cref="UnprovenException"/>. It needs a gateway with the option sign_responses. Without it somebody between can
+        /// forge answers, and nothing is certain. The default is false.
         /// </summary>
         public bool VerifyAnswers { get; set; }
 
@@ -59,6 +60,9 @@ namespace CardGateway
         internal bool Serves(Uri url)
             => url.Scheme == Base.Scheme && url.Port == Base.Port && string.Equals(url.Host, Base.Host, StringComparison.OrdinalIgnoreCase);
 
+        /// <summary>Returns a nonce and the time of the gateway's clock, as far as it is known, to be stored before a call is sent.</summary>
+        public Call NewCall() => new Call(Signer.Nonce(), Corrected());
+
         internal DateTimeOffset Corrected()
         {
             lock (mutex)
@@ -75,17 +79,15 @@ namespace CardGateway
                 : (TimeSpan?)null;
         }
 
-        /// <summary>Takes over the gateway's clock if the answer says that ours is wrong.</summary>
+        /// <summary>Takes over the gateway's clock from an answer. Returns whether another attempt is worth while.</summary>
         internal bool CorrectClock(Answer answer)
         {
-            DateTimeOffset date;
-            if (ApiException.Text(Json.ErrorFields(answer.Body), "message", "") != "Request timestamp is outside the allowed window"
-                || !TrustsDate(Base)
-                || !DateTimeOffset.TryParseExact(answer.Header("Date"), "r", CultureInfo.InvariantCulture, DateTimeStyles.AssumeUniversal, out date))
+            var date = VerifyAnswers ? Signer.AnsweredAt(answer) : TrustsDate(Base) ? Date(answer) : null;
+            if (date == null)
             {
                 return false;
             }
-            var found = date - Now();
+            var found = date.Value - Now();
             if (found.Duration() > Day)
             {
                 return false;
@@ -96,6 +98,14 @@ namespace CardGateway
             }
             Warn("the clock of this machine differs from the gateway's by " + Math.Round(found.TotalSeconds) + " s; set it by NTP");
             return true;
+        }
+
+        private static DateTimeOffset? Date(Answer answer)
+        {
+            DateTimeOffset date;
+            return DateTimeOffset.TryParseExact(answer.Header("Date"), "r", CultureInfo.InvariantCulture, DateTimeStyles.AssumeUniversal, out date)
+                ? date
+                : (DateTimeOffset?)null;
         }
     }
 }

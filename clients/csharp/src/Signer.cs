@@ -35,13 +35,18 @@ namespace CardGateway
         /// <param name="now">The time of the gateway.</param>
         public IDictionary<string, string> Headers(string method, string target, byte[] body, DateTimeOffset now)
         {
+            return Headers(method, target, body, now.ToUnixTimeSeconds().ToString(CultureInfo.InvariantCulture), Nonce());
+        }
+
+        /// <summary>Returns 16 random bytes in hexadecimal.</summary>
+        internal static string Nonce()
+        {
             var nonce = new byte[16];
             using (var random = RandomNumberGenerator.Create())
             {
                 random.GetBytes(nonce);
             }
-            var timestamp = now.ToUnixTimeSeconds().ToString(CultureInfo.InvariantCulture);
-            return Headers(method, target, body, timestamp, string.Concat(nonce.Select(b => b.ToString("x2", CultureInfo.InvariantCulture))));
+            return string.Concat(nonce.Select(b => b.ToString("x2", CultureInfo.InvariantCulture)));
         }
 
         /// <summary>As above, with a timestamp and a nonce of the caller's.</summary>
@@ -53,7 +58,7 @@ namespace CardGateway
             }
             Target.Check(target);
             var hash = Hash(body);
-            return new Dictionary<string, string>
+            return new Dictionary<string, string>(StringComparer.OrdinalIgnoreCase)
             {
                 { "X-API-Key", keyId },
                 { "X-Timestamp", timestamp },
@@ -72,8 +77,8 @@ namespace CardGateway
         {
             if (Unsigned(answer))
             {
-                var says = ApiException.Text(Json.ErrorFields(answer.Body), "message", "");
-                throw new UnprovenException(answer, true, "it is not signed" + (says == "" ? "" : "; it says \"" + says + "\""));
+                var says = answer.Status < 400 ? "" : "; it says \"" + new ApiException(answer).Reason + "\"";
+                throw new UnprovenException(answer, true, "it is not signed" + says);
             }
             string id = answer.Header("X-Request-Id"), timestamp = answer.Header("X-Response-Timestamp");
             string hash = answer.Header("X-Response-Body-Hash"), signature = answer.Header("X-Response-Signature");
@@ -87,8 +92,8 @@ namespace CardGateway
             {
                 throw new UnprovenException(answer, false, "X-Response-Body-Hash is not that of the body");
             }
-            if (!Regex.IsMatch(timestamp, @"\A[0-9]{1,11}\z")
-                || (now - DateTimeOffset.FromUnixTimeSeconds(long.Parse(timestamp, CultureInfo.InvariantCulture))).Duration() >= Oldest.Add(TimeSpan.FromSeconds(1)))
+            var answered = AnsweredAt(answer);
+            if (answered == null || (now - answered.Value).Duration() >= Oldest.Add(TimeSpan.FromSeconds(1)))
             {
                 throw new UnprovenException(answer, false, "X-Response-Timestamp is more than five minutes from the clock");
             }
@@ -96,6 +101,15 @@ namespace CardGateway
 
         internal static bool Unsigned(Answer answer)
             => !answer.Has("X-Response-Timestamp") && !answer.Has("X-Response-Body-Hash") && !answer.Has("X-Response-Signature");
+
+        /// <summary>Returns the time of a signed answer, or null.</summary>
+        internal static DateTimeOffset? AnsweredAt(Answer answer)
+        {
+            var timestamp = answer.Header("X-Response-Timestamp");
+            return Regex.IsMatch(timestamp, @"\A[0-9]{1,11}\z")
+                ? DateTimeOffset.FromUnixTimeSeconds(long.Parse(timestamp, CultureInfo.InvariantCulture))
+                : (DateTimeOffset?)null;
+        }
 
         private string Mac(params string[] parts)
         {

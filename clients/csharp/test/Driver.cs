@@ -50,7 +50,12 @@ public static class Driver
         {
             Now = () => DateTimeOffset.UtcNow.AddSeconds(Number("clock")),
             VerifyAnswers = (bool)this["verify_answers"],
+            Attempts = Number("attempts") == 0 ? 3 : Number("attempts"),
         };
+
+        internal CardGateway.Call Chosen => this["nonce"] == null
+            ? null
+            : new CardGateway.Call(Text("nonce"), DateTimeOffset.FromUnixTimeSeconds(long.Parse(Text("timestamp"))));
     }
 
     public static void Main()
@@ -78,7 +83,7 @@ public static class Driver
         switch (c.Text("do"))
         {
             case "hello":
-                return new { adapters = new { client = true, handler = false }, version = CardClient.Version };
+                return new { adapters = new { client = true, handler = false }, version = CardClient.Version, calls = true };
             case "trusts":
                 return new { trusted = Policy.TrustsDate(new Uri(c.Text("base"))) };
             case "sign":
@@ -90,6 +95,12 @@ public static class Driver
                     .ToDictionary(h => h.Key, h => ((List<object>)h.Value).Cast<string>()), c.Bytes);
                 new Signer(c.Text("key_id"), c.Text("secret")).VerifyAnswer(c.Text("nonce"), answer, DateTimeOffset.FromUnixTimeSeconds(c.Number("now")));
                 return new { verified = true };
+            case "close":
+                using (var client = new CardClient(c.Policy))
+                {
+                    await client.CloseCallAsync(c.Chosen);
+                    return new { closed = true };
+                }
             case "parallel":
                 using (var client = new CardClient(c.Policy))
                 using (var http = new HttpClient(new CardHandler(c.Policy)))
@@ -110,7 +121,7 @@ public static class Driver
     {
         var body = c.Text("kind") == "form" ? Body.Form(new Dictionary<string, string> { { "type", "passport" } }, "file", "Zoë.pdf", c.Bytes)
             : c.HasBody ? Body.Of("application/json", c.Bytes) : null;
-        var answer = await client.RequestAsync(c.Text("method"), CardClient.WithQuery(c.Text("target"), c.Query), body, c.Headers);
+        var answer = await client.RequestAsync(c.Text("method"), CardClient.WithQuery(c.Text("target"), c.Query), body, c.Headers, c.Chosen);
         return Result(answer.Status, answer.Body);
     }
 
@@ -143,6 +154,11 @@ public static class Driver
             {
                 request.Headers.TryAddWithoutValidation(header.Key, header.Value);
             }
+            if (c.Chosen != null)
+            {
+                request.Headers.Add("X-Nonce", c.Text("nonce"));
+                request.Headers.Add("X-Timestamp", c.Text("timestamp"));
+            }
             using (var response = await http.SendAsync(request))
             {
                 return Result((int)response.StatusCode, await response.Content.ReadAsByteArrayAsync());
@@ -168,8 +184,16 @@ public static class Driver
             return new
             {
                 type = "api", status = api.Status, code = api.Code, message = api.Reason, details = api.Details, request_id = api.RequestId,
-                retry_after = (api.RetryAfter ?? TimeSpan.Zero).TotalSeconds,
+                retry_after = (api.RetryAfter ?? TimeSpan.Zero).TotalSeconds, not_executed = api.NotExecuted,
             };
+        }
+        if (e is TakenException)
+        {
+            return Undecided("taken", ((TakenException)e).Call, 0, e);
+        }
+        if (e is UnknownException)
+        {
+            return Undecided("unknown", ((UnknownException)e).Call, ((UnknownException)e).Attempts, e);
         }
         var unproven = e as UnprovenException;
         if (unproven != null)
@@ -187,4 +211,10 @@ public static class Driver
         }
         return new { type = e is HttpRequestException ? "connection" : "other", message = e.ToString() };
     }
+
+    private static object Undecided(string type, CardGateway.Call call, int attempts, Exception e) => new
+    {
+        type, nonce = call.Nonce, timestamp = call.Timestamp.ToUnixTimeSeconds(), until = call.Until.ToUnixTimeSeconds(), attempts,
+        message = e.Message,
+    };
 }

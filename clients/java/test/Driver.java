@@ -53,7 +53,7 @@ public final class Driver {
     static Map<String, Object> run(Map<?, ?> c) throws Exception {
         switch ((String) c.get("do")) {
             case "hello":
-                return Map.of("adapters", Map.of("client", true, "okhttp", false), "version", CardClient.VERSION);
+                return Map.of("adapters", Map.of("client", true, "okhttp", false), "version", CardClient.VERSION, "calls", true);
             case "trusts":
                 return Map.of("trusted", Policy.trustsDate(URI.create((String) c.get("base"))));
             case "sign":
@@ -71,6 +71,9 @@ public final class Driver {
                 return Map.of("verified", true);
             case "parallel":
                 return parallel(way(c), ((Number) c.get("count")).intValue());
+            case "close":
+                new CardClient(policy(c)).closeCall(call(c));
+                return Map.of("closed", true);
             default:
                 return way(c).send();
         }
@@ -90,10 +93,19 @@ public final class Driver {
         return Map.of("statuses", statuses);
     }
 
-    static Way way(Map<?, ?> c) throws CardException {
-        Policy policy = new Policy(text(c, "base"), text(c, "key_id"), text(c, "secret"))
+    static Policy policy(Map<?, ?> c) throws CardException {
+        int attempts = ((Number) c.get("attempts")).intValue();
+        return new Policy(text(c, "base"), text(c, "key_id"), text(c, "secret")).attempts(attempts == 0 ? 3 : attempts)
             .clock(Clock.offset(Clock.systemUTC(), Duration.ofSeconds(((Number) c.get("clock")).longValue())))
             .verifyAnswers((Boolean) c.get("verify_answers"));
+    }
+
+    static Call call(Map<?, ?> c) {
+        return c.get("nonce") == null ? null : new Call(text(c, "nonce"), Instant.ofEpochSecond(Long.parseLong(text(c, "timestamp"))));
+    }
+
+    static Way way(Map<?, ?> c) throws CardException {
+        Policy policy = policy(c);
         Map<String, String> headers = new HashMap<>();
         if (c.get("headers") != null) {
             ((Map<?, ?>) c.get("headers")).forEach((name, value) -> headers.put((String) name, (String) value));
@@ -102,11 +114,11 @@ public final class Driver {
         return text(c, "adapter").equals("okhttp") ? okhttp(c, policy, target, headers) : client(c, policy, target, headers);
     }
 
-    static Way client(Map<?, ?> c, Policy policy, String target, Map<String, String> headers) {
+    static Way client(Map<?, ?> c, Policy policy, String target, Map<String, String> headers) throws CardException {
         CardClient client = new CardClient(policy);
         Body body = form(c) ? Body.form(Map.of("type", "passport"), "file", "Zoë.pdf", bytes(c))
             : (Boolean) c.get("has_body") ? Body.of("application/json", bytes(c)) : null;
-        return () -> answer(client.request(text(c, "method"), target, body, headers));
+        return () -> answer(client.request(text(c, "method"), target, body, headers, call(c)));
     }
 
     static Way okhttp(Map<?, ?> c, Policy policy, String target, Map<String, String> headers) throws CardException {
@@ -136,6 +148,9 @@ public final class Driver {
             throw new UnsignableException(e.getMessage());
         }
         headers.forEach(request::header);
+        if (call(c) != null) {
+            request.header("X-Nonce", text(c, "nonce")).header("X-Timestamp", text(c, "timestamp"));
+        }
         Request built = request.build();
         return () -> {
             try (Response response = client.newCall(built).execute()) {
@@ -175,7 +190,14 @@ public final class Driver {
         if (e instanceof ApiException) {
             ApiException api = (ApiException) e;
             return Map.of("type", "api", "status", api.status(), "code", api.code(), "message", api.reason(), "details", api.details(),
-                "request_id", api.requestId(), "retry_after", api.retryAfter().orElse(Duration.ZERO).getSeconds());
+                "request_id", api.requestId(), "retry_after", api.retryAfter().orElse(Duration.ZERO).getSeconds(),
+                "not_executed", api.notExecuted());
+        }
+        if (e instanceof TakenException) {
+            return undecided("taken", ((TakenException) e).call(), 0, e);
+        }
+        if (e instanceof UnknownException) {
+            return undecided("unknown", ((UnknownException) e).call(), ((UnknownException) e).attempts(), e);
         }
         if (e instanceof UnprovenException) {
             UnprovenException unproven = (UnprovenException) e;
@@ -192,5 +214,10 @@ public final class Driver {
         }
         e.printStackTrace();
         return Map.of("type", "other", "message", e.toString());
+    }
+
+    static Map<String, Object> undecided(String type, Call call, int attempts, Exception e) {
+        return Map.of("type", type, "nonce", call.nonce(), "timestamp", call.timestamp().getEpochSecond(),
+            "until", call.until().getEpochSecond(), "attempts", attempts, "message", e.getMessage());
     }
 }

@@ -10,7 +10,7 @@ okhttp=/usr/share/java/okhttp.jar:/usr/share/java/okio.jar
 
 mkdir -p "$dir/built/META-INF/maven/io.github.card-gateway/card-gateway-client" "$dir/classes"
 mapfile -t sources < <(find src/main/java -name '*.java')
-javac --release 11 -Xlint:all -Werror -cp "$okhttp" -d "$dir/built" "${sources[@]}"
+javac --release 11 -encoding UTF-8 -Xlint:all -Werror -cp "$okhttp" -d "$dir/built" "${sources[@]}"
 cp LICENSE "$dir/built/META-INF/"
 cp pom.xml "$dir/built/META-INF/maven/io.github.card-gateway/card-gateway-client/"
 printf 'Automatic-Module-Name: io.github.cardgateway\n' >"$dir/manifest"
@@ -21,7 +21,7 @@ cat >"$dir/run" <<END
 set -euo pipefail
 path=$dir/card-gateway-client.jar:$dir/classes
 if grep -q okhttp3 "\$1"; then path+=:$okhttp; fi
-javac -cp "\$path" -d "$dir/classes" "\$1"
+javac -encoding UTF-8 -cp "\$path" -d "$dir/classes" "\$1"
 name=\$(sed -n 's/^package \(.*\);/\1./p' "\$1")\$(basename "\${1%.java}")
 exec java -cp "\$path" "\$name"
 END

@@ -2,21 +2,25 @@ package io.github.cardgateway;
 
 import java.io.IOException;
 import java.io.InterruptedIOException;
-import java.net.ConnectException;
 import java.net.URI;
 import java.net.URLEncoder;
 import java.net.http.HttpClient;
-import java.net.http.HttpConnectTimeoutException;
 import java.net.http.HttpRequest;
 import java.net.http.HttpRequest.BodyPublishers;
 import java.net.http.HttpResponse;
 import java.net.http.HttpResponse.BodyHandlers;
+import java.net.http.HttpTimeoutException;
 import java.nio.charset.StandardCharsets;
 import java.time.Duration;
+import java.time.Instant;
 import java.util.Locale;
 import java.util.Map;
 import java.util.Optional;
 import java.util.StringJoiner;
+import java.util.concurrent.CompletableFuture;
+import java.util.concurrent.ExecutionException;
+import java.util.concurrent.TimeUnit;
+import java.util.concurrent.TimeoutException;
 
 /** Calls the card API of one gateway with one key, from any number of threads. */
 public final class CardClient {
@@ -25,6 +29,7 @@ public final class CardClient {
 
     private final Policy policy;
     private final HttpClient http;
+    private Duration timeout = Duration.ofSeconds(60);
 
     /** Takes the scheme and host of the gateway, the key id and the secret. */
     public CardClient(String baseUrl, String keyId, String secret) throws UnsignableException {
@@ -32,15 +37,35 @@ public final class CardClient {
     }
 
     /** Takes a policy with other bounds than the default. */
-    public CardClient(Policy policy) {
-        this.policy = policy;
-        // Over TLS it speaks HTTP/2; without, an offer to change to it would go with each request.
-        HttpClient.Version version = "https".equals(policy.base.getScheme()) ? HttpClient.Version.HTTP_2 : HttpClient.Version.HTTP_1_1;
-        http = HttpClient.newBuilder().version(version).connectTimeout(Duration.ofSeconds(10))
-            .followRedirects(HttpClient.Redirect.NEVER).build();
+    public CardClient(Policy policy) throws UnsignableException {
+        this(policy, HttpClient.newBuilder().connectTimeout(Duration.ofSeconds(10)).build());
     }
 
-    /** Reads the path with the parameters of the query. */
+    /**
+     * Takes the HttpClient that sends, with its proxy, TLS and time to connect.
+     *
+     * @throws UnsignableException it follows redirects, or java.net.http repeats calls by itself
+     */
+    public CardClient(Policy policy, HttpClient http) throws UnsignableException {
+        if (http.followRedirects() != HttpClient.Redirect.NEVER) {
+            throw new UnsignableException("the HttpClient follows redirects, with the headers of a request; set followRedirects(NEVER)");
+        }
+        String repeats = System.getProperty("jdk.httpclient.enableAllMethodRetry");
+        if (repeats != null && (repeats.isEmpty() || Boolean.parseBoolean(repeats))) {
+            throw new UnsignableException("with jdk.httpclient.enableAllMethodRetry, java.net.http repeats a call by itself, and does not "
+                + "say so; leave this property out");
+        }
+        this.policy = policy;
+        this.http = http;
+    }
+
+    /** Sets the longest time of one attempt, 60 s by default. */
+    public CardClient timeout(Duration attempt) {
+        timeout = attempt;
+        return this;
+    }
+
+    /** Reads the path with the parameters of the query; those that are null are left out. */
     public Answer get(String path, Map<String, ?> query) throws CardException {
         return request("GET", withQuery(path, query), null, Map.of());
     }
@@ -60,14 +85,46 @@ public final class CardClient {
         return request("PATCH", path, Body.json(json), Map.of());
     }
 
+    /** Returns a nonce and a timestamp for a request, to be stored before it is sent. */
+    public Call newCall() {
+        return policy.newCall();
+    }
+
+    /**
+     * Makes sure that a call whose outcome is not known is never executed. Returns if it was not, and never will be.
+     *
+     * @throws TakenException it was taken before; read what it made
+     * @throws UnknownException that could not be found out, or the time of the call has passed. Any other error decides nothing
+     */
+    public void closeCall(Call call) throws CardException {
+        Call now = policy.newCall();
+        Instant timestamp = call.timestamp().isAfter(now.timestamp()) ? call.timestamp() : now.timestamp();
+        if (timestamp.isAfter(call.until())) {
+            throw new UnknownException(call, 0, new IllegalStateException(
+                "its time has passed, so that nothing can execute it any more, and the gateway has forgotten its nonce"));
+        }
+        try {
+            request("POST", "/gateway/v1/nonce/close", null, Map.of(), new Call(call.nonce(), timestamp));
+        } catch (TakenException e) {
+            throw e.perhaps ? new UnknownException(call, 0, e) : e; // perhaps by this close, whose answer was lost
+        }
+    }
+
+    /** Sends a request with a nonce and a timestamp of its own. */
+    public Answer request(String method, String path, Body body, Map<String, String> headers) throws CardException {
+        return request(method, path, body, headers, null);
+    }
+
     /**
      * Sends a request.
      *
      * @param path the escaped path and query
      * @param body null for none
-     * @throws CardException one of UnsignableException, ConnectionException, UnprovenException, RedirectException and ApiException
+     * @param call what {@link #newCall} has returned, if it was stored; else null
+     * @throws CardException one of UnsignableException, ConnectionException, UnprovenException, RedirectException, ApiException,
+     *     TakenException and UnknownException
      */
-    public Answer request(String method, String path, Body body, Map<String, String> headers) throws CardException {
+    public Answer request(String method, String path, Body body, Map<String, String> headers, Call call) throws CardException {
         String verb = method.toUpperCase(Locale.ROOT);
         String target = (policy.base.getRawPath() == null ? "" : policy.base.getRawPath()) + path;
         byte[] content = body == null ? new byte[0] : body.bytes;
@@ -75,7 +132,7 @@ public final class CardClient {
         if (target.endsWith("?")) {
             throw new UnsignableException("java.net.http would drop the ? at the end; leave it out");
         }
-        Policy.Exchange exchange = policy.begin(verb);
+        Exchange exchange = new Exchange(policy, verb, call);
         while (true) {
             HttpRequest request = build(verb, target, body, headers, exchange.sign(target, content));
             Optional<Duration> wait;
@@ -83,19 +140,21 @@ public final class CardClient {
                 Answer answer = attempt(request);
                 wait = exchange.afterAnswer(answer);
                 if (wait.isEmpty()) {
-                    exchange.verify(answer);
                     return judge(answer);
                 }
             } catch (CardException e) {
                 throw e;
             } catch (IOException e) {
-                boolean sent = !(e instanceof ConnectException || e instanceof HttpConnectTimeoutException);
-                wait = exchange.afterFailure(sent);
+                wait = exchange.afterFailure(Policy.maybeSent(e));
                 if (wait.isEmpty() || e instanceof InterruptedIOException) {
-                    throw new ConnectionException(sent, exchange.attempts(), e);
+                    throw ended(exchange, e);
                 }
             }
-            sleep(wait.get(), exchange);
+            try {
+                Thread.sleep(wait.get().toMillis());
+            } catch (InterruptedException e) {
+                throw ended(exchange, interrupted());
+            }
         }
     }
 
@@ -104,7 +163,10 @@ public final class CardClient {
         URI url = URI.create(policy.base.getScheme() + "://" + policy.base.getRawAuthority() + target);
         HttpRequest.Builder b;
         try {
-            b = HttpRequest.newBuilder(url).timeout(Duration.ofSeconds(60));
+            b = HttpRequest.newBuilder(url).timeout(timeout);
+            if (url.getScheme().equals("http")) { // else an offer to change to HTTP/2 would go with each request
+                b.version(HttpClient.Version.HTTP_1_1);
+            }
             b.method(method, body == null ? BodyPublishers.noBody() : BodyPublishers.ofByteArray(body.bytes));
             b.setHeader("User-Agent", "card-gateway-java/" + VERSION);
             if (body != null) {
@@ -119,20 +181,25 @@ public final class CardClient {
     }
 
     private Answer attempt(HttpRequest request) throws IOException {
+        CompletableFuture<HttpResponse<byte[]>> sent = http.sendAsync(request, BodyHandlers.ofByteArray());
         try {
-            HttpResponse<byte[]> response = http.send(request, BodyHandlers.ofByteArray());
+            // The request's own timeout ends with the head of the answer. It goes first: it knows whether there was a connection.
+            HttpResponse<byte[]> response = sent.get(timeout.toMillis() + 500, TimeUnit.MILLISECONDS);
             return new Answer(response.statusCode(), response.headers().map(), response.body());
+        } catch (ExecutionException e) {
+            throw e.getCause() instanceof IOException ? (IOException) e.getCause() : new IOException(e.getCause());
+        } catch (TimeoutException e) {
+            sent.cancel(true);
+            throw new HttpTimeoutException("there was no whole answer within " + timeout);
         } catch (InterruptedException e) {
+            sent.cancel(true);
             throw interrupted();
         }
     }
 
-    private static void sleep(Duration wait, Policy.Exchange exchange) throws ConnectionException {
-        try {
-            Thread.sleep(wait.toMillis());
-        } catch (InterruptedException e) {
-            throw new ConnectionException(true, exchange.attempts(), interrupted());
-        }
+    private static ConnectionException ended(Exchange exchange, IOException e) throws UnknownException {
+        exchange.lost(e);
+        return new ConnectionException(exchange.sent(), exchange.attempts(), e);
     }
 
     private static IOException interrupted() {
@@ -150,11 +217,15 @@ public final class CardClient {
         return answer;
     }
 
-    /** Returns the path with the parameters, each escaped but for letters, digits and -._~ */
+    /** Returns the path with the parameters that are not null, each escaped but for letters, digits and -._~ */
     public static String withQuery(String path, Map<String, ?> query) {
-        StringJoiner joined = new StringJoiner("&");
-        query.forEach((name, value) -> joined.add(escape(name) + "=" + escape(String.valueOf(value))));
-        return query.isEmpty() ? path : path + "?" + joined;
+        StringJoiner joined = new StringJoiner("&", path.contains("?") ? "&" : "?", "").setEmptyValue("");
+        query.forEach((name, value) -> {
+            if (value != null) {
+                joined.add(escape(name) + "=" + escape(value.toString()));
+            }
+        });
+        return path + joined;
     }
 
     private static String escape(String text) {

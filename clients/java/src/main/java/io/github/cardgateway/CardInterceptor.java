@@ -2,9 +2,8 @@ package io.github.cardgateway;
 
 import java.io.IOException;
 import java.io.InterruptedIOException;
-import java.net.ConnectException;
-import java.net.UnknownHostException;
 import java.time.Duration;
+import java.time.Instant;
 import java.util.List;
 import java.util.Map;
 import java.util.Optional;
@@ -14,16 +13,18 @@ import okhttp3.OkHttpClient;
 import okhttp3.Request;
 import okhttp3.RequestBody;
 import okhttp3.Response;
-import okhttp3.ResponseBody;
 import okio.Buffer;
 
 /**
- * Signs what OkHttp sends, each attempt anew. Answers of every status are returned, and failed connections are thrown as
- * OkHttp does it. A request that cannot be signed throws {@link UnsignableException} before anything is sent, and an answer
- * that is not proven {@link UnprovenException}, if the policy verifies answers.
+ * Signs what OkHttp sends, and repeats it as {@link CardClient} does. Answers of every status are returned, and failed connections
+ * are thrown as OkHttp does it. A request that cannot be signed throws {@link UnsignableException} before anything is sent, a call
+ * whose outcome is not an answer {@link TakenException} or {@link UnknownException}, and an answer that is not proven
+ * {@link UnprovenException}, if the policy verifies answers. A request with the headers X-Nonce and X-Timestamp is signed with
+ * these.
  */
 public final class CardInterceptor implements Interceptor {
     private static final String HIDDEN = "X-Card-Client-Retry-After";
+    private static final int LARGEST = 8 << 20; // answer that the gateway signs
     private final Policy policy;
 
     private CardInterceptor(Policy policy) {
@@ -31,8 +32,10 @@ public final class CardInterceptor implements Interceptor {
     }
 
     /**
-     * Adds the interceptor to a builder. It turns off redirects and OkHttp's own repetitions, which would send one
-     * signature twice, and to other hosts.
+     * Adds the interceptor to a builder. Call it after every addInterceptor: an interceptor that is added later sees a request that
+     * is signed, and must not alter it. One that is added before must not repeat a POST, PUT, PATCH or DELETE, which would be a
+     * second call. It turns off redirects and OkHttp's own repetitions, which would send a signature to other hosts, and without
+     * being counted.
      */
     public static OkHttpClient.Builder install(OkHttpClient.Builder builder, Policy policy) {
         return builder.followRedirects(false).retryOnConnectionFailure(false)
@@ -50,43 +53,49 @@ public final class CardInterceptor implements Interceptor {
         }
         String target = url.encodedPath() + (url.encodedQuery() == null ? "" : "?" + url.encodedQuery());
         byte[] body = read(request.body());
-        Policy.Exchange exchange = policy.begin(request.method());
+        Exchange exchange = new Exchange(policy, request.method(), chosen(request));
         while (true) {
+            Response response = null;
             Optional<Duration> wait;
             try {
-                Response response = rename(chain.proceed(sign(request, exchange.sign(target, body), body)), HIDDEN, "Retry-After");
+                response = rename(chain.proceed(sign(request, exchange.sign(target, body), body)), HIDDEN, "Retry-After");
                 response = response.newBuilder().request(request).build(); // whose headers may be logged
-                Answer answer = answer(response, policy.verifies());
-                wait = exchange.afterAnswer(answer);
-                if (wait.isEmpty() && !policy.verifies()) {
+                wait = exchange.afterAnswer(answer(response, exchange));
+                if (wait.isEmpty()) {
                     return response;
                 }
-                if (wait.isEmpty()) {
-                    response.close();
-                    exchange.verify(answer);
-                    return response.newBuilder().body(ResponseBody.create(response.body().contentType(), answer.body())).build();
-                }
-                response.close();
             } catch (CardException e) {
+                close(response);
                 throw e;
             } catch (IOException e) {
-                wait = exchange.afterFailure(!(e instanceof ConnectException || e instanceof UnknownHostException));
-                if (wait.isEmpty() || chain.call().isCanceled()) {
+                wait = exchange.afterFailure(Policy.maybeSent(e));
+                if (wait.isEmpty() || chain.call().isCanceled() || Thread.currentThread().isInterrupted()) {
+                    close(response);
+                    exchange.lost(e);
                     throw e;
                 }
             }
-            sleep(wait.get());
+            close(response);
+            sleep(wait.get(), exchange);
         }
     }
 
-    /** Returns the answer: with its body if it must be verified, else with that of a 401. */
-    private static Answer answer(Response response, boolean verifies) throws IOException {
+    private static Answer answer(Response response, Exchange exchange) throws IOException {
         Map<String, List<String>> headers = response.headers().toMultimap();
         Answer head = new Answer(response.code(), headers, new byte[0]);
-        if (verifies && !(head.unsigned() && head.status() < 400)) { // what has no signature may never end
-            return new Answer(response.code(), headers, response.body().bytes());
+        return exchange.reads(head) ? new Answer(response.code(), headers, response.peekBody(LARGEST + 1).bytes()) : head;
+    }
+
+    private static void close(Response response) {
+        if (response != null) {
+            response.close();
         }
-        return response.code() == 401 ? new Answer(response.code(), headers, response.peekBody(1 << 16).bytes()) : head;
+    }
+
+    private static Call chosen(Request request) {
+        String nonce = request.header("X-Nonce"), timestamp = request.header("X-Timestamp");
+        return nonce == null || timestamp == null || !timestamp.matches("[0-9]{1,11}") ? null
+            : new Call(nonce, Instant.ofEpochSecond(Long.parseLong(timestamp)));
     }
 
     private static byte[] read(RequestBody body) throws IOException {
@@ -111,12 +120,14 @@ public final class CardInterceptor implements Interceptor {
         return value == null ? response : response.newBuilder().removeHeader(from).header(to, value).build();
     }
 
-    private static void sleep(Duration wait) throws InterruptedIOException {
+    private static void sleep(Duration wait, Exchange exchange) throws IOException {
         try {
             Thread.sleep(wait.toMillis());
         } catch (InterruptedException e) {
             Thread.currentThread().interrupt();
-            throw new InterruptedIOException("the thread was interrupted");
+            IOException interrupted = new InterruptedIOException("the thread was interrupted");
+            exchange.lost(interrupted);
+            throw interrupted;
         }
     }
 }

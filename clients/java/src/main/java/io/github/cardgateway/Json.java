@@ -29,19 +29,14 @@ final class Json {
         return value;
     }
 
-    /** Returns code, message and details of an error body: the gateway has them in error, some issuers at the top level. */
-    static Map<?, ?> errorFields(byte[] body) {
-        Object document;
+    /** Returns the members of an object; none if the body is something else. */
+    static Map<?, ?> object(byte[] body) {
         try {
-            document = parse(body);
+            Object document = parse(body);
+            return document instanceof Map ? (Map<?, ?>) document : Map.of();
         } catch (IllegalArgumentException e) {
             return Map.of();
         }
-        if (!(document instanceof Map)) {
-            return Map.of();
-        }
-        Object inner = ((Map<?, ?>) document).get("error");
-        return (Map<?, ?>) (inner instanceof Map ? inner : document);
     }
 
     /** Returns the text of a Map, Iterable, Number, Boolean or null; anything else is written as a string. */

@@ -1,16 +1,20 @@
 package io.github.cardgateway;
 
+import java.io.IOException;
 import java.lang.System.Logger.Level;
+import java.net.ConnectException;
 import java.net.URI;
+import java.net.UnknownHostException;
+import java.net.http.HttpConnectTimeoutException;
+import java.security.cert.CertificateException;
 import java.time.Clock;
 import java.time.DateTimeException;
 import java.time.Duration;
 import java.time.Instant;
 import java.time.ZonedDateTime;
 import java.time.format.DateTimeFormatter;
-import java.util.Map;
 import java.util.Optional;
-import java.util.concurrent.ThreadLocalRandom;
+import javax.net.ssl.SSLPeerUnverifiedException;
 
 /** What all requests of one key share: attempts, waits and the clock. It sends nothing. */
 public final class Policy {
@@ -18,10 +22,10 @@ public final class Policy {
     private static final Duration DAY = Duration.ofHours(24);
 
     final URI base;
-    private final Signer signer;
-    private int attempts = 3;
-    private Duration maxWait = Duration.ofSeconds(30);
-    private boolean verifies;
+    final Signer signer;
+    int attempts = 3;
+    Duration maxWait = Duration.ofSeconds(30);
+    boolean verifies;
     private Clock clock = Clock.systemUTC();
     private volatile Duration offset = Duration.ZERO; // by which the gateway's clock is ahead
 
@@ -34,30 +38,26 @@ public final class Policy {
         signer = new Signer(keyId, secret);
     }
 
-    /** Sets the largest number of attempts. The default is 3. */
+    /** Sets the largest number of attempts; with 1, nothing is repeated. The default is 3. */
     public Policy attempts(int most) {
         attempts = most;
         return this;
     }
 
-    /** Sets the longest wait before another attempt, 30 s by default. If the server asks for more, its answer is final. */
+    /** Sets the longest wait before another attempt, 30 s by default. If the server asks for more, there is none. */
     public Policy maxWait(Duration longest) {
         maxWait = longest;
         return this;
     }
 
     /**
-     * Makes every answer that the gateway has not signed for the request an {@link UnprovenException}. It needs a gateway with
-     * the option sign_responses. The default is false.
+     * Believes only answers that the gateway has signed for the request; the error for others is an {@link UnprovenException}.
+     * It needs a gateway with the option sign_responses. Without it somebody between can forge answers, and nothing is certain.
+     * The default is false.
      */
     public Policy verifyAnswers(boolean verify) {
         verifies = verify;
         return this;
-    }
-
-    /** Returns whether an answer must be verified before it is handed over. */
-    boolean verifies() {
-        return verifies;
     }
 
     /** Sets the clock of this machine. */
@@ -77,21 +77,43 @@ public final class Policy {
         return value.matches("[0-9]{1,9}") ? Optional.of(Duration.ofSeconds(Long.parseLong(value))) : Optional.empty();
     }
 
-    /** Returns the state of a new request. */
-    Exchange begin(String method) {
-        return new Exchange(method);
+    /**
+     * Returns whether the server may have received the request of this error. A certificate is refused before anything is sent;
+     * other errors of TLS can come after it.
+     */
+    static boolean maybeSent(IOException e) {
+        for (Throwable cause = e; cause != null; cause = cause.getCause()) {
+            if (cause instanceof ConnectException || cause instanceof UnknownHostException || cause instanceof HttpConnectTimeoutException
+                || cause instanceof CertificateException || cause instanceof SSLPeerUnverifiedException) {
+                return false;
+            }
+        }
+        return true;
     }
 
-    private boolean correctClock(Answer answer) {
-        Object message = Json.errorFields(answer.body()).get("message");
-        if (!"Request timestamp is outside the allowed window".equals(message) || !trustsDate(base)) {
-            return false;
-        }
+    /** Returns a nonce and the time of the gateway's clock, as far as it is known, to be stored before a call is sent. */
+    public Call newCall() {
+        return new Call(Signer.nonce(), now());
+    }
+
+    Instant now() {
+        return clock.instant().plus(offset);
+    }
+
+    /** Takes over the gateway's clock from an answer, and returns whether another attempt is worth while. */
+    boolean correctClock(Answer answer) {
         Duration found;
         try {
-            Instant date = ZonedDateTime.parse(answer.header("Date").orElse(""), DateTimeFormatter.RFC_1123_DATE_TIME).toInstant();
+            Instant date;
+            if (verifies) {
+                date = Instant.ofEpochSecond(Long.parseLong(answer.joined("X-Response-Timestamp")));
+            } else if (trustsDate(base)) {
+                date = ZonedDateTime.parse(answer.header("Date").orElse(""), DateTimeFormatter.RFC_1123_DATE_TIME).toInstant();
+            } else {
+                return false;
+            }
             found = Duration.between(clock.instant(), date);
-        } catch (DateTimeException e) {
+        } catch (DateTimeException | NumberFormatException e) {
             return false;
         }
         if (found.abs().compareTo(DAY) > 0) {
@@ -100,81 +122,5 @@ public final class Policy {
         offset = found;
         LOG.log(Level.WARNING, "the clock of this machine differs from the gateway''s by {0} s; set it by NTP", found.getSeconds());
         return true;
-    }
-
-    /** One request between its attempts. */
-    final class Exchange {
-        private final String method;
-        private boolean corrected;
-        private int made;
-        private String nonce;
-
-        private Exchange(String method) {
-            this.method = method;
-        }
-
-        int attempts() {
-            return made;
-        }
-
-        /** Returns the headers of the next attempt. */
-        Map<String, String> sign(String target, byte[] body) throws UnsignableException {
-            Map<String, String> headers = signer.headers(method, target, body, clock.instant().plus(offset));
-            made++;
-            nonce = headers.get("X-Nonce");
-            if (verifies) { // an answer whose coding the library removes could not be verified
-                headers.put("Accept-Encoding", "identity");
-            }
-            return headers;
-        }
-
-        /** Verifies the answer to the last attempt. */
-        void verify(Answer answer) throws UnprovenException {
-            if (verifies) {
-                signer.verifyAnswer(nonce, answer, clock.instant().plus(offset));
-            }
-        }
-
-        /** Returns how long to wait before another attempt, or empty if the answer is final. */
-        Optional<Duration> afterAnswer(Answer answer) {
-            if (answer.status() == 401 && !corrected && correctClock(answer)) {
-                corrected = true;
-                made--; // it was refused before anything was done
-                return Optional.of(Duration.ZERO);
-            }
-            if (answer.status() == 401 && safe() && repeated(answer)) {
-                return waitFor(Duration.ZERO);
-            }
-            Optional<Duration> asked = retryAfter(answer.header("Retry-After").orElse(""));
-            boolean unforwarded = answer.header("X-Gateway-Forwarded").orElse("").equals("no");
-            boolean may = answer.status() == 429 || answer.status() == 503 && (unforwarded || safe() && asked.isPresent());
-            return may ? waitFor(asked.orElse(Duration.ZERO)) : Optional.empty();
-        }
-
-        /** The same for a connection that failed; sent is whether the server may have received the request. */
-        Optional<Duration> afterFailure(boolean sent) {
-            return safe() || !sent ? waitFor(Duration.ZERO) : Optional.empty();
-        }
-
-        private boolean safe() {
-            return method.equals("GET") || method.equals("HEAD");
-        }
-
-        /**
-         * Returns whether java.net.http has sent the request twice. When a connection is cut, it repeats a GET by itself,
-         * with the old nonce, and nothing can prevent that for one client alone.
-         */
-        private boolean repeated(Answer answer) {
-            return "Replay detected (duplicate nonce)".equals(Json.errorFields(answer.body()).get("message"));
-        }
-
-        private Optional<Duration> waitFor(Duration asked) {
-            if (made >= attempts || asked.compareTo(maxWait) > 0) {
-                return Optional.empty();
-            }
-            // Jitter, so that many clients do not come back together.
-            long most = made < 6 ? 250L << made : 8000;
-            return Optional.of(asked.plusMillis(ThreadLocalRandom.current().nextLong(most)));
-        }
     }
 }

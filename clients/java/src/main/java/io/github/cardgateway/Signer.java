@@ -46,13 +46,18 @@ public final class Signer {
      * @param target the path and query as they are written on the wire
      */
     public Map<String, String> headers(String method, String target, byte[] body, Instant now) throws UnsignableException {
+        return headers(method, target, body, String.valueOf(now.getEpochSecond()), nonce());
+    }
+
+    /** Returns 16 random bytes in hexadecimal. */
+    static String nonce() {
         byte[] nonce = new byte[16];
         RANDOM.nextBytes(nonce);
         StringBuilder hex = new StringBuilder();
         for (byte b : nonce) {
             hex.append(String.format("%02x", b));
         }
-        return headers(method, target, body, String.valueOf(now.getEpochSecond()), hex.toString());
+        return hex.toString();
     }
 
     /** As above, with a timestamp and a nonce of the caller's. */
@@ -80,8 +85,8 @@ public final class Signer {
      */
     public void verifyAnswer(String nonce, Answer answer, Instant now) throws UnprovenException {
         if (answer.unsigned()) {
-            Object says = Json.errorFields(answer.body()).get("message");
-            throw new UnprovenException(answer, true, "it is not signed" + (says == null ? "" : "; it says \"" + says + "\""));
+            String says = answer.status() < 400 ? "" : "; it says \"" + new ApiException(answer).reason() + "\"";
+            throw new UnprovenException(answer, true, "it is not signed" + says);
         }
         String id = answer.joined("X-Request-Id");
         String timestamp = answer.joined("X-Response-Timestamp");
