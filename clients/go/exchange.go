@@ -36,7 +36,7 @@ type exchange struct {
 	signedAt  time.Time // by the monotonic clock
 	anew      bool      // the next attempt is signed anew
 	corrected bool      // the clock was set for this call
-	doubt     bool      // an attempt had no answer that is believed
+	out       bool      // the server has perhaps received what was signed last
 	perhaps   bool      // an attempt was perhaps accepted
 }
 
@@ -85,12 +85,12 @@ func (x *exchange) sign(body []byte) error {
 // failed is the step after an attempt without an answer. sent reports whether the server
 // may have received it.
 func (x *exchange) failed(sent bool, err error) step {
-	x.doubt, x.perhaps = x.doubt || sent, x.perhaps || sent
+	x.out, x.perhaps = x.out || sent, x.perhaps || sent
 	if wait, again := x.again(0); again {
 		return step{again: true, wait: wait}
 	}
-	failure := &ConnectionError{Sent: x.doubt, Attempts: x.attempts, Err: err}
-	if x.safe() || !x.doubt {
+	failure := &ConnectionError{Sent: x.out, Attempts: x.attempts, Err: err}
+	if x.safe() || !x.out {
 		return step{err: failure}
 	}
 	return step{err: x.unknown(failure)}
@@ -112,8 +112,9 @@ func (x *exchange) answered(answer *http.Response) step {
 	if x.safe() {
 		return x.answeredSafe(answer, refused, unproven)
 	}
+	x.out = true
 	if unproven != nil { // whoever has written it, it says nothing
-		x.doubt, x.perhaps = true, true
+		x.perhaps = true
 		if wait, again := x.again(0); again {
 			return step{again: true, wait: wait}
 		}
@@ -122,7 +123,7 @@ func (x *exchange) answered(answer *http.Response) step {
 	switch {
 	case refused.NotExecuted():
 		if wait, again := x.again(refused.RetryAfter); again {
-			x.anew, x.doubt, x.perhaps = true, false, false
+			x.anew, x.out, x.perhaps = true, false, false
 			return step{again: true, wait: wait}
 		}
 		return step{answer: answer}
@@ -131,7 +132,7 @@ func (x *exchange) answered(answer *http.Response) step {
 	case refused.is(messageReplay):
 		return step{err: &TakenError{Call: x.call(), RequestID: refused.RequestID, perhaps: x.perhaps}}
 	case refused.is(messageWindow) && x.attempts == 1 && !x.corrected && x.transport.correctClock(x.request.URL, answer):
-		x.anew, x.corrected, x.attempts = true, true, 0 // it was refused before anything was done
+		x.anew, x.corrected, x.out, x.attempts = true, true, false, 0 // it was refused before anything was done
 		return step{again: true}
 	case answer.StatusCode == http.StatusTooManyRequests, answer.StatusCode == http.StatusServiceUnavailable,
 		(answer.StatusCode == http.StatusBadGateway || answer.StatusCode == http.StatusGatewayTimeout) && !x.transport.VerifyAnswers && !refused.ofGateway():
@@ -143,7 +144,7 @@ func (x *exchange) answered(answer *http.Response) step {
 	case !refused.ofGateway():
 		return step{answer: answer} // the issuer's
 	}
-	if x.doubt {
+	if x.perhaps {
 		return step{err: x.unknown(refused)}
 	}
 	return step{answer: answer}

@@ -248,7 +248,7 @@ class Exchange {
   #headers; // undefined: the next attempt is signed anew
   #signedAt;
   #corrected = false; // the clock was set for this request
-  #doubt = false; // an attempt had no answer that is believed
+  #out = false; // the server has perhaps received what was signed last
   #perhaps = false; // an attempt was perhaps accepted
 
   constructor(policy, url, method, call) {
@@ -304,25 +304,26 @@ class Exchange {
   afterAnswer(status, headers, body) {
     const fields = status >= 400 ? errorFields(body) : {};
     if (this.safe) return this.#afterSafe(status, headers, fields, body);
+    this.#out = true;
     if (this.verifies) {
       try {
         this.verify(status, headers, body);
       } catch (unproven) { // whoever has written it, it says nothing
-        this.#doubt = this.#perhaps = true;
+        this.#perhaps = true;
         return this.#wait(0) ?? this.#unknown(unproven);
       }
     }
     const asked = retryAfter(headers) ?? 0;
     if (isNotExecuted(fields)) {
       const wait = this.#wait(asked);
-      if (wait !== undefined) this.#headers = this.#doubt = this.#perhaps = undefined;
+      if (wait !== undefined) this.#headers = this.#out = this.#perhaps = undefined;
       return wait;
     }
     if (fields.accepted === true) return undefined;
     const message = status === 401 ? fields.message : undefined;
     if (message === replay) throw new TakenError(this.#call, headers.get("x-request-id") ?? "", this.#perhaps);
     if (message === wrongTime && this.attempts === 1 && !this.#corrected && this.#policy.correctClock(headers)) {
-      this.#headers = undefined;
+      this.#headers = this.#out = undefined;
       this.#corrected = true;
       this.attempts = 0; // it was refused before anything was done
       return 0;
@@ -334,7 +335,7 @@ class Exchange {
       // The same bytes may still be accepted, from whoever has them.
       return this.#wait(asked) ?? this.#unknown(new ApiError(status, headers, body));
     }
-    if (ofGateway && this.#doubt) this.#unknown(new ApiError(status, headers, body));
+    if (ofGateway && this.#perhaps) this.#unknown(new ApiError(status, headers, body));
     return undefined;
   }
 
@@ -342,7 +343,7 @@ class Exchange {
   // the caller.
   afterFailure(error) {
     const sent = maybeSent(error);
-    this.#doubt ||= sent;
+    this.#out ||= sent;
     this.#perhaps ||= sent;
     return this.#wait(0) ?? this.given(error);
   }
@@ -350,13 +351,13 @@ class Exchange {
   // given throws UnknownError for a call that is given up because of the error, if the
   // server may have received it.
   given(error) {
-    if (!this.safe && this.#doubt) this.#unknown(error);
+    if (!this.safe && this.#out) this.#unknown(error);
     return undefined;
   }
 
   // interrupted is given for an attempt that the caller has ended.
   interrupted(error) {
-    this.#doubt = true;
+    this.#out = true;
     return this.given(error);
   }
 

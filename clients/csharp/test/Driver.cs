@@ -83,7 +83,7 @@ public static class Driver
         switch (c.Text("do"))
         {
             case "hello":
-                return new { adapters = new { client = true, handler = false }, version = CardClient.Version, calls = true };
+                return new { adapters = new { client = true, handler = false }, version = CardClient.Version };
             case "trusts":
                 return new { trusted = Policy.TrustsDate(new Uri(c.Text("base"))) };
             case "sign":

@@ -53,7 +53,7 @@ public final class Driver {
     static Map<String, Object> run(Map<?, ?> c) throws Exception {
         switch ((String) c.get("do")) {
             case "hello":
-                return Map.of("adapters", Map.of("client", true, "okhttp", false), "version", CardClient.VERSION, "calls", true);
+                return Map.of("adapters", Map.of("client", true, "okhttp", false), "version", CardClient.VERSION);
             case "trusts":
                 return Map.of("trusted", Policy.trustsDate(URI.create((String) c.get("base"))));
             case "sign":

@@ -61,7 +61,7 @@ const ways = {
 async function run(c) {
   switch (c.do) {
     case "hello":
-      return { adapters: { client: true, fetch: false, axios: false }, version: card.version, calls: true };
+      return { adapters: { client: true, fetch: false, axios: false }, version: card.version };
     case "trusts":
       return { trusted: card.trustsDate(c.base) };
     case "sign": {

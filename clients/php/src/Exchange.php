@@ -28,7 +28,7 @@ final class Exchange
     private Call $call; // as it was signed last
     private float $signedAt = 0.0; // by the monotonic clock
     private bool $corrected = false; // the clock was set for this request
-    private bool $doubt = false; // an attempt had no answer that is believed
+    private bool $out = false; // the server has perhaps received what was signed last
     private bool $perhaps = false; // an attempt was perhaps accepted
 
     /** @param null|Call $chosen by the caller, for the first signature */
@@ -81,6 +81,7 @@ final class Exchange
         if ($this->safe) {
             return $this->afterSafe($answer, $message === self::WINDOW);
         }
+        $this->out = true;
         try {
             $this->verify($answer, $message === self::WINDOW);
         } catch (UnprovenException $unproven) {
@@ -91,7 +92,7 @@ final class Exchange
             $wait = $this->wait($asked);
             if ($wait !== null) {
                 $this->headers = null;
-                $this->doubt = $this->perhaps = false;
+                $this->out = $this->perhaps = false;
             }
 
             return $wait;
@@ -105,6 +106,7 @@ final class Exchange
         if ($message === self::WINDOW && $this->attempts === 1 && !$this->corrected && $this->policy->correctClock($answer)) {
             $this->headers = null;
             $this->corrected = true;
+            $this->out = false;
             $this->attempts = 0; // it was refused before anything was done
 
             return 0.0;
@@ -127,7 +129,7 @@ final class Exchange
             // The same bytes may still be accepted, from whoever has them.
             return $this->wait(Policy::retryAfter($answer) ?? 0) ?? throw $this->unknown(new ApiException($answer));
         }
-        if ($gateways && $this->doubt) {
+        if ($gateways && $this->perhaps) {
             throw $this->unknown(new ApiException($answer));
         }
 
@@ -140,7 +142,7 @@ final class Exchange
         if ($this->safe) {
             throw $unproven;
         }
-        $this->doubt = $this->perhaps = true;
+        $this->out = $this->perhaps = true;
 
         return $this->wait(0) ?? throw $this->unknown($unproven);
     }
@@ -151,10 +153,10 @@ final class Exchange
      */
     public function afterFailure(bool $sent, \Throwable $cause): ?float
     {
-        $this->doubt = $this->doubt || $sent;
+        $this->out = $this->out || $sent;
         $this->perhaps = $this->perhaps || $sent;
         $wait = $this->wait(0);
-        if ($wait === null && $this->doubt && !$this->safe) {
+        if ($wait === null && $this->out && !$this->safe) {
             throw $this->unknown($cause);
         }
 

@@ -175,7 +175,7 @@ function run(array $c): array
                 $adapters += ['guzzle' => false, 'psr-18' => false];
             }
 
-            return ['adapters' => $adapters, 'version' => Client::VERSION, 'calls' => true];
+            return ['adapters' => $adapters, 'version' => Client::VERSION];
         case 'trusts':
             return ['trusted' => Policy::trustsDate($c['base'])];
         case 'sign':

@@ -154,7 +154,7 @@ WAYS = {"client": client, "aiohttp": with_aiohttp, "requests": with_requests, "h
 
 def run(c):
     if c["do"] == "hello":
-        return {"adapters": {name: name in ("client", "aiohttp") for name in WAYS if installed(name)}, "version": card.__version__, "calls": True}
+        return {"adapters": {name: name in ("client", "aiohttp") for name in WAYS if installed(name)}, "version": card.__version__}
     if c["do"] == "trusts":
         return {"trusted": card.trusts_date(c["base"])}
     if c["do"] == "sign":

@@ -66,7 +66,7 @@ def run(c)
   when "hello"
     adapters = { client: true }
     adapters[:faraday] = false if defined?(CardGateway::FaradayMiddleware)
-    { adapters: adapters, version: CardGateway::VERSION, calls: true }
+    { adapters: adapters, version: CardGateway::VERSION }
   when "trusts"
     { trusted: CardGateway::Policy.trusts_date?(URI(c["base"])) }
   when "sign"

@@ -66,7 +66,7 @@ def verify(c):
 def run(c):
     if c["do"] == "hello":
         version = subprocess.run(["card-request", "--version"], capture_output=True, text=True, check=True).stdout.split()[1]
-        return {"adapters": {"command": True}, "version": version, "calls": True}
+        return {"adapters": {"command": True}, "version": version}
     if c["do"] == "trusts":
         text = open(which("card-request"), encoding="utf-8").read()
         function = re.search(r"^trusts_date\(\) \{.*?^\}$", text, re.M | re.S)[0]

@@ -25,8 +25,7 @@ type answerCase struct {
 	Requests int  // how many arrive between; 0: 1
 	Status   int  // of the answer that the client returns
 	MayFail  bool `json:"may_fail"` // or it is an error of the type unproven
-	Anew     bool // for clients that sign each attempt of every request anew
-	Calls    bool // for clients that repeat a call as the same bytes: the issuer sees it once
+	Once     bool // the issuer sees it once, however often it arrives between
 	Error    *struct {
 		Type     string // "api": its status, for the ways that raise no errors
 		Status   int
@@ -37,9 +36,6 @@ type answerCase struct {
 
 // demand sends a request of a client that demands signed answers.
 func (b bench) demand(t *testing.T, c answerCase) {
-	if c.Anew && b.calls || c.Calls && !b.calls {
-		t.Skip("this client works otherwise")
-	}
 	b.upstream.Took()
 	issuer := c.Issuer
 	if issuer.Status == 0 {
@@ -67,7 +63,7 @@ func (b bench) demand(t *testing.T, c answerCase) {
 	way.mu.Lock()
 	defer way.mu.Unlock()
 	requests := max(c.Requests, 1)
-	if b.calls && c.Method == http.MethodPost && c.Error != nil && c.Error.Type == "unproven" {
+	if c.Method == http.MethodPost && c.Error != nil && c.Error.Type == "unproven" {
 		requests = 3 // an answer that is not believed is none
 	}
 	if way.number != requests {
@@ -78,7 +74,7 @@ func (b bench) demand(t *testing.T, c answerCase) {
 			t.Errorf("Accept-Encoding is %q: the answer could not be verified", accepts)
 		}
 	}
-	if all := b.upstream.Took(); c.Calls && len(all) != 1 {
+	if all := b.upstream.Took(); c.Once && len(all) != 1 {
 		t.Errorf("the issuer has executed %d requests, want one", len(all))
 	}
 	c.outcome(t, b, got)
@@ -128,7 +124,7 @@ func (c answerCase) outcome(t *testing.T, b bench, got result) {
 		if got.Error != nil || got.Status != want.Status {
 			t.Errorf("the result is %d %+v, want %d", got.Status, got.Error, want.Status)
 		}
-	case b.calls && want.Type == "unproven" && c.Method == http.MethodPost: // with the answer as its cause
+	case want.Type == "unproven" && c.Method == http.MethodPost: // with the answer as its cause
 		if got.Error == nil || got.Error.Type != "unknown" && got.Error.Type != "taken" {
 			t.Errorf("the result is %d %+v, want that it is not known", got.Status, got.Error)
 		}

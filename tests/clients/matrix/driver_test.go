@@ -112,7 +112,6 @@ type call struct {
 type result struct {
 	Adapters map[string]bool `json:"adapters"` // whether it raises errors for refusals
 	Version  string          `json:"version"`
-	Calls    bool            `json:"calls"` // a call is repeated as the same bytes
 	Closed   bool            `json:"closed"`
 
 	Signature string `json:"signature"`

@@ -31,8 +31,6 @@ type faultCase struct {
 
 	OnlyRepeating bool `json:"only_repeating"` // for ways that repeat by themselves
 	OnlyRaising   bool `json:"only_raising"`   // for ways that read whole answers
-	Anew          bool // for clients that sign each attempt of every request anew
-
 	Nonces int // how many must arrive; 0: one for each request
 
 	Requests  int // how many must arrive
@@ -107,7 +105,7 @@ func (b bench) fail(t *testing.T, c faultCase) {
 	if c.OnlyRepeating && !b.repeats {
 		t.Skip("the library repeats nothing by itself")
 	}
-	if c.OnlyRaising && !b.raises || c.Anew && b.calls {
+	if c.OnlyRaising && !b.raises {
 		t.Skip("this way works otherwise")
 	}
 	other, server := startIssuer(t), startIssuer(t)
@@ -141,7 +139,7 @@ func (b bench) fail(t *testing.T, c faultCase) {
 	switch {
 	case c.Nonces > 0:
 		wantNonces = c.Nonces
-	case b.calls && c.Method != http.MethodGet && c.Timestamp == nil:
+	case c.Method != http.MethodGet && c.Timestamp == nil:
 		wantNonces = min(1, len(arrived))
 	}
 	if nonces := b.signed(t, arrived); nonces != wantNonces && !repeated {
@@ -154,7 +152,7 @@ func (b bench) fail(t *testing.T, c faultCase) {
 	}
 	for _, r := range other.Took() {
 		for _, name := range []string{auth.HeaderKeyID, auth.HeaderSignature} {
-			if r.Value(name) != "" || b.raises || b.calls && c.Method != http.MethodGet {
+			if r.Value(name) != "" || b.raises || c.Method != http.MethodGet {
 				t.Errorf("another origin received\n%s", r.Raw())
 			}
 		}
@@ -226,7 +224,7 @@ func (c faultCase) failed(t *testing.T, got *failure) {
 		t.Errorf("the error has no message: %s", text)
 	}
 	if want.Attempts != 0 && got.Attempts != want.Attempts || want.Sent != nil && (got.Sent == nil || *got.Sent != *want.Sent) {
-		t.Errorf("the error is %s, want %d attempts, sent %t", text, want.Attempts, *want.Sent)
+		t.Errorf("the error is %s, want %d attempts, and %+v", text, want.Attempts, *want)
 	}
 	if want.Detail != nil && (len(got.Details) != 1 || got.Details[0].Field != want.Detail.Field || got.Details[0].Message != want.Detail.Message) {
 		t.Errorf("the details are %s", text)

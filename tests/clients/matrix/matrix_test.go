@@ -22,7 +22,7 @@ var casesText []byte
 type matrix struct {
 	Gateway []gatewayCase
 	Faults  []faultCase
-	Calls   []faultCase // of clients that repeat a call as the same bytes
+	Calls   []faultCase // of requests that may change something
 	Answers []answerCase
 	Dates   []struct {
 		Base    string
@@ -76,7 +76,6 @@ func (l language) run(t *testing.T, m matrix, demo []string) {
 	for adapter, raises := range hello.Adapters {
 		b.driver, b.adapter, b.raises, b.repeats = d, adapter, raises, adapter == l.repeats
 		verifies.driver, verifies.adapter, verifies.raises = d, adapter, raises
-		b.calls, verifies.calls = hello.Calls, hello.Calls
 		t.Run(adapter, func(t *testing.T) {
 			for _, c := range m.Gateway {
 				t.Run(c.Name, func(t *testing.T) { b.send(t, c) })
@@ -85,15 +84,13 @@ func (l language) run(t *testing.T, m matrix, demo []string) {
 				t.Run(c.Name, func(t *testing.T) { b.fail(t, c) })
 			}
 			for _, c := range m.Calls {
-				if hello.Calls {
-					t.Run("calls, "+c.Name, func(t *testing.T) { b.fail(t, c) })
-				}
+				t.Run("calls, "+c.Name, func(t *testing.T) { b.fail(t, c) })
 			}
 			for _, c := range m.Answers {
 				t.Run("answers, "+c.Name, func(t *testing.T) { verifies.demand(t, c) })
 			}
 			t.Run("50 at once", b.parallel)
-			if hello.Calls && raises {
+			if raises {
 				t.Run("a call is closed", verifies.closes)
 			}
 		})
@@ -117,7 +114,6 @@ type bench struct {
 	adapter  string
 	raises   bool // errors for refusals
 	repeats  bool // a GET whose connection was cut, by itself
-	calls    bool // a call is repeated as the same bytes
 	gateway  *harness.Gateway
 	upstream *harness.Upstream
 	key      harness.Credentials

@@ -150,9 +150,7 @@ func (l language) once(t *testing.T, calls int) {
 	drivers := make([]*driver, callers)
 	for i := range drivers {
 		drivers[i] = l.start(t, dir)
-		if hello := drivers[i].do(t, call{Do: "hello"}); !hello.Calls {
-			t.Skip("this client signs each attempt anew")
-		}
+		drivers[i].do(t, call{Do: "hello"}) // it runs, before the next one is built
 	}
 	executed := executions{all: map[string]int{}}
 	upstream := startIssuer(t)

@@ -74,7 +74,7 @@ func main() {
 func (c *call) run() (object, error) {
 	switch c.Do {
 	case "hello":
-		return object{"adapters": map[string]bool{"client": true, "transport": false}, "version": cardclient.Version, "calls": true}, nil
+		return object{"adapters": map[string]bool{"client": true, "transport": false}, "version": cardclient.Version}, nil
 	case "sign":
 		signer := cardclient.Signer{KeyID: c.KeyID, Secret: c.Secret, Nonce: func() string { return c.Nonce }}
 		signer.Now = func() time.Time {

@@ -96,7 +96,7 @@ class Exchange:
         self._headers: Optional[Dict[str, str]] = None  # None: the next attempt is signed anew
         self._signed_at = 0.0
         self._corrected = False  # the clock was set for this request
-        self._doubt = False  # an attempt had no answer that is believed
+        self._out = False  # the server has perhaps received what was signed last
         self._perhaps = False  # an attempt was perhaps accepted
 
     @property
@@ -142,6 +142,7 @@ class Exchange:
         headers, fields = joined(headers), error_fields(body) if status >= 400 else {}
         if self._safe:
             return self._after_safe(status, headers, fields, body)
+        self._out = True
         if self.verifies:
             try:
                 self.verify(status, headers, body)
@@ -151,7 +152,7 @@ class Exchange:
         if is_not_executed(fields):
             wait = self._wait(asked)
             if wait is not None:
-                self._headers, self._doubt, self._perhaps = None, False, False
+                self._headers, self._out, self._perhaps = None, False, False
             return wait
         if fields.get("accepted") is True:
             return None
@@ -159,7 +160,7 @@ class Exchange:
         if message == _REPLAY:
             raise CallTaken(self.call, headers.get("x-request-id", ""), self._perhaps)
         if message == _WINDOW and self.attempts == 1 and not self._corrected and self._policy._correct_clock(headers):
-            self._headers, self._corrected, self.attempts = None, True, 0  # it was refused before anything was done
+            self._headers, self._corrected, self._out, self.attempts = None, True, False, 0  # it was refused before anything was done
             return 0.0
         gateways = "accepted" in fields or fields.get("code") in _GATEWAYS or status == 401 and fields.get("code") == "UNAUTHORIZED"
         refused = ApiError(status, headers, body) if status >= 400 else None
@@ -169,7 +170,7 @@ class Exchange:
             if wait is None:  # the same bytes may still be accepted, from whoever has them
                 raise OutcomeUnknown(self.call, self.attempts, refused) from refused
             return wait
-        if gateways and self._doubt:
+        if gateways and self._perhaps:
             raise OutcomeUnknown(self.call, self.attempts, refused) from refused
         return None
 
@@ -177,7 +178,7 @@ class Exchange:
         """The same for an answer that is not believed: it says nothing."""
         if self._safe:
             raise unproven
-        self._doubt = self._perhaps = True
+        self._out = self._perhaps = True
         wait = self._wait(0)
         if wait is None:
             raise OutcomeUnknown(self.call, self.attempts, unproven) from unproven
@@ -186,9 +187,9 @@ class Exchange:
     def after_failure(self, sent: bool, cause: BaseException) -> Optional[float]:
         """The same for a connection that failed; ``sent`` is whether the server
         may have received the request. None: the caller raises its own error."""
-        self._doubt, self._perhaps = self._doubt or sent, self._perhaps or sent
+        self._out, self._perhaps = self._out or sent, self._perhaps or sent
         wait = self._wait(0)
-        if wait is None and self._doubt and not self._safe:
+        if wait is None and self._out and not self._safe:
             raise OutcomeUnknown(self.call, self.attempts, cause) from cause
         return wait
 

@@ -102,7 +102,7 @@ module CardGateway
       @attempts = 0
       @headers = nil # the next attempt is signed anew
       @corrected = false # the clock was set for this request
-      @doubt = false # an attempt had no answer that is believed
+      @out = false # the server has perhaps received what was signed last
       @perhaps = false # an attempt was perhaps accepted
     end
 
@@ -136,6 +136,7 @@ module CardGateway
       message = fields["message"] if answer.status == 401
       return after_safe(answer, message == WINDOW) if @safe
 
+      @out = true
       begin
         verify(answer, message == WINDOW)
       rescue UnprovenError => e
@@ -148,6 +149,7 @@ module CardGateway
       if message == WINDOW && @attempts == 1 && !@corrected && @policy.correct_clock(answer.headers)
         @headers = nil
         @corrected = true
+        @out = false
         @attempts = 0 # it was refused before anything was done
         return 0
       end
@@ -158,9 +160,9 @@ module CardGateway
     # received the request. nil: nothing was sent, or the request changes nothing,
     # and the caller raises the cause itself.
     def after_failure(sent, cause)
-      @doubt ||= sent
+      @out ||= sent
       @perhaps ||= sent
-      wait(0) || (unknown(cause) if @doubt && !@safe)
+      wait(0) || (unknown(cause) if @out && !@safe)
     end
 
     private
@@ -183,7 +185,7 @@ module CardGateway
 
     # An answer that is not believed says nothing.
     def after_unproven(unproven)
-      @doubt = @perhaps = true
+      @out = @perhaps = true
       wait(0) || unknown(unproven)
     end
 
@@ -191,7 +193,7 @@ module CardGateway
       seconds = wait(asked)
       if seconds
         @headers = nil
-        @doubt = @perhaps = false
+        @out = @perhaps = false
       end
       seconds
     end
@@ -205,7 +207,7 @@ module CardGateway
         # The same bytes may still be accepted, from whoever has them.
         return wait(Policy.retry_after(answer.headers) || 0) || unknown(ApiError.new(answer))
       end
-      unknown(ApiError.new(answer)) if gateways && @doubt
+      unknown(ApiError.new(answer)) if gateways && @perhaps
     end
 
     # Verifies the answer, if it must be. Of a refusal because of our clock, the time
