@@ -15,7 +15,7 @@ modules := bench tests/openapi examples/upstream/go clients/go ops/packages
 go_files := $(shell git ls-files -co --exclude-standard '*.go' 2>/dev/null)
 
 .DEFAULT_GOAL := help
-.PHONY: help run build test test-clients postman install-test-tools vectors vectors-archive vet unit race alerts bench faults faults-again fuzz mutants soak sbom vulnerabilities packages lint docs pictures fmt clean
+.PHONY: help run build test test-clients clients postman install-test-tools vectors vectors-archive vet unit race alerts bench faults faults-again fuzz mutants soak sbom vulnerabilities packages lint docs pictures fmt clean
 
 help: ## list these targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-20s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -51,6 +51,9 @@ test-clients: ## install each client of clients/ from its package and run the co
 	@echo "against the gateway and a server that fails on purpose: 3 minutes. What is missing is said at the"
 	@echo "end; tests/install-client-runtimes.sh installs it."
 	go test -timeout 30m -parallel 4 -v ./tests/clients/matrix | awk -f tests/clients/report.awk
+
+clients: ## pack each client whose language is installed into dist/clients, with checksums
+	@clients/pack.sh dist/clients
 
 postman: ## make the Postman collection from docs/openapi.yaml
 	npm install --silent --no-audit --no-fund --prefix bin/postman js-yaml@4

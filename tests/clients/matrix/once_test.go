@@ -129,23 +129,64 @@ func (e *executions) reply(r *harness.Received) harness.Reply {
 
 // TestCallsOnce sends calls through a hostile link to a gateway that is killed again and
 // again: none is executed twice, what succeeded was executed, and what is certainly not
-// executed never was. CARD_TEST_CALLS is the number of calls of each client.
+// executed never was. CARD_TEST_CALLS is the number of calls of each client; with it the
+// same is done with a gateway whose Redis fails over again and again.
 func TestCallsOnce(t *testing.T) {
+	long := os.Getenv("CARD_TEST_CALLS")
 	calls := 24
-	if text := os.Getenv("CARD_TEST_CALLS"); text != "" {
-		calls, _ = strconv.Atoi(text)
+	if long != "" {
+		calls, _ = strconv.Atoi(long)
 	}
 	for _, l := range languages {
 		t.Run(l.name, func(t *testing.T) {
-			t.Parallel()
-			l.once(t, calls)
+			if long == "" {
+				t.Parallel()
+			}
+			l.once(t, calls, "", func(g *harness.Gateway, _ int) { g.Kill(); g.Start() })
 		})
+		if long == "" {
+			continue
+		}
+		t.Run(l.name+", Sentinel", func(t *testing.T) {
+			servers := harness.StartSentinel(t)
+			l.once(t, calls, servers.Store, func(_ *harness.Gateway, n int) { failOver(t, servers, n) })
+		})
+	}
+}
+
+// failOver makes another server the master: every other time by killing the one that is.
+func failOver(t *testing.T, servers *harness.Servers, n int) {
+	t.Helper()
+	var master *harness.RedisServer
+	for _, r := range servers.All {
+		if r.Role() == "master" {
+			master = r
+		}
+	}
+	if master == nil {
+		return
+	}
+	if n%2 == 0 {
+		_, _ = servers.Sentinels[0].TryDo("sentinel", "failover", "gw")
+	} else {
+		master.Kill()
+	}
+	harness.Eventually(t, "another server is the master", func() bool {
+		for _, r := range servers.All {
+			if r != master && r.Running() && r.Role() == "master" {
+				return true
+			}
+		}
+		return false
+	})
+	if !master.Running() {
+		master.Start()
 	}
 }
 
 const callers = 6 // programs of one client
 
-func (l language) once(t *testing.T, calls int) {
+func (l language) once(t *testing.T, calls int, store string, trouble func(g *harness.Gateway, n int)) {
 	dir := l.install(t)
 	drivers := make([]*driver, callers)
 	for i := range drivers {
@@ -155,7 +196,7 @@ func (l language) once(t *testing.T, calls int) {
 	executed := executions{all: map[string]int{}}
 	upstream := startIssuer(t)
 	upstream.Does(executed.reply)
-	gateway := harness.StartGateway(t, harness.Site{Upstream: upstream.Addr, Global: "sign_responses", Extra: "handle /gateway/v1/* {\ncard_auth\ncard_self\n}\n"})
+	gateway := harness.StartGateway(t, harness.Site{Upstream: upstream.Addr, Store: store, Global: "sign_responses", Extra: "handle /gateway/v1/* {\ncard_auth\ncard_self\n}\n"})
 	key := gateway.NewKey(nil)
 	link := &hostile{gateway: gateway.Addr}
 	link.plain.DisableCompression = true
@@ -174,19 +215,18 @@ func (l language) once(t *testing.T, calls int) {
 	}
 	ended := make(chan struct{})
 	go func() { all.Wait(); close(ended) }()
-	kills := 0
+	troubles := 0
 	for running := true; running; {
 		select {
 		case <-ended:
 			running = false
 		case <-time.After(time.Duration(2000+rand.IntN(2000)) * time.Millisecond):
-			gateway.Kill()
-			gateway.Start()
-			kills++
+			trouble(gateway, troubles)
+			troubles++
 		}
 	}
 	link.later.Wait()
-	executed.judge(t, outcomes, kills)
+	executed.judge(t, outcomes, troubles)
 }
 
 // An outcome is what a client has said of a call.
@@ -221,7 +261,7 @@ func (d *driver) call(t *testing.T, key harness.Credentials, base, body string) 
 }
 
 // judge compares what the clients have said with what was executed.
-func (e *executions) judge(t *testing.T, outcomes [][]outcome, kills int) {
+func (e *executions) judge(t *testing.T, outcomes [][]outcome, troubles int) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	said := map[string]int{}
@@ -250,7 +290,7 @@ func (e *executions) judge(t *testing.T, outcomes [][]outcome, kills int) {
 		}
 	}
 	text, _ := json.Marshal(said)
-	t.Logf("%d calls, %d kills of the gateway: %s", total, kills, text)
+	t.Logf("%d calls, %d kills or failovers: %s", total, troubles, text)
 	if said["success"] == 0 || total == 0 {
 		t.Errorf("no call succeeded: %s", text)
 	}
