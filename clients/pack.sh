@@ -21,5 +21,6 @@ for client in go javascript python java php ruby csharp shell; do
 	fi
 done
 cd "$out"
-find . -maxdepth 1 -type f ! -name SHA256SUMS -printf '%f\n' | sort | xargs sha256sum >SHA256SUMS
-cat SHA256SUMS
+rm -f SHA256SUMS
+sums=$(find . -maxdepth 1 -type f -printf '%f\n' | sort | xargs sha256sum)
+echo "$sums" | tee SHA256SUMS
