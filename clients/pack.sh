@@ -22,5 +22,5 @@ for client in go javascript python java php ruby csharp shell; do
 done
 cd "$out"
 rm -f SHA256SUMS
-sums=$(find . -maxdepth 1 -type f -printf '%f\n' | sort | xargs sha256sum)
+sums=$(sha256sum -- *)
 echo "$sums" | tee SHA256SUMS
