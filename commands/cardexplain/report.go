@@ -3,6 +3,8 @@ package cardexplain
 import (
 	"crypto/sha256"
 	"fmt"
+	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -15,6 +17,7 @@ import (
 	"github.com/card-gateway/card-gateway/caddymodule/cardlog"
 	"github.com/card-gateway/card-gateway/commands/cli"
 	"github.com/card-gateway/card-gateway/explain"
+	"github.com/card-gateway/card-gateway/keys/keyid"
 )
 
 // A report is what is found out about a request.
@@ -63,6 +66,9 @@ func (r *report) print() (mistaken bool, err error) {
 	}
 	if len(r.found) == 0 {
 		b.WriteString("\nno mistake found\n")
+		if r.capture != nil {
+			b.WriteString("\nnote: only the gateway knows whether the key exists, is disabled, locked or expired, and whether the nonce is new\n")
+		}
 	}
 	_, err = fmt.Fprint(r.cmd.OutOrStdout(), b.String())
 	return len(r.found) > 0, err
@@ -131,8 +137,14 @@ func (r *report) examine() {
 	credentials, missing := auth.ParseCredentials(c.header)
 	if missing != nil {
 		r.found = append(r.found, missing.Details...)
+		for name := range c.header {
+			if hyphens := strings.ReplaceAll(name, "_", "-"); hyphens != name && slices.Contains(five, http.CanonicalHeaderKey(hyphens)) {
+				r.add("header_name", "The header "+name+" is written with underscores, which proxies drop. Write hyphens: "+hyphens+".")
+			}
+		}
 		return
 	}
+	r.examineID(credentials.KeyID)
 	request := &explain.Case{
 		Request: auth.Request{Method: c.method, Target: c.target, Credentials: credentials},
 		Host:    c.host, Now: c.at, Window: window,
@@ -159,6 +171,22 @@ func (r *report) examine() {
 		r.add("string_to_sign", "the client signed another string than the request has. Sign "+partAt(r.right, differAt(r.right, r.wrong))+" as it is sent.")
 	}
 	r.compareArrived()
+}
+
+var five = []string{auth.HeaderKeyID, auth.HeaderTimestamp, auth.HeaderNonce, auth.HeaderBodyHash, auth.HeaderSignature}
+
+// examineID says what is wrong with the form of an id that the gateway has made.
+func (r *report) examineID(id string) {
+	bare := strings.ToLower(strings.Trim(id, "\"'`<>"))
+	switch {
+	case keyid.WellFormed(id) || !strings.HasPrefix(bare, "ck_"): // that of another system has any form
+	case keyid.WellFormed(strings.Trim(id, "\"'`<>")):
+		r.add("key_id", "X-API-Key is in quotes. Send the id as it was shown.")
+	case keyid.WellFormed(bare):
+		r.add("key_id", "X-API-Key has upper-case letters. Send the id as it was shown, in lower case.")
+	default:
+		r.add("key_id", fmt.Sprintf("X-API-Key has %d characters and is no id that a gateway makes: ck_live_ or ck_test_ and 32 of a-z and 2-7. Send the whole id as it was shown.", len(id)))
+	}
 }
 
 // judge finds out which rules the request fails that it can be judged by.

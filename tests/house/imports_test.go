@@ -256,7 +256,7 @@ var importRules = []importRule{
 		reason: "card-status and card-node are clients of the admin API like any other: they share its values with the gateway, and no code",
 	},
 	{
-		dir: "commands/cardexplain", ours: []string{"adminapi", "auth", "caddymodule/cardlog", "commands/cli", "explain"}, others: []string{"github.com/caddyserver/caddy/v2/cmd", "github.com/spf13/cobra"},
+		dir: "commands/cardexplain", ours: []string{"adminapi", "auth", "caddymodule/cardlog", "commands/cli", "explain", "keys/keyid"}, others: []string{"github.com/caddyserver/caddy/v2/cmd", "github.com/spf13/cobra"},
 		reason: "card-explain judges a request by the rules alone; only what a gateway remembers comes from the admin API, as for card-keys",
 	},
 	{
