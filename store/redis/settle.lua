@@ -319,11 +319,7 @@ if not dry_run and string.sub(accepted, 1, 26) ~= from and string.sub(accepted, 
   noted[#noted + 1] = 'from'
   noted[#noted + 1] = from .. ' ' .. (string.sub(one, 1, 16) == string.sub(from, 1, 16) and two or one)
 end
-if noted[3] then
-  call('HSET', KEYS[1], unpack(noted))
-else
-  call('HSET', KEYS[1], 'spans', noted[2])
-end
+call('HSET', KEYS[1], unpack(noted))
 if failures > 0 and not dry_run then
   call('HDEL', KEYS[1], 'fails', 'parts')
   reply[4] = 0

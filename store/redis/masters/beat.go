@@ -59,15 +59,14 @@ func (l *latest) raise(at int64) {
 	}
 }
 
-// newBeats returns n beats: one for each slot of a cluster, else one.
-func newBeats(names names, n int) []Beat {
-	all := make([]Beat, n)
-	if n == 1 {
-		all[0].Key = names.beat("")
-		return all
+// newBeats returns one beat for each slot of a cluster, else one.
+func newBeats(names names, cluster bool) []Beat {
+	if !cluster {
+		return []Beat{{Key: names.prefix + "beat"}}
 	}
+	all := make([]Beat, slots)
 	for i, tag := range slotTags() {
-		all[i].Key, all[i].at = names.beat(tag), i
+		all[i].Key, all[i].at = names.prefix+"{"+tag+"}:beat", i
 	}
 	return all
 }

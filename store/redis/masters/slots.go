@@ -137,14 +137,6 @@ type names struct{ prefix string }
 
 func (n names) shared() string { return n.prefix + "servers" }
 
-// beat returns the name of the beat in the slot of a hash tag, or of the only one.
-func (n names) beat(tag string) string {
-	if tag == "" {
-		return n.prefix + "beat"
-	}
-	return n.prefix + "{" + tag + "}:beat"
-}
-
 // epochs returns the names of the epoch keys, the i-th in the i-th of
 // slotRanges equal ranges of slots.
 func (n names) epochs() []string {

@@ -123,12 +123,7 @@ func (o *Options) Check() error {
 }
 
 // Database returns the number that the options give, without the URL's.
-func (o *Options) Database() int {
-	if o.DB == nil {
-		return 0
-	}
-	return *o.DB
-}
+func (o *Options) Database() int { return *cmp.Or(o.DB, new(int)) }
 
 // The topologies.
 const (
@@ -151,18 +146,13 @@ func (o *Options) Topology() string {
 
 // Place returns the addresses of the servers, without credentials.
 func (o *Options) Place() string {
-	switch o.Topology() {
-	case Cluster:
-		return strings.Join(o.ClusterAddrs, ",")
-	case Sentinel:
-		return o.SentinelMaster + "@" + strings.Join(o.SentinelAddrs, ",")
+	if o.Topology() == Single {
+		return credentials.ReplaceAllString(o.URL, "://")
 	}
-	scheme, rest, _ := strings.Cut(o.URL, "://")
-	if i := strings.LastIndexByte(rest, '@'); i >= 0 {
-		rest = rest[i+1:]
-	}
-	return scheme + "://" + rest
+	return strings.TrimPrefix(o.SentinelMaster+"@", "@") + strings.Join(slices.Concat(o.ClusterAddrs, o.SentinelAddrs), ",")
 }
+
+var credentials = regexp.MustCompile("://.*@")
 
 // A serverURL is what the URL of one server says.
 type serverURL struct {

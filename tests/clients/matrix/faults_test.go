@@ -31,7 +31,7 @@ type faultCase struct {
 
 	OnlyRepeating bool `json:"only_repeating"` // for ways that repeat by themselves
 	OnlyRaising   bool `json:"only_raising"`   // for ways that read whole answers
-	Nonces int // how many must arrive; 0: one for each request
+	Nonces        int  // how many must arrive; 0: one for each request
 
 	Requests  int // how many must arrive
 	Waits     int // the least seconds between the first two
