@@ -3,11 +3,12 @@ package explain
 import (
 	"compress/gzip"
 	"crypto/hmac"
-	"crypto/sha1" //nolint:gosec // a client may use it by mistake
+	"crypto/sha1"
 	"crypto/sha256"
 	"crypto/sha512"
 	"encoding/base32"
 	"encoding/base64"
+	"encoding/binary"
 	"encoding/hex"
 	"hash"
 	"strconv"
@@ -211,8 +212,8 @@ var mistakes = []mistake{
 	{"a prefix that a proxy takes away", TargetPrefix, signs2("/gateway" + testTarget)},
 	{"a prefix that a proxy adds", TargetNoBase, asks("/edge/api/v1/x", "/api/v1/x")},
 	{"the clock read twice", SignedTimestamp, func(a *attempt) { s := "1799999999"; a.signStamp = &s }},
-	{"UTF-16", TextUTF16, joins(func(p []string) string { return utf16Text(strings.Join(p, "\n"), false) })},
-	{"UTF-16, big-endian", TextUTF16, joins(func(p []string) string { return utf16Text(strings.Join(p, "\n"), true) })},
+	{"UTF-16", TextUTF16, joins(func(p []string) string { return utf16Text(strings.Join(p, "\n"), binary.LittleEndian) })},
+	{"UTF-16, big-endian", TextUTF16, joins(func(p []string) string { return utf16Text(strings.Join(p, "\n"), binary.BigEndian) })},
 	{"the host as a part", TextExtra, joins(func(p []string) string { return strings.Join(p, "\n") + "\ngw.example" })},
 	{"a blank behind the secret", SecretBlank, reads(func(s string) string { return s + " " })},
 	{"a tab before the secret", SecretBlank, reads(func(s string) string { return "\t" + s })},

@@ -9,6 +9,7 @@ import (
 	"crypto/sha512"
 	"encoding/base32"
 	"encoding/base64"
+	"encoding/binary"
 	"encoding/hex"
 	"hash"
 	"slices"
@@ -148,7 +149,7 @@ var readings = []reading{
 	{SecretBlank, "a byte order mark", func(secret []byte) []byte { return append(bytes.Clone(byteOrderMark), secret...) }},
 	{SecretEncoded, "base64", func(secret []byte) []byte { return []byte(base64.StdEncoding.EncodeToString(secret)) }},
 	{SecretEncoded, "hexadecimal", func(secret []byte) []byte { return []byte(hex.EncodeToString(secret)) }},
-	{SecretEncoded, "UTF-16", func(secret []byte) []byte { return []byte(utf16Text(string(secret), false)) }},
+	{SecretEncoded, "UTF-16", func(secret []byte) []byte { return []byte(utf16Text(string(secret), binary.LittleEndian)) }},
 	{SecretEmpty, "", func([]byte) []byte { return []byte{} }},
 }
 

@@ -2,6 +2,7 @@ package explain
 
 import (
 	"encoding/base64"
+	"encoding/binary"
 	"encoding/hex"
 	"net/url"
 	"slices"
@@ -93,9 +94,8 @@ func (e *explainer) otherTexts(l *variantList, p parts) {
 	for at, name := range partNames {
 		l.add(Finding{TextMissingPart, name}, strings.Join(slices.Delete(slices.Clone(p[:]), at, at+1), "\n"))
 	}
-	for _, big := range []bool{false, true} {
-		l.add(Finding{Kind: TextUTF16}, utf16Text(p.text(), big))
-	}
+	l.add(Finding{Kind: TextUTF16}, utf16Text(p.text(), binary.LittleEndian))
+	l.add(Finding{Kind: TextUTF16}, utf16Text(p.text(), binary.BigEndian))
 	if e.Host != "" {
 		l.add(Finding{TextExtra, "the host"}, p.text()+"\n"+e.Host)
 		l.add(Finding{TextExtra, "the host"}, e.Host+"\n"+p.text())
@@ -222,14 +222,10 @@ func (e *explainer) otherTargets(l *variantList, p parts) {
 var prefixes = []string{"/api", "/gateway", "/cards", "/card-api", "/proxy", "/v1", "/prod", "/test", "/sandbox"}
 
 // utf16Text returns the text in UTF-16 without a mark.
-func utf16Text(text string, bigEndian bool) string {
+func utf16Text(text string, order binary.AppendByteOrder) string {
 	var b []byte
 	for _, unit := range utf16.Encode([]rune(text)) {
-		if bigEndian {
-			b = append(b, byte(unit>>8), byte(unit))
-		} else {
-			b = append(b, byte(unit), byte(unit>>8))
-		}
+		b = order.AppendUint16(b, unit)
 	}
 	return string(b)
 }

@@ -59,11 +59,8 @@ func (l *latest) raise(at int64) {
 	}
 }
 
-// newBeats returns one beat for each slot of a cluster, else one.
-func newBeats(names names, cluster bool) []Beat {
-	if !cluster {
-		return []Beat{{Key: names.prefix + "beat"}}
-	}
+// slotBeats returns one beat for each slot of a cluster.
+func slotBeats(names names) []Beat {
 	all := make([]Beat, slots)
 	for i, tag := range slotTags() {
 		all[i].Key, all[i].at = names.prefix+"{"+tag+"}:beat", i

@@ -85,7 +85,10 @@ type Watcher struct {
 // New returns a watcher that works until life ends. It does no I/O.
 func New(life context.Context, client *rpc.Client, opt Options) *Watcher {
 	w := &Watcher{client: client, opt: opt, names: names{prefix: opt.Prefix}, epochs: names{prefix: opt.Prefix}.epochs(), log: client.Options.Logger, proposed: rand.Text(), life: life}
-	w.beats = newBeats(w.names, client.Cluster != nil)
+	w.beats = []Beat{{Key: opt.Prefix + "beat"}}
+	if client.Cluster != nil {
+		w.beats = slotBeats(w.names)
+	}
 	w.observations = newObservations()
 	w.view.Store(&View{problem: errNotChecked})
 	w.masters.Store(new([]serverInfo))
