@@ -314,7 +314,7 @@ if version ~= '0' and stored[5] ~= minute then
   noted[#noted + 1] = minute
 end
 local accepted = stored[8] or ''
-if not dry_run and string.sub(accepted, 1, 26) ~= from and string.sub(accepted, 45) ~= string.sub(from, 18) then
+if not dry_run and find(accepted, from, 1, true) ~= 1 and string.sub(accepted, 45) ~= string.sub(from, 18) then
   local one, two = string.sub(accepted, 1, 26), string.sub(accepted, 28)
   noted[#noted + 1] = 'from'
   noted[#noted + 1] = from .. ' ' .. (string.sub(one, 1, 16) == string.sub(from, 1, 16) and two or one)
