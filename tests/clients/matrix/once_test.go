@@ -65,7 +65,7 @@ func (h *hostile) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	copied := r.Clone(r.Context())
 	again := func(after time.Duration) {
 		h.later.Go(func() {
-			time.Sleep(after)
+			time.Sleep(after) // the fault itself: a copy that arrives late
 			_, _ = h.forward(copied, body)
 		})
 	}
@@ -79,7 +79,7 @@ func (h *hostile) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case fate < 20:
 		again(0) // twice at once
 	case fate < 26:
-		time.Sleep(time.Duration(rand.IntN(500)) * time.Millisecond)
+		time.Sleep(time.Duration(rand.IntN(500)) * time.Millisecond) // the fault itself: a slow link
 	case fate < 34:
 		again(time.Duration(rand.IntN(3000)) * time.Millisecond)
 		send(w, forgeries[rand.IntN(len(forgeries))], false)
