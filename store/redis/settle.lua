@@ -11,7 +11,7 @@
 --          a millisecond, and if there was a loss its floor; 16 digits each, us
 -- KEYS[4-] its nonces, one hash per span of expiry: digest = end, ms into the
 --          span. All are declared, so that a cluster refuses the call while it
---          moves the slot. The clock and hi decide which of them are read.
+--          moves the slot. The clock and spans decide which of them are read.
 --
 -- Constants and arguments are named by the prologue that settle.go makes;
 -- failed and counts are sets of rules, a bit for each. From FIRST_CHARGE on,
@@ -53,7 +53,7 @@ if beaten < seen or raised > time + 2 * SKEW then
 end
 
 -- 1. The revision.
-local stored = call('HMGET', KEYS[1], 'rev', 'fails', 'floor', 'hi', 'last:' .. version, 'window', 'spans', 'from')
+local stored = call('HMGET', KEYS[1], 'rev', 'fails', 'floor', 'last:' .. version, 'window', 'spans', 'from')
 if stored[1] ~= revision then
   return {tag, 'stale'}
 end
@@ -63,31 +63,28 @@ local failures = (stored[2] or 0) + 0
 -- is kept for LINGER after it was last used. Where it was made wider, requests
 -- stamped up to narrow_to may have nonces that live for a narrow window only.
 local now_ms = (now - now % 1000) / 1000
-local kept, kept_at, narrow, narrow_to = string.match(stored[6] or '', '^(%d+) (%d+) 0 0$')  -- seldom another
-if not kept then
-  kept, kept_at, narrow, narrow_to = string.match(stored[6] or '', '^(%d+) (%d+) (%d+) (%d+)$')
-end
-local windows_changed, narrowed = not kept, false
-kept, kept_at = (kept or window) + 0, (kept_at or now_ms) + 0  -- ms
-if narrow and narrow ~= '0' then
-  narrow, narrow_to = narrow + 0, narrow_to + 0                -- ms, s
-else
-  narrow, narrow_to = 0, 0
-end
-if narrow > 0 and narrow_to * 1000 + LONGEST < now_ms then
-  narrow, narrow_to, windows_changed = 0, 0, true  -- out of every window
-end
-if window > kept then
-  if narrow == 0 or kept < narrow then narrow = kept end
-  narrow_to = math.max(narrow_to, math.ceil((now_ms + kept) / 1000 + SKEW / 1000000))
-  kept, kept_at, windows_changed = window, now_ms, true
-elseif window == kept and now_ms - kept_at > 60000 then
-  kept_at, windows_changed = now_ms, true
-elseif window < kept and now_ms - kept_at > LINGER then
-  kept, kept_at, windows_changed, narrowed = window, now_ms, true, true
-end
-if life_window < kept then
-  return {tag, 'window', kept}
+local kept, kept_at, narrow, narrow_to = window, now_ms, 0, 0
+local windows_changed, narrowed = false, false
+if stored[5] ~= windows then  -- once a minute, and while there are two windows
+  kept, kept_at, narrow, narrow_to = string.match(stored[5] or '', '^(%d+) (%d+) (%d+) (%d+)$')
+  windows_changed = not kept
+  kept, kept_at = (kept or window) + 0, (kept_at or now_ms) + 0       -- ms
+  narrow, narrow_to = (narrow or 0) + 0, (narrow_to or 0) + 0         -- ms, s
+  if narrow > 0 and narrow_to * 1000 + LONGEST < now_ms then
+    narrow, narrow_to, windows_changed = 0, 0, true  -- out of every window
+  end
+  if window > kept then
+    if narrow == 0 or kept < narrow then narrow = kept end
+    narrow_to = math.max(narrow_to, math.ceil((now_ms + kept) / 1000 + SKEW / 1000000))
+    kept, kept_at, windows_changed = window, now_ms, true
+  elseif window == kept and now_ms - kept_at >= 60000 then
+    kept_at, windows_changed = now_ms, true
+  elseif window < kept and now_ms - kept_at > LINGER then
+    kept, kept_at, windows_changed, narrowed = window, now_ms, true, true
+  end
+  if life_window < kept then
+    return {tag, 'window', kept}
+  end
 end
 
 -- 2. Rule 5.
@@ -104,11 +101,10 @@ end
 -- over, some were lost: by an eviction, a wrong clock or a restored backup. Then
 -- the replay floor of this key rises to now.
 local nonces = string.sub(KEYS[1], 1, -2) .. 'n'
-local first, highest = (now_ms - now_ms % SPAN) / SPAN, (stored[4] or 0) + 0
+local first = (now_ms - now_ms % SPAN) / SPAN
 local ends = now_ms + life
 local own, own_at, own_count = (ends - ends % SPAN) / SPAN, nil, 0  -- where this nonce would be
 local live, current, replayed, lost, unnoted = 0, 0, false, false, false
-local found = highest  -- the last span with nonces
 local spans, n = {}, 0  -- span and count of each hash in turn, as texts
 
 local function read(span, text, written)
@@ -118,7 +114,6 @@ local function read(span, text, written)
   if missing > 0 then lost = true end
   if missing < 0 then unnoted = true end
   if count == 0 then return end
-  if span > found then found = span end
   local other = call('HGET', name, digest)
   if other and span * SPAN + other > now_ms then replayed = true end
   if missing ~= 0 then written = format('%d', count) end
@@ -136,23 +131,21 @@ end
 -- knew of a wider window, or counts fewer nonces than a hash has.
 local furthest = first + REACH
 local latest = ends + 2 * SKEW / 1000
-local last = math.min(math.max(highest, (latest - latest % SPAN) / SPAN), furthest)
-local listed = 0
-for text, written in string.gmatch(stored[7] or '', '(%d+) (%d+)') do
+local last = math.min((latest - latest % SPAN) / SPAN, furthest)
+local known, listed = {}, 0
+for text, written in string.gmatch(stored[6] or '', '(%d+) (%d+)') do
   local span = text + 0
-  if first <= span and span <= last then
+  if first <= span and span <= furthest then
     read(span, text, written)
-    listed = listed + 1
+    known[span], listed = true, listed + 1
+    if span > last then last = span end
   end
 end
-if highest < first or narrowed or unnoted then last = furthest end
+if listed == 0 or narrowed or unnoted then last = furthest end
 if listed <= last - first then  -- those that gateways have not counted, and gaps
-  local known = {}
-  for i = 1, n, 2 do known[spans[i]] = true end
   local span = first
   while span <= last do
-    local text = format('%d', span)
-    if not known[text] then read(span, text, 0) end
+    if not known[span] then read(span, format('%d', span), 0) end
     if unnoted then last = furthest end
     span = span + 1
   end
@@ -172,7 +165,7 @@ if failed > 0 then
   local rule = bit.band(failed, -failed)
   local reason, counted = string.match(REASONS, ' ' .. rule .. '=(%S+)'), not look and bit.band(counts, rule) ~= 0
   local origin, tick, busy = string.sub(from, 1, 16), string.sub(from, 18), false
-  for other, at in string.gmatch(counted and stored[8] or '', '(%x+):(%d+)') do
+  for other, at in string.gmatch(counted and stored[7] or '', '(%x+):(%d+)') do
     busy = busy or other ~= origin and math.abs(tick - at) <= BUSY
   end
   if busy then  -- others use the key: this one adds at most its share
@@ -302,24 +295,24 @@ spans[own_at] = format('%d', own_count + added)
 local noted = {'spans', table.concat(spans, ' ')}
 if windows_changed then
   noted[#noted + 1] = 'window'
-  noted[#noted + 1] = format('%d %d %d %d', kept, kept_at, narrow, narrow_to)
+  noted[#noted + 1] = format('%d %d %d %d', kept, kept_at - kept_at % 60000, narrow, narrow_to)
 end
-if own > found then found = own end
-if found > highest then
+if own_count == 0 or unnoted then  -- the last span with nonces, for versions that go by it
+  for i = 1, #spans, 2 do own = math.max(own, spans[i] + 0) end
   noted[#noted + 1] = 'hi'
-  noted[#noted + 1] = found == own and own_text or format('%d', found)
+  noted[#noted + 1] = format('%d', own)
 end
-if version ~= '0' and stored[5] ~= minute then
+if version ~= '0' and stored[4] ~= minute then
   noted[#noted + 1] = 'last:' .. version
   noted[#noted + 1] = minute
 end
-local accepted = stored[8] or ''
+local accepted = stored[7] or ''
 if not dry_run and find(accepted, from, 1, true) ~= 1 and string.sub(accepted, 45) ~= string.sub(from, 18) then
   local one, two = string.sub(accepted, 1, 26), string.sub(accepted, 28)
   noted[#noted + 1] = 'from'
   noted[#noted + 1] = from .. ' ' .. (string.sub(one, 1, 16) == string.sub(from, 1, 16) and two or one)
 end
-call('HSET', KEYS[1], unpack(noted))
+if noted[3] then call('HSET', KEYS[1], unpack(noted)) else call('HSET', KEYS[1], 'spans', noted[2]) end  -- quicker
 if failures > 0 and not dry_run then
   call('HDEL', KEYS[1], 'fails', 'parts')
   reply[4] = 0

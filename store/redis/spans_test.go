@@ -54,7 +54,6 @@ func TestFullCountsLiveNonces(t *testing.T) {
 		t.Fatal(err)
 	}
 	setField(t, many, r.ID, "spans", fmt.Sprint(span, " 1500"))
-	setField(t, many, r.ID, "hi", fmt.Sprint(span))
 	for after, want := range map[time.Duration]bool{10 * time.Second: true, 64 * time.Second: false} {
 		if got := full(many, r, after); got != want {
 			t.Errorf("1500 nonces, %v of 128 s have passed: full %v, want %v", after, got, want)
