@@ -55,7 +55,7 @@ func splitAddress(address string) (host, target string, err error) {
 // readCapture reads a request in any of the forms that people have.
 func readCapture(cmd *cobra.Command, text []byte) (*capture, error) {
 	text = bytes.TrimPrefix(text, []byte("\ufeff"))
-	trimmed := strings.TrimLeft(string(text), " \t\r\n")
+	trimmed := prompt.ReplaceAllString(strings.TrimLeft(string(text), " \t\r\n"), "")
 	switch {
 	case trimmed == "":
 		return nil, errors.New("the input is empty; " + errNoRequest.Error())
@@ -72,7 +72,8 @@ func readCapture(cmd *cobra.Command, text []byte) (*capture, error) {
 }
 
 var (
-	isCurl      = regexp.MustCompile(`^(?:[$#%>] +)?curl(?:\.exe)?\s`)
+	prompt      = regexp.MustCompile(`^(?:[$#%>] +|[A-Za-z]:\\[^\n>]*>)`)
+	isCurl      = regexp.MustCompile(`^curl(?:\.exe)?\s`)
 	verboseLine = regexp.MustCompile(`(?m)^> [A-Za-z]+ \S+ HTTP/`)
 )
 
