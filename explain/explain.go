@@ -30,6 +30,8 @@ type Case struct {
 	auth.Request
 	Host string // of the Host header; empty: not known
 	Key  *auth.Key
+	// Fragment is what follows # in the URL that the client has; nobody sends it.
+	Fragment string
 	// Failed holds the rules that the request fails, as far as they are known.
 	// Only rules 7 to 10 are explained.
 	Failed auth.Rules
@@ -59,7 +61,8 @@ func (c *Case) StringToSign() string {
 // secrets, not on what they find.
 func Explain(c *Case) []Finding {
 	e := &explainer{Case: c}
-	if c.holdsSecret() {
+	leaks := c.holdsSecret()
+	if leaks {
 		e.add(SecretSent, "")
 	}
 	if c.Failed.Has(auth.RuleTimestamp) {
@@ -71,7 +74,7 @@ func Explain(c *Case) []Finding {
 	if c.Failed.Has(auth.RuleBodyHash) && c.Body != nil {
 		e.body()
 	}
-	if c.Failed.Has(auth.RuleSignature) && c.Key != nil {
+	if c.Failed.Has(auth.RuleSignature) && c.Key != nil && !leaks {
 		e.signature()
 	}
 	return e.found

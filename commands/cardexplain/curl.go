@@ -27,7 +27,7 @@ const (
 // A curlLine is what the words of a curl command say of the request.
 type curlLine struct {
 	capture
-	address string
+	url     string
 	data    [][]byte
 	inQuery bool // -G: the data belongs to the query
 	head    bool
@@ -56,7 +56,7 @@ func readCurl(text string) (*capture, error) {
 func (l *curlLine) take(words []string) ([]string, error) {
 	word, rest := words[0], words[1:]
 	if !strings.HasPrefix(word, "-") || word == "-" {
-		l.address = word
+		l.url = word
 		return rest, nil
 	}
 	name, argument, attached := word[:2], word[2:], len(word) > 2
@@ -91,7 +91,7 @@ func (l *curlLine) option(name, argument string) error {
 	case "-H", "--header":
 		l.addHeader(argument)
 	case "--url":
-		l.address = argument
+		l.url = argument
 	case "-F", "--form", "--form-string":
 		return fmt.Errorf("curl makes up the bytes of a body of %s when it sends it: capture the request as it is sent (curl --trace-ascii - shows it)", name)
 	case "-T", "--upload-file":
@@ -160,11 +160,10 @@ func urlencoded(argument string) string {
 // finish returns the request, once all options are known.
 func (l *curlLine) finish() (*capture, error) {
 	c := &l.capture
-	if l.address == "" {
+	if l.url == "" {
 		return nil, errors.New("the command has no URL")
 	}
-	var err error
-	if c.host, c.target, err = splitAddress(l.address); err != nil {
+	if err := c.address(l.url); err != nil {
 		return nil, err
 	}
 	c.host = cmp.Or(c.header.Get("Host"), c.host)

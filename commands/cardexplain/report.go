@@ -147,7 +147,7 @@ func (r *report) examine() {
 	r.examineID(credentials.KeyID)
 	request := &explain.Case{
 		Request: auth.Request{Method: c.method, Target: c.target, Credentials: credentials},
-		Host:    c.host, Now: c.at, Window: window,
+		Host:    c.host, Fragment: c.fragment, Now: c.at, Window: window,
 		Body: &explain.Body{Size: int64(len(c.body)), Sum: sha256.Sum256(c.body), Bytes: c.body},
 	}
 	if request.Now.IsZero() {
