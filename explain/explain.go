@@ -30,7 +30,7 @@ type Case struct {
 	auth.Request
 	Host string // of the Host header; empty: not known
 	Key  *auth.Key
-	// Fragment is what follows # in the URL that the client has; nobody sends it.
+	// Fragment is what follows # in the URL that the client has, and was not sent.
 	Fragment string
 	// Failed holds the rules that the request fails, as far as they are known.
 	// Only rules 7 to 10 are explained.

@@ -82,7 +82,7 @@ var (
 	TargetPrefix         = newKind("target_with_prefix", "the path was signed with [subject] before it, which did not arrive", signAsSent+"; if a proxy takes it away, sign the path that the gateway receives")
 	TargetNoBase         = newKind("target_without_base", "the path was signed without [subject]", signAsSent+", the base path included")
 	TargetQueryApart     = newKind("target_query_apart", "the query was signed on a line of its own", signAsSent)
-	TargetFragment       = newKind("target_with_fragment", "the part of the URL from # on was signed, and no client sends it", signAsSent)
+	TargetFragment       = newKind("target_with_fragment", "the part of the URL from # on was signed and not sent", signAsSent)
 	TargetDecoded        = newKind("target_decoded", "the path or the query was signed percent-decoded", signAsSent)
 	TargetReencoded      = newKind("target_reencoded", "the path or the query was signed with other percent escapes than were sent", signAsSent)
 	TargetSorted         = newKind("target_sorted", "the query was signed with its parameters sorted", signAsSent)

@@ -61,6 +61,9 @@ func (r *report) print() (mistaken bool, err error) {
 		}
 		fmt.Fprintf(&b, "\n%s: %s\n", name, f.Message)
 	}
+	if len(r.found) > 0 {
+		b.WriteString("\nmore about each name: docs/errors.md, where it is a heading\n")
+	}
 	for _, note := range r.notes {
 		fmt.Fprintf(&b, "\nnote: %s\n", note)
 	}

@@ -128,14 +128,16 @@ func TestRefusalsSayWhatTheyKnow(t *testing.T) {
 	harness.WantUnauthorized(t, g.Send(t, poor.Post().Forge()), harness.WrongSignature)
 }
 
-// TestDocURL: with docs_url every refusal names the page of its message.
+// TestDocURL: with docs_url every refusal names the page of its message, and every
+// finding its own.
 func TestDocURL(t *testing.T) {
 	t.Parallel()
 	u := harness.StartUpstream(t)
 	g := harness.StartGateway(t, harness.Site{Upstream: u.Addr, Global: "docs_url https://docs.example/errors"})
-	key := g.NewKey(nil)
+	key, test := g.NewKey(nil), g.NewKey(harness.Fields{"mode": "test"})
 	for want, r := range map[string]*harness.Request{
 		"#signature-mismatch": key.Get().Forge(), "#bad_request": key.Request("GET", "/api/v1//x", ""), "#not_found": {Method: "GET", Target: "/"},
+		"#base_path": {Method: "GET", Target: "/"}, "#secret_empty": test.Get().Sign(""), "#body-hash-mismatch": test.Post().Set("X-Body-Hash", harness.BodyHash("{}")).Sign(test.Secret),
 	} {
 		if got := g.Send(t, r); !strings.Contains(got.Body, `"doc_url":"https://docs.example/errors`+want+`"`) {
 			t.Errorf("%s: %s", want, got)
