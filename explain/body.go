@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"io"
 	"regexp"
+	"slices"
 	"strconv"
 	"unicode/utf16"
 	"unicode/utf8"
@@ -118,6 +119,9 @@ func bodyForms(body []byte) []bodyForm {
 		return forms
 	}
 	forms = append(forms, bodyForm{BodyCompact, "", compact.Bytes()}, bodyForm{BodyCompact, "", spaced(compact.Bytes())})
+	for _, text := range slices.Concat(nameOrders(compact.Bytes(), ","), nameOrders(spaced(compact.Bytes()), ", ")) {
+		forms = append(forms, bodyForm{BodyOrder, "", text})
+	}
 	for by, subject := range map[string]string{"  ": "two blanks", "    ": "four blanks", "\t": "tabs"} {
 		var indented bytes.Buffer
 		_ = json.Indent(&indented, compact.Bytes(), "", by) // it is valid
@@ -147,7 +151,9 @@ func jsonForms(body []byte) []bodyForm {
 		{BodyEscaped, "", escapeUnicode(body, "\\u%04X")},
 		{BodyEscaped, "", bytes.ReplaceAll(body, []byte(`\/`), []byte("/"))},
 		{BodyEscaped, "", bytes.ReplaceAll(body, []byte("/"), []byte(`\/`))},
-		{BodyNumbers, "", wholeNumber.ReplaceAll(body, []byte("$1$2"))},
+		{BodyNumbers, "", wholeNumber.ReplaceAll(body, []byte("$1"))},
+		{BodyNumbers, "", withDecimals(body, ".0")},
+		{BodyNumbers, "", withDecimals(body, ".00")},
 	}
 	for _, end := range []string{"}", `"}`, "}}", `"}}`, "]}", `"]}`, "}]}"} {
 		forms = append(forms, bodyForm{BodyCut, "", append(bytes.Clone(body), end...)})
@@ -163,15 +169,63 @@ func jsonForms(body []byte) []bodyForm {
 	encoder.SetEscapeHTML(false)
 	if encoder.Encode(value) == nil {
 		compact := bytes.TrimSpace(sorted.Bytes())
-		forms = append(forms, bodyForm{BodySorted, "", compact}, bodyForm{BodySorted, "", spaced(compact)})
+		forms = append(forms, bodyForm{BodyOrder, "", compact}, bodyForm{BodyOrder, "", spaced(compact)})
 	}
 	return forms
 }
 
 var (
 	unicodeEscape = regexp.MustCompile(`\\u[0-9A-Fa-f]{4}(?:\\u[dD][c-fC-F][0-9A-Fa-f]{2})?`)
-	wholeNumber   = regexp.MustCompile(`([:\[,]\s*-?[0-9]+)\.0+([\s,\]}])`)
+	wholeNumber   = regexp.MustCompile(`([:\[,]\s*-?[0-9]+)\.0+\b`)
+	number        = regexp.MustCompile(`[:\[,]\s*-?[0-9][0-9.eE+-]*`)
 )
+
+// withDecimals returns the JSON with decimals behind its integers.
+func withDecimals(body []byte, decimals string) []byte {
+	return number.ReplaceAllFunc(body, func(text []byte) []byte {
+		if bytes.ContainsAny(text, ".eE") {
+			return text
+		}
+		return append(bytes.Clone(text), decimals...)
+	})
+}
+
+// maxOrdered and maxNames are the largest compact JSON, in bytes, and the most names of
+// which each order is tried.
+const (
+	maxOrdered = 4 << 10
+	maxNames   = 5
+)
+
+// nameOrders returns a JSON object with the names of its first level in each order.
+func nameOrders(object []byte, separator string) (all [][]byte) {
+	decoder := json.NewDecoder(bytes.NewReader(object))
+	if start, err := decoder.Token(); err != nil || start != json.Delim('{') || len(object) > maxOrdered {
+		return nil
+	}
+	var members [][]byte
+	for decoder.More() {
+		var value json.RawMessage
+		from := decoder.InputOffset()
+		if _, err := decoder.Token(); err != nil || decoder.Decode(&value) != nil || len(members) == maxNames {
+			return nil
+		}
+		members = append(members, bytes.TrimLeft(object[from:decoder.InputOffset()], ", "))
+	}
+	var from func(at int)
+	from = func(at int) {
+		if at == len(members) {
+			all = append(all, slices.Concat([]byte("{"), bytes.Join(members, []byte(separator)), []byte("}")))
+		}
+		for i := at; i < len(members); i++ {
+			members[at], members[i] = members[i], members[at]
+			from(at + 1)
+			members[at], members[i] = members[i], members[at]
+		}
+	}
+	from(0)
+	return all
+}
 
 func unescapeUnicode(escape []byte) []byte {
 	var text string

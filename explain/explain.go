@@ -14,6 +14,7 @@ package explain
 
 import (
 	"crypto/sha256"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -103,7 +104,7 @@ func (e *explainer) timestamp() {
 	switch off := e.Now.Unix() - unix; {
 	case unix == 0 && isMilliseconds(text):
 		e.add(TimestampMilliseconds, "")
-	case unix == 0 && strings.ContainsAny(text, "-T:"):
+	case unix == 0 && dateOrTime.MatchString(text):
 		e.add(TimestampISO, "")
 	case unix == 0:
 		e.add(TimestampForm, "")
@@ -115,6 +116,9 @@ func (e *explainer) timestamp() {
 		e.add(TimestampBehind, strconv.FormatInt(off, 10))
 	}
 }
+
+// dateOrTime is within a date or a time of day, of ISO 8601 or HTTP.
+var dateOrTime = regexp.MustCompile("[0-9][-:T][0-9]")
 
 // isMilliseconds reports whether the text is Unix time in milliseconds: 13
 // digits.
