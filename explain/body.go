@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"io"
 	"regexp"
+	"slices"
 	"strconv"
 	"unicode/utf16"
 	"unicode/utf8"
@@ -54,11 +55,17 @@ func (e *explainer) otherBody(sent *form) {
 		e.add(HashOfHex, "")
 		return
 	}
+	for _, text := range []string{"{}", "[]", `""`, "null", "undefined", "None", "[object Object]"} {
+		if sent.fits(sha256.Sum256([]byte(text))) {
+			e.found = append(e.found, Finding{HashOfText, text})
+			return
+		}
+	}
 	before := len(e.found)
 	if n := len(e.Body.Bytes); n > 0 && n <= MaxBody {
 		for _, v := range bodyForms(e.Body.Bytes) {
 			if sent.fits(sha256.Sum256(v.body)) {
-				e.add(v.kind, "")
+				e.add(v.kind, v.subject)
 				break
 			}
 		}
@@ -77,8 +84,9 @@ func (e *explainer) otherBody(sent *form) {
 
 // A bodyForm is the body that the client may have hashed.
 type bodyForm struct {
-	kind Kind
-	body []byte
+	kind    Kind
+	subject string
+	body    []byte
 }
 
 var byteOrderMark = []byte("\xef\xbb\xbf")
@@ -86,29 +94,38 @@ var byteOrderMark = []byte("\xef\xbb\xbf")
 // bodyForms returns the other forms of a body that came.
 func bodyForms(body []byte) []bodyForm {
 	forms := []bodyForm{
-		{BodyNoFinalLineFeed, append(bytes.Clone(body), '\n')},
-		{BodyNoFinalLineFeed, append(bytes.Clone(body), '\r', '\n')},
-		{BodyBOM, append(bytes.Clone(byteOrderMark), body...)},
-		{BodyLF, bytes.ReplaceAll(bytes.ReplaceAll(body, []byte("\r\n"), []byte("\n")), []byte("\n"), []byte("\r\n"))},
-		{BodyCRLF, bytes.ReplaceAll(body, []byte("\r\n"), []byte("\n"))},
+		{BodyNoFinalLineFeed, "", append(bytes.Clone(body), '\n')},
+		{BodyNoFinalLineFeed, "", append(bytes.Clone(body), '\r', '\n')},
+		{BodyBOM, "", append(bytes.Clone(byteOrderMark), body...)},
+		{BodyLF, "", bytes.ReplaceAll(bytes.ReplaceAll(body, []byte("\r\n"), []byte("\n")), []byte("\n"), []byte("\r\n"))},
+		{BodyCRLF, "", bytes.ReplaceAll(body, []byte("\r\n"), []byte("\n"))},
 	}
 	if trimmed := bytes.TrimRight(body, "\r\n"); len(trimmed) < len(body) {
-		forms = append(forms, bodyForm{BodyFinalLineFeed, trimmed})
+		forms = append(forms, bodyForm{BodyFinalLineFeed, "", trimmed})
 	}
 	if rest, ok := bytes.CutPrefix(body, byteOrderMark); ok {
-		forms = append(forms, bodyForm{BodyBOM, rest})
+		forms = append(forms, bodyForm{BodyBOM, "", rest})
 	}
 	if utf8.Valid(body) {
 		if latin, ok := toLatin1(body); ok {
-			forms = append(forms, bodyForm{BodyLatin1, latin})
+			forms = append(forms, bodyForm{BodyLatin1, "", latin})
 		}
 	} else {
-		forms = append(forms, bodyForm{BodyLatin1, fromLatin1(body)})
+		forms = append(forms, bodyForm{BodyLatin1, "", fromLatin1(body)})
 	}
 	forms = append(forms, jsonForms(body)...)
-	var compact, indented bytes.Buffer
-	if depth(body) <= maxDepth && json.Compact(&compact, body) == nil && json.Indent(&indented, body, "", "  ") == nil {
-		forms = append(forms, bodyForm{BodyCompact, compact.Bytes()}, bodyForm{BodyCompact, spaced(compact.Bytes())}, bodyForm{BodyIndented, bytes.TrimRight(indented.Bytes(), " \t\r\n")})
+	var compact bytes.Buffer
+	if depth(body) > maxDepth || json.Compact(&compact, body) != nil {
+		return forms
+	}
+	forms = append(forms, bodyForm{BodyCompact, "", compact.Bytes()}, bodyForm{BodyCompact, "", spaced(compact.Bytes())})
+	for _, text := range slices.Concat(nameOrders(compact.Bytes(), ","), nameOrders(spaced(compact.Bytes()), ", ")) {
+		forms = append(forms, bodyForm{BodyOrder, "", text})
+	}
+	for by, subject := range map[string]string{"  ": "two blanks", "    ": "four blanks", "\t": "tabs"} {
+		var indented bytes.Buffer
+		_ = json.Indent(&indented, compact.Bytes(), "", by) // it is valid
+		forms = append(forms, bodyForm{BodyIndented, subject, indented.Bytes()})
 	}
 	return forms
 }
@@ -118,19 +135,28 @@ func bodyForms(body []byte) []bodyForm {
 func jsonForms(body []byte) []bodyForm {
 	if inner, err := gzip.NewReader(bytes.NewReader(body)); err == nil {
 		if plain, err := io.ReadAll(io.LimitReader(inner, MaxBody)); err == nil {
-			return []bodyForm{{BodyCompressed, plain}}
+			return []bodyForm{{BodyCompressed, "", plain}}
 		}
 	}
+	var inner string
+	if json.Unmarshal(body, &inner) == nil {
+		return []bodyForm{{BodyString, "", []byte(inner)}}
+	}
+	var escaped bytes.Buffer
+	json.HTMLEscape(&escaped, body)
 	forms := []bodyForm{
-		{BodyEscaped, unicodeEscape.ReplaceAllFunc(body, unescapeUnicode)},
-		{BodyEscaped, escapeUnicode(body, "\\u%04x")},
-		{BodyEscaped, escapeUnicode(body, "\\u%04X")},
-		{BodyEscaped, bytes.ReplaceAll(body, []byte(`\/`), []byte("/"))},
-		{BodyEscaped, bytes.ReplaceAll(body, []byte("/"), []byte(`\/`))},
-		{BodyNumbers, wholeNumber.ReplaceAll(body, []byte("$1$2"))},
+		{BodyEscaped, "", escaped.Bytes()},
+		{BodyEscaped, "", unicodeEscape.ReplaceAllFunc(body, unescapeUnicode)},
+		{BodyEscaped, "", escapeUnicode(body, "\\u%04x")},
+		{BodyEscaped, "", escapeUnicode(body, "\\u%04X")},
+		{BodyEscaped, "", bytes.ReplaceAll(body, []byte(`\/`), []byte("/"))},
+		{BodyEscaped, "", bytes.ReplaceAll(body, []byte("/"), []byte(`\/`))},
+		{BodyNumbers, "", wholeNumber.ReplaceAll(body, []byte("$1"))},
+		{BodyNumbers, "", withDecimals(body, ".0")},
+		{BodyNumbers, "", withDecimals(body, ".00")},
 	}
 	for _, end := range []string{"}", `"}`, "}}", `"}}`, "]}", `"]}`, "}]}"} {
-		forms = append(forms, bodyForm{BodyCut, append(bytes.Clone(body), end...)})
+		forms = append(forms, bodyForm{BodyCut, "", append(bytes.Clone(body), end...)})
 	}
 	decoder := json.NewDecoder(bytes.NewReader(body))
 	decoder.UseNumber()
@@ -143,15 +169,63 @@ func jsonForms(body []byte) []bodyForm {
 	encoder.SetEscapeHTML(false)
 	if encoder.Encode(value) == nil {
 		compact := bytes.TrimSpace(sorted.Bytes())
-		forms = append(forms, bodyForm{BodySorted, compact}, bodyForm{BodySorted, spaced(compact)})
+		forms = append(forms, bodyForm{BodyOrder, "", compact}, bodyForm{BodyOrder, "", spaced(compact)})
 	}
 	return forms
 }
 
 var (
 	unicodeEscape = regexp.MustCompile(`\\u[0-9A-Fa-f]{4}(?:\\u[dD][c-fC-F][0-9A-Fa-f]{2})?`)
-	wholeNumber   = regexp.MustCompile(`([:\[,]\s*-?[0-9]+)\.0+([\s,\]}])`)
+	wholeNumber   = regexp.MustCompile(`([:\[,]\s*-?[0-9]+)\.0+\b`)
+	number        = regexp.MustCompile(`[:\[,]\s*-?[0-9][0-9.eE+-]*`)
 )
+
+// withDecimals returns the JSON with decimals behind its integers.
+func withDecimals(body []byte, decimals string) []byte {
+	return number.ReplaceAllFunc(body, func(text []byte) []byte {
+		if bytes.ContainsAny(text, ".eE") {
+			return text
+		}
+		return append(bytes.Clone(text), decimals...)
+	})
+}
+
+// maxOrdered and maxNames are the largest compact JSON, in bytes, and the most names of
+// which each order is tried.
+const (
+	maxOrdered = 4 << 10
+	maxNames   = 5
+)
+
+// nameOrders returns a JSON object with the names of its first level in each order.
+func nameOrders(object []byte, separator string) (all [][]byte) {
+	decoder := json.NewDecoder(bytes.NewReader(object))
+	if start, err := decoder.Token(); err != nil || start != json.Delim('{') || len(object) > maxOrdered {
+		return nil
+	}
+	var members [][]byte
+	for decoder.More() {
+		var value json.RawMessage
+		from := decoder.InputOffset()
+		if _, err := decoder.Token(); err != nil || decoder.Decode(&value) != nil || len(members) == maxNames {
+			return nil
+		}
+		members = append(members, bytes.TrimLeft(object[from:decoder.InputOffset()], ", "))
+	}
+	var from func(at int)
+	from = func(at int) {
+		if at == len(members) {
+			all = append(all, slices.Concat([]byte("{"), bytes.Join(members, []byte(separator)), []byte("}")))
+		}
+		for i := at; i < len(members); i++ {
+			members[at], members[i] = members[i], members[at]
+			from(at + 1)
+			members[at], members[i] = members[i], members[at]
+		}
+	}
+	from(0)
+	return all
+}
 
 func unescapeUnicode(escape []byte) []byte {
 	var text string

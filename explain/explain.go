@@ -14,6 +14,7 @@ package explain
 
 import (
 	"crypto/sha256"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -30,6 +31,8 @@ type Case struct {
 	auth.Request
 	Host string // of the Host header; empty: not known
 	Key  *auth.Key
+	// Fragment is what follows # in the URL that the client has, and was not sent.
+	Fragment string
 	// Failed holds the rules that the request fails, as far as they are known.
 	// Only rules 7 to 10 are explained.
 	Failed auth.Rules
@@ -59,7 +62,8 @@ func (c *Case) StringToSign() string {
 // secrets, not on what they find.
 func Explain(c *Case) []Finding {
 	e := &explainer{Case: c}
-	if c.holdsSecret() {
+	leaks := c.holdsSecret()
+	if leaks {
 		e.add(SecretSent, "")
 	}
 	if c.Failed.Has(auth.RuleTimestamp) {
@@ -71,7 +75,7 @@ func Explain(c *Case) []Finding {
 	if c.Failed.Has(auth.RuleBodyHash) && c.Body != nil {
 		e.body()
 	}
-	if c.Failed.Has(auth.RuleSignature) && c.Key != nil {
+	if c.Failed.Has(auth.RuleSignature) && c.Key != nil && !leaks {
 		e.signature()
 	}
 	return e.found
@@ -100,7 +104,7 @@ func (e *explainer) timestamp() {
 	switch off := e.Now.Unix() - unix; {
 	case unix == 0 && isMilliseconds(text):
 		e.add(TimestampMilliseconds, "")
-	case unix == 0 && strings.ContainsAny(text, "-T:"):
+	case unix == 0 && dateOrTime.MatchString(text):
 		e.add(TimestampISO, "")
 	case unix == 0:
 		e.add(TimestampForm, "")
@@ -112,6 +116,9 @@ func (e *explainer) timestamp() {
 		e.add(TimestampBehind, strconv.FormatInt(off, 10))
 	}
 }
+
+// dateOrTime is within a date or a time of day, of ISO 8601 or HTTP.
+var dateOrTime = regexp.MustCompile("[0-9][-:T][0-9]")
 
 // isMilliseconds reports whether the text is Unix time in milliseconds: 13
 // digits.

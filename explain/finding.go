@@ -22,6 +22,7 @@ const (
 	signAsSent = "Sign the path and the query exactly as they are on the request line"
 	sameBytes  = "Serialise the body once, hash these bytes and send these bytes"
 	fiveParts  = "Join method, path with query, timestamp, nonce and body hash with one line feed each, and add nothing"
+	setClock   = "Set the clock of the client by NTP, or take the time from the Date header of any answer; Unix seconds are the same in every time zone"
 	asShown    = "Use the text of the secret, exactly as it was shown, as the HMAC key"
 )
 
@@ -31,8 +32,8 @@ var (
 	TimestampMilliseconds = newKind("timestamp_in_milliseconds", "X-Timestamp is in milliseconds", "Divide by 1000 and round down: ten digits")
 	TimestampISO          = newKind("timestamp_iso_8601", "X-Timestamp is a date and not a number", "Send Unix seconds: ten digits")
 	TimestampForm         = newKind("timestamp_form", "X-Timestamp is not a number of ten digits", "Send the current time in Unix seconds")
-	TimestampBehind       = newKind("timestamp_behind", "X-Timestamp is [subject] s behind our clock", "Set the clock of the client by NTP, or take the time from the Date header of any answer, and sign right before sending")
-	TimestampAhead        = newKind("timestamp_ahead", "X-Timestamp is [subject] s ahead of our clock", "Set the clock of the client by NTP, or take the time from the Date header of any answer")
+	TimestampBehind       = newKind("timestamp_behind", "X-Timestamp is [subject] s behind our clock", setClock+"; sign right before sending")
+	TimestampAhead        = newKind("timestamp_ahead", "X-Timestamp is [subject] s ahead of our clock", setClock)
 	TimestampMoved        = newKind("timestamp_before_move", "the nonces of that moment stayed in the store that the key was copied from", "Sign the request anew")
 	NonceUsed             = newKind("nonce_used", "X-Nonce was used by a request that was accepted", "Make a new nonce and a new timestamp for each attempt; a fixed nonce hides what else is wrong")
 
@@ -53,6 +54,7 @@ var (
 
 	HashOfHex           = newKind("hash_of_hexadecimal", "X-Body-Hash is the hash of the hexadecimal text of the hash", "Encode the raw bytes of the first digest in base64")
 	HashOfNothing       = newKind("hash_of_nothing", "X-Body-Hash is the hash of no bytes, and a body of [subject] bytes came", "Hash the bytes of the body that is sent")
+	HashOfText          = newKind("hash_of_text", "X-Body-Hash is the hash of the text [subject]", "Hash the bytes of the body that is sent; without a body hash no bytes")
 	HashIsBody          = newKind("hash_is_body", "X-Body-Hash is the body itself", "Send the base64 of the SHA-256 of the body")
 	BodyAbsent          = newKind("body_absent", "no body came, and X-Body-Hash is not the hash of no bytes", "Send the body that was hashed, with Content-Length; without a body send the hash of no bytes")
 	BodyFinalLineFeed   = newKind("body_final_line_feed", "the body that came is the hashed one with a line feed at its end", "Hash and send the same bytes: curl -d @file and echo treat line feeds in their own way")
@@ -62,13 +64,14 @@ var (
 	BodyBOM             = newKind("body_byte_order_mark", "the body that came and the hashed one differ by a byte order mark", "Write the body in UTF-8 without a byte order mark")
 	BodyLatin1          = newKind("body_charset", "the body was hashed in one of UTF-8 and Latin-1 and sent in the other", "Encode the body in UTF-8 once, hash these bytes and send them")
 	BodyCompact         = newKind("body_reserialised_compact", "the hashed body is the JSON that came, without blanks", sameBytes)
-	BodyIndented        = newKind("body_reserialised_indented", "the hashed body is the JSON that came, indented by two blanks", sameBytes)
-	BodySorted          = newKind("body_names_sorted", "the hashed body is the JSON that came, with its names sorted", sameBytes)
+	BodyIndented        = newKind("body_reserialised_indented", "the hashed body is the JSON that came, indented by [subject]", sameBytes)
+	BodyOrder           = newKind("body_names_order", "the hashed body is the JSON that came, with its names in another order", sameBytes)
+	BodyString          = newKind("body_json_string", "the body that came is a JSON string that holds the hashed JSON", sameBytes+"; give the library the bytes and not a text that it serialises again")
 	BodyEscaped         = newKind("body_escapes", `the body was hashed and sent with other escapes of JSON, such as \u00eb for ë or \/ for /`, sameBytes)
-	BodyNumbers         = newKind("body_numbers", "the hashed body is the JSON that came, with numbers such as 1.0 written as 1", sameBytes)
+	BodyNumbers         = newKind("body_numbers", "the body was hashed and sent with other forms of its numbers, such as 1.0 and 1", sameBytes)
 	BodyCompressed      = newKind("body_compressed", "the body was compressed after it was hashed", "Hash the compressed bytes, or send the body without Content-Encoding")
 	BodyCut             = newKind("body_cut", "the body that came lacks the last bytes of the hashed one", "Count Content-Length in bytes and not in characters, or let the library write it")
-	BodyBoundary        = newKind("body_boundary", "the body that came is a form whose boundary is another one than when it was hashed", "Build the form once as bytes, hash these bytes and send them with their Content-Type")
+	BodyBoundary        = newKind("body_boundary", "the body that came is a form and not the one that was hashed; a form that is built twice has two boundaries", "Build the form once as bytes, hash these bytes and send them with their Content-Type")
 	BodyChanged         = newKind("body_changed", "the signature over the sent X-Body-Hash is right, so the body changed on its way or was serialised again after signing", sameBytes+"; look for a proxy that rewrites bodies")
 	BodyDiffers         = newKind("body_differs", "X-Body-Hash is not the hash of the [subject] bytes that came", sameBytes)
 
@@ -78,6 +81,8 @@ var (
 	TargetHost           = newKind("target_with_host", "the host was signed before the path", signAsSent)
 	TargetPrefix         = newKind("target_with_prefix", "the path was signed with [subject] before it, which did not arrive", signAsSent+"; if a proxy takes it away, sign the path that the gateway receives")
 	TargetNoBase         = newKind("target_without_base", "the path was signed without [subject]", signAsSent+", the base path included")
+	TargetQueryApart     = newKind("target_query_apart", "the query was signed on a line of its own", signAsSent)
+	TargetFragment       = newKind("target_with_fragment", "the part of the URL from # on was signed and not sent", signAsSent)
 	TargetDecoded        = newKind("target_decoded", "the path or the query was signed percent-decoded", signAsSent)
 	TargetReencoded      = newKind("target_reencoded", "the path or the query was signed with other percent escapes than were sent", signAsSent)
 	TargetSorted         = newKind("target_sorted", "the query was signed with its parameters sorted", signAsSent)
@@ -95,8 +100,10 @@ var (
 	TextMissingPart      = newKind("text_missing_part", "the string to sign lacked the [subject]", fiveParts)
 	TextExtra            = newKind("text_extra_part", "the string to sign held [subject] too", fiveParts)
 	TextUTF16            = newKind("text_utf16", "the string to sign was encoded in UTF-16", "Encode it in UTF-8")
+	TextHashed           = newKind("text_hashed", "the SHA-256 of the string to sign was signed in its place", "Give HMAC-SHA256 the string to sign itself")
 	TextKeyID            = newKind("text_key_id", "the string to sign held the key id", fiveParts)
 	SignedTimestamp      = newKind("text_timestamp", "the timestamp was signed in another form than X-Timestamp has: [subject]", "Make the timestamp once and use the same text in the header and in the string to sign")
+	SignedNonce          = newKind("text_nonce", "the nonce was signed in another form than X-Nonce has: [subject]", "Make the nonce once and use the same text in the header and in the string to sign")
 	SignedHash           = newKind("text_body_hash", "another body hash was signed than X-Body-Hash has: [subject]", "Make the body hash once and use the same text in the header and in the string to sign")
 	SignedBody           = newKind("text_body", "the body was signed in the place of its hash", fiveParts)
 	SecretBase64         = newKind("secret_base64_decoded", "the secret was decoded from base64 before it was used", asShown)
@@ -110,6 +117,7 @@ var (
 	SignatureAlgorithm   = newKind("signature_algorithm", "the signature was made by HMAC-[subject]", "Use HMAC-SHA256")
 	SecretQuotes         = newKind("secret_quotes", "the secret was used with quotes around it", asShown)
 	SecretEmpty          = newKind("secret_empty", "the secret was empty", "Check that the program gets the secret: an environment variable may not be set")
+	SecretPlaceholder    = newKind("secret_placeholder", "the text [subject] was used as the secret", "Check that the program gets the secret: a variable may not be set, or not be expanded")
 	SecretKeyID          = newKind("secret_is_key_id", "the key id was used as the secret", asShown)
 	SignatureUnexplained = newKind("signature_unexplained", "the signature is not that of the request as it arrived, and none of the usual mistakes explains it", "Compare string_to_sign with the string that was signed byte by byte; if they are equal, the secret is another one")
 )

@@ -78,7 +78,7 @@ func TestExplainAnything(t *testing.T) {
 	})
 }
 
-// At most 64 strings to sign are tried, none of them twice and never the right
+// At most MaxVariants strings to sign are tried, none of them twice and never the right
 // one.
 func TestVariantsAreBounded(t *testing.T) {
 	t.Parallel()
@@ -163,7 +163,7 @@ func TestExplainFindsEachBody(t *testing.T) {
 // headers of any length.
 func TestExplainTriesNoVariantsOfHugeText(t *testing.T) {
 	t.Parallel()
-	c := newAttempt().made()
+	c := right()
 	c.Credentials.Nonce = strings.Repeat("n", maxText)
 	if all := (&explainer{Case: c}).variants(c.StringToSign()); all != nil {
 		t.Errorf("%d variants are tried", len(all))
@@ -177,9 +177,7 @@ func TestExplainTriesNoVariantsOfHugeText(t *testing.T) {
 }
 
 func BenchmarkExplain(b *testing.B) {
-	a := newAttempt()
-	a.keySecret = "another"
-	c := a.made()
+	c := caseOf(testKey.RequestAt(testNow, "POST", "/api/v1/transactions?to=b&from=a%20b", `{"name": "Zoë"}`).Forge(), testNow)
 	b.ReportAllocs()
 	for b.Loop() {
 		Explain(c)

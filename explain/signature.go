@@ -33,7 +33,7 @@ func (e *explainer) signature() {
 		if other, is := e.otherAlgorithm(s, right, &sent); is && !found {
 			f, found = other, true
 		}
-		for _, reading := range slices.Concat(readings, e.keyIDReading()) {
+		for _, reading := range slices.Concat(readings, placeholders, e.keyIDReading()) {
 			misread := s.Read(reading.text)
 			if misread != nil && signs(misread, right, &sent) && !found {
 				f, found = Finding{reading.kind, reading.subject}, true
@@ -44,11 +44,16 @@ func (e *explainer) signature() {
 			return
 		}
 	}
-	e.addForm(&sent, "X-Signature")
-	if !found {
-		f = Finding{Kind: SignatureUnexplained}
+	if found && f.Kind == SignatureAlgorithm { // which explains the length
+		sent.kinds = slices.DeleteFunc(sent.kinds, func(k Kind) bool { return k == FormLength })
 	}
-	e.found = append(e.found, f)
+	e.addForm(&sent, "X-Signature")
+	if !found && sent.raw != nil {
+		f, found = Finding{Kind: SignatureUnexplained}, true
+	}
+	if found {
+		e.found = append(e.found, f)
+	}
 }
 
 // signedVariant returns the first of the variants that a live secret has
@@ -81,11 +86,11 @@ func SignedInstead(c *Case) (text string, found bool) {
 
 // formOfRight explains a signature that is wrong by its form alone.
 func (e *explainer) formOfRight(sent *form, s *auth.Secret, text string) {
-	if sent.fits(digest(s, text)) {
-		e.addForm(sent, "X-Signature")
+	if sum := digest(s, text); !sent.fits(sum) && sent.fitsInCase(sum) {
+		e.add(FormCase, "X-Signature")
 		return
 	}
-	e.add(FormCase, "X-Signature")
+	e.addForm(sent, "X-Signature")
 }
 
 // maxLive is how many live secrets a key has at most.
@@ -152,6 +157,14 @@ var readings = []reading{
 	{SecretEncoded, "UTF-16", func(secret []byte) []byte { return []byte(utf16Text(string(secret), binary.LittleEndian)) }},
 	{SecretEmpty, "", func([]byte) []byte { return []byte{} }},
 }
+
+// placeholders are texts that a program has in place of a secret that it did not get.
+var placeholders = func() (all []reading) {
+	for _, text := range []string{"undefined", "null", "None", "$CARD_SECRET", "${CARD_SECRET}", "{{CARD_SECRET}}", "%CARD_SECRET%", "{{secret}}"} {
+		all = append(all, reading{SecretPlaceholder, text, func([]byte) []byte { return []byte(text) }})
+	}
+	return all
+}()
 
 // keyIDReading is the mistake of a client that uses the key id as its secret.
 func (e *explainer) keyIDReading() []reading {

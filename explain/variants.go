@@ -1,6 +1,7 @@
 package explain
 
 import (
+	"crypto/sha256"
 	"encoding/base64"
 	"encoding/binary"
 	"encoding/hex"
@@ -76,6 +77,7 @@ func (e *explainer) variants(right string) []variant {
 	e.otherMethods(l, p)
 	e.otherHashes(l, p)
 	otherTimestamps(l, p)
+	otherNonces(l, p)
 	otherOrders(l, p)
 	e.otherTargets(l, p)
 	return l.all
@@ -88,7 +90,7 @@ func (e *explainer) otherTexts(l *variantList, p parts) {
 	l.add(Finding{Kind: TextBackslashN}, strings.Join(p[:], `\n`))
 	l.add(Finding{Kind: TextCRLF}, strings.Join(p[:], "\r\n"))
 	l.add(Finding{Kind: TextCRLF}, p.text()+"\r\n")
-	for _, separator := range []struct{ text, name string }{{"", "nothing"}, {" ", "blanks"}, {"|", "|"}} {
+	for _, separator := range []struct{ text, name string }{{"", "nothing"}, {" ", "blanks"}, {"|", "|"}, {":", ":"}, {".", "."}, {",", ","}, {"&", "&"}} {
 		l.add(Finding{TextNoSeparators, separator.name}, strings.Join(p[:], separator.text))
 	}
 	for at, name := range partNames {
@@ -100,6 +102,10 @@ func (e *explainer) otherTexts(l *variantList, p parts) {
 		l.add(Finding{TextExtra, "the host"}, p.text()+"\n"+e.Host)
 		l.add(Finding{TextExtra, "the host"}, e.Host+"\n"+p.text())
 		l.add(Finding{TextExtra, "the host"}, strings.Join(slices.Insert(slices.Clone(p[:]), 1, e.Host), "\n"))
+	}
+	sum := sha256.Sum256([]byte(p.text()))
+	for _, text := range []string{string(sum[:]), hex.EncodeToString(sum[:]), auth.EncodeHash(sum)} {
+		l.add(Finding{Kind: TextHashed}, text)
 	}
 	l.add(Finding{Kind: TextKeyID}, e.Credentials.KeyID+"\n"+p.text())
 	l.add(Finding{Kind: TextKeyID}, p.text()+"\n"+e.Credentials.KeyID)
@@ -150,6 +156,13 @@ func otherTimestamps(l *variantList, p parts) {
 	}
 }
 
+func otherNonces(l *variantList, p parts) {
+	add := func(how, nonce string) { l.add(Finding{SignedNonce, how}, p.with(partNonce, nonce).text()) }
+	add("lower case", strings.ToLower(p[partNonce]))
+	add("upper case", strings.ToUpper(p[partNonce]))
+	add("without hyphens", strings.ReplaceAll(p[partNonce], "-", ""))
+}
+
 // orders are the orders of the parts that clients are known to use.
 var orders = [][]int{
 	{partTimestamp, partMethod, partTarget, partNonce, partHash},
@@ -179,7 +192,9 @@ func (e *explainer) otherTargets(l *variantList, p parts) {
 	}
 	if query != "" {
 		add(TargetNoQuery, "", path)
+		add(TargetQueryApart, "", path+"\n"+query)
 	}
+	add(TargetFragment, "", e.Target+"#"+e.Fragment)
 	if e.Host != "" {
 		add(TargetFullURL, "", "https://"+e.Host+e.Target)
 		add(TargetFullURL, "", "http://"+e.Host+e.Target)

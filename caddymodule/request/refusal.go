@@ -22,12 +22,17 @@ type errorBody struct {
 }
 
 type errorDetail struct {
-	Code    string            `json:"code"`
-	Message string            `json:"message"`
-	Details []auth.FieldError `json:"details,omitempty"`
+	Code    string        `json:"code"`
+	Message string        `json:"message"`
+	Details []detailEntry `json:"details,omitempty"`
 	*auth.SignedView
 	*fate
 	DocURL string `json:"doc_url,omitempty"`
+}
+
+type detailEntry struct {
+	auth.FieldError
+	DocURL string `json:"doc_url,omitempty"` // of its finding
 }
 
 // The fate of a refused request tells its client what a repetition may do. Where the
@@ -98,10 +103,13 @@ func refusalBody(refusal *auth.Refusal, i *Info, page string) []byte {
 	var body bytes.Buffer
 	encoder := json.NewEncoder(&body)
 	encoder.SetEscapeHTML(false)
-	detail := errorDetail{Code: refusal.Reason.Code(), Message: refusal.Text(), DocURL: docURL(page, refusal)}
+	detail := errorDetail{Code: refusal.Reason.Code(), Message: refusal.Text(), DocURL: docURL(page, headingOf(refusal))}
 	published := refusal.Reason.Status() == http.StatusUnauthorized
 	if refusal.Shown || !published {
-		detail.Details, detail.SignedView = refusal.Details, refusal.Signed
+		detail.SignedView = refusal.Signed
+		for _, entry := range refusal.Details {
+			detail.Details = append(detail.Details, detailEntry{entry, docURL(page, entry.Finding)})
+		}
 	}
 	if !published {
 		detail.fate = i.fate()
@@ -143,17 +151,21 @@ func Detail(finding, message string) []auth.FieldError {
 // paths.
 var WhereOperationsLie = Detail("base_path", "The card API lies under /api/v1/; send the path with this base")
 
-// docURL returns error.doc_url of a refusal: the page with the anchor of its
-// message, for the published ones of 401, or of its code; "" without a page.
-func docURL(page string, refusal *auth.Refusal) string {
-	switch {
-	case page == "":
-		return ""
-	case refusal.Reason.Status() == http.StatusUnauthorized && refusal.Message == "":
-		return page + "#" + anchor(refusal.Reason.Message())
-	default:
-		return page + "#" + anchor(refusal.Reason.Code())
+// headingOf returns the heading of a refusal in docs/errors.md: its message, for the
+// published ones of 401, or its code.
+func headingOf(refusal *auth.Refusal) string {
+	if refusal.Reason.Status() == http.StatusUnauthorized && refusal.Message == "" {
+		return refusal.Reason.Message()
 	}
+	return refusal.Reason.Code()
+}
+
+// docURL returns the page with the anchor of the heading; "" without one of them.
+func docURL(page, heading string) string {
+	if page == "" || heading == "" {
+		return ""
+	}
+	return page + "#" + anchor(heading)
 }
 
 // anchor returns the name that GitHub and others give a heading of the text.

@@ -125,7 +125,8 @@ type Config struct {
 	LogUnredacted bool `json:"log_unredacted,omitempty"`
 
 	// The address of a page with an anchor for each message and code, such as
-	// docs/errors.md of the gateway: every refusal then carries error.doc_url.
+	// docs/errors.md of the gateway: every refusal then carries error.doc_url,
+	// and every finding in error.details a doc_url of its own.
 	// Default: none.
 	DocsURL string `json:"docs_url,omitempty"`
 }

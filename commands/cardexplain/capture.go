@@ -22,6 +22,7 @@ import (
 type capture struct {
 	method, target string
 	host           string
+	fragment       string // what follows # in the URL
 	header         http.Header
 	body           []byte
 	at             time.Time // when it was sent; zero: not known
@@ -30,32 +31,33 @@ type capture struct {
 
 var errNoRequest = errors.New("this is no request: want raw HTTP (METHOD PATH HTTP/1.1 and headers), a curl command, or a HAR file")
 
-// splitAddress parts the host of a URL from path and query, which stay as they
-// are written.
-func splitAddress(address string) (host, target string, err error) {
-	_, rest, ok := strings.Cut(address, "://")
+// address parts a URL into host, path with query, which stay as they are written, and
+// fragment.
+func (c *capture) address(text string) error {
+	_, rest, ok := strings.Cut(text, "://")
 	if !ok {
-		rest = address
+		rest = text
 	}
-	rest, _, _ = strings.Cut(rest, "#")
-	if rest == "" || address[0] == '/' {
-		return "", "", fmt.Errorf("%.80q is no URL with a host", address)
+	rest, c.fragment, _ = strings.Cut(rest, "#")
+	if rest == "" || text[0] == '/' {
+		return fmt.Errorf("%.80q is no URL with a host", text)
 	}
 	at := strings.IndexAny(rest, "/?")
 	if at < 0 {
-		return rest, "/", nil
+		c.host, c.target = rest, "/"
+		return nil
 	}
-	host, target = rest[:at], rest[at:]
-	if target[0] == '?' {
-		target = "/" + target
+	if c.host, c.target = rest[:at], rest[at:]; c.target[0] == '?' {
+		c.target = "/" + c.target
 	}
-	return host[strings.LastIndexByte(host, '@')+1:], target, nil
+	c.host = c.host[strings.LastIndexByte(c.host, '@')+1:]
+	return nil
 }
 
 // readCapture reads a request in any of the forms that people have.
 func readCapture(cmd *cobra.Command, text []byte) (*capture, error) {
 	text = bytes.TrimPrefix(text, []byte("\ufeff"))
-	trimmed := strings.TrimLeft(string(text), " \t\r\n")
+	trimmed := prompt.ReplaceAllString(strings.TrimLeft(string(text), " \t\r\n"), "")
 	switch {
 	case trimmed == "":
 		return nil, errors.New("the input is empty; " + errNoRequest.Error())
@@ -72,7 +74,8 @@ func readCapture(cmd *cobra.Command, text []byte) (*capture, error) {
 }
 
 var (
-	isCurl      = regexp.MustCompile(`^(?:[$#%>] +)?curl(?:\.exe)?\s`)
+	prompt      = regexp.MustCompile(`^(?:[$#%>] +|[A-Za-z]:\\[^\n>]*>)`)
+	isCurl      = regexp.MustCompile(`^curl(?:\.exe)?\s`)
 	verboseLine = regexp.MustCompile(`(?m)^> [A-Za-z]+ \S+ HTTP/`)
 )
 
@@ -199,8 +202,7 @@ func readHAR(text []byte, number int) (*capture, error) {
 
 func (e *harEntry) capture() (*capture, error) {
 	c := &capture{method: e.Request.Method, header: make(http.Header), at: e.Started}
-	var err error
-	if c.host, c.target, err = splitAddress(e.Request.URL); err != nil {
+	if err := c.address(e.Request.URL); err != nil {
 		return nil, err
 	}
 	for _, h := range e.Request.Headers {
@@ -211,6 +213,7 @@ func (e *harEntry) capture() (*capture, error) {
 	if data := e.Request.PostData; data != nil {
 		c.body = []byte(data.Text)
 		if data.Encoding == "base64" {
+			var err error
 			if c.body, err = base64.StdEncoding.DecodeString(data.Text); err != nil {
 				return nil, fmt.Errorf("reading the body of the HAR entry: %w", err)
 			}

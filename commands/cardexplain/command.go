@@ -28,8 +28,8 @@ first byte in which they differ, the mistake and what to do. It needs no
 gateway and sends nothing.
 
 The request is raw HTTP, as it goes over the wire; the "> " lines of curl -v; a
-curl command as it is pasted into a shell; or a HAR file, as browsers and
-proxies write it.
+curl command as it is pasted into a shell or into cmd of Windows; or a HAR file,
+as browsers and proxies write it.
 
 The secret comes from CARD_SECRET or the file named by --secret-file, of which
 one line end is dropped. Without it the form of the headers and the body hash

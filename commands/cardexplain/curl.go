@@ -27,7 +27,7 @@ const (
 // A curlLine is what the words of a curl command say of the request.
 type curlLine struct {
 	capture
-	address string
+	url     string
 	data    [][]byte
 	inQuery bool // -G: the data belongs to the query
 	head    bool
@@ -38,7 +38,7 @@ type curlLine struct {
 
 // readCurl reads the request that a curl command sends.
 func readCurl(text string) (*capture, error) {
-	words, err := shellWords(text[strings.Index(text, "curl"):])
+	words, err := shellWords(text)
 	if err != nil {
 		return nil, err
 	}
@@ -56,7 +56,7 @@ func readCurl(text string) (*capture, error) {
 func (l *curlLine) take(words []string) ([]string, error) {
 	word, rest := words[0], words[1:]
 	if !strings.HasPrefix(word, "-") || word == "-" {
-		l.address = word
+		l.url = word
 		return rest, nil
 	}
 	name, argument, attached := word[:2], word[2:], len(word) > 2
@@ -91,7 +91,7 @@ func (l *curlLine) option(name, argument string) error {
 	case "-H", "--header":
 		l.addHeader(argument)
 	case "--url":
-		l.address = argument
+		l.url = argument
 	case "-F", "--form", "--form-string":
 		return fmt.Errorf("curl makes up the bytes of a body of %s when it sends it: capture the request as it is sent (curl --trace-ascii - shows it)", name)
 	case "-T", "--upload-file":
@@ -160,11 +160,10 @@ func urlencoded(argument string) string {
 // finish returns the request, once all options are known.
 func (l *curlLine) finish() (*capture, error) {
 	c := &l.capture
-	if l.address == "" {
+	if l.url == "" {
 		return nil, errors.New("the command has no URL")
 	}
-	var err error
-	if c.host, c.target, err = splitAddress(l.address); err != nil {
+	if err := c.address(l.url); err != nil {
 		return nil, err
 	}
 	c.host = cmp.Or(c.header.Get("Host"), c.host)
@@ -223,18 +222,21 @@ var shellToken = regexp.MustCompile(`(?s)^(?:[ \t\r]+|\\\r?\n|\$'(?:[^'\\]|\\.)*
 // inDoubleQuotes undoes the escapes that a shell knows there.
 var inDoubleQuotes = strings.NewReplacer("\\\n", "", `\\`, `\`, `\"`, `"`, `\$`, "$", "\\`", "`")
 
+var errOpenQuote = errors.New("a quote of the command is never closed")
+
 // shellWords splits a command into its words, as a POSIX shell does: quotes,
 // backslashes, line ends after a backslash, and $'…', which browsers write.
-// Nothing is expanded. The command ends at an unquoted line end, |, ; or &.
+// Nothing is expanded. The command ends at an unquoted line end, |, ; or &. With an
+// unquoted caret it is one for cmd.
 //
 // A parser of shell scripts cannot be used: it drops the NULs and the carriage returns
 // of a body, and refuses bytes that are not UTF-8.
 func shellWords(text string) (words []string, err error) {
-	inWord := false
+	whole, inWord := text, false
 	for text != "" && strings.IndexByte("\n|;&", text[0]) < 0 {
 		token := shellToken.FindString(text)
 		if token == "" || token == "$" && strings.HasPrefix(text, "$'") {
-			return nil, errors.New("a quote of the command is never closed")
+			return nil, errOpenQuote
 		}
 		text = text[len(token):]
 		part := token
@@ -252,11 +254,60 @@ func shellWords(text string) (words []string, err error) {
 			part = token[1 : len(token)-1]
 		case token[0] == '"':
 			part = inDoubleQuotes.Replace(token[1 : len(token)-1])
+		case strings.Contains(token, "^"):
+			return cmdWords(whole)
 		}
 		if !inWord {
 			words, inWord = append(words, ""), true
 		}
 		words[len(words)-1] += part
+	}
+	return words, nil
+}
+
+var (
+	// caret is the next part of a command for cmd: what a caret escapes, a line end before
+	// it included, a quoted part, in which a caret is none, or a character.
+	caret = regexp.MustCompile(`(?s)^(?:\^(?:\r?\n)?\r?(.?)|("[^"\n]*"?)|(.))`)
+	// argument is the next part of a command line for the C runtime of Windows: backslashes
+	// that a quote follows, a quote inside quotes that is written twice, or a character.
+	argument = regexp.MustCompile(`(?s)^(?:(\\*)("?")|.)`)
+)
+
+// cmdWords splits a command of Windows into its words, as cmd and then the C runtime do,
+// for which browsers write ^". The command ends at an unquoted line end, |, &, < or >.
+func cmdWords(text string) (words []string, err error) {
+	line := ""
+	for text != "" && strings.IndexByte("\r\n|&<>", text[0]) < 0 {
+		part := caret.FindStringSubmatch(text)
+		line, text = line+part[1]+part[2]+part[3], text[len(part[0]):]
+	}
+	inWord, quoted := false, false
+	for line != "" {
+		if !quoted && (line[0] == ' ' || line[0] == '\t') {
+			line, inWord = line[1:], false
+			continue
+		}
+		part := argument.FindStringSubmatch(line)
+		word, used, slashes := part[0], len(part[0]), len(part[1])
+		if part[2] != "" {
+			word = part[1][:slashes/2]
+			switch {
+			case slashes%2 == 1:
+				word, used = word+`"`, slashes+1
+			case quoted && part[2] == `""`:
+				word += `"`
+			default:
+				quoted, used = !quoted, slashes+1
+			}
+		}
+		if line = line[used:]; !inWord {
+			words, inWord = append(words, ""), true
+		}
+		words[len(words)-1] += word
+	}
+	if quoted {
+		return nil, errOpenQuote
 	}
 	return words, nil
 }

@@ -61,6 +61,9 @@ func (r *report) print() (mistaken bool, err error) {
 		}
 		fmt.Fprintf(&b, "\n%s: %s\n", name, f.Message)
 	}
+	if len(r.found) > 0 {
+		b.WriteString("\nmore about each name: docs/errors.md, where it is a heading\n")
+	}
 	for _, note := range r.notes {
 		fmt.Fprintf(&b, "\nnote: %s\n", note)
 	}
@@ -147,7 +150,7 @@ func (r *report) examine() {
 	r.examineID(credentials.KeyID)
 	request := &explain.Case{
 		Request: auth.Request{Method: c.method, Target: c.target, Credentials: credentials},
-		Host:    c.host, Now: c.at, Window: window,
+		Host:    c.host, Fragment: c.fragment, Now: c.at, Window: window,
 		Body: &explain.Body{Size: int64(len(c.body)), Sum: sha256.Sum256(c.body), Bytes: c.body},
 	}
 	if request.Now.IsZero() {

@@ -296,6 +296,10 @@ var importRules = []importRule{
 		reason: "what starts the servers of the tests must not share code with what is tested against them",
 	},
 	{
+		dir: "tests/mistakes", ours: []string{"tests/harness"},
+		reason: "what makes mistakes in signing must share no code with what finds them",
+	},
+	{
 		dir: "tests/scripts", others: []string{"github.com/caddyserver/caddy/v2/cmd", "github.com/rogpeppe/go-internal/testscript"},
 		reason: "what runs the scripts of any command knows none of them",
 	},

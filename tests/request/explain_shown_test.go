@@ -10,6 +10,10 @@ import (
 	"github.com/card-gateway/card-gateway/tests/harness"
 )
 
+func forged(c harness.Credentials) *harness.Request { return c.Get().Forge() }
+
+func forgotten(c harness.Credentials) *harness.Request { return c.Get().Drop("X-Nonce") }
+
 // TestAnswersExplainThemselves checks the explanation in the answer to a test
 // key, and who else gets one.
 func TestAnswersExplainThemselves(t *testing.T) {
@@ -20,13 +24,17 @@ func TestAnswersExplainThemselves(t *testing.T) {
 	defer m.pace.Stop()
 
 	test := g.NewKey(harness.Fields{"mode": "test"})
-	changed := sending(mistakenBody + " ")
+	changed := func(c harness.Credentials) *harness.Request {
+		r := c.Post()
+		r.Body += " "
+		return r
+	}
 	r, answer, _ := m.try(test, changed)
 	e := readExplained(t, answer.Body)
-	if e.Error.Text != strings.Join(parts(r), "\n") || e.Error.Bytes == nil || *e.Error.Bytes != len(r.Body) || *e.Error.Hash != harness.BodyHash(r.Body) {
+	if !strings.HasPrefix(e.Error.Text, "POST\n/api/v1/cards\n"+r.Value("X-Timestamp")+"\n") || e.Error.Bytes == nil || *e.Error.Bytes != len(r.Body) || *e.Error.Hash != harness.BodyHash(r.Body) {
 		t.Errorf("the answer is %s", answer)
 	}
-	if _, answer, _ = m.try(test, signing(func([]string) string { return "" })); readExplained(t, answer.Body).Error.Text == "" {
+	if _, answer, _ = m.try(test, forged); readExplained(t, answer.Body).Error.Text == "" {
 		t.Errorf("a wrong signature is answered %s", answer)
 	}
 	g.WantFailures(t, test, m.sent)
@@ -37,7 +45,7 @@ func TestAnswersExplainThemselves(t *testing.T) {
 	_, answer, _ = m.try(live, changed)
 	harness.WantUnauthorized(t, answer, harness.BodyMismatch)
 	g.Change(live, harness.Fields{"debug_until": harness.Moment(time.Now().Add(time.Hour))})
-	for _, make := range []func(harness.Credentials) *harness.Request{changed, mistakes["header forgotten"].make} {
+	for _, make := range []func(harness.Credentials) *harness.Request{changed, forgotten} {
 		r, answer, _ = m.try(live, make)
 		if e := readExplained(t, answer.Body); len(e.Error.Details) == 0 {
 			t.Errorf("a live key that is debugged is answered %s", answer)
@@ -54,15 +62,19 @@ func TestAnswersExplainThemselves(t *testing.T) {
 
 	// The record of the gateway is compared with the request that the client
 	// has captured.
-	r, _, _ = m.try(live, signingTarget("/api/v1/transactions?a=1", "/api/v1/transactions?a=2"))
+	r, _, _ = m.try(live, func(c harness.Credentials) *harness.Request {
+		r := c.Request("GET", "/api/v1/transactions?a=2", "")
+		r.Target = "/api/v1/transactions?a=1"
+		return r
+	})
 	captured := *r
 	captured.Target = "/api/v1/transactions?a=2"
 	ask := []string{"--request-id", r.Value("X-Request-Id"), "--address", "unix/" + g.Path("admin.sock")}
-	said = cardExplain(t, g, live, curlLine(&captured), append(ask, "-")...)
+	said = cardExplain(t, live, curlLine(&captured), true, append(ask, "-")...)
 	if !strings.Contains(said, "changed_on_the_way: the gateway received another path than was captured") || !strings.Contains(said, "^ byte 28, in the path") {
 		t.Errorf("card-explain says\n%s", said)
 	}
-	if said = cardExplain(t, g, live, "", ask...); !strings.Contains(said, "signature_unexplained") || !strings.Contains(said, live.ID) {
+	if said = cardExplain(t, live, "", true, ask...); !strings.Contains(said, "signature_unexplained") || !strings.Contains(said, live.ID) {
 		t.Errorf("card-explain says without a capture\n%s", said)
 	}
 
@@ -108,7 +120,7 @@ func TestRefusalsSayWhatTheyKnow(t *testing.T) {
 		got := g.Send(t, c.r)
 		harness.WantRefused(t, got, c.status, c.code)
 		e := readExplained(t, got.Body)
-		if !e.names(c.finding) || !strings.Contains(e.Error.Details[0].Message, c.says) || got.Header.Get("X-Request-Id") == "" {
+		if e.findings() != c.finding || !strings.Contains(e.Error.Details[0].Message, c.says) || got.Header.Get("X-Request-Id") == "" {
 			t.Errorf("%s: %s", name, got)
 		}
 	}
@@ -116,14 +128,16 @@ func TestRefusalsSayWhatTheyKnow(t *testing.T) {
 	harness.WantUnauthorized(t, g.Send(t, poor.Post().Forge()), harness.WrongSignature)
 }
 
-// TestDocURL: with docs_url every refusal names the page of its message.
+// TestDocURL: with docs_url every refusal names the page of its message, and every
+// finding its own.
 func TestDocURL(t *testing.T) {
 	t.Parallel()
 	u := harness.StartUpstream(t)
 	g := harness.StartGateway(t, harness.Site{Upstream: u.Addr, Global: "docs_url https://docs.example/errors"})
-	key := g.NewKey(nil)
+	key, test := g.NewKey(nil), g.NewKey(harness.Fields{"mode": "test"})
 	for want, r := range map[string]*harness.Request{
 		"#signature-mismatch": key.Get().Forge(), "#bad_request": key.Request("GET", "/api/v1//x", ""), "#not_found": {Method: "GET", Target: "/"},
+		"#base_path": {Method: "GET", Target: "/"}, "#secret_empty": test.Get().Sign(""), "#body-hash-mismatch": test.Post().Set("X-Body-Hash", harness.BodyHash("{}")).Sign(test.Secret),
 	} {
 		if got := g.Send(t, r); !strings.Contains(got.Body, `"doc_url":"https://docs.example/errors`+want+`"`) {
 			t.Errorf("%s: %s", want, got)
@@ -148,7 +162,7 @@ func TestTestRunIsExplained(t *testing.T) {
 	for i := range 20 {
 		r := test.Get().Forge()
 		if i%10 == 0 {
-			r = mistakes["header forgotten"].make(test)
+			r = forgotten(test)
 		}
 		if answer := g.Send(t, r); len(readExplained(t, answer.Body).Error.Details) == 0 {
 			t.Errorf("mistake %d is answered %s", i, answer)
