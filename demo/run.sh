@@ -183,17 +183,21 @@ announce() {
 # as the log of refusals has them.
 warn_of_lock() {
 	local line failures warned=
-	tail -n +1 -f "$log" | while IFS= read -r line; do
+	while IFS= read -r line; do
 		[[ $line == *"\"key_id\":\"$1\""* && $line =~ \"failures\":([0-9]+) ]] || continue
 		failures=${BASH_REMATCH[1]}
 		if ((failures < 25)); then
 			warned=
 		elif [ -z "$warned" ]; then
 			warned=yes
-			printf 'The demo key has failed %s times in a row; 50 lock it. What was wrong is in the answers. This unlocks it:\n\n  . %s && %s card-keys unlock $CARD_KEY_ID\n\n' \
-				"$failures" "$(shown "$data/env")" "$gateway"
+			cat <<-END
+				The demo key has failed $failures times in a row; 50 lock it. The answers say what was wrong. This unlocks it:
+
+				  . $(shown "$data/env") && $gateway card-keys unlock \$CARD_KEY_ID
+
+			END
 		fi
-	done
+	done < <(tail -n +1 -f "$log")
 }
 
 # shown returns a path as one would type it here.
