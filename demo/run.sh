@@ -3,9 +3,9 @@
 # first start it makes a master key and a demo key, and prints what to paste.
 #
 # Everything it makes is below demo/data, which is not in git; remove that
-# directory to begin anew. demo/data/env has the key to be sourced, and
-# demo/data/gateway.log what the gateway logs. Addresses that are taken already
-# can be changed:
+# directory to begin anew. demo/data/env has the key, and the token for operators,
+# to be sourced; demo/data/gateway.log is what the gateway logs. Addresses that are
+# taken already can be changed:
 #
 #   CARD_GATEWAY_PORT=8081 CARD_GATEWAY_ADMIN=localhost:2020 \
 #   CARD_SANDBOX_PORT=9001 CARD_GATEWAY_METRICS_PORT=9181 make run
@@ -40,6 +40,9 @@ export CARD_ISSUER=127.0.0.1:$sandbox_port
 # The page at / and what it shows.
 export CARD_GATEWAY_MORE="import \"$PWD/demo/page.caddyfile\""
 export CARD_DEMO_ENV=${data#"$PWD/"}/env
+export CARD_DEMO_DATA=$data
+# The page explains requests of another key without a secret.
+unset CARD_SECRET
 # As in production: ops/card-gateway.service.
 export GOGC=${GOGC:-400}
 # What Caddy itself saves.
@@ -49,8 +52,8 @@ card_keys() {
 	"$gateway" card-keys "$1" --address "$admin" "${@:2}"
 }
 
-# make_example writes the example with the admin endpoint of the demo, and a
-# token for it.
+# make_example writes the example with the admin endpoint of the demo, a token for
+# it, and what is off by default and can be tried here.
 make_example() {
 	if [ ! -s "$CARD_GATEWAY_TOKEN_FILE" ]; then
 		(umask 077 && printf 'demo keys %s\n' "$(head -c 32 /dev/urandom | od -An -tx1 | tr -d ' \n')" >"$CARD_GATEWAY_TOKEN_FILE")
@@ -60,7 +63,11 @@ make_example() {
 	while IFS= read -r line; do
 		case $line in
 		$'\tadmin unix//run/'*) printf '\tadmin %s\n' "$admin" ;;
-		$'\tcard_gateway {') printf '%s\n\t\tadmin_token file %s\n' "$line" "$CARD_GATEWAY_TOKEN_FILE" ;;
+		$'\tcard_gateway {')
+			printf '%s\n\t\tadmin_token file %s\n\t\tsign_responses\n' "$line" "$CARD_GATEWAY_TOKEN_FILE"
+			printf '\t\tdocs_url http://127.0.0.1:%s/docs/errors.md\n' "$CARD_GATEWAY_PORT"
+			;;
+		$'\t\tcard_self') printf '%s {\n\t\t\trotate yes\n\t\t}\n' "$line" ;;
 		*) printf '%s\n' "$line" ;;
 		esac
 	done <<<"$example" >"$CARD_GATEWAY_DEMO_EXAMPLE"
@@ -105,15 +112,19 @@ await_gateway() {
 	return 1
 }
 
-# write_env stores what clients need, for this user alone.
+# write_env stores what clients and operators need, for this user alone.
 write_env() {
 	(umask 077 && cat >"$data/env.new" <<-END
 		export CARD_URL=http://127.0.0.1:$CARD_GATEWAY_PORT
 		export CARD_KEY_ID=$1
 		export CARD_SECRET=$2
+		export CADDY_ADMIN=$admin
+		export CARD_GATEWAY_TOKEN_FILE=$CARD_GATEWAY_TOKEN_FILE
+		export CARD_ADMIN_TOKEN=$(awk '{ print $3 }' "$CARD_GATEWAY_TOKEN_FILE")
 	END
 	)
 	mv "$data/env.new" "$data/env"
+	(umask 077 && printf '%s' "$2" >"$data/demo-secret")
 }
 
 # make_key makes the demo key, or a new secret for the key of an earlier start
@@ -133,10 +144,21 @@ make_key() {
 	write_env "$(<"$data/demo-key")" "$(awk '$1 == "secret" && NF == 2 { print $2 }' <<<"$made")"
 }
 
-# announce prints what one needs, last on the screen.
+# is_known succeeds if there is a stored secret and the gateway knows it: somebody may
+# have rotated the key since.
+is_known() {
+	[ -s "$data/env" ] || return
+	local answer
+	# shellcheck disable=SC1091 # it is made at run time
+	answer=$(. "$data/env" && "$gateway" card-sign GET "http://127.0.0.1:$CARD_GATEWAY_PORT/gateway/v1/key" 2>&1) || true
+	[[ $answer != *"Signature mismatch"* ]]
+}
+
+# announce prints what one needs, last on the screen, and then when the key is about to
+# be locked.
 announce() {
 	await_gateway || return
-	if [ -s "$data/env" ]; then
+	if is_known; then
 		# The port may be another one than last time.
 		# shellcheck disable=SC1091 # it is made at run time
 		(. "$data/env" && write_env "$CARD_KEY_ID" "$CARD_SECRET")
@@ -145,14 +167,37 @@ announce() {
 	fi
 	cat <<-END
 
-		The gateway serves http://127.0.0.1:$CARD_GATEWAY_PORT; open it in a browser for the operations. Ctrl-C stops it.
-		The log is $(shown "$log"), the key is in $(shown "$data/env").
-		Signed requests, from another terminal in this directory:
+		The gateway serves http://127.0.0.1:$CARD_GATEWAY_PORT; open it in a browser for the operations, and to see what is wrong
+		with a request. Ctrl-C stops it. The log is $(shown "$log"), the key is in $(shown "$data/env"), and
+		so is the token for operators. From another terminal in this directory:
 
 		  . $(shown "$data/env")
+		  $gateway card-sign POST \$CARD_URL/gateway/v1/key/rotate     # a new secret; the old one is good for a day
 		  $gateway card-sign GET \$CARD_URL/api/v1/products
 
 	END
+	warn_of_lock "$(<"$data/demo-key")"
+}
+
+# warn_of_lock prints when half of the failures that lock the key have happened in a row,
+# as the log of refusals has them.
+warn_of_lock() {
+	local line failures warned=
+	while IFS= read -r line; do
+		[[ $line == *"\"key_id\":\"$1\""* && $line =~ \"failures\":([0-9]+) ]] || continue
+		failures=${BASH_REMATCH[1]}
+		if ((failures < 25)); then
+			warned=
+		elif [ -z "$warned" ]; then
+			warned=yes
+			cat <<-END
+				The demo key has failed $failures times in a row; 50 lock it. The answers say what was wrong. This unlocks it:
+
+				  . $(shown "$data/env") && $gateway card-keys unlock \$CARD_KEY_ID
+
+			END
+		fi
+	done < <(tail -n +1 -f "$log")
 }
 
 # shown returns a path as one would type it here.
@@ -171,7 +216,7 @@ make_example
 set -m
 announce &
 announcer=$!
-trap 'kill "$announcer" 2>/dev/null || true' EXIT
+trap 'kill -- "-$announcer" 2>/dev/null || true' EXIT
 
 serve() { "$gateway" run --config demo/Caddyfile --adapter caddyfile >>"$log" 2>&1; }
 

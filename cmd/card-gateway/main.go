@@ -1,5 +1,5 @@
-// Command card-gateway is Caddy with its standard modules, the Card Gateway
-// and the sandbox issuer. It is the binary of `make run` and of the tests. For
+// Command card-gateway is Caddy with its standard modules, the Card Gateway,
+// the sandbox issuer and its debugger. It is the binary of `make run` and of the tests. For
 // production, xcaddy.sh builds a binary without the sandbox.
 package main
 
@@ -11,6 +11,7 @@ import (
 	_ "github.com/card-gateway/card-gateway/caddymodule"
 	_ "github.com/card-gateway/card-gateway/commands"
 	_ "github.com/card-gateway/card-gateway/sandbox"
+	_ "github.com/card-gateway/card-gateway/sandbox/debugger"
 )
 
 func main() {

@@ -46,15 +46,15 @@ type page struct {
 	Pagination *pagination `json:"pagination"`
 }
 
-// serve returns a handler that reads a body of at most limit bytes, calls op and
+// serve returns a handler that reads a body, calls the operation of the route and
 // writes its answer.
-func (i *Issuer) serve(limit int64, op operation) http.Handler {
+func (i *Issuer) serve(to *route) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, limit))
+		body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, to.limit))
 		if tooLarge := new(http.MaxBytesError); errors.As(err, &tooLarge) {
 			writeProblem(w, &problem{
 				status: http.StatusRequestEntityTooLarge, code: "BODY_TOO_LARGE",
-				message: fmt.Sprintf("the sandbox issuer reads at most %d bytes here", limit),
+				message: fmt.Sprintf("the sandbox issuer reads at most %d bytes here", to.limit),
 			})
 			return
 		} else if err != nil {
@@ -63,8 +63,9 @@ func (i *Issuer) serve(limit int64, op operation) http.Handler {
 			})
 			return
 		}
+		warnOfUnknown(w.Header(), body, to.fields)
 		i.mu.Lock()
-		status, answer, p := op(&call{
+		status, answer, p := to.op(&call{
 			Request: r, body: body, now: i.opt.Now(),
 			tenant: r.Header.Get(HeaderTenant), requestID: r.Header.Get(HeaderRequestID),
 		})

@@ -80,10 +80,22 @@ var objectFields = []struct {
 
 const maxObject = 4 << 10
 
+// customerFieldNames returns the names of all fields of a customer request.
+func customerFieldNames() []string {
+	var names []string
+	for _, f := range textFields {
+		names = append(names, f.name)
+	}
+	for _, f := range objectFields {
+		names = append(names, f.name)
+	}
+	return names
+}
+
 // apply writes the fields of a request body into the customer and checks the
 // result. If creating is true, fixed fields may be set, too. Unknown names are
-// ignored, as most issuers do. So a camelCase body fails, because required fields
-// are missing.
+// ignored, see HeaderWarning. So a camelCase body fails, because required fields are
+// missing.
 func (cu *customer) apply(body []byte, creating bool) *problem {
 	var given map[string]json.RawMessage
 	if err := json.Unmarshal(body, &given); err != nil || given == nil {

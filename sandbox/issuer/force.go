@@ -12,8 +12,9 @@ import (
 // HeaderForce asks for an answer on purpose, so that a client can try what it does
 // then: a status (400, 404, 409, 422, 429, 500, 502, 503 or 504), which is
 // answered without anything being done; cut, which does what was asked and breaks
-// the answer off in its middle; or slow and a span of at most a minute (slow 3s),
-// after which the request is carried out as usual.
+// the answer off in its middle; slow and a span of at most a minute (slow 3s), after
+// which the request is carried out as usual; or none, as without the header: programs
+// that fill in a form from docs/openapi.yaml send every header.
 const HeaderForce = "X-Sandbox-Force"
 
 const maxSlow = time.Minute
@@ -40,10 +41,10 @@ var forcedStatuses = map[int]string{
 // parseForce reads HeaderForce. A value that is not one of the above is answered 400.
 func parseForce(h http.Header) (force, *problem) {
 	values := h.Values(HeaderForce)
-	if len(values) == 0 {
+	value := strings.Join(values, ", ")
+	if len(values) == 0 || value == "none" {
 		return force{}, nil
 	}
-	value := strings.Join(values, ", ")
 	if value == "cut" {
 		return force{cut: true}, nil
 	}
@@ -57,7 +58,7 @@ func parseForce(h http.Header) (force, *problem) {
 	}
 	return force{}, &problem{
 		status: http.StatusBadRequest, code: "BAD_FORCE",
-		message: fmt.Sprintf("%s is %q; it may be 400, 404, 409, 422, 429, 500, 502, 503, 504, cut, or slow and a span of at most 1m, such as slow 3s", HeaderForce, value),
+		message: fmt.Sprintf("%s is %q; it may be 400, 404, 409, 422, 429, 500, 502, 503, 504, cut, slow and a span of at most 1m, such as slow 3s, or none", HeaderForce, value),
 	}
 }
 

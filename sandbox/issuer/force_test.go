@@ -29,9 +29,11 @@ func TestForcedStatuses(t *testing.T) {
 		r.Header.Set(HeaderForce, bad)
 		ask(t, i, 400, r)
 	}
-	slow := request("GET", "/api/v1/products", "")
-	slow.Header.Set(HeaderForce, "slow 1ms")
-	ask(t, i, 200, slow)
+	for _, usual := range []string{"slow 1ms", "none"} {
+		r := request("GET", "/api/v1/products", "")
+		r.Header.Set(HeaderForce, usual)
+		ask(t, i, 200, r)
+	}
 }
 
 // TestForcedCut: the request is carried out, and half of the answer comes.

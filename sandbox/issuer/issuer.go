@@ -94,7 +94,7 @@ type tenant struct {
 func New(opt Options) *Issuer {
 	i := &Issuer{opt: opt.withDefaults(), tenants: map[string]*tenant{}, routes: http.NewServeMux()}
 	for _, r := range i.operations() {
-		i.routes.Handle(r.pattern, i.serve(r.limit, r.op))
+		i.routes.Handle(r.pattern, i.serve(&r))
 	}
 	return i
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -209,4 +210,29 @@ func TestSlashAtTheEnd(t *testing.T) {
 	ask(t, i, 200, request("GET", "/api/v1/cards/", ""))
 	ask(t, i, 200, request("GET", "/api/v1/Customers/?limit=1", ""))
 	ask(t, i, 404, request("GET", "/", ""))
+}
+
+// TestUnknownFieldsAreWarnedOf: the answer is as without them, and has a line for each.
+func TestUnknownFieldsAreWarnedOf(t *testing.T) {
+	i := newTestIssuer(Options{})
+	many := `{"url":"https://example.com/","\u00e9\n":1,"a1":1,"a2":1,"a3":1,"a4":1,"a5":1,"a6":1}`
+	for _, test := range []struct {
+		path, body string
+		status     int
+		want       []string
+	}{
+		{"customers", ann, 201, nil},
+		{"customers", strings.NewReplacer("ann@", "b@", `"first_name"`, `"fisrtName"`).Replace(ann), 201, []string{`unknown field "fisrtName"; did you mean "firstName"?`}},
+		{"customers", strings.Replace(ann, `"email"`, `"emial"`, 1), 422, []string{`unknown field "emial"; did you mean "email"?`}},
+		{"cards", `{"custmerId":"x","colour":"red"}`, 422, []string{`unknown field "colour"`, `unknown field "custmerId"; did you mean "customerId"?`}},
+		{"webhooks", many, 201, []string{`unknown field "a1"`, `unknown field "a2"`, `unknown field "a3"`, `unknown field "a4"`, `unknown field "a5"`}},
+		{"webhooks", `{"url":"https://example.com/","\u00e9\n":1}`, 201, []string{`unknown field "\u00e9\n"`}},
+		{"webhooks", `[]`, 422, nil},
+	} {
+		w := httptest.NewRecorder()
+		i.ServeHTTP(w, request("POST", "/api/v1/"+test.path, test.body))
+		if got := w.Header().Values(HeaderWarning); w.Code != test.status || !slices.Equal(got, test.want) {
+			t.Errorf("%s: %d with %q, want %d with %q", test.body, w.Code, got, test.status, test.want)
+		}
+	}
 }

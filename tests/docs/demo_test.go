@@ -9,6 +9,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -114,9 +115,11 @@ func TestDemo(t *testing.T) {
 	d := startDemo(t, dir)
 	first := d.tryPrinted()
 	readmeCommands(t, dir, d.port)
+	d.tryOperator()
+	d.lockAndUnlock()
 	d.interrupt()
 
-	for name, secret := range map[string]bool{"master.key": true, "env": true, "admin.tokens": true, "gateway.log": false} {
+	for name, secret := range map[string]bool{"master.key": true, "env": true, "admin.tokens": true, "demo-secret": true, "gateway.log": false} {
 		text, err := os.ReadFile(filepath.Join(dir, name))
 		if info, statErr := os.Stat(filepath.Join(dir, name)); err != nil || statErr != nil || info.Mode().Perm() != 0o600 || len(text) == 0 {
 			t.Errorf("%s: %d bytes, %v, %v", name, len(text), info, errors.Join(err, statErr))
@@ -130,27 +133,78 @@ func TestDemo(t *testing.T) {
 	}
 
 	again := startDemo(t, dir)
-	if second := again.tryPrinted(); strings.ReplaceAll(second, again.port, d.port) != first {
+	if second := again.tryPrinted(); keyOf(second) != keyOf(first) || !strings.Contains(second, again.port) {
 		t.Errorf("the second start has the key\n%s\nafter\n%s", second, first)
 	}
+	paste(t, again.source()+` && "`+harness.Binary(t)+`" card-keys rotate --overlap 0 $CARD_KEY_ID`)
 	again.interrupt()
 
-	// A directory of an earlier version, which did not store the secret.
-	if err := os.Remove(filepath.Join(dir, "env")); err != nil {
-		t.Fatal(err)
-	}
 	renewed := startDemo(t, dir)
 	if third := renewed.tryPrinted(); third == first || strings.Split(third, "\n")[1] != strings.Split(first, "\n")[1] {
-		t.Errorf("without a stored secret the demo has the key\n%s\nafter\n%s", third, first)
+		t.Errorf("after its stored secret has ended the demo has the key\n%s\nafter\n%s", third, first)
 	}
 	renewed.interrupt()
+}
+
+// keyOf returns the lines of the file of the key that stay when ports change.
+func keyOf(env string) string { return strings.Join(strings.Split(env, "\n")[1:3], "\n") }
+
+// source returns the printed line that reads the file of the key.
+func (d *demo) source() string { return d.await(`\. \S+/env`) }
+
+// tryOperator uses what the demo switches on: the token for operators, signed answers,
+// a rotation by the holder, and the page that error.doc_url leads to.
+func (d *demo) tryOperator() {
+	d.t.Helper()
+	sign, source := harness.Binary(d.t)+" card-sign -i ", d.source()+"; "
+	for command, want := range map[string]string{
+		harness.Binary(d.t) + " card-keys show $CARD_KEY_ID":                                                      "demo key of make run",
+		`curl -s -H "Authorization: Bearer $CARD_ADMIN_TOKEN" http://$CADDY_ADMIN/card-gateway/keys/$CARD_KEY_ID`: `"status":"active"`,
+		sign + "GET $CARD_URL/api/v1/products":                                                                    "X-Response-Signature: ",
+		sign + "POST $CARD_URL/gateway/v1/key/rotate":                                                             `"version":2`,
+		"curl -s $CARD_URL/docs/errors.md":                                                                        `<h3 id="signature-mismatch">`,
+		"curl -s $CARD_URL/docs/rate-limits.md":                                                                   `<h1 id="rate-limits">`,
+		"curl -s $CARD_URL/debugger -d target=/ -d method=GET":                                                    "String to sign",
+	} {
+		if out := paste(d.t, source+command); !strings.Contains(out, want) {
+			d.t.Errorf("%s answers without %s:\n%s", command, want, out)
+		}
+	}
+}
+
+// lockAndUnlock fails until the demo warns, then until the key is locked, and pastes
+// the printed line.
+func (d *demo) lockAndUnlock() {
+	d.t.Helper()
+	fail := func(times int) string {
+		return paste(d.t, d.source()+`; wrong=$CARD_SECRET.; for i in $(seq `+strconv.Itoa(times)+`); do CARD_SECRET=$wrong "`+
+			harness.Binary(d.t)+`" card-sign GET $CARD_URL/api/v1/products || true; done`)
+	}
+	if out := fail(24); strings.Contains(d.text(), "times in a row") {
+		d.t.Errorf("the demo warns before the 25th failure:\n%s\n%s", out, d.text())
+	}
+	out := fail(1)
+	if !strings.Contains(out, `"doc_url":"http://127.0.0.1:`+d.port+`/docs/errors.md#signature-mismatch"`) {
+		d.t.Errorf("a wrong signature is answered %s", out)
+	}
+	d.await(`The demo key has failed 25 times in a row; 50 lock it\..*`)
+	unlock := d.await(`.* card-keys unlock \$CARD_KEY_ID`)
+	fail(25)
+	products := d.source() + `; "` + harness.Binary(d.t) + `" card-sign GET $CARD_URL/api/v1/products`
+	if out := paste(d.t, products+" || true"); !strings.Contains(out, "401") {
+		d.t.Errorf("50 failures do not lock the key: %s", out)
+	}
+	paste(d.t, unlock)
+	if out := paste(d.t, products); !strings.Contains(out, "200 OK") {
+		d.t.Errorf("after the printed line the key is answered %s", out)
+	}
 }
 
 // tryPrinted pastes the two lines that the demo prints last, checks that they
 // work, and returns the file of the key.
 func (d *demo) tryPrinted() string {
 	d.t.Helper()
-	source, line := d.await(`\. \S+/env`), d.await(`\S+ card-sign GET .*`)
+	source, line := d.source(), d.await(`\S+ card-sign GET .*`)
 	if out := paste(d.t, source+"\n"+line); !strings.Contains(out, "200 OK") || !strings.Contains(out, "Sandbox Virtual") {
 		d.t.Errorf("the printed lines answer %s", out)
 	}

@@ -79,11 +79,11 @@ func refusedConfiguration(t *testing.T, m *machine, root string) {
 		}
 		return string(out)
 	}
-	write(strings.Replace(string(good), "limit issue_card ", "limit issue_crad ", 1))
+	write(strings.Replace(string(good), "limit total ", "limit tatol ", 1))
 	run(false, "systemctl", "reload", "card-gateway")
 	run(true, "card-gateway", "card-unit", "card-status")
 	run(false, "systemctl", "restart", "card-gateway")
-	if said := run(true, "journalctl", "-u", "card-gateway"); !strings.Contains(said, "issue_crad") {
+	if said := run(true, "journalctl", "-u", "card-gateway"); !strings.Contains(said, "tatol") {
 		t.Errorf("the journal does not say why the gateway was refused:\n%s", said)
 	}
 	write(string(good))

@@ -136,6 +136,10 @@ var importRules = []importRule{
 		reason: "the sandbox issuer stands for somebody else's system; it must not share code with the gateway it is to be trusted against",
 	},
 	{
+		dir: "sandbox/debugger", ours: []string{"auth", "sign"}, others: []string{"github.com/caddyserver/caddy/v2/…/", "github.com/spf13/cobra"},
+		reason: "the page shows what the signing client and card-explain do; it runs the command by its name, and knows nothing of a gateway",
+	},
+	{
 		dir: "sandbox", ours: []string{"sandbox/issuer"}, others: []string{"github.com/caddyserver/caddy/v2/…/"},
 		reason: "the sandbox talks to the gateway over HTTP only, as an issuer would",
 	},
@@ -276,7 +280,7 @@ var importRules = []importRule{
 		reason: "xcaddy builds what the root imports: the gateway and its commands, and never the sandbox",
 	},
 	{
-		dir: "cmd/card-gateway", ours: []string{"caddymodule", "commands", "sandbox"}, others: []string{"github.com/caddyserver/caddy/v2/…/"},
+		dir: "cmd/card-gateway", ours: []string{"caddymodule", "commands", "sandbox", "sandbox/debugger"}, others: []string{"github.com/caddyserver/caddy/v2/…/"},
 		reason: "main puts the parts together and does nothing itself",
 	},
 	{

@@ -83,6 +83,10 @@ func (w *world) customers() {
 		w.send(200, key.JSON("PATCH", "/api/v1/customers/"+id, `{"state":"Kent"}`))
 		w.send(415, key.Request("PATCH", "/api/v1/customers/"+id, `{"state":"Kent"}`))
 		w.send(422, key.JSON("PATCH", "/api/v1/customers/"+id, `{"email":"other@example.com"}`))
+		misspelt := w.g.Send(w.t, key.JSON("PATCH", "/api/v1/customers/"+id, `{"sate":"Kent"}`)) // the document has no such field
+		if warning := misspelt.Header.Get("X-Sandbox-Warning"); warning != `unknown field "sate"; did you mean "state"?` {
+			w.t.Errorf("the warning of a misspelt field is %q", warning)
+		}
 		w.send(404, key.Request("GET", "/api/v1/customers/"+nobody, ""))
 	}
 }

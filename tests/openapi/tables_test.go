@@ -3,12 +3,14 @@ package openapi
 import (
 	"encoding/json"
 	"fmt"
+	"net/http/httptest"
 	"slices"
 	"strings"
 	"testing"
 
 	"github.com/card-gateway/card-gateway/auth"
 	"github.com/card-gateway/card-gateway/ratelimit"
+	"github.com/card-gateway/card-gateway/sandbox/issuer"
 	"github.com/card-gateway/card-gateway/tests/openapi/document"
 )
 
@@ -151,6 +153,29 @@ func TestOriginsAreMarked(t *testing.T) {
 	for name, parameter := range c.Parameters.FromOldest() {
 		if origin := document.Text(parameter.Extensions, "x-origin"); !slices.Contains(known, origin) {
 			t.Errorf("parameter %s says %q of its origin", name, origin)
+		}
+	}
+}
+
+// TestOptionalHeadersAskForNothing: programs that fill in a request from the document
+// send every header with its example, else a text that fits its pattern. So what the
+// sandbox reads must have an example that it answers as usual.
+func TestOptionalHeadersAskForNothing(t *testing.T) {
+	for name, p := range load(t).Model.Components.Parameters.FromOldest() {
+		if p.In != "header" || document.Text(p.Extensions, "x-origin") != "sandbox" {
+			continue
+		}
+		if p.Example == nil || p.Schema.Schema().Default == nil || p.Schema.Schema().Default.Value != p.Example.Value {
+			t.Fatalf("%s has not one value as example and default", name)
+		}
+		w := httptest.NewRecorder()
+		r := httptest.NewRequest("GET", "/api/v1/products", nil)
+		for _, identity := range []string{issuer.HeaderKeyID, issuer.HeaderTenant, issuer.HeaderScopes, issuer.HeaderOperation, issuer.HeaderRequestID} {
+			r.Header.Set(identity, "x")
+		}
+		r.Header.Set(p.Name, p.Example.Value)
+		if issuer.New(issuer.Options{}).ServeHTTP(w, r); w.Code != 200 {
+			t.Errorf("with %s: %s, the sandbox answers %d %s", p.Name, p.Example.Value, w.Code, w.Body)
 		}
 	}
 }

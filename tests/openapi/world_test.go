@@ -86,6 +86,10 @@ func (w *world) judged(want int, r *harness.Request, answer *harness.Response) {
 		w.t.Errorf("no operation of the document is %s %s", r.Method, r.Target)
 		return
 	}
+	taken := want < 300 || want == 429 || answer.Header.Get("X-Sandbox") != "" || strings.Contains(answer.Body, `"accepted":true`)
+	if limits := answer.Header.Get("X-RateLimit-Limit") != ""; limits != taken {
+		w.t.Errorf("%s %s answers %.500s: has it the headers of limits? %v, want %v", r.Method, r.Target, answer, limits, taken)
+	}
 	name := o.Method + " " + o.Path
 	if w.seen[name] == nil {
 		w.seen[name] = make(map[int]bool)

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -116,7 +117,8 @@ func (r *reference) headers() {
 	}
 }
 
-// refusals lists the errors, each response once.
+// refusals lists the errors, each response once, with a row for each code and its
+// messages.
 func (r *reference) refusals() {
 	r.line("\n## Errors\n\n| status | code | message | when |\n|---|---|---|---|")
 	done := make(map[string]bool)
@@ -137,6 +139,8 @@ func (r *reference) refusals() {
 }
 
 func (r *reference) examplesOfErrors(status string, response *v3.Response, media *v3.MediaType) {
+	messages := make(map[string][]string) // of each row
+	var rows []string
 	for _, example := range media.Examples.FromOldest() {
 		var body struct {
 			Code, Detail string
@@ -145,11 +149,20 @@ func (r *reference) examplesOfErrors(status string, response *v3.Response, media
 		if example.Value.Decode(&body) != nil {
 			continue
 		}
-		if body.Error.Code != "" {
-			r.line("| %s | `%s` | %s | %s |", status, body.Error.Code, body.Error.Message, response.Description)
-		} else {
-			r.line("| %s | sandbox: `%s` | %s | %s |", status, body.Code, body.Detail, response.Description)
+		code, message := "`"+body.Error.Code+"`", body.Error.Message
+		if body.Error.Code == "" {
+			code, message = "sandbox: `"+body.Code+"`", body.Detail
 		}
+		row := fmt.Sprintf("| %s | %s | %%s | %s |", status, code, cmp.Or(example.Summary, response.Description))
+		if !slices.Contains(rows, row) {
+			rows = append(rows, row)
+		}
+		if !slices.Contains(messages[row], message) {
+			messages[row] = append(messages[row], message)
+		}
+	}
+	for _, row := range rows {
+		r.line(row, strings.Join(messages[row], "<br>"))
 	}
 }
 
