@@ -16,6 +16,8 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+
+	"github.com/card-gateway/card-gateway/commands/cli"
 )
 
 // A capture is a request as a client sent it.
@@ -65,7 +67,7 @@ func readCapture(cmd *cobra.Command, text []byte) (*capture, error) {
 		entry, _ := cmd.Flags().GetInt("entry")
 		return readHAR([]byte(trimmed), entry)
 	case isCurl.MatchString(trimmed):
-		return readCurl(trimmed)
+		return readCurl(trimmed, cli.IsSet(cmd, "no-files"))
 	case verboseLine.Match(text):
 		return readRaw(verboseRequest(text))
 	default:

@@ -55,6 +55,7 @@ func explainCommand(cmd *cobra.Command) {
 	f.String("secret-file", "", "file that holds the secret (default: $CARD_SECRET)")
 	f.String("signed", "", "file with the string that the client has signed, to compare it byte by byte")
 	f.Int("entry", 0, "number of the entry of a HAR file, from 1 (default: the last one with X-Signature)")
+	f.Bool("no-files", false, "read no file that a curl command names: for commands of strangers")
 	f.String("request-id", "", "X-Request-Id of a refusal, to ask the gateway for")
 	cli.AddAdminFlags(cmd)
 	cmd.RunE = runExplain

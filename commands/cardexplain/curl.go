@@ -34,15 +34,17 @@ type curlLine struct {
 	upload  bool
 	asTyped bool // --path-as-is
 	json    bool
+	noFiles bool // it must not name files
 }
 
-// readCurl reads the request that a curl command sends.
-func readCurl(text string) (*capture, error) {
+// readCurl reads the request that a curl command sends, with the files that it names
+// unless there must be none.
+func readCurl(text string, noFiles bool) (*capture, error) {
 	words, err := shellWords(text)
 	if err != nil {
 		return nil, err
 	}
-	l := &curlLine{capture: capture{header: make(http.Header)}}
+	l := &curlLine{capture: capture{header: make(http.Header)}, noFiles: noFiles}
 	for rest := words[1:]; len(rest) > 0; {
 		if rest, err = l.take(rest); err != nil {
 			return nil, err
@@ -127,6 +129,9 @@ func (l *curlLine) addHeader(line string) {
 func (l *curlLine) addFile(option, path string) error {
 	if path == "-" {
 		return errors.New("the command reads its body from standard input: write the body into a file and its name into the command")
+	}
+	if l.noFiles {
+		return errors.New("the command names a file, and none is read here: write the body into the command, with --data-binary, or use card-explain in a terminal")
 	}
 	text, err := os.ReadFile(path)
 	if err != nil {

@@ -35,9 +35,8 @@ func init() {
 }
 
 // Handler answers every request with the page, to this machine alone: over loopback,
-// under a name of it, and to no form of another site. It knows one key. What is pasted
-// may be a curl command that names files, which it reads. It never calls the next
-// handler.
+// under a name of it, and to no form of another site. It knows one key, and reads no
+// file that a pasted command names. It never calls the next handler.
 type Handler struct {
 	// KeyFile holds the id of the key, on a line.
 	KeyFile string `json:"key_file"`
@@ -155,7 +154,7 @@ func (h *Handler) explain(keyID, request string) string {
 	}
 	cmd := &cobra.Command{Use: command.Name, SilenceUsage: true}
 	command.CobraFunc(cmd)
-	args := []string{"-"}
+	args := []string{"-", "--no-files"}
 	if strings.Contains(request, keyID) {
 		args = append(args, "--secret-file", h.SecretFile)
 	}

@@ -97,6 +97,10 @@ func TestSecretStaysInItsFile(t *testing.T) {
 			t.Errorf("of %s is said, without %s or with the secret:\n%s", id, want, page)
 		}
 	}
+	curl := "curl -G -d @" + h.SecretFile + " http://h/api/v1/orders -H 'X-API-Key: " + keyID + "'"
+	if _, page := ask(t, h, "request="+url.QueryEscape(curl), nil); strings.Contains(page, secret) || !strings.Contains(page, "none is read here") {
+		t.Errorf("a file that the command names is read:\n%s", page)
+	}
 	if _, page := ask(t, h, "request="+url.QueryEscape("<script>alert(1)</script>"), nil); strings.Contains(page, "<script>") || !strings.Contains(page, "this is no request") {
 		t.Errorf("what was pasted is not text:\n%s", page)
 	}
