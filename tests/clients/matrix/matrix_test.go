@@ -44,19 +44,19 @@ func cases(t *testing.T) (m matrix) {
 // languages run at once: most of the time is that of the pauses before a repetition.
 func TestClients(t *testing.T) {
 	m := cases(t)
-	demo := startDemo(t)
+	env := demo(t)
 	for _, l := range languages {
 		t.Run(l.name, func(t *testing.T) {
 			t.Parallel()
-			l.run(t, m, demo)
+			l.run(t, m, env)
 		})
 	}
 }
 
 // run runs the matrix with the client of a language.
-func (l language) run(t *testing.T, m matrix, demo []string) {
+func (l language) run(t *testing.T, m matrix, env []string) {
 	dir := l.install(t)
-	t.Run("README", func(t *testing.T) { l.readme(t, dir, demo) })
+	t.Run("README", func(t *testing.T) { l.readme(t, dir, env) })
 	d := l.start(t, dir)
 	hello := d.do(t, call{Do: "hello"})
 	if hello.Version != version(t) {

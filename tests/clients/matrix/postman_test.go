@@ -36,7 +36,7 @@ func TestPostman(t *testing.T) {
 	run("node", "../../../clients/postman/generate.mjs", "--check")
 
 	value := map[string]string{}
-	for _, variable := range startDemo(t) {
+	for _, variable := range demo(t) {
 		name, text, _ := strings.Cut(variable, "=")
 		value[name] = text
 	}

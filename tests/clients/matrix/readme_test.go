@@ -54,9 +54,19 @@ func (l language) program(t *testing.T) string {
 	return ""
 }
 
-// startDemo runs what `make run` runs, and returns the variables that it stores
-// for clients.
-func startDemo(t *testing.T) (env []string) {
+// demo starts demo/run.sh with the binary of the tests, and its state in a directory of
+// its own.
+func demo(t *testing.T) (env []string) {
+	t.Helper()
+	dir := t.TempDir()
+	cmd := exec.Command("bash", "../../../demo/run.sh")
+	cmd.Env = append(os.Environ(), "CARD_GATEWAY_BINARY="+harness.Binary(t), "CARD_GATEWAY_DEMO_DIR="+dir)
+	return startDemo(t, cmd, dir)
+}
+
+// startDemo runs the command, which runs demo/run.sh on free ports, and returns the
+// variables that it stores for clients in its directory.
+func startDemo(t *testing.T, cmd *exec.Cmd, dir string) (env []string) {
 	t.Helper()
 	port := func() string {
 		_, port, err := net.SplitHostPort(harness.FreeAddress(t))
@@ -65,12 +75,9 @@ func startDemo(t *testing.T) (env []string) {
 		}
 		return port
 	}
-	dir := t.TempDir()
-	cmd := exec.Command("bash", "../../../demo/run.sh")
-	cmd.Env = append(os.Environ(),
-		"CARD_GATEWAY_BINARY="+harness.Binary(t), "CARD_GATEWAY_DEMO_DIR="+dir,
+	cmd.Env = append(cmd.Environ(),
 		"CARD_GATEWAY_PORT="+port(), "CARD_SANDBOX_PORT="+port(), "CARD_GATEWAY_METRICS_PORT="+port(),
-		"CARD_GATEWAY_ADMIN=unix/"+filepath.Join(dir, "admin.sock"),
+		"CARD_GATEWAY_ADMIN=unix/"+filepath.Join(t.TempDir(), "admin.sock"),
 	)
 	var said strings.Builder
 	cmd.Stdout, cmd.Stderr = &said, &said
@@ -95,6 +102,49 @@ func startDemo(t *testing.T) (env []string) {
 		case <-ended:
 			t.Fatalf("the demo ends:\n%s", said.String())
 		case <-time.After(20 * time.Millisecond):
+		}
+	}
+}
+
+// TestFromACloneToACard copies the checkout, and types what clients/README.md says:
+// `make run`, the line that reads the key, and for each client one that runs its program.
+func TestFromACloneToACard(t *testing.T) {
+	t.Parallel()
+	skipWithout(t, []string{"make", "go", "node", "python3"})
+	page, err := os.ReadFile("../../../clients/README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var typed []string
+	for _, b := range harness.Blocks(harness.Page{Path: "clients/README.md", Text: string(page)}) {
+		if b.Language == "sh" && strings.Contains(b.Text, "demo/data/env") {
+			typed = strings.Split(strings.TrimSpace(b.Text), "\n")
+		}
+	}
+	if len(typed) != 4 || !strings.Contains(string(page), "`make run`") {
+		t.Fatalf("clients/README.md says %q", typed)
+	}
+	clone := t.TempDir()
+	if out, err := exec.Command("bash", "-euc", `cd ../../.. && git ls-files -z -co --exclude-standard | tar -c --null -T - | tar -x -C "$0"`, clone).CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	run := exec.Command("make", "run")
+	run.Dir = clone
+	startDemo(t, run, filepath.Join(clone, "demo/data"))
+	for _, program := range typed[1:] {
+		cmd := exec.Command("bash", "-euc", typed[0]+"\n"+program)
+		cmd.Dir = clone
+		out, err := cmd.CombinedOutput()
+		if !strings.Contains(string(out), "active") || err != nil {
+			t.Errorf("%s: %v\n%s", program, err, out)
+		}
+	}
+	for _, l := range languages {
+		for _, file := range []string{"example/main.go", "example.mjs", "example.py"} {
+			text, err := os.ReadFile(l.path(file))
+			if err == nil && !strings.HasSuffix(string(text), l.program(t)) {
+				t.Errorf("%s is not the program of the README", l.path(file))
+			}
 		}
 	}
 }
