@@ -15,7 +15,7 @@ modules := bench tests/openapi examples/upstream/go clients/go ops/packages
 go_files := $(shell git ls-files -co --exclude-standard '*.go' 2>/dev/null)
 
 .DEFAULT_GOAL := help
-.PHONY: help run build test test-clients clients postman install-test-tools vectors vectors-archive vet unit race alerts bench faults faults-again fuzz mutants soak sbom vulnerabilities packages lint docs pictures fmt clean
+.PHONY: help run build test check test-clients clients postman install-test-tools vectors vectors-archive vet unit race alerts bench faults faults-again fuzz mutants soak sbom vulnerabilities packages lint docs pictures fmt clean
 
 help: ## list these targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-20s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -31,8 +31,11 @@ build: ## build bin/card-gateway, the sandbox issuer included
 
 test: install-test-tools vectors vet unit race ## install what the tests need, then vectors, vet, unit and end-to-end tests
 
-install-test-tools: ## install redis-server, promtool, python3, nginx, haproxy, iproute2, openssl, wrk, rpm and what the recipes need where they are missing
-	@tests/install-tools.sh redis-server promtool amtool python3 nginx haproxy ip openssl wrk node npm javac python3-jwt rpm
+check: lint ## while you work: vet, the linters, and the tests that start no servers; 3 minutes
+	go test $(at_once) $$(go list ./... | grep -vE '/(tests|store/redis|store/file|sandbox|commands)(/|$$)') ./tests/house ./tests/mutants
+
+install-test-tools: ## install redis-server, promtool, python3, nginx, haproxy, iproute2, openssl, wrk, rpm, chromium and what the recipes need where they are missing
+	@tests/install-tools.sh redis-server promtool amtool python3 nginx haproxy ip openssl wrk node npm javac python3-jwt rpm chromium
 
 vectors: install-test-tools
 	python3 tests/vectors/generate.py --check
@@ -50,7 +53,7 @@ test-clients: ## install each client of clients/ from its package and run the co
 	@echo "Each client whose language is installed is packed, installed in an empty directory and tested"
 	@echo "against the gateway and a server that fails on purpose: 3 minutes. What is missing is said at the"
 	@echo "end; tests/install-client-runtimes.sh installs it."
-	go test -timeout 30m -parallel 4 -v ./tests/clients/matrix | awk -f tests/clients/report.awk
+	go test -json -timeout 30m -parallel 4 ./tests/clients/matrix | go run ./tests/report -passed 2
 
 clients: ## pack each client whose language is installed into dist/clients, with checksums
 	@clients/pack.sh dist/clients
@@ -77,7 +80,7 @@ answers := $(CURDIR)/bin/test/answers
 at_once := -p $(shell expr 2 '*' $$(nproc))
 
 unit: ## the tests that run without the race detector, end to end included
-	CARD_TEST_ANSWERS=$(answers) go test $(at_once) -timeout 20m ./tests/ops ./tests/alerts ./tests/request $$(go list ./... | grep -vE '$(raced)|/tests/clients/matrix$$')
+	CARD_TEST_ANSWERS=$(answers) go test -json $(at_once) -timeout 20m ./tests/ops ./tests/alerts ./tests/request $$(go list ./... | grep -vE '$(raced)|/tests/clients/matrix$$') | go run ./tests/report
 	go test -run Allocations ./caddymodule
 	go test -run '$(one_client)' ./store/redis ./store/file
 	cd bench && go test -count=1 ./...
@@ -85,7 +88,7 @@ unit: ## the tests that run without the race detector, end to end included
 	cd tests/openapi && CARD_TEST_ANSWERS=$(answers) go test -count=1 -timeout 20m ./...
 
 race: ## the tests of the packages where goroutines meet, under the race detector
-	CGO_ENABLED=1 go test -race $(at_once) -timeout 20m -skip '$(one_client)' ./store/redis ./store/file $$(go list ./... | grep -vE '/(cmd|ops|tests)/|/tests$$')
+	CGO_ENABLED=1 go test -json -race $(at_once) -timeout 20m -skip '$(one_client)' ./store/redis ./store/file $$(go list ./... | grep -vE '/(cmd|ops|tests)/|/tests$$') | go run ./tests/report
 
 test-stores: ## the tests that need Redis with Redis 8, Valkey 8 and the server of this machine, half an hour; on Debian
 	tests/stores.sh

@@ -154,7 +154,9 @@ var (
 		{"version", func(a *attempt) any { return a.SecretVersion }},
 		{"minute", func(a *attempt) any { return a.Now.Unix() / 60 }},
 		{"from", func(a *attempt) any { return fmt.Sprintf("%016x:%d", a.Origin(), a.Tick()) }},
-		{"windows", func(a *attempt) any { return fmt.Sprintf("%d %d 0 0", a.Window.Milliseconds(), a.Now.Truncate(time.Minute).UnixMilli()) }}, // what the record says of them, mostly
+		{"windows", func(a *attempt) any {
+			return fmt.Sprintf("%d %d 0 0", a.Window.Milliseconds(), a.Now.Truncate(time.Minute).UnixMilli())
+		}}, // what the record says of them, mostly
 	}
 	settleNumbers = []argument[int64]{
 		{"floor", func(a *attempt) int64 { return a.seen.FloorOf(a.KeyID) }},           // us
