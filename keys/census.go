@@ -57,12 +57,15 @@ func (k *Service) Census(ctx context.Context) (Census, error) {
 		for i := range r.Secrets {
 			sealed[k.ring.Sealer(r.Secrets[i].Sealed)]++
 		}
+		status := statusOf(r, now)
 		if _, err := k.authentic(ctx, r); err == nil || errors.Is(err, ErrForged) {
 			c.Seals[sealView(r, err).State]++
+			if err != nil {
+				status = StatusForged
+			}
 		} else if !errors.Is(err, store.ErrNotFound) {
 			return err
 		}
-		status := statusOf(r, now)
 		c.Keys[status]++
 		if status != StatusActive || r.ExpiresAt.IsZero() {
 			return nil

@@ -363,7 +363,7 @@ func TestCensus(t *testing.T) {
 		t.Fatal(err)
 	}
 	got := fmt.Sprint(c.Keys, c.Expiring)
-	if want := "map[active:5 disabled:6 expired:1 locked:0 unreadable:0] map[1d:1 30d:3 7d:2]"; got != want {
+	if want := "map[active:5 disabled:6 expired:1 forged:0 locked:0 unreadable:0] map[1d:1 30d:3 7d:2]"; got != want {
 		t.Errorf("got %s, want %s", got, want)
 	}
 	if s := w.Status(t.Context()); !s.Store.Ready || s.Keys["active"] != 5 || s.Problem != "" {

@@ -124,7 +124,9 @@ func (k *Service) view(ctx context.Context, r *store.Record) (View, error) {
 		r = admitted
 	}
 	v := viewOf(r, k.opt.Clock())
-	v.Seal = sealView(r, err)
+	if v.Seal = sealView(r, err); err != nil {
+		v.Status = StatusForged
+	}
 	return v, nil
 }
 

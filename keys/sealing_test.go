@@ -175,11 +175,11 @@ func (w *world) expectForged(service *keys.Service, id string, fields []string) 
 		}
 	}
 	view, err := service.Show(w.t.Context(), id)
-	if err != nil || view.Seal.State != keys.SealRefused || view.Seal.Field != forged.Field {
+	if err != nil || view.Seal.State != keys.SealRefused || view.Status != keys.StatusForged || view.Seal.Field != forged.Field {
 		w.t.Errorf("shown as %+v, %v", view.Seal, err)
 	}
 	census, err := service.Census(w.t.Context())
-	if err != nil || census.Seals[keys.SealRefused] != 1 {
+	if err != nil || census.Seals[keys.SealRefused] != 1 || census.Keys[keys.StatusForged] != 1 {
 		w.t.Errorf("counted %v, %v", census.Seals, err)
 	}
 }

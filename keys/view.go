@@ -21,6 +21,9 @@ const (
 	StatusLocked   = "locked"   // by too many consecutive failures
 	StatusExpired  = "expired"
 	StatusActive   = "active"
+	// StatusForged: something other than a gateway changed the record, or it lacks the
+	// seal that is required. Its requests are refused, and its fields prove nothing.
+	StatusForged = "forged"
 	// StatusUnreadable: the record cannot be read, so nothing else of the key is
 	// known. Its requests are refused, and its seal counts as refused.
 	StatusUnreadable = "unreadable"
@@ -28,7 +31,7 @@ const (
 
 // Statuses returns the closed set of [View.Status].
 func Statuses() []string {
-	return []string{StatusActive, StatusDisabled, StatusLocked, StatusExpired, StatusUnreadable}
+	return []string{StatusActive, StatusDisabled, StatusLocked, StatusExpired, StatusForged, StatusUnreadable}
 }
 
 // A View is a key as operators see it: everything except its secrets.

@@ -53,7 +53,7 @@ func printKey(cmd *cobra.Command, v keys.View, secret string) error {
 	}
 	row("tenant", v.Tenant)
 	row("description", cmp.Or(v.Description, "-"))
-	row("status", shownStatus(&v))
+	row("status", v.Status)
 	row("mode", string(v.Mode))
 	row("scopes", strings.Join(v.Scopes, " "))
 	row("allowed ips", cmp.Or(strings.Join(v.AllowedIPs, " "), "any"))
@@ -84,14 +84,6 @@ func printKey(cmd *cobra.Command, v keys.View, secret string) error {
 	return w.Flush()
 }
 
-// shownStatus returns the status of a key, or that its record is refused.
-func shownStatus(v *keys.View) string {
-	if v.Seal.State == keys.SealRefused {
-		return "forged"
-	}
-	return v.Status
-}
-
 // secretRows shows the times of the secrets of a key.
 func secretRows(v *keys.View, row func(name, value string)) {
 	for _, kind := range []struct {
@@ -114,7 +106,7 @@ func printKeys(cmd *cobra.Command, views []keys.View) error {
 			fmt.Fprintf(w, "%s\t-\t%s\t-\t-\t-\t-\t-\n", printable(v.ID), v.Status)
 			continue
 		}
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%d\t%s\t%s\n", printable(v.ID), printable(v.Tenant), shownStatus(&v), cli.TimeOr(v.ExpiresAt, "never"),
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%d\t%s\t%s\n", printable(v.ID), printable(v.Tenant), v.Status, cli.TimeOr(v.ExpiresAt, "never"),
 			cli.TimeOr(lastUsed(v), "never"), v.Failures, printable(strings.Join(v.Scopes, " ")), cmp.Or(printable(v.Description), "-"))
 	}
 	if err := w.Flush(); err != nil {

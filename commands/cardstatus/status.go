@@ -166,7 +166,7 @@ func keyRows(s *adminapi.Status, row func(name, format string, args ...any)) {
 		row("keys", "not counted: %s", s.Problem)
 		return
 	}
-	row("keys", "%d active, %d disabled, %d locked, %d expired, %d unreadable", s.Keys["active"], s.Keys["disabled"], s.Keys["locked"], s.Keys["expired"], s.Keys[keys.StatusUnreadable])
+	row("keys", "%d active, %d disabled, %d locked, %d expired, %d forged, %d unreadable", s.Keys["active"], s.Keys["disabled"], s.Keys["locked"], s.Keys["expired"], s.Keys[keys.StatusForged], s.Keys[keys.StatusUnreadable])
 	row("counted", "%s", cli.TimeOr(s.CountedAt, "now"))
 	row("expiring", "%d within a day, %d within a week, %d within 30 days", s.Expiring["1d"], s.Expiring["7d"], s.Expiring["30d"])
 	for _, sealed := range s.SealedBy {

@@ -56,5 +56,3 @@ const kinds = { active: "good", answers: "good", disabled: "bad", locked: "bad",
 // state returns a word of a state in its colour.
 export const state = (word) => h("span", { class: kinds[word] }, word);
 
-// keyState returns the status of a key. One whose record is refused is forged.
-export const keyState = (k) => state(k.seal?.state === "refused" && k.status !== "unreadable" ? "forged" : k.status);

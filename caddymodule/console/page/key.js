@@ -1,5 +1,5 @@
 // The page of one key.
-import { h, facts, table, panel, keyState } from "./dom.js";
+import { h, facts, table, panel, state } from "./dom.js";
 import { number, count, time, age, use, both } from "./words.js";
 import { call, read, keyPath } from "./api.js";
 import { refusalList } from "./refusals.js";
@@ -45,7 +45,7 @@ const rateText = (rate) => typeof rate === "string" ? rate : JSON.stringify(rate
 
 function describe(k) {
 	return facts([
-		["Status", keyState(k)],
+		["Status", state(k.status)],
 		["Refused", k.seal?.problem && `${k.seal.field}: ${k.seal.problem}`],
 		["Locked", lockText(k.lock)],
 		["Tenant", k.tenant], ["Description", k.description],

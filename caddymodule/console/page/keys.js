@@ -1,5 +1,5 @@
 // The list of keys, and a new key.
-import { h, table, keyLink, field, keyState } from "./dom.js";
+import { h, table, keyLink, field, state } from "./dom.js";
 import { count, time, use, clock } from "./words.js";
 import { call, read } from "./api.js";
 import { showSecret, submitting } from "./dialog.js";
@@ -34,7 +34,7 @@ async function fetchKeys(cursor) {
 export async function keys({ may, report }) {
 	const list = h("div", { id: "list" });
 	const search = h("input", { type: "search", value: wanted.search, autocomplete: "off", spellcheck: "false" });
-	const status = h("select", {}, ["", "active", "disabled", "locked", "expired", "unreadable"].map((name) => h("option", { value: name, selected: name === wanted.status }, name || "all")));
+	const status = h("select", {}, ["", "active", "disabled", "locked", "expired", "forged", "unreadable"].map((name) => h("option", { value: name, selected: name === wanted.status }, name || "all")));
 	const show = async (cursor) => {
 		try {
 			const page = await fetchKeys(cursor);
@@ -56,7 +56,7 @@ export async function keys({ may, report }) {
 }
 
 function listing({ keys: found, next, at }, more) {
-	const about = (k) => k.mode === "live" ? keyState(k) : [keyState(k), ` (${k.mode})`];
+	const about = (k) => k.mode === "live" ? state(k.status) : [state(k.status), ` (${k.mode})`];
 	return [
 		table({ caption: `${count(found.length, "key")}${next ? ", and there may be more" : ""}, read at ${clock(at)}`, none: "No key is like that.",
 			columns: [["Key", "long"], ["Tenant", "long"], ["Status", "short"], ["Scopes", "long"], ["Expires", "short"], ["Last used", "short"]],
