@@ -17,6 +17,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/caddyserver/caddy/v2"
@@ -39,17 +40,39 @@ change applies to the next request on every node.
 The admin endpoint is found as by Caddy's own commands: --address, else the
 configuration named by --config, else $CADDY_ADMIN, else localhost:2019. On TCP
 it wants a token: --token-file, else $CARD_GATEWAY_TOKEN_FILE.
-Answers are tables, or with --json the JSON of the admin API.`,
+Answers are tables, or with --json the JSON of the admin API.
+
+The exit status is 2 if no gateway answers or its store does not, 3 if there is no
+such key, 4 if somebody else has changed the key meanwhile, and 1 after any other
+error.`,
 		CobraFunc: func(cmd *cobra.Command) {
 			cmd.Args, cmd.RunE = cobra.ArbitraryArgs, cli.RefuseUnknown
 			cli.AddAdminFlags(cmd)
 			cmd.AddCommand(createCommand(), importCommand(), listCommand(), showCommand(), updateCommand(),
-				disableCommand(),
-				plainCommand("enable", "Ends disable; does not clear a lock"),
+				switchCommand("disable", "Refuses every further request with a key, or with all keys of a tenant", disableLong),
+				switchCommand("enable", "Ends disable of a key, or of all keys of a tenant; does not clear a lock", enableLong),
 				plainCommand("unlock", "Clears a key's lock and its count of failures; does not enable a disabled key"),
 				rotateCommand(), deleteCommand(), sealCommand(), restoreCommand(), copyCommand(), auditCommand(), exportCommand(), applyCommand(), drillCommand())
+			cli.ExitsBy(cmd, exitStatus)
 		},
 	})
+}
+
+// exitStatus returns the exit status after an error.
+func exitStatus(err error) int {
+	answer, ok := errors.AsType[*cli.AnswerError](err)
+	switch {
+	case !ok:
+		return 1
+	case answer.Status == 0, answer.Status >= http.StatusInternalServerError:
+		return 2
+	case answer.Status == http.StatusNotFound:
+		return 3
+	case answer.Status == http.StatusConflict, answer.Status == http.StatusPreconditionFailed:
+		return 4
+	default:
+		return 1
+	}
 }
 
 func createCommand() *cobra.Command {
@@ -134,25 +157,21 @@ func plainCommand(name, short string) *cobra.Command {
 	}
 }
 
-func disableCommand() *cobra.Command {
+// switchCommand returns the command disable or enable.
+func switchCommand(name, short, long string) *cobra.Command {
 	cmd := &cobra.Command{
-		Use: "disable ID | --tenant TENANT", Args: cobra.MaximumNArgs(1),
-		Short: "Refuses every further request with a key, or with all keys of a tenant",
-		Long: `Refuses every further request with a key. With --tenant all keys of the tenant
-are disabled, also those that are locked or expired; when the command has succeeded,
-none is left. A key whose record was forged is refused already and stays as it is.
-One whose record cannot be read may be of the tenant, and is named. It fails if no
-key has the tenant, such as one that is mistyped.`,
-		Example: "  card-keys disable ck_live_…\n  card-keys disable --tenant acme",
+		Use: name + " ID | --tenant TENANT", Args: cobra.MaximumNArgs(1),
+		Short: short, Long: long,
+		Example: "  card-keys " + name + " ck_live_…\n  card-keys " + name + " --tenant acme",
 	}
-	cmd.Flags().String("tenant", "", "disable all keys of this tenant")
+	cmd.Flags().String("tenant", "", name+" all keys of this tenant")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		tenant := cli.Flag(cmd, "tenant")
 		switch {
 		case len(args) == 1 && tenant == "":
-			return changeByCommand(cmd, cli.Post(keyPath(args[0], "/disable"), nil))
+			return changeByCommand(cmd, cli.Post(keyPath(args[0], "/"+name), nil))
 		case len(args) == 0 && tenant != "":
-			return disableTenant(cmd)
+			return switchTenant(cmd, name)
 		default:
 			return errors.New("want the ID of a key, or --tenant")
 		}
@@ -160,26 +179,44 @@ key has the tenant, such as one that is mistyped.`,
 	return cmd
 }
 
-// disableTenant disables keys until none is left that is not, because others may
-// make keys meanwhile.
-func disableTenant(cmd *cobra.Command) error {
-	done := []keys.View{}
+const (
+	disableLong = `Refuses every further request with a key. With --tenant all keys of the tenant
+are disabled, also those that are locked or expired; when the command has succeeded,
+none is left. A key whose record was forged is refused already and stays as it is.
+One whose record cannot be read may be of the tenant, and is named. It fails if no
+key has the tenant, such as one that is mistyped.`
+	enableLong = `Ends what disable does. It ends no lock. With --tenant all keys of the tenant are
+enabled, also those that were disabled for a reason of their own: see
+card-keys list --tenant TENANT --status disabled before. A key whose record was
+forged, or cannot be read, stays as it is.`
+)
+
+// switchTenant disables or enables keys until none is left that is not, because others
+// may make keys meanwhile.
+func switchTenant(cmd *cobra.Command, name string) error {
+	disables, done := name == "disable", []keys.View{}
 	var all []keys.View // of the tenant, and those that cannot be read
 	for {
 		var err error
 		if all, err = listAll(cmd, 0); err != nil {
 			return err
 		}
-		left := slices.DeleteFunc(slices.Clone(all), func(v keys.View) bool { return v.Disabled || v.Seal.State == keys.SealRefused })
+		left := slices.DeleteFunc(slices.Clone(all), func(v keys.View) bool {
+			return v.Disabled == disables || v.Seal.State == keys.SealRefused
+		})
 		if len(left) == 0 {
 			break
 		}
-		for _, v := range left {
-			changed, _, err := change(cmd, cli.Post(keyPath(v.ID, "/disable"), nil))
+		err = eachKey(cmd, len(left), func(i int) error {
+			changed, _, err := change(cmd, cli.Post(keyPath(left[i].ID, "/"+name), nil))
 			if err != nil {
-				return fmt.Errorf("key %s is not disabled, after %d that are: %w; you can run the command again", v.ID, len(done), err)
+				return fmt.Errorf("key %s is not %sd, after %d that are: %w; you can run the command again", left[i].ID, name, len(done), err)
 			}
 			done = append(done, changed.View)
+			return nil
+		})
+		if err != nil {
+			return err
 		}
 	}
 	warnUnreadable(cmd, all)
@@ -187,10 +224,10 @@ func disableTenant(cmd *cobra.Command) error {
 		return fmt.Errorf("no key has the tenant %q", cli.Flag(cmd, "tenant"))
 	}
 	return cli.PrintAnswer(cmd, adminapi.KeyPage{Keys: done}, func(out io.Writer) error {
-		line := fmt.Sprintf("disabled %d keys", len(done))
-		disabled := slices.DeleteFunc(all, func(v keys.View) bool { return !v.Disabled })
-		if before := len(disabled) - len(done); before > 0 {
-			line += fmt.Sprintf("; %d were disabled already", before)
+		line := fmt.Sprintf("%sd %d keys", name, len(done))
+		switched := slices.DeleteFunc(all, func(v keys.View) bool { return v.Disabled != disables || v.Seal.State == keys.SealRefused })
+		if before := len(switched) - len(done); before > 0 {
+			line += fmt.Sprintf("; %d were %sd already", before, name)
 		}
 		_, err := fmt.Fprintln(out, line)
 		return err
@@ -312,6 +349,19 @@ func unusedSince(views []keys.View, since time.Time) []keys.View {
 	})
 }
 
+// eachKey does something with each of n keys, up to the first error.
+func eachKey(cmd *cobra.Command, n int, do func(i int) error) error {
+	var at atomic.Int64
+	defer cli.Working(cmd, func() string { return fmt.Sprintf("key %d of %d", at.Load(), n) })()
+	for i := range n {
+		at.Store(int64(i) + 1)
+		if err := do(i); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // listAll reads page after page, up to the limit; 0 means all.
 func listAll(cmd *cobra.Command, limit int) ([]keys.View, error) {
 	const page = 200
@@ -322,12 +372,15 @@ func listAll(cmd *cobra.Command, limit int) ([]keys.View, error) {
 			query.Set(name, value)
 		}
 	}
+	var read atomic.Int64
+	defer cli.Working(cmd, func() string { return fmt.Sprintf("read %d keys", read.Load()) })()
 	for {
 		var answer adminapi.KeyPage
 		if _, err := cli.Call(cmd, cli.Request{Path: "/card-gateway/keys?" + query.Encode()}, &answer); err != nil {
 			return nil, err
 		}
 		views = append(views, answer.Keys...)
+		read.Store(int64(len(views)))
 		if limit > 0 && len(views) >= limit {
 			return views[:limit], nil
 		}

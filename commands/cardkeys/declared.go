@@ -224,13 +224,14 @@ func apply(cmd *cobra.Command, declared *declaration) error {
 		present[views[i].ID] = &views[i]
 	}
 	list, failed := []applyResult{}, false
-	for i := range declared.Keys {
+	_ = eachKey(cmd, len(declared.Keys), func(i int) error {
 		result, differs := applyOne(cmd, &declared.Keys[i], present[declared.Keys[i].ID])
 		if differs {
 			list = append(list, result)
 			failed = failed || result.Error != ""
 		}
-	}
+		return nil
+	})
 	err = cli.PrintAnswer(cmd, list, func(out io.Writer) error { return printApplied(cmd, out, list, len(declared.Keys)) })
 	if err == nil && failed {
 		return errNotApplied

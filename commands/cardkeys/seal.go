@@ -76,10 +76,15 @@ func sealByCommand(cmd *cobra.Command, ids []string) error {
 			return err
 		}
 	}
-	for i, v := range chosen {
+	err = eachKey(cmd, len(chosen), func(i int) error {
+		v := &chosen[i]
 		if _, _, err := change(cmd, cli.Post(keyPath(v.ID, "/seal"), adminapi.SealRequest{Digest: v.Seal.Digest})); err != nil {
 			return fmt.Errorf("key %s is not sealed, after %d that are: %w; you can run the command again", v.ID, i, err)
 		}
+		return nil
+	})
+	if err != nil {
+		return err
 	}
 	fmt.Fprintf(out, "sealed %d keys\n", len(chosen))
 	return leftUnsealed(cmd)

@@ -16,6 +16,7 @@ import (
 	caddycmd "github.com/caddyserver/caddy/v2/cmd"
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+	"golang.org/x/term"
 
 	"github.com/card-gateway/card-gateway/secret"
 )
@@ -27,9 +28,17 @@ func Register(command caddycmd.Command) {
 	command.CobraFunc = func(cmd *cobra.Command) {
 		build(cmd)
 		takeOnce(cmd)
+		cmd.SetHelpTemplate(help) // Caddy's names Caddy's documents
 	}
 	caddycmd.RegisterCommand(command)
 }
+
+const help = `{{with or .Long .Short}}{{. | trimTrailingWhitespaces}}
+
+{{end}}{{.UsageString}}
+Full documentation is available at:
+https://github.com/card-gateway/card-gateway/tree/main/docs
+`
 
 func takeOnce(cmd *cobra.Command) {
 	for _, flags := range []*pflag.FlagSet{cmd.Flags(), cmd.PersistentFlags()} {
@@ -155,6 +164,45 @@ func TimeOr(t *time.Time, none string) string {
 		return none
 	}
 	return t.UTC().Format(time.RFC3339)
+}
+
+// ExitsBy lets the commands below cmd print their errors and end with the status of each.
+func ExitsBy(cmd *cobra.Command, status func(error) int) {
+	for _, sub := range cmd.Commands() {
+		ExitsBy(sub, status)
+		run := sub.RunE
+		sub.RunE = func(cmd *cobra.Command, args []string) error {
+			err := run(cmd, args)
+			if err == nil || cmd.SilenceErrors || status(err) == 1 {
+				return err
+			}
+			fmt.Fprintln(cmd.ErrOrStderr(), "Error:", err)
+			return Exit(cmd, status(err))
+		}
+	}
+}
+
+// Working shows on a terminal, once a second, what a command that may take long does,
+// and for how long. The returned function takes the line away.
+func Working(cmd *cobra.Command, does func() string) (done func()) {
+	to, ok := cmd.ErrOrStderr().(*os.File)
+	if !ok || !term.IsTerminal(int(to.Fd())) {
+		return func() {}
+	}
+	stop, stopped, start := make(chan struct{}), make(chan struct{}), time.Now()
+	go func() {
+		defer close(stopped)
+		for tick := time.NewTicker(time.Second); ; {
+			select {
+			case <-tick.C:
+				fmt.Fprintf(to, "\r\x1b[K%s, %d s", does(), int(time.Since(start).Seconds()))
+			case <-stop:
+				fmt.Fprint(to, "\r\x1b[K")
+				return
+			}
+		}
+	}()
+	return func() { close(stop); <-stopped }
 }
 
 // Exit returns an error that ends the command with a status from 1 on and prints

@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/user"
 	"regexp"
+	"strconv"
 	"strings"
 	"syscall"
 
@@ -147,19 +148,29 @@ var caddyStatus = regexp.MustCompile(`(?s)^caddy responded with error: HTTP (\d+
 func adminCallError(address string, err error) error {
 	match := caddyStatus.FindStringSubmatch(err.Error())
 	if match == nil {
-		return fmt.Errorf("no gateway answers at %s: %s (%w)", address, noAnswerHint(address, err.Error()), err)
+		return &AnswerError{err: fmt.Errorf("no gateway answers at %s: %s (%w)", address, noAnswerHint(address, err.Error()), err)}
 	}
 	var answer struct {
 		Error string `json:"error"`
 	}
 	if json.Unmarshal([]byte(match[2]), &answer) == nil && answer.Error != "" {
-		return errors.New(answer.Error)
+		status, _ := strconv.Atoi(match[1])
+		return &AnswerError{Status: status, err: errors.New(answer.Error)}
 	}
 	if match[1] == "404" {
 		return fmt.Errorf("the Caddy at %s has no Card Gateway in it: start it with a binary that `list-modules` shows admin.api.card_gateway for", address)
 	}
 	return fmt.Errorf("the admin endpoint at %s answered %s: %s", address, match[1], strings.TrimSpace(match[2]))
 }
+
+// An AnswerError is an answer of a gateway's admin endpoint that is no success.
+type AnswerError struct {
+	Status int // 0: no gateway answers
+	err    error
+}
+
+func (e *AnswerError) Error() string { return e.err.Error() }
+func (e *AnswerError) Unwrap() error { return e.err }
 
 // noAnswerHint says what to do about a call that got no answer.
 func noAnswerHint(address, text string) string {
