@@ -21,15 +21,15 @@ import (
 // for a balancer on layer 4, with the addresses of the test.
 func layer4(t *testing.T, balancer, gateway string) (options, haproxy string) {
 	t.Helper()
-	text, err := os.ReadFile("../../docs/several-nodes.md")
+	text, err := os.ReadFile("../../docs/load-balancers.md")
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, part, _ := strings.Cut(string(text), "\n### On layer 4\n")
+	_, part, _ := strings.Cut(string(text), "\n## On layer 4\n")
 	shown := regexp.MustCompile("(?ms)^```caddyfile\n(.*?)^```$").FindStringSubmatch(part)
 	parts, err := os.ReadFile("../../ops/two-nodes/haproxy-layer4.cfg")
 	if err != nil || shown == nil || !strings.Contains(part, "](../ops/two-nodes/haproxy-layer4.cfg)") {
-		t.Fatalf("docs/several-nodes.md does not show the options for layer 4, or links to no haproxy-layer4.cfg: %v", err)
+		t.Fatalf("docs/load-balancers.md does not show the options for layer 4, or links to no haproxy-layer4.cfg: %v", err)
 	}
 	_, port, _ := net.SplitHostPort(gateway)
 	options = strings.TrimSuffix(strings.TrimPrefix(strings.TrimSpace(shown[1]), "{"), "}")

@@ -17,7 +17,7 @@ import (
 
 const (
 	twoNodesBegin = "## Two nodes behind HAProxy, step by step"
-	twoNodesEnd   = "## Behind a load balancer"
+	twoNodesEnd   = "## From one node to several"
 )
 
 // twoNodes goes from empty machines to two nodes behind a balancer, by the commands
@@ -25,7 +25,7 @@ const (
 // it is run.
 func twoNodes(t *testing.T, l *lab) {
 	c := &cluster{walk: newWalk(t, l, severalNodesPage, twoNodesBegin, twoNodesEnd)}
-	c.machines = l.boot(t, map[string]string{"node-a": nodeA, "node-b": nodeB, "redis": "10.0.0.21", "balancer": "10.0.0.4"})
+	c.machines = l.boot(t, map[string]string{"node-a": nodeA, "node-b": nodeB, "redis": "10.0.0.21", "balancer": "10.0.0.4", "prometheus": monitor})
 	c.fills = strings.NewReplacer("OPERATOR_PASSWORD", "operators-word", "ADMIN_PASSWORD", "admins-word", "PASSWORD", "gateways-word")
 	c.prepare()
 	i := startIssuer(t, issuer+":9000")
@@ -46,15 +46,23 @@ func twoNodes(t *testing.T, l *lab) {
 	a, b, balancer := c.site(nodeA+":8443"), c.site(nodeB+":8443"), c.site("cards.example.com")
 	c.oneStore(a, b, balancer, key)
 	c.maintenance(i, balancer)
+	c.everywhere(c.next("systemctl restart prometheus"))
+	harness.Eventually(t, "Prometheus is ready", func() bool {
+		return c.machines[monitor].command("curl", "-sf", "http://"+monitor+":9090/-/ready").Run() == nil
+	})
+	query := c.next("api/v1/query")
+	harness.Eventually(t, "Prometheus reads both gateways", func() bool { return strings.Contains(c.everywhere(query), `"2"`) })
 	if len(c.blocks) > 0 {
 		t.Errorf("%s:%d: nobody has run this block", c.page, c.blocks[0].Line)
 	}
 }
 
-// The addresses of the gateways on the page.
+// Addresses on the page.
 const (
 	nodeA = "10.0.0.11"
 	nodeB = "10.0.0.12"
+
+	monitor = "10.0.0.30" // with Prometheus
 )
 
 // A cluster is what the page builds.

@@ -24,7 +24,7 @@ type Servers struct {
 	addrs map[string]string // through the links, by name
 }
 
-// WithReplicas are the lines of docs/several-nodes.md for servers with replicas, as
+// WithReplicas are the lines of docs/high-availability.md for servers with replicas, as
 // arguments.
 var WithReplicas = []string{"--min-replicas-to-write", "1", "--min-replicas-max-lag", "3"}
 
