@@ -34,7 +34,7 @@ record with hashes that fit: compare the last hash with one that you have kept
 elsewhere.`,
 		Example: "  card-keys audit verify /var/log/card-gateway/audit.log*",
 		RunE: func(cmd *cobra.Command, args []string) error {
-			ended := cli.Working(cmd, func() string { return "checking the audit record" })
+			ended := working(cmd, func() string { return "checking the audit record" })
 			report, err := auditfile.Verify(args, from)
 			ended()
 			if err != nil {

@@ -3,7 +3,8 @@
 //
 // Begin with command.go, which lists the commands below it. Those that read or write
 // more than one key have files of their own: copy (also restore and drill), declared
-// (export and apply), seal, and audit for the audit record.
+// (export and apply), seal, and audit for the audit record. While they run, progress shows
+// on a terminal how far they are.
 package cardkeys
 
 import (
@@ -349,19 +350,6 @@ func unusedSince(views []keys.View, since time.Time) []keys.View {
 	})
 }
 
-// eachKey does something with each of n keys, up to the first error.
-func eachKey(cmd *cobra.Command, n int, do func(i int) error) error {
-	var at atomic.Int64
-	defer cli.Working(cmd, func() string { return fmt.Sprintf("key %d of %d", at.Load(), n) })()
-	for i := range n {
-		at.Store(int64(i) + 1)
-		if err := do(i); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
 // listAll reads page after page, up to the limit; 0 means all.
 func listAll(cmd *cobra.Command, limit int) ([]keys.View, error) {
 	const page = 200
@@ -373,7 +361,7 @@ func listAll(cmd *cobra.Command, limit int) ([]keys.View, error) {
 		}
 	}
 	var read atomic.Int64
-	defer cli.Working(cmd, func() string { return fmt.Sprintf("read %d keys", read.Load()) })()
+	defer working(cmd, func() string { return fmt.Sprintf("read %d keys", read.Load()) })()
 	for {
 		var answer adminapi.KeyPage
 		if _, err := cli.Call(cmd, cli.Request{Path: "/card-gateway/keys?" + query.Encode()}, &answer); err != nil {

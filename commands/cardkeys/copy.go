@@ -42,7 +42,7 @@ you can run the copy again. It fails if a key was skipped for another reason.`,
 			return err
 		}
 		var done keys.Copy
-		ended := cli.Working(cmd, func() string { return "the gateway copies the keys" })
+		ended := working(cmd, func() string { return "the gateway copies the keys" })
 		raw, err := cli.Call(cmd, cli.Post("/card-gateway/keys/copy", body), &done)
 		ended()
 		if err != nil {

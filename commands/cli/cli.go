@@ -16,7 +16,6 @@ import (
 	caddycmd "github.com/caddyserver/caddy/v2/cmd"
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
-	"golang.org/x/term"
 
 	"github.com/card-gateway/card-gateway/secret"
 )
@@ -180,29 +179,6 @@ func ExitsBy(cmd *cobra.Command, status func(error) int) {
 			return Exit(cmd, status(err))
 		}
 	}
-}
-
-// Working shows on a terminal, once a second, what a command that may take long does,
-// and for how long. The returned function takes the line away.
-func Working(cmd *cobra.Command, does func() string) (done func()) {
-	to, ok := cmd.ErrOrStderr().(*os.File)
-	if !ok || !term.IsTerminal(int(to.Fd())) {
-		return func() {}
-	}
-	stop, stopped, start := make(chan struct{}), make(chan struct{}), time.Now()
-	go func() {
-		defer close(stopped)
-		for tick := time.NewTicker(time.Second); ; {
-			select {
-			case <-tick.C:
-				fmt.Fprintf(to, "\r\x1b[K%s, %d s", does(), int(time.Since(start).Seconds()))
-			case <-stop:
-				fmt.Fprint(to, "\r\x1b[K")
-				return
-			}
-		}
-	}()
-	return func() { close(stop); <-stopped }
 }
 
 // Exit returns an error that ends the command with a status from 1 on and prints
