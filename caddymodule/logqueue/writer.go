@@ -1,7 +1,8 @@
 // Package logqueue is the log output `card_queue`: it writes the lines of a
 // log in the background, so that no request waits for the output.
 //
-// Begin with [Writer], the options; queue has what happens to a line.
+// Begin with [Writer], the options; queue has what happens to a line, and journal what
+// happens to a stream whose reader was started anew.
 package logqueue
 
 import (
@@ -84,6 +85,12 @@ func (w *Writer) OpenWriter() (io.WriteCloser, error) {
 		out, err := w.out.OpenWriter()
 		if err != nil {
 			return nil, err
+		}
+		switch w.out.(type) {
+		case *caddy.StderrWriter:
+			out = overJournal(out, syscall.Stderr)
+		case *caddy.StdoutWriter:
+			out = overJournal(out, syscall.Stdout)
 		}
 		q := newQueue(out, room)
 		q.copies = !caddy.IsWriterStandardStream(w.out)

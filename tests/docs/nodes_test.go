@@ -46,6 +46,7 @@ func twoNodes(t *testing.T, l *lab) {
 	a, b, balancer := c.site(nodeA+":8443"), c.site(nodeB+":8443"), c.site("cards.example.com")
 	c.oneStore(a, b, balancer, key)
 	c.maintenance(i, balancer)
+	c.journal(b)
 	c.everywhere(c.next("systemctl restart prometheus"))
 	harness.Eventually(t, "Prometheus is ready", func() bool {
 		return c.machines[monitor].command("curl", "-sf", "http://"+monitor+":9090/-/ready").Run() == nil
@@ -196,4 +197,23 @@ func (c *cluster) maintenance(i *cardIssuer, balancer *site) {
 		c.t.Errorf("%d requests of the clients were served, and %d have reached the issuer", served, got)
 	}
 	c.t.Logf("%d requests were served", served)
+}
+
+// journal: the journal of a node is stopped and started, and the gateway's log goes on.
+func (c *cluster) journal(node *site) {
+	c.t.Helper()
+	if c.lab.group == "" {
+		return // no systemd
+	}
+	units := []string{"systemd-journald.socket", "systemd-journald-dev-log.socket", "systemd-journald.service"}
+	c.do(nodeB, append([]string{"systemctl", "stop"}, units...)...)
+	unsigned := func() *harness.Request { return &harness.Request{Method: http.MethodGet, Target: "/api/v1/cards"} }
+	_, answer := node.send(c.t, unsigned)
+	harness.WantUnauthorized(c.t, answer, harness.MissingHeaders)
+	c.do(nodeB, append([]string{"systemctl", "start"}, units...)...)
+	harness.Eventually(c.t, "the log of the gateway is in the journal again", func() bool {
+		_, answer := node.send(c.t, unsigned)
+		id := answer.Header.Get("X-Request-Id")
+		return strings.Contains(c.do(nodeB, "journalctl", "-u", "card-gateway", "-o", "cat", "--since", "-1min"), id)
+	})
 }
