@@ -34,6 +34,10 @@ type telemetry struct {
 // registry.
 func newTelemetry(log *zap.Logger, registry *prometheus.Registry, table *auth.Table) (*telemetry, error) {
 	takeStandardLog()
+	traces := request.Sampled(log.Named("traces"), time.Minute, 1, 0)
+	meter.OnLostSpans(func(err error) {
+		traces.Warn("spans are lost: the collector of traces does not take them; see OTEL_EXPORTER_OTLP_ENDPOINT in the environment of the gateway", zap.Error(err))
+	})
 	counters, err := meter.New(registry, table, audit.LogDropped)
 	if err != nil {
 		return nil, err

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"go.opentelemetry.io/otel"
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/codes"
 	"go.opentelemetry.io/otel/trace"
@@ -34,6 +35,10 @@ type Spans struct {
 	Request trace.Span // of Caddy's handler tracing; nil: none is recorded
 	Issuer  *Span      // nil: no issuer was asked
 }
+
+// OnLostSpans sets what is called each time that the collector of traces does not take
+// spans, which are lost then.
+func OnLostSpans(do func(error)) { otel.SetErrorHandler(otel.ErrorHandlerFunc(do)) }
 
 // Begin notes the span that Caddy's handler tracing has put into the context,
 // if it is recorded.

@@ -82,6 +82,17 @@ func testTracing(t *testing.T, terminal string) {
 	}
 }
 
+// TestCollectorIsDown has traces that nobody takes: the log says so, and requests go on.
+func TestCollectorIsDown(t *testing.T) {
+	t.Parallel()
+	c := collector{url: "http://" + harness.FreeAddress(t)}
+	g := harness.NewGateway(t, harness.Site{Upstream: harness.StartUpstream(t).Addr, Extra: tracing})
+	g.Env = c.environment()
+	g.Start()
+	harness.WantAccepted(t, g.Send(t, g.NewKey(nil).Get()))
+	g.Logged("default.log", "spans are lost: the collector of traces does not take them; see OTEL_EXPORTER_OTLP_ENDPOINT")
+}
+
 // TestCanaryOfOperations sends the canaries through everything that reports keys
 // and requests to operators: audit log, events and traces. None of them may
 // contain secrets or card data.
