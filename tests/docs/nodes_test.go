@@ -46,6 +46,7 @@ func twoNodes(t *testing.T, l *lab) {
 	a, b, balancer := c.site(nodeA+":8443"), c.site(nodeB+":8443"), c.site("cards.example.com")
 	c.oneStore(a, b, balancer, key)
 	c.maintenance(i, balancer)
+	c.runbooks(key.ID)
 	if len(c.blocks) > 0 {
 		t.Errorf("%s:%d: nobody has run this block", c.page, c.blocks[0].Line)
 	}
@@ -188,4 +189,73 @@ func (c *cluster) maintenance(i *cardIssuer, balancer *site) {
 		c.t.Errorf("%d requests of the clients were served, and %d have reached the issuer", served, got)
 	}
 	c.t.Logf("%d requests were served", served)
+}
+
+// notHere are commands of the runbooks that cannot be run on an installation where all is
+// well, by a text in them.
+var notHere = map[string]string{
+	"card-keys seal  ":       "it asks the operator",
+	"card-keys seal ck_live": "it asks the operator",
+	"card-keys restore":      "it needs a backup and asks the operator",
+	"dump.rdb":               "it needs a backup",
+}
+
+// runbooks runs the commands of the runbooks on a node, as root. On an installation where
+// all is well they find nothing, and none of them fails.
+func (c *cluster) runbooks(keyID string) {
+	c.t.Helper()
+	fills := strings.NewReplacer(
+		"ck_live_…", keyID, "redis-cli …", "redis-cli -h 10.0.0.21 -p 6379 --tls --cacert /etc/card-gateway/ca.pem --user operator",
+		"--latency-history -i 5", "--latency --raw -i 1", "https://YOUR-NAME", "--cacert secrets/ca.pem https://cards.example.com",
+	)
+	ran := 0
+	for _, page := range harness.Pages(c.t) {
+		if !strings.HasPrefix(page.Path, "docs/runbooks/") {
+			continue
+		}
+	blocks:
+		for _, b := range harness.Blocks(page) {
+			for text := range notHere {
+				if b.Language != "sh" || strings.Contains(b.Text, text) {
+					continue blocks
+				}
+			}
+			script := "set -o pipefail; export CADDY_ADMIN=unix//run/card-gateway/admin.sock REDISCLI_AUTH=operators-word; " + fills.Replace(b.Text)
+			cmd := c.machines[nodeA].command("bash", "-c", script)
+			if strings.Contains(b.Text, "YOUR-NAME") { // from outside
+				cmd = exec.Command("bash", "-c", script)
+				cmd.Dir = c.own
+			}
+			var stderr strings.Builder
+			cmd.Stderr = &stderr
+			out, err := cmd.Output()
+			ran++
+			said := strings.TrimSpace(strings.ReplaceAll(stderr.String(), "no such keys\n", ""))
+			if code := cmd.ProcessState.ExitCode(); said != "" || code != 0 && code != 1 { // 1: nothing was found, or something
+				c.t.Errorf("%s:%d: %v\n%s\n%s", page.Path, b.Line, err, said, out)
+			}
+			if strings.Contains(b.Text, "card-doctor") {
+				c.wantHealthy(page.Path, string(out))
+			}
+		}
+	}
+	if ran < 25 {
+		c.t.Errorf("%d blocks of the runbooks were run", ran)
+	}
+}
+
+var notOK = regexp.MustCompile(`(?m)^(?:found|not checked) .*$`)
+
+// wantHealthy fails the test if card-doctor has found something. The clock is that of the
+// machine that runs the test.
+func (c *cluster) wantHealthy(page, said string) {
+	c.t.Helper()
+	for _, line := range notOK.FindAllString(said, -1) {
+		if !strings.Contains(line, "this machine: ") {
+			c.t.Errorf("%s: card-doctor says on an installation where all is well: %s", page, line)
+		}
+	}
+	if !strings.Contains(said, "redis writes") {
+		c.t.Errorf("%s: card-doctor says nothing of Redis: %s", page, said)
+	}
 }
