@@ -372,10 +372,26 @@ var remedies = []struct {
 	{regexp.MustCompile("connection refused"), "no server listens there: start it, or correct the address"},
 }
 
-// issuers returns a check for each issuer.
+// issuers returns a check for each issuer. Those of reverse_proxy are only connected to.
 func (d *doctor) issuers() (checks []check) {
 	seen := make(map[string]bool)
 	for _, s := range d.file.Apps.HTTP.Servers {
+		for _, proxy := range handlers(s.Routes, "reverse_proxy") {
+			for _, upstream := range objects(proxy["upstreams"]) {
+				a, err := caddy.ParseNetworkAddress(expanded(fmt.Sprint(upstream["dial"])))
+				if err != nil || seen[a.String()] {
+					continue
+				}
+				seen[a.String()] = true
+				checks = append(checks, one("issuer", a.String(), func(ctx context.Context) error {
+					conn, err := new(net.Dialer).DialContext(ctx, a.Network, a.JoinHostPort(0))
+					if err != nil {
+						return fmt.Errorf("no connection can be made: %w; see docs/runbooks/upstream-errors.md", err)
+					}
+					return conn.Close()
+				}))
+			}
+		}
 		for _, options := range handlers(s.Routes, "card_forward") {
 			text, _ := json.Marshal(options) // it was JSON
 			var h issuer.Forward

@@ -15,6 +15,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"slices"
 	"strings"
 	"sync"
@@ -143,6 +144,9 @@ func all(ctx context.Context, checks []check) []line {
 }
 
 func run(cmd *cobra.Command, _ []string) error {
+	if cli.Flag(cmd, "config") == "" && len(cli.UnitFiles()) > 0 && os.Getenv("RUNTIME_DIRECTORY") == "" {
+		return misused(cmd, errors.New("this is not the environment of the unit: run `card-gateway card-unit card-doctor`, or name another configuration with --config"))
+	}
 	lines := (&doctor{cmd: cmd}).examine(cmd.Context())
 	if err := cli.PrintAnswer(cmd, lines, func(out io.Writer) error { return printLines(out, lines) }); err != nil {
 		return err

@@ -60,6 +60,7 @@ var faults = []fault{
 	{"the certificate is missing", edit("/cert", "/no.cert"), "certificate", "no.cert: no such file"},
 	{"the certificate has ended", certificate(-time.Hour), "certificate", "ended|systemctl reload"},
 	{"the certificate ends soon", certificate(13 * 24 * time.Hour), "certificate", "ends in 12 days|systemctl reload"},
+	{"the gateway has not read the certificate", unreadCertificate, "certificate", "clients do not get the one of|systemctl reload"},
 	{"the certificate has another key", otherKey, "certificate", "private key does not match"},
 
 	{"Redis is not reachable", redisAt("redis://" + closedPort), "redis reach", "connection refused"},
@@ -77,10 +78,14 @@ var faults = []fault{
 	{"Redis has no limit of memory", redisSet("maxmemory", "0"), "redis memory", "maxmemory"},
 
 	{"the issuer is not reachable", issuerAt(closedPort), "issuer", "connection refused"},
+	{"the issuer behind reverse_proxy is not reachable", func(t *testing.T, n *node) {
+		edit("card_forward "+n.issuer, "reverse_proxy "+closedPort)(t, n)
+	}, "issuer", "connection refused"},
 	{"the issuer's name has no address", issuerAt("issuer.invalid:9000"), "issuer", "dial|does not resolve"},
 	{"the issuer's certificate is not trusted", issuerUntrusted, "issuer", "certificate"},
 	{"the issuer has another time", issuerClock, "issuer", "clock|timedatectl"},
 
+	{"the gateway was killed", killed, "admin", "start it with"},
 	{"the gateway is degraded", drained, "gateway", "drained|degraded.md"},
 	{"the gateway is in dry run", edit("card_auth {", "card_auth {\ndry_run"), "protection", "dry_run"},
 }
@@ -104,6 +109,8 @@ type node struct {
 
 // masterKey is that of all nodes on one store.
 var masterKey = harness.NewMasterKey()
+
+const redisPassword = "the-password-of-the-gateway"
 
 const token = "tester keys 0123456789abcdef0123456789abcdef\n"
 
@@ -179,7 +186,7 @@ func startNode(t *testing.T, r *harness.RedisServer, url string) *node {
 	n.WriteFile("key", string(key))
 	n.WriteFile("tokens", token)
 	n.WriteFile("master.key", masterKey)
-	n.WriteFile("redis.password", "secret")
+	n.WriteFile("redis.password", redisPassword)
 	n.Site.Store = "redis " + url + " {\nusername gateway\npassword file " + n.Path("redis.password") + "\nsettle_timeout 20s\nchange_timeout 20s\nio_timeout 10s\n}"
 	n.Site.Global = "admin_token file " + n.Path("tokens")
 	_, port, _ := net.SplitHostPort(harness.FreeAddress(t))
@@ -205,7 +212,7 @@ func setUser(t *testing.T, r *harness.RedisServer, rights string) {
 	_, rule, _ := strings.Cut(string(page), "\nACL SETUSER gateway ")
 	rule, _, _ = strings.Cut(rule, "\n")
 	words := []any{"ACL", "SETUSER", "gateway"}
-	for word := range strings.FieldsSeq(strings.Replace(rule, ">PASSWORD", ">secret", 1) + " " + rights) {
+	for word := range strings.FieldsSeq(strings.Replace(rule, ">PASSWORD", ">"+redisPassword, 1) + " " + rights) {
 		words = append(words, word)
 	}
 	r.Do(words...)
@@ -253,7 +260,7 @@ func TestFaults(t *testing.T) {
 			if !slices.ContainsFunc(lines, func(l line) bool { return l.State == "found" && l.Check == f.check && hasAll(l.Text, f.says) }) {
 				t.Errorf("no line of %s says %q:\n%s", f.check, f.says, said)
 			}
-			for _, secret := range []string{strings.TrimSpace(n.ReadFile("master.key")), "0123456789abcdef0123456789abcdef"} {
+			for _, secret := range []string{strings.TrimSpace(masterKey), "0123456789abcdef0123456789abcdef", redisPassword} {
 				if strings.Contains(said, secret) {
 					t.Errorf("it prints a secret: %s", said)
 				}
@@ -376,13 +383,10 @@ func openDirectory(t *testing.T, n *node) {
 }
 
 func portTaken(t *testing.T, n *node) {
-	other, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = other.Close() })
+	other := httptest.NewServer(http.NotFoundHandler())
+	t.Cleanup(other.Close)
 	_, port, _ := net.SplitHostPort(n.Addr)
-	_, taken, _ := net.SplitHostPort(other.Addr().String())
+	_, taken, _ := net.SplitHostPort(other.Listener.Addr().String())
 	edit("http://:"+port, "http://:"+taken)(t, n)
 }
 
@@ -527,6 +531,19 @@ func issuerClock(t *testing.T, n *node) {
 	}))
 	t.Cleanup(server.Close)
 	issuerAt(server.Listener.Addr().String())(t, n)
+}
+
+func killed(t *testing.T, n *node) {
+	*n = *startNode(t, n.redis, n.redis.URL())
+	n.Kill()
+}
+
+// unreadCertificate writes a new certificate over the files, without a reload.
+func unreadCertificate(t *testing.T, n *node) {
+	*n = *startNode(t, n.redis, n.redis.URL())
+	cert, key, _ := (*harness.Authority)(nil).Sign(t, "localhost")
+	n.WriteFile("cert", string(cert))
+	n.WriteFile("key", string(key))
 }
 
 func drained(t *testing.T, n *node) {
