@@ -241,7 +241,9 @@ var notOK = regexp.MustCompile(`(?m)^(?:found|not checked) .*$`)
 
 // runbook runs a block of a runbook, and returns what is wrong with that.
 func (c *cluster) runbook(block string) string {
-	script := "set -o pipefail; export CADDY_ADMIN=unix//run/card-gateway/admin.sock REDISCLI_AUTH=operators-word; " + block
+	// 1: something was found, or nothing.
+	const traced = `set -E -o pipefail; trap 'code=$?; [ $code -le 1 ] || echo "status $code: $BASH_COMMAND" >&2' ERR; `
+	script := traced + "export CADDY_ADMIN=unix//run/card-gateway/admin.sock REDISCLI_AUTH=operators-word; " + block
 	cmd := c.machines[nodeA].command("bash", "-c", script)
 	if strings.Contains(block, "https://cards.example.com") { // from outside
 		cmd = exec.Command("bash", "-c", script)
@@ -251,7 +253,7 @@ func (c *cluster) runbook(block string) string {
 	cmd.Stderr = &stderr
 	out, err := cmd.Output()
 	said := strings.TrimSpace(strings.ReplaceAll(stderr.String(), "no such keys\n", ""))
-	if code := cmd.ProcessState.ExitCode(); said != "" || code != 0 && code != 1 { // 1: nothing was found, or something
+	if said != "" || cmd.ProcessState.ExitCode() > 1 {
 		return fmt.Sprintf("%v\n%s\n%s", err, said, out)
 	}
 	for _, line := range notOK.FindAllString(string(out), -1) {
