@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"time"
 
 	"github.com/caddyserver/caddy/v2"
@@ -93,30 +92,13 @@ func (a *App) Keys() *keys.Service { return a.state.keys }
 // sourceStore returns the backend of an option store, in JSON, for the admin API to
 // copy from.
 func (a *App) sourceStore(option json.RawMessage) (store.Backend, error) {
-	options := make(map[string]json.RawMessage)
-	if err := json.Unmarshal(option, &options); err != nil {
-		return nil, err
-	}
-	var kind string
-	if err := json.Unmarshal(options["module"], &kind); err != nil {
-		return nil, errors.New("the kind of the store is missing")
-	}
-	delete(options, "module")
-	text, err := json.Marshal(options)
-	if err != nil {
-		return nil, err
-	}
 	ctx, cancel := caddy.NewContext(caddy.Context{Context: context.Background()})
 	defer cancel()
-	module, err := ctx.LoadModuleByID("card_gateway.stores."+kind, text)
+	chosen, err := stores.Load(ctx, option)
 	if err != nil {
 		return nil, err
 	}
-	chosen, ok := module.(stores.Module)
-	switch {
-	case !ok:
-		return nil, fmt.Errorf("%T is not a store", module)
-	case chosen.Place() == a.poolKey:
+	if chosen.Place() == a.poolKey {
 		return nil, errors.New("this is the store of the running gateway itself")
 	}
 	return chosen.Open("")

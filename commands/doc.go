@@ -5,6 +5,7 @@
 package commands
 
 import (
+	_ "github.com/card-gateway/card-gateway/commands/carddoctor"  // card-doctor
 	_ "github.com/card-gateway/card-gateway/commands/cardexplain" // card-explain
 	_ "github.com/card-gateway/card-gateway/commands/cardkeys"    // card-keys
 	_ "github.com/card-gateway/card-gateway/commands/cardsign"    // card-sign

@@ -3,6 +3,7 @@
 package platform
 
 import (
+	"errors"
 	"net"
 	"os"
 	"syscall"
@@ -16,3 +17,6 @@ func OfAnotherProcess(*net.UnixConn) bool { return false }
 
 // HalfOpen returns false: only Linux tells in one way whether a peer has gone.
 func HalfOpen(syscall.RawConn) bool { return false }
+
+// Synchronised fails: only Linux tells in one way.
+func Synchronised() (bool, error) { return false, errors.ErrUnsupported }

@@ -37,14 +37,22 @@ func (s *Ref) Read() (string, error) {
 		}
 		return text, nil
 	case s.File != "":
-		if found, err := os.Lstat(s.File); err == nil && found.Mode().IsRegular() && found.Mode().Perm()&0o206 == 0o204 {
-			return "", fmt.Errorf("%s can be read by everybody (mode %04o): chmod 0600 %s for the gateway's user, or 0440 for its group; 0444 is taken as meant", s.File, found.Mode().Perm(), s.File)
+		if err := CheckMode(s.File); err != nil {
+			return "", err
 		}
 		text, err := ReadFile(s.File)
 		return strings.TrimRight(text, "\r\n"), err
 	default:
 		return "", errors.New("neither env nor file is given: write env NAME or file PATH")
 	}
+}
+
+// CheckMode returns an error for a file that everybody may read by an oversight.
+func CheckMode(path string) error {
+	if found, err := os.Lstat(path); err == nil && found.Mode().IsRegular() && found.Mode().Perm()&0o206 == 0o204 {
+		return fmt.Errorf("%s can be read by everybody (mode %04o): chmod 0600 %s for the gateway's user, or 0440 for its group; 0444 is taken as meant", path, found.Mode().Perm(), path)
+	}
+	return nil
 }
 
 // String names the place, never the secret.

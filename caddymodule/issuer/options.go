@@ -49,6 +49,26 @@ func (h *Forward) Provision(ctx caddy.Context) error {
 	return nil
 }
 
+// Forwarders returns a forwarder of its own for each issuer, which reports to nobody. The
+// caller closes them.
+func (h *Forward) Forwarders() (all []*forward.Forwarder, err error) {
+	if err := h.expand(); err != nil {
+		return nil, err
+	}
+	options, err := h.options()
+	options.Observer, options.Check = forward.Observer{}, nil
+	for _, issuer := range options.Issuers {
+		alone := options
+		alone.Issuers = []forward.Issuer{issuer}
+		f, newErr := forward.New(alone)
+		if err = errors.Join(err, newErr); err != nil {
+			break
+		}
+		all = append(all, f)
+	}
+	return all, err
+}
+
 // Open takes the forwarder of the options from the pool, or makes it. Cleanup gives it
 // back.
 func (h *Forward) Open() error {

@@ -73,7 +73,7 @@ func (c *Certificates) Report(now time.Time) {
 		if end := found.Leaf.NotAfter; count == 1 || end.Before(first) {
 			first = end
 		}
-		if overdue(found.Leaf, now) {
+		if Overdue(found.Leaf, now) {
 			late++
 		}
 	}
@@ -119,8 +119,8 @@ const (
 	overdueTime  = 14 * 24 * time.Hour
 )
 
-// overdue reports whether a certificate should have been renewed.
-func overdue(leaf *x509.Certificate, now time.Time) bool {
+// Overdue reports whether a certificate should have been renewed.
+func Overdue(leaf *x509.Certificate, now time.Time) bool {
 	return leaf.NotAfter.Sub(now) < min(overdueTime, leaf.NotAfter.Sub(leaf.NotBefore)/overdueShare)
 }
 

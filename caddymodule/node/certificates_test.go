@@ -29,7 +29,7 @@ func TestOverdue(t *testing.T) {
 		{200 * 365 * day, 15 * day, false}, {200 * 365 * day, 13 * day, true},
 	} {
 		leaf := &x509.Certificate{NotAfter: now.Add(c.left), NotBefore: now.Add(c.left).Add(-c.life)}
-		if got := overdue(leaf, now); got != c.want {
+		if got := Overdue(leaf, now); got != c.want {
 			t.Errorf("of %v with %v left: %v, want %v", c.life, c.left, got, c.want)
 		}
 	}
@@ -46,14 +46,14 @@ func TestOverdueIsAfterRenewal(t *testing.T) {
 		leaf.NotAfter = leaf.NotBefore.Add(life)
 		now := leaf.NotBefore.Add(time.Duration(rapid.Int64Range(0, 2*int64(life)).Draw(t, "age")))
 		left := leaf.NotAfter.Sub(now)
-		late := overdue(leaf, now)
+		late := Overdue(leaf, now)
 		renewed := left < time.Duration(float64(life)*certmagic.DefaultRenewalWindowRatio)
 		switch {
 		case left <= 0 && !late:
 			t.Error("it has ended, and is not overdue")
 		case late && (!renewed || left >= 14*24*time.Hour):
 			t.Errorf("it is overdue with %v of %v left", left, life)
-		case late && !overdue(leaf, now.Add(time.Second)):
+		case late && !Overdue(leaf, now.Add(time.Second)):
 			t.Error("it is overdue no more, a second later")
 		}
 	})

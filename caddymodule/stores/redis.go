@@ -1,6 +1,7 @@
 package stores
 
 import (
+	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
@@ -17,6 +18,7 @@ import (
 	"github.com/card-gateway/card-gateway/secret"
 	"github.com/card-gateway/card-gateway/store"
 	"github.com/card-gateway/card-gateway/store/redis"
+	"github.com/card-gateway/card-gateway/store/redis/masters"
 	"github.com/card-gateway/card-gateway/store/redis/rpc"
 )
 
@@ -150,6 +152,19 @@ func (s *RedisStore) maxWindow() time.Duration { return redis.MaxWindow }
 // Open returns the backend. It connects to nothing.
 func (s *RedisStore) Open(string) (store.Backend, error) {
 	return redis.New(s.options)
+}
+
+// Examine returns what each check of the servers finds, by connections of its own. It
+// writes nothing.
+func (s *RedisStore) Examine(ctx context.Context) ([]masters.Finding, error) {
+	options := s.options
+	options.Logger, options.Queue = nil, nil
+	opened, err := redis.New(options)
+	if err != nil {
+		return nil, err
+	}
+	defer opened.Close()
+	return opened.Examine(ctx), nil
 }
 
 // fingerprint returns a hash of a secret, to compare secrets without showing

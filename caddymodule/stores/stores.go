@@ -5,6 +5,8 @@
 package stores
 
 import (
+	"encoding/json"
+	"errors"
 	"fmt"
 	"log/slog"
 	"math"
@@ -42,6 +44,32 @@ type Module interface {
 	Open(runtimeDir string) (store.Backend, error)
 	// maxWindow returns the longest window that the backend supports.
 	maxWindow() time.Duration
+}
+
+// Load returns the module of an option store, in JSON, outside of a configuration.
+func Load(ctx caddy.Context, option json.RawMessage) (Module, error) {
+	options := make(map[string]json.RawMessage)
+	if err := json.Unmarshal(option, &options); err != nil {
+		return nil, err
+	}
+	var kind string
+	if err := json.Unmarshal(options["module"], &kind); err != nil {
+		return nil, errors.New("the kind of the store is missing")
+	}
+	delete(options, "module")
+	text, err := json.Marshal(options)
+	if err != nil {
+		return nil, err
+	}
+	module, err := ctx.LoadModuleByID("card_gateway.stores."+kind, text)
+	if err != nil {
+		return nil, err
+	}
+	chosen, ok := module.(Module)
+	if !ok {
+		return nil, fmt.Errorf("%T is not a store", module)
+	}
+	return chosen, nil
 }
 
 // Pooled is a backend with the number of requests that use it, and what the

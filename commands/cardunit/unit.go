@@ -34,7 +34,7 @@ systemd, and the service need not run.`,
 		CobraFunc: func(cmd *cobra.Command) {
 			cmd.Args, cmd.RunE = cobra.MinimumNArgs(1), run
 			cmd.Flags().SetInterspersed(false) // the flags behind the command are the command's
-			cmd.Flags().String("unit", "/etc/systemd/system/card-gateway.service", "unit file")
+			cmd.Flags().String("unit", "", "unit file (default: the one of systemd for card-gateway)")
 			cmd.Example = `  card-unit validate --config /etc/card-gateway/Caddyfile --adapter caddyfile
   card-unit card-keys list --status locked`
 		},
@@ -46,7 +46,12 @@ func run(cmd *cobra.Command, args []string) error {
 	place := map[bool]string{true: "/run"}[os.Geteuid() == 0] // no disk, if the caller may
 	secrets, err := os.MkdirTemp(place, "card-unit-")
 	defer func() { _ = os.RemoveAll(secrets) }()
-	u, unitErr := readUnit(cli.Flag(cmd, "unit"), secrets)
+	files := cli.UnitFiles()
+	if path := cli.Flag(cmd, "unit"); path != "" {
+		dropIns, globErr := filepath.Glob(path + ".d/*.conf")
+		files, err = append([]string{path}, dropIns...), errors.Join(err, globErr)
+	}
+	u, unitErr := readUnit(files, secrets)
 	binary, binaryErr := os.Executable()
 	if err = errors.Join(err, unitErr, binaryErr); err != nil {
 		return fmt.Errorf("reading the unit: %w", err)
@@ -118,17 +123,36 @@ var (
 	quotedPart   = regexp.MustCompile(`"([^"]*)"|'([^']*)'`)
 )
 
+// Credentials returns the files that the unit of this machine gives to the service; none
+// if there is no unit.
+func Credentials() (paths []string, err error) {
+	files := cli.UnitFiles()
+	if len(files) == 0 {
+		return nil, nil
+	}
+	u, err := readUnit(files, "")
+	if err != nil {
+		return nil, err
+	}
+	for _, c := range u.credentials {
+		paths = append(paths, c.path)
+	}
+	return paths, nil
+}
+
 // readUnit reads a unit file and its drop-ins, for a directory of the credentials.
-func readUnit(path, secrets string) (*unit, error) {
+func readUnit(files []string, secrets string) (*unit, error) {
+	if len(files) == 0 {
+		return nil, errors.New("systemd has no unit card-gateway; name its file with --unit")
+	}
 	u := &unit{specifiers: strings.NewReplacer("%%", "%", "%d", secrets, "%t", "/run", "%S", "/var/lib", "%L", "/var/log", "%C", "/var/cache", "%E", "/etc")}
-	dropIns, globErr := filepath.Glob(path + ".d/*.conf")
-	for _, file := range append([]string{path}, dropIns...) {
+	for _, file := range files {
 		text, err := os.ReadFile(file)
 		lines := strings.ReplaceAll(comment.ReplaceAllString(string(text), ""), "\\\n", " ")
 		for _, line := range setting.FindAllStringSubmatch(strings.Join(service.FindAllString(lines, -1), "\n"), -1) {
 			err = errors.Join(err, u.set(line[1], line[2]))
 		}
-		if err = errors.Join(err, globErr); err != nil {
+		if err != nil {
 			return nil, fmt.Errorf("%w (%s)", err, file)
 		}
 	}

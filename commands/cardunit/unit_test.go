@@ -24,7 +24,7 @@ func TestScripts(t *testing.T) {
 // The unit that is shipped is understood, and its variables are those that systemd
 // would set.
 func TestShippedUnit(t *testing.T) {
-	u, err := readUnit("../../ops/card-gateway.service", "/run/credentials")
+	u, err := readUnit([]string{"../../ops/card-gateway.service"}, "/run/credentials")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -53,7 +53,7 @@ func TestUnitFaults(t *testing.T) {
 		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := readUnit(path, "/c"); err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), path) {
+		if _, err := readUnit([]string{path}, "/c"); err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), path) {
 			t.Errorf("%q: %v, want %q", text, err, want)
 		}
 	}

@@ -76,6 +76,11 @@ func Call(cmd *cobra.Command, req Request, into any) (json.RawMessage, error) {
 	if err != nil {
 		return nil, fmt.Errorf("finding the admin endpoint: %w", err)
 	}
+	return CallAt(cmd, address, req, into)
+}
+
+// CallAt is Call for the admin endpoint at an address.
+func CallAt(cmd *cobra.Command, address string, req Request, into any) (json.RawMessage, error) {
 	if err := checkAddress(address); err != nil {
 		return nil, err
 	}
@@ -96,7 +101,7 @@ func Call(cmd *cobra.Command, req Request, into any) (json.RawMessage, error) {
 	}
 	answer, err := caddycmd.AdminAPIRequest(address, req.Method, req.Path, headers, reader)
 	if err != nil {
-		return nil, adminCallError(address, err)
+		return nil, adminCallError(address, err, startHint(UnitFiles()))
 	}
 	defer answer.Body.Close()
 	raw, err := io.ReadAll(answer.Body)
@@ -143,12 +148,12 @@ func checkAddress(address string) error {
 // caddyStatus matches the error that Caddy returns for a status from 400.
 var caddyStatus = regexp.MustCompile(`(?s)^caddy responded with error: HTTP (\d+): (.*)$`)
 
-// adminCallError returns the error in terms of the gateway. Caddy returns its
-// error as text only.
-func adminCallError(address string, err error) error {
+// adminCallError returns the error in terms of the gateway; start is how one is started
+// here. Caddy returns its error as text only.
+func adminCallError(address string, err error, start string) error {
 	match := caddyStatus.FindStringSubmatch(err.Error())
 	if match == nil {
-		return &AnswerError{err: fmt.Errorf("no gateway answers at %s: %s (%w)", address, noAnswerHint(address, err.Error()), err)}
+		return &AnswerError{err: fmt.Errorf("no gateway answers at %s: %s (%w)", address, noAnswerHint(address, err.Error(), start), err)}
 	}
 	var answer struct {
 		Error string `json:"error"`
@@ -172,10 +177,17 @@ type AnswerError struct {
 func (e *AnswerError) Error() string { return e.err.Error() }
 func (e *AnswerError) Unwrap() error { return e.err }
 
+// startHint says how to start a gateway on a machine with the unit, or without one.
+func startHint(unit []string) string {
+	if len(unit) > 0 {
+		return "start it with `systemctl start card-gateway`, and see `journalctl -u card-gateway -n 50`, or name the admin endpoint of another one with --address or --config"
+	}
+	return "start it with `card-gateway run --config Caddyfile`, or name its admin endpoint with --address or --config"
+}
+
 // noAnswerHint says what to do about a call that got no answer.
-func noAnswerHint(address, text string) string {
+func noAnswerHint(address, text, start string) string {
 	ends := func(cause error) bool { return strings.HasSuffix(text, cause.Error()) }
-	const start = "start it with `card-gateway run --config Caddyfile`, or name its admin endpoint with --address or --config"
 	place, err := caddy.ParseNetworkAddress(address)
 	socket := err == nil && place.IsUnixNetwork()
 	switch {

@@ -148,6 +148,9 @@ func (s *Store) Start(ctx context.Context) error {
 	return nil
 }
 
+// Examine returns what each check of the servers finds, without a start. It writes nothing.
+func (s *Store) Examine(ctx context.Context) []masters.Finding { return s.servers.Examine(ctx) }
+
 // Ready returns nil if a correct request would have been accepted at the last
 // check, which is at most about a second old, and the breaker is not open. On a
 // cluster it is enough that one of the masters accepts.

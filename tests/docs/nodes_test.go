@@ -3,6 +3,7 @@
 package docs
 
 import (
+	"fmt"
 	"net/http"
 	"os"
 	"os/exec"
@@ -11,6 +12,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/card-gateway/card-gateway/tests/harness"
 )
@@ -53,6 +55,7 @@ func twoNodes(t *testing.T, l *lab) {
 	})
 	query := c.next("api/v1/query")
 	harness.Eventually(t, "Prometheus reads both gateways", func() bool { return strings.Contains(c.everywhere(query), `"2"`) })
+	c.runbooks(key.ID)
 	if len(c.blocks) > 0 {
 		t.Errorf("%s:%d: nobody has run this block", c.page, c.blocks[0].Line)
 	}
@@ -216,4 +219,78 @@ func (c *cluster) journal(node *site) {
 		id := answer.Header.Get("X-Request-Id")
 		return strings.Contains(c.do(nodeB, "journalctl", "-u", "card-gateway", "-o", "cat", "--since", "-1min"), id)
 	})
+}
+
+// notHere are commands of the runbooks that cannot be run on an installation where all is
+// well, by a text in them.
+var notHere = map[string]string{
+	"card-keys seal  ":       "it asks the operator",
+	"card-keys seal ck_live": "it asks the operator",
+	"card-keys restore":      "it needs a backup and asks the operator",
+	"dump.rdb":               "it needs a backup",
+}
+
+// runbooks runs the commands of the runbooks on a node, as root. On an installation where
+// all is well they find nothing, and none of them fails; a busy machine has some time.
+func (c *cluster) runbooks(keyID string) {
+	c.t.Helper()
+	fills := strings.NewReplacer(
+		"ck_live_…", keyID, "redis-cli …", "redis-cli -h 10.0.0.21 -p 6379 --tls --cacert /etc/card-gateway/ca.pem --user operator",
+		"--latency-history -i 5", "--latency --raw -i 1", "https://YOUR-NAME", "--cacert secrets/ca.pem https://cards.example.com",
+	)
+	ran := 0
+	for _, page := range harness.Pages(c.t) {
+		if !strings.HasPrefix(page.Path, "docs/runbooks/") {
+			continue
+		}
+	blocks:
+		for _, b := range harness.Blocks(page) {
+			for text := range notHere {
+				if b.Language != "sh" || strings.Contains(b.Text, text) {
+					continue blocks
+				}
+			}
+			ran++
+			problem := c.runbook(fills.Replace(b.Text))
+			for deadline := time.Now().Add(harness.Patience); problem != "" && time.Now().Before(deadline); {
+				problem = c.runbook(fills.Replace(b.Text))
+			}
+			if problem != "" {
+				c.t.Errorf("%s:%d: %s", page.Path, b.Line, problem)
+			}
+		}
+	}
+	if ran < 25 {
+		c.t.Errorf("%d blocks of the runbooks were run", ran)
+	}
+}
+
+var notOK = regexp.MustCompile(`(?m)^(?:found|not checked) .*$`)
+
+// runbook runs a block of a runbook, and returns what is wrong with that.
+func (c *cluster) runbook(block string) string {
+	// 1: something was found, or nothing.
+	const traced = `set -E -o pipefail; trap 'code=$?; [ $code -le 1 ] || echo "status $code: $BASH_COMMAND" >&2' ERR; `
+	script := traced + "export CADDY_ADMIN=unix//run/card-gateway/admin.sock REDISCLI_AUTH=operators-word; " + block
+	cmd := c.machines[nodeA].command("bash", "-c", script)
+	if strings.Contains(block, "https://cards.example.com") { // from outside
+		cmd = exec.Command("bash", "-c", script)
+		cmd.Dir = c.own
+	}
+	var stderr strings.Builder
+	cmd.Stderr = &stderr
+	out, err := cmd.Output()
+	said := strings.TrimSpace(strings.ReplaceAll(stderr.String(), "no such keys\n", ""))
+	if said != "" || cmd.ProcessState.ExitCode() > 1 {
+		return fmt.Sprintf("%v\n%s\n%s", err, said, out)
+	}
+	for _, line := range notOK.FindAllString(string(out), -1) {
+		if !strings.Contains(line, "this machine: ") { // its clock is that of the machine that runs the test
+			return "on an installation where all is well card-doctor says: " + line
+		}
+	}
+	if strings.Contains(block, "card-doctor") && !strings.Contains(string(out), "redis writes") {
+		return "card-doctor says nothing of Redis: " + string(out)
+	}
+	return ""
 }

@@ -14,8 +14,8 @@ import (
 var (
 	redisUser    = regexp.MustCompile(`(?m)^user (\S+) (.*)$`)
 	redisCommand = regexp.MustCompile("(?m)`(redis-cli [^`]*)`|^(redis-cli .*)$")
-	redisPlace   = regexp.MustCompile(`-h HOST -p 6379 --tls --user \w+ --askpass|…`)
-	repairs      = regexp.MustCompile(`… (CONFIG|ACL) SET`)
+	redisPlace   = regexp.MustCompile(`-h HOST -p 6379 --tls --cacert /etc/card-gateway/ca.pem --user \w+ --askpass|…`)
+	repairs      = regexp.MustCompile(`… (CONFIG SET|ACL SET|BGSAVE)`)
 )
 
 // documentedUsers gives a server the users of docs/several-nodes.md, each with the

@@ -213,7 +213,7 @@ var importRules = []importRule{
 		reason: "what the options come to does not depend on who is bound by them",
 	},
 	{
-		dir: "caddymodule/stores", ours: []string{"caddymodule/directive", "caddymodule/meter", "caddymodule/node", "keys", "platform", "secret", "store", "store/file", "store/redis", "store/redis/rpc"},
+		dir: "caddymodule/stores", ours: []string{"caddymodule/directive", "caddymodule/meter", "caddymodule/node", "keys", "platform", "secret", "store", "store/file", "store/redis", "store/redis/masters", "store/redis/rpc"},
 		others: []string{"github.com/caddyserver/caddy/v2/…/", "go.uber.org/zap/…/"},
 		reason: "a backend is opened and kept for whoever asks",
 	},
@@ -272,7 +272,13 @@ var importRules = []importRule{
 		reason: "card-unit runs the commands of the gateway as they are; it knows none of them",
 	},
 	{
-		dir: "commands", ours: []string{"commands/cardexplain", "commands/cardkeys", "commands/cardsign", "commands/cardstatus", "commands/cardunit"},
+		dir:    "commands/carddoctor",
+		ours:   []string{"adminapi", "caddymodule/issuer", "caddymodule/node", "caddymodule/stores", "commands/cardunit", "commands/cli", "forward", "keys", "platform", "secret", "store/redis/masters"},
+		others: []string{"github.com/caddyserver/caddy/v2/…/", "github.com/spf13/cobra"},
+		reason: "card-doctor asks servers and issuers by the code that asks them in a gateway, so that no rule is written twice; a running gateway it knows only through the admin API",
+	},
+	{
+		dir: "commands", ours: []string{"commands/carddoctor", "commands/cardexplain", "commands/cardkeys", "commands/cardsign", "commands/cardstatus", "commands/cardunit"},
 		reason: "it names the commands and does nothing itself",
 	},
 	{

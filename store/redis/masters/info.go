@@ -54,8 +54,7 @@ type serverInfo struct {
 	usedMemory int64
 	maxMemory  int64
 	persistent bool
-	denied     error  // why it refuses writes
-	lacks      string // a command that it does not let the gateway's user run
+	probed
 	// The histories that it holds: the current one, and the previous one up to an
 	// offset.
 	replication, replication2 string
@@ -128,26 +127,43 @@ func replicas(reply string) (addrs []string, silent int64) {
 	return addrs, silent
 }
 
-// unfit returns an [rpc.UnfitError] if the server must not be used, else nil.
-func (i *serverInfo) unfit() error {
-	unfit := func(format string, args ...any) error {
-		return &rpc.UnfitError{Server: i.addr, Problem: fmt.Sprintf(format, args...)}
-	}
+// A Finding is the result of one check of a server.
+type Finding struct {
+	Server  string
+	Check   string // such as eviction
+	Problem string // what is wrong and what to do; empty: nothing
+	Unasked bool   // the server does not let the user ask; Problem is what the user needs
+}
+
+// demands returns what a server must be to be used, in the order in which it is demanded.
+func (i *serverInfo) demands() []Finding {
+	all := []Finding{{Check: "version"}, {Check: "role"}, {Check: "rights"}, {Check: "eviction"}}
 	major, _, _ := strings.Cut(i.version, ".")
 	if n, err := strconv.Atoi(major); err != nil || n < oldestMajor {
-		return unfit("version %s is too old; use %d.0 or newer", i.version, oldestMajor)
-	}
-	if i.bits == "32" { // the scripts write numbers as words
-		return unfit("it is a build for 32 bits; use one for 64")
+		all[0].Problem = fmt.Sprintf("version %s is too old; use %d.0 or newer", i.version, oldestMajor)
+	} else if i.bits == "32" { // the scripts write numbers as words
+		all[0].Problem = "it is a build for 32 bits; use one for 64"
 	}
 	if i.role != "master" {
-		return unfit("it is a replica; give the address of the master, or the sentinels")
+		all[1].Problem = "it is a replica; give the address of the master, or the sentinels"
 	}
 	if i.lacks != "" {
-		return unfit("the gateway's user may not run %s; give it the whole ACL rule of docs/redis.md", strings.ToUpper(i.lacks))
+		all[2].Problem = fmt.Sprintf("the gateway's user may not run %s; give it the whole ACL rule of docs/redis.md", strings.ToUpper(i.lacks))
+	} else if i.unasked != nil {
+		all[2].Problem, all[2].Unasked = "the gateway's user may not ask for its rights; give it +acl|dryrun", true
 	}
 	if i.policy != "noeviction" {
-		return unfit("maxmemory-policy %s may evict nonces, so that requests could be replayed; set it to noeviction", i.policy)
+		all[3].Problem = fmt.Sprintf("maxmemory-policy %s may evict nonces, so that requests could be replayed; set it to noeviction", i.policy)
+	}
+	return all
+}
+
+// unfit returns an [rpc.UnfitError] if the server must not be used, else nil.
+func (i *serverInfo) unfit() error {
+	for _, f := range i.demands() {
+		if f.Problem != "" && !f.Unasked {
+			return &rpc.UnfitError{Server: i.addr, Problem: f.Problem}
+		}
 	}
 	return nil
 }
@@ -202,21 +218,25 @@ type Rights struct {
 	Replayed [][]any // those that write, in the form of the append-only file
 }
 
-// probe returns why the node refuses writes, for example because its memory is full,
-// and a command that the gateway's user may not run. It sends a write that changes
-// nothing, SET … XX of a missing name, and dry runs. A user that may not ask for them
-// lacks nothing.
-func (w *Watcher) probe(ctx context.Context, node *redis.Client, served *slotSet) (lacks string, denied error) {
+// probed is what a server lets the gateway's user do.
+type probed struct {
+	denied  error  // why it refuses writes, for example because its memory is full
+	lacks   string // a command that the user may not run
+	unasked error  // why that is not known; then the user lacks nothing
+}
+
+// probe sends a write that changes nothing, SET … XX of a missing name, and dry runs.
+func (w *Watcher) probe(ctx context.Context, node *redis.Client, served *slotSet) (p probed) {
 	name := w.names.missing(served)
 	if name == "" {
-		return "", nil
+		return p
 	}
 	if err := node.SetArgs(ctx, name, "", redis.SetArgs{Mode: "XX"}).Err(); !errors.Is(err, redis.Nil) && !rpc.IsMoving(err) {
-		denied = err
+		p.denied = err
 	}
 	user := cmp.Or(node.Options().Username, "default")
-	lacks, _ = refused(ctx, node, user, append(onKey(name, w.opt.Rights.Script), w.opt.Rights.Other...))
-	return lacks, denied
+	p.lacks, p.unasked = refused(ctx, node, user, append(onKey(name, w.opt.Rights.Script), w.opt.Rights.Other...))
+	return p
 }
 
 // onKey returns the commands with the key after their name.
@@ -316,13 +336,19 @@ func (w *Watcher) refuseLosing() error {
 // limits and the epoch are lost after the restart. So the gateway asks for the
 // rights of default, by a dry run that executes nothing.
 
+// What an inspection finds if the user may not ask.
+const (
+	replayUnasked   = "the gateway's user may not ask whether the append-only file can be replayed; give it +acl|dryrun"
+	replicasUnasked = "the gateway's user may not read min-replicas-to-write, without which two masters may accept the same request after a network cut; give it +config|get, or write accept_replicas_unverified"
+)
+
 // replayProblem returns why a restart would lose the writes of scripts, or that this
 // cannot be known, which refuses nothing.
 func replayProblem(ctx context.Context, node *redis.Client, commands [][]any) (text, refuses string, err error) {
 	command, err := refused(ctx, node, "default", commands)
 	switch {
 	case redis.HasErrorPrefix(err, "NOPERM"):
-		return "the gateway's user may not ask whether the append-only file can be replayed; give it +acl|dryrun", "", nil
+		return replayUnasked, "", nil
 	case err != nil || command == "":
 		return "", "", err
 	}
@@ -344,7 +370,7 @@ func (w *Watcher) replicasProblem(ctx context.Context, node *redis.Client, m *se
 	}
 	least, err := minReplicas(ctx, node)
 	if redis.HasErrorPrefix(err, "NOPERM") {
-		return "the gateway's user may not read min-replicas-to-write, without which two masters may accept the same request after a network cut; give it +config|get, or write accept_replicas_unverified", !w.opt.AcceptReplicas, nil
+		return replicasUnasked, !w.opt.AcceptReplicas, nil
 	}
 	where := m.addr
 	for _, addr := range m.followers { // one that does not answer is asked again
@@ -377,8 +403,7 @@ func (w *Watcher) Details(ahead time.Duration) store.Details {
 		Topology: w.client.Options.Topology(), Servers: make([]store.Server, len(found)), Degraded: append([]string{}, v.degraded...),
 		Warnings: w.warnings(found, ahead), ReplayFloor: rpc.Moment(max(v.Highest(), w.raised.Load(), 0)),
 	}
-	// More than four fifths of the memory are in use, most of which is for nonces.
-	if slices.ContainsFunc(found, func(i serverInfo) bool { return i.maxMemory > 0 && i.usedMemory > i.maxMemory/5*4 }) {
+	if slices.ContainsFunc(found, func(i serverInfo) bool { return i.nearlyFull() }) {
 		d.Degraded = append(d.Degraded, "nonces")
 	}
 	for i := range found {
@@ -391,26 +416,77 @@ func (w *Watcher) Details(ahead time.Duration) store.Details {
 	return d
 }
 
+// nearlyFull reports whether more than four fifths of the memory are in use, most of
+// which is for nonces.
+func (i *serverInfo) nearlyFull() bool { return i.maxMemory > 0 && i.usedMemory > i.maxMemory/5*4 }
+
 // warnings lists what an operator should change.
 func (w *Watcher) warnings(found []serverInfo, ahead time.Duration) []string {
 	list := []string{}
-	warn := func(format string, args ...any) { list = append(list, fmt.Sprintf(format, args...)) }
 	for i := range found {
 		info := &found[i]
-		if !info.persistent {
-			warn("%s keeps no append-only file: a restart loses keys, nonces and locks (set appendonly yes)", info.addr)
-		}
 		if info.replicas > 0 && 0 < ahead && ahead < MaxLag+time.Second {
-			warn("replay_floor_ahead is %v: set it to at least %v where masters have replicas, which is how long one that is cut off may go on", ahead, MaxLag+time.Second)
+			list = append(list, fmt.Sprintf("replay_floor_ahead is %v: set it to at least %v where masters have replicas, which is how long one that is cut off may go on", ahead, MaxLag+time.Second))
 		}
-		for _, text := range info.asked.warns {
-			if text != "" {
-				warn("%s: %s", info.addr, text)
+		for _, f := range info.settings() {
+			if f.Problem != "" {
+				list = append(list, info.addr+": "+f.Problem)
 			}
-		}
-		if info.maxMemory == 0 {
-			warn("%s has no maxmemory: nonces are bounded by the machine's memory alone", info.addr)
 		}
 	}
 	return list
+}
+
+// settings returns what an operator should change of a server that can be used.
+func (i *serverInfo) settings() []Finding {
+	all := []Finding{
+		{Check: "persistence", Problem: i.asked.warns[0], Unasked: i.asked.warns[0] == replayUnasked},
+		{Check: "coverage", Problem: i.asked.warns[1]},
+		{Check: "memory"},
+	}
+	if !i.persistent {
+		all[0].Problem = "it keeps no append-only file: a restart loses keys, nonces and locks (set appendonly yes)"
+	}
+	if i.maxMemory == 0 {
+		all[2].Problem = "it has no maxmemory: nonces are bounded by the machine's memory alone"
+	}
+	return all
+}
+
+// Examine reads the state of all masters, and returns what each check finds. Servers that
+// are out of reach or refuse the user have one finding, reach or rights. It writes nothing.
+func (w *Watcher) Examine(ctx context.Context) (all []Finding) {
+	found, err := w.readMasters(ctx)
+	for i := range found {
+		info := &found[i]
+		for _, f := range slices.Concat([]Finding{{Check: "reach"}}, info.demands(), info.settings(), w.present(info)) {
+			f.Server = info.addr
+			all = append(all, f)
+		}
+	}
+	if err != nil {
+		f := Finding{Server: w.client.Options.Place(), Check: "reach", Problem: err.Error()}
+		if rpc.Refusal("", err) != nil || errors.As(err, new(*rpc.UnfitError)) {
+			f.Check = "rights"
+		}
+		all = append(all, f)
+	}
+	return all
+}
+
+// present returns the findings about the present state of a server.
+func (w *Watcher) present(i *serverInfo) []Finding {
+	all := []Finding{{Check: "clock"}, {Check: "writes"}, {Check: "replicas", Problem: i.asked.degrades, Unasked: i.asked.degrades == replicasUnasked}}
+	if err := i.skew(w.opt.Now()); err != nil {
+		all[0].Problem = err.Error()
+	}
+	if err := i.refusing(); err != nil {
+		all[1].Problem = err.Error()
+	} else if i.nearlyFull() {
+		all[1].Problem = "more than four fifths of maxmemory are used; raise it, or find the client that sends much more than usual"
+	}
+	if i.role == "master" && i.asked.at.IsZero() {
+		all[2].Problem, all[2].Unasked = "the server did not answer in time", true
+	}
+	return all
 }

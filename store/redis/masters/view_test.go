@@ -40,7 +40,7 @@ func TestExposedSlots(t *testing.T) {
 func TestSightedWhenItTakesWrites(t *testing.T) {
 	m := newObservations()
 	for second, denied := range []error{errors.New("NOREPLICAS"), errors.New("NOREPLICAS"), nil, errors.New("OOM"), nil} {
-		m.sight([]serverInfo{{identity: "late", now: time.Unix(int64(second), 0), denied: denied}})
+		m.sight([]serverInfo{{identity: "late", now: time.Unix(int64(second), 0), probed: probed{denied: denied}}})
 	}
 	if got := m.sighted["late"].at; got != time.Unix(2, 0).UnixMicro() {
 		t.Errorf("it was first seen at %d", got)

@@ -319,12 +319,12 @@ func (w *Watcher) readMasters(ctx context.Context) ([]serverInfo, error) {
 			}
 			served, owned = ownSlots(addr, answer)
 		}
-		lacks, denied := w.probe(ctx, node, served)
+		allowed := w.probe(ctx, node, served)
 		i, err := readInfo(ctx, node, addr) // its time is later than the moment from which it takes writes
 		if err != nil {
 			return err
 		}
-		i.slots, i.owned, i.denied, i.lacks = served, owned, denied, lacks
+		i.slots, i.owned, i.probed = served, owned, allowed
 		if w.client.Cluster == nil && i.role != "master" {
 			w.client.Distrust() // the address may lead to another server by now
 		}
