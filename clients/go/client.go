@@ -141,19 +141,25 @@ func (c *Client) NewCall() (Call, error) {
 // was not, and never will be. A [TakenError]: it was taken before; read what it made. Any
 // other error decides nothing; after [Call.Until] it is always an [UnknownError].
 func (c *Client) CloseCall(ctx context.Context, call Call) error {
-	closing, err := c.NewCall()
+	now, err := c.NewCall()
 	if err != nil {
 		return err
 	}
-	if closing.Nonce = call.Nonce; call.Timestamp.After(closing.Timestamp) {
-		closing.Timestamp = call.Timestamp
+	passed := &UnknownError{Call: call, Err: errors.New("its time has passed, so that nothing can execute it any more, and the gateway has forgotten its nonce")}
+	if now.Timestamp.After(call.Until()) {
+		return passed
 	}
-	if closing.Timestamp.After(call.Until()) {
-		return &UnknownError{Call: call, Err: errors.New("its time has passed, so that nothing can execute it any more, and the gateway has forgotten its nonce")}
-	}
-	_, err = c.Send(ctx, Request{Method: http.MethodPost, Path: "/gateway/v1/nonce/close", Call: &closing})
+	// With the timestamp of the call: a gateway that has lost its nonce refuses that.
+	answer, err := c.Send(ctx, Request{Method: http.MethodPost, Path: "/gateway/v1/nonce/close", Call: &call})
 	if taken := new(TakenError); errors.As(err, &taken) && taken.perhaps {
 		return &UnknownError{Call: call, Err: err} // it was perhaps taken by this close, whose answer was lost
+	}
+	var closed struct{ Data struct{ Nonce string } }
+	if err == nil {
+		err = answer.Decode(&closed)
+	}
+	if err == nil && closed.Data.Nonce != call.Nonce { // the timestamp was refused, and another nonce signed
+		return passed
 	}
 	return err
 }

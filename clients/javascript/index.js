@@ -509,12 +509,12 @@ class Client {
   }
 
   async closeCall(call) {
-    const { timestamp } = this.#policy.newCall();
-    if (timestamp > until(call)) {
-      throw new UnknownError(call, 0, new Error("its time has passed, so that nothing can execute it any more, and the gateway has forgotten its nonce"));
-    }
+    const passed = () => new UnknownError(call, 0, new Error("its time has passed, so that nothing can execute it any more, and the gateway has forgotten its nonce"));
+    if (this.#policy.newCall().timestamp > until(call)) throw passed();
     try {
-      await this.request("POST", "/gateway/v1/nonce/close", { call: { nonce: call.nonce, timestamp: Math.max(timestamp, call.timestamp) } });
+      // With the timestamp of the call: a gateway that has lost its nonce refuses that.
+      const { data: closed } = (await this.request("POST", "/gateway/v1/nonce/close", { call })).json();
+      if (closed.nonce !== call.nonce) throw passed(); // the timestamp was refused, and another nonce signed
     } catch (error) {
       if (error instanceof TakenError && error.perhapsByUs) throw new UnknownError(call, 0, error); // perhaps by this close
       throw error;

@@ -58,16 +58,20 @@ namespace CardGateway
         /// </exception>
         public async Task CloseCallAsync(Call call, CancellationToken cancel = default(CancellationToken))
         {
-            var now = policy.Corrected();
-            var closing = new Call(call.Nonce, call.Timestamp > now ? call.Timestamp : now);
-            if (closing.Timestamp > call.Until)
+            var passed = new UnknownException(call, 0, new InvalidOperationException(
+                "its time has passed, so that nothing can execute it any more, and the gateway has forgotten its nonce"));
+            if (policy.Corrected() > call.Until)
             {
-                throw new UnknownException(call, 0, new InvalidOperationException(
-                    "its time has passed, so that nothing can execute it any more, and the gateway has forgotten its nonce"));
+                throw passed;
             }
             try
             {
-                await RequestAsync("POST", "/gateway/v1/nonce/close", call: closing, cancel: cancel).ConfigureAwait(false);
+                // With the timestamp of the call: a gateway that has lost its nonce refuses that.
+                var closed = await RequestAsync("POST", "/gateway/v1/nonce/close", call: call, cancel: cancel).ConfigureAwait(false);
+                if (!call.Nonce.Equals(closed.Json("data", "nonce"))) // the timestamp was refused, and another nonce signed
+                {
+                    throw passed;
+                }
             }
             catch (TakenException e) when (e.Perhaps) // perhaps by this close, whose answer was lost
             {

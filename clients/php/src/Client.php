@@ -97,13 +97,17 @@ final class Client
      */
     public function closeCall(Call $call): void
     {
-        $closing = new Call($call->nonce, max($call->timestamp, $this->newCall()->timestamp));
-        if ($closing->timestamp > $call->until()) {
-            throw new UnknownException($call, 0, new CardException('its time has passed, so that nothing can execute it any more, and '
-                . 'the gateway has forgotten its nonce'));
+        $passed = new UnknownException($call, 0, new CardException('its time has passed, so that nothing can execute it any more, and '
+            . 'the gateway has forgotten its nonce'));
+        if ($this->newCall()->timestamp > $call->until()) {
+            throw $passed;
         }
         try {
-            $this->request('POST', '/gateway/v1/nonce/close', call: $closing);
+            // With the timestamp of the call: a gateway that has lost its nonce refuses that.
+            $closed = $this->request('POST', '/gateway/v1/nonce/close', call: $call)->json();
+            if (($closed['data']['nonce'] ?? '') !== $call->nonce) { // the timestamp was refused, and another nonce signed
+                throw $passed;
+            }
         } catch (TakenException $taken) {
             throw $taken->perhapsByUs ? new UnknownException($call, 0, $taken) : $taken;
         }

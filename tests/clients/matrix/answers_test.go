@@ -107,6 +107,17 @@ func (b bench) closes(t *testing.T) {
 	if got := do("close", prefix+"old", now-400); got.Error == nil || got.Error.Type != "unknown" {
 		t.Errorf("a call of long ago is closed: %+v", got.Error)
 	}
+	if got := do("close", prefix+"late", now-330); got.Error == nil || got.Closed {
+		t.Errorf("a call is closed that the gateway has forgotten: %+v", got)
+	}
+	// A gateway that has lost the nonce of a call refuses what has its timestamp, and
+	// would accept a later one.
+	way, base := startBetween(t, b.gateway.Addr, "")
+	ask.Base = base
+	stamp := now - 100
+	if got := do("close", prefix+"stamp", stamp); !got.Closed || len(way.stamps) != 1 || way.stamps[0] != ask.Timestamp {
+		t.Errorf("a call stamped %d is closed by a request stamped %v: %+v", stamp, way.stamps, got)
+	}
 }
 
 // outcome checks what the client returns.

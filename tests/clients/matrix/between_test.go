@@ -105,6 +105,7 @@ type between struct {
 	first   seen
 	number  int
 	accepts []string // Accept-Encoding of each request
+	stamps  []string // X-Timestamp of each request
 }
 
 func startBetween(t *testing.T, gateway, alteration string) (b *between, base string) {
@@ -132,6 +133,7 @@ func (b *between) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		panic(http.ErrAbortHandler)
 	}
 	b.accepts = append(b.accepts, accepts)
+	b.stamps = append(b.stamps, r.Header.Get(auth.HeaderTimestamp))
 	b.number++
 	s.number = b.number
 	if s.number == 1 {

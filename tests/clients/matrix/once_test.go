@@ -140,7 +140,7 @@ func TestCallsOnce(t *testing.T) {
 	calls, callers, pause := 24, 6, 2*time.Second
 	if long != "" {
 		calls, _ = strconv.Atoi(long)
-		callers, pause = 100, 10*time.Second // callers wait most of the time
+		callers, pause = 150, 10*time.Second // callers wait most of the time
 	}
 	for _, l := range languages {
 		t.Run(l.name, func(t *testing.T) {

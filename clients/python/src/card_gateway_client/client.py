@@ -8,7 +8,7 @@ import ssl
 import threading
 import time
 from contextlib import contextmanager
-from typing import Any, Dict, Iterator, Mapping, NamedTuple, Optional, Tuple, Union
+from typing import Any, Callable, Dict, Iterator, Mapping, NamedTuple, Optional, Tuple, Union
 from urllib.parse import quote, urlencode, urlsplit
 
 from .errors import ApiError, Call, CallTaken, ConnectionFailed, OutcomeUnknown, RedirectRefused, UnsignableError
@@ -54,8 +54,8 @@ class Client:
         Returns if it was not, and never will be. Raises ``CallTaken`` if it was taken
         before, and ``OutcomeUnknown`` if that cannot be found out any more; every
         other error decides nothing."""
-        with closing_call(call):
-            self.request("POST", CLOSE, call=self.policy.closing(call))
+        with closing_call(call, self.policy) as check:
+            check(self.request("POST", CLOSE, call=call))
 
     def close(self) -> None:
         """Closes the connection of the calling thread."""
@@ -149,10 +149,20 @@ CLOSE = "/gateway/v1/nonce/close"
 
 
 @contextmanager
-def closing_call(call: Call) -> Iterator[None]:
-    """Says ``OutcomeUnknown`` of a close that was perhaps taken for the call itself."""
+def closing_call(call: Call, policy: Policy) -> Iterator[Callable[[Answer], None]]:
+    """Says ``OutcomeUnknown`` of a call whose time has passed, and of a close that was
+    perhaps taken for the call itself. It yields what checks the answer. A close has the
+    timestamp of the call: a gateway that has lost its nonce refuses that."""
+    passed = OutcomeUnknown(call, 0, "its time has passed, so that nothing can execute it any more, and the gateway has forgotten its nonce")
+
+    def check(answer: Answer) -> None:
+        if answer.json()["data"]["nonce"] != call.nonce:  # the timestamp was refused, and another nonce signed
+            raise passed
+
+    if policy.passed(call):
+        raise passed
     try:
-        yield
+        yield check
     except CallTaken as taken:
         if taken.perhaps_by_us:
             raise OutcomeUnknown(call, 0, taken) from taken

@@ -51,13 +51,9 @@ class Policy:
         """Returns a nonce and the time of the gateway's clock, as far as it is known."""
         return Call(secrets.token_hex(16), int(self.now() + self.offset))
 
-    def closing(self, call: Call) -> Call:
-        """Returns what the close of a call is signed with. Raises ``OutcomeUnknown``
-        when the gateway has forgotten its nonce."""
-        now = int(self.now() + self.offset)
-        if now > call.until:
-            raise OutcomeUnknown(call, 0, "its time has passed, so that nothing can execute it any more, and the gateway has forgotten its nonce")
-        return Call(call.nonce, max(now, call.timestamp))
+    def passed(self, call: Call) -> bool:
+        """Whether the gateway has forgotten the nonce of a call, and accepts it no more."""
+        return int(self.now() + self.offset) > call.until
 
     def serves(self, url: str) -> bool:
         """Whether the URL is of the gateway, so that it may see a signature."""

@@ -42,8 +42,8 @@ class AsyncClient:
 
     async def close_call(self, call: Call) -> None:
         """Does what ``Client.close_call`` does."""
-        with closing_call(call):
-            await self.request("POST", CLOSE, call=self.policy.closing(call))
+        with closing_call(call, self.policy) as check:
+            check(await self.request("POST", CLOSE, call=call))
 
     async def request(
         self, method: str, path: str, *, query: Optional[Query] = None, json: Any = None, body: Any = None,

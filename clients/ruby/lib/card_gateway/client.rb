@@ -96,13 +96,12 @@ module CardGateway
     # UnknownError if that cannot be found out any more; every other error decides
     # nothing.
     def close_call(call)
-      closing = Call.new(call.nonce, [call.timestamp, new_call.timestamp].max)
-      if closing.timestamp > call.until
-        raise UnknownError.new(call, 0, "its time has passed, so that nothing can execute it any more, and the gateway has forgotten its nonce")
-      end
+      passed = UnknownError.new(call, 0, "its time has passed, so that nothing can execute it any more, and the gateway has forgotten its nonce")
+      raise passed if new_call.timestamp > call.until
 
-      request("POST", "/gateway/v1/nonce/close", call: closing)
-      nil
+      # With the timestamp of the call: a gateway that has lost its nonce refuses that.
+      closed = request("POST", "/gateway/v1/nonce/close", call: call).json["data"]
+      raise passed if closed["nonce"] != call.nonce # the timestamp was refused, and another nonce signed
     rescue TakenError => e
       raise e unless e.perhaps_by_us?
 

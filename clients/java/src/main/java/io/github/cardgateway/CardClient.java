@@ -97,14 +97,17 @@ public final class CardClient {
      * @throws UnknownException that could not be found out, or the time of the call has passed. Any other error decides nothing
      */
     public void closeCall(Call call) throws CardException {
-        Call now = policy.newCall();
-        Instant timestamp = call.timestamp().isAfter(now.timestamp()) ? call.timestamp() : now.timestamp();
-        if (timestamp.isAfter(call.until())) {
-            throw new UnknownException(call, 0, new IllegalStateException(
-                "its time has passed, so that nothing can execute it any more, and the gateway has forgotten its nonce"));
+        UnknownException passed = new UnknownException(call, 0, new IllegalStateException(
+            "its time has passed, so that nothing can execute it any more, and the gateway has forgotten its nonce"));
+        if (policy.newCall().timestamp().isAfter(call.until())) {
+            throw passed;
         }
         try {
-            request("POST", "/gateway/v1/nonce/close", null, Map.of(), new Call(call.nonce(), timestamp));
+            // With the timestamp of the call: a gateway that has lost its nonce refuses that.
+            Answer closed = request("POST", "/gateway/v1/nonce/close", null, Map.of(), call);
+            if (!call.nonce().equals(closed.json("data", "nonce"))) { // the timestamp was refused, and another nonce signed
+                throw passed;
+            }
         } catch (TakenException e) {
             throw e.perhaps ? new UnknownException(call, 0, e) : e; // perhaps by this close, whose answer was lost
         }
