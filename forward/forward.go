@@ -2,6 +2,7 @@ package forward
 
 import (
 	"context"
+	"crypto/x509"
 	"fmt"
 	"io"
 	"math/bits"
@@ -72,6 +73,20 @@ func (f *Forwarder) Close() {
 	for _, is := range f.issuers {
 		is.shut()
 	}
+}
+
+// ClientCertificate returns the certificate that a new connection would show to the
+// issuers; nil if there is none.
+func (f *Forwarder) ClientCertificate() *x509.Certificate {
+	secure := f.issuers[0].secure
+	if secure == nil || secure.GetClientCertificate == nil {
+		return nil
+	}
+	pair, err := secure.GetClientCertificate(nil)
+	if err != nil {
+		return nil
+	}
+	return pair.Leaf
 }
 
 // Do sends the request to one issuer and returns the answer when its head has

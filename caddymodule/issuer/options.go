@@ -3,6 +3,7 @@ package issuer
 import (
 	"crypto/sha256"
 	"crypto/tls"
+	"crypto/x509"
 	"encoding/hex"
 	"encoding/json"
 	"errors"
@@ -90,6 +91,18 @@ func (h *Forward) Cleanup() error {
 	}
 	_, err := pool.Delete(h.poolKey)
 	return err
+}
+
+// ClientCertificates returns the certificates that new connections show to the issuers of
+// the configurations in use.
+func ClientCertificates() (all []*x509.Certificate) {
+	pool.Range(func(_, pooled any) bool {
+		if leaf := pooled.(pooledForwarder).ClientCertificate(); leaf != nil {
+			all = append(all, leaf)
+		}
+		return true
+	})
+	return all
 }
 
 // expand replaces the placeholders of addresses and files.

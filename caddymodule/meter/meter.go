@@ -212,14 +212,15 @@ var (
 var DryRunGauge = gauge("card_gateway_dry_run",
 	"Number of card_auth handlers in dry run, which let requests pass that break the rules.")
 
-// The certificates that Caddy has loaded to serve, but for those obtained on demand.
-// Without one there are no series: 0 would be the year 1970, or a promise.
+// The certificates that Caddy has loaded to serve, but for those obtained on demand (use
+// server), and those that card_forward shows to issuers (use client). Without one there
+// are no series: 0 would be the year 1970, or a promise.
 var (
-	CertificateEnd = gauges("card_gateway_certificate_end_seconds",
-		"Unix time at which the first of the loaded certificates ends; no series if none is loaded.")
+	CertificateEnd = gauges("card_gateway_certificate_end_timestamp_seconds",
+		"Unix time at which the first of the loaded certificates ends, by use; no series if none is loaded.", "use")
 
 	CertificatesOverdue = gauges("card_gateway_certificates_overdue",
-		"Loaded certificates that should have been renewed: less than a fifth of their life is left, and less than 14 days; no series if none is loaded.")
+		"Loaded certificates that should have been renewed, by use: less than a fifth of their life is left, and less than 14 days; no series if none is loaded.", "use")
 )
 
 // ReplayFloor has the highest replay floor that the store reports.

@@ -121,12 +121,12 @@ var rows = []row{
 		{
 			kind: graph, title: "First certificate to end", unit: duration,
 			good:    "Good: never near zero, with a jump up at each renewal. Empty where no certificate is loaded, and TLS ends before the gateway.",
-			queries: []query{q(`min by (instance) (card_gateway_certificate_end_seconds{@} - time())`, "{{instance}}")},
+			queries: []query{q(`min by (instance, use) (card_gateway_certificate_end_timestamp_seconds{@} - time())`, "{{use}} {{instance}}")},
 		},
 		{
 			kind: graph, title: "Certificates overdue", unit: count,
 			good:    "Good: zero; anything else was not renewed in time, see the runbook certificate-overdue.",
-			queries: []query{q(`max by (instance) (card_gateway_certificates_overdue{@})`, "{{instance}}")},
+			queries: []query{q(`max by (instance, use) (card_gateway_certificates_overdue{@})`, "{{use}} {{instance}}")},
 		},
 		{
 			kind: graph, title: "Clock skew of clients", unit: duration, signed: true,

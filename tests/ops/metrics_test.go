@@ -142,7 +142,7 @@ func literals(e ast.Expr) []string {
 // closedSets returns the values of the labels that have a fixed set.
 func closedSets(t testing.TB) map[string][]string {
 	t.Helper()
-	sets := map[string][]string{"status": keys.Statuses(), "within": {"1d", "7d", "30d"}, "state": keys.SealStates(), "field": keys.ForgedFields(), "direction": {"request", "answer"}, "result": {"ok", "invalid", "failed", "unchanged"}}
+	sets := map[string][]string{"status": keys.Statuses(), "within": {"1d", "7d", "30d"}, "state": keys.SealStates(), "use": {"server", "client"}, "field": keys.ForgedFields(), "direction": {"request", "answer"}, "result": {"ok", "invalid", "failed", "unchanged"}}
 	for _, reason := range auth.Reasons() {
 		sets["outcome"] = append(sets["outcome"], reason.String(), "would_refuse_"+reason.String())
 	}
