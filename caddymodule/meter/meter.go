@@ -3,7 +3,7 @@
 // sets.
 //
 // Begin with [New], which registers the metrics. The spans of a request are in spans,
-// the calls of the store in store.
+// the calls of the store in store, what issuers do in issuer.
 package meter
 
 import (
@@ -117,7 +117,8 @@ func New(registry *prometheus.Registry, table *auth.Table, others ...prometheus.
 	for _, collector := range append([]prometheus.Collector{
 		RequestsTotal, overheadSeconds, storeSeconds, StoreUp, LimitDecisions, TranslationsTotal,
 		clockSkewSeconds, RepeatedRequests, DroppedHeaders, KeyLocksTotal, UncountedFailures, KeysByStatus, KeysExpiring, KeySeals, ForgedRecordsTotal, buildInfo, bodyBytes, bodyBytesLimit, storeQueue,
-		upstreamSeconds, UpstreamResponses, UpstreamConnections,
+		upstreamSeconds, UpstreamResponses,
+		UpstreamConnections, issuerInFlight, issuerOut, issuerOutSeconds, issuerResponses, issuerSeconds,
 		DegradedGauge, DryRunGauge, ReplayFloor, CertificateEnd, CertificatesOverdue, explanationsTotal, signedAnswers,
 	}, others...) {
 		if err := registry.Register(collector); err != nil && !errors.As(err, new(prometheus.AlreadyRegisteredError)) {
@@ -314,9 +315,6 @@ var (
 
 	UpstreamResponses = counters("card_gateway_upstream_responses_total",
 		"What the upstream answered, by operation and class of the status; error and timeout: it gave no usable answer.", "operation", "class")
-
-	UpstreamConnections = gauges("card_gateway_upstream_connections",
-		"Open connections of card_forward by issuer.", "issuer")
 )
 
 // Classes of what the upstream answered, a closed set.

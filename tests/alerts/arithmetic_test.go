@@ -19,7 +19,7 @@ const (
 var (
 	explained = regexp.MustCompile(`unless .*`)
 	// A comparison with a number, or with a time in the past.
-	comparison = regexp.MustCompile(`(?:==|[<>])\s*(time\(\) - )?([0-9]+(?:\.[0-9]+)?)`)
+	comparison = regexp.MustCompile(`(?:==|[<>]=?)\s*(time\(\) - )?([0-9]+(?:\.[0-9]+)?)`)
 	// The window of a recorded series, as in share2m.
 	window = regexp.MustCompile(`:(share|rate)([0-9]+[sm])\b`)
 	// The gauges that are set when the keys are counted, every 30 s, and those that

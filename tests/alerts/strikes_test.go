@@ -119,6 +119,20 @@ func (s *scene) issuerDoes(reply func(*harness.Received) harness.Reply) {
 	s.finally(func() { s.issuer.Does(answers) })
 }
 
+// issuerAnswers makes the issuer answer with an error of its own.
+func (s *scene) issuerAnswers(status int) {
+	s.issuerDoes(func(*harness.Received) harness.Reply {
+		return harness.Answer(status, `{"error":"broken"}`, "Content-Type: application/json")
+	})
+}
+
+func slowIssuer(s *scene) {
+	s.issuerDoes(func(r *harness.Received) harness.Reply {
+		time.Sleep(1500 * time.Millisecond)
+		return answers(r)
+	})
+}
+
 // stamp shifts the clocks of all clients.
 func (s *scene) stamp(ahead time.Duration) {
 	s.send(func(int) []*harness.Request {

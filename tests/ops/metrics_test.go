@@ -147,7 +147,7 @@ func closedSets(t testing.TB) map[string][]string {
 		sets["outcome"] = append(sets["outcome"], reason.String(), "would_refuse_"+reason.String())
 	}
 	variables := map[string]string{
-		"LimitDecisionNames": "decision", "translationVariants": "variant", "UpstreamClasses": "class", "Degradations": "what",
+		"LimitDecisionNames": "decision", "translationVariants": "variant", "UpstreamClasses": "class", "issuerClasses": "class", "Degradations": "what",
 	}
 	values := make(map[string]bool) // of single metrics by their labels
 	for _, file := range moduleFiles(t) {
