@@ -39,6 +39,7 @@ var faults = []fault{
 		s.stop(s.nodes[0])
 		s.stop(s.nodes[1])
 	}},
+	{name: "a gateway is killed every 22 s, and starts again", alert: "CardGatewayCrashLoop", strike: crash},
 	{name: "nobody scrapes the gateways", alert: "CardGatewayMetricsAbsent", alone: true, strike: func(s *scene) {
 		s.unscraped()
 		s.finally(s.scraped)

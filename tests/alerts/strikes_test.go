@@ -21,6 +21,27 @@ func (s *scene) stop(g *harness.Gateway) {
 	s.finally(g.Start)
 }
 
+// crash kills a gateway again and again, and starts it at once, as a service manager does.
+func crash(s *scene) {
+	over, done := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(done)
+		for {
+			s.nodes[0].Kill()
+			s.nodes[0].StartNotReady()
+			select {
+			case <-over:
+				return
+			case <-time.After(s.every.of(crashEvery)):
+			}
+		}
+	}()
+	s.finally(func() {
+		close(over)
+		<-done
+	})
+}
+
 // halt makes a process hang.
 func (s *scene) halt(pid int) {
 	s.t.Helper()
