@@ -200,7 +200,7 @@ func (p *passage) countLimits(v *store.Verdict, states []ratelimit.State) {
 			}
 		}
 	}
-	p.site.telemetry.Metrics.Operations[p.info.Operation.Index].Limits[decision].Inc()
+	p.site.telemetry.Metrics.Operations[p.info.Operation.Index].Limits[decision]().Inc()
 }
 
 // reportLock counts and logs the lock that this request has caused.

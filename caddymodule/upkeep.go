@@ -8,6 +8,7 @@ import (
 
 	"go.uber.org/zap"
 
+	"github.com/card-gateway/card-gateway/caddymodule/issuer"
 	"github.com/card-gateway/card-gateway/caddymodule/logqueue"
 	"github.com/card-gateway/card-gateway/caddymodule/meter"
 	"github.com/card-gateway/card-gateway/caddymodule/node"
@@ -76,7 +77,7 @@ func (u *upkeep) probe(ctx context.Context) {
 	}
 	_ = u.state.audit.Check(ctx) // degraded reports lost lines
 	u.state.reportFloor(ctx)
-	u.served.Report(time.Now())
+	u.served.Report(time.Now(), issuer.ClientCertificates())
 	node.CheckAdminSocket(ctx, u.admin, u.telemetry.Log)
 	u.telemetry.reportDegraded(u.state.degraded(ctx))
 }

@@ -138,7 +138,7 @@ func (a *Answer) cut(err error) *Error {
 	}
 	e.Issuer, e.Forwarded = a.Issuer, true
 	if e.Kind == KindBodyCut {
-		a.c.issuer.observe(e)
+		a.options.Observer.Problem(e)
 	}
 	a.end(e)
 	return e

@@ -37,6 +37,11 @@ func (e *Error) Error() string {
 	return "issuer " + e.Issuer + ": " + e.Text
 }
 
+// fault reports whether the issuer has failed, and not only been late.
+func (e *Error) fault() bool {
+	return e.Kind == KindDial || e.Kind == KindTLS || e.Kind == KindClosed || e.Kind == KindMalformed
+}
+
 // Texts that are used in more than one place.
 const (
 	textCanceled   = "the client has gone"

@@ -106,15 +106,15 @@ func (x *exchange) on(is *issuer) (*Answer, *Error) {
 	case err == nil:
 		is.health.answered()
 		return answer, nil
-	case err.Kind == KindDial || err.Kind == KindTLS || err.Kind == KindClosed || err.Kind == KindMalformed:
-		is.observe(err)
+	case err.fault():
+		is.options.Observer.Problem(err)
 		if is.health.failed(is.options.Now(), err.pace) {
 			is.report(KindOut, "out after repeated failures")
 		}
 	default:
 		is.health.unknown()
 		if err.Kind == KindBusy || err.Kind == KindTimeout && !err.ended {
-			is.observe(err)
+			is.options.Observer.Problem(err)
 		}
 	}
 	return nil, err

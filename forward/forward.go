@@ -2,6 +2,7 @@ package forward
 
 import (
 	"context"
+	"crypto/x509"
 	"fmt"
 	"io"
 	"math/bits"
@@ -23,6 +24,7 @@ type Forwarder struct {
 	cancel context.CancelFunc
 	done   chan struct{} // closed when the maintenance has ended
 	checks time.Time     // the next are due then
+	kept   time.Time     // maintain was called last; zero: never
 }
 
 // New returns a forwarder. Without requests it makes no connections, except for
@@ -74,6 +76,20 @@ func (f *Forwarder) Close() {
 	}
 }
 
+// ClientCertificate returns the certificate that a new connection would show to the
+// issuers; nil if there is none.
+func (f *Forwarder) ClientCertificate() *x509.Certificate {
+	secure := f.issuers[0].secure
+	if secure == nil || secure.GetClientCertificate == nil {
+		return nil
+	}
+	pair, err := secure.GetClientCertificate(nil)
+	if err != nil {
+		return nil
+	}
+	return pair.Leaf
+}
+
 // Do sends the request to one issuer and returns the answer when its head has
 // arrived. The error is always an *Error.
 //
@@ -92,7 +108,9 @@ func (f *Forwarder) Do(ctx context.Context, r *Request) (*Answer, error) {
 		if is == nil {
 			return nil, f.allOut(last)
 		}
+		asked := time.Now()
 		answer, err := x.on(is)
+		is.count(answer, err, time.Since(asked))
 		if err == nil {
 			return answer, nil
 		}
@@ -121,7 +139,9 @@ func (f *Forwarder) maintain(ctx context.Context) {
 	now := f.options.Now()
 	for _, is := range f.issuers {
 		is.sweep(now)
+		is.countOut(now.Sub(f.kept))
 	}
+	f.kept = now
 	if f.options.Check == nil || now.Before(f.checks) {
 		return
 	}
@@ -257,6 +277,16 @@ func (h *health) out(now time.Time) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return !h.until.IsZero() && (h.trial || now.Before(h.until))
+}
+
+// lost reports whether the issuer was taken out, and has not answered since.
+func (h *health) lost() bool {
+	if h.down.Load() {
+		return true
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return !h.until.IsZero()
 }
 
 // wait returns for how long the issuer is out after failures; 0 or less: it is

@@ -1,6 +1,7 @@
 package forward
 
 import (
+	"context"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -133,4 +134,59 @@ func TestChecksRun(t *testing.T) {
 	}
 	eventually(t, "a check arrived", func() bool { return p.requests.Load() == 1 })
 	f.Close()
+}
+
+// TestObserverOfIssuers: each attempt is counted for its issuer, one that failed over to
+// another too, checks and clients that have gone are not, and an issuer is out until it
+// answers.
+func TestObserverOfIssuers(t *testing.T) {
+	t.Parallel()
+	clock := newClock()
+	p := newPeer(t, answers("HTTP/1.1 429 Slow Down\r\nContent-Length: 2\r\n\r\nok"))
+	dead := newPeer(t, nil)
+	dead.listener.Close()
+	seen := &problems{}
+	f, err := newForwarder(Options{Issuers: []Issuer{{Address: dead.addr}, {Address: p.addr}}, Policy: First, Observer: seen.observer(), Now: clock.now})
+	if err != nil {
+		t.Fatal(err)
+	}
+	step := func(out int64, lost time.Duration) {
+		t.Helper()
+		clock.add(time.Second)
+		f.maintain(t.Context())
+		if seen.out.Load() != out || seen.lost != lost {
+			t.Errorf("%d issuers are out, for %v in all; want %d and %v", seen.out.Load(), seen.lost, out, lost)
+		}
+	}
+	step(0, 0)
+	for range 3 {
+		if got := get(f); got.status != 429 {
+			t.Fatalf("%+v", got)
+		}
+	}
+	step(1, 0)
+	step(1, time.Second)
+	gone, cancel := context.WithCancel(t.Context())
+	cancel()
+	want := []string{"dial", "429", "dial", "429", "dial", "429"}
+	if fetchOf(gone, f, &Request{Method: "GET", Target: "/"}).status == 429 { // the answer was quicker than its end
+		want = append(want, "429")
+	}
+	f.issuers[0].health.answered()
+	step(0, 2*time.Second)
+	step(0, 2*time.Second)
+	if !slices.Equal(seen.came, want) {
+		t.Errorf("counted are %v, want %v", seen.came, want)
+	}
+	if n := seen.fly.Load(); n != 0 {
+		t.Errorf("%d requests are in flight", n)
+	}
+	f.issuers[0].health.down.Store(true)
+	step(1, 2*time.Second)
+	for _, is := range f.issuers {
+		is.shut()
+	}
+	if n := seen.out.Load(); n != 0 {
+		t.Errorf("%d issuers are out of a forwarder that was closed", n)
+	}
 }

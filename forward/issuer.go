@@ -23,6 +23,7 @@ type issuer struct {
 	options                *Options
 	dialer                 func(ctx context.Context, network, address string) (net.Conn, error)
 	health                 health
+	out                    bool // as the observer was told; of the maintenance alone
 
 	outstanding atomic.Int64
 	slots       *share.Pool // of connections; nil: no limit
@@ -73,25 +74,46 @@ func (is *issuer) failed(kind Kind, text string) *Error {
 
 // report gives the observer a fault that has failed no request.
 func (is *issuer) report(kind Kind, text string) {
-	is.observe(is.failed(kind, text))
+	is.options.Observer.Problem(is.failed(kind, text))
 }
 
-func (is *issuer) observe(e *Error) {
-	if is.options.Observer.Problem != nil {
-		is.options.Observer.Problem(e)
+func (is *issuer) connections(delta int) { is.options.Observer.Connections(is.name, delta) }
+
+// inFlight counts a request of which the issuer was chosen, or whose answer has ended.
+func (is *issuer) inFlight(delta int) {
+	is.outstanding.Add(int64(delta))
+	is.options.Observer.InFlight(is.name, delta)
+}
+
+// count gives the observer what a request came to, unless that shows nothing of the
+// issuer: the client has gone, or the request waited for a connection.
+func (is *issuer) count(answer *Answer, err *Error, took time.Duration) {
+	switch {
+	case err == nil:
+		is.options.Observer.Answered(is.name, answer.Status, nil, took)
+	case err.fault(), err.Kind == KindTimeout && !err.ended:
+		is.options.Observer.Answered(is.name, 0, err, took)
 	}
 }
 
-func (is *issuer) connections(delta int) {
-	if is.options.Observer.Connections != nil {
-		is.options.Observer.Connections(is.name, delta)
+// countOut gives the observer whether the issuer is out, and for how long it was since the
+// last call.
+func (is *issuer) countOut(lasted time.Duration) {
+	was := is.out
+	switch is.out = is.health.lost(); {
+	case is.out && !was:
+		is.options.Observer.Out(is.name, +1, 0)
+	case was && !is.out:
+		is.options.Observer.Out(is.name, -1, lasted)
+	case was:
+		is.options.Observer.Out(is.name, 0, lasted)
 	}
 }
 
 // enter waits for the right to use a connection. Every enter that returns nil
 // is followed by one leave of the same caller.
 func (is *issuer) enter(ctx context.Context, by *share.Caller) *Error {
-	is.outstanding.Add(1)
+	is.inFlight(+1)
 	if is.slots == nil || is.slots.Take(by, 1, share.Started) == share.Granted {
 		return nil
 	}
@@ -100,7 +122,7 @@ func (is *issuer) enter(ctx context.Context, by *share.Caller) *Error {
 	if is.slots.Wait(bounded, by) == share.Granted {
 		return nil
 	}
-	is.outstanding.Add(-1)
+	is.inFlight(-1)
 	if err := ended(ctx); err != nil {
 		err.Issuer = is.name
 		return err
@@ -111,7 +133,7 @@ func (is *issuer) enter(ctx context.Context, by *share.Caller) *Error {
 }
 
 func (is *issuer) leave(by *share.Caller) {
-	is.outstanding.Add(-1)
+	is.inFlight(-1)
 	if is.slots != nil {
 		is.slots.Give(by, 1)
 	}
@@ -185,6 +207,10 @@ func (is *issuer) shut() {
 	is.mu.Unlock()
 	for _, c := range idle {
 		c.retire()
+	}
+	if is.out {
+		is.out = false
+		is.options.Observer.Out(is.name, -1, 0)
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"strconv"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -131,11 +132,31 @@ type problems struct {
 	mu    sync.Mutex
 	all   []*Error
 	conns atomic.Int64
+	fly   atomic.Int64
+	out   atomic.Int64
+	lost  time.Duration // of all issuers
+	came  []string      // statuses and kinds of failures
 }
 
 func (p *problems) observer() Observer {
 	return Observer{
 		Connections: func(_ string, delta int) { p.conns.Add(int64(delta)) },
+		InFlight:    func(_ string, delta int) { p.fly.Add(int64(delta)) },
+		Answered: func(_ string, status int, failure *Error, _ time.Duration) {
+			p.mu.Lock()
+			defer p.mu.Unlock()
+			text := strconv.Itoa(status)
+			if failure != nil {
+				text = failure.Kind.String()
+			}
+			p.came = append(p.came, text)
+		},
+		Out: func(_ string, delta int, lasted time.Duration) {
+			p.mu.Lock()
+			defer p.mu.Unlock()
+			p.out.Add(int64(delta))
+			p.lost += lasted
+		},
 		Problem: func(e *Error) {
 			p.mu.Lock()
 			defer p.mu.Unlock()
@@ -183,6 +204,9 @@ func start(t testing.TB, change func(o *Options), addrs ...string) (*Forwarder, 
 		f.Close()
 		if n := seen.conns.Load(); n != 0 {
 			t.Errorf("%d connections are counted as open at the end", n)
+		}
+		if n := seen.fly.Load() + seen.out.Load(); n != 0 {
+			t.Errorf("%d requests or issuers are counted as in flight or out at the end", n)
 		}
 		for _, is := range f.issuers {
 			if n := is.outstanding.Load(); n != 0 {

@@ -90,8 +90,37 @@ type Check struct {
 type Observer struct {
 	// Connections adds to the number of open connections of an issuer.
 	Connections func(issuer string, delta int)
+	// InFlight adds to the number of requests for which an issuer was chosen, and whose
+	// answers have not ended.
+	InFlight func(issuer string, delta int)
+	// Answered receives the status of an answer to a request, or its failure by a fault of
+	// the issuer, and how long the issuer took. Checks are left out.
+	Answered func(issuer string, status int, failure *Error, took time.Duration)
+	// Out adds to the number of forwarders that have an issuer out, and receives how long
+	// it was out since the last call. It is out until it answers a request.
+	Out func(issuer string, delta int, lasted time.Duration)
 	// Problem receives each fault of an issuer once, even if it failed no request.
 	Problem func(*Error)
+}
+
+// withDefaults returns a copy in which functions that are nil do nothing.
+func (o Observer) withDefaults() Observer {
+	if o.Connections == nil {
+		o.Connections = func(string, int) {}
+	}
+	if o.InFlight == nil {
+		o.InFlight = func(string, int) {}
+	}
+	if o.Answered == nil {
+		o.Answered = func(string, int, *Error, time.Duration) {}
+	}
+	if o.Out == nil {
+		o.Out = func(string, int, time.Duration) {}
+	}
+	if o.Problem == nil {
+		o.Problem = func(*Error) {}
+	}
+	return o
 }
 
 const maxIssuers = 64
@@ -107,6 +136,7 @@ func (o Options) withDefaults() Options {
 	if o.Now == nil {
 		o.Now = time.Now
 	}
+	o.Observer = o.Observer.withDefaults()
 	if o.Check != nil {
 		check := *o.Check
 		check.Every = cmp.Or(check.Every, 5*time.Second)

@@ -3,6 +3,7 @@ package issuer
 import (
 	"crypto/sha256"
 	"crypto/tls"
+	"crypto/x509"
 	"encoding/hex"
 	"encoding/json"
 	"errors"
@@ -96,9 +97,6 @@ func (h *Forward) Open() error {
 	if err != nil {
 		return err
 	}
-	for _, issuer := range h.Issuers {
-		meter.UpstreamConnections.WithLabelValues(issuer)
-	}
 	h.poolKey, h.forwarder = key, pooled.(pooledForwarder).Forwarder
 	return nil
 }
@@ -110,6 +108,18 @@ func (h *Forward) Cleanup() error {
 	}
 	_, err := pool.Delete(h.poolKey)
 	return err
+}
+
+// ClientCertificates returns the certificates that new connections show to the issuers of
+// the configurations in use.
+func ClientCertificates() (all []*x509.Certificate) {
+	pool.Range(func(_, pooled any) bool {
+		if leaf := pooled.(pooledForwarder).ClientCertificate(); leaf != nil {
+			all = append(all, leaf)
+		}
+		return true
+	})
+	return all
 }
 
 // expand replaces the placeholders of addresses and files.
@@ -148,7 +158,7 @@ func (h *Forward) options() (forward.Options, error) {
 	o := forward.Options{
 		DialTimeout: time.Duration(h.DialTimeout), AnswerTimeout: time.Duration(h.AnswerTimeout), IdleTimeout: time.Duration(h.KeepAlive),
 		MaxConnections: h.MaxConnections, FailFor: time.Duration(h.FailFor), FailAfter: h.FailAfter,
-		Observer: forward.Observer{Connections: countConnections, Problem: logIssuerProblem},
+		Observer: observer(h.Issuers),
 	}
 	for _, issuer := range h.Issuers {
 		if err := checkIssuer(issuer); err != nil {
@@ -332,8 +342,36 @@ func spanOf(d *caddyfile.Dispenser, text string) (caddy.Duration, error) {
 	return caddy.Duration(span), nil
 }
 
-func countConnections(issuer string, delta int) {
-	meter.UpstreamConnections.WithLabelValues(issuer).Add(float64(delta))
+// observer returns what counts for the issuers and logs their problems.
+func observer(issuers []string) forward.Observer {
+	figures := make(map[string]*meter.Issuer)
+	for _, issuer := range issuers {
+		figures[issuer] = meter.NewIssuer(issuer)
+	}
+	return forward.Observer{
+		Connections: func(issuer string, delta int) { figures[issuer].Connections.Add(float64(delta)) },
+		InFlight:    func(issuer string, delta int) { figures[issuer].InFlight.Add(float64(delta)) },
+		Answered: func(issuer string, status int, failure *forward.Error, took time.Duration) {
+			figures[issuer].Observe(issuerClass(status, failure), took)
+		},
+		Out: func(issuer string, delta int, lasted time.Duration) {
+			figures[issuer].Out.Add(float64(delta))
+			figures[issuer].OutSeconds.Add(lasted.Seconds())
+		},
+		Problem: logIssuerProblem,
+	}
+}
+
+// issuerClass returns the class of an answer, or of a failure to give one.
+func issuerClass(status int, failure *forward.Error) string {
+	switch {
+	case failure == nil:
+		return meter.IssuerClass(status)
+	case failure.Kind == forward.KindTimeout:
+		return "timeout"
+	default:
+		return "error"
+	}
 }
 
 // issuerLog shortens a flood of problems: of each kind it writes the first lines of every

@@ -3,12 +3,13 @@
 // sets.
 //
 // Begin with [New], which registers the metrics. The spans of a request are in spans,
-// the calls of the store in store.
+// the calls of the store in store, what issuers do in issuer.
 package meter
 
 import (
 	"errors"
 	"fmt"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -18,12 +19,15 @@ import (
 	"github.com/card-gateway/card-gateway/caddymodule/version"
 	"github.com/card-gateway/card-gateway/gate"
 	"github.com/card-gateway/card-gateway/held"
-	"github.com/card-gateway/card-gateway/keys"
 )
 
 // The collectors live as long as the process. In Caddy each configuration has
 // its own registry, so they are registered again in each, and keep their
 // values. All labels are from closed sets.
+//
+// A series of several labels is made when what it counts first happens: most never does,
+// and each operation would add a hundred. Rate and increase do not see the count with
+// which a series appears, so what an alert rates is made in advance.
 var (
 	RequestsTotal = counters("card_gateway_requests_total",
 		"Requests by operation and outcome: accepted, or the reason of the refusal.", "operation", "outcome")
@@ -67,12 +71,8 @@ const (
 // LimitDecisionNames are the values of the label decision, by decision.
 var LimitDecisionNames = [limitDecisionCount]string{"allowed", "near", "refused", "would_refuse"}
 
-// Closed sets of the translation's labels.
-var (
-	translationVariants   = []string{"A", "B", "C", "none"}
-	translationDirections = []string{"request", "answer"}
-	translationResults    = []string{"ok", "invalid", "failed", "unchanged"}
-)
+// translationVariants are the values of the label variant, a closed set.
+var translationVariants = []string{"A", "B", "C", "none"}
 
 // Metrics holds the collectors' metrics of each operation of one configuration,
 // so that a request needs no look-up by labels.
@@ -81,21 +81,44 @@ type Metrics struct {
 }
 
 type operationMetrics struct {
-	Accepted    prometheus.Counter
-	Refused     []prometheus.Counter // by reason
-	WouldRefuse []prometheus.Counter // by reason
-	Overhead    prometheus.ExemplarObserver
-	Limits      [limitDecisionCount]prometheus.Counter
-	Upstream    upstreamMetrics // zero where no issuer is asked
+	Refused     []lateCounter // by reason, Accepted among them
+	WouldRefuse []lateCounter // by reason
+	Overhead    lateHistogram
+	Limits      [limitDecisionCount]lateCounter
+	Upstream    upstreamMetrics
 }
 
-// New registers the collectors and others, and initialises every combination of
-// labels that can occur.
+// A lateCounter returns its counter, which scrapes show from the first call on. Only
+// that call looks the labels up.
+type lateCounter = func() prometheus.Counter
+
+func late(vec *prometheus.CounterVec, labels ...string) lateCounter {
+	return sync.OnceValue(func() prometheus.Counter { return vec.WithLabelValues(labels...) })
+}
+
+// A lateHistogram is a lateCounter for a histogram.
+type lateHistogram = func() prometheus.ExemplarObserver
+
+func lateHistograms(vec *prometheus.HistogramVec, labels ...string) lateHistogram {
+	return sync.OnceValue(func() prometheus.ExemplarObserver {
+		return vec.WithLabelValues(labels...).(prometheus.ExemplarObserver)
+	})
+}
+
+// ratedOutcomes are those that alerts name, and ratedUpstream those of them that only a
+// request to an issuer can have.
+var (
+	ratedOutcomes = []auth.Reason{auth.Accepted, auth.ReplayedNonce, auth.OverBudget, auth.InternalError}
+	ratedUpstream = []auth.Reason{auth.UpstreamError, auth.UpstreamTimeout}
+)
+
+// New registers the collectors and others, and makes the series that alerts rate.
 func New(registry *prometheus.Registry, table *auth.Table, others ...prometheus.Collector) (*Metrics, error) {
 	for _, collector := range append([]prometheus.Collector{
 		RequestsTotal, overheadSeconds, storeSeconds, StoreUp, LimitDecisions, TranslationsTotal,
 		clockSkewSeconds, RepeatedRequests, DroppedHeaders, KeyLocksTotal, UncountedFailures, KeysByStatus, KeysExpiring, KeySeals, ForgedRecordsTotal, buildInfo, bodyBytes, bodyBytesLimit, storeQueue,
-		upstreamSeconds, UpstreamResponses, UpstreamConnections,
+		upstreamSeconds, UpstreamResponses,
+		UpstreamConnections, issuerInFlight, issuerOut, issuerOutSeconds, issuerResponses, issuerSeconds,
 		DegradedGauge, DryRunGauge, ReplayFloor, CertificateEnd, CertificatesOverdue, explanationsTotal, signedAnswers,
 	}, others...) {
 		if err := registry.Register(collector); err != nil && !errors.As(err, new(prometheus.AlreadyRegisteredError)) {
@@ -105,48 +128,58 @@ func New(registry *prometheus.Registry, table *auth.Table, others ...prometheus.
 	m := new(Metrics)
 	for _, operation := range table.Operations() {
 		o := newOperationMetrics(operation.Name)
-		if !operation.Own {
-			o.Upstream = newUpstreamMetrics(operation.Name)
+		o.makeRated()
+		if !operation.Own { // the gateway answers those itself
+			o.makeRatedUpstream()
 		}
 		m.Operations = append(m.Operations, o)
 	}
-	for _, field := range keys.ForgedFields() {
-		ForgedRecordsTotal.WithLabelValues(field)
-	}
 	for _, variant := range translationVariants {
-		for _, direction := range translationDirections {
-			for _, result := range translationResults {
-				TranslationsTotal.WithLabelValues(variant, direction, result)
-			}
-		}
+		TranslationsTotal.WithLabelValues(variant, "answer", "failed")
 	}
 	return m, nil
 }
 
 func newOperationMetrics(name string) operationMetrics {
-	o := operationMetrics{Overhead: overheadSeconds.WithLabelValues(name).(prometheus.ExemplarObserver)}
+	o := operationMetrics{Overhead: lateHistograms(overheadSeconds, name), Upstream: newUpstreamMetrics(name)}
 	for _, reason := range auth.Reasons() {
-		counter := RequestsTotal.WithLabelValues(name, reason.String())
-		if reason == auth.Accepted {
-			o.Accepted = counter
-		}
+		counter := late(RequestsTotal, name, reason.String())
 		o.Refused = append(o.Refused, counter)
 		if gate.DryRunPasses(reason) {
-			counter = RequestsTotal.WithLabelValues(name, WouldRefuse[reason])
+			counter = late(RequestsTotal, name, WouldRefuse[reason])
 		}
 		o.WouldRefuse = append(o.WouldRefuse, counter)
 	}
 	for decision, label := range LimitDecisionNames {
-		o.Limits[decision] = LimitDecisions.WithLabelValues(name, label)
+		o.Limits[decision] = late(LimitDecisions, name, label)
 	}
 	return o
+}
+
+// makeRated makes the series that alerts rate.
+func (o *operationMetrics) makeRated() {
+	for _, reason := range ratedOutcomes {
+		o.Refused[reason]()
+	}
+	o.Limits[LimitAllowed]()
+	o.Limits[LimitRefused]()
+}
+
+// makeRatedUpstream makes those of an operation that an issuer answers.
+func (o *operationMetrics) makeRatedUpstream() {
+	for _, reason := range ratedUpstream {
+		o.Refused[reason]()
+	}
+	for _, class := range ratedClasses {
+		o.Upstream.responses[class]()
+	}
 }
 
 // ObserveSkew observes how far the server's clock is ahead of a request's timestamp.
 func ObserveSkew(skew time.Duration) { clockSkewSeconds.Observe(skew.Seconds()) }
 
-// ObserveTranslation counts a translation. The labels are members of the
-// closed sets above.
+// ObserveTranslation counts a translation. The labels are members of
+// closed sets: direction is request or answer, result ok, invalid, failed or unchanged.
 func ObserveTranslation(variant, direction, result string) {
 	TranslationsTotal.WithLabelValues(variant, direction, result).Inc()
 }
@@ -180,14 +213,15 @@ var (
 var DryRunGauge = gauge("card_gateway_dry_run",
 	"Number of card_auth handlers in dry run, which let requests pass that break the rules.")
 
-// The certificates that Caddy has loaded to serve, but for those obtained on demand.
-// Without one there are no series: 0 would be the year 1970, or a promise.
+// The certificates that Caddy has loaded to serve, but for those obtained on demand (use
+// server), and those that card_forward shows to issuers (use client). Without one there
+// are no series: 0 would be the year 1970, or a promise.
 var (
-	CertificateEnd = gauges("card_gateway_certificate_end_seconds",
-		"Unix time at which the first of the loaded certificates ends; no series if none is loaded.")
+	CertificateEnd = gauges("card_gateway_certificate_end_timestamp_seconds",
+		"Unix time at which the first of the loaded certificates ends, by use; no series if none is loaded.", "use")
 
 	CertificatesOverdue = gauges("card_gateway_certificates_overdue",
-		"Loaded certificates that should have been renewed: less than a fifth of their life is left, and less than 14 days; no series if none is loaded.")
+		"Loaded certificates that should have been renewed, by use: less than a fifth of their life is left, and less than 14 days; no series if none is loaded.", "use")
 )
 
 // ReplayFloor has the highest replay floor that the store reports.
@@ -281,9 +315,6 @@ var (
 
 	UpstreamResponses = counters("card_gateway_upstream_responses_total",
 		"What the upstream answered, by operation and class of the status; error and timeout: it gave no usable answer.", "operation", "class")
-
-	UpstreamConnections = gauges("card_gateway_upstream_connections",
-		"Open connections of card_forward by issuer.", "issuer")
 )
 
 // Classes of what the upstream answered, a closed set.
@@ -338,16 +369,20 @@ func (u *IssuerAnswer) Class(refusal *auth.Refusal) int {
 	}
 }
 
+// ratedClasses are those of which the share of failures is made. An issuer rarely answers
+// otherwise.
+var ratedClasses = []int{class2xx, class5xx, classError, classTimeout}
+
 // upstreamMetrics are the metrics of one operation.
 type upstreamMetrics struct {
-	seconds   prometheus.ExemplarObserver
-	responses [classCount]prometheus.Counter
+	seconds   lateHistogram
+	responses [classCount]lateCounter
 }
 
 func newUpstreamMetrics(operation string) upstreamMetrics {
-	m := upstreamMetrics{seconds: upstreamSeconds.WithLabelValues(operation).(prometheus.ExemplarObserver)}
+	m := upstreamMetrics{seconds: lateHistograms(upstreamSeconds, operation)}
 	for class, label := range UpstreamClasses {
-		m.responses[class] = UpstreamResponses.WithLabelValues(operation, label)
+		m.responses[class] = late(UpstreamResponses, operation, label)
 	}
 	return m
 }
@@ -362,8 +397,8 @@ func (m *upstreamMetrics) Observe(answer *IssuerAnswer, refusal *auth.Refusal, e
 	if answer.Status == 0 {
 		answer.took = time.Since(answer.Asked)
 	}
-	m.seconds.ObserveWithExemplar(answer.took.Seconds(), exemplar)
-	m.responses[class].Inc()
+	m.seconds().ObserveWithExemplar(answer.took.Seconds(), exemplar)
+	m.responses[class]().Inc()
 }
 
 // WouldRefuse holds the outcomes of a dry run by reason.

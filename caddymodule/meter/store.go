@@ -9,6 +9,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/card-gateway/card-gateway/auth"
+	"github.com/card-gateway/card-gateway/ratelimit"
 	"github.com/card-gateway/card-gateway/store"
 	"github.com/card-gateway/card-gateway/store/redis/rpc"
 )
@@ -38,7 +39,7 @@ func CountQueue(event rpc.QueueEvent) {
 }
 
 // storeCall observes one kind of call.
-type storeCall struct{ ok, failed prometheus.Observer }
+type storeCall struct{ ok, failed lateHistogram }
 
 // done observes the time since start. An answer such as "no such key" counts as
 // ok, not as an error of the store.
@@ -47,21 +48,25 @@ func (c *storeCall) done(start time.Time, err *error) {
 	if *err != nil && !errors.Is(*err, store.ErrNotFound) && !errors.Is(*err, store.ErrConflict) && !errors.Is(*err, store.ErrExists) {
 		observer = c.failed
 	}
-	observer.Observe(time.Since(start).Seconds())
+	observer().ObserveWithExemplar(time.Since(start).Seconds(), nil)
 }
 
 // measuredBackend measures the calls of a backend.
 type measuredBackend struct {
 	store.Backend
-	settle, get, put, delete, list, meta storeCall
+	settle, look, levels, get, put, delete, list, meta storeCall
 }
 
 // Store returns the backend, with its calls measured.
 func Store(backend store.Backend) store.Backend {
 	call := func(name string) storeCall {
-		return storeCall{storeSeconds.WithLabelValues(name, "ok"), storeSeconds.WithLabelValues(name, "error")}
+		return storeCall{lateHistograms(storeSeconds, name, "ok"), lateHistograms(storeSeconds, name, "error")}
 	}
-	return &measuredBackend{backend, call("settle"), call("get"), call("put"), call("delete"), call("list"), call("meta")}
+	b := &measuredBackend{backend, call("settle"), call("look"), call("levels"), call("get"), call("put"), call("delete"), call("list"), call("meta")}
+	for _, rated := range []lateHistogram{b.settle.ok, b.settle.failed, b.look.failed, b.get.failed, b.put.failed, b.delete.failed, b.meta.failed} {
+		rated()
+	}
+	return b
 }
 
 // Local reports whether the backend answers from memory; see store.LocalBackend.
@@ -73,6 +78,16 @@ func (b *measuredBackend) Local() bool {
 func (b *measuredBackend) Settle(ctx context.Context, c *store.Claim) (v store.Verdict, err error) {
 	defer b.settle.done(time.Now(), &err)
 	return b.Backend.Settle(ctx, c)
+}
+
+func (b *measuredBackend) Look(ctx context.Context, c *store.Claim) (v store.Verdict, err error) {
+	defer b.look.done(time.Now(), &err)
+	return b.Backend.Look(ctx, c)
+}
+
+func (b *measuredBackend) Levels(ctx context.Context, keyID string, charges []ratelimit.Charge, now time.Time) (s []ratelimit.State, err error) {
+	defer b.levels.done(time.Now(), &err)
+	return b.Backend.Levels(ctx, keyID, charges, now)
 }
 
 func (b *measuredBackend) Get(ctx context.Context, id string) (r *store.Record, err error) {

@@ -61,29 +61,37 @@ func (c *Certificates) all() []certmagic.Certificate {
 	return slices.DeleteFunc(reader.found, func(c certmagic.Certificate) bool { return c.Leaf == nil })
 }
 
-// Report sets the gauges of the certificates.
-func (c *Certificates) Report(now time.Time) {
-	var first time.Time
-	late, count := 0, 0
+// Report sets the gauges of the certificates that Caddy serves, and of those that are
+// shown to issuers.
+func (c *Certificates) Report(now time.Time, shown []*x509.Certificate) {
+	var served []*x509.Certificate
 	for _, found := range c.all() {
-		if c.policies.onDemand(&found) {
-			continue
+		if !c.policies.onDemand(&found) {
+			served = append(served, found.Leaf)
 		}
-		count++
-		if end := found.Leaf.NotAfter; count == 1 || end.Before(first) {
-			first = end
+	}
+	report("server", served, now)
+	report("client", shown, now)
+}
+
+// report sets the gauges of the certificates of one use.
+func report(use string, all []*x509.Certificate, now time.Time) {
+	if len(all) == 0 {
+		meter.CertificateEnd.DeleteLabelValues(use)
+		meter.CertificatesOverdue.DeleteLabelValues(use)
+		return
+	}
+	first, late := all[0].NotAfter, 0
+	for _, leaf := range all {
+		if leaf.NotAfter.Before(first) {
+			first = leaf.NotAfter
 		}
-		if Overdue(found.Leaf, now) {
+		if Overdue(leaf, now) {
 			late++
 		}
 	}
-	if count == 0 {
-		meter.CertificateEnd.Reset()
-		meter.CertificatesOverdue.Reset()
-		return
-	}
-	meter.CertificateEnd.WithLabelValues().Set(float64(first.Unix()))
-	meter.CertificatesOverdue.WithLabelValues().Set(float64(late))
+	meter.CertificateEnd.WithLabelValues(use).Set(float64(first.Unix()))
+	meter.CertificatesOverdue.WithLabelValues(use).Set(float64(late))
 }
 
 // SelectCertificate keeps all choices. It chooses one that is empty, so that

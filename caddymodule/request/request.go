@@ -312,14 +312,14 @@ func (i *Info) Count(other *auth.Operation) {
 	o := &i.Reporter.Metrics.Operations[operation.Index]
 	switch {
 	case i.Refusal != nil:
-		o.Refused[i.Refusal.Reason].Inc()
+		o.Refused[i.Refusal.Reason]().Inc()
 	case i.DryRun != nil:
-		o.WouldRefuse[i.DryRun.Reason].Inc()
+		o.WouldRefuse[i.DryRun.Reason]().Inc()
 	default:
-		o.Accepted.Inc()
+		o.Refused[auth.Accepted]().Inc()
 	}
 	exemplar := i.Spans.Exemplar()
-	o.Overhead.ObserveWithExemplar(i.Overhead.Seconds(), exemplar)
+	o.Overhead().ObserveWithExemplar(i.Overhead.Seconds(), exemplar)
 	i.endIssuer()
 	i.logAccepted()
 	o.Upstream.Observe(&i.Upstream, i.Refusal, exemplar)

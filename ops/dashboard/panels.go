@@ -1,31 +1,53 @@
 package main
 
 var rows = []row{
-	{"At a glance", []panel{
+	{"Is it us, a client or the issuer?", []panel{
 		{
-			kind: stat, title: "Gateways ready", unit: count, bad: 1, reversed: true,
-			good:    "Good: both numbers are that of the gateways you run; each can settle requests.",
-			queries: []query{q(`sum(card_gateway_store_up{@})`, "ready"), q(`count(up{@})`, "of")},
+			kind: stat, title: "Us: gateways not ready", unit: count, bad: 1,
+			good:    "Good: 0. One that is down, out of reach or without its store counts; the others do its work.",
+			queries: []query{q(`count(up{@} and on (job) last_over_time(card_gateway_store_up{@}[1d])) - (sum(card_gateway_store_up{@}) or vector(0))`, "not ready")},
 		},
+		{
+			kind: stat, title: "Us: answered 500 or 503", unit: share, bad: 0.01,
+			good:    "Good: 0. The store, the room for bodies and connections, the replay floor, or a fault of the gateway; the issuer was not asked.",
+			queries: []query{q(`sum(rate(card_gateway_requests_total{@,outcome=~"store_unavailable|over_budget|internal_error|replay_floor"}[$t])) / sum(rate(card_gateway_requests_total{@}[$t]))`, "ours")},
+		},
+		{
+			kind: stat, title: "Us: overhead, 99th percentile", unit: duration, bad: 0.01,
+			good:    "Good: under 10 ms; on the embedded store far under 1 ms.",
+			queries: []query{q(`histogram_quantile(0.99, sum by (le) (rate(card_gateway_overhead_seconds_bucket{@}[$t])))`, "p99")},
+		},
+		{
+			kind: stat, title: "Clients: refused", unit: share, bad: 0.1,
+			good:    "Good: a few percent, steady; it says that clients sign correctly.",
+			queries: []query{q(`sum(rate(card_gateway_requests_total{@,outcome!~"accepted|would_refuse_.+|upstream_error|upstream_timeout|store_unavailable|over_budget|internal_error|replay_floor"}[$t])) / sum(rate(card_gateway_requests_total{@}[$t]))`, "refused")},
+		},
+		{
+			kind: stat, title: "Issuer: fails", unit: share, bad: 0.01,
+			good:    "Good: under 1% of what reaches the issuer ends in 502 or 504, or is its own 5xx.",
+			queries: []query{q(`sum(rate(card_gateway_upstream_responses_total{@,class=~"5xx|error|timeout"}[$t])) / sum(rate(card_gateway_upstream_responses_total{@}[$t]))`, "failed")},
+		},
+		{
+			kind: stat, title: "Issuer: refuses us", unit: share, bad: 0.5,
+			good:    "Good: the few 401, 403 and 429 that clients cause; near one, it is the gateway that the issuer refuses. Empty without card_forward.",
+			queries: []query{q(`sum(rate(card_gateway_upstream_issuer_responses_total{@,class=~"401|403|429"}[$t])) / sum(rate(card_gateway_upstream_issuer_responses_total{@}[$t]))`, "refuses")},
+		},
+		{
+			kind: stat, title: "Issuer: slower than 1 s", unit: share, bad: 0.1,
+			good:    "Good: under a tenth; the clients wait for these answers.",
+			queries: []query{q(`1 - sum(rate(card_gateway_upstream_seconds_bucket{@,le=~"1(\\.0)?"}[$t])) / sum(rate(card_gateway_upstream_seconds_count{@}[$t]))`, "slow")},
+		},
+		{
+			kind: stat, title: "Issuer: out", unit: count, bad: 1,
+			good:    "Good: 0 addresses. While one is out, the others do its work.",
+			queries: []query{q(`count(max by (issuer) (card_gateway_upstream_out{@}) > 0) or vector(0)`, "out")},
+		},
+	}},
+	{"At a glance", []panel{
 		{
 			kind: stat, title: "Accepted", unit: perSec,
 			good:    "Good: the usual traffic for this time of day.",
 			queries: []query{q(`sum(rate(card_gateway_requests_total{@,outcome="accepted"}[$t]))`, "accepted")},
-		},
-		{
-			kind: stat, title: "Refused", unit: share, bad: 0.1,
-			good:    "Good: a few percent, steady; it says that clients sign correctly.",
-			queries: []query{q(`sum(rate(card_gateway_requests_total{@,outcome!~"accepted|would_refuse_.+|upstream_error|upstream_timeout"}[$t])) / sum(rate(card_gateway_requests_total{@}[$t]))`, "refused")},
-		},
-		{
-			kind: stat, title: "Issuer fails", unit: share, bad: 0.01,
-			good:    "Good: under 1% of what reaches the issuer ends in 502 or 504.",
-			queries: []query{q(`sum(rate(card_gateway_requests_total{@,outcome=~"upstream_error|upstream_timeout"}[$t])) / sum(rate(card_gateway_requests_total{@,outcome=~"accepted|upstream_error|upstream_timeout"}[$t]))`, "failed")},
-		},
-		{
-			kind: stat, title: "Overhead, 99th percentile", unit: duration, bad: 0.01,
-			good:    "Good: under 10 ms; on the embedded store far under 1 ms.",
-			queries: []query{q(`histogram_quantile(0.99, sum by (le) (rate(card_gateway_overhead_seconds_bucket{@}[$t])))`, "p99")},
 		},
 		{
 			kind: stat, title: "Keys locked", unit: count, bad: 1,
@@ -74,10 +96,30 @@ var rows = []row{
 			good:    "Good: level, and far below answer_timeout; clients wait that long.",
 			queries: []query{q(`histogram_quantile(0.99, sum by (le, operation) (rate(card_gateway_upstream_seconds_bucket{@}[$t])))`, "{{operation}}")},
 		},
+	}},
+	{"Issuer by issuer", []panel{
 		{
-			kind: graph, title: "Connections to issuers", unit: count,
-			good:    "Good: level with the traffic, below max_connections, and spread over the issuers.",
-			queries: []query{q(`sum by (issuer) (card_gateway_upstream_connections{@})`, "{{issuer}}")},
+			kind: graph, title: "Answers by issuer", unit: perSec, stacked: true,
+			good:    "Good: alike for all issuers. One with 5xx, error or timeout: the runbook one-issuer; 401, 403 or 429 alone: issuer-refuses.",
+			queries: []query{q(`sum by (issuer, class) (rate(card_gateway_upstream_issuer_responses_total{@}[$t])) > 0`, "{{issuer}} {{class}}")},
+		},
+		{
+			kind: graph, title: "Time to an answer by issuer, 90th percentile", unit: duration,
+			good:    "Good: alike for all issuers. The buckets are wide: 0.1, 0.5, 1 and 5 s.",
+			queries: []query{q(`histogram_quantile(0.9, sum by (le, issuer) (rate(card_gateway_upstream_issuer_seconds_bucket{@}[$t])))`, "{{issuer}}")},
+		},
+		{
+			kind: graph, title: "In flight and connections", unit: count,
+			good: "Good: level with the traffic, below max_connections, and spread over the issuers.",
+			queries: []query{
+				q(`sum by (issuer) (card_gateway_upstream_in_flight_requests{@})`, "in flight {{issuer}}"),
+				q(`sum by (issuer) (card_gateway_upstream_connections{@})`, "connections {{issuer}}"),
+			},
+		},
+		{
+			kind: graph, title: "Share of the time that an issuer is out", unit: share,
+			good:    "Good: zero.",
+			queries: []query{q(`max by (issuer) (rate(card_gateway_upstream_out_seconds_total{@}[$t]))`, "{{issuer}}")},
 		},
 	}},
 	{"Keys and clocks", []panel{
@@ -121,12 +163,12 @@ var rows = []row{
 		{
 			kind: graph, title: "First certificate to end", unit: duration,
 			good:    "Good: never near zero, with a jump up at each renewal. Empty where no certificate is loaded, and TLS ends before the gateway.",
-			queries: []query{q(`min by (instance) (card_gateway_certificate_end_seconds{@} - time())`, "{{instance}}")},
+			queries: []query{q(`min by (instance, use) (card_gateway_certificate_end_timestamp_seconds{@} - time())`, "{{use}} {{instance}}")},
 		},
 		{
 			kind: graph, title: "Certificates overdue", unit: count,
 			good:    "Good: zero; anything else was not renewed in time, see the runbook certificate-overdue.",
-			queries: []query{q(`max by (instance) (card_gateway_certificates_overdue{@})`, "{{instance}}")},
+			queries: []query{q(`max by (instance, use) (card_gateway_certificates_overdue{@})`, "{{use}} {{instance}}")},
 		},
 		{
 			kind: graph, title: "Clock skew of clients", unit: duration, signed: true,

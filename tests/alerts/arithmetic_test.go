@@ -10,16 +10,18 @@ import (
 
 // This file computes from the rules how late an alert may be. A fault is one of
 // everything: each call of the store fails, no request arrives. A count grows by one
-// a second, and somebody who scans tries twenty ids a second.
+// a second, somebody who scans tries twenty ids a second, and a gateway that crashes
+// does so every 22 s.
 const (
 	scansPerSecond = 20
+	crashEvery     = 22 * time.Second
 	promised       = 2 * time.Minute
 )
 
 var (
 	explained = regexp.MustCompile(`unless .*`)
 	// A comparison with a number, or with a time in the past.
-	comparison = regexp.MustCompile(`(?:==|[<>])\s*(time\(\) - )?([0-9]+(?:\.[0-9]+)?)`)
+	comparison = regexp.MustCompile(`(?:==|[<>]=?)\s*(time\(\) - )?([0-9]+(?:\.[0-9]+)?)`)
 	// The window of a recorded series, as in share2m.
 	window = regexp.MustCompile(`:(share|rate)([0-9]+[sm])\b`)
 	// The gauges that are set when the keys are counted, every 30 s, and those that
@@ -61,6 +63,8 @@ func reaches(t testing.TB, line, threshold string, number float64) time.Duration
 	switch {
 	case strings.Contains(threshold, "time()"), strings.Contains(line, "increase("):
 		return seconds(number)
+	case strings.Contains(line, "changes("):
+		return time.Duration(number) * crashEvery
 	case recorded == nil: // a gauge
 		return 0
 	}

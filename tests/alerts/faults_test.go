@@ -20,6 +20,7 @@ type fault struct {
 	global  string // further lines of the block card_gateway
 	auth    string // further lines of the block card_auth
 	mistake bool   // see harness.WithMistake
+	second  bool   // there is a second issuer, which has no fault
 	prepare func(g *harness.Gateway)
 }
 
@@ -38,6 +39,7 @@ var faults = []fault{
 		s.stop(s.nodes[0])
 		s.stop(s.nodes[1])
 	}},
+	{name: "a gateway is killed every 22 s, and starts again", alert: "CardGatewayCrashLoop", strike: crash},
 	{name: "nobody scrapes the gateways", alert: "CardGatewayMetricsAbsent", alone: true, strike: func(s *scene) {
 		s.unscraped()
 		s.finally(s.scraped)
@@ -109,22 +111,21 @@ var faults = []fault{
 		s.issuer.Close()
 		s.finally(s.issuer.Reopen)
 	}},
-	{name: "the issuer answers 500", alert: "CardGatewayUpstreamErrors", strike: func(s *scene) {
-		s.issuerDoes(func(*harness.Received) harness.Reply {
-			return harness.Answer(500, `{"error":"broken"}`, "Content-Type: application/json")
-		})
-	}},
+	{name: "the issuer answers 500", alert: "CardGatewayUpstreamErrors", strike: func(s *scene) { s.issuerAnswers(http.StatusInternalServerError) }},
 	{name: "the issuer hangs", alert: "CardGatewayUpstreamErrors", strike: func(s *scene) {
 		over := make(chan struct{})
 		s.issuerDoes(func(*harness.Received) harness.Reply { return harness.Reply{Wait: over} })
 		s.finally(func() { close(over) })
 	}},
-	{name: "the issuer is slow", alert: "CardGatewayUpstreamSlow", strike: func(s *scene) {
-		s.issuerDoes(func(r *harness.Received) harness.Reply {
-			time.Sleep(1500 * time.Millisecond)
-			return answers(r)
-		})
+	{name: "the issuer is slow", alert: "CardGatewayUpstreamSlow", strike: slowIssuer},
+	{name: "the issuer answers 401", alert: "CardGatewayIssuerRefusesUs", strike: func(s *scene) { s.issuerAnswers(http.StatusUnauthorized) }},
+	{name: "the issuer answers 429", alert: "CardGatewayIssuerThrottles", strike: func(s *scene) { s.issuerAnswers(http.StatusTooManyRequests) }},
+	{name: "one of two issuers is dead", alert: "CardGatewayIssuerOut", second: true, strike: func(s *scene) {
+		s.issuer.Close()
+		s.finally(s.issuer.Reopen)
 	}},
+	{name: "one of two issuers answers 500", alert: "CardGatewayOneIssuerFails", second: true, strike: func(s *scene) { s.issuerAnswers(http.StatusInternalServerError) }},
+	{name: "one of two issuers is slow", alert: "CardGatewayOneIssuerSlow", second: true, strike: slowIssuer},
 	{name: "the issuer has changed its customers", alert: "CardGatewayAnswersUntranslatable", strike: func(s *scene) {
 		s.issuerDoes(func(*harness.Received) harness.Reply {
 			return harness.Answer(201, `<customer id="u1"/>`, "Content-Type: application/json")

@@ -25,6 +25,7 @@ type scene struct {
 	target  string // the file that makes Prometheus scrape it
 	nodes   []*harness.Gateway
 	issuer  *harness.Upstream
+	other   string // address of a second issuer, or ""
 	redis   *harness.RedisServer
 	key     harness.Credentials
 	traffic atomic.Pointer[traffic]
@@ -68,7 +69,7 @@ func answers(r *harness.Received) harness.Reply {
 
 // site returns the configuration, with more lines for each block of the gateway.
 func (s *scene) site(global, auth string) harness.Site {
-	site := harness.Site{Upstream: s.issuer.Addr, AnswerTimeout: "3s", Global: "limit issue_card 600/1m\nlimit create_customer 600/1m\n" + s.global + global}
+	site := harness.Site{Upstream: strings.TrimSpace(s.issuer.Addr + " " + s.other), AnswerTimeout: "3s", Global: "limit issue_card 600/1m\nlimit create_customer 600/1m\n" + s.global + global}
 	if s.redis != nil {
 		site.Store = "redis " + s.redis.URL() + " {\nsettle_timeout 1s\nio_timeout 1s\n}" // the machine may be busy
 	}
@@ -85,6 +86,11 @@ func (s *scene) site(global, auth string) harness.Site {
 func (s *scene) start() {
 	s.issuer = harness.StartUpstream(s.t)
 	s.issuer.Does(answers)
+	if s.second {
+		other := harness.StartUpstream(s.t)
+		other.Does(answers)
+		s.other = other.Addr
+	}
 	if s.on != "" {
 		s.redis = harness.StartRedis(s.t, "--appendonly", "yes", "--maxmemory-policy", "noeviction", "--maxmemory", "64mb")
 	}

@@ -21,6 +21,27 @@ func (s *scene) stop(g *harness.Gateway) {
 	s.finally(g.Start)
 }
 
+// crash kills a gateway again and again, and starts it at once, as a service manager does.
+func crash(s *scene) {
+	over, done := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(done)
+		for {
+			s.nodes[0].Kill()
+			s.nodes[0].StartNotReady()
+			select {
+			case <-over:
+				return
+			case <-time.After(s.every.of(crashEvery)):
+			}
+		}
+	}()
+	s.finally(func() {
+		close(over)
+		<-done
+	})
+}
+
 // halt makes a process hang.
 func (s *scene) halt(pid int) {
 	s.t.Helper()
@@ -117,6 +138,20 @@ func (s *scene) configure(option, value, old string) {
 func (s *scene) issuerDoes(reply func(*harness.Received) harness.Reply) {
 	s.issuer.Does(reply)
 	s.finally(func() { s.issuer.Does(answers) })
+}
+
+// issuerAnswers makes the issuer answer with an error of its own.
+func (s *scene) issuerAnswers(status int) {
+	s.issuerDoes(func(*harness.Received) harness.Reply {
+		return harness.Answer(status, `{"error":"broken"}`, "Content-Type: application/json")
+	})
+}
+
+func slowIssuer(s *scene) {
+	s.issuerDoes(func(r *harness.Received) harness.Reply {
+		time.Sleep(1500 * time.Millisecond)
+		return answers(r)
+	})
 }
 
 // stamp shifts the clocks of all clients.

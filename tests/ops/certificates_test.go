@@ -11,21 +11,28 @@ import (
 )
 
 const (
-	certificateEnd      = "card_gateway_certificate_end_seconds"
-	certificatesOverdue = "card_gateway_certificates_overdue"
+	certificateEnd      = `card_gateway_certificate_end_timestamp_seconds{use="server"}`
+	certificatesOverdue = `card_gateway_certificates_overdue{use="server"}`
 )
 
-// fileSite writes a certificate that lives for 90 days from a time on, and returns a
-// site that serves it, and the Unix time of its end.
-func fileSite(t testing.TB, g *harness.Gateway, name string, begins time.Time) (site string, end float64) {
+// writeCertificate writes a certificate that lives for 90 days from a time on into
+// NAME.pem and NAME.key, and returns the Unix time of its end.
+func writeCertificate(t testing.TB, g *harness.Gateway, name string, begins time.Time) (end float64) {
 	t.Helper()
 	ends := begins.Add(90 * 24 * time.Hour)
 	cert, key, _ := (*harness.Authority)(nil).SignFor(t, name+".example", begins, ends)
 	g.WriteFile(name+".pem", string(cert))
 	g.WriteFile(name+".key", string(key))
+	return float64(ends.Unix())
+}
+
+// fileSite returns a site that serves such a certificate, and the end of that.
+func fileSite(t testing.TB, g *harness.Gateway, name string, begins time.Time) (site string, end float64) {
+	t.Helper()
+	end = writeCertificate(t, g, name, begins)
 	_, port, _ := net.SplitHostPort(harness.FreeAddress(t))
 	site = fmt.Sprintf("https://%s.example:%s {\nbind 127.0.0.1\ntls %s %s\n}\n", name, port, g.Path(name+".pem"), g.Path(name+".key"))
-	return site, float64(ends.Unix())
+	return site, end
 }
 
 // wantNoCertificates waits until the gateway has no series of certificates.
@@ -94,4 +101,26 @@ func TestCertificatesOnDemandAreNotOverdue(t *testing.T) {
 	site.Sites = demand
 	g.Reload(site)
 	wantNoCertificates(t, g)
+}
+
+// TestClientCertificateInMetrics shows issuers a certificate that ends in three days,
+// writes a new one over it, and then shows none.
+func TestClientCertificateInMetrics(t *testing.T) {
+	t.Parallel()
+	const end, overdue = `card_gateway_certificate_end_timestamp_seconds{use="client"}`, `card_gateway_certificates_overdue{use="client"}`
+	g := harness.NewGateway(t, harness.Site{Upstream: harness.StartUpstream(t).Addr})
+	plain := g.Site
+	g.Site.Proxy = "tls {\nclient_certificate " + g.Path("shown.pem") + " " + g.Path("shown.key") + "\n}"
+	ends := writeCertificate(t, g, "shown", time.Now().Add(-87*24*time.Hour))
+	g.Start()
+	wantGauge(t, g, end, ends)
+	wantGauge(t, g, overdue, 1)
+	ends = writeCertificate(t, g, "shown", time.Now())
+	wantGauge(t, g, end, ends)
+	wantGauge(t, g, overdue, 0)
+	g.Reload(plain)
+	harness.Eventually(t, "the certificate has no series", func() bool {
+		_, has := g.Scrape(t)[end]
+		return !has
+	})
 }

@@ -142,13 +142,12 @@ func literals(e ast.Expr) []string {
 // closedSets returns the values of the labels that have a fixed set.
 func closedSets(t testing.TB) map[string][]string {
 	t.Helper()
-	sets := map[string][]string{"status": keys.Statuses(), "within": {"1d", "7d", "30d"}, "state": keys.SealStates(), "field": keys.ForgedFields()}
+	sets := map[string][]string{"status": keys.Statuses(), "within": {"1d", "7d", "30d"}, "state": keys.SealStates(), "use": {"server", "client"}, "field": keys.ForgedFields(), "direction": {"request", "answer"}, "result": {"ok", "invalid", "failed", "unchanged"}}
 	for _, reason := range auth.Reasons() {
 		sets["outcome"] = append(sets["outcome"], reason.String(), "would_refuse_"+reason.String())
 	}
 	variables := map[string]string{
-		"LimitDecisionNames": "decision", "translationVariants": "variant", "translationDirections": "direction",
-		"translationResults": "result", "UpstreamClasses": "class", "Degradations": "what",
+		"LimitDecisionNames": "decision", "translationVariants": "variant", "UpstreamClasses": "class", "issuerClasses": "class", "Degradations": "what",
 	}
 	values := make(map[string]bool) // of single metrics by their labels
 	for _, file := range moduleFiles(t) {
@@ -159,10 +158,11 @@ func closedSets(t testing.TB) map[string][]string {
 				delete(variables, spec.Names[0].Name)
 			}
 			if call, ok := n.(*ast.CallExpr); ok {
-				if fn, _ := call.Fun.(*ast.Ident); fn != nil && fn.Name == "call" { // of the store
+				fn, _ := call.Fun.(*ast.Ident)
+				if fn != nil && fn.Name == "call" { // of the store
 					sets["call"] = append(sets["call"], texts(call.Args)...)
 				}
-				if selected(call.Fun) == "WithLabelValues" {
+				if selected(call.Fun) == "WithLabelValues" || fn != nil && fn.Name == "lateHistograms" {
 					for _, value := range texts(call.Args) {
 						values[value] = true
 					}

@@ -205,6 +205,52 @@ func testUpstreamMetrics(t *testing.T, terminal string) {
 	}
 }
 
+// TestIssuerMetrics counts what each issuer answers, also where another one made its
+// failure good, and how long it was out.
+func TestIssuerMetrics(t *testing.T) {
+	t.Parallel()
+	dead, u := harness.FreeAddress(t), harness.StartUpstream(t)
+	g := harness.StartGateway(t, harness.Site{Upstream: dead + " " + u.Addr, Proxy: "policy first"})
+	key, want := g.NewKey(nil), make(harness.Samples)
+	for status, class := range map[int]string{200: "2xx", 302: "3xx", 401: "401", 403: "403", 404: "4xx", 429: "429", 503: "5xx"} {
+		u.Replies(harness.Answer(status, "{}"))
+		g.Send(t, key.Get())
+		want[`card_gateway_upstream_issuer_responses_total{class="`+class+`",issuer="`+u.Addr+`"}`] = 1
+	}
+	want[`card_gateway_upstream_issuer_responses_total{class="error",issuer="`+dead+`"}`] = 3 // then it is out
+	want[`card_gateway_upstream_issuer_seconds_count{issuer="`+u.Addr+`"}`] = 7
+	want[`card_gateway_upstream_out{issuer="`+dead+`"}`] = 1
+	harness.Eventually(t, "the issuer was out for a second", func() bool {
+		return g.Scrape(t)[`card_gateway_upstream_out_seconds_total{issuer="`+dead+`"}`] >= 1
+	})
+	got := g.Scrape(t)
+	for series, n := range want {
+		if got[series] != n {
+			t.Errorf("%s is %v, want %v", series, got[series], n)
+		}
+	}
+	for _, name := range []string{"out", "out_seconds_total"} {
+		if n := got[`card_gateway_upstream_`+name+`{issuer="`+u.Addr+`"}`]; n != 0 {
+			t.Errorf("%s of the issuer that answers is %v", name, n)
+		}
+	}
+	if n := got.Of("card_gateway_upstream_in_flight_requests").Sum(); n != 0 {
+		t.Errorf("%v requests are in flight", n)
+	}
+	done := make(chan struct{})
+	u.Replies(harness.Reply{Wait: done})
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		_, _ = g.Try(key.Get())
+	}()
+	harness.Eventually(t, "a request is in flight", func() bool {
+		return g.Scrape(t)[`card_gateway_upstream_in_flight_requests{issuer="`+u.Addr+`"}`] == 1
+	})
+	close(done)
+	<-ended
+}
+
 // TestNotForwarded checks that other refusals do not have the header: a client must
 // not repeat these requests.
 func TestNotForwarded(t *testing.T) {
