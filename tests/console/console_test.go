@@ -1,8 +1,10 @@
 package console
 
 import (
+	"fmt"
 	"io"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 
@@ -95,6 +97,51 @@ func TestKeyboard(t *testing.T) {
 	p.see("Findings", "String to sign")
 	if images := p.eval("document.querySelectorAll('img, script:not([src])').length + document.title"); !strings.HasPrefix(images, "0Key") {
 		t.Errorf("a description became HTML: %s", images)
+	}
+}
+
+// TestList has more keys than a list shows at once: it says how many there are, and is
+// sorted by the headings, by the keyboard and before and after more were read.
+func TestList(t *testing.T) {
+	t.Parallel()
+	chromium(t)
+	g, home := start(t, "", "")
+	for i := range 102 {
+		g.NewKey(harness.Fields{"tenant": fmt.Sprintf("bank-%03d", (i*7)%102)}) // a bijection: 7 and 102 have no common divisor
+	}
+	p := openPage(t, home, path)
+	p.signIn(token)
+	p.see("Overview")
+	p.visit("keys", "100 of 102 keys,")
+	tenants := func() string {
+		return p.eval("[...document.querySelectorAll('td[data-label=Tenant]')].map((e) => e.textContent)")
+	}
+	sorted := func(way string) {
+		t.Helper()
+		harness.Eventually(t, "the list is sorted "+way, func() bool {
+			return p.eval("document.querySelector('th[aria-sort="+way+"]')?.textContent + document.activeElement.textContent") == "TenantTenant"
+		})
+		all := strings.Split(tenants(), ",")
+		if way == "descending" {
+			slices.Reverse(all)
+		}
+		if !slices.IsSorted(all) {
+			t.Errorf("%s: %q", way, all)
+		}
+	}
+	p.use(button("Tenant"))
+	sorted("ascending")
+	p.see("sorted are those that were read")
+	p.press("Enter")
+	sorted("descending")
+	p.use(button("Read further"))
+	if text := p.see("102 keys,"); strings.Contains(text, "those that were read") {
+		t.Errorf("more keys follow:\n%s", text)
+	}
+	p.use(button("Tenant"))
+	sorted("ascending")
+	if all := tenants(); !strings.HasPrefix(all, "bank-000,bank-001") || !strings.HasSuffix(all, "bank-100,bank-101") {
+		t.Errorf("the list has %s", all)
 	}
 }
 

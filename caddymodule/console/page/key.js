@@ -91,6 +91,8 @@ function actions(k, { report, again }) {
 		}
 	} }, label);
 	const disable = () => ask({ title: "Disable the key?", text: `Every further request with ${k.id} of ${k.tenant} is refused.`, yes: "Disable", danger: true, report, act: () => post("disable") });
+	const unlock = () => ask({ title: k.lock ? "Unlock the key?" : "Forget the failures?", text: `The next failure of ${k.id} of ${k.tenant} counts as the first one. A client that still signs wrongly locks it again: the last refusals say why.`,
+		yes: k.lock ? "Unlock" : "Forget", report, act: () => post("unlock") });
 	const rotate = async () => {
 		const made = await ask({ title: "Make a new secret?", text: "The old secret lives on for a time, so that the holder can change over: 24h, 7d, or 0 to end it at once.",
 			label: "For how long", value: "24h", yes: "Make it", report, act: (overlap) => post("rotate", { overlap }) });
@@ -99,6 +101,6 @@ function actions(k, { report, again }) {
 	};
 	return h("div", { class: "actions", role: "group", "aria-label": "Changes" },
 		change("rotate", "Rotate", rotate),
-		k.lock || k.failures > 0 ? change("unlock", k.lock ? "Unlock" : "Forget the failures", () => post("unlock")) : null,
+		k.lock || k.failures > 0 ? change("unlock", k.lock ? "Unlock" : "Forget the failures", unlock) : null,
 		k.disabled ? change("enable", "Enable", () => post("enable")) : change("disable", "Disable", disable, "danger"));
 }

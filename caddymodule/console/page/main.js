@@ -81,7 +81,7 @@ async function draw() {
 		else link.removeAttribute("aria-current");
 	}
 	if (!status) return;
-	const context = { may: status.caller.role === "keys", report, again: draw };
+	const context = { may: status.caller.role === "keys", report, again: draw, counts: () => status?.keys };
 	main.setAttribute("aria-busy", "true");
 	try {
 		let content;
