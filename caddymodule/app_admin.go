@@ -31,7 +31,7 @@ func (a *App) Admin() *admin.Gateway {
 	return &admin.Gateway{
 		Keys: a.state.keys, Tokens: a.tokens, State: a.report, AuditCall: a.telemetry.audit.Write, LoadRefused: a.LoadRefused,
 		OpenStore: a.sourceStore, Drain: node.Process.Drain.Operator.Store, LogEachRequest: node.LogEachRequest,
-		Refusal: node.Process.Refusals.Find, Refusals: node.Process.Refusals.List, KeyLimits: a.keyLimits, JWKSet: a.published.set,
+		Refusal: node.Process.Refusals.Find, Refusals: node.Process.Refusals.List, Trail: a.telemetry.audit.Trail, KeyLimits: a.keyLimits, JWKSet: a.published.set,
 	}
 }
 

@@ -180,7 +180,7 @@ var importRules = []importRule{
 		reason: "the log format masks whatever it is given; it knows no request, no key and no app",
 	},
 	{
-		dir: "caddymodule/admin", ours: []string{"adminapi", "caddymodule/logqueue", "caddymodule/peek", "caddymodule/version", "keys", "keys/fields", "store", "store/file"},
+		dir: "caddymodule/admin", ours: []string{"adminapi", "auditfile", "caddymodule/logqueue", "caddymodule/peek", "caddymodule/version", "keys", "keys/fields", "store", "store/file"},
 		others: []string{"github.com/caddyserver/caddy/v2", "golang.org/x/time/rate"},
 		reason: "the admin API is the only way to a running gateway; it reaches into no handler, and knows no client",
 	},

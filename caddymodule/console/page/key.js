@@ -19,6 +19,10 @@ export async function key(id, { may, report, again }) {
 	const title = h("h1", {}, "Key ", h("code", {}, id));
 	const limits = part(read(`${keyPath(id)}/limits`), (found) => limitTable(found.limits));
 	const refused = part(read(`refusals?limit=20&key=${encodeURIComponent(id)}`), (found) => refusalList(found.refusals, "This gateway remembers no refusal of this key."));
+	const trail = part(read(`audit?limit=20&key=${encodeURIComponent(id)}`).catch((failure) => {
+		if (failure.status === 404) return { none: failure.message };
+		throw failure;
+	}), trailTable);
 	let missing = false;
 	const about = await part(read(keyPath(id)).catch((failure) => {
 		missing = failure.status === 404;
@@ -30,6 +34,7 @@ export async function key(id, { may, report, again }) {
 		title,
 		h("div", { class: "panels" }, record, h("div", {}, live, panel("Limits", await limits))),
 		panel("Last refusals", await refused),
+		panel("Audit record", await trail),
 	];
 }
 
@@ -78,6 +83,20 @@ function limitTable(limits) {
 	return [
 		table({ caption: "Used limits", columns, rows: rows(used), none: "No limit of this key is used now." }),
 		h("details", {}, h("summary", {}, "All limits"), table({ caption: "All limits", columns, rows: rows(limits), none: "The key has no scope of an operation." })),
+	];
+}
+
+// trailTable shows the lines of the audit record that name the key.
+function trailTable({ path, lines, from, none }) {
+	if (none) return h("p", { class: "dim" }, none);
+	const text = (value) => value === null ? "none" : typeof value === "string" ? value : JSON.stringify(value);
+	const changes = (line) => Object.entries(line.changes || {}).map(([field, c]) => h("div", {}, `${field}: ${text(c.old)} → ${text(c.new)}`));
+	const result = (line) => line.result === "ok" ? "ok" : h("span", { class: "bad" }, [line.result, line.status, line.error].filter(Boolean).join(" "));
+	return [
+		table({ caption: "The last 20 lines that name the key", none: "No line that was searched names the key.",
+			columns: [["At", "short"], ["Action", "short"], ["By", "long"], ["Changes", "long"], ["Result", "long"]],
+			rows: lines.map((line) => [time(line.at), line.action, line.claimed ? `${line.actor}, who says: ${line.claimed}` : line.actor, changes(line), result(line)]) }),
+		h("p", { class: "dim" }, "In ", h("code", {}, path), from > 1 ? ` from line ${number(from)} on: older ones are further up in it, or in files that were rotated.` : " from its first line on."),
 	];
 }
 
