@@ -47,6 +47,7 @@ func init() {
 //	POST   /card-gateway/drain              /readyz is 503; and /undrain
 //	POST   /card-gateway/log-level          log each request for a time
 //	GET    /card-gateway/status             store, version, keys by status, memory for bodies
+//	GET    /card-gateway/recent             requests, latencies of issuers and refusals of the last 15 minutes
 //	GET    /card-gateway/refusals           the last remembered refusals: ?key= &limit=
 //	GET    /card-gateway/refusals/{id}      what is remembered of a refusal, by its request id
 //	GET    /card-gateway/audit              the last lines of the audit file for a key: ?key= &limit=
@@ -131,6 +132,7 @@ var routes = []route{
 	{"POST /card-gateway/undrain", "undrain", undrain, adminOnly},
 	{"POST /card-gateway/log-level", "log level", withBody(logLevel), adminOnly},
 	{"GET /card-gateway/status", "status", showStatus, everywhere},
+	{"GET /card-gateway/recent", "show recent", showRecent, everywhere},
 	{"GET /card-gateway/refusals", "list refusals", listRefusals, everywhere},
 	{"GET /card-gateway/refusals/{id}", "show refusal", showRefusal, everywhere},
 	{"GET /card-gateway/audit", "show audit", showTrail, everywhere},
@@ -214,6 +216,8 @@ type Gateway struct {
 	Refusals func(keyID string, limit int) []adminapi.Refusal
 	// Trail returns the newest lines of the audit file that name a key, at most limit.
 	Trail func(keyID string, limit int) (auditfile.Trail, error)
+	// Recent returns what the gateway did in the last fifteen minutes.
+	Recent func() adminapi.Recent
 	// KeyLimits returns the buckets of a key as they are now, and
 	// [store.ErrNotFound] for a key that does not exist.
 	KeyLimits func(ctx context.Context, keyID string) ([]adminapi.Limit, error)

@@ -72,6 +72,7 @@ func gatewayForTest(service *keys.Service, changes *[]keys.Change, state *admina
 		Refusals: func(id string, limit int) []adminapi.Refusal {
 			return []adminapi.Refusal{{RequestID: "r-1", KeyID: id, Status: limit}}
 		},
+		Recent: func() adminapi.Recent { return adminapi.Recent{Steps: []adminapi.Step{{Failed: 7}}} },
 		Trail: func(id string, limit int) (auditfile.Trail, error) {
 			return auditfile.Trail{Path: id, From: uint64(limit)}, nil
 		},

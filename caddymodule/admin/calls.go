@@ -120,6 +120,8 @@ func showStatus(c *adminCall) (any, error) {
 	return adminapi.Status{Build: adminapi.Build(version.Current()), Status: status, State: c.gateway.State(c), Caller: c.who}, nil
 }
 
+func showRecent(c *adminCall) (any, error) { return c.gateway.Recent(), nil }
+
 // showLimits answers with the buckets of a key.
 func showLimits(c *adminCall) (any, error) {
 	limits, err := c.gateway.KeyLimits(c, c.id)

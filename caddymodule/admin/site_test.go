@@ -55,6 +55,7 @@ func TestSite(t *testing.T) {
 		{changing, loop, []string{"GET", "/card-gateway/status?keys=no", tokenForTest, ""}, 200, `"caller":{"name":"tester","role":"keys"}`},
 		{reads, loop, []string{"GET", "/card-gateway/refusals?key=ck_a&limit=7", viewerForTest, ""}, 200, `"status":7`},
 		{reads, loop, []string{"GET", "/card-gateway/refusals?limit=0", viewerForTest, ""}, 422, "want 1 to 100"},
+		{reads, loop, []string{"GET", "/card-gateway/recent", viewerForTest, ""}, 200, `"failed":7`},
 		{reads, loop, []string{"GET", "/card-gateway/audit?key=ck_a", viewerForTest, ""}, 200, `"path":"ck_a","lines":null,"from":20`},
 		{reads, loop, []string{"GET", "/card-gateway/audit?limit=7", viewerForTest, ""}, 422, "want the id of a key"},
 		{reads, loop, []string{"GET", "/card-gateway/audit?key=ck_a&limit=101", viewerForTest, ""}, 422, "want 1 to 100"},

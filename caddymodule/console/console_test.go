@@ -113,7 +113,7 @@ func TestRunbooks(t *testing.T) {
 }
 
 // No file of the page makes HTML of a text, keeps the token anywhere but in
-// memory, or speaks of another site but that of the runbooks.
+// memory, or speaks of another site, but for that of the runbooks and the name of SVG.
 func TestPageIsItsOwn(t *testing.T) {
 	forbidden := regexp.MustCompile(`innerHTML|outerHTML|insertAdjacentHTML|document\.write|DOMParser|srcdoc|eval\(|new Function|localStorage|sessionStorage|cookie\s*=|https?://| style="|\bon[a-z]+="`)
 	err := fs.WalkDir(pages, ".", func(name string, entry fs.DirEntry, err error) error {
@@ -121,7 +121,7 @@ func TestPageIsItsOwn(t *testing.T) {
 			return err
 		}
 		text, err := pages.ReadFile(name)
-		if found := forbidden.FindString(strings.ReplaceAll(string(text), runbooks, "")); found != "" {
+		if found := forbidden.FindString(strings.NewReplacer(runbooks, "", "http://www.w3.org/2000/svg", "").Replace(string(text))); found != "" {
 			t.Errorf("%s has %q", name, found)
 		}
 		if lines := strings.Count(string(text), "\n"); lines > 250 {
