@@ -186,6 +186,36 @@ type Traffic struct {
 	LimitsRefused map[string]uint64 `json:"limits_refused"`
 }
 
+// A Recent is what a gateway did in the last fifteen minutes, or since its process began.
+type Recent struct {
+	At    time.Time `json:"at"`    // when this was answered
+	Steps []Step    `json:"steps"` // the oldest first
+	// Keys are those with the most refusals, at most five.
+	Keys []offenders.Series `json:"keys"`
+}
+
+// A Step is what a gateway counted in some ten seconds. Maps have no zeros.
+type Step struct {
+	At      time.Time `json:"at"`      // its end
+	Seconds float64   `json:"seconds"` // how long it was
+	// Requests: accepted, refused because of the client (4xx), and refused because of the
+	// gateway, its store or an issuer (5xx).
+	Accepted uint64            `json:"accepted"`
+	Refused  uint64            `json:"refused"`
+	Failed   uint64            `json:"failed"`
+	Outcomes map[string]uint64 `json:"outcomes"` // as in [Traffic]
+	Upstream map[string]uint64 `json:"upstream"` // as in [Traffic]
+	// Issuers are those that answered; the empty one is all of them together.
+	Issuers map[string]Latency `json:"issuers"`
+}
+
+// A Latency is how long an issuer took to answer, in seconds: half of the answers, and 99 of
+// a hundred, came within the time. It is at most a tenth too high.
+type Latency struct {
+	P50 float64 `json:"p50"`
+	P99 float64 `json:"p99"`
+}
+
 // A Limit is a bucket of a key, in the numbers of X-RateLimit-*.
 type Limit struct {
 	Bucket    string `json:"bucket"`

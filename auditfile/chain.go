@@ -8,7 +8,8 @@
 // The chain holds no key: whoever can write the file can forge all of it from
 // some line on. To notice that, keep a copy of the last hash elsewhere.
 //
-// Begin with chain.go, which has the form of a line; file.go writes, verify.go checks.
+// Begin with chain.go, which has the form of a line; file.go writes, verify.go checks,
+// trail.go finds what was done with a key.
 package auditfile
 
 import (

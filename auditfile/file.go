@@ -376,12 +376,7 @@ const maxLine = 1 << 20 // bytes; a line is far shorter
 // tail returns the last whole line of the file without its line end, and the
 // length of what follows it.
 func tail(f *os.File) (line []byte, torn int, err error) {
-	info, err := f.Stat()
-	if err != nil {
-		return nil, 0, err
-	}
-	from := max(0, info.Size()-2*maxLine)
-	text, err := io.ReadAll(io.NewSectionReader(f, from, info.Size()-from))
+	text, err := ending(f, 2*maxLine)
 	if err != nil {
 		return nil, 0, err
 	}
@@ -392,4 +387,14 @@ func tail(f *os.File) (line []byte, torn int, err error) {
 	}
 	begin := bytes.LastIndexByte(text[:end], '\n') + 1
 	return text[begin:end], torn, nil
+}
+
+// ending returns the last bytes of a file, at most n of them.
+func ending(f *os.File, n int64) ([]byte, error) {
+	info, err := f.Stat()
+	if err != nil {
+		return nil, err
+	}
+	from := max(0, info.Size()-n)
+	return io.ReadAll(io.NewSectionReader(f, from, info.Size()-from))
 }

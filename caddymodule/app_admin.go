@@ -7,8 +7,6 @@ import (
 	"time"
 
 	"github.com/caddyserver/caddy/v2"
-	"github.com/prometheus/client_golang/prometheus"
-	dto "github.com/prometheus/client_model/go"
 
 	"github.com/card-gateway/card-gateway/adminapi"
 	"github.com/card-gateway/card-gateway/auth"
@@ -30,7 +28,7 @@ func (a *App) Admin() *admin.Gateway {
 	return &admin.Gateway{
 		Keys: a.state.keys, Tokens: a.tokens, State: a.report, AuditCall: a.telemetry.audit.Write, LoadRefused: a.LoadRefused,
 		OpenStore: a.sourceStore, Drain: node.Process.Drain.Operator.Store, LogEachRequest: node.LogEachRequest,
-		Refusal: node.Process.Refusals.Find, Refusals: node.Process.Refusals.List, KeyLimits: a.keyLimits, JWKSet: a.published.set,
+		Refusal: node.Process.Refusals.Find, Refusals: node.Process.Refusals.List, Trail: a.telemetry.audit.Trail, Recent: recent, KeyLimits: a.keyLimits, JWKSet: a.published.set,
 	}
 }
 
@@ -104,41 +102,28 @@ func (a *App) sourceStore(option json.RawMessage) (store.Backend, error) {
 	return chosen.Open("")
 }
 
+// recent returns what the process did in the last fifteen minutes.
+func recent() adminapi.Recent {
+	now := time.Now()
+	return adminapi.Recent{At: now.UTC(), Steps: node.Process.Recent.Steps(now), Keys: node.Process.Offenders.Recent(now, 5)}
+}
+
+// totals returns what the steps of [recent] are made of.
+func totals() node.Totals {
+	return node.Totals{Outcomes: meter.Sums(meter.RequestsTotal, "outcome"), Upstream: meter.Sums(meter.UpstreamResponses, "class"), Times: meter.AnswerTimes()}
+}
+
 // traffic returns what the process counted, from its own metrics.
 func traffic() adminapi.Traffic {
-	decision := func(name string) map[string]uint64 { return sums(meter.LimitDecisions, "operation", "decision", name) }
+	decision := func(name string) map[string]uint64 {
+		return meter.Sums(meter.LimitDecisions, "operation", "decision", name)
+	}
 	return adminapi.Traffic{
 		Since:         node.Process.Began,
-		Outcomes:      sums(meter.RequestsTotal, "outcome"),
-		Upstream:      sums(meter.UpstreamResponses, "class"),
-		Connections:   sums(meter.UpstreamConnections, "issuer"),
+		Outcomes:      meter.Sums(meter.RequestsTotal, "outcome"),
+		Upstream:      meter.Sums(meter.UpstreamResponses, "class"),
+		Connections:   meter.Sums(meter.UpstreamConnections, "issuer"),
 		LimitsNear:    decision(meter.LimitDecisionNames[meter.LimitNear]),
 		LimitsRefused: decision(meter.LimitDecisionNames[meter.LimitRefused]),
 	}
-}
-
-// sums returns the values of a metric by one of its labels, without zeros. If
-// another label and its value are given, only metrics with them are summed.
-func sums(collector prometheus.Collector, label string, where ...string) map[string]uint64 {
-	found := make(map[string]uint64)
-	metrics := make(chan prometheus.Metric)
-	go func() {
-		collector.Collect(metrics)
-		close(metrics)
-	}()
-	for m := range metrics {
-		var written dto.Metric
-		if m.Write(&written) != nil {
-			continue
-		}
-		labels := make(map[string]string, len(written.GetLabel()))
-		for _, l := range written.GetLabel() {
-			labels[l.GetName()] = l.GetValue()
-		}
-		value := written.GetCounter().GetValue() + written.GetGauge().GetValue()
-		if value > 0 && (len(where) < 2 || labels[where[0]] == where[1]) {
-			found[labels[label]] += uint64(value)
-		}
-	}
-	return found
 }

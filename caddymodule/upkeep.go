@@ -67,9 +67,10 @@ func repeat(ctx context.Context, pause time.Duration, do func(context.Context)) 
 
 // probe warns when the store cannot settle requests, and reports other trouble.
 // It also takes the standard log back, which a configuration that Caddy refused
-// may have taken.
+// may have taken, and keeps what was counted for the last fifteen minutes.
 func (u *upkeep) probe(ctx context.Context) {
 	takeStandardLog()
+	node.Process.Recent.Take(time.Now(), totals)
 	ctx, cancel := context.WithTimeout(ctx, readyTimeout)
 	defer cancel()
 	if err := u.state.ready(ctx); err != nil && ctx.Err() == nil {

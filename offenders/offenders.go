@@ -1,4 +1,4 @@
-// Package offenders counts the refusals of the last five minutes by key, in
+// Package offenders counts the refusals of the last fifteen minutes by key, in
 // bounded memory.
 //
 // Begin with [Counter].
@@ -14,7 +14,8 @@ import (
 
 const (
 	slotSpan  = 30 * time.Second
-	slots     = 11  // the current one and five minutes before it
+	slots     = 31  // the current one and fifteen minutes before it
+	topSlots  = 11  // the current one and five minutes before it
 	slotKeys  = 256 // keys in a slot
 	maxLength = 128 // bytes of an id; ids are not longer
 )
@@ -87,13 +88,43 @@ func (s *slot) least() *Entry {
 	return least
 }
 
+// A Series is a key with its refusals of the last fifteen minutes, and how many of them
+// were in each half a minute, the oldest first; the last one is not over.
+type Series struct {
+	Entry
+	Slots [slots]uint64 `json:"slots"`
+}
+
+// Recent returns at most n keys with the most refusals of the fifteen minutes before a
+// time, those with the most first.
+func (c *Counter) Recent(at time.Time, n int) []Series {
+	now := at.UnixNano() / int64(slotSpan)
+	top := c.most(at, slots, n)
+	list := make([]Series, len(top))
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for i, e := range top {
+		list[i].Entry = e
+		for j := range list[i].Slots {
+			number := now - slots + 1 + int64(j)
+			if s := &c.slots[number%slots]; s.number == number && s.entries[e.Key] != nil {
+				list[i].Slots[j] = s.entries[e.Key].Refused
+			}
+		}
+	}
+	return list
+}
+
 // Top returns at most n keys with the most refusals of the five minutes before a
 // time, those with the most first.
-func (c *Counter) Top(at time.Time, n int) []Entry {
+func (c *Counter) Top(at time.Time, n int) []Entry { return c.most(at, topSlots, n) }
+
+// most returns the keys with the most refusals of the newest slots.
+func (c *Counter) most(at time.Time, newest int64, n int) []Entry {
 	now := at.UnixNano() / int64(slotSpan)
 	sums := make(map[string]Entry)
 	c.mu.Lock()
-	for age := int64(slots - 1); age >= 0; age-- { // the newest slot has the last reason
+	for age := newest - 1; age >= 0; age-- { // the newest slot has the last reason
 		s := &c.slots[(now-age)%slots]
 		if s.number != now-age {
 			continue

@@ -2,6 +2,7 @@ package offenders
 
 import (
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -48,6 +49,29 @@ func TestFiveMinutes(t *testing.T) {
 			t.Fatalf("after %s: %+v", passed, top)
 		case passed >= 6*time.Minute && len(top) != 0:
 			t.Fatalf("after %s still %+v", passed, top)
+		}
+	})
+}
+
+// The series of a key has each refusal in its half a minute, and none that is over fifteen
+// and a half minutes old.
+func TestRecent(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		c := new(Counter)
+		at := epoch.Add(time.Duration(rapid.Int64Range(0, int64(time.Hour)).Draw(t, "at")))
+		ages := slices.Sorted(slices.Values(rapid.SliceOfN(rapid.IntRange(0, 40*60), 0, 50).Draw(t, "seconds ago")))
+		var want Series
+		for _, ago := range slices.Backward(ages) {
+			then := at.Add(-time.Duration(ago) * time.Second)
+			c.Add(then, "a", "acme", fmt.Sprint(ago))
+			if age := at.Unix()/30 - then.Unix()/30; age < slots {
+				want.Slots[slots-1-age]++
+				want.Entry = Entry{Key: "a", Tenant: "acme", Refused: want.Refused + 1, Reason: fmt.Sprint(ago)}
+			}
+		}
+		got := c.Recent(at, 5)
+		if want.Refused == 0 && len(got) > 0 || want.Refused > 0 && (len(got) != 1 || got[0] != want) {
+			t.Fatalf("%+v, want %+v", got, want)
 		}
 	})
 }

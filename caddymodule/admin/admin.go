@@ -20,6 +20,7 @@ import (
 	"golang.org/x/time/rate"
 
 	"github.com/card-gateway/card-gateway/adminapi"
+	"github.com/card-gateway/card-gateway/auditfile"
 	"github.com/card-gateway/card-gateway/caddymodule/logqueue"
 	"github.com/card-gateway/card-gateway/caddymodule/peek"
 	"github.com/card-gateway/card-gateway/keys"
@@ -46,8 +47,10 @@ func init() {
 //	POST   /card-gateway/drain              /readyz is 503; and /undrain
 //	POST   /card-gateway/log-level          log each request for a time
 //	GET    /card-gateway/status             store, version, keys by status, memory for bodies
+//	GET    /card-gateway/recent             requests, latencies of issuers and refusals of the last 15 minutes
 //	GET    /card-gateway/refusals           the last remembered refusals: ?key= &limit=
 //	GET    /card-gateway/refusals/{id}      what is remembered of a refusal, by its request id
+//	GET    /card-gateway/audit              the last lines of the audit file for a key: ?key= &limit=
 //	GET    /card-gateway/jwks               the public keys of assertions, as a JWK set
 //
 // The API answers on a unix socket, where the socket's mode says who may call it,
@@ -129,8 +132,10 @@ var routes = []route{
 	{"POST /card-gateway/undrain", "undrain", undrain, adminOnly},
 	{"POST /card-gateway/log-level", "log level", withBody(logLevel), adminOnly},
 	{"GET /card-gateway/status", "status", showStatus, everywhere},
+	{"GET /card-gateway/recent", "show recent", showRecent, everywhere},
 	{"GET /card-gateway/refusals", "list refusals", listRefusals, everywhere},
 	{"GET /card-gateway/refusals/{id}", "show refusal", showRefusal, everywhere},
+	{"GET /card-gateway/audit", "show audit", showTrail, everywhere},
 	{"GET /card-gateway/jwks", "show jwks", showJWKSet, adminOnly},
 }
 
@@ -209,6 +214,10 @@ type Gateway struct {
 	// Refusals returns the newest remembered refusals of a key, at most limit, the
 	// newest first; of all keys and of none for the empty id.
 	Refusals func(keyID string, limit int) []adminapi.Refusal
+	// Trail returns the newest lines of the audit file that name a key, at most limit.
+	Trail func(keyID string, limit int) (auditfile.Trail, error)
+	// Recent returns what the gateway did in the last fifteen minutes.
+	Recent func() adminapi.Recent
 	// KeyLimits returns the buckets of a key as they are now, and
 	// [store.ErrNotFound] for a key that does not exist.
 	KeyLimits func(ctx context.Context, keyID string) ([]adminapi.Limit, error)

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/card-gateway/card-gateway/adminapi"
+	"github.com/card-gateway/card-gateway/auditfile"
 	"github.com/card-gateway/card-gateway/caddymodule/version"
 
 	"github.com/card-gateway/card-gateway/held"
@@ -70,6 +71,10 @@ func gatewayForTest(service *keys.Service, changes *[]keys.Change, state *admina
 		},
 		Refusals: func(id string, limit int) []adminapi.Refusal {
 			return []adminapi.Refusal{{RequestID: "r-1", KeyID: id, Status: limit}}
+		},
+		Recent: func() adminapi.Recent { return adminapi.Recent{Steps: []adminapi.Step{{Failed: 7}}} },
+		Trail: func(id string, limit int) (auditfile.Trail, error) {
+			return auditfile.Trail{Path: id, From: uint64(limit)}, nil
 		},
 		KeyLimits: func(_ context.Context, id string) ([]adminapi.Limit, error) {
 			if id == "ck_none" {

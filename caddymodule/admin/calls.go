@@ -120,6 +120,8 @@ func showStatus(c *adminCall) (any, error) {
 	return adminapi.Status{Build: adminapi.Build(version.Current()), Status: status, State: c.gateway.State(c), Caller: c.who}, nil
 }
 
+func showRecent(c *adminCall) (any, error) { return c.gateway.Recent(), nil }
+
 // showLimits answers with the buckets of a key.
 func showLimits(c *adminCall) (any, error) {
 	limits, err := c.gateway.KeyLimits(c, c.id)
@@ -127,23 +129,41 @@ func showLimits(c *adminCall) (any, error) {
 }
 
 const (
-	defaultRefusals = 20
-	maxRefusals     = 100
+	defaultLast = 20
+	maxLast     = 100
 )
+
+// lastOf reads the query of a call for the last things of a key, and how many are wanted.
+func (c *adminCall) lastOf() (key string, limit int, err error) {
+	limit = defaultLast
+	query, err := c.query("key", "limit")
+	if text := query.Get("limit"); text != "" {
+		if limit, err = strconv.Atoi(text); err != nil || limit < 1 || limit > maxLast {
+			err = &fields.InvalidError{Field: "limit", Reason: fmt.Sprintf("want 1 to %d", maxLast)}
+		}
+	}
+	return query.Get("key"), limit, err
+}
 
 // listRefusals answers with the last remembered refusals, the newest first.
 func listRefusals(c *adminCall) (any, error) {
-	limit := defaultRefusals
-	query, err := c.query("key", "limit")
+	key, limit, err := c.lastOf()
 	if err != nil {
 		return nil, err
 	}
-	if text := query.Get("limit"); text != "" {
-		if limit, err = strconv.Atoi(text); err != nil || limit < 1 || limit > maxRefusals {
-			return nil, &fields.InvalidError{Field: "limit", Reason: fmt.Sprintf("want 1 to %d", maxRefusals)}
-		}
+	return map[string][]adminapi.Refusal{"refusals": c.gateway.Refusals(key, limit)}, nil
+}
+
+// showTrail answers with the last lines of the audit file for a key, the newest first.
+func showTrail(c *adminCall) (any, error) {
+	key, limit, err := c.lastOf()
+	if err == nil && key == "" {
+		err = &fields.InvalidError{Field: "key", Reason: "want the id of a key"}
 	}
-	return map[string][]adminapi.Refusal{"refusals": c.gateway.Refusals(query.Get("key"), limit)}, nil
+	if err != nil {
+		return nil, err
+	}
+	return c.gateway.Trail(key, limit)
 }
 
 func showRefusal(c *adminCall) (any, error) {

@@ -327,6 +327,14 @@ func (a *Log) Begin() error {
 	return nil
 }
 
+// Trail returns the newest lines of the file that name a key, at most n.
+func (a *Log) Trail(keyID string, n int) (auditfile.Trail, error) {
+	if a.File == nil {
+		return auditfile.Trail{}, adminapi.Error{Status: http.StatusNotFound, Err: errors.New("the audit record of this gateway is its log: write `audit file PATH` into the block card_gateway to keep it in a file")}
+	}
+	return a.File.Trail(keyID, n)
+}
+
 // State returns how far the file was written; nil: there is none.
 func (a *Log) State() *auditfile.State {
 	if a.File == nil {

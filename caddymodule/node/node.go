@@ -36,6 +36,7 @@ type State struct {
 
 	Offenders offenders.Counter // refusals of existing keys
 	Refusals  refusalMemory
+	Recent    recentMemory
 
 	// What explaining refusals may cost: those of live keys, of test keys, and of requests
 	// that come from no key of ours. None takes anything from the others.

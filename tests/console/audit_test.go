@@ -63,6 +63,36 @@ func TestOpeningIsNoAttempt(t *testing.T) {
 	}
 }
 
+// TestTrail shows on the page of a key who changed it, in whose name, and how, in texts
+// that stay texts.
+func TestTrail(t *testing.T) {
+	t.Parallel()
+	chromium(t)
+	g, home := start(t, "", "changes")
+	site := g.Site
+	key := g.NewKey(nil)
+	p := openPage(t, home, path+"#/keys/"+key.ID)
+	p.signIn(token)
+	p.see("the audit record of this gateway is its log")
+	site.Global += "\naudit file " + g.Path("audit.log")
+	g.Reload(site)
+	request, _ := http.NewRequest(http.MethodPost, home+"/card-gateway/keys/"+key.ID+"/disable", nil)
+	request.Header.Set("Authorization", "Bearer "+viewer)
+	request.Header.Set("X-Card-Gateway-Actor", "<b>"+strings.Repeat("a-long-name.", 10))
+	answered, err := http.DefaultClient.Do(request)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = answered.Body.Close()
+	p.use(button("Disable"))
+	p.use(answer("Disable"))
+	text := p.see("from its first line on", "disabled: none → true", "alice", "bob, who says: <b>a-long-name", "refused 403 the role viewer may only read")
+	if strings.Index(text, "disabled: none") > strings.Index(text, "who says") {
+		t.Errorf("the newest line is not the first:\n%s", text)
+	}
+	p.look("an audit trail")
+}
+
 // TestSocketNeedsNoToken forwards a port to the admin socket, as ssh does: the
 // console opens without a token, and shows how long the gateway is drained.
 func TestSocketNeedsNoToken(t *testing.T) {

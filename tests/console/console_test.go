@@ -1,8 +1,11 @@
 package console
 
 import (
+	"fmt"
 	"io"
 	"net/http"
+	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -96,6 +99,84 @@ func TestKeyboard(t *testing.T) {
 	if images := p.eval("document.querySelectorAll('img, script:not([src])').length + document.title"); !strings.HasPrefix(images, "0Key") {
 		t.Errorf("a description became HTML: %s", images)
 	}
+}
+
+// TestList has more keys than a list shows at once: it says how many there are, and is
+// sorted by the headings, by the keyboard and before and after more were read.
+func TestList(t *testing.T) {
+	t.Parallel()
+	chromium(t)
+	g, home := start(t, "", "")
+	for i := range 102 {
+		g.NewKey(harness.Fields{"tenant": fmt.Sprintf("bank-%03d", (i*7)%102)}) // a bijection: 7 and 102 have no common divisor
+	}
+	p := openPage(t, home, path)
+	p.signIn(token)
+	p.see("Overview")
+	p.visit("keys", "100 of 102 keys,")
+	tenants := func() string {
+		return p.eval("[...document.querySelectorAll('td[data-label=Tenant]')].map((e) => e.textContent)")
+	}
+	sorted := func(way string) {
+		t.Helper()
+		harness.Eventually(t, "the list is sorted "+way, func() bool {
+			return p.eval("document.querySelector('th[aria-sort="+way+"]')?.textContent + document.activeElement.textContent") == "TenantTenant"
+		})
+		all := strings.Split(tenants(), ",")
+		if way == "descending" {
+			slices.Reverse(all)
+		}
+		if !slices.IsSorted(all) {
+			t.Errorf("%s: %q", way, all)
+		}
+	}
+	p.use(button("Tenant"))
+	sorted("ascending")
+	p.see("sorted are those that were read")
+	p.press("Enter")
+	sorted("descending")
+	p.use(button("Read further"))
+	p.gone("#more")
+	if text := p.see("102 keys,"); strings.Contains(text, "those that were read") {
+		t.Errorf("more keys follow:\n%s", text)
+	}
+	p.use(button("Tenant"))
+	sorted("ascending")
+	if all := tenants(); !strings.HasPrefix(all, "bank-000,bank-001") || !strings.HasSuffix(all, "bank-100,bank-101") {
+		t.Errorf("the list has %s", all)
+	}
+}
+
+// TestLastMinutes shows what was done in the last minutes: its plots say in words what they
+// show, and a key that was refused is there with its refusals.
+func TestLastMinutes(t *testing.T) {
+	t.Parallel()
+	chromium(t)
+	g, home := start(t, "", "")
+	key := g.NewKey(nil)
+	p := openPage(t, home, path)
+	p.signIn(viewer)
+	p.see("No issuer has answered", "No key was refused in the last 15 minutes")
+	for range 20 {
+		harness.WantAccepted(t, g.Send(t, key.Get()))
+	}
+	for _, r := range key.Forged(3) {
+		g.Send(t, r)
+	}
+	p.see("p50", "p99")
+	plots := p.eval("[...document.querySelectorAll('svg[role=img]')].map((e) => e.ariaLabel).join(' | ')")
+	for _, want := range []string{`Requests a second, the last 15 minutes\. Now: accepted [0-9.]+/s, refused \(4xx\) [0-9.]+/s, failed \(5xx\) 0/s`, `Time until .*p50 [0-9.]+ m?s, p99 [0-9.]+ m?s`} {
+		if !regexp.MustCompile(want).MatchString(plots) {
+			t.Errorf("no plot says %s:\n%s", want, plots)
+		}
+	}
+	if got := p.eval("[...document.querySelectorAll('path.accepted, path.refused, path.p50, path.p99')].map((e) => e.getAttribute('d').startsWith('M'))"); strings.Contains(got, "false") {
+		t.Errorf("lines that are drawn: %s", got)
+	}
+	if got := p.eval("[...document.querySelectorAll('.bars rect')].filter((e) => e.getAttribute('height') > 0).length"); got == "0" {
+		t.Error("no refusal of the key is drawn")
+	}
+	p.look("the last minutes")
 }
 
 // TestReadOnly has a console without changes, and the token of a viewer: neither

@@ -90,6 +90,9 @@ func TestLook(t *testing.T) {
 	p.signIn(token)
 	p.see("Overview", "out of service", "The last configuration was refused", "no maxmemory", "1 key is locked", "will expire within a day", "256 MiB")
 	p.look("the overview")
+	if got := p.eval("[...document.querySelectorAll('.attention li')].filter((e) => !/^https:.*[/]runbooks[/][a-z-]+[.]md$/.test(e.querySelector('a[target=_blank]')?.href)).map((e) => e.textContent)"); got != "" {
+		t.Errorf("without a runbook: %s", got)
+	}
 
 	p.use("e.textContent === 'Keys'")
 	p.see("5 keys", "northern.bank")

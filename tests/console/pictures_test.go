@@ -29,6 +29,16 @@ func TestPictures(t *testing.T) {
 	p := openPage(t, s.home, path)
 	p.signIn(token)
 	p.see("Overview")
+	for round := range 12 { // each fills a step of the plots
+		steps := p.eval("document.querySelector('path.accepted').getAttribute('d').split('H').length")
+		for range 2 + 5*round%8 {
+			s.Send(t, s.busy.Post())
+		}
+		s.Send(t, s.stuck.Get())
+		harness.Eventually(t, "another step is drawn", func() bool {
+			return p.eval("document.querySelector('path.accepted').getAttribute('d').split('H').length") != steps
+		})
+	}
 	p.pictures(dir, "console")
 	p.visit("keys/"+s.busy.ID, "Live secrets")
 	p.use("e.tagName === 'SUMMARY' && e.textContent.startsWith('401')")

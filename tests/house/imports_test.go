@@ -180,7 +180,7 @@ var importRules = []importRule{
 		reason: "the log format masks whatever it is given; it knows no request, no key and no app",
 	},
 	{
-		dir: "caddymodule/admin", ours: []string{"adminapi", "caddymodule/logqueue", "caddymodule/peek", "caddymodule/version", "keys", "keys/fields", "store", "store/file"},
+		dir: "caddymodule/admin", ours: []string{"adminapi", "auditfile", "caddymodule/logqueue", "caddymodule/peek", "caddymodule/version", "keys", "keys/fields", "store", "store/file"},
 		others: []string{"github.com/caddyserver/caddy/v2", "golang.org/x/time/rate"},
 		reason: "the admin API is the only way to a running gateway; it reaches into no handler, and knows no client",
 	},
@@ -194,7 +194,7 @@ var importRules = []importRule{
 	},
 	{
 		dir: "caddymodule/meter", ours: []string{"auth", "caddymodule/cardlog", "caddymodule/version", "gate", "held", "ratelimit", "store", "store/redis/rpc"},
-		others: []string{"github.com/prometheus/client_golang/…/", "go.opentelemetry.io/otel/…/"},
+		others: []string{"github.com/prometheus/client_golang/…/", "github.com/prometheus/client_model/go", "go.opentelemetry.io/otel/…/"},
 		reason: "what counts does not know who calls it",
 	},
 	{
@@ -203,7 +203,7 @@ var importRules = []importRule{
 		reason: "the audit record is written for whoever changes something; it knows no handler",
 	},
 	{
-		dir: "caddymodule/node", ours: []string{"adminapi", "caddymodule/meter", "caddymodule/peek", "offenders", "platform", "ratelimit"},
+		dir: "caddymodule/node", ours: []string{"adminapi", "auth", "caddymodule/meter", "caddymodule/peek", "offenders", "platform", "ratelimit"},
 		others: []string{"github.com/caddyserver/caddy/v2/…/", "github.com/caddyserver/certmagic", "go.uber.org/zap/…/", "golang.org/x/sys/unix"},
 		reason: "what outlives a configuration knows none",
 	},

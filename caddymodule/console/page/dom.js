@@ -27,13 +27,16 @@ export function facts(rows) {
 // table returns a table, or a sentence where it would have no rows. A column is
 // its name and its kind: long (ids and texts of others, broken anywhere), short
 // (never broken) or number. The roles keep it a table where the style shows rows as
-// blocks.
-export function table({ caption, columns, rows, none }) {
+// blocks. With sort the headings are buttons: sort has the column by which the rows are
+// sorted (-1: none), whether downwards, and choose, which gets the column that was pressed.
+export function table({ caption, columns, rows, none, sort }) {
 	if (rows.length === 0) return h("p", { class: "dim" }, none);
 	const cell = (value, i) => h("td", { role: "cell", class: columns[i][1], "data-label": columns[i][0] }, h("span", {}, empty(value) ? "–" : value));
+	const heading = ([name, kind], i) => h("th", { role: "columnheader", scope: "col", class: kind, "aria-sort": sort?.by === i ? sort.down ? "descending" : "ascending" : undefined },
+		sort ? h("button", { type: "button", onclick: () => sort.choose(i) }, name) : name);
 	return h("div", { class: "scroll" }, h("table", { role: "table", class: width(columns) },
 		h("caption", {}, caption),
-		h("thead", { role: "rowgroup" }, h("tr", { role: "row" }, columns.map(([name, kind]) => h("th", { role: "columnheader", scope: "col", class: kind }, name)))),
+		h("thead", { role: "rowgroup" }, h("tr", { role: "row" }, columns.map(heading))),
 		h("tbody", { role: "rowgroup" }, rows.map((cells) => h("tr", { role: "row" }, cells.map(cell))))));
 }
 

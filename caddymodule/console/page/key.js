@@ -19,6 +19,10 @@ export async function key(id, { may, report, again }) {
 	const title = h("h1", {}, "Key ", h("code", {}, id));
 	const limits = part(read(`${keyPath(id)}/limits`), (found) => limitTable(found.limits));
 	const refused = part(read(`refusals?limit=20&key=${encodeURIComponent(id)}`), (found) => refusalList(found.refusals, "This gateway remembers no refusal of this key."));
+	const trail = part(read(`audit?limit=20&key=${encodeURIComponent(id)}`).catch((failure) => {
+		if (failure.status === 404) return { none: failure.message };
+		throw failure;
+	}), trailTable);
 	let missing = false;
 	const about = await part(read(keyPath(id)).catch((failure) => {
 		missing = failure.status === 404;
@@ -30,6 +34,7 @@ export async function key(id, { may, report, again }) {
 		title,
 		h("div", { class: "panels" }, record, h("div", {}, live, panel("Limits", await limits))),
 		panel("Last refusals", await refused),
+		panel("Audit record", await trail),
 	];
 }
 
@@ -81,6 +86,20 @@ function limitTable(limits) {
 	];
 }
 
+// trailTable shows the lines of the audit record that name the key.
+function trailTable({ path, lines, from, none }) {
+	if (none) return h("p", { class: "dim" }, none);
+	const text = (value) => value === null ? "none" : typeof value === "string" ? value : JSON.stringify(value);
+	const changes = (line) => Object.entries(line.changes || {}).map(([field, c]) => h("div", {}, `${field}: ${text(c.old)} → ${text(c.new)}`));
+	const result = (line) => line.result === "ok" ? "ok" : h("span", { class: "bad" }, [line.result, line.status, line.error].filter(Boolean).join(" "));
+	return [
+		table({ caption: "The last 20 lines that name the key", none: "No line that was searched names the key.",
+			columns: [["At", "short"], ["Action", "short"], ["By", "long"], ["Changes", "long"], ["Result", "long"]],
+			rows: lines.map((line) => [time(line.at), line.action, line.claimed ? `${line.actor}, who says: ${line.claimed}` : line.actor, changes(line), result(line)]) }),
+		h("p", { class: "dim" }, "In ", h("code", {}, path), from > 1 ? ` from line ${number(from)} on: older ones are further up in it, or in files that were rotated.` : " from its first line on."),
+	];
+}
+
 function actions(k, { report, again }) {
 	const post = (name, body) => call("POST", `${keyPath(k.id)}/${name}`, body);
 	const change = (name, label, how, kind) => h("button", { type: "button", class: kind, "data-change": name, onclick: async () => {
@@ -91,6 +110,8 @@ function actions(k, { report, again }) {
 		}
 	} }, label);
 	const disable = () => ask({ title: "Disable the key?", text: `Every further request with ${k.id} of ${k.tenant} is refused.`, yes: "Disable", danger: true, report, act: () => post("disable") });
+	const unlock = () => ask({ title: k.lock ? "Unlock the key?" : "Forget the failures?", text: `The next failure of ${k.id} of ${k.tenant} counts as the first one. A client that still signs wrongly locks it again: the last refusals say why.`,
+		yes: k.lock ? "Unlock" : "Forget", report, act: () => post("unlock") });
 	const rotate = async () => {
 		const made = await ask({ title: "Make a new secret?", text: "The old secret lives on for a time, so that the holder can change over: 24h, 7d, or 0 to end it at once.",
 			label: "For how long", value: "24h", yes: "Make it", report, act: (overlap) => post("rotate", { overlap }) });
@@ -99,6 +120,6 @@ function actions(k, { report, again }) {
 	};
 	return h("div", { class: "actions", role: "group", "aria-label": "Changes" },
 		change("rotate", "Rotate", rotate),
-		k.lock || k.failures > 0 ? change("unlock", k.lock ? "Unlock" : "Forget the failures", () => post("unlock")) : null,
+		k.lock || k.failures > 0 ? change("unlock", k.lock ? "Unlock" : "Forget the failures", unlock) : null,
 		k.disabled ? change("enable", "Enable", () => post("enable")) : change("disable", "Disable", disable, "danger"));
 }

@@ -1,6 +1,6 @@
 // The list of keys, and a new key.
 import { h, table, keyLink, field, state } from "./dom.js";
-import { count, time, use, clock } from "./words.js";
+import { number, count, time, use, clock } from "./words.js";
 import { call, read } from "./api.js";
 import { showSecret, submitting } from "./dialog.js";
 
@@ -9,10 +9,16 @@ import { showSecret, submitting } from "./dialog.js";
 let wanted = { search: "", status: "" };
 let last = null;
 
+// columns are those of the list, each with that by which a key is sorted.
+const columns = [["Key", "long", (k) => k.id], ["Tenant", "long", (k) => k.tenant], ["Status", "short", (k) => k.status], ["Scopes", "long", (k) => k.scopes.join(" ")],
+	["Expires", "short", (k) => k.expires_at || "never"], ["Last used", "short", (k) => lastUse(k) || ""]];
+let sorting = { by: -1, down: false };
+
 // forgetKeys forgets what another token has shown.
 export function forgetKeys() {
 	wanted = { search: "", status: "" };
 	last = null;
+	sorting = { by: -1, down: false };
 }
 
 const rounds = 10; // calls for one page of a search
@@ -31,19 +37,27 @@ async function fetchKeys(cursor) {
 	return { keys: found, next: cursor };
 }
 
-export async function keys({ may, report }) {
+export async function keys({ may, report, counts }) {
 	const list = h("div", { id: "list" });
 	const search = h("input", { type: "search", value: wanted.search, autocomplete: "off", spellcheck: "false" });
 	const status = h("select", {}, ["", "active", "disabled", "locked", "expired", "forged", "unreadable"].map((name) => h("option", { value: name, selected: name === wanted.status }, name || "all")));
+	// draw shows what was read; a press of a heading sorts it.
+	const draw = (more) => list.replaceChildren(...listing(last, { inAll: total(counts()), more, choose: (by) => {
+		sorting = { by, down: sorting.by === by && !sorting.down };
+		draw(more);
+		list.querySelectorAll("th button")[by].focus();
+	} }));
 	const show = async (cursor) => {
 		try {
 			const page = await fetchKeys(cursor);
 			last = { keys: cursor ? [...last.keys, ...page.keys] : page.keys, next: page.next, at: new Date() };
-			list.replaceChildren(...listing(last, () => show(last.next)));
+			draw(() => show(last.next));
 		} catch (failure) {
 			if (failure.wantsToken) throw failure;
 			const old = last ? `The list below is of ${clock(last.at)}.` : "No list was read before.";
-			list.replaceChildren(h("p", { class: "bad", id: "stale" }, `The keys cannot be read now: ${failure.message}. ${old}`), ...(last ? listing(last) : []));
+			if (last) draw();
+			else list.replaceChildren();
+			list.prepend(h("p", { class: "bad", id: "stale" }, `The keys cannot be read now: ${failure.message}. ${old}`));
 		}
 	};
 	const form = h("form", { role: "search", onsubmit: (event) => {
@@ -55,12 +69,21 @@ export async function keys({ may, report }) {
 	return [h("h1", {}, "Keys"), form, may ? creation(report, show) : null, list].filter(Boolean);
 }
 
-function listing({ keys: found, next, at }, more) {
+// total returns how many keys there are of those that are wanted, as they were counted
+// last; 0: nobody has counted them.
+function total(counts) {
+	if (wanted.search) return 0;
+	return wanted.status ? counts?.[wanted.status] || 0 : Object.values(counts || {}).reduce((sum, n) => sum + n, 0);
+}
+
+function listing({ keys: found, next, at }, { inAll, more, choose }) {
 	const about = (k) => k.mode === "live" ? state(k.status) : [state(k.status), ` (${k.mode})`];
+	const value = columns[sorting.by]?.[2], way = sorting.down ? -1 : 1;
+	const sorted = value ? found.toSorted((a, b) => way * (value(a) < value(b) ? -1 : value(a) > value(b) ? 1 : 0)) : found;
+	const amount = next && inAll > found.length ? `${number(found.length)} of ${count(inAll, "key")}` : count(found.length, "key") + (next ? ", and there may be more" : "");
 	return [
-		table({ caption: `${count(found.length, "key")}${next ? ", and there may be more" : ""}, read at ${clock(at)}`, none: "No key is like that.",
-			columns: [["Key", "long"], ["Tenant", "long"], ["Status", "short"], ["Scopes", "long"], ["Expires", "short"], ["Last used", "short"]],
-			rows: found.map((k) => [[keyLink(k.id), k.description ? h("div", { class: "dim" }, k.description) : null], k.tenant, about(k), k.scopes.join(" "), time(k.expires_at) || "never", use(lastUse(k))]) }),
+		table({ caption: `${amount}, read at ${clock(at)}${next && value ? "; sorted are those that were read" : ""}`, none: "No key is like that.", columns, sort: { ...sorting, choose },
+			rows: sorted.map((k) => [[keyLink(k.id), k.description ? h("div", { class: "dim" }, k.description) : null], k.tenant, about(k), k.scopes.join(" "), time(k.expires_at) || "never", use(lastUse(k))]) }),
 		...(next && more ? [h("button", { type: "button", id: "more", onclick: more }, "Read further")] : []),
 	];
 }

@@ -11,7 +11,7 @@ import { forget } from "./dialog.js";
 const every = 5000; // between two looks at the state, in milliseconds
 const [main, login, state, trouble, tools, who, zone] = ["main", "login", "state", "trouble", "tools", "who", "zone"].map((id) => document.getElementById(id));
 let status = null; // the last answer
-let first = null;  // the traffic of the first one
+let recent = null; // the last answer of what was done in the last minutes
 let answered = null; // when the last answer came
 let shown = 0;     // number of the last page, so that a late answer does not overwrite it
 
@@ -31,7 +31,7 @@ function say(where, text) {
 
 // signIn removes what a token has shown, and asks for another one.
 function signIn(why) {
-	status = first = null;
+	status = recent = null;
 	shown++;
 	setToken("");
 	forget();
@@ -49,6 +49,7 @@ function signIn(why) {
 async function look() {
 	try {
 		status = await read("status");
+		recent = await read("recent");
 	} catch (failure) {
 		if (failure.status === 0) {
 			trouble.dataset.lost = "yes";
@@ -59,7 +60,6 @@ async function look() {
 		report(failure);
 		return false;
 	}
-	first ??= status.traffic;
 	answered = new Date();
 	login.hidden = true;
 	tools.hidden = zone.hidden = false;
@@ -81,14 +81,14 @@ async function draw() {
 		else link.removeAttribute("aria-current");
 	}
 	if (!status) return;
-	const context = { may: status.caller.role === "keys", report, again: draw };
+	const context = { may: status.caller.role === "keys", report, again: draw, counts: () => status?.keys };
 	main.setAttribute("aria-busy", "true");
 	try {
 		let content;
 		if (page === "keys" && id) content = await key(decodeURIComponent(id), context);
 		else if (page === "keys") content = await keys(context);
-		else if (page === "refusals") content = await refusals(status, first);
-		else content = overview(status, first);
+		else if (page === "refusals") content = await refusals(status, recent);
+		else content = overview(status, recent);
 		if (number !== shown) return;
 		main.replaceChildren(...content.flat(Infinity).filter(Boolean));
 		document.title = `${main.querySelector("h1").textContent} – Card Gateway`;
@@ -106,7 +106,7 @@ function refresh() {
 	if (page || !status) return;
 	const at = document.activeElement, inside = at !== main && main.contains(at);
 	const place = inside ? [...main.querySelectorAll("a")].indexOf(at) : -1;
-	main.replaceChildren(...overview(status, first));
+	main.replaceChildren(...overview(status, recent));
 	if (place >= 0) [...main.querySelectorAll("a")][place]?.focus({ preventScroll: true });
 }
 

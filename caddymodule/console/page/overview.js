@@ -1,25 +1,26 @@
-// The overview: the answer of GET /card-gateway/status.
-import { h, facts, table, panel, keyLink, state } from "./dom.js";
+// The overview: the answers of GET /card-gateway/status and /card-gateway/recent.
+import { h, facts, table, panel, state } from "./dom.js";
 import { number, count, bytes, age, both } from "./words.js";
 import { attention } from "./attention.js";
+import { requestPlot, issuerPlots, offenders, counts } from "./recent.js";
 
-// overview shows the state; first is the traffic when the page was opened.
-export function overview(status, first) {
+export function overview(status, recent) {
 	const traffic = status.traffic;
 	return [
 		h("h1", {}, "Overview"),
 		attention(status),
 		h("div", { class: "panels" },
 			h("div", {},
-				gateway(status),
-				panel("Requests", counts({ caption: "Requests by outcome", what: "Outcome", now: traffic.outcomes, then: first.outcomes, none: "No request since the start." })),
-				offenders(status.offenders || []),
+				requestPlot(recent),
+				offenders(recent),
+				panel("Requests", counts({ caption: "Requests by outcome", what: "Outcome", now: traffic.outcomes, recent, none: "No request since the start." })),
 				limits(traffic),
-				keys(status)),
+				gateway(status)),
 			h("div", {},
+				issuers(traffic, recent),
 				store(status.store, status),
 				nodes(status),
-				issuers(traffic, first))),
+				keys(status))),
 	];
 }
 
@@ -55,9 +56,9 @@ function store(store, status) {
 	]));
 }
 
-function issuers(traffic, first) {
-	return panel("Issuers",
-		counts({ caption: "Answers of the issuers by class", what: "Class", now: traffic.upstream, then: first.upstream, none: "No issuer was asked since the start." }),
+function issuers(traffic, recent) {
+	return panel("Issuers", issuerPlots(recent),
+		counts({ caption: "Answers of the issuers by class", what: "Class", now: traffic.upstream, recent, none: "No issuer was asked since the start." }),
 		facts(Object.entries(traffic.connections || {}).map(([issuer, n]) => [issuer, count(n, "open connection")])));
 }
 
@@ -80,23 +81,10 @@ function nodes(status) {
 		table({ caption: "Gateways on this store; equal policies are equal rules", columns: [["Gateway", "long"], ["Policy", "long"], ["Seen", "short"]], rows: others, none: "No gateway has written its policy yet." }));
 }
 
-// counts returns a table of counters: since the start, and since the page was opened.
-export function counts({ caption, what, now, then, none }) {
-	const rows = Object.entries(now || {}).sort((a, b) => b[1] - a[1]);
-	return table({ caption, none, columns: [[what, "long"], ["In all", "number"], ["Since sign-in", "number"]],
-		rows: rows.map(([name, n]) => [name, number(n), number(n - (then?.[name] || 0))]) });
-}
-
 function limits(traffic) {
 	const near = traffic.limits_near || {}, refused = traffic.limits_refused || {};
 	const names = [...new Set([...Object.keys(near), ...Object.keys(refused)])].sort();
 	return panel("Limits", table({ caption: "Requests near a limit (less than a fifth was left) and beyond it, since the start",
 		columns: [["Operation", "long"], ["Near", "number"], ["Refused", "number"]], none: "No key has come near a limit since the start.",
 		rows: names.map((name) => [name, number(near[name] || 0), number(refused[name] || 0)]) }));
-}
-
-export function offenders(list) {
-	return panel("Keys refused most", table({ caption: "Refusals of the last five minutes", none: "No key was refused in the last five minutes.",
-		columns: [["Key", "long"], ["Tenant", "long"], ["Refused", "number"], ["Last reason", "long"]],
-		rows: list.map((o) => [keyLink(o.key_id), o.tenant, number(o.refused), o.reason]) }));
 }

@@ -1,7 +1,7 @@
 // The refusals that the gateway remembers.
 import { h, facts, panel, keyLink } from "./dom.js";
 import { time, age } from "./words.js";
-import { counts, offenders } from "./overview.js";
+import { counts, offenders } from "./recent.js";
 import { read } from "./api.js";
 
 // refusalList returns remembered refusals, each with what was wrong.
@@ -23,14 +23,14 @@ export function refusalList(list, none) {
 		])));
 }
 
-export async function refusals(status, first) {
+export async function refusals(status, recent) {
 	const found = await read("refusals?limit=50");
 	const refused = (outcomes) => Object.fromEntries(Object.entries(outcomes || {}).filter(([name]) => name !== "accepted"));
 	return [
 		h("h1", {}, "Refusals"),
 		h("div", { class: "panels" },
-			panel("Reasons", counts({ caption: "Requests by reason of the refusal", what: "Reason", now: refused(status.traffic.outcomes), then: first.outcomes, none: "No request was refused since the start." })),
-			offenders(status.offenders || [])),
+			panel("Reasons", counts({ caption: "Requests by reason of the refusal", what: "Reason", now: refused(status.traffic.outcomes), recent, none: "No request was refused since the start." })),
+			offenders(recent)),
 		panel("Last refusals", refusalList(found.refusals, "This gateway remembers no refusal.")),
 	];
 }
