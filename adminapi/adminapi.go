@@ -192,6 +192,8 @@ type Recent struct {
 	Steps []Step    `json:"steps"` // the oldest first
 	// Keys are those with the most refusals, at most five.
 	Keys []offenders.Series `json:"keys"`
+	// Out is how many handlers have taken each issuer of card_forward out now; 0: it is in.
+	Out map[string]int `json:"out"`
 }
 
 // A Step is what a gateway counted in some ten seconds. Maps have no zeros.
@@ -205,15 +207,16 @@ type Step struct {
 	Failed   uint64            `json:"failed"`
 	Outcomes map[string]uint64 `json:"outcomes"` // as in [Traffic]
 	Upstream map[string]uint64 `json:"upstream"` // as in [Traffic]
-	// Issuers are those that answered; the empty one is all of them together.
+	// Issuers are those of card_forward that answered; the empty one is all issuers together.
 	Issuers map[string]Latency `json:"issuers"`
 }
 
 // A Latency is how long an issuer took to answer, in seconds: half of the answers, and 99 of
 // a hundred, came within the time. It is at most a tenth too high.
 type Latency struct {
-	P50 float64 `json:"p50"`
-	P99 float64 `json:"p99"`
+	P50     float64 `json:"p50"`
+	P99     float64 `json:"p99"`
+	Answers uint64  `json:"answers"`
 }
 
 // A Limit is a bucket of a key, in the numbers of X-RateLimit-*.

@@ -105,7 +105,7 @@ func (a *App) sourceStore(option json.RawMessage) (store.Backend, error) {
 // recent returns what the process did in the last fifteen minutes.
 func recent() adminapi.Recent {
 	now := time.Now()
-	return adminapi.Recent{At: now.UTC(), Steps: node.Process.Recent.Steps(now), Keys: node.Process.Offenders.Recent(now, 5)}
+	return adminapi.Recent{At: now.UTC(), Steps: node.Process.Recent.Steps(now), Keys: node.Process.Offenders.Recent(now, 5), Out: meter.IssuersOut()}
 }
 
 // totals returns what the steps of [recent] are made of.

@@ -45,16 +45,25 @@ func Sums(collector prometheus.Collector, label string, where ...string) map[str
 type Times map[float64]uint64
 
 // AnswerTimes returns how long the issuers took to answer since the start of the process,
-// by issuer; the empty one is all of them together.
+// by issuer of card_forward; the empty one is all issuers together.
 func AnswerTimes() map[string]Times {
 	found := make(map[string]Times)
-	each(upstreamSeconds, func(labels map[string]string, m *dto.Metric) {
+	add := func(labels map[string]string, m *dto.Metric) {
 		issuer := labels["issuer"]
 		if found[issuer] == nil {
 			found[issuer] = make(Times)
 		}
 		found[issuer].add(m.GetHistogram())
-	})
+	}
+	each(upstreamSeconds, add)
+	each(issuerSeconds, add)
+	return found
+}
+
+// IssuersOut returns how many handlers have taken each issuer of card_forward out.
+func IssuersOut() map[string]int {
+	found := make(map[string]int)
+	each(issuerOut, func(labels map[string]string, m *dto.Metric) { found[labels["issuer"]] = int(m.GetGauge().GetValue()) })
 	return found
 }
 

@@ -79,8 +79,8 @@ func step(at time.Time, took time.Duration, before, now *Totals) adminapi.Step {
 	}
 	for issuer, times := range now.Times {
 		answers := counted(before.Times[issuer], times)
-		if len(answers) > 0 {
-			s.Issuers[issuer] = adminapi.Latency{P50: quantile(answers, 0.5), P99: quantile(answers, 0.99)}
+		if n := sum(answers); n > 0 {
+			s.Issuers[issuer] = adminapi.Latency{P50: quantile(answers, 0.5), P99: quantile(answers, 0.99), Answers: n}
 		}
 	}
 	return s
@@ -112,14 +112,17 @@ func counted[K comparable](before, now map[K]uint64) map[K]uint64 {
 	return grown
 }
 
-// quantile returns the time that a part of the answers took at most, in seconds: the upper
-// bound of a bucket, which is at most a tenth too high.
-func quantile(answers meter.Times, part float64) float64 {
-	all := uint64(0)
+func sum(answers meter.Times) (all uint64) {
 	for _, n := range answers {
 		all += n
 	}
-	left := uint64(math.Ceil(part * float64(all)))
+	return all
+}
+
+// quantile returns the time that a part of the answers took at most, in seconds: the upper
+// bound of a bucket, which is at most a tenth too high.
+func quantile(answers meter.Times, part float64) float64 {
+	left := uint64(math.Ceil(part * float64(sum(answers))))
 	for _, bound := range slices.Sorted(maps.Keys(answers)) {
 		if answers[bound] >= left {
 			return bound

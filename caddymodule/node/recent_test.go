@@ -35,7 +35,7 @@ func TestRecent(t *testing.T) {
 	take(9500 * time.Millisecond)
 	steps := m.Steps(begin.Add(10 * time.Second))
 	if len(steps) != 1 || steps[0].Accepted != 42 || steps[0].Refused != 4 || steps[0].Failed != 7 || steps[0].Seconds != 9.5 || steps[0].Upstream["timeout"] != 5 || steps[0].Outcomes["scope_missing"] != 3 ||
-		fmt.Sprint(steps[0].Issuers) != "map[a:1:{0.1 0.4}]" {
+		fmt.Sprint(steps[0].Issuers) != "map[a:1:{0.1 0.4 100}]" {
 		t.Errorf("%+v", steps)
 	}
 	total = Totals{Outcomes: map[string]uint64{"accepted": 41}, Times: map[string]meter.Times{"a:1": {0.1: 1}}} // begun anew

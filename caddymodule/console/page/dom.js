@@ -54,7 +54,7 @@ export function field(id, label, control) {
 	return [h("label", { for: id }, label), control];
 }
 
-const kinds = { active: "good", answers: "good", disabled: "bad", locked: "bad", expired: "bad", forged: "bad", unreadable: "bad" };
+const kinds = { in: "good", out: "bad", active: "good", answers: "good", disabled: "bad", locked: "bad", expired: "bad", forged: "bad", unreadable: "bad" };
 
 // state returns a word of a state in its colour.
 export const state = (word) => h("span", { class: kinds[word] }, word);

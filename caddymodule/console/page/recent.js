@@ -1,5 +1,5 @@
 // What the gateway did in the last fifteen minutes: the answer of GET /card-gateway/recent.
-import { h, table, panel, keyLink } from "./dom.js";
+import { h, table, panel, keyLink, state } from "./dom.js";
 import { number } from "./words.js";
 
 const span = 900; // seconds
@@ -58,9 +58,10 @@ export function requestPlot(recent) {
 }
 
 export function issuerPlots(recent) {
-	const names = [...new Set(recent.steps.flatMap((s) => Object.keys(s.issuers)))].sort();
-	if (names.length === 0) return h("p", { class: "dim" }, "No issuer has answered in the last 15 minutes.");
-	return names.map((issuer) => [h("h3", {}, issuer || "All issuers"), plot({ name: `Time until ${issuer || "the issuers"} answered`, unit: latency,
+	const own = Object.keys(recent.out).sort();
+	const names = own.length === 1 ? own : ["", ...own];
+	const last = (issuer) => rate((recent.steps.at(-1)?.issuers[issuer]?.answers || 0) / (recent.steps.at(-1)?.seconds || 1));
+	return names.map((issuer) => [h("h3", {}, issuer || "All issuers", ": ", issuer ? [state(recent.out[issuer] ? "out" : "in"), ", "] : null, `answers ${last(issuer)}`), plot({ name: `Time until ${issuer || "the issuers"} answered`, unit: latency,
 		lines: ["p50", "p99"].map((kind) => ({ name: kind, kind, points: through(recent, (s) => s.issuers[issuer]?.[kind]) })) })]);
 }
 
