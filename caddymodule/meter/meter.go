@@ -3,7 +3,8 @@
 // sets.
 //
 // Begin with [New], which registers the metrics. The spans of a request are in spans,
-// the calls of the store in store, what issuers do in issuer.
+// the calls of the store in store, what issuers do in issuer; read reads the collectors for
+// the console.
 package meter
 
 import (
