@@ -20,6 +20,7 @@ import (
 	"github.com/card-gateway/card-gateway/caddymodule/version"
 	"github.com/card-gateway/card-gateway/gate"
 	"github.com/card-gateway/card-gateway/held"
+	"github.com/card-gateway/card-gateway/keys"
 )
 
 // The collectors live as long as the process. In Caddy each configuration has
@@ -134,6 +135,9 @@ func New(registry *prometheus.Registry, table *auth.Table, others ...prometheus.
 			o.makeRatedUpstream()
 		}
 		m.Operations = append(m.Operations, o)
+	}
+	for _, field := range keys.ForgedFields() {
+		ForgedRecordsTotal.WithLabelValues(field)
 	}
 	for _, variant := range translationVariants {
 		TranslationsTotal.WithLabelValues(variant, "answer", "failed")

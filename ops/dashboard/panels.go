@@ -157,7 +157,7 @@ var rows = []row{
 			good: "Good: none refused, and none without a seal once all were sealed.",
 			queries: []query{
 				q(`max by (state) (card_gateway_key_seals{@,state!="sealed"})`, "{{state}}"),
-				q(`sum(increase(card_gateway_forged_records_total{@}[10m])) or vector(0)`, "forged"),
+				q(`sum(increase(card_gateway_forged_records_total{@}[10m]))`, "forged"),
 			},
 		},
 		{
