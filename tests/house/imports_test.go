@@ -193,13 +193,8 @@ var importRules = []importRule{
 		reason: "how a line of the Caddyfile is read does not depend on the option",
 	},
 	{
-<<<<<<< HEAD
-		dir: "caddymodule/meter", ours: []string{"auth", "caddymodule/cardlog", "caddymodule/version", "gate", "held", "ratelimit", "store", "store/redis/rpc"},
-		others: []string{"github.com/prometheus/client_golang/…/", "github.com/prometheus/client_model/go", "go.opentelemetry.io/otel/…/"},
-=======
 		dir: "caddymodule/meter", ours: []string{"auth", "caddymodule/cardlog", "caddymodule/version", "gate", "held", "keys", "ratelimit", "store", "store/redis/rpc"},
-		others: []string{"github.com/prometheus/client_golang/…/", "go.opentelemetry.io/otel/…/"},
->>>>>>> h4
+		others: []string{"github.com/prometheus/client_golang/…/", "github.com/prometheus/client_model/go", "go.opentelemetry.io/otel/…/"},
 		reason: "what counts does not know who calls it",
 	},
 	{
