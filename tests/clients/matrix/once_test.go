@@ -158,7 +158,7 @@ func TestCallsOnce(t *testing.T) {
 					}
 					g.Start()
 				})
-				if said["unknown"] > calls/100 {
+				if long != "" && said["unknown"] > calls/100 { // of few, chance may make one
 					t.Errorf("%d of %d calls are unknown", said["unknown"], calls)
 				}
 			})
