@@ -149,7 +149,7 @@ func (s *scene) issuerAnswers(status int) {
 
 func slowIssuer(s *scene) {
 	s.issuerDoes(func(r *harness.Received) harness.Reply {
-		time.Sleep(1500 * time.Millisecond)
+		time.Sleep(1500 * time.Millisecond) // the fault itself: an issuer that is slow
 		return answers(r)
 	})
 }
