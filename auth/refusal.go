@@ -180,6 +180,16 @@ func (r Reason) row() *reasonRow {
 	return &reasonTable[r]
 }
 
+// ReasonNamed returns the reason whose String is the name.
+func ReasonNamed(name string) (reason Reason, found bool) {
+	for i := range reasonTable {
+		if reasonTable[i].name == name {
+			return Reason(i), true
+		}
+	}
+	return 0, false
+}
+
 // Reasons returns the whole closed set, [Accepted] first.
 func Reasons() []Reason {
 	all := make([]Reason, reasonCount)

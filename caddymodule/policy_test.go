@@ -10,21 +10,20 @@ import (
 	"github.com/card-gateway/card-gateway/caddymodule/stores"
 	"github.com/card-gateway/card-gateway/ratelimit"
 	"github.com/card-gateway/card-gateway/store"
-	"github.com/card-gateway/card-gateway/store/redis"
 )
 
 // sharingBackend is a backend whose gateways compare their policies.
 type sharingBackend struct {
 	store.Backend
-	shared []redis.Policy
+	shared []store.Policy
 }
 
-func (b *sharingBackend) SharePolicy(p redis.Policy) { b.shared = append(b.shared, p) }
+func (b *sharingBackend) SharePolicy(p store.Policy) { b.shared = append(b.shared, p) }
 
 // Every option that must be the same on all gateways is in the policy, and the
 // same configuration in other words is the same policy.
 func TestPolicyHoldsWhatMustBeAlike(t *testing.T) {
-	policyOf := func(c *settings.Config) redis.Policy {
+	policyOf := func(c *settings.Config) store.Policy {
 		t.Helper()
 		r, err := settings.New(c)
 		if err != nil {
@@ -37,7 +36,7 @@ func TestPolicyHoldsWhatMustBeAlike(t *testing.T) {
 		}
 		return backend.shared[0]
 	}
-	differ := func(a, b redis.Policy) (names []string) {
+	differ := func(a, b store.Policy) (names []string) {
 		for name := range a {
 			if a[name] != b[name] {
 				names = append(names, name)

@@ -17,7 +17,6 @@ import (
 	"github.com/card-gateway/card-gateway/keys"
 	"github.com/card-gateway/card-gateway/keys/keyring"
 	"github.com/card-gateway/card-gateway/store"
-	"github.com/card-gateway/card-gateway/store/redis"
 )
 
 // state is what outlives a request: the store, the keys in it, and the memory
@@ -131,7 +130,7 @@ const readyTimeout = time.Second
 // sharePolicy gives the rules to a store that compares those of all its
 // gateways.
 func (s *state) sharePolicy(r *settings.Settings) {
-	if sharer, ok := s.pooled.Backend.(interface{ SharePolicy(redis.Policy) }); ok {
+	if sharer, ok := s.pooled.Backend.(interface{ SharePolicy(store.Policy) }); ok {
 		sharer.SharePolicy(r.Policy())
 	}
 }

@@ -188,6 +188,17 @@ func (c *Claim) UntilAfter(moment time.Time) time.Duration {
 	return max(time.Unix(moment.Unix()+1, 0).Sub(c.Now), time.Second)
 }
 
+// Late reports whether the claim fails rule 7 by its own reading of the clock.
+func (c *Claim) Late() bool { return c.Timestamp == 0 || !auth.InWindow(c.Now, c.Timestamp, c.Window) }
+
+// LockEnd returns when a lock that the claim causes ends; the zero time is never.
+func (c *Claim) LockEnd() (at time.Time) {
+	if c.LockDuration > 0 {
+		at = c.Now.Add(c.LockDuration)
+	}
+	return at
+}
+
 // Origin returns From as a backend keeps it: the /64 of IPv6, or 1<<32 and the address
 // of IPv4; 0 if it is not known.
 func (c *Claim) Origin() uint64 {
@@ -298,6 +309,14 @@ type Server struct {
 	Replicas   int64  `json:"replicas"`
 	UsedMemory int64  `json:"used_memory"`
 	Version    string `json:"version"`
+}
+
+// A Finding is the result of one check of a server, for whoever looks before a start.
+type Finding struct {
+	Server  string // its address
+	Check   string // such as eviction
+	Problem string // what is wrong and what to do; empty: nothing
+	Unasked bool   // the server does not let the user ask; Problem is what the user needs
 }
 
 // Errors that every backend returns, possibly wrapped. Any other error means

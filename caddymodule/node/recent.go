@@ -68,13 +68,13 @@ func step(at time.Time, took time.Duration, before, now *Totals) adminapi.Step {
 		Issuers: make(map[string]adminapi.Latency),
 	}
 	for outcome, n := range s.Outcomes {
-		switch status := statuses[outcome]; {
-		case status >= 500:
-			s.Failed += n
-		case status >= 400:
-			s.Refused += n
-		default: // a dry run lets pass what it would refuse
+		switch reason, found := auth.ReasonNamed(outcome); {
+		case !found, reason == auth.Accepted: // a dry run lets pass what it would refuse
 			s.Accepted += n
+		case reason.Status() >= 500:
+			s.Failed += n
+		default:
+			s.Refused += n
 		}
 	}
 	for issuer, times := range now.Times {
@@ -85,15 +85,6 @@ func step(at time.Time, took time.Duration, before, now *Totals) adminapi.Step {
 	}
 	return s
 }
-
-// statuses are those of the refusals, by outcome.
-var statuses = func() map[string]int {
-	found := make(map[string]int)
-	for _, reason := range auth.Reasons() {
-		found[reason.String()] = reason.Status()
-	}
-	return found
-}()
 
 // counted returns by how much counters have grown, without zeros; nil if one has become
 // less: a histogram that was full has begun anew.

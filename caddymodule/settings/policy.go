@@ -4,13 +4,13 @@ import (
 	"strconv"
 
 	"github.com/card-gateway/card-gateway/ratelimit"
-	"github.com/card-gateway/card-gateway/store/redis"
+	"github.com/card-gateway/card-gateway/store"
 )
 
 // Policy returns the options that must be the same on all gateways of a store,
 // with their names in the configuration and with defaults.
-func (r *Settings) Policy() redis.Policy {
-	p := redis.Policy{
+func (r *Settings) Policy() store.Policy {
+	p := store.Policy{
 		"window":             r.Window.String(),
 		"replay_floor_ahead": r.FloorAhead.String(),
 		"lock_after":         strconv.Itoa(r.LockAfter),

@@ -18,7 +18,6 @@ import (
 	"github.com/card-gateway/card-gateway/secret"
 	"github.com/card-gateway/card-gateway/store"
 	"github.com/card-gateway/card-gateway/store/redis"
-	"github.com/card-gateway/card-gateway/store/redis/masters"
 	"github.com/card-gateway/card-gateway/store/redis/rpc"
 )
 
@@ -156,7 +155,7 @@ func (s *RedisStore) Open(string) (store.Backend, error) {
 
 // Examine returns what each check of the servers finds, by connections of its own. It
 // writes nothing.
-func (s *RedisStore) Examine(ctx context.Context) ([]masters.Finding, error) {
+func (s *RedisStore) Examine(ctx context.Context) ([]store.Finding, error) {
 	options := s.options
 	options.Logger, options.Queue = nil, nil
 	opened, err := redis.New(options)

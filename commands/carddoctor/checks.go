@@ -35,6 +35,7 @@ import (
 	"github.com/card-gateway/card-gateway/keys"
 	"github.com/card-gateway/card-gateway/platform"
 	"github.com/card-gateway/card-gateway/secret"
+	"github.com/card-gateway/card-gateway/store"
 	"github.com/card-gateway/card-gateway/store/redis/masters"
 )
 
@@ -343,7 +344,7 @@ func (d *doctor) store() []check {
 	}}}
 }
 
-func findingError(f masters.Finding) error {
+func findingError(f store.Finding) error {
 	switch {
 	case f.Problem == "":
 		return nil

@@ -77,13 +77,12 @@ func (k *keyState) lock(st *state, c *store.Claim, v *store.Verdict) error {
 		return nil
 	}
 	before := k.stored.Load().record
-	lock := &auth.Lock{At: c.Now.UTC().Round(0), Failures: k.failures}
+	lock := &auth.Lock{At: c.Now.UTC().Round(0), Until: c.LockEnd().UTC().Round(0), Failures: k.failures}
 	e := journal.Entry{
 		Kind: journal.KindLocked, Now: c.Now.Unix(), Key: k.id, Failures: int64(k.failures),
 		First: lock.At.UnixNano(), Extra: joinRevisions(before.Revision, c.NextRevision),
 	}
-	if c.LockDuration > 0 {
-		lock.Until = lock.At.Add(c.LockDuration)
+	if !lock.Until.IsZero() {
 		e.Second = lock.Until.UnixNano()
 	}
 	after, err := withLock(before, lock, c.NextRevision)
@@ -291,7 +290,7 @@ func (k *keyState) find(st *state, c *store.Claim) (stale bool, f finding) {
 	switch {
 	case c.Failed.Has(auth.RuleIP):
 		f.reason = auth.IPNotAllowed
-	case c.Failed.Has(auth.RuleTimestamp) || !auth.InWindow(c.Now, c.Timestamp, c.Window):
+	case c.Failed.Has(auth.RuleTimestamp) || c.Late():
 		f.reason = auth.TimestampOutOfWindow
 	case f.known.known() && !f.known.dead(c.Now.Unix()):
 		f.reason = auth.ReplayedNonce

@@ -250,7 +250,7 @@ func TestNumbersInLua(t *testing.T) {
 	const most = 1 << 53
 	rapid.Check(t, func(t *rapid.T) {
 		n := rapid.OneOf(rapid.Int64Range(-most, most), rapid.SampledFrom([]int64{0, 1, -1, most, -most, most - 1, 1e15, 1e16 / 2})).Draw(t, "n")
-		reply, err := s.client.Run(ctx, "counting", rpc.Call{Script: script, Keys: []string{s.names.index()}, Args: []any{packDoubles(n), n}})
+		reply, err := s.client.Run(ctx, "counting", rpc.Call{Script: script, Keys: []string{s.names.index()}, Args: []any{appendDoubles(nil, n), n}})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -20,7 +20,7 @@ import (
 
 // scripted makes the reply of settle.lua with the right tag, and with a beat.
 func scripted(outcome string, numbers ...int64) string {
-	if _, decided := reasons[outcome]; decided {
+	if _, decided := auth.ReasonNamed(outcome); decided {
 		numbers = append([]int64{1}, numbers...)
 	}
 	var b strings.Builder
@@ -108,8 +108,8 @@ func TestRepliesThatContradict(t *testing.T) {
 // gateway finds nothing against it, and the verdict is one that can be shown.
 func TestVerdictOfAnyNumbers(t *testing.T) {
 	outcomes := []string{"accepted", "accepted", "rate_limited", "key_locked", "replay_floor", "stale", "window", "clock", "full", "replicas", "older"}
-	for reason := range reasons {
-		outcomes = append(outcomes, reason)
+	for _, reason := range auth.Reasons() {
+		outcomes = append(outcomes, reason.String())
 	}
 	rapid.Check(t, func(rt *rapid.T) {
 		c := newClaim(newRecord())
@@ -141,7 +141,7 @@ func TestVerdictOfAnyNumbers(t *testing.T) {
 // wantPossible fails if nothing that a store knows can lead to the verdict.
 func wantPossible(t *rapid.T, c *store.Claim, v *store.Verdict) {
 	passes := !v.Stale && v.Reason == auth.Accepted
-	if passes && (c.Failed != 0 || late(c) || c.BodyDropped || v.OverLimit && !c.LimitsDryRun) {
+	if passes && (c.Failed != 0 || c.Late() || c.BodyDropped || v.OverLimit && !c.LimitsDryRun) {
 		t.Fatalf("%+v passes by %+v", c, v)
 	}
 	if v.Failures < 0 || v.RetryAfter < 0 || v.Locked && c.DryRun {

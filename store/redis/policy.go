@@ -4,10 +4,7 @@ import (
 	"cmp"
 	"context"
 	"crypto/rand"
-	"crypto/sha256"
-	"encoding/hex"
 	"encoding/json"
-	"fmt"
 	"maps"
 	"os"
 	"slices"
@@ -17,18 +14,6 @@ import (
 	"github.com/card-gateway/card-gateway/store"
 	"github.com/card-gateway/card-gateway/store/redis/rpc"
 )
-
-// A Policy holds the options that should be the same on all gateways of a store,
-// by their names in the configuration: window, replay_floor_ahead, lock_after, the
-// limits, the operations. Operators read it, so it holds no secret.
-type Policy map[string]string
-
-// Hash returns 16 hexadecimal digits that are equal for equal policies.
-func (p Policy) Hash() string {
-	text, _ := json.Marshal(p) // a map of texts cannot fail, and is sorted
-	sum := sha256.Sum256(text)
-	return hex.EncodeToString(sum[:8])
-}
 
 const (
 	// policyPause is short, so that gateways that agree again report it at once: an
@@ -48,7 +33,7 @@ type policyExchange struct {
 	key      string // hash: a nodePolicy by gateway
 	node     string // name of this gateway
 	clock    func() time.Time
-	own      atomic.Pointer[Policy] // nil until SharePolicy
+	own      atomic.Pointer[store.Policy] // nil until SharePolicy
 	warnings atomic.Pointer[[]string]
 	nodes    atomic.Pointer[[]store.Gateway] // gateways that wrote their policy lately
 }
@@ -57,7 +42,7 @@ type policyExchange struct {
 type nodePolicy struct {
 	At     int64  `json:"at"` // Unix seconds
 	Hash   string `json:"hash"`
-	Values Policy `json:"values"`
+	Values store.Policy `json:"values"`
 }
 
 func newPolicyExchange(client *rpc.Client, key string) *policyExchange {
@@ -116,7 +101,7 @@ func (p *policyExchange) exchange(ctx context.Context) error {
 			continue
 		}
 		nodes = append(nodes, store.Gateway{Name: node, Policy: other.Hash, Seen: time.Unix(other.At, 0).UTC(), This: node == p.node})
-		warnings = append(warnings, differences(node, other.Values, *own)...)
+		warnings = append(warnings, own.Differences(node, other.Values)...)
 	}
 	p.nodes.Store(&nodes)
 	if len(old) > 0 {
@@ -128,17 +113,4 @@ func (p *policyExchange) exchange(ctx context.Context) error {
 		}
 	}
 	return nil
-}
-
-// differences lists the names with different values in the two policies.
-func differences(node string, other, own Policy) []string {
-	var list []string
-	names := slices.AppendSeq(slices.Collect(maps.Keys(own)), maps.Keys(other))
-	slices.Sort(names)
-	for _, name := range slices.Compact(names) {
-		if theirs, ours := other[name], own[name]; theirs != ours {
-			list = append(list, fmt.Sprintf("%s has %s %s, this gateway has %s", node, name, cmp.Or(theirs, "none"), cmp.Or(ours, "none")))
-		}
-	}
-	return list
 }

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/card-gateway/card-gateway/store"
 	"github.com/card-gateway/card-gateway/tests/redistest"
 )
 
@@ -32,9 +33,9 @@ func TestPolicies(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer late.Close()
-	policy := Policy{"window": "5m0s", "lock_after": "50", "limit total": "100/1m"}
+	policy := store.Policy{"window": "5m0s", "lock_after": "50", "limit total": "100/1m"}
 	a.SharePolicy(policy)
-	b.SharePolicy(Policy{"window": "1m0s", "lock_after": "50"})
+	b.SharePolicy(store.Policy{"window": "1m0s", "lock_after": "50"})
 	exchange(t, a, b, a)
 	for _, tt := range []struct {
 		s    *Store
@@ -56,7 +57,7 @@ func TestPolicies(t *testing.T) {
 		return !strings.Contains(warningsOf(a)+warningsOf(b), "this gateway has")
 	})
 
-	late.SharePolicy(Policy{"window": "9m0s"})
+	late.SharePolicy(store.Policy{"window": "9m0s"})
 	exchange(t, late, a)
 	if got := warningsOf(a); !strings.Contains(got, "9m0s") {
 		t.Errorf("warnings %s, want one on 9m0s", got)
@@ -85,8 +86,8 @@ func TestPolicyOfAClosedGateway(t *testing.T) {
 	if n := stored(); n != 0 {
 		t.Errorf("%d policies were written without one", n)
 	}
-	a.SharePolicy(Policy{"window": "5m0s"})
-	b.SharePolicy(Policy{"window": "5m0s"})
+	a.SharePolicy(store.Policy{"window": "5m0s"})
+	b.SharePolicy(store.Policy{"window": "5m0s"})
 	redistest.Eventually(t, 10*time.Second, "both are there", func() bool { return stored() == 2 })
 	if err := b.Close(); err != nil {
 		t.Fatal(err)

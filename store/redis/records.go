@@ -278,7 +278,7 @@ func (s *Store) Put(ctx context.Context, r *store.Record, opt store.PutOptions) 
 	if r.Lock != nil {
 		lock = fmt.Sprintf("%d %d %d", micros(r.Lock.At), micros(r.Lock.Until), r.Lock.Failures)
 	}
-	if err := s.initialise(ctx, r.ID); err != nil {
+	if err := s.servers.Initialise(ctx, r.ID); err != nil {
 		return store.Durability{}, err
 	}
 	if _, err := s.indexed(ctx, "add", r.ID); err != nil {
@@ -420,7 +420,7 @@ func (s *Store) Meta(ctx context.Context, name string) ([]byte, error) {
 func (s *Store) PutMeta(ctx context.Context, name string, value []byte) ([]byte, error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.opt.ChangeTimeout)
 	defer cancel()
-	if err := s.initialise(ctx, name); err != nil {
+	if err := s.servers.Initialise(ctx, name); err != nil {
 		return nil, err
 	}
 	stored, found, err := s.client.Value(ctx, s.names.meta(name), "put", string(value))

@@ -149,7 +149,7 @@ func (s *Store) Start(ctx context.Context) error {
 }
 
 // Examine returns what each check of the servers finds, without a start. It writes nothing.
-func (s *Store) Examine(ctx context.Context) []masters.Finding { return s.servers.Examine(ctx) }
+func (s *Store) Examine(ctx context.Context) []store.Finding { return s.servers.Examine(ctx) }
 
 // Ready returns nil if a correct request would have been accepted at the last
 // check, which is at most about a second old, and the breaker is not open. On a
@@ -162,14 +162,6 @@ func (s *Store) Ready(ctx context.Context) error {
 		return err
 	}
 	return ctx.Err()
-}
-
-// initialise makes sure that the store is in use before a key is written.
-func (s *Store) initialise(ctx context.Context, name string) error {
-	if s.closed.Load() {
-		return errClosed
-	}
-	return s.servers.Initialise(ctx, name)
 }
 
 // Close ends the watch and closes the connections.
@@ -190,7 +182,7 @@ func (s *Store) Close() error {
 // SharePolicy makes this store share the policy with the other gateways, within some
 // seconds and then again and again. If theirs differ, [Store.Status] and the log have a
 // warning. It may be called again after a reload, and does no I/O.
-func (s *Store) SharePolicy(p Policy) { s.policies.own.Store(&p) }
+func (s *Store) SharePolicy(p store.Policy) { s.policies.own.Store(&p) }
 
 // Status returns the place of the store, the result of the last check, and what an
 // operator should change: in Details, Degraded lists current troubles of a ready

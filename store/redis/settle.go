@@ -59,7 +59,7 @@ func (s *Store) decide(ctx context.Context, a attempt) (store.Verdict, error) {
 	}
 	s.ahead.Store(int64(c.ReplayFloorAhead))
 	a.failed, a.maxNonces, a.beat = c.Failed&^auth.RuleNonce, s.opt.MaxNoncesPerKey, s.servers.BeatOf(c.KeyID)
-	if late(c) {
+	if c.Late() {
 		a.failed |= auth.RuleTimestamp
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.opt.SettleTimeout)
@@ -124,11 +124,6 @@ func (s *Store) settleKeys(a *attempt) []string {
 	return keys
 }
 
-// late reports whether the claim fails rule 7 by its own clock reading.
-func late(c *store.Claim) bool {
-	return c.Timestamp == 0 || !auth.InWindow(c.Now, c.Timestamp, c.Window)
-}
-
 // An attempt is one call of settle.lua.
 type attempt struct {
 	*store.Claim
@@ -170,7 +165,7 @@ var (
 		{"failed", func(a *attempt) int64 { return int64(a.failed) }}, // a set of rules
 		{"counts", (*attempt).counts},                                 // a set of rules
 		{"lock_after", func(a *attempt) int64 { return int64(a.LockAfter) }},
-		{"lock_until", (*attempt).lockUntil}, // us
+		{"lock_until", func(a *attempt) int64 { return micros(a.LockEnd()) }}, // us; 0: never
 		{"max_nonces", func(a *attempt) int64 { return int64(a.maxNonces) }},
 	}
 	settleFlags = []argument[bool]{ // bits of the last packed number
@@ -225,7 +220,7 @@ func settlePrologue() string {
 func (a *attempt) args() []any {
 	packed := make([]byte, 0, 8*(len(settleNumbers)+1))
 	for i := range settleNumbers {
-		packed = appendDouble(packed, settleNumbers[i].value(a))
+		packed = appendDoubles(packed, settleNumbers[i].value(a))
 	}
 	var flags int64
 	for i := range settleFlags {
@@ -234,42 +229,28 @@ func (a *attempt) args() []any {
 		}
 	}
 	args := make([]any, 0, 1+len(settleTexts)+2*len(a.Charges))
-	args = append(args, appendDouble(packed, flags))
+	args = append(args, appendDoubles(packed, flags))
 	for i := range settleTexts {
 		args = append(args, settleTexts[i].value(a))
 	}
 	for i := range a.Charges {
 		ch := &a.Charges[i]
-		args = append(args, "b:"+ch.Bucket, packDoubles(ch.Unit, ch.Drain, ch.Capacity, ch.Cost))
+		args = append(args, "b:"+ch.Bucket, appendDoubles(make([]byte, 0, 4*8), ch.Unit, ch.Drain, ch.Capacity, ch.Cost))
 	}
 	return args
 }
 
-func packDoubles(all ...int64) []byte {
-	packed := make([]byte, 0, 8*len(all))
+func appendDoubles(b []byte, all ...int64) []byte {
 	for _, n := range all {
-		packed = appendDouble(packed, n)
+		b = binary.LittleEndian.AppendUint64(b, math.Float64bits(float64(n)))
 	}
-	return packed
-}
-
-func appendDouble(b []byte, n int64) []byte {
-	return binary.LittleEndian.AppendUint64(b, math.Float64bits(float64(n)))
+	return b
 }
 
 // life is how long the nonce lives from now on, in milliseconds, rounded up.
 func (a *attempt) life() int64 {
 	life := auth.NonceLifetime(a.Now, a.Timestamp, a.lifeWindow)
 	return int64((life + time.Millisecond - 1) / time.Millisecond)
-}
-
-// lockUntil is when a lock that this request causes ends, in microseconds; 0
-// is never.
-func (a *attempt) lockUntil() int64 {
-	if a.LockDuration <= 0 {
-		return 0
-	}
-	return a.Now.Add(a.LockDuration).UnixMicro()
 }
 
 // counts is the set of the rules that count if they refuse the request.

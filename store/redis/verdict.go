@@ -29,19 +29,6 @@ const (
 	outcomeWindow   = "window" // the nonce must live for a wider window
 )
 
-// reasons are the reasons that settle.lua gives, by name.
-var reasons = func() map[string]auth.Reason {
-	all := []auth.Reason{auth.Accepted, auth.RateLimited, auth.KeyLocked, auth.ReplayFloor}
-	for _, rule := range settleRules {
-		all = append(all, rule.First())
-	}
-	byName := make(map[string]auth.Reason, len(all))
-	for _, reason := range all {
-		byName[reason.String()] = reason
-	}
-	return byName
-}()
-
 // read reads the numbers of a reply, and notes the beat: the beat; the failure count;
 // with a lock, whether this request wrote it; of a failure, whether it is Uncounted; under
 // the replay floor, its end; and where buckets were decided on, the server's time and per
@@ -57,7 +44,7 @@ func (a *attempt) read(outcome string, n numbers) (v store.Verdict, err error) {
 	case outcomeFull:
 		return v, fmt.Errorf("%w: the key has %d", store.ErrFull, n.next())
 	}
-	reason, known := reasons[outcome]
+	reason, known := auth.ReasonNamed(outcome)
 	if !known {
 		return v, fmt.Errorf("%w: redis answered %q", store.ErrUnavailable, outcome)
 	}

@@ -116,11 +116,7 @@ func (k *modelKey) lock(c *store.Claim) store.Verdict {
 	if c.DryRun {
 		return store.Verdict{Reason: auth.KeyLocked, Failures: k.failures}
 	}
-	lock := &auth.Lock{At: c.Now, Failures: k.failures}
-	if c.LockDuration > 0 {
-		lock.Until = c.Now.Add(c.LockDuration)
-	}
-	k.record.Lock = lock
+	k.record.Lock = &auth.Lock{At: c.Now, Until: c.LockEnd(), Failures: k.failures}
 	k.record.Revision = c.NextRevision
 	k.failures = 0
 	return store.Verdict{Reason: auth.KeyLocked, Locked: true}

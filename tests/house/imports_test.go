@@ -208,7 +208,7 @@ var importRules = []importRule{
 		reason: "what outlives a configuration knows none",
 	},
 	{
-		dir: "caddymodule/settings", ours: []string{"auth", "caddymodule/directive", "held", "ratelimit", "secret", "store/redis"},
+		dir: "caddymodule/settings", ours: []string{"auth", "caddymodule/directive", "held", "ratelimit", "secret", "store"},
 		others: []string{"github.com/caddyserver/caddy/v2/…/"},
 		reason: "what the options come to does not depend on who is bound by them",
 	},
@@ -273,7 +273,7 @@ var importRules = []importRule{
 	},
 	{
 		dir:    "commands/carddoctor",
-		ours:   []string{"adminapi", "caddymodule/issuer", "caddymodule/node", "caddymodule/stores", "commands/cardunit", "commands/cli", "forward", "keys", "platform", "secret", "store/redis/masters"},
+		ours:   []string{"adminapi", "caddymodule/issuer", "caddymodule/node", "caddymodule/stores", "commands/cardunit", "commands/cli", "forward", "keys", "platform", "secret", "store", "store/redis/masters"},
 		others: []string{"github.com/caddyserver/caddy/v2/…/", "github.com/spf13/cobra"},
 		reason: "card-doctor asks servers and issuers by the code that asks them in a gateway, so that no rule is written twice; a running gateway it knows only through the admin API",
 	},

@@ -9,7 +9,6 @@ import (
 	"slices"
 	"strconv"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -31,7 +30,7 @@ import (
 type Beat struct {
 	Key  string // of Redis
 	at   int    // slot, 0 without a cluster
-	seen latest
+	seen rpc.Latest
 }
 
 // Seen returns the latest that this gateway has seen, in microseconds of the server's
@@ -44,19 +43,7 @@ func (b *Beat) Note(at int64, now time.Time) {
 	if at > now.Add(3*MaxSkew).UnixMicro() {
 		return
 	}
-	b.seen.raise(at)
-}
-
-// latest is the latest of some moments, in microseconds.
-type latest struct{ atomic.Int64 }
-
-func (l *latest) raise(at int64) {
-	for {
-		known := l.Load()
-		if at <= known || l.CompareAndSwap(known, at) {
-			return
-		}
-	}
+	b.seen.Raise(at)
 }
 
 // slotBeats returns one beat for each slot of a cluster.
@@ -118,7 +105,7 @@ func (w *Watcher) RaiseOlder(ctx context.Context, b *Beat, known int64) error {
 		return rpc.Unavailable("reading a beat", err)
 	}
 	b.Note(at, w.opt.Now())
-	w.raised.raise(floor)
+	w.raised.Raise(floor)
 	if now := w.opt.Now().Unix(); found < seen && w.lastOlder.Swap(now) != now { // a cluster may lose thousands of slots at once
 		w.log.Warn("redis has an older copy of its content; older requests are refused",
 			"beat", b.Key, "copy_of", rpc.Moment(found), "seen", rpc.Moment(seen), "replay_floor", rpc.Moment(floor))
@@ -182,7 +169,7 @@ func (w *Watcher) compare(ctx context.Context, b *beatReading, v *View) error {
 		return w.RaiseOlder(ctx, b.Beat, v.floorOfSlot(b.at))
 	default:
 		b.Note(at, w.opt.Now())
-		w.raised.raise(floor)
+		w.raised.Raise(floor)
 		return nil
 	}
 }

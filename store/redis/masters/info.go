@@ -127,35 +127,38 @@ func replicas(reply string) (addrs []string, silent int64) {
 	return addrs, silent
 }
 
-// A Finding is the result of one check of a server.
-type Finding struct {
-	Server  string
-	Check   string // such as eviction
-	Problem string // what is wrong and what to do; empty: nothing
-	Unasked bool   // the server does not let the user ask; Problem is what the user needs
-}
-
-// demands returns what a server must be to be used, in the order in which it is demanded.
-func (i *serverInfo) demands() []Finding {
-	all := []Finding{{Check: "version"}, {Check: "role"}, {Check: "rights"}, {Check: "eviction"}}
-	major, _, _ := strings.Cut(i.version, ".")
-	if n, err := strconv.Atoi(major); err != nil || n < oldestMajor {
-		all[0].Problem = fmt.Sprintf("version %s is too old; use %d.0 or newer", i.version, oldestMajor)
-	} else if i.bits == "32" { // the scripts write numbers as words
-		all[0].Problem = "it is a build for 32 bits; use one for 64"
-	}
-	if i.role != "master" {
-		all[1].Problem = "it is a replica; give the address of the master, or the sentinels"
-	}
-	if i.lacks != "" {
-		all[2].Problem = fmt.Sprintf("the gateway's user may not run %s; give it the whole ACL rule of docs/redis.md", strings.ToUpper(i.lacks))
-	} else if i.unasked != nil {
-		all[2].Problem, all[2].Unasked = "the gateway's user may not ask for its rights; give it +acl|dryrun", true
-	}
-	if i.policy != "noeviction" {
-		all[3].Problem = fmt.Sprintf("maxmemory-policy %s may evict nonces, so that requests could be replayed; set it to noeviction", i.policy)
+// findings makes one of each check and its problem.
+func findings(pairs ...string) (all []store.Finding) {
+	for pair := range slices.Chunk(pairs, 2) {
+		all = append(all, store.Finding{Check: pair[0], Problem: pair[1], Unasked: slices.Contains(unasked, pair[1])})
 	}
 	return all
+}
+
+// unasked are the problems of a user who may not ask, and of a server that did not answer.
+var unasked = []string{rightsUnasked, replayUnasked, replicasUnasked, unanswered}
+
+// demands returns what a server must be to be used, in the order in which it is demanded.
+func (i *serverInfo) demands() []store.Finding {
+	var version, role, rights, eviction string
+	major, _, _ := strings.Cut(i.version, ".")
+	if n, err := strconv.Atoi(major); err != nil || n < oldestMajor {
+		version = fmt.Sprintf("version %s is too old; use %d.0 or newer", i.version, oldestMajor)
+	} else if i.bits == "32" { // the scripts write numbers as words
+		version = "it is a build for 32 bits; use one for 64"
+	}
+	if i.role != "master" {
+		role = "it is a replica; give the address of the master, or the sentinels"
+	}
+	if i.lacks != "" {
+		rights = fmt.Sprintf("the gateway's user may not run %s; give it the whole ACL rule of docs/redis.md", strings.ToUpper(i.lacks))
+	} else if i.unasked != nil {
+		rights = rightsUnasked
+	}
+	if i.policy != "noeviction" {
+		eviction = fmt.Sprintf("maxmemory-policy %s may evict nonces, so that requests could be replayed; set it to noeviction", i.policy)
+	}
+	return findings("version", version, "role", role, "rights", rights, "eviction", eviction)
 }
 
 // unfit returns an [rpc.UnfitError] if the server must not be used, else nil.
@@ -336,10 +339,12 @@ func (w *Watcher) refuseLosing() error {
 // limits and the epoch are lost after the restart. So the gateway asks for the
 // rights of default, by a dry run that executes nothing.
 
-// What an inspection finds if the user may not ask.
+// What is found if the user may not ask, or the server does not answer.
 const (
+	rightsUnasked   = "the gateway's user may not ask for its rights; give it +acl|dryrun"
 	replayUnasked   = "the gateway's user may not ask whether the append-only file can be replayed; give it +acl|dryrun"
 	replicasUnasked = "the gateway's user may not read min-replicas-to-write, without which two masters may accept the same request after a network cut; give it +config|get, or write accept_replicas_unverified"
+	unanswered      = "the server did not answer in time"
 )
 
 // replayProblem returns why a restart would lose the writes of scripts, or that this
@@ -438,34 +443,30 @@ func (w *Watcher) warnings(found []serverInfo, ahead time.Duration) []string {
 }
 
 // settings returns what an operator should change of a server that can be used.
-func (i *serverInfo) settings() []Finding {
-	all := []Finding{
-		{Check: "persistence", Problem: i.asked.warns[0], Unasked: i.asked.warns[0] == replayUnasked},
-		{Check: "coverage", Problem: i.asked.warns[1]},
-		{Check: "memory"},
-	}
+func (i *serverInfo) settings() []store.Finding {
+	persistence, memory := i.asked.warns[0], ""
 	if !i.persistent {
-		all[0].Problem = "it keeps no append-only file: a restart loses keys, nonces and locks (set appendonly yes)"
+		persistence = "it keeps no append-only file: a restart loses keys, nonces and locks (set appendonly yes)"
 	}
 	if i.maxMemory == 0 {
-		all[2].Problem = "it has no maxmemory: nonces are bounded by the machine's memory alone"
+		memory = "it has no maxmemory: nonces are bounded by the machine's memory alone"
 	}
-	return all
+	return findings("persistence", persistence, "coverage", i.asked.warns[1], "memory", memory)
 }
 
 // Examine reads the state of all masters, and returns what each check finds. Servers that
 // are out of reach or refuse the user have one finding, reach or rights. It writes nothing.
-func (w *Watcher) Examine(ctx context.Context) (all []Finding) {
+func (w *Watcher) Examine(ctx context.Context) (all []store.Finding) {
 	found, err := w.readMasters(ctx)
 	for i := range found {
 		info := &found[i]
-		for _, f := range slices.Concat([]Finding{{Check: "reach"}}, info.demands(), info.settings(), w.present(info)) {
+		for _, f := range slices.Concat(findings("reach", ""), info.demands(), info.settings(), w.present(info)) {
 			f.Server = info.addr
 			all = append(all, f)
 		}
 	}
 	if err != nil {
-		f := Finding{Server: w.client.Options.Place(), Check: "reach", Problem: err.Error()}
+		f := store.Finding{Server: w.client.Options.Place(), Check: "reach", Problem: err.Error()}
 		if rpc.Refusal("", err) != nil || errors.As(err, new(*rpc.UnfitError)) {
 			f.Check = "rights"
 		}
@@ -475,18 +476,18 @@ func (w *Watcher) Examine(ctx context.Context) (all []Finding) {
 }
 
 // present returns the findings about the present state of a server.
-func (w *Watcher) present(i *serverInfo) []Finding {
-	all := []Finding{{Check: "clock"}, {Check: "writes"}, {Check: "replicas", Problem: i.asked.degrades, Unasked: i.asked.degrades == replicasUnasked}}
+func (w *Watcher) present(i *serverInfo) []store.Finding {
+	clock, writes, replicas := "", "", i.asked.degrades
 	if err := i.skew(w.opt.Now()); err != nil {
-		all[0].Problem = err.Error()
+		clock = err.Error()
 	}
 	if err := i.refusing(); err != nil {
-		all[1].Problem = err.Error()
+		writes = err.Error()
 	} else if i.nearlyFull() {
-		all[1].Problem = "more than four fifths of maxmemory are used; raise it, or find the client that sends much more than usual"
+		writes = "more than four fifths of maxmemory are used; raise it, or find the client that sends much more than usual"
 	}
 	if i.role == "master" && i.asked.at.IsZero() {
-		all[2].Problem, all[2].Unasked = "the server did not answer in time", true
+		replicas = unanswered
 	}
-	return all
+	return findings("clock", clock, "writes", writes, "replicas", replicas)
 }

@@ -76,7 +76,7 @@ type Watcher struct {
 	lost         atomic.Bool        // the store was emptied since New
 
 	beats     []Beat
-	raised    latest       // the latest floor of an older content
+	raised    rpc.Latest   // the latest floor of an older content
 	lastOlder atomic.Int64 // Unix second of the last line about one
 
 	life context.Context // ends with the gateway

@@ -214,7 +214,16 @@ type dialHook struct{}
 // A peer is what the connections of one pool share.
 type peer struct {
 	*network
-	suspect atomic.Int64 // moment; connections that have received nothing since are suspect
+	suspect Latest // moment; connections that have received nothing since are suspect
+}
+
+// Latest is the latest of some moments.
+type Latest struct{ atomic.Int64 }
+
+// Raise notes a moment, unless a later one is known.
+func (l *Latest) Raise(at int64) {
+	for known := l.Load(); at > known && !l.CompareAndSwap(known, at); known = l.Load() {
+	}
 }
 
 func newNetwork(timeout time.Duration) *network {
@@ -295,12 +304,7 @@ func (c *conn) failed(err error) {
 	if errors.Is(err, net.ErrClosed) || errors.Is(err, os.ErrDeadlineExceeded) && time.Duration(c.peer.now()-sent) < c.peer.timeout/2 {
 		return
 	}
-	for {
-		known := c.peer.suspect.Load()
-		if sent <= known || c.peer.suspect.CompareAndSwap(known, sent) {
-			return
-		}
-	}
+	c.peer.suspect.Raise(sent)
 }
 
 var errSuspect = errors.New("the connection is suspect")
