@@ -40,8 +40,8 @@ type policyExchange struct {
 
 // nodePolicy is the policy that one gateway writes.
 type nodePolicy struct {
-	At     int64  `json:"at"` // Unix seconds
-	Hash   string `json:"hash"`
+	At     int64        `json:"at"` // Unix seconds
+	Hash   string       `json:"hash"`
 	Values store.Policy `json:"values"`
 }
 
