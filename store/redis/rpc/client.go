@@ -222,7 +222,10 @@ type Latest struct{ atomic.Int64 }
 
 // Raise notes a moment, unless a later one is known.
 func (l *Latest) Raise(at int64) {
-	for known := l.Load(); at > known && !l.CompareAndSwap(known, at); known = l.Load() {
+	for {
+		if known := l.Load(); at <= known || l.CompareAndSwap(known, at) {
+			return
+		}
 	}
 }
 
