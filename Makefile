@@ -35,7 +35,7 @@ check: lint ## while you work: vet, the linters, and the tests that start no ser
 	go test $(at_once) $$(go list ./... | grep -vE '/(tests|store/redis|store/file|sandbox|commands)(/|$$)') ./tests/house ./tests/mutants
 
 install-test-tools: ## install redis-server, promtool, python3, nginx, haproxy, iproute2, openssl, wrk, rpm, chromium and what the recipes need where they are missing
-	@tests/install-tools.sh redis-server promtool amtool python3 nginx haproxy ip openssl wrk node npm javac python3-jwt rpm chromium
+	@tests/install-tools.sh redis-server promtool amtool python3 nginx haproxy ip openssl wrk node npm javac python3-jwt rpm chromium valgrind
 
 vectors: install-test-tools
 	python3 tests/vectors/generate.py --check
@@ -81,7 +81,7 @@ at_once := -p $(shell expr 2 '*' $$(nproc))
 
 unit: ## the tests that run without the race detector, end to end included
 	CARD_TEST_ANSWERS=$(answers) go test -json $(at_once) -timeout 20m ./tests/ops ./tests/alerts ./tests/request $$(go list ./... | grep -vE '$(raced)|/tests/clients/matrix$$') | go run ./tests/report
-	go test -run Allocations ./caddymodule
+	go test -run TestChain ./caddymodule
 	go test -run '$(one_client)' ./store/redis ./store/file
 	cd bench && go test -count=1 ./...
 	cd ops/packages && go test -count=1 ./...

@@ -54,7 +54,7 @@ func (h *Auth) Provision(ctx caddy.Context) error {
 	}
 	server, _ := ctx.Value(caddyhttp.ServerCtxKey).(*caddyhttp.Server)
 	if server != nil {
-		server.RegisterConnContext(withSocket)
+		server.RegisterConnContext(request.WithSocket)
 		app.loaded.Add("server", map[string]any{"listen": server.Listen, "trusted_proxies_strict": server.TrustedProxiesStrict != 0})
 	}
 	h.site = site{
@@ -148,7 +148,7 @@ func (h *Auth) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddyhttp.
 	site.state.pooled.Acquire()
 	defer site.state.pooled.Release()
 
-	p := &passage{site: site, limits: request.LimitsOf(r.Context())}
+	p := &passage{site: site, limits: request.LimitsOf(r.Context()), judging: judgings.Get().(*judging)}
 	info := &p.info
 	r = info.Begin(&site.telemetry.Reporter, r, site.server)
 	info.Closes = site.state.process.Drain.SendsAway(&site.state.left, r) || info.Closes
@@ -163,6 +163,7 @@ func (h *Auth) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddyhttp.
 		if panicked != nil {
 			panic(panicked)
 		}
+		p.free() // not after a panic, when others may not have ended
 	}()
 
 	defer func() {

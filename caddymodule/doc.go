@@ -6,8 +6,8 @@
 //
 //   - app, state, telemetry, upkeep: the app, what its requests share, what it reports,
 //     and its background work
-//   - auth, passage, client_context, explain, assert: card_auth, and card_jwks, which publishes the keys of
-//     assertions
+//   - auth, passage, explain, assert: card_auth, and card_jwks, which publishes the keys
+//     of assertions
 //   - rate_limit, refuse, health: a small handler each
 //   - chain: which order of handlers is a mistake, and what is behind a card_auth
 //   - caddyfile: the directives and their order

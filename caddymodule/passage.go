@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"net/netip"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
@@ -32,12 +33,26 @@ type passage struct {
 	r       *http.Request
 	limits  *request.RateLimitOptions
 	sent    headers.Values // to the upstream
-	settler meter.Settler
-	client  clientContext
-	dropped []string // headers of the client that the rule has removed
+	dropped []string       // headers of the client that the rule has removed
+	*judging
+}
 
+// A judging is what the gate works with. It is used again for other requests.
+type judging struct {
+	settler  meter.Settler
 	arrival  gate.Arrival
 	decision gate.Decision
+}
+
+var judgings = sync.Pool{New: func() any { return new(judging) }}
+
+// free returns the judging of a request that has ended to its pool, without any data of
+// the request. What outlives the request, for the access log, forgets what it has of it.
+func (p *passage) free() {
+	p.info.Own, p.w.Charges, p.w.States = nil, nil, nil
+	*p.judging = judging{}
+	judgings.Put(p.judging)
+	p.judging = nil
 }
 
 // serve judges the request, and lets the handlers behind answer it if it passes.
@@ -54,8 +69,7 @@ func (p *passage) serve(next caddyhttp.Handler, start time.Time) error {
 	}
 	p.reportDropped()
 	p.prepareUpstream()
-	p.client.waitForClient(r)
-	defer p.client.end()
+	defer request.WaitForClient(r).End()
 	if refusal := p.assert(); refusal != nil {
 		return request.Refuse(&p.w, r, refusal)
 	}

@@ -190,7 +190,7 @@ func isIdentity(name string) bool {
 // DropIdentity removes the identity headers that a client wrote.
 func DropIdentity(h http.Header) {
 	for name := range h {
-		if !beginsXG(name) {
+		if !begins(name, "xg") {
 			continue // most of them; to fold a name takes longer
 		}
 		if isIdentity(name) {
@@ -199,9 +199,8 @@ func DropIdentity(h http.Header) {
 	}
 }
 
-// beginsXG reports whether the first two letters or digits of the name are x and g.
-func beginsXG(name string) bool {
-	const begin = "xg"
+// begins reports whether the letters and digits of a name begin so, in any case.
+func begins(name, begin string) bool {
 	found := 0
 	for i := range len(name) {
 		switch c := name[i] | 0x20; {
@@ -356,7 +355,7 @@ func TakeShape(h http.Header) []string {
 	values := h[Shape]
 	var buffer [maxName]byte
 	for name := range h {
-		if len(name) >= len(Shape)-2 && string(fold(&buffer, name)) == "xcardvariant" {
+		if begins(name, "xc") && string(fold(&buffer, name)) == "xcardvariant" {
 			delete(h, name)
 		}
 	}

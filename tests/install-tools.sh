@@ -6,7 +6,7 @@
 #   tests/install-tools.sh [PROGRAM…]
 set -euo pipefail
 
-if [ $# -eq 0 ]; then set -- redis-server promtool amtool python3 shellcheck nginx haproxy ip openssl wrk node npm javac python3-jwt rpm chromium; fi
+if [ $# -eq 0 ]; then set -- redis-server promtool amtool python3 shellcheck nginx haproxy ip openssl wrk node npm javac python3-jwt rpm chromium valgrind; fi
 
 # is_there reports whether a program is installed; nginx-lua is a module.
 is_there() {
@@ -45,7 +45,7 @@ if [ "$(id -u)" -ne 0 ] || ! command -v apt-get >/dev/null; then
 		Elsewhere install Redis 7 or newer (redis-server), Prometheus (promtool),
 		Alertmanager (amtool), Python 3 (python3), ShellCheck (shellcheck), nginx
 		with its Lua module, haproxy, iproute2, openssl, wrk, Node.js with npm, a JDK, PyJWT,
-		rpm and Chromium, whichever are missing.
+		rpm, Chromium and Valgrind, whichever are missing.
 	END
 	exit 1
 fi

@@ -2,13 +2,12 @@
 // answer.
 //
 // Begin with [Info], what the handlers know of a request and what is counted and logged
-// of it at its end. [Writer] sets the headers of an answer when it is sent, [Refuse]
-// gives a refusal its face, and [ClientAddress] is who has sent the request. A handler
-// finds the app by [Join].
+// of it at its end; [Carried] is the context that has it. [Writer] sets the headers of an
+// answer when it is sent, [Refuse] gives a refusal its face, and [ClientAddress] is who
+// has sent the request. A handler finds the app by [Join].
 package request
 
 import (
-	"context"
 	"crypto/rand"
 	"crypto/sha256"
 	"net/http"
@@ -91,39 +90,6 @@ type RateLimitOptions struct {
 	IETFHeaders bool `json:"ietf_headers,omitempty"`
 }
 
-type contextKey int
-
-const gatewayKey contextKey = 0
-
-// A Carried is what the gateway's handlers put into the context of a request.
-// There is one for card_rate_limit and the card_auth behind it, because each
-// change of the context copies the request.
-type Carried struct {
-	info   *Info             // of card_auth; nil until it runs
-	Limits *RateLimitOptions // how limits apply; nil: not at all
-	Judged bool              // card_auth has read limits
-}
-
-// carriedBy returns what the request carries, or nil.
-func carriedBy(ctx context.Context) *Carried {
-	c, _ := ctx.Value(gatewayKey).(*Carried)
-	return c
-}
-
-// With returns the request with c in its context.
-func (c *Carried) With(r *http.Request) *http.Request {
-	return r.WithContext(context.WithValue(r.Context(), gatewayKey, c))
-}
-
-// From returns what card_auth knows of the request, or nil when card_auth
-// did not run before.
-func From(ctx context.Context) *Info {
-	if c := carriedBy(ctx); c != nil {
-		return c.info
-	}
-	return nil
-}
-
 // Begin sets the fields that every request has. It returns the request with the
 // info in its context and in its access log line, if the server writes one or is
 // not known (nil).
@@ -148,26 +114,6 @@ func (i *Info) Begin(to *Reporter, r *http.Request, server *caddyhttp.Server) *h
 // the first one too and takes the chunks for the next request.
 func ClosesAfter(r *http.Request) bool {
 	return r.ProtoMajor == 1 && (len(r.TransferEncoding) > 0 || r.ProtoMinor == 0)
-}
-
-// With returns the request with the info in its context.
-func With(r *http.Request, info *Info) *http.Request {
-	c := carriedBy(r.Context())
-	if c == nil || c.info != nil { // of another card_auth
-		return (&Carried{info: info}).With(r)
-	}
-	c.info = info
-	return r
-}
-
-// LimitsOf returns how limits apply to the request; nil if they do not.
-func LimitsOf(ctx context.Context) *RateLimitOptions {
-	use := carriedBy(ctx)
-	if use == nil || use.Limits == nil {
-		return nil
-	}
-	use.Judged = true
-	return use.Limits
 }
 
 // outcome returns the request's value of the metric label and log field

@@ -218,7 +218,7 @@ var importRules = []importRule{
 		reason: "a backend is opened and kept for whoever asks",
 	},
 	{
-		dir: "caddymodule/request", ours: []string{"assertion", "auth", "caddymodule/cardlog", "caddymodule/meter", "caddymodule/node", "headers", "held", "ratelimit", "share"},
+		dir: "caddymodule/request", ours: []string{"assertion", "auth", "caddymodule/cardlog", "caddymodule/meter", "caddymodule/node", "caddymodule/peek", "headers", "held", "platform", "ratelimit", "share"},
 		others: []string{"github.com/caddyserver/caddy/v2/…/", "go.opentelemetry.io/otel/…/", "go.uber.org/zap/…/"},
 		reason: "what is carried knows none of the handlers that it is carried through, and no store",
 	},
