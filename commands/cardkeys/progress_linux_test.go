@@ -60,7 +60,7 @@ func openTerminal(t *testing.T) (screen, terminal *os.File) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = screen.Close() })
-	_ = screen.SetReadDeadline(time.Now().Add(time.Minute)) // a test that fails must end
+	_ = screen.SetReadDeadline(time.Now().Add(30 * time.Second)) // a test that fails must end
 	control, err := screen.SyscallConn()
 	if err != nil {
 		t.Fatal(err)
