@@ -40,7 +40,8 @@ func TestProgress(t *testing.T) {
 		t.Fatalf("the terminal shows %q: %v", shown.String(), err)
 	}
 	_ = terminal.Close()
-	for read() == nil {
+	for err == nil {
+		err = read()
 	}
 	if !strings.HasSuffix(shown.String(), " s\r\x1b[K") {
 		t.Errorf("the line stays: %q", shown.String())
