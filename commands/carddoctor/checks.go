@@ -59,7 +59,10 @@ func (d *doctor) examine(ctx context.Context) []line {
 		d.text, d.file, err = readConfiguration(path, cli.Flag(d.cmd, "adapter"))
 		return err
 	})})
-	address := cmp.Or(cli.Flag(d.cmd, "address"), d.file.admin())
+	address := cli.Flag(d.cmd, "address")
+	if address == "" && d.file != nil {
+		address = d.file.admin()
+	}
 	lines = append(lines, all(ctx, []check{one("admin", address, func(context.Context) error { return d.ask(address) })})...)
 	if lines[0].State == stateOK && d.running != nil && !reflect.DeepEqual(d.running.raw, d.file.raw) {
 		lines[0] = result("configuration", path, errors.New("the running gateway has another one: systemctl reload card-gateway"))
@@ -77,7 +80,10 @@ func (d *doctor) examine(ctx context.Context) []line {
 
 // ask asks the running gateway for its configuration and its status.
 func (d *doctor) ask(address string) error {
-	if address == "" {
+	switch {
+	case address == "" && d.file == nil:
+		return notCheckedError("its address is in the configuration: name it with --address")
+	case address == "":
 		return notCheckedError("the admin endpoint is off, so card-keys, card-status and this command reach no gateway")
 	}
 	if path, ok := strings.CutPrefix(address, "unix/"); ok {

@@ -45,10 +45,13 @@ type server struct {
 	TLS    []json.RawMessage `json:"tls_connection_policies"`
 }
 
-// readConfiguration reads and adapts a configuration file.
+// readConfiguration reads and adapts a configuration file. One that cannot be read is not
+// checked.
 func readConfiguration(path, adapter string) (text []byte, c *configuration, err error) {
-	if text, err = os.ReadFile(path); err != nil {
-		return nil, nil, err
+	if text, err = os.ReadFile(path); errors.Is(err, os.ErrNotExist) {
+		return nil, nil, notCheckedError("no such file: name the configuration with --config")
+	} else if err != nil {
+		return nil, nil, notCheckedError(err.Error() + ": run it as root, by card-unit, and see that it is a file")
 	}
 	if adapter == "" && filepath.Ext(path) != ".json" {
 		adapter = "caddyfile"
@@ -74,7 +77,7 @@ func parse(text []byte) (*configuration, error) {
 
 // admin returns the address of the admin endpoint; empty if it is off.
 func (c *configuration) admin() string {
-	if c == nil || c.Admin == nil {
+	if c.Admin == nil {
 		return caddy.DefaultAdminListen
 	}
 	if c.Admin.Disabled {

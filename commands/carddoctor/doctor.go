@@ -44,8 +44,8 @@ each issuer, the admin endpoint, metrics and the clock, and asks the running gat
 what is degraded. It prints a line for each: ok, or what is wrong and what to do.
 
 It exits with 0 if all is fine, 1 if something was found, and 2 if something could
-not be checked or the command line is wrong. It changes nothing, prints no secret,
-and waits at most 10 s for each check.
+not be checked, the configuration cannot be read, or the command line is wrong. It
+changes nothing, prints no secret, and waits at most 10 s for each check.
 
 Run it by card-unit, as root, so that it sees the configuration as the service does.`,
 		CobraFunc: func(cmd *cobra.Command) {
@@ -151,16 +151,25 @@ func run(cmd *cobra.Command, _ []string) error {
 	if err := cli.PrintAnswer(cmd, lines, func(out io.Writer) error { return printLines(out, lines) }); err != nil {
 		return err
 	}
+	if status := exitStatus(lines); status != 0 {
+		return cli.Exit(cmd, status)
+	}
+	return nil
+}
+
+// exitStatus returns the exit status for the lines, of which the first is about the
+// configuration: without it, most was not looked at.
+func exitStatus(lines []line) int {
 	has := func(state string) bool {
 		return slices.ContainsFunc(lines, func(l line) bool { return l.State == state })
 	}
 	switch {
-	case has(stateFound):
-		return cli.Exit(cmd, exitFound)
+	case has(stateFound) && lines[0].State != stateNotChecked:
+		return exitFound
 	case has(stateNotChecked):
-		return cli.Exit(cmd, exitNotChecked)
+		return exitNotChecked
 	default:
-		return nil
+		return 0
 	}
 }
 

@@ -2,6 +2,7 @@ package carddoctor
 
 import (
 	"context"
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"os"
@@ -9,9 +10,11 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/rogpeppe/go-internal/testscript"
 
+	"github.com/card-gateway/card-gateway/store"
 	"github.com/card-gateway/card-gateway/tests/scripts"
 )
 
@@ -38,6 +41,39 @@ func TestClock(t *testing.T) {
 		synchronised = func() (bool, error) { return c.right, c.err }
 		if l := result("time", "", synchronisation(t.Context())); l.State != c.state || !strings.Contains(l.Text, c.says) {
 			t.Errorf("%v, %v: %v", c.right, c.err, l)
+		}
+	}
+}
+
+// Whatever was not looked at is not fine, and of a machine without a configuration that is
+// most.
+func TestExitStatus(t *testing.T) {
+	unasked := findingError(store.Finding{Problem: "NOPERM", Unasked: true})
+	for _, c := range []struct {
+		want int
+		of   []error
+	}{
+		{0, []error{nil, nil}},
+		{exitFound, []error{nil, errors.New("wrong"), unasked}},
+		{exitNotChecked, []error{nil, unasked}},
+		{exitNotChecked, []error{notCheckedError("no such file"), errors.New("wrong")}},
+	} {
+		var lines []line
+		for _, err := range c.of {
+			lines = append(lines, result("", "", err))
+		}
+		if got := exitStatus(lines); got != c.want {
+			t.Errorf("%v: exit status %d, want %d", lines, got, c.want)
+		}
+	}
+}
+
+// A certificate of a year is found in its last 14 days.
+func TestEnding(t *testing.T) {
+	for days, says := range map[int]string{20: "", 13: "ends in 12 days", -1: "has ended"} {
+		end := time.Now().AddDate(0, 0, days)
+		if got := result("", "", ending(&x509.Certificate{NotBefore: end.AddDate(-1, 0, 0), NotAfter: end})); (says == "") != (got.State == stateOK) || !strings.Contains(got.Text, says) {
+			t.Errorf("%d days: %v", days, got)
 		}
 	}
 }

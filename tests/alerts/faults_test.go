@@ -11,11 +11,12 @@ import (
 // A fault is one thing that goes wrong, and the only alert that may fire for it.
 type fault struct {
 	name   string
-	alert  string // empty: none
+	alert  string // empty: none; NAME/slow for the one with burn="slow"
 	then   string // the alert for what the fault causes in the end, if it lasts
 	strike func(s *scene)
 
 	on      string // empty: one gateway on an embedded store
+	store   string // lines of the block of Redis; empty: patient ones
 	alone   bool   // it needs a Prometheus of its own
 	global  string // further lines of the block card_gateway
 	auth    string // further lines of the block card_auth
@@ -44,6 +45,10 @@ var faults = []fault{
 		s.unscraped()
 		s.finally(s.scraped)
 	}},
+	{name: "the scraper is blocked, and the gateway serves", alert: "CardGatewayDown", strike: func(s *scene) {
+		s.write(fmt.Sprintf(`[{"targets": [%q], "labels": {"job": %q, "instance": %q}}]`, harness.FreeAddress(s.t), s.job, s.nodes[0].Addr))
+		s.finally(s.scraped)
+	}},
 	{name: "no request arrives", alert: "CardGatewayTrafficGone", strike: func(s *scene) {
 		s.send(func(int) []*harness.Request { return nil })
 		s.finally(func() { s.send(s.healthy) })
@@ -67,6 +72,14 @@ var faults = []fault{
 		},
 	},
 	{name: "a log that nobody reads", alert: "CardGatewayLogDropped", strike: hangLog},
+	{
+		name: "the disk of the logs is full", alert: "CardGatewayLogDropped",
+		prepare: func(g *harness.Gateway) { g.DiskOfItsOwn(g.Path("logs"), 1<<20) },
+		strike: func(s *scene) {
+			s.logTo(s.nodes[0].Path("logs/all.log"))
+			s.nodes[0].FillDisk(s.nodes[0].Path("logs"))
+		},
+	},
 	{name: "two gateways have different rules", alert: "CardGatewayPolicyDiffers", on: twoNodes, strike: func(s *scene) {
 		s.nodes[1].Reload(s.site("lock_after 20", ""))
 		s.finally(func() { s.nodes[1].Reload(s.site("", "")) })
@@ -105,6 +118,8 @@ var faults = []fault{
 	{name: "Redis is full", alert: "CardGatewayStoreDown", on: oneRedis, strike: func(s *scene) { s.configure("maxmemory", "1mb", "64mb") }},
 	{name: "Redis is nearly full", alert: "CardGatewayDegraded", on: oneRedis, strike: nearlyFull},
 	{name: "Redis may evict", alert: "CardGatewayStoreDown", on: oneRedis, strike: func(s *scene) { s.configure("maxmemory-policy", "allkeys-lru", "noeviction") }},
+	{name: "Redis stalls for 1 s in 3", alert: "CardGatewayStoreErrors/slow", on: oneRedis, store: "settle_timeout 200ms\nio_timeout 3s", strike: stall},
+	{name: "a record is forged in Redis", alert: "CardGatewayRecordForged", on: oneRedis, strike: forgeRecord},
 
 	// The issuer.
 	{name: "the issuer is dead", alert: "CardGatewayUpstreamErrors", strike: func(s *scene) {
@@ -117,6 +132,7 @@ var faults = []fault{
 		s.issuerDoes(func(*harness.Received) harness.Reply { return harness.Reply{Wait: over} })
 		s.finally(func() { close(over) })
 	}},
+	{name: "the issuer's certificate has ended", alert: "CardGatewayUpstreamErrors", strike: endIssuersCertificate},
 	{name: "the issuer is slow", alert: "CardGatewayUpstreamSlow", strike: slowIssuer},
 	{name: "the issuer answers 401", alert: "CardGatewayIssuerRefusesUs", strike: func(s *scene) { s.issuerAnswers(http.StatusUnauthorized) }},
 	{name: "the issuer answers 429", alert: "CardGatewayIssuerThrottles", strike: func(s *scene) { s.issuerAnswers(http.StatusTooManyRequests) }},

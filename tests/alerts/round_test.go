@@ -115,13 +115,16 @@ func watchAll(t *testing.T, every scale, scenes []*scene) {
 	}
 }
 
-// scrapes are the jobs of a Prometheus that reads its targets from a directory. It
-// keeps the operations of which there are requests, and the bounds that the rules
-// name: a dozen others, all at zero, would be most of its work.
+// scrapes are the jobs of a Prometheus that reads its targets from a directory.
 const scrapes = `scrape_configs:
   - job_name: card-gateway
     file_sd_configs: [{files: [%q]}]
-    metric_relabel_configs:
+`
+
+// kept are the operations of which there are requests, and the bounds that the rules
+// name: a dozen others, all at zero, would be most of the work of a Prometheus with
+// many gateways.
+const kept = `    metric_relabel_configs:
       - {source_labels: [operation], regex: '|get_card|issue_card|create_customer|other', action: keep}
       - {source_labels: [outcome], regex: 'would_refuse_.+', action: drop}
       - {source_labels: [le], regex: '|-?(30|1)(\.0)?|\+Inf', action: keep}
@@ -132,7 +135,7 @@ const scrapes = `scrape_configs:
 func startPrometheus(t *testing.T, every scale, dir, job string) *harness.Prometheus {
 	t.Helper()
 	recording, alerts := every.rules(t, "recording.yml", dir, job), every.rules(t, "alerts.yml", dir, job)
-	config := harness.PrometheusConfig(every.of(scrapeEvery), recording, alerts) + fmt.Sprintf(scrapes, filepath.Join(dir, "*.json"))
+	config := harness.PrometheusConfig(every.of(scrapeEvery), recording, alerts) + fmt.Sprintf(scrapes, filepath.Join(dir, "*.json")) + kept
 	return harness.StartPrometheus(t, config, "--query.lookback-delta="+every.of(lookBack).String())
 }
 

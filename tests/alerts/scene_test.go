@@ -1,6 +1,7 @@
 package alerts
 
 import (
+	"cmp"
 	"fmt"
 	"net/http"
 	"os"
@@ -71,7 +72,7 @@ func answers(r *harness.Received) harness.Reply {
 func (s *scene) site(global, auth string) harness.Site {
 	site := harness.Site{Upstream: strings.TrimSpace(s.issuer.Addr + " " + s.other), AnswerTimeout: "3s", Global: "limit issue_card 600/1m\nlimit create_customer 600/1m\n" + s.global + global}
 	if s.redis != nil {
-		site.Store = "redis " + s.redis.URL() + " {\nsettle_timeout 1s\nio_timeout 1s\n}" // the machine may be busy
+		site.Store = "redis " + s.redis.URL() + " {\n" + cmp.Or(s.store, "settle_timeout 1s\nio_timeout 1s") + "\n}" // the machine may be busy
 	}
 	const translate = "upstream snake_case"
 	if s.mistake {

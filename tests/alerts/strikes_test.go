@@ -1,9 +1,14 @@
 package alerts
 
 import (
+	"crypto/rand"
+	"crypto/tls"
 	"fmt"
+	"io"
+	"log"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"slices"
 	"strings"
@@ -49,6 +54,62 @@ func (s *scene) halt(pid int) {
 		s.t.Fatal(err)
 	}
 	s.finally(func() { _ = syscall.Kill(pid, syscall.SIGCONT) })
+}
+
+// stall makes Redis hang for one second in three, until the fault ends.
+func stall(s *scene) {
+	over, done := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(done)
+		for tick := time.NewTicker(3 * time.Second); ; {
+			_ = syscall.Kill(s.redis.Pid(), syscall.SIGSTOP)
+			time.Sleep(time.Second) // the fault itself
+			_ = syscall.Kill(s.redis.Pid(), syscall.SIGCONT)
+			select {
+			case <-over:
+				return
+			case <-tick.C:
+			}
+		}
+	}()
+	s.finally(func() {
+		close(over)
+		<-done
+	})
+}
+
+// forgeRecord changes the tenant of a key as somebody does who can write to Redis.
+func forgeRecord(s *scene) {
+	name := "cg:{" + s.nodes[0].NewKey(nil).ID + "}:k"
+	written, _ := s.redis.Do("HGET", name, "doc").(string)
+	write := func(text string) {
+		s.redis.Do("HSET", name, "doc", text, "rev", rand.Text())
+		s.countKeys()
+	}
+	write(strings.Replace(written, "acme", "evil", 1))
+	s.finally(func() { write(written) })
+}
+
+// endIssuersCertificate leads the gateway to an issuer whose certificate has ended.
+func endIssuersCertificate(s *scene) {
+	cert, key, _ := (*harness.Authority)(nil).SignFor(s.t, "localhost", time.Now().Add(-48*time.Hour), time.Now().Add(-time.Hour))
+	pair, err := tls.X509KeyPair(cert, key)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	issuer := httptest.NewUnstartedServer(http.NotFoundHandler())
+	issuer.TLS = &tls.Config{Certificates: []tls.Certificate{pair}}
+	issuer.Config.ErrorLog = log.New(io.Discard, "", 0)
+	issuer.StartTLS()
+	g, site := s.nodes[0], s.site("", "")
+	g.WriteFile("issuer.pem", string(cert))
+	_, port, _ := net.SplitHostPort(issuer.Listener.Addr().String())
+	site.Routes = strings.Replace(site.Routes, "card_forward "+s.issuer.Addr+" {", "card_forward localhost:"+port+" {\ntls {\nca_file "+g.Path("issuer.pem")+"\n}", 1)
+	g.Reload(site)
+	s.finally(func() {
+		g.Reload(s.site("", ""))
+		issuer.Close()
+	})
 }
 
 // node runs a command of card-node on a gateway.
@@ -206,15 +267,19 @@ func hangLog(s *scene) {
 	if _, err := reader.WriteString(strings.Repeat("x\n", 32<<10)); err != nil { // it is full
 		s.t.Fatal(err)
 	}
-	stuck := g.Caddyfile()
+	s.logTo(pipe)
+	s.finally(func() { _ = reader.Close() })
+}
+
+// logTo makes both logs write to another file.
+func (s *scene) logTo(path string) {
+	g := s.nodes[0]
+	text := g.Caddyfile()
 	for _, name := range []string{"default.log", "access.log"} {
-		stuck = strings.Replace(stuck, "output file "+g.Path(name), "output card_queue file "+pipe, 1)
+		text = strings.Replace(text, "output file "+g.Path(name), "output card_queue file "+path, 1)
 	}
-	g.ReloadText(s.t, stuck)
-	s.finally(func() {
-		g.Reload(s.site("", ""))
-		_ = reader.Close()
-	})
+	g.ReloadText(s.t, text)
+	s.finally(func() { g.Reload(s.site("", "")) })
 }
 
 // lateCertificate adds a site with a certificate that should have been renewed.

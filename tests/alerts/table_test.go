@@ -90,7 +90,7 @@ func (r *result) problem(every scale) string {
 		return fmt.Sprintf("%s has fired %v before the fault", r.alert, -r.fired[r.alert])
 	case r.accepted == 0:
 		return "no request was accepted"
-	case every == 1 && r.fired[r.alert] > promised:
+	case every == 1 && r.fired[r.alert] > r.promise():
 		return fmt.Sprintf("%s fires after %v", r.alert, r.fired[r.alert])
 	}
 	return ""

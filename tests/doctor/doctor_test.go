@@ -35,8 +35,6 @@ type fault struct {
 
 // faults are the faults that an operator may meet.
 var faults = []fault{
-	{"the Caddyfile is missing", func(_ *testing.T, n *node) { n.caddyfile = n.Path("elsewhere") }, "configuration", "no such file"},
-	{"the Caddyfile cannot be read", unreadable, "configuration", "permission denied"},
 	{"the Caddyfile has a syntax error", edit("card_gateway {", "card_gateway {{"), "configuration", "Caddyfile:"},
 	{"the Caddyfile has an unknown directive", edit("card_health ready", "card_helth ready"), "configuration", "unrecognized directive: card_helth|Caddyfile:"},
 	{"the file is not what runs", edit("grace_period 2s", "grace_period 3s"), "configuration", "systemctl reload"},
@@ -105,6 +103,7 @@ type node struct {
 	caddyfile string   // path; empty: the one of the gateway with the edits
 	edits     []string // pairs of texts
 	around    []string // a command that runs the doctor
+	flags     []string
 }
 
 // masterKey is that of all nodes on one store.
@@ -150,7 +149,7 @@ func (n *node) examine(t *testing.T) (status int, lines []line, said string) {
 			t.Fatal(err)
 		}
 	}
-	cmd := n.Command("card-doctor", "--json", "--config", path)
+	cmd := n.Command(append([]string{"card-doctor", "--json", "--config", path}, n.flags...)...)
 	if len(n.around) > 0 {
 		around := exec.Command(n.around[0], append(n.around[1:], cmd.Args...)...)
 		around.Env, around.Dir = cmd.Env, cmd.Dir
@@ -266,6 +265,41 @@ func TestFaults(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// Without a configuration that can be read, one line says so and what to do, and the rest is
+// looked at: the gateway if its address is given.
+func TestWithoutConfiguration(t *testing.T) {
+	t.Parallel()
+	r := startRedis(t, "")
+	n := startNode(t, r, r.URL())
+	for says, plant := range map[string]func(*testing.T, *node){
+		"no such file|--config":                          func(_ *testing.T, n *node) { n.caddyfile = n.Path("elsewhere") },
+		"permission denied|run it as root, by card-unit": unreadable,
+	} {
+		for _, flags := range [][]string{nil, {"--address", "unix/" + n.Path("admin.sock")}} {
+			n := *n
+			plant(t, &n)
+			n.flags = flags
+			status, lines, said := n.examine(t)
+			want := map[string]string{"configuration": "not checked", "admin": "not checked"}
+			if flags != nil {
+				want["admin"], want["gateway"] = "ok", "ok"
+			}
+			if status != 2 || !hasAll(lines[0].Text, says) {
+				t.Errorf("%q: exit status %d, want 2 and a line that says %q: %s", flags, status, says, said)
+			}
+			for _, l := range lines {
+				if state := want[l.Check]; l.Check != "time" && state != l.State {
+					t.Errorf("%q: %s is %s, want %q: %s", flags, l.Check, l.State, state, said)
+				}
+				delete(want, l.Check)
+			}
+			if len(want) > 0 || len(lines) < 3 {
+				t.Errorf("%q: nothing is said about %v: %s", flags, want, said)
+			}
+		}
 	}
 }
 

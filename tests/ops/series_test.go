@@ -110,12 +110,16 @@ func having(samples harness.Samples, metric, label string) (all []string) {
 	return all
 }
 
-// TestLookIsMeasured: the call that decides whether a large body is read is in the
-// figures.
-func TestLookIsMeasured(t *testing.T) {
+// TestReadsAreMeasured: the calls that decide whether a large body is read, and that show
+// what is left of limits, are in the figures.
+func TestReadsAreMeasured(t *testing.T) {
 	t.Parallel()
 	g := harness.StartGateway(t, harness.Site{Upstream: harness.StartUpstream(t).Addr})
-	large := strings.Repeat("x", 300<<10)
-	harness.WantAccepted(t, g.Send(t, g.NewKey(nil).Request(http.MethodPost, "/api/v1/cards", `"`+large+`"`)))
+	key, large := g.NewKey(nil), strings.Repeat("x", 300<<10)
+	harness.WantAccepted(t, g.Send(t, key.Request(http.MethodPost, "/api/v1/cards", `"`+large+`"`)))
 	wantGauge(t, g, `card_gateway_store_seconds_count{call="look",result="ok"}`, 1)
+	if status, answer := g.Admin(http.MethodGet, "/card-gateway/keys/"+key.ID+"/limits", "", ""); status != http.StatusOK {
+		t.Fatalf("%d %s", status, answer)
+	}
+	wantGauge(t, g, `card_gateway_store_seconds_count{call="levels",result="ok"}`, 1)
 }
