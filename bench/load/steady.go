@@ -91,6 +91,7 @@ func threadCPU() time.Duration {
 	return time.Duration(used.Utime.Nano() + used.Stime.Nano())
 }
 
+// do opens the connections, starts the timer and runs the loop.
 func (s *steadyRun) do(ctx context.Context, addr string, connections, count int) error {
 	poll, err := unix.EpollCreate1(unix.EPOLL_CLOEXEC)
 	if err != nil {
@@ -115,7 +116,12 @@ func (s *steadyRun) do(ctx context.Context, addr string, connections, count int)
 	if err := unix.TimerfdSettime(timer, 0, &unix.ItimerSpec{Interval: every, Value: every}, nil); err != nil {
 		return err
 	}
-	events := make([]unix.EpollEvent, connections+1)
+	return s.loop(ctx, poll, timer, count)
+}
+
+// loop sends and reads until the count of requests is answered.
+func (s *steadyRun) loop(ctx context.Context, poll, timer, count int) error {
+	events := make([]unix.EpollEvent, len(s.conns)+1)
 	for answered := s.begun; len(s.latencies) < count; {
 		if ctx.Err() != nil {
 			return ctx.Err()
@@ -151,7 +157,7 @@ func expired(timer int) int {
 	if n, err := unix.Read(timer, count[:]); err != nil || n != len(count) {
 		return 0
 	}
-	return int(binary.NativeEndian.Uint64(count[:])) //nolint:gosec // of a few seconds
+	return int(binary.NativeEndian.Uint64(count[:]))
 }
 
 // connect opens the connections.
