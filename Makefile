@@ -97,8 +97,8 @@ alerts: ## every fault of the table of alerts at the real ranges of the rules, 1
 	@tests/install-tools.sh redis-server promtool
 	CARD_TEST_ALERTS=all CARD_TEST_ALERTS_PAGE=$(CURDIR)/docs/alerts.md go test -count=1 -timeout 3h -v -run TestFaults ./tests/alerts
 
-bench: ## compare with Caddy, nginx and nginx + Lua on this machine; says how long it takes; ARGS=-h lists what can be chosen
-	@tests/install-tools.sh nginx nginx-lua wrk redis-server
+bench: ## compare with Caddy, nginx, HAProxy and nginx + Lua on this machine; says how long it takes; ARGS=-h lists what can be chosen
+	@tests/install-tools.sh nginx nginx-lua haproxy wrk redis-server
 	@cd bench && go run . $(ARGS)
 
 faults: ## the whole fault bench, 40 minutes on two idle CPUs; it writes docs/reliability.md

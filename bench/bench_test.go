@@ -17,7 +17,7 @@ func TestShortRun(t *testing.T) {
 	dir := t.TempDir()
 	var said bytes.Buffer
 	err := command(t.Context(), []string{
-		"-only", "caddy,forward-embedded", "-scenarios", "post-1k", "-rounds", "1", "-seconds", "1", "-out", dir,
+		"-only", "caddy,forward-embedded", "-scenarios", "post-1k,steady-1k", "-rounds", "1", "-seconds", "1", "-out", dir,
 	}, &said)
 	if err != nil {
 		t.Fatalf("%v\n%s", err, &said)
@@ -29,17 +29,20 @@ func TestShortRun(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(results.Rows) != 2 || len(results.Machine) == 0 {
+	if len(results.Rows) != 4 || len(results.Machine) == 0 {
 		t.Fatalf("%d rows, and %d lines on the machine", len(results.Rows), len(results.Machine))
 	}
 	for _, r := range results.Rows {
 		for name, figure := range map[string]float64{
-			"requests": float64(r.Requests), "requests per second": r.PerSecond, "CPU": r.CPU, "CPU of wrk": r.LoadCPU,
-			"p50": r.P50, "p99": r.P99, "resident memory": r.Resident,
+			"requests": float64(r.Requests), "requests per second": r.PerSecond, "CPU": r.CPU, "CPU of the load tool": r.LoadCPU,
+			"p50": r.P50, "p99": r.P99, "p99.9": r.P999, "resident memory": r.Resident,
 		} {
 			if figure <= 0 {
 				t.Errorf("%s: %s is %v", r.Server, name, figure)
 			}
+		}
+		if steady := r.Scenario == "steady-1k"; steady != (r.Rate == 1000) || steady && r.Requests != 4000 {
+			t.Errorf("%s, %s: %d requests at a rate of %d", r.Scenario, r.Server, r.Requests, r.Rate)
 		}
 	}
 	for _, text := range results.Machine {

@@ -56,16 +56,21 @@ func (o *options) report(results *report.Results, out io.Writer) error {
 
 // tables returns all of them.
 func tables(results *report.Results) string {
-	return results.Markdown(names) + grown(results)
+	return results.Markdown(names) + others(results)
 }
 
 // pageTables returns the first of them, and the ratios of the others.
 func pageTables(results *report.Results) string {
-	return results.First().Markdown(names) + "\n**All scenarios, in parts of plain Caddy**\n\n" + results.Ratios(names) + grown(results)
+	return results.First().Markdown(names) + "\n**All scenarios, in parts of plain Caddy**\n\n" + results.Ratios(names) + others(results)
 }
 
-func grown(results *report.Results) string {
-	return "\n**Growth, in parts of the figures with one key**\n\n" + results.Growth(names, growth)
+// others returns the tables of growth and of latencies.
+func others(results *report.Results) string {
+	latencies := results.Latencies(names)
+	if latencies != "" {
+		latencies = "\n**Latency at a constant rate, POST of 1 KiB, 32 connections**\n\n" + latencies
+	}
+	return latencies + "\n**Growth, in parts of the figures with one key**\n\n" + results.Growth(names, growth)
 }
 
 // The part of the page between these lines is made from the figures.

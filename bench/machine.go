@@ -19,7 +19,7 @@ func (b *bench) machine(ctx context.Context) []string {
 		fmt.Sprintf("%d cores of %s, %s, Linux %s", runtime.NumCPU(), fieldOf("/proc/cpuinfo", `model name\s*: (.*)`),
 			memory(), fieldOf("/proc/sys/kernel/osrelease", `^([0-9.]*[0-9])`)),
 		fmt.Sprintf("card-gateway %s; built with %s", said(ctx, `card-gateway (\S+ \(\S+\), Caddy \S+)`, b.binary, "version"), runtime.Version()),
-		fmt.Sprintf("nginx %s, Redis %s, wrk %s", said(ctx, `nginx/(\S+)`, "/usr/sbin/nginx", "-v"),
+		fmt.Sprintf("nginx %s, HAProxy %s, Redis %s, wrk %s", said(ctx, `nginx/(\S+)`, "/usr/sbin/nginx", "-v"), said(ctx, `version (\S+)`, "/usr/sbin/haproxy", "-v"),
 			said(ctx, `v=(\S+)`, "redis-server", "--version"), said(ctx, `wrk (\S+)`, "wrk", "--version")),
 		fmt.Sprintf("load of the machine before: %s", fieldOf("/proc/loadavg", `^(\S+)`)),
 	}

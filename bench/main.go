@@ -1,5 +1,6 @@
 // Command bench compares the gateway with plain Caddy, with nginx, and with
-// nginx that has the same checks written by hand in Lua, all on this machine.
+// HAProxy and nginx that have the same checks written by hand, all on this
+// machine.
 // docs/performance.md has the method and the results.
 package main
 

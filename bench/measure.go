@@ -19,6 +19,9 @@ const (
 	rateBefore = 15_000
 	// fewReplays is how many different requests are replayed.
 	fewReplays = 64
+	// steadySpans is how many spans a run at a constant rate lasts: of 1,000 requests
+	// a second it takes more for a p99.9.
+	steadySpans = 4
 )
 
 // A lane is one server in one scenario.
@@ -39,6 +42,22 @@ func (l *lane) judged() bool { return l.server.Kind.Judges }
 // spec returns the requests to sign for a run with count requests.
 func (l *lane) spec(count int) load.Spec {
 	return load.Spec{Keys: l.signed, Count: count, Body: load.Body(l.body), Time: time.Now(), Tampered: l.outcome == signature}
+}
+
+// steadily sends signed requests at the rate of the scenario.
+func (l *lane) steadily(ctx context.Context, span time.Duration) (load.Result, error) {
+	count := int(span.Seconds() * float64(l.steady))
+	pool, err := load.WritePool(l.dir, l.spec(count))
+	if err != nil {
+		return load.Result{}, err
+	}
+	run := load.Steady{Run: load.Run{Addr: l.server.Addr(), Connections: l.connections, Duration: span, Pool: pool}, Rate: l.steady}
+	result, err := run.Do(ctx)
+	if err != nil {
+		return result, fmt.Errorf("%s, %s: %w", l.name, l.server.Kind.Name, err)
+	}
+	l.fresh += count
+	return result, l.check(result)
 }
 
 // wrk sends signed requests for the span. If each request must be new, it signs
@@ -95,7 +114,12 @@ func (l *lane) measure(ctx context.Context, round int, span time.Duration) (repo
 	if err != nil {
 		return report.Row{}, err
 	}
-	result, err := l.wrk(ctx, span, l.spec)
+	var result load.Result
+	if l.steady > 0 {
+		result, err = l.steadily(ctx, steadySpans*span)
+	} else {
+		result, err = l.wrk(ctx, span, l.spec)
+	}
 	if err != nil {
 		return report.Row{}, err
 	}
@@ -106,11 +130,11 @@ func (l *lane) measure(ctx context.Context, round int, span time.Duration) (repo
 	each := func(used time.Duration) float64 { return used.Seconds() * 1e6 / float64(result.Requests) }
 	row := report.Row{
 		Scenario: l.name, Server: l.server.Kind.Name, Round: round,
-		Body: l.body, Connections: l.connections, Keys: l.scenario.keys, Nonces: l.nonces, Outcome: string(l.outcome),
-		Requests: result.Requests, PerSecond: l.rate,
+		Body: l.body, Connections: l.connections, Keys: l.scenario.keys, Nonces: l.nonces, Rate: l.steady, Outcome: string(l.outcome),
+		Requests: result.Requests, PerSecond: float64(result.Requests) / result.Span.Seconds(),
 		CPU: each(after.Front - before.Front), RedisCPU: each(after.Redis - before.Redis),
 		IssuerCPU: each(issuerAfter.Front - issuerBefore.Front), LoadCPU: each(result.CPU),
-		P50: result.P50.Seconds() * 1e3, P99: result.P99.Seconds() * 1e3,
+		P50: result.P50.Seconds() * 1e3, P99: result.P99.Seconds() * 1e3, P999: result.P999.Seconds() * 1e3,
 		Resident: float64(after.FrontResident) / (1 << 20), RedisResident: float64(after.RedisResident) / (1 << 20),
 	}
 	return row, nil

@@ -27,6 +27,7 @@ type scenario struct {
 	name, title             string
 	body, connections, keys int
 	nonces                  int // live at the start
+	steady                  int // requests per second that come due; 0: as fast as answers come
 	outcome                 outcome
 	servers                 []string
 	goesOn                  bool // with servers of the scenario before
@@ -35,7 +36,9 @@ type scenario struct {
 var (
 	every   = namesOf(server.Kinds)
 	plain   = slices.DeleteFunc(slices.Clone(every), func(name string) bool { return strings.HasPrefix(name, "assert-") })
-	judging = []string{server.Baseline, byHand, "forward-embedded", "forward-redis"}
+	judging = []string{server.Baseline, "haproxy", byHand, "forward-embedded", "forward-redis"}
+
+	steadied = []string{server.Baseline, "haproxy", "forward-embedded", "forward-redis"}
 )
 
 // byHand is the server with the same checks, written by hand.
@@ -49,6 +52,8 @@ var scenarios = []scenario{
 	{name: "keys-100", title: "POST of 1 KiB, 100 keys", body: 1024, connections: 32, keys: 100, outcome: accepted, servers: judging},
 	{name: "keys-10k", title: "POST of 1 KiB, 10,000 keys, about 10,000 live nonces", body: 1024, connections: 32, keys: 10_000, nonces: 10_000, outcome: accepted, servers: judging},
 	{name: "nonces-1m", title: "POST of 1 KiB, 10,000 keys, a million live nonces", body: 1024, connections: 32, keys: 10_000, nonces: 1_000_000, outcome: accepted, goesOn: true, servers: []string{server.Baseline, "forward-embedded", "forward-redis"}},
+	{name: "steady-1k", title: "POST of 1 KiB, 1,000 a second", body: 1024, connections: 32, keys: 1, steady: 1000, outcome: accepted, servers: steadied},
+	{name: "steady-5k", title: "POST of 1 KiB, 5,000 a second", body: 1024, connections: 32, keys: 1, steady: 5000, outcome: accepted, goesOn: true, servers: steadied},
 	{name: "asserted", title: "POST of 1 KiB, with an assertion for the issuer", body: 1024, connections: 32, keys: 1, outcome: accepted, servers: []string{server.Baseline, "forward-embedded", "assert-eddsa", "assert-hs256"}},
 	{name: "refused", title: "POST of 1 KiB with a wrong signature", body: 1024, connections: 32, keys: 1, outcome: signature, servers: judging},
 	{name: "replayed", title: "POST of 1 KiB sent again", body: 1024, connections: 32, keys: 1, outcome: replayed, servers: judging},
@@ -134,7 +139,11 @@ func (s *scenario) takes(rounds int, seconds time.Duration) time.Duration {
 	)
 	var sum time.Duration
 	for _, name := range s.servers {
-		sum += warmUp + around + time.Duration(rounds)*(seconds+around)
+		span := seconds
+		if s.steady > 0 {
+			span *= steadySpans
+		}
+		sum += warmUp + around + time.Duration(rounds)*(span+around)
 		if !s.goesOn {
 			sum += start
 		}

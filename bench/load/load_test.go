@@ -8,7 +8,9 @@ import (
 	"errors"
 	"io"
 	"net/http"
+	"net/http/httptest"
 	"os"
+	"sync/atomic"
 	"testing"
 	"time"
 )
@@ -78,5 +80,58 @@ func TestParse(t *testing.T) {
 		if _, err := parse([]byte(text)); err == nil {
 			t.Errorf("%q gives figures", text)
 		}
+	}
+}
+
+// A server that stands still is charged for the requests that came due
+// meanwhile, and a refusal is counted.
+func TestSteady(t *testing.T) {
+	const count, rate, pause = 200, 1000, 400 * time.Millisecond
+	var requests atomic.Int64
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		if requests.Add(1) == 1 {
+			time.Sleep(pause)
+			w.WriteHeader(http.StatusTooManyRequests)
+		}
+		_, _ = w.Write([]byte("{}"))
+	}))
+	defer server.Close()
+	pool, err := WritePool(t.TempDir(), Spec{Keys: []Key{{"ck_a", "secret-a"}}, Count: count, Body: Body(1024), Time: time.Now()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	run := Steady{Run: Run{Addr: server.Listener.Addr().String(), Connections: 1, Duration: count * time.Second / rate, Pool: pool}, Rate: rate}
+	result, err := run.Do(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if requests.Load() != count || result.Requests != count || result.Refused != 1 {
+		t.Errorf("%d requests have arrived, %+v", requests.Load(), result)
+	}
+	// All were due within 200 ms, and the second was answered after 400.
+	if least := pause - count*time.Second/rate; result.P50 < least || result.P999 < result.P99 || result.P99 < result.P50 {
+		t.Errorf("half of the latencies are under %s: %+v", least, result)
+	}
+	run.Duration *= 2
+	if _, err := run.Do(t.Context()); !errors.Is(err, ErrExhausted) {
+		t.Errorf("a pool that is too small: %v", err)
+	}
+}
+
+// An answer is complete by its length.
+func TestAnswered(t *testing.T) {
+	for text, want := range map[string][2]bool{
+		"HTTP/1.1 200 OK\r\nContent-Le":                          {false, false},
+		"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{":          {false, false},
+		"HTTP/1.1 200 OK\r\ncontent-length: 2\r\nA: b\r\n\r\n{}": {false, true},
+		"HTTP/1.1 429 Too Many\r\nContent-Length:0\r\n\r\n":      {true, true},
+	} {
+		refused, complete, err := answered([]byte(text))
+		if got := [2]bool{refused && complete, complete}; err != nil || got != want {
+			t.Errorf("%q: refused %v, complete %v, %v", text, refused, complete, err)
+		}
+	}
+	if _, _, err := answered([]byte("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n")); err == nil {
+		t.Error("an answer without a length is taken")
 	}
 }

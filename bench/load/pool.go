@@ -1,5 +1,5 @@
 // Package load sends signed requests: it signs a pool of them before a run and
-// has wrk send each once.
+// sends each once: by wrk as fast as answers come, or at a constant rate.
 package load
 
 import (

@@ -30,13 +30,14 @@ type Run struct {
 	Again       bool // whether requests may be sent more than once
 }
 
-// A Result is what wrk has counted in one run.
+// A Result is what was counted in one run.
 type Result struct {
 	Requests int
 	Refused  int           // answers with a status of 400 or more
 	Span     time.Duration // from the first request to the last
-	P50, P99 time.Duration
-	CPU      time.Duration // of wrk itself, the loading of the pool included
+	// Latencies, of wrk from the moment of sending.
+	P50, P99, P999 time.Duration
+	CPU            time.Duration // of the load tool, the loading of the pool included
 }
 
 // Do runs wrk until its time is over. It returns ErrExhausted, wrapped, if
@@ -66,8 +67,8 @@ func (r *Run) Do(ctx context.Context) (Result, error) {
 // parse reads the line that wrk.lua has written.
 func parse(out []byte) (Result, error) {
 	var counted struct {
-		Requests, Micros, P50, P99 int64
-		Refused, Broken, Exhausted int64
+		Requests, Micros, P50, P99, P999 int64
+		Refused, Broken, Exhausted       int64
 	}
 	_, line, found := bytes.Cut(out, []byte("\nbench "))
 	if !found {
@@ -90,5 +91,6 @@ func parse(out []byte) (Result, error) {
 		Span: time.Duration(counted.Micros) * time.Microsecond,
 		P50:  time.Duration(counted.P50) * time.Microsecond,
 		P99:  time.Duration(counted.P99) * time.Microsecond,
+		P999: time.Duration(counted.P999) * time.Microsecond,
 	}, nil
 }

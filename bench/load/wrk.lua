@@ -40,7 +40,7 @@ function done(summary, latency, requests)
   end
   local e = summary.errors
   io.write(string.format(
-    'bench {"requests":%d,"micros":%d,"p50":%d,"p99":%d,"refused":%d,"broken":%d,"exhausted":%d}\n',
-    summary.requests, summary.duration, latency:percentile(50), latency:percentile(99),
+    'bench {"requests":%d,"micros":%d,"p50":%d,"p99":%d,"p999":%d,"refused":%d,"broken":%d,"exhausted":%d}\n',
+    summary.requests, summary.duration, latency:percentile(50), latency:percentile(99), latency:percentile(99.9),
     e.status, e.connect + e.read + e.write + e.timeout, exhausted))
 end

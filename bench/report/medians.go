@@ -7,9 +7,10 @@ import "slices"
 // followed each other, so that a machine that slows down in between does not
 // change it.
 type Line struct {
-	Row                              // medians; Round is the number of rounds
-	ToBaseline, CPUToBase    float64 // requests per second and server CPU, to plain Caddy; 0: it did not run
-	ToByHand, TotalCPUToHand float64 // the same, with the CPU of Redis, to the checks by hand
+	Row                                // medians; Round is the number of rounds
+	ToBaseline, CPUToBase    float64   // requests per second and server CPU, to plain Caddy; 0: it did not run
+	ToByHand, TotalCPUToHand float64   // the same, with the CPU of Redis, to the checks by hand
+	P99ToBase                []float64 // p99 to plain Caddy's, in each round
 }
 
 // Lines returns a line for each server and scenario, in the order of the rows.
@@ -33,6 +34,7 @@ func (r *Results) Lines(baseline, byHand string) []Line {
 		line.CPUToBase = ratio(rounds[at], rounds[place{at.scenario, baseline}], serverCPU)
 		line.ToByHand = ratio(rounds[at], rounds[place{at.scenario, byHand}], perSecond)
 		line.TotalCPUToHand = ratio(rounds[at], rounds[place{at.scenario, byHand}], (*Row).TotalCPU)
+		line.P99ToBase = ratios(rounds[at], rounds[place{at.scenario, baseline}], func(r *Row) float64 { return r.P99 })
 		lines = append(lines, line)
 	}
 	return lines
@@ -66,7 +68,11 @@ func median(rows []*Row, of func(*Row) float64) float64 {
 
 // ratio returns the median of the ratios in the rounds that both have.
 func ratio(rows, others []*Row, of func(*Row) float64) float64 {
-	var all []float64
+	return middle(ratios(rows, others, of))
+}
+
+// ratios returns the ratios in the rounds that both have.
+func ratios(rows, others []*Row, of func(*Row) float64) (all []float64) {
 	for _, r := range rows {
 		for _, o := range others {
 			if r.Round == o.Round && of(o) > 0 {
@@ -74,7 +80,7 @@ func ratio(rows, others []*Row, of func(*Row) float64) float64 {
 			}
 		}
 	}
-	return middle(all)
+	return all
 }
 
 // middle returns the median, or 0 for no values.
@@ -82,7 +88,7 @@ func middle(all []float64) float64 {
 	if len(all) == 0 {
 		return 0
 	}
-	slices.Sort(all)
+	all = slices.Sorted(slices.Values(all))
 	n := len(all)
 	return (all[(n-1)/2] + all[n/2]) / 2
 }

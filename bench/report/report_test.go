@@ -58,6 +58,27 @@ func TestGrowth(t *testing.T) {
 	}
 }
 
+// Scenarios with a rate have a table of their own, with the ratio of each round.
+func TestLatencies(t *testing.T) {
+	r := Results{Rows: rows()}
+	for i, row := range rows() {
+		row.Scenario, row.Rate, row.P50, row.P99, row.P999 = "steady", 1000, 0.5, float64(2+i), 20
+		r.Rows = append(r.Rows, row)
+	}
+	names := Names{Baseline: "base", ByHand: "hand", Server: strings.ToUpper, Scenario: strings.ToUpper}
+	if want := "| 1000 | OURS | 0.50 | 6.00 | 20.00 | 1.50, 1.20, 1.12 | 60.0 | 20.0 |\n"; !strings.Contains(r.Latencies(names), want) {
+		t.Errorf("%s\nwant\n%s", r.Latencies(names), want)
+	}
+	if lines := strings.Count(r.Latencies(names), "\n"); lines != 5 {
+		t.Errorf("%d lines, want 5:\n%s", lines, r.Latencies(names))
+	}
+	for _, table := range []string{r.Markdown(names), r.Ratios(names)} {
+		if strings.Contains(table, "STEADY") {
+			t.Errorf("a scenario with a rate is in\n%s", table)
+		}
+	}
+}
+
 func TestFile(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "figures.csv")
 	written := &Results{Machine: []string{"two cores", "a day"}, Rows: rows()}

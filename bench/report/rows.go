@@ -18,12 +18,13 @@ type Row struct {
 	Scenario, Server                string
 	Round                           int
 	Body, Connections, Keys, Nonces int
+	Rate                            int    // requests per second that came due; 0: as fast as answers came
 	Outcome                         string // the outcome of every request: accepted, signature, replayed, limited
 	Requests                        int
 	PerSecond                       float64 // requests
 	CPU, RedisCPU                   float64 // µs of the server and of its Redis
-	IssuerCPU, LoadCPU              float64 // µs of the shared programs: the issuer and wrk
-	P50, P99                        float64 // ms
+	IssuerCPU, LoadCPU              float64 // µs of the shared programs: the issuer and the load tool
+	P50, P99, P999                  float64 // ms; at a rate, from the time when a request was due
 	Resident, RedisResident         float64 // MiB
 }
 
@@ -46,6 +47,7 @@ var columns = []column{
 	{name: "connections", whole: func(r *Row) *int { return &r.Connections }},
 	{name: "keys", whole: func(r *Row) *int { return &r.Keys }},
 	{name: "live_nonces", whole: func(r *Row) *int { return &r.Nonces }},
+	{name: "rate", whole: func(r *Row) *int { return &r.Rate }},
 	{name: "outcome", text: func(r *Row) *string { return &r.Outcome }},
 	{name: "requests", whole: func(r *Row) *int { return &r.Requests }},
 	{name: "requests_per_second", number: func(r *Row) *float64 { return &r.PerSecond }},
@@ -55,6 +57,7 @@ var columns = []column{
 	{name: "load_cpu_us", number: func(r *Row) *float64 { return &r.LoadCPU }},
 	{name: "p50_ms", number: func(r *Row) *float64 { return &r.P50 }},
 	{name: "p99_ms", number: func(r *Row) *float64 { return &r.P99 }},
+	{name: "p999_ms", number: func(r *Row) *float64 { return &r.P999 }},
 	{name: "server_resident_mib", number: func(r *Row) *float64 { return &r.Resident }},
 	{name: "redis_resident_mib", number: func(r *Row) *float64 { return &r.RedisResident }},
 }

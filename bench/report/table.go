@@ -13,11 +13,14 @@ type Names struct {
 	Scenario         func(name string) string // a title
 }
 
-// Markdown returns a table for each scenario.
+// Markdown returns a table for each scenario without a rate.
 func (r *Results) Markdown(n Names) string {
 	var out strings.Builder
 	scenario := ""
 	for _, l := range r.Lines(n.Baseline, n.ByHand) {
+		if l.Rate > 0 {
+			continue
+		}
 		if l.Scenario != scenario {
 			if scenario != "" {
 				out.WriteByte('\n')
@@ -27,18 +30,43 @@ func (r *Results) Markdown(n Names) string {
 			out.WriteString("| | requests/s | to Caddy | CPU µs | to Caddy | Redis CPU µs | requests/s to Lua | CPU with Redis to Lua | p50 ms | p99 ms | RSS MiB |\n")
 			out.WriteString("|---|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|\n")
 		}
-		redis := ""
-		if l.RedisCPU > 0 {
-			redis = fmt.Sprintf("%.1f", l.RedisCPU)
-		}
 		fmt.Fprintf(&out, "| %s | %.0f | %s | %.1f | %s | %s | %s | %s | %.2f | %.2f | %.0f |\n", n.Server(l.Server),
-			l.PerSecond, times(l.ToBaseline), l.CPU, times(l.CPUToBase), redis, times(l.ToByHand), times(l.TotalCPUToHand),
+			l.PerSecond, times(l.ToBaseline), l.CPU, times(l.CPUToBase), micros(l.RedisCPU), times(l.ToByHand), times(l.TotalCPUToHand),
 			l.P50, l.P99, l.Resident)
 	}
 	return out.String()
 }
 
-// Ratios returns one table with a row for each scenario: for each server but the
+// Latencies returns a table of the scenarios with a rate, or nothing without any.
+func (r *Results) Latencies(n Names) string {
+	var out strings.Builder
+	const head = "| requests/s | | p50 ms | p99 ms | p99.9 ms | p99 to Caddy's, each round | CPU µs | Redis CPU µs |\n|---:|---|---:|---:|---:|---:|---:|---:|\n"
+	for _, l := range r.Lines(n.Baseline, n.ByHand) {
+		if l.Rate == 0 {
+			continue
+		}
+		if out.Len() == 0 {
+			out.WriteString(head)
+		}
+		var rounds []string
+		for _, ratio := range l.P99ToBase {
+			rounds = append(rounds, times(ratio))
+		}
+		fmt.Fprintf(&out, "| %d | %s | %.2f | %.2f | %.2f | %s | %.1f | %s |\n",
+			l.Rate, n.Server(l.Server), l.P50, l.P99, l.P999, strings.Join(rounds, ", "), l.CPU, micros(l.RedisCPU))
+	}
+	return out.String()
+}
+
+// micros returns a cost as text, or "" if there is none.
+func micros(cost float64) string {
+	if cost == 0 {
+		return ""
+	}
+	return fmt.Sprintf("%.1f", cost)
+}
+
+// Ratios returns one table with a row for each scenario without a rate: for each server but the
 // baseline its requests per second and its CPU without Redis, in parts of the
 // baseline's.
 func (r *Results) Ratios(n Names) string {
@@ -46,6 +74,9 @@ func (r *Results) Ratios(n Names) string {
 	var scenarios, servers []string
 	cells := make(map[[2]string]string)
 	for _, l := range lines {
+		if l.Rate > 0 {
+			continue
+		}
 		if !slices.Contains(scenarios, l.Scenario) {
 			scenarios = append(scenarios, l.Scenario)
 		}

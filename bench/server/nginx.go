@@ -15,16 +15,16 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// rival holds the configuration of nginx, and the checks as one would write
-// them by hand.
+// rival holds the configurations of nginx and HAProxy, and the checks as one
+// would write them by hand.
 //
 //go:embed rival
 var rival embed.FS
 
-var nginxConf = template.Must(template.ParseFS(rival, "rival/*.conf"))
+var rivalConf = template.Must(template.ParseFS(rival, "rival/*.conf", "rival/*.cfg"))
 
-// A nginxConfig fills the templates.
-type nginxConfig struct {
+// A rivalConfig fills the templates.
+type rivalConfig struct {
 	Dir, Port string
 	Root      bool // whether it runs as root, and needs a line to stay root
 	Modules   string
@@ -42,7 +42,7 @@ func StartIssuer(ctx context.Context, dir string) (*Server, error) {
 		return nil, err
 	}
 	s := &Server{front: p}
-	return s, p.runNginx(ctx, "issuer.conf", nginxConfig{})
+	return s, p.runNginx(ctx, "issuer.conf", rivalConfig{})
 }
 
 func startNginx(ctx context.Context, s *Setup) (*Server, error) {
@@ -50,7 +50,7 @@ func startNginx(ctx context.Context, s *Setup) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Server{front: p}, p.runNginx(ctx, "plain.conf", nginxConfig{Issuer: s.Issuer})
+	return &Server{front: p}, p.runNginx(ctx, "plain.conf", rivalConfig{Issuer: s.Issuer})
 }
 
 // startRival runs nginx with the checks by hand, on a Redis of its own.
@@ -89,11 +89,11 @@ func startRival(ctx context.Context, s *Setup) (*Server, error) {
 	if err != nil {
 		return server, fmt.Errorf("writing the keys of the rival: %w", err)
 	}
-	return server, p.runNginx(ctx, "rival.conf", nginxConfig{Issuer: s.Issuer, RedisPort: server.redis.port(), SettleSHA: sha, Limit: s.Limit})
+	return server, p.runNginx(ctx, "rival.conf", rivalConfig{Issuer: s.Issuer, RedisPort: server.redis.port(), SettleSHA: sha, Limit: s.Limit})
 }
 
 // runNginx writes the configuration and starts nginx with it.
-func (p *process) runNginx(ctx context.Context, name string, c nginxConfig) error {
+func (p *process) runNginx(ctx context.Context, name string, c rivalConfig) error {
 	c.Dir, c.Port, c.Root = p.dir, p.port(), os.Geteuid() == 0
 	if name == "rival.conf" {
 		modules, err := nginxModules(ctx)
@@ -102,29 +102,34 @@ func (p *process) runNginx(ctx context.Context, name string, c nginxConfig) erro
 		}
 		c.Modules = modules
 	}
-	var text strings.Builder
-	if err := nginxConf.ExecuteTemplate(&text, name, c); err != nil {
+	if err := p.configure(name, "nginx.conf", c); err != nil {
 		return err
 	}
-	if err := os.WriteFile(p.path("nginx.conf"), []byte(text.String()), 0o600); err != nil {
-		return err
-	}
-	program, err := nginxProgram()
+	program, err := systemProgram("nginx")
 	if err != nil {
 		return err
 	}
 	return p.start(ctx, nil, program, "-p", p.dir, "-e", p.path("error.log"), "-c", p.path("nginx.conf"))
 }
 
-// nginxProgram returns the path of nginx. It also looks outside the path of the
-// user.
-func nginxProgram() (string, error) {
-	for _, name := range []string{"nginx", "/usr/sbin/nginx"} {
+// configure writes the file from the template of this name.
+func (p *process) configure(template, file string, c rivalConfig) error {
+	var text strings.Builder
+	if err := rivalConf.ExecuteTemplate(&text, template, c); err != nil {
+		return err
+	}
+	return os.WriteFile(p.path(file), []byte(text.String()), 0o600)
+}
+
+// systemProgram returns the path of a server of the distribution. It also looks
+// outside the path of the user.
+func systemProgram(name string) (string, error) {
+	for _, name := range []string{name, "/usr/sbin/" + name} {
 		if path, err := exec.LookPath(name); err == nil {
 			return path, nil
 		}
 	}
-	return "", errors.New("nginx is not installed: `make install-test-tools` installs it")
+	return "", errors.New(name + " is not installed: `make install-test-tools` installs it")
 }
 
 var modulesPath = regexp.MustCompile(`--modules-path=(\S+)`)
@@ -132,7 +137,7 @@ var modulesPath = regexp.MustCompile(`--modules-path=(\S+)`)
 // nginxModules returns the directory of nginx's modules. It returns an error if
 // the Lua module is missing.
 func nginxModules(ctx context.Context) (string, error) {
-	program, err := nginxProgram()
+	program, err := systemProgram("nginx")
 	if err != nil {
 		return "", err
 	}

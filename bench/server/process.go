@@ -1,6 +1,6 @@
 // Package server starts the servers that are compared: the gateway, plain
-// Caddy, nginx with and without checks written by hand, Redis, and the issuer
-// behind them all. Every process listens on a free port of the loopback
+// Caddy, HAProxy, nginx with and without checks written by hand, Redis, and the
+// issuer behind them all. Every process listens on a free port of the loopback
 // interface, has a directory of its own and is ended by its id.
 package server
 

@@ -49,6 +49,7 @@ const Baseline = "caddy"
 var Kinds = []*Kind{
 	{Name: Baseline, Title: "Caddy, reverse_proxy", start: startCaddy},
 	{Name: "nginx", Title: "nginx", start: startNginx},
+	{Name: "haproxy", Title: "HAProxy without Lua", Judges: true, start: startHAProxy},
 	{Name: "nginx-lua-redis", Title: "nginx + Lua + Redis", Judges: true, start: startRival},
 	{Name: "forward-embedded", Title: "gateway, card_forward, embedded", Judges: true, start: gatewayKind{}.start},
 	{Name: "forward-redis", Title: "gateway, card_forward, Redis", Judges: true, start: gatewayKind{onRedis: true}.start},
