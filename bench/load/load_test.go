@@ -90,7 +90,7 @@ func TestSteady(t *testing.T) {
 	var requests atomic.Int64
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		if requests.Add(1) == 1 {
-			time.Sleep(pause)
+			time.Sleep(pause) // the fault itself: a server that stands still
 			w.WriteHeader(http.StatusTooManyRequests)
 		}
 		_, _ = w.Write([]byte("{}"))
