@@ -3,6 +3,7 @@ package caddymodule
 import (
 	"cmp"
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"net/http"
@@ -136,7 +137,7 @@ func (s *site) newGate() *gate.Gate {
 		},
 		Limits: r.Limits, Window: r.Window, FloorAhead: r.FloorAhead,
 		LockAfter: r.LockAfter, LockDuration: r.LockDuration, LockCounts: r.LockCounts,
-		Bodies: s.state.bodies, MaxBody: s.MaxBody, BodyTimeout: time.Duration(s.BodyTimeout), PooledBodies: !s.downstream.mayRepeat,
+		Bodies: s.state.bodies, MaxBody: s.MaxBody, BodyTimeout: time.Duration(s.BodyTimeout), PooledBodies: !s.downstream.mayRepeat && !s.downstream.proxies,
 		GenericMessages: s.GenericMessages, DryRun: s.DryRun,
 	}
 }
@@ -219,20 +220,19 @@ type site struct {
 	gate       *gate.Gate        // nil until the first request
 }
 
-// net/http may send a request twice if a kept connection breaks. sendOnce prevents that
-// for reverse_proxy. card_forward does not need it,
-// because it never sends a request twice.
-
 // errSentOnce is the cause when a second attempt was prevented.
 var errSentOnce error = cardlog.PlainError("the upstream closed the connection before it answered; the request was sent once and is not sent again")
 
-// sendOnce returns a request that net/http does not send to the upstream a
-// second time after its head was written. Requests with a body are safe because
-// they have no GetBody. Of the others net/http repeats a GET or HEAD on a kept
-// connection that breaks; here its context is canceled instead, with the cause
-// errSentOnce. The caller must call the returned function at the end.
+// sendOnce returns a request that net/http, by which reverse_proxy sends, does not send
+// to the upstream a second time after its head was written. Requests with a body are
+// safe because they have no GetBody. Of the others net/http repeats some, such as GET or
+// what has an Idempotency-Key, when a kept connection breaks; here the context is
+// canceled instead, with the cause errSentOnce. net/http may take another connection all
+// the same, so that one is closed before anything is written on it. HTTP/2 repeats only
+// what the server has not processed, and its connections are shared: they stay open. The
+// caller must call the returned function at the end.
 func sendOnce(r *http.Request) (*http.Request, context.CancelFunc) {
-	if r.Method != http.MethodGet && r.Method != http.MethodHead || r.ContentLength != 0 {
+	if r.ContentLength != 0 {
 		return r, func() {}
 	}
 	ctx, cancel := context.WithCancelCause(r.Context())
@@ -242,6 +242,11 @@ func sendOnce(r *http.Request) (*http.Request, context.CancelFunc) {
 		GetConn: func(string) {
 			if sent.Load() {
 				cancel(errSentOnce)
+			}
+		},
+		GotConn: func(info httptrace.GotConnInfo) {
+			if c, isTLS := info.Conn.(*tls.Conn); sent.Load() && !(isTLS && c.ConnectionState().NegotiatedProtocol == "h2") {
+				_ = info.Conn.Close()
 			}
 		},
 	})

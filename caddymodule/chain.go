@@ -281,9 +281,9 @@ type downstream struct {
 	unasserted   string          // why no assertion can vouch for what is sent; empty: it can
 }
 
-// downstreamOf returns what is behind a card_auth of a server. If only card_forward
-// can send a request, mayRepeat is false, and card_auth need not prevent that the
-// request is sent twice.
+// downstreamOf returns what is behind a card_auth of a server. If only card_forward,
+// or a reverse_proxy by HTTP/2, can send a request, mayRepeat is false, and card_auth
+// need not prevent that the request is sent twice.
 func downstreamOf(server *caddyhttp.Server, from caddyhttp.MiddlewareHandler) downstream {
 	var b downstream
 	sends := false
@@ -298,16 +298,24 @@ func downstreamOf(server *caddyhttp.Server, from caddyhttp.MiddlewareHandler) do
 			sends = true
 			b.headerRules = append(b.headerRules, &next.Rule)
 		case *reverseproxy.Handler:
-			sends, b.mayRepeat, b.proxies = true, true, true
+			sends, b.proxies = true, true
+			b.mayRepeat = b.mayRepeat || !onlyHTTP2(next)
 			b.forwardsHost = b.forwardsHost || forwardsHost(next)
 		default:
 			b.mayRepeat = b.mayRepeat || !sendsNothing(handler)
 		}
 	}
 	b.answersOwn = b.self && !sends && !b.mayRepeat
-	b.mayRepeat = b.mayRepeat || len(b.headerRules) == 0 && !b.answersOwn
+	b.mayRepeat = b.mayRepeat || !sends && !b.answersOwn
 	b.unasserted = unasserted(handlers)
 	return b
+}
+
+// onlyHTTP2 reports whether a reverse_proxy speaks HTTP/2 without TLS. By HTTP/2
+// net/http repeats only what the issuer has not processed.
+func onlyHTTP2(proxy *reverseproxy.Handler) bool {
+	transport, ours := proxy.Transport.(*reverseproxy.HTTPTransport)
+	return ours && slices.Contains(transport.Versions, "h2c") && !transport.TLSEnabled()
 }
 
 // unasserted returns why an assertion could lie or be missing, or "". card_forward

@@ -78,7 +78,6 @@ func (p *passage) serve(next caddyhttp.Handler, start time.Time) error {
 		info.Upstream.Asked = time.Now()
 	}
 	if site.downstream.mayRepeat {
-		headers.HideIdempotencyKeys(r.Header)
 		once, done := sendOnce(r)
 		defer done()
 		r = once

@@ -337,18 +337,6 @@ func (v *Values) Set(h http.Header, name, value string) {
 	h[name] = v.values[at : at+1 : at+1]
 }
 
-// HideIdempotencyKeys gives the headers lower-case names in the map. On the wire
-// these are the same headers, but net/http looks for the canonical names and
-// would send a POST with one of them twice.
-func HideIdempotencyKeys(h http.Header) {
-	for canonical, lower := range map[string]string{"Idempotency-Key": "idempotency-key", "X-Idempotency-Key": "x-idempotency-key"} {
-		if values, ok := h[canonical]; ok {
-			delete(h, canonical)
-			h[lower] = values
-		}
-	}
-}
-
 // TakeShape removes X-Card-Variant, in every spelling that a backend may fold into it,
 // and returns its values.
 func TakeShape(h http.Header) []string {

@@ -116,11 +116,6 @@ func TestOnlyTheListPasses(t *testing.T) {
 			t.Fatalf("%s is named and lost", name)
 		}
 	})
-	h := http.Header{"Idempotency-Key": {"a"}, "X-Idempotency-Key": {"b"}}
-	HideIdempotencyKeys(h)
-	if h["idempotency-key"][0] != "a" || h["x-idempotency-key"][0] != "b" || h.Get("Idempotency-Key") != "" {
-		t.Errorf("got %v; the names must give net/http no leave to send twice", h)
-	}
 }
 
 // What was dropped is named, unless it is the gateway's or the connection's, or set aside.
