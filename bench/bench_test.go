@@ -81,7 +81,7 @@ func TestPageShowsTheFigures(t *testing.T) {
 }
 
 func TestChoose(t *testing.T) {
-	for _, args := range [][]string{{"-only", "apache"}, {"-scenarios", "post-1t"}, {"-rounds", "0"}, {"-seconds", "0"}, {"more"}} {
+	for _, args := range [][]string{{"-only", "apache"}, {"-only", "traefik"}, {"-scenarios", "post-1t"}, {"-rounds", "0"}, {"-seconds", "0"}, {"more"}} {
 		if err := command(t.Context(), args, io.Discard); err == nil {
 			t.Errorf("%v is taken", args)
 		}

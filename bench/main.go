@@ -1,6 +1,6 @@
-// Command bench compares the gateway with plain Caddy, with nginx, and with
-// HAProxy and nginx that have the same checks written by hand, all on this
-// machine.
+// Command bench compares the gateway with plain Caddy, with nginx, with HAProxy and
+// nginx that have the same checks written by hand, and with a Traefik that limits, all on
+// this machine.
 // docs/performance.md has the method and the results.
 package main
 
@@ -13,11 +13,13 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
 
 	"github.com/card-gateway/card-gateway/bench/report"
+	"github.com/card-gateway/card-gateway/bench/server"
 )
 
 // root is the repository, seen from the directory of this module.
@@ -41,6 +43,7 @@ type options struct {
 	keys            string
 	rounds, seconds int
 	env, out, from  string
+	traefik         string
 	docs            bool
 }
 
@@ -54,6 +57,7 @@ func parse(args []string, out io.Writer) (options, error) {
 	flags.IntVar(&o.rounds, "rounds", 5, "how often each server runs in each scenario")
 	flags.IntVar(&o.seconds, "seconds", 3, "how long it runs each time")
 	flags.StringVar(&o.env, "env", shipped, "variables for the gateway and for plain Caddy, such as GOGC=100,GOMEMLIMIT=1GiB")
+	flags.StringVar(&o.traefik, "traefik", "", "the path of Traefik, which is not measured without it")
 	flags.StringVar(&o.out, "out", filepath.Join("results", "last"), "the directory for the figures and the plots")
 	flags.StringVar(&o.from, "from", "", "measure nothing; report what this file of figures says")
 	flags.BoolVar(&o.docs, "docs", false, "write figures, plots and tables of docs/performance.md instead of -out")
@@ -83,11 +87,18 @@ func command(ctx context.Context, args []string, out io.Writer) error {
 		}
 		return o.report(results, out)
 	}
-	chosen, err := choose(list(o.scenarios), list(o.only))
+	servers := list(o.only)
+	switch {
+	case len(servers) == 0:
+		servers = slices.DeleteFunc(slices.Clone(every), func(name string) bool { return name == server.Traefik && o.traefik == "" })
+	case slices.Contains(servers, server.Traefik) && o.traefik == "":
+		return errors.New("traefik is not in the distribution; name its program with -traefik PATH")
+	}
+	chosen, err := choose(list(o.scenarios), servers)
 	if err != nil {
 		return err
 	}
-	b := &bench{scenarios: chosen, rounds: o.rounds, span: time.Duration(o.seconds) * time.Second, env: list(o.env), out: out}
+	b := &bench{scenarios: chosen, rounds: o.rounds, span: time.Duration(o.seconds) * time.Second, env: list(o.env), traefik: o.traefik, out: out}
 	if o.keys == "" {
 		b.announce()
 	}

@@ -25,6 +25,7 @@ type bench struct {
 	env       []string      // for the gateway and for plain Caddy
 	dir       string        // of all files of the run
 	binary    string        // the gateway
+	traefik   string        // the program
 	filler    string        // what makes nonces live
 	out       io.Writer     // for messages during the run
 }
@@ -107,7 +108,7 @@ func (b *bench) lanes(ctx context.Context, before []*lane, s *scenario, issuer *
 // startAll starts the servers of a scenario.
 func (b *bench) startAll(ctx context.Context, s *scenario, issuer *server.Server) (lanes []*lane, err error) {
 	setup := server.Setup{
-		Dir: b.dir, Binary: b.binary, Filler: b.filler, Env: b.env, Issuer: issuer.Addr(), Keys: makeKeys(s.keys),
+		Dir: b.dir, Binary: b.binary, Filler: b.filler, Env: b.env, Traefik: b.traefik, Issuer: issuer.Addr(), Keys: makeKeys(s.keys),
 		Limit: server.Limit{Requests: 1_000_000_000, Seconds: 1},
 	}
 	if s.outcome == limited {

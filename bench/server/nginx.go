@@ -15,13 +15,13 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// rival holds the configurations of nginx and HAProxy, and the checks as one
+// rival holds the configurations of nginx, HAProxy and Traefik, and the checks as one
 // would write them by hand.
 //
 //go:embed rival
 var rival embed.FS
 
-var rivalConf = template.Must(template.ParseFS(rival, "rival/*.conf", "rival/*.cfg"))
+var rivalConf = template.Must(template.ParseFS(rival, "rival/*.conf", "rival/*.cfg", "rival/*.yml"))
 
 // A rivalConfig fills the templates.
 type rivalConfig struct {

@@ -11,13 +11,14 @@ import (
 
 // A Setup has what the servers of one scenario share.
 type Setup struct {
-	Dir    string     // where each server has its directory
-	Binary string     // the gateway, which is also plain Caddy
-	Filler string     // the command that makes nonces live in a gateway's store
-	Env    []string   // further variables for the gateway and for plain Caddy
-	Issuer string     // host:port of the issuer
-	Keys   []load.Key // the keys that exist
-	Limit  Limit      // of the operation that is called, for each key
+	Dir     string     // where each server has its directory
+	Binary  string     // the gateway, which is also plain Caddy
+	Filler  string     // the command that makes nonces live in a gateway's store
+	Env     []string   // further variables for the gateway and for plain Caddy
+	Traefik string     // the program, for the kind of that name
+	Issuer  string     // host:port of the issuer
+	Keys    []load.Key // the keys that exist
+	Limit   Limit      // of the operation that is called, for each key
 
 	master []byte // the line of the master key file of all gateways
 }
@@ -45,11 +46,15 @@ type Kind struct {
 // Baseline is the kind that the others are compared with.
 const Baseline = "caddy"
 
+// Traefik is the kind that no distribution has; its program is given by path.
+const Traefik = "traefik"
+
 // Kinds are all of them, in the order of the tables.
 var Kinds = []*Kind{
 	{Name: Baseline, Title: "Caddy, reverse_proxy", start: startCaddy},
 	{Name: "nginx", Title: "nginx", start: startNginx},
 	{Name: "haproxy", Title: "HAProxy without Lua", Judges: true, start: startHAProxy},
+	{Name: Traefik, Title: "Traefik, limit only", start: startTraefik},
 	{Name: "nginx-lua-redis", Title: "nginx + Lua + Redis", Judges: true, start: startRival},
 	{Name: "forward-embedded", Title: "gateway, card_forward, embedded", Judges: true, start: gatewayKind{}.start},
 	{Name: "forward-redis", Title: "gateway, card_forward, Redis", Judges: true, start: gatewayKind{onRedis: true}.start},
