@@ -110,9 +110,6 @@ func (k gatewayKind) start(ctx context.Context, s *Setup) (*Server, error) {
 	if err := run(); err != nil {
 		return server, err
 	}
-	if !k.onRedis && len(s.Keys) > fewKeys {
-		return server, p.takeOver(ctx, s, run)
-	}
 	return server, p.importKeys(ctx, s.Keys)
 }
 

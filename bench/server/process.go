@@ -81,7 +81,7 @@ func (p *process) start(ctx context.Context, env []string, program string, args 
 
 // env is the environment of the program, with further variables.
 func (p *process) env(more []string) []string {
-	return append([]string{"PATH=" + os.Getenv("PATH"), "HOME=" + p.dir, "XDG_CONFIG_HOME=" + p.dir, "XDG_DATA_HOME=" + p.dir}, more...)
+	return append([]string{"PATH=" + os.Getenv("PATH"), "HOME=" + p.dir, "XDG_CONFIG_HOME=" + p.dir, "XDG_DATA_HOME=" + p.dir, "XDG_RUNTIME_DIR=" + p.path("run")}, more...)
 }
 
 // runOnce runs another program in the directory until it ends.
