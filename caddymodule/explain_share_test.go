@@ -19,7 +19,7 @@ import (
 
 // Only the refusal of a request that the key has signed is charged to the key, and of one
 // that only names a key to the shares of such requests. Of an unknown key it costs nothing.
-// With generic_messages it costs the same as of a known one.
+// With generic_messages it is charged like that of a known one.
 func TestWhoseShareIsCharged(t *testing.T) {
 	stranger := &sign.Signer{KeyID: "ck_live_aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa", Secret: "a secret of nobody, of 32 bytes."}
 	for name, c := range map[string]struct {
