@@ -60,8 +60,9 @@ func signedBy(t *testing.T, secret string) *Request {
 }
 
 // A refused signature costs the same number of HMACs over the same bytes, for
-// every key. So the time does not show whether the key exists, how many secrets
-// it has, or which of them have ended.
+// every key that exists or not. So its time does not show how many secrets the key
+// has, or which of them have ended. What a gateway does besides differs: it looks an
+// existing key up, and counts the failure.
 func TestUnprovenRequestsCostTheSame(t *testing.T) {
 	later, before := workNow.Add(time.Hour), workNow.Add(-time.Hour)
 	keys := map[string]func(*work) *Key{

@@ -52,26 +52,30 @@ func (p *passage) account(refusal *auth.Refusal, now time.Time) {
 	p.remember(refusal, now)
 }
 
-// mayExplain reports whether the refusal may cost the time of an explanation. With
-// generic_messages an unknown key costs the same as a known one: the next answer
-// on the connection waits for it.
+// mayExplain reports whether the refusal may cost the time of an explanation. It is
+// charged to the key only if that has signed the request. Else anybody can name the key, so
+// the address is charged. With generic_messages the next answer on the connection waits for
+// an explanation, so unproven requests share alike whether the key exists or not.
 func (p *passage) mayExplain(reason auth.Reason, now time.Time) bool {
-	process, key := p.site.state.process, p.info.Key
-	if id := p.decision.Request.Credentials.KeyID; reason == auth.MissingHeaders && !p.site.GenericMessages && keyid.ModeOf(id) == keyid.Test {
-		key = p.claimedKey()
-	}
-	shares := process.Explanations
+	process, key, generic := p.site.state.process, p.info.Key, p.site.GenericMessages
 	switch {
 	case reason.Status() >= http.StatusInternalServerError || reason == auth.ClientGone:
 		return false
-	case reason == auth.UnknownKey && !p.site.GenericMessages:
+	case reason == auth.UnknownKey && !generic:
 		return false
-	case key == nil:
-		shares = process.Strangers
-	case keyid.ModeOf(key.ID) == keyid.Test:
-		shares = process.Tests
+	case key == nil && reason == auth.MissingHeaders && keyid.ModeOf(p.decision.Request.Credentials.KeyID) == keyid.Test && !generic:
+		key = p.claimedKey()
 	}
-	return shares.Take(p.decision.Request.Credentials.KeyID, auth.Holder(p.info.Address), now)
+	proven, shares := "", process.Claims
+	switch signed := p.info.Key != nil && !p.decision.Failed().Has(auth.RuleSignature); {
+	case signed && keyid.ModeOf(key.ID) == keyid.Test:
+		proven, shares = key.ID, process.Tests
+	case signed:
+		proven, shares = key.ID, process.Explanations
+	case key == nil || generic:
+		shares = process.Strangers
+	}
+	return shares.Take(proven, auth.Holder(p.info.Address), now)
 }
 
 // explainRules adds to a refusal by one of the rules 7 to 10 what was wrong, and

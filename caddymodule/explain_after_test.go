@@ -25,7 +25,7 @@ func (w *sentWriter) FlushError() error {
 }
 
 // An answer that does not say what was wrong never waits for the explanation, so
-// its time tells nothing.
+// its time does not depend on what is found.
 func TestExplainingComesAfterTheAnswer(t *testing.T) {
 	g := newGate(t)
 	live := g.signer(store.Fields{})

@@ -12,36 +12,61 @@ import (
 
 	"github.com/card-gateway/card-gateway/caddymodule/meter"
 	"github.com/card-gateway/card-gateway/caddymodule/node"
+	"github.com/card-gateway/card-gateway/ratelimit"
 	"github.com/card-gateway/card-gateway/sign"
 	"github.com/card-gateway/card-gateway/store"
 )
 
-// With generic_messages an unknown key costs what a known one costs, from
-// shares that are not those of the keys that exist. Else it costs nothing.
-func TestUnknownKeysTakeNoShares(t *testing.T) {
+// Only the refusal of a request that the key has signed is charged to the key, and of one
+// that only names a key to the shares of such requests. Of an unknown key it costs nothing.
+// With generic_messages it is charged like that of a known one.
+func TestWhoseShareIsCharged(t *testing.T) {
 	stranger := &sign.Signer{KeyID: "ck_live_aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa", Secret: "a secret of nobody, of 32 bytes."}
-	for generic, want := range map[bool]float64{false: 0, true: 1} {
-		g := newGate(t)
-		g.auth.GenericMessages = generic
-		g.auth.site.state.process.Explanations = node.NewExplanationShares(1, 1)
-		before := testutil.ToFloat64(meter.ExplanationsGiven)
-		if got := g.get(stranger, "192.0.2.1", broken["nothing"]); got.Code != http.StatusUnauthorized {
-			t.Fatal(got.Code)
-		}
-		if got := testutil.ToFloat64(meter.ExplanationsGiven) - before; got != want {
-			t.Errorf("generic %t: %g explanations, want %g", generic, got, want)
-		}
-		if !g.auth.site.state.process.Explanations.Take("a key", netip.Prefix{}, time.Now()) {
-			t.Errorf("generic %t: a stranger has used up a share of the keys", generic)
+	for name, c := range map[string]struct {
+		by      func(*testedGate) *sign.Signer
+		change  string
+		want    string
+		generic string
+	}{
+		"unknown": {func(*testedGate) *sign.Signer { return stranger }, "nothing", "", "strangers"},
+		"forged":  {func(g *testedGate) *sign.Signer { return g.signer(store.Fields{}) }, "the signature", "claims", "strangers"},
+		"signed":  {func(g *testedGate) *sign.Signer { return g.signer(store.Fields{AllowedIPs: []string{"203.0.113.7"}}) }, "nothing", "explanations", "explanations"},
+	} {
+		for generic, want := range map[bool]string{false: c.want, true: c.generic} {
+			g := newGate(t)
+			g.auth.GenericMessages = generic
+			process, by := g.auth.site.state.process, c.by(g)
+			process.Explanations, process.Tests, process.Claims, process.Strangers = oneExplanation(), oneExplanation(), oneExplanation(), oneExplanation()
+			before := testutil.ToFloat64(meter.ExplanationsGiven)
+			if got := g.get(by, "192.0.2.1", broken[c.change]); got.Code != http.StatusUnauthorized {
+				t.Fatal(got.Code)
+			}
+			if got := testutil.ToFloat64(meter.ExplanationsGiven) - before; (got == 1) != (want != "") {
+				t.Errorf("%s, generic %t: %g explanations", name, generic, got)
+			}
+			for of, shares := range map[string]*node.ExplanationShares{
+				"explanations": process.Explanations, "tests": process.Tests, "claims": process.Claims, "strangers": process.Strangers,
+			} {
+				if left := shares.Take("", netip.Prefix{}, time.Now()); left == (of == want) {
+					t.Errorf("%s, generic %t: the share of the %s is left: %t", name, generic, of, left)
+				}
+			}
 		}
 	}
 }
 
-// noExplanations returns shares that are used up for a day.
-func noExplanations() *node.ExplanationShares {
-	e := node.NewExplanationShares(1, 1)
-	e.Take("", netip.Prefix{}, time.Now().Add(24*time.Hour))
-	return e
+// oneExplanation returns shares of one explanation in an hour.
+func oneExplanation() *node.ExplanationShares {
+	one := ratelimit.Limit{Count: 1, Period: time.Hour}
+	return node.NewExplanationShares(one, one, one)
+}
+
+// noExplanations uses up the shares of live keys and of those who name them.
+func noExplanations(process *node.State) {
+	for _, shares := range []**node.ExplanationShares{&process.Explanations, &process.Claims} {
+		*shares = oneExplanation()
+		(*shares).Take("", netip.Prefix{}, time.Now())
+	}
 }
 
 // What is explained is decided and counted as ever: the answers to a live key
@@ -53,7 +78,7 @@ func TestExplainingChangesNothing(t *testing.T) {
 		for i := range answers {
 			g := newGate(t)
 			if i == 1 {
-				g.auth.site.state.process.Explanations = noExplanations()
+				noExplanations(g.auth.site.state.process)
 			}
 			by := g.signer(store.Fields{})
 			got := g.get(by, "192.0.2.1", func(r *http.Request) { change(r); r.Header.Set("X-Request-Id", "r-1") })
@@ -85,7 +110,7 @@ func BenchmarkExplaining(b *testing.B) {
 		b.Run(c.name, func(b *testing.B) {
 			g := newGate(b)
 			if !c.shared {
-				g.auth.site.state.process.Explanations = noExplanations()
+				noExplanations(g.auth.site.state.process)
 			}
 			g.auth.site.settings.LockAfter = 1 << 30
 			var callers []*sign.Signer

@@ -30,8 +30,9 @@ type Rule struct {
 //   - A part is kept for tenants that hold no more than it: an eighth, or the share of one
 //     key, up to a half.
 //   - A tenant may hold all else, and no more than half while another tenant holds
-//     something or waits. If keys have no shares, an eighth of that is kept for those of its
-//     keys that hold no more.
+//     something or waits. An eighth of that is kept for those of its keys that hold little:
+//     a sixteenth of the eighth, so that 15 others cannot use it up. Starting requests leave
+//     it, too.
 //   - A key may always hold its share, even if that is more than its tenant could hold.
 //   - A request that is starting leaves a quarter of each part to those that have started.
 //
@@ -64,6 +65,9 @@ type waiter struct {
 
 // keptPart of a pool, or of what a tenant may hold, is kept for those that hold little.
 const keptPart = 8
+
+// littlePart of what a tenant keeps for its keys is little for one of them.
+const littlePart = 16
 
 // startedPart of each part is left to requests that have started.
 const startedPart = 4
@@ -126,8 +130,8 @@ func (p *Pool) judge(c *Caller, n int64, s Stage) Level {
 	}
 	ofTenant, ofKey := p.tenants[c.Tenant].held+n, p.keys[c.Key]+n
 	most := p.mostOfTenant(c.Tenant)
-	if kept := most / keptPart; p.rule.Key == 0 && ofKey > kept {
-		most -= kept
+	if kept := most / keptPart; s == Starting || ofKey > max(1, kept/littlePart) {
+		most = max(most-kept, p.rule.Key)
 	}
 	switch {
 	case used > p.room(ofTenant, s):

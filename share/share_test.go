@@ -59,6 +59,34 @@ func TestOneTenantLeavesTheRest(t *testing.T) {
 	})
 }
 
+// TestKeysOfOneTenant: whatever nine keys of a tenant take, a tenth that holds nothing gets
+// a little.
+func TestKeysOfOneTenant(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		r := Rule{Limit: rapid.Int64Range(4096, 1<<20).Draw(t, "limit")}
+		little := max(1, r.Limit*7/8/8/16)
+		if rapid.Bool().Draw(t, "keys have shares") {
+			r.Key = rapid.Int64Range(2, r.Limit/8).Draw(t, "share of a key")
+			r.Address = rapid.Int64Range(2, r.Limit).Draw(t, "share of an address")
+			little = min(little, r.Key/2, r.Address/2)
+		}
+		p := NewPool(r)
+		stages := rapid.SampledFrom([]Stage{Starting, Started})
+		for range rapid.IntRange(1, 100).Draw(t, "requests") {
+			p.Take(drawCaller(t, 1), rapid.Int64Range(1, 1+r.Limit/8).Draw(t, "n"), stages.Draw(t, "stage"))
+		}
+		for i := range 9 { // and all that is left
+			c := &Caller{Tenant: "t1", Key: fmt.Sprint("t1k", i+1), Address: netip.PrefixFrom(netip.IPv6Unspecified(), i)}
+			for n := r.Limit; n > 0; n /= 2 {
+				p.Take(c, n, Started)
+			}
+		}
+		if got := p.Take(&Caller{Tenant: "t1", Key: "idle"}, little, Started); got != Granted {
+			t.Fatalf("the tenth key gets no %d of %d, of which %d are used: level %d", little, r.Limit, p.Used(), got)
+		}
+	})
+}
+
 // TestKeyMayHoldItsShare, even if that is more than a tenant may hold otherwise.
 func TestKeyMayHoldItsShare(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {

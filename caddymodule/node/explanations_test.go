@@ -15,17 +15,17 @@ import (
 )
 
 // In any span of time a name gets at most the burst and what comes back in it.
-func TestShareTable(t *testing.T) {
+func TestShareOfAnAddress(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		interval := time.Duration(rapid.IntRange(1, 1000).Draw(t, "interval")) * time.Millisecond
 		burst := rapid.Int64Range(1, 20).Draw(t, "burst")
-		table := newShareTable(ratelimit.Limit{Count: 1000, Period: 1000 * interval, Burst: burst}, 1)
+		shares := NewExplanationShares(aSecond(1000, 1000), ratelimit.Limit{Count: 1000, Period: 1000 * interval, Burst: burst}, aSecond(1000, 1000))
 		now := time.Unix(1_800_000_000, 0)
 		var taken []time.Time
 		for _, step := range rapid.SliceOfN(rapid.IntRange(0, 2000), 1, 60).Draw(t, "steps") {
 			now = now.Add(time.Duration(step) * time.Millisecond)
-			if table.take(7, now) {
+			if shares.Take("", netip.Prefix{}, now) {
 				taken = append(taken, now)
 			} else if len(taken) == 0 {
 				t.Fatal("the first is refused")
@@ -41,43 +41,66 @@ func TestShareTable(t *testing.T) {
 	})
 }
 
-// A key gets one a second, an address five and the process 20, of which a test key and its
-// address may have all at once. What one has used up takes nothing from another.
+// A live key gets one explanation a second, a test key 20 at once, an address five a
+// second, and the process 20. Callers who have proved nothing get 20 at once for an address,
+// as long as fewer than 50 addresses ask. What one has used up takes nothing from another.
 func TestExplanationsAreShared(t *testing.T) {
 	now := time.Unix(1_800_000_000, 0)
-	count := func(e *ExplanationShares, key func(i int) string, address func(i int) netip.Prefix) (taken int) {
-		for i := range 100 {
-			if e.Take(key(i), address(i), now) {
+	same := func(int) string { return "same" }
+	key := func(i int) string { return fmt.Sprint("key ", i) }
+	nobody := func(int) string { return "" }
+	address := func(i int) netip.Prefix {
+		return netip.PrefixFrom(netip.AddrFrom4([4]byte{192, 0, byte(i >> 8), byte(i)}), 32)
+	}
+	home := func(int) netip.Prefix { return address(1 << 12) }
+	s := New()
+	for name, c := range map[string]struct {
+		shares  *ExplanationShares
+		key     func(i int) string
+		address func(i int) netip.Prefix
+		want    int
+	}{
+		"one live key":           {New().Explanations, same, address, 1},
+		"live keys, one address": {New().Explanations, key, home, 5},
+		"live keys":              {New().Explanations, key, address, 20},
+		"a run with a test key":  {s.Tests, same, home, testRun},
+		"test keys":              {New().Tests, key, address, 20},
+		"one stranger":           {s.Claims, nobody, home, testRun},
+		"strangers":              {s.Strangers, nobody, func(i int) netip.Prefix { return address(i / testRun) }, unprovenAddresses * testRun},
+	} {
+		given, skipped := testutil.ToFloat64(meter.ExplanationsGiven), testutil.ToFloat64(meter.ExplanationsSkipped)
+		taken, all := 0, 2*unprovenAddresses*testRun
+		for i := range all {
+			if c.shares.Take(c.key(i), c.address(i), now) {
 				taken++
 			}
 		}
-		return taken
-	}
-	same := func(int) string { return "same" }
-	key := func(i int) string { return fmt.Sprint("key ", i) }
-	address := func(i int) netip.Prefix { return netip.PrefixFrom(netip.AddrFrom4([4]byte{192, 0, 2, byte(i)}), 32) }
-	for name, c := range map[string]struct {
-		key     func(i int) string
-		address func(i int) netip.Prefix
-		atOnce  int64
-		want    int
-	}{
-		"one key":               {same, address, 1, 1},
-		"one address":           {key, func(int) netip.Prefix { return address(1) }, 1, 5},
-		"everybody":             {key, address, 1, 20},
-		"a run with a test key": {same, func(int) netip.Prefix { return address(1) }, testRun, 20},
-	} {
-		given, skipped := testutil.ToFloat64(meter.ExplanationsGiven), testutil.ToFloat64(meter.ExplanationsSkipped)
-		e := NewExplanationShares(c.atOnce, explanationsPerSecond)
-		if got := count(e, c.key, c.address); got > c.want || got < c.want-1 { // two names may share a slot
-			t.Errorf("%s: %d, want %d", name, got, c.want)
+		if taken != c.want { // others take what two names that share a slot do not
+			t.Errorf("%s: %d, want %d", name, taken, c.want)
 		}
-		if got := testutil.ToFloat64(meter.ExplanationsGiven) + testutil.ToFloat64(meter.ExplanationsSkipped) - given - skipped; got != 100 {
-			t.Errorf("%s: %g are counted, want 100", name, got)
+		if got := testutil.ToFloat64(meter.ExplanationsGiven) + testutil.ToFloat64(meter.ExplanationsSkipped) - given - skipped; got != float64(all) {
+			t.Errorf("%s: %g are counted, want %d", name, got, all)
 		}
-		if !e.Take("fresh key", address(200), now.Add(time.Second)) {
+		if !c.shares.Take("fresh key", address(1<<13), now.Add(time.Second)) {
 			t.Errorf("%s: nothing is left for others a second later", name)
 		}
+	}
+}
+
+// Whoever is refused by one share takes nothing from the others.
+func TestRefusedTakesNothing(t *testing.T) {
+	now, s := time.Unix(1_800_000_000, 0), New().Tests
+	busy, quiet := netip.MustParsePrefix("192.0.2.1/32"), netip.MustParsePrefix("192.0.2.2/32")
+	for range testRun {
+		s.Take("stranger", busy, now)
+	}
+	for range testRun {
+		if s.Take("key", busy, now) {
+			t.Fatal("an address has more than its share")
+		}
+	}
+	if !s.Take("key", quiet, now.Add(time.Second)) {
+		t.Error("requests that were not explained have used up the share of the key")
 	}
 }
 

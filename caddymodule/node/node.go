@@ -38,9 +38,10 @@ type State struct {
 	Refusals  refusalMemory
 	Recent    recentMemory
 
-	// What explaining refusals may cost: those of live keys, of test keys, and of requests
-	// that come from no key of ours. None takes anything from the others.
-	Explanations, Tests, Strangers *ExplanationShares
+	// What explaining refusals may cost: of requests that are signed with a live key, or with
+	// a test key, of those that only name a key of ours, and of all others. None takes
+	// anything from the others.
+	Explanations, Tests, Claims, Strangers *ExplanationShares
 }
 
 // Process is the state of this process.
@@ -50,8 +51,9 @@ var Process = New()
 func New() *State {
 	return &State{
 		Began:        time.Now().UTC().Truncate(time.Second),
-		Explanations: NewExplanationShares(1, explanationsPerSecond), Tests: NewExplanationShares(testRun, explanationsPerSecond),
-		Strangers: NewExplanationShares(1, explanationsPerSecond),
+		Explanations: NewExplanationShares(aSecond(1, 1), aSecond(5, 5), aSecond(20, 20)),
+		Tests:        NewExplanationShares(aSecond(1, testRun), aSecond(5, testRun), aSecond(20, testRun)),
+		Claims:       unproven(), Strangers: unproven(),
 	}
 }
 
@@ -122,66 +124,81 @@ func LogEachRequest(until time.Time) {
 	Process.debugUntil.Store(until.UnixNano())
 }
 
-// explanationsPerSecond is how many refusals the process explains in a second.
-const explanationsPerSecond = 20
-
 // testRun is how many refusals of a test key are explained at once: about as many as a
 // developer's tests cause.
 const testRun = 20
 
-// ExplanationShares divides what explaining refusals may cost, so that nobody
-// buys time of the processor with wrong signatures: one a second for a key,
-// five for an address and a number for the process. It is safe for use by many
-// goroutines.
+// unprovenAddresses is how many addresses, at one time, can take all that is explained to
+// callers who have proved nothing. Such a refusal has no body to explain, and takes 0.4 ms,
+// or 5 with the longest target.
+const unprovenAddresses = 50
+
+// unproven returns the shares of callers who have proved nothing. The address alone decides:
+// whoever names a key that is not his takes nothing from its holder.
+func unproven() *ExplanationShares {
+	all := aSecond(unprovenAddresses, unprovenAddresses*testRun)
+	return NewExplanationShares(all, aSecond(1, testRun), all)
+}
+
+// aSecond is n explanations a second, and a number at once.
+func aSecond(n, atOnce int64) ratelimit.Limit {
+	return ratelimit.Limit{Count: n, Period: time.Second, Burst: atOnce}
+}
+
+// ExplanationShares divides what explaining refusals may cost, so that nobody buys time of
+// the processor with wrong signatures. It is safe for use by many goroutines.
 type ExplanationShares struct {
-	keys, addresses, process *shareTable
+	mu     sync.Mutex
+	tables [3]shareTable // of keys, of addresses, of the process
 }
 
-// NewExplanationShares returns shares of which nothing is used, of aSecondInAll
-// explanations for the process and a number at once for a key.
-func NewExplanationShares(atOnce, aSecondInAll int64) *ExplanationShares {
-	aSecond := func(n int64) ratelimit.Limit {
-		return ratelimit.Limit{Count: n, Period: time.Second, Burst: max(n, atOnce)}
-	}
-	return &ExplanationShares{newShareTable(aSecond(1), 4096), newShareTable(aSecond(5), 4096), newShareTable(aSecond(aSecondInAll), 1)}
+// NewExplanationShares returns shares of which nothing is used, with what a key, an address
+// and the process may have.
+func NewExplanationShares(key, address, process ratelimit.Limit) *ExplanationShares {
+	return &ExplanationShares{tables: [...]shareTable{newShareTable(key, 4096), newShareTable(address, 4096), newShareTable(process, 1)}}
 }
 
-// Take reports whether a refusal may be explained at now, and charges it.
+// Take reports whether a refusal may be explained at now, and charges it to all shares; else
+// to none. The key is empty if the caller has not proved that it is his.
 func (e *ExplanationShares) Take(key string, address netip.Prefix, now time.Time) bool {
-	ok := e.keys.take(maphash.String(shareSeed, key), now) && e.addresses.take(maphash.Comparable(shareSeed, address), now) && e.process.take(0, now)
-	if ok {
-		meter.ExplanationsGiven.Inc()
-	} else {
-		meter.ExplanationsSkipped.Inc()
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	var slots [len(e.tables)]*ratelimit.Level
+	var next [len(e.tables)]ratelimit.Level
+	for i, name := range [...]uint64{maphash.String(shareSeed, key), maphash.Comparable(shareSeed, address), 0} {
+		var fits bool
+		if slots[i], next[i], fits = e.tables[i].decide(name, now); !fits {
+			meter.ExplanationsSkipped.Inc()
+			return false
+		}
 	}
-	return ok
+	for i, slot := range slots {
+		*slot = next[i]
+	}
+	meter.ExplanationsGiven.Inc()
+	return true
 }
 
 // A shareTable has a limit for each name. Its size is fixed: names that fall into
 // one slot share it.
 type shareTable struct {
 	charge ratelimit.Charge
-
-	mu     sync.Mutex
 	levels []ratelimit.Level
 }
 
 // shareSeed keeps callers from choosing names that fall into one slot.
 var shareSeed = maphash.MakeSeed()
 
-func newShareTable(limit ratelimit.Limit, slots int) *shareTable {
-	return &shareTable{charge: ratelimit.NewCharge("", limit, 1), levels: make([]ratelimit.Level, slots)}
+func newShareTable(limit ratelimit.Limit, slots int) shareTable {
+	return shareTable{charge: ratelimit.NewCharge("", limit, 1), levels: make([]ratelimit.Level, slots)}
 }
 
-// take charges one use to the name that has the hash, and reports whether it had
-// one left.
-func (t *shareTable) take(name uint64, now time.Time) bool {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	slot := &t.levels[name%uint64(len(t.levels))]
-	next, ok := t.charge.Decide(*slot, now.UnixMicro())
-	*slot = next
-	return ok
+// decide returns the slot of the name that has the hash, its next level, and whether one
+// use fits. It charges nothing.
+func (t *shareTable) decide(name uint64, now time.Time) (slot *ratelimit.Level, next ratelimit.Level, fits bool) {
+	slot = &t.levels[name%uint64(len(t.levels))]
+	next, fits = t.charge.Decide(*slot, now.UnixMicro())
+	return slot, next, fits
 }
 
 // rememberedRefusals is how many refusals the process remembers. Each has at

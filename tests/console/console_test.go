@@ -66,7 +66,7 @@ func TestKeyboard(t *testing.T) {
 		p.write(f[1])
 	}
 	p.press("Enter")
-	text := p.see("The secret, shown this once")
+	text := p.see("The secret, shown this once", "It is text: its characters are the secret")
 	made := g.Made(harness.Credentials{ID: p.eval("document.querySelector('dialog code').textContent"), Secret: p.eval("document.getElementById('secret').textContent")})
 	if !strings.Contains(text, made.Secret) || len(made.Secret) < 32 {
 		t.Errorf("no secret is shown:\n%s", text)

@@ -11,6 +11,8 @@ import (
 
 	"golang.org/x/net/http2"
 	"golang.org/x/net/http2/hpack"
+
+	"github.com/card-gateway/card-gateway/tests/harness"
 )
 
 // An h2Conn is a connection that sends frames as it is told.
@@ -156,6 +158,32 @@ func TestHTTP2Frames(t *testing.T) {
 		}
 		return append(got, conn.outcomes(len(strings.Fields(c.expect))-len(got))...)
 	})
+}
+
+// TestHTTP2Gone: the client is gone when it resets the stream. It is gone, too, when it
+// closes its side of the connection, unlike over HTTP/1.1: net/http ends all its streams.
+func TestHTTP2Gone(t *testing.T) {
+	t.Parallel()
+	p := newPlace(t, "h1 h2c")
+	done := make(chan struct{})
+	defer close(done)
+	for name, leave := range map[string]func(*h2Conn) error{
+		"reset":  func(c *h2Conn) error { return c.WriteRSTStream(1, http2.ErrCodeCancel) },
+		"closed": func(c *h2Conn) error { return (&harness.Wire{Conn: c.Conn}).CloseWrite() },
+	} {
+		p.issuer.Replies(harness.Reply{Wait: done})
+		conn, m := p.dialHTTP2(t, false), newMessage(next, p.NewKey(nil))
+		m.fields = append(m.fields, field{"x-request-id", name})
+		conn.send(m, 1)
+		harness.Eventually(t, "the request reached the issuer", func() bool { return len(p.issuer.Took()) > 0 })
+		if err := leave(conn); err != nil {
+			t.Fatal(err)
+		}
+		p.Logged("access.log", `"request_id":"`+name+`"`, `"outcome":"client_gone"`, `"status":499`)
+		if err := conn.alive(false); (err == nil) != (name == "reset") {
+			t.Errorf("%s: the connection: %v", name, err)
+		}
+	}
 }
 
 // step takes one step of a case of frames.txt. block is the header section of the

@@ -73,8 +73,8 @@ func remembered(t *testing.T, g *harness.Gateway, requestID string) (e *explaine
 }
 
 // A mistaken is a client that sends mistakes slowly, because of the limits of
-// the gateway. In a second it explains one request of a key and 20 in all, and
-// writes 20 lines of one kind.
+// the gateway. In a second it explains one signed request of a key, and writes 20
+// lines of one kind.
 type mistaken struct {
 	t        *testing.T
 	g        *harness.Gateway

@@ -38,7 +38,7 @@ func TestTenantTakesNoBodiesOfOthers(t *testing.T) {
 			_, _ = w.Write([]byte(r.Head() + r.Body[1:]))
 		}
 	}
-	harness.Eventually(t, "the tenant holds what it may", func() bool { return g.Scrape(t)["card_gateway_body_bytes"] > 6<<20 })
+	harness.Eventually(t, "the tenant holds what it may", func() bool { return g.Scrape(t)["card_gateway_body_bytes"] > 5<<20 })
 	other := tenantKeys(g, "other", 1)[0]
 	for i := range 20 {
 		r := other.Request(http.MethodPost, "/api/v1/cards", body).From(fmt.Sprintf("127.0.0.%d", 2+i%6))
