@@ -79,9 +79,10 @@ func (p *process) start(ctx context.Context, env []string, program string, args 
 	})
 }
 
-// env is the environment of the program, with further variables.
+// env is the environment of the program, with further variables. A gateway and the command
+// that fills its store note in one directory how far the journal is.
 func (p *process) env(more []string) []string {
-	return append([]string{"PATH=" + os.Getenv("PATH"), "HOME=" + p.dir, "XDG_CONFIG_HOME=" + p.dir, "XDG_DATA_HOME=" + p.dir, "XDG_RUNTIME_DIR=" + p.path("run")}, more...)
+	return append([]string{"PATH=" + os.Getenv("PATH"), "HOME=" + p.dir, "XDG_CONFIG_HOME=" + p.dir, "XDG_DATA_HOME=" + p.dir, "XDG_RUNTIME_DIR=" + p.dir}, more...)
 }
 
 // runOnce runs another program in the directory until it ends.
