@@ -143,6 +143,11 @@ for text, written in string.gmatch(stored[6] or '', '(%d+) (%d+)') do
 end
 if listed == 0 or narrowed or unnoted then last = furthest end
 if listed <= last - first then  -- those that gateways have not counted, and gaps
+  local names = {}
+  for span = first, last do
+    if not known[span] then names[#names + 1] = nonces .. format('%d', span) end
+  end
+  if call('EXISTS', unpack(names)) == 0 then last = first - 1 end
   local span = first
   while span <= last do
     if not known[span] then read(span, format('%d', span), 0) end
@@ -244,13 +249,8 @@ if limited or over and not look then  -- this request adds nothing
     reply[r] = reply[r] - select(4, struct.unpack('<dddd', ARGV[i]))
   end
 end
-if limited then
-  reply[2] = LIMITED
-  return reply
-end
-if look then
-  return reply
-end
+if limited then reply[2] = LIMITED end
+if limited or look then return reply end
 if max_nonces > 0 and live >= max_nonces then
   -- Those of the current span may have ended. Few are counted, the ends of many are taken
   -- for evenly spread.
