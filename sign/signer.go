@@ -37,8 +37,9 @@ type Signer struct {
 // Sign sets the five authentication headers of the request. body is the body
 // that will be sent with it; nil or empty for none. Sign does not change the
 // request's Body. Call it last: afterwards the method, the URL and the body must
-// not change. Sign each attempt anew, because the gateway accepts the same
-// headers only once.
+// not change. The gateway accepts the same headers only once: sign a call once, and after
+// a failure that leaves its outcome unknown send the same bytes again, headers included. A
+// call that is signed anew may be executed a second time.
 //
 // Sign signs the request target as net/http writes it on the wire. It returns
 // an error for a method or a target that the gateway would refuse, for a nonce
