@@ -37,7 +37,7 @@ var (
 // rights are the commands of all scripts, those of package masters included.
 var rights = masters.Rights{
 	Script: [][]any{
-		{"hmget", "f"}, {"hget", "f"}, {"hset", "f", "v"}, {"hsetnx", "f", "v"}, {"hdel", "f"}, {"hlen"}, {"hexists", "f"},
+		{"hmget", "f"}, {"hget", "f"}, {"hset", "f", "v"}, {"hsetnx", "f", "v"}, {"hdel", "f"}, {"hlen"}, {"hexists", "f"}, {"exists"},
 		{"hgetall"}, {"hincrby", "f", "1"}, {"get"}, {"set", "v"}, {"del"}, {"persist"}, {"pexpire", "1"},
 		{"zadd", "0", "m"}, {"zrem", "m"}, {"zrangebylex", "-", "+"},
 	},
